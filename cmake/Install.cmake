@@ -1,0 +1,40 @@
+# `cmake --install build/release --prefix DIR`: a tree that runs wherever it is moved, LibTorch included.
+#
+#   bin/trainrun
+#   lib/libtrainrun_registry.so     what plugins link against
+#   lib/cmake/trainrun              find_package(trainrun)
+#   lib/trainrun/{torch,nvidia}     LibTorch, laid as in its wheel: its libraries find each other by that
+#   include/trainrun                the public headers: #include <registry/plugin.h>
+#   share/trainrun                  recipes, their embedded data, schemas
+include(CMakePackageConfigHelpers)
+
+set_target_properties(trainrun_registry PROPERTIES INSTALL_RPATH "$ORIGIN:$ORIGIN/trainrun/torch/lib")
+install(TARGETS trainrun_registry LIBRARY DESTINATION lib)
+if(TARGET trainrun)
+  set_target_properties(trainrun PROPERTIES INSTALL_RPATH "$ORIGIN/../lib:$ORIGIN/../lib/trainrun/torch/lib")
+  install(TARGETS trainrun RUNTIME DESTINATION bin)
+endif()
+
+install(DIRECTORY registry DESTINATION include/trainrun FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY recipes schemas DESTINATION share/trainrun OPTIONAL)
+
+file(GLOB libtorch_files
+  "${TRAINRUN_LIBTORCH}/lib/libtorch_cpu.so" "${TRAINRUN_LIBTORCH}/lib/libc10.so" "${TRAINRUN_LIBTORCH}/lib/libgomp*.so*")
+file(GLOB nvidia_files
+  "${TRAINRUN_LIBTORCH}/../nvidia/cu13/lib/libcudart.so.*" "${TRAINRUN_LIBTORCH}/../nvidia/cu13/lib/libcupti.so.*")
+file(GLOB licence_folders "${TRAINRUN_LIBTORCH}/../torch-*.dist-info/licenses"
+  "${TRAINRUN_LIBTORCH}/../nvidia_cuda_runtime-*.dist-info/licenses" "${TRAINRUN_LIBTORCH}/../nvidia_cuda_cupti-*.dist-info/licenses")
+install(PROGRAMS ${libtorch_files} DESTINATION lib/trainrun/torch/lib)
+install(PROGRAMS ${nvidia_files} DESTINATION lib/trainrun/nvidia/cu13/lib)
+install(DIRECTORY "${TRAINRUN_LIBTORCH}/include" DESTINATION lib/trainrun/torch)
+foreach(folder IN LISTS licence_folders)
+  get_filename_component(package "${folder}" DIRECTORY)
+  get_filename_component(package "${package}" NAME)
+  install(DIRECTORY "${folder}" DESTINATION "lib/trainrun/${package}")
+endforeach()
+
+configure_package_config_file(cmake/trainrunConfig.cmake.in trainrunConfig.cmake INSTALL_DESTINATION lib/cmake/trainrun)
+write_basic_package_version_file(trainrunConfigVersion.cmake COMPATIBILITY ExactVersion)
+install(FILES
+  "${PROJECT_BINARY_DIR}/trainrunConfig.cmake" "${PROJECT_BINARY_DIR}/trainrunConfigVersion.cmake" cmake/LibTorch.cmake
+  DESTINATION lib/cmake/trainrun)

@@ -1,0 +1,68 @@
+# One doctest program for the C++ tests; a ctest entry for each of its source files and for each Python test.
+#
+# Every test runs in the checkout and finds the program by TRAINRUN_BINARY, the build folder by TRAINRUN_BUILD_DIR, the
+# plugins that tests/plugins built by TRAINRUN_TEST_PLUGINS. Sources in tests/plugins, tests/gpu and tests/parity are
+# built on their own.
+find_package(doctest REQUIRED)
+find_path(TRAINRUN_VALIJSON_INCLUDE valijson/validator.hpp REQUIRED)
+set(TRAINRUN_PYTHON "${PROJECT_SOURCE_DIR}/.deps/python/bin/python" CACHE FILEPATH
+  "the Python that has what tools/requirements/test.lock lists")
+
+set(plugins_folder "${PROJECT_BINARY_DIR}/test_plugins")
+set(test_environment
+  "TRAINRUN_BINARY=${PROJECT_BINARY_DIR}/bin/trainrun"
+  "TRAINRUN_BUILD_DIR=${PROJECT_BINARY_DIR}"
+  "TRAINRUN_TEST_PLUGINS=${plugins_folder}/build")
+if(TRAINRUN_SANITIZERS)
+  # LibTorch itself is not instrumented: what it hands us in a std::vector would be taken for an overflow, and what it
+  # keeps until exit for a leak.
+  list(APPEND test_environment "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0" "UBSAN_OPTIONS=print_stacktrace=1")
+endif()
+
+# trainrun_test(NAME LABEL COMMAND...): a ctest entry. One that has "plugin" in its name finds the test plugins built.
+function(trainrun_test name label)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  if(name MATCHES "plugin")
+    set(label plugin)
+    set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED test_plugins)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 900 ENVIRONMENT "${test_environment}")
+endfunction()
+
+file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*_test.cpp")
+list(FILTER test_sources EXCLUDE REGEX "/tests/(plugins|gpu|parity)/")
+if(test_sources)
+  add_executable(trainrun_tests tests/main.cpp ${test_sources})
+  trainrun_target(trainrun_tests)
+  target_include_directories(trainrun_tests SYSTEM PRIVATE "${TRAINRUN_VALIJSON_INCLUDE}")
+  target_link_libraries(trainrun_tests PRIVATE trainrun_runner trainrun_registry doctest::doctest ZLIB::ZLIB)
+  foreach(source IN LISTS test_sources)
+    file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${source}")
+    string(REGEX REPLACE "_test\\.cpp$" "" name "${name}")
+    trainrun_test(${name} unit $<TARGET_FILE:trainrun_tests> "--source-file=*/tests/${name}_test.cpp" --no-version)
+  endforeach()
+endif()
+
+# What tests/parity compares with Python PyTorch is built and run by this program.
+add_executable(trainrun_probe tests/parity/probe.cpp)
+trainrun_target(trainrun_probe)
+target_link_libraries(trainrun_probe PRIVATE trainrun_runner)
+
+file(GLOB_RECURSE python_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*_test.py")
+if(python_tests AND NOT EXISTS "${TRAINRUN_PYTHON}")
+  message(STATUS "the Python tests are left out: no ${TRAINRUN_PYTHON}; tools/test sets it up")
+  set(python_tests "")
+endif()
+foreach(source IN LISTS python_tests)
+  file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${source}")
+  string(REGEX REPLACE "_test\\.py$" "" name "${name}")
+  trainrun_test(${name} python "${TRAINRUN_PYTHON}" -B -m pytest -q -p no:cacheprovider "${source}")
+endforeach()
+
+# A tree is installed and moved, and the plugins of tests/plugins are built against it, as their author would.
+if(EXISTS "${PROJECT_SOURCE_DIR}/tests/plugins/CMakeLists.txt" AND NOT TRAINRUN_SANITIZERS)
+  add_test(NAME plugins_build COMMAND "${CMAKE_COMMAND}"
+    "-DBUILD=${PROJECT_BINARY_DIR}" "-DFOLDER=${plugins_folder}" "-DLAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}"
+    "-DCOMPILER=${CMAKE_CXX_COMPILER}" -P "${PROJECT_SOURCE_DIR}/tests/plugins/build.cmake")
+  set_tests_properties(plugins_build PROPERTIES FIXTURES_SETUP test_plugins LABELS plugin TIMEOUT 900)
+endif()

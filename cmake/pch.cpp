@@ -1,0 +1,1 @@
+// Gives the target that owns the precompiled header (pch.h) something to compile.

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainrun {
+
+/// The named tensors of one batch, the number of samples first: {"image": [N, 1, 28, 28], "label": [N]}.
+class Batch {
+ public:
+  struct Field {
+    std::string name;
+    at::Tensor tensor;
+  };
+
+  /// The field's tensor; throws Error naming the fields there are.
+  at::Tensor& at(const std::string& name);
+  const at::Tensor& at(const std::string& name) const;
+  void set(const std::string& name, at::Tensor tensor);
+  const std::vector<Field>& fields() const { return fields_; }
+  /// N; 0 for a batch without fields.
+  int64_t size() const;
+
+ private:
+  std::vector<Field> fields_;
+};
+
+/// What a field of a data set looks like, one sample of it.
+struct FieldInfo {
+  std::string name;
+  std::vector<int64_t> shape;  // without the batch: [1, 28, 28]; [] for a number
+  at::ScalarType dtype = at::kFloat;
+  std::optional<int64_t> num_classes;  // of a label
+};
+
+/// What is known of a data set before its files are opened.
+struct DatasetInfo {
+  std::vector<FieldInfo> fields;       // the first is what the first layer reads
+  std::string target;                  // the field that the loss compares with
+  std::optional<int64_t> num_samples;  // where it is fixed or known
+  const FieldInfo* find(const std::string& name) const;
+};
+
+}  // namespace trainrun

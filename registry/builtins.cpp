@@ -1,0 +1,50 @@
+#include "registry/catalog.h"
+
+// Every component that comes with trainrun: one line a family. A family's file defines `void add_FAMILY(Registry&)`; its name
+// here is what calls it, so nothing is registered behind anybody's back and the linker drops nothing.
+#define ADD(registry, family)                  \
+  {                                            \
+    void add_##family(decltype(registry)&);    \
+    add_##family(registry);                    \
+  }
+
+namespace trainrun {
+
+Catalog builtins() {
+  Catalog catalog;
+
+  ADD(catalog.layers, activations)
+  ADD(catalog.layers, combinations)
+  ADD(catalog.layers, containers)
+  ADD(catalog.layers, convolutions)
+  ADD(catalog.layers, dropouts)
+  ADD(catalog.layers, linears)
+  ADD(catalog.layers, normalizations)
+  ADD(catalog.layers, poolings)
+  ADD(catalog.layers, recurrents)
+  ADD(catalog.layers, reshapes)
+
+  ADD(catalog.losses, classification_losses)
+  ADD(catalog.losses, regression_losses)
+
+  ADD(catalog.metrics, classification_metrics)
+  ADD(catalog.metrics, regression_metrics)
+
+  ADD(catalog.datasets, digits)
+  ADD(catalog.datasets, mnist_family)
+  ADD(catalog.datasets, csv)
+  ADD(catalog.datasets, synthetic)
+
+  ADD(catalog.transforms, image_transforms)
+
+  ADD(catalog.optimizers, adam_family)
+  ADD(catalog.optimizers, sgd)
+
+  ADD(catalog.schedulers, torch_schedulers)
+  ADD(catalog.schedulers, warmup_schedulers)
+  ADD(catalog.schedulers, plateau)
+
+  return catalog;
+}
+
+}  // namespace trainrun

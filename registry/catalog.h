@@ -1,0 +1,49 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "registry/dataset.h"
+#include "registry/layer.h"
+#include "registry/logger.h"
+#include "registry/loss.h"
+#include "registry/metric.h"
+#include "registry/optimizer.h"
+#include "registry/scheduler.h"
+#include "registry/transform.h"
+
+namespace trainrun {
+
+/// Everything a recipe can name.
+class Catalog {
+ public:
+  LayerRegistry layers;
+  LossRegistry losses;
+  MetricRegistry metrics;
+  DatasetRegistry datasets;
+  TransformRegistry transforms;
+  OptimizerRegistry optimizers;
+  SchedulerRegistry schedulers;
+  LoggerRegistry loggers;
+
+  /// Calls `visit(registry)` for each registry. A new kind is added here, and works in `list`, `schema` and the reference.
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    visit(layers), visit(losses), visit(metrics), visit(datasets);
+    visit(transforms), visit(optimizers), visit(schedulers), visit(loggers);
+  }
+  template <class Visit>
+  void for_each(const Visit& visit) {
+    visit(layers), visit(losses), visit(metrics), visit(datasets);
+    visit(transforms), visit(optimizers), visit(schedulers), visit(loggers);
+  }
+};
+
+/// The components that come with the registry: one page, builtins.cpp.
+Catalog builtins();
+
+/// The JSON Schema definitions ("$defs") of every component: "layer", "layer.Conv2d", …, "interpolation".
+nlohmann::json schema_definitions(const Catalog& catalog);
+
+}  // namespace trainrun

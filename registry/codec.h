@@ -1,0 +1,281 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "registry/error.h"
+#include "registry/value.h"
+
+namespace trainrun {
+
+class Catalog;
+
+/// What reading a recipe needs at hand: where we are, the components there are, and where faults go.
+class Reader {
+ public:
+  Reader(const Catalog& catalog, std::vector<Problem>& problems) : catalog_(catalog), problems_(problems) {}
+
+  const Catalog& catalog() const { return catalog_; }
+  std::vector<Problem>& problems() { return problems_; }
+  /// The path of the value being read: "model.layers[2]".
+  const std::string& path() const { return path_; }
+
+  void error(const Place& place, const std::string& message) { problems_.push_back({place, path_, message}); }
+  void error_at(const Place& place, const std::string& path, const std::string& message) {
+    problems_.push_back({place, path, message});
+  }
+
+  /// Extends the path while it lives.
+  class Scope {
+   public:
+    Scope(Reader& reader, const std::string& step) : reader_(reader), length_(reader.path_.size()) {
+      reader.path_ += step;
+    }
+    ~Scope() { reader_.path_.resize(length_); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Reader& reader_;
+    size_t length_;
+  };
+  Scope enter(const std::string& key) { return {*this, path_.empty() || key.empty() ? key : "." + key}; }
+  Scope enter(size_t index) { return {*this, "[" + std::to_string(index) + "]"}; }
+
+  /// Named pieces of this recipe (`model.blocks`) that may be used like layer types; null where there are none.
+  const Value* blocks = nullptr;
+  /// How deep we are in layers within layers, and how many layers were read: both bounded, so that no recipe expands for ever.
+  int layer_depth = 0;
+  int64_t num_layers_read = 0;
+  /// Names that the layers read so far take from outside their own list.
+  std::vector<std::string> free_names;
+
+ private:
+  const Catalog& catalog_;
+  std::vector<Problem>& problems_;
+  std::string path_;
+};
+
+/// What building a JSON Schema needs: the components, and a place for shared definitions.
+struct SchemaContext {
+  const Catalog& catalog;
+};
+
+/// How a C++ type is written in a recipe. Specialisations have
+///   static std::optional<T> read(const Value&, Reader&);   // nothing: a problem was reported
+///   static nlohmann::json schema(SchemaContext&);
+///   static nlohmann::json write(const T&);                  // for defaults
+///   static std::string type_name();                         // for people
+template <class T>
+struct Codec;
+
+template <>
+struct Codec<bool> {
+  static std::optional<bool> read(const Value& value, Reader& reader);
+  static nlohmann::json schema(SchemaContext&) { return {{"type", "boolean"}}; }
+  static nlohmann::json write(bool value) { return value; }
+  static std::string type_name() { return "true or false"; }
+};
+
+template <>
+struct Codec<int64_t> {
+  static std::optional<int64_t> read(const Value& value, Reader& reader);
+  static nlohmann::json schema(SchemaContext&) { return {{"type", "integer"}}; }
+  static nlohmann::json write(int64_t value) { return value; }
+  static std::string type_name() { return "integer"; }
+};
+
+template <>
+struct Codec<double> {
+  static std::optional<double> read(const Value& value, Reader& reader);
+  static nlohmann::json schema(SchemaContext&) { return {{"type", "number"}}; }
+  static nlohmann::json write(double value) { return value; }
+  static std::string type_name() { return "number"; }
+};
+
+template <>
+struct Codec<std::string> {
+  static std::optional<std::string> read(const Value& value, Reader& reader);
+  static nlohmann::json schema(SchemaContext&) { return {{"type", "string"}}; }
+  static nlohmann::json write(const std::string& value) { return value; }
+  static std::string type_name() { return "string"; }
+};
+
+template <class T>
+struct Codec<std::optional<T>> {
+  static std::optional<std::optional<T>> read(const Value& value, Reader& reader) {
+    const bool null = value.is_null() || (value.is_scalar() && value.scalar_type() == ScalarType::kNull);
+    if (null) return std::optional<T>();
+    if (auto result = Codec<T>::read(value, reader)) return std::optional<T>(std::move(*result));
+    return std::nullopt;
+  }
+  static nlohmann::json schema(SchemaContext& context) {
+    return {{"anyOf", {Codec<T>::schema(context), {{"type", "null"}}}}};
+  }
+  static nlohmann::json write(const std::optional<T>& value) {
+    return value ? Codec<T>::write(*value) : nlohmann::json();
+  }
+  static std::string type_name() { return Codec<T>::type_name() + " or null"; }
+};
+
+template <class T>
+struct Codec<std::vector<T>> {
+  static std::optional<std::vector<T>> read(const Value& value, Reader& reader) {
+    if (!value.is_list()) {
+      reader.error(value.place(), "expected a list, found " + value.describe());
+      return std::nullopt;
+    }
+    std::vector<T> result;
+    for (size_t i = 0; i < value.items().size(); ++i) {
+      const auto scope = reader.enter(i);
+      if (auto item = Codec<T>::read(value.items()[i], reader)) result.push_back(std::move(*item));
+    }
+    return result;
+  }
+  static nlohmann::json schema(SchemaContext& context) {
+    return {{"type", "array"}, {"items", Codec<T>::schema(context)}};
+  }
+  static nlohmann::json write(const std::vector<T>& value) {
+    auto result = nlohmann::json::array();
+    for (const T& item : value) result.push_back(Codec<T>::write(item));
+    return result;
+  }
+  static std::string type_name() { return "list of " + Codec<T>::type_name(); }
+};
+
+/// N integers, written as one (for all) or as a list of N: `kernel_size: 3`, `kernel_size: [3, 5]`.
+template <size_t N>
+struct Ints : std::array<int64_t, N> {
+  Ints() : Ints(0) {}
+  Ints(int64_t all) { this->fill(all); }  // NOLINT(google-explicit-constructor): a number is a Pair, as in PyTorch
+};
+using Pair = Ints<2>;
+
+template <size_t N>
+struct Codec<Ints<N>> {
+  static std::optional<Ints<N>> read(const Value& value, Reader& reader) {
+    if (!value.is_list()) {
+      const auto all = Codec<int64_t>::read(value, reader);
+      return all ? std::optional<Ints<N>>(*all) : std::nullopt;
+    }
+    const auto items = Codec<std::vector<int64_t>>::read(value, reader);
+    if (!items) return std::nullopt;
+    if (items->size() != N) {
+      reader.error(value.place(), "expected " + type_name() + ", found a list of " + std::to_string(items->size()));
+      return std::nullopt;
+    }
+    Ints<N> result;
+    std::copy(items->begin(), items->end(), result.begin());
+    return result;
+  }
+  static nlohmann::json schema(SchemaContext&) {
+    const nlohmann::json list = {
+        {"type", "array"}, {"items", {{"type", "integer"}}}, {"minItems", N}, {"maxItems", N}};
+    return {{"anyOf", {{{"type", "integer"}}, list}}};
+  }
+  static nlohmann::json write(const Ints<N>& value) {
+    for (const int64_t item : value) {
+      if (item != value[0]) return std::vector<int64_t>(value.begin(), value.end());
+    }
+    return value[0];
+  }
+  static std::string type_name() { return "integer or list of " + std::to_string(N); }
+};
+
+/// The number of dimensions decides: N numbers as a list, no shorthand (`betas: [0.9, 0.999]`).
+template <class T, size_t N>
+struct Codec<std::array<T, N>> {
+  static std::optional<std::array<T, N>> read(const Value& value, Reader& reader) {
+    const size_t before = reader.problems().size();
+    const auto items = Codec<std::vector<T>>::read(value, reader);
+    if (!items || reader.problems().size() != before) return std::nullopt;
+    if (items->size() != N) {
+      reader.error(value.place(), "expected " + type_name() + ", found " + std::to_string(items->size()));
+      return std::nullopt;
+    }
+    std::array<T, N> result;
+    std::copy(items->begin(), items->end(), result.begin());
+    return result;
+  }
+  static nlohmann::json schema(SchemaContext& context) {
+    return {{"type", "array"}, {"items", Codec<T>::schema(context)}, {"minItems", N}, {"maxItems", N}};
+  }
+  static nlohmann::json write(const std::array<T, N>& value) {
+    return Codec<std::vector<T>>::write(std::vector<T>(value.begin(), value.end()));
+  }
+  static std::string type_name() { return "list of " + std::to_string(N) + " " + Codec<T>::type_name() + "s"; }
+};
+
+/// One of several types, tried in order: `every: epoch` or `every: 500`.
+template <class... T>
+struct Codec<std::variant<T...>> {
+  static std::optional<std::variant<T...>> read(const Value& value, Reader& reader) {
+    std::optional<std::variant<T...>> result;
+    const auto attempt = [&]<class One>() {
+      if (result) return;
+      std::vector<Problem> unheard;
+      Reader quiet(reader.catalog(), unheard);
+      auto one = Codec<One>::read(value, quiet);
+      if (one && unheard.empty()) result = std::move(*one);
+    };
+    (attempt.template operator()<T>(), ...);
+    if (!result) reader.error(value.place(), "expected " + type_name() + ", found " + value.describe());
+    return result;
+  }
+  static nlohmann::json schema(SchemaContext& context) { return {{"anyOf", {Codec<T>::schema(context)...}}}; }
+  static nlohmann::json write(const std::variant<T...>& value) {
+    return std::visit([]<class One>(const One& one) { return Codec<One>::write(one); }, value);
+  }
+  static std::string type_name() {
+    std::string result;
+    ((result += (result.empty() ? "" : " or ") + Codec<T>::type_name()), ...);
+    return result;
+  }
+};
+
+namespace detail {
+
+/// Calls `visit(double)` for each number in a parameter's value, so that one range check serves every type.
+template <class T, class Visit>
+void for_each_number(const T& value, const Visit& visit) {
+  if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
+    visit(static_cast<double>(value));
+  } else if constexpr (requires { value.has_value(); }) {
+    if (value) for_each_number(*value, visit);
+  } else if constexpr (requires { value.index(); value.valueless_by_exception(); }) {
+    std::visit([&](const auto& one) { for_each_number(one, visit); }, value);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+  } else if constexpr (requires { value.begin(); value.end(); }) {
+    for (const auto& item : value) for_each_number(item, visit);
+  }
+}
+
+/// Calls `visit(const std::string&)` for each string in a parameter's value.
+template <class T, class Visit>
+void for_each_string(const T& value, const Visit& visit) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    visit(value);
+  } else if constexpr (requires { value.has_value(); }) {
+    if (value) for_each_string(*value, visit);
+  } else if constexpr (requires { value.index(); value.valueless_by_exception(); }) {
+    std::visit([&](const auto& one) { for_each_string(one, visit); }, value);
+  } else if constexpr (requires { value.begin(); value.end(); }) {
+    for (const auto& item : value) for_each_string(item, visit);
+  }
+}
+
+/// `no`, `off`, `NO` and `false` written plainly mean the choice 'no' (or 'NO') where there is one.
+Value spelled_as_choice(const Value& value, const std::vector<std::string>& choices);
+/// Reports `text` where there are choices and it is none of them.
+void check_choice(const std::string& text, const std::vector<std::string>& choices, const Place& place,
+                  Reader& reader);
+/// The shortest text that reads back as `number`.
+std::string number_text(double number);
+
+}  // namespace detail
+}  // namespace trainrun

@@ -1,0 +1,49 @@
+#include "registry/data_files.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "registry/error.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The folders of this library, of what a link to it stands for, and of the program.
+std::vector<fs::path> code_folders() {
+  std::vector<fs::path> folders;
+  const auto add = [&](const fs::path& file) {
+    const fs::path folder = file.parent_path();
+    if (!folder.empty() && std::find(folders.begin(), folders.end(), folder) == folders.end())
+      folders.push_back(folder);
+  };
+  std::error_code ignored;  // a path that cannot be resolved is one place less to look at
+  Dl_info library;
+  if (dladdr(reinterpret_cast<const void*>(&shipped_file), &library) != 0 && library.dli_fname) {
+    add(fs::absolute(library.dli_fname, ignored));
+    add(fs::canonical(library.dli_fname, ignored));
+  }
+  add(fs::read_symlink("/proc/self/exe", ignored));
+  return folders;
+}
+
+}  // namespace
+
+std::string shipped_file(const std::string& name) {
+  std::vector<std::string> tried;
+  for (const fs::path& folder : code_folders()) {
+    for (const char* up : {"..", "../.."}) {  // ../.. for a library in lib/x86_64-linux-gnu
+      const fs::path path = (folder / up / "share" / "trainrun" / name).lexically_normal();
+      std::error_code unreadable;
+      if (fs::is_regular_file(path, unreadable)) return path.string();
+      tried.push_back(path.string());
+    }
+  }
+  throw DataError("a file that comes with trainrun is missing: " + name + "; looked for " + join(tried));
+}
+
+}  // namespace trainrun

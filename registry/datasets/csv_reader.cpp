@@ -1,0 +1,83 @@
+#include "registry/datasets/csv_reader.h"
+
+#include "registry/error.h"
+
+namespace trainrun {
+
+CsvReader::CsvReader(std::string path, char delimiter)
+    : file_(std::move(path)), delimiter_(delimiter), buffer_(size_t{1} << 16) {
+  constexpr unsigned char kByteOrderMark[] = {0xEF, 0xBB, 0xBF};
+  if (peek() != kByteOrderMark[0]) return;
+  for (const unsigned char expected : kByteOrderMark) {
+    if (get() != expected) throw DataError(place() + ": begins with a damaged byte-order mark; expected UTF-8 text");
+  }
+}
+
+std::string CsvReader::place() const { return file_.path() + ":" + std::to_string(record_line_); }
+
+int CsvReader::peek() {
+  if (position_ == filled_) {
+    filled_ = file_.read(buffer_.data(), buffer_.size());
+    position_ = 0;
+    if (filled_ == 0) return kEnd;
+  }
+  return static_cast<unsigned char>(buffer_[position_]);
+}
+
+int CsvReader::get() {
+  const int character = peek();
+  if (character != kEnd) ++position_;
+  return character;
+}
+
+/// Takes the rest of a line end whose first character was read.
+void CsvReader::end_line(int character) {
+  if (character == '\r' && peek() == '\n') get();
+  ++line_;
+}
+
+/// What follows an opening quotation mark, up to the closing one.
+void CsvReader::read_quoted(std::string& field) {
+  while (true) {
+    const int character = get();
+    if (character == kEnd) {
+      throw DataError(place() + ": a quoted field that begins in this record is never closed");
+    }
+    if (character == '"') {
+      if (peek() != '"') return;
+      get();  // "" within quotes is one "
+    }
+    if (character == '\n') ++line_;
+    field += static_cast<char>(character);
+  }
+}
+
+bool CsvReader::next(std::vector<std::string>& fields) {
+  while (peek() == '\n' || peek() == '\r') end_line(get());
+  record_line_ = line_;
+  if (peek() == kEnd) return false;
+  size_t count = 0;
+  while (true) {
+    if (count == fields.size()) fields.emplace_back();
+    std::string& field = fields[count++];  // its memory is used again, record after record
+    field.clear();
+    int character = get();
+    if (character == '"') {
+      read_quoted(field);
+      character = get();
+      if (character != delimiter_ && character != '\n' && character != '\r' && character != kEnd) {
+        throw DataError(place() + ": column " + std::to_string(count) + ": text after a closing quotation mark");
+      }
+    }
+    while (character != delimiter_ && character != '\n' && character != '\r' && character != kEnd) {
+      field += static_cast<char>(character);
+      character = get();
+    }
+    if (character == delimiter_) continue;
+    if (character != kEnd) end_line(character);
+    fields.resize(count);
+    return true;
+  }
+}
+
+}  // namespace trainrun

@@ -1,0 +1,113 @@
+#include "registry/datasets/data_file.h"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "registry/error.h"
+
+namespace trainrun {
+namespace {
+
+constexpr size_t kPiece = size_t{1} << 20;
+
+class Md5 {
+ public:
+  Md5() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
+    if (!context_ || EVP_DigestInit_ex(context_.get(), EVP_md5(), nullptr) != 1) {
+      throw Error("this system's OpenSSL refuses MD5, which downloads are checked with");
+    }
+  }
+  void update(const void* data, size_t size) { EVP_DigestUpdate(context_.get(), data, size); }
+  std::string finish() {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> bytes;
+    unsigned int size = 0;
+    EVP_DigestFinal_ex(context_.get(), bytes.data(), &size);
+    std::string text;
+    for (unsigned int i = 0; i < size; ++i) {
+      text += "0123456789abcdef"[bytes[i] >> 4];
+      text += "0123456789abcdef"[bytes[i] & 15];
+    }
+    return text;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+};
+
+}  // namespace
+
+void DataFile::Close::operator()(gzFile_s* file) const { gzclose(file); }
+
+DataFile::DataFile(std::string path) : path_(std::move(path)) {
+  const int descriptor = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) throw DataError(path_ + ": cannot open: " + std::strerror(errno));
+  struct stat status;
+  if (fstat(descriptor, &status) != 0 || S_ISDIR(status.st_mode)) {
+    close(descriptor);
+    throw DataError(path_ + ": is a folder, expected a file");
+  }
+  file_.reset(gzdopen(descriptor, "rb"));
+  if (!file_) {
+    close(descriptor);
+    throw DataError(path_ + ": cannot open: out of memory");
+  }
+  gzbuffer(file_.get(), 1 << 17);
+}
+
+size_t DataFile::read(void* data, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    const auto piece = static_cast<unsigned>(std::min(size - done, size_t{1} << 30));
+    const int got = gzread(file_.get(), static_cast<char*>(data) + done, piece);
+    int code = Z_OK;
+    const char* message = gzerror(file_.get(), &code);
+    if (code == Z_BUF_ERROR) throw DataError(path_ + ": the file is cut off in the midst of its gzip data");
+    if (code == Z_ERRNO) throw DataError(path_ + ": cannot read: " + std::strerror(errno));
+    if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
+      throw DataError(path_ + ": damaged gzip data: " + message);
+    }
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+void DataFile::read_exactly(void* data, size_t size, const std::string& what) {
+  const size_t got = read(data, size);
+  if (got != size) {
+    throw DataError(path_ + ": the file ends within " + what + ": " + std::to_string(size) + " bytes expected, " +
+                    std::to_string(got) + " found");
+  }
+}
+
+std::string md5_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw DataError(path + ": cannot open: " + std::strerror(errno));
+  Md5 md5;
+  std::vector<char> piece(kPiece);
+  while (file.read(piece.data(), static_cast<std::streamsize>(kPiece)) || file.gcount() > 0) {
+    md5.update(piece.data(), static_cast<size_t>(file.gcount()));
+  }
+  if (file.bad()) throw DataError(path + ": cannot read: " + std::strerror(errno));
+  return md5.finish();
+}
+
+std::string md5_of_content(const std::string& path) {
+  DataFile file(path);
+  Md5 md5;
+  std::vector<char> piece(kPiece);
+  while (const size_t got = file.read(piece.data(), kPiece)) md5.update(piece.data(), got);
+  return md5.finish();
+}
+
+}  // namespace trainrun

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+struct gzFile_s;  // zlib's
+
+namespace trainrun {
+
+/// Reads a file from its start to its end, decompressing it if it is gzip. Every failure is a DataError that names the
+/// file.
+class DataFile {
+ public:
+  explicit DataFile(std::string path);
+  const std::string& path() const { return path_; }
+  /// Reads up to `size` bytes and returns how many: fewer only at the end of the file.
+  size_t read(void* data, size_t size);
+  /// Reads exactly `size` bytes of `what` ("the header"); throws where the file ends before.
+  void read_exactly(void* data, size_t size, const std::string& what);
+
+ private:
+  struct Close {
+    void operator()(gzFile_s* file) const;
+  };
+  std::string path_;
+  std::unique_ptr<gzFile_s, Close> file_;
+};
+
+/// MD5 of the file's bytes as they lie on the disk, and of its content (the same unless it is gzip): 32 lower-case
+/// hexadecimal digits. For telling a damaged or wrong file from the published one; no protection against malice.
+std::string md5_of_file(const std::string& path);
+std::string md5_of_content(const std::string& path);
+
+}  // namespace trainrun

@@ -1,0 +1,131 @@
+#include "registry/error.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+namespace trainrun {
+namespace {
+
+std::string to_lines(const std::vector<Problem>& problems) {
+  std::string lines;
+  for (const Problem& problem : problems) lines += (lines.empty() ? "" : "\n") + problem.to_string();
+  return lines;
+}
+
+/// Lower case without '_' and '-': "KernelSize" and "kernel_size" are the same word.
+std::string folded(const std::string& word) {
+  std::string result;
+  for (const char c : word) {
+    if (c != '_' && c != '-') result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return result;
+}
+
+/// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours.
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
+  for (size_t j = 0; j <= b.size(); ++j) cost[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    for (size_t j = 1; j <= b.size(); ++j) {
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+/// What other systems call it (folded) -> what recipes call it.
+const std::multimap<std::string, std::string>& other_spellings() {
+  static const std::multimap<std::string, std::string> spellings = {
+      {"learningrate", "lr"},        {"epochs", "num_epochs"},         {"maxepochs", "num_epochs"},
+      {"numtrainepochs", "num_epochs"}, {"target", "type"},            {"class", "type"},
+      {"classpath", "type"},         {"steps", "max_steps"},           {"totalsteps", "max_steps"},
+      {"gradclip", "max_grad_norm"}, {"gradientclipval", "max_grad_norm"}, {"clipgradnorm", "max_grad_norm"},
+      {"batchsize", "batch_size"},   {"perdevicetrainbatchsize", "batch_size"}, {"bs", "batch_size"},
+      {"workers", "num_workers"},    {"accumulategradbatches", "gradient_accumulation_steps"},
+      {"gradaccumsteps", "gradient_accumulation_steps"}, {"precision", "mixed_precision"}, {"fp16", "mixed_precision"},
+      {"bf16", "mixed_precision"},   {"strategy", "distributed_type"}, {"worldsize", "num_processes"},
+      {"nprocpernode", "num_processes"}, {"criterion", "loss"},        {"lossfn", "loss"},
+      {"data", "dataset"},           {"datasets", "dataset"},          {"lrscheduler", "scheduler"},
+      {"optim", "optimizer"},        {"infeatures", "in_features"},    {"outfeatures", "out_features"},
+      {"units", "out_features"},     {"filters", "out_channels"},      {"dropout", "p"},
+      {"rate", "p"},                 {"hiddendim", "hidden_size"},     {"numwarmupsteps", "warmup_steps"},
+      {"wd", "weight_decay"},        {"beta1", "betas"},               {"epsilon", "eps"},
+      {"warmup", "warmup_steps"},    {"savetotallimit", "keep_last"},  {"loggingsteps", "every_steps"},
+      {"valid", "eval"},             {"val", "eval"},                  {"validation", "eval"},
+      {"test", "eval"},              {"evalbatchsize", "eval_batch_size"}, {"dense", "Linear"},
+      {"relu6", "ReLU"},             {"adamwtorch", "AdamW"},          {"crossentropy", "CrossEntropyLoss"},
+      {"mse", "MSELoss"},            {"acc", "Accuracy"},              {"onecycle", "OneCycleLR"},
+      {"cosine", "CosineAnnealingLR"}, {"linear", "LinearWithWarmup"}, {"concatenate", "Concat"},
+      {"cat", "Concat"},             {"clipnorm", "max_grad_norm"},    {"randomseed", "seed"},
+      {"from", "inputs"},            {"input", "inputs"},              {"output", "outputs"},
+  };
+  return spellings;
+}
+
+}  // namespace
+
+std::string Problem::to_string() const {
+  std::string text = place.to_string();
+  if (!text.empty()) text += ": ";
+  if (!path.empty()) text += path + ": ";
+  return text + message;
+}
+
+RecipeError::RecipeError(std::vector<Problem> problems) : Error(to_lines(problems)), problems_(std::move(problems)) {}
+
+void sort_problems(std::vector<Problem>& problems) {
+  const auto key = [](const Problem& problem) {
+    return std::make_tuple(problem.place.file ? *problem.place.file : std::string(), problem.place.line,
+                           problem.place.column);
+  };
+  std::stable_sort(problems.begin(), problems.end(),
+                   [&](const Problem& a, const Problem& b) { return key(a) < key(b); });
+  const auto same = [](const Problem& a, const Problem& b) { return a.to_string() == b.to_string(); };
+  problems.erase(std::unique(problems.begin(), problems.end(), same), problems.end());
+}
+
+std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
+  constexpr size_t kLongestWord = 100;  // the edit distance takes time and memory by the product of the lengths
+  if (word.size() > kLongestWord) return "";
+  const std::string wanted = folded(word);
+  for (const std::string& candidate : candidates) {
+    if (folded(candidate) == wanted) return candidate;
+  }
+  const auto [first, last] = other_spellings().equal_range(wanted);
+  for (auto it = first; it != last; ++it) {
+    if (std::find(candidates.begin(), candidates.end(), it->second) != candidates.end()) return it->second;
+  }
+  std::string best;
+  size_t best_distance = 1 + std::max<size_t>(1, wanted.size() / 3);  // a third of the letters may be wrong
+  for (const std::string& candidate : candidates) {
+    if (candidate.size() > wanted.size() + kLongestWord) continue;
+    const size_t distance = edit_distance(wanted, folded(candidate));
+    if (distance < best_distance && distance < wanted.size()) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string suggestion(const std::string& word, const std::vector<std::string>& candidates) {
+  const std::string near = nearest(word, candidates);
+  if (!near.empty()) return "; did you mean " + near + "?";
+  constexpr size_t kMostListed = 24;
+  if (candidates.empty() || candidates.size() > kMostListed) return "";
+  return "; known: " + join(candidates);
+}
+
+std::string join(const std::vector<std::string>& words, const std::string& separator) {
+  std::string result;
+  for (const std::string& word : words) result += (result.empty() ? "" : separator) + word;
+  return result;
+}
+
+}  // namespace trainrun

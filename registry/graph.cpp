@@ -1,0 +1,189 @@
+#include "registry/graph.h"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <map>
+
+#include "registry/shape_mode.h"
+
+namespace trainrun {
+namespace {
+
+/// The first line of a message, without the place in LibTorch's sources.
+std::string first_line(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+const Place& place_of(const Component<LayerKind>& layer, const std::string& key) {
+  const Value* value = layer.written.find(key);
+  return value ? value->place() : layer.place;
+}
+
+}  // namespace
+
+/// Adds the layers of a list to a graph, one by one.
+class GraphBuilder {
+ public:
+  GraphBuilder(const LayerList& list, const LayerInputs& inputs) : shapes_only_(ShapeMode::active()) {
+    graph_->input_names_ = inputs.names;
+    for (size_t i = 0; i < inputs.examples.size(); ++i) {
+      const std::string name = i < inputs.names.size() ? inputs.names[i] : "";
+      add_slot(inputs.examples[i], name.empty() ? "the enclosing layer" : "'" + name + "'");
+      if (!name.empty()) graph_->names_.emplace_back(name, i);
+      if (i < list.input_names.size()) graph_->names_.emplace_back(list.input_names[i], i);
+    }
+    graph_->outputs_ = {0};
+    for (const LayerSpec& spec : list.layers) add(spec);
+    graph_->set_outputs(graph_->outputs_);
+  }
+
+  std::shared_ptr<Graph> graph() const { return graph_; }
+
+ private:
+  struct Made {
+    Layer layer;
+    Tensors outputs;
+  };
+
+  size_t add_slot(const at::Tensor& example, std::string source) {
+    examples_.push_back(example);
+    sources_.push_back(std::move(source));
+    return graph_->num_slots_++;
+  }
+
+  void add(const LayerSpec& spec) {
+    Graph::Node node;
+    node.name = spec.name;
+    node.type = spec.component.type;
+    node.path = spec.component.path;
+    node.place = spec.component.place;
+    node.options = spec.component.options;
+    node.options_type = spec.component.options_type;
+    const LayerInputs inputs = wire(spec, node);
+    Made made = in_shape_mode(spec, inputs, node);
+    node.layer = shapes_only_ ? std::move(made.layer) : make(spec, inputs, node, false).layer;
+    name_outputs(spec, made.outputs, node);
+    if (node.layer.state) graph_->register_module(node.name, node.layer.state);
+    graph_->outputs_ = node.outputs;
+    graph_->nodes_.push_back(std::move(node));
+  }
+
+  /// Finds the slots that a layer reads.
+  LayerInputs wire(const LayerSpec& spec, Graph::Node& node) {
+    LayerInputs inputs;
+    const auto read = [&](size_t slot, const std::string& name) {
+      node.inputs.push_back(slot);
+      node.input_shapes.push_back(examples_[slot].sizes().vec());
+      inputs.names.push_back(name);
+      inputs.examples.push_back(examples_[slot]);
+    };
+    if (spec.component.common.inputs.empty()) read(graph_->outputs_[0], "");
+    for (const std::string& name : spec.component.common.inputs) read(find(spec, name), name);
+    inputs.set_num_own(node.inputs.size());
+    for (const std::string& name : spec.captures) read(find(spec, name), name);
+    return inputs;
+  }
+
+  size_t find(const LayerSpec& spec, const std::string& name) const {
+    if (const auto slot = graph_->slot(name)) return *slot;
+    throw RecipeError({{place_of(spec.component, "inputs"), spec.component.path + ".inputs",
+                        "no earlier layer and no field of the batch is called '" + name + "'" +
+                            suggestion(name, graph_->names())}});
+  }
+
+  Made in_shape_mode(const LayerSpec& spec, const LayerInputs& inputs, Graph::Node& node) {
+    const ShapeMode shapes;
+    const c10::AutoGradMode no_gradients(false);
+    const int64_t flops_before = ShapeMode::flops();
+    Made made = make(spec, inputs, node, true);
+    node.flops = ShapeMode::flops() - flops_before;
+    return made;
+  }
+
+  Made make(const LayerSpec& spec, const LayerInputs& inputs, const Graph::Node& node, bool run) {
+    try {
+      Made made;
+      made.layer = spec.component.build(inputs);
+      if (run) made.outputs = made.layer.forward(inputs.examples);
+      return made;
+    } catch (const RecipeError&) {
+      throw;  // a nested layer's, with its own place
+    } catch (const std::exception& error) {
+      std::vector<std::string> flowing;
+      for (size_t i = 0; i < inputs.num_own(); ++i) {
+        flowing.push_back(shape_text(inputs.examples[i].sizes()) + " from " + sources_[node.inputs[i]]);
+      }
+      throw RecipeError({{node.place, node.path,
+                          node.type + " does not fit its input " + join(flowing, " and ") + ": " + first_line(error)}});
+    }
+  }
+
+  void name_outputs(const LayerSpec& spec, const Tensors& outputs, Graph::Node& node) {
+    const Names& wanted = spec.component.common.outputs;
+    if (wanted.size() > outputs.size()) {
+      throw RecipeError({{place_of(spec.component, "outputs"), node.path + ".outputs",
+                          node.type + " has " + std::to_string(outputs.size()) + " output" +
+                              (outputs.size() == 1 ? "" : "s") + ", " + std::to_string(wanted.size()) + " are named"}});
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const size_t slot = add_slot(outputs[i], node.path + " (" + node.type + ", " + node.place.to_string() + ")");
+      node.outputs.push_back(slot);
+      node.output_shapes.push_back(outputs[i].sizes().vec());
+      node.output_dtypes.push_back(outputs[i].scalar_type());
+      if (i < wanted.size()) graph_->names_.emplace_back(wanted[i], slot);
+      if (i == 0) graph_->names_.emplace_back(node.name, slot);
+    }
+  }
+
+  std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
+  bool shapes_only_;
+  Tensors examples_;                  // by slot
+  std::vector<std::string> sources_;  // by slot, for messages
+};
+
+std::shared_ptr<Graph> build_graph(const LayerList& layers, const LayerInputs& inputs) {
+  return GraphBuilder(layers, inputs).graph();
+}
+
+Tensors Graph::forward(const Tensors& inputs) {
+  Tensors slots(num_slots_);
+  std::copy(inputs.begin(), inputs.end(), slots.begin());
+  Tensors arguments;
+  for (const Node& node : nodes_) {
+    arguments.clear();
+    for (const size_t slot : node.inputs) arguments.push_back(slots[slot]);
+    for (const size_t slot : node.last_used) slots[slot].reset();
+    Tensors outputs = node.layer.forward(arguments);
+    for (size_t i = 0; i < node.outputs.size(); ++i) slots[node.outputs[i]] = std::move(outputs[i]);
+  }
+  Tensors result;
+  for (const size_t slot : outputs_) result.push_back(slots[slot]);
+  return result;
+}
+
+void Graph::set_outputs(std::vector<size_t> slots) {
+  outputs_ = std::move(slots);
+  std::map<size_t, size_t> last;  // slot -> the last node that reads it, or that makes it in vain
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    nodes_[i].last_used.clear();
+    for (const size_t slot : nodes_[i].inputs) last[slot] = i;
+  }
+  for (const size_t slot : outputs_) last.erase(slot);
+  for (const auto& [slot, node] : last) nodes_[node].last_used.push_back(slot);
+}
+
+std::optional<size_t> Graph::slot(const std::string& name) const {
+  const auto it = std::find_if(names_.rbegin(), names_.rend(), [&](const auto& known) { return known.first == name; });
+  return it == names_.rend() ? std::nullopt : std::optional<size_t>(it->second);
+}
+
+std::vector<std::string> Graph::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, slot] : names_) names.push_back(name);
+  return names;
+}
+
+}  // namespace trainrun

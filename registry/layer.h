@@ -1,0 +1,131 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "registry/registry.h"
+
+namespace trainrun {
+
+using Tensors = std::vector<at::Tensor>;
+class Graph;
+struct LayerKind;
+struct LayerList;
+
+/// What a layer builder gives: its module, and what it does with its inputs.
+struct Layer {
+  /// Holds parameters and buffers, and knows training from evaluation; registered under the node's name. Null if there is none.
+  std::shared_ptr<torch::nn::Module> state;
+  /// One or more outputs; the next layer reads the first.
+  std::function<Tensors(const Tensors&)> forward;
+};
+
+/// A layer whose `module` has `Tensor forward(Tensor)`.
+template <class Holder>
+Layer layer_of(const Holder& holder) {
+  const auto module = holder.ptr();
+  return {module, [module](const Tensors& inputs) -> Tensors { return {module->forward(inputs[0])}; }};
+}
+
+/// A layer that keeps nothing: `function` maps its one input to its one output.
+inline Layer layer_of_function(std::function<at::Tensor(const at::Tensor&)> function) {
+  return {nullptr, [function = std::move(function)](const Tensors& inputs) -> Tensors { return {function(inputs[0])}; }};
+}
+
+/// What a layer builder gets: examples of what will flow in (shape and dtype; no data, see shape_mode.h), the batch first.
+struct LayerInputs {
+  Tensors examples;
+  /// Names under which layers nested in this one may ask for the examples: "" for none. As many as examples.
+  std::vector<std::string> names;
+  /// How many classes a label among the examples has, where that is known. Empty, or as many as examples.
+  std::vector<std::optional<int64_t>> num_classes;
+
+  /// Shape of input `i`: [N, …]. Throws LayerError if there is no such input.
+  at::IntArrayRef shape(size_t i = 0) const;
+  /// Size of `dim` (negative: from the end) of input 0, for parameters that follow from it; `given` is what the recipe says.
+  /// Throws LayerError where the two differ or the input has no such dimension.
+  int64_t infer(const std::string& parameter, const std::optional<int64_t>& given, int64_t dim) const;
+  /// Throws LayerError unless input 0 has between `least` and `most` dimensions, the batch counted.
+  void require_dims(int64_t least, int64_t most, const std::string& meaning) const;
+  /// Throws LayerError unless there are between `least` and `most` inputs (captured ones not counted).
+  void require_inputs(size_t least, size_t most) const;
+  /// How many of the examples the recipe asked for; the rest are names that nested layers use.
+  size_t num_own() const { return num_own_ ? *num_own_ : examples.size(); }
+  void set_num_own(size_t number) { num_own_ = number; }
+
+  /// Builds nested layers that read the same inputs as this layer.
+  std::shared_ptr<Graph> graph(const LayerList& layers) const;
+
+ private:
+  std::optional<size_t> num_own_;
+};
+
+/// A layer that does not fit what flows in, or whose parameters do not fit together. The graph adds the place.
+class LayerError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// "[N, 32, 26, 26]": a shape with the batch left open.
+std::string shape_text(at::IntArrayRef shape);
+
+/// One name or a list of them: `inputs: x`, `inputs: [x, y]`.
+struct Names : std::vector<std::string> {
+  using std::vector<std::string>::vector;
+};
+
+template <>
+struct Codec<Names> {
+  static std::optional<Names> read(const Value& value, Reader& reader);
+  static nlohmann::json schema(SchemaContext& context);
+  static nlohmann::json write(const Names& value) { return Codec<std::vector<std::string>>::write(value); }
+  static std::string type_name() { return "name or list of names"; }
+};
+
+/// What every layer may say besides its own parameters.
+struct LayerCommon {
+  std::optional<std::string> name;
+  Names inputs;
+  Names outputs;
+  int64_t repeat = 1;
+  bool enabled = true;
+  static void describe(Fields<LayerCommon>& f);
+  void check(Checker& checker) const;
+};
+
+struct LayerKind {
+  static constexpr const char* kName = "layer";
+  using Inputs = LayerInputs;
+  using Product = Layer;
+  using Common = LayerCommon;
+};
+using LayerRegistry = Registry<LayerKind>;
+const LayerRegistry& registry_of(const Catalog& catalog, LayerKind);
+
+/// One layer of a list, under its name in the state dict.
+struct LayerSpec {
+  std::string name;  // "conv1", or its index: "3"
+  Component<LayerKind> component;
+  std::vector<std::string> captures;  // names from outside that layers nested in it read
+};
+
+/// A list of layers as a recipe has it: blocks, `repeat` and `if` resolved. The parameter type of `layers`, `main`, ….
+struct LayerList {
+  std::vector<LayerSpec> layers;
+  std::vector<std::string> input_names;  // of a block that names its inputs
+};
+
+template <>
+struct Codec<LayerList> {
+  static std::optional<LayerList> read(const Value& value, Reader& reader);
+  static nlohmann::json schema(SchemaContext& context);
+  static nlohmann::json write(const LayerList&) { return nlohmann::json::array(); }
+  static std::string type_name() { return "list of layers"; }
+};
+
+}  // namespace trainrun

@@ -1,0 +1,100 @@
+#include "registry/optimizer.h"
+
+#include <c10/core/GradMode.h>
+
+#include <regex>
+
+namespace trainrun {
+
+void Optimizer::load_state(const std::map<std::string, at::Tensor>& saved) {
+  const c10::AutoGradMode no_gradients(false);
+  for (auto& [name, tensor] : state()) {
+    const auto it = saved.find(name);
+    if (it == saved.end()) throw Error("the checkpoint's optimizer has no " + name);
+    if (it->second.sizes() != tensor.sizes()) {
+      throw Error("the checkpoint's optimizer has " + name + " as " + at::str(it->second.sizes()) + ", not " +
+                  at::str(tensor.sizes()));
+    }
+    tensor.copy_(it->second);
+  }
+}
+
+std::optional<GroupSpec> Codec<GroupSpec>::read(const Value& value, Reader& reader) {
+  const Value* match = value.is_map() ? value.find("match") : nullptr;
+  if (!match) {
+    reader.error(value.place(), "expected {match: PATTERN, …}: a regular expression for state names, found " +
+                                    (value.is_map() ? std::string("a mapping without match") : value.describe()));
+    return std::nullopt;
+  }
+  const auto scope = reader.enter("match");
+  const auto pattern = Codec<std::string>::read(*match, reader);
+  if (!pattern) return std::nullopt;
+  try {
+    const std::regex compiled(*pattern);
+  } catch (const std::regex_error& error) {
+    reader.error(match->place(), "'" + *pattern + "' is no regular expression: " + error.what());
+    return std::nullopt;
+  }
+  GroupSpec group{*pattern, match->place(), value, nullptr};
+  group.overrides.erase("match");
+  return group;
+}
+
+nlohmann::json Codec<GroupSpec>::schema(SchemaContext&) {
+  return {{"type", "object"}, {"required", {"match"}}, {"properties", {{"match", {{"type", "string"}}}}}};
+}
+
+void OptimizerCommon::describe(Fields<OptimizerCommon>& f) {
+  f.optional("param_groups", &OptimizerCommon::param_groups)
+      .doc("other options for the parameters whose state name a pattern matches; the first that matches wins");
+}
+
+void OptimizerKind::finish(Component<OptimizerKind>& optimizer, const Value& map, Reader& reader) {
+  Value defaults = map;
+  defaults.erase("param_groups");
+  const auto scope = reader.enter("param_groups");
+  for (size_t i = 0; i < optimizer.common.param_groups.size(); ++i) {
+    GroupSpec& group = optimizer.common.param_groups[i];
+    const auto item = reader.enter(i);
+    Value merged = defaults;
+    for (const Value::Entry& entry : group.overrides.entries()) merged.set(entry.key, entry.key_place, entry.value);
+    group.options = optimizer.read_options(merged, reader);
+  }
+}
+
+OptimizerInputs group_parameters(const Component<OptimizerKind>& optimizer,
+                                 const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
+  const std::vector<GroupSpec>& specs = optimizer.common.param_groups;
+  std::vector<ParameterGroup> groups(specs.size() + 1);
+  std::vector<std::regex> patterns;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    patterns.emplace_back(specs[i].match);
+    groups[i].options = specs[i].options;
+  }
+  groups.back().options = optimizer.options;
+  std::vector<bool> matched(specs.size());
+  for (const auto& [name, tensor] : parameters) {
+    size_t chosen = specs.size();
+    for (size_t i = specs.size(); i-- > 0;) {
+      if (!std::regex_search(name, patterns[i])) continue;
+      matched[i] = true;
+      chosen = i;
+    }
+    if (!tensor.requires_grad()) continue;
+    groups[chosen].names.push_back(name);
+    groups[chosen].tensors.push_back(tensor);
+  }
+  std::vector<Problem> problems;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (matched[i]) continue;
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : parameters) names.push_back(name);
+    problems.push_back({specs[i].place, optimizer.path + ".param_groups[" + std::to_string(i) + "].match",
+                        "'" + specs[i].match + "' matches no parameter" + suggestion(specs[i].match, names)});
+  }
+  if (!problems.empty()) throw RecipeError(problems);
+  std::erase_if(groups, [](const ParameterGroup& group) { return group.tensors.empty(); });
+  return {std::move(groups)};
+}
+
+}  // namespace trainrun

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "registry/layer.h"
+#include "registry/registry.h"
+
+namespace trainrun {
+
+/// What schedulers may change of a parameter group.
+struct GroupRates {
+  double lr = 0;
+  std::optional<double> momentum;  // SGD's momentum, Adam's first beta; nothing where the optimizer has neither
+};
+
+/// The parameters that share their options.
+struct ParameterGroup {
+  std::vector<std::string> names;  // state names, as many as tensors
+  Tensors tensors;
+  std::shared_ptr<const void> options;  // the optimizer's own struct, with what the group's pattern overrides
+};
+
+struct OptimizerInputs {
+  std::vector<ParameterGroup> groups;  // the patterns' groups in the recipe's order, then the default one; none is empty
+  template <class C>
+  const C& options(size_t group) const {
+    return *static_cast<const C*>(groups[group].options.get());
+  }
+};
+
+/// Recomputes loss and gradients of the current batch; for optimizers that look more than once.
+using LossClosure = std::function<at::Tensor()>;
+
+/// Changes parameters from their gradients.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  /// One step from the gradients that the parameters hold, with `rates`. A parameter without a gradient is left as it is.
+  virtual void step(const LossClosure& closure) = 0;
+  /// What a checkpoint keeps, by name ("0.weight.exp_avg"); the tensors themselves, not copies.
+  virtual std::vector<std::pair<std::string, at::Tensor>> state() = 0;
+  /// Takes back what `state` gave. Throws Error where a name is missing or a shape differs.
+  virtual void load_state(const std::map<std::string, at::Tensor>& saved);
+  /// Of each group, for the next step.
+  std::vector<GroupRates> rates;
+};
+
+/// `{match: 'bias$', weight_decay: 0}`: a regular expression searched in state names, and what its parameters do otherwise.
+struct GroupSpec {
+  std::string match;
+  Place place;
+  Value overrides;                      // the mapping without `match`
+  std::shared_ptr<const void> options;  // read with the overrides
+};
+
+template <>
+struct Codec<GroupSpec> {
+  static std::optional<GroupSpec> read(const Value& value, Reader& reader);
+  static nlohmann::json schema(SchemaContext& context);
+  static nlohmann::json write(const GroupSpec& value) { return {{"match", value.match}}; }
+  static std::string type_name() { return "{match: PATTERN, parameter: value, …}"; }
+};
+
+struct OptimizerCommon {
+  std::vector<GroupSpec> param_groups;
+  static void describe(Fields<OptimizerCommon>& f);
+};
+
+struct OptimizerKind {
+  static constexpr const char* kName = "optimizer";
+  using Inputs = OptimizerInputs;
+  using Product = std::unique_ptr<Optimizer>;
+  using Common = OptimizerCommon;
+  /// Reads the options of each group.
+  static void finish(Component<OptimizerKind>& optimizer, const Value& map, Reader& reader);
+};
+using OptimizerRegistry = Registry<OptimizerKind>;
+const OptimizerRegistry& registry_of(const Catalog& catalog, OptimizerKind);
+
+/// Sorts the parameters that want a gradient into groups: the first pattern that matches wins, the rest is the default group.
+/// Throws RecipeError at the place of a pattern that matches nothing.
+OptimizerInputs group_parameters(const Component<OptimizerKind>& optimizer,
+                                 const std::vector<std::pair<std::string, at::Tensor>>& parameters);
+
+}  // namespace trainrun

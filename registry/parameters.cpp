@@ -1,0 +1,189 @@
+#include "registry/parameters.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace trainrun {
+namespace {
+
+using nlohmann::json;
+
+bool has(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+/// The choice that means "no" ('no' as mixed_precision has it, 'NO' as distributed_type has it), or "".
+std::string no_choice(const std::vector<std::string>& choices) {
+  for (const char* no : {"no", "NO"}) {
+    if (has(choices, no)) return no;
+  }
+  return "";
+}
+
+/// Adds the range to every number and the choices to every string inside a schema.
+void restrict(json& schema, const Parameter& parameter) {
+  if (schema.contains("anyOf")) {
+    for (json& one : schema["anyOf"]) restrict(one, parameter);
+    return;
+  }
+  const std::string type = schema.value("type", "");
+  if (type == "array" && schema.contains("items")) restrict(schema["items"], parameter);
+  if (type == "integer" || type == "number") {
+    const Range& range = parameter.range;
+    if (range.minimum) schema[range.above_minimum ? "exclusiveMinimum" : "minimum"] = *range.minimum;
+    if (range.maximum) schema[range.below_maximum ? "exclusiveMaximum" : "maximum"] = *range.maximum;
+  }
+  if (type == "string" && parameter.open_choices && !no_choice(parameter.choices).empty()) {
+    schema = {{"anyOf", {schema, {{"const", false}}}}};
+  } else if (type == "string" && !parameter.choices.empty() && !schema.contains("enum")) {
+    json choices = parameter.choices;
+    const std::string no = no_choice(parameter.choices);
+    if (!no.empty()) {
+      for (const char* spelling : {"no", "off", "NO", "Off", "No", "OFF"}) {
+        if (spelling != no) choices.push_back(spelling);
+      }
+      choices.push_back(false);
+      schema.erase("type");
+    }
+    schema["enum"] = choices;
+  }
+}
+
+}  // namespace
+
+bool Range::contains(double number) const {
+  if (minimum && (above_minimum ? number <= *minimum : number < *minimum)) return false;
+  if (maximum && (below_maximum ? number >= *maximum : number > *maximum)) return false;
+  return true;
+}
+
+std::string Range::to_string() const {
+  std::string text;
+  if (minimum) text += (above_minimum ? "> " : ">= ") + detail::number_text(*minimum);
+  if (minimum && maximum) text += " and ";
+  if (maximum) text += (below_maximum ? "< " : "<= ") + detail::number_text(*maximum);
+  return text;
+}
+
+void Checker::fail(const std::string& parameter, const std::string& message) {
+  const Value* value = component_.find(parameter);
+  const auto scope = reader_.enter(parameter);
+  reader_.error(value ? value->place() : component_.place(), message);
+}
+
+std::optional<bool> Codec<bool>::read(const Value& value, Reader& reader) {
+  if (value.is_scalar() && value.scalar_type() == ScalarType::kBool) return value.text()[0] == 't' || value.text()[0] == 'T';
+  std::string hint;
+  if (value.is_scalar()) {
+    const std::string& text = value.text();
+    if (text == "yes" || text == "on" || text == "1" || text == "True") hint = "; write true";
+    if (text == "no" || text == "off" || text == "0" || text == "False") hint = "; write false";
+    if (text == "true" || text == "false") hint = "; write it without quotes";
+  }
+  reader.error(value.place(), "expected true or false, found " + value.describe() + hint);
+  return std::nullopt;
+}
+
+std::optional<int64_t> Codec<int64_t>::read(const Value& value, Reader& reader) {
+  if (value.is_scalar() && !value.quoted()) {
+    if (const auto integer = parse_integer(value.text())) return integer;
+  }
+  const bool quoted_number = value.is_scalar() && value.quoted() && parse_integer(value.text());
+  reader.error(value.place(), "expected an integer, found " + value.describe() +
+                                  (quoted_number ? "; write it without quotes" : ""));
+  return std::nullopt;
+}
+
+std::optional<double> Codec<double>::read(const Value& value, Reader& reader) {
+  if (value.is_scalar() && !value.quoted()) {
+    if (const auto number = parse_number(value.text())) return number;
+  }
+  const bool quoted_number = value.is_scalar() && value.quoted() && parse_number(value.text());
+  reader.error(value.place(), "expected a number, found " + value.describe() +
+                                  (quoted_number ? "; write it without quotes" : ""));
+  return std::nullopt;
+}
+
+std::optional<std::string> Codec<std::string>::read(const Value& value, Reader& reader) {
+  if (value.is_scalar() && value.scalar_type() == ScalarType::kString) return value.text();
+  const bool plain = value.is_scalar() && value.scalar_type() != ScalarType::kNull;
+  reader.error(value.place(), "expected a string, found " + value.describe() +
+                                  (plain ? "; put it in quotes if it is meant as text" : ""));
+  return std::nullopt;
+}
+
+namespace detail {
+
+Value spelled_as_choice(const Value& value, const std::vector<std::string>& choices) {
+  const std::string no = no_choice(choices);
+  if (no.empty() || !value.is_scalar() || value.quoted() || has(choices, value.text())) return value;
+  for (const char* spelling : {"no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"}) {
+    if (value.text() == spelling) return Value::scalar(no, true, value.place());
+  }
+  return value;
+}
+
+void check_choice(const std::string& text, const std::vector<std::string>& choices, const Place& place,
+                  Reader& reader) {
+  if (choices.empty() || has(choices, text)) return;
+  const std::string near = nearest(text, choices);
+  reader.error(place, "'" + text + "' is none of " + join(choices) + (near.empty() ? "" : "; did you mean " + near + "?"));
+}
+
+std::string number_text(double number) {
+  char buffer[32];
+  const auto result = std::to_chars(buffer, buffer + sizeof buffer, number);
+  return {buffer, result.ptr};
+}
+
+json describe_schema(const Parameter& parameter, SchemaContext& context) {
+  json schema = parameter.schema(context);
+  restrict(schema, parameter);
+  if (schema.value("type", "") != "string") schema = {{"anyOf", {schema, {{"$ref", "#/$defs/interpolation"}}}}};
+  std::string doc = parameter.doc;
+  if (!parameter.unit.empty()) doc += " [" + parameter.unit + "]";
+  if (!doc.empty()) schema["description"] = doc;
+  if (!parameter.required && !parameter.default_value.is_object()) schema["default"] = parameter.default_value;
+  return schema;
+}
+
+json object_schema(const std::vector<Parameter>& parameters, SchemaContext& context) {
+  json properties = json::object();
+  json required = json::array();
+  for (const Parameter& parameter : parameters) {
+    properties[parameter.name] = describe_schema(parameter, context);
+    if (parameter.required) required.push_back(parameter.name);
+  }
+  json schema = {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
+  if (!required.empty()) schema["required"] = required;
+  return schema;
+}
+
+void check_keys(const Value& map, const std::vector<const Parameter*>& parameters,
+                const std::vector<std::string>& known_elsewhere, const std::string& owner, Reader& reader) {
+  std::vector<std::string> names;
+  for (const Parameter* parameter : parameters) names.push_back(parameter->name);
+  std::vector<std::string> all = names;
+  all.insert(all.end(), known_elsewhere.begin(), known_elsewhere.end());
+  std::vector<std::string> misspelled;
+  for (const Value::Entry& entry : map.entries()) {
+    if (has(all, entry.key)) continue;
+    const auto scope = reader.enter(entry.key);
+    std::vector<std::string> unused;
+    for (const std::string& name : all) {
+      if (!map.find(name)) unused.push_back(name);
+    }
+    misspelled.push_back(nearest(entry.key, unused));
+    const std::string whose = owner.empty() ? "unknown key" : "unknown parameter of " + owner;
+    reader.error(entry.key_place, whose + suggestion(entry.key, unused));
+  }
+  for (const Parameter* parameter : parameters) {
+    if (!parameter->required || map.find(parameter->name)) continue;
+    if (has(misspelled, parameter->name)) continue;  // one fault, one error
+    reader.error(map.place(), (owner.empty() ? "" : owner + " needs ") + parameter->name + (owner.empty() ? " is missing" : "") +
+                                  (parameter->doc.empty() ? "" : " (" + parameter->doc + ")"));
+  }
+}
+
+}  // namespace detail
+}  // namespace trainrun

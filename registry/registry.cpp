@@ -1,0 +1,51 @@
+#include "registry/registry.h"
+
+namespace trainrun::detail {
+
+void throw_duplicate(const std::string& kind, const std::string& name, const std::string& first,
+                     const std::string& second) {
+  const auto origin = [](const std::string& file) { return file.empty() ? std::string("trainrun itself") : file; };
+  throw PluginError("a " + kind + " called " + name + " is already registered by " + origin(first) + "; " +
+                    origin(second) + " must choose another name");
+}
+
+void throw_reserved(const std::string& kind, const std::string& name, const std::string& parameter) {
+  throw PluginError("the " + kind + " " + name + " declares a parameter '" + parameter + "', which every " + kind +
+                    " has already; choose another name for it");
+}
+
+std::optional<std::string> component_type(const Value& value, const std::string& kind, Reader& reader) {
+  const Value* type = &value;
+  if (value.is_map()) {
+    type = value.find("type");
+    if (!type) {
+      std::vector<std::string> keys;
+      for (const Value::Entry& entry : value.entries()) keys.push_back(entry.key);
+      std::string hint;
+      for (const Value::Entry& entry : value.entries()) {
+        if (nearest(entry.key, {"type"}) == "type") hint = "; did you mean type instead of " + entry.key + "?";
+      }
+      reader.error(value.place(), "a " + kind + " needs a type: {type: NAME, …}" + hint);
+      return std::nullopt;
+    }
+  }
+  const auto scope = reader.enter(value.is_map() ? "type" : "");
+  if (!type->is_scalar() || type->scalar_type() != ScalarType::kString) {
+    reader.error(type->place(), "expected the name of a " + kind + ", found " + type->describe());
+    return std::nullopt;
+  }
+  return type->text();
+}
+
+Value component_map(const Value& value) {
+  if (value.is_map()) return value;
+  return Value::map({{"type", value.place(), value}}, value.place());
+}
+
+void report_unknown(const Value& value, const std::string& kind, const std::string& type,
+                    const std::vector<std::string>& names, Reader& reader) {
+  const Value* written = value.is_map() ? value.find("type") : &value;
+  reader.error(written->place(), "unknown " + kind + " '" + type + "'" + suggestion(type, names));
+}
+
+}  // namespace trainrun::detail

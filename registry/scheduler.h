@@ -1,0 +1,48 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "registry/optimizer.h"
+
+namespace trainrun {
+
+struct SchedulerInputs {
+  std::vector<GroupRates> base;  // the groups' rates as the recipe has them
+  int64_t total_steps = 0;       // of the whole job, in the scheduler's own interval (steps or epochs)
+};
+
+/// Sets learning rates (and momenta) before each optimizer step.
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+  /// Rates for the step that follows `t` finished steps (or epochs: `interval`). A function of `t`, the inputs, and for those that
+  /// watch a metric of what `observe` was told.
+  virtual void set(int64_t t, std::vector<GroupRates>& rates) = 0;
+  /// The metric it watches ("eval/loss"), or "".
+  virtual std::string monitor() const { return ""; }
+  /// A new value of the watched metric, after an evaluation.
+  virtual void observe(double value) { static_cast<void>(value); }
+  /// What a checkpoint keeps; null if `set` is a function of `t` alone.
+  virtual nlohmann::json state() const { return nullptr; }
+  virtual void load_state(const nlohmann::json& state) { static_cast<void>(state); }
+};
+
+struct SchedulerCommon {
+  std::string interval = "step";
+  static void describe(Fields<SchedulerCommon>& f);
+};
+
+struct SchedulerKind {
+  static constexpr const char* kName = "scheduler";
+  using Inputs = SchedulerInputs;
+  using Product = std::unique_ptr<Scheduler>;
+  using Common = SchedulerCommon;
+};
+using SchedulerRegistry = Registry<SchedulerKind>;
+const SchedulerRegistry& registry_of(const Catalog& catalog, SchedulerKind);
+
+}  // namespace trainrun

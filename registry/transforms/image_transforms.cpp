@@ -1,0 +1,271 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <cstring>
+#include <variant>
+
+#include "registry/catalog.h"
+
+namespace trainrun {
+namespace {
+
+/// "[N, 1, 28, 28]": a batch of such samples.
+std::string batch_text(const std::vector<int64_t>& shape) {
+  std::vector<std::string> sizes = {"N"};
+  for (const int64_t size : shape) sizes.push_back(std::to_string(size));
+  return "[" + join(sizes) + "]";
+}
+
+/// The field that `transform` is to change, [C, H, W] a sample. Throws LayerError if it is not there or of another
+/// shape.
+FieldInfo& image_field(DatasetInfo& info, const std::string& name, const std::string& transform) {
+  std::vector<std::string> names;
+  for (FieldInfo& field : info.fields) {
+    names.push_back(field.name);
+    if (field.name != name) continue;
+    if (field.shape.size() != 3) {
+      throw LayerError(transform + ": expected images [N, C, H, W], '" + name + "' is " + batch_text(field.shape));
+    }
+    return field;
+  }
+  throw LayerError(transform + ": the data set has no field '" + name + "'" + suggestion(name, names));
+}
+
+/// Calls `body` with a value of an unsigned type as large as one element, for transforms that only move elements.
+template <class Body>
+void with_element(const at::Tensor& tensor, const Body& body) {
+  switch (tensor.element_size()) {
+    case 1:
+      return body(uint8_t{});
+    case 2:
+      return body(uint16_t{});
+    case 4:
+      return body(uint32_t{});
+    case 8:
+      return body(uint64_t{});
+    default:
+      throw Error("images of " + std::to_string(tensor.element_size()) + " bytes a number cannot be transformed");
+  }
+}
+
+struct Normalize {
+  using Numbers = std::variant<double, std::vector<double>>;
+  Numbers mean;
+  Numbers std;
+  std::string field = "image";
+
+  static void describe(Fields<Normalize>& f) {
+    f.required("mean", &Normalize::mean).doc("taken from each channel: a number, or one a channel");
+    f.required("std", &Normalize::std)
+        .greater_than(0)
+        .doc("each channel is then divided by it: a number, or one a channel");
+    f.optional("field", &Normalize::field).doc("the field of the batch to change");
+  }
+  void check(Checker& checker) const {
+    if (list(mean).empty()) checker.fail("mean", "names no number");
+    if (list(std).empty()) checker.fail("std", "names no number");
+    if (list(mean).size() > 1 && list(std).size() > 1 && list(mean).size() != list(std).size()) {
+      checker.fail(
+          "std", "has " + std::to_string(list(std).size()) + " numbers, mean has " + std::to_string(list(mean).size()));
+    }
+  }
+  static std::vector<double> list(const Numbers& numbers) {
+    if (const double* one = std::get_if<double>(&numbers)) return {*one};
+    return std::get<std::vector<double>>(numbers);
+  }
+  std::unique_ptr<Transform> build(const TransformInputs&) const;
+};
+
+/// (x - mean) / std, each operation rounded to float32, as torchvision computes it.
+class NormalizeTransform : public Transform {
+ public:
+  explicit NormalizeTransform(const Normalize& options)
+      : field_(options.field),
+        mean_(at::tensor(Normalize::list(options.mean), at::kDouble)),
+        std_(at::tensor(Normalize::list(options.std), at::kDouble)) {}
+
+  void describe(DatasetInfo& info) const override {
+    const FieldInfo& field = image_field(info, field_, "Normalize");
+    if (!at::isFloatingType(field.dtype)) {
+      throw LayerError("Normalize: '" + field_ + "' holds integers (" + at::toString(field.dtype) +
+                       "), expected float32");
+    }
+    const int64_t given = std::max(mean_.numel(), std_.numel());
+    if (given != 1 && given != field.shape[0]) {
+      throw LayerError("Normalize: mean and std have " + std::to_string(given) + " numbers, '" + field_ + "' " +
+                       batch_text(field.shape) + " has " + std::to_string(field.shape[0]) + " channels");
+    }
+  }
+
+  void apply(Batch& batch, at::Generator&) const override {
+    at::Tensor& images = batch.at(field_);  // [N, C, H, W]
+    const auto of_channels = [&](const at::Tensor& numbers) {
+      return numbers.to(images.scalar_type()).view({numbers.numel(), 1, 1});
+    };
+    images = images.sub(of_channels(mean_)).div_(of_channels(std_));
+  }
+
+ private:
+  std::string field_;
+  at::Tensor mean_;
+  at::Tensor std_;
+};
+
+std::unique_ptr<Transform> Normalize::build(const TransformInputs&) const {
+  return std::make_unique<NormalizeTransform>(*this);
+}
+
+struct RandomCrop {
+  Pair size;
+  int64_t padding = 0;
+  double fill = 0;
+  std::string field = "image";
+
+  static void describe(Fields<RandomCrop>& f) {
+    f.required("size", &RandomCrop::size).at_least(1).doc("height and width of what is left");
+    f.optional("padding", &RandomCrop::padding).at_least(0).unit("pixels").doc("added at each side before the crop");
+    f.optional("fill", &RandomCrop::fill).doc("value of the padding");
+    f.optional("field", &RandomCrop::field).doc("the field of the batch to change");
+  }
+  std::unique_ptr<Transform> build(const TransformInputs&) const;
+};
+
+/// Each image's window has its own place, drawn as torch.randint(H + 2 padding - height + 1, [N]), then the same for
+/// the width.
+class RandomCropTransform : public Transform {
+ public:
+  explicit RandomCropTransform(RandomCrop options) : options_(std::move(options)) {}
+
+  void describe(DatasetInfo& info) const override {
+    FieldInfo& field = image_field(info, options_.field, "RandomCrop");
+    const auto [height, width] = padded(field.shape[1], field.shape[2]);
+    if (options_.size[0] > height || options_.size[1] > width) {
+      throw LayerError("RandomCrop: a window of " + pixels(options_.size[0], options_.size[1]) + " does not fit '" +
+                       options_.field + "' " + batch_text(field.shape) + ", " + pixels(height, width) +
+                       " with its padding of " + std::to_string(options_.padding));
+    }
+    field.shape = {field.shape[0], options_.size[0], options_.size[1]};
+  }
+
+  void apply(Batch& batch, at::Generator& generator) const override {
+    at::Tensor& field = batch.at(options_.field);
+    const at::Tensor images = field.contiguous();  // [N, C, H, W]
+    const auto [height, width] = padded(images.size(2), images.size(3));
+    const int64_t n = images.size(0);
+    const at::Tensor tops = at::randint(height - options_.size[0] + 1, {n}, generator, at::kLong);
+    const at::Tensor lefts = at::randint(width - options_.size[1] + 1, {n}, generator, at::kLong);
+    at::Tensor result = at::empty({n, images.size(1), options_.size[0], options_.size[1]}, images.options());
+    const at::Tensor fill = at::tensor({options_.fill}, at::kDouble).to(images.scalar_type());
+    with_element(images, [&]<class Element>(Element) {
+      const auto* from = static_cast<const Element*>(images.const_data_ptr());
+      auto* to = static_cast<Element*>(result.mutable_data_ptr());
+      const Element padding = *static_cast<const Element*>(fill.const_data_ptr());
+      const int64_t planes = images.size(1);
+      for (int64_t plane = 0; plane < n * planes; ++plane) {
+        const int64_t top = tops.const_data_ptr<int64_t>()[plane / planes] - options_.padding;
+        const int64_t left = lefts.const_data_ptr<int64_t>()[plane / planes] - options_.padding;
+        crop(from + plane * images.size(2) * images.size(3), images.size(2), images.size(3), top, left, padding,
+             to + plane * options_.size[0] * options_.size[1]);
+      }
+    });
+    field = result;
+  }
+
+ private:
+  std::pair<int64_t, int64_t> padded(int64_t height, int64_t width) const {
+    return {height + 2 * options_.padding, width + 2 * options_.padding};
+  }
+  static std::string pixels(int64_t height, int64_t width) {
+    return std::to_string(height) + "x" + std::to_string(width);
+  }
+
+  /// Copies the window whose corner is at (top, left) of one plane; what lies outside the plane is `padding`.
+  template <class Element>
+  void crop(const Element* from, int64_t height, int64_t width, int64_t top, int64_t left, Element padding,
+            Element* to) const {
+    const int64_t out_width = options_.size[1];
+    const int64_t first = std::clamp<int64_t>(-left, 0, out_width);            // of a row: padding before it,
+    const int64_t last = std::clamp<int64_t>(width - left, first, out_width);  // pixels, padding from it on
+    for (int64_t y = 0; y < options_.size[0]; ++y, to += out_width) {
+      const int64_t row = top + y;
+      if (row < 0 || row >= height) {
+        std::fill(to, to + out_width, padding);
+        continue;
+      }
+      std::fill(to, to + first, padding);
+      std::copy(from + row * width + left + first, from + row * width + left + last, to + first);
+      std::fill(to + last, to + out_width, padding);
+    }
+  }
+
+  RandomCrop options_;
+};
+
+std::unique_ptr<Transform> RandomCrop::build(const TransformInputs&) const {
+  return std::make_unique<RandomCropTransform>(*this);
+}
+
+struct RandomHorizontalFlip {
+  double p = 0.5;
+  std::string field = "image";
+
+  static void describe(Fields<RandomHorizontalFlip>& f) {
+    f.optional("p", &RandomHorizontalFlip::p)
+        .at_least(0)
+        .at_most(1)
+        .doc("probability that an image is mirrored, left to right");
+    f.optional("field", &RandomHorizontalFlip::field).doc("the field of the batch to change");
+  }
+  std::unique_ptr<Transform> build(const TransformInputs&) const;
+};
+
+/// Image i is mirrored where torch.rand([N])[i] < p.
+class RandomHorizontalFlipTransform : public Transform {
+ public:
+  explicit RandomHorizontalFlipTransform(RandomHorizontalFlip options) : options_(std::move(options)) {}
+
+  void describe(DatasetInfo& info) const override { image_field(info, options_.field, "RandomHorizontalFlip"); }
+
+  void apply(Batch& batch, at::Generator& generator) const override {
+    at::Tensor& field = batch.at(options_.field);
+    const at::Tensor images = field.contiguous();  // [N, C, H, W]
+    const int64_t n = images.size(0);
+    const at::Tensor draws = at::rand({n}, generator, at::kFloat);
+    const int64_t width = images.size(3);
+    const int64_t numel = images.numel() / std::max<int64_t>(n, 1);  // of one image
+    at::Tensor result = at::empty_like(images);
+    with_element(images, [&]<class Element>(Element) {
+      for (int64_t i = 0; i < n; ++i) {
+        const auto* from = static_cast<const Element*>(images.const_data_ptr()) + i * numel;
+        auto* to = static_cast<Element*>(result.mutable_data_ptr()) + i * numel;
+        if (static_cast<double>(draws.const_data_ptr<float>()[i]) >= options_.p) {
+          std::copy(from, from + numel, to);
+          continue;
+        }
+        for (int64_t row = 0; row < numel; row += width) std::reverse_copy(from + row, from + row + width, to + row);
+      }
+    });
+    field = result;
+  }
+
+ private:
+  RandomHorizontalFlip options_;
+};
+
+std::unique_ptr<Transform> RandomHorizontalFlip::build(const TransformInputs&) const {
+  return std::make_unique<RandomHorizontalFlipTransform>(*this);
+}
+
+}  // namespace
+
+void add_image_transforms(TransformRegistry& transforms) {
+  transforms.add<Normalize>("Normalize", "(x - mean) / std, channel by channel");
+  transforms.add<RandomCrop>("RandomCrop", "a window of each image at a random place, after padding");
+  transforms.add<RandomHorizontalFlip>("RandomHorizontalFlip", "mirrors each image with some probability");
+}
+
+}  // namespace trainrun

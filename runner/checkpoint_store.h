@@ -1,0 +1,76 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "registry/error.h"
+#include "registry/files/safetensors.h"
+
+namespace trainrun {
+
+/// A checkpoint that is not there, not whole, or whose digests do not hold.
+class CheckpointError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// What one checkpoint holds. `state` is a JSON object with at least an integer "step"; any number in it may be
+/// infinite or NaN. Its keys "digest", "files", "format" and "is_best" belong to the store.
+struct CheckpointContent {
+  NamedTensors model;
+  NamedTensors optimizer;
+  nlohmann::json state;
+};
+
+struct RetentionPolicy {
+  int64_t keep_last = 0;   // the newest so many are kept; 0: all
+  bool keep_best = false;  // and the best one, however old
+};
+
+/// The checkpoints of one run: RUN/checkpoints/NAME/{model.safetensors, optimizer.safetensors, state.json}, and the
+/// links `latest` and `best`. A process killed at any instant, a full disk or a failing one leave every checkpoint that
+/// was there before, and a new one appears whole or not at all. One process at a time may change a folder (RunFolder's
+/// lock sees to that); any may read it.
+class CheckpointStore {
+ public:
+  CheckpointStore(std::string folder, RetentionPolicy policy);
+
+  /// Writes a checkpoint beside the others, syncs it to disk, gives it its name (replacing one of the same name), moves
+  /// `latest` and, for `is_best`, `best`; only then removes what the policy lets go. Returns its path. Throws Error;
+  /// then nothing that was there before is lost.
+  std::string save(const std::string& name, const CheckpointContent& content, bool is_best);
+  /// Makes `best` an existing checkpoint, for an evaluation that comes after saving.
+  void mark_best(const std::string& name);
+  /// Names of the checkpoints whose files are all there and as long as they should be, by step, oldest first.
+  std::vector<std::string> list() const;
+  /// The path of the newest checkpoint whose digests hold, or nothing; damaged ones are reported and passed over. Also
+  /// repairs what a killed `save` left: unfinished checkpoints go, the links are set right.
+  std::optional<std::string> newest(const std::function<void(const std::string&)>& warn);
+
+  /// As `newest`, but changes nothing: for those who only read a run, perhaps while it goes on.
+  static std::optional<std::string> find_newest(const std::string& folder,
+                                                const std::function<void(const std::string&)>& warn);
+  /// Checks every digest; returns the state as it was saved. Throws CheckpointError naming file, expected and found
+  /// digest.
+  static nlohmann::json verify(const std::string& path);
+  /// Reads a checkpoint (or what a link names), checking every digest on the way. Throws CheckpointError as `verify`
+  /// does.
+  static CheckpointContent load(const std::string& path);
+
+ private:
+  std::string path_of(const std::string& name) const;
+  void put_in_place(const std::string& from, const std::string& name);
+  void apply_retention(const std::string& newest);
+  void discard(const std::string& name);
+  void remove_leftovers();
+
+  std::string folder_;
+  RetentionPolicy policy_;
+};
+
+}  // namespace trainrun

@@ -1,0 +1,193 @@
+#include "runner/data_loader.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "registry/splitmix.h"
+
+extern "C" void omp_set_num_threads(int);  // of the OpenMP runtime that LibTorch uses; clang has no <omp.h>
+
+namespace trainrun {
+namespace {
+
+/// Operations called by this thread run on this thread alone: a worker beside the training loop has no cores to spread
+/// over. (at::set_num_threads would set MKL's number for the whole process.)
+void run_single_threaded() {
+  at::internal::lazy_init_num_threads();  // would otherwise set the number at this thread's first parallel operation, …
+  at::get_num_threads();                  // … and once more inside LibTorch
+  omp_set_num_threads(1);
+}
+
+/// Makes the batches of one epoch, by number. Used by several threads.
+class BatchMaker {
+ public:
+  BatchMaker(const Dataset& dataset, const DataLoader::Transforms& transforms, const DataLoaderOptions& options,
+             int64_t epoch, at::Tensor order)
+      : dataset_(dataset), transforms_(transforms), options_(options), epoch_(epoch), order_(std::move(order)) {}
+
+  Batch make(int64_t number, int64_t size) const {
+    const at::NoGradGuard no_grad;
+    Batch batch = dataset_.get(order_.narrow(0, number * options_.batch_size, size));
+    if (transforms_.empty()) return batch;
+    at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed_of(number));
+    for (const auto& transform : transforms_) transform->apply(batch, generator);
+    return batch;
+  }
+
+ private:
+  uint64_t seed_of(int64_t number) const {
+    uint64_t seed = splitmix64(options_.seed);
+    for (const int64_t part : {epoch_, number, options_.rank}) seed = splitmix64(seed ^ static_cast<uint64_t>(part));
+    return seed;
+  }
+
+  const Dataset& dataset_;
+  const DataLoader::Transforms& transforms_;
+  const DataLoaderOptions& options_;
+  int64_t epoch_;
+  at::Tensor order_;
+};
+
+/// What a stream has still to make: the batches from number `next` on.
+struct Remaining {
+  const DataLoader& loader;
+  int64_t next;
+
+  bool done() const { return next >= loader.num_batches(); }
+};
+
+class InlineStream : public BatchStream {
+ public:
+  InlineStream(BatchMaker maker, Remaining remaining) : maker_(std::move(maker)), remaining_(remaining) {}
+
+  std::optional<Batch> next() override {
+    if (remaining_.done()) return std::nullopt;
+    const int64_t number = remaining_.next++;
+    return maker_.make(number, remaining_.loader.batch_size(number));
+  }
+
+ private:
+  BatchMaker maker_;
+  Remaining remaining_;
+};
+
+/// Threads that make batches ahead of the reader, in order, never more than kAhead each.
+class PrefetchStream : public BatchStream {
+ public:
+  PrefetchStream(BatchMaker maker, Remaining remaining) : maker_(std::move(maker)), remaining_(remaining) {}
+  PrefetchStream(const PrefetchStream&) = delete;
+  PrefetchStream& operator=(const PrefetchStream&) = delete;
+
+  ~PrefetchStream() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  /// Apart from the constructor: where the system has no more threads, the destructor ends those there are.
+  void start(int64_t num_workers) {
+    const int64_t most_useful = std::max<int64_t>(remaining_.loader.num_batches() - remaining_.next, 0);
+    const int64_t num_threads = std::min(num_workers, most_useful);
+    for (int64_t i = 0; i < kAhead * num_threads; ++i) schedule();
+    for (int64_t i = 0; i < num_threads; ++i) threads_.emplace_back([this] { work(); });
+  }
+
+  std::optional<Batch> next() override {
+    if (results_.empty()) return std::nullopt;
+    std::future<Batch> result = std::move(results_.front());
+    results_.pop_front();
+    schedule();
+    return result.get();  // rethrows what the worker threw
+  }
+
+ private:
+  static constexpr int64_t kAhead = 2;
+
+  void schedule() {
+    if (remaining_.done()) return;
+    const int64_t number = remaining_.next++;
+    const int64_t size = remaining_.loader.batch_size(number);
+    std::packaged_task<Batch()> task([this, number, size] { return maker_.make(number, size); });
+    results_.push_back(task.get_future());
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+  }
+
+  void work() {
+    run_single_threaded();
+    while (true) {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
+      if (stop_) return;
+      std::packaged_task<Batch()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+    }
+  }
+
+  BatchMaker maker_;
+  Remaining remaining_;
+  std::deque<std::future<Batch>> results_;  // of the reader alone
+  std::mutex mutex_;                        // of what follows
+  std::condition_variable wake_;
+  std::deque<std::packaged_task<Batch()>> tasks_;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+DataLoader::DataLoader(const Dataset& dataset, Transforms transforms, DataLoaderOptions options)
+    : dataset_(dataset),
+      transforms_(std::move(transforms)),
+      options_(options),
+      sampler_(dataset.size(), {options.shuffle, options.seed, options.split, options.rank, options.world_size}) {
+  if (options_.batch_size < 1) throw Error("batch_size must be >= 1, is " + std::to_string(options_.batch_size));
+  if (dataset.size() == 0) throw DataError("the data set has no samples");
+  if (num_batches(0) == 0) {  // rank 0 has the most samples
+    throw DataError("with drop_last not one batch is left: " + std::to_string(sampler_.size(0)) +
+                    " samples, batch_size " + std::to_string(options_.batch_size));
+  }
+}
+
+int64_t DataLoader::num_batches(int64_t rank) const {
+  const int64_t samples = sampler_.size(rank);
+  return (options_.drop_last ? samples : samples + options_.batch_size - 1) / options_.batch_size;
+}
+
+int64_t DataLoader::batch_size(int64_t batch, int64_t rank) const {
+  if (batch < 0 || batch >= num_batches(rank)) return 0;
+  return std::min(options_.batch_size, sampler_.size(rank) - batch * options_.batch_size);
+}
+
+int64_t DataLoader::global_batch_size(int64_t batch) const {
+  int64_t sum = 0;
+  for (int64_t rank = 0; rank < options_.world_size; ++rank) sum += batch_size(batch, rank);
+  return sum;
+}
+
+std::unique_ptr<BatchStream> DataLoader::iterate(int64_t epoch, int64_t start_batch) const {
+  BatchMaker maker(dataset_, transforms_, options_, epoch, sampler_.indices(epoch));
+  const Remaining remaining{*this, start_batch};
+  if (options_.num_workers == 0) return std::make_unique<InlineStream>(std::move(maker), remaining);
+  auto stream = std::make_unique<PrefetchStream>(std::move(maker), remaining);
+  stream->start(options_.num_workers);
+  return stream;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "registry/dataset.h"
+#include "registry/transform.h"
+#include "runner/sampler.h"
+
+namespace trainrun {
+
+struct DataLoaderOptions {
+  int64_t batch_size = 1;
+  bool drop_last = false;  // a last batch that is not full
+  bool shuffle = false;
+  int64_t num_workers = 0;  // threads that make batches ahead; 0: `next` makes them
+  uint64_t seed = 0;        // of the order of samples and of the transforms
+  Split split = Split::kPad;
+  int64_t rank = 0;
+  int64_t world_size = 1;
+};
+
+/// The batches of an epoch, in order. Destroyed at any time: what is being made is waited for, the rest is not made.
+class BatchStream {
+ public:
+  virtual ~BatchStream() = default;
+  /// The next batch; nothing after the last. What went wrong while it was made, on whatever thread, is thrown here; the
+  /// call after that gives the batch after that.
+  virtual std::optional<Batch> next() = 0;
+};
+
+/// Cuts a rank's samples into batches and makes them: gathered from the data set, then transformed, whole.
+///
+/// A batch depends on (seed, epoch, number of the batch, rank) alone: neither on num_workers nor on where an epoch was
+/// begun.
+class DataLoader {
+ public:
+  using Transforms = std::vector<std::shared_ptr<const Transform>>;
+
+  /// `dataset` is open, and outlives this. Throws DataError where there is not one batch.
+  DataLoader(const Dataset& dataset, Transforms transforms, DataLoaderOptions options);
+  DataLoader(const DataLoader&) = delete;
+  DataLoader& operator=(const DataLoader&) = delete;
+  /// Batches in an epoch, of this rank.
+  int64_t num_batches() const { return num_batches(options_.rank); }
+  /// Samples in batch number `batch` of this rank.
+  int64_t batch_size(int64_t batch) const { return batch_size(batch, options_.rank); }
+  /// Samples in batch number `batch` of all ranks together.
+  int64_t global_batch_size(int64_t batch) const;
+  /// From batch number `start_batch` of the epoch on. The stream uses this DataLoader; there may be several at a time.
+  std::unique_ptr<BatchStream> iterate(int64_t epoch, int64_t start_batch = 0) const;
+
+ private:
+  int64_t num_batches(int64_t rank) const;
+  int64_t batch_size(int64_t batch, int64_t rank) const;
+
+  const Dataset& dataset_;
+  Transforms transforms_;
+  DataLoaderOptions options_;
+  Sampler sampler_;
+};
+
+}  // namespace trainrun

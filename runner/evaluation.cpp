@@ -1,0 +1,45 @@
+#include "runner/evaluation.h"
+
+#include <filesystem>
+
+#include "runner/train_loop.h"
+
+namespace trainrun {
+
+TrainedModel find_trained(const std::string& run_or_checkpoint) {
+  namespace fs = std::filesystem;
+  const fs::path path(run_or_checkpoint);
+  if (fs::exists(path / "model.safetensors")) {
+    const fs::path run = fs::weakly_canonical(path).parent_path().parent_path();
+    if (!fs::exists(run / "recipe.yaml")) {
+      throw Error(path.string() + " lies in no run's folder: there is no " + (run / "recipe.yaml").string());
+    }
+    return {run / "recipe.yaml", path};
+  }
+  if (!fs::exists(path / "recipe.yaml")) {
+    throw Error(path.string() + " is neither a run's folder (recipe.yaml) nor a checkpoint's (model.safetensors)");
+  }
+  const fs::path checkpoints = path / "checkpoints";
+  if (fs::exists(checkpoints / "best")) return {path / "recipe.yaml", checkpoints / "best"};
+  const auto newest = CheckpointStore::find_newest(checkpoints, [](const std::string&) {});
+  if (!newest) throw Error(path.string() + " holds no whole checkpoint");
+  return {path / "recipe.yaml", *newest};
+}
+
+std::vector<std::pair<std::string, double>> evaluate_trained(const TrainedModel& trained,
+                                                             const std::vector<std::string>& overrides,
+                                                             Catalog& catalog) {
+  const LoadedRecipe loaded = load_recipe(trained.recipe, overrides, catalog);
+  const Recipe& recipe = loaded.recipe;
+  if (!recipe.dataset.eval) throw Error(trained.recipe + " has no dataset.eval to evaluate on");
+  const auto data = recipe.dataset.eval->build({static_cast<uint64_t>(recipe.seed)});
+  data->open();
+  const auto loader = make_loader(recipe, *data, false);
+  Model model(recipe, evaluation_info(recipe));
+  model.load_state_dict(CheckpointStore::load(trained.checkpoint).model, trained.checkpoint);
+  std::vector<std::unique_ptr<Metric>> metrics;
+  for (const Component<MetricKind>& metric : recipe.metrics) metrics.push_back(metric.build({}));
+  return evaluate(recipe, model, *loader, metrics);
+}
+
+}  // namespace trainrun

@@ -1,0 +1,28 @@
+#include "runner/gradients.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+
+namespace trainrun {
+
+void reset_gradients(const Tensors& parameters) {
+  for (const at::Tensor& parameter : parameters) parameter.mutable_grad().reset();
+}
+
+double clip_gradients(const Tensors& parameters, double max_norm) {
+  const at::NoGradGuard no_gradients;
+  Tensors gradients;
+  for (const at::Tensor& parameter : parameters) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  if (gradients.empty()) return 0;
+  const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
+  constexpr double kEpsilon = 1e-6;  // as clip_grad_norm_
+  at::_foreach_mul_(gradients, (max_norm / (norm + kEpsilon)).clamp_max(1.0));
+  return norm.item<double>();
+}
+
+}  // namespace trainrun

@@ -1,0 +1,245 @@
+#include "runner/job.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <spdlog/spdlog.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "registry/files/torch_file.h"
+#include "runner/recipe_source.h"
+#include "runner/train_loop.h"
+#include "runner/yaml.h"
+
+namespace trainrun {
+namespace {
+
+using nlohmann::json;
+
+int64_t steps_of(int64_t batches, int64_t accumulation) { return (batches + accumulation - 1) / accumulation; }
+
+DataLoader::Transforms build_transforms(const std::vector<Component<TransformKind>>& first,
+                                        const std::vector<Component<TransformKind>>& then) {
+  DataLoader::Transforms transforms;
+  for (const auto* list : {&first, &then}) {
+    for (const Component<TransformKind>& transform : *list) transforms.push_back(transform.build({}));
+  }
+  return transforms;
+}
+
+std::string to_hex(const at::Tensor& bytes) {
+  static constexpr const char* kDigits = "0123456789abcdef";
+  std::string text;
+  const auto* data = bytes.const_data_ptr<uint8_t>();
+  for (int64_t i = 0; i < bytes.numel(); ++i) {
+    text += kDigits[data[i] >> 4];
+    text += kDigits[data[i] & 15];
+  }
+  return text;
+}
+
+at::Tensor from_hex(const std::string& text) {
+  at::Tensor bytes = at::empty({static_cast<int64_t>(text.size() / 2)}, at::kByte);
+  for (size_t i = 0; i + 1 < text.size(); i += 2) {
+    bytes.data_ptr<uint8_t>()[i / 2] = static_cast<uint8_t>(std::stoi(text.substr(i, 2), nullptr, 16));
+  }
+  return bytes;
+}
+
+at::Tensor random_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_random_state(const at::Tensor& state) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
+json figures_json(const std::vector<std::pair<std::string, double>>& figures) {
+  json list = json::array();
+  for (const auto& [name, value] : figures) list.push_back({name, value});
+  return list;
+}
+
+json progress_json(const Progress& progress) {
+  return {{"step", progress.step},
+          {"epoch", progress.epoch},
+          {"batch", progress.batch},
+          {"seconds", progress.seconds},
+          {"loss_sum", progress.loss_sum},
+          {"loss_count", progress.loss_count},
+          {"best", progress.best ? json(*progress.best) : json()},
+          {"metrics", figures_json(progress.metrics)}};
+}
+
+Progress progress_from(const json& state) {
+  Progress progress;
+  progress.step = state.at("step");
+  progress.epoch = state.at("epoch");
+  progress.batch = state.at("batch");
+  progress.seconds = state.at("seconds");
+  progress.loss_sum = state.at("loss_sum");
+  progress.loss_count = state.at("loss_count");
+  if (!state.at("best").is_null()) progress.best = state.at("best").get<double>();
+  for (const json& figure : state.at("metrics"))
+    progress.metrics.emplace_back(figure.at(0), figure.at(1).get<double>());
+  return progress;
+}
+
+}  // namespace
+
+std::unique_ptr<DataLoader> make_loader(const Recipe& recipe, const Dataset& dataset, bool training) {
+  const DatasetSection& data = recipe.dataset;
+  const DataloaderSection& section = recipe.dataloader;
+  DataLoaderOptions options;
+  options.batch_size = training ? section.batch_size : section.eval_batch_size.value_or(section.batch_size);
+  options.drop_last = training && section.drop_last;
+  options.shuffle = training && section.shuffle;
+  options.num_workers = section.num_workers;
+  options.seed = static_cast<uint64_t>(recipe.seed);
+  options.split = training ? Split::kPad : Split::kEverySampleOnce;
+  return std::make_unique<DataLoader>(
+      dataset, build_transforms(training ? data.train_transforms : data.eval_transforms, data.transforms), options);
+}
+
+Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.recipe) {
+  build_data();
+  build_model();
+  build_optimizer();
+  open_folder(loaded);
+  start_log(folder->log_path(), options.quiet, options.verbose);
+  for (const std::string& note : folder->notes()) spdlog::info(note);
+  resume();
+  build_observers(options);
+}
+
+void Job::build_data() {
+  DatasetInputs inputs;
+  inputs.seed = static_cast<uint64_t>(recipe.seed);
+  train_data = recipe.dataset.train.build(inputs);
+  train_data->open();
+  train_loader = make_loader(recipe, *train_data, true);
+  if (!recipe.dataset.eval) return;
+  eval_data = recipe.dataset.eval->build(inputs);
+  eval_data->open();
+  eval_loader = make_loader(recipe, *eval_data, false);
+}
+
+void Job::build_model() {
+  if (recipe.deterministic) {
+    at::globalContext().setDeterministicAlgorithms(true, false);
+    at::globalContext().setDeterministicFillUninitializedMemory(false);  // it costs time and changes no result
+  }
+  at::manual_seed(static_cast<uint64_t>(recipe.seed));
+  model = std::make_unique<Model>(recipe, training_info(recipe));
+  if (recipe.model.weights) model->load_state_dict(load_weights(*recipe.model.weights), *recipe.model.weights);
+  for (const Component<MetricKind>& metric : recipe.metrics) metrics.push_back(metric.build({}));
+  for (const auto& [name, tensor] : model->parameters()) {
+    if (tensor.requires_grad()) parameters.push_back(tensor);
+  }
+}
+
+void Job::build_optimizer() {
+  const OptimizerInputs inputs = group_parameters(recipe.optimizer, model->parameters());
+  optimizer = recipe.optimizer.build(inputs);
+  if (!recipe.scheduler) return;
+  const bool by_epoch = recipe.scheduler->common.interval == "epoch";
+  SchedulerInputs scheduler_inputs;
+  scheduler_inputs.base = optimizer->rates;
+  scheduler_inputs.total_steps = by_epoch ? (total_steps() + steps_per_epoch() - 1) / steps_per_epoch() : total_steps();
+  scheduler = recipe.scheduler->build(scheduler_inputs);
+}
+
+int64_t Job::steps_per_epoch() const {
+  return steps_of(train_loader->num_batches(), recipe.training.gradient_accumulation_steps);
+}
+
+int64_t Job::total_steps() const {
+  const TrainingSection& training = recipe.training;
+  const int64_t by_epochs = training.num_epochs ? *training.num_epochs * steps_per_epoch() : INT64_MAX;
+  return std::min(by_epochs, training.max_steps.value_or(INT64_MAX));
+}
+
+void Job::set_rates() {
+  if (!scheduler) return;
+  scheduler->set(recipe.scheduler->common.interval == "epoch" ? progress.epoch : progress.step, optimizer->rates);
+}
+
+void Job::open_folder(const LoadedRecipe& loaded) {
+  const std::string text = "# the recipe of this run, resolved; `trainrun` on this file repeats it\n" + resolved_text(loaded.resolved);
+  const auto is_same = [&](const std::string& path) {
+    const ResolvedRecipe other = resolve_recipe(path, {});
+    return other.problems.empty() && same_recipe(other.value, loaded.resolved);
+  };
+  const auto mode = recipe.checkpoint.resume == "auto" ? RunFolder::Resume::kAuto : RunFolder::Resume::kNever;
+  folder = std::make_unique<RunFolder>(RunFolder::open(recipe.output_dir.value_or("runs/" + recipe.name), text, is_same, mode));
+  RetentionPolicy policy;
+  policy.keep_last = recipe.checkpoint.keep_last.value_or(0);
+  policy.keep_best = recipe.checkpoint.keep_best.has_value();
+  checkpoints = std::make_unique<CheckpointStore>(folder->checkpoints_path(), policy);
+}
+
+void Job::save(const std::string& name, bool best) {
+  CheckpointContent content;
+  content.model = model->state_dict();
+  content.optimizer = optimizer->state();
+  content.state = progress_json(progress);
+  content.state["scheduler"] = scheduler ? scheduler->state() : json();
+  content.state["random"] = json::array({{{"cpu", to_hex(random_state())}}});  // of every rank
+  content.state["seed"] = recipe.seed;
+  content.state["versions"] = {{"trainrun", TRAINRUN_VERSION}, {"torch", TORCH_VERSION}};
+  observers->on_checkpoint({progress.step, checkpoints->save(name, content, best)});
+}
+
+void Job::resume() {
+  const std::string& wanted = recipe.checkpoint.resume;
+  if (wanted != "auto" && wanted != "no") {
+    restore(CheckpointStore::load(wanted));
+    return;
+  }
+  if (!folder->continues()) return;
+  const auto newest = checkpoints->newest([](const std::string& text) { spdlog::warn(text); });
+  if (newest) restore(CheckpointStore::load(*newest));
+  truncate_metrics(folder->metrics_path(), progress.step);
+}
+
+void Job::restore(const CheckpointContent& content) {
+  model->load_state_dict(content.model, "the checkpoint");
+  optimizer->load_state({content.optimizer.begin(), content.optimizer.end()});
+  const json& state = content.state;
+  progress = progress_from(state);
+  if (scheduler && !state.at("scheduler").is_null()) scheduler->load_state(state.at("scheduler"));
+  set_random_state(from_hex(state.at("random").at(0).at("cpu")));
+}
+
+void Job::build_observers(const Options& options) {
+  LoggerInputs inputs;
+  inputs.output_dir = folder->path();
+  inputs.quiet = options.quiet;
+  inputs.interactive = !options.quiet && isatty(STDOUT_FILENO) == 1;
+  std::vector<std::unique_ptr<Logger>> loggers;
+  for (const Component<LoggerKind>& logger : *recipe.logging.report_to) {
+    loggers.push_back(logger.build(inputs));
+  }
+  observers = std::make_unique<Observers>(std::move(loggers));
+  RunInfo info;
+  info.name = recipe.name;
+  info.output_dir = folder->path();
+  info.total_steps = total_steps();
+  info.start_step = progress.step;
+  info.num_epochs = recipe.training.num_epochs.value_or(0);
+  info.num_parameters = model->num_parameters();
+  info.train_samples = train_data->size();
+  if (eval_data) info.eval_samples = eval_data->size();
+  info.effective_batch_size =
+      recipe.dataloader.batch_size * recipe.num_processes * recipe.training.gradient_accumulation_steps;
+  info.device = "cpu";
+  observers->on_start(info);
+}
+
+}  // namespace trainrun

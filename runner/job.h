@@ -1,0 +1,78 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runner/checkpoint_store.h"
+#include "runner/data_loader.h"
+#include "runner/model.h"
+#include "runner/observers/observers.h"
+#include "runner/recipe_loader.h"
+#include "runner/run_folder.h"
+
+namespace trainrun {
+
+/// Where training stands: what a checkpoint must put back besides weights, optimizer, scheduler and random numbers.
+struct Progress {
+  int64_t step = 0;        // finished optimizer steps
+  int64_t epoch = 0;       // the epoch we are in, from 0
+  int64_t batch = 0;       // the next batch of that epoch
+  double seconds = 0;      // of training so far, over all starts
+  double loss_sum = 0;     // since the last line of the log
+  int64_t loss_count = 0;  // steps in that sum
+  std::optional<double> best;  // of the monitored metric
+  std::vector<std::pair<std::string, double>> metrics;  // the last evaluation
+};
+
+/// Everything a recipe names, built in order, each part from the ones before; plain members, owned here.
+class Job {
+ public:
+  struct Options {
+    bool quiet = false;
+    bool verbose = false;
+  };
+
+  /// Opens the data, builds the model, takes the run's folder and, where the folder holds an unfinished run of this recipe, its
+  /// newest checkpoint. Throws RecipeError, DataError, CheckpointError, Error.
+  Job(const LoadedRecipe& loaded, const Options& options);
+
+  /// Optimizer steps of one epoch, and of the whole job.
+  int64_t steps_per_epoch() const;
+  int64_t total_steps() const;
+  /// Rates for the next step.
+  void set_rates();
+  /// Writes a checkpoint of the current state.
+  void save(const std::string& name, bool best);
+
+  const Recipe& recipe;
+  std::unique_ptr<RunFolder> folder;
+  std::unique_ptr<Dataset> train_data;
+  std::unique_ptr<Dataset> eval_data;  // null: none
+  std::unique_ptr<DataLoader> train_loader;
+  std::unique_ptr<DataLoader> eval_loader;
+  std::unique_ptr<Model> model;
+  std::vector<std::unique_ptr<Metric>> metrics;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<Scheduler> scheduler;  // null: constant rates
+  std::unique_ptr<CheckpointStore> checkpoints;
+  std::unique_ptr<Observers> observers;
+  Tensors parameters;              // the model's, those that want a gradient
+  std::optional<double> grad_norm;  // of the last step, before clipping; where clipping is on
+  Progress progress;
+
+ private:
+  void build_data();
+  void build_model();
+  void build_optimizer();
+  void open_folder(const LoadedRecipe& loaded);
+  void build_observers(const Options& options);
+  void resume();
+  void restore(const CheckpointContent& content);
+};
+
+/// The data loader of a split, transforms included. `dataset` is open.
+std::unique_ptr<DataLoader> make_loader(const Recipe& recipe, const Dataset& dataset, bool training);
+
+}  // namespace trainrun

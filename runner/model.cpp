@@ -1,0 +1,253 @@
+#include "runner/model.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "registry/shape_mode.h"
+
+namespace trainrun {
+namespace {
+
+/// Runs `body`; what it throws becomes a fault of the recipe at `place`.
+template <class Body>
+void at_place(const Place& place, const std::string& path, const std::string& what, const Body& body) {
+  try {
+    body();
+  } catch (const RecipeError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    throw RecipeError({{place, path, what + text.substr(0, text.find('\n'))}});
+  } catch (const std::exception& error) {
+    throw RecipeError({{place, path, what + error.what()}});
+  }
+}
+
+DatasetInfo split_info(const Component<DatasetKind>& dataset, const std::vector<Component<TransformKind>>& first,
+                       const std::vector<Component<TransformKind>>& then) {
+  DatasetInfo info;
+  at_place(dataset.place, dataset.path, "", [&] { info = dataset.build({})->info(); });
+  for (const auto* transforms : {&first, &then}) {
+    for (const Component<TransformKind>& transform : *transforms) {
+      at_place(transform.place, transform.path, transform.type + ": ", [&] { transform.build({})->describe(info); });
+    }
+  }
+  return info;
+}
+
+std::string shapes_text(const LayerInputs& inputs) {
+  std::vector<std::string> shapes;
+  for (const at::Tensor& example : inputs.examples) shapes.push_back(shape_text(example.sizes()));
+  return join(shapes, " and ");
+}
+
+}  // namespace
+
+DatasetInfo training_info(const Recipe& recipe) {
+  return split_info(recipe.dataset.train, recipe.dataset.train_transforms, recipe.dataset.transforms);
+}
+
+DatasetInfo evaluation_info(const Recipe& recipe) {
+  return split_info(*recipe.dataset.eval, recipe.dataset.eval_transforms, recipe.dataset.transforms);
+}
+
+Model::Model(const Recipe& recipe, const DatasetInfo& info) : info_(info) {
+  LayerInputs inputs;
+  {
+    const ShapeMode shapes;
+    for (const FieldInfo& field : info.fields) {
+      std::vector<int64_t> sizes = {kExampleBatch};
+      sizes.insert(sizes.end(), field.shape.begin(), field.shape.end());
+      inputs.names.push_back(field.name);
+      inputs.examples.push_back(at::empty(sizes, field.dtype));
+    }
+  }
+  graph_ = build_graph(recipe.model.layers, inputs);
+  outputs_ = {graph_->outputs()[0]};
+  build_loss(recipe);
+  for (const Component<MetricKind>& metric : recipe.metrics) {
+    metric_sources_.push_back(find_sources(metric.common.inputs, metric.place, metric.path));
+  }
+  check_metrics(recipe);
+  graph_->set_outputs(outputs_);
+}
+
+void Model::build_loss(const Recipe& recipe) {
+  const Component<LossKind>& loss = recipe.loss;
+  loss_sources_ = find_sources(loss.common.inputs, loss.place, loss.path);
+  const LayerInputs inputs = examples(loss_sources_);
+  at_place(loss.place, loss.path, loss.type + " does not fit " + shapes_text(inputs) + ": ", [&] {
+    {
+      const ShapeMode shapes;
+      const c10::AutoGradMode no_gradients(false);
+      const at::Tensor value = loss.build(inputs).forward(inputs.examples);
+      TORCH_CHECK(value.numel() == 1, "it gives ", value.sizes(), ", not one number");
+    }
+    loss_ = loss.build(inputs);
+  });
+}
+
+void Model::check_metrics(const Recipe& recipe) {
+  for (size_t i = 0; i < recipe.metrics.size(); ++i) {
+    const Component<MetricKind>& metric = recipe.metrics[i];
+    const LayerInputs inputs = examples(metric_sources_[i]);
+    at_place(metric.place, metric.path, metric.type + " does not fit " + shapes_text(inputs) + ": ", [&] {
+      const ShapeMode shapes;
+      const c10::AutoGradMode no_gradients(false);
+      metric.build({})->update(inputs.examples);
+    });
+  }
+}
+
+std::vector<Model::Source> Model::find_sources(const Names& names, const Place& place, const std::string& path) {
+  const auto output = [&](size_t slot) {
+    const auto it = std::find(outputs_.begin(), outputs_.end(), slot);
+    const auto position = static_cast<size_t>(it - outputs_.begin());
+    if (it == outputs_.end()) outputs_.push_back(slot);
+    return Source{"", position};
+  };
+  if (names.empty()) return {output(outputs_[0]), Source{info_.target, 0}};
+  std::vector<Source> sources;
+  for (const std::string& name : names) {
+    const auto slot = graph_->slot(name);
+    if (info_.find(name) && (!slot || *slot < info_.fields.size())) {
+      sources.push_back({name, 0});
+    } else if (slot) {
+      sources.push_back(output(*slot));
+    } else {
+      throw RecipeError(
+          {{place, path + ".inputs",
+            "no layer and no field of the batch is called '" + name + "'" + suggestion(name, graph_->names())}});
+    }
+  }
+  return sources;
+}
+
+LayerInputs Model::examples(const std::vector<Source>& sources) const {
+  const ShapeMode shapes;
+  LayerInputs inputs;
+  for (const Source& source : sources) {
+    if (!source.field.empty()) {
+      const FieldInfo& field = *info_.find(source.field);
+      std::vector<int64_t> sizes = {kExampleBatch};
+      sizes.insert(sizes.end(), field.shape.begin(), field.shape.end());
+      inputs.examples.push_back(at::empty(sizes, field.dtype));
+      inputs.num_classes.push_back(field.num_classes);
+      inputs.names.push_back(source.field);
+      continue;
+    }
+    const size_t slot = outputs_[source.graph_output];
+    for (const Graph::Node& node : graph_->nodes()) {
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        if (node.outputs[i] == slot) inputs.examples.push_back(at::empty(node.output_shapes[i], node.output_dtypes[i]));
+      }
+    }
+    inputs.num_classes.emplace_back();
+    inputs.names.emplace_back();
+  }
+  return inputs;
+}
+
+Tensors Model::forward(const Batch& batch) {
+  Tensors inputs;
+  for (const std::string& name : graph_->input_names()) inputs.push_back(batch.at(name));
+  return graph_->forward(inputs);
+}
+
+at::Tensor Model::loss(const Batch& batch, const Tensors& outputs) const {
+  return loss_.forward(gather(loss_sources_, batch, outputs));
+}
+
+Tensors Model::metric_inputs(size_t i, const Batch& batch, const Tensors& outputs) const {
+  return gather(metric_sources_[i], batch, outputs);
+}
+
+Tensors Model::gather(const std::vector<Source>& sources, const Batch& batch, const Tensors& outputs) const {
+  Tensors tensors;
+  for (const Source& source : sources) {
+    tensors.push_back(source.field.empty() ? outputs[source.graph_output] : batch.at(source.field));
+  }
+  return tensors;
+}
+
+std::vector<std::pair<std::string, at::Tensor>> Model::parameters() const {
+  std::vector<std::pair<std::string, at::Tensor>> result;
+  for (const auto& item : graph_->named_parameters()) result.emplace_back(item.key(), item.value());
+  return result;
+}
+
+namespace {
+
+/// A module's own parameters, then its buffers, then its children's: the order of Python's state_dict().
+void collect_state(const torch::nn::Module& module, const std::string& prefix,
+                   std::vector<std::pair<std::string, at::Tensor>>& state) {
+  for (const auto& item : module.named_parameters(false)) state.emplace_back(prefix + item.key(), item.value());
+  for (const auto& item : module.named_buffers(false)) state.emplace_back(prefix + item.key(), item.value());
+  for (const auto& item : module.named_children()) collect_state(*item.value(), prefix + item.key() + ".", state);
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, at::Tensor>> Model::state_dict() const {
+  std::vector<std::pair<std::string, at::Tensor>> state;
+  collect_state(*graph_, "", state);
+  std::erase_if(state, [](const auto& item) { return !item.second.defined(); });
+  return state;
+}
+
+int64_t Model::num_parameters() const {
+  int64_t count = 0;
+  for (const at::Tensor& parameter : graph_->parameters()) count += parameter.numel();
+  return count;
+}
+
+void Model::train(bool on) {
+  graph_->train(on);
+  if (loss_.state) loss_.state->train(on);
+}
+
+void Model::load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors, const std::string& origin) {
+  std::map<std::string, at::Tensor> given(tensors.begin(), tensors.end());
+  std::vector<std::string> faults;
+  const auto own = state_dict();
+  std::vector<std::string> unknown;
+  std::set<std::string> known;
+  for (const auto& [name, tensor] : own) {
+    known.insert(name);
+    const auto it = given.find(name);
+    if (it == given.end()) {
+      faults.push_back("missing " + name + " " + at::str(tensor.sizes()));
+    } else if (it->second.sizes() != tensor.sizes()) {
+      faults.push_back(name + " is " + at::str(it->second.sizes()) + ", the model's is " + at::str(tensor.sizes()));
+    }
+  }
+  for (const auto& [name, tensor] : tensors) {
+    if (!known.contains(name)) faults.push_back("unexpected " + name + " " + at::str(tensor.sizes()));
+  }
+  if (!faults.empty()) throw Error(origin + " does not fit the model: " + join(faults, "; "));
+  const c10::AutoGradMode no_gradients(false);
+  for (const auto& [name, tensor] : own) at::Tensor(tensor).copy_(given.at(name));
+}
+
+std::unique_ptr<Model> plan_model(const Recipe& recipe) {
+  const DatasetInfo info = training_info(recipe);
+  const DatasetInfo evaluated = recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo();
+  const ShapeMode shapes;
+  auto model = std::make_unique<Model>(recipe, info);
+  if (!recipe.dataset.eval) return model;
+  for (const FieldInfo& field : info.fields) {
+    const FieldInfo* other = evaluated.find(field.name);
+    if (!other || other->dtype != field.dtype || other->shape.size() != field.shape.size()) {
+      throw RecipeError({{recipe.dataset.eval->place, recipe.dataset.eval->path,
+                          "its batches have no field '" + field.name + "' like those of dataset.train"}});
+    }
+  }
+  const Model evaluation(recipe, evaluated);
+  return model;
+}
+
+}  // namespace trainrun

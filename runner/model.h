@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "registry/graph.h"
+#include "runner/recipe.h"
+
+namespace trainrun {
+
+/// The layers, the loss and what each reads, wired to the fields of a batch.
+class Model {
+ public:
+  /// Where a loss or a metric finds an input: a field of the batch, or an output of the graph.
+  struct Source {
+    std::string field;         // "" for an output of the graph
+    size_t graph_output = 0;
+  };
+
+  /// Builds for batches of `info`, with real weights from the default random generator, or within the ShapeMode without.
+  /// Throws RecipeError where layers, loss or metrics do not fit.
+  Model(const Recipe& recipe, const DatasetInfo& info);
+
+  /// The graph's outputs: what loss and metrics read, and the last layer's first output.
+  Tensors forward(const Batch& batch);
+  /// Of the batch whose outputs are given: a scalar.
+  at::Tensor loss(const Batch& batch, const Tensors& outputs) const;
+  /// What metric `i` of the recipe reads.
+  Tensors metric_inputs(size_t i, const Batch& batch, const Tensors& outputs) const;
+
+  Graph& graph() { return *graph_; }
+  const Graph& graph() const { return *graph_; }
+  /// Parameters and buffers by their PyTorch names, in PyTorch's order.
+  std::vector<std::pair<std::string, at::Tensor>> state_dict() const;
+  /// The parameters alone.
+  std::vector<std::pair<std::string, at::Tensor>> parameters() const;
+  int64_t num_parameters() const;
+  void train(bool on = true);
+
+  /// Copies `tensors` into the state dict. Throws Error that lists what is missing, unexpected, or of another shape.
+  void load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors, const std::string& origin);
+
+ private:
+  std::vector<Source> find_sources(const Names& names, const Place& place, const std::string& path);
+  LayerInputs examples(const std::vector<Source>& sources) const;
+  Tensors gather(const std::vector<Source>& sources, const Batch& batch, const Tensors& outputs) const;
+  void build_loss(const Recipe& recipe);
+  void check_metrics(const Recipe& recipe);
+
+  DatasetInfo info_;
+  std::shared_ptr<Graph> graph_;
+  std::vector<size_t> outputs_;  // slots of the graph
+  Loss loss_;
+  std::vector<Source> loss_sources_;
+  std::vector<std::vector<Source>> metric_sources_;
+};
+
+/// Fields of the batches that a split gives, after its transforms; opens no data.
+DatasetInfo training_info(const Recipe& recipe);
+DatasetInfo evaluation_info(const Recipe& recipe);
+
+/// The model in the shape mode: no memory, no data. Throws RecipeError where anything does not fit.
+std::unique_ptr<Model> plan_model(const Recipe& recipe);
+
+}  // namespace trainrun

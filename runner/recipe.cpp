@@ -1,0 +1,168 @@
+#include "runner/recipe.h"
+
+namespace trainrun {
+namespace {
+
+constexpr const char* kEveryDoc = "epoch, a number of optimizer steps, or null for never";
+
+}  // namespace
+
+std::optional<Blocks> Codec<Blocks>::read(const Value& value, Reader& reader) {
+  if (!value.is_map()) {
+    reader.error(value.place(), "expected a mapping of names to blocks, found " + value.describe());
+    return std::nullopt;
+  }
+  Blocks blocks;
+  for (const Value::Entry& entry : value.entries()) {
+    const auto scope = reader.enter(entry.key);
+    blocks.names.push_back(entry.key);
+    if (reader.catalog().layers.find(entry.key)) {
+      reader.error(entry.key_place,
+                   "there is a layer called " + entry.key + " already; choose another name for the block");
+    }
+    if (!entry.value.is_map()) {
+      reader.error(entry.value.place(), "expected {parameters: …, layers: […]}, found " + entry.value.describe());
+      continue;
+    }
+    const std::vector<std::string> known = {"parameters", "inputs", "layers"};
+    for (const Value::Entry& part : entry.value.entries()) {
+      if (std::find(known.begin(), known.end(), part.key) != known.end()) continue;
+      const auto key = reader.enter(part.key);
+      reader.error(part.key_place, "unknown key of a block" + suggestion(part.key, known));
+    }
+    const Value* layers = entry.value.find("layers");
+    const Value* parameters = entry.value.find("parameters");
+    if (!layers) reader.error(entry.value.place(), "the block needs layers: […]");
+    if (layers && !layers->is_list()) {
+      const auto key = reader.enter("layers");
+      reader.error(layers->place(), "expected a list of layers, found " + layers->describe());
+    }
+    if (parameters && !parameters->is_map() && !parameters->is_null()) {
+      const auto key = reader.enter("parameters");
+      reader.error(parameters->place(),
+                   "expected a mapping of names to defaults (null: no default), found " + parameters->describe());
+    }
+  }
+  return blocks;
+}
+
+nlohmann::json Codec<Blocks>::schema(SchemaContext& context) {
+  const nlohmann::json block = {{"type", "object"},
+                                {"required", {"layers"}},
+                                {"additionalProperties", false},
+                                {"properties",
+                                 {{"parameters", {{"type", {"object", "null"}}}},
+                                  {"inputs", Codec<Names>::schema(context)},
+                                  {"layers", {{"type", "array"}}}}}};
+  return {{"type", "object"}, {"additionalProperties", block}};
+}
+
+void ModelSection::describe(Fields<ModelSection>& f) {
+  f.optional("blocks", &ModelSection::blocks).doc("named pieces of the model, used like layer types");
+  f.required("layers", &ModelSection::layers).doc("the layers, in order");
+  f.optional("weights", &ModelSection::weights).doc("a state dict to start from: .safetensors, or .pt of torch.save");
+}
+
+void ModelSection::check(Checker& checker) const {
+  if (layers.layers.empty()) checker.fail("layers", "a model needs at least one layer");
+}
+
+void DatasetSection::describe(Fields<DatasetSection>& f) {
+  f.required("train", &DatasetSection::train).doc("what is trained on");
+  f.optional("eval", &DatasetSection::eval).doc("what is evaluated on");
+  f.optional("transforms", &DatasetSection::transforms).doc("done to both, in order");
+  f.optional("train_transforms", &DatasetSection::train_transforms).doc("done before transforms, in training only");
+  f.optional("eval_transforms", &DatasetSection::eval_transforms).doc("done before transforms, in evaluation only");
+}
+
+void DataloaderSection::describe(Fields<DataloaderSection>& f) {
+  f.optional("batch_size", &DataloaderSection::batch_size).at_least(1).unit("samples").doc("of each process");
+  f.optional("eval_batch_size", &DataloaderSection::eval_batch_size)
+      .at_least(1)
+      .unit("samples")
+      .doc("in evaluation; batch_size by default");
+  f.optional("shuffle", &DataloaderSection::shuffle).doc("a new order each epoch, from seed + epoch");
+  f.optional("drop_last", &DataloaderSection::drop_last).doc("leave out a last batch that is not full");
+  f.optional("num_workers", &DataloaderSection::num_workers)
+      .at_least(0)
+      .at_most(256)
+      .doc("threads that make batches ahead; 0: none. The batches do not depend on it");
+}
+
+void TrainingSection::describe(Fields<TrainingSection>& f) {
+  f.optional("num_epochs", &TrainingSection::num_epochs).at_least(1).doc("passes over the training data");
+  f.optional("max_steps", &TrainingSection::max_steps).at_least(1).doc("optimizer steps after which to stop");
+  f.optional("gradient_accumulation_steps", &TrainingSection::gradient_accumulation_steps)
+      .at_least(1)
+      .doc("batches whose gradients make one optimizer step");
+  f.optional("max_grad_norm", &TrainingSection::max_grad_norm)
+      .greater_than(0)
+      .doc("gradients with a larger 2-norm are scaled down to it");
+}
+
+void TrainingSection::check(Checker& checker) const {
+  if (!num_epochs && !max_steps) checker.fail("num_epochs", "training needs num_epochs or max_steps");
+}
+
+void EvaluationSection::describe(Fields<EvaluationSection>& f) {
+  f.optional("every", &EvaluationSection::every).at_least(1).one_of({"epoch"}).doc(kEveryDoc);
+}
+
+void KeepBestSection::describe(Fields<KeepBestSection>& f) {
+  f.required("monitor", &KeepBestSection::monitor).doc("the metric that says which is best: eval/accuracy");
+  f.optional("mode", &KeepBestSection::mode).one_of({"min", "max"}).doc("whether less or more of it is better");
+}
+
+void CheckpointSection::describe(Fields<CheckpointSection>& f) {
+  f.optional("every", &CheckpointSection::every).at_least(1).one_of({"epoch"}).doc(kEveryDoc);
+  f.optional("keep_last", &CheckpointSection::keep_last).at_least(1).doc("so many of the newest are kept; null: all");
+  f.optional("keep_best", &CheckpointSection::keep_best).doc("the best one is kept as well");
+  f.optional("resume", &CheckpointSection::resume)
+      .words({"auto", "no"})
+      .doc("auto: go on with an unfinished run of this recipe in output_dir; no; or the path of a checkpoint");
+}
+
+void LoggingSection::describe(Fields<LoggingSection>& f) {
+  f.optional("every_steps", &LoggingSection::every_steps).at_least(1).unit("optimizer steps").doc("between two lines");
+  f.optional("report_to", &LoggingSection::report_to).doc("who is told; console and jsonl by default");
+}
+
+void Recipe::describe(Fields<Recipe>& f) {
+  f.optional("version", &Recipe::version).at_least(1).at_most(1).doc("of the recipe language");
+  f.optional("name", &Recipe::name).doc("of the run; the file's name by default");
+  f.optional("seed", &Recipe::seed).at_least(0).doc("of weights, order of samples, dropout");
+  f.optional("deterministic", &Recipe::deterministic).doc("use deterministic algorithms only, or fail");
+  f.optional("output_dir", &Recipe::output_dir).doc("where the run lives; runs/NAME by default");
+  f.optional("plugins", &Recipe::plugins).doc("shared libraries that register more components");
+  f.required("model", &Recipe::model).doc("the layers");
+  f.required("loss", &Recipe::loss).doc("what is minimized");
+  f.optional("metrics", &Recipe::metrics).doc("what evaluation measures besides the loss");
+  f.required("dataset", &Recipe::dataset).doc("the data");
+  f.optional("dataloader", &Recipe::dataloader).doc("how samples become batches");
+  f.required("optimizer", &Recipe::optimizer).doc("how weights follow from gradients");
+  f.optional("scheduler", &Recipe::scheduler).doc("how the learning rate changes; constant by default");
+  f.required("training", &Recipe::training).doc("how long, and the step");
+  f.optional("evaluation", &Recipe::evaluation).doc("when to evaluate; at the end in any case, unless every is null");
+  f.optional("distributed_type", &Recipe::distributed_type)
+      .one_of({"NO", "MULTI_CPU", "MULTI_GPU", "FSDP"})
+      .doc("how several processes share the job; Accelerate's names");
+  f.optional("num_processes", &Recipe::num_processes).at_least(1).doc("over all machines");
+  f.optional("mixed_precision", &Recipe::mixed_precision)
+      .one_of({"no", "bf16", "fp16"})
+      .doc("of the layers' arithmetic");
+  f.optional("checkpoint", &Recipe::checkpoint).doc("what is saved, and when");
+  f.optional("logging", &Recipe::logging).doc("who is told what, and when");
+}
+
+void Recipe::check(Checker& checker) const {
+  if (distributed_type != "NO") {
+    checker.fail("distributed_type", "this version trains in one process only; write 'NO'");
+  }
+  if (num_processes != 1) checker.fail("num_processes", "this version trains in one process only; write 1");
+  if (mixed_precision != "no") checker.fail("mixed_precision", "this version computes in fp32 only; write 'no'");
+  if (checkpoint.keep_best && !dataset.eval) {
+    checker.fail("checkpoint", "keep_best needs evaluations; give dataset.eval");
+  }
+}
+
+}  // namespace trainrun

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "registry/catalog.h"
+
+// The recipe as plain structs: what a recipe file may say, section by section. Names, defaults, ranges and documentation stand
+// in recipe.cpp, once; errors, the JSON Schema and the reference page follow from there.
+
+namespace trainrun {
+
+/// `epoch`, a number of optimizer steps, or null for never.
+using Every = std::optional<std::variant<int64_t, std::string>>;
+
+/// `model.blocks`: named pieces with parameters, used like layer types.
+struct Blocks {
+  std::vector<std::string> names;
+};
+
+template <>
+struct Codec<Blocks> {
+  static std::optional<Blocks> read(const Value& value, Reader& reader);
+  static nlohmann::json schema(SchemaContext& context);
+  static nlohmann::json write(const Blocks&) { return nlohmann::json::object(); }
+  static std::string type_name() { return "mapping of blocks"; }
+};
+
+struct ModelSection {
+  Blocks blocks;
+  LayerList layers;
+  std::optional<std::string> weights;
+  static void describe(Fields<ModelSection>& f);
+  void check(Checker& checker) const;
+};
+
+struct DatasetSection {
+  Component<DatasetKind> train;
+  std::optional<Component<DatasetKind>> eval;
+  std::vector<Component<TransformKind>> transforms;
+  std::vector<Component<TransformKind>> train_transforms;
+  std::vector<Component<TransformKind>> eval_transforms;
+  static void describe(Fields<DatasetSection>& f);
+};
+
+struct DataloaderSection {
+  int64_t batch_size = 1;
+  std::optional<int64_t> eval_batch_size;
+  bool shuffle = true;
+  bool drop_last = false;
+  int64_t num_workers = 1;
+  static void describe(Fields<DataloaderSection>& f);
+};
+
+struct TrainingSection {
+  std::optional<int64_t> num_epochs;
+  std::optional<int64_t> max_steps;
+  int64_t gradient_accumulation_steps = 1;
+  std::optional<double> max_grad_norm;
+  static void describe(Fields<TrainingSection>& f);
+  void check(Checker& checker) const;
+};
+
+struct EvaluationSection {
+  Every every = std::variant<int64_t, std::string>("epoch");
+  static void describe(Fields<EvaluationSection>& f);
+};
+
+struct KeepBestSection {
+  std::string monitor = "eval/loss";
+  std::string mode = "min";
+  static void describe(Fields<KeepBestSection>& f);
+};
+
+struct CheckpointSection {
+  Every every = std::variant<int64_t, std::string>("epoch");
+  std::optional<int64_t> keep_last = 2;
+  std::optional<KeepBestSection> keep_best;
+  std::string resume = "auto";
+  static void describe(Fields<CheckpointSection>& f);
+};
+
+struct LoggingSection {
+  int64_t every_steps = 100;
+  std::optional<std::vector<Component<LoggerKind>>> report_to;  // set after loading
+  static void describe(Fields<LoggingSection>& f);
+};
+
+struct Recipe {
+  int64_t version = 1;
+  std::string name;
+  int64_t seed = 42;
+  bool deterministic = false;
+  std::optional<std::string> output_dir;  // null: runs/NAME
+  std::vector<std::string> plugins;
+  ModelSection model;
+  Component<LossKind> loss;
+  std::vector<Component<MetricKind>> metrics;
+  DatasetSection dataset;
+  DataloaderSection dataloader;
+  Component<OptimizerKind> optimizer;
+  std::optional<Component<SchedulerKind>> scheduler;
+  TrainingSection training;
+  EvaluationSection evaluation;
+  std::string distributed_type = "NO";
+  int64_t num_processes = 1;
+  std::string mixed_precision = "no";
+  CheckpointSection checkpoint;
+  LoggingSection logging;
+  static void describe(Fields<Recipe>& f);
+  void check(Checker& checker) const;
+};
+
+}  // namespace trainrun

@@ -1,0 +1,148 @@
+#include "runner/recipe_loader.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "registry/interpolation.h"
+#include "registry/plugin.h"
+#include "runner/model.h"
+#include "runner/recipe_source.h"
+#include "runner/train_loop.h"
+#include "runner/yaml.h"
+
+namespace trainrun {
+namespace {
+
+using nlohmann::json;
+
+/// Paths are relative to the working directory; plugins are looked for beside the recipe first.
+std::string find_plugin(const std::string& plugin, const std::string& directory) {
+  const std::filesystem::path beside = std::filesystem::path(directory) / plugin;
+  return std::filesystem::exists(beside) ? beside.string() : plugin;
+}
+
+/// Before anything else is read, since what plugins add may be used in the recipe.
+void load_plugins(ResolvedRecipe& source, Catalog& catalog, std::vector<Problem>& problems) {
+  Value* plugins = source.value.find("plugins");
+  if (!plugins || !plugins->is_list()) return;
+  for (size_t i = 0; i < plugins->items().size(); ++i) {
+    Value& plugin = plugins->items()[i];
+    if (!plugin.is_scalar() || plugin.scalar_type() != ScalarType::kString) continue;
+    plugin = Value::scalar(find_plugin(plugin.text(), source.directory), true, plugin.place());  // found from anywhere later
+    try {
+      load_plugin(plugin.text(), catalog);
+    } catch (const PluginError& error) {
+      problems.push_back({plugin.place(), "plugins[" + std::to_string(i) + "]", error.what()});
+    }
+  }
+}
+
+bool has_fault(const std::vector<Problem>& problems, const std::vector<std::string>& sections) {
+  return std::any_of(problems.begin(), problems.end(), [&](const Problem& problem) {
+    return std::any_of(sections.begin(), sections.end(),
+                       [&](const std::string& section) { return problem.path.starts_with(section); });
+  });
+}
+
+/// What can be checked of the model even where other sections have faults.
+void check_model(const Recipe& recipe, const Value& value, std::vector<Problem>& problems) {
+  const bool known = value.find("model") && value.find("dataset") && value.find("loss");
+  if (!known || has_fault(problems, {"model", "dataset", "loss", "metrics", "plugins"})) return;
+  try {
+    plan_model(recipe);
+  } catch (const RecipeError& error) {
+    problems.insert(problems.end(), error.problems().begin(), error.problems().end());
+  }
+}
+
+/// What could not be resolved was reported; that it is then of the wrong type is no second fault.
+void drop_repeated(std::vector<Problem>& problems, size_t num_first) {
+  std::set<std::string> places;
+  for (size_t i = 0; i < num_first; ++i) places.insert(problems[i].place.to_string());
+  const auto repeated = [&](const Problem& problem) { return places.contains(problem.place.to_string()); };
+  problems.erase(std::remove_if(problems.begin() + static_cast<std::ptrdiff_t>(num_first), problems.end(), repeated),
+                 problems.end());
+}
+
+/// console and jsonl, unless the recipe says who is told.
+void set_default_loggers(Recipe& recipe, Reader& reader) {
+  if (recipe.logging.report_to) return;
+  std::vector<Value> names;
+  for (const char* name : {"console", "jsonl"}) names.push_back(Value::scalar(name, false, {}));
+  recipe.logging.report_to = Codec<std::vector<Component<LoggerKind>>>::read(Value::list(names, {}), reader);
+}
+
+/// What is monitored must be among what evaluation gives.
+void check_monitors(const Recipe& recipe, const Value& value, std::vector<Problem>& problems) {
+  std::vector<std::unique_ptr<Metric>> metrics;
+  for (const Component<MetricKind>& metric : recipe.metrics) metrics.push_back(metric.build({}));
+  const std::vector<std::string> names = evaluation_names(recipe, metrics);
+  const auto check = [&](const std::string& monitor, const Place& place, const std::string& path) {
+    if (std::find(names.begin(), names.end(), monitor) != names.end()) return;
+    problems.push_back({place, path, "evaluation gives no '" + monitor + "'" + suggestion(monitor, names)});
+  };
+  if (recipe.checkpoint.keep_best) {
+    const Value* monitor = value.find("checkpoint")->find("keep_best")->find("monitor");
+    check(recipe.checkpoint.keep_best->monitor, monitor->place(), "checkpoint.keep_best.monitor");
+  }
+  if (!recipe.scheduler) return;
+  const std::string monitor = recipe.scheduler->build({{}, 1})->monitor();
+  if (!monitor.empty()) check(monitor, recipe.scheduler->place, "scheduler.monitor");
+}
+
+}  // namespace
+
+LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog) {
+  ResolvedRecipe source = resolve_recipe(path, overrides);
+  std::vector<Problem> problems = source.problems;
+  LoadedRecipe loaded;
+  loaded.path = path;
+  if (source.value.is_map()) {
+    if (!source.value.find("name")) {
+      source.value.set("name", {}, Value::scalar(std::filesystem::path(path).stem().string(), true, {}));
+    }
+    load_plugins(source, catalog, problems);
+    const size_t num_source_problems = problems.size();
+    Reader reader(catalog, problems);
+    const Value* model = source.value.find("model");
+    reader.blocks = model ? model->find("blocks") : nullptr;  // they are layer types from here on
+    loaded.recipe = Codec<Recipe>::fields().read(source.value, reader, "");
+    set_default_loggers(loaded.recipe, reader);
+    check_model(loaded.recipe, source.value, problems);
+    if (!has_fault(problems, {"metrics", "checkpoint", "scheduler"})) {
+      check_monitors(loaded.recipe, source.value, problems);
+    }
+    drop_repeated(problems, num_source_problems);
+  } else if (problems.empty()) {
+    problems.push_back({source.value.place(), "", "a recipe is a mapping: model, loss, dataset, optimizer, training"});
+  }
+  sort_problems(problems);
+  if (!problems.empty()) throw RecipeError(problems);
+  loaded.resolved = std::move(source.value);
+  return loaded;
+}
+
+std::string resolved_text(const Value& resolved) { return to_yaml(escape_interpolation(resolved)); }
+
+json recipe_schema(const Catalog& catalog) {
+  SchemaContext context{catalog};
+  json recipe = Codec<Recipe>::schema(context);
+  json overlay = {{"type", "object"}, {"properties", json::object()}, {"additionalProperties", false}};
+  for (const auto& [key, unused] : recipe["properties"].items()) overlay["properties"][key] = true;
+  const json base = {{"description", "recipes that this one is merged onto"},
+                     {"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}}}};
+  recipe["properties"]["base"] = base;
+  overlay["properties"]["base"] = base;
+  json definitions = schema_definitions(catalog);
+  definitions["recipe"] = recipe;
+  definitions["overlay"] = overlay;
+  return {{"$schema", "http://json-schema.org/draft-07/schema#"},
+          {"title", "trainrun recipe"},
+          {"if", {{"type", "object"}, {"required", {"base"}}}},
+          {"then", {{"$ref", "#/$defs/overlay"}}},
+          {"else", {{"$ref", "#/$defs/recipe"}}},
+          {"$defs", definitions}};
+}
+
+}  // namespace trainrun

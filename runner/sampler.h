@@ -1,0 +1,42 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace trainrun {
+
+/// How samples are shared out among the ranks when their number is no multiple of the ranks'.
+enum class Split {
+  kPad,             // every rank gets the same number: the first samples of the order come again at its end
+  kDropLast,        // every rank gets the same number: the last samples of the order are left out
+  kEverySampleOnce  // some ranks get one sample more than others
+};
+
+struct SamplerOptions {
+  bool shuffle = false;
+  uint64_t seed = 0;
+  Split split = Split::kPad;
+  int64_t rank = 0;
+  int64_t world_size = 1;
+};
+
+/// The order in which a rank sees the samples of a data set. For kPad and kDropLast that of
+/// torch.utils.data.DistributedSampler(num_replicas=world_size, rank=rank, shuffle, seed, drop_last) after
+/// set_epoch(epoch).
+class Sampler {
+ public:
+  Sampler(int64_t num_samples, SamplerOptions options);
+  /// Number of samples that this rank, or another one, sees in an epoch.
+  int64_t size() const { return size(options_.rank); }
+  int64_t size(int64_t rank) const;
+  /// Indices of this rank's samples in this epoch: [size()] int64. Shuffled, they are torch.randperm(num_samples) of a
+  /// generator seeded `seed + epoch`, of which rank r takes r, r + world_size, ….
+  at::Tensor indices(int64_t epoch) const;
+
+ private:
+  int64_t num_samples_;
+  SamplerOptions options_;
+};
+
+}  // namespace trainrun

@@ -1,0 +1,268 @@
+#include "runner/train_loop.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include <cctype>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+
+#include "runner/gradients.h"
+#include "runner/signals.h"
+
+namespace trainrun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Figures = std::vector<std::pair<std::string, double>>;
+
+/// "TopKAccuracy" -> "top_k_accuracy", "MSE" -> "mse".
+std::string snake_case(const std::string& type) {
+  const auto upper = [&](size_t i) { return i < type.size() && std::isupper(static_cast<unsigned char>(type[i])); };
+  const auto lower = [&](size_t i) { return i < type.size() && std::islower(static_cast<unsigned char>(type[i])); };
+  std::string name;
+  for (size_t i = 0; i < type.size(); ++i) {
+    const bool starts_word = i > 0 && upper(i) && (!upper(i - 1) || lower(i + 1));
+    if (starts_word) name += '_';
+    name += static_cast<char>(std::tolower(static_cast<unsigned char>(type[i])));
+  }
+  return name;
+}
+
+std::string figure_name(const Component<MetricKind>& metric, const std::string& part) {
+  return "eval/" + (part.empty() ? snake_case(metric.type) : part);
+}
+
+/// Whether something that happens `every` epoch or N steps is due now.
+bool is_due(const Every& every, int64_t step, bool epoch_ended) {
+  if (!every) return false;
+  if (const auto* steps = std::get_if<int64_t>(&*every)) return step % *steps == 0;
+  return epoch_ended;
+}
+
+std::string numbered(const char* format, int64_t number) {
+  char name[32];
+  std::snprintf(name, sizeof name, format, static_cast<long long>(number));
+  return name;
+}
+
+/// Drives a Job: what happens between steps.
+class Trainer {
+ public:
+  explicit Trainer(Job& job) : job_(job), progress_(job.progress), total_steps_(job.total_steps()) {}
+
+  int run() {
+    const StopSignals signals;
+    job_.model->train();
+    saved_step_ = progress_.step;
+    start_ = record_time_ = Clock::now();
+    seconds_before_ = progress_.seconds;
+    while (progress_.step < total_steps_) {
+      train_epoch();
+      const int signal = StopSignals::received();
+      if (signal != 0 && progress_.step < total_steps_) return stop(signal);
+    }
+    finish();
+    return 0;
+  }
+
+ private:
+  void train_epoch() {
+    const auto batches = job_.train_loader->iterate(progress_.epoch, progress_.batch);
+    const int64_t num_batches = job_.train_loader->num_batches();
+    while (progress_.batch < num_batches && progress_.step < total_steps_) {
+      const int64_t first_batch = progress_.batch;
+      const double loss = train_step(job_, *batches);
+      const bool epoch_ended = progress_.batch == num_batches;
+      const int64_t epoch = progress_.epoch;
+      record(loss, first_batch, epoch);
+      if (epoch_ended) ++progress_.epoch, progress_.batch = 0;
+      between_steps(epoch, epoch_ended);
+      if (epoch_ended || StopSignals::received() != 0) return;
+    }
+  }
+
+  /// Keeps account of a finished step, and reports it when a line is due.
+  void record(double loss, int64_t first_batch, int64_t epoch) {
+    for (int64_t batch = first_batch; batch < progress_.batch; ++batch) {
+      samples_ += job_.train_loader->global_batch_size(batch);
+    }
+    progress_.loss_sum += loss;
+    ++progress_.loss_count;
+    job_.observers->on_progress(progress_.step, loss);
+    if (progress_.step % job_.recipe.logging.every_steps != 0 && progress_.step != total_steps_) return;
+    const auto now = Clock::now();
+    StepRecord record;
+    record.step = progress_.step;
+    record.epoch = epoch;
+    record.seconds = seconds(now);
+    record.loss = loss;
+    record.loss_avg = progress_.loss_sum / static_cast<double>(progress_.loss_count);
+    record.lr = job_.optimizer->rates[0].lr;
+    record.grad_norm = job_.grad_norm;
+    record.samples_per_second =
+        static_cast<double>(samples_) / std::chrono::duration<double>(now - record_time_).count();
+    job_.observers->on_step(record);
+    record_time_ = now;
+    samples_ = 0;
+    progress_.loss_sum = 0;
+    progress_.loss_count = 0;
+  }
+
+  void between_steps(int64_t epoch, bool epoch_ended) {
+    const bool last = progress_.step == total_steps_;
+    bool best = false;
+    if (job_.eval_loader && job_.recipe.evaluation.every &&
+        (last || is_due(job_.recipe.evaluation.every, progress_.step, epoch_ended))) {
+      best = run_evaluation(epoch);
+    }
+    const Every& every = job_.recipe.checkpoint.every;
+    if (every && (last || best || is_due(every, progress_.step, epoch_ended))) save(epoch_ended, best);
+  }
+
+  /// Returns whether this is the best so far.
+  bool run_evaluation(int64_t epoch) {
+    progress_.metrics = evaluate(job_.recipe, *job_.model, *job_.eval_loader, job_.metrics);
+    job_.model->train();
+    const auto now = Clock::now();
+    job_.observers->on_evaluation({progress_.step, epoch, seconds(now), progress_.metrics});
+    record_time_ += Clock::now() - now;
+    const auto value = [&](const std::string& name) -> std::optional<double> {
+      for (const auto& [known, figure] : progress_.metrics) {
+        if (known == name) return figure;
+      }
+      return std::nullopt;
+    };
+    if (job_.scheduler && !job_.scheduler->monitor().empty()) {
+      if (const auto watched = value(job_.scheduler->monitor())) job_.scheduler->observe(*watched);
+    }
+    const auto& keep_best = job_.recipe.checkpoint.keep_best;
+    const auto watched = keep_best ? value(keep_best->monitor) : std::nullopt;
+    if (!watched || !std::isfinite(*watched)) return false;
+    const bool better =
+        !progress_.best || (keep_best->mode == "min" ? *watched < *progress_.best : *watched > *progress_.best);
+    if (better) progress_.best = watched;
+    return better;
+  }
+
+  void save(bool epoch_ended, bool best) {
+    progress_.seconds = seconds(Clock::now());
+    const std::string name =
+        epoch_ended ? numbered("epoch-%04lld", progress_.epoch) : numbered("step-%08lld", progress_.step);
+    job_.save(name, best);
+    saved_step_ = progress_.step;
+  }
+
+  int stop(int signal) {
+    if (job_.recipe.checkpoint.every && saved_step_ != progress_.step) save(progress_.batch == 0, false);
+    const std::string reason = signal == SIGINT ? "SIGINT" : "SIGTERM";
+    job_.observers->on_end({progress_.step, seconds(Clock::now()), reason, progress_.metrics});
+    return signal;
+  }
+
+  void finish() {
+    const double took = seconds(Clock::now());
+    nlohmann::json figures = nlohmann::json::object();
+    for (const auto& [name, value] : progress_.metrics) figures[name] = value;
+    const nlohmann::json summary = {{"step", progress_.step}, {"seconds", took}, {"metrics", figures}};
+    job_.folder->finish(summary.dump(2) + "\n");
+    job_.observers->on_end({progress_.step, took, "", progress_.metrics});
+  }
+
+  double seconds(Clock::time_point now) const {
+    return seconds_before_ + std::chrono::duration<double>(now - start_).count();
+  }
+
+  Job& job_;
+  Progress& progress_;
+  int64_t total_steps_;
+  int64_t samples_ = 0;      // since the last line
+  int64_t saved_step_ = -1;  // of the newest checkpoint
+  Clock::time_point start_;
+  Clock::time_point record_time_;
+  double seconds_before_ = 0;
+};
+
+}  // namespace
+
+int train(Job& job) {
+  try {
+    return Trainer(job).run();
+  } catch (const std::exception& error) {
+    job.observers->on_end(
+        {job.progress.step, job.progress.seconds, std::string("error: ") + error.what(), job.progress.metrics});
+    throw;
+  }
+}
+
+double train_step(Job& job, BatchStream& batches) {
+  Progress& progress = job.progress;
+  const DataLoader& loader = *job.train_loader;
+  const int64_t window =
+      std::min(job.recipe.training.gradient_accumulation_steps, loader.num_batches() - progress.batch);
+  int64_t window_samples = 0;
+  for (int64_t i = 0; i < window; ++i) window_samples += loader.global_batch_size(progress.batch + i);
+  std::vector<Batch> kept;
+  for (int64_t i = 0; i < window; ++i) kept.push_back(std::move(*batches.next()));
+  const auto compute_gradients = [&] {
+    double mean_loss = 0;
+    reset_gradients(job.parameters);
+    for (const Batch& batch : kept) {
+      at::Tensor loss = job.model->loss(batch, job.model->forward(batch));
+      const double weight = static_cast<double>(batch.size()) / static_cast<double>(window_samples);
+      const auto value = loss.item<double>();
+      if (!std::isfinite(value)) {
+        throw TrainingError("the loss is " + std::to_string(value) + " at step " + std::to_string(progress.step + 1) +
+                            ", epoch " + std::to_string(progress.epoch) + ", batch " +
+                            std::to_string(progress.batch + (&batch - kept.data())) +
+                            "; try a lower learning rate, max_grad_norm, or look for bad values in the data");
+      }
+      mean_loss += weight * value;
+      if (window > 1) loss = loss * weight;
+      loss.backward();
+    }
+    if (job.recipe.training.max_grad_norm) {
+      job.grad_norm = clip_gradients(job.parameters, *job.recipe.training.max_grad_norm);
+    }
+    return mean_loss;
+  };
+  job.set_rates();
+  const double loss = compute_gradients();
+  job.optimizer->step([&] { return at::scalar_tensor(compute_gradients(), at::kDouble); });
+  progress.batch += window;
+  ++progress.step;
+  return loss;
+}
+
+Figures evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
+                 const std::vector<std::unique_ptr<Metric>>& metrics) {
+  const at::NoGradGuard no_gradients;
+  model.train(false);
+  for (const auto& metric : metrics) metric->reset();
+  double loss_sum = 0;
+  int64_t samples = 0;
+  const auto batches = loader.iterate(0);
+  while (const auto batch = batches->next()) {
+    const Tensors outputs = model.forward(*batch);
+    loss_sum += model.loss(*batch, outputs).item<double>() * static_cast<double>(batch->size());
+    samples += batch->size();
+    for (size_t i = 0; i < metrics.size(); ++i) metrics[i]->update(model.metric_inputs(i, *batch, outputs));
+  }
+  Figures figures = {{"eval/loss", loss_sum / static_cast<double>(samples)}};
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    for (const auto& [part, value] : metrics[i]->compute())
+      figures.emplace_back(figure_name(recipe.metrics[i], part), value);
+  }
+  return figures;
+}
+
+std::vector<std::string> evaluation_names(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics) {
+  std::vector<std::string> names = {"eval/loss"};
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    for (const auto& [part, value] : metrics[i]->compute()) names.push_back(figure_name(recipe.metrics[i], part));
+  }
+  return names;
+}
+
+}  // namespace trainrun

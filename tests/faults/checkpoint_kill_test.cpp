@@ -1,0 +1,213 @@
+// Kills a save, and makes it fail, at each of its system calls in turn.
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runner/checkpoint_store.h"
+#include "tests/faults/system_calls.h"
+#include "tests/temporary_folder.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+CheckpointContent content_at(int64_t step) {
+  const auto value = static_cast<float>(step);
+  return {
+      {{"fc.weight", at::full({3, 2}, value)}}, {{"fc.weight.exp_avg", at::full({3, 2}, -value)}}, {{"step", step}}};
+}
+
+/// The step that every part of a checkpoint tells; -1 where they differ.
+int64_t step_of(const CheckpointContent& content) {
+  const auto step = content.state["step"].get<int64_t>();
+  const auto value = static_cast<float>(step);
+  const bool whole = content.model.size() == 1 && content.model[0].second.equal(at::full({3, 2}, value)) &&
+                     content.optimizer.size() == 1 && content.optimizer[0].second.equal(at::full({3, 2}, -value));
+  return whole ? step : -1;
+}
+
+/// A save onto what earlier saves left.
+struct Scenario {
+  std::string what;
+  std::vector<int64_t> before;  // steps, each saved as "step-N"; the first as the best
+  std::string name;             // of the save that goes wrong, whose step is 40
+  bool is_best;
+  std::string unsupported;  // a system call that this file system lacks
+};
+
+const std::vector<Scenario> kScenarios = {
+    {"the first one", {}, "step-40", true, ""},
+    {"a new one, and an old one to remove", {10, 20, 30}, "step-40", false, ""},
+    {"a new best one", {10, 20, 30}, "step-40", true, ""},
+    {"one that replaces another of its name", {30}, "step-30", true, ""},
+    {"the same where names cannot be exchanged", {30}, "step-30", false, "exchange"},
+};
+
+constexpr RetentionPolicy kPolicy{.keep_last = 2, .keep_best = true};
+
+/// The exit code of a save: 0, 3 for an error that names a path, 4 for another.
+int save(const std::string& folder, const std::string& name, int64_t step, bool is_best) {
+  try {
+    CheckpointStore(folder, kPolicy).save(name, content_at(step), is_best);
+  } catch (const Error& error) {
+    return std::string(error.what()).starts_with(fs::path(folder).parent_path().string()) ? 3 : 4;
+  }
+  return 0;
+}
+
+/// The save that goes wrong. Its fsyncs do nothing: they matter when the power fails, not when a process is killed.
+Outcome save_with_fault(const std::string& folder, const Scenario& scenario, Fault fault) {
+  fault.always["fsync"] = 0;
+  if (!scenario.unsupported.empty()) fault.always[scenario.unsupported] = EINVAL;
+  return run_with_fault([&] { return save(folder, scenario.name, 40, scenario.is_best); }, fault);
+}
+
+/// Runs `work`, which saves, without waiting for the disk.
+void quickly(const std::function<void()>& work) {
+  const auto succeeds = [&] { return work(), 0; };
+  CHECK(run_with_fault(succeeds, {.always = {{"fsync", 0}}}).exit_code == 0);
+}
+
+/// What the earlier saves of a scenario leave, to be copied.
+class Before {
+ public:
+  explicit Before(const Scenario& scenario) {
+    fs::create_directory(folder_ / "checkpoints");
+    quickly([&] {
+      for (const int64_t step : scenario.before) {
+        save(folder_ / "checkpoints", "step-" + std::to_string(step), step, step == scenario.before.front());
+      }
+    });
+    if (scenario.before.empty()) fs::remove(folder_ / "checkpoints");
+  }
+  void copy_to(const std::string& folder) const {
+    fs::copy(folder_.path(), folder, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+std::vector<std::string> hidden_names(const std::string& folder) {
+  std::vector<std::string> names;
+  if (!fs::exists(folder)) return names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.')) names.push_back(name);
+  }
+  return names;
+}
+
+/// What must hold whatever befell a save.
+void check_aftermath(const std::string& folder, const Scenario& scenario, bool saved) {
+  const auto must_not_warn = [](const std::string& message) { FAIL_CHECK(message); };
+  const int64_t last = scenario.before.empty() ? -1 : scenario.before.back();
+
+  // Who only reads finds a whole checkpoint, unless there was none, or an exchange of names had to be done in two
+  // steps.
+  const auto read = CheckpointStore::find_newest(folder, must_not_warn);
+  if (!scenario.before.empty() && scenario.unsupported.empty()) REQUIRE(read);
+
+  CheckpointStore store(folder, kPolicy);
+  const auto newest = store.newest(must_not_warn);
+  if (!newest) {
+    CHECK(scenario.before.empty());
+    CHECK(!saved);
+  } else {
+    const int64_t step = step_of(CheckpointStore::load(*newest));
+    CHECK((step == 40 || (step == last && !saved)));
+    CHECK(step_of(CheckpointStore::load(folder + "/latest")) == step);
+    const int64_t best = step_of(CheckpointStore::load(folder + "/best"));
+    CHECK(best == (step == 40 && scenario.is_best ? 40 : scenario.name == "step-30" ? step : scenario.before.front()));
+  }
+  CHECK(hidden_names(folder).empty());
+
+  // And training goes on.
+  quickly([&] {
+    store.save(scenario.name, content_at(40), scenario.is_best);
+    store.save("step-50", content_at(50), false);
+  });
+  CHECK(step_of(CheckpointStore::load(folder + "/latest")) == 50);
+  CHECK(hidden_names(folder).empty());
+  CHECK(store.list().size() <= 3);
+}
+
+}  // namespace
+
+TEST_CASE("a save killed before any of its system calls leaves a whole checkpoint, and nothing else") {
+  for (const Scenario& scenario : kScenarios) {
+    CAPTURE(scenario.what);
+    const Before before(scenario);
+    size_t calls = 1;
+    for (size_t i = 0; i < calls; ++i) {
+      const TemporaryFolder folder;
+      const std::string checkpoints = folder / "checkpoints";
+      before.copy_to(folder.path());
+      const Outcome outcome = save_with_fault(checkpoints, scenario, {.kill_before = static_cast<int>(i)});
+      CAPTURE(i);
+      if (!outcome.killed) {
+        CHECK(outcome.exit_code == 0);
+        check_aftermath(checkpoints, scenario, true);
+        break;  // the save has no more calls
+      }
+      CAPTURE(outcome.calls.back());
+      check_aftermath(checkpoints, scenario, false);
+      calls = i + 2;
+    }
+    CHECK(calls > 25);
+  }
+}
+
+TEST_CASE(
+    "a save on a disk that is full or fails is an error that names the file, and the earlier checkpoint is there") {
+  for (const Scenario& scenario : kScenarios) {
+    CAPTURE(scenario.what);
+    if (!scenario.unsupported.empty()) continue;
+    const Before before(scenario);
+    const TemporaryFolder whole;
+    before.copy_to(whole.path());
+    const size_t calls = save_with_fault(whole / "checkpoints", scenario, {}).calls.size();
+    for (size_t i = 0; i < calls; ++i) {
+      const TemporaryFolder folder;
+      const std::string checkpoints = folder / "checkpoints";
+      before.copy_to(folder.path());
+      const Fault fault{.fail_at = static_cast<int>(i), .error_number = i % 2 == 0 ? ENOSPC : EIO};
+      const Outcome outcome = save_with_fault(checkpoints, scenario, fault);
+      CAPTURE(i);
+      REQUIRE(i < outcome.calls.size());
+      CAPTURE(outcome.calls[i]);
+      const auto call = outcome.calls.begin() + static_cast<std::ptrdiff_t>(i);
+      const auto named = std::find_if(outcome.calls.begin(), outcome.calls.end(),
+                                      [](const std::string& name) { return name == "rename" || name == "exchange"; });
+      // What was only read can be closed however it goes, and a link that is not there need not be removed. Once the
+      // checkpoint has its name, an old one that cannot be looked at or removed stays.
+      const bool may_be_ignored =
+          *call == "close" || *call == "unlink" || (named < call && (*call == "openat" || *call == "rmdir"));
+      CHECK((outcome.exit_code == 3 || (outcome.exit_code == 0 && may_be_ignored)));
+      check_aftermath(checkpoints, scenario, outcome.exit_code == 0);
+    }
+  }
+}
+
+TEST_CASE(
+    "a save syncs each file and folder before it gives the checkpoint its name, and that before it removes another") {
+  const TemporaryFolder folder;
+  Before(kScenarios[1]).copy_to(folder.path());
+  const Outcome outcome = save_with_fault(folder / "checkpoints", kScenarios[1], {});
+  CHECK(outcome.exit_code == 0);
+  const auto& calls = outcome.calls;
+  const auto renamed = std::find(calls.begin(), calls.end(), "rename");
+  CHECK(std::count(calls.begin(), renamed, "fsync") == 4);  // three files, and the folder that holds them
+  const auto synced = std::find(renamed, calls.end(), "fsync");
+  const auto removed = std::find(renamed, calls.end(), "rmdir");
+  CHECK(synced < removed);
+  CHECK(removed != calls.end());
+}
+
+}  // namespace trainrun

@@ -1,0 +1,324 @@
+// Lets a test in Python build any component as a recipe would and see what it does: one JSON request a line on standard
+// input, one JSON reply a line on standard output, tensors by way of safetensors files. tests/parity/probe.py is its other end.
+//
+//   {"op": "layer", "spec": {"type": "Linear", "out_features": 3}, "seed": 0, "tensors": "in.safetensors", "results": "out.safetensors"}
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <cstdio>
+#include <iostream>
+#include <set>
+
+#include "registry/files/torch_file.h"
+#include "registry/graph.h"
+#include "registry/shape_mode.h"
+#include "runner/observers/observers.h"
+#include "runner/recipe_loader.h"
+#include "runner/model.h"
+#include "runner/yaml.h"
+
+namespace trainrun {
+namespace {
+
+using nlohmann::json;
+using TensorMap = std::map<std::string, at::Tensor>;
+
+template <class T>
+T read_spec(const Catalog& catalog, const json& spec) {
+  std::vector<Problem> problems;
+  const Value value = parse_yaml(spec.dump(), std::make_shared<const std::string>("request"), problems);
+  Reader reader(catalog, problems);
+  auto result = Codec<T>::read(value, reader);
+  if (!problems.empty()) throw RecipeError(problems);
+  return std::move(*result);
+}
+
+/// One request: what came with it, and what goes back.
+class Request {
+ public:
+  Request(const Catalog& catalog, const json& fields) : catalog_(catalog), fields_(fields) {
+    if (!fields.contains("tensors")) return;
+    const SafetensorsContent content = read_safetensors(fields.at("tensors"));
+    tensors_ = {content.tensors.begin(), content.tensors.end()};
+  }
+
+  const Catalog& catalog() const { return catalog_; }
+  const json& operator[](const char* key) const { return fields_.at(key); }
+  bool has(const char* key) const { return fields_.contains(key); }
+  int64_t number(const char* key) const { return fields_.at(key).get<int64_t>(); }
+  template <class T>
+  T spec() const {
+    return read_spec<T>(catalog_, fields_.at("spec"));
+  }
+  /// The tensors "input.NAME" by NAME, in the order of the names.
+  TensorMap tensors(const std::string& prefix) const {
+    TensorMap found;
+    for (const auto& [name, tensor] : tensors_) {
+      if (name.starts_with(prefix + ".")) found[name.substr(prefix.size() + 1)] = tensor;
+    }
+    return found;
+  }
+  /// Sends a tensor, as it is now, back under "PREFIX.NAME".
+  void give(const std::string& prefix, const std::string& name, const at::Tensor& tensor) {
+    if (tensor.defined()) results_.emplace_back(prefix + "." + name, tensor.detach().clone());
+  }
+  void give(const std::string& prefix, const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+    for (const auto& [name, tensor] : tensors) give(prefix, name, tensor);
+  }
+  void write_results() const {
+    if (fields_.contains("results")) write_safetensors(fields_.at("results").get<std::string>(), results_);
+  }
+
+ private:
+  const Catalog& catalog_;
+  const json& fields_;
+  TensorMap tensors_;
+  NamedTensors results_;
+};
+
+std::vector<std::pair<std::string, at::Tensor>> state_of(const torch::nn::Module& module) {
+  std::vector<std::pair<std::string, at::Tensor>> state;
+  for (const auto& item : module.named_parameters()) state.emplace_back(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) state.emplace_back(item.key(), item.value());
+  return state;
+}
+
+/// Examples as the model's graph makes them: the sizes of `inputs`, but the batch.
+LayerInputs examples_of(const TensorMap& inputs) {
+  const ShapeMode shapes;
+  LayerInputs examples;
+  for (const auto& [name, tensor] : inputs) {
+    std::vector<int64_t> sizes = tensor.sizes().vec();
+    if (!sizes.empty()) sizes[0] = kExampleBatch;
+    examples.names.push_back(name);
+    examples.examples.push_back(at::empty(sizes, tensor.scalar_type()));
+    examples.num_classes.emplace_back();
+  }
+  return examples;
+}
+
+/// The tensors, those of floating point ready to collect gradients.
+Tensors with_gradients(const TensorMap& inputs) {
+  Tensors tensors;
+  for (const auto& [name, tensor] : inputs) {
+    tensors.push_back(tensor.clone().set_requires_grad(tensor.is_floating_point()));
+  }
+  return tensors;
+}
+
+void give_input_gradients(Request& request, const TensorMap& inputs, const Tensors& tensors) {
+  size_t i = 0;
+  for (const auto& [name, unused] : inputs) request.give("input_gradient", name, tensors[i++].grad());
+}
+
+json list_catalog(Request& request) {
+  json kinds = json::object();
+  request.catalog().for_each([&]<class Kind>(const Registry<Kind>& registry) {
+    kinds[Kind::kName] = json::object();
+    for (const auto& [name, entry] : registry.entries()) {
+      json parameters = json::array();
+      for (const Parameter& parameter : entry.parameters) parameters.push_back(parameter.name);
+      kinds[Kind::kName][name] = parameters;
+    }
+  });
+  return {{"kinds", kinds}};
+}
+
+/// A list of one layer, built from `seed`: training forward and backward, then evaluation.
+json run_layer(Request& request) {
+  const LayerList layers = read_spec<LayerList>(request.catalog(), json::array({request["spec"]}));
+  const TensorMap inputs = request.tensors("input");
+  at::manual_seed(static_cast<uint64_t>(request.number("seed")));
+  const auto graph = build_graph(layers, examples_of(inputs));
+  graph->set_outputs(graph->nodes().back().outputs);
+  const TensorMap state = request.tensors("state");
+  {
+    const at::NoGradGuard no_gradients;
+    for (auto& [name, tensor] : state_of(*graph)) {
+      if (!state.empty()) tensor.copy_(state.at(name));
+    }
+  }
+  request.give("initial", state_of(*graph));
+
+  at::manual_seed(static_cast<uint64_t>(request.number("seed")));
+  const Tensors arguments = with_gradients(inputs);
+  Tensors passed;  // a layer that works in place may not have a leaf
+  for (const at::Tensor& argument : arguments) passed.push_back(argument.requires_grad() ? argument * 1 : argument);
+  const Tensors outputs = graph->forward(passed);
+  at::Tensor sum = at::zeros({});
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string index = std::to_string(i);
+    request.give("output", index, outputs[i]);
+    const TensorMap weights = request.tensors("cotangent");
+    if (weights.contains(index)) sum = sum + (outputs[i] * weights.at(index)).sum();
+  }
+  if (sum.requires_grad()) sum.backward();
+  give_input_gradients(request, inputs, arguments);
+  for (const auto& item : graph->named_parameters()) request.give("gradient", item.key(), item.value().grad());
+  request.give("final", state_of(*graph));
+
+  const at::NoGradGuard no_gradients;
+  graph->eval();
+  Tensors fresh;
+  for (const auto& [name, tensor] : inputs) fresh.push_back(tensor.clone());
+  const Tensors evaluated = graph->forward(fresh);
+  for (size_t i = 0; i < evaluated.size(); ++i) request.give("evaluated", std::to_string(i), evaluated[i]);
+  return json::object();
+}
+
+json run_loss(Request& request) {
+  const auto component = request.spec<Component<LossKind>>();
+  const TensorMap inputs = request.tensors("input");
+  const Loss loss = component.build(examples_of(inputs));
+  const Tensors arguments = with_gradients(inputs);
+  const at::Tensor value = loss.forward(arguments);
+  value.backward();
+  request.give("loss", "value", value);
+  give_input_gradients(request, inputs, arguments);
+  return json::object();
+}
+
+/// Batch B's inputs are "B.0", "B.1", …. Also what comes of it when every other batch was another rank's.
+json run_metric(Request& request) {
+  const auto component = request.spec<Component<MetricKind>>();
+  const auto whole = component.build({});
+  const std::array parts = {component.build({}), component.build({})};
+  for (int64_t i = 0; i < request.number("batches"); ++i) {
+    Tensors inputs;
+    for (const auto& [name, tensor] : request.tensors(std::to_string(i))) inputs.push_back(tensor);
+    whole->update(inputs);
+    parts[static_cast<size_t>(i) % 2]->update(inputs);
+  }
+  std::vector<at::Tensor> sums = parts[0]->sums();
+  const std::vector<at::Tensor> others = parts[1]->sums();
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] = sums[i] + others[i];
+  const auto merged = component.build({});
+  merged->set_sums(sums);
+  json reply;
+  for (const auto& [name, value] : whole->compute()) reply["figures"][name] = value;
+  for (const auto& [name, value] : merged->compute()) reply["merged"][name] = value;
+  return reply;
+}
+
+GroupRates rates_from(const json& group) {
+  const json momentum = group.value("momentum", json());
+  return {group.at("lr").get<double>(), momentum.is_null() ? std::nullopt : std::optional<double>(momentum.get<double>())};
+}
+
+std::set<int64_t> numbers(const Request& request, const char* key) {
+  return request.has(key) ? request[key].get<std::set<int64_t>>() : std::set<int64_t>();
+}
+
+/// Steps on "parameter.NAME" with the gradients "STEP.NAME"; before the steps in `reload_before` the optimizer is made anew
+/// from what the old one saves. `rates`: of every step and group, or those of the recipe.
+json run_optimizer(Request& request) {
+  const auto component = request.spec<Component<OptimizerKind>>();
+  std::vector<std::pair<std::string, at::Tensor>> parameters;
+  for (const auto& [name, tensor] : request.tensors("parameter")) {
+    parameters.emplace_back(name, tensor.clone().set_requires_grad(true));
+  }
+  const auto make = [&] { return component.build(group_parameters(component, parameters)); };
+  const std::set<int64_t> reload_before = numbers(request, "reload_before");
+  auto optimizer = make();
+  for (int64_t step = 0; step < request.number("steps"); ++step) {
+    if (reload_before.contains(step)) {
+      TensorMap saved;
+      for (const auto& [name, tensor] : optimizer->state()) saved[name] = tensor.clone();
+      optimizer = make();
+      optimizer->load_state(saved);
+    }
+    const TensorMap gradients = request.tensors(std::to_string(step));
+    for (const auto& [name, tensor] : parameters) {
+      tensor.mutable_grad() = gradients.contains(name) ? gradients.at(name) : at::Tensor();
+    }
+    for (size_t group = 0; request.has("rates") && group < optimizer->rates.size(); ++group) {
+      optimizer->rates[group] = rates_from(request["rates"].at(step).at(group));
+    }
+    optimizer->step([]() -> at::Tensor { throw Error("the probe has no loss to compute anew"); });
+    request.give(std::to_string(step), parameters);
+  }
+  return json::object();
+}
+
+/// Rates of every group before each of `steps` steps. After step t `metrics[t]` is observed, unless it is null ("nan" and
+/// "inf" are numbers too); before the steps in `reload_before` the scheduler is made anew from what the old one saves.
+json run_scheduler(Request& request) {
+  const auto component = request.spec<Component<SchedulerKind>>();
+  SchedulerInputs inputs;
+  for (const json& group : request["base"]) inputs.base.push_back(rates_from(group));
+  inputs.total_steps = request.number("total_steps");
+  const std::set<int64_t> reload_before = numbers(request, "reload_before");
+  auto scheduler = component.build(inputs);
+  std::vector<GroupRates> rates = inputs.base;
+  json lr = json::array();
+  json momentum = json::array();
+  for (int64_t t = 0; t < request.number("steps"); ++t) {
+    if (reload_before.contains(t)) {
+      const json saved = scheduler->state();
+      scheduler = component.build(inputs);
+      if (!saved.is_null()) scheduler->load_state(saved);
+    }
+    scheduler->set(t, rates);
+    lr.push_back(json::array());
+    momentum.push_back(json::array());
+    for (const GroupRates& group : rates) {
+      lr.back().push_back(group.lr);
+      momentum.back().push_back(group.momentum ? json(*group.momentum) : json());
+    }
+    if (request.has("metrics") && !request["metrics"].at(t).is_null()) {
+      const json& metric = request["metrics"].at(t);
+      scheduler->observe(metric.is_string() ? std::stod(metric.get<std::string>()) : metric.get<double>());
+    }
+  }
+  return {{"lr", lr}, {"momentum", momentum}, {"monitor", scheduler->monitor()}};
+}
+
+/// The model of a recipe, as a job has it before its first step: its state dict, and, where inputs are given ("input.image"),
+/// what the last layer gives in evaluation.
+json run_model(Request& request) {
+  Catalog catalog = request.catalog();
+  const auto overrides = request["overrides"].get<std::vector<std::string>>();
+  const Recipe recipe = load_recipe(request["recipe"], overrides, catalog).recipe;
+  at::manual_seed(static_cast<uint64_t>(recipe.seed));
+  Model model(recipe, training_info(recipe));
+  if (recipe.model.weights) model.load_state_dict(load_weights(*recipe.model.weights), *recipe.model.weights);
+  request.give("state", model.state_dict());
+  Batch batch;
+  for (const auto& [name, tensor] : request.tensors("input")) batch.set(name, tensor);
+  if (batch.fields().empty()) return json::object();
+  const at::NoGradGuard no_gradients;
+  model.train(false);
+  request.give("output", "0", model.forward(batch)[0]);
+  return json::object();
+}
+
+json answer(const Catalog& catalog, const json& fields) {
+  static const std::map<std::string, json (*)(Request&)> operations = {
+      {"catalog", list_catalog}, {"layer", run_layer},         {"loss", run_loss},  {"metric", run_metric},
+      {"model", run_model},      {"optimizer", run_optimizer}, {"scheduler", run_scheduler}};
+  Request request(catalog, fields);
+  json reply = operations.at(fields.at("op"))(request);
+  request.write_results();
+  return reply;
+}
+
+}  // namespace
+}  // namespace trainrun
+
+int main() {
+  trainrun::Catalog catalog = trainrun::builtins();
+  trainrun::add_observers(catalog.loggers);
+  for (std::string line; std::getline(std::cin, line);) {
+    nlohmann::json reply;
+    try {
+      reply = trainrun::answer(catalog, nlohmann::json::parse(line));
+    } catch (const std::exception& error) {
+      reply = {{"error", error.what()}};
+    }
+    std::cout << reply.dump() << std::endl;
+  }
+  return 0;
+}

@@ -1,0 +1,77 @@
+"""Asks trainrun_probe (probe.cpp) what a component does, and compares the answer with PyTorch's."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import safetensors.torch
+import torch
+
+
+class ProbeError(Exception):
+    """What the component, or the recipe that names it, was refused for."""
+
+
+class Probe:
+    """One trainrun_probe process."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        program = pathlib.Path(os.environ["TRAINRUN_BUILD_DIR"]) / "bin" / "trainrun_probe"
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def close(self):
+        self.process.stdin.close()
+        if self.process.wait() != 0:
+            raise ProbeError(f"trainrun_probe ended with {self.process.returncode}")
+
+    def ask(self, op: str, tensors: dict[str, torch.Tensor] | None = None, **request):
+        """The probe's reply, and the tensors that came with it."""
+        request |= {"op": op, "tensors": str(self.folder / "tensors"), "results": str(self.folder / "results")}
+        safetensors.torch.save_file({k: v.detach().contiguous() for k, v in (tensors or {}).items()}, request["tensors"])
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise ProbeError(f"trainrun_probe died of {request}: exit status {self.process.wait()}")
+        reply = json.loads(line)
+        if reply and "error" in reply:
+            raise ProbeError(reply["error"])
+        if op == "catalog":
+            return reply["kinds"]
+        return reply, Tensors(safetensors.torch.load_file(request["results"]))
+
+
+class Tensors(dict):
+    """Tensors by name."""
+
+    def under(self, prefix: str) -> dict[str, torch.Tensor]:
+        """Those called PREFIX.NAME, by NAME."""
+        return {k.removeprefix(prefix + "."): v for k, v in self.items() if k.startswith(prefix + ".")}
+
+
+def named(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def assert_same(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], what: str, tolerance: float = 0):
+    """The same names, shapes, dtypes and, within `tolerance` (relative and absolute), values."""
+    assert actual.keys() == expected.keys(), f"{what}: {sorted(actual)}, expected {sorted(expected)}"
+    for name, tensor in expected.items():
+        torch.testing.assert_close(actual[name], tensor.detach(), rtol=tolerance, atol=tolerance, equal_nan=True,
+                                   msg=lambda text, name=name: f"{what} {name}: {text}")
+
+
+def missing_rows(known: dict[str, list[str]], specs: list, ignored: set[str] = frozenset()) -> list[str]:
+    """Components, and parameters of components, that no spec of a table uses: "Conv2d", "Conv2d.stride"."""
+    used: dict[str, set[str]] = {}
+    for spec in specs:
+        used.setdefault(spec["type"], set()).update(spec)
+    missing = []
+    for name, parameters in known.items():
+        if name not in used:
+            missing.append(name)
+        else:
+            missing += [f"{name}.{p}" for p in parameters if p not in used[name] and f"{name}.{p}" not in ignored]
+    return missing

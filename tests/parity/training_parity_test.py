@@ -1,0 +1,110 @@
+"""trainrun against plain PyTorch programs given the same seed, order and hyper-parameters: the loss at every step."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.optim import lr_scheduler
+
+import reference
+
+TOLERANCE = 1e-4  # relative, of the loss at each step
+NUM_STEPS = 200
+QUIET = ["checkpoint.every=null", "checkpoint.keep_best=null", "evaluation.every=null"]
+
+
+def train_lines(lines: list[dict]) -> list[dict]:
+    return [line for line in lines if line["split"] == "train"]
+
+
+def assert_same_losses(lines: list[dict], expected: list[float]):
+    lines = train_lines(lines)
+    assert [line["step"] for line in lines] == list(range(1, len(expected) + 1))
+    far = [f"step {line['step']}: {line['train/loss']}, expected {loss}" for line, loss in zip(lines, expected)
+           if abs(line["train/loss"] - loss) > TOLERANCE * abs(loss)]
+    assert not far, f"{len(far)} steps differ, the first: {far[0]}"
+    assert expected[-1] < 0.7 * expected[0], "nothing was learned: the comparison says little"
+
+
+def normalized(images: torch.Tensor) -> torch.Tensor:
+    return (images - 0.1307) / 0.3081
+
+
+def test_mnist_cnn(mnist_folder, tmp_path):
+    total = 8 * 1875
+    expected = reference.train(
+        reference.mnist_cnn, lambda model: torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01),
+        lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda t: min(t / 500, (total - t) / (total - 500))),
+        reference.mnist(mnist_folder, "train"), seed=42, batch_size=32, num_steps=NUM_STEPS, transform=normalized)
+    lines, _ = reference.run_trainrun("recipes/mnist_cnn.yaml", tmp_path / "run", f"training.max_steps={NUM_STEPS}",
+                                      f"scheduler.total_steps={total}", *QUIET)
+    assert_same_losses(lines, expected)
+
+
+def test_residual_net_with_parameter_groups(mnist_folder, tmp_path):
+    def make_optimizer(model):
+        plain = [p for name, p in model.named_parameters() if "bn" in name or name.endswith("bias")]
+        rest = [p for name, p in model.named_parameters() if not ("bn" in name or name.endswith("bias"))]
+        return torch.optim.SGD([{"params": plain, "weight_decay": 0}, {"params": rest}], lr=0.02, momentum=0.9,
+                               nesterov=True, weight_decay=1e-4)
+
+    expected = reference.train(
+        reference.residual_net, make_optimizer, lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, NUM_STEPS),
+        reference.mnist(mnist_folder, "train"), seed=11, batch_size=32, num_steps=NUM_STEPS, transform=normalized,
+        loss=lambda output, target: functional.cross_entropy(output, target, label_smoothing=0.1))
+    lines, _ = reference.run_trainrun("tests/recipes/parity_residual.yaml", tmp_path / "run", *QUIET)
+    assert_same_losses(lines, expected)
+
+
+def test_lstm_with_one_cycle(mnist_folder, tmp_path):
+    expected = reference.train(
+        reference.LstmClassifier, lambda model: torch.optim.Adam(model.parameters(), lr=1e-3),
+        lambda optimizer: lr_scheduler.OneCycleLR(optimizer, max_lr=0.004, total_steps=NUM_STEPS),
+        reference.mnist(mnist_folder, "train"), seed=5, batch_size=64, num_steps=NUM_STEPS)
+    lines, _ = reference.run_trainrun("tests/recipes/parity_lstm.yaml", tmp_path / "run", *QUIET)
+    assert_same_losses(lines, expected)
+
+
+def test_accumulation_clipping_rates_by_epoch_and_evaluation(tmp_path):
+    """45 batches an epoch in windows of 4: the last window is one batch, of 30 samples. The reference takes a window at once."""
+    seed, accumulation, batch_size, epochs = 3, 4, 32, 6
+    images, labels = reference.digits("train")
+    torch.manual_seed(seed)
+    model = reference.digits_mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.5)
+    scheduler = lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+    losses, norms, rates, evaluations = [], [], [], []
+    for epoch in range(epochs):
+        order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed + epoch))
+        for window in order.split(batch_size * accumulation):
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(images[window]), labels[window])
+            loss.backward()
+            norms.append(nn.utils.clip_grad_norm_(model.parameters(), 0.4).item())
+            rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            losses.append(loss.item())
+        scheduler.step()
+        test_images, test_labels = reference.digits("test")
+        with torch.no_grad():
+            logits = model(test_images)
+        evaluations.append((functional.cross_entropy(logits, test_labels).item(),
+                            (logits.argmax(1) == test_labels).double().mean().item()))
+
+    lines, _ = reference.run_trainrun(
+        "tests/recipes/digits_small.yaml", tmp_path / "run",
+        "model.layers=[Flatten, {type: Linear, out_features: 24}, ReLU, {type: Linear, out_features: 10}]",
+        "optimizer={type: SGD, lr: 0.5, momentum: 0.5}", "scheduler={type: StepLR, interval: epoch, step_size: 2, gamma: 0.5}",
+        f"training={{num_epochs: {epochs}, gradient_accumulation_steps: {accumulation}, max_grad_norm: 0.4}}",
+        "dataloader.eval_batch_size=100")
+
+    assert len(losses) == 12 * epochs
+    assert_same_losses(lines, losses)
+    steps = train_lines(lines)
+    assert [line["train/grad_norm"] for line in steps] == pytest.approx(norms, rel=TOLERANCE)
+    assert max(norms) > 0.4 > min(norms), "clipping must act on some steps and not on others"
+    assert [line["train/lr"] for line in steps] == pytest.approx(rates, rel=1e-9)
+    evaluated = [(line["eval/loss"], line["eval/accuracy"]) for line in lines if line["split"] == "eval"]
+    assert len(evaluated) == epochs
+    for actual, expected in zip(evaluated, evaluations):
+        assert actual == pytest.approx(expected, rel=TOLERANCE)

@@ -1,0 +1,152 @@
+#include "registry/catalog.h"
+
+#include <torch/torch.h>
+
+#include <map>
+
+#include "registry/plugin.h"
+#include "tests/registry/support.h"
+
+using namespace trainrun;        // NOLINT(google-build-using-namespace)
+using namespace trainrun::test;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+const Catalog& catalog() {
+  static const Catalog catalog = builtins();
+  return catalog;
+}
+
+/// What a component is written with, beyond its name, so that it can be built; and what flows into a layer.
+struct Example {
+  std::string parameters = "";
+  std::vector<int64_t> shape = {2, 3, 8, 8};
+  at::ScalarType dtype = at::kFloat;
+  std::string inputs = "";
+};
+
+const std::map<std::string, Example>& layer_examples() {
+  static const std::map<std::string, Example> examples = {
+      {"Add", {"", {2, 3}, at::kFloat, "[x, x]"}},
+      {"Concat", {"", {2, 3}, at::kFloat, "[x, x]"}},
+      {"Conv2d", {"out_channels: 4, kernel_size: 3"}},
+      {"MaxPool2d", {"kernel_size: 2"}},
+      {"AdaptiveAvgPool2d", {"output_size: 1"}},
+      {"AdaptiveMaxPool2d", {"output_size: [2, null]"}},
+      {"Linear", {"out_features: 4"}},
+      {"Embedding", {"num_embeddings: 7, embedding_dim: 4", {2, 5}, at::kLong}},
+      {"LSTM", {"hidden_size: 4", {2, 5, 3}}},
+      {"Reshape", {"shape: [4, -1]"}},
+      {"Select", {"dim: 1, index: 0"}},
+      {"Sequential", {"layers: [ReLU]"}},
+      {"Residual", {"main: [ReLU]"}},
+      {"Parallel", {"layers: [ReLU, [Identity, ReLU]]"}},
+  };
+  return examples;
+}
+
+template <class Kind>
+Component<Kind> component(const std::string& name, const std::string& parameters) {
+  return read<Component<Kind>>("{type: " + name + (parameters.empty() ? "" : ", " + parameters) + "}", catalog());
+}
+
+}  // namespace
+
+TEST_CASE("every layer of the catalog is built, runs and trains") {
+  for (const auto& item : catalog().layers.entries()) {
+    const std::string& name = item.first;
+    CAPTURE(name);
+    const auto known = layer_examples().find(name);
+    const Example example = known == layer_examples().end() ? Example{} : known->second;
+    std::string list = "[{type: " + name + (example.parameters.empty() ? "" : ", " + example.parameters) +
+                       (example.inputs.empty() ? "" : ", inputs: " + example.inputs) + "}]";
+    const auto layers = read<LayerList>(list, catalog());
+    auto x = torch::ones(example.shape, example.dtype);
+    const auto graph = build_graph(layers, inputs_like(x));
+    if (example.dtype == at::kFloat) x.requires_grad_();
+    const Tensors outputs = graph->forward({x});
+    CHECK(outputs[0].sizes() == at::IntArrayRef(graph->nodes()[0].output_shapes[0]));
+    outputs[0].sum().backward();
+    for (const auto& parameter : graph->named_parameters()) {
+      CAPTURE(parameter.key());
+      CHECK(parameter.value().grad().defined());
+    }
+  }
+}
+
+TEST_CASE("every loss, metric, optimizer, scheduler, dataset, transform and logger of the catalog is built") {
+  LayerInputs inputs;
+  inputs.examples = {torch::zeros({2, 3}), torch::zeros({2}, at::kLong)};
+  LayerInputs alike;
+  alike.examples = {torch::zeros({2, 3}), torch::zeros({2, 3})};
+  for (const auto& item : catalog().losses.entries()) {
+    const std::string& name = item.first;
+    CAPTURE(name);
+    const auto& own = name == "MSELoss" ? alike : inputs;
+    CHECK(component<LossKind>(name, "").build(own).forward(own.examples).numel() == 1);
+  }
+  for (const auto& item : catalog().metrics.entries()) {
+    const std::string& name = item.first;
+    CAPTURE(name);
+    const auto metric = component<MetricKind>(name, "").build({});
+    metric->update(name == "MSE" ? alike.examples : inputs.examples);
+    CHECK(metric->compute().size() >= 1);
+  }
+  for (const auto& item : catalog().optimizers.entries()) {
+    const std::string& name = item.first;
+    CAPTURE(name);
+    const auto parameter = torch::ones({3}).requires_grad_();
+    parameter.sum().backward();
+    const auto spec = component<OptimizerKind>(name, "lr: 0.1");
+    const auto optimizer = spec.build(group_parameters(spec, {{"w", parameter}}));
+    optimizer->step({});
+    CHECK(parameter.lt(1).all().item<bool>());
+  }
+  const std::map<std::string, std::string> scheduler_parameters = {{"StepLR", "step_size: 2"}, {"OneCycleLR", "max_lr: 0.1"}};
+  for (const auto& item : catalog().schedulers.entries()) {
+    const std::string& name = item.first;
+    CAPTURE(name);
+    const auto known = scheduler_parameters.find(name);
+    std::vector<GroupRates> rates = {{0.5, 0.9}};
+    component<SchedulerKind>(name, known == scheduler_parameters.end() ? "" : known->second).build({rates, 10})->set(5, rates);
+    CHECK(std::isfinite(rates[0].lr));
+  }
+}
+
+TEST_CASE("components are documented: each has a line, and so has each parameter") {
+  catalog().for_each([](const auto& registry) {
+    for (const auto& item : registry.entries()) {
+      const std::string& name = item.first;
+      CAPTURE(name);
+      CHECK(!item.second.doc.empty());
+      for (const Parameter& parameter : item.second.parameters) {
+        CAPTURE(parameter.name);
+        CHECK(!parameter.doc.empty());
+      }
+    }
+  });
+}
+
+TEST_CASE("a name can be registered once") {
+  Catalog copy = catalog();
+  struct Mine {
+    static void describe(Fields<Mine>&) {}
+    Layer build(const LayerInputs&) const { return {}; }
+  };
+  CHECK_THROWS_WITH_AS(copy.layers.add<Mine>("ReLU", "mine"),
+                       "a layer called ReLU is already registered by trainrun itself; trainrun itself must choose another name",
+                       PluginError);
+}
+
+TEST_CASE("parameter groups: the first pattern that matches wins, one that matches nothing is an error") {
+  const auto spec = component<OptimizerKind>(
+      "SGD", "lr: 0.1, param_groups: [{match: 'bias$', lr: 0.5}, {match: '^0', weight_decay: 0.1}]");
+  const auto make = [] { return torch::ones({1}).requires_grad_(); };
+  const auto inputs = group_parameters(spec, {{"0.weight", make()}, {"0.bias", make()}, {"1.weight", make()}});
+  REQUIRE(inputs.groups.size() == 3);
+  CHECK(inputs.groups[0].names == std::vector<std::string>{"0.bias"});
+  CHECK(inputs.groups[1].names == std::vector<std::string>{"0.weight"});
+  CHECK(inputs.groups[2].names == std::vector<std::string>{"1.weight"});
+  CHECK(spec.build(inputs)->rates[0].lr == 0.5);
+  CHECK_THROWS_AS(group_parameters(spec, {{"1.weight", make()}}), RecipeError);
+}

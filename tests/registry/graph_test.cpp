@@ -1,0 +1,181 @@
+#include "registry/graph.h"
+
+#include <torch/torch.h>
+
+#include "registry/shape_mode.h"
+#include "tests/registry/support.h"
+
+using namespace trainrun;        // NOLINT(google-build-using-namespace)
+using namespace trainrun::test;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+std::shared_ptr<Graph> build(const std::string& yaml, const LayerInputs& inputs) {
+  static const Catalog catalog = builtins();
+  return build_graph(read<LayerList>(yaml, catalog), inputs);
+}
+
+std::string fault(const std::string& yaml, const LayerInputs& inputs) {
+  try {
+    build(yaml, inputs);
+  } catch (const RecipeError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::vector<std::string> state_names(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const auto& item : graph.named_parameters()) names.push_back(item.key());
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("sizes follow from what flows in, and state names are those of torch.nn.Sequential") {
+  const auto graph = build(R"(
+- {type: Conv2d, out_channels: 8, kernel_size: 3}
+- ReLU
+- {type: MaxPool2d, kernel_size: 2}
+- Flatten
+- {type: Linear, out_features: 10, name: head}
+)",
+                           inputs_like(torch::zeros({2, 1, 28, 28})));
+  CHECK(state_names(*graph) == std::vector<std::string>{"0.weight", "0.bias", "head.weight", "head.bias"});
+  CHECK(graph->named_parameters()["head.weight"].sizes() == at::IntArrayRef({10, 8 * 13 * 13}));
+  CHECK(graph->forward({torch::zeros({5, 1, 28, 28})})[0].sizes() == at::IntArrayRef({5, 10}));
+  CHECK(graph->nodes()[0].output_shapes[0] == std::vector<int64_t>{2, 8, 26, 26});
+  CHECK(graph->nodes()[0].flops == 2LL * 2 * 26 * 26 * 8 * 9);
+  CHECK(graph->nodes()[4].flops == 2LL * 2 * 10 * 8 * 13 * 13);
+}
+
+TEST_CASE("a graph computes what the same modules of LibTorch compute, from the same seed") {
+  torch::manual_seed(7);
+  const auto graph = build("[{type: Linear, out_features: 6}, GELU, {type: Linear, out_features: 2}]",
+                           inputs_like(torch::zeros({2, 4})));
+  torch::manual_seed(7);
+  torch::nn::Sequential expected;
+  expected->push_back(torch::nn::Linear(4, 6));
+  expected->push_back(torch::nn::GELU());
+  expected->push_back(torch::nn::Linear(6, 2));
+  const auto x = torch::randn({3, 4});
+  CHECK(graph->forward({x})[0].equal(expected->forward(x)));
+}
+
+TEST_CASE("finding shapes leaves the random generator as it was") {
+  torch::manual_seed(3);
+  const auto before = torch::rand({1}).item<float>();
+  torch::manual_seed(3);
+  {
+    const ShapeMode shapes;
+    build("[{type: Linear, out_features: 6}, Dropout]", inputs_like(torch::zeros({2, 4})));
+  }
+  CHECK(torch::rand({1}).item<float>() == before);
+}
+
+TEST_CASE("a model too large for any machine has shapes all the same") {
+  const ShapeMode shapes;
+  const auto graph = build("[{type: Linear, out_features: 10000000}, {type: Linear, out_features: 1000000}]",
+                           inputs_like(torch::empty({2, 4}, at::kMeta)));
+  CHECK(graph->nodes()[1].output_shapes[0] == std::vector<int64_t>{2, 1000000});
+  CHECK(graph->parameters()[2].numel() == 10000000LL * 1000000);
+}
+
+TEST_CASE("named inputs join branches; a name is an earlier layer, an output of one, or a field of the batch") {
+  const auto graph = build(R"(
+- {type: Linear, out_features: 4, name: a}
+- {type: Linear, out_features: 4, inputs: x, name: b}
+- {type: Add, inputs: [a, b]}
+- {type: Concat, inputs: [a, b, x]}
+)",
+                           inputs_like(torch::zeros({2, 3})));
+  CHECK(graph->nodes()[3].output_shapes[0] == std::vector<int64_t>{2, 11});
+  const auto x = torch::randn({2, 3});
+  const auto state = graph->named_parameters();
+  const auto a = torch::linear(x, state["a.weight"], state["a.bias"]);
+  const auto b = torch::linear(x, state["b.weight"], state["b.bias"]);
+  CHECK(graph->forward({x})[0].equal(torch::cat({a, b, x}, 1)));
+}
+
+TEST_CASE("an LSTM has three outputs, and the next layer reads the first") {
+  const auto graph = build(R"(
+- {type: LSTM, hidden_size: 5, batch_first: true, outputs: [sequence, last, cell]}
+- {type: Select, dim: 1, index: -1}
+- {type: Select, dim: 0, index: 0, inputs: last, name: h}
+- {type: Add, inputs: ['1', h]}
+)",
+                           inputs_like(torch::zeros({2, 7, 3})));
+  CHECK(graph->nodes()[0].output_shapes ==
+        std::vector<std::vector<int64_t>>{{2, 7, 5}, {1, 2, 5}, {1, 2, 5}});
+  const auto x = torch::randn({2, 7, 3});
+  graph->set_outputs({*graph->slot("1"), *graph->slot("h")});
+  const Tensors outputs = graph->forward({x});
+  CHECK(outputs[0].allclose(outputs[1]));
+}
+
+TEST_CASE("containers nest their names") {
+  const auto graph = build(R"(
+- type: Residual
+  name: block
+  main: [{type: Linear, out_features: 3}, ReLU, {type: Linear, out_features: 3, name: last}]
+- type: Parallel
+  layers:
+    - {type: Linear, out_features: 2}
+    - [{type: Linear, out_features: 5}, ReLU]
+- {type: Sequential, layers: [{type: Linear, out_features: 1}]}
+)",
+                           inputs_like(torch::zeros({2, 3})));
+  CHECK(state_names(*graph) ==
+        std::vector<std::string>{"block.main.0.weight", "block.main.0.bias", "block.main.last.weight",
+                                 "block.main.last.bias", "1.0.0.weight", "1.0.0.bias", "1.1.0.weight", "1.1.0.bias",
+                                 "2.0.weight", "2.0.bias"});
+  CHECK(graph->nodes()[1].output_shapes[0] == std::vector<int64_t>{2, 7});
+}
+
+TEST_CASE("layers inside a container may read names from outside it") {
+  const auto graph = build(R"(
+- {type: Linear, out_features: 3, name: skip}
+- {type: Linear, out_features: 5}
+- type: Sequential
+  layers:
+    - {type: Linear, out_features: 3}
+    - type: Sequential
+      layers: [{type: Identity, name: inner}, {type: Add, inputs: [inner, skip]}]
+)",
+                           inputs_like(torch::zeros({2, 4})));
+  const auto x = torch::randn({2, 4});
+  const auto p = graph->named_parameters();
+  const auto skip = torch::linear(x, p["skip.weight"], p["skip.bias"]);
+  const auto h = torch::linear(torch::linear(skip, p["1.weight"], p["1.bias"]), p["2.0.weight"], p["2.0.bias"]);
+  CHECK(graph->forward({x})[0].allclose(h + skip));
+}
+
+TEST_CASE("repeat makes layers one after the other; under a name they are a list of that name") {
+  const auto graph = build(R"(
+- {type: Linear, out_features: 3, repeat: 2}
+- {type: Linear, out_features: 3, repeat: 2, name: stack}
+- {type: Linear, out_features: 1}
+)",
+                           inputs_like(torch::zeros({2, 4})));
+  CHECK(state_names(*graph) == std::vector<std::string>{"0.weight", "0.bias", "1.weight", "1.bias", "stack.0.weight",
+                                                        "stack.0.bias", "stack.1.weight", "stack.1.bias", "3.weight",
+                                                        "3.bias"});
+}
+
+TEST_CASE("what does not fit names layers, shapes and places") {
+  const auto image = inputs_like(torch::zeros({2, 1, 28, 28}), "image");
+  CHECK(fault("- Flatten\n- {type: Linear, out_features: 10, in_features: 100}", image) ==
+        "test.yaml:2:3: [1]: Linear does not fit its input [N, 784] from [0] (Flatten, test.yaml:1:3): "
+        "in_features is 100, but 784 flow in");
+  CHECK(fault("- {type: Conv2d, out_channels: 4, kernel_size: 30}", image) ==
+        "test.yaml:1:3: [0]: Conv2d does not fit its input [N, 1, 28, 28] from 'image': "
+        "a window of 30 does not fit an input of 28 with a padding of 0");
+  CHECK(fault("- {type: Add, inputs: [image, imagge]}", image) ==
+        "test.yaml:1:23: [0].inputs: no earlier layer and no field of the batch is called 'imagge'; did you mean image?");
+  CHECK(fault("- {type: LSTM, hidden_size: 3}", image).find("it needs [T, N, C], not [N, 1, 28, 28]") != std::string::npos);
+  CHECK(fault("- {type: Flatten, outputs: [a, b]}", image) ==
+        "test.yaml:1:28: [0].outputs: Flatten has 1 output, 2 are named");
+  CHECK(fault("- {type: Residual, main: [{type: Conv2d, out_channels: 2, kernel_size: 3}]}", image)
+            .find("main gives [N, 2, 26, 26], shortcut gives [N, 1, 28, 28]") != std::string::npos);
+  CHECK(fault("- {type: Embedding, num_embeddings: 3, embedding_dim: 2}", image).find("integer indices") != std::string::npos);
+}

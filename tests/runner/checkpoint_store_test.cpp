@@ -1,0 +1,261 @@
+#include "runner/checkpoint_store.h"
+
+#include <ATen/ATen.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "runner/checkpoint_state.h"
+#include "tests/temporary_folder.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+/// A checkpoint all of whose content tells its step.
+CheckpointContent content_at(int64_t step) {
+  const auto value = static_cast<float>(step);
+  return {{{"fc.weight", at::full({3, 2}, value)}, {"fc.bias", at::full({3}, value).to(at::kBFloat16)}},
+          {{"fc.weight.exp_avg", at::full({3, 2}, -value)}, {"fc.weight.step", at::scalar_tensor(value)}},
+          {{"step", step}, {"epoch", step / 10}, {"scheduler", {{"best", std::numeric_limits<double>::infinity()}}}}};
+}
+
+bool holds(const CheckpointContent& content, int64_t step) {
+  const CheckpointContent expected = content_at(step);
+  const auto same = [](const NamedTensors& a, const NamedTensors& b) {
+    bool equal = a.size() == b.size();
+    for (const auto& [name, tensor] : a) {
+      for (const auto& [other_name, other] : b) {
+        if (name == other_name) equal = equal && tensor.equal(other) && tensor.scalar_type() == other.scalar_type();
+      }
+    }
+    return equal;
+  };
+  return same(content.model, expected.model) && same(content.optimizer, expected.optimizer) &&
+         content.state == expected.state;
+}
+
+template <class Function>
+std::string error_of(const Function& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+void must_not_warn(const std::string& message) { FAIL(message); }
+
+}  // namespace
+
+TEST_CASE("a checkpoint comes back as it was saved, infinities and NaN included") {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder / "run/checkpoints", {});
+  CheckpointContent content = content_at(30);
+  content.state["metrics"] = {1e-300, 0.1, -0.0, -std::numeric_limits<double>::infinity(), nullptr, "é", true};
+  const std::string path = store.save("epoch-0003", content, false);
+  CHECK(path == folder / "run/checkpoints/epoch-0003");
+  CHECK(names_in(path) == Names{"model.safetensors", "optimizer.safetensors", "state.json"});
+  const CheckpointContent loaded = CheckpointStore::load(path);
+  CHECK(loaded.state == content.state);
+  content.state.erase("metrics");
+  CHECK(holds({loaded.model, loaded.optimizer, content.state}, 30));
+
+  content.state["loss"] = std::nan("");
+  store.save("epoch-0003", content, false);
+  CHECK(std::isnan(CheckpointStore::load(path).state["loss"].get<double>()));
+}
+
+TEST_CASE("state.json names format, files, sizes and digests, and is plain JSON") {
+  const TemporaryFolder folder;
+  const std::string path = CheckpointStore(folder.path(), {}).save("step-00000030", content_at(30), true);
+  const json state = json::parse(content_of(path + "/state.json"));
+  CHECK(state["format"] == 1);
+  CHECK(state["step"] == 30);
+  CHECK(state["is_best"] == true);
+  CHECK(state["digest"].get<std::string>().size() == 64);
+  CHECK(state["scheduler"]["best"] == json{{"$float", "inf"}});
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    const FileDigest digest = digest_file(path + "/" + file);
+    CHECK(state["files"][file] == json{{"sha256", digest.sha256}, {"bytes", digest.bytes}});
+  }
+}
+
+TEST_CASE("the same content gives the same bytes") {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path(), {});
+  store.save("a", content_at(1), false);
+  store.save("b", content_at(1), false);
+  for (const char* file : {"/model.safetensors", "/optimizer.safetensors", "/state.json"}) {
+    CHECK(content_of(folder / "a" + file) == content_of(folder / "b" + file));
+  }
+}
+
+TEST_CASE("a change of any byte of a checkpoint is noticed") {
+  const TemporaryFolder folder;
+  const std::string path = CheckpointStore(folder.path(), {}).save("a", content_at(7), false);
+  for (const std::string file : {"/model.safetensors", "/optimizer.safetensors", "/state.json"}) {
+    const std::string whole = content_of(path + file);
+    for (size_t i = 0; i < whole.size(); ++i) {
+      std::string changed = whole;
+      changed[i] = static_cast<char>(changed[i] ^ (1 << (i % 8)));
+      write_content(path + file, changed);
+      CAPTURE(file);
+      CAPTURE(i);
+      CHECK_THROWS_AS(CheckpointStore::load(path), CheckpointError);
+      CHECK_THROWS_AS(CheckpointStore::verify(path), CheckpointError);
+    }
+    for (const std::string& other : {whole.substr(0, whole.size() - 1), whole + " ", std::string()}) {
+      write_content(path + file, other);
+      CHECK_THROWS_AS(CheckpointStore::load(path), CheckpointError);
+    }
+    write_content(path + file, whole);
+    CHECK(holds(CheckpointStore::load(path), 7));
+  }
+}
+
+TEST_CASE("a damaged or missing file is an error that names it and both digests") {
+  const TemporaryFolder folder;
+  const std::string path = CheckpointStore(folder.path(), {}).save("a", content_at(7), false);
+  const std::string file = path + "/model.safetensors";
+  const FileDigest expected = digest_file(file);
+  std::string content = content_of(file);
+  content.back() = static_cast<char>(content.back() ^ 1);
+  write_content(file, content);
+  const std::string message = file + ": is damaged: expected SHA-256 " + expected.sha256 + " (" +
+                              std::to_string(expected.bytes) + " bytes), found " + sha256(content);
+  CHECK(has(error_of([&] { CheckpointStore::load(path); }), message));
+  CHECK(has(error_of([&] { CheckpointStore::verify(path); }), message));
+  fs::remove(file);
+  CHECK(error_of([&] { CheckpointStore::load(path); }) == file + ": cannot open: No such file or directory");
+  CHECK(has(error_of([&] { CheckpointStore::load(folder / "none"); }), "none: no checkpoint: No such file"));
+  CHECK(has(error_of([&] { CheckpointStore::load(folder.path()); }), "no whole checkpoint: "));
+}
+
+TEST_CASE("a state that is not ours, or of a newer format, is an error") {
+  CHECK_THROWS_AS(parse_checkpoint_state(""), DataError);
+  CHECK_THROWS_AS(parse_checkpoint_state("{}"), DataError);
+  const auto signed_text = [](const std::string& lines) {
+    return "{\n  \"digest\": \"" + sha256("{\n" + lines) + "\",\n" + lines;
+  };
+  CHECK(has(error_of([&] { parse_checkpoint_state(signed_text(R"("format": 2})")); }), "use a newer trainrun"));
+  CHECK(has(error_of([&] { parse_checkpoint_state(signed_text(R"("format": 1})")); }), "is_best"));
+  CHECK(has(error_of([&] { parse_checkpoint_state(signed_text("nonsense")); }), "no state of a checkpoint"));
+
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path(), {});
+  const auto refusal = [&](const json& state) { return error_of([&] { store.save("a", {{}, {}, state}, false); }); };
+  CHECK(has(refusal({{"epoch", 1}}), "integer 'step'"));
+  CHECK(has(refusal({{"step", 1.5}}), "integer 'step'"));
+  CHECK(has(refusal({{"step", 1}, {"files", 1}}), "key 'files'"));
+  CHECK(has(refusal({{"step", 1}, {"x", "\xff"}}), "cannot be written"));
+  CHECK(names_in(folder.path()).empty());
+}
+
+TEST_CASE("names that are links or leave the folder are refused") {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path(), {});
+  for (const char* name : {"", "latest", "best", "a/b", "..", ".hidden"}) {
+    CHECK(has(error_of([&] { store.save(name, content_at(1), false); }), "is no name for a checkpoint"));
+  }
+}
+
+TEST_CASE("latest and best are relative links to checkpoints, and can be loaded") {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path(), {});
+  store.save("epoch-0001", content_at(10), true);
+  store.save("epoch-0002", content_at(20), false);
+  CHECK(fs::read_symlink(folder / "latest") == "epoch-0002");
+  CHECK(fs::read_symlink(folder / "best") == "epoch-0001");
+  CHECK(holds(CheckpointStore::load(folder / "best"), 10));
+  store.mark_best("epoch-0002");
+  CHECK(fs::read_symlink(folder / "best") == "epoch-0002");
+  CHECK_THROWS_AS(store.mark_best("epoch-0003"), CheckpointError);
+}
+
+TEST_CASE("the newest so many checkpoints are kept, by step") {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path(), {.keep_last = 2, .keep_best = false});
+  for (const int64_t step : {100, 20, 9, 300}) store.save("step-" + std::to_string(step), content_at(step), false);
+  CHECK(store.list() == Names{"step-100", "step-300"});
+  CHECK(names_in(folder.path()) == Names{"latest", "step-100", "step-300"});
+
+  CheckpointStore all(folder.path(), {.keep_last = 0, .keep_best = false});
+  for (int64_t step = 400; step < 410; ++step) all.save("step-" + std::to_string(step), content_at(step), false);
+  CHECK(all.list().size() == 12);
+}
+
+TEST_CASE("the checkpoint just saved stays, though abandoned later ones lie beside it") {
+  const TemporaryFolder folder;
+  CheckpointStore(folder.path(), {}).save("step-900", content_at(900), false);
+  CheckpointStore store(folder.path(), {.keep_last = 1, .keep_best = false});
+  store.save("step-100", content_at(100), false);
+  CHECK(store.list() == Names{"step-100", "step-900"});
+}
+
+TEST_CASE("the best checkpoint is kept however old, until another is better") {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path(), {.keep_last = 2, .keep_best = true});
+  for (const int64_t step : {1, 2, 3, 4}) store.save("step-" + std::to_string(step), content_at(step), step == 1);
+  CHECK(store.list() == Names{"step-1", "step-3", "step-4"});
+  store.mark_best("step-4");
+  CHECK(store.list() == Names{"step-3", "step-4"});
+
+  CheckpointStore careless(folder.path(), {.keep_last = 1, .keep_best = false});
+  careless.save("step-5", content_at(5), false);
+  CHECK(names_in(folder.path()) == Names{"latest", "step-5"});  // no link that leads nowhere
+}
+
+TEST_CASE("the newest checkpoint whose digests hold is found, and damaged ones are reported") {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder / "checkpoints", {});
+  CHECK(!store.newest(must_not_warn));
+  for (const int64_t step : {10, 20, 30, 40}) store.save("step-" + std::to_string(step), content_at(step), false);
+  CHECK(store.newest(must_not_warn) == folder / "checkpoints/step-40");
+
+  std::string model = content_of(folder / "checkpoints/step-40/model.safetensors");
+  model[model.size() - 3] = static_cast<char>(model[model.size() - 3] ^ 4);
+  write_content(folder / "checkpoints/step-40/model.safetensors", model);
+  fs::remove(folder / "checkpoints/step-30/state.json");
+  write_content(folder / "checkpoints/step-20/optimizer.safetensors", "short");
+  Names warnings;
+  const auto warn = [&](const std::string& message) { warnings.push_back(message); };
+  CHECK(CheckpointStore::find_newest(folder / "checkpoints", warn) == folder / "checkpoints/step-10");
+  REQUIRE(warnings.size() == 3);
+  CHECK(has(warnings[0], "step-20/optimizer.safetensors: has 5 bytes, expected "));
+  CHECK(has(warnings[1], "step-30: no whole checkpoint"));
+  CHECK(has(warnings[2], "step-40/model.safetensors: is damaged"));
+  CHECK(fs::read_symlink(folder / "checkpoints/latest") == "step-40");
+  CHECK(store.newest(warn) == folder / "checkpoints/step-10");
+  CHECK(fs::read_symlink(folder / "checkpoints/latest") == "step-10");
+  CHECK(fs::exists(folder / "checkpoints/step-40"));  // the user's to remove
+}
+
+TEST_CASE("saving under a name that is taken replaces what it named") {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path(), {.keep_last = 1, .keep_best = true});
+  store.save("epoch-0001", content_at(10), true);
+  store.save("epoch-0001", content_at(11), false);
+  CHECK(holds(CheckpointStore::load(folder / "epoch-0001"), 11));
+  CHECK(names_in(folder.path()) == Names{"best", "epoch-0001", "latest"});
+}
+
+}  // namespace trainrun

@@ -1,0 +1,244 @@
+#include "runner/run_folder.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "registry/error.h"
+#include "tests/faults/system_calls.h"
+#include "tests/temporary_folder.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+using Resume = RunFolder::Resume;
+using Names = std::vector<std::string>;
+
+/// Recipes are the same here if their files are.
+RunFolder open(const std::string& path, const std::string& recipe = "seed: 1\n", Resume resume = Resume::kAuto) {
+  return RunFolder::open(
+      path, recipe, [&](const std::string& found) { return content_of(found) == recipe; }, resume);
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string error_of(const std::string& path) {
+  try {
+    open(path);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("a new run gets its folder, with those above it, and its recipe") {
+  const TemporaryFolder folder;
+  const RunFolder run = open(folder / "runs/x");
+  CHECK(run.path() == folder / "runs/x");
+  CHECK(!run.continues());
+  CHECK(run.notes().empty());
+  CHECK(content_of(run.recipe_path()) == "seed: 1\n");
+  CHECK(run.checkpoints_path() == folder / "runs/x/checkpoints");
+}
+
+TEST_CASE("an unfinished run of the same recipe goes on in its folder") {
+  const TemporaryFolder folder;
+  write_content(open(folder / "x").metrics_path(), "{}\n");
+  const RunFolder run = open(folder / "x");
+  CHECK(run.path() == folder / "x");
+  CHECK(run.continues());
+  CHECK(run.notes() == Names{"goes on with the unfinished run in " + folder / "x"});
+  CHECK(content_of(run.metrics_path()) == "{}\n");
+}
+
+TEST_CASE("a folder that holds anything else is left alone, and the run says where it goes instead") {
+  const TemporaryFolder folder;
+  const auto next = [&](const std::string& why) {
+    const RunFolder run = open(folder / "x");
+    CHECK(run.path() == folder / "x-2");
+    CHECK(!run.continues());
+    CHECK(run.notes() == Names{folder / "x " + why + "; this one goes to " + folder / "x-2"});
+    fs::remove_all(folder / "x-2");
+  };
+  open(folder / "x").finish("{}");
+  CHECK(content_of(folder / "x/summary.json") == "{}");
+  next("holds a finished run");
+  fs::remove(folder / "x/summary.json");
+  write_content(folder / "x/recipe.yaml", "seed: 2\n");
+  next("holds another run");
+  fs::remove(folder / "x/recipe.yaml");
+  fs::remove(folder / "x/.lock");
+  write_content(folder / "x/notes.txt", "mine");
+  next("holds other files");
+  CHECK(std::distance(fs::directory_iterator(folder / "x"), {}) == 1);  // not even a lock was put there
+  fs::remove_all(folder / "x");
+  write_content(folder / "x", "a file");
+  next("is no folder");
+  fs::remove(folder / "x");
+  const RunFolder other = open(folder / "x");
+  next("is in use by process " + std::to_string(::getpid()) + " on " + [] {
+    std::string name(256, '\0');
+    ::gethostname(name.data(), name.size());
+    return std::string(name.c_str());
+  }());
+}
+
+TEST_CASE("a run goes on in the first numbered folder that holds its unfinished self") {
+  const TemporaryFolder folder;
+  open(folder / "x").finish("{}");
+  open(folder / "x", "seed: 2\n").finish("{}");
+  CHECK(open(folder / "x").path() == folder / "x-3");
+  CHECK(open(folder / "x").path() == folder / "x-3");
+  CHECK(open(folder / "x").continues());
+  CHECK(open(folder / "x").notes()[0] == folder / "x holds a finished run; this one goes to " + folder / "x-3");
+  CHECK(open(folder / "x", "seed: 2\n").path() == folder / "x-4");
+}
+
+TEST_CASE("resume: no always makes a new run") {
+  const TemporaryFolder folder;
+  open(folder / "x");
+  const RunFolder run = open(folder / "x", "seed: 1\n", Resume::kNever);
+  CHECK(run.path() == folder / "x-2");
+  CHECK(has(run.notes()[0], "x holds an unfinished run, not to be resumed; this one goes to"));
+}
+
+TEST_CASE("an empty folder, and the trace of a process killed at its start, are as good as none") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "x");
+  CHECK(open(folder / "x").path() == folder / "x");
+  fs::remove(folder / "x/recipe.yaml");
+  write_content(folder / "x/.recipe.yaml.tmp-123", "see");
+  CHECK(open(folder / "x").path() == folder / "x");
+}
+
+TEST_CASE("a recipe in the folder that cannot be read is another one") {
+  const TemporaryFolder folder;
+  open(folder / "x");
+  const auto broken = [](const std::string& path) -> bool { throw DataError(path + ": cannot read"); };
+  CHECK(RunFolder::open(folder / "x", "seed: 1\n", broken, Resume::kAuto).path() == folder / "x-2");
+}
+
+TEST_CASE("slashes and dots at the end of output_dir do not end up inside the name") {
+  const TemporaryFolder folder;
+  const RunFolder first = open(folder / "x/");
+  CHECK(first.path() == folder / "x");
+  CHECK(open(folder / "x//").path() == folder / "x-2");
+  CHECK(open(folder / "x/y/..").path() == folder / "x-2");
+  CHECK(error_of("") == "output_dir is empty; it names the folder in which the run lives");
+}
+
+TEST_CASE("a folder that cannot be made is an error that names it") {
+  const TemporaryFolder folder;
+  write_content(folder / "file", "");
+  CHECK(has(error_of(folder / "file/x"), folder / "file/x: cannot "));
+  CHECK(has(error_of(folder / "file/x"), "Not a directory"));
+}
+
+TEST_CASE("of processes that start at the same moment no two get the same folder") {
+  const TemporaryFolder folder;
+  constexpr int kProcesses = 8;
+  int start[2];   // closed by the parent: go
+  int report[2];  // a byte from each child: has its folder
+  int finish[2];  // closed by the parent: let go of it
+  for (int* gate : {start, report, finish}) REQUIRE(::pipe(gate) == 0);
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    char byte = 0;
+    ::close(start[1]);
+    ::close(finish[1]);
+    int code = ::read(start[0], &byte, 1) == 0 ? 0 : 1;
+    try {
+      const RunFolder run = open(folder / "x");
+      if (run.continues() || fs::exists(run.log_path())) code = 2;
+      write_content(run.log_path(), "mine");
+      if (::write(report[1], "x", 1) != 1 || ::read(finish[0], &byte, 1) != 0) code = 1;
+    } catch (const std::exception&) {
+      code = 3;
+    }
+    ::_exit(code);
+  }
+  ::close(report[1]);
+  ::close(start[0]);
+  ::close(start[1]);
+  char byte = 0;
+  for (int i = 0; i < kProcesses; ++i) CHECK(::read(report[0], &byte, 1) == 1);
+  ::close(finish[0]);
+  ::close(finish[1]);
+  ::close(report[0]);
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+  }
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == kProcesses);
+}
+
+TEST_CASE("a start killed before any of its system calls does not cost the folder") {
+  for (int i = 0;; ++i) {
+    CAPTURE(i);
+    const TemporaryFolder folder;
+    const auto start = [&] { return open(folder / "runs/x").continues() ? 1 : 0; };
+    const Outcome outcome = run_with_fault(start, {.kill_before = i, .always = {{"fsync", 0}}});
+    const RunFolder run = open(folder / "runs/x");
+    CHECK(run.path() == folder / "runs/x");
+    CHECK(content_of(run.recipe_path()) == "seed: 1\n");
+    if (!outcome.killed) {
+      CHECK(outcome.exit_code == 0);
+      CHECK(i > 10);
+      break;
+    }
+  }
+}
+
+TEST_CASE("metrics of later steps and half a line go, the others stay byte for byte") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  CHECK(truncate_metrics(path, 5) == 0);
+  CHECK(!fs::exists(path));
+  const std::string kept =
+      "{\"step\": 1, \"train/loss\": 0.5}\n{\"step\":5}\n{\"note\": \"no step\"}\n{\"step\": 5, \"split\": \"eval\"}\n";
+  write_content(path, kept + "{\"step\": 6}\n{\"step\": 7}\n{\"step\": 8, \"train/lo");
+  CHECK(truncate_metrics(path, 5) == 3);
+  CHECK(content_of(path) == kept);
+  CHECK(truncate_metrics(path, 5) == 0);
+  CHECK(content_of(path) == kept);
+  write_content(path, kept + "{\"step\": 5");
+  CHECK(truncate_metrics(path, 5) == 1);
+  CHECK(content_of(path) == kept);
+  write_content(path, "{\"step\": 5}");
+  CHECK(truncate_metrics(path, 5) == 0);
+  CHECK(content_of(path) == "{\"step\": 5}\n");
+  CHECK(truncate_metrics(path, 0) == 1);
+  CHECK(content_of(path).empty());
+}
+
+TEST_CASE("metrics are truncated in one instant") {
+  const std::string before = "{\"step\": 1}\n{\"step\": 2}\n{\"step\"";
+  for (int i = 0;; ++i) {
+    const TemporaryFolder folder;
+    const std::string path = folder / "metrics.jsonl";
+    write_content(path, before);
+    const auto truncate = [&] { return truncate_metrics(path, 1) == 2 ? 0 : 1; };
+    const Outcome outcome = run_with_fault(truncate, {.kill_before = i, .always = {{"fsync", 0}}});
+    const std::string after = content_of(path);
+    CHECK((after == before || after == "{\"step\": 1}\n"));
+    if (!outcome.killed) {
+      CHECK(after == "{\"step\": 1}\n");
+      break;
+    }
+  }
+}
+
+}  // namespace trainrun

@@ -1,0 +1,75 @@
+#include <malloc.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdio>
+#include <exception>
+
+#include "registry/plugin.h"
+#include "runner/observers/observers.h"
+#include "tools/verbs.h"
+
+namespace trainrun {
+namespace {
+
+/// glibc would hand the memory of every step back to the system and fetch it again for the next.
+void keep_memory() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+/// `trainrun recipe.yaml …` is short for `trainrun run recipe.yaml …`.
+std::vector<std::string> with_verb(std::vector<std::string> arguments, const CLI::App& app) {
+  const auto first = std::find_if(arguments.begin(), arguments.end(),
+                                  [](const std::string& argument) { return !argument.starts_with("-"); });
+  if (first == arguments.end()) return arguments;
+  const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
+  const bool is_verb = std::any_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == *first; });
+  if (!is_verb) arguments.insert(first, "run");
+  return arguments;
+}
+
+int run_program(int argc, char** argv) {
+  Program program;
+  program.catalog = builtins();
+  add_observers(program.catalog.loggers);
+  CLI::App app("trainrun: a training job from one recipe");
+  app.set_version_flag("--version", "trainrun " TRAINRUN_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.add_flag("--quiet,-q", program.quiet, "say nothing but errors");
+  app.add_flag("--verbose,-v", program.verbose, "say more");
+  app.footer("trainrun RECIPE [key=value …] is short for trainrun run RECIPE [key=value …]");
+  for (const auto add : {add_run, add_validate, add_explain, add_list, add_schema, add_eval, add_env}) add(app, program);
+  std::vector<std::string> arguments = with_verb({argv + 1, argv + argc}, app);
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end
+  try {
+    app.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kDone : kWrongInput;
+  }
+  return program.exit_code;
+}
+
+}  // namespace
+
+void add_recipe_arguments(CLI::App& verb, RecipeArguments& arguments) {
+  verb.add_option("recipe", arguments.path, "the recipe, a YAML file")->required();
+  verb.add_option("overrides", arguments.overrides, "key=value: optimizer.lr=3e-4, model.layers[0].out_channels=64");
+}
+
+}  // namespace trainrun
+
+int main(int argc, char** argv) {
+  trainrun::keep_memory();
+  try {
+    return trainrun::run_program(argc, argv);
+  } catch (const trainrun::RecipeError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return trainrun::kWrongInput;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "trainrun: %s\n", error.what());
+    return trainrun::kJobFailed;
+  }
+}

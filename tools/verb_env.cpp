@@ -1,0 +1,19 @@
+#include <cstdio>
+
+#include "runner/environment.h"
+#include "runner/text.h"
+#include "tools/verbs.h"
+
+namespace trainrun {
+
+void add_env(CLI::App& app, Program& program) {
+  CLI::App* verb = app.add_subcommand("env", "versions, devices, libraries: what to paste into a bug report");
+  verb->callback([&program] {
+    TextTable table({TextTable::Align::kLeft, TextTable::Align::kLeft});
+    for (const auto& [name, value] : describe_environment()) table.add({name, value});
+    std::fputs(table.to_string().c_str(), stdout);
+    program.exit_code = kDone;
+  });
+}
+
+}  // namespace trainrun

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "registry/catalog.h"
+
+namespace trainrun {
+
+/// What every verb works with.
+struct Program {
+  Catalog catalog;
+  bool quiet = false;
+  bool verbose = false;
+  int exit_code = 0;
+};
+
+/// A recipe and its overrides, as most verbs take them.
+struct RecipeArguments {
+  std::string path;
+  std::vector<std::string> overrides;
+};
+
+/// The exit codes of the program; 128 + N when stopped by signal N.
+enum ExitCode { kDone = 0, kJobFailed = 1, kWrongInput = 2 };
+
+/// Adds `RECIPE [key=value …]` to a verb.
+void add_recipe_arguments(CLI::App& verb, RecipeArguments& arguments);
+
+// Each adds one verb to the command line; its callback does the work and sets program.exit_code.
+void add_run(CLI::App& app, Program& program);
+void add_validate(CLI::App& app, Program& program);
+void add_explain(CLI::App& app, Program& program);
+void add_list(CLI::App& app, Program& program);
+void add_schema(CLI::App& app, Program& program);
+void add_eval(CLI::App& app, Program& program);
+void add_env(CLI::App& app, Program& program);
+
+}  // namespace trainrun
