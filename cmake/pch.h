@@ -2,6 +2,7 @@
 // use: plugins, the installed headers and clangd see no precompiled header.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <torch/nn.h>
 #include <torch/types.h>
 
@@ -23,5 +24,3 @@
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include <nlohmann/json.hpp>

@@ -29,7 +29,8 @@ void Batch::set(const std::string& name, at::Tensor tensor) {
 int64_t Batch::size() const { return fields_.empty() ? 0 : fields_[0].tensor.size(0); }
 
 const FieldInfo* DatasetInfo::find(const std::string& name) const {
-  const auto it = std::find_if(fields.begin(), fields.end(), [&](const FieldInfo& field) { return field.name == name; });
+  const auto it =
+      std::find_if(fields.begin(), fields.end(), [&](const FieldInfo& field) { return field.name == name; });
   return it == fields.end() ? nullptr : &*it;
 }
 

@@ -1,11 +1,11 @@
 #include "registry/catalog.h"
 
-// Every component that comes with trainrun: one line a family. A family's file defines `void add_FAMILY(Registry&)`; its name
-// here is what calls it, so nothing is registered behind anybody's back and the linker drops nothing.
-#define ADD(registry, family)                  \
-  {                                            \
-    void add_##family(decltype(registry)&);    \
-    add_##family(registry);                    \
+// Every component that comes with trainrun: one line a family. A family's file defines `void add_FAMILY(Registry&)`;
+// its name here is what calls it, so nothing is registered behind anybody's back and the linker drops nothing.
+#define ADD(registry, family)               \
+  {                                         \
+    void add_##family(decltype(registry)&); \
+    add_##family(registry);                 \
   }
 
 namespace trainrun {

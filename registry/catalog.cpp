@@ -38,8 +38,9 @@ void define(const Registry<Kind>& registry, SchemaContext& context, json& defini
   json bare_names = json::array();
   for (const auto& [name, entry] : registry.entries()) {
     definitions[kind + "." + name] = mapping_schema(name, entry.parameters, common, entry.doc, context);
-    cases.push_back({{"if", {{"type", "object"}, {"required", {"type"}}, {"properties", {{"type", {{"const", name}}}}}}},
-                     {"then", {{"$ref", "#/$defs/" + kind + "." + name}}}});
+    cases.push_back(
+        {{"if", {{"type", "object"}, {"required", {"type"}}, {"properties", {{"type", {{"const", name}}}}}}},
+         {"then", {{"$ref", "#/$defs/" + kind + "." + name}}}});
     const bool needs_more = std::any_of(entry.parameters.begin(), entry.parameters.end(),
                                         [](const Parameter& parameter) { return parameter.required; });
     if (!needs_more) bare_names.push_back(name);
@@ -55,7 +56,8 @@ void define(const Registry<Kind>& registry, SchemaContext& context, json& defini
     type = {{"type", "string"}};
   }
   definitions[kind] = {
-      {"anyOf", {bare, {{"type", "object"}, {"required", {"type"}}, {"properties", {{"type", type}}}, {"allOf", cases}}}}};
+      {"anyOf",
+       {bare, {{"type", "object"}, {"required", {"type"}}, {"properties", {{"type", type}}}, {"allOf", cases}}}}};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ class Catalog {
   SchedulerRegistry schedulers;
   LoggerRegistry loggers;
 
-  /// Calls `visit(registry)` for each registry. A new kind is added here, and works in `list`, `schema` and the reference.
+  /// Calls `visit(registry)` for each registry. A new kind is added here, and works in `list`, `schema` and the
+  /// reference.
   template <class Visit>
   void for_each(const Visit& visit) const {
     visit(layers), visit(losses), visit(metrics), visit(datasets);

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include <array>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <variant>
@@ -49,9 +50,12 @@ class Reader {
 
   /// Named pieces of this recipe (`model.blocks`) that may be used like layer types; null where there are none.
   const Value* blocks = nullptr;
-  /// How deep we are in layers within layers, and how many layers were read: both bounded, so that no recipe expands for ever.
+  /// How deep we are in layers within layers, and how many layers were read: both bounded, so that no recipe expands
+  /// for ever.
   int layer_depth = 0;
   int64_t num_layers_read = 0;
+  /// The blocks being expanded, outermost first: none may be used within itself.
+  std::vector<std::string> open_blocks;
   /// Names that the layers read so far take from outside their own list.
   std::vector<std::string> free_names;
 
@@ -73,6 +77,13 @@ struct SchemaContext {
 ///   static std::string type_name();                         // for people
 template <class T>
 struct Codec;
+
+namespace detail {
+/// "integers", "list of (integer or string)": several of what `name` says.
+std::string plural(const std::string& name);
+/// "; write [Accuracy]" where one item of type `item` stands for a list of it, else "".
+std::string list_hint(const Value& value, const std::string& item);
+}  // namespace detail
 
 template <>
 struct Codec<bool> {
@@ -127,7 +138,8 @@ template <class T>
 struct Codec<std::vector<T>> {
   static std::optional<std::vector<T>> read(const Value& value, Reader& reader) {
     if (!value.is_list()) {
-      reader.error(value.place(), "expected a list, found " + value.describe());
+      reader.error(value.place(), "expected a " + type_name() + ", found " + value.describe() +
+                                      detail::list_hint(value, Codec<T>::type_name()));
       return std::nullopt;
     }
     std::vector<T> result;
@@ -145,7 +157,7 @@ struct Codec<std::vector<T>> {
     for (const T& item : value) result.push_back(Codec<T>::write(item));
     return result;
   }
-  static std::string type_name() { return "list of " + Codec<T>::type_name(); }
+  static std::string type_name() { return "list of " + detail::plural(Codec<T>::type_name()); }
 };
 
 /// N integers, written as one (for all) or as a list of N: `kernel_size: 3`, `kernel_size: [3, 5]`.
@@ -174,8 +186,7 @@ struct Codec<Ints<N>> {
     return result;
   }
   static nlohmann::json schema(SchemaContext&) {
-    const nlohmann::json list = {
-        {"type", "array"}, {"items", {{"type", "integer"}}}, {"minItems", N}, {"maxItems", N}};
+    const nlohmann::json list = {{"type", "array"}, {"items", {{"type", "integer"}}}, {"minItems", N}, {"maxItems", N}};
     return {{"anyOf", {{{"type", "integer"}}, list}}};
   }
   static nlohmann::json write(const Ints<N>& value) {
@@ -191,11 +202,15 @@ struct Codec<Ints<N>> {
 template <class T, size_t N>
 struct Codec<std::array<T, N>> {
   static std::optional<std::array<T, N>> read(const Value& value, Reader& reader) {
+    if (!value.is_list()) {
+      reader.error(value.place(), "expected a " + type_name() + ", found " + value.describe());
+      return std::nullopt;
+    }
     const size_t before = reader.problems().size();
     const auto items = Codec<std::vector<T>>::read(value, reader);
     if (!items || reader.problems().size() != before) return std::nullopt;
     if (items->size() != N) {
-      reader.error(value.place(), "expected " + type_name() + ", found " + std::to_string(items->size()));
+      reader.error(value.place(), "expected a " + type_name() + ", found a list of " + std::to_string(items->size()));
       return std::nullopt;
     }
     std::array<T, N> result;
@@ -208,23 +223,36 @@ struct Codec<std::array<T, N>> {
   static nlohmann::json write(const std::array<T, N>& value) {
     return Codec<std::vector<T>>::write(std::vector<T>(value.begin(), value.end()));
   }
-  static std::string type_name() { return "list of " + std::to_string(N) + " " + Codec<T>::type_name() + "s"; }
+  static std::string type_name() {
+    return "list of " + std::to_string(N) + " " + detail::plural(Codec<T>::type_name());
+  }
 };
 
-/// One of several types, tried in order: `every: epoch` or `every: 500`.
+/// One of several types, tried in order: `every: epoch` or `every: 500`. Where none fits, what is said is that, unless
+/// one of them fits but for something within it.
 template <class... T>
 struct Codec<std::variant<T...>> {
   static std::optional<std::variant<T...>> read(const Value& value, Reader& reader) {
     std::optional<std::variant<T...>> result;
+    std::vector<Problem>& problems = reader.problems();
+    const size_t before = problems.size();
+    std::vector<Problem> within;
     const auto attempt = [&]<class One>() {
       if (result) return;
-      std::vector<Problem> unheard;
-      Reader quiet(reader.catalog(), unheard);
-      auto one = Codec<One>::read(value, quiet);
-      if (one && unheard.empty()) result = std::move(*one);
+      auto one = Codec<One>::read(value, reader);
+      const bool fits = one && problems.size() == before;
+      const bool fits_outside = problems.size() > before && problems[before].path != reader.path();
+      if (fits_outside && within.empty()) {
+        within.assign(problems.begin() + static_cast<std::ptrdiff_t>(before), problems.end());
+      }
+      problems.resize(before);
+      if (fits) result = std::move(*one);
     };
     (attempt.template operator()<T>(), ...);
-    if (!result) reader.error(value.place(), "expected " + type_name() + ", found " + value.describe());
+    if (!result && within.empty()) {
+      reader.error(value.place(), "expected " + type_name() + ", found " + value.describe());
+    }
+    if (!result) problems.insert(problems.end(), within.begin(), within.end());
     return result;
   }
   static nlohmann::json schema(SchemaContext& context) { return {{"anyOf", {Codec<T>::schema(context)...}}}; }
@@ -247,10 +275,16 @@ void for_each_number(const T& value, const Visit& visit) {
     visit(static_cast<double>(value));
   } else if constexpr (requires { value.has_value(); }) {
     if (value) for_each_number(*value, visit);
-  } else if constexpr (requires { value.index(); value.valueless_by_exception(); }) {
+  } else if constexpr (requires {
+                         value.index();
+                         value.valueless_by_exception();
+                       }) {
     std::visit([&](const auto& one) { for_each_number(one, visit); }, value);
   } else if constexpr (std::is_same_v<T, std::string>) {
-  } else if constexpr (requires { value.begin(); value.end(); }) {
+  } else if constexpr (requires {
+                         value.begin();
+                         value.end();
+                       }) {
     for (const auto& item : value) for_each_number(item, visit);
   }
 }
@@ -262,18 +296,21 @@ void for_each_string(const T& value, const Visit& visit) {
     visit(value);
   } else if constexpr (requires { value.has_value(); }) {
     if (value) for_each_string(*value, visit);
-  } else if constexpr (requires { value.index(); value.valueless_by_exception(); }) {
+  } else if constexpr (requires {
+                         value.index();
+                         value.valueless_by_exception();
+                       }) {
     std::visit([&](const auto& one) { for_each_string(one, visit); }, value);
-  } else if constexpr (requires { value.begin(); value.end(); }) {
+  } else if constexpr (requires {
+                         value.begin();
+                         value.end();
+                       }) {
     for (const auto& item : value) for_each_string(item, visit);
   }
 }
 
 /// `no`, `off`, `NO` and `false` written plainly mean the choice 'no' (or 'NO') where there is one.
 Value spelled_as_choice(const Value& value, const std::vector<std::string>& choices);
-/// Reports `text` where there are choices and it is none of them.
-void check_choice(const std::string& text, const std::vector<std::string>& choices, const Place& place,
-                  Reader& reader);
 /// The shortest text that reads back as `number`.
 std::string number_text(double number);
 

@@ -18,8 +18,8 @@ Batch TensorDataset::get(const at::Tensor& indices) const {
 
 void TensorDataset::set_field(const std::string& name, at::Tensor rows, double divisor) {
   if (!fields_.empty() && rows.size(0) != size()) {
-    throw DataError("field " + name + " has " + std::to_string(rows.size(0)) + " samples, " + fields_[0].name + " has " +
-                    std::to_string(size()));
+    throw DataError("field " + name + " has " + std::to_string(rows.size(0)) + " samples, " + fields_[0].name +
+                    " has " + std::to_string(size()));
   }
   fields_.push_back({name, std::move(rows), divisor});
 }

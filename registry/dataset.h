@@ -11,7 +11,8 @@ namespace trainrun {
 class Dataset {
  public:
   virtual ~Dataset() = default;
-  /// Fields, shapes, target. Opens no data; throws DataError where a recipe leaves that to the data and it is not there.
+  /// Fields, shapes, target. Opens no data; throws DataError where a recipe leaves that to the data and it is not
+  /// there.
   virtual DatasetInfo info() const = 0;
   /// Reads, or makes ready to read. Throws DataError naming file and cause. Called once, before size and get.
   virtual void open() = 0;

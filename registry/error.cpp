@@ -4,6 +4,7 @@
 #include <cctype>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 
 namespace trainrun {
@@ -42,28 +43,74 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 /// What other systems call it (folded) -> what recipes call it.
 const std::multimap<std::string, std::string>& other_spellings() {
   static const std::multimap<std::string, std::string> spellings = {
-      {"learningrate", "lr"},        {"epochs", "num_epochs"},         {"maxepochs", "num_epochs"},
-      {"numtrainepochs", "num_epochs"}, {"target", "type"},            {"class", "type"},
-      {"classpath", "type"},         {"steps", "max_steps"},           {"totalsteps", "max_steps"},
-      {"gradclip", "max_grad_norm"}, {"gradientclipval", "max_grad_norm"}, {"clipgradnorm", "max_grad_norm"},
-      {"batchsize", "batch_size"},   {"perdevicetrainbatchsize", "batch_size"}, {"bs", "batch_size"},
-      {"workers", "num_workers"},    {"accumulategradbatches", "gradient_accumulation_steps"},
-      {"gradaccumsteps", "gradient_accumulation_steps"}, {"precision", "mixed_precision"}, {"fp16", "mixed_precision"},
-      {"bf16", "mixed_precision"},   {"strategy", "distributed_type"}, {"worldsize", "num_processes"},
-      {"nprocpernode", "num_processes"}, {"criterion", "loss"},        {"lossfn", "loss"},
-      {"data", "dataset"},           {"datasets", "dataset"},          {"lrscheduler", "scheduler"},
-      {"optim", "optimizer"},        {"infeatures", "in_features"},    {"outfeatures", "out_features"},
-      {"units", "out_features"},     {"filters", "out_channels"},      {"dropout", "p"},
-      {"rate", "p"},                 {"hiddendim", "hidden_size"},     {"numwarmupsteps", "warmup_steps"},
-      {"wd", "weight_decay"},        {"beta1", "betas"},               {"epsilon", "eps"},
-      {"warmup", "warmup_steps"},    {"savetotallimit", "keep_last"},  {"loggingsteps", "every_steps"},
-      {"valid", "eval"},             {"val", "eval"},                  {"validation", "eval"},
-      {"test", "eval"},              {"evalbatchsize", "eval_batch_size"}, {"dense", "Linear"},
-      {"relu6", "ReLU"},             {"adamwtorch", "AdamW"},          {"crossentropy", "CrossEntropyLoss"},
-      {"mse", "MSELoss"},            {"acc", "Accuracy"},              {"onecycle", "OneCycleLR"},
-      {"cosine", "CosineAnnealingLR"}, {"linear", "LinearWithWarmup"}, {"concatenate", "Concat"},
-      {"cat", "Concat"},             {"clipnorm", "max_grad_norm"},    {"randomseed", "seed"},
-      {"from", "inputs"},            {"input", "inputs"},              {"output", "outputs"},
+      {"learningrate", "lr"},
+      {"epochs", "num_epochs"},
+      {"maxepochs", "num_epochs"},
+      {"numtrainepochs", "num_epochs"},
+      {"target", "type"},
+      {"class", "type"},
+      {"classpath", "type"},
+      {"steps", "max_steps"},
+      {"totalsteps", "max_steps"},
+      {"gradclip", "max_grad_norm"},
+      {"gradientclipval", "max_grad_norm"},
+      {"clipgradnorm", "max_grad_norm"},
+      {"batchsize", "batch_size"},
+      {"perdevicetrainbatchsize", "batch_size"},
+      {"bs", "batch_size"},
+      {"workers", "num_workers"},
+      {"accumulategradbatches", "gradient_accumulation_steps"},
+      {"gradaccumsteps", "gradient_accumulation_steps"},
+      {"precision", "mixed_precision"},
+      {"fp16", "mixed_precision"},
+      {"bf16", "mixed_precision"},
+      {"strategy", "distributed_type"},
+      {"worldsize", "num_processes"},
+      {"nprocpernode", "num_processes"},
+      {"criterion", "loss"},
+      {"lossfn", "loss"},
+      {"data", "dataset"},
+      {"datasets", "dataset"},
+      {"lrscheduler", "scheduler"},
+      {"optim", "optimizer"},
+      {"infeatures", "in_features"},
+      {"outfeatures", "out_features"},
+      {"units", "out_features"},
+      {"filters", "out_channels"},
+      {"dropout", "p"},
+      {"rate", "p"},
+      {"hiddendim", "hidden_size"},
+      {"numwarmupsteps", "warmup_steps"},
+      {"wd", "weight_decay"},
+      {"beta1", "betas"},
+      {"epsilon", "eps"},
+      {"warmup", "warmup_steps"},
+      {"savetotallimit", "keep_last"},
+      {"loggingsteps", "every_steps"},
+      {"valid", "eval"},
+      {"val", "eval"},
+      {"validation", "eval"},
+      {"test", "eval"},
+      {"evalbatchsize", "eval_batch_size"},
+      {"dense", "Linear"},
+      {"relu6", "ReLU"},
+      {"adamwtorch", "AdamW"},
+      {"crossentropy", "CrossEntropyLoss"},
+      {"mse", "MSELoss"},
+      {"acc", "Accuracy"},
+      {"onecycle", "OneCycleLR"},
+      {"cosine", "CosineAnnealingLR"},
+      {"linear", "LinearWithWarmup"},
+      {"concatenate", "Concat"},
+      {"cat", "Concat"},
+      {"clipnorm", "max_grad_norm"},
+      {"randomseed", "seed"},
+      {"from", "inputs"},
+      {"input", "inputs"},
+      {"output", "outputs"},
+      {"prob", "p"},
+      {"params", "parameters"},
+      {"args", "parameters"},
   };
   return spellings;
 }
@@ -86,9 +133,41 @@ void sort_problems(std::vector<Problem>& problems) {
   };
   std::stable_sort(problems.begin(), problems.end(),
                    [&](const Problem& a, const Problem& b) { return key(a) < key(b); });
-  const auto same = [](const Problem& a, const Problem& b) { return a.to_string() == b.to_string(); };
-  problems.erase(std::unique(problems.begin(), problems.end(), same), problems.end());
+  std::set<std::string> seen;  // the same at the same place: a block's fault, found at each of its uses
+  std::erase_if(problems, [&](const Problem& problem) {
+    const std::string place = problem.place.to_string();
+    return !seen.insert(place + ": " + (place.empty() ? problem.path + ": " : "") + problem.message).second;
+  });
 }
+
+namespace {
+
+/// "AdamW" of "torch.optim.AdamW", "accuracy" of "eval/accuracy".
+std::string last_part(const std::string& name) {
+  const size_t separator = name.find_last_of("./");
+  return separator == std::string::npos ? name : name.substr(separator + 1);
+}
+
+/// The one candidate that holds `wanted` ("HorizontalFlip"), or the longest that `wanted` holds ("training"), or "".
+std::string overlapping(const std::string& wanted, const std::vector<std::string>& candidates) {
+  constexpr size_t kShortest = 3;  // letters that say something
+  std::string longer;
+  std::string shorter;
+  bool several = false;
+  for (const std::string& candidate : candidates) {
+    const std::string known = folded(candidate);
+    if (wanted.size() >= kShortest && known.find(wanted) != std::string::npos) {
+      several = !longer.empty();
+      longer = candidate;
+    } else if (known.size() >= kShortest && known.size() > folded(shorter).size() &&
+               wanted.find(known) != std::string::npos) {
+      shorter = candidate;
+    }
+  }
+  return several ? "" : longer.empty() ? shorter : longer;
+}
+
+}  // namespace
 
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
   constexpr size_t kLongestWord = 100;  // the edit distance takes time and memory by the product of the lengths
@@ -101,6 +180,10 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
   for (auto it = first; it != last; ++it) {
     if (std::find(candidates.begin(), candidates.end(), it->second) != candidates.end()) return it->second;
   }
+  for (const std::string& candidate : candidates) {
+    const bool one_is_whole = last_part(candidate) == candidate || last_part(word) == word;
+    if (one_is_whole && folded(last_part(candidate)) == folded(last_part(word))) return candidate;
+  }
   std::string best;
   size_t best_distance = 1 + std::max<size_t>(1, wanted.size() / 3);  // a third of the letters may be wrong
   for (const std::string& candidate : candidates) {
@@ -111,7 +194,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
       best = candidate;
     }
   }
-  return best;
+  return best.empty() ? overlapping(wanted, candidates) : best;
 }
 
 std::string suggestion(const std::string& word, const std::vector<std::string>& candidates) {

@@ -49,8 +49,8 @@ class RecipeError : public Error {
 /// Sorts by file, line and column, and drops exact repetitions.
 void sort_problems(std::vector<Problem>& problems);
 
-/// The candidate nearest to `word` by edit distance and by known other spellings (`learning_rate` for `lr`), or "" if none
-/// is near.
+/// The candidate nearest to `word` by edit distance and by known other spellings (`learning_rate` for `lr`), or "" if
+/// none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
 
 /// "; did you mean kernel_size?", or "; known: A, B, C" where nothing is near and the list is short, or "".

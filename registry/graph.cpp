@@ -31,12 +31,20 @@ class GraphBuilder {
     graph_->input_names_ = inputs.names;
     for (size_t i = 0; i < inputs.examples.size(); ++i) {
       const std::string name = i < inputs.names.size() ? inputs.names[i] : "";
-      add_slot(inputs.examples[i], name.empty() ? "the enclosing layer" : "'" + name + "'");
+      const std::string source = name.empty() ? "the enclosing layer" : "'" + name + "'";
+      add_slot(inputs.examples[i], i < inputs.sources.size() ? inputs.sources[i] : source);
       if (!name.empty()) graph_->names_.emplace_back(name, i);
       if (i < list.input_names.size()) graph_->names_.emplace_back(list.input_names[i], i);
     }
     graph_->outputs_ = {0};
-    for (const LayerSpec& spec : list.layers) add(spec);
+    names_outside_ = inputs.names_outside;
+    for (size_t i = 0; i < list.layers.size(); ++i) {
+      try {
+        add(list.layers[i]);
+      } catch (const RecipeError& error) {
+        throw RecipeError(with_unknown_names(error.problems(), list, i));
+      }
+    }
     graph_->set_outputs(graph_->outputs_);
   }
 
@@ -79,19 +87,53 @@ class GraphBuilder {
       node.input_shapes.push_back(examples_[slot].sizes().vec());
       inputs.names.push_back(name);
       inputs.examples.push_back(examples_[slot]);
+      inputs.sources.push_back(sources_[slot]);
     };
     if (spec.component.common.inputs.empty()) read(graph_->outputs_[0], "");
-    for (const std::string& name : spec.component.common.inputs) read(find(spec, name), name);
+    for (const std::string& name : spec.component.common.inputs) {
+      const auto slot = graph_->slot(name);
+      if (!slot) throw RecipeError({unknown_name(spec, name, graph_->names())});
+      read(*slot, name);
+    }
     inputs.set_num_own(node.inputs.size());
-    for (const std::string& name : spec.captures) read(find(spec, name), name);
+    for (const std::string& name : spec.captures) {
+      if (const auto slot = graph_->slot(name)) {
+        read(*slot, name);
+      } else if (inputs.names_outside.empty()) {  // the nested layer that asks for it will say so, and where
+        inputs.names_outside = graph_->names();
+        inputs.names_outside.insert(inputs.names_outside.end(), names_outside_.begin(), names_outside_.end());
+      }
+    }
     return inputs;
   }
 
-  size_t find(const LayerSpec& spec, const std::string& name) const {
-    if (const auto slot = graph_->slot(name)) return *slot;
-    throw RecipeError({{place_of(spec.component, "inputs"), spec.component.path + ".inputs",
-                        "no earlier layer and no field of the batch is called '" + name + "'" +
-                            suggestion(name, graph_->names())}});
+  Problem unknown_name(const LayerSpec& spec, const std::string& name, std::vector<std::string> known) const {
+    known.insert(known.end(), names_outside_.begin(), names_outside_.end());
+    const Value* inputs = spec.component.written.find("inputs");
+    Place place = inputs ? inputs->place() : spec.component.place;
+    for (const Value& item : inputs ? inputs->items() : std::vector<Value>()) {
+      if (item.text() == name) place = item.place();
+    }
+    return {place, spec.component.path + ".inputs",
+            "no earlier layer and no field of the batch is called '" + name + "'" + suggestion(name, known)};
+  }
+
+  /// `problems` of layer `failed`, and the names that it and the layers after it read but nobody has: no shapes are
+  /// needed to know that.
+  std::vector<Problem> with_unknown_names(std::vector<Problem> problems, const LayerList& list, size_t failed) const {
+    std::vector<std::string> known = graph_->names();
+    for (size_t i = failed; i < list.layers.size(); ++i) {
+      const LayerSpec& spec = list.layers[i];
+      for (const std::string& name : spec.component.common.inputs) {
+        if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+        const Problem problem = unknown_name(spec, name, known);
+        const auto same = [&](const Problem& other) { return other.to_string() == problem.to_string(); };
+        if (std::none_of(problems.begin(), problems.end(), same)) problems.push_back(problem);
+      }
+      known.push_back(spec.name);
+      known.insert(known.end(), spec.component.common.outputs.begin(), spec.component.common.outputs.end());
+    }
+    return problems;
   }
 
   Made in_shape_mode(const LayerSpec& spec, const LayerInputs& inputs, Graph::Node& node) {
@@ -142,6 +184,7 @@ class GraphBuilder {
   bool shapes_only_;
   Tensors examples_;                  // by slot
   std::vector<std::string> sources_;  // by slot, for messages
+  std::vector<std::string> names_outside_;
 };
 
 std::shared_ptr<Graph> build_graph(const LayerList& layers, const LayerInputs& inputs) {

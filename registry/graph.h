@@ -23,7 +23,7 @@ class Graph : public torch::nn::Module {
     Layer layer;
     std::shared_ptr<const void> options;  // the component's struct, for passes over the graph
     const std::type_info* options_type = nullptr;
-    std::vector<std::vector<int64_t>> input_shapes;   // with the example batch (kExampleBatch)
+    std::vector<std::vector<int64_t>> input_shapes;  // with the example batch (kExampleBatch)
     std::vector<std::vector<int64_t>> output_shapes;
     std::vector<at::ScalarType> output_dtypes;
     int64_t flops = 0;  // of one forward pass of the example batch: multiplications and additions
@@ -57,9 +57,9 @@ class Graph : public torch::nn::Module {
 /// The batch size of the examples that stand for data while shapes are found.
 inline constexpr int64_t kExampleBatch = 2;
 
-/// Builds `layers` for `inputs`. Sizes are found in the shape mode first, so a recipe that does not fit fails before memory is
-/// taken; within the shape mode the result has no memory either. Throws RecipeError with the layer's place, both shapes and
-/// both layers where something does not fit or a name is unknown.
+/// Builds `layers` for `inputs`. Sizes are found in the shape mode first, so a recipe that does not fit fails before
+/// memory is taken; within the shape mode the result has no memory either. Throws RecipeError with the layer's place,
+/// both shapes and both layers where something does not fit or a name is unknown.
 std::shared_ptr<Graph> build_graph(const LayerList& layers, const LayerInputs& inputs);
 
 }  // namespace trainrun

@@ -86,7 +86,7 @@ Value substitute_text(const Value& scalar, const std::map<std::string, Value>& p
   };
   if (pieces.size() == 1 && pieces[0].kind != TextPiece::Kind::kLiteral) {
     const Value* parameter = parameter_of(pieces[0]);
-    return parameter ? with_place(*parameter, scalar.place()) : scalar;
+    return parameter ? *parameter : scalar;
   }
   std::string text;
   for (const TextPiece& piece : pieces) {

@@ -47,9 +47,9 @@ std::vector<TextPiece> parse_pieces(std::string_view text);
 std::string escape_references(std::string_view text);
 
 /// `body` (of a block, as resolve_recipe leaves it) with its parameters put in: a scalar that is just `${name}` becomes
-/// that parameter's value, at the place of the `${name}`; within a longer text the parameter's text is inserted and the
-/// result is a string. References to anything else stay. `$${` becomes `${`, so a body is substituted once. A list,
-/// mapping or null within a longer text is a problem; without `problems` that reference stays too.
+/// that parameter's value, at the place where that was written; within a longer text the parameter's text is inserted
+/// and the result is a string. References to anything else stay. `$${` becomes `${`, so a body is substituted once. A
+/// list, mapping or null within a longer text is a problem; without `problems` that reference stays too.
 Value substitute(const Value& body, const std::map<std::string, Value>& parameters,
                  std::vector<Problem>* problems = nullptr);
 

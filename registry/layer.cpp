@@ -62,14 +62,15 @@ class ListReader {
     if (!prefix.empty()) return add_repeated(*component, captures, result);
     for (int64_t i = 0; i < common.repeat && count_layer(written); ++i) {
       LayerSpec spec{common.name.value_or(std::to_string(result.layers.size())), *component, captures};
-      if (i > 0) spec.component.common.inputs.clear();                  // it follows the one before
+      if (i > 0) spec.component.common.inputs.clear();                   // it follows the one before
       if (i + 1 < common.repeat) spec.component.common.outputs.clear();  // the last one's are named
       add(std::move(spec), result);
     }
   }
 
   /// `{type: basic, name: layer1, repeat: 2}` is a list of two layers under one name: layer1.0, layer1.1.
-  void add_repeated(const Component<LayerKind>& component, const std::vector<std::string>& captures, LayerList& result) {
+  void add_repeated(const Component<LayerKind>& component, const std::vector<std::string>& captures,
+                    LayerList& result) {
     auto block = std::make_shared<Block>();
     for (int64_t i = 0; i < component.common.repeat && count_layer(component.written); ++i) {
       LayerSpec spec{std::to_string(i), component, captures};
@@ -96,8 +97,11 @@ class ListReader {
     const auto same = [&](const LayerSpec& other) { return other.name == spec.name; };
     const auto other = std::find_if(result.layers.begin(), result.layers.end(), same);
     if (other != result.layers.end()) {
-      reader_.error(spec.component.place, "the name '" + spec.name + "' is taken by the layer at line " +
-                                              std::to_string(other->component.place.line));
+      const Value* name = spec.component.written.find("name");
+      const auto scope = reader_.enter(name ? "name" : "");
+      reader_.error(
+          name ? name->place() : spec.component.place,
+          "the name '" + spec.name + "' is taken by the layer on line " + std::to_string(other->component.place.line));
       return;
     }
     known_.insert(spec.name);
@@ -115,9 +119,11 @@ class ListReader {
 
   std::optional<Component<LayerKind>> read_component(const Value& written) {
     const Value* block = find_block(written);
+    if (reader_.num_layers_read > kMaxLayers) return std::nullopt;  // too many, or too deep: said once
     if (reader_.layer_depth >= kMaxDepth) {
-      reader_.error(written.place(), "layers are nested more than " + std::to_string(kMaxDepth) +
-                                         " deep; does a block use itself?");
+      reader_.num_layers_read = kMaxLayers + 1;
+      reader_.error(written.place(),
+                    "layers are nested more than " + std::to_string(kMaxDepth) + " deep; does a block use itself?");
       return std::nullopt;
     }
     ++reader_.layer_depth;
@@ -126,10 +132,12 @@ class ListReader {
     return component;
   }
 
-  /// The body of the block that `written` uses, or nullptr.
+  /// The body of the block that `written` uses, or nullptr. A block with the name of a layer was reported, and is none.
   const Value* find_block(const Value& written) const {
     const Value* type = written.is_map() ? written.find("type") : &written;
-    return reader_.blocks && type && type->is_scalar() ? reader_.blocks->find(type->text()) : nullptr;
+    if (!reader_.blocks || !type || !type->is_scalar()) return nullptr;
+    const bool registered = registry_of(reader_.catalog(), LayerKind()).find(type->text()) != nullptr;
+    return registered ? nullptr : reader_.blocks->find(type->text());
   }
 
   std::optional<Component<LayerKind>> read_registered(const Value& written) {
@@ -152,17 +160,25 @@ class ListReader {
     component.place = written.place();
     component.path = reader_.path();
     component.written = written;
+    if (is_open(component.type)) {
+      reader_.error(map.find("type")->place(), "the block " + component.type + " uses itself: " +
+                                                   join(reader_.open_blocks, " -> ") + " -> " + component.type);
+      return std::nullopt;
+    }
     const auto parameters = block_parameters(component.type, map, body, component);
-    const Value expanded = substitute(body, parameters, &reader_.problems());
+    if (!parameters) return std::nullopt;
+    const Value expanded = substitute_parameters(body, *parameters);
     const Value* layers = expanded.find("layers");
     if (!layers || !layers->is_list()) return std::nullopt;  // reported where the block is defined
     auto block = std::make_shared<Block>();
     Names input_names;
     if (const Value* inputs = body.find("inputs")) input_names = Codec<Names>::read(*inputs, reader_).value_or(Names());
     {
+      reader_.open_blocks.push_back(component.type);
       const auto scope = reader_.enter("layers");
       ListReader inner(reader_);
       block->layers = inner.read(*layers, input_names);
+      reader_.open_blocks.pop_back();
       reader_.free_names.insert(reader_.free_names.end(), inner.free_names().begin(), inner.free_names().end());
     }
     if (!input_names.empty() && std::max<size_t>(1, component.common.inputs.size()) != input_names.size()) {
@@ -176,11 +192,25 @@ class ListReader {
     return component;
   }
 
-  /// The values of a block's parameters at one use; what every layer may say goes to `component.common`.
-  std::map<std::string, Value> block_parameters(const std::string& type, const Value& use, const Value& body,
-                                                Component<LayerKind>& component) {
+  bool is_open(const std::string& block) const {
+    return std::find(reader_.open_blocks.begin(), reader_.open_blocks.end(), block) != reader_.open_blocks.end();
+  }
+
+  Value substitute_parameters(const Value& body, const std::map<std::string, Value>& parameters) {
+    std::vector<Problem> problems;
+    Value expanded = substitute(body, parameters, &problems);
+    for (const Problem& problem : problems) reader_.error(problem.place, problem.message);
+    return expanded;
+  }
+
+  /// The values of a block's parameters at one use, or nothing where some are missing; what every layer may say goes to
+  /// `component.common`.
+  std::optional<std::map<std::string, Value>> block_parameters(const std::string& type, const Value& use,
+                                                               const Value& body, Component<LayerKind>& component) {
     std::map<std::string, Value> values;
     std::vector<std::string> names;
+    std::vector<std::string> near;  // what misspelled parameters may mean: one fault, one error
+    bool missing = false;
     const Value* declared = body.find("parameters");
     if (declared && declared->is_map()) {
       for (const Value::Entry& entry : declared->entries()) {
@@ -197,15 +227,23 @@ class ListReader {
         common.set(entry.key, entry.key_place, entry.value);
       } else {
         const auto scope = reader_.enter(entry.key);
-        reader_.error(entry.key_place, "unknown parameter of the block " + type + suggestion(entry.key, names));
+        std::vector<std::string> unused;
+        for (const std::string& name : names) {
+          if (!use.find(name)) unused.push_back(name);
+        }
+        near.push_back(nearest(entry.key, unused));
+        reader_.error(entry.key_place, "unknown parameter of the block " + type + suggestion(entry.key, unused));
       }
     }
     for (const auto& [name, value] : values) {
-      const bool missing = value.is_null() || (value.is_scalar() && value.scalar_type() == ScalarType::kNull);
-      if (missing && !use.find(name)) reader_.error(use.place(), "the block " + type + " needs " + name);
+      const bool null = value.is_null() || (value.is_scalar() && value.scalar_type() == ScalarType::kNull);
+      if (!null || use.find(name)) continue;
+      missing = true;
+      const bool misspelled = std::find(near.begin(), near.end(), name) != near.end();
+      if (!misspelled) reader_.error(use.place(), "the block " + type + " needs " + name);
     }
     component.common = Codec<LayerCommon>::fields().read(common, reader_, type);
-    return values;
+    return missing ? std::nullopt : std::optional(values);
   }
 
   static bool is_common(const std::string& key) {
@@ -261,6 +299,10 @@ std::string shape_text(at::IntArrayRef shape) {
 }
 
 std::optional<Names> Codec<Names>::read(const Value& value, Reader& reader) {
+  if (value.is_map() || value.is_null()) {
+    reader.error(value.place(), "expected a " + type_name() + ", found " + value.describe());
+    return std::nullopt;
+  }
   if (!value.is_list()) {
     const auto one = Codec<std::string>::read(value, reader);
     return one ? std::optional<Names>(Names{*one}) : std::nullopt;
@@ -277,7 +319,8 @@ nlohmann::json Codec<Names>::schema(SchemaContext& context) {
 }
 
 void LayerCommon::describe(Fields<LayerCommon>& f) {
-  f.optional("name", &LayerCommon::name).doc("the layer's name in `inputs` and in the state dict; its index by default");
+  f.optional("name", &LayerCommon::name)
+      .doc("the layer's name in `inputs` and in the state dict; its index by default");
   f.optional("inputs", &LayerCommon::inputs)
       .doc("names of earlier layers or of fields of the batch; the previous layer's first output by default");
   f.optional("outputs", &LayerCommon::outputs).doc("names for this layer's outputs, in order");

@@ -19,7 +19,8 @@ struct LayerList;
 
 /// What a layer builder gives: its module, and what it does with its inputs.
 struct Layer {
-  /// Holds parameters and buffers, and knows training from evaluation; registered under the node's name. Null if there is none.
+  /// Holds parameters and buffers, and knows training from evaluation; registered under the node's name. Null if there
+  /// is none.
   std::shared_ptr<torch::nn::Module> state;
   /// One or more outputs; the next layer reads the first.
   std::function<Tensors(const Tensors&)> forward;
@@ -34,21 +35,28 @@ Layer layer_of(const Holder& holder) {
 
 /// A layer that keeps nothing: `function` maps its one input to its one output.
 inline Layer layer_of_function(std::function<at::Tensor(const at::Tensor&)> function) {
-  return {nullptr, [function = std::move(function)](const Tensors& inputs) -> Tensors { return {function(inputs[0])}; }};
+  return {nullptr,
+          [function = std::move(function)](const Tensors& inputs) -> Tensors { return {function(inputs[0])}; }};
 }
 
-/// What a layer builder gets: examples of what will flow in (shape and dtype; no data, see shape_mode.h), the batch first.
+/// What a layer builder gets: examples of what will flow in (shape and dtype; no data, see shape_mode.h), the batch
+/// first.
 struct LayerInputs {
   Tensors examples;
   /// Names under which layers nested in this one may ask for the examples: "" for none. As many as examples.
   std::vector<std::string> names;
+  /// Where the examples come from, for messages: "model.layers[2] (Conv2d, a.yaml:14:9)". Empty, or as many as
+  /// examples.
+  std::vector<std::string> sources;
+  /// Names that only layers further out know, for suggestions.
+  std::vector<std::string> names_outside;
   /// How many classes a label among the examples has, where that is known. Empty, or as many as examples.
   std::vector<std::optional<int64_t>> num_classes;
 
   /// Shape of input `i`: [N, …]. Throws LayerError if there is no such input.
   at::IntArrayRef shape(size_t i = 0) const;
-  /// Size of `dim` (negative: from the end) of input 0, for parameters that follow from it; `given` is what the recipe says.
-  /// Throws LayerError where the two differ or the input has no such dimension.
+  /// Size of `dim` (negative: from the end) of input 0, for parameters that follow from it; `given` is what the recipe
+  /// says. Throws LayerError where the two differ or the input has no such dimension.
   int64_t infer(const std::string& parameter, const std::optional<int64_t>& given, int64_t dim) const;
   /// Throws LayerError unless input 0 has between `least` and `most` dimensions, the batch counted.
   void require_dims(int64_t least, int64_t most, const std::string& meaning) const;

@@ -27,9 +27,9 @@ struct RunInfo {
 
 /// Finished optimizer steps, the newest of them in figures.
 struct StepRecord {
-  int64_t step = 0;   // finished optimizer steps
-  int64_t epoch = 0;  // counts from 0
-  double seconds = 0;  // since the run's start, training of earlier starts counted
+  int64_t step = 0;     // finished optimizer steps
+  int64_t epoch = 0;    // counts from 0
+  double seconds = 0;   // since the run's start, training of earlier starts counted
   double loss = 0;      // mean over the step's samples
   double loss_avg = 0;  // mean over the steps since the last record
   double lr = 0;        // of the first group
@@ -52,7 +52,7 @@ struct CheckpointRecord {
 struct EndRecord {
   int64_t step = 0;
   double seconds = 0;
-  std::string reason;  // "" where the job is done; "SIGTERM", "error: …" otherwise
+  std::string reason;                                   // "" where the job is done; "SIGTERM", "error: …" otherwise
   std::vector<std::pair<std::string, double>> metrics;  // the last evaluation
 };
 

@@ -28,7 +28,8 @@ struct ParameterGroup {
 };
 
 struct OptimizerInputs {
-  std::vector<ParameterGroup> groups;  // the patterns' groups in the recipe's order, then the default one; none is empty
+  std::vector<ParameterGroup>
+      groups;  // the patterns' groups in the recipe's order, then the default one; none is empty
   template <class C>
   const C& options(size_t group) const {
     return *static_cast<const C*>(groups[group].options.get());
@@ -42,7 +43,8 @@ using LossClosure = std::function<at::Tensor()>;
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// One step from the gradients that the parameters hold, with `rates`. A parameter without a gradient is left as it is.
+  /// One step from the gradients that the parameters hold, with `rates`. A parameter without a gradient is left as it
+  /// is.
   virtual void step(const LossClosure& closure) = 0;
   /// What a checkpoint keeps, by name ("0.weight.exp_avg"); the tensors themselves, not copies.
   virtual std::vector<std::pair<std::string, at::Tensor>> state() = 0;
@@ -52,7 +54,8 @@ class Optimizer {
   std::vector<GroupRates> rates;
 };
 
-/// `{match: 'bias$', weight_decay: 0}`: a regular expression searched in state names, and what its parameters do otherwise.
+/// `{match: 'bias$', weight_decay: 0}`: a regular expression searched in state names, and what its parameters do
+/// otherwise.
 struct GroupSpec {
   std::string match;
   Place place;
@@ -84,8 +87,8 @@ struct OptimizerKind {
 using OptimizerRegistry = Registry<OptimizerKind>;
 const OptimizerRegistry& registry_of(const Catalog& catalog, OptimizerKind);
 
-/// Sorts the parameters that want a gradient into groups: the first pattern that matches wins, the rest is the default group.
-/// Throws RecipeError at the place of a pattern that matches nothing.
+/// Sorts the parameters that want a gradient into groups: the first pattern that matches wins, the rest is the default
+/// group. Throws RecipeError at the place of a pattern that matches nothing.
 OptimizerInputs group_parameters(const Component<OptimizerKind>& optimizer,
                                  const std::vector<std::pair<std::string, at::Tensor>>& parameters);
 

@@ -58,6 +58,7 @@ bool Range::contains(double number) const {
 }
 
 std::string Range::to_string() const {
+  if (minimum && maximum && *minimum == *maximum) return detail::number_text(*minimum);
   std::string text;
   if (minimum) text += (above_minimum ? "> " : ">= ") + detail::number_text(*minimum);
   if (minimum && maximum) text += " and ";
@@ -72,7 +73,8 @@ void Checker::fail(const std::string& parameter, const std::string& message) {
 }
 
 std::optional<bool> Codec<bool>::read(const Value& value, Reader& reader) {
-  if (value.is_scalar() && value.scalar_type() == ScalarType::kBool) return value.text()[0] == 't' || value.text()[0] == 'T';
+  if (value.is_scalar() && value.scalar_type() == ScalarType::kBool)
+    return value.text()[0] == 't' || value.text()[0] == 'T';
   std::string hint;
   if (value.is_scalar()) {
     const std::string& text = value.text();
@@ -84,13 +86,38 @@ std::optional<bool> Codec<bool>::read(const Value& value, Reader& reader) {
   return std::nullopt;
 }
 
+namespace {
+
+/// What to do about a text that is nearly a number: '010', 0x1F, 1_000, 1e400, '0.1'.
+std::string number_hint(const Value& value) {
+  if (!value.is_scalar()) return "";
+  std::string text = value.text();
+  if (value.quoted() && parse_number(text)) return "; write it without quotes";
+  if (value.quoted()) return "";
+  const bool number = value.scalar_type() == ScalarType::kInteger || value.scalar_type() == ScalarType::kFloat;
+  if (number && !parse_number(text)) return "; it is too large";
+  if (value.scalar_type() == ScalarType::kInteger && !parse_integer(text)) return "; it is too large";
+  const size_t sign = text.find_first_of("+-") == 0 ? 1 : 0;
+  const size_t digit = text.find_first_not_of('0', sign);
+  const bool leading_zero = digit != std::string::npos && digit > sign && text[digit] >= '1' && text[digit] <= '9';
+  if (leading_zero && parse_number(text.substr(0, sign) + text.substr(digit))) {
+    return "; write it without the leading zero";
+  }
+  if (text.find('_') != std::string::npos) {
+    std::erase(text, '_');
+    if (parse_number(text)) return "; write " + text;
+  }
+  if (text.starts_with("0x") || text.starts_with("0o") || text.starts_with("0b")) return "; write it in decimal";
+  return "";
+}
+
+}  // namespace
+
 std::optional<int64_t> Codec<int64_t>::read(const Value& value, Reader& reader) {
   if (value.is_scalar() && !value.quoted()) {
     if (const auto integer = parse_integer(value.text())) return integer;
   }
-  const bool quoted_number = value.is_scalar() && value.quoted() && parse_integer(value.text());
-  reader.error(value.place(), "expected an integer, found " + value.describe() +
-                                  (quoted_number ? "; write it without quotes" : ""));
+  reader.error(value.place(), "expected an integer, found " + value.describe() + number_hint(value));
   return std::nullopt;
 }
 
@@ -98,9 +125,7 @@ std::optional<double> Codec<double>::read(const Value& value, Reader& reader) {
   if (value.is_scalar() && !value.quoted()) {
     if (const auto number = parse_number(value.text())) return number;
   }
-  const bool quoted_number = value.is_scalar() && value.quoted() && parse_number(value.text());
-  reader.error(value.place(), "expected a number, found " + value.describe() +
-                                  (quoted_number ? "; write it without quotes" : ""));
+  reader.error(value.place(), "expected a number, found " + value.describe() + number_hint(value));
   return std::nullopt;
 }
 
@@ -115,19 +140,43 @@ std::optional<std::string> Codec<std::string>::read(const Value& value, Reader& 
 namespace detail {
 
 Value spelled_as_choice(const Value& value, const std::vector<std::string>& choices) {
+  if (choices.empty() || !value.is_scalar() || value.quoted() || has(choices, value.text())) return value;
   const std::string no = no_choice(choices);
-  if (no.empty() || !value.is_scalar() || value.quoted() || has(choices, value.text())) return value;
   for (const char* spelling : {"no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"}) {
-    if (value.text() == spelling) return Value::scalar(no, true, value.place());
+    if (!no.empty() && value.text() == spelling) return Value::scalar(no, true, value.place());
   }
-  return value;
+  const bool word =
+      value.scalar_type() == ScalarType::kBool;  // `true` for a choice is a wrong choice, not a wrong type
+  return word ? Value::scalar(value.text(), true, value.place()) : value;
 }
 
-void check_choice(const std::string& text, const std::vector<std::string>& choices, const Place& place,
-                  Reader& reader) {
-  if (choices.empty() || has(choices, text)) return;
-  const std::string near = nearest(text, choices);
-  reader.error(place, "'" + text + "' is none of " + join(choices) + (near.empty() ? "" : "; did you mean " + near + "?"));
+void check_choice(const std::string& text, const Parameter& parameter, const Place& place, Reader& reader) {
+  if (parameter.choices.empty() || has(parameter.choices, text)) return;
+  std::vector<std::string> possible = parameter.choices;
+  for (const char* other : {"integer", "number", "null"}) {  // what may stand there besides a word
+    if (parameter.type.find(other) != std::string::npos) possible.emplace_back(other);
+  }
+  const std::string near = nearest(text, parameter.choices);
+  reader.error(place,
+               "'" + text + "' is none of " + join(possible) + (near.empty() ? "" : "; did you mean " + near + "?"));
+}
+
+std::string no_mapping(const Value& value) {
+  const bool plain = value.is_scalar() && !value.quoted();
+  const size_t colon = plain ? value.text().find(':') : std::string::npos;
+  const bool slip = colon != std::string::npos && colon > 0 && colon + 1 < value.text().size();
+  return "expected a mapping, found " + value.describe() + (slip ? "; is the space after the colon missing?" : "");
+}
+
+std::string plural(const std::string& name) {
+  if (name.starts_with("{")) return name;
+  return name.find(' ') == std::string::npos ? name + "s" : "(" + name + ")";
+}
+
+std::string list_hint(const Value& value, const std::string& item) {
+  constexpr size_t kLong = 40;
+  const bool scalar = value.is_scalar() && value.scalar_type() != ScalarType::kNull && value.text().size() <= kLong;
+  return scalar && !item.starts_with("{") ? "; write [" + value.text() + "]" : "";
 }
 
 std::string number_text(double number) {
@@ -174,13 +223,16 @@ void check_keys(const Value& map, const std::vector<const Parameter*>& parameter
       if (!map.find(name)) unused.push_back(name);
     }
     misspelled.push_back(nearest(entry.key, unused));
+    const std::string given = misspelled.back().empty() ? nearest(entry.key, all) : "";
     const std::string whose = owner.empty() ? "unknown key" : "unknown parameter of " + owner;
-    reader.error(entry.key_place, whose + suggestion(entry.key, unused));
+    reader.error(entry.key_place, whose + (given.empty() ? suggestion(entry.key, unused)
+                                                         : "; did you mean " + given + ", which is given as well?"));
   }
   for (const Parameter* parameter : parameters) {
     if (!parameter->required || map.find(parameter->name)) continue;
     if (has(misspelled, parameter->name)) continue;  // one fault, one error
-    reader.error(map.place(), (owner.empty() ? "" : owner + " needs ") + parameter->name + (owner.empty() ? " is missing" : "") +
+    reader.error(map.place(), (owner.empty() ? "" : owner + " needs ") + parameter->name +
+                                  (owner.empty() ? " is missing" : "") +
                                   (parameter->doc.empty() ? "" : " (" + parameter->doc + ")"));
   }
 }

@@ -1,10 +1,11 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include <concepts>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,7 +36,7 @@ struct Parameter {
   nlohmann::json default_value;  // null when required, or when the default is null
   Range range;
   std::vector<std::string> choices;
-  bool open_choices = false;  // any other string will do as well
+  bool open_choices = false;                             // any other string will do as well
   std::function<nlohmann::json(SchemaContext&)> schema;  // without default and description
 };
 
@@ -74,7 +75,9 @@ class FieldBuilder {
   FieldBuilder& less_than(double maximum) { return parameter_.range.below_maximum = true, at_most(maximum); }
   FieldBuilder& one_of(std::vector<std::string> choices) { return parameter_.choices = std::move(choices), *this; }
   /// Words with a meaning of their own, where any other string (a path, say) may stand as well.
-  FieldBuilder& words(std::vector<std::string> words) { return parameter_.open_choices = true, one_of(std::move(words)); }
+  FieldBuilder& words(std::vector<std::string> words) {
+    return parameter_.open_choices = true, one_of(std::move(words));
+  }
   FieldBuilder& unit(std::string unit) { return parameter_.unit = std::move(unit), *this; }
   FieldBuilder& doc(std::string doc) { return parameter_.doc = std::move(doc), *this; }
 
@@ -91,16 +94,17 @@ class Fields {
 
   /// A member of T or of a base of T.
   template <class F, class Base>
-  FieldBuilder<F> required(std::string name, F Base::*member) {
+  FieldBuilder<F> required(std::string name, F Base::* member) {
     return add<F>(std::move(name), member, true);
   }
   /// The default is the member's initialiser.
   template <class F, class Base>
-  FieldBuilder<F> optional(std::string name, F Base::*member) {
+  FieldBuilder<F> optional(std::string name, F Base::* member) {
     return add<F>(std::move(name), member, false);
   }
 
-  /// Reads `map` into a T; what is wrong goes to `reader`. Keys in `known_elsewhere` are left alone, others refused: `owner`
+  /// Reads `map` into a T; what is wrong goes to `reader`. Keys in `known_elsewhere` are left alone, others refused:
+  /// `owner`
   /// ("Conv2d", "training") says in the message whose parameters they would be.
   T read(const Value& map, Reader& reader, const std::string& owner,
          const std::vector<std::string>& known_elsewhere = {}) const;
@@ -111,12 +115,17 @@ class Fields {
 
  private:
   template <class F>
-  FieldBuilder<F> add(std::string name, F T::*member, bool required);
+  FieldBuilder<F> add(std::string name, F T::* member, bool required);
 
   std::deque<FieldOf<T>> fields_;  // a deque: builders point into it
 };
 
 namespace detail {
+
+/// Reports `text` where the parameter has choices and it is none of them.
+void check_choice(const std::string& text, const Parameter& parameter, const Place& place, Reader& reader);
+/// "expected a mapping, found 'lr:0.1'; is there no space after the colon?"
+std::string no_mapping(const Value& value);
 
 /// Reads one parameter: range and choices are checked here, once, for every type.
 template <class F>
@@ -131,7 +140,7 @@ std::optional<F> read_parameter(const Parameter& parameter, const Value& value, 
     }
   });
   if (!parameter.open_choices) {
-    for_each_string(*result, [&](const std::string& text) { check_choice(text, parameter.choices, value.place(), reader); });
+    for_each_string(*result, [&](const std::string& text) { check_choice(text, parameter, value.place(), reader); });
   }
   return result;
 }
@@ -148,7 +157,7 @@ void check_keys(const Value& map, const std::vector<const Parameter*>& parameter
 
 template <class T>
 template <class F>
-FieldBuilder<F> Fields<T>::add(std::string name, F T::*member, bool required) {
+FieldBuilder<F> Fields<T>::add(std::string name, F T::* member, bool required) {
   FieldOf<T>& field = fields_.emplace_back();
   Parameter& parameter = field.parameter;
   parameter.name = std::move(name);
@@ -210,7 +219,7 @@ struct Codec<T> {
   }
   static std::optional<T> read(const Value& value, Reader& reader) {
     if (!value.is_map()) {
-      reader.error(value.place(), "expected a mapping, found " + value.describe());
+      reader.error(value.place(), detail::no_mapping(value));
       return std::nullopt;
     }
     return fields().read(value, reader, std::string(reader.path()));

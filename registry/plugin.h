@@ -7,28 +7,25 @@
 /// What the author of a plugin includes: one shared library that adds components of any kind.
 ///
 ///   #include <registry/plugin.h>
-///   struct Scale { double factor = 1; static void describe(…); trainrun::Layer build(const trainrun::LayerInputs&) const; };
-///   TRAINRUN_PLUGIN(catalog) { catalog.layers.add<Scale>("Scale", "multiplies by a factor"); }
+///   struct Scale { double factor = 1; static void describe(…); trainrun::Layer build(const trainrun::LayerInputs&)
+///   const; }; TRAINRUN_PLUGIN(catalog) { catalog.layers.add<Scale>("Scale", "multiplies by a factor"); }
 
 /// Changes with whatever would make an older plugin misbehave: trainrun's version, LibTorch's, the compiler's library.
 #define TRAINRUN_ABI "trainrun " TRAINRUN_VERSION ", LibTorch " TORCH_VERSION
 
-#define TRAINRUN_PLUGIN(catalog)                                                           \
-  static void trainrun_plugin_body(trainrun::Catalog& catalog);                            \
-  extern "C" __attribute__((visibility("default"))) const char* trainrun_plugin_abi() {   \
-    return TRAINRUN_ABI;                                                                   \
-  }                                                                                        \
-  extern "C" __attribute__((visibility("default"))) void trainrun_plugin_register(        \
-      trainrun::Catalog& target) {                                                         \
-    trainrun_plugin_body(target);                                                          \
-  }                                                                                        \
+#define TRAINRUN_PLUGIN(catalog)                                                                               \
+  static void trainrun_plugin_body(trainrun::Catalog& catalog);                                                \
+  extern "C" __attribute__((visibility("default"))) const char* trainrun_plugin_abi() { return TRAINRUN_ABI; } \
+  extern "C" __attribute__((visibility("default"))) void trainrun_plugin_register(trainrun::Catalog& target) { \
+    trainrun_plugin_body(target);                                                                              \
+  }                                                                                                            \
   static void trainrun_plugin_body(trainrun::Catalog& catalog)
 
 namespace trainrun {
 
-/// Opens the shared library at `path` and lets it add its components to `catalog`. It stays open for the life of the process.
-/// Throws PluginError: cannot be opened, is no plugin, was built for another trainrun or LibTorch, takes a name that is taken, or
-/// its registration throws.
+/// Opens the shared library at `path` and lets it add its components to `catalog`. It stays open for the life of the
+/// process. Throws PluginError: cannot be opened, is no plugin, was built for another trainrun or LibTorch, takes a
+/// name that is taken, or its registration throws.
 void load_plugin(const std::string& path, Catalog& catalog);
 
 }  // namespace trainrun

@@ -1,11 +1,19 @@
 #include "registry/registry.h"
 
 namespace trainrun::detail {
+namespace {
+
+/// "a layer", "an optimizer"
+std::string with_article(const std::string& kind) {
+  return (std::string("aeiou").find(kind[0]) == std::string::npos ? "a " : "an ") + kind;
+}
+
+}  // namespace
 
 void throw_duplicate(const std::string& kind, const std::string& name, const std::string& first,
                      const std::string& second) {
   const auto origin = [](const std::string& file) { return file.empty() ? std::string("trainrun itself") : file; };
-  throw PluginError("a " + kind + " called " + name + " is already registered by " + origin(first) + "; " +
+  throw PluginError(with_article(kind) + " called " + name + " is already registered by " + origin(first) + "; " +
                     origin(second) + " must choose another name");
 }
 
@@ -19,19 +27,19 @@ std::optional<std::string> component_type(const Value& value, const std::string&
   if (value.is_map()) {
     type = value.find("type");
     if (!type) {
-      std::vector<std::string> keys;
-      for (const Value::Entry& entry : value.entries()) keys.push_back(entry.key);
       std::string hint;
       for (const Value::Entry& entry : value.entries()) {
         if (nearest(entry.key, {"type"}) == "type") hint = "; did you mean type instead of " + entry.key + "?";
       }
-      reader.error(value.place(), "a " + kind + " needs a type: {type: NAME, …}" + hint);
+      reader.error(value.place(), with_article(kind) + " needs a type: {type: NAME, …}" + hint);
       return std::nullopt;
     }
   }
   const auto scope = reader.enter(value.is_map() ? "type" : "");
   if (!type->is_scalar() || type->scalar_type() != ScalarType::kString) {
-    reader.error(type->place(), "expected the name of a " + kind + ", found " + type->describe());
+    const std::string wanted =
+        value.is_map() ? "the name of " + with_article(kind) : with_article(kind) + " (NAME or {type: NAME, …})";
+    reader.error(type->place(), "expected " + wanted + ", found " + type->describe());
     return std::nullopt;
   }
   return type->text();
@@ -46,6 +54,13 @@ void report_unknown(const Value& value, const std::string& kind, const std::stri
                     const std::vector<std::string>& names, Reader& reader) {
   const Value* written = value.is_map() ? value.find("type") : &value;
   reader.error(written->place(), "unknown " + kind + " '" + type + "'" + suggestion(type, names));
+}
+
+bool is_unknown_component(const Problem& problem) {
+  const std::string& message =
+      problem.message;  // "unknown layer 'Cnv2d'…", not "unknown key; …", "unknown parameter of …"
+  const size_t quote = message.find(" '");
+  return message.starts_with("unknown ") && quote != std::string::npos && message.find(' ', 8) == quote;
 }
 
 }  // namespace trainrun::detail

@@ -1,9 +1,10 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <typeinfo>
 #include <vector>
@@ -12,7 +13,8 @@
 
 namespace trainrun {
 
-/// A component as a recipe names it, read and checked, ready to be built. `Kind` (LayerKind, LossKind, …) says what it is:
+/// A component as a recipe names it, read and checked, ready to be built. `Kind` (LayerKind, LossKind, …) says what it
+/// is:
 ///   Kind::kName      "layer", for messages
 ///   Kind::Inputs     what building gets
 ///   Kind::Product    what building gives
@@ -50,8 +52,8 @@ class Registry {
     std::function<void(const Value&, Reader&, Component<Kind>&)> read;
   };
 
-  /// Adds component `C`: a struct with `static void describe(Fields<C>&)` and `Kind::Product build(const Kind::Inputs&) const`.
-  /// `doc` is one line. Throws PluginError if the name is taken.
+  /// Adds component `C`: a struct with `static void describe(Fields<C>&)` and `Kind::Product build(const Kind::Inputs&)
+  /// const`. `doc` is one line. Throws PluginError if the name is taken.
   template <class C>
   void add(const std::string& name, const std::string& doc);
 
@@ -109,19 +111,17 @@ void Registry<Kind>::add(const std::string& name, const std::string& doc) {
     };
     component.options = component.read_options(map, reader);
     component.options_type = &typeid(C);
-    component.build = [options = std::static_pointer_cast<const C>(component.options)](
-                          const typename Kind::Inputs& inputs) -> typename Kind::Product {
-      return options->build(inputs);
-    };
+    component.build = [options =
+                           std::static_pointer_cast<const C>(component.options)](const typename Kind::Inputs& inputs) ->
+        typename Kind::Product { return options->build(inputs); };
   };
   entries_.emplace(name, std::move(entry));
 }
 
 /// A kind whose components read more than their own and the common parameters.
 template <class Kind>
-concept Finishes = requires(Component<Kind>& component, const Value& map, Reader& reader) {
-  Kind::finish(component, map, reader);
-};
+concept Finishes =
+    requires(Component<Kind>& component, const Value& map, Reader& reader) { Kind::finish(component, map, reader); };
 
 /// `{type: Conv2d, out_channels: 32}` or `ReLU`.
 template <class Kind>
@@ -142,6 +142,8 @@ Value component_map(const Value& value);
 /// Reports a type that is not registered.
 void report_unknown(const Value& value, const std::string& kind, const std::string& type,
                     const std::vector<std::string>& names, Reader& reader);
+/// Whether report_unknown made it.
+bool is_unknown_component(const Problem& problem);
 }  // namespace detail
 
 template <class Kind>

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,8 @@ struct SchedulerInputs {
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
-  /// Rates for the step that follows `t` finished steps (or epochs: `interval`). A function of `t`, the inputs, and for those that
-  /// watch a metric of what `observe` was told.
+  /// Rates for the step that follows `t` finished steps (or epochs: `interval`). A function of `t`, the inputs, and for
+  /// those that watch a metric of what `observe` was told.
   virtual void set(int64_t t, std::vector<GroupRates>& rates) = 0;
   /// The metric it watches ("eval/loss"), or "".
   virtual std::string monitor() const { return ""; }

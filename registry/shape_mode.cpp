@@ -13,8 +13,9 @@
 #include <numeric>
 #include <unordered_map>
 
-// A dispatcher mode on a key that nothing else uses. Whatever makes a tensor makes it on the meta device; an operation without a
-// meta kernel in C++ has a shape function of ours below, or is run on zeros on the CPU, one operation at a time.
+// A dispatcher mode on a key that nothing else uses. Whatever makes a tensor makes it on the meta device; an operation
+// without a meta kernel in C++ has a shape function of ours below, or is run on zeros on the CPU, one operation at a
+// time.
 
 namespace trainrun {
 namespace {
@@ -121,12 +122,9 @@ using ShapeFunction = void (*)(const std::vector<c10::IValue>&, Stack*);
 /// Of the operations that would cost time or memory on zeros.
 const std::unordered_map<std::string, ShapeFunction>& shape_functions() {
   static const std::unordered_map<std::string, ShapeFunction> functions = {
-      {"aten::convolution", convolution_shape},
-      {"aten::batch_norm", batch_norm_shape},
-      {"aten::embedding", embedding_shape},
-      {"aten::lstm", recurrent_shape},
-      {"aten::gru", recurrent_shape},
-      {"aten::rnn_tanh", recurrent_shape},
+      {"aten::convolution", convolution_shape}, {"aten::batch_norm", batch_norm_shape},
+      {"aten::embedding", embedding_shape},     {"aten::lstm", recurrent_shape},
+      {"aten::gru", recurrent_shape},           {"aten::rnn_tanh", recurrent_shape},
       {"aten::rnn_relu", recurrent_shape},
   };
   return functions;

@@ -15,7 +15,8 @@ class Transform {
   virtual ~Transform() = default;
   /// Changes what is known of the fields as `apply` will change the fields; throws LayerError where it does not fit.
   virtual void describe(DatasetInfo& info) const = 0;
-  /// `generator` is seeded from the run's seed, the epoch and the number of the batch: the same batch is always changed the same way.
+  /// `generator` is seeded from the run's seed, the epoch and the number of the batch: the same batch is always changed
+  /// the same way.
   virtual void apply(Batch& batch, at::Generator& generator) const = 0;
 };
 

@@ -9,7 +9,8 @@
 
 namespace trainrun {
 
-/// Where something was written. `file` is a path as the user gave it, or "command line". Lines and columns count from 1.
+/// Where something was written. `file` is a path as the user gave it, or "command line". Lines and columns count
+/// from 1.
 struct Place {
   std::shared_ptr<const std::string> file;
   int line = 0;
@@ -22,8 +23,8 @@ struct Place {
 /// What a plain (unquoted) scalar means by the YAML 1.2 core schema.
 enum class ScalarType { kNull, kBool, kInteger, kFloat, kString };
 
-/// One node of a recipe: null, scalar, list or map, knowing its place. Scalars keep their text: what "no" or "1e-3" means is
-/// decided by the parameter that reads it, not by YAML. Maps keep their order; keys are unique.
+/// One node of a recipe: null, scalar, list or map, knowing its place. Scalars keep their text: what "no" or "1e-3"
+/// means is decided by the parameter that reads it, not by YAML. Maps keep their order; keys are unique.
 class Value {
  public:
   enum class Kind { kNull, kScalar, kList, kMap };

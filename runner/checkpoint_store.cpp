@@ -267,7 +267,7 @@ void CheckpointStore::remove_leftovers() {
 
 std::optional<std::string> CheckpointStore::newest(const Warn& warn) {
   remove_leftovers();
-  const std::optional<std::string> path = find_newest(folder_, warn);
+  std::optional<std::string> path = find_newest(folder_, warn);
   if (!path) return path;
   const std::string name = fs::path(*path).filename().string();
   if (target_of(folder_, kLatest) != name) replace_link(name, path_of(kLatest));
@@ -278,7 +278,7 @@ std::optional<std::string> CheckpointStore::newest(const Warn& warn) {
 std::optional<std::string> CheckpointStore::find_newest(const std::string& folder, const Warn& warn) {
   const std::vector<Found> found = scan(folder, warn);
   for (auto it = found.rbegin(); it != found.rend(); ++it) {
-    const std::string path = inside(folder, it->name);
+    std::string path = inside(folder, it->name);
     try {
       verify(path);
       return path;

@@ -38,24 +38,21 @@ std::string parameters_text(const Explanation& e) {
   return grouped(e.parameters) + ": " + grouped(e.trainable_parameters) + " trainable, " + grouped(frozen) + " frozen";
 }
 
-std::string memory_text(const Explanation& e) {
-  const MemorySummary& m = e.memory;
+std::string memory_parts(const MemorySummary& m) {
   const auto part = [](const char* name, int64_t bytes) {
     return std::string(name) + " " + bytes_text(static_cast<double>(bytes));
   };
-  return "about " + bytes_text(static_cast<double>(m.total())) + " at batch size " + grouped(e.length.batch_size) +
-         ": " +
-         join({part("weights", m.weights), part("gradients", m.gradients), part("optimizer", m.optimizer_state),
+  return join({part("weights", m.weights), part("gradients", m.gradients), part("optimizer", m.optimizer_state),
                part("activations", m.activations), part("batch", m.batch)});
 }
 
 std::string known(const std::optional<int64_t>& number) { return number ? grouped(*number) : "?"; }
 
 std::string samples_text(const LengthSummary& length) {
-  const auto split = [](const std::optional<int64_t>& samples, const std::string& use) {
-    return samples ? grouped(*samples) + " for " + use : "number for " + use + " known once the data is read";
-  };
-  return split(length.train_samples, "training") + ", " + split(length.eval_samples, "evaluation");
+  const std::string unknown = "number known once the data is read";
+  if (!length.train_samples && !length.eval_samples) return unknown;
+  const auto split = [&](const std::optional<int64_t>& samples) { return samples ? grouped(*samples) : unknown; };
+  return "training " + split(length.train_samples) + ", evaluation " + split(length.eval_samples);
 }
 
 std::string steps_text(const LengthSummary& length) {
@@ -96,6 +93,14 @@ std::string sparkline(const std::vector<RatePoint>& points) {
   return text;
 }
 
+/// "9.3e-4": no zero in the exponent, so that eleven of them fit a line.
+std::string short_scientific(double number) {
+  std::string text = scientific(number);
+  const size_t zero = text.size() - 2;
+  if (text[zero] == '0') text.erase(zero, 1);
+  return text;
+}
+
 std::string rate_table(const Explanation& e) {
   std::vector<Align> columns(12, Align::kRight);
   columns[0] = Align::kLeft;
@@ -110,11 +115,17 @@ std::string rate_table(const Explanation& e) {
   }
   table.add(header);
   table.add(steps);
+  std::vector<std::vector<std::string>> rows;
   for (size_t group = 0; group < e.groups.size(); ++group) {
-    std::vector<std::string> row = {e.groups.size() == 1 ? "lr" : "lr " + std::to_string(group + 1)};
-    for (const RatePoint& point : tenths) row.push_back(scientific(point.rates[group].lr));
-    table.add(row);
+    std::vector<std::string> row = {"lr " + std::to_string(group + 1)};
+    for (const RatePoint& point : tenths) row.push_back(short_scientific(point.rates[group].lr));
+    rows.push_back(row);
   }
+  const bool same = std::all_of(rows.begin(), rows.end(), [&](const auto& row) {
+    return std::equal(row.begin() + 1, row.end(), rows[0].begin() + 1);
+  });
+  if (same) rows.resize(1), rows[0][0] = "lr";
+  for (const auto& row : rows) table.add(row);
   return table.to_string("  ");
 }
 
@@ -164,11 +175,11 @@ std::string to_text(const Explanation& e) {
   std::string text = e.name + " (" + e.path + ")\n\n" + layer_table(e) + "\n";
   TextTable facts({Align::kLeft, Align::kLeft});
   facts.add({"parameters", parameters_text(e)});
-  facts.add(
-      {"FLOPs", amount_text(static_cast<double>(e.flops)) +
-                    " forward for one sample: multiplications and additions of matrix products and convolutions"});
-  facts.add({"memory", memory_text(e)});
-  facts.add({"", "(an estimate: every layer's output counts, the kernels' work space does not)"});
+  facts.add({"FLOPs",
+             amount_text(static_cast<double>(e.flops)) + " of one sample, forward (matrix products and convolutions)"});
+  facts.add({"memory", "about " + bytes_text(static_cast<double>(e.memory.total())) + " at batch size " +
+                           grouped(e.length.batch_size) + ", estimated: every layer's output, no work space"});
+  facts.add({"", memory_parts(e.memory)});
   facts.add({"loss", e.loss + (e.metrics.empty() ? "" : ", metrics " + join(e.metrics))});
   facts.add({"samples", samples_text(e.length)});
   facts.add({"steps", steps_text(e.length)});

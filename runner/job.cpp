@@ -171,13 +171,15 @@ void Job::set_rates() {
 }
 
 void Job::open_folder(const LoadedRecipe& loaded) {
-  const std::string text = "# the recipe of this run, resolved; `trainrun` on this file repeats it\n" + resolved_text(loaded.resolved);
+  const std::string text =
+      "# the recipe of this run, resolved; `trainrun` on this file repeats it\n" + resolved_text(loaded.resolved);
   const auto is_same = [&](const std::string& path) {
     const ResolvedRecipe other = resolve_recipe(path, {});
     return other.problems.empty() && same_recipe(other.value, loaded.resolved);
   };
-  const auto mode = recipe.checkpoint.resume == "auto" ? RunFolder::Resume::kAuto : RunFolder::Resume::kNever;
-  folder = std::make_unique<RunFolder>(RunFolder::open(recipe.output_dir.value_or("runs/" + recipe.name), text, is_same, mode));
+  const auto mode = recipe.checkpoint.resume == "no" ? RunFolder::Resume::kNever : RunFolder::Resume::kAuto;
+  folder = std::make_unique<RunFolder>(
+      RunFolder::open(recipe.output_dir.value_or("runs/" + recipe.name), text, is_same, mode));
   RetentionPolicy policy;
   policy.keep_last = recipe.checkpoint.keep_last.value_or(0);
   policy.keep_best = recipe.checkpoint.keep_best.has_value();
@@ -197,15 +199,14 @@ void Job::save(const std::string& name, bool best) {
 }
 
 void Job::resume() {
-  const std::string& wanted = recipe.checkpoint.resume;
-  if (wanted != "auto" && wanted != "no") {
-    restore(CheckpointStore::load(wanted));
-    return;
+  std::optional<std::string> from;
+  if (folder->continues()) {
+    from = checkpoints->newest([](const std::string& text) { spdlog::warn(text); });
   }
-  if (!folder->continues()) return;
-  const auto newest = checkpoints->newest([](const std::string& text) { spdlog::warn(text); });
-  if (newest) restore(CheckpointStore::load(*newest));
-  truncate_metrics(folder->metrics_path(), progress.step);
+  const std::string& wanted = recipe.checkpoint.resume;
+  if (!from && wanted != "auto" && wanted != "no") from = wanted;
+  if (from) restore(CheckpointStore::load(*from));
+  if (folder->continues()) truncate_metrics(folder->metrics_path(), progress.step);
 }
 
 void Job::restore(const CheckpointContent& content) {

@@ -16,13 +16,13 @@ namespace trainrun {
 
 /// Where training stands: what a checkpoint must put back besides weights, optimizer, scheduler and random numbers.
 struct Progress {
-  int64_t step = 0;        // finished optimizer steps
-  int64_t epoch = 0;       // the epoch we are in, from 0
-  int64_t batch = 0;       // the next batch of that epoch
-  double seconds = 0;      // of training so far, over all starts
-  double loss_sum = 0;     // since the last line of the log
-  int64_t loss_count = 0;  // steps in that sum
-  std::optional<double> best;  // of the monitored metric
+  int64_t step = 0;                                     // finished optimizer steps
+  int64_t epoch = 0;                                    // the epoch we are in, from 0
+  int64_t batch = 0;                                    // the next batch of that epoch
+  double seconds = 0;                                   // of training so far, over all starts
+  double loss_sum = 0;                                  // since the last line of the log
+  int64_t loss_count = 0;                               // steps in that sum
+  std::optional<double> best;                           // of the monitored metric
   std::vector<std::pair<std::string, double>> metrics;  // the last evaluation
 };
 
@@ -34,8 +34,8 @@ class Job {
     bool verbose = false;
   };
 
-  /// Opens the data, builds the model, takes the run's folder and, where the folder holds an unfinished run of this recipe, its
-  /// newest checkpoint. Throws RecipeError, DataError, CheckpointError, Error.
+  /// Opens the data, builds the model, takes the run's folder and, where the folder holds an unfinished run of this
+  /// recipe, its newest checkpoint. Throws RecipeError, DataError, CheckpointError, Error.
   Job(const LoadedRecipe& loaded, const Options& options);
 
   /// Optimizer steps of one epoch, and of the whole job.
@@ -58,7 +58,7 @@ class Job {
   std::unique_ptr<Scheduler> scheduler;  // null: constant rates
   std::unique_ptr<CheckpointStore> checkpoints;
   std::unique_ptr<Observers> observers;
-  Tensors parameters;              // the model's, those that want a gradient
+  Tensors parameters;               // the model's, those that want a gradient
   std::optional<double> grad_norm;  // of the last step, before clipping; where clipping is on
   Progress progress;
 

@@ -33,7 +33,7 @@ DatasetInfo split_info(const Component<DatasetKind>& dataset, const std::vector<
   at_place(dataset.place, dataset.path, "", [&] { info = dataset.build({})->info(); });
   for (const auto* transforms : {&first, &then}) {
     for (const Component<TransformKind>& transform : *transforms) {
-      at_place(transform.place, transform.path, transform.type + ": ", [&] { transform.build({})->describe(info); });
+      at_place(transform.place, transform.path, "", [&] { transform.build({})->describe(info); });
     }
   }
   return info;
@@ -233,6 +233,24 @@ void Model::load_state_dict(const std::vector<std::pair<std::string, at::Tensor>
   for (const auto& [name, tensor] : own) at::Tensor(tensor).copy_(given.at(name));
 }
 
+namespace {
+
+/// Sizes that follow from the data must be the same for training and evaluation: there is one set of weights.
+void check_same_state(const Component<DatasetKind>& dataset,
+                      const std::vector<std::pair<std::string, at::Tensor>>& trained,
+                      const std::vector<std::pair<std::string, at::Tensor>>& evaluated) {
+  for (size_t i = 0; i < std::min(trained.size(), evaluated.size()); ++i) {
+    const at::Tensor& own = trained[i].second;
+    const at::Tensor& other = evaluated[i].second;
+    if (own.sizes() == other.sizes()) continue;
+    throw RecipeError({{dataset.place, dataset.path,
+                        "its batches do not fit the model that dataset.train gives: " + trained[i].first +
+                            " would be " + at::str(other.sizes()) + ", it is " + at::str(own.sizes())}});
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Model> plan_model(const Recipe& recipe) {
   const DatasetInfo info = training_info(recipe);
   const DatasetInfo evaluated = recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo();
@@ -246,7 +264,7 @@ std::unique_ptr<Model> plan_model(const Recipe& recipe) {
                           "its batches have no field '" + field.name + "' like those of dataset.train"}});
     }
   }
-  const Model evaluation(recipe, evaluated);
+  check_same_state(*recipe.dataset.eval, model->state_dict(), Model(recipe, evaluated).state_dict());
   return model;
 }
 

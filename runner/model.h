@@ -14,12 +14,12 @@ class Model {
  public:
   /// Where a loss or a metric finds an input: a field of the batch, or an output of the graph.
   struct Source {
-    std::string field;         // "" for an output of the graph
+    std::string field;  // "" for an output of the graph
     size_t graph_output = 0;
   };
 
-  /// Builds for batches of `info`, with real weights from the default random generator, or within the ShapeMode without.
-  /// Throws RecipeError where layers, loss or metrics do not fit.
+  /// Builds for batches of `info`, with real weights from the default random generator, or within the ShapeMode
+  /// without. Throws RecipeError where layers, loss or metrics do not fit.
   Model(const Recipe& recipe, const DatasetInfo& info);
 
   /// The graph's outputs: what loss and metrics read, and the last layer's first output.

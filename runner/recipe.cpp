@@ -160,9 +160,6 @@ void Recipe::check(Checker& checker) const {
   }
   if (num_processes != 1) checker.fail("num_processes", "this version trains in one process only; write 1");
   if (mixed_precision != "no") checker.fail("mixed_precision", "this version computes in fp32 only; write 'no'");
-  if (checkpoint.keep_best && !dataset.eval) {
-    checker.fail("checkpoint", "keep_best needs evaluations; give dataset.eval");
-  }
 }
 
 }  // namespace trainrun

@@ -7,8 +7,8 @@
 
 #include "registry/catalog.h"
 
-// The recipe as plain structs: what a recipe file may say, section by section. Names, defaults, ranges and documentation stand
-// in recipe.cpp, once; errors, the JSON Schema and the reference page follow from there.
+// The recipe as plain structs: what a recipe file may say, section by section. Names, defaults, ranges and
+// documentation stand in recipe.cpp, once; errors, the JSON Schema and the reference page follow from there.
 
 namespace trainrun {
 

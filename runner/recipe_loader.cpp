@@ -16,10 +16,14 @@ namespace {
 
 using nlohmann::json;
 
-/// Paths are relative to the working directory; plugins are looked for beside the recipe first.
+/// Paths are relative to the working directory; plugins are looked for beside the recipe first. Throws PluginError.
 std::string find_plugin(const std::string& plugin, const std::string& directory) {
-  const std::filesystem::path beside = std::filesystem::path(directory) / plugin;
-  return std::filesystem::exists(beside) ? beside.string() : plugin;
+  const std::string beside = (std::filesystem::path(directory) / plugin).lexically_normal().string();
+  const std::string from_here = std::filesystem::path(plugin).lexically_normal().string();
+  for (const std::string& candidate : {beside, from_here}) {
+    if (std::filesystem::exists(candidate)) return candidate;
+  }
+  throw PluginError("there is no plugin " + beside + (beside == from_here ? "" : ", nor " + from_here));
 }
 
 /// Before anything else is read, since what plugins add may be used in the recipe.
@@ -29,8 +33,9 @@ void load_plugins(ResolvedRecipe& source, Catalog& catalog, std::vector<Problem>
   for (size_t i = 0; i < plugins->items().size(); ++i) {
     Value& plugin = plugins->items()[i];
     if (!plugin.is_scalar() || plugin.scalar_type() != ScalarType::kString) continue;
-    plugin = Value::scalar(find_plugin(plugin.text(), source.directory), true, plugin.place());  // found from anywhere later
     try {
+      plugin = Value::scalar(find_plugin(plugin.text(), source.directory), true,
+                             plugin.place());  // found from anywhere later
       load_plugin(plugin.text(), catalog);
     } catch (const PluginError& error) {
       problems.push_back({plugin.place(), "plugins[" + std::to_string(i) + "]", error.what()});
@@ -50,17 +55,31 @@ void check_model(const Recipe& recipe, const Value& value, std::vector<Problem>&
   const bool known = value.find("model") && value.find("dataset") && value.find("loss");
   if (!known || has_fault(problems, {"model", "dataset", "loss", "metrics", "plugins"})) return;
   try {
-    plan_model(recipe);
+    const auto model = plan_model(recipe);
+    if (!value.find("optimizer") || has_fault(problems, {"optimizer"})) return;
+    group_parameters(recipe.optimizer, model->parameters());
   } catch (const RecipeError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
   }
 }
 
-/// What could not be resolved was reported; that it is then of the wrong type is no second fault.
+/// What could not be resolved, merged or loaded was reported; that it is then of the wrong type, incomplete or unknown
+/// is no second fault.
 void drop_repeated(std::vector<Problem>& problems, size_t num_first) {
   std::set<std::string> places;
-  for (size_t i = 0; i < num_first; ++i) places.insert(problems[i].place.to_string());
-  const auto repeated = [&](const Problem& problem) { return places.contains(problem.place.to_string()); };
+  std::vector<std::string> incomplete;  // mappings that `<<` should have completed
+  bool plugin_failed = false;
+  for (size_t i = 0; i < num_first; ++i) {
+    const Problem& problem = problems[i];
+    places.insert(problem.place.to_string());
+    if (problem.path.ends_with(".<<")) incomplete.push_back(problem.path.substr(0, problem.path.size() - 3));
+    plugin_failed = plugin_failed || problem.path.starts_with("plugins[");
+  }
+  const auto repeated = [&](const Problem& problem) {
+    const auto contains = [&](const std::string& path) { return problem.path.starts_with(path); };
+    return places.contains(problem.place.to_string()) || std::any_of(incomplete.begin(), incomplete.end(), contains) ||
+           (plugin_failed && detail::is_unknown_component(problem));
+  };
   problems.erase(std::remove_if(problems.begin() + static_cast<std::ptrdiff_t>(num_first), problems.end(), repeated),
                  problems.end());
 }
@@ -73,22 +92,35 @@ void set_default_loggers(Recipe& recipe, Reader& reader) {
   recipe.logging.report_to = Codec<std::vector<Component<LoggerKind>>>::read(Value::list(names, {}), reader);
 }
 
-/// What is monitored must be among what evaluation gives.
+/// What is monitored must be among what evaluation gives, and there must be evaluations.
 void check_monitors(const Recipe& recipe, const Value& value, std::vector<Problem>& problems) {
   std::vector<std::unique_ptr<Metric>> metrics;
   for (const Component<MetricKind>& metric : recipe.metrics) metrics.push_back(metric.build({}));
   const std::vector<std::string> names = evaluation_names(recipe, metrics);
+  const Value* dataset = value.find("dataset");
+  const bool has_data = dataset && dataset->find("eval") && !dataset->find("eval")->is_null();
   const auto check = [&](const std::string& monitor, const Place& place, const std::string& path) {
-    if (std::find(names.begin(), names.end(), monitor) != names.end()) return;
-    problems.push_back({place, path, "evaluation gives no '" + monitor + "'" + suggestion(monitor, names)});
+    if (!has_data) {
+      problems.push_back({place, path, "there are no evaluations to watch: give dataset.eval"});
+    } else if (!recipe.evaluation.every) {
+      problems.push_back({place, path, "there are no evaluations to watch: evaluation.every is null"});
+    } else if (std::find(names.begin(), names.end(), monitor) == names.end()) {
+      problems.push_back({place, path, "evaluation gives no '" + monitor + "'" + suggestion(monitor, names)});
+    }
   };
   if (recipe.checkpoint.keep_best) {
-    const Value* monitor = value.find("checkpoint")->find("keep_best")->find("monitor");
-    check(recipe.checkpoint.keep_best->monitor, monitor->place(), "checkpoint.keep_best.monitor");
+    const Value* keep_best = value.find("checkpoint")->find("keep_best");
+    check(recipe.checkpoint.keep_best->monitor, keep_best->find("monitor")->place(), "checkpoint.keep_best.monitor");
+    if (!recipe.checkpoint.every) {
+      problems.push_back({keep_best->place(), "checkpoint.keep_best", "nothing is kept: checkpoint.every is null"});
+    }
   }
   if (!recipe.scheduler) return;
   const std::string monitor = recipe.scheduler->build({{}, 1})->monitor();
-  if (!monitor.empty()) check(monitor, recipe.scheduler->place, "scheduler.monitor");
+  const Value* written = recipe.scheduler->written.find("monitor");
+  if (!monitor.empty()) {
+    check(monitor, written ? written->place() : recipe.scheduler->place, written ? "scheduler.monitor" : "scheduler");
+  }
 }
 
 }  // namespace

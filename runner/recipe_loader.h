@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+
 #include <string>
 #include <vector>
 
@@ -15,8 +16,8 @@ struct LoadedRecipe {
   std::string path;
 };
 
-/// Reads the recipe at `path` with `key=value` overrides, loads its plugins into `catalog`, checks every value, and finds the
-/// shapes of the model; opens no data. Throws RecipeError with every fault there is.
+/// Reads the recipe at `path` with `key=value` overrides, loads its plugins into `catalog`, checks every value, and
+/// finds the shapes of the model; opens no data. Throws RecipeError with every fault there is.
 LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog);
 
 /// The text of `resolved` that, loaded again, gives the same recipe.

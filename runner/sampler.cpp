@@ -1,6 +1,7 @@
 #include "runner/sampler.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/randperm.h>
 
@@ -37,7 +38,7 @@ at::Tensor Sampler::indices(int64_t epoch) const {
   }
   if (options_.world_size == 1) return order;
   // Place p of the order, repeated as often as padding takes.
-  at::Tensor places = at::arange(size(), at::kLong) * options_.world_size + options_.rank;
+  const at::Tensor places = at::arange(size(), at::kLong) * options_.world_size + options_.rank;
   return order.index_select(0, places.remainder(num_samples_));
 }
 

@@ -14,12 +14,12 @@ class TrainingError : public Error {
   using Error::Error;
 };
 
-/// Trains until the job is done or a signal asks to stop; saves, evaluates and reports as the recipe says. Returns the signal,
-/// 0 when done. Throws TrainingError, and what loading, saving and LibTorch throw.
+/// Trains until the job is done or a signal asks to stop; saves, evaluates and reports as the recipe says. Returns the
+/// signal, 0 when done. Throws TrainingError, and what loading, saving and LibTorch throw.
 int train(Job& job);
 
-/// One optimizer step over the next `gradient_accumulation_steps` batches (fewer at the end of an epoch); the mean loss over their
-/// samples.
+/// One optimizer step over the next `gradient_accumulation_steps` batches (fewer at the end of an epoch); the mean loss
+/// over their samples.
 double train_step(Job& job, BatchStream& batches);
 
 /// Loss and metrics over the whole evaluation split: {"eval/loss", …}, {"eval/accuracy", …}.

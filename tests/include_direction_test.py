@@ -16,7 +16,7 @@ MAY_INCLUDE = {
 # ... and which of them may include these libraries. What a component is has nothing to do with YAML or logging.
 LIBRARIES = {
     "yaml-cpp/": {"runner"},
-    "spdlog/": {"runner", "tools"},
+    "spdlog/": {"runner", "tools", "tests"},
     "CLI/": {"tools"},
     "doctest/": {"tests"},
     "valijson/": {"tests"},

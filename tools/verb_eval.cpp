@@ -1,6 +1,7 @@
+#include <nlohmann/json.hpp>
+
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "runner/evaluation.h"
 #include "tools/verbs.h"
@@ -11,7 +12,8 @@ void add_eval(CLI::App& app, Program& program) {
   CLI::App* verb = app.add_subcommand("eval", "evaluate what was trained");
   const auto arguments = std::make_shared<RecipeArguments>();
   const auto as_json = std::make_shared<bool>(false);
-  verb->add_option("run", arguments->path, "a run's folder (its best checkpoint, else its newest), or a checkpoint's")->required();
+  verb->add_option("run", arguments->path, "a run's folder (its best checkpoint, else its newest), or a checkpoint's")
+      ->required();
   verb->add_option("overrides", arguments->overrides, "key=value: dataset.eval.root=other");
   verb->add_flag("--json", *as_json, "print one JSON object");
   verb->callback([&program, arguments, as_json] {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-struct gzFile_s;  // zlib's
+struct gzFile_s;  // NOLINT(readability-identifier-naming): zlib's
 
 namespace trainrun {
 

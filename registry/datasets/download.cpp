@@ -47,20 +47,20 @@ class PartFile {
 
   /// Is this still the file of that name? (Who had the lock before may have renamed it.)
   bool is_named() const {
-    struct stat mine {};
-    struct stat named {};
+    struct stat mine{};
+    struct stat named{};
     return fstat(descriptor_, &mine) == 0 && stat(path_.c_str(), &named) == 0 && mine.st_ino == named.st_ino &&
            mine.st_dev == named.st_dev;
   }
   int64_t size() const {
-    struct stat status {};
+    struct stat status{};
     if (fstat(descriptor_, &status) != 0) fail(path_, "read");
     return status.st_size;
   }
   void clear() {
     if (ftruncate(descriptor_, 0) != 0) fail(path_, "write");
   }
-  bool append(const char* data, size_t size) {
+  bool append(const char* data, size_t size) const {
     if (lseek(descriptor_, 0, SEEK_END) < 0) return false;
     while (size > 0) {
       const ssize_t written = write(descriptor_, data, size);

@@ -89,7 +89,8 @@ struct Synthetic {
 ///   regression:              a linear function of the sample (of tokens: the sum of a weight each), plus noise.
 class SyntheticDataset : public Dataset {
  public:
-  explicit SyntheticDataset(Synthetic options) : options_(std::move(options)), numel_(options_.numel()) {}
+  explicit SyntheticDataset(Synthetic options)
+      : options_(std::move(options)), numel_(options_.numel()), vocab_size_(options_.vocab_size.value_or(0)) {}
 
   DatasetInfo info() const override {
     DatasetInfo info;
@@ -193,7 +194,7 @@ class SyntheticDataset : public Dataset {
   void fill(uint64_t sample, int64_t* input) const {
     const uint64_t key = bits(seed(), Draw::kInput, sample);
     for (int64_t i = 0; i < numel_; ++i) {
-      input[i] = integer(splitmix64(key + static_cast<uint64_t>(i)), *options_.vocab_size);
+      input[i] = integer(splitmix64(key + static_cast<uint64_t>(i)), vocab_size_);
     }
   }
   void fill_of_class(uint64_t sample, uint64_t label, int64_t* input) const {
@@ -203,7 +204,7 @@ class SyntheticDataset : public Dataset {
     for (int64_t i = 0; i < numel_; ++i) {
       const int64_t draw = integer(splitmix64(key + static_cast<uint64_t>(i)), 2 * kNumFavourites);
       if (draw >= kNumFavourites) continue;
-      input[i] = integer(splitmix64(favourites + static_cast<uint64_t>(draw)), *options_.vocab_size);
+      input[i] = integer(splitmix64(favourites + static_cast<uint64_t>(draw)), vocab_size_);
     }
   }
   float weighted_sum(uint64_t key, const int64_t* input) const {
@@ -223,6 +224,7 @@ class SyntheticDataset : public Dataset {
 
   Synthetic options_;
   int64_t numel_;
+  int64_t vocab_size_;           // 0 for numbers
   std::vector<uint32_t> block_;  // of each number of a sample: which number of the pattern it shares
 };
 

@@ -112,7 +112,7 @@ FileDigest FileWriter::finish() {
 }
 
 FileReader::FileReader(std::string path, Hashing hashing) : path_(std::move(path)), hashing_(hashing) {
-  struct stat status {};
+  struct stat status{};
   if (::stat(path_.c_str(), &status) < 0) throw DataError(path_ + ": cannot open: " + system_text(errno));
   if (!S_ISREG(status.st_mode)) {
     throw DataError(path_ + ": expected a file, found " + (S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe"));

@@ -1,7 +1,6 @@
 #include "registry/files/pickle.h"
 
 #include <bit>
-#include <cstring>
 #include <unordered_map>
 #include <utility>
 
@@ -97,13 +96,13 @@ class Parser {
   template <class T>
   T read() {
     T value;
-    std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
+    take(sizeof(T)).copy(reinterpret_cast<char*>(&value), sizeof(T));
     return value;
   }
   std::string line() {
     const size_t end = bytes_.find('\n', position_);
     if (end == std::string_view::npos) fail("it ends too early");
-    const std::string text(take(end - position_));
+    std::string text(take(end - position_));
     ++position_;
     return text;
   }
@@ -129,13 +128,13 @@ class Parser {
   }
   std::vector<Id> pop_many(size_t count) {
     if (stack_.size() - floor() < count) fail("it takes more values than there are");
-    const std::vector<Id> ids(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
+    std::vector<Id> ids(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
     stack_.resize(stack_.size() - count);
     return ids;
   }
   std::vector<Id> pop_to_mark() {
     if (marks_.empty()) fail("it ends a group that was not begun");
-    const std::vector<Id> ids = pop_many(stack_.size() - marks_.back());
+    std::vector<Id> ids = pop_many(stack_.size() - marks_.back());
     marks_.pop_back();
     return ids;
   }
@@ -150,7 +149,7 @@ class Parser {
   bool integer_of(std::string_view digits) {  // little-endian, two's complement
     if (digits.size() > sizeof(int64_t)) return push({.kind = Kind::kOther, .text = "integer of more than 64 bits"});
     int64_t value = !digits.empty() && static_cast<int8_t>(digits.back()) < 0 ? -1 : 0;
-    std::memcpy(&value, digits.data(), digits.size());
+    digits.copy(reinterpret_cast<char*>(&value), sizeof(value));
     return push({.kind = Kind::kInteger, .integer = value});
   }
 

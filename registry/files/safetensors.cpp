@@ -109,7 +109,7 @@ std::string header_of(const std::vector<Piece>& pieces, const FileMetadata& meta
   if (!metadata.empty()) {
     header += quoted(kMetadataKey) + ":{";
     for (const auto& [key, value] : metadata) header += comma() + quoted(key) + ":" + quoted(value);
-    header += "}";
+    header += '}';
   }
   uint64_t offset = 0;
   for (const Piece& piece : pieces) {
@@ -120,7 +120,7 @@ std::string header_of(const std::vector<Piece>& pieces, const FileMetadata& meta
               std::to_string(end) + "]}";
     offset = end;
   }
-  header += "}";
+  header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
   if (header.size() > kMostHeaderBytes) throw Error("too many tensors, or too long names, for one safetensors file");
   return header;
@@ -135,7 +135,6 @@ std::string header_of(const std::vector<Piece>& pieces, const FileMetadata& meta
 /// What the header says, refusing what the format has no place for: other nesting, and a key twice.
 json parse_header(const std::string& path, const std::string& text) {
   std::vector<std::set<std::string>> keys;
-  std::string fault;
   const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
     constexpr int kDeepest = 3;  // header > tensor > shape > number
     if (depth > kDeepest) throw DataError(path + ": no valid safetensors file: its header is nested too deeply");

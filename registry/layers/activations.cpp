@@ -10,15 +10,15 @@ struct ReLU {
   static void describe(Fields<ReLU>& f) {
     f.optional("inplace", &ReLU::inplace).doc("overwrite the input; saves memory where nothing else reads it");
   }
-  Layer build(const LayerInputs&) const {
-    return layer_of(torch::nn::ReLU(torch::nn::ReLUOptions().inplace(inplace)));
-  }
+  Layer build(const LayerInputs&) const { return layer_of(torch::nn::ReLU(torch::nn::ReLUOptions().inplace(inplace))); }
 };
 
 struct GELU {
   std::string approximate = "none";
   static void describe(Fields<GELU>& f) {
-    f.optional("approximate", &GELU::approximate).one_of({"none", "tanh"}).doc("the tanh formula instead of the error function");
+    f.optional("approximate", &GELU::approximate)
+        .one_of({"none", "tanh"})
+        .doc("the tanh formula instead of the error function");
   }
   Layer build(const LayerInputs&) const {
     return layer_of(torch::nn::GELU(torch::nn::GELUOptions().approximate(approximate)));

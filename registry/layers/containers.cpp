@@ -70,7 +70,8 @@ struct Parallel {
   std::string merge = "concat";
   int64_t dim = 1;
   static void describe(Fields<Parallel>& f) {
-    f.required("layers", &Parallel::layers).doc("the branches, each a layer or a list of layers; all read this layer's input");
+    f.required("layers", &Parallel::layers)
+        .doc("the branches, each a layer or a list of layers; all read this layer's input");
     f.optional("merge", &Parallel::merge)
         .one_of({"concat", "add", "stack", "none"})
         .doc("what is done with the branches' outputs; none: each is an output of its own");

@@ -1,9 +1,21 @@
 #include <torch/nn/modules/conv.h>
 
+#include <algorithm>
+
 #include "registry/layer.h"
 
 namespace trainrun {
 namespace {
+
+/// torch.nn.Conv2d. LibTorch 2.11 keeps the sizes that 'same' adds with the first dimension first; they are used last
+/// one first.
+struct Conv2dModule : torch::nn::Conv2dImpl {
+  explicit Conv2dModule(const torch::nn::Conv2dOptions& options) : Conv2dImpl(options) {
+    std::vector<int64_t>& added = _reversed_padding_repeated_twice;  // [left, right, top, bottom]
+    if (std::holds_alternative<torch::enumtype::kSame>(options.padding()))
+      std::rotate(added.begin(), added.begin() + 2, added.end());
+  }
+};
 
 struct Conv2d {
   int64_t out_channels = 0;
@@ -20,7 +32,10 @@ struct Conv2d {
     f.required("out_channels", &Conv2d::out_channels).at_least(1).doc("number of feature maps made");
     f.required("kernel_size", &Conv2d::kernel_size).at_least(1).doc("height and width of the window");
     f.optional("stride", &Conv2d::stride).at_least(1).doc("step of the window");
-    f.optional("padding", &Conv2d::padding).at_least(0).one_of({"valid", "same"}).doc("rows and columns added at each border");
+    f.optional("padding", &Conv2d::padding)
+        .at_least(0)
+        .one_of({"valid", "same"})
+        .doc("rows and columns added at each border");
     f.optional("dilation", &Conv2d::dilation).at_least(1).doc("distance between the window's points");
     f.optional("groups", &Conv2d::groups).at_least(1).doc("groups of channels that do not see each other");
     f.optional("bias", &Conv2d::bias).doc("adds a learned number to each feature map");
@@ -40,8 +55,8 @@ struct Conv2d {
     in.require_dims(4, 4, "[N, C, H, W]");
     const int64_t channels = in.infer("in_channels", in_channels, 1);
     if (channels % groups != 0) {
-      throw LayerError("groups is " + std::to_string(groups) + ", which does not divide the " + std::to_string(channels) +
-                       " channels that flow in");
+      throw LayerError("groups is " + std::to_string(groups) + ", which does not divide the " +
+                       std::to_string(channels) + " channels that flow in");
     }
     auto options = torch::nn::Conv2dOptions(channels, out_channels, kernel_size);
     options.stride(stride).dilation(dilation).groups(groups).bias(bias);
@@ -55,7 +70,7 @@ struct Conv2d {
     } else {
       options.padding(torch::kValid);
     }
-    return layer_of(torch::nn::Conv2d(options));
+    return layer_of(torch::nn::ModuleHolder<Conv2dModule>(std::make_shared<Conv2dModule>(options)));
   }
 };
 

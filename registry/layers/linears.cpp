@@ -13,7 +13,9 @@ struct Linear {
   static void describe(Fields<Linear>& f) {
     f.required("out_features", &Linear::out_features).at_least(1).doc("size of the last dimension that comes out");
     f.optional("bias", &Linear::bias).doc("adds a learned vector");
-    f.optional("in_features", &Linear::in_features).at_least(1).doc("size of the last dimension that flows in; inferred");
+    f.optional("in_features", &Linear::in_features)
+        .at_least(1)
+        .doc("size of the last dimension that flows in; inferred");
   }
   Layer build(const LayerInputs& in) const {
     const int64_t features = in.infer("in_features", in_features, -1);
@@ -32,7 +34,9 @@ struct Embedding {
     f.required("num_embeddings", &Embedding::num_embeddings).at_least(1).doc("size of the vocabulary");
     f.required("embedding_dim", &Embedding::embedding_dim).at_least(1).doc("size of each vector");
     f.optional("padding_idx", &Embedding::padding_idx).doc("the index whose vector stays zero");
-    f.optional("max_norm", &Embedding::max_norm).greater_than(0).doc("vectors with a larger norm are scaled down to it");
+    f.optional("max_norm", &Embedding::max_norm)
+        .greater_than(0)
+        .doc("vectors with a larger norm are scaled down to it");
     f.optional("norm_type", &Embedding::norm_type).greater_than(0).doc("the p of that p-norm");
     f.optional("scale_grad_by_freq", &Embedding::scale_grad_by_freq)
         .doc("divide gradients by how often the index is in the batch");

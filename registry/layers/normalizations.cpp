@@ -71,7 +71,8 @@ struct LayerNorm {
     }
     const at::IntArrayRef flowing = in.shape();
     if (shape.size() >= flowing.size() || flowing.slice(flowing.size() - shape.size()) != at::IntArrayRef(shape)) {
-      throw LayerError("normalized_shape is " + at::str(at::IntArrayRef(shape)) + ", but " + shape_text(flowing) + " flows in");
+      throw LayerError("normalized_shape is " + at::str(at::IntArrayRef(shape)) + ", but " + shape_text(flowing) +
+                       " flows in");
     }
     const auto module = std::make_shared<LayerNormModule>(shape, eps, elementwise_affine, bias);
     return {module, [module](const Tensors& inputs) -> Tensors { return {module->forward(inputs[0])}; }};

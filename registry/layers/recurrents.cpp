@@ -18,7 +18,8 @@ struct LSTM {
     f.required("hidden_size", &LSTM::hidden_size).at_least(1).doc("size of the state");
     f.optional("num_layers", &LSTM::num_layers).at_least(1).doc("LSTMs stacked on each other");
     f.optional("bias", &LSTM::bias).doc("learned biases of the gates");
-    f.optional("batch_first", &LSTM::batch_first).doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
+    f.optional("batch_first", &LSTM::batch_first)
+        .doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
     f.optional("dropout", &LSTM::dropout).at_least(0).at_most(1).doc("between stacked LSTMs, while training");
     f.optional("bidirectional", &LSTM::bidirectional).doc("a second LSTM reads the sequence backwards");
     f.optional("proj_size", &LSTM::proj_size).at_least(0).doc("size of the projected state; 0: none");

@@ -1,6 +1,6 @@
 #include <ATen/ops/cross_entropy_loss.h>
-#include <torch/types.h>
 #include <torch/nn/module.h>
+#include <torch/types.h>
 
 #include "registry/loss.h"
 
@@ -27,13 +27,21 @@ struct CrossEntropyLoss {
     at::Tensor class_weight;
     if (weight) {
       if (in.shape(0).size() < 2 || static_cast<int64_t>(weight->size()) != in.shape(0)[1]) {
-        throw LayerError("weight has " + std::to_string(weight->size()) + " classes, the output is " + shape_text(in.shape(0)));
+        throw LayerError("weight has " + std::to_string(weight->size()) + " classes, the output is " +
+                         shape_text(in.shape(0)));
       }
       class_weight = state->register_buffer("weight", torch::tensor(*weight, at::kFloat));
     }
     const auto classes = in.num_classes.size() == 2 ? in.num_classes[1] : std::nullopt;
     if (classes && in.shape(0).size() > 1 && in.shape(0)[1] < *classes) {
-      throw LayerError("the output has " + std::to_string(in.shape(0)[1]) + " classes, the labels " + std::to_string(*classes));
+      throw LayerError("the output has " + std::to_string(in.shape(0)[1]) + " classes, the labels " +
+                       std::to_string(*classes));
+    }
+    std::vector<int64_t> labels = in.shape(0).vec();  // [N, …]
+    if (labels.size() > 1) labels.erase(labels.begin() + 1);
+    if (in.examples[1].scalar_type() == at::kLong && in.shape(1) != at::IntArrayRef(labels)) {
+      throw LayerError("an output " + shape_text(in.shape(0)) + " needs labels " + shape_text(labels) +
+                       "; is a Flatten, or a pooling, missing before the last layer?");
     }
     const auto kind = reduction == "mean" ? at::Reduction::Mean : at::Reduction::Sum;
     return {state, [class_weight, kind, ignore = ignore_index, smoothing = label_smoothing](const Tensors& inputs) {

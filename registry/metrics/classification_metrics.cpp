@@ -13,8 +13,8 @@ class AccuracyMetric : public Metric {
   void update(const Tensors& inputs) override {
     const at::Tensor predicted = inputs[0].argmax(1);  // [N, …]
     const at::Tensor& target = inputs[1];
-    TORCH_CHECK(predicted.sizes() == target.sizes(), "Accuracy compares logits [N, C, …] with class indices [N, …]; it got ",
-                inputs[0].sizes(), " and ", target.sizes());
+    TORCH_CHECK(predicted.sizes() == target.sizes(), "it compares logits [N, C, …] with class indices [N, …], not ",
+                shape_text(inputs[0].sizes()), " and ", shape_text(target.sizes()));
     const at::Tensor counted = target != ignore_index_;
     counts_[0] += (predicted.eq(target) & counted).sum();
     counts_[1] += counted.sum();

@@ -11,8 +11,8 @@ class MSEMetric : public Metric {
   MSEMetric() { MSEMetric::reset(); }
 
   void update(const Tensors& inputs) override {
-    TORCH_CHECK(inputs[0].sizes() == inputs[1].sizes(), "MSE compares tensors of one shape; it got ", inputs[0].sizes(),
-                " and ", inputs[1].sizes());
+    TORCH_CHECK(inputs[0].sizes() == inputs[1].sizes(), "it compares tensors of one shape, not ",
+                shape_text(inputs[0].sizes()), " and ", shape_text(inputs[1].sizes()));
     sums_[0] += (inputs[0].to(at::kDouble) - inputs[1].to(at::kDouble)).square().sum();
     sums_[1] += static_cast<double>(inputs[0].numel());
   }

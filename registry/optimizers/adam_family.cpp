@@ -10,7 +10,8 @@
 namespace trainrun {
 namespace {
 
-/// Adam and, with decoupled decay, AdamW: torch.optim's parameters; `foreach`, `fused`, … are not the recipe's business.
+/// Adam and, with decoupled decay, AdamW: torch.optim's parameters; `foreach`, `fused`, … are not the recipe's
+/// business.
 template <bool kDecoupled>
 struct AdamOptions {
   double lr = 1e-3;
@@ -28,7 +29,8 @@ struct AdamOptions {
     f.optional("eps", &AdamOptions::eps).at_least(0).doc("added to the denominator");
     f.optional("weight_decay", &AdamOptions::weight_decay)
         .at_least(0)
-        .doc(kDecoupled ? "share of the weights taken away each step, times lr" : "times the weights, added to the gradient");
+        .doc(kDecoupled ? "share of the weights taken away each step, times lr"
+                        : "times the weights, added to the gradient");
     f.optional("amsgrad", &AdamOptions::amsgrad).doc("divide by the largest second moment so far");
     f.optional("maximize", &AdamOptions::maximize).doc("climb instead of descend");
   }
@@ -63,7 +65,8 @@ class Adam : public GroupedOptimizer {
       at::_foreach_add_(now.lists[3], 1);
       const auto kernel = [&](auto function) {
         function(now.parameters, now.gradients, now.lists[0], now.lists[1], now.lists[2], now.lists[3], rates[i].lr,
-                 *rates[i].momentum, o.betas[1], o.weight_decay, o.eps, o.amsgrad, o.maximize, std::nullopt, std::nullopt);
+                 *rates[i].momentum, o.betas[1], o.weight_decay, o.eps, o.amsgrad, o.maximize, std::nullopt,
+                 std::nullopt);
       };
       kernel([](auto&&... arguments) {
         if constexpr (kDecoupled) {

@@ -15,7 +15,8 @@ at::Tensor laid_out_like(const at::Tensor& gradient, const at::Tensor& parameter
 
 GroupedOptimizer::GroupedOptimizer(OptimizerInputs inputs, std::vector<std::string> list_names)
     : list_names_(std::move(list_names)) {
-  for (ParameterGroup& group : inputs.groups) groups_.push_back({std::move(group), std::vector<Tensors>(list_names_.size())});
+  for (ParameterGroup& group : inputs.groups)
+    groups_.push_back({std::move(group), std::vector<Tensors>(list_names_.size())});
 }
 
 std::vector<std::pair<std::string, at::Tensor>> GroupedOptimizer::state() {

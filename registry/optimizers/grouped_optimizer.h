@@ -8,8 +8,8 @@
 
 namespace trainrun {
 
-/// What optimizers with one state tensor (or several) for each parameter share: the lists, their names in a checkpoint, and
-/// which parameters have a gradient.
+/// What optimizers with one state tensor (or several) for each parameter share: the lists, their names in a checkpoint,
+/// and which parameters have a gradient.
 class GroupedOptimizer : public Optimizer {
  public:
   std::vector<std::pair<std::string, at::Tensor>> state() override;

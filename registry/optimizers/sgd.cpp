@@ -79,7 +79,9 @@ class SGD : public GroupedOptimizer {
   std::vector<SGDOptions> options_;
 };
 
-std::unique_ptr<Optimizer> SGDOptions::build(const OptimizerInputs& inputs) const { return std::make_unique<SGD>(inputs); }
+std::unique_ptr<Optimizer> SGDOptions::build(const OptimizerInputs& inputs) const {
+  return std::make_unique<SGD>(inputs);
+}
 
 }  // namespace
 

@@ -20,10 +20,16 @@ struct ReduceLROnPlateau {
     f.optional("monitor", &ReduceLROnPlateau::monitor).doc("the metric that is watched, at each evaluation");
     f.optional("mode", &ReduceLROnPlateau::mode).one_of({"min", "max"}).doc("whether less or more is better");
     f.optional("factor", &ReduceLROnPlateau::factor).at_least(0).less_than(1).doc("times the rate, on a plateau");
-    f.optional("patience", &ReduceLROnPlateau::patience).at_least(0).doc("evaluations without improvement that are let pass");
+    f.optional("patience", &ReduceLROnPlateau::patience)
+        .at_least(0)
+        .doc("evaluations without improvement that are let pass");
     f.optional("threshold", &ReduceLROnPlateau::threshold).at_least(0).doc("less than this is no improvement");
-    f.optional("threshold_mode", &ReduceLROnPlateau::threshold_mode).one_of({"rel", "abs"}).doc("as a share or as a difference");
-    f.optional("cooldown", &ReduceLROnPlateau::cooldown).at_least(0).doc("evaluations after a change that do not count");
+    f.optional("threshold_mode", &ReduceLROnPlateau::threshold_mode)
+        .one_of({"rel", "abs"})
+        .doc("as a share or as a difference");
+    f.optional("cooldown", &ReduceLROnPlateau::cooldown)
+        .at_least(0)
+        .doc("evaluations after a change that do not count");
     f.optional("min_lr", &ReduceLROnPlateau::min_lr).at_least(0).doc("the lowest rate");
     f.optional("eps", &ReduceLROnPlateau::eps).at_least(0).doc("smaller changes are not made");
   }

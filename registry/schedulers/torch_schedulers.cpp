@@ -26,9 +26,8 @@ struct StepLR {
     f.optional("gamma", &StepLR::gamma).at_least(0).doc("by this factor");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
-    return closed_form(inputs, [*this](int64_t t, double base) {
-      return base * std::pow(gamma, static_cast<double>(t / step_size));
-    });
+    return closed_form(
+        inputs, [*this](int64_t t, double base) { return base * std::pow(gamma, static_cast<double>(t / step_size)); });
   }
 };
 
@@ -69,10 +68,16 @@ struct OneCycleLR {
   bool three_phase = false;
   static void describe(Fields<OneCycleLR>& f) {
     f.required("max_lr", &OneCycleLR::max_lr).greater_than(0).doc("the highest rate; one for each group as a list");
-    f.optional("total_steps", &OneCycleLR::total_steps).at_least(1).doc("length of the cycle; the whole job by default");
-    f.optional("pct_start", &OneCycleLR::pct_start).at_least(0).at_most(1).doc("share of the cycle in which the rate rises");
+    f.optional("total_steps", &OneCycleLR::total_steps)
+        .at_least(1)
+        .doc("length of the cycle; the whole job by default");
+    f.optional("pct_start", &OneCycleLR::pct_start)
+        .at_least(0)
+        .at_most(1)
+        .doc("share of the cycle in which the rate rises");
     f.optional("anneal_strategy", &OneCycleLR::anneal_strategy).one_of({"cos", "linear"}).doc("shape of the curve");
-    f.optional("cycle_momentum", &OneCycleLR::cycle_momentum).doc("momentum (Adam's first beta) falls as the rate rises");
+    f.optional("cycle_momentum", &OneCycleLR::cycle_momentum)
+        .doc("momentum (Adam's first beta) falls as the rate rises");
     f.optional("base_momentum", &OneCycleLR::base_momentum).at_least(0).less_than(1).doc("the lowest momentum");
     f.optional("max_momentum", &OneCycleLR::max_momentum).at_least(0).less_than(1).doc("the highest momentum");
     f.optional("div_factor", &OneCycleLR::div_factor).greater_than(0).doc("the cycle starts at max_lr / div_factor");

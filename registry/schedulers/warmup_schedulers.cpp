@@ -29,7 +29,9 @@ void describe_warmup(Fields<T>& f) {
   f.optional("total_steps", &T::total_steps).at_least(1).doc("when it ends; the whole job by default");
 }
 
-double ratio(int64_t part, int64_t whole) { return static_cast<double>(part) / static_cast<double>(std::max<int64_t>(1, whole)); }
+double ratio(int64_t part, int64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(std::max<int64_t>(1, whole));
+}
 
 struct LinearWithWarmup : Warmup {
   static void describe(Fields<LinearWithWarmup>& f) { describe_warmup(f); }
@@ -44,14 +46,17 @@ struct CosineWithWarmup : Warmup {
   double num_cycles = 0.5;
   static void describe(Fields<CosineWithWarmup>& f) {
     describe_warmup(f);
-    f.optional("num_cycles", &CosineWithWarmup::num_cycles).at_least(0).doc("periods of the cosine; 0.5 goes down to 0 once");
+    f.optional("num_cycles", &CosineWithWarmup::num_cycles)
+        .at_least(0)
+        .doc("periods of the cosine; 0.5 goes down to 0 once");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
-    return closed_form(inputs, [rise = warmup(inputs), end = total(inputs), cycles = num_cycles](int64_t t, double base) {
-      if (t < rise) return base * ratio(t, rise);
-      const double done = ratio(t - rise, end - rise);
-      return base * std::max(0.0, 0.5 * (1 + std::cos(std::numbers::pi * cycles * 2 * done)));
-    });
+    return closed_form(inputs,
+                       [rise = warmup(inputs), end = total(inputs), cycles = num_cycles](int64_t t, double base) {
+                         if (t < rise) return base * ratio(t, rise);
+                         const double done = ratio(t - rise, end - rise);
+                         return base * std::max(0.0, 0.5 * (1 + std::cos(std::numbers::pi * cycles * 2 * done)));
+                       });
   }
 };
 

@@ -172,7 +172,7 @@ class RandomCropTransform : public Transform {
              to + plane * options_.size[0] * options_.size[1]);
       }
     });
-    field = result;
+    field = std::move(result);
   }
 
  private:
@@ -249,7 +249,7 @@ class RandomHorizontalFlipTransform : public Transform {
         for (int64_t row = 0; row < numel; row += width) std::reverse_copy(from + row, from + row + width, to + row);
       }
     });
-    field = result;
+    field = std::move(result);
   }
 
  private:

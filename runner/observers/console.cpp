@@ -169,7 +169,7 @@ std::string checkpoint_line(const CheckpointRecord& record, const RunInfo& info)
 
 std::string progress_bar(const ProgressState& state, size_t width) {
   const double done = static_cast<double>(state.step) / static_cast<double>(std::max<int64_t>(1, state.total_steps));
-  const std::string percent = std::to_string(static_cast<int>(100 * done)) + " %";
+  const std::string percent = std::to_string(100 * state.step / std::max<int64_t>(1, state.total_steps)) + " %";
   const std::string left = "ETA " + time_left(state.seconds_left);
   const std::string count = position(state.step, state.total_steps);
   const std::string loss = "loss " + decimal(state.loss);

@@ -41,13 +41,15 @@ struct Scenario {
   std::string unsupported;  // a system call that this file system lacks
 };
 
-const std::vector<Scenario> kScenarios = {
-    {"the first one", {}, "step-40", true, ""},
-    {"a new one, and an old one to remove", {10, 20, 30}, "step-40", false, ""},
-    {"a new best one", {10, 20, 30}, "step-40", true, ""},
-    {"one that replaces another of its name", {30}, "step-30", true, ""},
-    {"the same where names cannot be exchanged", {30}, "step-30", false, "exchange"},
-};
+std::vector<Scenario> scenarios() {
+  return {
+      {"the first one", {}, "step-40", true, ""},
+      {"a new one, and an old one to remove", {10, 20, 30}, "step-40", false, ""},
+      {"a new best one", {10, 20, 30}, "step-40", true, ""},
+      {"one that replaces another of its name", {30}, "step-30", true, ""},
+      {"the same where names cannot be exchanged", {30}, "step-30", false, "exchange"},
+  };
+}
 
 constexpr RetentionPolicy kPolicy{.keep_last = 2, .keep_best = true};
 
@@ -141,7 +143,7 @@ void check_aftermath(const std::string& folder, const Scenario& scenario, bool s
 }  // namespace
 
 TEST_CASE("a save killed before any of its system calls leaves a whole checkpoint, and nothing else") {
-  for (const Scenario& scenario : kScenarios) {
+  for (const Scenario& scenario : scenarios()) {
     CAPTURE(scenario.what);
     const Before before(scenario);
     size_t calls = 1;
@@ -166,7 +168,7 @@ TEST_CASE("a save killed before any of its system calls leaves a whole checkpoin
 
 TEST_CASE(
     "a save on a disk that is full or fails is an error that names the file, and the earlier checkpoint is there") {
-  for (const Scenario& scenario : kScenarios) {
+  for (const Scenario& scenario : scenarios()) {
     CAPTURE(scenario.what);
     if (!scenario.unsupported.empty()) continue;
     const Before before(scenario);
@@ -198,8 +200,9 @@ TEST_CASE(
 TEST_CASE(
     "a save syncs each file and folder before it gives the checkpoint its name, and that before it removes another") {
   const TemporaryFolder folder;
-  Before(kScenarios[1]).copy_to(folder.path());
-  const Outcome outcome = save_with_fault(folder / "checkpoints", kScenarios[1], {});
+  const Scenario scenario = scenarios()[1];
+  Before(scenario).copy_to(folder.path());
+  const Outcome outcome = save_with_fault(folder / "checkpoints", scenario, {});
   CHECK(outcome.exit_code == 0);
   const auto& calls = outcome.calls;
   const auto renamed = std::find(calls.begin(), calls.end(), "rename");

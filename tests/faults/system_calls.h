@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -19,12 +21,25 @@
 
 namespace trainrun {
 
-/// System calls that change files, by their names.
-inline const std::vector<std::pair<long, std::string>> kFileCalls = {
-    {SYS_openat, "openat"},   {SYS_open, "open"},          {SYS_write, "write"},         {SYS_pwrite64, "pwrite64"},
-    {SYS_fsync, "fsync"},     {SYS_close, "close"},        {SYS_mkdir, "mkdir"},         {SYS_rename, "rename"},
-    {SYS_renameat, "rename"}, {SYS_renameat2, "exchange"}, {SYS_unlink, "unlink"},       {SYS_unlinkat, "unlink"},
-    {SYS_rmdir, "rmdir"},     {SYS_symlink, "symlink"},    {SYS_ftruncate, "ftruncate"}, {SYS_flock, "flock"}};
+/// System calls that change files.
+inline constexpr std::array<std::pair<long, const char*>, 16> kFileCalls = {{
+    {SYS_openat, "openat"},
+    {SYS_open, "open"},
+    {SYS_write, "write"},
+    {SYS_pwrite64, "pwrite64"},
+    {SYS_fsync, "fsync"},
+    {SYS_close, "close"},
+    {SYS_mkdir, "mkdir"},
+    {SYS_rename, "rename"},
+    {SYS_renameat, "rename"},
+    {SYS_renameat2, "exchange"},
+    {SYS_unlink, "unlink"},
+    {SYS_unlinkat, "unlink"},
+    {SYS_rmdir, "rmdir"},
+    {SYS_symlink, "symlink"},
+    {SYS_ftruncate, "ftruncate"},
+    {SYS_flock, "flock"},
+}};
 
 /// What befalls a process at its system calls that change files.
 struct Fault {
@@ -43,9 +58,15 @@ struct Outcome {
 
 namespace detail {
 
-inline std::string name_of(long number) {
-  for (const auto& [known, name] : kFileCalls) {
-    if (known == number) return name;
+/// The name of the call that a process is about to make, or "" for one that changes no files.
+inline std::string name_of_call(pid_t process, const user_regs_struct& registers) {
+  for (const auto& [number, name] : kFileCalls) {
+    if (number != static_cast<long>(registers.orig_rax)) continue;
+    if (std::string(name) != "write") return name;
+    // A sanitizer writes to pipes of its own.
+    const std::string file = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(registers.rdi);
+    std::error_code closed;
+    return std::filesystem::is_regular_file(file, closed) ? name : "";
   }
   return "";
 }
@@ -94,7 +115,7 @@ inline Outcome run_with_fault(const std::function<int()>& work, const Fault& fau
       ::ptrace(PTRACE_SETREGS, child, nullptr, &registers);
       result.reset();
     }
-    const std::string name = entering ? detail::name_of(static_cast<long>(registers.orig_rax)) : "";
+    const std::string name = entering ? detail::name_of_call(child, registers) : "";
     if (name.empty()) continue;
     const int index = static_cast<int>(outcome.calls.size());
     outcome.calls.push_back(name);

@@ -86,7 +86,7 @@ ROWS = [
     row("Select", {"dim": 1, "index": -1}, lambda: Function(lambda x: x[:, -1]), IMAGE),
     row("Select", {"dim": 2, "index": 4}, lambda: Function(lambda x: x[:, :, 4]), IMAGE),
     row("Add", {"inputs": ["a", "b"]}, lambda: Function(lambda a, b: a + b), (5, 7), (5, 1)),
-    row("Add", {"inputs": ["a", "b", "a"]}, lambda: Function(lambda a, b: a + b + a), (5, 7), (7,)),
+    row("Add", {"inputs": ["a", "b", "a"]}, lambda: Function(lambda a, b: a + b + a), (5, 7), (5, 7)),
     row("Concat", {"inputs": ["b", "a"]}, lambda: Function(lambda a, b: torch.cat([b, a], 1)), (5, 7), (5, 2)),
     row("Concat", {"inputs": ["a", "b"], "dim": -1}, lambda: Function(lambda a, b: torch.cat([a, b], -1)), IMAGE, IMAGE),
     row("Linear", {"out_features": 5}, lambda: nn.Linear(7, 5), (6, 7)),

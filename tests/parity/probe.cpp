@@ -1,7 +1,9 @@
 // Lets a test in Python build any component as a recipe would and see what it does: one JSON request a line on standard
-// input, one JSON reply a line on standard output, tensors by way of safetensors files. tests/parity/probe.py is its other end.
+// input, one JSON reply a line on standard output, tensors by way of safetensors files. tests/parity/probe.py is its
+// other end.
 //
-//   {"op": "layer", "spec": {"type": "Linear", "out_features": 3}, "seed": 0, "tensors": "in.safetensors", "results": "out.safetensors"}
+//   {"op": "layer", "spec": {"type": "Linear", "out_features": 3}, "seed": 0, "tensors": "in.safetensors", "results":
+//   "out.safetensors"}
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
@@ -15,9 +17,9 @@
 #include "registry/files/torch_file.h"
 #include "registry/graph.h"
 #include "registry/shape_mode.h"
+#include "runner/model.h"
 #include "runner/observers/observers.h"
 #include "runner/recipe_loader.h"
-#include "runner/model.h"
 #include "runner/yaml.h"
 
 namespace trainrun {
@@ -205,15 +207,16 @@ json run_metric(Request& request) {
 
 GroupRates rates_from(const json& group) {
   const json momentum = group.value("momentum", json());
-  return {group.at("lr").get<double>(), momentum.is_null() ? std::nullopt : std::optional<double>(momentum.get<double>())};
+  return {group.at("lr").get<double>(),
+          momentum.is_null() ? std::nullopt : std::optional<double>(momentum.get<double>())};
 }
 
 std::set<int64_t> numbers(const Request& request, const char* key) {
   return request.has(key) ? request[key].get<std::set<int64_t>>() : std::set<int64_t>();
 }
 
-/// Steps on "parameter.NAME" with the gradients "STEP.NAME"; before the steps in `reload_before` the optimizer is made anew
-/// from what the old one saves. `rates`: of every step and group, or those of the recipe.
+/// Steps on "parameter.NAME" with the gradients "STEP.NAME"; before the steps in `reload_before` the optimizer is made
+/// anew from what the old one saves. `rates`: of every step and group, or those of the recipe.
 json run_optimizer(Request& request) {
   const auto component = request.spec<Component<OptimizerKind>>();
   std::vector<std::pair<std::string, at::Tensor>> parameters;
@@ -243,8 +246,9 @@ json run_optimizer(Request& request) {
   return json::object();
 }
 
-/// Rates of every group before each of `steps` steps. After step t `metrics[t]` is observed, unless it is null ("nan" and
-/// "inf" are numbers too); before the steps in `reload_before` the scheduler is made anew from what the old one saves.
+/// Rates of every group before each of `steps` steps. After step t `metrics[t]` is observed, unless it is null ("nan"
+/// and "inf" are numbers too); before the steps in `reload_before` the scheduler is made anew from what the old one
+/// saves.
 json run_scheduler(Request& request) {
   const auto component = request.spec<Component<SchedulerKind>>();
   SchedulerInputs inputs;
@@ -276,8 +280,8 @@ json run_scheduler(Request& request) {
   return {{"lr", lr}, {"momentum", momentum}, {"monitor", scheduler->monitor()}};
 }
 
-/// The model of a recipe, as a job has it before its first step: its state dict, and, where inputs are given ("input.image"),
-/// what the last layer gives in evaluation.
+/// The model of a recipe, as a job has it before its first step: its state dict, and, where inputs are given
+/// ("input.image"), what the last layer gives in evaluation.
 json run_model(Request& request) {
   Catalog catalog = request.catalog();
   const auto overrides = request["overrides"].get<std::vector<std::string>>();
@@ -297,7 +301,7 @@ json run_model(Request& request) {
 
 json answer(const Catalog& catalog, const json& fields) {
   static const std::map<std::string, json (*)(Request&)> operations = {
-      {"catalog", list_catalog}, {"layer", run_layer},         {"loss", run_loss},  {"metric", run_metric},
+      {"catalog", list_catalog}, {"layer", run_layer},         {"loss", run_loss},          {"metric", run_metric},
       {"model", run_model},      {"optimizer", run_optimizer}, {"scheduler", run_scheduler}};
   Request request(catalog, fields);
   json reply = operations.at(fields.at("op"))(request);

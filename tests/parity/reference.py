@@ -42,17 +42,17 @@ def mnist_cnn() -> nn.Module:
 
 def basic_block(before: int, channels: int, stride: int = 1, project: bool = False) -> nn.Module:
     main = OrderedDict(conv1=nn.Conv2d(before, channels, 3, stride, padding=1, bias=False), bn1=nn.BatchNorm2d(channels),
-                       relu=nn.ReLU(), conv2=nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+                       act=nn.GELU(), conv2=nn.Conv2d(channels, channels, 3, padding=1, bias=False),
                        bn2=nn.BatchNorm2d(channels))
     shortcut = OrderedDict()
     if project:
         shortcut = OrderedDict(conv=nn.Conv2d(before, channels, 1, stride, bias=False), bn=nn.BatchNorm2d(channels))
-    return nn.Sequential(OrderedDict(body=Residual(main, shortcut), relu=nn.ReLU()))
+    return nn.Sequential(OrderedDict(body=Residual(main, shortcut), act=nn.GELU()))
 
 
 def residual_net() -> nn.Module:
     return nn.Sequential(OrderedDict(
-        stem=nn.Conv2d(1, 8, 3, stride=2, padding=1, bias=False), bn=nn.BatchNorm2d(8), relu=nn.ReLU(),
+        stem=nn.Conv2d(1, 8, 3, stride=2, padding=1, bias=False), bn=nn.BatchNorm2d(8), act=nn.GELU(),
         layer1=nn.Sequential(basic_block(8, 8), basic_block(8, 8)), layer2=basic_block(8, 16, stride=2, project=True),
         pool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), fc=nn.Linear(16, 10)))
 

@@ -49,7 +49,7 @@ one_cycle = of_torch("OneCycleLR", total_steps=NUM_STEPS)
 ROWS = [
     constant(),
     constant(factor=0.25, total_iters=300),
-    constant(factor=0, total_iters=0),
+    constant(factor=1, total_iters=1),
     step(step_size=7, gamma=0.97),
     step(step_size=300),
     cosine(T_max=NUM_STEPS),
@@ -61,7 +61,7 @@ ROWS = [
     one_cycle(max_lr=0.5, three_phase=True, div_factor=10, final_div_factor=100),
     one_cycle(max_lr=0.5, three_phase=True, pct_start=0.2, anneal_strategy="linear"),
     one_cycle(max_lr=0.5, base_momentum=0.6, max_momentum=0.9),
-    one_cycle(max_lr=0.5, base_momentum=[0.6, 0.7], max_momentum=[0.9, 0.8], pct_start=0.001),
+    one_cycle(max_lr=0.5, base_momentum=[0.6, 0.7], max_momentum=[0.9, 0.8], pct_start=0.002),
     one_cycle(max_lr=0.5, cycle_momentum=False),
     one_cycle(max_lr=0.5, total_steps=1700, pct_start=0.0),
     one_cycle(max_lr=0.5, pct_start=1.0),

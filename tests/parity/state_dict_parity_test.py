@@ -20,6 +20,10 @@ def images() -> torch.Tensor:
     return torch.randn((16, 1, 28, 28), generator=torch.Generator().manual_seed(6))
 
 
+def batch() -> dict[str, torch.Tensor]:
+    return {"image": images(), "label": torch.zeros(16, dtype=torch.int64)}
+
+
 def scrambled(make) -> torch.nn.Module:
     """A model in evaluation whose every parameter and buffer was drawn anew."""
     generator = torch.Generator().manual_seed(7)
@@ -47,7 +51,7 @@ def test_pythons_weights_load(probe, recipe, make, save, tmp_path):
     model = scrambled(make)
     path = tmp_path / "weights"
     save(model.state_dict(), path)
-    _, results = probe.ask("model", named("input", {"image": images()}), recipe=recipe, overrides=[f"model.weights={path}"])
+    _, results = probe.ask("model", named("input", batch()), recipe=recipe, overrides=[f"model.weights={path}"])
     assert_same(results.under("state"), model.state_dict(), "state")
     assert_same(results.under("output"), logits(model), "logits", TOLERANCE)
 
@@ -60,7 +64,7 @@ def test_trained_weights_load_into_python(probe, mnist_folder, recipe, make, tmp
     state = safetensors.torch.load_file(path)
     model = make().eval()
     model.load_state_dict(state, strict=True)
-    _, results = probe.ask("model", named("input", {"image": images()}), recipe=recipe, overrides=[f"model.weights={path}"])
+    _, results = probe.ask("model", named("input", batch()), recipe=recipe, overrides=[f"model.weights={path}"])
     assert_same(results.under("output"), logits(model), "logits", TOLERANCE)
     untrained = probe.ask("model", recipe=recipe, overrides=[])[1].under("state")
     assert all(not torch.equal(untrained[name], state[name]) for name in state), "the run trained nothing"

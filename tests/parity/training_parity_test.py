@@ -58,8 +58,8 @@ def test_residual_net_with_parameter_groups(mnist_folder, tmp_path):
 
 def test_lstm_with_one_cycle(mnist_folder, tmp_path):
     expected = reference.train(
-        reference.LstmClassifier, lambda model: torch.optim.Adam(model.parameters(), lr=1e-3),
-        lambda optimizer: lr_scheduler.OneCycleLR(optimizer, max_lr=0.004, total_steps=NUM_STEPS),
+        reference.LstmClassifier, lambda model: torch.optim.Adam(model.parameters()),
+        lambda optimizer: lr_scheduler.OneCycleLR(optimizer, max_lr=0.001, total_steps=NUM_STEPS),
         reference.mnist(mnist_folder, "train"), seed=5, batch_size=64, num_steps=NUM_STEPS)
     lines, _ = reference.run_trainrun("tests/recipes/parity_lstm.yaml", tmp_path / "run", *QUIET)
     assert_same_losses(lines, expected)

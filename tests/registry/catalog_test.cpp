@@ -102,13 +102,16 @@ TEST_CASE("every loss, metric, optimizer, scheduler, dataset, transform and logg
     optimizer->step({});
     CHECK(parameter.lt(1).all().item<bool>());
   }
-  const std::map<std::string, std::string> scheduler_parameters = {{"StepLR", "step_size: 2"}, {"OneCycleLR", "max_lr: 0.1"}};
+  const std::map<std::string, std::string> scheduler_parameters = {{"StepLR", "step_size: 2"},
+                                                                   {"OneCycleLR", "max_lr: 0.1"}};
   for (const auto& item : catalog().schedulers.entries()) {
     const std::string& name = item.first;
     CAPTURE(name);
     const auto known = scheduler_parameters.find(name);
     std::vector<GroupRates> rates = {{0.5, 0.9}};
-    component<SchedulerKind>(name, known == scheduler_parameters.end() ? "" : known->second).build({rates, 10})->set(5, rates);
+    component<SchedulerKind>(name, known == scheduler_parameters.end() ? "" : known->second)
+        .build({rates, 10})
+        ->set(5, rates);
     CHECK(std::isfinite(rates[0].lr));
   }
 }
@@ -133,9 +136,10 @@ TEST_CASE("a name can be registered once") {
     static void describe(Fields<Mine>&) {}
     Layer build(const LayerInputs&) const { return {}; }
   };
-  CHECK_THROWS_WITH_AS(copy.layers.add<Mine>("ReLU", "mine"),
-                       "a layer called ReLU is already registered by trainrun itself; trainrun itself must choose another name",
-                       PluginError);
+  CHECK_THROWS_WITH_AS(
+      copy.layers.add<Mine>("ReLU", "mine"),
+      "a layer called ReLU is already registered by trainrun itself; trainrun itself must choose another name",
+      PluginError);
 }
 
 TEST_CASE("parameter groups: the first pattern that matches wins, one that matches nothing is an error") {

@@ -73,7 +73,7 @@ TEST_CASE_FIXTURE(Fixture, "a server without ranges sends the file from its star
   write_part(content.substr(0, 1000));
   download(job);
   check_downloaded();
-  CHECK(server.requests() == Requests{"file 1000-", "file"});
+  CHECK((server.requests() == Requests{"file 1000-", "file"}));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a transfer that breaks off is continued, and given up when it breaks off again and again") {
@@ -101,7 +101,7 @@ TEST_CASE_FIXTURE(Fixture, "what an earlier download left of another file is thr
   write_part(std::string(1000, 'x'));
   download(job);
   check_downloaded();
-  CHECK(server.requests() == Requests{"file 1000-", "file"});
+  CHECK((server.requests() == Requests{"file 1000-", "file"}));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a part that is whole already is taken, one that is too long is not") {

@@ -2,6 +2,7 @@
 #include <caffe2/serialize/inline_container.h>
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -20,25 +21,25 @@
 namespace trainrun {
 namespace {
 
-const std::vector<at::ScalarType> kDtypes = {at::kDouble,
-                                             at::kFloat,
-                                             at::kHalf,
-                                             at::kBFloat16,
-                                             at::kFloat8_e4m3fn,
-                                             at::kFloat8_e5m2,
-                                             at::kFloat8_e4m3fnuz,
-                                             at::kFloat8_e5m2fnuz,
-                                             at::kLong,
-                                             at::kInt,
-                                             at::kShort,
-                                             at::kChar,
-                                             at::kByte,
-                                             at::kBool,
-                                             at::kUInt16,
-                                             at::kUInt32,
-                                             at::kUInt64,
-                                             at::kComplexFloat,
-                                             at::kFloat8_e8m0fnu};
+constexpr std::array kDtypes = {at::kDouble,
+                                at::kFloat,
+                                at::kHalf,
+                                at::kBFloat16,
+                                at::kFloat8_e4m3fn,
+                                at::kFloat8_e5m2,
+                                at::kFloat8_e4m3fnuz,
+                                at::kFloat8_e5m2fnuz,
+                                at::kLong,
+                                at::kInt,
+                                at::kShort,
+                                at::kChar,
+                                at::kByte,
+                                at::kBool,
+                                at::kUInt16,
+                                at::kUInt32,
+                                at::kUInt64,
+                                at::kComplexFloat,
+                                at::kFloat8_e8m0fnu};
 
 /// Zeros and ones for BOOL, else any bytes: 6 elements, [2, 3].
 at::Tensor any_tensor(at::ScalarType type) {
@@ -91,7 +92,8 @@ void write_torch_file(const std::string& path, const std::string& pickle, const 
 }
 
 // Pieces of pickles, protocol 2, written by hand from the description in CPython's pickletools.py.
-const std::string kStart = "\x80\x02";
+constexpr const char* kStart = "\x80\x02";
+
 std::string text(const std::string& value) {
   const auto size = static_cast<uint32_t>(value.size());
   return "X" + std::string(reinterpret_cast<const char*>(&size), sizeof(size)) + value;
@@ -117,12 +119,16 @@ std::string dict(const std::vector<std::pair<std::string, std::string>>& entries
   return pickle + "u";
 }
 
-const std::string kFourFloats(reinterpret_cast<const char*>(std::vector<float>{1, 2, 3, 4}.data()), 16);
+/// The numbers 1, 2, 3, 4 as a storage holds them.
+std::string four_floats() {
+  constexpr std::array kValues = {1.0F, 2.0F, 3.0F, 4.0F};
+  return {reinterpret_cast<const char*>(kValues.data()), sizeof(kValues)};
+}
 
 /// What reading this pickle, with one storage of four floats, says.
 std::string error_of_pickle(const std::string& pickle) {
   const TemporaryFolder folder;
-  write_torch_file(folder / "w.pt", pickle, {kFourFloats});
+  write_torch_file(folder / "w.pt", pickle, {four_floats()});
   return error_of([&] { read_torch_file(folder / "w.pt"); });
 }
 
@@ -153,7 +159,9 @@ TEST_CASE("a file writer's digest is that of the file, for pieces of every size"
 
 TEST_CASE("a file that is not finished is removed, and an atomic write that fails leaves the old content") {
   const TemporaryFolder folder;
-  { FileWriter(folder / "half").write("abc"); }
+  {
+    FileWriter(folder / "half").write("abc");
+  }
   CHECK(!std::filesystem::exists(folder / "half"));
 
   write_file_atomically(folder / "f", "old");
@@ -365,7 +373,7 @@ TEST_CASE("a state dict of torch.save is read with its strides, and what is shar
                                    {"empty", tensor("0", 4, {0, 5}, {5, 1})},
                                    {"ints", tensor("0", 0, {4}, {1}, "IntStorage")}}) +
                              ".";
-  write_torch_file(folder / "w", pickle, {kFourFloats});
+  write_torch_file(folder / "w", pickle, {four_floats()});
   const NamedTensors found = load_weights(folder / "w");
   REQUIRE(found.size() == 6);
   const at::Tensor expected = at::arange(1, 5).to(at::kFloat).reshape({2, 2});
@@ -384,7 +392,7 @@ TEST_CASE("a state dict is found under its usual names or a given one, else the 
   const std::string weights = dict({{"w", tensor("0", 0, {4}, {1})}});
   const std::string other = dict({{"v", tensor("0", 0, {2}, {1})}});
   const auto write = [&](const std::string& value) {
-    write_torch_file(folder / "w", kStart + value + ".", {kFourFloats});
+    write_torch_file(folder / "w", kStart + value + ".", {four_floats()});
   };
   for (const char* name : {"state_dict", "model", "model_state_dict"}) {
     write(dict({{"epoch", number(3)}, {name, weights}, {"ema", other}}));
@@ -435,7 +443,7 @@ TEST_CASE("a pickle's calls are never made; a whole object is an error that says
   CHECK(has(error_of_pickle(kStart + call + "."), "torch.save(model.state_dict(), path)"));
   write_torch_file(folder / "w",
                    kStart + dict({{"model", dict({{"w", tensor("0", 0, {4}, {1})}})}, {"hook", call}}) + ".",
-                   {kFourFloats});
+                   {four_floats()});
   CHECK(load_weights(folder / "w").size() == 1);
   CHECK(!std::filesystem::exists(folder / "run"));
 }
@@ -499,7 +507,7 @@ TEST_CASE("a file of torch.save with any byte changed, or cut short anywhere, do
   const TemporaryFolder folder;
   const std::string pickle =
       kStart + dict({{"model", dict({{"a", tensor("0", 0, {2, 2}, {2, 1})}, {"b", tensor("1", 1, {2}, {1})}})}}) + ".";
-  write_torch_file(folder / "w", pickle, {kFourFloats, kFourFloats});
+  write_torch_file(folder / "w", pickle, {four_floats(), four_floats()});
   const std::string whole = content_of(folder / "w");
   const auto survives = [&](const std::string& content) {
     write_content(folder / "w", content);
@@ -523,7 +531,7 @@ TEST_CASE("weights are told apart by content, and what they are not is said") {
   const TemporaryFolder folder;
   write_safetensors(folder / "a.pt", {{"w", at::ones({1})}});
   CHECK(load_weights(folder / "a.pt").size() == 1);
-  write_torch_file(folder / "b.safetensors", kStart + dict({{"w", tensor("0", 0, {4}, {1})}}) + ".", {kFourFloats});
+  write_torch_file(folder / "b.safetensors", kStart + dict({{"w", tensor("0", 0, {4}, {1})}}) + ".", {four_floats()});
   CHECK(load_weights(folder / "b.safetensors").size() == 1);
   const auto refusal = [&](const std::string& content) {
     write_content(folder / "w", content);

@@ -105,8 +105,7 @@ TEST_CASE("an LSTM has three outputs, and the next layer reads the first") {
 - {type: Add, inputs: ['1', h]}
 )",
                            inputs_like(torch::zeros({2, 7, 3})));
-  CHECK(graph->nodes()[0].output_shapes ==
-        std::vector<std::vector<int64_t>>{{2, 7, 5}, {1, 2, 5}, {1, 2, 5}});
+  CHECK(graph->nodes()[0].output_shapes == std::vector<std::vector<int64_t>>{{2, 7, 5}, {1, 2, 5}, {1, 2, 5}});
   const auto x = torch::randn({2, 7, 3});
   graph->set_outputs({*graph->slot("1"), *graph->slot("h")});
   const Tensors outputs = graph->forward({x});
@@ -125,10 +124,10 @@ TEST_CASE("containers nest their names") {
 - {type: Sequential, layers: [{type: Linear, out_features: 1}]}
 )",
                            inputs_like(torch::zeros({2, 3})));
-  CHECK(state_names(*graph) ==
-        std::vector<std::string>{"block.main.0.weight", "block.main.0.bias", "block.main.last.weight",
-                                 "block.main.last.bias", "1.0.0.weight", "1.0.0.bias", "1.1.0.weight", "1.1.0.bias",
-                                 "2.0.weight", "2.0.bias"});
+  CHECK(state_names(*graph) == std::vector<std::string>{"block.main.0.weight", "block.main.0.bias",
+                                                        "block.main.last.weight", "block.main.last.bias",
+                                                        "1.0.0.weight", "1.0.0.bias", "1.1.0.weight", "1.1.0.bias",
+                                                        "2.0.weight", "2.0.bias"});
   CHECK(graph->nodes()[1].output_shapes[0] == std::vector<int64_t>{2, 7});
 }
 
@@ -170,12 +169,15 @@ TEST_CASE("what does not fit names layers, shapes and places") {
   CHECK(fault("- {type: Conv2d, out_channels: 4, kernel_size: 30}", image) ==
         "test.yaml:1:3: [0]: Conv2d does not fit its input [N, 1, 28, 28] from 'image': "
         "a window of 30 does not fit an input of 28 with a padding of 0");
-  CHECK(fault("- {type: Add, inputs: [image, imagge]}", image) ==
-        "test.yaml:1:23: [0].inputs: no earlier layer and no field of the batch is called 'imagge'; did you mean image?");
-  CHECK(fault("- {type: LSTM, hidden_size: 3}", image).find("it needs [T, N, C], not [N, 1, 28, 28]") != std::string::npos);
+  CHECK(
+      fault("- {type: Add, inputs: [image, imagge]}", image) ==
+      "test.yaml:1:31: [0].inputs: no earlier layer and no field of the batch is called 'imagge'; did you mean image?");
+  CHECK(fault("- {type: LSTM, hidden_size: 3}", image).find("it needs [T, N, C], not [N, 1, 28, 28]") !=
+        std::string::npos);
   CHECK(fault("- {type: Flatten, outputs: [a, b]}", image) ==
         "test.yaml:1:28: [0].outputs: Flatten has 1 output, 2 are named");
   CHECK(fault("- {type: Residual, main: [{type: Conv2d, out_channels: 2, kernel_size: 3}]}", image)
             .find("main gives [N, 2, 26, 26], shortcut gives [N, 1, 28, 28]") != std::string::npos);
-  CHECK(fault("- {type: Embedding, num_embeddings: 3, embedding_dim: 2}", image).find("integer indices") != std::string::npos);
+  CHECK(fault("- {type: Embedding, num_embeddings: 3, embedding_dim: 2}", image).find("integer indices") !=
+        std::string::npos);
 }

@@ -99,15 +99,15 @@ TEST_CASE("malformed references say what to write") {
   CHECK(pieces("${a[-1]}").find("malformed '-1' is no index") == 0);
 }
 
-TEST_CASE("a scalar that is just a parameter becomes its value, at the place of the reference") {
+TEST_CASE("a scalar that is just a parameter becomes its value, at the place where that was written") {
   const auto file = std::make_shared<const std::string>("a.yaml");
   const Value body = Value::map({{"channels", {}, Value::scalar("${c}", true, {file, 3, 7})},
                                  {"sizes", {}, Value::list({plain("${list}"), plain("3")}, {})}},
                                 {});
   const Value list = Value::list({Value::scalar("1", false, {file, 9, 9})}, {file, 9, 8});
-  const Value result = substitute(body, {{"c", plain("64")}, {"list", list}});
+  const Value result = substitute(body, {{"c", Value::scalar("64", false, {file, 8, 5})}, {"list", list}});
   CHECK(result.find("channels")->scalar_type() == ScalarType::kInteger);
-  CHECK(result.find("channels")->place().to_string() == "a.yaml:3:7");
+  CHECK(result.find("channels")->place().to_string() == "a.yaml:8:5");
   CHECK(result.find("sizes")->items()[0].items()[0].place().to_string() == "a.yaml:9:9");
 }
 

@@ -70,7 +70,10 @@ TEST_CASE("'no' is a word where a choice has it, however it is spelled") {
 TEST_CASE("wrong types and values out of range name the place, what was expected and what was found") {
   CHECK(fault("{count: 1.5}") == "test.yaml:1:9: count: expected an integer, found 1.5");
   CHECK(fault("{count: '1'}") == "test.yaml:1:9: count: expected an integer, found '1'; write it without quotes");
-  CHECK(fault("{count: 010}") == "test.yaml:1:9: count: expected an integer, found '010'");
+  CHECK(fault("{count: 010}") ==
+        "test.yaml:1:9: count: expected an integer, found '010'; write it without the leading zero");
+  CHECK(fault("{count: 0.5}") == "test.yaml:1:9: count: expected an integer, found 0.5");
+  CHECK(fault("{count: 1_000}") == "test.yaml:1:9: count: expected an integer, found '1_000'; write 1000");
   CHECK(fault("{count: 0}") == "test.yaml:1:9: count: must be >= 1, is 0");
   CHECK(fault("{count: 1, rate: 1}") == "test.yaml:1:18: rate: must be > 0 and < 1, is 1");
   CHECK(fault("{count: 1, rate: .nan}") == "test.yaml:1:18: rate: expected a number, found '.nan'");
@@ -79,7 +82,7 @@ TEST_CASE("wrong types and values out of range name the place, what was expected
         "test.yaml:1:18: size: expected integer or list of 2, found a list of 3");
   CHECK(fault("{count: 1, size: [1, 0]}") == "test.yaml:1:18: size: must be >= 1, is 0");
   CHECK(fault("{count: 1, numbers: [1, x]}") == "test.yaml:1:25: numbers[1]: expected a number, found 'x'");
-  CHECK(fault("{count: 1, every: weekly}") == "test.yaml:1:19: every: 'weekly' is none of epoch");
+  CHECK(fault("{count: 1, every: weekly}") == "test.yaml:1:19: every: 'weekly' is none of epoch, integer");
 }
 
 TEST_CASE("every fault is reported, and a misspelled required key only once") {

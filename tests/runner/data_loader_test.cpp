@@ -1,6 +1,7 @@
 #include "runner/data_loader.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
@@ -55,6 +56,12 @@ std::vector<Batch> read(BatchStream& stream) {
   std::vector<Batch> batches;
   while (auto batch = stream.next()) batches.push_back(std::move(*batch));
   return batches;
+}
+
+/// The samples of the next batch; none after the last.
+Indices next_of(BatchStream& stream) {
+  const auto batch = stream.next();
+  return batch ? list(batch->at("index")) : Indices{};
 }
 
 std::vector<Indices> indices_of(const DataLoader& loader, int64_t epoch, int64_t start_batch = 0) {
@@ -228,10 +235,10 @@ TEST_CASE("an error while a batch is made is thrown where the batch is asked for
   for (const int64_t num_workers : {0, 1, 3}) {
     const DataLoader loader(data, {}, options(2, num_workers));
     const auto stream = loader.iterate(0);
-    CHECK(list(stream->next()->at("index")) == Indices{0, 1});
-    CHECK(list(stream->next()->at("index")) == Indices{2, 3});
+    CHECK(next_of(*stream) == Indices{0, 1});
+    CHECK(next_of(*stream) == Indices{2, 3});
     CHECK_THROWS_WITH_AS(stream->next(), "sample 5 is broken", DataError);
-    CHECK(list(stream->next()->at("index")) == Indices{6, 7});
+    CHECK(next_of(*stream) == Indices{6, 7});
   }
 }
 
@@ -292,8 +299,8 @@ TEST_CASE("two streams of one loader do not disturb each other") {
   const auto a = loader.iterate(0);
   const auto b = loader.iterate(0, 5);
   for (int64_t i = 0; i < 5; ++i) {
-    CHECK(a->next()->at("index")[0].item<int64_t>() == 10 * i);
-    CHECK(b->next()->at("index")[0].item<int64_t>() == 50 + 10 * i);
+    CHECK(next_of(*a).at(0) == 10 * i);
+    CHECK(next_of(*b).at(0) == 50 + 10 * i);
   }
   CHECK_FALSE(b->next());
   CHECK(a->next());

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -23,8 +24,7 @@ using Names = std::vector<std::string>;
 
 /// Recipes are the same here if their files are.
 RunFolder open(const std::string& path, const std::string& recipe = "seed: 1\n", Resume resume = Resume::kAuto) {
-  return RunFolder::open(
-      path, recipe, [&](const std::string& found) { return content_of(found) == recipe; }, resume);
+  return RunFolder::open(path, recipe, [&](const std::string& found) { return content_of(found) == recipe; }, resume);
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -85,11 +85,9 @@ TEST_CASE("a folder that holds anything else is left alone, and the run says whe
   next("is no folder");
   fs::remove(folder / "x");
   const RunFolder other = open(folder / "x");
-  next("is in use by process " + std::to_string(::getpid()) + " on " + [] {
-    std::string name(256, '\0');
-    ::gethostname(name.data(), name.size());
-    return std::string(name.c_str());
-  }());
+  std::array<char, 256> host{};
+  CHECK(::gethostname(host.data(), host.size()) == 0);
+  next("is in use by process " + std::to_string(::getpid()) + " on " + host.data());
 }
 
 TEST_CASE("a run goes on in the first numbered folder that holds its unfinished self") {

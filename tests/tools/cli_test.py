@@ -143,10 +143,10 @@ def test_explain_shows_the_wide_net():
 
 
 def test_explain_of_a_bad_recipe_names_every_fault():
-    result = trainrun("explain", "recipes/digits_mlp.yaml", "model.layers[1].out_feature=3", "training.num_epoch=1")
+    result = trainrun("explain", "recipes/digits_mlp.yaml", "optimizer.weight_decey=0", "dataloader.drop_lst=true")
     assert result.returncode == 2
-    assert "did you mean out_features?" in result.stderr
-    assert "did you mean num_epochs?" in result.stderr
+    assert "did you mean weight_decay?" in result.stderr
+    assert "did you mean drop_last?" in result.stderr
 
 
 # --- env ---

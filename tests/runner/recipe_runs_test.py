@@ -1,0 +1,50 @@
+"""Every good recipe, of tests/recipes/valid and of recipes, validates, explains and trains; bad ones: recipes_test.cpp."""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
+VALID = sorted(path.relative_to(ROOT) for path in (ROOT / "tests/recipes/valid").glob("*.yaml"))
+SHIPPED = sorted(path.relative_to(ROOT) for path in (ROOT / "recipes").glob("*.yaml"))
+OVERRIDE_FAULTS = [
+    ("optimizer.lr=fast", "command line:1:14: optimizer.lr: expected a number, found 'fast'"),
+    ("optimizer.learning_rate=0.1", "command line:1:11: optimizer.learning_rate: unknown parameter of AdamW; did you mean lr, "
+                                    "which is given as well?"),
+    ("dataloader.batch_size=0", "command line:1:23: dataloader.batch_size: must be >= 1, is 0"),
+]
+
+
+def trainrun(*arguments):
+    environment = {key: value for key, value in os.environ.items() if key != "TRAINRUN_TEST_NO_SUCH_VARIABLE"}
+    return subprocess.run([BINARY, *map(str, arguments)], cwd=ROOT, env=environment, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=300, check=False)
+
+
+def test_there_are_good_recipes_enough():
+    assert len(VALID) >= 25 and len(SHIPPED) >= 7
+
+
+@pytest.mark.parametrize("override, line", OVERRIDE_FAULTS)
+def test_a_bad_override_is_placed_on_the_command_line(override, line):
+    result = trainrun("validate", "recipes/digits_mlp.yaml", override)
+    assert (result.returncode, result.stderr.splitlines()) == (2, [line])
+
+
+@pytest.mark.parametrize("path", VALID + SHIPPED, ids=lambda path: path.stem)
+def test_a_good_recipe_validates_explains_and_trains(path, tmp_path):
+    for verb in ["validate", "explain"]:
+        result = trainrun(verb, path)
+        assert result.returncode == 0, result.stderr
+    for folder in re.findall(r"TRAINRUN_DATA:-data}/(\w+)", (ROOT / path).read_text()):
+        if not (pathlib.Path(os.environ.get("TRAINRUN_DATA", "data")) / folder).is_dir():  # and nothing is fetched in a test
+            pytest.skip(f"no {folder} in TRAINRUN_DATA")
+    small = ["dataloader.batch_size=8"] if "mnist_wide" in path.stem else []  # 0.5 GFLOP a sample
+    small += ["evaluation.every=null", "checkpoint.keep_best=null"] if small else []
+    result = trainrun(path, "training.max_steps=3", *small, f"output_dir={tmp_path}/run", "--quiet")
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "run/recipe.yaml").exists()
