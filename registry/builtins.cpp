@@ -24,6 +24,8 @@ Catalog builtins() {
   ADD(catalog.layers, recurrents)
   ADD(catalog.layers, reshapes)
 
+  ADD(catalog.initializers, initializers)
+
   ADD(catalog.losses, classification_losses)
   ADD(catalog.losses, regression_losses)
 

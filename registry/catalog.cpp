@@ -3,6 +3,7 @@
 namespace trainrun {
 
 const LayerRegistry& registry_of(const Catalog& catalog, LayerKind) { return catalog.layers; }
+const InitializerRegistry& registry_of(const Catalog& catalog, InitializerKind) { return catalog.initializers; }
 const LossRegistry& registry_of(const Catalog& catalog, LossKind) { return catalog.losses; }
 const MetricRegistry& registry_of(const Catalog& catalog, MetricKind) { return catalog.metrics; }
 const DatasetRegistry& registry_of(const Catalog& catalog, DatasetKind) { return catalog.datasets; }
@@ -15,49 +16,86 @@ namespace {
 
 using nlohmann::json;
 
-/// The mapping form of one component: its own parameters, the kind's common ones, and `type`.
-json mapping_schema(const std::string& type, std::vector<Parameter> parameters, const std::vector<Parameter>& common,
-                    const std::string& doc, SchemaContext& context) {
+json reference_to(const std::string& definition) { return {{"$ref", "#/definitions/" + definition}}; }
+
+/// One of `words`, or a text with a `${…}`.
+json one_of_names(const std::vector<std::string>& words) {
+  if (words.empty()) return {{"anyOf", json::array({reference_to("interpolated_text")})}};
+  return {{"anyOf", {{{"type", "string"}, {"enum", words}}, reference_to("interpolated_text")}}};
+}
+
+/// One component's mapping: its own parameters, the kind's common ones, and `type`.
+json mapping_schema(const std::string& type, const std::string& doc, const std::vector<Parameter>& own,
+                    const std::vector<Parameter>& common, SchemaContext& context) {
+  std::vector<Parameter> parameters = own;
   parameters.insert(parameters.end(), common.begin(), common.end());
-  json schema = detail::object_schema(parameters, context);
+  context.own = &own;
+  json schema = detail::properties_schema(parameters, context);
   schema["properties"]["type"] = {{"const", type}};
-  schema["required"].push_back("type");
   schema["description"] = doc;
   return schema;
 }
 
-/// A layer's type may also be a block of the recipe, which no schema can know.
-template <class Kind>
-constexpr bool kOpen = std::is_same_v<Kind, LayerKind>;
-
 template <class Kind>
 void define(const Registry<Kind>& registry, SchemaContext& context, json& definitions) {
   const std::string kind = Kind::kName;
-  const auto common = Codec<typename Kind::Common>::fields().parameters();
+  const auto& common = Codec<typename Kind::Common>::fields();
   json cases = json::array();
-  json bare_names = json::array();
+  std::vector<std::string> bare_names;
+  std::vector<std::string> needy_names;
   for (const auto& [name, entry] : registry.entries()) {
-    definitions[kind + "." + name] = mapping_schema(name, entry.parameters, common, entry.doc, context);
+    const std::string definition = kind + "." + name;
+    definitions[definition] = mapping_schema(name, entry.doc, entry.parameters, common.parameters(), context);
+    const json whole = detail::whole_schema(entry.parameters, entry.relations);
+    json then = reference_to(definition);
+    if (!whole.empty()) then = {{"allOf", {then, whole}}};
     cases.push_back(
         {{"if", {{"type", "object"}, {"required", {"type"}}, {"properties", {{"type", {{"const", name}}}}}}},
-         {"then", {{"$ref", "#/$defs/" + kind + "." + name}}}});
-    const bool needs_more = std::any_of(entry.parameters.begin(), entry.parameters.end(),
-                                        [](const Parameter& parameter) { return parameter.required; });
-    if (!needs_more) bare_names.push_back(name);
+         {"then", then}});
+    (whole.contains("required") ? needy_names : bare_names).push_back(name);
   }
-  json bare = {{"type", "string"}, {"enum", bare_names}};
-  json type = {{"type", "string"}, {"enum", registry.names()}};
-  if (kOpen<Kind>) {
-    json needy = json::array();
-    for (const std::string& name : registry.names()) {
-      if (std::find(bare_names.begin(), bare_names.end(), name) == bare_names.end()) needy.push_back(name);
+  const json whole = detail::whole_schema(common.parameters(), common.relations());
+  if (!whole.empty()) cases.push_back(whole);
+  json bare = one_of_names(bare_names);
+  json type = one_of_names(registry.names());
+  if constexpr (std::is_same_v<Kind, LayerKind>) {  // the type may be a block of the recipe, which no schema can know
+    bare["anyOf"].push_back({{"type", "string"}, {"not", {{"enum", needy_names}}}});
+    type["anyOf"].push_back({{"type", "string"}});
+  }
+  const json mapping = {{"type", "object"}, {"required", {"type"}}, {"properties", {{"type", type}}}, {"allOf", cases}};
+  definitions[kind] = {{"anyOf", {bare, mapping}}};
+}
+
+/// A layer whose type is registered, or a list of such layers: all that there is in a model without blocks.
+json known_layer(const LayerRegistry& layers, SchemaContext& context) {
+  const json itself = reference_to("known_layer");
+  const json known = one_of_names(layers.names());
+  json properties = {{"type", known}};
+  for (const auto& [name, entry] : layers.entries()) {
+    for (const Parameter& parameter : entry.parameters) {
+      const bool holds_layers = parameter.schema(context).dump().find("\"#/definitions/layer\"") != std::string::npos;
+      if (holds_layers) properties[parameter.name] = itself;
     }
-    bare = {{"type", "string"}, {"not", {{"enum", needy}}}};
-    type = {{"type", "string"}};
   }
-  definitions[kind] = {
-      {"anyOf",
-       {bare, {{"type", "object"}, {"required", {"type"}}, {"properties", {{"type", type}}}, {"allOf", cases}}}}};
+  const json bare = {{"if", {{"type", "string"}}}, {"then", known}};
+  return {{"allOf", json::array({bare})}, {"items", itself}, {"properties", properties}};
+}
+
+/// An initializer's mapping with a `match`: the parameters that it is for.
+json initializer_rule(const json& definitions) {
+  json rule = definitions["initializer"]["anyOf"][1];  // of a bare name and a mapping
+  rule["required"].push_back("match");
+  for (const auto& [name, definition] : definitions.items()) {
+    if (!name.starts_with("initializer.")) continue;
+    json mapping = definition;
+    mapping["properties"]["match"] = {{"type", "string"}, {"format", "regex"}};
+    for (json& one : rule["allOf"]) {
+      json& then = one["then"];
+      json& part = then.contains("allOf") ? then["allOf"][0] : then;
+      if (part == reference_to(name)) part = mapping;
+    }
+  }
+  return rule;
 }
 
 }  // namespace
@@ -66,7 +104,10 @@ json schema_definitions(const Catalog& catalog) {
   SchemaContext context{catalog};
   json definitions = json::object();
   definitions["interpolation"] = {{"type", "string"}, {"pattern", "^\\$\\{.+\\}$"}};
+  definitions["interpolated_text"] = {{"type", "string"}, {"pattern", "(^|[^$])\\$\\{.+\\}"}};
   catalog.for_each([&](const auto& registry) { define(registry, context, definitions); });
+  definitions["initializer_rule"] = initializer_rule(definitions);
+  definitions["known_layer"] = known_layer(catalog.layers, context);
   return definitions;
 }
 

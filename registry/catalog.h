@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "registry/dataset.h"
+#include "registry/initializer.h"
 #include "registry/layer.h"
 #include "registry/logger.h"
 #include "registry/loss.h"
@@ -20,6 +21,7 @@ namespace trainrun {
 class Catalog {
  public:
   LayerRegistry layers;
+  InitializerRegistry initializers;
   LossRegistry losses;
   MetricRegistry metrics;
   DatasetRegistry datasets;
@@ -32,12 +34,12 @@ class Catalog {
   /// reference.
   template <class Visit>
   void for_each(const Visit& visit) const {
-    visit(layers), visit(losses), visit(metrics), visit(datasets);
+    visit(layers), visit(initializers), visit(losses), visit(metrics), visit(datasets);
     visit(transforms), visit(optimizers), visit(schedulers), visit(loggers);
   }
   template <class Visit>
   void for_each(const Visit& visit) {
-    visit(layers), visit(losses), visit(metrics), visit(datasets);
+    visit(layers), visit(initializers), visit(losses), visit(metrics), visit(datasets);
     visit(transforms), visit(optimizers), visit(schedulers), visit(loggers);
   }
 };
@@ -45,7 +47,9 @@ class Catalog {
 /// The components that come with the registry: one page, builtins.cpp.
 Catalog builtins();
 
-/// The JSON Schema definitions ("$defs") of every component: "layer", "layer.Conv2d", …, "interpolation".
+/// The JSON Schema definitions of every component: "layer.Conv2d" is its mapping with nothing required, "layer" any
+/// layer, whole; "known_layer" a layer, or a list, without the types of blocks; "initializer_rule" an initializer with
+/// the pattern of what it is for; "interpolation" a `${…}`, "interpolated_text" a text with one.
 nlohmann::json schema_definitions(const Catalog& catalog);
 
 }  // namespace trainrun

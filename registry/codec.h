@@ -15,6 +15,7 @@
 namespace trainrun {
 
 class Catalog;
+struct Parameter;
 
 /// What reading a recipe needs at hand: where we are, the components there are, and where faults go.
 class Reader {
@@ -65,9 +66,10 @@ class Reader {
   std::string path_;
 };
 
-/// What building a JSON Schema needs: the components, and a place for shared definitions.
+/// What building a JSON Schema needs: the components, and the parameters of the one whose schema is being made.
 struct SchemaContext {
   const Catalog& catalog;
+  const std::vector<Parameter>* own = nullptr;
 };
 
 /// How a C++ type is written in a recipe. Specialisations have

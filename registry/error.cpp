@@ -148,6 +148,15 @@ std::string last_part(const std::string& name) {
   return separator == std::string::npos ? name : name.substr(separator + 1);
 }
 
+/// Whether `candidate` is the same word, but for case, '_', a module before it, or what other systems call it.
+bool is_same_name(const std::string& word, const std::string& candidate) {
+  const auto [first, last] = other_spellings().equal_range(folded(word));
+  if (std::any_of(first, last, [&](const auto& other) { return other.second == candidate; })) return true;
+  const bool one_is_whole = last_part(candidate) == candidate || last_part(word) == word;
+  const bool same_end = one_is_whole && folded(last_part(candidate)) == folded(last_part(word));
+  return same_end || folded(candidate) == folded(word);
+}
+
 /// The one candidate that holds `wanted` ("HorizontalFlip"), or the longest that `wanted` holds ("training"), or "".
 std::string overlapping(const std::string& wanted, const std::vector<std::string>& candidates) {
   constexpr size_t kShortest = 3;  // letters that say something
@@ -172,18 +181,10 @@ std::string overlapping(const std::string& wanted, const std::vector<std::string
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
   constexpr size_t kLongestWord = 100;  // the edit distance takes time and memory by the product of the lengths
   if (word.size() > kLongestWord) return "";
+  const auto same = std::find_if(candidates.begin(), candidates.end(),
+                                 [&](const std::string& candidate) { return is_same_name(word, candidate); });
+  if (same != candidates.end()) return *same;
   const std::string wanted = folded(word);
-  for (const std::string& candidate : candidates) {
-    if (folded(candidate) == wanted) return candidate;
-  }
-  const auto [first, last] = other_spellings().equal_range(wanted);
-  for (auto it = first; it != last; ++it) {
-    if (std::find(candidates.begin(), candidates.end(), it->second) != candidates.end()) return it->second;
-  }
-  for (const std::string& candidate : candidates) {
-    const bool one_is_whole = last_part(candidate) == candidate || last_part(word) == word;
-    if (one_is_whole && folded(last_part(candidate)) == folded(last_part(word))) return candidate;
-  }
   std::string best;
   size_t best_distance = 1 + std::max<size_t>(1, wanted.size() / 3);  // a third of the letters may be wrong
   for (const std::string& candidate : candidates) {

@@ -29,8 +29,9 @@ class PluginError : public Error {
 /// One fault of a recipe.
 struct Problem {
   Place place;
-  std::string path;     // "model.layers[2].kernel_size"; empty for a fault of the whole file
-  std::string message;  // "unknown parameter of Conv2d; did you mean kernel_size?"
+  std::string path;                // "model.layers[2].kernel_size"; empty for a fault of the whole file
+  std::string message;             // "unknown parameter of Conv2d; did you mean kernel_size?"
+  bool unknown_component = false;  // it names a component that is not registered; a plugin may have it
 
   /// "recipes/a.yaml:14:9: model.layers[2].kernel_sise: unknown parameter of Conv2d; did you mean kernel_size?"
   std::string to_string() const;

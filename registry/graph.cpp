@@ -73,10 +73,59 @@ class GraphBuilder {
     const LayerInputs inputs = wire(spec, node);
     Made made = in_shape_mode(spec, inputs, node);
     node.layer = shapes_only_ ? std::move(made.layer) : make(spec, inputs, node, false).layer;
+    if (spec.component.common.share) share(spec, node);
+    initialize(spec, node.layer);
     name_outputs(spec, made.outputs, node);
     if (node.layer.state) graph_->register_module(node.name, node.layer.state);
     graph_->outputs_ = node.outputs;
     graph_->nodes_.push_back(std::move(node));
+  }
+
+  /// Gives `node` the parameters of the layer that `share` names: all of them where both are of one type and size, else
+  /// the weight.
+  void share(const LayerSpec& spec, Graph::Node& node) const {
+    const std::string& name = *spec.component.common.share;
+    const auto fail = [&](const std::string& message) {
+      throw RecipeError({{place_of(spec.component, "share"), node.path + ".share", message}});
+    };
+    std::vector<std::string> names;
+    for (const Graph::Node& other : graph_->nodes_) names.push_back(other.name);
+    const auto other = std::find_if(graph_->nodes_.begin(), graph_->nodes_.end(),
+                                    [&](const Graph::Node& earlier) { return earlier.name == name; });
+    if (other == graph_->nodes_.end())
+      fail("no earlier layer of this list is called '" + name + "'" + suggestion(name, names));
+    const auto sizes = [](const Layer& layer) {
+      std::map<std::string, std::vector<int64_t>> sizes;
+      if (!layer.state) return sizes;
+      for (const auto& item : layer.state->named_parameters()) sizes[item.key()] = item.value().sizes().vec();
+      return sizes;
+    };
+    const auto own = sizes(node.layer);
+    const auto theirs = sizes(other->layer);
+    if (theirs.empty()) fail(other->type + " '" + name + "' has no parameters");
+    if (node.type == other->type && own == theirs) {
+      node.layer = other->layer;
+    } else if (node.layer.tie && own.contains("weight") && theirs.contains("weight") &&
+               own.at("weight") == theirs.at("weight")) {
+      node.layer.tie("weight", *other->layer.state->named_parameters().find("weight"));
+    } else {
+      const auto text = [](const std::map<std::string, std::vector<int64_t>>& all) {
+        std::vector<std::string> words;
+        for (const auto& [parameter, shape] : all) words.push_back(parameter + " " + at::str(at::IntArrayRef(shape)));
+        return words.empty() ? std::string("none") : join(words);
+      };
+      fail("the parameters of " + node.type + " (" + text(own) + ") are not like those of " + other->type + " '" +
+           name + "' (" + text(theirs) + ")");
+    }
+  }
+
+  static void initialize(const LayerSpec& spec, const Layer& layer) {
+    if (!spec.component.common.init) return;
+    std::vector<std::pair<std::string, at::Tensor>> parameters;
+    if (layer.state) {
+      for (const auto& item : layer.state->named_parameters()) parameters.emplace_back(item.key(), item.value());
+    }
+    spec.component.common.init->apply(parameters);
   }
 
   /// Finds the slots that a layer reads.
@@ -136,13 +185,10 @@ class GraphBuilder {
     return problems;
   }
 
-  Made in_shape_mode(const LayerSpec& spec, const LayerInputs& inputs, Graph::Node& node) {
+  Made in_shape_mode(const LayerSpec& spec, const LayerInputs& inputs, const Graph::Node& node) {
     const ShapeMode shapes;
     const c10::AutoGradMode no_gradients(false);
-    const int64_t flops_before = ShapeMode::flops();
-    Made made = make(spec, inputs, node, true);
-    node.flops = ShapeMode::flops() - flops_before;
-    return made;
+    return make(spec, inputs, node, true);
   }
 
   Made make(const LayerSpec& spec, const LayerInputs& inputs, const Graph::Node& node, bool run) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <torch/nn/module.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +28,6 @@ class Graph : public torch::nn::Module {
     std::vector<std::vector<int64_t>> input_shapes;  // with the example batch (kExampleBatch)
     std::vector<std::vector<int64_t>> output_shapes;
     std::vector<at::ScalarType> output_dtypes;
-    int64_t flops = 0;  // of one forward pass of the example batch: multiplications and additions
   };
 
   /// The graph's outputs. `inputs` are in the order of `input_names()`.

@@ -81,7 +81,7 @@ class ListReader {
       reader_.error(component.place, "a layer that is repeated under one name reads one input, not " +
                                          std::to_string(component.common.inputs.size()));
     }
-    LayerSpec spec{*component.common.name, component, captures};
+    LayerSpec spec{component.common.name.value_or(""), component, captures};
     spec.component.common.repeat = 1;
     set_block(spec.component, std::move(block));
     add(std::move(spec), result);
@@ -320,16 +320,22 @@ nlohmann::json Codec<Names>::schema(SchemaContext& context) {
 
 void LayerCommon::describe(Fields<LayerCommon>& f) {
   f.optional("name", &LayerCommon::name)
+      .not_empty("a name may not be empty")
       .doc("the layer's name in `inputs` and in the state dict; its index by default");
   f.optional("inputs", &LayerCommon::inputs)
       .doc("names of earlier layers or of fields of the batch; the previous layer's first output by default");
   f.optional("outputs", &LayerCommon::outputs).doc("names for this layer's outputs, in order");
   f.optional("repeat", &LayerCommon::repeat).at_least(1).doc("so many layers like this one, one after the other");
   f.optional("if", &LayerCommon::enabled).doc("false leaves the layer out; for blocks' parameters");
+  f.optional("share", &LayerCommon::share)
+      .doc("an earlier layer of the same list whose parameters this layer uses: one set of weights, in both places");
+  f.optional("init", &LayerCommon::init)
+      .doc("initial values of its weights, or of the parameters whose name a pattern matches");
+  f.relation(nlohmann::json::parse(  // `$`: a `${…}`
+      R"({"properties": {"name": {"not": {"pattern": "^([0-9]+|[^$]*\\.[^$]*)$"}}}})"));
 }
 
 void LayerCommon::check(Checker& checker) const {
-  if (name && name->empty()) checker.fail("name", "a name may not be empty");
   if (name && name->find('.') != std::string::npos) {
     checker.fail("name", "'" + *name + "' has a dot, which separates nested names in the state dict");
   }
@@ -348,7 +354,7 @@ std::optional<LayerList> Codec<LayerList>::read(const Value& value, Reader& read
 }
 
 nlohmann::json Codec<LayerList>::schema(SchemaContext&) {
-  return {{"type", "array"}, {"items", {{"$ref", "#/$defs/layer"}}}};
+  return {{"type", "array"}, {"items", {{"$ref", "#/definitions/layer"}}}};
 }
 
 }  // namespace trainrun

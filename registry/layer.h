@@ -1,14 +1,18 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
 
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "registry/initializer.h"
 #include "registry/registry.h"
+
+namespace torch::nn {
+class Module;  // only files that make or use one need its (large) header
+}
 
 namespace trainrun {
 
@@ -24,13 +28,16 @@ struct Layer {
   std::shared_ptr<torch::nn::Module> state;
   /// One or more outputs; the next layer reads the first.
   std::function<Tensors(const Tensors&)> forward;
+  /// Makes the layer use `tensor` as its parameter of that name, for weights tied to those of a layer of another type
+  /// (`share:`). Null where it cannot.
+  std::function<void(const std::string& parameter, const at::Tensor& tensor)> tie = nullptr;
 };
 
 /// A layer whose `module` has `Tensor forward(Tensor)`.
 template <class Holder>
 Layer layer_of(const Holder& holder) {
-  const auto module = holder.ptr();
-  return {module, [module](const Tensors& inputs) -> Tensors { return {module->forward(inputs[0])}; }};
+  return {holder.ptr(),
+          [module = holder.ptr()](const Tensors& inputs) -> Tensors { return {module->forward(inputs[0])}; }};
 }
 
 /// A layer that keeps nothing: `function` maps its one input to its one output.
@@ -102,6 +109,8 @@ struct LayerCommon {
   Names outputs;
   int64_t repeat = 1;
   bool enabled = true;
+  std::optional<InitializerRules> init;
+  std::optional<std::string> share;
   static void describe(Fields<LayerCommon>& f);
   void check(Checker& checker) const;
 };

@@ -26,11 +26,16 @@ std::optional<GroupSpec> Codec<GroupSpec>::read(const Value& value, Reader& read
                                     (value.is_map() ? std::string("a mapping without match") : value.describe()));
     return std::nullopt;
   }
+  for (const Value::Entry& entry : value.entries()) {
+    if (entry.key != "type" && entry.key != "param_groups") continue;
+    const auto scope = reader.enter(entry.key);
+    reader.error(entry.key_place, "a group has parameters of its optimizer only");
+  }
   const auto scope = reader.enter("match");
   const auto pattern = Codec<std::string>::read(*match, reader);
   if (!pattern) return std::nullopt;
   try {
-    const std::regex compiled(*pattern);
+    static_cast<void>(std::regex(*pattern));
   } catch (const std::regex_error& error) {
     reader.error(match->place(), "'" + *pattern + "' is no regular expression: " + error.what());
     return std::nullopt;
@@ -40,8 +45,13 @@ std::optional<GroupSpec> Codec<GroupSpec>::read(const Value& value, Reader& read
   return group;
 }
 
-nlohmann::json Codec<GroupSpec>::schema(SchemaContext&) {
-  return {{"type", "object"}, {"required", {"match"}}, {"properties", {{"match", {{"type", "string"}}}}}};
+nlohmann::json Codec<GroupSpec>::schema(SchemaContext& context) {
+  nlohmann::json schema = detail::properties_schema(*context.own, context);
+  for (nlohmann::json& property : schema["properties"]) property.erase("default");  // they are the optimizer's
+  schema["properties"]["match"] = {
+      {"type", "string"}, {"format", "regex"}, {"description", "a regular expression, searched in state names"}};
+  schema["required"] = {"match"};
+  return schema;
 }
 
 void OptimizerCommon::describe(Fields<OptimizerCommon>& f) {

@@ -20,33 +20,64 @@ std::string no_choice(const std::vector<std::string>& choices) {
   return "";
 }
 
-/// Adds the range to every number and the choices to every string inside a schema.
-void restrict(json& schema, const Parameter& parameter) {
+/// Whether two places are in different files: a base, an overlay, the command line.
+bool is_elsewhere(const Place& a, const Place& b) { return a.file && b.file && *a.file != *b.file; }
+
+/// The words that may stand where `parameter` has choices, with the other spellings of 'no'.
+json words_schema(const Parameter& parameter) {
+  json words = parameter.choices;
+  const std::string no = no_choice(parameter.choices);
+  if (no.empty()) return {{"type", "string"}, {"enum", words}};
+  for (const char* spelling : {"no", "off", "NO", "Off", "No", "OFF"}) {
+    if (spelling != no) words.push_back(spelling);
+  }
+  words.push_back(false);
+  return {{"enum", words}};
+}
+
+json refined(const json& schema, const Parameter& parameter);
+
+/// Adds `schema`, or each of those it is any of, to `alternatives`: with the range on every number, the choices for
+/// every string.
+void add_alternatives(const json& schema, const Parameter& parameter, json& alternatives) {
   if (schema.contains("anyOf")) {
-    for (json& one : schema["anyOf"]) restrict(one, parameter);
+    for (const json& one : schema["anyOf"]) add_alternatives(one, parameter, alternatives);
     return;
   }
-  const std::string type = schema.value("type", "");
-  if (type == "array" && schema.contains("items")) restrict(schema["items"], parameter);
+  json one = schema;
+  const json type = schema.value("type", json());
+  if (schema.contains("items")) {
+    Parameter item = parameter;
+    item.if_empty.clear();
+    one["items"] = refined(schema["items"], item);
+  }
   if (type == "integer" || type == "number") {
     const Range& range = parameter.range;
-    if (range.minimum) schema[range.above_minimum ? "exclusiveMinimum" : "minimum"] = *range.minimum;
-    if (range.maximum) schema[range.below_maximum ? "exclusiveMaximum" : "maximum"] = *range.maximum;
+    if (range.minimum) one[range.above_minimum ? "exclusiveMinimum" : "minimum"] = *range.minimum;
+    if (range.maximum) one[range.below_maximum ? "exclusiveMaximum" : "maximum"] = *range.maximum;
   }
-  if (type == "string" && parameter.open_choices && !no_choice(parameter.choices).empty()) {
-    schema = {{"anyOf", {schema, {{"const", false}}}}};
-  } else if (type == "string" && !parameter.choices.empty() && !schema.contains("enum")) {
-    json choices = parameter.choices;
-    const std::string no = no_choice(parameter.choices);
-    if (!no.empty()) {
-      for (const char* spelling : {"no", "off", "NO", "Off", "No", "OFF"}) {
-        if (spelling != no) choices.push_back(spelling);
-      }
-      choices.push_back(false);
-      schema.erase("type");
-    }
-    schema["enum"] = choices;
+  if (!parameter.if_empty.empty() && type == "array") one["minItems"] = 1;
+  if (!parameter.if_empty.empty() && type == "string") one["minLength"] = 1;
+  const bool has_words = type == "string" && !parameter.choices.empty();
+  if (has_words) alternatives.push_back(words_schema(parameter));
+  if (!has_words || parameter.open_choices) alternatives.push_back(one);
+}
+
+/// `schema` with the parameter's range and choices, and `${…}` wherever a value may stand.
+json refined(const json& schema, const Parameter& parameter) {
+  json alternatives = json::array();
+  add_alternatives(schema, parameter, alternatives);
+  const auto takes_any_text = [](const json& one) {  // a component says itself that it may be a `${…}`
+    const bool limited = one.contains("enum") || one.contains("pattern");
+    return one.contains("$ref") || (one.value("type", json()) == "string" && !limited);
+  };
+  if (std::none_of(alternatives.begin(), alternatives.end(), takes_any_text)) {
+    const auto has_words = [](const json& one) { return one.contains("enum"); };
+    const bool text = std::any_of(alternatives.begin(), alternatives.end(), has_words);
+    alternatives.push_back({{"$ref", text ? "#/definitions/interpolated_text" : "#/definitions/interpolation"}});
   }
+  if (alternatives.size() == 1) return alternatives[0];
+  return {{"anyOf", alternatives}};
 }
 
 }  // namespace
@@ -161,6 +192,12 @@ void check_choice(const std::string& text, const Parameter& parameter, const Pla
                "'" + text + "' is none of " + join(possible) + (near.empty() ? "" : "; did you mean " + near + "?"));
 }
 
+void check_not_empty(const Value& value, const Parameter& parameter, Reader& reader) {
+  const bool empty_text = value.is_scalar() && value.quoted() && value.text().empty();  // not quoted, it is a null
+  if (!parameter.if_empty.empty() && (empty_text || (value.is_list() && value.items().empty())))
+    reader.error(value.place(), parameter.if_empty);
+}
+
 std::string no_mapping(const Value& value) {
   const bool plain = value.is_scalar() && !value.quoted();
   const size_t colon = plain ? value.text().find(':') : std::string::npos;
@@ -169,14 +206,14 @@ std::string no_mapping(const Value& value) {
 }
 
 std::string plural(const std::string& name) {
-  if (name.starts_with("{")) return name;
+  if (name.starts_with('{')) return name;
   return name.find(' ') == std::string::npos ? name + "s" : "(" + name + ")";
 }
 
 std::string list_hint(const Value& value, const std::string& item) {
   constexpr size_t kLong = 40;
   const bool scalar = value.is_scalar() && value.scalar_type() != ScalarType::kNull && value.text().size() <= kLong;
-  return scalar && !item.starts_with("{") ? "; write [" + value.text() + "]" : "";
+  return scalar && !item.starts_with('{') ? "; write [" + value.text() + "]" : "";
 }
 
 std::string number_text(double number) {
@@ -185,26 +222,28 @@ std::string number_text(double number) {
   return {buffer, result.ptr};
 }
 
-json describe_schema(const Parameter& parameter, SchemaContext& context) {
-  json schema = parameter.schema(context);
-  restrict(schema, parameter);
-  if (schema.value("type", "") != "string") schema = {{"anyOf", {schema, {{"$ref", "#/$defs/interpolation"}}}}};
-  std::string doc = parameter.doc;
-  if (!parameter.unit.empty()) doc += " [" + parameter.unit + "]";
-  if (!doc.empty()) schema["description"] = doc;
-  if (!parameter.required && !parameter.default_value.is_object()) schema["default"] = parameter.default_value;
-  return schema;
+json or_interpolation(const json& schema) { return refined(schema, Parameter()); }
+
+json properties_schema(const std::vector<Parameter>& parameters, SchemaContext& context) {
+  json properties = json::object();
+  for (const Parameter& parameter : parameters) {
+    json schema = refined(parameter.schema(context), parameter);
+    if (schema.contains("$ref")) schema = {{"anyOf", json::array({schema})}};  // what stands beside a $ref is ignored
+    std::string doc = parameter.doc;
+    if (!parameter.unit.empty()) doc += " [" + parameter.unit + "]";
+    if (!doc.empty()) schema["description"] = doc;
+    if (!parameter.required && !parameter.default_value.is_object()) schema["default"] = parameter.default_value;
+    properties[parameter.name] = schema;
+  }
+  return {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
 }
 
-json object_schema(const std::vector<Parameter>& parameters, SchemaContext& context) {
-  json properties = json::object();
-  json required = json::array();
+json whole_schema(const std::vector<Parameter>& parameters, const std::vector<json>& relations) {
+  json schema = json::object();
   for (const Parameter& parameter : parameters) {
-    properties[parameter.name] = describe_schema(parameter, context);
-    if (parameter.required) required.push_back(parameter.name);
+    if (parameter.required) schema["required"].push_back(parameter.name);
   }
-  json schema = {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
-  if (!required.empty()) schema["required"] = required;
+  if (!relations.empty()) schema["allOf"] = relations;
   return schema;
 }
 
@@ -224,7 +263,10 @@ void check_keys(const Value& map, const std::vector<const Parameter*>& parameter
     }
     misspelled.push_back(nearest(entry.key, unused));
     const std::string given = misspelled.back().empty() ? nearest(entry.key, all) : "";
-    const std::string whose = owner.empty() ? "unknown key" : "unknown parameter of " + owner;
+    std::string whose = owner.empty() ? "unknown key" : "unknown parameter of " + owner;
+    if (const Value* type = map.find("type"); type && is_elsewhere(type->place(), entry.key_place)) {
+      whose += " (its type is from " + type->place().to_string() + ")";
+    }
     reader.error(entry.key_place, whose + (given.empty() ? suggestion(entry.key, unused)
                                                          : "; did you mean " + given + ", which is given as well?"));
   }

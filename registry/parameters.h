@@ -37,6 +37,7 @@ struct Parameter {
   Range range;
   std::vector<std::string> choices;
   bool open_choices = false;                             // any other string will do as well
+  std::string if_empty;                                  // what is wrong with an empty list or string; "" for nothing
   std::function<nlohmann::json(SchemaContext&)> schema;  // without default and description
 };
 
@@ -78,6 +79,8 @@ class FieldBuilder {
   FieldBuilder& words(std::vector<std::string> words) {
     return parameter_.open_choices = true, one_of(std::move(words));
   }
+  /// Of a list (not of lists in it) or a string; `message` says what is wrong with an empty one.
+  FieldBuilder& not_empty(std::string message) { return parameter_.if_empty = std::move(message), *this; }
   FieldBuilder& unit(std::string unit) { return parameter_.unit = std::move(unit), *this; }
   FieldBuilder& doc(std::string doc) { return parameter_.doc = std::move(doc), *this; }
 
@@ -103,6 +106,9 @@ class Fields {
     return add<F>(std::move(name), member, false);
   }
 
+  /// What JSON Schema can say of T's `check`: a schema for the whole mapping. For editors; reading does not use it.
+  void relation(nlohmann::json schema) { relations_.push_back(std::move(schema)); }
+
   /// Reads `map` into a T; what is wrong goes to `reader`. Keys in `known_elsewhere` are left alone, others refused:
   /// `owner`
   /// ("Conv2d", "training") says in the message whose parameters they would be.
@@ -110,7 +116,8 @@ class Fields {
          const std::vector<std::string>& known_elsewhere = {}) const;
 
   std::vector<Parameter> parameters() const;
-  /// {"type": "object", "properties": …, "required": …, "additionalProperties": false}
+  const std::vector<nlohmann::json>& relations() const { return relations_; }
+  /// {"type": "object", "properties": …, "additionalProperties": false, "required": …, "allOf": relations}
   nlohmann::json schema(SchemaContext& context) const;
 
  private:
@@ -118,22 +125,26 @@ class Fields {
   FieldBuilder<F> add(std::string name, F T::* member, bool required);
 
   std::deque<FieldOf<T>> fields_;  // a deque: builders point into it
+  std::vector<nlohmann::json> relations_;
 };
 
 namespace detail {
 
 /// Reports `text` where the parameter has choices and it is none of them.
 void check_choice(const std::string& text, const Parameter& parameter, const Place& place, Reader& reader);
+/// Reports `value` where it is empty and the parameter may not be.
+void check_not_empty(const Value& value, const Parameter& parameter, Reader& reader);
 /// "expected a mapping, found 'lr:0.1'; is there no space after the colon?"
 std::string no_mapping(const Value& value);
 
-/// Reads one parameter: range and choices are checked here, once, for every type.
+/// Reads one parameter: range, choices and emptiness are checked here, once, for every type.
 template <class F>
 std::optional<F> read_parameter(const Parameter& parameter, const Value& value, Reader& reader) {
   const Value spelled = spelled_as_choice(value, parameter.choices);
   const size_t before = reader.problems().size();
   std::optional<F> result = Codec<F>::read(spelled, reader);
   if (!result || reader.problems().size() != before) return std::nullopt;
+  check_not_empty(value, parameter, reader);
   for_each_number(*result, [&](double number) {
     if (!parameter.range.contains(number)) {
       reader.error(value.place(), "must be " + parameter.range.to_string() + ", is " + number_text(number));
@@ -145,10 +156,13 @@ std::optional<F> read_parameter(const Parameter& parameter, const Value& value, 
   return result;
 }
 
-/// The JSON Schema of one parameter with its range, choices, default and documentation.
-nlohmann::json describe_schema(const Parameter& parameter, SchemaContext& context);
-/// {"type": "object", …} of all parameters.
-nlohmann::json object_schema(const std::vector<Parameter>& parameters, SchemaContext& context);
+/// `schema`, or a `${…}` in its place or in that of any item of a list.
+nlohmann::json or_interpolation(const nlohmann::json& schema);
+/// {"type": "object", "properties": …, "additionalProperties": false}: each parameter by itself, with its range,
+/// choices, default and documentation.
+nlohmann::json properties_schema(const std::vector<Parameter>& parameters, SchemaContext& context);
+/// What a mapping must have besides to be whole: {"required": …, "allOf": relations}, or {}.
+nlohmann::json whole_schema(const std::vector<Parameter>& parameters, const std::vector<nlohmann::json>& relations);
 /// Reports the keys of `map` that are neither parameters nor known elsewhere, and what is required and missing.
 void check_keys(const Value& map, const std::vector<const Parameter*>& parameters,
                 const std::vector<std::string>& known_elsewhere, const std::string& owner, Reader& reader);
@@ -203,7 +217,9 @@ std::vector<Parameter> Fields<T>::parameters() const {
 
 template <class T>
 nlohmann::json Fields<T>::schema(SchemaContext& context) const {
-  return detail::object_schema(parameters(), context);
+  nlohmann::json schema = detail::properties_schema(parameters(), context);
+  schema.update(detail::whole_schema(parameters(), relations_));
+  return schema;
 }
 
 /// A part of the recipe that is a plain mapping: anything with `describe` and no `build`.

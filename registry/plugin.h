@@ -10,9 +10,10 @@
 ///   struct Scale { double factor = 1; static void describe(…); trainrun::Layer build(const trainrun::LayerInputs&)
 ///   const; }; TRAINRUN_PLUGIN(catalog) { catalog.layers.add<Scale>("Scale", "multiplies by a factor"); }
 
-/// Changes with whatever would make an older plugin misbehave: trainrun's version, LibTorch's, the compiler's library.
+/// Changes with whatever would make an older plugin misbehave: trainrun's version, and LibTorch's.
 #define TRAINRUN_ABI "trainrun " TRAINRUN_VERSION ", LibTorch " TORCH_VERSION
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the name of a parameter
 #define TRAINRUN_PLUGIN(catalog)                                                                               \
   static void trainrun_plugin_body(trainrun::Catalog& catalog);                                                \
   extern "C" __attribute__((visibility("default"))) const char* trainrun_plugin_abi() { return TRAINRUN_ABI; } \
@@ -20,6 +21,7 @@
     trainrun_plugin_body(target);                                                                              \
   }                                                                                                            \
   static void trainrun_plugin_body(trainrun::Catalog& catalog)
+// NOLINTEND(bugprone-macro-parentheses)
 
 namespace trainrun {
 

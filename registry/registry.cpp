@@ -54,13 +54,7 @@ void report_unknown(const Value& value, const std::string& kind, const std::stri
                     const std::vector<std::string>& names, Reader& reader) {
   const Value* written = value.is_map() ? value.find("type") : &value;
   reader.error(written->place(), "unknown " + kind + " '" + type + "'" + suggestion(type, names));
-}
-
-bool is_unknown_component(const Problem& problem) {
-  const std::string& message =
-      problem.message;  // "unknown layer 'Cnv2d'…", not "unknown key; …", "unknown parameter of …"
-  const size_t quote = message.find(" '");
-  return message.starts_with("unknown ") && quote != std::string::npos && message.find(' ', 8) == quote;
+  reader.problems().back().unknown_component = true;
 }
 
 }  // namespace trainrun::detail

@@ -49,6 +49,7 @@ class Registry {
     std::string doc;
     std::string origin;  // "" for a built-in, else the plugin's file
     std::vector<Parameter> parameters;
+    std::vector<nlohmann::json> relations;  // between parameters: see Fields
     std::function<void(const Value&, Reader&, Component<Kind>&)> read;
   };
 
@@ -81,8 +82,6 @@ namespace detail {
 [[noreturn]] void throw_duplicate(const std::string& kind, const std::string& name, const std::string& first,
                                   const std::string& second);
 [[noreturn]] void throw_reserved(const std::string& kind, const std::string& name, const std::string& parameter);
-/// The schema of a component: its bare name, or a mapping with `type`.
-nlohmann::json component_schema(const std::string& kind, const std::vector<std::string>& names);
 }  // namespace detail
 
 template <class Kind>
@@ -95,6 +94,7 @@ void Registry<Kind>::add(const std::string& name, const std::string& doc) {
   entry.doc = doc;
   entry.origin = origin_;
   entry.parameters = fields->parameters();
+  entry.relations = fields->relations();
   std::vector<std::string> known_elsewhere = {"type"};
   for (const Parameter& common : Codec<typename Kind::Common>::fields().parameters()) {
     known_elsewhere.push_back(common.name);
@@ -127,7 +127,7 @@ concept Finishes =
 template <class Kind>
 struct Codec<Component<Kind>> {
   static std::optional<Component<Kind>> read(const Value& value, Reader& reader);
-  static nlohmann::json schema(SchemaContext&) { return {{"$ref", std::string("#/$defs/") + Kind::kName}}; }
+  static nlohmann::json schema(SchemaContext&) { return {{"$ref", std::string("#/definitions/") + Kind::kName}}; }
   static nlohmann::json write(const Component<Kind>& component) {
     return component.type.empty() ? nlohmann::json() : nlohmann::json(component.type);
   }
@@ -139,11 +139,9 @@ namespace detail {
 std::optional<std::string> component_type(const Value& value, const std::string& kind, Reader& reader);
 /// `value` as a mapping, also where it is a bare name.
 Value component_map(const Value& value);
-/// Reports a type that is not registered.
+/// Reports a type that is not registered, as `unknown_component`.
 void report_unknown(const Value& value, const std::string& kind, const std::string& type,
                     const std::vector<std::string>& names, Reader& reader);
-/// Whether report_unknown made it.
-bool is_unknown_component(const Problem& problem);
 }  // namespace detail
 
 template <class Kind>

@@ -206,7 +206,7 @@ ShapeMode::ShapeMode() {
     saved = generator.get_state();
   }
   state_ = std::make_unique<State>();
-  state_->generator_state = saved;
+  state_->generator_state = std::move(saved);
   ++depth;
 }
 

@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "registry/shape_mode.h"
+#include "runner/build.h"
 #include "runner/job.h"
 #include "runner/model.h"
 
@@ -18,7 +20,7 @@ namespace {
 
 constexpr int64_t kRatePoints = 61;  // a multiple of ten intervals, so that every tenth of the job is among them
 
-int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * static_cast<int64_t>(tensor.element_size()); }
+int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * tensor.element_size(); }
 
 /// The graphs of layers that a layer holds, by name: itself, or children of a container.
 std::vector<std::pair<std::string, std::shared_ptr<Graph>>> graphs_within(
@@ -32,12 +34,6 @@ std::vector<std::pair<std::string, std::shared_ptr<Graph>>> graphs_within(
     }
   }
   return graphs;
-}
-
-int64_t num_parameters(const torch::nn::Module& module) {
-  int64_t count = 0;
-  for (const at::Tensor& parameter : module.parameters()) count += parameter.numel();
-  return count;
 }
 
 /// Runs the layers of a graph one by one in the shape mode and writes down what each is and does.
@@ -63,7 +59,6 @@ class LayerWalk {
     row.name = prefix + node.name;
     row.type = node.type;
     row.depth = depth;
-    row.parameters = node.layer.state ? num_parameters(*node.layer.state) : 0;
     for (const auto& shape : node.output_shapes) row.output_shapes.push_back(shape_text(shape));
     const int64_t flops_before = ShapeMode::flops();
     const Tensors outputs = node.layer.forward(arguments);
@@ -76,11 +71,20 @@ class LayerWalk {
     for (const auto& [name, graph] : graphs) {
       const size_t first = rows_.size();
       walk(*graph, arguments, row.name + "." + (name.empty() ? "" : name + "."), depth + 1);
-      rows_[own_row].parameters -= num_parameters(*graph);
       for (size_t i = first; i < rows_.size(); ++i) rows_[own_row].flops -= rows_[i].flops;
     }
     rows_[own_row].flops = std::max<int64_t>(0, rows_[own_row].flops);
+    if (node.layer.state) rows_[own_row].parameters = count_parameters(*node.layer.state);
     return outputs;
+  }
+
+  /// Those that no row before this one has: not those of layers within, nor those shared with an earlier layer.
+  int64_t count_parameters(const torch::nn::Module& module) {
+    int64_t count = 0;
+    for (const at::Tensor& parameter : module.parameters()) {
+      if (counted_.insert(parameter.unsafeGetTensorImpl()).second) count += parameter.numel();
+    }
+    return count;
   }
 
   /// Of one sample.
@@ -95,6 +99,7 @@ class LayerWalk {
   }
 
   std::vector<LayerSummary>& rows_;
+  std::set<const at::TensorImpl*> counted_;
 };
 
 std::vector<int64_t> example_sizes(const FieldInfo& field) {
@@ -213,14 +218,14 @@ int64_t optimizer_bytes(const Component<OptimizerKind>& optimizer, const Optimiz
       pairs[group.names[i]] = {parameter, small};
     }
   }
-  const auto made = optimizer.build(tiny);
+  const auto made = build_at_place(optimizer, tiny);
   made->step([] { return at::scalar_tensor(0, at::kDouble); });
   int64_t bytes = 0;
   for (const auto& [name, state] : made->state()) {
     const auto owner = pairs.find(name.substr(0, name.rfind('.')));
     const bool like_owner = owner != pairs.end() && state.dim() > 0 && state.sizes() == owner->second.second.sizes();
     const int64_t numel = like_owner ? owner->second.first.numel() : state.numel();
-    bytes += numel * static_cast<int64_t>(state.element_size());
+    bytes += numel * state.element_size();
   }
   return bytes;
 }
@@ -236,7 +241,7 @@ void explain_rates(const Recipe& recipe, const std::vector<GroupRates>& base, Ex
   if (!length.total_steps || (by_epoch && !length.steps_per_epoch)) return;
   const int64_t total = *length.total_steps;
   const int64_t unit = by_epoch ? *length.steps_per_epoch : 1;
-  const auto scheduler = recipe.scheduler->build({base, (total + unit - 1) / unit});
+  const auto scheduler = build_at_place(*recipe.scheduler, {base, (total + unit - 1) / unit});
   result.monitor = scheduler->monitor();
   for (int64_t i = 0; i < kRatePoints; ++i) {
     RatePoint point;
@@ -268,7 +273,7 @@ Explanation explain(const LoadedRecipe& loaded) {
   std::vector<GroupRates> base;
   {
     const ShapeMode shapes;
-    base = recipe.optimizer.build(inputs)->rates;
+    base = build_at_place(recipe.optimizer, inputs)->rates;
   }
   result.groups = explain_groups(recipe.optimizer, inputs, base);
   explain_rates(recipe, base, result);

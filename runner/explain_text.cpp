@@ -49,7 +49,7 @@ std::string memory_parts(const MemorySummary& m) {
 std::string known(const std::optional<int64_t>& number) { return number ? grouped(*number) : "?"; }
 
 std::string samples_text(const LengthSummary& length) {
-  const std::string unknown = "number known once the data is read";
+  std::string unknown = "number known once the data is read";
   if (!length.train_samples && !length.eval_samples) return unknown;
   const auto split = [&](const std::optional<int64_t>& samples) { return samples ? grouped(*samples) : unknown; };
   return "training " + split(length.train_samples) + ", evaluation " + split(length.eval_samples);

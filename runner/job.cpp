@@ -9,6 +9,7 @@
 #include <map>
 
 #include "registry/files/torch_file.h"
+#include "runner/build.h"
 #include "runner/recipe_source.h"
 #include "runner/train_loop.h"
 #include "runner/yaml.h"
@@ -24,7 +25,7 @@ DataLoader::Transforms build_transforms(const std::vector<Component<TransformKin
                                         const std::vector<Component<TransformKind>>& then) {
   DataLoader::Transforms transforms;
   for (const auto* list : {&first, &then}) {
-    for (const Component<TransformKind>& transform : *list) transforms.push_back(transform.build({}));
+    for (const Component<TransformKind>& transform : *list) transforms.push_back(build_at_place(transform, {}));
   }
   return transforms;
 }
@@ -121,11 +122,11 @@ Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.rec
 void Job::build_data() {
   DatasetInputs inputs;
   inputs.seed = static_cast<uint64_t>(recipe.seed);
-  train_data = recipe.dataset.train.build(inputs);
+  train_data = build_at_place(recipe.dataset.train, inputs);
   train_data->open();
   train_loader = make_loader(recipe, *train_data, true);
   if (!recipe.dataset.eval) return;
-  eval_data = recipe.dataset.eval->build(inputs);
+  eval_data = build_at_place(*recipe.dataset.eval, inputs);
   eval_data->open();
   eval_loader = make_loader(recipe, *eval_data, false);
 }
@@ -146,13 +147,13 @@ void Job::build_model() {
 
 void Job::build_optimizer() {
   const OptimizerInputs inputs = group_parameters(recipe.optimizer, model->parameters());
-  optimizer = recipe.optimizer.build(inputs);
+  optimizer = build_at_place(recipe.optimizer, inputs);
   if (!recipe.scheduler) return;
   const bool by_epoch = recipe.scheduler->common.interval == "epoch";
   SchedulerInputs scheduler_inputs;
   scheduler_inputs.base = optimizer->rates;
   scheduler_inputs.total_steps = by_epoch ? (total_steps() + steps_per_epoch() - 1) / steps_per_epoch() : total_steps();
-  scheduler = recipe.scheduler->build(scheduler_inputs);
+  scheduler = build_at_place(*recipe.scheduler, scheduler_inputs);
 }
 
 int64_t Job::steps_per_epoch() const {
@@ -225,7 +226,7 @@ void Job::build_observers(const Options& options) {
   inputs.interactive = !options.quiet && isatty(STDOUT_FILENO) == 1;
   std::vector<std::unique_ptr<Logger>> loggers;
   for (const Component<LoggerKind>& logger : *recipe.logging.report_to) {
-    loggers.push_back(logger.build(inputs));
+    loggers.push_back(build_at_place(logger, inputs));
   }
   observers = std::make_unique<Observers>(std::move(loggers));
   RunInfo info;

@@ -67,6 +67,7 @@ Model::Model(const Recipe& recipe, const DatasetInfo& info) : info_(info) {
     }
   }
   graph_ = build_graph(recipe.model.layers, inputs);
+  if (recipe.model.init) recipe.model.init->apply(parameters());
   outputs_ = {graph_->outputs()[0]};
   build_loss(recipe);
   for (const Component<MetricKind>& metric : recipe.metrics) {
@@ -176,7 +177,10 @@ Tensors Model::gather(const std::vector<Source>& sources, const Batch& batch, co
 
 std::vector<std::pair<std::string, at::Tensor>> Model::parameters() const {
   std::vector<std::pair<std::string, at::Tensor>> result;
-  for (const auto& item : graph_->named_parameters()) result.emplace_back(item.key(), item.value());
+  std::set<const at::TensorImpl*> seen;  // a parameter that layers share is one, under its first name
+  for (const auto& item : graph_->named_parameters()) {
+    if (seen.insert(item.value().unsafeGetTensorImpl()).second) result.emplace_back(item.key(), item.value());
+  }
   return result;
 }
 
@@ -201,7 +205,7 @@ std::vector<std::pair<std::string, at::Tensor>> Model::state_dict() const {
 
 int64_t Model::num_parameters() const {
   int64_t count = 0;
-  for (const at::Tensor& parameter : graph_->parameters()) count += parameter.numel();
+  for (const auto& [name, parameter] : parameters()) count += parameter.numel();
   return count;
 }
 

@@ -3,7 +3,10 @@
 namespace trainrun {
 namespace {
 
+constexpr const char* kNoLayers = "a model needs at least one layer";
 constexpr const char* kEveryDoc = "epoch, a number of optimizer steps, or null for never";
+
+using nlohmann::json;
 
 }  // namespace
 
@@ -46,25 +49,35 @@ std::optional<Blocks> Codec<Blocks>::read(const Value& value, Reader& reader) {
   return blocks;
 }
 
-nlohmann::json Codec<Blocks>::schema(SchemaContext& context) {
-  const nlohmann::json block = {{"type", "object"},
-                                {"required", {"layers"}},
-                                {"additionalProperties", false},
-                                {"properties",
-                                 {{"parameters", {{"type", {"object", "null"}}}},
-                                  {"inputs", Codec<Names>::schema(context)},
-                                  {"layers", {{"type", "array"}}}}}};
-  return {{"type", "object"}, {"additionalProperties", block}};
+json Codec<Blocks>::schema(SchemaContext& context) {
+  const json block = {{"type", "object"},
+                      {"required", {"layers"}},
+                      {"additionalProperties", false},
+                      {"properties",
+                       {{"parameters",
+                         {{"type", {"object", "null"}},
+                          {"description", "names and their defaults; null: must be given where it is used"}}},
+                        {"inputs", detail::or_interpolation(Codec<Names>::schema(context))},
+                        {"layers", detail::or_interpolation(Codec<LayerList>::schema(context))}}}};
+  return {{"type", "object"},
+          {"propertyNames", {{"not", {{"enum", context.catalog.layers.names()}}}}},
+          {"additionalProperties", block}};
 }
 
 void ModelSection::describe(Fields<ModelSection>& f) {
   f.optional("blocks", &ModelSection::blocks).doc("named pieces of the model, used like layer types");
-  f.required("layers", &ModelSection::layers).doc("the layers, in order");
+  f.required("layers", &ModelSection::layers).not_empty(kNoLayers).doc("the layers, in order");
+  f.optional("init", &ModelSection::init)
+      .doc(
+          "initial values of all weights, or of the parameters whose state name a pattern matches; after the layers' "
+          "own");
   f.optional("weights", &ModelSection::weights).doc("a state dict to start from: .safetensors, or .pt of torch.save");
+  f.relation(json::parse(R"({"if": {"required": ["blocks"]},
+                             "else": {"properties": {"layers": {"$ref": "#/definitions/known_layer"}}}})"));
 }
 
 void ModelSection::check(Checker& checker) const {
-  if (layers.layers.empty()) checker.fail("layers", "a model needs at least one layer");
+  if (layers.layers.empty()) checker.fail("layers", kNoLayers);  // each has `if: false`
 }
 
 void DatasetSection::describe(Fields<DatasetSection>& f) {
@@ -98,6 +111,9 @@ void TrainingSection::describe(Fields<TrainingSection>& f) {
   f.optional("max_grad_norm", &TrainingSection::max_grad_norm)
       .greater_than(0)
       .doc("gradients with a larger 2-norm are scaled down to it");
+  f.relation(json::parse(
+      R"({"anyOf": [{"required": ["num_epochs"], "properties": {"num_epochs": {"not": {"type": "null"}}}},
+                    {"required": ["max_steps"], "properties": {"max_steps": {"not": {"type": "null"}}}}]})"));
 }
 
 void TrainingSection::check(Checker& checker) const {
@@ -120,6 +136,8 @@ void CheckpointSection::describe(Fields<CheckpointSection>& f) {
   f.optional("resume", &CheckpointSection::resume)
       .words({"auto", "no"})
       .doc("auto: go on with an unfinished run of this recipe in output_dir; no; or the path of a checkpoint");
+  f.relation(json::parse(R"({"if": {"required": ["keep_best"], "properties": {"keep_best": {"type": "object"}}},
+                             "then": {"properties": {"every": {"not": {"type": "null"}}}}})"));
 }
 
 void LoggingSection::describe(Fields<LoggingSection>& f) {
@@ -152,6 +170,13 @@ void Recipe::describe(Fields<Recipe>& f) {
       .doc("of the layers' arithmetic");
   f.optional("checkpoint", &Recipe::checkpoint).doc("what is saved, and when");
   f.optional("logging", &Recipe::logging).doc("who is told what, and when");
+  f.relation(json::parse(  // what is best is known from evaluations
+      R"({"if": {"required": ["checkpoint"],
+                 "properties": {"checkpoint": {"type": "object", "required": ["keep_best"],
+                                               "properties": {"keep_best": {"type": "object"}}}}},
+          "then": {"properties": {"dataset": {"required": ["eval"],
+                                              "properties": {"eval": {"not": {"type": "null"}}}},
+                                  "evaluation": {"properties": {"every": {"not": {"type": "null"}}}}}}})"));
 }
 
 void Recipe::check(Checker& checker) const {

@@ -31,6 +31,7 @@ struct Codec<Blocks> {
 struct ModelSection {
   Blocks blocks;
   LayerList layers;
+  std::optional<InitializerRules> init;
   std::optional<std::string> weights;
   static void describe(Fields<ModelSection>& f);
   void check(Checker& checker) const;

@@ -6,6 +6,7 @@
 
 #include "registry/interpolation.h"
 #include "registry/plugin.h"
+#include "runner/build.h"
 #include "runner/model.h"
 #include "runner/recipe_source.h"
 #include "runner/train_loop.h"
@@ -14,14 +15,13 @@
 namespace trainrun {
 namespace {
 
-using nlohmann::json;
-
 /// Paths are relative to the working directory; plugins are looked for beside the recipe first. Throws PluginError.
 std::string find_plugin(const std::string& plugin, const std::string& directory) {
   const std::string beside = (std::filesystem::path(directory) / plugin).lexically_normal().string();
   const std::string from_here = std::filesystem::path(plugin).lexically_normal().string();
   for (const std::string& candidate : {beside, from_here}) {
-    if (std::filesystem::exists(candidate)) return candidate;
+    std::error_code unreadable;  // load_plugin says why
+    if (std::filesystem::exists(candidate, unreadable) || unreadable) return candidate;
   }
   throw PluginError("there is no plugin " + beside + (beside == from_here ? "" : ", nor " + from_here));
 }
@@ -34,9 +34,10 @@ void load_plugins(ResolvedRecipe& source, Catalog& catalog, std::vector<Problem>
     Value& plugin = plugins->items()[i];
     if (!plugin.is_scalar() || plugin.scalar_type() != ScalarType::kString) continue;
     try {
-      plugin = Value::scalar(find_plugin(plugin.text(), source.directory), true,
-                             plugin.place());  // found from anywhere later
-      load_plugin(plugin.text(), catalog);
+      const std::string path = find_plugin(plugin.text(), source.directory);
+      load_plugin(path, catalog);
+      // As the run's folder keeps it: found from any working directory.
+      plugin = Value::scalar(std::filesystem::absolute(path).string(), true, plugin.place());
     } catch (const PluginError& error) {
       problems.push_back({plugin.place(), "plugins[" + std::to_string(i) + "]", error.what()});
     }
@@ -78,7 +79,7 @@ void drop_repeated(std::vector<Problem>& problems, size_t num_first) {
   const auto repeated = [&](const Problem& problem) {
     const auto contains = [&](const std::string& path) { return problem.path.starts_with(path); };
     return places.contains(problem.place.to_string()) || std::any_of(incomplete.begin(), incomplete.end(), contains) ||
-           (plugin_failed && detail::is_unknown_component(problem));
+           (plugin_failed && problem.unknown_component);
   };
   problems.erase(std::remove_if(problems.begin() + static_cast<std::ptrdiff_t>(num_first), problems.end(), repeated),
                  problems.end());
@@ -95,7 +96,7 @@ void set_default_loggers(Recipe& recipe, Reader& reader) {
 /// What is monitored must be among what evaluation gives, and there must be evaluations.
 void check_monitors(const Recipe& recipe, const Value& value, std::vector<Problem>& problems) {
   std::vector<std::unique_ptr<Metric>> metrics;
-  for (const Component<MetricKind>& metric : recipe.metrics) metrics.push_back(metric.build({}));
+  for (const Component<MetricKind>& metric : recipe.metrics) metrics.push_back(build_at_place(metric, {}));
   const std::vector<std::string> names = evaluation_names(recipe, metrics);
   const Value* dataset = value.find("dataset");
   const bool has_data = dataset && dataset->find("eval") && !dataset->find("eval")->is_null();
@@ -116,7 +117,7 @@ void check_monitors(const Recipe& recipe, const Value& value, std::vector<Proble
     }
   }
   if (!recipe.scheduler) return;
-  const std::string monitor = recipe.scheduler->build({{}, 1})->monitor();
+  const std::string monitor = build_at_place(*recipe.scheduler, {{}, 1})->monitor();
   const Value* written = recipe.scheduler->written.find("monitor");
   if (!monitor.empty()) {
     check(monitor, written ? written->place() : recipe.scheduler->place, written ? "scheduler.monitor" : "scheduler");
@@ -143,7 +144,11 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
     set_default_loggers(loaded.recipe, reader);
     check_model(loaded.recipe, source.value, problems);
     if (!has_fault(problems, {"metrics", "checkpoint", "scheduler"})) {
-      check_monitors(loaded.recipe, source.value, problems);
+      try {
+        check_monitors(loaded.recipe, source.value, problems);
+      } catch (const RecipeError& error) {  // a component that cannot be built
+        problems.insert(problems.end(), error.problems().begin(), error.problems().end());
+      }
     }
     drop_repeated(problems, num_source_problems);
   } else if (problems.empty()) {
@@ -156,25 +161,5 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
 }
 
 std::string resolved_text(const Value& resolved) { return to_yaml(escape_interpolation(resolved)); }
-
-json recipe_schema(const Catalog& catalog) {
-  SchemaContext context{catalog};
-  json recipe = Codec<Recipe>::schema(context);
-  json overlay = {{"type", "object"}, {"properties", json::object()}, {"additionalProperties", false}};
-  for (const auto& [key, unused] : recipe["properties"].items()) overlay["properties"][key] = true;
-  const json base = {{"description", "recipes that this one is merged onto"},
-                     {"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}}}};
-  recipe["properties"]["base"] = base;
-  overlay["properties"]["base"] = base;
-  json definitions = schema_definitions(catalog);
-  definitions["recipe"] = recipe;
-  definitions["overlay"] = overlay;
-  return {{"$schema", "http://json-schema.org/draft-07/schema#"},
-          {"title", "trainrun recipe"},
-          {"if", {{"type", "object"}, {"required", {"base"}}}},
-          {"then", {{"$ref", "#/$defs/overlay"}}},
-          {"else", {{"$ref", "#/$defs/recipe"}}},
-          {"$defs", definitions}};
-}
 
 }  // namespace trainrun

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include <string>
 #include <vector>
 
@@ -22,8 +20,5 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
 
 /// The text of `resolved` that, loaded again, gives the same recipe.
 std::string resolved_text(const Value& resolved);
-
-/// The JSON Schema of recipes, with every component of `catalog`.
-nlohmann::json recipe_schema(const Catalog& catalog);
 
 }  // namespace trainrun

@@ -15,7 +15,7 @@ constexpr size_t kWidth = 100;  // columns of a console's text
 
 /// "a number" of a recipe where only the type is known: something that a reader can follow.
 std::string example_value(const Parameter& parameter) {
-  static const std::map<std::string, std::string> kTelling = {{"kernel_size", "3"},
+  static const std::map<std::string, std::string> telling = {{"kernel_size", "3"},
                                                               {"out_channels", "32"},
                                                               {"out_features", "10"},
                                                               {"hidden_size", "64"},
@@ -33,7 +33,7 @@ std::string example_value(const Parameter& parameter) {
                                                               {"index", "0"},
                                                               {"step_size", "1000"},
                                                               {"main", "[{type: Linear, out_features: 10}, ReLU]"}};
-  if (const auto it = kTelling.find(parameter.name); it != kTelling.end()) return it->second;
+  if (const auto it = telling.find(parameter.name); it != telling.end()) return it->second;
   if (!parameter.choices.empty()) return parameter.choices[0];
   const auto is = [&](const std::string& type) { return parameter.type.starts_with(type); };
   const double least = parameter.range.minimum.value_or(0) + (parameter.range.above_minimum ? 1 : 0);
@@ -41,6 +41,7 @@ std::string example_value(const Parameter& parameter) {
   if (is("integer")) return detail::number_text(std::max(2.0, number));
   if (is("number")) return detail::number_text(number);
   if (is("true or false")) return "true";
+  if (is("list of (layer")) return "[ReLU, GELU]";
   if (is("list of layer")) return "[{type: Linear, out_features: 10}, ReLU]";
   if (is("list of integer")) return "[2]";
   if (is("list of number")) return "[" + detail::number_text(number) + "]";
@@ -62,8 +63,9 @@ std::string allowed_text(const Parameter& parameter) {
   std::string text = join(parameter.choices, ", ");
   if (!text.empty() && parameter.open_choices) text += ", or any other";
   const std::string range = parameter.range.to_string();
-  if (!text.empty() && !range.empty()) return range + ", or " + text;
-  return text + range;
+  text = range + (text.empty() || range.empty() ? "" : ", or ") + text;
+  if (parameter.if_empty.empty()) return text;
+  return text + (text.empty() ? "not empty" : "; not empty");
 }
 
 std::string doc_text(const Parameter& parameter) {
@@ -97,7 +99,7 @@ template <class Kind>
 KindReference reference_of(const Registry<Kind>& registry) {
   KindReference reference;
   reference.kind = Kind::kName;
-  reference.plural = reference.kind + (reference.kind.ends_with("s") ? "es" : "s");
+  reference.plural = reference.kind + (reference.kind.ends_with('s') ? "es" : "s");
   reference.common = Codec<typename Kind::Common>::fields().parameters();
   for (const auto& [name, entry] : registry.entries()) {
     reference.components.push_back({name, entry.doc, entry.origin, entry.parameters});

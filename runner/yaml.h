@@ -1,7 +1,5 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,9 +20,5 @@ Value parse_yaml(const std::string& text, std::shared_ptr<const std::string> fil
 /// YAML 1.1 would see a boolean or a number in a text). Ends with a newline. `parse_yaml` of it has the same meaning as
 /// `value`, if no plain scalar of `value` is a null (the parser makes nulls of those).
 std::string to_yaml(const Value& value);
-
-/// By the YAML 1.2 core schema: what the validator of an editor sees. `1e-3` is the number 0.001, `no` and `010` are
-/// strings.
-nlohmann::json to_json(const Value& value);
 
 }  // namespace trainrun

@@ -185,33 +185,4 @@ std::string to_yaml(const Value& value) {
   return text;
 }
 
-nlohmann::json to_json(const Value& value) {
-  if (value.is_list()) {
-    auto items = nlohmann::json::array();
-    for (const Value& item : value.items()) items.push_back(to_json(item));
-    return items;
-  }
-  if (value.is_map()) {
-    auto entries = nlohmann::json::object();
-    for (const Value::Entry& entry : value.entries()) entries[entry.key] = to_json(entry.value);
-    return entries;
-  }
-  if (value.is_null()) return nullptr;
-  switch (value.scalar_type()) {
-    case ScalarType::kNull:
-      return nullptr;
-    case ScalarType::kBool:
-      return std::tolower(static_cast<unsigned char>(value.text()[0])) == 't';
-    case ScalarType::kInteger:
-      if (const auto integer = parse_integer(value.text())) return *integer;
-      [[fallthrough]];  // too large for 64 bits
-    case ScalarType::kFloat:
-      if (const auto number = parse_number(value.text())) return *number;
-      break;  // too large for a double: no number that JSON has
-    case ScalarType::kString:
-      break;
-  }
-  return value.text();
-}
-
 }  // namespace trainrun

@@ -24,7 +24,9 @@ struct Csv {
   static void describe(Fields<Csv>& f) {
     f.required("path", &Csv::path).doc("the table, as text or .gz");
     f.required("label", &Csv::label).doc("the column to predict");
-    f.optional("features", &Csv::features).doc("the columns to predict from, in this order; null: all but the label");
+    f.optional("features", &Csv::features)
+        .not_empty("names no column")
+        .doc("the columns to predict from, in this order; null: all but the label");
     f.optional("task", &Csv::task)
         .one_of({"classification", "regression"})
         .doc("the label is a class, an integer from 0, given as [N] int64; or a number, given as [N, 1] float32");
@@ -32,6 +34,10 @@ struct Csv {
     f.optional("delimiter", &Csv::delimiter).doc("the one character between columns: \",\", \";\", \"\\t\"");
     f.optional("header", &Csv::header)
         .doc("the first line names the columns; if false they are named by their number, \"0\" the first");
+    f.relation(nlohmann::json::parse(R"({"properties": {"delimiter": {"pattern": "^[^\"\\n\\r]$|\\$\\{"}}})"));
+    f.relation(nlohmann::json::parse(
+        R"({"if": {"required": ["task"], "properties": {"task": {"const": "regression"}}},
+            "then": {"properties": {"num_classes": {"not": {"type": "integer"}}}}})"));
   }
 
   void check(Checker& checker) const {
@@ -40,7 +46,6 @@ struct Csv {
     }
     if (num_classes && !is_classification()) checker.fail("num_classes", "is for the task classification");
     if (!features) return;
-    if (features->empty()) checker.fail("features", "names no column");
     for (size_t i = 0; i < features->size(); ++i) {
       const std::string& name = (*features)[i];
       if (name == label) checker.fail("features", "the label '" + name + "' may not be a feature");

@@ -44,6 +44,7 @@ struct Synthetic {
   static void describe(Fields<Synthetic>& f) {
     f.required("num_samples", &Synthetic::num_samples).at_least(1).doc("number of samples");
     f.required("shape", &Synthetic::shape)
+        .not_empty("names no dimension")
         .at_least(1)
         .doc(
             "of one sample: [C, H, W] gives the field `image`, other shapes `features`, with a vocabulary `input_ids`");
@@ -64,7 +65,6 @@ struct Synthetic {
         .doc("of the rule to learn: the same for training and evaluation");
   }
   void check(Checker& checker) const {
-    if (shape.empty()) checker.fail("shape", "names no dimension");
     double numel = 1;
     for (const int64_t size : shape) numel *= static_cast<double>(size);
     if (numel > kMostNumbers) checker.fail("shape", "a sample of more than 2^31 numbers");

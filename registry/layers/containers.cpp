@@ -57,7 +57,7 @@ struct Codec<Branch> {
     return layers ? std::optional<Branch>(Branch{std::move(*layers)}) : std::nullopt;
   }
   static nlohmann::json schema(SchemaContext& context) {
-    return {{"anyOf", {Codec<LayerList>::schema(context), {{"$ref", "#/$defs/layer"}}}}};
+    return {{"anyOf", {Codec<LayerList>::schema(context), {{"$ref", "#/definitions/layer"}}}}};
   }
   static nlohmann::json write(const Branch&) { return nlohmann::json::array(); }
   static std::string type_name() { return "layer or list of layers"; }
@@ -71,14 +71,12 @@ struct Parallel {
   int64_t dim = 1;
   static void describe(Fields<Parallel>& f) {
     f.required("layers", &Parallel::layers)
+        .not_empty("needs at least one branch")
         .doc("the branches, each a layer or a list of layers; all read this layer's input");
     f.optional("merge", &Parallel::merge)
         .one_of({"concat", "add", "stack", "none"})
         .doc("what is done with the branches' outputs; none: each is an output of its own");
     f.optional("dim", &Parallel::dim).doc("the dimension that concat and stack work along; 0 is the batch");
-  }
-  void check(Checker& checker) const {
-    if (layers.empty()) checker.fail("layers", "needs at least one branch");
   }
   Layer build(const LayerInputs& in) const {
     const auto children = std::make_shared<Children>();

@@ -43,6 +43,9 @@ struct Conv2d {
         .one_of({"zeros", "reflect", "replicate", "circular"})
         .doc("what the added rows and columns hold");
     f.optional("in_channels", &Conv2d::in_channels).at_least(1).doc("number of channels that flow in; inferred");
+    f.relation(nlohmann::json::parse(
+        R"({"if": {"required": ["padding"], "properties": {"padding": {"const": "same"}}},
+            "then": {"properties": {"stride": {"maximum": 1, "items": {"maximum": 1}}}}})"));
   }
 
   void check(Checker& checker) const {

@@ -6,6 +6,24 @@
 namespace trainrun {
 namespace {
 
+/// A layer around `holder`, whose weight may be that of another layer (`share:`).
+template <class Holder>
+Layer layer_with_weight(const Holder& holder) {
+  /// A module's own list of its parameters, which only modules themselves may change.
+  struct Access : torch::nn::Module {
+    static at::Tensor& parameter(torch::nn::Module& module, const std::string& name) {
+      return (module.*(&Access::parameters_))[name];
+    }
+  };
+  Layer layer = layer_of(holder);
+  layer.tie = [module = holder.ptr()](const std::string& name, const at::Tensor& tensor) {
+    TORCH_CHECK(name == "weight", "only the weight can be tied");
+    module->weight = tensor;
+    Access::parameter(*module, name) = tensor;
+  };
+  return layer;
+}
+
 struct Linear {
   int64_t out_features = 0;
   bool bias = true;
@@ -19,7 +37,7 @@ struct Linear {
   }
   Layer build(const LayerInputs& in) const {
     const int64_t features = in.infer("in_features", in_features, -1);
-    return layer_of(torch::nn::Linear(torch::nn::LinearOptions(features, out_features).bias(bias)));
+    return layer_with_weight(torch::nn::Linear(torch::nn::LinearOptions(features, out_features).bias(bias)));
   }
 };
 
@@ -53,7 +71,7 @@ struct Embedding {
     }
     torch::nn::EmbeddingOptions options(num_embeddings, embedding_dim);
     options.padding_idx(padding_idx).max_norm(max_norm).norm_type(norm_type).scale_grad_by_freq(scale_grad_by_freq);
-    return layer_of(torch::nn::Embedding(options));
+    return layer_with_weight(torch::nn::Embedding(options));
   }
 };
 

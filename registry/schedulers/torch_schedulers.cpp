@@ -26,8 +26,10 @@ struct StepLR {
     f.optional("gamma", &StepLR::gamma).at_least(0).doc("by this factor");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
-    return closed_form(
-        inputs, [*this](int64_t t, double base) { return base * std::pow(gamma, static_cast<double>(t / step_size)); });
+    return closed_form(inputs, [*this](int64_t t, double base) {
+      const int64_t num_drops = t / step_size;
+      return base * std::pow(gamma, static_cast<double>(num_drops));
+    });
   }
 };
 
@@ -67,7 +69,10 @@ struct OneCycleLR {
   double final_div_factor = 1e4;
   bool three_phase = false;
   static void describe(Fields<OneCycleLR>& f) {
-    f.required("max_lr", &OneCycleLR::max_lr).greater_than(0).doc("the highest rate; one for each group as a list");
+    f.required("max_lr", &OneCycleLR::max_lr)
+        .greater_than(0)
+        .not_empty("needs at least one value")
+        .doc("the highest rate; one for each group as a list");
     f.optional("total_steps", &OneCycleLR::total_steps)
         .at_least(1)
         .doc("length of the cycle; the whole job by default");
@@ -78,20 +83,21 @@ struct OneCycleLR {
     f.optional("anneal_strategy", &OneCycleLR::anneal_strategy).one_of({"cos", "linear"}).doc("shape of the curve");
     f.optional("cycle_momentum", &OneCycleLR::cycle_momentum)
         .doc("momentum (Adam's first beta) falls as the rate rises");
-    f.optional("base_momentum", &OneCycleLR::base_momentum).at_least(0).less_than(1).doc("the lowest momentum");
-    f.optional("max_momentum", &OneCycleLR::max_momentum).at_least(0).less_than(1).doc("the highest momentum");
+    f.optional("base_momentum", &OneCycleLR::base_momentum)
+        .at_least(0)
+        .less_than(1)
+        .not_empty("needs at least one value")
+        .doc("the lowest momentum");
+    f.optional("max_momentum", &OneCycleLR::max_momentum)
+        .at_least(0)
+        .less_than(1)
+        .not_empty("needs at least one value")
+        .doc("the highest momentum");
     f.optional("div_factor", &OneCycleLR::div_factor).greater_than(0).doc("the cycle starts at max_lr / div_factor");
     f.optional("final_div_factor", &OneCycleLR::final_div_factor)
         .greater_than(0)
         .doc("and ends at max_lr / div_factor / final_div_factor");
     f.optional("three_phase", &OneCycleLR::three_phase).doc("fall to the starting rate first, then to the last one");
-  }
-  void check(Checker& checker) const {
-    for (const auto& [name, value] : {std::pair("max_lr", &max_lr), std::pair("base_momentum", &base_momentum),
-                                      std::pair("max_momentum", &max_momentum)}) {
-      const auto* list = std::get_if<std::vector<double>>(value);
-      if (list && list->empty()) checker.fail(name, "needs at least one value");
-    }
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const;
 };

@@ -27,6 +27,9 @@ void describe_warmup(Fields<T>& f) {
   f.optional("warmup_steps", &T::warmup_steps).at_least(0).doc("the rate rises from 0 in so many");
   f.optional("warmup_ratio", &T::warmup_ratio).at_least(0).at_most(1).doc("or in this share of the whole job");
   f.optional("total_steps", &T::total_steps).at_least(1).doc("when it ends; the whole job by default");
+  f.relation(nlohmann::json::parse(
+      R"({"if": {"required": ["warmup_ratio"], "properties": {"warmup_ratio": {"type": "number"}}},
+          "then": {"properties": {"warmup_steps": {"maximum": 0}}}})"));
 }
 
 double ratio(int64_t part, int64_t whole) {

@@ -59,15 +59,16 @@ struct Normalize {
   std::string field = "image";
 
   static void describe(Fields<Normalize>& f) {
-    f.required("mean", &Normalize::mean).doc("taken from each channel: a number, or one a channel");
+    f.required("mean", &Normalize::mean)
+        .not_empty("names no number")
+        .doc("taken from each channel: a number, or one a channel");
     f.required("std", &Normalize::std)
         .greater_than(0)
+        .not_empty("names no number")
         .doc("each channel is then divided by it: a number, or one a channel");
     f.optional("field", &Normalize::field).doc("the field of the batch to change");
   }
   void check(Checker& checker) const {
-    if (list(mean).empty()) checker.fail("mean", "names no number");
-    if (list(std).empty()) checker.fail("std", "names no number");
     if (list(mean).size() > 1 && list(std).size() > 1 && list(mean).size() != list(std).size()) {
       checker.fail(
           "std", "has " + std::to_string(list(std).size()) + " numbers, mean has " + std::to_string(list(mean).size()));

@@ -36,6 +36,8 @@ class Case:
         """Steps to interrupt at, early enough that the run cannot end before the test has done so."""
         last = self.num_steps - MOST_LINES_AHEAD * self.every_steps
         return sorted(random.Random(seed).sample(range(1, last), count))
+
+
 # 45 batches an epoch, the last of 30 samples.
 CASES = [
     Case("one cycle, accumulation, clipping, two workers", 23 * 12, 1, (
@@ -104,15 +106,11 @@ def outcome(folder: pathlib.Path) -> dict:
     checkpoints = folder / "checkpoints"
     state = json.loads((checkpoints / "latest" / "state.json").read_text())
     return {
-  "model" : sha256(checkpoints / "latest" / "model.safetensors"),
-            "optimizer" : sha256(checkpoints / "latest" / "optimizer.safetensors"),
-                          "state" : {
-  key: value for key, value in state.items() if key not in ("digest", "seconds")
-  }
-  , "checkpoints" : {path.name: sha256(path / "model.safetensors") for path in sorted(checkpoints.iterdir())
-  },
-        "metrics": [{
-  k: v for k, v in line.items() if k not in TIMING} for line in lines_of(folder)],
+        "model": sha256(checkpoints / "latest" / "model.safetensors"),
+        "optimizer": sha256(checkpoints / "latest" / "optimizer.safetensors"),
+        "state": {key: value for key, value in state.items() if key not in ("digest", "seconds")},
+        "checkpoints": {path.name: sha256(path / "model.safetensors") for path in sorted(checkpoints.iterdir())},
+        "metrics": [{k: v for k, v in line.items() if k not in TIMING} for line in lines_of(folder)],
         "folders beside": sorted(path.name.replace(folder.name, "RUN") for path in folder.parent.glob(folder.name + "*")),
     }
 
@@ -184,12 +182,10 @@ def test_stopped_by_a_signal(undisturbed, case, number, tmp_path):
         assert not (folder / "summary.json").exists()
     finish(folder, case)
     expected = undisturbed(case)
-#A stop saves where no checkpoint was due, so which older ones are kept may differ; all else is the same.
+    # A stop saves where no checkpoint was due, so which older ones are kept may differ; all else is the same.
     actual = outcome(folder)
     kept = {"model", "optimizer", "state", "metrics", "folders beside"}
-    assert_same_outcome({
-part: actual[part] for part in kept}, {
-part: expected[part] for part in kept})
+    assert_same_outcome({part: actual[part] for part in kept}, {part: expected[part] for part in kept})
 
 
 def test_a_stop_asked_twice_saves_once_and_resumes(undisturbed, tmp_path):
@@ -205,3 +201,28 @@ def test_a_stop_asked_twice_saves_once_and_resumes(undisturbed, tmp_path):
         assert process.wait() in (128 + signal.SIGTERM, 128 + signal.SIGINT), "".join(said)
     finish(folder, case)
     assert outcome(folder)["model"] == undisturbed(case)["model"]
+
+
+def test_resume_from_a_path_starts_another_run_there_and_then_goes_on_by_itself(undisturbed, tmp_path):
+    """`resume: PATH` is where a new run begins; killed, it goes on from its own newest checkpoint, not from PATH again."""
+    case, first, second = CASES[0], tmp_path / "first", tmp_path / "second"
+    with started(first, case) as (process, output):
+        read_until(output, 40, [])
+        process.send_signal(signal.SIGTERM)
+        output.read()
+        assert process.wait() == 128 + signal.SIGTERM
+    saved = json.loads((first / "checkpoints" / "latest" / "state.json").read_text())["step"]
+    from_first = dataclasses.replace(case, overrides=(*case.overrides, f"checkpoint.resume={first}/checkpoints/latest"))
+    with started(second, from_first) as (process, output):
+        read_until(output, saved + 30, [])
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    before = sha256(first / "checkpoints" / "latest" / "model.safetensors")
+    done = subprocess.run(command(second, from_first), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    resumed_at = int(re.search(r"resumed at step (\d+)/", done.stdout + done.stderr)[1])
+    assert resumed_at > saved
+    assert outcome(second)["model"] == undisturbed(case)["model"]
+    assert outcome(second)["optimizer"] == undisturbed(case)["optimizer"]
+    assert trained_steps(lines_of(second))[0] == saved + 1
+    assert sha256(first / "checkpoints" / "latest" / "model.safetensors") == before, "the run resumed from is left alone"

@@ -45,8 +45,10 @@ TEST_CASE("sizes follow from what flows in, and state names are those of torch.n
   CHECK(graph->named_parameters()["head.weight"].sizes() == at::IntArrayRef({10, 8 * 13 * 13}));
   CHECK(graph->forward({torch::zeros({5, 1, 28, 28})})[0].sizes() == at::IntArrayRef({5, 10}));
   CHECK(graph->nodes()[0].output_shapes[0] == std::vector<int64_t>{2, 8, 26, 26});
-  CHECK(graph->nodes()[0].flops == 2LL * 2 * 26 * 26 * 8 * 9);
-  CHECK(graph->nodes()[4].flops == 2LL * 2 * 10 * 8 * 13 * 13);
+  const ShapeMode shapes;
+  const int64_t before = ShapeMode::flops();
+  graph->forward({torch::zeros({2, 1, 28, 28})});
+  CHECK(ShapeMode::flops() - before == 2LL * 2 * 26 * 26 * 8 * 9 + 2LL * 2 * 10 * 8 * 13 * 13);
 }
 
 TEST_CASE("a graph computes what the same modules of LibTorch compute, from the same seed") {
@@ -159,6 +161,51 @@ TEST_CASE("repeat makes layers one after the other; under a name they are a list
   CHECK(state_names(*graph) == std::vector<std::string>{"0.weight", "0.bias", "1.weight", "1.bias", "stack.0.weight",
                                                         "stack.0.bias", "stack.1.weight", "stack.1.bias", "3.weight",
                                                         "3.bias"});
+}
+
+TEST_CASE("a layer that shares another's parameters has the very same ones") {
+  const auto graph = build(R"(
+- {type: Linear, out_features: 4, name: tower}
+- ReLU
+- {type: Linear, out_features: 4, name: again, share: tower}
+)",
+                           inputs_like(torch::zeros({2, 4})));
+  auto parameters = graph->named_parameters();
+  CHECK(parameters["again.weight"].is_same(parameters["tower.weight"]));
+  CHECK(parameters["again.bias"].is_same(parameters["tower.bias"]));
+  const auto x = torch::rand({3, 4});
+  const auto w = parameters["tower.weight"].detach().clone().requires_grad_();
+  const auto b = parameters["tower.bias"].detach().clone().requires_grad_();
+  namespace F = torch::nn::functional;
+  F::linear(F::linear(x, w, b).relu(), w, b).sum().backward();
+  graph->forward({x})[0].sum().backward();
+  CHECK(torch::allclose(parameters["tower.weight"].grad(), w.grad()));
+  CHECK(torch::allclose(parameters["again.bias"].grad(), b.grad()));
+}
+
+TEST_CASE("an output layer shares the weight of the embedding") {
+  LayerInputs tokens = inputs_like(torch::zeros({2, 5}, at::kLong));
+  const auto graph = build(R"(
+- {type: Embedding, num_embeddings: 7, embedding_dim: 4, name: tokens}
+- {type: Linear, out_features: 7, bias: false, share: tokens, name: head}
+)",
+                           tokens);
+  auto parameters = graph->named_parameters();
+  CHECK(parameters["head.weight"].is_same(parameters["tokens.weight"]));
+  const auto x = torch::randint(7, {3, 5}, at::kLong);
+  const auto w = parameters["tokens.weight"].detach().clone().requires_grad_();
+  torch::matmul(torch::embedding(w, x), w.t()).square().sum().backward();
+  const auto logits = graph->forward({x})[0];
+  logits.square().sum().backward();
+  CHECK(torch::allclose(parameters["head.weight"].grad(), w.grad(), 1e-4, 1e-5));
+  CHECK(
+      fault("- {type: Linear, out_features: 3, name: a}\n- {type: Linear, out_features: 5, share: a}",
+            inputs_like(torch::zeros({2, 4}))) ==
+      "test.yaml:2:42: [1].share: the parameters of Linear (bias [5], weight [5, 3]) are not like those of Linear 'a' "
+      "(bias [3], weight [3, 4])");
+  CHECK(fault("- {type: Linear, out_features: 3, name: tower}\n- {type: Linear, out_features: 5, share: towr}",
+              inputs_like(torch::zeros({2, 4}))) ==
+        "test.yaml:2:42: [1].share: no earlier layer of this list is called 'towr'; did you mean tower?");
 }
 
 TEST_CASE("what does not fit names layers, shapes and places") {

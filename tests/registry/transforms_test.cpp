@@ -1,3 +1,5 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/constant_pad_nd.h>

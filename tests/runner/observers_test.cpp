@@ -125,11 +125,20 @@ class Screen {
   }
 
  private:
+  /// Shows all that was written so far: the kernel may hand it over in pieces, so we wait for a byte of our own after
+  /// it.
   void show() {
-    std::string text(1 << 16, '\0');
-    ::fcntl(master_, F_SETFL, O_NONBLOCK);
-    const ssize_t size = ::read(master_, text.data(), text.size());
-    if (size > 0) show(text.substr(0, static_cast<size_t>(size)));
+    constexpr char kBell = '\a';
+    REQUIRE(::write(slave_, &kBell, 1) == 1);
+    std::string text;
+    while (text.find(kBell) == std::string::npos) {
+      std::string piece(1 << 16, '\0');
+      const ssize_t size = ::read(master_, piece.data(), piece.size());
+      REQUIRE(size > 0);
+      text += piece.substr(0, static_cast<size_t>(size));
+    }
+    text.pop_back();
+    show(text);
   }
 
   void show(const std::string& text) {

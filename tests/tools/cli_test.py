@@ -90,7 +90,7 @@ def test_the_checked_in_schema_is_the_programs():
 
 
 def test_the_schema_knows_every_component():
-    definitions = json.loads(output_of("schema"))["$defs"]
+    definitions = json.loads(output_of("schema"))["definitions"]
     for kind in KINDS:
         for line in output_of("list", kind).splitlines():
             if not line.startswith(" "):
@@ -118,7 +118,7 @@ def test_the_recipes_reference_has_every_section():
                         assert f"## {path}{name}\n" in page
                         check(one["properties"], f"{path}{name}.")
 
-    check(schema["$defs"]["recipe"]["properties"], "")
+    check(schema["definitions"]["recipe"]["properties"], "")
 
 
 # --- explain and validate ---

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include "registry/files/file_io.h"
+#include "registry/registry.h"
+
+namespace trainrun {
+
+/// What `component` builds. What its `build` throws becomes a fault of the recipe at the component's place, but for
+/// files and data that cannot be had: those say themselves where, and are no fault of the recipe.
+template <class Kind>
+typename Kind::Product build_at_place(const Component<Kind>& component, const typename Kind::Inputs& inputs) {
+  const auto fault = [&](const std::string& text) {
+    return RecipeError(
+        {{component.place, component.path, component.type + " cannot be built: " + text.substr(0, text.find('\n'))}});
+  };
+  try {
+    return component.build(inputs);
+  } catch (const RecipeError&) {
+    throw;
+  } catch (const DataError&) {
+    throw;
+  } catch (const FileError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw fault(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    throw fault(error.what());
+  }
+}
+
+}  // namespace trainrun

@@ -1,0 +1,268 @@
+// One component of every kind. They are so simple that plugins_test.py can follow a whole run with pencil and paper.
+#include <ATen/ATen.h>
+#include <torch/nn/module.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "registry/plugin.h"
+
+namespace {
+
+using trainrun::Fields;
+using trainrun::Tensors;
+
+// --- layer: y = gain * x, the gain learned ---
+
+struct Gain {
+  double initial = 1;
+  std::optional<int64_t> num_features;
+
+  static void describe(Fields<Gain>& f) {
+    f.optional("initial", &Gain::initial).doc("every gain before the first step");
+    f.optional("num_features", &Gain::num_features).at_least(1).doc("size of the last dimension; inferred");
+  }
+  trainrun::Layer build(const trainrun::LayerInputs& in) const {
+    const auto state = std::make_shared<torch::nn::Module>();
+    const at::Tensor gain =
+        state->register_parameter("gain", at::full({in.infer("num_features", num_features, -1)}, initial));
+    return {state, [gain](const Tensors& inputs) -> Tensors { return {gain * inputs[0]}; }};
+  }
+};
+
+// --- loss ---
+
+struct HalfSquaredError {
+  static void describe(Fields<HalfSquaredError>&) {}
+  trainrun::Loss build(const trainrun::LayerInputs& in) const {
+    in.require_inputs(2, 2);
+    if (in.shape(0) != in.shape(1)) throw trainrun::LayerError("output and target must be alike");
+    return {nullptr, [](const Tensors& inputs) { return (inputs[0] - inputs[1]).square().mean() / 2; }};
+  }
+};
+
+// --- metric: the mean of output - target ---
+
+class BiasMetric : public trainrun::Metric {
+ public:
+  BiasMetric() { BiasMetric::reset(); }
+  void update(const Tensors& inputs) override {
+    sums_[0] += (inputs[0].to(at::kDouble) - inputs[1].to(at::kDouble)).sum();
+    sums_[1] += static_cast<double>(inputs[0].numel());
+  }
+  std::vector<std::pair<std::string, double>> compute() const override {
+    const auto count = sums_[1].item<double>();
+    return {{"", count == 0 ? 0.0 : sums_[0].item<double>() / count}};
+  }
+  void reset() override { sums_ = at::zeros({2}, at::kDouble); }
+  std::vector<at::Tensor> sums() const override { return {sums_}; }
+  void set_sums(const std::vector<at::Tensor>& sums) override { sums_ = sums.at(0); }
+
+ private:
+  at::Tensor sums_;  // [sum of differences, elements]
+};
+
+struct Bias {
+  static void describe(Fields<Bias>&) {}
+  std::unique_ptr<trainrun::Metric> build(const trainrun::MetricInputs&) const {
+    return std::make_unique<BiasMetric>();
+  }
+};
+
+// --- dataset: points of a line ---
+
+struct Line {
+  int64_t num_samples = 0;
+  double slope = 1;
+  double intercept = 0;
+
+  static void describe(Fields<Line>& f) {
+    f.required("num_samples", &Line::num_samples).at_least(1).doc("x is 0, 1, …, num_samples - 1");
+    f.optional("slope", &Line::slope).doc("y is slope * x + intercept");
+    f.optional("intercept", &Line::intercept).doc("y where x is 0");
+  }
+  std::unique_ptr<trainrun::Dataset> build(const trainrun::DatasetInputs&) const;
+};
+
+class LineDataset : public trainrun::TensorDataset {
+ public:
+  explicit LineDataset(const Line& options) : options_(options) {}
+  trainrun::DatasetInfo info() const override {
+    return {{{"x", {1}, at::kFloat, std::nullopt}, {"y", {1}, at::kFloat, std::nullopt}}, "y", options_.num_samples};
+  }
+  void open() override {
+    const at::Tensor x = at::arange(options_.num_samples, at::kFloat).unsqueeze(1);  // [n, 1]
+    set_field("x", x);
+    set_field("y", x * options_.slope + options_.intercept);
+  }
+
+ private:
+  Line options_;
+};
+
+std::unique_ptr<trainrun::Dataset> Line::build(const trainrun::DatasetInputs&) const {
+  return std::make_unique<LineDataset>(*this);
+}
+
+// --- transform: adds a number to a field ---
+
+struct Shift {
+  double by = 0;
+  std::string field = "x";
+
+  static void describe(Fields<Shift>& f) {
+    f.required("by", &Shift::by).doc("what is added");
+    f.optional("field", &Shift::field).doc("to this field of the batch");
+  }
+  std::unique_ptr<trainrun::Transform> build(const trainrun::TransformInputs&) const;
+};
+
+class ShiftTransform : public trainrun::Transform {
+ public:
+  explicit ShiftTransform(Shift options) : options_(std::move(options)) {}
+  void describe(trainrun::DatasetInfo& info) const override {
+    if (!info.find(options_.field)) throw trainrun::LayerError("Shift: there is no field '" + options_.field + "'");
+  }
+  void apply(trainrun::Batch& batch, at::Generator&) const override {
+    batch.set(options_.field, batch.at(options_.field) + options_.by);
+  }
+
+ private:
+  Shift options_;
+};
+
+std::unique_ptr<trainrun::Transform> Shift::build(const trainrun::TransformInputs&) const {
+  return std::make_unique<ShiftTransform>(*this);
+}
+
+// --- optimizer: a step of `lr` against the gradient's sign; its state is the sum of the signs ---
+
+struct SignDescent {
+  double lr = 1e-3;
+  bool maximize = false;
+
+  static void describe(Fields<SignDescent>& f) {
+    f.optional("lr", &SignDescent::lr).at_least(0).doc("how far each step goes");
+    f.optional("maximize", &SignDescent::maximize).doc("climb instead of descend");
+  }
+  std::unique_ptr<trainrun::Optimizer> build(const trainrun::OptimizerInputs& inputs) const;
+};
+
+class SignDescentOptimizer : public trainrun::Optimizer {
+ public:
+  explicit SignDescentOptimizer(const trainrun::OptimizerInputs& inputs) : inputs_(inputs) {
+    for (size_t i = 0; i < inputs_.groups.size(); ++i) {
+      rates.push_back({inputs_.options<SignDescent>(i).lr, std::nullopt});
+      for (const at::Tensor& parameter : inputs_.groups[i].tensors) {
+        sign_sums_.push_back(at::zeros_like(parameter).detach());
+      }
+    }
+  }
+
+  void step(const trainrun::LossClosure&) override {
+    const at::NoGradGuard no_gradients;
+    size_t next = 0;
+    for (size_t i = 0; i < inputs_.groups.size(); ++i) {
+      const double direction = inputs_.options<SignDescent>(i).maximize ? 1 : -1;
+      for (const at::Tensor& parameter : inputs_.groups[i].tensors) {
+        const at::Tensor& sign_sum = sign_sums_[next++];
+        if (!parameter.grad().defined()) continue;
+        const at::Tensor sign = parameter.grad().sign();
+        sign_sum.add_(sign);
+        parameter.add_(sign, direction * rates[i].lr);
+      }
+    }
+  }
+
+  std::vector<std::pair<std::string, at::Tensor>> state() override {
+    std::vector<std::pair<std::string, at::Tensor>> state;
+    for (const trainrun::ParameterGroup& group : inputs_.groups) {
+      for (const std::string& name : group.names) state.emplace_back(name + ".sign_sum", sign_sums_[state.size()]);
+    }
+    return state;
+  }
+
+ private:
+  trainrun::OptimizerInputs inputs_;
+  Tensors sign_sums_;  // one a parameter, in the order of the groups
+};
+
+std::unique_ptr<trainrun::Optimizer> SignDescent::build(const trainrun::OptimizerInputs& inputs) const {
+  return std::make_unique<SignDescentOptimizer>(inputs);
+}
+
+// --- scheduler: half the rate, every few steps ---
+
+struct Halving {
+  int64_t every = 1;
+
+  static void describe(Fields<Halving>& f) {
+    f.optional("every", &Halving::every).at_least(1).doc("the rate is halved after so many");
+  }
+  std::unique_ptr<trainrun::Scheduler> build(const trainrun::SchedulerInputs& inputs) const;
+};
+
+class HalvingScheduler : public trainrun::Scheduler {
+ public:
+  HalvingScheduler(const Halving& options, std::vector<trainrun::GroupRates> base)
+      : every_(options.every), base_(std::move(base)) {}
+  void set(int64_t t, std::vector<trainrun::GroupRates>& rates) override {
+    for (size_t i = 0; i < rates.size(); ++i) rates[i].lr = std::ldexp(base_[i].lr, -static_cast<int>(t / every_));
+  }
+
+ private:
+  int64_t every_;
+  std::vector<trainrun::GroupRates> base_;
+};
+
+std::unique_ptr<trainrun::Scheduler> Halving::build(const trainrun::SchedulerInputs& inputs) const {
+  return std::make_unique<HalvingScheduler>(*this, inputs.base);
+}
+
+// --- logger: a line for everything it is told ---
+
+class HistoryLogger : public trainrun::Logger {
+ public:
+  explicit HistoryLogger(const std::string& path) : file_(path, std::ios::app) {
+    if (!file_) throw trainrun::Error("cannot write " + path);
+  }
+  void on_start(const trainrun::RunInfo& info) override { file_ << "start " << info.name << '\n'; }
+  void on_progress(int64_t step, double) override { file_ << "progress " << step << '\n'; }
+  void on_step(const trainrun::StepRecord& record) override {
+    file_ << "step " << record.step << " lr " << record.lr << '\n';
+  }
+  void on_evaluation(const trainrun::EvaluationRecord& record) override {
+    file_ << "evaluation";
+    for (const auto& [name, figure] : record.metrics) file_ << ' ' << name;
+    file_ << '\n';
+  }
+  void on_checkpoint(const trainrun::CheckpointRecord& record) override {
+    file_ << "checkpoint " << record.path.substr(record.path.rfind('/') + 1) << '\n';
+  }
+  void on_end(const trainrun::EndRecord& record) override { file_ << "end " << record.step << '\n'; }
+
+ private:
+  std::ofstream file_;
+};
+
+struct History {
+  std::string file = "history.txt";
+
+  static void describe(Fields<History>& f) { f.optional("file", &History::file).doc("its name in the run's folder"); }
+  std::unique_ptr<trainrun::Logger> build(const trainrun::LoggerInputs& inputs) const {
+    return std::make_unique<HistoryLogger>(inputs.output_dir + "/" + file);
+  }
+};
+
+}  // namespace
+
+TRAINRUN_PLUGIN(catalog) {
+  catalog.layers.add<Gain>("Gain", "each feature times a learned number");
+  catalog.losses.add<HalfSquaredError>("HalfSquaredError", "half the mean of the squared differences");
+  catalog.metrics.add<Bias>("Bias", "mean of output minus target");
+  catalog.datasets.add<Line>("Line", "points of a straight line");
+  catalog.transforms.add<Shift>("Shift", "adds a number to a field");
+  catalog.optimizers.add<SignDescent>("SignDescent", "steps of one length against the gradient's sign");
+  catalog.schedulers.add<Halving>("Halving", "half the rate, every few steps");
+  catalog.loggers.add<History>("history", "a line for everything that happens, in history.txt");
+}

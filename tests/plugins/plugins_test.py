@@ -1,0 +1,317 @@
+"""Plugins: one with a component of every kind does what its components say, and what is wrong with others is said in one line."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import jsonschema
+import pytest
+import safetensors.numpy
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PLUGINS = pathlib.Path(os.environ.get("TRAINRUN_TEST_PLUGINS", "/nowhere"))
+PROGRAMS = {
+    "the build's": pathlib.Path(os.environ.get("TRAINRUN_BINARY", ROOT / "build/release/bin/trainrun")),
+    "the installed": PLUGINS.parent / "installed/bin/trainrun",
+}
+ABI = "trainrun {}, LibTorch {}".format(
+    re.search(r"project\(trainrun VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1],
+    re.search(r"TRAINRUN_LIBTORCH_VERSION (\S+)\)", (ROOT / "cmake/LibTorch.cmake").read_text())[1])
+
+# Whatever the plugin has a component for is the plugin's.
+RECIPE = """\
+version: 1
+plugins: [libevery_kind.so]
+model:
+  layers:
+    - {type: Gain, name: scale}
+loss: HalfSquaredError
+metrics: [Bias]
+dataset:
+  train: {type: Line, num_samples: 4, slope: 3, intercept: 0.5}
+  eval: {type: Line, num_samples: 5, slope: 3, intercept: 0.5}
+  transforms: [{type: Shift, by: 1}]
+dataloader: {batch_size: 4, eval_batch_size: 2}
+optimizer: {type: SignDescent, lr: 8, param_groups: [{match: '^scale\\.gain$', lr: 1}]}
+scheduler: Halving
+training: {num_epochs: 3}
+logging: {every_steps: 1, report_to: [console, jsonl, history]}
+"""
+COMPONENTS = {
+    "layer": "Gain", "loss": "HalfSquaredError", "metric": "Bias", "dataset": "Line", "transform": "Shift",
+    "optimizer": "SignDescent", "scheduler": "Halving", "logger": "history",
+}
+
+
+def trainrun(*arguments, folder, program="the build's"):
+    return subprocess.run(
+        [str(PROGRAMS[program]), *map(str, arguments)], cwd=folder, capture_output=True, text=True,
+        stdin=subprocess.DEVNULL, timeout=300, check=False)
+
+
+def output_of(*arguments, folder, program="the build's"):
+    result = trainrun(*arguments, folder=folder, program=program)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def assert_fails_with(message, *arguments, folder, program="the build's"):
+    """With one line, as what the user gave is wrong; not by a crash."""
+    result = trainrun(*arguments, folder=folder, program=program)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", message + "\n")
+
+
+def put(plugin, folder, name=None):
+    shutil.copy(PLUGINS / plugin, folder / (name or plugin))
+
+
+# --- a component of every kind ---
+
+def points(num_samples):
+    """x and y as Line makes them and Shift changes them."""
+    return [(i + 1, 3 * i + 0.5) for i in range(num_samples)]
+
+
+def by_hand():
+    """What the run of RECIPE comes to: of each step loss, rate, the gain after it, and the evaluation that follows."""
+    gain, steps = 1.0, []
+    for t in range(3):
+        errors = [(gain * x - y, x) for x, y in points(4)]
+        gradient = sum(error * x for error, x in errors) / 4
+        rate = 0.5**t
+        gain -= rate if gradient > 0 else -rate
+        evaluated = [gain * x - y for x, y in points(5)]
+        steps.append({
+            "loss": sum(error**2 for error, _ in errors) / 4 / 2, "rate": rate, "sign": 1 if gradient > 0 else -1, "gain": gain,
+            "figures": {"eval/loss": sum(error**2 for error in evaluated) / 5 / 2, "eval/bias": sum(evaluated) / 5},
+        })
+    assert [step["gain"] for step in steps] == [2, 2.5, 2.25]  # up, up, and down again
+    return steps
+
+
+@pytest.fixture(scope="module", params=PROGRAMS, name="trained")
+def trained_run(request, tmp_path_factory):
+    """The program, and a folder in which it has trained RECIPE."""
+    folder = tmp_path_factory.mktemp("every_kind")
+    put("libevery_kind.so", folder)
+    (folder / "line.yaml").write_text(RECIPE)
+    output_of("line.yaml", folder=folder, program=request.param)
+    return request.param, folder
+
+
+def tensors_of(checkpoint, file):
+    return {name: tensor.tolist() for name, tensor in safetensors.numpy.load_file(checkpoint / f"{file}.safetensors").items()}
+
+
+def test_a_recipe_of_a_plugins_components_is_valid_and_explained(trained):
+    program, folder = trained
+    assert output_of("validate", "line.yaml", folder=folder, program=program) == "line.yaml: valid\n"
+    explained = json.loads(output_of("explain", "line.yaml", "--json", folder=folder, program=program))
+    rows = [(row["name"], row["type"], row["output_shapes"], row["parameters"]) for row in explained["layers"]]
+    assert rows == [("x", "input", ["[N, 1] float32"], 0), ("y", "target", ["[N, 1] float32"], 0), ("scale", "Gain", ["[N, 1]"], 1)]
+    assert explained["loss"] == "HalfSquaredError"
+    assert explained["metrics"] == ["Bias"]
+    assert explained["optimizer"] == "SignDescent"
+    assert explained["param_groups"] == [{"match": "^scale\\.gain$", "overrides": "lr: 1", "tensors": 1, "parameters": 1, "lr": 1.0}]
+    assert explained["memory_bytes"]["optimizer_state"] == 4  # one sum of signs
+    assert explained["scheduler"] == "Halving"
+    assert {point["step"]: point["lr"] for point in explained["learning_rate"]} == {0: [1], 1: [0.5], 2: [0.25]}
+    assert (explained["length"]["train_samples"], explained["length"]["eval_samples"]) == (4, 5)
+
+
+def test_a_run_of_a_plugins_components_gives_what_they_say(trained):
+    _, folder = trained
+    lines = [json.loads(line) for line in (folder / "runs/line/metrics.jsonl").read_text().splitlines()]
+    steps = by_hand()
+    assert [line["train/loss"] for line in lines if line["split"] == "train"] == [step["loss"] for step in steps]
+    assert [line["train/lr"] for line in lines if line["split"] == "train"] == [step["rate"] for step in steps]
+    figures = [{name: line[name] for name in line if name.startswith("eval/")} for line in lines if line["split"] == "eval"]
+    assert figures == [pytest.approx(step["figures"], rel=1e-12) for step in steps]
+    latest = folder / "runs/line/checkpoints/latest"
+    assert tensors_of(latest, "model") == {"scale.gain": [steps[-1]["gain"]]}
+    assert tensors_of(latest, "optimizer") == {"scale.gain.sign_sum": [sum(step["sign"] for step in steps)]}
+
+
+def test_a_plugins_logger_is_told_everything(trained):
+    _, folder = trained
+    history = "start line\n"
+    for number, step in enumerate(by_hand(), 1):
+        history += f"progress {number}\nstep {number} lr {step['rate']:g}\n"
+        history += f"evaluation eval/loss eval/bias\ncheckpoint epoch-{number:04}\n"
+    assert (folder / "runs/line/history.txt").read_text() == history + "end 3\n"
+
+
+@pytest.mark.parametrize("what, step", [("", 3), ("/checkpoints/latest", 3), ("/checkpoints/epoch-0002", 2)])
+def test_a_checkpoint_of_a_plugins_components_is_evaluated_again(trained, what, step):
+    program, folder = trained
+    figures = json.loads(output_of("eval", f"runs/line{what}", "--json", folder=folder, program=program))
+    del figures["checkpoint"]
+    assert figures == pytest.approx(by_hand()[step - 1]["figures"], rel=1e-12)
+
+
+def test_a_run_of_a_plugins_components_goes_on_from_a_checkpoint(trained):
+    program, folder = trained
+    output_of("line.yaml", "output_dir=resumed", "checkpoint.resume=runs/line/checkpoints/epoch-0002", folder=folder,
+              program=program)
+    for file in ["model", "optimizer"]:
+        latest = [tensors_of(folder / run / "checkpoints/latest", file) for run in ["runs/line", "resumed"]]
+        assert latest[0] == latest[1]
+    assert (folder / "resumed/history.txt").read_text().startswith("start line\nprogress 3\n")
+
+
+def test_a_plugins_components_are_listed_with_their_origin(trained):
+    program, folder = trained
+    for kind, name in COMPONENTS.items():
+        listed = output_of("list", kind, "--plugin", "libevery_kind.so", folder=folder, program=program)
+        assert re.search(rf"^{name} .*\(libevery_kind\.so\)$", listed, re.MULTILINE)
+        assert len(listed.splitlines()) > len(output_of("list", kind, folder=folder, program=program).splitlines())
+        shown = output_of("list", kind, name, "--plugin", "libevery_kind.so", folder=folder, program=program)
+        assert shown.startswith(f"{name} ({kind}): ")
+        assert "\nfrom libevery_kind.so\n" in shown
+
+
+def test_a_plugins_components_are_in_the_schema(trained):
+    program, folder = trained
+    schema = output_of("schema", "--plugin", "libevery_kind.so", folder=folder, program=program)
+    component = re.compile(rf'"((?:{"|".join(COMPONENTS)})\.\w+)":')
+    added = set(component.findall(schema)) - set(component.findall(output_of("schema", folder=folder, program=program)))
+    assert added == {f"{kind}.{name}" for kind, name in COMPONENTS.items()}
+    checker = jsonschema.Draft7Validator(json.loads(schema))
+    recipe = yaml.safe_load(RECIPE)
+    assert not list(checker.iter_errors(recipe))
+    for section in [recipe["dataset"]["train"], recipe["optimizer"], recipe["dataset"]["transforms"][0]]:
+        section["slop"] = 1
+        assert list(checker.iter_errors(recipe))
+        del section["slop"]
+
+
+def test_a_plugins_components_are_checked_like_any(trained):
+    program, folder = trained
+    (folder / "wrong.yaml").write_text(RECIPE.replace("slope: 3", "slop: 3", 1).replace("by: 1", "by: far"))
+    assert_fails_with(
+        "wrong.yaml:9:39: dataset.train.slop: unknown parameter of Line; did you mean slope?\n"
+        "wrong.yaml:11:34: dataset.transforms[0].by: expected a number, found 'far'",
+        "validate", "wrong.yaml", folder=folder, program=program)
+
+
+# --- plugins that cannot be loaded ---
+
+NO_PLUGIN = {
+    "wrong_abi": f"the plugin libwrong_abi.so was built for trainrun 0.0.1, LibTorch 2.0.0, this is {ABI}; build it again",
+    "no_entry_point": "libno_entry_point.so is no trainrun plugin: it has no trainrun_plugin_abi; write TRAINRUN_PLUGIN(catalog) { … } "
+                      "in it",
+    "undefined_symbol": "the plugin libundefined_symbol.so cannot be opened: undefined symbol: trainrun_test_function_that_is_gone; "
+                        "build it with trainrun_add_plugin() of this trainrun's CMake package",
+    "constructor_throws": "the plugin libconstructor_throws.so failed while its global objects were initialised: there is no device; "
+                          "correct them and build it again",
+    "registration_throws": "the plugin libregistration_throws.so failed while it registered its components: there is no licence; "
+                           "correct its TRAINRUN_PLUGIN(catalog) { … } and build it again",
+    "taken_name": "the plugin libtaken_name.so: a layer called ReLU is already registered by trainrun itself; libtaken_name.so must "
+                  "choose another name",
+    "text": "the plugin libtext.so cannot be opened: invalid ELF header; build it with trainrun_add_plugin() of this trainrun's CMake "
+            "package",
+    "empty": "the plugin libempty.so cannot be opened: file too short; build it with trainrun_add_plugin() of this trainrun's CMake "
+             "package",
+    "cut_off": "the plugin libcut_off.so cannot be opened: the end of the file is missing; build it with trainrun_add_plugin() of this "
+               "trainrun's CMake package",
+    "folder": "the plugin libfolder.so cannot be opened: cannot read file data: Is a directory; build it with trainrun_add_plugin() of "
+              "this trainrun's CMake package",
+    "absent": "there is no plugin libabsent.so",
+}
+
+
+@pytest.fixture(scope="module", name="bad")
+def folder_of_bad_plugins(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bad")
+    for plugin in PLUGINS.glob("lib*.so"):
+        put(plugin.name, folder)
+    (folder / "libtext.so").write_text("a text, though it is named like a shared library\n" * 10)
+    (folder / "libempty.so").touch()
+    (folder / "libcut_off.so").write_bytes((PLUGINS / "libevery_kind.so").read_bytes()[:20000])
+    (folder / "libfolder.so").mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("plugin", NO_PLUGIN)
+def test_a_plugin_that_cannot_be_loaded_is_one_error(bad, plugin, program):
+    recipe = RECIPE.replace("[libevery_kind.so]", f"[lib{plugin}.so]")  # none of its components is known then
+    (bad / "bad.yaml").write_text(recipe)
+    assert_fails_with(f"bad.yaml:2:11: plugins[0]: {NO_PLUGIN[plugin]}", "validate", "bad.yaml", folder=bad, program=program)
+    assert_fails_with(f"--plugin: {NO_PLUGIN[plugin]}", "list", "--plugin", f"lib{plugin}.so", folder=bad, program=program)
+
+
+def test_every_plugin_that_cannot_be_loaded_is_reported(bad):
+    plugins = list(NO_PLUGIN)
+    lines = [f"  - lib{plugin}.so" for plugin in plugins]
+    (bad / "all.yaml").write_text(RECIPE.replace("[libevery_kind.so]", "\n" + "\n".join(lines)))
+    expected = [f"all.yaml:{number}:5: plugins[{number - 3}]: {NO_PLUGIN[plugin]}" for number, plugin in enumerate(plugins, 3)]
+    assert_fails_with("\n".join(expected), "validate", "all.yaml", folder=bad)
+
+
+def test_a_plugin_that_cannot_be_loaded_stops_a_run_before_it_leaves_anything(bad):
+    (bad / "run.yaml").write_text(RECIPE.replace("[libevery_kind.so]", "[libevery_kind.so, libconstructor_throws.so]"))
+    message = f"run.yaml:2:29: plugins[1]: {NO_PLUGIN['constructor_throws']}"
+    for verb in ["run", "explain"]:
+        assert_fails_with(message, verb, "run.yaml", folder=bad)
+    assert not (bad / "runs").exists()
+
+
+def test_plugins_are_looked_for_beside_the_recipe_and_then_here(bad):
+    (bad / "sub").mkdir()
+    (bad / "sub/here.yaml").write_text(RECIPE)
+    assert output_of("validate", "sub/here.yaml", folder=bad) == "sub/here.yaml: valid\n"
+    (bad / "sub/absent.yaml").write_text(RECIPE.replace("[libevery_kind.so]", "[libabsent.so]"))
+    assert_fails_with("sub/absent.yaml:2:11: plugins[0]: there is no plugin sub/libabsent.so, nor libabsent.so", "validate",
+                      "sub/absent.yaml", folder=bad)
+
+
+def test_two_plugins_may_not_take_one_name(bad):
+    put("libevery_kind.so", bad, "libcopy.so")
+    (bad / "two.yaml").write_text(RECIPE.replace("[libevery_kind.so]", "[libevery_kind.so, libcopy.so]"))
+    assert_fails_with(
+        "two.yaml:2:29: plugins[1]: the plugin libcopy.so: a layer called Gain is already registered by libevery_kind.so; libcopy.so "
+        "must choose another name", "validate", "two.yaml", folder=bad)
+
+
+def test_a_plugin_may_not_be_named_twice(bad):
+    (bad / "liblink.so").symlink_to("libevery_kind.so")
+    for again in ["libevery_kind.so", "liblink.so"]:
+        (bad / "twice.yaml").write_text(RECIPE.replace("[libevery_kind.so]", f"[libevery_kind.so, {again}]"))
+        message = f"the plugin {again} is loaded already; name it once"
+        assert_fails_with(f"twice.yaml:2:29: plugins[1]: {message}", "validate", "twice.yaml", folder=bad)
+        assert_fails_with(f"--plugin: {message}", "list", "--plugin", "libevery_kind.so", "--plugin", again, folder=bad)
+
+
+# --- components that cannot be built ---
+
+BROKEN = {  # what Broken stands for, and what is said before its own words
+    "layer": ("{type: Gain, name: scale}", "5:7: model.layers[0]: Broken does not fit its input [N, 1] from 'x': "),
+    "loss": ("HalfSquaredError", "6:7: loss: Broken does not fit [N, 1] and [N, 1]: "),
+    "metric": ("Bias", "7:11: metrics[0]: Broken does not fit [N, 1] and [N, 1]: "),
+    "dataset": ("{type: Line, num_samples: 4, slope: 3, intercept: 0.5}", "9:10: dataset.train: "),
+    "transform": ("{type: Shift, by: 1}", "11:16: dataset.transforms[0]: "),
+    "optimizer": ("SignDescent", "13:12: optimizer: Broken cannot be built: "),
+    "scheduler": ("Halving", "14:12: scheduler: Broken cannot be built: "),
+    "logger": ("history", "16:55: logging.report_to[2]: Broken cannot be built: "),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_component_whose_build_throws_is_an_error_at_its_place(bad, kind):
+    component, fault = BROKEN[kind]
+    recipe = RECIPE.replace("[libevery_kind.so]", "[libevery_kind.so, libbuild_throws.so]").replace(component, "Broken", 1)
+    (bad / "broken.yaml").write_text(recipe)
+    assert_fails_with(f"broken.yaml:{fault}there is no device", "run", "broken.yaml", "--quiet", f"output_dir={kind}", folder=bad)
+
+
+def test_a_component_whose_build_throws_hides_no_other_error(bad):
+    recipe = RECIPE.replace("[libevery_kind.so]", "[libevery_kind.so, libbuild_throws.so]").replace("Bias", "Broken")
+    (bad / "broken.yaml").write_text(recipe.replace("name: scale", "initial: high"))
+    assert_fails_with(
+        "broken.yaml:5:29: model.layers[0].initial: expected a number, found 'high'\n"
+        "broken.yaml:7:11: metrics[0]: Broken cannot be built: there is no device", "validate", "broken.yaml", folder=bad)

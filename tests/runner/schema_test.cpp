@@ -1,0 +1,239 @@
+// The JSON Schema against the loader: an editor should say what trainrun will say.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "runner/observers/observers.h"
+#include "runner/recipe_loader.h"
+#include "runner/recipe_schema.h"
+#include "runner/reference.h"
+#include "runner/yaml.h"
+
+#define VALIJSON_USE_EXCEPTIONS 1
+#include <valijson/adapters/nlohmann_json_adapter.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validation_results.hpp>
+#include <valijson/validator.hpp>
+
+using namespace trainrun;  // NOLINT(google-build-using-namespace)
+using nlohmann::json;
+
+namespace {
+
+constexpr const char* kSchema = "schemas/recipe.schema.json";
+constexpr const char* kMetaSchema = "tests/runner/json_schema_draft_07.json";
+/// A bad recipe's line: what is wrong with it is nothing that JSON Schema can express.
+constexpr const char* kAccepted = "# schema: accepts";
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  REQUIRE_MESSAGE(file, path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::set<std::string> recipes_in(const std::string& folder) {
+  std::set<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".yaml") paths.insert(entry.path().string());
+  }
+  return paths;
+}
+
+Catalog catalog_of_the_program() {
+  Catalog catalog = builtins();
+  add_observers(catalog.loggers);
+  return catalog;
+}
+
+/// What a plain scalar is to a YAML parser of JavaScript: the core schema of YAML 1.2, numbers as doubles.
+json plain_scalar(const Value& value) {
+  static const std::regex number("[-+]?([.][0-9]+|[0-9]+([.][0-9]*)?)([eE][-+]?[0-9]+)?|0x[0-9a-fA-F]+");
+  static const std::regex octal("0o[0-7]+");
+  static const std::regex infinity("[-+]?[.](inf|Inf|INF)");
+  static const std::regex not_a_number("[.](nan|NaN|NAN)");
+  const std::string& text = value.text();
+  const auto is = [&](const std::regex& form) { return std::regex_match(text, form); };
+  if (value.scalar_type() == ScalarType::kNull) return nullptr;
+  if (value.scalar_type() == ScalarType::kBool) return text[0] == 't' || text[0] == 'T';
+  if (is(infinity)) return text[0] == '-' ? -INFINITY : INFINITY;
+  if (is(not_a_number)) return NAN;
+  if (is(octal)) return std::strtoll(text.c_str() + 2, nullptr, 8);
+  if (!is(number)) return text;
+  const double parsed = std::strtod(text.c_str(), nullptr);
+  if (!std::isfinite(parsed) || std::floor(parsed) != parsed) return parsed;
+  constexpr double kLimit = 9223372036854775808.0;  // 2^63: valijson's integers end there, JavaScript's do not
+  if (std::abs(parsed) >= kLimit) return parsed > 0 ? INT64_MAX : INT64_MIN;
+  return static_cast<int64_t>(parsed);  // to JSON Schema, 2.0 is an integer
+}
+
+/// What an editor checks: the recipe as written, before bases and references.
+json as_an_editor_reads(const Value& value) {
+  json result;
+  switch (value.kind()) {
+    case Value::Kind::kNull:
+      break;
+    case Value::Kind::kScalar:
+      return value.quoted() ? json(value.text()) : plain_scalar(value);
+    case Value::Kind::kList:
+      result = json::array();
+      for (const Value& item : value.items()) result.push_back(as_an_editor_reads(item));
+      break;
+    case Value::Kind::kMap:
+      result = json::object();
+      for (const Value::Entry& entry : value.entries()) result[entry.key] = as_an_editor_reads(entry.value);
+      break;
+  }
+  return result;
+}
+
+json parse(const std::string& yaml) {
+  std::vector<Problem> ignored;  // the loader's to judge
+  return as_an_editor_reads(parse_yaml(yaml, std::make_shared<const std::string>("recipe"), ignored));
+}
+
+/// A compiled JSON Schema.
+class Validator {
+ public:
+  explicit Validator(const json& schema) {
+    const valijson::adapters::NlohmannJsonAdapter adapter(schema);
+    valijson::SchemaParser(valijson::SchemaParser::kDraft7).populateSchema(adapter, schema_);
+  }
+
+  /// What is wrong with `document`, a line each; "" for nothing.
+  std::string faults(const json& document) const {
+    valijson::ValidationResults results;
+    const valijson::adapters::NlohmannJsonAdapter adapter(document);
+    const bool valid = valijson::Validator(valijson::Validator::kStrongTypes).validate(schema_, adapter, &results);
+    CHECK(valid == (results.numErrors() == 0));
+    std::string lines;
+    for (const auto& error : results) {
+      for (const std::string& step : error.context) lines += step;
+      lines += ": " + error.description + "\n";
+    }
+    return lines;
+  }
+
+ private:
+  valijson::Schema schema_;
+};
+
+/// `recipe` with `value` at `pointer`; what leads there is made.
+json with(json recipe, const std::string& pointer, const json& value) {
+  recipe[json::json_pointer(pointer)] = value;
+  return recipe;
+}
+
+const Validator& recipe_validator() {
+  static const Validator validator(json::parse(text_of(kSchema)));
+  return validator;
+}
+
+std::string faults_of_the_loader(const std::string& path) {
+  Catalog catalog = catalog_of_the_program();
+  try {
+    load_recipe(path, {}, catalog);
+  } catch (const RecipeError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("the checked-in schema is the one that the program makes") {
+  CHECK_MESSAGE(json::parse(text_of(kSchema)) == recipe_schema(catalog_of_the_program()), "run tools/generate");
+}
+
+TEST_CASE("the schema is one by the meta-schema of its draft") {
+  const json schema = json::parse(text_of(kSchema));
+  const json meta_schema = json::parse(text_of(kMetaSchema));
+  CHECK(schema["$schema"] == meta_schema["$id"]);
+  const Validator validator(meta_schema);
+  CHECK(validator.faults(schema) == "");
+  json wrong = schema;
+  wrong["definitions"]["recipe"]["properties"]["seed"] = {{"type", "strng"}};
+  CHECK(validator.faults(wrong) != "");
+}
+
+TEST_CASE("the schema and the loader agree on every recipe, but for faults that no schema can express") {
+  size_t num_recipes = 0;
+  size_t num_refused = 0;
+  for (const char* folder : {"tests/recipes/invalid", "tests/recipes/valid", "recipes"}) {
+    for (const std::string& path : recipes_in(folder)) {
+      CAPTURE(path);
+      ++num_recipes;
+      const std::string yaml = text_of(path);
+      const std::string loader = faults_of_the_loader(path);
+      const std::string schema = recipe_validator().faults(parse(yaml));
+      CAPTURE(loader);
+      CAPTURE(schema);
+      if (yaml.find(kAccepted) != std::string::npos) {
+        CHECK_MESSAGE(!loader.empty(), "the recipe is good: it needs no mark");
+        CHECK_MESSAGE(schema.empty(), "the schema refuses this after all: take the mark away");
+      } else {
+        CHECK(schema.empty() == loader.empty());
+        num_refused += schema.empty() ? 0 : 1;
+      }
+    }
+  }
+  CHECK(num_recipes >= 60);
+  CHECK(num_refused >= 60);
+}
+
+TEST_CASE("the schema accepts every component's example in the reference, and no parameter besides its own") {
+  const std::map<std::string, std::string> places = {
+      {"layer", "/model/layers/0"},  {"loss", "/loss"},
+      {"metric", "/metrics/0"},      {"dataset", "/dataset/train"},
+      {"optimizer", "/optimizer"},   {"transform", "/dataset/transforms/0"},
+      {"scheduler", "/scheduler"},   {"logger", "/logging/report_to/0"},
+      {"initializer", "/model/init"}};
+  const json recipe = parse(text_of("tests/recipes/valid/minimal.yaml"));
+  for (const KindReference& kind : kinds_of(catalog_of_the_program())) {
+    for (const ComponentReference& component : kind.components) {
+      const std::string example = example_of(component);
+      CAPTURE(example);
+      json used = parse(example);
+      CHECK(recipe_validator().faults(with(recipe, places.at(kind.kind), used)) == "");
+      if (used.is_string()) used = {{"type", used}};
+      used["no_such_parameter"] = 1;
+      CHECK(recipe_validator().faults(with(recipe, places.at(kind.kind), used)) != "");
+    }
+  }
+}
+
+TEST_CASE("a text with a reference may stand for any value, and no other text") {
+  const json recipe = parse(text_of("tests/recipes/valid/minimal.yaml"));
+  for (const char* pointer :
+       {"/seed", "/deterministic", "/mixed_precision", "/model", "/model/layers", "/model/layers/0", "/loss",
+        "/metrics", "/model/layers/1/out_features", "/model/layers/1/type", "/metrics/0", "/dataset/train/split",
+        "/training", "/training/max_steps", "/optimizer", "/scheduler", "/checkpoint/every", "/logging/report_to/0"}) {
+    CAPTURE(pointer);
+    CHECK(recipe_validator().faults(with(recipe, pointer, "${env:SOMETHING:-x}")) == "");
+    CHECK(recipe_validator().faults(with(recipe, pointer, "$ {x}")) != "");
+  }
+  CHECK(recipe_validator().faults(with(recipe, "/mixed_precision", "${kind}16")) == "");      // a text, put together
+  CHECK(recipe_validator().faults(with(recipe, "/seed", "1${digits}")) != "");                // which is no number
+  CHECK(recipe_validator().faults(with(recipe, "/mixed_precision", "$${literally}")) != "");  // no reference
+}
+
+TEST_CASE("an editor reads plain scalars by YAML 1.2") {
+  const json expected = json::parse(R"({"i": 12, "plus": 4, "f": 0.001, "whole": 1000, "dot": 0.5, "t": true, "n": null,
+      "no": "no", "leading": 10, "octal": 8, "hexadecimal": 31, "s": "1", "l": [1, "a"], "e": "", "none": null,
+      "time": "1:30", "version": "1.2.3"})");
+  CHECK(parse("{i: 12, plus: +4, f: 1e-3, whole: 1e3, dot: .5, t: True, n: ~, no: no, leading: 010, octal: 0o10, "
+              "hexadecimal: 0x1F, s: '1', l: [1, a], e: '', none: , time: 1:30, version: 1.2.3}") == expected);
+  CHECK(std::isnan(parse(".nan").get<double>()));
+  CHECK(parse("-.inf").get<double>() == -INFINITY);
+  CHECK(parse("1e400").get<double>() == INFINITY);
+  CHECK(parse("99999999999999999999").is_number_integer());
+}
