@@ -12,6 +12,7 @@ set(plugins_folder "${PROJECT_BINARY_DIR}/test_plugins")
 set(test_environment
   "TRAINRUN_BINARY=${PROJECT_BINARY_DIR}/bin/trainrun"
   "TRAINRUN_BUILD_DIR=${PROJECT_BINARY_DIR}"
+  "OMP_WAIT_POLICY=passive"  # threads that spin while they wait hinder each other where tests share the cores
   "TRAINRUN_TEST_PLUGINS=${plugins_folder}/build")
 if(TRAINRUN_SANITIZERS)
   # LibTorch itself is not instrumented: what it hands us in a std::vector would be taken for an overflow, and what it

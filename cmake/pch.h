@@ -1,10 +1,13 @@
-// The headers that nearly every file includes anyway, precompiled once for all targets. Files still include what they
+// Large headers, precompiled once for all targets (BuildSpeed.cmake says for which files). Files still include what they
 // use: plugins, the installed headers and clangd see no precompiled header.
 #pragma once
 
 #include <nlohmann/json.hpp>
+#ifdef __clang__  // reads of it what a file uses; g++ pays for all of it in every file
 #include <torch/nn.h>
-#include <torch/types.h>
+#else
+#include <torch/nn/module.h>
+#endif
 
 #include <algorithm>
 #include <chrono>

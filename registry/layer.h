@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
 
 #include <functional>
 #include <memory>
@@ -9,6 +8,10 @@
 #include <vector>
 
 #include "registry/registry.h"
+
+namespace torch::nn {
+class Module;  // only files that make or use one need its (large) header
+}
 
 namespace trainrun {
 

@@ -1,3 +1,4 @@
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
 
 #include "registry/metric.h"
