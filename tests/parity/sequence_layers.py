@@ -267,6 +267,8 @@ ATTENTIONS = [
     ("MultiheadAttention", {"num_heads": 2}, lambda: SelfAttention(8, 2), (5, 3, 8)),
     ("MultiheadAttention", {"num_heads": 4, "batch_first": True, "embed_dim": 8},
      lambda: SelfAttention(8, 4, batch_first=True), SEQUENCE),
+    ("MultiheadAttention", {"num_heads": 8, "batch_first": True, "inputs": ["a", "a", "a", "b"]},
+     lambda: SelfAttention(64, 8, batch_first=True), (4, 70, 64), padding(4, 70)),
     ("MultiheadAttention", {"num_heads": 1, "bias": False, "batch_first": True, "is_causal": True},
      lambda: SelfAttention(8, 1, bias=False, batch_first=True, is_causal=True), SEQUENCE),
     ("MultiheadAttention", {"num_heads": 2, "dropout": 0.3}, lambda: SelfAttention(8, 2, 0.3), (5, 3, 8)),
@@ -300,6 +302,8 @@ ATTENTIONS = [
 
 TRANSFORMERS = [
     ("TransformerEncoderLayer", {"nhead": 2}, encoder(8, 2, batch_first=False), (5, 3, 8)),
+    ("TransformerEncoderLayer", {"nhead": 3, "batch_first": True, "norm_first": True, "is_causal": True},
+     encoder(96, 3, norm_first=True, is_causal=True), (2, 65, 96)),
     ("TransformerEncoderLayer", HEADS | {"d_model": 8}, encoder(8, 2, 12), SEQUENCE),
     ("TransformerEncoderLayer", HEADS | {"dropout": 0.4, "activation": "gelu", "norm_first": True, "layer_norm_eps": 0.1},
      encoder(8, 2, 12, 0.4, "gelu", 0.1, norm_first=True), SEQUENCE),
