@@ -14,6 +14,7 @@ Catalog builtins() {
   Catalog catalog;
 
   ADD(catalog.layers, activations)
+  ADD(catalog.layers, attentions)
   ADD(catalog.layers, combinations)
   ADD(catalog.layers, containers)
   ADD(catalog.layers, convolutions)
@@ -22,7 +23,9 @@ Catalog builtins() {
   ADD(catalog.layers, normalizations)
   ADD(catalog.layers, poolings)
   ADD(catalog.layers, recurrents)
+  ADD(catalog.layers, reductions)
   ADD(catalog.layers, reshapes)
+  ADD(catalog.layers, transformers)
 
   ADD(catalog.initializers, initializers)
 

@@ -1,3 +1,4 @@
+#include <c10/core/GradMode.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
@@ -41,22 +42,51 @@ struct Linear {
   }
 };
 
-struct Embedding {
+struct Bilinear {
+  int64_t out_features = 0;
+  bool bias = true;
+  std::optional<int64_t> in1_features;
+  std::optional<int64_t> in2_features;
+  static void describe(Fields<Bilinear>& f) {
+    f.required("out_features", &Bilinear::out_features).at_least(1).doc("size of the last dimension that comes out");
+    f.optional("bias", &Bilinear::bias).doc("adds a learned vector");
+    f.optional("in1_features", &Bilinear::in1_features)
+        .at_least(1)
+        .doc("size of the last dimension of the first input; inferred");
+    f.optional("in2_features", &Bilinear::in2_features)
+        .at_least(1)
+        .doc("size of the last dimension of the second input; inferred");
+  }
+  Layer build(const LayerInputs& in) const {
+    in.require_inputs(2, 2);
+    const int64_t in1 = in.infer("in1_features", in1_features, -1);
+    LayerInputs second;
+    second.examples = {in.examples[1]};
+    const int64_t in2 = second.infer("in2_features", in2_features, -1);
+    const torch::nn::Bilinear bilinear(torch::nn::BilinearOptions(in1, in2, out_features).bias(bias));
+    return {bilinear.ptr(), [module = bilinear.ptr()](const Tensors& inputs) -> Tensors {
+              return {module->forward(inputs[0], inputs[1])};
+            }};
+  }
+};
+
+/// What Embedding and EmbeddingBag have in common.
+struct EmbeddingTable {
   int64_t num_embeddings = 0;
   int64_t embedding_dim = 0;
   std::optional<int64_t> padding_idx;
   std::optional<double> max_norm;
   double norm_type = 2;
   bool scale_grad_by_freq = false;
-  static void describe(Fields<Embedding>& f) {
-    f.required("num_embeddings", &Embedding::num_embeddings).at_least(1).doc("size of the vocabulary");
-    f.required("embedding_dim", &Embedding::embedding_dim).at_least(1).doc("size of each vector");
-    f.optional("padding_idx", &Embedding::padding_idx).doc("the index whose vector stays zero");
-    f.optional("max_norm", &Embedding::max_norm)
-        .greater_than(0)
-        .doc("vectors with a larger norm are scaled down to it");
-    f.optional("norm_type", &Embedding::norm_type).greater_than(0).doc("the p of that p-norm");
-    f.optional("scale_grad_by_freq", &Embedding::scale_grad_by_freq)
+
+  template <class Own>
+  static void describe_table(Fields<Own>& f) {
+    f.required("num_embeddings", &Own::num_embeddings).at_least(1).doc("size of the vocabulary");
+    f.required("embedding_dim", &Own::embedding_dim).at_least(1).doc("size of each vector");
+    f.optional("padding_idx", &Own::padding_idx).doc("the index whose vector stays zero");
+    f.optional("max_norm", &Own::max_norm).greater_than(0).doc("vectors with a larger norm are scaled down to it");
+    f.optional("norm_type", &Own::norm_type).greater_than(0).doc("the p of that p-norm");
+    f.optional("scale_grad_by_freq", &Own::scale_grad_by_freq)
         .doc("divide gradients by how often the index is in the batch");
   }
   void check(Checker& checker) const {
@@ -64,14 +94,58 @@ struct Embedding {
       checker.fail("padding_idx", "must be within num_embeddings, " + std::to_string(num_embeddings));
     }
   }
-  Layer build(const LayerInputs& in) const {
+  template <class Options>
+  Options options(const LayerInputs& in) const {
     const at::ScalarType dtype = in.examples.at(0).scalar_type();
     if (dtype != at::kLong && dtype != at::kInt) {
       throw LayerError("it looks up integer indices, " + std::string(at::toString(dtype)) + " flows in");
     }
-    torch::nn::EmbeddingOptions options(num_embeddings, embedding_dim);
+    Options options(num_embeddings, embedding_dim);
     options.padding_idx(padding_idx).max_norm(max_norm).norm_type(norm_type).scale_grad_by_freq(scale_grad_by_freq);
-    return layer_with_weight(torch::nn::Embedding(options));
+    return options;
+  }
+};
+
+struct Embedding : EmbeddingTable {
+  static void describe(Fields<Embedding>& f) { describe_table(f); }
+  Layer build(const LayerInputs& in) const {
+    return layer_with_weight(torch::nn::Embedding(options<torch::nn::EmbeddingOptions>(in)));
+  }
+};
+
+/// torch.nn.EmbeddingBag; LibTorch 2.11 draws the vector at padding_idx too, where Python leaves zeros.
+struct EmbeddingBagModule : torch::nn::EmbeddingBagImpl {
+  explicit EmbeddingBagModule(const torch::nn::EmbeddingBagOptions& options) : EmbeddingBagImpl(options) {
+    const c10::AutoGradMode no_gradients(false);
+    if (options.padding_idx()) weight.select(0, *options.padding_idx()).zero_();
+  }
+};
+
+struct EmbeddingBag : EmbeddingTable {
+  std::string mode = "mean";
+  static void describe(Fields<EmbeddingBag>& f) {
+    describe_table(f);
+    f.optional("mode", &EmbeddingBag::mode).one_of({"sum", "mean", "max"}).doc("what is made of a bag's vectors");
+  }
+  void check(Checker& checker) const {
+    EmbeddingTable::check(checker);
+    if (mode == "max" && scale_grad_by_freq) checker.fail("scale_grad_by_freq", "is not there for mode: max");
+  }
+  Layer build(const LayerInputs& in) const {
+    in.require_inputs(1, 2);
+    in.require_dims(2, 2, "bags of indices [N, T]");
+    auto options = this->options<torch::nn::EmbeddingBagOptions>(in);
+    if (mode == "sum") options.mode(torch::kSum);
+    if (mode == "max") options.mode(torch::kMax);
+    if (in.num_own() == 2 && mode != "sum") throw LayerError("weights of a bag's indices need mode: sum");
+    if (in.num_own() == 2 && in.shape(1) != in.shape(0)) {
+      throw LayerError("each index needs a weight, but indices are " + shape_text(in.shape(0)) + ", weights " +
+                       shape_text(in.shape(1)));
+    }
+    const auto module = std::make_shared<EmbeddingBagModule>(options);
+    return {module, [module](const Tensors& inputs) -> Tensors {
+              return {module->forward(inputs[0], {}, inputs.size() == 2 ? inputs[1] : at::Tensor())};
+            }};
   }
 };
 
@@ -79,7 +153,11 @@ struct Embedding {
 
 void add_linears(LayerRegistry& layers) {
   layers.add<Linear>("Linear", "affine map of the last dimension, [N, …, in] to [N, …, out]");
+  layers.add<Bilinear>("Bilinear", "x1 A x2 + b of two inputs, [N, …, in1] and [N, …, in2] to [N, …, out]");
   layers.add<Embedding>("Embedding", "a learned vector for each index, [N, …] int64 to [N, …, embedding_dim]");
+  layers.add<EmbeddingBag>("EmbeddingBag",
+                           "sum, mean or maximum of the learned vectors of a bag of indices, [N, T] int64 to [N, "
+                           "embedding_dim]; a second input weighs them, [N, T]");
 }
 
 }  // namespace trainrun

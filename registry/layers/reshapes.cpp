@@ -1,3 +1,9 @@
+#include <ATen/TensorOperators.h>
+#include <c10/core/WrapDimMinimal.h>
+
+#include <algorithm>
+#include <numeric>
+
 #include "registry/layer.h"
 
 namespace trainrun {
@@ -59,6 +65,107 @@ struct Select {
   }
 };
 
+struct Permute {
+  std::vector<int64_t> dims;
+  static void describe(Fields<Permute>& f) {
+    f.required("dims", &Permute::dims).doc("all dimensions in their new order: [0, 2, 1]; 0 is the batch");
+  }
+  Layer build(const LayerInputs& in) const {
+    const auto rank = static_cast<int64_t>(in.shape().size());
+    std::vector<int64_t> sorted;
+    for (const int64_t dim : dims) sorted.push_back(c10::maybe_wrap_dim(dim, rank));
+    std::sort(sorted.begin(), sorted.end());
+    std::vector<int64_t> all(in.shape().size());
+    std::iota(all.begin(), all.end(), 0);
+    if (sorted != all) {
+      throw LayerError("dims is " + at::str(at::IntArrayRef(dims)) + ", but " + shape_text(in.shape()) + " has " +
+                       std::to_string(rank) + " dimensions: each is named once");
+    }
+    return layer_of_function([dims = dims](const at::Tensor& input) { return input.permute(dims); });
+  }
+};
+
+struct Transpose {
+  int64_t dim0 = 0;
+  int64_t dim1 = 0;
+  static void describe(Fields<Transpose>& f) {
+    f.required("dim0", &Transpose::dim0).doc("one dimension; 0 is the batch");
+    f.required("dim1", &Transpose::dim1).doc("the one it changes places with");
+  }
+  Layer build(const LayerInputs&) const {
+    return layer_of_function([*this](const at::Tensor& input) { return input.transpose(dim0, dim1); });
+  }
+};
+
+struct Squeeze {
+  std::optional<std::variant<int64_t, std::vector<int64_t>>> dim;
+  static void describe(Fields<Squeeze>& f) {
+    f.optional("dim", &Squeeze::dim)
+        .doc("the dimension that goes, or a list of them; one of another size than 1 stays; null: all but the batch");
+  }
+  Layer build(const LayerInputs& in) const {
+    std::vector<int64_t> dims;
+    if (!dim) {  // PyTorch's null takes the batch too, where that is of one sample
+      for (size_t i = 1; i < in.shape().size(); ++i) dims.push_back(static_cast<int64_t>(i));
+    } else if (const auto* one = std::get_if<int64_t>(&*dim)) {
+      dims = {*one};
+    } else {
+      dims = std::get<1>(*dim);
+    }
+    return layer_of_function([dims](const at::Tensor& input) { return input.squeeze(dims); });
+  }
+};
+
+struct Unsqueeze {
+  int64_t dim = 0;
+  static void describe(Fields<Unsqueeze>& f) {
+    f.required("dim", &Unsqueeze::dim).doc("the place of the new dimension of size 1; 0 is the batch's");
+  }
+  Layer build(const LayerInputs&) const {
+    return layer_of_function([dim = dim](const at::Tensor& input) { return input.unsqueeze(dim); });
+  }
+};
+
+struct Split {
+  std::variant<int64_t, std::vector<int64_t>> split_size_or_sections;
+  int64_t dim = 1;
+  static void describe(Fields<Split>& f) {
+    f.required("split_size_or_sections", &Split::split_size_or_sections)
+        .at_least(0)
+        .doc("size of each piece, the last may be smaller; or a list with the size of every one");
+    f.optional("dim", &Split::dim).doc("the dimension that is cut; 0 is the batch");
+  }
+  void check(Checker& checker) const {
+    const auto* size = std::get_if<int64_t>(&split_size_or_sections);
+    if (size && *size == 0) checker.fail("split_size_or_sections", "must be >= 1, is 0");
+  }
+  Layer build(const LayerInputs&) const {
+    return {nullptr, [*this](const Tensors& inputs) -> Tensors {
+              if (const auto* size = std::get_if<int64_t>(&split_size_or_sections)) return inputs[0].split(*size, dim);
+              return inputs[0].split_with_sizes(std::get<1>(split_size_or_sections), dim);
+            }};
+  }
+};
+
+struct Chunk {
+  int64_t chunks = 0;
+  int64_t dim = 1;
+  static void describe(Fields<Chunk>& f) {
+    f.required("chunks", &Chunk::chunks).at_least(1).doc("number of pieces, as equal as can be");
+    f.optional("dim", &Chunk::dim).doc("the dimension that is cut; 0 is the batch");
+  }
+  Layer build(const LayerInputs&) const {
+    return {nullptr, [*this](const Tensors& inputs) -> Tensors {
+              Tensors pieces = inputs[0].chunk(chunks, dim);
+              if (static_cast<int64_t>(pieces.size()) != chunks) {  // as torch.chunk does, which says nothing
+                throw LayerError("a dimension of size " + std::to_string(inputs[0].size(dim)) + " makes " +
+                                 std::to_string(pieces.size()) + " chunks, not " + std::to_string(chunks));
+              }
+              return pieces;
+            }};
+  }
+};
+
 }  // namespace
 
 void add_reshapes(LayerRegistry& layers) {
@@ -66,6 +173,12 @@ void add_reshapes(LayerRegistry& layers) {
   layers.add<Flatten>("Flatten", "merges dimensions into one");
   layers.add<Reshape>("Reshape", "the same elements in another shape");
   layers.add<Select>("Select", "one entry of a dimension: the last time step is {dim: 1, index: -1}");
+  layers.add<Permute>("Permute", "its dimensions in another order");
+  layers.add<Transpose>("Transpose", "two dimensions change places");
+  layers.add<Squeeze>("Squeeze", "drops dimensions of size 1");
+  layers.add<Unsqueeze>("Unsqueeze", "adds a dimension of size 1");
+  layers.add<Split>("Split", "pieces of given sizes along a dimension, each an output");
+  layers.add<Chunk>("Chunk", "a given number of pieces along a dimension, each an output");
 }
 
 }  // namespace trainrun

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+import sequence_layers
 from probe import Tensors, assert_same, missing_rows, named
 
 TOLERANCE = 1e-5
@@ -161,6 +162,7 @@ ROWS = [
                           ("none", tuple))],
     row("Parallel", {"layers": ["Identity", "ReLU"], "dim": -1},
         lambda: Parallel([nn.Identity(), nn.ReLU()], lambda x: torch.cat(x, -1)), (6, 3, 7)),
+    *[row(*fields) for fields in sequence_layers.ROWS],
 ]
 
 
