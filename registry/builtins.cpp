@@ -20,9 +20,11 @@ Catalog builtins() {
   ADD(catalog.layers, dropouts)
   ADD(catalog.layers, linears)
   ADD(catalog.layers, normalizations)
+  ADD(catalog.layers, paddings)
   ADD(catalog.layers, poolings)
   ADD(catalog.layers, recurrents)
   ADD(catalog.layers, reshapes)
+  ADD(catalog.layers, samplings)
 
   ADD(catalog.losses, classification_losses)
   ADD(catalog.losses, regression_losses)
