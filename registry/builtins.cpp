@@ -21,10 +21,12 @@ Catalog builtins() {
   ADD(catalog.layers, dropouts)
   ADD(catalog.layers, linears)
   ADD(catalog.layers, normalizations)
+  ADD(catalog.layers, paddings)
   ADD(catalog.layers, poolings)
   ADD(catalog.layers, recurrents)
   ADD(catalog.layers, reductions)
   ADD(catalog.layers, reshapes)
+  ADD(catalog.layers, samplings)
   ADD(catalog.layers, transformers)
 
   ADD(catalog.initializers, initializers)

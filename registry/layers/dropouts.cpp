@@ -1,29 +1,57 @@
-#include <torch/nn/modules/dropout.h>
+#include <ATen/ops/alpha_dropout.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/feature_alpha_dropout.h>
+#include <ATen/ops/feature_dropout.h>
+#include <torch/nn/module.h>
 
 #include "registry/layer.h"
 
 namespace trainrun {
 namespace {
 
-/// Dropout in all its forms: `Module` is LibTorch's.
-template <class Module>
+using Drop = at::Tensor (*)(const at::Tensor& input, double p, bool train);
+using DropInPlace = at::Tensor& (*)(at::Tensor& input, double p, bool train);
+
+/// Dropout in all its forms, of inputs of kLeast to kMost dimensions.
+template <Drop kDrop, DropInPlace kDropInPlace, int64_t kLeast = 1, int64_t kMost = 64>
 struct DropoutOf {
+  static constexpr bool kOverwrites = kDropInPlace != nullptr;
+
   double p = 0.5;
   bool inplace = false;
   static void describe(Fields<DropoutOf>& f) {
     f.optional("p", &DropoutOf::p).at_least(0).at_most(1).doc("probability of a zero");
-    f.optional("inplace", &DropoutOf::inplace).doc("overwrite the input");
+    f.optional("inplace", &DropoutOf::inplace)
+        .doc(kOverwrites ? "overwrite the input" : "without effect, as in PyTorch");
   }
-  Layer build(const LayerInputs&) const { return layer_of(Module(torch::nn::DropoutOptions().p(p).inplace(inplace))); }
+  Layer build(const LayerInputs& in) const {
+    in.require_dims(kLeast, kMost, kLeast == 5 ? "[N, C, D, H, W]" : kMost == 3 ? "[N, C, L]" : "[N, C, …]");
+    const auto mode = std::make_shared<torch::nn::Module>();  // knows training from evaluation
+    return {mode, [mode, *this](const Tensors& inputs) -> Tensors {
+              if constexpr (kOverwrites) {
+                at::Tensor input = inputs[0];
+                if (inplace) return {kDropInPlace(input, p, mode->is_training())};
+              }
+              return {kDrop(inputs[0], p, mode->is_training())};
+            }};
+  }
 };
 
 }  // namespace
 
 void add_dropouts(LayerRegistry& layers) {
-  layers.add<DropoutOf<torch::nn::Dropout>>("Dropout",
-                                            "zeroes elements at random while training, and scales the rest up");
-  layers.add<DropoutOf<torch::nn::Dropout2d>>("Dropout2d",
-                                              "zeroes whole feature maps of [N, C, H, W] at random while training");
+  layers.add<DropoutOf<at::dropout, at::dropout_>>("Dropout",
+                                                   "zeroes elements at random while training, and scales the rest up");
+  layers.add<DropoutOf<at::feature_dropout, at::feature_dropout_, 3, 3>>(
+      "Dropout1d", "zeroes whole feature maps of [N, C, L] at random while training");
+  layers.add<DropoutOf<at::feature_dropout, at::feature_dropout_, 3, 4>>(
+      "Dropout2d", "zeroes whole feature maps of [N, C, H, W] at random while training");
+  layers.add<DropoutOf<at::feature_dropout, at::feature_dropout_, 5, 5>>(
+      "Dropout3d", "zeroes whole feature maps of [N, C, D, H, W] at random while training");
+  layers.add<DropoutOf<at::alpha_dropout, nullptr>>(
+      "AlphaDropout", "sets elements to SELU's lowest value at random while training; mean and variance stay");
+  layers.add<DropoutOf<at::feature_alpha_dropout, nullptr, 3>>(
+      "FeatureAlphaDropout", "sets whole feature maps to SELU's lowest value at random while training");
 }
 
 }  // namespace trainrun

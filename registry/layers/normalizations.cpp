@@ -1,54 +1,163 @@
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/avg_pool3d.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/group_norm.h>
+#include <ATen/ops/instance_norm.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/rms_norm.h>
 #include <ATen/ops/zeros.h>
-#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/module.h>
 
-#include "registry/layer.h"
+#include "registry/layers/sizes.h"
 
 namespace trainrun {
 namespace {
 
-struct BatchNorm2d {
-  double eps = 1e-5;
-  std::optional<double> momentum = 0.1;
-  bool affine = true;
-  bool track_running_stats = true;
-  std::optional<int64_t> num_features;
-  static void describe(Fields<BatchNorm2d>& f) {
-    f.optional("eps", &BatchNorm2d::eps).at_least(0).doc("added to the variance");
-    f.optional("momentum", &BatchNorm2d::momentum)
-        .at_least(0)
-        .at_most(1)
-        .doc("weight of the newest batch in the running statistics; null: a plain average");
-    f.optional("affine", &BatchNorm2d::affine).doc("learned scale and shift of each channel");
-    f.optional("track_running_stats", &BatchNorm2d::track_running_stats)
-        .doc("evaluate with the statistics of training, not of the batch");
-    f.optional("num_features", &BatchNorm2d::num_features).at_least(1).doc("number of channels; inferred");
-  }
-  Layer build(const LayerInputs& in) const {
-    in.require_dims(4, 4, "[N, C, H, W]");
-    torch::nn::BatchNorm2dOptions options(in.infer("num_features", num_features, 1));
-    options.eps(eps).momentum(momentum).affine(affine).track_running_stats(track_running_stats);
-    return layer_of(torch::nn::BatchNorm2d(options));
-  }
-};
+/// Throws unless `sizes` [N, C, …] has more than one number for each channel, or for each channel of each sample.
+void require_several(at::IntArrayRef sizes, bool of_each_sample) {
+  int64_t number = of_each_sample ? 1 : sizes[0];
+  for (const int64_t size : sizes.slice(2)) number *= size;
+  if (number != 1) return;
+  throw LayerError(std::string("it normalizes over more than one value per channel") +
+                   (of_each_sample ? " of a sample, " : " while training, ") + shape_text(sizes) + " has one");
+}
 
-/// torch.nn.LayerNorm; LibTorch's own lacks `bias`.
-struct LayerNormModule : torch::nn::Module {
-  LayerNormModule(std::vector<int64_t> shape, double epsilon, bool affine, bool with_bias)
-      : normalized_shape(std::move(shape)), eps(epsilon) {
-    if (affine) weight = register_parameter("weight", at::ones(normalized_shape));
-    if (affine && with_bias) bias = register_parameter("bias", at::zeros(normalized_shape));
+/// A learned scale and shift; either may be missing.
+struct ScaleModule : torch::nn::Module {
+  ScaleModule(at::IntArrayRef sizes, bool scale, bool shift) {
+    if (scale) weight = register_parameter("weight", at::ones(sizes));
+    if (shift) bias = register_parameter("bias", at::zeros(sizes));
   }
-  at::Tensor forward(const at::Tensor& input) { return at::layer_norm(input, normalized_shape, weight, bias, eps); }
-  std::vector<int64_t> normalized_shape;
-  double eps;
   at::Tensor weight;
   at::Tensor bias;
 };
 
+/// What torch.nn's _NormBase keeps. LibTorch's InstanceNorm has no momentum of null.
+struct RunningNormModule : ScaleModule {
+  RunningNormModule(int64_t channels, bool affine, bool track) : ScaleModule(channels, affine, affine) {
+    if (!track) return;
+    running_mean = register_buffer("running_mean", at::zeros(channels));
+    running_var = register_buffer("running_var", at::ones(channels));
+    num_batches_tracked = register_buffer("num_batches_tracked", at::zeros({}, at::kLong));
+  }
+  at::Tensor running_mean;
+  at::Tensor running_var;
+  at::Tensor num_batches_tracked;
+};
+
+bool use_cudnn() { return at::globalContext().userEnabledCuDNN(); }
+
+/// As torch.nn._BatchNorm.forward.
+at::Tensor batch_norm(RunningNormModule& norm, const at::Tensor& input, std::optional<double> momentum, double eps) {
+  const bool training = norm.is_training();
+  const bool tracked = norm.running_mean.defined();
+  if (training) require_several(input.sizes(), false);
+  double newest = momentum.value_or(0);
+  if (training && tracked) {
+    norm.num_batches_tracked.add_(1);
+    if (!momentum) newest = 1 / norm.num_batches_tracked.item<double>();
+  }
+  return at::batch_norm(input, norm.weight, norm.bias, norm.running_mean, norm.running_var, training || !tracked,
+                        newest, eps, use_cudnn());
+}
+
+/// As torch.nn._InstanceNorm.forward, where batches are not counted.
+at::Tensor instance_norm(RunningNormModule& norm, const at::Tensor& input, std::optional<double> momentum, double eps) {
+  const bool own_statistics = norm.is_training() || !norm.running_mean.defined();
+  if (own_statistics) require_several(input.sizes(), true);
+  return at::instance_norm(input, norm.weight, norm.bias, norm.running_mean, norm.running_var, own_statistics,
+                           momentum.value_or(0), eps, use_cudnn());
+}
+
+using Norm = at::Tensor (*)(RunningNormModule& norm, const at::Tensor& input, std::optional<double> momentum,
+                            double eps);
+
+/// torch.nn.BatchNorm1d, …, InstanceNorm3d.
+template <int kDims, Norm kNorm>
+struct RunningNorm {
+  static constexpr bool kOfBatch = kNorm == batch_norm;
+
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;
+  bool affine = kOfBatch;
+  bool track_running_stats = kOfBatch;
+  std::optional<int64_t> num_features;
+  static void describe(Fields<RunningNorm>& f) {
+    f.optional("eps", &RunningNorm::eps).at_least(0).doc("added to the variance");
+    f.optional("momentum", &RunningNorm::momentum)
+        .at_least(0)
+        .at_most(1)
+        .doc(std::string("weight of the newest batch in the running statistics; null: ") +
+             (kOfBatch ? "a plain average" : "0, as in PyTorch"));
+    f.optional("affine", &RunningNorm::affine).doc("learned scale and shift of each channel");
+    f.optional("track_running_stats", &RunningNorm::track_running_stats)
+        .doc("evaluate with the statistics of training, not of " + std::string(kOfBatch ? "the batch" : "the sample"));
+    f.optional("num_features", &RunningNorm::num_features).at_least(1).doc("number of channels; inferred");
+  }
+  Layer build(const LayerInputs& in) const {
+    if (kOfBatch && kDims == 1) {
+      in.require_dims(2, 3, "[N, C] or [N, C, L]");
+    } else {
+      require_image<kDims>(in);
+    }
+    const int64_t channels = in.infer("num_features", num_features, 1);
+    const auto module = std::make_shared<RunningNormModule>(channels, affine, track_running_stats);
+    return {module,
+            [module, *this](const Tensors& inputs) -> Tensors { return {kNorm(*module, inputs[0], momentum, eps)}; }};
+  }
+};
+
+struct GroupNorm {
+  int64_t num_groups = 0;
+  double eps = 1e-5;
+  bool affine = true;
+  std::optional<int64_t> num_channels;
+  static void describe(Fields<GroupNorm>& f) {
+    f.required("num_groups", &GroupNorm::num_groups).at_least(1).doc("groups of channels, each normalized on its own");
+    f.optional("eps", &GroupNorm::eps).at_least(0).doc("added to the variance");
+    f.optional("affine", &GroupNorm::affine).doc("learned scale and shift of each channel");
+    f.optional("num_channels", &GroupNorm::num_channels).at_least(1).doc("number of channels; inferred");
+  }
+  Layer build(const LayerInputs& in) const {
+    const int64_t channels = in.infer("num_channels", num_channels, 1);
+    if (channels % num_groups != 0) {
+      throw LayerError("num_groups is " + std::to_string(num_groups) + ", which does not divide the " +
+                       std::to_string(channels) + " channels that flow in");
+    }
+    const auto module = std::make_shared<ScaleModule>(channels, affine, affine);
+    return {module, [module, *this](const Tensors& inputs) -> Tensors {
+              return {at::group_norm(inputs[0], num_groups, module->weight, module->bias, eps, use_cudnn())};
+            }};
+  }
+};
+
+/// The trailing sizes that are normalized together; the last one where the recipe says nothing.
+using TrailingShape = std::optional<std::variant<int64_t, std::vector<int64_t>>>;
+
+std::vector<int64_t> trailing_shape(const LayerInputs& in, const TrailingShape& normalized_shape) {
+  std::vector<int64_t> shape;
+  if (!normalized_shape) {
+    shape = {in.infer("normalized_shape", std::nullopt, -1)};
+  } else if (const auto* last = std::get_if<int64_t>(&*normalized_shape)) {
+    shape = {*last};
+  } else {
+    shape = std::get<std::vector<int64_t>>(*normalized_shape);
+  }
+  const at::IntArrayRef flowing = in.shape();
+  if (shape.size() >= flowing.size() || flowing.slice(flowing.size() - shape.size()) != at::IntArrayRef(shape)) {
+    throw LayerError("normalized_shape is " + at::str(at::IntArrayRef(shape)) + ", but " + shape_text(flowing) +
+                     " flows in");
+  }
+  return shape;
+}
+
+/// torch.nn.LayerNorm; LibTorch's own lacks `bias`.
 struct LayerNorm {
-  std::optional<std::variant<int64_t, std::vector<int64_t>>> normalized_shape;
+  TrailingShape normalized_shape;
   double eps = 1e-5;
   bool elementwise_affine = true;
   bool bias = true;
@@ -61,29 +170,90 @@ struct LayerNorm {
     f.optional("bias", &LayerNorm::bias).doc("the shift, where there is a scale");
   }
   Layer build(const LayerInputs& in) const {
-    std::vector<int64_t> shape;
-    if (!normalized_shape) {
-      shape = {in.infer("normalized_shape", std::nullopt, -1)};
-    } else if (const auto* last = std::get_if<int64_t>(&*normalized_shape)) {
-      shape = {*last};
-    } else {
-      shape = std::get<std::vector<int64_t>>(*normalized_shape);
-    }
-    const at::IntArrayRef flowing = in.shape();
-    if (shape.size() >= flowing.size() || flowing.slice(flowing.size() - shape.size()) != at::IntArrayRef(shape)) {
-      throw LayerError("normalized_shape is " + at::str(at::IntArrayRef(shape)) + ", but " + shape_text(flowing) +
-                       " flows in");
-    }
-    const auto module = std::make_shared<LayerNormModule>(shape, eps, elementwise_affine, bias);
-    return {module, [module](const Tensors& inputs) -> Tensors { return {module->forward(inputs[0])}; }};
+    const std::vector<int64_t> shape = trailing_shape(in, normalized_shape);
+    const auto module = std::make_shared<ScaleModule>(shape, elementwise_affine, elementwise_affine && bias);
+    return {module, [module, shape, epsilon = eps](const Tensors& inputs) -> Tensors {
+              return {at::layer_norm(inputs[0], shape, module->weight, module->bias, epsilon)};
+            }};
   }
 };
+
+/// torch.nn.RMSNorm. Source: Zhang and Sennrich 2019, "Root Mean Square Layer Normalization".
+struct RMSNorm {
+  TrailingShape normalized_shape;
+  std::optional<double> eps;
+  bool elementwise_affine = true;
+  static void describe(Fields<RMSNorm>& f) {
+    f.optional("normalized_shape", &RMSNorm::normalized_shape)
+        .at_least(1)
+        .doc("the trailing sizes that are normalized together; inferred: the last one");
+    f.optional("eps", &RMSNorm::eps).at_least(0).doc("added to the mean square; null: the smallest step of the dtype");
+    f.optional("elementwise_affine", &RMSNorm::elementwise_affine).doc("learned scale of each element");
+  }
+  Layer build(const LayerInputs& in) const {
+    const std::vector<int64_t> shape = trailing_shape(in, normalized_shape);
+    const auto module = std::make_shared<ScaleModule>(shape, elementwise_affine, false);
+    return {module, [module, shape, epsilon = eps](const Tensors& inputs) -> Tensors {
+              std::optional<at::Tensor> weight;
+              if (module->weight.defined()) weight = module->weight;
+              return {at::rms_norm(inputs[0], shape, weight, epsilon)};
+            }};
+  }
+};
+
+/// torch.nn.LocalResponseNorm. Source: Krizhevsky et al. 2012, "ImageNet Classification with Deep Convolutional Neural
+/// Networks".
+struct LocalResponseNorm {
+  int64_t size = 0;
+  double alpha = 1e-4;
+  double beta = 0.75;
+  double k = 1;
+  static void describe(Fields<LocalResponseNorm>& f) {
+    f.required("size", &LocalResponseNorm::size).at_least(1).doc("neighbouring channels in each sum");
+    f.optional("alpha", &LocalResponseNorm::alpha).doc("weight of the mean square over those channels");
+    f.optional("beta", &LocalResponseNorm::beta).doc("exponent");
+    f.optional("k", &LocalResponseNorm::k).doc("added to that mean square");
+  }
+  Layer build(const LayerInputs& in) const {
+    in.require_dims(3, 64, "[N, C, L] or more dimensions");
+    return layer_of_function([*this](const at::Tensor& input) {
+      const at::IntArrayRef sizes = input.sizes();
+      const at::Tensor squares = input * input;
+      const int64_t before = size / 2;
+      const int64_t after = (size - 1) / 2;
+      at::Tensor mean;  // over the neighbouring channels
+      if (input.dim() == 3) {
+        mean = at::constant_pad_nd(squares.unsqueeze(1), {0, 0, before, after});
+        mean = at::avg_pool2d(mean, {size, 1}, 1).squeeze(1);
+      } else {
+        mean = at::constant_pad_nd(squares.reshape({sizes[0], 1, sizes[1], sizes[2], -1}), {0, 0, 0, 0, before, after});
+        mean = at::avg_pool3d(mean, {size, 1, 1}, 1).reshape(sizes);
+      }
+      return input / (mean * alpha + k).pow(beta);
+    });
+  }
+};
+
+template <int kDims>
+void add_running_norms(LayerRegistry& layers) {
+  const std::string dims = std::to_string(kDims) + "d";
+  const std::string image = kDims == 1 ? "[N, C] or [N, C, L]" : kImage<kDims>;
+  layers.add<RunningNorm<kDims, batch_norm>>("BatchNorm" + dims,
+                                             "normalizes each channel of " + image + " over the batch");
+  layers.add<RunningNorm<kDims, instance_norm>>(
+      "InstanceNorm" + dims, std::string("normalizes each channel of each sample of ") + kImage<kDims>);
+}
 
 }  // namespace
 
 void add_normalizations(LayerRegistry& layers) {
-  layers.add<BatchNorm2d>("BatchNorm2d", "normalizes each channel of [N, C, H, W] over the batch");
+  add_running_norms<1>(layers);
+  add_running_norms<2>(layers);
+  add_running_norms<3>(layers);
+  layers.add<GroupNorm>("GroupNorm", "normalizes groups of channels of each sample of [N, C, …]");
   layers.add<LayerNorm>("LayerNorm", "normalizes each sample over its trailing dimensions");
+  layers.add<RMSNorm>("RMSNorm", "divides by the root of the mean square over the trailing dimensions");
+  layers.add<LocalResponseNorm>("LocalResponseNorm", "normalizes [N, C, L, …] across neighbouring channels");
 }
 
 }  // namespace trainrun

@@ -1,64 +1,203 @@
-#include <torch/nn/modules/pooling.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/adaptive_avg_pool1d.h>
+#include <ATen/ops/adaptive_avg_pool2d.h>
+#include <ATen/ops/adaptive_avg_pool3d.h>
+#include <ATen/ops/adaptive_max_pool1d.h>
+#include <ATen/ops/adaptive_max_pool2d.h>
+#include <ATen/ops/adaptive_max_pool3d.h>
+#include <ATen/ops/avg_pool1d.h>
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/avg_pool3d.h>
+#include <ATen/ops/max_pool1d.h>
+#include <ATen/ops/max_pool1d_with_indices.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/max_pool2d_with_indices.h>
+#include <ATen/ops/max_pool3d.h>
+#include <ATen/ops/max_pool3d_with_indices.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sign.h>
 
-#include "registry/layer.h"
+#include "registry/layers/sizes.h"
 
 namespace trainrun {
 namespace {
 
-struct MaxPool2d {
-  Pair kernel_size;
-  std::optional<Pair> stride;
-  Pair padding = 0;
-  Pair dilation = 1;
+TRAINRUN_OP_OF_DIMS(max_pool, )
+TRAINRUN_OP_OF_DIMS(max_pool, _with_indices)
+TRAINRUN_OP_OF_DIMS(avg_pool, )
+TRAINRUN_OP_OF_DIMS(adaptive_max_pool, )
+TRAINRUN_OP_OF_DIMS(adaptive_avg_pool, )
+
+/// The window that every pooling but the adaptive ones has.
+template <int kDims>
+struct PoolWindow {
+  Sizes<kDims> kernel_size;
+  std::optional<Sizes<kDims>> stride;
   bool ceil_mode = false;
-  static void describe(Fields<MaxPool2d>& f) {
-    f.required("kernel_size", &MaxPool2d::kernel_size).at_least(1).doc("height and width of the window");
-    f.optional("stride", &MaxPool2d::stride).at_least(1).doc("step of the window; kernel_size by default");
-    f.optional("padding", &MaxPool2d::padding).at_least(0).doc("rows and columns of -inf added at each border");
-    f.optional("dilation", &MaxPool2d::dilation).at_least(1).doc("distance between the window's points");
-    f.optional("ceil_mode", &MaxPool2d::ceil_mode).doc("round the output's size up");
+  Sizes<kDims> step() const { return stride.value_or(kernel_size); }
+};
+
+template <int kDims, class Pool>
+void describe_window(Fields<Pool>& f) {
+  using Window = PoolWindow<kDims>;
+  f.required("kernel_size", &Window::kernel_size).at_least(1).doc("size of the window");
+  f.optional("stride", &Window::stride).at_least(1).doc("step of the window; kernel_size by default");
+  f.optional("ceil_mode", &Window::ceil_mode).doc("round the output's size up");
+}
+
+template <int kDims>
+void check_padding(const Sizes<kDims>& padding, const Sizes<kDims>& kernel_size, Checker& checker) {
+  for (size_t i = 0; i < kDims; ++i) {
+    if (2 * padding[i] > kernel_size[i]) return checker.fail("padding", "may be at most half of kernel_size");
   }
-  void check(Checker& checker) const {
-    if (2 * padding[0] > kernel_size[0] || 2 * padding[1] > kernel_size[1]) {
-      checker.fail("padding", "may be at most half of kernel_size");
+}
+
+/// torch.nn.MaxPool1d, MaxPool2d, MaxPool3d.
+template <int kDims>
+struct MaxPool : PoolWindow<kDims> {
+  Sizes<kDims> padding = 0;
+  Sizes<kDims> dilation = 1;
+  bool return_indices = false;
+  static void describe(Fields<MaxPool>& f) {
+    describe_window<kDims>(f);
+    f.optional("padding", &MaxPool::padding).at_least(0).doc("points of -inf added at each border");
+    f.optional("dilation", &MaxPool::dilation).at_least(1).doc("distance between the window's points");
+    f.optional("return_indices", &MaxPool::return_indices)
+        .doc("a second output: where in its feature map each value was, counted in memory's order");
+  }
+  void check(Checker& checker) const { check_padding<kDims>(padding, this->kernel_size, checker); }
+  Layer build(const LayerInputs& in) const {
+    require_image<kDims>(in);
+    require_window<kDims>(in, this->kernel_size, this->step(), padding, dilation, this->ceil_mode);
+    return {
+        nullptr, [*this](const Tensors& inputs) -> Tensors {
+          if (!return_indices) {
+            return {max_pool<kDims>(inputs[0], this->kernel_size, this->step(), padding, dilation, this->ceil_mode)};
+          }
+          const auto [values, indices] = max_pool_with_indices<kDims>(inputs[0], this->kernel_size, this->step(),
+                                                                      padding, dilation, this->ceil_mode);
+          return {values, indices};
+        }};
+  }
+};
+
+/// torch.nn.AvgPool1d, AvgPool2d, AvgPool3d.
+template <int kDims>
+struct AvgPool : PoolWindow<kDims> {
+  Sizes<kDims> padding = 0;
+  bool count_include_pad = true;
+  std::optional<int64_t> divisor_override;  // not in one dimension
+  static void describe(Fields<AvgPool>& f) {
+    describe_window<kDims>(f);
+    f.optional("padding", &AvgPool::padding).at_least(0).doc("zeros added at each border");
+    f.optional("count_include_pad", &AvgPool::count_include_pad).doc("the added zeros count in the mean");
+    if constexpr (kDims > 1) {
+      f.optional("divisor_override", &AvgPool::divisor_override)
+          .at_least(1)
+          .doc("divide by this, not by the number of points");
+    }
+  }
+  void check(Checker& checker) const { check_padding<kDims>(padding, this->kernel_size, checker); }
+  Layer build(const LayerInputs& in) const {
+    require_image<kDims>(in);
+    require_window<kDims>(in, this->kernel_size, this->step(), padding, 1, this->ceil_mode);
+    return layer_of_function([*this](const at::Tensor& input) {
+      const auto pool = [&](const auto&... rest) {
+        return avg_pool<kDims>(input, this->kernel_size, this->step(), padding, this->ceil_mode, count_include_pad,
+                               rest...);
+      };
+      if constexpr (kDims == 1) {
+        return pool();
+      } else {
+        return pool(divisor_override);
+      }
+    });
+  }
+};
+
+/// torch.nn.LPPool1d, LPPool2d, LPPool3d: (Σ x^p)^(1/p) over each window.
+template <int kDims>
+struct LPPool : PoolWindow<kDims> {
+  double norm_type = 2;
+  static void describe(Fields<LPPool>& f) {
+    f.required("norm_type", &LPPool::norm_type).greater_than(0).doc("the p of (sum of x^p)^(1/p)");
+    describe_window<kDims>(f);
+  }
+  Layer build(const LayerInputs& in) const {
+    require_image<kDims>(in);
+    require_window<kDims>(in, this->kernel_size, this->step(), 0, 1, this->ceil_mode);
+    return layer_of_function([*this](const at::Tensor& input) {
+      const Sizes<kDims> no_padding = 0;
+      const at::Tensor mean =
+          avg_pool<kDims>(input.pow(norm_type), this->kernel_size, this->step(), no_padding, this->ceil_mode);
+      int64_t points = 1;
+      for (const int64_t size : this->kernel_size) points *= size;
+      // sign(m)·relu(|m|) is m, but its gradient where m = 0 is 0
+      return (at::sign(mean) * at::relu(at::abs(mean))).mul(points).pow(1 / norm_type);
+    });
+  }
+};
+
+/// A size, or one for each dimension, where null keeps what flows in.
+template <int kDims>
+using OutputSize = std::variant<int64_t, std::array<std::optional<int64_t>, kDims>>;
+
+/// torch.nn.AdaptiveAvgPool1d, …, AdaptiveMaxPool3d.
+template <int kDims, bool kMax>
+struct AdaptivePool {
+  OutputSize<kDims> output_size = int64_t{1};
+  bool return_indices = false;  // of the maxima
+  static void describe(Fields<AdaptivePool>& f) {
+    f.required("output_size", &AdaptivePool::output_size)
+        .at_least(1)
+        .doc("size that comes out; null keeps what flows in");
+    if constexpr (kMax) {
+      f.optional("return_indices", &AdaptivePool::return_indices)
+          .doc("a second output: where in its feature map each value was, counted in memory's order");
     }
   }
   Layer build(const LayerInputs& in) const {
-    in.require_dims(4, 4, "[N, C, H, W]");
-    torch::nn::MaxPool2dOptions options(kernel_size);
-    options.stride(stride.value_or(kernel_size)).padding(padding).dilation(dilation).ceil_mode(ceil_mode);
-    return layer_of(torch::nn::MaxPool2d(options));
+    require_image<kDims>(in);
+    return {nullptr, [*this](const Tensors& inputs) -> Tensors {
+              const std::vector<int64_t> sizes = output_sizes(inputs[0]);
+              if constexpr (kMax) {
+                const auto [values, indices] = adaptive_max_pool<kDims>(inputs[0], sizes);
+                return return_indices ? Tensors{values, indices} : Tensors{values};
+              } else {
+                return {adaptive_avg_pool<kDims>(inputs[0], sizes)};
+              }
+            }};
+  }
+
+ private:
+  std::vector<int64_t> output_sizes(const at::Tensor& input) const {
+    if (const auto* all = std::get_if<int64_t>(&output_size)) return std::vector<int64_t>(kDims, *all);
+    std::vector<int64_t> sizes;
+    for (const std::optional<int64_t>& size : std::get<1>(output_size)) {
+      sizes.push_back(size ? *size : input.size(2 + static_cast<int64_t>(sizes.size())));
+    }
+    return sizes;
   }
 };
 
-/// A size, or [h, w] where null keeps what flows in.
-using OutputSize = std::variant<int64_t, std::array<std::optional<int64_t>, 2>>;
-
-template <class Module, class Options>
-struct AdaptivePool2d {
-  OutputSize output_size = int64_t{1};
-  static void describe(Fields<AdaptivePool2d>& f) {
-    f.required("output_size", &AdaptivePool2d::output_size)
-        .at_least(1)
-        .doc("height and width that come out; null keeps what flows in");
-  }
-  Layer build(const LayerInputs& in) const {
-    in.require_dims(4, 4, "[N, C, H, W]");
-    if (const auto* both = std::get_if<int64_t>(&output_size)) return layer_of(Module(Options({*both, *both})));
-    const auto& sizes = std::get<1>(output_size);
-    return layer_of(Module(Options({sizes[0], sizes[1]})));
-  }
-};
+template <int kDims>
+void add_poolings_of(LayerRegistry& layers) {
+  const std::string dims = std::to_string(kDims) + "d";
+  const std::string windows = std::string(" each window of ") + kImage<kDims>;
+  const std::string adaptive = " over windows chosen so that the output has the given size";
+  layers.add<MaxPool<kDims>>("MaxPool" + dims, "the largest value in" + windows);
+  layers.add<AvgPool<kDims>>("AvgPool" + dims, "the mean of" + windows);
+  layers.add<LPPool<kDims>>("LPPool" + dims, "the p-norm of" + windows);
+  layers.add<AdaptivePool<kDims, false>>("AdaptiveAvgPool" + dims, "means" + adaptive);
+  layers.add<AdaptivePool<kDims, true>>("AdaptiveMaxPool" + dims, "maxima" + adaptive);
+}
 
 }  // namespace
 
 void add_poolings(LayerRegistry& layers) {
-  namespace nn = torch::nn;
-  layers.add<MaxPool2d>("MaxPool2d", "the largest value in each window of [N, C, H, W]");
-  layers.add<AdaptivePool2d<nn::AdaptiveAvgPool2d, nn::AdaptiveAvgPool2dOptions>>(
-      "AdaptiveAvgPool2d", "means over windows chosen so that the output has the given size");
-  layers.add<AdaptivePool2d<nn::AdaptiveMaxPool2d, nn::AdaptiveMaxPool2dOptions>>(
-      "AdaptiveMaxPool2d", "maxima over windows chosen so that the output has the given size");
+  add_poolings_of<1>(layers);
+  add_poolings_of<2>(layers);
+  add_poolings_of<3>(layers);
 }
 
 }  // namespace trainrun

@@ -28,6 +28,20 @@ struct Flatten {
   }
 };
 
+struct Unflatten {
+  int64_t dim = 1;
+  std::vector<int64_t> unflattened_size;
+  static void describe(Fields<Unflatten>& f) {
+    f.required("dim", &Unflatten::dim).doc("the dimension that is split; 0 is the batch");
+    f.required("unflattened_size", &Unflatten::unflattened_size)
+        .at_least(-1)
+        .doc("what it is split into; one size may be -1 and is inferred");
+  }
+  Layer build(const LayerInputs&) const {
+    return layer_of_function([*this](const at::Tensor& input) { return input.unflatten(dim, unflattened_size); });
+  }
+};
+
 struct Reshape {
   std::vector<int64_t> shape;
   static void describe(Fields<Reshape>& f) {
@@ -171,6 +185,7 @@ struct Chunk {
 void add_reshapes(LayerRegistry& layers) {
   layers.add<Identity>("Identity", "its input");
   layers.add<Flatten>("Flatten", "merges dimensions into one");
+  layers.add<Unflatten>("Unflatten", "splits a dimension into several");
   layers.add<Reshape>("Reshape", "the same elements in another shape");
   layers.add<Select>("Select", "one entry of a dimension: the last time step is {dim: 1, index: -1}");
   layers.add<Permute>("Permute", "its dimensions in another order");

@@ -1,39 +1,18 @@
 """Every layer against its PyTorch module: initial weights from the same seed bit for bit; outputs, gradients of inputs and
-parameters, running statistics and outputs in evaluation within 1e-5."""
-
-import dataclasses
-from collections.abc import Callable
+parameters, running statistics and outputs in evaluation within 1e-5, and within 1e-10 in double precision."""
 
 import pytest
 import torch
 from torch import nn
 
 import sequence_layers
+import dimensional_layers
 from probe import Tensors, assert_same, missing_rows, named
+from rows import IMAGE, Function, Row, indices, row
 
 TOLERANCE = 1e-5
+TOLERANCES = {"float": TOLERANCE, "double": 1e-10}
 SEED = 7
-
-
-@dataclasses.dataclass
-class Row:
-    """A layer as a recipe says it, the same in PyTorch, and shapes of its inputs (or the inputs themselves)."""
-
-    spec: dict
-    make: Callable[[], nn.Module]
-    inputs: list
-
-    def __str__(self):
-        options = ",".join(f"{k}={v}" for k, v in self.spec.items() if k not in ("type", "inputs") and not isinstance(v, list))
-        return self.spec["type"] + (f"({options})" if options else "")
-
-
-class Function(nn.Module):
-    """A module without state that computes `function`."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.forward = function
 
 
 class Residual(nn.Module):
@@ -63,15 +42,6 @@ class LSTM(nn.LSTM):
         return sequence, h, c
 
 
-def indices(high: int, *shape: int) -> torch.Tensor:
-    return torch.randint(high, shape, generator=torch.Generator().manual_seed(1))
-
-
-def row(type_: str, options: dict, make: Callable[[], nn.Module], *inputs) -> Row:
-    return Row({"type": type_} | options, make, list(inputs))
-
-
-IMAGE = (3, 4, 9, 11)  # [N, C, H, W]
 CONV = {"out_channels": 6, "kernel_size": 3}
 
 ROWS = [
@@ -163,6 +133,7 @@ ROWS = [
     row("Parallel", {"layers": ["Identity", "ReLU"], "dim": -1},
         lambda: Parallel([nn.Identity(), nn.ReLU()], lambda x: torch.cat(x, -1)), (6, 3, 7)),
     *[row(*fields) for fields in sequence_layers.ROWS],
+    *dimensional_layers.ROWS,
 ]
 
 
@@ -180,35 +151,45 @@ def by_index(outputs) -> dict[str, torch.Tensor]:
     return {str(i): output for i, output in enumerate(as_tuple(outputs))}
 
 
+def convert(tensors: dict[str, torch.Tensor], dtype: str) -> dict[str, torch.Tensor]:
+    """The tensors, those of floating point with this dtype."""
+    return {name: t.to(getattr(torch, dtype)) if t.is_floating_point() else t for name, t in tensors.items()}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_layer_equals_its_module(probe, row):
+def test_layer_equals_its_module(probe, row, dtype):
     inputs = make_inputs(row)
     torch.manual_seed(SEED)
     module = nn.Sequential(row.make())  # a list of one layer: its state is called 0.weight
+    if dtype == "double":
+        module.double()
     initial = {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
     torch.manual_seed(SEED)
-    arguments = [t.clone().requires_grad_(t.is_floating_point()) for t in inputs.values()]
+    arguments = [t.clone().requires_grad_(t.is_floating_point()) for t in convert(inputs, dtype).values()]
     outputs = by_index(module[0](*[a * 1 if a.requires_grad else a for a in arguments]))
     generator = torch.Generator().manual_seed(SEED + 1)
-    cotangents = {i: torch.randn(output.shape, generator=generator) for i, output in outputs.items()}
+    cotangents = convert({i: torch.randn(output.shape, generator=generator) for i, output in outputs.items()}, dtype)
     total = sum((output * cotangents[i]).sum() for i, output in outputs.items())
     total.backward()
     final = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     module.eval()
     with torch.no_grad():
-        evaluated = by_index(module[0](*[t.clone() for t in inputs.values()]))
+        evaluated = by_index(module[0](*[t.clone() for t in convert(inputs, dtype).values()]))
 
-    _, results = probe.ask("layer", named("input", inputs) | named("cotangent", cotangents), spec=row.spec, seed=SEED)
+    _, results = probe.ask("layer", named("input", inputs) | named("cotangent", cotangents), spec=row.spec, seed=SEED,
+                           dtype=dtype)
 
+    tolerance = TOLERANCES[dtype]
     assert_same(results.under("initial"), initial, "initial")
-    assert_same(results.under("output"), outputs, "output", TOLERANCE)
+    assert_same(results.under("output"), outputs, "output", tolerance)
     gradients = {name: a.grad for name, a in zip(inputs, arguments) if a.grad is not None}
-    assert_same(results.under("input_gradient"), gradients, "input gradient", TOLERANCE)
+    assert_same(results.under("input_gradient"), gradients, "input gradient", tolerance)
     gradients = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
-    assert_same(results.under("gradient"), gradients, "gradient", TOLERANCE)
-    assert_same(results.under("final"), final, "state afterwards", TOLERANCE)
-    assert_same(results.under("evaluated"), evaluated, "output in evaluation", TOLERANCE)
+    assert_same(results.under("gradient"), gradients, "gradient", tolerance)
+    assert_same(results.under("final"), final, "state afterwards", tolerance)
+    assert_same(results.under("evaluated"), evaluated, "output in evaluation", tolerance)
 
 
 def test_the_comparison_sees_a_small_difference(probe):

@@ -129,12 +129,24 @@ json list_catalog(Request& request) {
   return {{"kinds", kinds}};
 }
 
-/// A list of one layer, built from `seed`: training forward and backward, then evaluation.
+/// Turns all numbers of floating point into doubles. (Module::to would turn counters too.)
+void make_double(torch::nn::Module& module, TensorMap& inputs) {
+  for (auto& [name, tensor] : state_of(module)) {
+    if (tensor.is_floating_point()) tensor.set_data(tensor.to(at::kDouble));
+  }
+  for (auto& [name, tensor] : inputs) {
+    if (tensor.is_floating_point()) tensor = tensor.to(at::kDouble);
+  }
+}
+
+/// A list of one layer, built from `seed`: training forward and backward, then evaluation; in double precision where
+/// "dtype" is "double".
 json run_layer(Request& request) {
   const LayerList layers = read_spec<LayerList>(request.catalog(), json::array({request["spec"]}));
-  const TensorMap inputs = request.tensors("input");
+  TensorMap inputs = request.tensors("input");
   at::manual_seed(static_cast<uint64_t>(request.number("seed")));
   const auto graph = build_graph(layers, examples_of(inputs));
+  if (request.has("dtype") && request["dtype"] == "double") make_double(*graph, inputs);
   graph->set_outputs(graph->nodes().back().outputs);
   const TensorMap state = request.tensors("state");
   {
@@ -150,7 +162,7 @@ json run_layer(Request& request) {
   Tensors passed;  // a layer that works in place may not have a leaf
   for (const at::Tensor& argument : arguments) passed.push_back(argument.requires_grad() ? argument * 1 : argument);
   const Tensors outputs = graph->forward(passed);
-  at::Tensor sum = at::zeros({});
+  at::Tensor sum = at::zeros({}, at::kDouble);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const std::string index = std::to_string(i);
     request.give("output", index, outputs[i]);

@@ -25,14 +25,44 @@ struct Example {
   std::string inputs = "";
 };
 
-const std::map<std::string, Example>& layer_examples() {
-  static const std::map<std::string, Example> examples = {
+/// Of the layers that exist over one, two and three dimensions.
+void add_examples_of_dims(std::map<std::string, Example>& examples) {
+  const std::vector<std::pair<std::string, std::string>> families = {
+      {"Conv", "out_channels: 4, kernel_size: 3"},
+      {"ConvTranspose", "out_channels: 4, kernel_size: 3"},
+      {"BatchNorm", ""},
+      {"InstanceNorm", ""},
+      {"Dropout", ""},
+      {"MaxPool", "kernel_size: 2"},
+      {"AvgPool", "kernel_size: 2"},
+      {"LPPool", "kernel_size: 2, norm_type: 2"},
+      {"AdaptiveAvgPool", "output_size: 1"},
+      {"AdaptiveMaxPool", "output_size: 2"},
+      {"ZeroPad", "padding: 1"},
+      {"ConstantPad", "padding: 1, value: 2"},
+      {"ReflectionPad", "padding: 1"},
+      {"ReplicationPad", "padding: 1"},
+      {"CircularPad", "padding: 1"}};
+  std::vector<int64_t> shape = {2, 3};
+  for (const char* dims : {"1d", "2d", "3d"}) {
+    shape.push_back(8);
+    for (const auto& [family, parameters] : families) examples[family + dims] = {parameters, shape};
+  }
+}
+
+std::map<std::string, Example> make_layer_examples() {
+  std::map<std::string, Example> examples = {
       {"Add", {"", {2, 3}, at::kFloat, "[x, x]"}},
       {"Concat", {"", {2, 3}, at::kFloat, "[x, x]"}},
-      {"Conv2d", {"out_channels: 4, kernel_size: 3"}},
-      {"MaxPool2d", {"kernel_size: 2"}},
-      {"AdaptiveAvgPool2d", {"output_size: 1"}},
-      {"AdaptiveMaxPool2d", {"output_size: [2, null]"}},
+      {"GroupNorm", {"num_groups: 3"}},
+      {"LocalResponseNorm", {"size: 2"}},
+      {"Upsample", {"scale_factor: 2"}},
+      {"PixelShuffle", {"upscale_factor: 2", {2, 4, 8, 8}}},
+      {"PixelUnshuffle", {"downscale_factor: 2"}},
+      {"ChannelShuffle", {"groups: 3"}},
+      {"Unfold", {"kernel_size: 2"}},
+      {"Fold", {"kernel_size: 2, output_size: 3", {2, 12, 4}}},
+      {"Unflatten", {"dim: 2, unflattened_size: [2, -1]"}},
       {"Linear", {"out_features: 4"}},
       {"Embedding", {"num_embeddings: 7, embedding_dim: 4", {2, 5}, at::kLong}},
       {"LSTM", {"hidden_size: 4", {2, 5, 3}}},
@@ -65,6 +95,12 @@ const std::map<std::string, Example>& layer_examples() {
       {"Residual", {"main: [ReLU]"}},
       {"Parallel", {"layers: [ReLU, [Identity, ReLU]]"}},
   };
+  add_examples_of_dims(examples);
+  return examples;
+}
+
+const std::map<std::string, Example>& layer_examples() {
+  static const std::map<std::string, Example> examples = make_layer_examples();
   return examples;
 }
 
