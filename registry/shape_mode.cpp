@@ -118,14 +118,37 @@ void recurrent_shape(const std::vector<c10::IValue>& args, Stack* stack) {
   for (const at::Tensor& state : states) stack->push_back(meta_like(state, state.sizes()));
 }
 
+/// aten::_embedding_bag: one vector for each bag, and three tensors for the gradient.
+void embedding_bag_shape(const std::vector<c10::IValue>& args, Stack* stack) {
+  const at::Tensor& weight = args[0].toTensor();
+  const at::Tensor& offsets = args[2].toTensor();
+  stack->push_back(meta_like(weight, {offsets.size(0), weight.size(1)}));
+  for (int i = 0; i < 3; ++i) stack->push_back(meta_like(offsets, {0}));
+}
+
+/// aten::embedding_renorm_ gives the weight that it changes.
+void first_argument(const std::vector<c10::IValue>& args, Stack* stack) { stack->push_back(args[0]); }
+
+/// aten::_safe_softmax, of attention: scores [N, heads, L, S] on the CPU would take gigabytes.
+void same_shape(const std::vector<c10::IValue>& args, Stack* stack) {
+  stack->push_back(meta_like(args[0].toTensor(), args[0].toTensor().sizes()));
+}
+
 using ShapeFunction = void (*)(const std::vector<c10::IValue>&, Stack*);
 /// Of the operations that would cost time or memory on zeros.
 const std::unordered_map<std::string, ShapeFunction>& shape_functions() {
   static const std::unordered_map<std::string, ShapeFunction> functions = {
-      {"aten::convolution", convolution_shape}, {"aten::batch_norm", batch_norm_shape},
-      {"aten::embedding", embedding_shape},     {"aten::lstm", recurrent_shape},
-      {"aten::gru", recurrent_shape},           {"aten::rnn_tanh", recurrent_shape},
+      {"aten::convolution", convolution_shape},
+      {"aten::batch_norm", batch_norm_shape},
+      {"aten::embedding", embedding_shape},
+      {"aten::lstm", recurrent_shape},
+      {"aten::gru", recurrent_shape},
+      {"aten::rnn_tanh", recurrent_shape},
       {"aten::rnn_relu", recurrent_shape},
+      {"aten::_safe_softmax", same_shape},
+      {"aten::_embedding_bag", embedding_bag_shape},
+      {"aten::_embedding_bag_forward_only", embedding_bag_shape},
+      {"aten::embedding_renorm_", first_argument},
   };
   return functions;
 }
