@@ -45,10 +45,20 @@ Catalog builtins() {
   ADD(catalog.transforms, image_transforms)
 
   ADD(catalog.optimizers, adam_family)
+  ADD(catalog.optimizers, adam_variants)
+  ADD(catalog.optimizers, classic_optimizers)
+  ADD(catalog.optimizers, large_batch_optimizers)
+  ADD(catalog.optimizers, lbfgs)
+  ADD(catalog.optimizers, matrix_optimizers)
+  ADD(catalog.optimizers, running_squares)
   ADD(catalog.optimizers, sgd)
+  ADD(catalog.optimizers, wrappers)
 
   ADD(catalog.schedulers, torch_schedulers)
   ADD(catalog.schedulers, warmup_schedulers)
+  ADD(catalog.schedulers, cyclic_schedulers)
+  ADD(catalog.schedulers, composite_schedulers)
+  ADD(catalog.schedulers, piecewise)
   ADD(catalog.schedulers, plateau)
 
   return catalog;

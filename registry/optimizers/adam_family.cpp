@@ -20,6 +20,7 @@ struct AdamOptions {
   double weight_decay = kDecoupled ? 1e-2 : 0;
   bool amsgrad = false;
   bool maximize = false;
+  bool decoupled_weight_decay = kDecoupled;
   static void describe(Fields<AdamOptions>& f) {
     f.optional("lr", &AdamOptions::lr).at_least(0).doc("learning rate");
     f.optional("betas", &AdamOptions::betas)
@@ -33,6 +34,9 @@ struct AdamOptions {
                         : "times the weights, added to the gradient");
     f.optional("amsgrad", &AdamOptions::amsgrad).doc("divide by the largest second moment so far");
     f.optional("maximize", &AdamOptions::maximize).doc("climb instead of descend");
+    if (kDecoupled) return;
+    f.optional("decoupled_weight_decay", &AdamOptions::decoupled_weight_decay)
+        .doc("take lr times weight_decay of the weights away instead, as AdamW does");
   }
   std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const;
 };
@@ -68,13 +72,11 @@ class Adam : public GroupedOptimizer {
                  *rates[i].momentum, o.betas[1], o.weight_decay, o.eps, o.amsgrad, o.maximize, std::nullopt,
                  std::nullopt);
       };
-      kernel([](auto&&... arguments) {
-        if constexpr (kDecoupled) {
-          at::_fused_adamw_(arguments...);
-        } else {
-          at::_fused_adam_(arguments...);
-        }
-      });
+      if (o.decoupled_weight_decay) {
+        kernel([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
+      } else {
+        kernel([](auto&&... arguments) { at::_fused_adam_(arguments...); });
+      }
     }
   }
 

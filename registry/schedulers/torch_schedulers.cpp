@@ -1,7 +1,11 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "registry/schedulers/chainable.h"
 #include "registry/schedulers/closed_form.h"
+
+// Each is PyTorch's own recurrence, so that chains of them, and what rounding leaves, are PyTorch's too.
 
 namespace trainrun {
 namespace {
@@ -11,10 +15,58 @@ struct ConstantLR {
   int64_t total_iters = 5;
   static void describe(Fields<ConstantLR>& f) {
     f.optional("factor", &ConstantLR::factor).at_least(0).at_most(1).doc("times the learning rate at first");
-    f.optional("total_iters", &ConstantLR::total_iters).at_least(0).doc("how long; the full rate afterwards");
+    f.optional("total_iters", &ConstantLR::total_iters)
+        .at_least(0)
+        .doc("how long; the full rate afterwards. 0, as in PyTorch: for ever");
+  }
+  void check(Checker& checker) const {
+    if (factor == 0 && total_iters > 0) checker.fail("factor", "a rate times 0 does not come back; make it above 0");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
-    return closed_form(inputs, [*this](int64_t t, double base) { return t < total_iters ? base * factor : base; });
+    return recurrence(inputs, [*this](int64_t t, double lr, double) {
+      if (t == 0) return lr * factor;
+      return t == total_iters ? lr * (1.0 / factor) : lr;
+    });
+  }
+};
+
+struct LinearLR {
+  double start_factor = 1.0 / 3;
+  double end_factor = 1;
+  int64_t total_iters = 5;
+  static void describe(Fields<LinearLR>& f) {
+    f.optional("start_factor", &LinearLR::start_factor)
+        .greater_than(0)
+        .at_most(1)
+        .doc("times the learning rate at first");
+    f.optional("end_factor", &LinearLR::end_factor).at_least(0).at_most(1).doc("times the learning rate at the end");
+    f.optional("total_iters", &LinearLR::total_iters).at_least(0).doc("from one to the other in so many");
+  }
+  std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
+    return recurrence(inputs, [*this](int64_t t, double lr, double) {
+      if (t == 0) return lr * start_factor;
+      if (t > total_iters) return lr;
+      const double change = end_factor - start_factor;
+      const double before =
+          static_cast<double>(total_iters) * start_factor + static_cast<double>(t - 1) * change;  // times total_iters
+      return lr * (1.0 + change / before);
+    });
+  }
+};
+
+struct PolynomialLR {
+  int64_t total_iters = 5;
+  double power = 1;
+  static void describe(Fields<PolynomialLR>& f) {
+    f.optional("total_iters", &PolynomialLR::total_iters).at_least(0).doc("down to 0 in so many");
+    f.optional("power", &PolynomialLR::power).at_least(0).doc("of what remains");
+  }
+  std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
+    return recurrence(inputs, [*this, total = static_cast<double>(total_iters)](int64_t t, double lr, double) {
+      if (t == 0 || t > total_iters) return lr;
+      const auto at = static_cast<double>(t);
+      return lr * std::pow((1.0 - at / total) / (1.0 - (at - 1) / total), power);
+    });
   }
 };
 
@@ -26,10 +78,32 @@ struct StepLR {
     f.optional("gamma", &StepLR::gamma).at_least(0).doc("by this factor");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
-    return closed_form(inputs, [*this](int64_t t, double base) {
-      const int64_t num_drops = t / step_size;
-      return base * std::pow(gamma, static_cast<double>(num_drops));
+    return recurrence(inputs,
+                      [*this](int64_t t, double lr, double) { return t == 0 || t % step_size != 0 ? lr : lr * gamma; });
+  }
+};
+
+struct MultiStepLR {
+  std::vector<int64_t> milestones;
+  double gamma = 0.1;
+  static void describe(Fields<MultiStepLR>& f) {
+    f.required("milestones", &MultiStepLR::milestones).at_least(0).doc("the rate changes at these");
+    f.optional("gamma", &MultiStepLR::gamma).at_least(0).doc("by this factor");
+  }
+  std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
+    return recurrence(inputs, [*this](int64_t t, double lr, double) {
+      return lr * std::pow(gamma, static_cast<double>(std::count(milestones.begin(), milestones.end(), t)));
     });
+  }
+};
+
+struct ExponentialLR {
+  double gamma = 1;
+  static void describe(Fields<ExponentialLR>& f) {
+    f.required("gamma", &ExponentialLR::gamma).at_least(0).doc("the rate changes by this factor each time");
+  }
+  std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
+    return recurrence(inputs, [*this](int64_t t, double lr, double) { return t == 0 ? lr : lr * gamma; });
   }
 };
 
@@ -41,136 +115,102 @@ struct CosineAnnealingLR {
     f.optional("eta_min", &CosineAnnealingLR::eta_min).at_least(0).doc("the lowest rate");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
-    const auto half_period = static_cast<double>(T_max.value_or(std::max<int64_t>(1, inputs.total_steps)));
-    return closed_form(inputs, [low = eta_min, half_period](int64_t t, double base) {
-      return low + (base - low) * (1 + std::cos(std::numbers::pi * static_cast<double>(t) / half_period)) / 2;
+    const int64_t half_period = T_max.value_or(std::max<int64_t>(1, inputs.total_steps));
+    return recurrence(inputs, [low = eta_min, half_period](int64_t t, double lr, double base) {
+      if (t == 0) return lr;
+      const auto half = static_cast<double>(half_period);
+      const bool leaves_the_bottom = (t - 1 - half_period) % (2 * half_period) == 0;  // where the quotient is 0 / 0
+      if (leaves_the_bottom) return lr + (base - low) * (1 - std::cos(std::numbers::pi / half)) / 2;
+      const auto above = [&](int64_t at) { return 1 + std::cos(std::numbers::pi * static_cast<double>(at) / half); };
+      return above(t) / above(t - 1) * (lr - low) + low;
     });
   }
 };
 
-/// One value or one for each parameter group.
-using PerGroup = std::variant<double, std::vector<double>>;
-
-double of_group(const PerGroup& value, size_t group) {
-  if (const auto* one = std::get_if<double>(&value)) return *one;
-  const auto& list = std::get<std::vector<double>>(value);
-  return list[std::min(group, list.size() - 1)];
-}
-
-struct OneCycleLR {
-  PerGroup max_lr = 0.0;
-  std::optional<int64_t> total_steps;
-  double pct_start = 0.3;
-  std::string anneal_strategy = "cos";
-  bool cycle_momentum = true;
-  PerGroup base_momentum = 0.85;
-  PerGroup max_momentum = 0.95;
-  double div_factor = 25;
-  double final_div_factor = 1e4;
-  bool three_phase = false;
-  static void describe(Fields<OneCycleLR>& f) {
-    f.required("max_lr", &OneCycleLR::max_lr)
-        .greater_than(0)
-        .not_empty("needs at least one value")
-        .doc("the highest rate; one for each group as a list");
-    f.optional("total_steps", &OneCycleLR::total_steps)
+struct CosineAnnealingWarmRestarts {
+  int64_t T_0 = 1;     // NOLINT(readability-identifier-naming): PyTorch's names
+  int64_t T_mult = 1;  // NOLINT(readability-identifier-naming)
+  double eta_min = 0;
+  static void describe(Fields<CosineAnnealingWarmRestarts>& f) {
+    f.required("T_0", &CosineAnnealingWarmRestarts::T_0).at_least(1).doc("the first restart comes after so many");
+    f.optional("T_mult", &CosineAnnealingWarmRestarts::T_mult)
         .at_least(1)
-        .doc("length of the cycle; the whole job by default");
-    f.optional("pct_start", &OneCycleLR::pct_start)
+        .doc("each cycle is so many times longer than the last one");
+    f.optional("eta_min", &CosineAnnealingWarmRestarts::eta_min).at_least(0).doc("the lowest rate");
+  }
+  std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
+    return closed_form(inputs, [*this](int64_t t, double base) {
+      int64_t length = T_0;
+      if (T_mult == 1) t %= length;
+      for (; t >= length; length *= T_mult) t -= length;
+      const double done = static_cast<double>(t) / static_cast<double>(length);
+      return eta_min + (base - eta_min) * (1 + std::cos(std::numbers::pi * done)) / 2;
+    });
+  }
+};
+
+/// One value or points [when, value], the last that was reached counting.
+using LrLambda = std::variant<double, std::vector<std::array<double, 2>>>;
+
+struct MultiplicativeLR {
+  LrLambda lr_lambda = 1.0;
+  static void describe(Fields<MultiplicativeLR>& f) {
+    f.required("lr_lambda", &MultiplicativeLR::lr_lambda)
         .at_least(0)
-        .at_most(1)
-        .doc("share of the cycle in which the rate rises");
-    f.optional("anneal_strategy", &OneCycleLR::anneal_strategy).one_of({"cos", "linear"}).doc("shape of the curve");
-    f.optional("cycle_momentum", &OneCycleLR::cycle_momentum)
-        .doc("momentum (Adam's first beta) falls as the rate rises");
-    f.optional("base_momentum", &OneCycleLR::base_momentum)
-        .at_least(0)
-        .less_than(1)
-        .not_empty("needs at least one value")
-        .doc("the lowest momentum");
-    f.optional("max_momentum", &OneCycleLR::max_momentum)
-        .at_least(0)
-        .less_than(1)
-        .not_empty("needs at least one value")
-        .doc("the highest momentum");
-    f.optional("div_factor", &OneCycleLR::div_factor).greater_than(0).doc("the cycle starts at max_lr / div_factor");
-    f.optional("final_div_factor", &OneCycleLR::final_div_factor)
-        .greater_than(0)
-        .doc("and ends at max_lr / div_factor / final_div_factor");
-    f.optional("three_phase", &OneCycleLR::three_phase).doc("fall to the starting rate first, then to the last one");
+        .doc("the rate changes by this factor each time; points [when, factor] for one that changes");
+  }
+  void check(Checker& checker) const {
+    const auto* points = std::get_if<std::vector<std::array<double, 2>>>(&lr_lambda);
+    if (!points) return;
+    const auto later = [](const auto& a, const auto& b) { return a[0] >= b[0]; };
+    const bool rising = std::adjacent_find(points->begin(), points->end(), later) == points->end();
+    if (points->empty() || !rising) checker.fail("lr_lambda", "needs points in the order of time");
+  }
+  double factor(int64_t t) const {
+    if (const auto* constant = std::get_if<double>(&lr_lambda)) return *constant;
+    double factor = 1;
+    for (const auto& [when, value] : std::get<std::vector<std::array<double, 2>>>(lr_lambda)) {
+      if (when <= static_cast<double>(t)) factor = value;
+    }
+    return factor;
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const;
 };
 
-/// Source: Smith & Topin 2018, "Super-convergence"; semantics of torch.optim.lr_scheduler.OneCycleLR.
-class OneCycle : public Scheduler {
+/// Has no rate of its own to begin with: after another scheduler it goes on from that one's, as in PyTorch.
+class Multiplicative : public ChainableScheduler {
  public:
-  OneCycle(const OneCycleLR& options, int64_t total_steps, size_t num_groups) : options_(options) {
-    const auto total = static_cast<double>(total_steps);
-    const double rise = options.pct_start * total - 1;
-    for (size_t i = 0; i < num_groups; ++i) {
-      const double high = of_group(options.max_lr, i);
-      const double low = high / options.div_factor;
-      const double least = low / options.final_div_factor;
-      const double calm = of_group(options.base_momentum, i);
-      const double brisk = of_group(options.max_momentum, i);
-      if (options.three_phase) {
-        phases_.push_back({{rise, low, high, brisk, calm},
-                           {2 * options.pct_start * total - 2, high, low, calm, brisk},
-                           {total - 1, low, least, brisk, brisk}});
-      } else {
-        phases_.push_back({{rise, low, high, brisk, calm}, {total - 1, high, least, calm, brisk}});
-      }
-    }
+  Multiplicative(const SchedulerInputs& inputs, MultiplicativeLR options)
+      : ChainableScheduler(inputs), options_(std::move(options)) {}
+  void advance(int64_t t, std::vector<GroupRates>& rates) override {
+    if (t > 0) multiply(t, rates);
   }
-
-  void set(int64_t t, std::vector<GroupRates>& rates) override {
-    for (size_t i = 0; i < rates.size(); ++i) {
-      const auto& phases = phases_[i];
-      double start = 0;
-      for (size_t k = 0; k < phases.size(); ++k) {
-        const Phase& phase = phases[k];
-        if (static_cast<double>(t) <= phase.end || k + 1 == phases.size()) {
-          const double done = std::min(1.0, (static_cast<double>(t) - start) / (phase.end - start));
-          rates[i].lr = anneal(phase.lr_from, phase.lr_to, done);
-          if (options_.cycle_momentum && rates[i].momentum) {
-            rates[i].momentum = anneal(phase.momentum_from, phase.momentum_to, done);
-          }
-          break;
-        }
-        start = phase.end;
-      }
-    }
-  }
+  void take_over(std::vector<GroupRates>& rates) override { multiply(0, rates); }
 
  private:
-  struct Phase {
-    double end;
-    double lr_from;
-    double lr_to;
-    double momentum_from;
-    double momentum_to;
-  };
-  double anneal(double from, double to, double done) const {
-    if (options_.anneal_strategy == "linear") return (to - from) * done + from;
-    return to + (from - to) / 2.0 * (std::cos(std::numbers::pi * done) + 1);
+  void multiply(int64_t t, std::vector<GroupRates>& rates) const {
+    for (GroupRates& group : rates) group.lr *= options_.factor(t);
   }
-  OneCycleLR options_;
-  std::vector<std::vector<Phase>> phases_;  // by group
+  MultiplicativeLR options_;
 };
 
-std::unique_ptr<Scheduler> OneCycleLR::build(const SchedulerInputs& inputs) const {
-  return std::make_unique<OneCycle>(*this, total_steps.value_or(std::max<int64_t>(1, inputs.total_steps)),
-                                    inputs.base.size());
+std::unique_ptr<Scheduler> MultiplicativeLR::build(const SchedulerInputs& inputs) const {
+  return std::make_unique<Multiplicative>(inputs, *this);
 }
 
 }  // namespace
 
 void add_torch_schedulers(SchedulerRegistry& schedulers) {
   schedulers.add<ConstantLR>("ConstantLR", "a part of the rate at first, all of it later");
+  schedulers.add<LinearLR>("LinearLR", "along a straight line from one part of the rate to another");
+  schedulers.add<PolynomialLR>("PolynomialLR", "down to 0 along a power of what remains");
   schedulers.add<StepLR>("StepLR", "the rate times gamma every step_size");
+  schedulers.add<MultiStepLR>("MultiStepLR", "the rate times gamma at each milestone");
+  schedulers.add<ExponentialLR>("ExponentialLR", "the rate times gamma each time");
+  schedulers.add<MultiplicativeLR>("MultiplicativeLR", "the rate times a factor each time");
   schedulers.add<CosineAnnealingLR>("CosineAnnealingLR", "along a cosine from the rate to eta_min");
-  schedulers.add<OneCycleLR>("OneCycleLR", "up to max_lr and down to almost nothing, momentum the other way round");
+  schedulers.add<CosineAnnealingWarmRestarts>("CosineAnnealingWarmRestarts",
+                                              "along a cosine from the rate to eta_min, again and again");
 }
 
 }  // namespace trainrun

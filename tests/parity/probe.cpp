@@ -8,8 +8,10 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <set>
@@ -227,8 +229,22 @@ std::set<int64_t> numbers(const Request& request, const char* key) {
   return request.has(key) ? request[key].get<std::set<int64_t>>() : std::set<int64_t>();
 }
 
-/// Steps on "parameter.NAME" with the gradients "STEP.NAME"; before the steps in `reload_before` the optimizer is made
-/// anew from what the old one saves. `rates`: of every step and group, or those of the recipe.
+/// The loss that optimizers with a closure are tried on: convex, least at `goals`. Leaves its gradients in
+/// `parameters`.
+at::Tensor distance(const std::vector<std::pair<std::string, at::Tensor>>& parameters, const TensorMap& goals) {
+  at::Tensor loss = at::zeros({}, parameters[0].second.options());
+  for (const auto& [name, parameter] : parameters) {
+    parameter.mutable_grad().reset();
+    const at::Tensor off = parameter - goals.at(name);
+    loss = loss + (off.square() * (goals.at(name).abs() + 0.5)).sum() + 0.1 * off.pow(4).sum();
+  }
+  loss.backward();
+  return loss.detach();
+}
+
+/// Steps on "parameter.NAME" with the gradients "STEP.NAME", or those of the distance to "goal.NAME"; before the steps
+/// in `reload_before` the optimizer is made anew from what the old one saves. `rates`: of every step and group, or
+/// those of the recipe.
 json run_optimizer(Request& request) {
   const auto component = request.spec<Component<OptimizerKind>>();
   std::vector<std::pair<std::string, at::Tensor>> parameters;
@@ -237,6 +253,7 @@ json run_optimizer(Request& request) {
   }
   const auto make = [&] { return component.build(group_parameters(component, parameters)); };
   const std::set<int64_t> reload_before = numbers(request, "reload_before");
+  const TensorMap goals = request.tensors("goal");
   auto optimizer = make();
   for (int64_t step = 0; step < request.number("steps"); ++step) {
     if (reload_before.contains(step)) {
@@ -252,10 +269,35 @@ json run_optimizer(Request& request) {
     for (size_t group = 0; request.has("rates") && group < optimizer->rates.size(); ++group) {
       optimizer->rates[group] = rates_from(request["rates"].at(step).at(group));
     }
-    optimizer->step([]() -> at::Tensor { throw Error("the probe has no loss to compute anew"); });
+    optimizer->step([&] {
+      if (goals.empty()) throw Error("the probe has no loss to compute anew");
+      return distance(parameters, goals);
+    });
     request.give(std::to_string(step), parameters);
   }
+  request.give("state", optimizer->state());
   return json::object();
+}
+
+/// Seconds of each of `steps` steps on `tensors` parameters of `numel` elements, after some that warm up.
+json time_optimizer(Request& request) {
+  const auto component = request.spec<Component<OptimizerKind>>();
+  std::vector<std::pair<std::string, at::Tensor>> parameters;
+  const std::vector<int64_t> shape = request["shape"];
+  for (int64_t i = 0; i < request.number("num_parameters"); ++i) {
+    parameters.emplace_back(std::to_string(i) + ".weight", at::randn(shape).set_requires_grad(true));
+    parameters.back().second.mutable_grad() = at::randn(shape);
+  }
+  const auto optimizer = component.build(group_parameters(component, parameters));
+  const auto step = [&] { optimizer->step([] { return at::zeros({}); }); };
+  for (int64_t i = 0; i < 5; ++i) step();
+  json seconds = json::array();
+  for (int64_t i = 0; i < request.number("steps"); ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    step();
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return {{"seconds", seconds}};
 }
 
 /// Rates of every group before each of `steps` steps. After step t `metrics[t]` is observed, unless it is null ("nan"
@@ -313,8 +355,10 @@ json run_model(Request& request) {
 
 json answer(const Catalog& catalog, const json& fields) {
   static const std::map<std::string, json (*)(Request&)> operations = {
-      {"catalog", list_catalog}, {"layer", run_layer},         {"loss", run_loss},          {"metric", run_metric},
-      {"model", run_model},      {"optimizer", run_optimizer}, {"scheduler", run_scheduler}};
+      {"catalog", list_catalog},    {"layer", run_layer},
+      {"loss", run_loss},           {"metric", run_metric},
+      {"model", run_model},         {"optimizer", run_optimizer},
+      {"scheduler", run_scheduler}, {"time_optimizer", time_optimizer}};
   Request request(catalog, fields);
   json reply = operations.at(fields.at("op"))(request);
   request.write_results();
