@@ -332,7 +332,7 @@ void LayerCommon::describe(Fields<LayerCommon>& f) {
   f.optional("init", &LayerCommon::init)
       .doc("initial values of its weights, or of the parameters whose name a pattern matches");
   f.relation(nlohmann::json::parse(  // `$`: a `${…}`
-      R"({"properties": {"name": {"not": {"pattern": "^([0-9]+|[^$]*\\.[^$]*)$"}}}})"));
+      R"({"properties": {"name": {"not": {"type": "string", "pattern": "^([0-9]+|[^$]*\\.[^$]*)$"}}}})"));
 }
 
 void LayerCommon::check(Checker& checker) const {

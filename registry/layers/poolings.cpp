@@ -42,7 +42,11 @@ void describe_window(Fields<Pool>& f) {
   using Window = PoolWindow<kDims>;
   f.required("kernel_size", &Window::kernel_size).at_least(1).doc("size of the window");
   f.optional("stride", &Window::stride).at_least(1).doc("step of the window; kernel_size by default");
-  f.optional("ceil_mode", &Window::ceil_mode).doc("round the output's size up");
+}
+
+template <int kDims, class Pool>
+void describe_ceil_mode(Fields<Pool>& f) {
+  f.optional("ceil_mode", &PoolWindow<kDims>::ceil_mode).doc("round the output's size up");
 }
 
 template <int kDims>
@@ -63,7 +67,8 @@ struct MaxPool : PoolWindow<kDims> {
     f.optional("padding", &MaxPool::padding).at_least(0).doc("points of -inf added at each border");
     f.optional("dilation", &MaxPool::dilation).at_least(1).doc("distance between the window's points");
     f.optional("return_indices", &MaxPool::return_indices)
-        .doc("a second output: where in its feature map each value was, counted in memory's order");
+        .doc("a second output: where in its feature map each value was, counted row by row");
+    describe_ceil_mode<kDims>(f);
   }
   void check(Checker& checker) const { check_padding<kDims>(padding, this->kernel_size, checker); }
   Layer build(const LayerInputs& in) const {
@@ -90,6 +95,7 @@ struct AvgPool : PoolWindow<kDims> {
   static void describe(Fields<AvgPool>& f) {
     describe_window<kDims>(f);
     f.optional("padding", &AvgPool::padding).at_least(0).doc("zeros added at each border");
+    describe_ceil_mode<kDims>(f);
     f.optional("count_include_pad", &AvgPool::count_include_pad).doc("the added zeros count in the mean");
     if constexpr (kDims > 1) {
       f.optional("divisor_override", &AvgPool::divisor_override)
@@ -122,6 +128,7 @@ struct LPPool : PoolWindow<kDims> {
   static void describe(Fields<LPPool>& f) {
     f.required("norm_type", &LPPool::norm_type).greater_than(0).doc("the p of (sum of x^p)^(1/p)");
     describe_window<kDims>(f);
+    describe_ceil_mode<kDims>(f);
   }
   Layer build(const LayerInputs& in) const {
     require_image<kDims>(in);
@@ -153,7 +160,7 @@ struct AdaptivePool {
         .doc("size that comes out; null keeps what flows in");
     if constexpr (kMax) {
       f.optional("return_indices", &AdaptivePool::return_indices)
-          .doc("a second output: where in its feature map each value was, counted in memory's order");
+          .doc("a second output: where in its feature map each value was, counted row by row");
     }
   }
   Layer build(const LayerInputs& in) const {

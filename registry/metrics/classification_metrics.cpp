@@ -12,6 +12,7 @@ class AccuracyMetric : public Metric {
   explicit AccuracyMetric(int64_t ignore_index) : ignore_index_(ignore_index) { AccuracyMetric::reset(); }
 
   void update(const Tensors& inputs) override {
+    TORCH_CHECK(inputs.size() == 2, "it compares 2 inputs, output and target, not ", inputs.size());
     const at::Tensor predicted = inputs[0].argmax(1);  // [N, …]
     const at::Tensor& target = inputs[1];
     TORCH_CHECK(predicted.sizes() == target.sizes(), "it compares logits [N, C, …] with class indices [N, …], not ",

@@ -12,6 +12,7 @@ class MSEMetric : public Metric {
   MSEMetric() { MSEMetric::reset(); }
 
   void update(const Tensors& inputs) override {
+    TORCH_CHECK(inputs.size() == 2, "it compares 2 inputs, output and target, not ", inputs.size());
     TORCH_CHECK(inputs[0].sizes() == inputs[1].sizes(), "it compares tensors of one shape, not ",
                 shape_text(inputs[0].sizes()), " and ", shape_text(inputs[1].sizes()));
     sums_[0] += (inputs[0].to(at::kDouble) - inputs[1].to(at::kDouble)).square().sum();

@@ -84,7 +84,7 @@ TEST_CASE("parameters that do not fit together are said before any shape is know
         "[0].output_padding: must be less than stride or dilation");
   CHECK(fault("{type: AvgPool1d, kernel_size: 3, padding: 2}", kLine) ==
         "[0].padding: may be at most half of kernel_size");
-  CHECK(fault("Upsample", kPicture) == "[0]: either size or scale_factor must be given, and not both");
+  CHECK(fault("Upsample", kPicture) == "[0].size: either size or scale_factor must be given, and not both");
   CHECK(fault("{type: Upsample, size: 4, align_corners: true}", kPicture) ==
         "[0].align_corners: has no meaning for mode nearest");
   CHECK(fault("{type: Conv1d, out_channels: 4, kernel_size: [3, 3]}", kLine) ==
