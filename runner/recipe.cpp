@@ -135,7 +135,7 @@ void Recipe::describe(Fields<Recipe>& f) {
   f.optional("output_dir", &Recipe::output_dir).doc("where the run lives; runs/NAME by default");
   f.optional("plugins", &Recipe::plugins).doc("shared libraries that register more components");
   f.required("model", &Recipe::model).doc("the layers");
-  f.required("loss", &Recipe::loss).doc("what is minimized; of a list, the sum of each loss times its loss_weight");
+  f.required("loss", &Recipe::loss).doc("what is minimized");
   f.optional("metrics", &Recipe::metrics).doc("what evaluation measures besides the loss");
   f.required("dataset", &Recipe::dataset).doc("the data");
   f.optional("dataloader", &Recipe::dataloader).doc("how samples become batches");
