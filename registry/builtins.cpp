@@ -32,9 +32,13 @@ Catalog builtins() {
   ADD(catalog.initializers, initializers)
 
   ADD(catalog.losses, classification_losses)
+  ADD(catalog.losses, embedding_losses)
   ADD(catalog.losses, regression_losses)
+  ADD(catalog.losses, sequence_losses)
 
   ADD(catalog.metrics, classification_metrics)
+  ADD(catalog.metrics, confusion_metrics)
+  ADD(catalog.metrics, ranking_metrics)
   ADD(catalog.metrics, regression_metrics)
 
   ADD(catalog.datasets, digits)

@@ -34,7 +34,8 @@ struct StepRecord {
   double loss_avg = 0;  // mean over the steps since the last record
   double lr = 0;        // of the first group
   double samples_per_second = 0;
-  std::optional<double> grad_norm;  // before clipping; where clipping is on
+  std::optional<double> grad_norm;                     // before clipping; where clipping is on
+  std::vector<std::pair<std::string, double>> losses;  // {"train/loss/digit", 0.3}: each loss, where there are several
 };
 
 struct EvaluationRecord {

@@ -1,15 +1,60 @@
 #include "registry/loss.h"
 
-#include "registry/metric.h"
+#include "registry/catalog.h"
 
 namespace trainrun {
 namespace {
+
 constexpr const char* kInputsDoc =
     "names of layers and fields of the batch; by default the last layer's output and the data's target";
+
+void check_name(const std::optional<std::string>& name, Checker& checker) {
+  if (!name) return;
+  if (name->empty() || name->find_first_of("/ \t\n") != std::string::npos) {
+    checker.fail("name", "a name of figures has no '/' and no spaces");
+  }
+}
+
 }  // namespace
 
-void LossCommon::describe(Fields<LossCommon>& f) { f.optional("inputs", &LossCommon::inputs).doc(kInputsDoc); }
+void LossCommon::describe(Fields<LossCommon>& f) {
+  f.optional("name", &LossCommon::name).doc("of its figure where there are several losses; its type by default");
+  f.optional("inputs", &LossCommon::inputs).doc(kInputsDoc);
+  f.optional("loss_weight", &LossCommon::loss_weight).doc("its factor in what is minimized");
+}
 
-void MetricCommon::describe(Fields<MetricCommon>& f) { f.optional("inputs", &MetricCommon::inputs).doc(kInputsDoc); }
+void LossCommon::check(Checker& checker) const { check_name(name, checker); }
+
+void MetricCommon::describe(Fields<MetricCommon>& f) {
+  f.optional("name", &MetricCommon::name).doc("of its figures; its type in snake case by default");
+  f.optional("inputs", &MetricCommon::inputs).doc(kInputsDoc);
+}
+
+void MetricCommon::check(Checker& checker) const { check_name(name, checker); }
+
+std::optional<LossList> Codec<LossList>::read(const Value& value, Reader& reader) {
+  LossList losses;
+  if (!value.is_list()) {
+    auto loss = Codec<Component<LossKind>>::read(value, reader);
+    if (!loss) return std::nullopt;
+    losses.push_back(std::move(*loss));
+    return losses;
+  }
+  if (value.items().empty()) {
+    reader.error(value.place(), "a list of losses needs at least one");
+    return std::nullopt;
+  }
+  const size_t before = reader.problems().size();
+  auto items = Codec<std::vector<Component<LossKind>>>::read(value, reader);
+  if (!items || reader.problems().size() != before) return std::nullopt;
+  losses.assign(std::make_move_iterator(items->begin()), std::make_move_iterator(items->end()));
+  return losses;
+}
+
+nlohmann::json Codec<LossList>::schema(SchemaContext& context) {
+  nlohmann::json list = Codec<std::vector<Component<LossKind>>>::schema(context);
+  list["minItems"] = 1;
+  return {{"anyOf", {Codec<Component<LossKind>>::schema(context), list}}};
+}
 
 }  // namespace trainrun

@@ -12,8 +12,11 @@ struct Loss {
 };
 
 struct LossCommon {
+  std::optional<std::string> name;  // of its figure, where there are several losses
   Names inputs;
+  double loss_weight = 1;  // not `weight`: that is PyTorch's, one for each class
   static void describe(Fields<LossCommon>& f);
+  void check(Checker& checker) const;
 };
 
 struct LossKind {
@@ -24,5 +27,18 @@ struct LossKind {
 };
 using LossRegistry = Registry<LossKind>;
 const LossRegistry& registry_of(const Catalog& catalog, LossKind);
+
+/// `loss: CrossEntropyLoss`, or a list of losses: what is minimized is then the sum of loss_weight times loss.
+struct LossList : std::vector<Component<LossKind>> {
+  using std::vector<Component<LossKind>>::vector;
+};
+
+template <>
+struct Codec<LossList> {
+  static std::optional<LossList> read(const Value& value, Reader& reader);
+  static nlohmann::json schema(SchemaContext& context);
+  static nlohmann::json write(const LossList& losses) { return Codec<std::vector<Component<LossKind>>>::write(losses); }
+  static std::string type_name() { return "loss or list of losses"; }
+};
 
 }  // namespace trainrun

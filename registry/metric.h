@@ -9,27 +9,37 @@
 
 namespace trainrun {
 
-/// A figure over a whole split, from exact sums: never an average of the batches' averages.
+/// Figures by name.
+using Figures = std::vector<std::pair<std::string, double>>;
+
+/// A figure over a whole split, exact: never an average of the batches' averages. What it keeps of the batches is
+/// merged over ranks before `compute`: sums by addition, the rest by gathering.
 class Metric {
  public:
   virtual ~Metric() = default;
   /// Adds a batch: [output, target], or what `inputs:` names. Called without gradients.
   virtual void update(const Tensors& inputs) = 0;
-  /// The figures over all batches since `reset`: one with an empty name for "eval/accuracy", or several named ones
-  /// ("eval/f1_macro").
-  virtual std::vector<std::pair<std::string, double>> compute() const = 0;
+  /// The figures over all batches since `reset`: one with an empty name ("eval/f1"), or several named ones, of class 3
+  /// say "3" ("eval/f1/3"). Names are the same before the first batch. What is not defined is NaN.
+  virtual Figures compute() const = 0;
   virtual void reset() = 0;
-  /// Sums (float64 or int64) that are added up over ranks before `compute`.
-  virtual std::vector<at::Tensor> sums() const = 0;
-  virtual void set_sums(const std::vector<at::Tensor>& sums) = 0;
+  /// Sums (float64 or int64; every rank has the same shapes) that are added up over ranks.
+  virtual std::vector<at::Tensor> sums() const { return {}; }
+  virtual void set_sums(const std::vector<at::Tensor>& sums) { static_cast<void>(sums); }
+  /// Rows [n, …] that are put end to end over ranks, for figures that need every sample; n is each rank's own, 0 too.
+  virtual std::vector<at::Tensor> gathered() const { return {}; }
+  virtual void set_gathered(const std::vector<at::Tensor>& rows) { static_cast<void>(rows); }
 };
 
 struct MetricCommon {
+  std::optional<std::string> name;
   Names inputs;
   static void describe(Fields<MetricCommon>& f);
+  void check(Checker& checker) const;
 };
 
-struct MetricInputs {};
+/// What a metric builder gets: examples of what `update` will read.
+using MetricInputs = LayerInputs;
 
 struct MetricKind {
   static constexpr const char* kName = "metric";

@@ -37,9 +37,7 @@ std::vector<std::pair<std::string, double>> evaluate_trained(const TrainedModel&
   const auto loader = make_loader(recipe, *data, false);
   Model model(recipe, evaluation_info(recipe));
   model.load_state_dict(CheckpointStore::load(trained.checkpoint).model, trained.checkpoint);
-  std::vector<std::unique_ptr<Metric>> metrics;
-  for (const Component<MetricKind>& metric : recipe.metrics) metrics.push_back(metric.build({}));
-  return evaluate(recipe, model, *loader, metrics);
+  return evaluate(recipe, model, *loader, model.build_metrics(recipe));
 }
 
 }  // namespace trainrun

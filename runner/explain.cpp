@@ -259,7 +259,11 @@ Explanation explain(const LoadedRecipe& loaded) {
   Explanation result;
   result.name = recipe.name;
   result.path = loaded.path;
-  result.loss = recipe.loss.type;
+  for (const Component<LossKind>& loss : recipe.loss) {
+    const double weight = loss.common.loss_weight;
+    result.loss +=
+        (result.loss.empty() ? "" : " + ") + (weight == 1 ? "" : detail::number_text(weight) + " ") + loss.type;
+  }
   for (const Component<MetricKind>& metric : recipe.metrics) result.metrics.push_back(metric.type);
   result.optimizer = recipe.optimizer.type;
   const auto model = plan_model(recipe);

@@ -139,7 +139,7 @@ void Job::build_model() {
   at::manual_seed(static_cast<uint64_t>(recipe.seed));
   model = std::make_unique<Model>(recipe, training_info(recipe));
   if (recipe.model.weights) model->load_state_dict(load_weights(*recipe.model.weights), *recipe.model.weights);
-  for (const Component<MetricKind>& metric : recipe.metrics) metrics.push_back(metric.build({}));
+  metrics = model->build_metrics(recipe);
   for (const auto& [name, tensor] : model->parameters()) {
     if (tensor.requires_grad()) parameters.push_back(tensor);
   }

@@ -60,6 +60,7 @@ class Job {
   std::unique_ptr<Observers> observers;
   Tensors parameters;               // the model's, those that want a gradient
   std::optional<double> grad_norm;  // of the last step, before clipping; where clipping is on
+  std::vector<double> loss_parts;   // of the last step: each loss, not weighted; where the recipe has several
   Progress progress;
 
  private:

@@ -1,5 +1,6 @@
 #include "runner/model.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
@@ -39,9 +40,12 @@ DatasetInfo split_info(const Component<DatasetKind>& dataset, const std::vector<
   return info;
 }
 
-std::string shapes_text(const LayerInputs& inputs) {
+/// "[N, 10] and [N]"; what the recipe names comes with its name: "mean [N, 8] and log_var [N, 8]".
+std::string shapes_text(const LayerInputs& inputs, const Names& names) {
   std::vector<std::string> shapes;
-  for (const at::Tensor& example : inputs.examples) shapes.push_back(shape_text(example.sizes()));
+  for (size_t i = 0; i < inputs.examples.size(); ++i) {
+    shapes.push_back((i < names.size() ? names[i] + " " : "") + shape_text(inputs.examples[i].sizes()));
+  }
   return join(shapes, " and ");
 }
 
@@ -69,7 +73,7 @@ Model::Model(const Recipe& recipe, const DatasetInfo& info) : info_(info) {
   graph_ = build_graph(recipe.model.layers, inputs);
   if (recipe.model.init) recipe.model.init->apply(parameters());
   outputs_ = {graph_->outputs()[0]};
-  build_loss(recipe);
+  build_losses(recipe);
   for (const Component<MetricKind>& metric : recipe.metrics) {
     metric_sources_.push_back(find_sources(metric.common.inputs, metric.place, metric.path));
   }
@@ -77,30 +81,45 @@ Model::Model(const Recipe& recipe, const DatasetInfo& info) : info_(info) {
   graph_->set_outputs(outputs_);
 }
 
-void Model::build_loss(const Recipe& recipe) {
-  const Component<LossKind>& loss = recipe.loss;
-  loss_sources_ = find_sources(loss.common.inputs, loss.place, loss.path);
-  const LayerInputs inputs = examples(loss_sources_);
-  at_place(loss.place, loss.path, loss.type + " does not fit " + shapes_text(inputs) + ": ", [&] {
-    {
-      const ShapeMode shapes;
-      const c10::AutoGradMode no_gradients(false);
-      const at::Tensor value = loss.build(inputs).forward(inputs.examples);
-      TORCH_CHECK(value.numel() == 1, "it gives ", value.sizes(), ", not one number");
-    }
-    loss_ = loss.build(inputs);
-  });
+void Model::build_losses(const Recipe& recipe) {
+  for (const Component<LossKind>& loss : recipe.loss) {
+    WeightedLoss built;
+    built.weight = loss.common.loss_weight;
+    built.sources = find_sources(loss.common.inputs, loss.place, loss.path);
+    const LayerInputs inputs = examples(built.sources);
+    at_place(loss.place, loss.path, loss.type + " does not fit " + shapes_text(inputs, loss.common.inputs) + ": ", [&] {
+      {
+        const ShapeMode shapes;
+        const c10::AutoGradMode no_gradients(false);
+        const at::Tensor value = loss.build(inputs).forward(inputs.examples);
+        TORCH_CHECK(value.numel() == 1, "it gives ", value.sizes(), ", not one number");
+      }
+      built.loss = loss.build(inputs);
+    });
+    losses_.push_back(std::move(built));
+  }
 }
 
-void Model::check_metrics(const Recipe& recipe) {
+std::vector<std::unique_ptr<Metric>> Model::build_metrics(const Recipe& recipe) const {
+  std::vector<std::unique_ptr<Metric>> metrics;
   for (size_t i = 0; i < recipe.metrics.size(); ++i) {
     const Component<MetricKind>& metric = recipe.metrics[i];
     const LayerInputs inputs = examples(metric_sources_[i]);
-    at_place(metric.place, metric.path, metric.type + " does not fit " + shapes_text(inputs) + ": ", [&] {
-      const ShapeMode shapes;
-      const c10::AutoGradMode no_gradients(false);
-      metric.build({})->update(inputs.examples);
-    });
+    const std::string what = metric.type + " does not fit " + shapes_text(inputs, metric.common.inputs) + ": ";
+    at_place(metric.place, metric.path, what, [&] { metrics.push_back(metric.build(inputs)); });
+  }
+  return metrics;
+}
+
+void Model::check_metrics(const Recipe& recipe) const {
+  const ShapeMode shapes;
+  const c10::AutoGradMode no_gradients(false);
+  const auto metrics = build_metrics(recipe);
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    const Component<MetricKind>& metric = recipe.metrics[i];
+    const LayerInputs inputs = examples(metric_sources_[i]);
+    const std::string what = metric.type + " does not fit " + shapes_text(inputs, metric.common.inputs) + ": ";
+    at_place(metric.place, metric.path, what, [&] { metrics[i]->update(inputs.examples); });
   }
 }
 
@@ -159,8 +178,15 @@ Tensors Model::forward(const Batch& batch) {
   return graph_->forward(inputs);
 }
 
-at::Tensor Model::loss(const Batch& batch, const Tensors& outputs) const {
-  return loss_.forward(gather(loss_sources_, batch, outputs));
+LossValue Model::loss(const Batch& batch, const Tensors& outputs) const {
+  LossValue value;
+  for (const WeightedLoss& part : losses_) {
+    const at::Tensor own = part.loss.forward(gather(part.sources, batch, outputs));
+    const at::Tensor weighted = part.weight == 1 ? own : own * part.weight;
+    value.total = value.total.defined() ? value.total + weighted : weighted;
+    if (losses_.size() > 1) value.parts.push_back(own.detach());
+  }
+  return value;
 }
 
 Tensors Model::metric_inputs(size_t i, const Batch& batch, const Tensors& outputs) const {
@@ -211,7 +237,9 @@ int64_t Model::num_parameters() const {
 
 void Model::train(bool on) {
   graph_->train(on);
-  if (loss_.state) loss_.state->train(on);
+  for (const WeightedLoss& part : losses_) {
+    if (part.loss.state) part.loss.state->train(on);
+  }
 }
 
 void Model::load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors, const std::string& origin) {

@@ -9,7 +9,13 @@
 
 namespace trainrun {
 
-/// The layers, the loss and what each reads, wired to the fields of a batch.
+/// Of one batch.
+struct LossValue {
+  at::Tensor total;               // what is minimized: a scalar
+  std::vector<at::Tensor> parts;  // each loss by itself, not weighted, where the recipe has several
+};
+
+/// The layers, the losses and what each reads, wired to the fields of a batch.
 class Model {
  public:
   /// Where a loss or a metric finds an input: a field of the batch, or an output of the graph.
@@ -24,8 +30,10 @@ class Model {
 
   /// The graph's outputs: what loss and metrics read, and the last layer's first output.
   Tensors forward(const Batch& batch);
-  /// Of the batch whose outputs are given: a scalar.
-  at::Tensor loss(const Batch& batch, const Tensors& outputs) const;
+  /// Of the batch whose outputs are given.
+  LossValue loss(const Batch& batch, const Tensors& outputs) const;
+  /// The recipe's metrics for what this model gives. Throws RecipeError where one does not fit.
+  std::vector<std::unique_ptr<Metric>> build_metrics(const Recipe& recipe) const;
   /// What metric `i` of the recipe reads.
   Tensors metric_inputs(size_t i, const Batch& batch, const Tensors& outputs) const;
 
@@ -45,14 +53,18 @@ class Model {
   std::vector<Source> find_sources(const Names& names, const Place& place, const std::string& path);
   LayerInputs examples(const std::vector<Source>& sources) const;
   Tensors gather(const std::vector<Source>& sources, const Batch& batch, const Tensors& outputs) const;
-  void build_loss(const Recipe& recipe);
-  void check_metrics(const Recipe& recipe);
+  void build_losses(const Recipe& recipe);
+  void check_metrics(const Recipe& recipe) const;
 
   DatasetInfo info_;
   std::shared_ptr<Graph> graph_;
   std::vector<size_t> outputs_;  // slots of the graph
-  Loss loss_;
-  std::vector<Source> loss_sources_;
+  struct WeightedLoss {
+    double weight;
+    Loss loss;
+    std::vector<Source> sources;
+  };
+  std::vector<WeightedLoss> losses_;
   std::vector<std::vector<Source>> metric_sources_;
 };
 

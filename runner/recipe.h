@@ -97,7 +97,7 @@ struct Recipe {
   std::optional<std::string> output_dir;  // null: runs/NAME
   std::vector<std::string> plugins;
   ModelSection model;
-  Component<LossKind> loss;
+  LossList loss;
   std::vector<Component<MetricKind>> metrics;
   DatasetSection dataset;
   DataloaderSection dataloader;

@@ -51,17 +51,19 @@ bool has_fault(const std::vector<Problem>& problems, const std::vector<std::stri
   });
 }
 
-/// What can be checked of the model even where other sections have faults.
-void check_model(const Recipe& recipe, const Value& value, std::vector<Problem>& problems) {
+/// What can be checked of the model even where other sections have faults. Null where there is no model to speak of.
+std::unique_ptr<Model> check_model(const Recipe& recipe, const Value& value, std::vector<Problem>& problems) {
   const bool known = value.find("model") && value.find("dataset") && value.find("loss");
-  if (!known || has_fault(problems, {"model", "dataset", "loss", "metrics", "plugins"})) return;
+  if (!known || has_fault(problems, {"model", "dataset", "loss", "metrics", "plugins"})) return nullptr;
+  std::unique_ptr<Model> model;
   try {
-    const auto model = plan_model(recipe);
-    if (!value.find("optimizer") || has_fault(problems, {"optimizer"})) return;
+    model = plan_model(recipe);
+    if (!value.find("optimizer") || has_fault(problems, {"optimizer"})) return model;
     group_parameters(recipe.optimizer, model->parameters());
   } catch (const RecipeError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
   }
+  return model;
 }
 
 /// What could not be resolved, merged or loaded was reported; that it is then of the wrong type, incomplete or unknown
@@ -93,11 +95,11 @@ void set_default_loggers(Recipe& recipe, Reader& reader) {
   recipe.logging.report_to = Codec<std::vector<Component<LoggerKind>>>::read(Value::list(names, {}), reader);
 }
 
-/// What is monitored must be among what evaluation gives, and there must be evaluations.
-void check_monitors(const Recipe& recipe, const Value& value, std::vector<Problem>& problems) {
-  std::vector<std::unique_ptr<Metric>> metrics;
-  for (const Component<MetricKind>& metric : recipe.metrics) metrics.push_back(build_at_place(metric, {}));
-  const std::vector<std::string> names = evaluation_names(recipe, metrics);
+/// What is monitored must be among what evaluation gives, and there must be evaluations. What it gives is known where
+/// there is a model.
+void check_monitors(const Recipe& recipe, const Model* model, const Value& value, std::vector<Problem>& problems) {
+  const std::vector<std::string> names =
+      model ? evaluation_names(recipe, model->build_metrics(recipe)) : std::vector<std::string>();
   const Value* dataset = value.find("dataset");
   const bool has_data = dataset && dataset->find("eval") && !dataset->find("eval")->is_null();
   const auto check = [&](const std::string& monitor, const Place& place, const std::string& path) {
@@ -105,7 +107,7 @@ void check_monitors(const Recipe& recipe, const Value& value, std::vector<Proble
       problems.push_back({place, path, "there are no evaluations to watch: give dataset.eval"});
     } else if (!recipe.evaluation.every) {
       problems.push_back({place, path, "there are no evaluations to watch: evaluation.every is null"});
-    } else if (std::find(names.begin(), names.end(), monitor) == names.end()) {
+    } else if (model && std::find(names.begin(), names.end(), monitor) == names.end()) {
       problems.push_back({place, path, "evaluation gives no '" + monitor + "'" + suggestion(monitor, names)});
     }
   };
@@ -142,10 +144,10 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
     reader.blocks = model ? model->find("blocks") : nullptr;  // they are layer types from here on
     loaded.recipe = Codec<Recipe>::fields().read(source.value, reader, "");
     set_default_loggers(loaded.recipe, reader);
-    check_model(loaded.recipe, source.value, problems);
+    const auto planned = check_model(loaded.recipe, source.value, problems);
     if (!has_fault(problems, {"metrics", "checkpoint", "scheduler"})) {
       try {
-        check_monitors(loaded.recipe, source.value, problems);
+        check_monitors(loaded.recipe, planned.get(), source.value, problems);
       } catch (const RecipeError& error) {  // a component that cannot be built
         problems.insert(problems.end(), error.problems().begin(), error.problems().end());
       }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <csignal>
 
+#include "registry/figure_name.h"
 #include "runner/gradients.h"
 #include "runner/signals.h"
 
@@ -15,23 +16,31 @@ namespace trainrun {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Figures = std::vector<std::pair<std::string, double>>;
 
-/// "TopKAccuracy" -> "top_k_accuracy", "MSE" -> "mse".
-std::string snake_case(const std::string& type) {
-  const auto upper = [&](size_t i) { return i < type.size() && std::isupper(static_cast<unsigned char>(type[i])); };
-  const auto lower = [&](size_t i) { return i < type.size() && std::islower(static_cast<unsigned char>(type[i])); };
-  std::string name;
-  for (size_t i = 0; i < type.size(); ++i) {
-    const bool starts_word = i > 0 && upper(i) && (!upper(i - 1) || lower(i + 1));
-    if (starts_word) name += '_';
-    name += static_cast<char>(std::tolower(static_cast<unsigned char>(type[i])));
-  }
-  return name;
+/// "PREFIX/loss/NAME" of each loss, where there are several.
+std::vector<std::string> loss_part_names(const Recipe& recipe, const std::string& prefix) {
+  if (recipe.loss.size() < 2) return {};
+  std::vector<std::string> names = figure_names(recipe.loss);
+  for (std::string& name : names)
+    name = prefix + "/loss/" + name;  // NOLINT(performance-inefficient-string-concatenation)
+  return names;
 }
 
-std::string figure_name(const Component<MetricKind>& metric, const std::string& part) {
-  return "eval/" + (part.empty() ? snake_case(metric.type) : part);
+Figures metric_figures(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics) {
+  const std::vector<std::string> names = figure_names(recipe.metrics);
+  Figures figures;
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    for (const auto& [part, value] : metrics[i]->compute()) {
+      figures.emplace_back("eval/" + names[i] + (part.empty() ? "" : "/" + part), value);
+    }
+  }
+  return figures;
+}
+
+/// sums += weight * values
+void add_weighted(std::vector<double>& sums, const std::vector<at::Tensor>& values, double weight) {
+  sums.resize(values.size());
+  for (size_t i = 0; i < values.size(); ++i) sums[i] += weight * values[i].item<double>();
 }
 
 /// Whether something that happens `every` epoch or N steps is due now.
@@ -101,6 +110,8 @@ class Trainer {
     record.loss_avg = progress_.loss_sum / static_cast<double>(progress_.loss_count);
     record.lr = job_.optimizer->rates[0].lr;
     record.grad_norm = job_.grad_norm;
+    const std::vector<std::string> names = loss_part_names(job_.recipe, "train");
+    for (size_t i = 0; i < names.size(); ++i) record.losses.emplace_back(names[i], job_.loss_parts[i]);
     record.samples_per_second =
         static_cast<double>(samples_) / std::chrono::duration<double>(now - record_time_).count();
     job_.observers->on_step(record);
@@ -207,9 +218,11 @@ double train_step(Job& job, BatchStream& batches) {
   for (int64_t i = 0; i < window; ++i) kept.push_back(std::move(*batches.next()));
   const auto compute_gradients = [&] {
     double mean_loss = 0;
+    job.loss_parts.clear();
     reset_gradients(job.parameters);
     for (const Batch& batch : kept) {
-      at::Tensor loss = job.model->loss(batch, job.model->forward(batch));
+      const LossValue losses = job.model->loss(batch, job.model->forward(batch));
+      at::Tensor loss = losses.total;
       const double weight = static_cast<double>(batch.size()) / static_cast<double>(window_samples);
       const auto value = loss.item<double>();
       if (!std::isfinite(value)) {
@@ -219,6 +232,7 @@ double train_step(Job& job, BatchStream& batches) {
                             "; try a lower learning rate, max_grad_norm, or look for bad values in the data");
       }
       mean_loss += weight * value;
+      add_weighted(job.loss_parts, losses.parts, weight);
       if (window > 1) loss = loss * weight;
       loss.backward();
     }
@@ -241,27 +255,32 @@ Figures evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
   model.train(false);
   for (const auto& metric : metrics) metric->reset();
   double loss_sum = 0;
+  std::vector<double> part_sums;
   int64_t samples = 0;
   const auto batches = loader.iterate(0);
   while (const auto batch = batches->next()) {
     const Tensors outputs = model.forward(*batch);
-    loss_sum += model.loss(*batch, outputs).item<double>() * static_cast<double>(batch->size());
+    const LossValue loss = model.loss(*batch, outputs);
+    const auto size = static_cast<double>(batch->size());
+    loss_sum += loss.total.item<double>() * size;
+    add_weighted(part_sums, loss.parts, size);
     samples += batch->size();
     for (size_t i = 0; i < metrics.size(); ++i) metrics[i]->update(model.metric_inputs(i, *batch, outputs));
   }
-  Figures figures = {{"eval/loss", loss_sum / static_cast<double>(samples)}};
-  for (size_t i = 0; i < metrics.size(); ++i) {
-    for (const auto& [part, value] : metrics[i]->compute())
-      figures.emplace_back(figure_name(recipe.metrics[i], part), value);
-  }
+  const auto count = static_cast<double>(samples);
+  Figures figures = {{"eval/loss", loss_sum / count}};
+  const std::vector<std::string> names = loss_part_names(recipe, "eval");
+  for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], part_sums[i] / count);
+  const Figures measured = metric_figures(recipe, metrics);
+  figures.insert(figures.end(), measured.begin(), measured.end());
   return figures;
 }
 
 std::vector<std::string> evaluation_names(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics) {
   std::vector<std::string> names = {"eval/loss"};
-  for (size_t i = 0; i < metrics.size(); ++i) {
-    for (const auto& [part, value] : metrics[i]->compute()) names.push_back(figure_name(recipe.metrics[i], part));
-  }
+  const std::vector<std::string> parts = loss_part_names(recipe, "eval");
+  names.insert(names.end(), parts.begin(), parts.end());
+  for (const auto& [name, value] : metric_figures(recipe, metrics)) names.push_back(name);
   return names;
 }
 

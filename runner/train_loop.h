@@ -19,10 +19,11 @@ class TrainingError : public Error {
 int train(Job& job);
 
 /// One optimizer step over the next `gradient_accumulation_steps` batches (fewer at the end of an epoch); the mean loss
-/// over their samples.
+/// over their samples, and in `job.loss_parts` that of each loss.
 double train_step(Job& job, BatchStream& batches);
 
-/// Loss and metrics over the whole evaluation split: {"eval/loss", …}, {"eval/accuracy", …}.
+/// Loss and metrics over the whole evaluation split: {"eval/loss", …}, where there are several losses each of them,
+/// {"eval/loss/NAME", …}, and {"eval/accuracy", …}.
 std::vector<std::pair<std::string, double>> evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
                                                      const std::vector<std::unique_ptr<Metric>>& metrics);
 

@@ -189,23 +189,21 @@ struct Normalized : Activation<Normalized<function>> {
 };
 
 struct PReLUModule : torch::nn::Module {
-  PReLUModule(int64_t num_parameters, double init)
-      : weight(register_parameter("weight", at::full({num_parameters}, init))) {}
+  explicit PReLUModule(int64_t num_parameters)
+      : weight(register_parameter("weight", at::full({num_parameters}, 0.25))) {}
   Tensor weight;
 };
 
 struct PReLU {
   int64_t num_parameters = 1;
-  double init = 0.25;
   static void describe(Fields<PReLU>& f) {
     f.optional("num_parameters", &PReLU::num_parameters)
         .at_least(1)
         .doc("learned slopes: one for all, or as many as channels flow in");
-    f.optional("init", &PReLU::init).doc("the slopes below 0 to begin with");
   }
   Layer build(const LayerInputs& in) const {
     if (num_parameters != 1) in.infer("num_parameters", num_parameters, 1);
-    const auto module = std::make_shared<PReLUModule>(num_parameters, init);
+    const auto module = std::make_shared<PReLUModule>(num_parameters);
     return {module, [module](const Tensors& inputs) -> Tensors { return {at::prelu(inputs[0], module->weight)}; }};
   }
 };

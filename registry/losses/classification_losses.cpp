@@ -1,60 +1,232 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/binary_cross_entropy.h>
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cross_entropy_loss.h>
-#include <torch/nn/module.h>
-#include <torch/types.h>
+#include <ATen/ops/log_sigmoid.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/multi_margin_loss.h>
+#include <ATen/ops/multilabel_margin_loss.h>
+#include <ATen/ops/nll_loss_nd.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/soft_margin_loss.h>
 
-#include "registry/loss.h"
+#include "registry/losses/loss_of.h"
 
 namespace trainrun {
 namespace {
 
-struct CrossEntropyLoss {
-  std::optional<std::vector<double>> weight;
+constexpr const char* kClassWeightDoc = "a weight for each class";
+constexpr const char* kIgnoreIndexDoc = "targets of this value do not count";
+
+struct CrossEntropyLoss : ClassInputs {
+  ClassWeights weight;
   int64_t ignore_index = -100;
-  std::string reduction = "mean";
   double label_smoothing = 0;
-  static void describe(Fields<CrossEntropyLoss>& f) {
-    f.optional("weight", &CrossEntropyLoss::weight).at_least(0).doc("a weight for each class");
-    f.optional("ignore_index", &CrossEntropyLoss::ignore_index).doc("targets of this value do not count");
-    f.optional("reduction", &CrossEntropyLoss::reduction).one_of({"mean", "sum"}).doc("over the samples");
+  static void describe(auto& f) {
+    f.optional("weight", &CrossEntropyLoss::weight).at_least(0).doc(kClassWeightDoc);
+    f.optional("ignore_index", &CrossEntropyLoss::ignore_index).doc(kIgnoreIndexDoc);
     f.optional("label_smoothing", &CrossEntropyLoss::label_smoothing)
         .at_least(0)
         .at_most(1)
         .doc("share of the target that is spread over all classes");
   }
-  Loss build(const LayerInputs& in) const {
-    in.require_inputs(2, 2);
-    const auto state = std::make_shared<torch::nn::Module>();
-    at::Tensor class_weight;
-    if (weight) {
-      if (in.shape(0).size() < 2 || static_cast<int64_t>(weight->size()) != in.shape(0)[1]) {
-        throw LayerError("weight has " + std::to_string(weight->size()) + " classes, the output is " +
-                         shape_text(in.shape(0)));
-      }
-      class_weight = state->register_buffer("weight", torch::tensor(*weight, at::kFloat));
+  void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
+    const bool probabilities = in.shape(0) == in.shape(1) && in.examples[1].is_floating_point();
+    if (!probabilities) return require_class_indices(in, weight);
+    require_alike(in, roles);
+    if (weight && (in.shape(0).size() < 2 || static_cast<int64_t>(weight->size()) != in.shape(0)[1])) {
+      throw LayerError("weight has " + std::to_string(weight->size()) + " classes, the output is " +
+                       shape_text(in.shape(0)));
     }
-    const auto classes = in.num_classes.size() == 2 ? in.num_classes[1] : std::nullopt;
-    if (classes && in.shape(0).size() > 1 && in.shape(0)[1] < *classes) {
-      throw LayerError("the output has " + std::to_string(in.shape(0)[1]) + " classes, the labels " +
-                       std::to_string(*classes));
-    }
-    std::vector<int64_t> labels = in.shape(0).vec();  // [N, …]
-    if (labels.size() > 1) labels.erase(labels.begin() + 1);
-    if (in.examples[1].scalar_type() == at::kLong && in.shape(1) != at::IntArrayRef(labels)) {
-      throw LayerError("an output " + shape_text(in.shape(0)) + " needs labels " + shape_text(labels) +
-                       "; is a Flatten, or a pooling, missing before the last layer?");
-    }
-    const auto kind = reduction == "mean" ? at::Reduction::Mean : at::Reduction::Sum;
-    return {state, [class_weight, kind, ignore = ignore_index, smoothing = label_smoothing](const Tensors& inputs) {
-              return at::cross_entropy_loss(inputs[0], inputs[1], class_weight, kind, ignore, smoothing);
-            }};
+  }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    return at::cross_entropy_loss(in[0], in[1], weight.like(in[0]), reduction, ignore_index, label_smoothing);
+  }
+};
+
+struct NLLLoss : ClassInputs {
+  ClassWeights weight;
+  int64_t ignore_index = -100;
+  static void describe(auto& f) {
+    f.optional("weight", &NLLLoss::weight).at_least(0).doc(kClassWeightDoc);
+    f.optional("ignore_index", &NLLLoss::ignore_index).doc(kIgnoreIndexDoc);
+  }
+  void require(const LayerInputs& in, const std::vector<std::string>&) const { require_class_indices(in, weight); }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    return at::nll_loss_nd(in[0], in[1], weight.like(in[0]), reduction, ignore_index);
+  }
+};
+
+struct BCELoss : AlikeInputs {
+  ClassWeights weight;
+  static void describe(auto& f) {
+    f.optional("weight", &BCELoss::weight).at_least(0).doc("a factor for each element of the last dimension");
+  }
+  void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
+    require_alike(in, roles);
+    require_last_dim(in, "weight", weight);
+  }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    return at::binary_cross_entropy(in[0], in[1], weight.like(in[0]), reduction);
+  }
+};
+
+struct BCEWithLogitsLoss : AlikeInputs {
+  ClassWeights weight;
+  ClassWeights pos_weight;
+  static void describe(auto& f) {
+    f.optional("weight", &BCEWithLogitsLoss::weight).at_least(0).doc("a factor for each element of the last dimension");
+    f.optional("pos_weight", &BCEWithLogitsLoss::pos_weight)
+        .at_least(0)
+        .doc("a factor for the positive targets of each element of the last dimension");
+  }
+  void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
+    require_alike(in, roles);
+    require_last_dim(in, "weight", weight);
+    require_last_dim(in, "pos_weight", pos_weight);
+  }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    return at::binary_cross_entropy_with_logits(in[0], in[1], weight.like(in[0]), pos_weight.like(in[0]), reduction);
+  }
+};
+
+struct SoftMarginLoss : AlikeInputs {
+  static void describe(auto&) {}
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    return at::soft_margin_loss(in[0], in[1], reduction);
+  }
+};
+
+struct MultiMarginLoss : ClassInputs {
+  int64_t p = 1;
+  double margin = 1;
+  ClassWeights weight;
+  static void describe(auto& f) {
+    f.optional("p", &MultiMarginLoss::p).at_least(1).at_most(2).doc("power of the margins");
+    f.optional("margin", &MultiMarginLoss::margin).doc("by how much the target's score should be the largest");
+    f.optional("weight", &MultiMarginLoss::weight).at_least(0).doc(kClassWeightDoc);
+  }
+  void require(const LayerInputs& in, const std::vector<std::string>&) const {
+    in.require_dims(2, 2, "[N, C]");
+    require_class_indices(in, weight);
+  }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    return at::multi_margin_loss(in[0], in[1], p, margin, weight.like(in[0]), reduction);
+  }
+};
+
+struct MultiLabelMarginLoss : ClassInputs {
+  static void describe(auto&) {}
+  void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
+    in.require_dims(2, 2, "[N, C]");
+    require_alike(in, roles);
+    if (in.examples[1].scalar_type() != at::kLong) throw LayerError("its target is class indices (int64), then -1");
+  }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    return at::multilabel_margin_loss(in[0], in[1], reduction);
+  }
+};
+
+at::Tensor reduced(const at::Tensor& losses, int64_t reduction) {
+  return reduction == at::Reduction::Mean ? losses.mean() : losses.sum();
+}
+
+struct MultiLabelSoftMarginLoss : AlikeInputs {
+  ClassWeights weight;
+  static void describe(auto& f) {
+    f.optional("weight", &MultiLabelSoftMarginLoss::weight).at_least(0).doc(kClassWeightDoc);
+  }
+  void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
+    require_alike(in, roles);
+    require_last_dim(in, "weight", weight);
+  }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    const at::Tensor& target = in[1];
+    at::Tensor losses = -(target * at::log_sigmoid(in[0]) + (1 - target) * at::log_sigmoid(-in[0]));  // [N, …, C]
+    if (weight) losses = losses * weight.like(in[0]);
+    return reduced(losses.mean(-1), reduction);
+  }
+};
+
+/// Source: Lin et al. 2017, "Focal Loss for Dense Object Detection": -alpha_t (1 - p_t)^gamma log(p_t). With targets as
+/// numbers it is torchvision.ops.sigmoid_focal_loss; with class indices p_t is the softmax's probability of the target.
+struct FocalLoss : ClassInputs {
+  std::optional<std::variant<double, std::vector<double>>> alpha;
+  double gamma = 2;
+  int64_t ignore_index = -100;
+  static void describe(auto& f) {
+    f.optional("alpha", &FocalLoss::alpha)
+        .at_least(-1)
+        .doc(
+            "with 0/1 targets: weight of the ones, 1 - alpha of the zeros, 0.25 by default, -1: none; with class "
+            "indices: a factor, or a list of one for each class, none by default");
+    f.optional("gamma", &FocalLoss::gamma).at_least(0).doc("how much less what is easy counts");
+    f.optional("ignore_index", &FocalLoss::ignore_index).doc("class indices of this value do not count");
+  }
+  void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
+    const ClassWeights weights = class_weights();
+    if (!is_binary(in.examples)) return require_class_indices(in, weights);
+    require_alike(in, roles);
+    if (weights) throw LayerError("alpha is a list of class weights, but the targets are no class indices");
+  }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    return is_binary(in) ? binary(with_labels_as_numbers(in), reduction) : multiclass(in, reduction);
+  }
+
+ private:
+  /// Targets like the output, or [N] for an output [N, 1]; else they are class indices [N, …] for [N, C, …].
+  static bool is_binary(const Tensors& in) {
+    return in[0].sizes() == in[1].sizes() || (in[0].dim() == 2 && in[0].size(1) == 1);
+  }
+  ClassWeights class_weights() const {
+    const auto* list = alpha ? std::get_if<std::vector<double>>(&*alpha) : nullptr;
+    return list ? ClassWeights(*list) : ClassWeights();
+  }
+  double factor(double by_default) const {
+    const auto* number = alpha ? std::get_if<double>(&*alpha) : nullptr;
+    return number ? *number : by_default;
+  }
+  at::Tensor binary(const Tensors& in, int64_t reduction) const {
+    const double positive = factor(0.25);
+    const at::Tensor& target = in[1];
+    const at::Tensor p = at::sigmoid(in[0]);
+    const at::Tensor entropy = at::binary_cross_entropy_with_logits(in[0], target, {}, {}, at::Reduction::None);
+    const at::Tensor p_target = p * target + (1 - p) * (1 - target);
+    at::Tensor losses = entropy * (1 - p_target).pow(gamma);
+    if (positive >= 0) losses = losses * (positive * target + (1 - positive) * (1 - target));
+    return reduced(losses, reduction);
+  }
+  at::Tensor multiclass(const Tensors& in, int64_t reduction) const {
+    const at::Tensor counted = in[1] != ignore_index;                       // [N, …]
+    const at::Tensor target = in[1].masked_fill(counted.logical_not(), 0);  // any index that is one
+    const at::Tensor log_p = at::log_softmax(in[0], 1).gather(1, target.unsqueeze(1)).squeeze(1);
+    at::Tensor losses = -(1 - log_p.exp()).pow(gamma) * log_p * factor(1);
+    const at::Tensor weights = class_weights().like(in[0]);
+    if (weights.defined()) losses = losses * weights.index_select(0, target.flatten()).view_as(target);
+    losses = losses.masked_fill(counted.logical_not(), 0);
+    return reduction == at::Reduction::Mean ? losses.sum() / counted.sum() : losses.sum();
   }
 };
 
 }  // namespace
 
 void add_classification_losses(LossRegistry& losses) {
-  losses.add<CrossEntropyLoss>("CrossEntropyLoss",
-                               "of logits [N, C, …] against class indices [N, …] (int64) or probabilities [N, C, …]");
+  losses.add<LossOf<CrossEntropyLoss>>(
+      "CrossEntropyLoss", "of logits [N, C, …] against class indices [N, …] (int64) or probabilities [N, C, …]");
+  losses.add<LossOf<NLLLoss>>("NLLLoss", "of log-probabilities [N, C, …] against class indices [N, …] (int64)");
+  losses.add<LossOf<BCELoss>>("BCELoss", "binary cross-entropy of probabilities against targets from 0 to 1");
+  losses.add<LossOf<BCEWithLogitsLoss>>("BCEWithLogitsLoss",
+                                        "binary cross-entropy of logits against targets from 0 to 1");
+  losses.add<LossOf<SoftMarginLoss>>("SoftMarginLoss", "log(1 + exp(-target output)) with targets 1 and -1");
+  losses.add<LossOf<MultiMarginLoss>>("MultiMarginLoss",
+                                      "hinge of scores [N, C] against class indices [N]: the target's should lead");
+  losses.add<LossOf<MultiLabelMarginLoss>>(
+      "MultiLabelMarginLoss", "hinge of scores [N, C] against several class indices [N, C], the rest of them -1");
+  losses.add<LossOf<MultiLabelSoftMarginLoss>>("MultiLabelSoftMarginLoss",
+                                               "binary cross-entropy of logits [N, C], the mean over the classes");
+  losses.add<LossOf<FocalLoss>>("FocalLoss",
+                                "cross-entropy in which what is easy counts less; of logits against 0/1 targets alike "
+                                "in shape, or [N, C, …] against class indices [N, …] (Lin et al. 2017)");
 }
 
 }  // namespace trainrun

@@ -1,51 +1,129 @@
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bucketize.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
-#include "registry/metric.h"
+#include <cmath>
+
+#include "registry/metrics/accumulators.h"
+#include "registry/metrics/class_scores.h"
 
 namespace trainrun {
 namespace {
 
-/// How many samples were right, of how many.
-class AccuracyMetric : public Metric {
- public:
-  explicit AccuracyMetric(int64_t ignore_index) : ignore_index_(ignore_index) { AccuracyMetric::reset(); }
+/// [sum of `hits`, how many]
+at::Tensor sum_and_count(const at::Tensor& hits) {
+  const at::Tensor sum = hits.sum().to(at::kDouble);
+  return at::stack({sum, at::full({}, static_cast<double>(hits.numel()), sum.options())});
+}
 
-  void update(const Tensors& inputs) override {
-    TORCH_CHECK(inputs.size() == 2, "it compares 2 inputs, output and target, not ", inputs.size());
-    const at::Tensor predicted = inputs[0].argmax(1);  // [N, …]
-    const at::Tensor& target = inputs[1];
-    TORCH_CHECK(predicted.sizes() == target.sizes(), "it compares logits [N, C, …] with class indices [N, …], not ",
-                shape_text(inputs[0].sizes()), " and ", shape_text(target.sizes()));
-    const at::Tensor counted = target != ignore_index_;
-    counts_[0] += (predicted.eq(target) & counted).sum();
-    counts_[1] += counted.sum();
-  }
-  std::vector<std::pair<std::string, double>> compute() const override {
-    const auto total = counts_[1].item<int64_t>();
-    return {{"", total == 0 ? 0.0 : static_cast<double>(counts_[0].item<int64_t>()) / static_cast<double>(total)}};
-  }
-  void reset() override { counts_ = at::zeros({2}, at::kLong); }
-  std::vector<at::Tensor> sums() const override { return {counts_}; }
-  void set_sums(const std::vector<at::Tensor>& sums) override { counts_ = sums.at(0); }
+/// Over no sample it is 0.
+double mean_of(const std::vector<double>& sums) { return sums[1] == 0 ? 0 : sums[0] / sums[1]; }
 
- private:
-  int64_t ignore_index_;
-  at::Tensor counts_;  // [right, counted]
+struct Accuracy : ThresholdMetric {
+  static void describe(Fields<Accuracy>& f) { ThresholdMetric::describe(f); }
+  std::unique_ptr<Metric> build(const MetricInputs& in) const {
+    const auto add = [scores = ClassScores(in, ignore_index), threshold = threshold](const Tensors& inputs) {
+      const auto rows = scores.read(inputs);
+      return sum_and_count(ClassScores::predicted(rows, threshold).eq(rows.labels));
+    };
+    const auto finish = [](const std::vector<double>& sums) -> Figures { return {{"", mean_of(sums)}}; };
+    return std::make_unique<SumMetric>(std::vector<int64_t>{2}, add, finish);
+  }
 };
 
-struct Accuracy {
-  int64_t ignore_index = -100;
-  static void describe(Fields<Accuracy>& f) {
-    f.optional("ignore_index", &Accuracy::ignore_index).doc("targets of this value do not count");
+/// Of equal logits the later class comes first, as in scikit-learn's top_k_accuracy_score.
+struct TopKAccuracy : ClassMetric {
+  int64_t k = 2;
+  static void describe(Fields<TopKAccuracy>& f) {
+    f.optional("k", &TopKAccuracy::k).at_least(1).doc("how many of the largest logits count");
+    ClassMetric::describe(f);
   }
-  std::unique_ptr<Metric> build(const MetricInputs&) const { return std::make_unique<AccuracyMetric>(ignore_index); }
+  std::unique_ptr<Metric> build(const MetricInputs& in) const {
+    const ClassScores scores(in, ignore_index);
+    if (scores.is_binary()) throw LayerError("it needs logits of several classes, [N, C, …]");
+    if (k > scores.num_classes()) {
+      throw LayerError("k is " + std::to_string(k) + ", the output has " + std::to_string(scores.num_classes()) +
+                       " classes");
+    }
+    const auto add = [scores, k = k](const Tensors& inputs) {
+      const auto rows = scores.read(inputs);
+      const at::Tensor labels = rows.labels.unsqueeze(1);
+      const at::Tensor own = rows.scores.gather(1, labels);
+      const at::Tensor later = at::arange(rows.scores.size(1), labels.options()).gt(labels);
+      const at::Tensor ahead = rows.scores.gt(own).logical_or(rows.scores.eq(own).logical_and(later)).sum(1);
+      return sum_and_count(ahead.lt(k));
+    };
+    const auto finish = [](const std::vector<double>& sums) -> Figures { return {{"", mean_of(sums)}}; };
+    return std::make_unique<SumMetric>(std::vector<int64_t>{2}, add, finish);
+  }
+};
+
+struct Perplexity : ProbabilityMetric {
+  static void describe(Fields<Perplexity>& f) { ProbabilityMetric::describe(f); }
+  std::unique_ptr<Metric> build(const MetricInputs& in) const {
+    const ClassScores scores(in, ignore_index);
+    if (scores.is_binary()) throw LayerError("it needs logits of several classes, [N, C, …]");
+    const auto add = [scores, from_logits = from_logits](const Tensors& inputs) {
+      const auto rows = scores.read(inputs);
+      const at::Tensor values = rows.scores.to(at::kDouble);
+      const at::Tensor log_p = from_logits ? values.log_softmax(1) : values.log();
+      return sum_and_count(-log_p.gather(1, rows.labels.unsqueeze(1)));
+    };
+    const auto finish = [](const std::vector<double>& sums) -> Figures {
+      return {{"", sums[1] == 0 ? NAN : std::exp(sums[0] / sums[1])}};
+    };
+    return std::make_unique<SumMetric>(std::vector<int64_t>{2}, add, finish);
+  }
+};
+
+/// Expected calibration error. Source: of several classes Guo et al. 2017, "On Calibration of Modern Neural Networks",
+/// eq. 3: confidence of the predicted class against how often it is right; of two classes by one output Naeini et al.
+/// 2015: probability of class 1 against how often it is class 1. Bins are ((m - 1) / M, m / M], the first holds 0 too.
+struct CalibrationError : ProbabilityMetric {
+  int64_t num_bins = 15;
+  static void describe(Fields<CalibrationError>& f) {
+    f.optional("num_bins", &CalibrationError::num_bins).at_least(1).doc("bins of equal width for the confidence");
+    ProbabilityMetric::describe(f);
+  }
+  std::unique_ptr<Metric> build(const MetricInputs& in) const {
+    const auto add = [scores = ClassScores(in, ignore_index), from_logits = from_logits,
+                      bins = num_bins](const Tensors& inputs) {
+      const auto rows = scores.read(inputs);
+      const at::Tensor p = ClassScores::probabilities(rows, from_logits);
+      const at::Tensor confidence = scores.is_binary() ? p : p.amax(1);
+      const at::Tensor right = scores.is_binary() ? rows.labels : p.argmax(1).eq(rows.labels);
+      const at::Tensor edges = at::linspace(0, 1, bins + 1, p.options());
+      const at::Tensor bin = at::bucketize(confidence, edges).sub(1).clamp(0, bins - 1);
+      const at::Tensor terms = at::stack({at::ones_like(confidence), confidence, right.to(at::kDouble)}, 1);
+      return at::zeros({bins, 3}, p.options()).index_add(0, bin, terms);
+    };
+    const auto finish = [](const std::vector<double>& sums) -> Figures {
+      double error = 0;
+      double count = 0;
+      for (size_t i = 0; i < sums.size(); i += 3) {  // [how many, sum of confidence, right]
+        error += std::abs(sums[i + 1] - sums[i + 2]);
+        count += sums[i];
+      }
+      return {{"", count == 0 ? NAN : error / count}};
+    };
+    return std::make_unique<SumMetric>(std::vector<int64_t>{num_bins, 3}, add, finish);
+  }
 };
 
 }  // namespace
 
 void add_classification_metrics(MetricRegistry& metrics) {
-  metrics.add<Accuracy>("Accuracy", "share of targets whose logit is the largest");
+  metrics.add<Accuracy>("Accuracy",
+                        "share of targets whose logit is the largest; of one logit, that it is above a threshold");
+  metrics.add<TopKAccuracy>("TopKAccuracy", "share of targets whose logit is among the k largest");
+  metrics.add<Perplexity>("Perplexity", "exp of the mean cross-entropy of logits [N, C, …] against labels [N, …]");
+  metrics.add<CalibrationError>("CalibrationError",
+                                "expected calibration error: mean distance of confidence and accuracy, by bins");
 }
 
 }  // namespace trainrun

@@ -19,16 +19,24 @@ constexpr size_t kShortestBar = 12;
 
 std::string position(int64_t step, int64_t total) { return std::to_string(step) + "/" + std::to_string(total); }
 
-/// {"eval/accuracy", 0.9802} -> "accuracy 98.02 %"
+/// {"eval/accuracy", 0.9802} -> "accuracy 98.02 %"; {"eval/loss/digit", 0.3} -> "loss/digit 0.3000"
 std::string figure(const std::string& name, double value) {
-  const std::string shown = name.substr(name.rfind('/') + 1);
+  const std::string shown = name.substr(name.find('/') + 1);
   if (shown.ends_with("accuracy")) return shown + " " + decimal(100 * value, 2) + " %";
   return shown + " " + decimal(value);
 }
 
+/// Whether it is of one class of many ("eval/f1/3", "eval/confusion_matrix/3/5"): such figures are for the files.
+bool is_of_one_class(const std::string& name) {
+  const std::string last = name.substr(name.rfind('/') + 1);
+  return !last.empty() && last.find_first_not_of("0123456789") == std::string::npos;
+}
+
 std::string figures(const std::vector<std::pair<std::string, double>>& metrics) {
   std::string text;
-  for (const auto& [name, value] : metrics) text += (text.empty() ? "" : " ") + figure(name, value);
+  for (const auto& [name, value] : metrics) {
+    if (!is_of_one_class(name)) text += (text.empty() ? "" : " ") + figure(name, value);
+  }
   return text;
 }
 
@@ -153,8 +161,9 @@ std::vector<std::string> start_lines(const RunInfo& info) {
 }
 
 std::string step_line(const StepRecord& record, const RunInfo& info) {
-  std::string line = "step " + position(record.step, info.total_steps) + " loss " + decimal(record.loss) + " avg " +
-                     decimal(record.loss_avg) + " lr " + scientific(record.lr);
+  std::string line = "step " + position(record.step, info.total_steps) + " loss " + decimal(record.loss);
+  if (!record.losses.empty()) line += " " + figures(record.losses);
+  line += " avg " + decimal(record.loss_avg) + " lr " + scientific(record.lr);
   if (record.grad_norm) line += " grad_norm " + decimal(*record.grad_norm);
   return line + " " + rate(record.samples_per_second);
 }

@@ -78,6 +78,7 @@ struct Jsonl {
 std::string jsonl_line(const StepRecord& record) {
   Line line = begin_line(record, "train");
   line.add("train/loss", record.loss);
+  for (const auto& [name, value] : record.losses) line.add(name, value);
   line.add("train/lr", record.lr);
   line.add("train/samples_per_second", std::round(record.samples_per_second));
   line.add("train/loss_avg", record.loss_avg);

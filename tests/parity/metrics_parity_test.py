@@ -1,69 +1,370 @@
-"""Every metric, over batches of unequal sizes, against its definition computed over all samples at once by NumPy or
-scikit-learn; and the same from two ranks' sums."""
+"""Every metric, over batches of unequal sizes, against its definition computed over all samples at once by scikit-learn,
+SciPy or NumPy; and the same from what two ranks kept. Rows have ties, classes that do not occur, and single samples."""
+
+import math
+import warnings
 
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 import sklearn.metrics
 import torch
 
-from probe import missing_rows
+from probe import ProbeError, missing_rows
 
-TOLERANCE = 1e-12
+TOLERANCE = 1e-9
 SIZES = [8, 8, 8, 3, 1]
 
 
-def accuracy(ignore_index=-100):
-    def of(logits, target):
-        predicted, target = logits.argmax(1).ravel(), target.ravel()
-        counted = target != ignore_index
-        return {"": sklearn.metrics.accuracy_score(target[counted], predicted[counted]) if counted.any() else 0.0}
+# What the definitions read: scores [n, C], or [n] of one logit a label, and labels [n], those that do not count left out.
+
+def rows_of(output, target, ignore_index=-100):
+    output, target = output.astype(np.float64), target.astype(np.int64)
+    classes = output.ndim > 1 and output.shape[1] > 1 and output.shape != target.shape
+    scores = np.moveaxis(output, 1, -1).reshape(-1, output.shape[1]) if classes else output.ravel()
+    counted = target.ravel() != ignore_index
+    return scores[counted], target.ravel()[counted]
+
+
+def decided(scores, threshold=0.0):
+    return scores.argmax(1) if scores.ndim == 2 else (scores > threshold).astype(np.int64)
+
+
+def num_classes(scores) -> int:
+    return scores.shape[1] if scores.ndim == 2 else 2
+
+
+def of_predictions(function, ignore_index=-100, threshold=0.0):
+    """A metric of labels, predictions and the list of all classes."""
+
+    def of(output, target):
+        scores, labels = rows_of(output, target, ignore_index)
+        result = function(labels, decided(scores, threshold), list(range(num_classes(scores))))
+        return result if isinstance(result, dict) else {"": result}
 
     return of
 
 
-def mse(output, target):
-    return {"": float(np.mean((output.astype(np.float64) - target.astype(np.float64)) ** 2))}
+def of_probabilities(function, ignore_index=-100, from_logits=True):
+    """A metric of labels and probabilities, [n, C] or [n]."""
+
+    def of(output, target):
+        scores, labels = rows_of(output, target, ignore_index)
+        if from_logits:
+            scores = scipy.special.softmax(scores, axis=1) if scores.ndim == 2 else scipy.special.expit(scores)
+        result = function(labels, scores)
+        return result if isinstance(result, dict) else {"": result}
+
+    return of
 
 
-def logits(*shape: int):
-    """Batches of outputs [N, 4, …] and labels [N, …]."""
+def accuracy(**options):
+    return of_predictions(lambda t, p, _: sklearn.metrics.accuracy_score(t, p) if len(t) else 0.0, **options)
+
+
+def class_score(function, average, zero_division=0.0, **options):
+    def of(labels, predicted, classes):
+        given = {"average": None if average == "none" else average, "zero_division": zero_division}
+        if average in ("none", "micro"):
+            given["labels"] = classes  # else scikit-learn leaves out classes that do not occur, as we do
+        result = function(labels, predicted, **given)
+        return {str(i): float(x) for i, x in enumerate(result)} if average == "none" else result
+
+    return of_predictions(of, **options)
+
+
+def confusion_matrix(**options):
+    def of(labels, predicted, classes):
+        matrix = sklearn.metrics.confusion_matrix(labels, predicted, labels=classes)
+        return {f"{i}/{j}": float(matrix[i, j]) for i in classes for j in classes}
+
+    return of_predictions(of, **options)
+
+
+def matthews(**options):
+    return of_predictions(lambda t, p, _: sklearn.metrics.matthews_corrcoef(t, p), **options)
+
+
+def kappa(weights=None, **options):
+    return of_predictions(lambda t, p, c: sklearn.metrics.cohen_kappa_score(t, p, labels=c, weights=weights), **options)
+
+
+def top_k(k, ignore_index=-100):
+    def of(output, target):
+        scores, labels = rows_of(output, target, ignore_index)
+        return {"": sklearn.metrics.top_k_accuracy_score(labels, scores, k=k, labels=range(scores.shape[1]))}
+
+    return of
+
+
+def each_against_the_rest(function, needs_negatives, average="macro", **options):
+    def of(labels, scores):
+        if scores.ndim == 1:
+            return function(labels, scores) if labels.any() and not (needs_negatives and labels.all()) else math.nan
+        figures = [math.nan] * scores.shape[1]
+        for i in np.unique(labels):
+            if not needs_negatives or (labels != i).any():
+                figures[i] = function(labels == i, scores[:, i])
+        if average == "none":
+            return {str(i): figure for i, figure in enumerate(figures)}
+        occurring = [i for i, figure in enumerate(figures) if not math.isnan(figure)]
+        if not occurring:
+            return math.nan
+        weights = [(labels == i).sum() if average == "weighted" else 1 for i in occurring]
+        mean = np.average([figures[i] for i in occurring], weights=weights)
+        if needs_negatives and len(occurring) == scores.shape[1] > 2 and options.get("from_logits", True):
+            assert mean == pytest.approx(sklearn.metrics.roc_auc_score(labels, scores, multi_class="ovr", average=average))
+        return mean
+
+    return of_probabilities(of, **options)
+
+
+def auroc(average="macro", **options):
+    return each_against_the_rest(sklearn.metrics.roc_auc_score, True, average, **options)
+
+
+def average_precision(average="macro", **options):
+    return each_against_the_rest(sklearn.metrics.average_precision_score, False, average, **options)
+
+
+def perplexity(**options):
+    return of_probabilities(lambda t, p: math.exp(-np.mean(np.log(p[np.arange(len(t)), t]))), **options)
+
+
+def calibration_error(bins=15, **options):
+    """Guo et al. 2017, eq. 3, with bins ((m - 1) / M, m / M]; of one output Naeini et al. 2015."""
+
+    def of(labels, p):
+        confidence, right = (p.max(1), p.argmax(1) == labels) if p.ndim == 2 else (p, labels)
+        error = 0.0
+        for m in range(1, bins + 1):
+            inside = (confidence <= m / bins) & ((confidence > (m - 1) / bins) | (m == 1))
+            if inside.any():
+                error += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
+        return error
+
+    return of_probabilities(of, **options)
+
+
+def of_columns(function):
+    """A metric of target and output, the mean over the elements of a sample."""
+
+    def of(output, target):
+        output, target = (a.astype(np.float64).reshape(len(a), -1) for a in (output, target))
+        return {"": float(np.mean([function(target[:, i], output[:, i]) for i in range(output.shape[1])]))}
+
+    return of
+
+
+def of_elements(function):
+    return lambda output, target: {"": function(target.astype(np.float64).ravel(), output.astype(np.float64).ravel())}
+
+
+mse = of_elements(sklearn.metrics.mean_squared_error)
+mae = of_elements(sklearn.metrics.mean_absolute_error)
+rmse = of_elements(sklearn.metrics.root_mean_squared_error)
+r2 = of_columns(sklearn.metrics.r2_score)
+pearson = of_columns(lambda t, o: scipy.stats.pearsonr(t, o).statistic)
+spearman = of_columns(lambda t, o: scipy.stats.spearmanr(t, o).statistic)
+
+
+# Batches of outputs and targets.
+
+def in_batches(make, sizes=tuple(SIZES)):
     generator = torch.Generator().manual_seed(4)
-    return [(torch.randn((n, 4, *shape), generator=generator), torch.randint(4, (n, *shape), generator=generator))
-            for n in SIZES]
+    return [make(n, generator) for n in sizes]
 
 
-def numbers(*shape: int):
-    generator = torch.Generator().manual_seed(5)
-    return [(torch.randn((n, *shape), generator=generator), torch.randn((n, *shape), generator=generator)) for n in SIZES]
+def logits(*shape: int, sizes=tuple(SIZES), classes=4, occurring=4):
+    """Outputs [N, C, …] and labels [N, …], of the first `occurring` classes."""
+    return in_batches(lambda n, g: (torch.randn((n, classes, *shape), generator=g),
+                                    torch.randint(occurring, (n, *shape), generator=g)), sizes)
+
+
+def tied_logits():
+    return [(output.round(), target) for output, target in logits()]
+
+
+def tied_probabilities():
+    """Of four classes, in eighths."""
+    return in_batches(lambda n, g: (torch.tensor([[4, 2, 1, 1], [1, 1, 2, 4], [2, 2, 2, 2], [1, 4, 2, 1]])[
+        torch.randint(4, (n,), generator=g)] / 8, torch.randint(4, (n,), generator=g)))
+
+
+def one_logit(*shape: int, dtype=torch.float32, sizes=tuple(SIZES)):
+    """Outputs [N, …], one logit for each label 0 or 1."""
+    return in_batches(lambda n, g: (torch.randn((n, *shape), generator=g),
+                                    torch.randint(2, (n, *shape), generator=g).to(dtype)), sizes)
+
+
+def squeezed(batches):
+    return [(output, target.squeeze(1)) for output, target in batches]
+
+
+def tied(batches):
+    return [(output.round(), target.round()) for output, target in batches]
+
+
+def as_probabilities(batches):
+    return [(output.sigmoid() if output.shape == target.shape else output.softmax(1), target) for output, target in batches]
+
+
+def numbers(*shape: int, offset: float = 0.0, dtype=torch.float32):
+    return in_batches(lambda n, g: (torch.randn((n, *shape), generator=g, dtype=dtype) + offset,
+                                    torch.randn((n, *shape), generator=g, dtype=dtype) + offset))
 
 
 def of_labels(label: int):
     return [(output, torch.full_like(target, label)) for output, target in logits()]
 
 
+def constant_target(*, met: bool):
+    return [(torch.full((n, 1), 2.0 if met else 3.0), torch.full((n, 1), 2.0)) for n in SIZES]
+
+
+def class_rows(type_: str, function):
+    """Of precision, recall and F1."""
+    rows = [
+        ({}, class_score(function, "macro"), logits()),
+        ({}, class_score(function, "macro"), logits(5, 2)),
+        ({}, class_score(function, "macro"), logits(occurring=2)),
+        ({}, class_score(function, "macro"), logits(sizes=(1,), classes=6)),
+        ({}, class_score(function, "binary"), one_logit()),
+        ({}, class_score(function, "binary"), one_logit(1)),
+        ({}, class_score(function, "binary"), squeezed(one_logit(1, dtype=torch.int64))),
+        ({"threshold": 0.7}, class_score(function, "binary", threshold=0.7), one_logit(3, 2)),
+        ({"average": "macro"}, class_score(function, "macro"), one_logit(1)),
+        ({"average": "none"}, class_score(function, "none"), one_logit(1)),
+        ({"average": "binary"}, class_score(function, "binary"), logits(classes=2, occurring=2)),
+        ({"average": "none", "zero_division": 1}, class_score(function, "none", 1.0), logits(classes=7, occurring=2)),
+        ({"zero_division": 1}, class_score(function, "macro", 1.0), logits(sizes=(3, 1), classes=9)),
+        ({"zero_division": 1}, class_score(function, "binary", 1.0), [(torch.tensor([-1.0, -2.0]), torch.zeros(2))]),
+    ]
+    for average in ("micro", "macro", "weighted", "none"):
+        rows.append(({"average": average}, class_score(function, average), logits(occurring=3)))
+        rows.append(({"average": average, "ignore_index": 1}, class_score(function, average, ignore_index=1), logits(5)))
+    return [({"type": type_} | own, *rest) for own, *rest in rows]
+
+
 # What a recipe says, its definition over all samples, batches of outputs and targets.
 ROWS = [
     ({"type": "Accuracy"}, accuracy(), logits()),
     ({"type": "Accuracy"}, accuracy(), logits(5, 2)),
-    ({"type": "Accuracy", "ignore_index": 2}, accuracy(2), logits(5)),
-    ({"type": "Accuracy", "ignore_index": 2}, accuracy(2), of_labels(2)),
+    ({"type": "Accuracy"}, accuracy(), tied_logits()),
+    ({"type": "Accuracy", "ignore_index": 2}, accuracy(ignore_index=2), logits(5)),
+    ({"type": "Accuracy", "ignore_index": 2}, accuracy(ignore_index=2), of_labels(2)),
+    ({"type": "Accuracy"}, accuracy(), one_logit(1)),
+    ({"type": "Accuracy", "threshold": 0.5}, accuracy(threshold=0.5), as_probabilities(one_logit())),
+    ({"type": "TopKAccuracy"}, top_k(2), logits()),
+    ({"type": "TopKAccuracy", "k": 1}, top_k(1), logits(5, 2)),
+    ({"type": "TopKAccuracy", "k": 3}, top_k(3), tied_logits()),
+    ({"type": "TopKAccuracy", "k": 2, "ignore_index": 2}, top_k(2, 2), logits(5)),
+    ({"type": "TopKAccuracy", "k": 2}, top_k(2), logits(sizes=(1,))),
+    *class_rows("Precision", sklearn.metrics.precision_score),
+    *class_rows("Recall", sklearn.metrics.recall_score),
+    *class_rows("F1", sklearn.metrics.f1_score),
+    ({"type": "ConfusionMatrix"}, confusion_matrix(), logits()),
+    ({"type": "ConfusionMatrix", "ignore_index": 0}, confusion_matrix(ignore_index=0), logits(5, occurring=3)),
+    ({"type": "ConfusionMatrix", "threshold": 0.3}, confusion_matrix(threshold=0.3), one_logit(1)),
+    ({"type": "MatthewsCorrCoef"}, matthews(), logits()),
+    ({"type": "MatthewsCorrCoef"}, matthews(), logits(occurring=2)),
+    ({"type": "MatthewsCorrCoef"}, matthews(), logits(sizes=(1,))),
+    ({"type": "MatthewsCorrCoef"}, matthews(), of_labels(1)),
+    ({"type": "MatthewsCorrCoef", "threshold": 0.3}, matthews(threshold=0.3), one_logit(1)),
+    ({"type": "MatthewsCorrCoef", "ignore_index": 1}, matthews(ignore_index=1), logits(3)),
+    ({"type": "CohenKappa"}, kappa(), logits()),
+    ({"type": "CohenKappa", "weights": "linear"}, kappa("linear"), logits(occurring=2)),
+    ({"type": "CohenKappa", "weights": "quadratic", "ignore_index": 1}, kappa("quadratic", ignore_index=1), logits(3)),
+    ({"type": "CohenKappa", "threshold": 0.3}, kappa(threshold=0.3), one_logit()),
+    ({"type": "AUROC"}, auroc(), one_logit()),
+    ({"type": "AUROC"}, auroc(), one_logit(1)),
+    ({"type": "AUROC"}, auroc(), tied(one_logit(1))),
+    ({"type": "AUROC"}, auroc(), one_logit(sizes=(1,))),
+    ({"type": "AUROC"}, auroc(), logits()),
+    ({"type": "AUROC"}, auroc(), logits(classes=2, occurring=2)),
+    ({"type": "AUROC", "average": "weighted"}, auroc("weighted"), logits(5, 2)),
+    ({"type": "AUROC", "average": "none"}, auroc("none"), logits(occurring=3)),
+    ({"type": "AUROC"}, auroc(), logits(occurring=3)),
+    ({"type": "AUROC"}, auroc(), of_labels(2)),
+    ({"type": "AUROC", "from_logits": False}, auroc(from_logits=False), tied_probabilities()),
+    ({"type": "AUROC", "ignore_index": 1}, auroc(ignore_index=1), logits(5)),
+    ({"type": "AveragePrecision"}, average_precision(), one_logit()),
+    ({"type": "AveragePrecision"}, average_precision(), tied(one_logit(1))),
+    ({"type": "AveragePrecision"}, average_precision(), logits()),
+    ({"type": "AveragePrecision", "average": "weighted"}, average_precision("weighted"), logits(5, 2)),
+    ({"type": "AveragePrecision", "average": "none"}, average_precision("none"), logits(occurring=3)),
+    ({"type": "AveragePrecision", "from_logits": False}, average_precision(from_logits=False), tied_probabilities()),
+    ({"type": "AveragePrecision", "ignore_index": 1}, average_precision(ignore_index=1), logits(5)),
+    ({"type": "Perplexity"}, perplexity(), logits()),
+    ({"type": "Perplexity", "ignore_index": 1}, perplexity(ignore_index=1), logits(5)),
+    ({"type": "Perplexity", "from_logits": False}, perplexity(from_logits=False), as_probabilities(logits())),
+    ({"type": "CalibrationError"}, calibration_error(), logits()),
+    ({"type": "CalibrationError", "num_bins": 4}, calibration_error(4), logits(5, 2)),
+    ({"type": "CalibrationError", "num_bins": 4, "from_logits": False}, calibration_error(4, from_logits=False),
+     tied_probabilities()),
+    ({"type": "CalibrationError", "num_bins": 1}, calibration_error(1), logits(sizes=(1,))),
+    ({"type": "CalibrationError"}, calibration_error(), one_logit(1)),
+    ({"type": "CalibrationError", "ignore_index": 1}, calibration_error(ignore_index=1), logits(5)),
     ({"type": "MSE"}, mse, numbers(1)),
     ({"type": "MSE"}, mse, numbers()),
     ({"type": "MSE"}, mse, numbers(3, 2)),
+    ({"type": "MAE"}, mae, numbers(1)),
+    ({"type": "MAE"}, mae, numbers(3, 2)),
+    ({"type": "RMSE"}, rmse, numbers()),
+    ({"type": "RMSE"}, rmse, numbers(3, 2)),
+    ({"type": "R2"}, r2, numbers(1)),
+    ({"type": "R2"}, r2, numbers(3, 2)),
+    ({"type": "R2"}, r2, numbers(1, offset=1e6, dtype=torch.float64)),
+    ({"type": "R2"}, r2, constant_target(met=True)),
+    ({"type": "R2"}, r2, constant_target(met=False)),
+    ({"type": "R2"}, r2, numbers(1)[-1:]),
+    ({"type": "PearsonCorr"}, pearson, numbers()),
+    ({"type": "PearsonCorr"}, pearson, numbers(3, 2)),
+    ({"type": "PearsonCorr"}, pearson, numbers(1, offset=1e6, dtype=torch.float64)),
+    ({"type": "PearsonCorr"}, pearson, constant_target(met=True)),
+    ({"type": "SpearmanCorr"}, spearman, numbers(1)),
+    ({"type": "SpearmanCorr"}, spearman, numbers(3, 2)),
+    ({"type": "SpearmanCorr"}, spearman, tied(numbers(2))),
+    ({"type": "SpearmanCorr"}, spearman, constant_target(met=True)),
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{tuple(row[2][0][0].shape)}")
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{','.join(map(str, row[0].values()))}-{tuple(row[2][0][0].shape)}")
 def test_metric_equals_its_definition(probe, row):
     spec, definition, batches = row
     whole = [np.concatenate([np.asarray(batch[i]) for batch in batches]) for i in range(2)]
-    expected = definition(*whole)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what is not defined
+        expected = {name: pytest.approx(figure, rel=TOLERANCE, abs=TOLERANCE, nan_ok=True)
+                    for name, figure in definition(*whole).items()}
     tensors = {f"{b}.{i}": tensor for b, batch in enumerate(batches) for i, tensor in enumerate(batch)}
 
     reply, _ = probe.ask("metric", tensors, spec=spec, batches=len(batches))
 
-    assert reply["figures"] == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
-    assert reply["merged"] == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
+    for what in ("figures", "merged"):
+        assert {name: float(figure) for name, figure in reply[what].items()} == expected, what
+    assert reply["empty"].keys() == expected.keys()  # so that a recipe can name them before there is data
+
+
+# What a recipe says, one batch that does not fit, and what the error says of it.
+MISFITS = [
+    ({"type": "Accuracy"}, (torch.zeros(2, 3), torch.zeros(2, 4)), "not [N, 3] and [N, 4]"),
+    ({"type": "F1"}, (torch.zeros(2, 3), torch.tensor([1, 3])), "a label is 3, the classes are 0 to 2"),
+    ({"type": "F1"}, (torch.zeros(2, 1), torch.tensor([1, -1])), "a label is -1, the classes are 0 to 1"),
+    ({"type": "F1", "average": "binary"}, (torch.zeros(2, 3), torch.tensor([1, 1])), "the output has 3 classes"),
+    ({"type": "TopKAccuracy", "k": 4}, (torch.zeros(2, 3), torch.tensor([1, 1])), "k is 4, the output has 3 classes"),
+    ({"type": "Perplexity"}, (torch.zeros(2, 1), torch.tensor([1, 1])), "several classes"),
+    ({"type": "R2"}, (torch.zeros(2, 1), torch.zeros(2)), "it compares tensors of one shape, not [N, 1] and [N]"),
+]
+
+
+@pytest.mark.parametrize("row", MISFITS, ids=lambda row: f"{row[0]['type']}-{row[2][:24]}")
+def test_what_does_not_fit_is_said(probe, row):
+    spec, batch, message = row
+    with pytest.raises(ProbeError) as error:
+        probe.ask("metric", {f"0.{i}": tensor for i, tensor in enumerate(batch)}, spec=spec, batches=1)
+    assert message in str(error.value)
 
 
 def test_every_metric_and_every_parameter_has_a_row(probe):

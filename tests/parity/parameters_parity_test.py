@@ -22,7 +22,7 @@ NOT_IN_RECIPES = {
 # What every component of the kind has besides, as a part of a recipe.
 COMMON = {
     "layer": {"type", "name", "inputs", "outputs", "repeat", "if", "init", "share", "lr_scale"},
-    "loss": {"type", "name", "inputs", "scale"},
+    "loss": {"type", "name", "inputs", "loss_weight"},
     "optimizer": {"type", "param_groups"},
     "scheduler": {"type", "interval"},
     "initializer": {"type"},

@@ -7,11 +7,13 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <set>
@@ -188,7 +190,13 @@ json run_layer(Request& request) {
 json run_loss(Request& request) {
   const auto component = request.spec<Component<LossKind>>();
   const TensorMap inputs = request.tensors("input");
-  const Loss loss = component.build(examples_of(inputs));
+  const LayerInputs examples = examples_of(inputs);
+  {
+    const ShapeMode shapes;  // as a model is planned
+    const at::NoGradGuard no_gradients;
+    component.build(examples).forward(examples.examples);
+  }
+  const Loss loss = component.build(examples);
   const Tensors arguments = with_gradients(inputs);
   const at::Tensor value = loss.forward(arguments);
   value.backward();
@@ -197,25 +205,48 @@ json run_loss(Request& request) {
   return json::object();
 }
 
+/// What two ranks keep, as `compute` needs it.
+std::unique_ptr<Metric> merged_metric(const std::array<std::unique_ptr<Metric>, 2>& parts,
+                                      std::unique_ptr<Metric> merged) {
+  std::vector<at::Tensor> sums = parts[0]->sums();
+  const std::vector<at::Tensor> other_sums = parts[1]->sums();
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] = sums[i] + other_sums[i];
+  merged->set_sums(sums);
+  std::vector<at::Tensor> rows = parts[0]->gathered();
+  const std::vector<at::Tensor> other_rows = parts[1]->gathered();
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = at::cat({rows[i], other_rows[i]});
+  merged->set_gathered(rows);
+  return merged;
+}
+
+/// What JSON cannot say goes as a string.
+json figures_json(const Figures& figures) {
+  json result = json::object();
+  for (const auto& [name, value] : figures) result[name] = std::isnan(value) ? json("nan") : json(value);
+  return result;
+}
+
 /// Batch B's inputs are "B.0", "B.1", …. Also what comes of it when every other batch was another rank's.
 json run_metric(Request& request) {
   const auto component = request.spec<Component<MetricKind>>();
-  const auto whole = component.build({});
-  const std::array parts = {component.build({}), component.build({})};
+  const LayerInputs examples = examples_of(request.tensors("0"));
+  const auto whole = component.build(examples);
+  const std::array parts = {component.build(examples), component.build(examples)};
   for (int64_t i = 0; i < request.number("batches"); ++i) {
     Tensors inputs;
     for (const auto& [name, tensor] : request.tensors(std::to_string(i))) inputs.push_back(tensor);
     whole->update(inputs);
     parts[static_cast<size_t>(i) % 2]->update(inputs);
   }
-  std::vector<at::Tensor> sums = parts[0]->sums();
-  const std::vector<at::Tensor> others = parts[1]->sums();
-  for (size_t i = 0; i < sums.size(); ++i) sums[i] = sums[i] + others[i];
-  const auto merged = component.build({});
-  merged->set_sums(sums);
-  json reply;
-  for (const auto& [name, value] : whole->compute()) reply["figures"][name] = value;
-  for (const auto& [name, value] : merged->compute()) reply["merged"][name] = value;
+  json reply = {{"figures", figures_json(whole->compute())},
+                {"merged", figures_json(merged_metric(parts, component.build(examples))->compute())}};
+  whole->reset();
+  reply["empty"] = figures_json(whole->compute());
+  {
+    const ShapeMode shapes;
+    const at::NoGradGuard no_gradients;
+    component.build(examples)->update(examples.examples);
+  }
   return reply;
 }
 

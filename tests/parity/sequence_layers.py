@@ -177,7 +177,7 @@ ACTIVATIONS = [
     *POINTWISE, *INPLACE,
     ("LeakyReLU", {"negative_slope": 0.3, "inplace": True}, lambda: nn.LeakyReLU(0.3, True), IMAGE),
     ("LeakyReLU", {"negative_slope": -0.3}, lambda: nn.LeakyReLU(-0.3), TABLE),
-    ("PReLU", {"num_parameters": 4, "init": 0.1}, lambda: nn.PReLU(4, 0.1), IMAGE),
+    ("PReLU", {"num_parameters": 4, "init": {"type": "Constant", "val": 0.1}}, lambda: nn.PReLU(4, 0.1), IMAGE),
     ("PReLU", {"num_parameters": 8}, lambda: nn.PReLU(8), TABLE),
     ("RReLU", {"lower": 0.1, "upper": 0.7, "inplace": True}, lambda: nn.RReLU(0.1, 0.7, True), IMAGE),
     ("ELU", {"alpha": 0.4, "inplace": True}, lambda: nn.ELU(0.4, True), IMAGE),

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <map>
+#include <set>
 
 #include "registry/plugin.h"
 #include "tests/registry/support.h"
@@ -104,6 +105,36 @@ const std::map<std::string, Example>& layer_examples() {
   return examples;
 }
 
+Tensors alike(size_t count) { return Tensors(count, torch::zeros({2, 3})); }
+Tensors classes() { return {torch::zeros({2, 3}), torch::zeros({2}, at::kLong)}; }
+LayerInputs examples(const Tensors& tensors) {
+  LayerInputs inputs;
+  inputs.examples = tensors;
+  return inputs;
+}
+
+/// What a loss reads, where that is not two tensors of one shape.
+const std::map<std::string, Tensors>& loss_examples() {
+  const auto lengths = torch::full({2}, 2, at::kLong);
+  static const std::map<std::string, Tensors> examples = {
+      {"CrossEntropyLoss", classes()},
+      {"NLLLoss", classes()},
+      {"MultiMarginLoss", classes()},
+      {"MultiLabelMarginLoss", {torch::zeros({2, 3}), torch::zeros({2, 3}, at::kLong)}},
+      {"GaussianNLLLoss", alike(3)},
+      {"MarginRankingLoss", alike(3)},
+      {"TripletMarginLoss", alike(3)},
+      {"CosineEmbeddingLoss", {torch::zeros({2, 3}), torch::zeros({2, 3}), torch::ones({2})}},
+      {"CTCLoss", {torch::zeros({5, 2, 3}), torch::ones({2, 2}, at::kLong), lengths, lengths}},
+  };
+  return examples;
+}
+
+const std::set<std::string>& metrics_of_numbers() {
+  static const std::set<std::string> names = {"MSE", "RMSE", "MAE", "R2", "PearsonCorr", "SpearmanCorr"};
+  return names;
+}
+
 template <class Kind>
 Component<Kind> component(const std::string& name, const std::string& parameters) {
   return read<Component<Kind>>("{type: " + name + (parameters.empty() ? "" : ", " + parameters) + "}", catalog());
@@ -134,21 +165,20 @@ TEST_CASE("every layer of the catalog is built, runs and trains") {
 }
 
 TEST_CASE("every loss, metric, optimizer, scheduler, dataset, transform and logger of the catalog is built") {
-  LayerInputs inputs;
-  inputs.examples = {torch::zeros({2, 3}), torch::zeros({2}, at::kLong)};
-  LayerInputs alike;
-  alike.examples = {torch::zeros({2, 3}), torch::zeros({2, 3})};
   for (const auto& item : catalog().losses.entries()) {
     const std::string& name = item.first;
     CAPTURE(name);
-    const auto& own = name == "MSELoss" ? alike : inputs;
-    CHECK(component<LossKind>(name, "").build(own).forward(own.examples).numel() == 1);
+    const auto known = loss_examples().find(name);
+    const LayerInputs inputs = examples(known == loss_examples().end() ? alike(2) : known->second);
+    CHECK(component<LossKind>(name, "").build(inputs).forward(inputs.examples).numel() == 1);
   }
   for (const auto& item : catalog().metrics.entries()) {
     const std::string& name = item.first;
     CAPTURE(name);
-    const auto metric = component<MetricKind>(name, "").build({});
-    metric->update(name == "MSE" ? alike.examples : inputs.examples);
+    const bool of_numbers = metrics_of_numbers().contains(name);
+    const LayerInputs inputs = examples(of_numbers ? alike(2) : classes());
+    const auto metric = component<MetricKind>(name, "").build(inputs);
+    metric->update(inputs.examples);
     CHECK(metric->compute().size() >= 1);
   }
   const std::map<std::string, std::string> optimizer_parameters = {

@@ -188,6 +188,9 @@ TEST_CASE("a line of metrics.jsonl has the contract's keys in its order") {
   CHECK(jsonl_line(step_100()) ==
         R"({"step": 100, "epoch": 0, "time": 12.3, "split": "train", "train/loss": 0.41032, "train/lr": 2e-04, )"
         R"("train/samples_per_second": 5812, "train/loss_avg": 0.69214})");
+  StepRecord two_losses = step_100();
+  two_losses.losses = {{"train/loss/digit", 0.25}, {"train/loss/pixels", 0.1}};
+  CHECK(nlohmann::json::parse(jsonl_line(two_losses)).at("train/loss/pixels").get<double>() == 0.1);
   EvaluationRecord record{1875, 0, 61.23456, {{"eval/loss", 0.0612}, {"eval/accuracy", 0.9802}}};
   CHECK(jsonl_line(record) ==
         R"({"step": 1875, "epoch": 0, "time": 61.235, "split": "eval", "eval/loss": 0.0612, "eval/accuracy": 0.9802})");
@@ -232,6 +235,13 @@ TEST_CASE("the console's lines read as the contract shows them") {
         "step 100/15000 loss 0.4103 avg 0.6921 lr 2.0e-04 grad_norm 1.2500 5,812 samples/s");
   CHECK(evaluation_line({1875, 0, 1, {{"eval/loss", 0.0612}, {"eval/accuracy", 0.9802}}}, info) ==
         "eval step 1875/15000 loss 0.0612 accuracy 98.02 %");
+  StepRecord two_losses = step_100();
+  two_losses.losses = {{"train/loss/digit", 0.25}, {"train/loss/pixels", 0.1}};
+  CHECK(step_line(two_losses, info) ==
+        "step 100/15000 loss 0.4103 loss/digit 0.2500 loss/pixels 0.1000 avg 0.6921 "
+        "lr 2.0e-04 5,812 samples/s");
+  CHECK(evaluation_line({1875, 0, 1, {{"eval/loss", 0.0612}, {"eval/loss/digit", 0.05}, {"eval/f1/3", 0.5}}}, info) ==
+        "eval step 1875/15000 loss 0.0612 loss/digit 0.0500");
   CHECK(checkpoint_line({1875, "runs/mnist_cnn/checkpoints/epoch-0001"}, info) ==
         "checkpoint step 1875/15000 runs/mnist_cnn/checkpoints/epoch-0001");
   CHECK(start_lines(info) ==

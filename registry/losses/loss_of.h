@@ -1,0 +1,91 @@
+#pragma once
+
+#include <ATen/core/Reduction.h>
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "registry/loss.h"
+
+namespace trainrun {
+
+/// Numbers of a recipe, one a class, as a tensor of what they meet: its dtype, on its device.
+struct ClassWeights : std::optional<std::vector<double>> {
+  using std::optional<std::vector<double>>::optional;
+  /// [C]; undefined where the recipe gives none.
+  at::Tensor like(const at::Tensor& tensor) const;
+
+ private:
+  mutable at::Tensor made_;  // the last answer: asked for each step
+};
+
+template <>
+struct Codec<ClassWeights> : Codec<std::optional<std::vector<double>>> {
+  static std::optional<ClassWeights> read(const Value& value, Reader& reader) {
+    auto numbers = Codec<std::optional<std::vector<double>>>::read(value, reader);
+    if (!numbers) return std::nullopt;
+    ClassWeights weights;
+    static_cast<std::optional<std::vector<double>>&>(weights) = std::move(*numbers);
+    return weights;
+  }
+};
+
+/// Throws LayerError unless there are as many inputs as `roles` ("output", "target").
+void require_roles(const LayerInputs& in, const std::vector<std::string>& roles);
+/// Throws LayerError unless all inputs have the first one's shape. Labels (integers) [N] go with an output [N, 1].
+void require_alike(const LayerInputs& in, const std::vector<std::string>& roles);
+/// Throws LayerError unless input 1 holds class indices (int64) [N, …] for an output [N, C, …], C at least the classes
+/// that the data is known to have, and `weight`, where given, has C numbers.
+void require_class_indices(const LayerInputs& in, const ClassWeights& weight);
+/// Throws LayerError unless `weight`, where given, is one number or one for each element of the output's last
+/// dimension.
+void require_last_dim(const LayerInputs& in, const std::string& parameter, const ClassWeights& weight);
+/// The same tensors, with labels (integers) as numbers of the first one's dtype and shape.
+Tensors with_labels_as_numbers(Tensors inputs);
+
+/// at::Reduction's values, and one of our own.
+constexpr int64_t kBatchMean = -1;  // the sum over all elements divided by N
+
+/// What a formula says unless it says otherwise: two inputs alike in shape.
+struct AlikeInputs {
+  static std::vector<std::string> roles() { return {"output", "target"}; }
+  static std::vector<std::string> reductions() { return {"mean", "sum"}; }
+  void require(const LayerInputs& in, const std::vector<std::string>& roles) const { require_alike(in, roles); }
+  static constexpr bool kLabelsAsNumbers = true;
+};
+/// Class indices against [N, C, …].
+struct ClassInputs : AlikeInputs {
+  static constexpr bool kLabelsAsNumbers = false;
+};
+
+/// The loss that `Formula` computes. It adds `reduction`, which all have, and the checks of the inputs. A formula has
+///   static void describe(auto& fields)                                       its parameters
+///   at::Tensor operator()(const Tensors& inputs, int64_t reduction) const    most often one call of ATen
+/// and what AlikeInputs has.
+template <class Formula>
+struct LossOf : Formula {
+  std::string reduction = "mean";
+
+  static void describe(Fields<LossOf>& f) {
+    Formula::describe(f);
+    f.optional("reduction", &LossOf::reduction)
+        .one_of(Formula::reductions())
+        .doc(Formula::reductions().size() == 2 ? "of the losses of samples or elements to one number"
+                                               : "batchmean: the sum over all elements divided by the batch's size");
+  }
+  Loss build(const LayerInputs& in) const {
+    const auto roles = Formula::roles();
+    require_roles(in, roles);
+    Formula::require(in, roles);
+    const int64_t kind = reduction == "mean"  ? at::Reduction::Mean
+                         : reduction == "sum" ? at::Reduction::Sum
+                                              : kBatchMean;
+    return {nullptr, [formula = static_cast<const Formula&>(*this), kind](const Tensors& inputs) {
+              return Formula::kLabelsAsNumbers ? formula(with_labels_as_numbers(inputs), kind) : formula(inputs, kind);
+            }};
+  }
+};
+
+}  // namespace trainrun

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "registry/metric.h"
+
+namespace trainrun {
+
+/// How metrics of classes read [output, labels]:
+///   several classes: logits [N, C, …] and class indices [N, …];
+///   binary: one logit for each label, [N, …] or [N, 1, …], and labels 0 or 1, [N, …] or [N, 1, …], of any dtype.
+class ClassScores {
+ public:
+  /// Throws LayerError where the two inputs are neither.
+  ClassScores(const LayerInputs& in, int64_t ignore_index);
+
+  /// Labels that count, and their scores.
+  struct Rows {
+    at::Tensor scores;  // [n, C]; binary: [n]
+    at::Tensor labels;  // [n] int64
+  };
+  /// Throws Error where a label is no class.
+  Rows read(const Tensors& inputs) const;
+  /// The class with the largest score (the first of them); binary: 1 where the score is above the threshold. [n] int64
+  static at::Tensor predicted(const Rows& rows, double threshold);
+  /// Probabilities in float64, [n, C]; binary: [n]. `from_logits`: by softmax or sigmoid, else they are that already.
+  static at::Tensor probabilities(const Rows& rows, bool from_logits);
+
+  bool is_binary() const { return is_binary_; }
+  int64_t num_classes() const { return num_classes_; }  // 2 if binary
+
+ private:
+  bool is_binary_ = false;
+  int64_t num_classes_ = 2;
+  int64_t ignore_index_;
+};
+
+/// Parameters that most of them have.
+struct ClassMetric {
+  int64_t ignore_index = -100;
+  static void describe(auto& f) {
+    f.optional("ignore_index", &ClassMetric::ignore_index).doc("targets of this value do not count");
+  }
+};
+struct ThresholdMetric : ClassMetric {
+  double threshold = 0;
+  static void describe(auto& f) {
+    ClassMetric::describe(f);
+    f.optional("threshold", &ThresholdMetric::threshold)
+        .doc("of a model with one output, class 1 is above it: 0 for logits, 0.5 for probabilities");
+  }
+};
+struct ProbabilityMetric : ClassMetric {
+  bool from_logits = true;
+  static void describe(auto& f) {
+    ClassMetric::describe(f);
+    f.optional("from_logits", &ProbabilityMetric::from_logits).doc("false: the output is probabilities already");
+  }
+};
+
+}  // namespace trainrun
