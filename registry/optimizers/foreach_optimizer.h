@@ -67,13 +67,20 @@ class ForeachOptimizer : public GroupedOptimizer {
     const c10::AutoGradMode no_gradients(false);
     for (size_t i = 0; i < groups_.size(); ++i) {
       start_new(i);
-      Active now = active(groups_[i]);
-      if (now.parameters.empty()) continue;
-      GroupStep step{std::move(now.parameters), std::move(now.gradients), std::move(now.lists), rates[i].lr,
-                     rates[i].momentum.value_or(0)};
-      if (step_list_) at::_foreach_add_(step.state[*step_list_], one_, 1);
-      if constexpr (!requires { Options::kRawGradients; }) prepare(options_[i], step);
-      options_[i].update(step);
+      const Active now = active(groups_[i]);
+      for (size_t begin = 0; begin < now.parameters.size();) {
+        const size_t end = end_of_part(now.parameters, begin);
+        GroupStep step{slice(now.parameters, begin, end),
+                       slice(now.gradients, begin, end),
+                       {},
+                       rates[i].lr,
+                       rates[i].momentum.value_or(0)};
+        for (const Tensors& list : now.lists) step.state.push_back(slice(list, begin, end));
+        if (step_list_) at::_foreach_add_(step.state[*step_list_], one_, 1);
+        if constexpr (!requires { Options::kRawGradients; }) prepare(options_[i], step);
+        options_[i].update(step);
+        begin = end;
+      }
     }
   }
 
@@ -95,6 +102,18 @@ class ForeachOptimizer : public GroupedOptimizer {
   }
 
  private:
+  /// On the CPU, where operations on lists are loops, a group is done in parts whose temporaries stay in the cache.
+  static size_t end_of_part(const Tensors& parameters, size_t begin) {
+    constexpr int64_t kPartNumel = 16384;
+    if (!parameters[begin].is_cpu()) return parameters.size();
+    int64_t numel = parameters[begin].numel();
+    size_t end = begin + 1;
+    while (end < parameters.size() && (numel += parameters[end].numel()) <= kPartNumel) ++end;
+    return end;
+  }
+  static Tensors slice(const Tensors& list, size_t begin, size_t end) {
+    return {list.begin() + static_cast<std::ptrdiff_t>(begin), list.begin() + static_cast<std::ptrdiff_t>(end)};
+  }
   static void prepare(const Options& o, GroupStep& step) {
     bool own = false;
     if constexpr (requires { o.maximize; }) {

@@ -18,7 +18,7 @@ import torch
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "parity"))
 from probe import Probe  # noqa: E402
 
-NUM_PARAMETERS, SHAPE, STEPS, ROUNDS = 100, (100, 100), 30, 5
+NUM_PARAMETERS, SHAPE, STEPS, ROUNDS = 100, (100, 100), 20, 3
 LIMIT = 1.1  # of trainrun's time over PyTorch's
 SPECS = [
     {"type": "SGD", "momentum": 0.9},
