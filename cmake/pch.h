@@ -1,5 +1,5 @@
-// Large headers, precompiled once for all targets (BuildSpeed.cmake says for which files). Files still include what they
-// use: plugins, the installed headers and clangd see no precompiled header.
+// Large headers, precompiled once for all targets (BuildSpeed.cmake says for which files). Files still include what
+// they use: plugins, the installed headers and clangd see no precompiled header.
 #pragma once
 
 #include <nlohmann/json.hpp>

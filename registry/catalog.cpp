@@ -24,28 +24,34 @@ json one_of_names(const std::vector<std::string>& words) {
   return {{"anyOf", {{{"type", "string"}, {"enum", words}}, reference_to("interpolated_text")}}};
 }
 
-/// One component's mapping: its own parameters, the kind's common ones, and `type`.
-json mapping_schema(const std::string& type, const std::string& doc, const std::vector<Parameter>& own,
-                    const std::vector<Parameter>& common, SchemaContext& context) {
-  std::vector<Parameter> parameters = own;
-  parameters.insert(parameters.end(), common.begin(), common.end());
-  context.own = &own;
-  json schema = detail::properties_schema(parameters, context);
-  schema["properties"]["type"] = {{"const", type}};
-  schema["description"] = doc;
-  return schema;
+/// Of a component that has the parameters `own`.
+json properties_of(const std::vector<Parameter>& parameters, const std::vector<Parameter>& own,
+                   const SchemaContext& context) {
+  SchemaContext within{context.catalog, &own};
+  return detail::properties_schema(parameters, within)["properties"];
 }
 
 template <class Kind>
-void define(const Registry<Kind>& registry, SchemaContext& context, json& definitions) {
+void define(const Registry<Kind>& registry, const SchemaContext& context, json& definitions) {
   const std::string kind = Kind::kName;
   const auto& common = Codec<typename Kind::Common>::fields();
+  const json shared = properties_of(common.parameters(), {}, context);
   json cases = json::array();
   std::vector<std::string> bare_names;
   std::vector<std::string> needy_names;
   for (const auto& [name, entry] : registry.entries()) {
     const std::string definition = kind + "." + name;
-    definitions[definition] = mapping_schema(name, entry.doc, entry.parameters, common.parameters(), context);
+    json properties = properties_of(entry.parameters, entry.parameters, context);
+    properties["type"] = {{"const", name}};
+    const json also = properties_of(common.parameters(), entry.parameters, context);
+    for (const auto& [key, schema] : also.items()) {
+      properties[key] = schema;
+      if (schema != shared[key]) continue;  // param_groups have the optimizer's own parameters
+      definitions["every_" + kind]["properties"][key] = schema;
+      properties[key] = reference_to("every_" + kind + "/properties/" + key);
+    }
+    definitions[definition] = {
+        {"type", "object"}, {"description", entry.doc}, {"properties", properties}, {"additionalProperties", false}};
     const json whole = detail::whole_schema(entry.parameters, entry.relations);
     json then = reference_to(definition);
     if (!whole.empty()) then = {{"allOf", {then, whole}}};

@@ -48,8 +48,9 @@ class Catalog {
 Catalog builtins();
 
 /// The JSON Schema definitions of every component: "layer.Conv2d" is its mapping with nothing required, "layer" any
-/// layer, whole; "known_layer" a layer, or a list, without the types of blocks; "initializer_rule" an initializer with
-/// the pattern of what it is for; "interpolation" a `${…}`, "interpolated_text" a text with one.
+/// layer, whole, "every_layer" what all have; "known_layer" a layer, or a list, without the types of blocks;
+/// "initializer_rule" an initializer with the pattern of what it is for; "interpolation" a `${…}`, "interpolated_text"
+/// a text with one.
 nlohmann::json schema_definitions(const Catalog& catalog);
 
 }  // namespace trainrun

@@ -28,6 +28,25 @@ void at_place(const Place& place, const std::string& path, const std::string& wh
   }
 }
 
+/// Collects the faults of several components, so that all are told at once.
+class Faults {
+ public:
+  template <class Body>
+  void of(const Place& place, const std::string& path, const std::string& what, const Body& body) {
+    try {
+      at_place(place, path, what, body);
+    } catch (const RecipeError& error) {
+      problems_.insert(problems_.end(), error.problems().begin(), error.problems().end());
+    }
+  }
+  void throw_if_any() const {
+    if (!problems_.empty()) throw RecipeError(problems_);
+  }
+
+ private:
+  std::vector<Problem> problems_;
+};
+
 DatasetInfo split_info(const Component<DatasetKind>& dataset, const std::vector<Component<TransformKind>>& first,
                        const std::vector<Component<TransformKind>>& then) {
   DatasetInfo info;
@@ -82,12 +101,14 @@ Model::Model(const Recipe& recipe, const DatasetInfo& info) : info_(info) {
 }
 
 void Model::build_losses(const Recipe& recipe) {
+  Faults faults;
   for (const Component<LossKind>& loss : recipe.loss) {
     WeightedLoss built;
     built.weight = loss.common.loss_weight;
     built.sources = find_sources(loss.common.inputs, loss.place, loss.path);
     const LayerInputs inputs = examples(built.sources);
-    at_place(loss.place, loss.path, loss.type + " does not fit " + shapes_text(inputs, loss.common.inputs) + ": ", [&] {
+    const std::string what = loss.type + " does not fit " + shapes_text(inputs, loss.common.inputs) + ": ";
+    faults.of(loss.place, loss.path, what, [&] {
       {
         const ShapeMode shapes;
         const c10::AutoGradMode no_gradients(false);
@@ -98,29 +119,34 @@ void Model::build_losses(const Recipe& recipe) {
     });
     losses_.push_back(std::move(built));
   }
+  faults.throw_if_any();
 }
 
 std::vector<std::unique_ptr<Metric>> Model::build_metrics(const Recipe& recipe) const {
+  Faults faults;
   std::vector<std::unique_ptr<Metric>> metrics;
   for (size_t i = 0; i < recipe.metrics.size(); ++i) {
     const Component<MetricKind>& metric = recipe.metrics[i];
     const LayerInputs inputs = examples(metric_sources_[i]);
     const std::string what = metric.type + " does not fit " + shapes_text(inputs, metric.common.inputs) + ": ";
-    at_place(metric.place, metric.path, what, [&] { metrics.push_back(metric.build(inputs)); });
+    faults.of(metric.place, metric.path, what, [&] { metrics.push_back(metric.build(inputs)); });
   }
+  faults.throw_if_any();
   return metrics;
 }
 
 void Model::check_metrics(const Recipe& recipe) const {
   const ShapeMode shapes;
   const c10::AutoGradMode no_gradients(false);
+  Faults faults;
   const auto metrics = build_metrics(recipe);
   for (size_t i = 0; i < metrics.size(); ++i) {
     const Component<MetricKind>& metric = recipe.metrics[i];
     const LayerInputs inputs = examples(metric_sources_[i]);
     const std::string what = metric.type + " does not fit " + shapes_text(inputs, metric.common.inputs) + ": ";
-    at_place(metric.place, metric.path, what, [&] { metrics[i]->update(inputs.examples); });
+    faults.of(metric.place, metric.path, what, [&] { metrics[i]->update(inputs.examples); });
   }
+  faults.throw_if_any();
 }
 
 std::vector<Model::Source> Model::find_sources(const Names& names, const Place& place, const std::string& path) {

@@ -16,23 +16,26 @@ constexpr size_t kWidth = 100;  // columns of a console's text
 /// "a number" of a recipe where only the type is known: something that a reader can follow.
 std::string example_value(const Parameter& parameter) {
   static const std::map<std::string, std::string> telling = {{"kernel_size", "3"},
-                                                              {"out_channels", "32"},
-                                                              {"out_features", "10"},
-                                                              {"hidden_size", "64"},
-                                                              {"output_size", "1"},
-                                                              {"embedding_dim", "64"},
-                                                              {"num_embeddings", "1000"},
-                                                              {"shape", "[1, 28, 28]"},
-                                                              {"num_samples", "1000"},
-                                                              {"mean", "[0.5]"},
-                                                              {"std", "[0.5]"},
-                                                              {"path", "data/train.csv"},
-                                                              {"root", "data/mnist"},
-                                                              {"max_lr", "0.01"},
-                                                              {"size", "28"},
-                                                              {"index", "0"},
-                                                              {"step_size", "1000"},
-                                                              {"main", "[{type: Linear, out_features: 10}, ReLU]"}};
+                                                             {"out_channels", "32"},
+                                                             {"out_features", "10"},
+                                                             {"hidden_size", "64"},
+                                                             {"output_size", "1"},
+                                                             {"embedding_dim", "64"},
+                                                             {"num_embeddings", "1000"},
+                                                             {"shape", "[1, 28, 28]"},
+                                                             {"num_samples", "1000"},
+                                                             {"mean", "[0.5]"},
+                                                             {"std", "[0.5]"},
+                                                             {"path", "data/train.csv"},
+                                                             {"root", "data/mnist"},
+                                                             {"max_lr", "0.01"},
+                                                             {"size", "28"},
+                                                             {"index", "0"},
+                                                             {"step_size", "1000"},
+                                                             {"optimizer", "SGD"},
+                                                             {"schedulers", "[LinearLR]"},
+                                                             {"points", "[[0, 1], [1000, 0.1]]"},
+                                                             {"main", "[{type: Linear, out_features: 10}, ReLU]"}};
   if (const auto it = telling.find(parameter.name); it != telling.end()) return it->second;
   if (!parameter.choices.empty()) return parameter.choices[0];
   const auto is = [&](const std::string& type) { return parameter.type.starts_with(type); };

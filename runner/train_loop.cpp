@@ -243,7 +243,9 @@ double train_step(Job& job, BatchStream& batches) {
   };
   job.set_rates();
   const double loss = compute_gradients();
-  job.optimizer->step([&] { return at::scalar_tensor(compute_gradients(), at::kDouble); });
+  bool known = true;  // who asks for the loss where the weights are still the same gets this one
+  job.optimizer->step(
+      [&] { return at::scalar_tensor(std::exchange(known, false) ? loss : compute_gradients(), at::kDouble); });
   progress.batch += window;
   ++progress.step;
   return loss;

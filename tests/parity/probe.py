@@ -63,14 +63,6 @@ def assert_same(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tenso
                                    msg=lambda text, name=name: f"{what} {name}: {text}")
 
 
-def schema_of(kind: str) -> dict[str, dict]:
-    """What `trainrun schema` says of every component of a kind: name -> its parameters."""
-    text = subprocess.run([os.environ["TRAINRUN_BINARY"], "schema"], check=True, capture_output=True, text=True).stdout
-    prefix = kind + "."
-    definitions = json.loads(text)["$defs"]
-    return {n.removeprefix(prefix): d["properties"] for n, d in definitions.items() if n.startswith(prefix)}
-
-
 def missing_rows(known: dict[str, list[str]], specs: list, ignored: set[str] = frozenset()) -> list[str]:
     """Components, and parameters of components, that no spec of a table uses: "Conv2d", "Conv2d.stride"."""
     used: dict[str, set[str]] = {}

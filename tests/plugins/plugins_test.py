@@ -310,8 +310,8 @@ def test_a_component_whose_build_throws_is_an_error_at_its_place(bad, kind):
 
 
 def test_a_component_whose_build_throws_hides_no_other_error(bad):
-    recipe = RECIPE.replace("[libevery_kind.so]", "[libevery_kind.so, libbuild_throws.so]").replace("Bias", "Broken")
+    recipe = RECIPE.replace("[libevery_kind.so]", "[libevery_kind.so, libbuild_throws.so]").replace("Halving", "Broken")
     (bad / "broken.yaml").write_text(recipe.replace("name: scale", "initial: high"))
     assert_fails_with(
         "broken.yaml:5:29: model.layers[0].initial: expected a number, found 'high'\n"
-        "broken.yaml:7:11: metrics[0]: Broken cannot be built: there is no device", "validate", "broken.yaml", folder=bad)
+        "broken.yaml:14:12: scheduler: Broken cannot be built: there is no device", "validate", "broken.yaml", folder=bad)

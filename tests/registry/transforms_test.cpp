@@ -1,10 +1,10 @@
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
+#include <ATen/ops/tensor.h>
 #include <doctest/doctest.h>
 
 #include "registry/transform.h"

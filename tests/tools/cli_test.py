@@ -9,7 +9,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
-KINDS = ["layer", "loss", "metric", "dataset", "transform", "optimizer", "scheduler", "logger"]
+KINDS = ["layer", "initializer", "loss", "metric", "dataset", "transform", "optimizer", "scheduler", "logger"]
 
 
 def trainrun(*arguments, **environment):
@@ -67,7 +67,7 @@ def test_list_describes_one_component():
     (["layer", "Conv2D"], "did you mean Conv2d?"),
     (["layers", "Lineer"], "did you mean Linear?"),
     (["optimisers"], "did you mean optimizers?"),
-    (["nonsense"], "layers, losses"),
+    (["nonsense"], "layers, initializers, losses"),
 ])
 def test_list_of_the_unknown_exits_2_with_a_near_match(arguments, hint):
     result = trainrun("list", *arguments)
