@@ -158,7 +158,7 @@ class IdxImages : public TensorDataset {
   IdxOptions options_;
 };
 
-template <const Family& (*Of)()>
+template <const Family& (*kFamily)()>
 struct IdxComponent {
   std::string root;
   std::string split;
@@ -173,7 +173,7 @@ struct IdxComponent {
         .doc("urls of folders to fetch from, in this order; where left out, the public ones");
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const {
-    return std::make_unique<IdxImages>(Of(), IdxOptions{root, split, download, mirrors});
+    return std::make_unique<IdxImages>(kFamily(), IdxOptions{root, split, download, mirrors});
   }
 };
 

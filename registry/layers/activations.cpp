@@ -36,7 +36,7 @@ using at::Tensor;
 /// Builds what is a function of one tensor: `Own` has `describe` and `Tensor apply(Tensor) const`, in which it may
 /// overwrite its argument if it is `inplace`.
 template <class Own>
-struct Activation {
+struct Activation {  // NOLINT(bugprone-crtp-constructor-accessibility): a recipe's struct is an aggregate
   Layer build(const LayerInputs& in) const {
     const Own& own = static_cast<const Own&>(*this);
     if constexpr (requires { own.check_inputs(in); }) own.check_inputs(in);
@@ -50,21 +50,21 @@ void describe_inplace(Fields<Own>& f) {
 }
 
 /// A function without parameters.
-template <Tensor (*function)(const Tensor&)>
-struct Plain : Activation<Plain<function>> {
+template <Tensor (*kFunction)(const Tensor&)>
+struct Plain : Activation<Plain<kFunction>> {
   static void describe(Fields<Plain>&) {}
-  Tensor apply(const Tensor& x) const { return function(x); }
+  Tensor apply(const Tensor& x) const { return kFunction(x); }
 };
 
 Tensor softsign(const Tensor& x) { return x / (x.abs() + 1); }
 Tensor tanhshrink(const Tensor& x) { return x - x.tanh(); }
 
 /// A function whose only parameter is `inplace`.
-template <Tensor (*function)(const Tensor&), Tensor& (*overwrite)(Tensor&)>
-struct Inplace : Activation<Inplace<function, overwrite>> {
+template <Tensor (*kFunction)(const Tensor&), Tensor& (*kOverwrite)(Tensor&)>
+struct Inplace : Activation<Inplace<kFunction, kOverwrite>> {
   bool inplace = false;
   static void describe(Fields<Inplace>& f) { describe_inplace(f); }
-  Tensor apply(Tensor x) const { return inplace ? overwrite(x) : function(x); }
+  Tensor apply(Tensor x) const { return inplace ? kOverwrite(x) : kFunction(x); }
 };
 
 struct GELU : Activation<GELU> {
@@ -93,8 +93,8 @@ struct LeakyReLU : Activation<LeakyReLU> {
 };
 
 /// ELU, CELU: a function that tends to -alpha.
-template <bool continuous>
-struct ExponentialUnit : Activation<ExponentialUnit<continuous>> {
+template <bool kContinuous>
+struct ExponentialUnit : Activation<ExponentialUnit<kContinuous>> {
   double alpha = 1;
   bool inplace = false;
   static void describe(Fields<ExponentialUnit>& f) {
@@ -102,11 +102,11 @@ struct ExponentialUnit : Activation<ExponentialUnit<continuous>> {
     describe_inplace(f);
   }
   void check(Checker& checker) const {
-    if (continuous && alpha == 0) checker.fail("alpha", "must not be 0, by which CELU divides");
+    if (kContinuous && alpha == 0) checker.fail("alpha", "must not be 0, by which CELU divides");
     if (inplace && alpha < 0) checker.fail("inplace", "has no gradient where alpha is negative");
   }
   Tensor apply(Tensor x) const {
-    if constexpr (continuous) return inplace ? at::celu_(x, alpha) : at::celu(x, alpha);
+    if constexpr (kContinuous) return inplace ? at::celu_(x, alpha) : at::celu(x, alpha);
     return inplace ? at::elu_(x, alpha) : at::elu(x, alpha);
   }
 };
@@ -153,13 +153,13 @@ struct Softplus : Activation<Softplus> {
 };
 
 /// Softshrink, Hardshrink.
-template <Tensor (*function)(const Tensor&, const at::Scalar&)>
-struct Shrink : Activation<Shrink<function>> {
+template <Tensor (*kFunction)(const Tensor&, const at::Scalar&)>
+struct Shrink : Activation<Shrink<kFunction>> {
   double lambd = 0.5;
   static void describe(Fields<Shrink>& f) {
     f.optional("lambd", &Shrink::lambd).at_least(0).doc("what lies between -lambd and lambd becomes 0");
   }
-  Tensor apply(const Tensor& x) const { return function(x, lambd); }
+  Tensor apply(const Tensor& x) const { return kFunction(x, lambd); }
 };
 
 struct GLU : Activation<GLU> {
@@ -173,8 +173,8 @@ Tensor log_softmax(const Tensor& x, int64_t dim) { return at::log_softmax(x, dim
 Tensor softmin(const Tensor& x, int64_t dim) { return at::softmax(-x, dim); }
 
 /// Softmax, LogSoftmax, Softmin.
-template <Tensor (*function)(const Tensor&, int64_t)>
-struct Normalized : Activation<Normalized<function>> {
+template <Tensor (*kFunction)(const Tensor&, int64_t)>
+struct Normalized : Activation<Normalized<kFunction>> {
   std::optional<int64_t> dim;
   static void describe(Fields<Normalized>& f) {
     f.optional("dim", &Normalized::dim).doc("the dimension whose entries add up to 1; null: 1, that of the classes");
@@ -185,7 +185,7 @@ struct Normalized : Activation<Normalized<function>> {
       throw LayerError("write dim: PyTorch's own choice for " + shape_text(in.shape()) + " is 0, the batch");
     }
   }
-  Tensor apply(const Tensor& x) const { return function(x, dim.value_or(1)); }
+  Tensor apply(const Tensor& x) const { return kFunction(x, dim.value_or(1)); }
 };
 
 struct PReLUModule : torch::nn::Module {

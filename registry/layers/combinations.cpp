@@ -18,15 +18,15 @@ Tensor add(const Tensor& a, const Tensor& b) { return a + b; }
 Tensor subtract(const Tensor& a, const Tensor& b) { return a - b; }
 Tensor multiply(const Tensor& a, const Tensor& b) { return a * b; }
 
-/// The first input combined with the second, that with the third, and so on, up to `most` of them.
-template <Tensor (*combine)(const Tensor&, const Tensor&), size_t most>
+/// The first input combined with the second, that with the third, and so on, up to `kMost` of them.
+template <Tensor (*kCombine)(const Tensor&, const Tensor&), size_t kMost>
 struct Fold {
   static void describe(Fields<Fold>&) {}
   Layer build(const LayerInputs& in) const {
-    in.require_inputs(2, most);
+    in.require_inputs(2, kMost);
     return {nullptr, [](const Tensors& inputs) -> Tensors {
-              Tensor result = combine(inputs[0], inputs[1]);
-              for (size_t i = 2; i < inputs.size(); ++i) result = combine(result, inputs[i]);
+              Tensor result = kCombine(inputs[0], inputs[1]);
+              for (size_t i = 2; i < inputs.size(); ++i) result = kCombine(result, inputs[i]);
               return {result};
             }};
   }

@@ -28,7 +28,8 @@ struct ConvolutionModule : torch::nn::Module {
     torch::nn::init::kaiming_uniform_(weight, std::sqrt(5.0));
     if (!with_bias) return;
     bias = register_parameter("bias", at::empty({out_channels}));
-    const double bound = 1 / std::sqrt(static_cast<double>(weight.numel() / weight.size(0)));
+    const int64_t fan_in = weight.numel() / weight.size(0);
+    const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
     torch::nn::init::uniform_(bias, -bound, bound);
   }
   at::Tensor weight;

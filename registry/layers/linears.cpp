@@ -127,7 +127,7 @@ struct EmbeddingBag : EmbeddingTable {
     describe_table(f);
     f.optional("mode", &EmbeddingBag::mode).one_of({"sum", "mean", "max"}).doc("what is made of a bag's vectors");
   }
-  void check(Checker& checker) const {
+  void check(Checker& checker) const {  // NOLINT(bugprone-derived-method-shadowing-base-method): it calls that one
     EmbeddingTable::check(checker);
     if (mode == "max" && scale_grad_by_freq) checker.fail("scale_grad_by_freq", "is not there for mode: max");
   }

@@ -25,7 +25,7 @@ namespace trainrun {
 namespace {
 
 TRAINRUN_OP_OF_DIMS(upsample_nearest, )
-TRAINRUN_OP_OF_DIMS(_upsample_nearest_exact, )
+TRAINRUN_OP_OF_DIMS(_upsample_nearest_exact, )  // NOLINT(readability-identifier-naming)
 TRAINRUN_OP_OF_DIMS(adaptive_avg_pool, )
 
 /// Calls `function.operator()<kDims>()` for the number of dimensions of `input` [N, C, …].

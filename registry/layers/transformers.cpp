@@ -30,7 +30,7 @@ struct TransformerOptions {
   bool batch_first = false;
   bool norm_first = false;
   bool bias = true;
-  bool is_decoder = false;
+  bool kIsDecoder = false;
   bool is_causal = false;
   bool memory_is_causal = false;
 };
@@ -64,7 +64,7 @@ class TransformerLayer : public torch::nn::Module {
     attention.bias = options.bias;
     attention.batch_first = options.batch_first;
     self_attn_ = register_module("self_attn", std::make_shared<Attention>(attention));
-    if (options.is_decoder) {
+    if (options.kIsDecoder) {
       multihead_attn_ = register_module("multihead_attn", std::make_shared<Attention>(attention));
     }
     const auto linear = [&](int64_t in, int64_t out) {
@@ -72,7 +72,7 @@ class TransformerLayer : public torch::nn::Module {
     };
     linear1_ = register_module("linear1", linear(options.d_model, options.dim_feedforward));
     linear2_ = register_module("linear2", linear(options.dim_feedforward, options.d_model));
-    for (int i = 1; i <= (options.is_decoder ? 3 : 2); ++i) {
+    for (int i = 1; i <= (options.kIsDecoder ? 3 : 2); ++i) {
       norms_.push_back(register_module("norm" + std::to_string(i), std::make_shared<Norm>(options)));
     }
   }
@@ -80,7 +80,7 @@ class TransformerLayer : public torch::nn::Module {
   Tensor forward(Tensor x, const Sequences& with) {
     x = add(x, *norms_.front(),
             [&](const Tensor& y) { return self_attn_->forward(y, y, y, with.padding, options_.is_causal); });
-    if (options_.is_decoder) {
+    if (options_.kIsDecoder) {
       x = add(x, *norms_[1], [&](const Tensor& y) {
         return multihead_attn_->forward(y, with.memory, with.memory, with.memory_padding, options_.memory_is_causal);
       });
@@ -149,7 +149,7 @@ class TransformerStack : public torch::nn::Module {
 };
 
 /// The four of them.
-template <bool is_decoder, bool is_stack>
+template <bool kIsDecoder, bool kIsStack>
 struct Transformer {
   int64_t nhead = 0;
   int64_t num_layers = 1;
@@ -168,7 +168,7 @@ struct Transformer {
   static void describe(Fields<Transformer>& f) {
     using T = Transformer;
     f.required("nhead", &T::nhead).at_least(1).doc("heads of the attention");
-    if constexpr (is_stack) {
+    if constexpr (kIsStack) {
       f.required("num_layers", &T::num_layers).at_least(1).doc("layers, one after the other");
       f.optional("norm", &T::norm).doc("a LayerNorm after the last one; for norm_first");
     }
@@ -179,9 +179,9 @@ struct Transformer {
     f.optional("batch_first", &T::batch_first).doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
     f.optional("norm_first", &T::norm_first).doc("normalize what attention and linear maps read, not what they give");
     f.optional("bias", &T::bias).doc("learned biases of all maps and normalizations");
-    f.optional(is_decoder ? "tgt_is_causal" : "is_causal", &T::is_causal)
+    f.optional(kIsDecoder ? "tgt_is_causal" : "is_causal", &T::is_causal)
         .doc("each position sees itself and those before it only");
-    if constexpr (is_decoder) {
+    if constexpr (kIsDecoder) {
       f.optional("memory_is_causal", &T::memory_is_causal).doc("position i sees the memory up to i only");
     }
     f.optional("d_model", &T::d_model).at_least(1).doc("number of features; inferred");
@@ -189,11 +189,11 @@ struct Transformer {
 
   Layer build(const LayerInputs& in) const {
     in.require_dims(3, 3, batch_first ? "[N, T, C]" : "[T, N, C]");
-    if (is_decoder && (in.num_own() < 2 || in.num_own() > 4)) {
+    if (kIsDecoder && (in.num_own() < 2 || in.num_own() > 4)) {
       throw LayerError("it reads a sequence and the encoder's, and may read a padding mask of the first and of both: " +
                        std::to_string(in.num_own()) + " inputs given");
     }
-    if (!is_decoder && in.num_own() > 2) {
+    if (!kIsDecoder && in.num_own() > 2) {
       throw LayerError("it reads a sequence, and may read its padding mask: " + std::to_string(in.num_own()) +
                        " inputs given");
     }
@@ -206,10 +206,10 @@ struct Transformer {
                                         batch_first,
                                         norm_first,
                                         bias,
-                                        is_decoder,
+                                        kIsDecoder,
                                         is_causal,
                                         memory_is_causal};
-    if constexpr (is_stack) {
+    if constexpr (kIsStack) {
       return layer(std::make_shared<TransformerStack>(options, num_layers, norm));
     } else {
       return layer(std::make_shared<TransformerLayer>(options));
@@ -221,7 +221,7 @@ struct Transformer {
   static Layer layer(const std::shared_ptr<Module>& module) {
     return {module, [module](const Tensors& inputs) -> Tensors {
               const auto input = [&](size_t i) { return i < inputs.size() ? inputs[i] : Tensor(); };
-              const Sequences with = is_decoder ? Sequences{input(1), input(2), input(3)} : Sequences{{}, input(1), {}};
+              const Sequences with = kIsDecoder ? Sequences{input(1), input(2), input(3)} : Sequences{{}, input(1), {}};
               return {module->forward(inputs[0], with)};
             }};
   }
