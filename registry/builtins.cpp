@@ -33,9 +33,17 @@ Catalog builtins() {
   ADD(catalog.datasets, digits)
   ADD(catalog.datasets, mnist_family)
   ADD(catalog.datasets, csv)
+  ADD(catalog.datasets, jsonl)
+  ADD(catalog.datasets, sqlite)
   ADD(catalog.datasets, synthetic)
+  ADD(catalog.datasets, tensor_file)
+  ADD(catalog.datasets, views)
 
+  ADD(catalog.transforms, geometry_transforms)
   ADD(catalog.transforms, image_transforms)
+  ADD(catalog.transforms, label_transforms)
+  ADD(catalog.transforms, noise_transforms)
+  ADD(catalog.transforms, standardize)
 
   ADD(catalog.optimizers, adam_family)
   ADD(catalog.optimizers, sgd)

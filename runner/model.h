@@ -39,7 +39,10 @@ class Model {
   void train(bool on = true);
 
   /// Copies `tensors` into the state dict. Throws Error that lists what is missing, unexpected, or of another shape.
-  void load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors, const std::string& origin);
+  /// Not `strict`: what is missing stays as it is, what is unexpected is passed over; both are returned, one line each,
+  /// or nothing.
+  std::vector<std::string> load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                                           const std::string& origin, bool strict = true);
 
  private:
   std::vector<Source> find_sources(const Names& names, const Place& place, const std::string& path);
@@ -55,6 +58,10 @@ class Model {
   std::vector<Source> loss_sources_;
   std::vector<std::vector<Source>> metric_sources_;
 };
+
+/// Loads the weights that `model.weights` names, if it names any; what was passed over is returned, a line each. Throws
+/// DataError, Error.
+std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model);
 
 /// Fields of the batches that a split gives, after its transforms; opens no data.
 DatasetInfo training_info(const Recipe& recipe);

@@ -98,7 +98,8 @@ void check_monitors(const Recipe& recipe, const Value& value, std::vector<Proble
   for (const Component<MetricKind>& metric : recipe.metrics) metrics.push_back(metric.build({}));
   const std::vector<std::string> names = evaluation_names(recipe, metrics);
   const Value* dataset = value.find("dataset");
-  const bool has_data = dataset && dataset->find("eval") && !dataset->find("eval")->is_null();
+  const auto given = [&](const char* key) { return dataset && dataset->find(key) && !dataset->find(key)->is_null(); };
+  const bool has_data = given("eval") || given("fold");
   const auto check = [&](const std::string& monitor, const Place& place, const std::string& path) {
     if (!has_data) {
       problems.push_back({place, path, "there are no evaluations to watch: give dataset.eval"});
@@ -141,6 +142,7 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
     reader.blocks = model ? model->find("blocks") : nullptr;  // they are layer types from here on
     loaded.recipe = Codec<Recipe>::fields().read(source.value, reader, "");
     set_default_loggers(loaded.recipe, reader);
+    loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));
     check_model(loaded.recipe, source.value, problems);
     if (!has_fault(problems, {"metrics", "checkpoint", "scheduler"})) {
       check_monitors(loaded.recipe, source.value, problems);

@@ -18,8 +18,16 @@ namespace trainrun {
 void add_digits(DatasetRegistry& datasets);
 void add_mnist_family(DatasetRegistry& datasets);
 void add_csv(DatasetRegistry& datasets);
+void add_jsonl(DatasetRegistry& datasets);
+void add_sqlite(DatasetRegistry& datasets);
 void add_synthetic(DatasetRegistry& datasets);
+void add_tensor_file(DatasetRegistry& datasets);
+void add_views(DatasetRegistry& datasets);
+void add_geometry_transforms(TransformRegistry& transforms);
 void add_image_transforms(TransformRegistry& transforms);
+void add_label_transforms(TransformRegistry& transforms);
+void add_noise_transforms(TransformRegistry& transforms);
+void add_standardize(TransformRegistry& transforms);
 
 namespace test {
 
@@ -93,8 +101,16 @@ typename Kind::Product build(const std::string& json) {
   add_digits(catalog.datasets);
   add_mnist_family(catalog.datasets);
   add_csv(catalog.datasets);
+  add_jsonl(catalog.datasets);
+  add_sqlite(catalog.datasets);
   add_synthetic(catalog.datasets);
+  add_tensor_file(catalog.datasets);
+  add_views(catalog.datasets);
+  add_geometry_transforms(catalog.transforms);
   add_image_transforms(catalog.transforms);
+  add_label_transforms(catalog.transforms);
+  add_noise_transforms(catalog.transforms);
+  add_standardize(catalog.transforms);
   std::vector<Problem> problems;
   Reader reader(catalog, problems);
   const auto component = Codec<Component<Kind>>::read(value_of(nlohmann::json::parse(json)), reader);
