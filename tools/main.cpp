@@ -22,7 +22,7 @@ void keep_memory() {
 /// `trainrun recipe.yaml …` is short for `trainrun run recipe.yaml …`.
 std::vector<std::string> with_verb(std::vector<std::string> arguments, const CLI::App& app) {
   const auto first = std::find_if(arguments.begin(), arguments.end(),
-                                  [](const std::string& argument) { return !argument.starts_with("-"); });
+                                  [](const std::string& argument) { return !argument.starts_with('-'); });
   if (first == arguments.end()) return arguments;
   const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
   const bool is_verb =

@@ -30,7 +30,7 @@ struct TransformerOptions {
   bool batch_first = false;
   bool norm_first = false;
   bool bias = true;
-  bool kIsDecoder = false;
+  bool is_decoder = false;
   bool is_causal = false;
   bool memory_is_causal = false;
 };
@@ -64,7 +64,7 @@ class TransformerLayer : public torch::nn::Module {
     attention.bias = options.bias;
     attention.batch_first = options.batch_first;
     self_attn_ = register_module("self_attn", std::make_shared<Attention>(attention));
-    if (options.kIsDecoder) {
+    if (options.is_decoder) {
       multihead_attn_ = register_module("multihead_attn", std::make_shared<Attention>(attention));
     }
     const auto linear = [&](int64_t in, int64_t out) {
@@ -72,7 +72,7 @@ class TransformerLayer : public torch::nn::Module {
     };
     linear1_ = register_module("linear1", linear(options.d_model, options.dim_feedforward));
     linear2_ = register_module("linear2", linear(options.dim_feedforward, options.d_model));
-    for (int i = 1; i <= (options.kIsDecoder ? 3 : 2); ++i) {
+    for (int i = 1; i <= (options.is_decoder ? 3 : 2); ++i) {
       norms_.push_back(register_module("norm" + std::to_string(i), std::make_shared<Norm>(options)));
     }
   }
@@ -80,7 +80,7 @@ class TransformerLayer : public torch::nn::Module {
   Tensor forward(Tensor x, const Sequences& with) {
     x = add(x, *norms_.front(),
             [&](const Tensor& y) { return self_attn_->forward(y, y, y, with.padding, options_.is_causal); });
-    if (options_.kIsDecoder) {
+    if (options_.is_decoder) {
       x = add(x, *norms_[1], [&](const Tensor& y) {
         return multihead_attn_->forward(y, with.memory, with.memory, with.memory_padding, options_.memory_is_causal);
       });

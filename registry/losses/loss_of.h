@@ -48,11 +48,10 @@ Tensors with_labels_as_numbers(Tensors inputs);
 /// at::Reduction's values, and one of our own.
 constexpr int64_t kBatchMean = -1;  // the sum over all elements divided by N
 
-/// What a formula says unless it says otherwise: two inputs alike in shape.
+/// What a formula says unless it says otherwise: two inputs.
 struct AlikeInputs {
   static std::vector<std::string> roles() { return {"output", "target"}; }
   static std::vector<std::string> reductions() { return {"mean", "sum"}; }
-  void require(const LayerInputs& in, const std::vector<std::string>& roles) const { require_alike(in, roles); }
   static constexpr bool kLabelsAsNumbers = true;
 };
 /// Class indices against [N, C, …].
@@ -63,7 +62,9 @@ struct ClassInputs : AlikeInputs {
 /// The loss that `Formula` computes. It adds `reduction`, which all have, and the checks of the inputs. A formula has
 ///   static void describe(auto& fields)                                       its parameters
 ///   at::Tensor operator()(const Tensors& inputs, int64_t reduction) const    most often one call of ATen
-/// and what AlikeInputs has.
+/// and what AlikeInputs has. Its inputs must be alike in shape, or
+///   void require(const LayerInputs& in, const std::vector<std::string>& roles) const
+/// throws LayerError where they do not fit.
 template <class Formula>
 struct LossOf : Formula {
   std::string reduction = "mean";
@@ -78,7 +79,11 @@ struct LossOf : Formula {
   Loss build(const LayerInputs& in) const {
     const auto roles = Formula::roles();
     require_roles(in, roles);
-    Formula::require(in, roles);
+    if constexpr (requires(const Formula& formula) { formula.require(in, roles); }) {
+      Formula::require(in, roles);
+    } else {
+      require_alike(in, roles);
+    }
     const int64_t kind = reduction == "mean"  ? at::Reduction::Mean
                          : reduction == "sum" ? at::Reduction::Sum
                                               : kBatchMean;

@@ -54,7 +54,7 @@ at::Tensor ClassScores::predicted(const Rows& rows, double threshold) {
 }
 
 at::Tensor ClassScores::probabilities(const Rows& rows, bool from_logits) {
-  const at::Tensor scores = rows.scores.to(at::kDouble);
+  at::Tensor scores = rows.scores.to(at::kDouble);
   if (!from_logits) return scores;
   return scores.dim() == 1 ? scores.sigmoid() : scores.softmax(1);
 }

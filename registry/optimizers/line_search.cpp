@@ -46,7 +46,7 @@ LinePoint strong_wolfe(const std::function<LinePoint(double)>& evaluate, const L
   bool bracketed = false;
   while (iteration < max_evaluations && !bracketed) {  // outwards, until a minimum lies in between
     bracketed = true;
-    if (too_high(now) || (iteration > 1 && now.value >= previous.value)) {
+    if (too_high(now) || (iteration > 1 && now.value >= previous.value)) {  // NOLINT(bugprone-branch-clone)
       bracket = {{previous, now}};
     } else if (flat(now)) {
       bracket = {{now, now}, true};

@@ -47,7 +47,7 @@ struct Fault {
   int fail_at = -1;      // this call fails with `error_number`
   int error_number = 0;
   /// Calls of these names are not carried out, and give this error (0: success). Without fsync, a test is quick.
-  std::map<std::string, int> always;
+  std::map<std::string, int> always = {};
 };
 
 struct Outcome {

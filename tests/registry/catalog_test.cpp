@@ -20,10 +20,10 @@ const Catalog& catalog() {
 
 /// What a component is written with, beyond its name, so that it can be built; and what flows into a layer.
 struct Example {
-  std::string parameters = "";
+  std::string parameters{};
   std::vector<int64_t> shape = {2, 3, 8, 8};
   at::ScalarType dtype = at::kFloat;
-  std::string inputs = "";
+  std::string inputs{};
 };
 
 /// Of the layers that exist over one, two and three dimensions.

@@ -42,7 +42,7 @@ TEST_CASE("sizes follow from what flows in, and state names are those of torch.n
 )",
                            inputs_like(torch::zeros({2, 1, 28, 28})));
   CHECK(state_names(*graph) == std::vector<std::string>{"0.weight", "0.bias", "head.weight", "head.bias"});
-  CHECK(graph->named_parameters()["head.weight"].sizes() == at::IntArrayRef({10, 8 * 13 * 13}));
+  CHECK(graph->named_parameters()["head.weight"].sizes() == at::IntArrayRef({10, 8LL * 13 * 13}));
   CHECK(graph->forward({torch::zeros({5, 1, 28, 28})})[0].sizes() == at::IntArrayRef({5, 10}));
   CHECK(graph->nodes()[0].output_shapes[0] == std::vector<int64_t>{2, 8, 26, 26});
   const ShapeMode shapes;
@@ -176,8 +176,8 @@ TEST_CASE("a layer that shares another's parameters has the very same ones") {
   const auto x = torch::rand({3, 4});
   const auto w = parameters["tower.weight"].detach().clone().requires_grad_();
   const auto b = parameters["tower.bias"].detach().clone().requires_grad_();
-  namespace F = torch::nn::functional;
-  F::linear(F::linear(x, w, b).relu(), w, b).sum().backward();
+  namespace functional = torch::nn::functional;
+  functional::linear(functional::linear(x, w, b).relu(), w, b).sum().backward();
   graph->forward({x})[0].sum().backward();
   CHECK(torch::allclose(parameters["tower.weight"].grad(), w.grad()));
   CHECK(torch::allclose(parameters["again.bias"].grad(), b.grad()));

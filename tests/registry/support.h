@@ -1,7 +1,5 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +7,8 @@
 #include "registry/catalog.h"
 #include "registry/graph.h"
 #include "runner/yaml.h"
+// After LibTorch, which has a CHECK of its own.
+#include <doctest/doctest.h>
 
 namespace trainrun::test {
 
