@@ -16,7 +16,7 @@ import subprocess
 import pytest
 
 RECIPE = "tests/recipes/digits_small.yaml"
-STEP_LINE = re.compile(r"\bstep (\d+)/(\d+)")
+STEP_LINE = re.compile(r"(?<!resumed at )\bstep (\d+)/(\d+)")  # of a step that was trained: from then on signals are heeded
 PIPE_BYTES = 4096  # the least the kernel gives
 MOST_LINES_AHEAD = PIPE_BYTES // 50  # how far a run gets before it waits for the test to read what it said
 TIMING = {"time", "train/samples_per_second"}
