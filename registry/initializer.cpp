@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "registry/layer.h"
+#include "registry/pattern.h"
 
 namespace trainrun {
 namespace {
@@ -21,27 +22,13 @@ std::optional<InitializerRule> read_rule(const Value& value, Reader& reader) {
         "expected {match: PATTERN, type: NAME, …}: a regular expression for parameters' names, and an initializer");
     return std::nullopt;
   }
-  InitializerRule rule;
-  rule.place = match->place();
-  {
-    const auto scope = reader.enter("match");
-    rule.path = reader.path();
-    const auto pattern = Codec<std::string>::read(*match, reader);
-    if (!pattern) return std::nullopt;
-    try {
-      static_cast<void>(std::regex(*pattern));
-    } catch (const std::regex_error& error) {
-      reader.error(match->place(), "'" + *pattern + "' is no regular expression: " + error.what());
-      return std::nullopt;
-    }
-    rule.match = *pattern;
-  }
+  const auto pattern = read_pattern(*match, reader);
+  if (!pattern) return std::nullopt;
   Value written = value;
   written.erase("match");
   auto initializer = Codec<Component<InitializerKind>>::read(written, reader);
   if (!initializer) return std::nullopt;
-  rule.initializer = std::move(*initializer);
-  return rule;
+  return InitializerRule{*pattern, match->place(), reader.path() + ".match", std::move(*initializer)};
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <regex>
 
+#include "registry/pattern.h"
+
 namespace trainrun {
 
 void Optimizer::load_state(const std::map<std::string, at::Tensor>& saved) {
@@ -31,15 +33,8 @@ std::optional<GroupSpec> Codec<GroupSpec>::read(const Value& value, Reader& read
     const auto scope = reader.enter(entry.key);
     reader.error(entry.key_place, "a group has parameters of its optimizer only");
   }
-  const auto scope = reader.enter("match");
-  const auto pattern = Codec<std::string>::read(*match, reader);
+  const auto pattern = read_pattern(*match, reader);
   if (!pattern) return std::nullopt;
-  try {
-    static_cast<void>(std::regex(*pattern));
-  } catch (const std::regex_error& error) {
-    reader.error(match->place(), "'" + *pattern + "' is no regular expression: " + error.what());
-    return std::nullopt;
-  }
   GroupSpec group{*pattern, match->place(), value, nullptr};
   group.overrides.erase("match");
   return group;

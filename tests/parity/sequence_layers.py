@@ -5,17 +5,7 @@ import math
 import torch
 from torch import nn
 
-
-class Function(nn.Module):
-    """A module without state that computes `function`."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.forward = function
-
-
-def indices(high: int, *shape: int) -> torch.Tensor:
-    return torch.randint(high, shape, generator=torch.Generator().manual_seed(1))
+from rows import Function, indices
 
 
 def recurrent(kind):

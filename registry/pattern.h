@@ -1,0 +1,13 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "registry/codec.h"
+
+namespace trainrun {
+
+/// The regular expression under `match`, to be searched in names. Nothing: it is none, which was reported.
+std::optional<std::string> read_pattern(const Value& match, Reader& reader);
+
+}  // namespace trainrun
