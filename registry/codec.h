@@ -123,7 +123,7 @@ template <class T>
 struct Codec<std::optional<T>> {
   static std::optional<std::optional<T>> read(const Value& value, Reader& reader) {
     const bool null = value.is_null() || (value.is_scalar() && value.scalar_type() == ScalarType::kNull);
-    if (null) return std::optional<T>();
+    if (null) return std::optional<std::optional<T>>(std::in_place);
     if (auto result = Codec<T>::read(value, reader)) return std::optional<T>(std::move(*result));
     return std::nullopt;
   }
@@ -215,7 +215,7 @@ struct Codec<std::array<T, N>> {
       reader.error(value.place(), "expected a " + type_name() + ", found a list of " + std::to_string(items->size()));
       return std::nullopt;
     }
-    std::array<T, N> result;
+    std::array<T, N> result{};
     std::copy(items->begin(), items->end(), result.begin());
     return result;
   }
@@ -226,12 +226,13 @@ struct Codec<std::array<T, N>> {
     return Codec<std::vector<T>>::write(std::vector<T>(value.begin(), value.end()));
   }
   static std::string type_name() {
-    return "list of " + std::to_string(N) + " " + detail::plural(Codec<T>::type_name());
+    return "list of " + std::to_string(N) + " " +
+           (N == 1 ? Codec<T>::type_name() : detail::plural(Codec<T>::type_name()));
   }
 };
 
 /// One of several types, tried in order: `every: epoch` or `every: 500`. Where none fits, what is said is that, unless
-/// one of them fits but for something within it.
+/// one of them fits but for something within it, or something that it lacks.
 template <class... T>
 struct Codec<std::variant<T...>> {
   static std::optional<std::variant<T...>> read(const Value& value, Reader& reader) {
@@ -243,7 +244,8 @@ struct Codec<std::variant<T...>> {
       if (result) return;
       auto one = Codec<One>::read(value, reader);
       const bool fits = one && problems.size() == before;
-      const bool fits_outside = problems.size() > before && problems[before].path != reader.path();
+      const bool fits_outside = problems.size() > before && (problems[before].path != reader.path() ||
+                                                             !problems[before].message.starts_with("expected "));
       if (fits_outside && within.empty()) {
         within.assign(problems.begin() + static_cast<std::ptrdiff_t>(before), problems.end());
       }

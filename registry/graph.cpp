@@ -77,6 +77,7 @@ class GraphBuilder {
     initialize(spec, node.layer);
     name_outputs(spec, made.outputs, node);
     if (node.layer.state) graph_->register_module(node.name, node.layer.state);
+    if (spec.component.common.lr_scale != 1) graph_->lr_scales_[node.name] = spec.component.common.lr_scale;
     graph_->outputs_ = node.outputs;
     graph_->nodes_.push_back(std::move(node));
   }
@@ -235,6 +236,36 @@ class GraphBuilder {
 
 std::shared_ptr<Graph> build_graph(const LayerList& layers, const LayerInputs& inputs) {
   return GraphBuilder(layers, inputs).graph();
+}
+
+namespace {
+
+void collect_lr_scales(const torch::nn::Module& module, const std::string& prefix,
+                       std::map<std::string, double>& scales) {
+  const auto* graph = dynamic_cast<const Graph*>(&module);
+  for (const auto& child : module.named_children()) {
+    const std::string name = prefix + child.key();
+    const double scale = graph ? graph->lr_scale(child.key()) : 1;
+    if (scale != 1) {
+      for (const auto& item : child.value()->named_parameters()) {
+        scales.emplace(name + "." + item.key(), 1).first->second *= scale;
+      }
+    }
+    collect_lr_scales(*child.value(), name + ".", scales);
+  }
+}
+
+}  // namespace
+
+double Graph::lr_scale(const std::string& layer) const {
+  const auto it = lr_scales_.find(layer);
+  return it == lr_scales_.end() ? 1 : it->second;
+}
+
+std::map<std::string, double> Graph::lr_scales() const {
+  std::map<std::string, double> scales;
+  collect_lr_scales(*this, "", scales);
+  return scales;
 }
 
 Tensors Graph::forward(const Tensors& inputs) {

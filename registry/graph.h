@@ -2,6 +2,7 @@
 
 #include <torch/nn/module.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,10 @@ class Graph : public torch::nn::Module {
   std::vector<Node>& nodes() { return nodes_; }
   const std::vector<std::string>& input_names() const { return input_names_; }
   size_t num_slots() const { return num_slots_; }
+  /// The `lr_scale` of one of its layers.
+  double lr_scale(const std::string& layer) const;
+  /// The product of the scales of the layers that a parameter lies in, by its state name; others' is 1.
+  std::map<std::string, double> lr_scales() const;
 
  private:
   friend class GraphBuilder;
@@ -53,6 +58,7 @@ class Graph : public torch::nn::Module {
   std::vector<Node> nodes_;
   std::vector<size_t> outputs_;
   size_t num_slots_ = 0;
+  std::map<std::string, double> lr_scales_;  // of layers
 };
 
 /// The batch size of the examples that stand for data while shapes are found.

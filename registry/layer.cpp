@@ -329,6 +329,9 @@ void LayerCommon::describe(Fields<LayerCommon>& f) {
   f.optional("if", &LayerCommon::enabled).doc("false leaves the layer out; for blocks' parameters");
   f.optional("share", &LayerCommon::share)
       .doc("an earlier layer of the same list whose parameters this layer uses: one set of weights, in both places");
+  f.optional("lr_scale", &LayerCommon::lr_scale)
+      .at_least(0)
+      .doc("its parameters' learning rate is so many times the optimizer's; 0 keeps them as they are");
   f.optional("init", &LayerCommon::init)
       .doc("initial values of its weights, or of the parameters whose name a pattern matches");
   f.relation(nlohmann::json::parse(  // `$`: a `${…}`

@@ -111,6 +111,7 @@ struct LayerCommon {
   bool enabled = true;
   std::optional<InitializerRules> init;
   std::optional<std::string> share;
+  double lr_scale = 1;
   static void describe(Fields<LayerCommon>& f);
   void check(Checker& checker) const;
 };

@@ -2,11 +2,17 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+#include <iterator>
 #include <regex>
 
 #include "registry/pattern.h"
 
 namespace trainrun {
+
+void scale_rates(std::vector<GroupRates>& rates) {
+  for (GroupRates& group : rates) group.lr *= group.lr_scale;
+}
 
 void Optimizer::load_state(const std::map<std::string, at::Tensor>& saved) {
   const c10::AutoGradMode no_gradients(false);
@@ -68,15 +74,12 @@ void OptimizerKind::finish(Component<OptimizerKind>& optimizer, const Value& map
 }
 
 OptimizerInputs group_parameters(const Component<OptimizerKind>& optimizer,
-                                 const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
+                                 const std::vector<std::pair<std::string, at::Tensor>>& parameters,
+                                 const std::map<std::string, double>& lr_scales) {
   const std::vector<GroupSpec>& specs = optimizer.common.param_groups;
-  std::vector<ParameterGroup> groups(specs.size() + 1);
+  std::vector<std::vector<ParameterGroup>> groups(specs.size() + 1);  // of each pattern: by scale
   std::vector<std::regex> patterns;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    patterns.emplace_back(specs[i].match);
-    groups[i].options = specs[i].options;
-  }
-  groups.back().options = optimizer.options;
+  for (const GroupSpec& spec : specs) patterns.emplace_back(spec.match);
   std::vector<bool> matched(specs.size());
   for (const auto& [name, tensor] : parameters) {
     size_t chosen = specs.size();
@@ -86,8 +89,16 @@ OptimizerInputs group_parameters(const Component<OptimizerKind>& optimizer,
       chosen = i;
     }
     if (!tensor.requires_grad()) continue;
-    groups[chosen].names.push_back(name);
-    groups[chosen].tensors.push_back(tensor);
+    const auto scale = lr_scales.find(name);
+    const double lr_scale = scale == lr_scales.end() ? 1 : scale->second;
+    std::vector<ParameterGroup>& own = groups[chosen];
+    auto group = std::find_if(own.begin(), own.end(), [&](const auto& other) { return other.lr_scale == lr_scale; });
+    if (group == own.end()) {
+      const auto& options = chosen < specs.size() ? specs[chosen].options : optimizer.options;
+      group = own.insert(own.end(), {{}, {}, options, lr_scale});
+    }
+    group->names.push_back(name);
+    group->tensors.push_back(tensor);
   }
   std::vector<Problem> problems;
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -98,8 +109,9 @@ OptimizerInputs group_parameters(const Component<OptimizerKind>& optimizer,
                         "'" + specs[i].match + "' matches no parameter" + suggestion(specs[i].match, names)});
   }
   if (!problems.empty()) throw RecipeError(problems);
-  std::erase_if(groups, [](const ParameterGroup& group) { return group.tensors.empty(); });
-  return {std::move(groups)};
+  OptimizerInputs inputs;
+  for (std::vector<ParameterGroup>& own : groups) std::move(own.begin(), own.end(), std::back_inserter(inputs.groups));
+  return inputs;
 }
 
 }  // namespace trainrun

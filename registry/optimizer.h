@@ -18,18 +18,26 @@ namespace trainrun {
 struct GroupRates {
   double lr = 0;
   std::optional<double> momentum;  // SGD's momentum, Adam's first beta; nothing where the optimizer has neither
+  double lr_scale = 1;             // of the layers' own; `lr` is without it until scale_rates
 };
+
+/// Multiplies each group's learning rate, as a recipe or a scheduler says it, by its scale.
+void scale_rates(std::vector<GroupRates>& rates);
 
 /// The parameters that share their options.
 struct ParameterGroup {
   std::vector<std::string> names;  // state names, as many as tensors
   Tensors tensors;
   std::shared_ptr<const void> options;  // the optimizer's own struct, with what the group's pattern overrides
+  double lr_scale = 1;
+  /// The rates to begin with.
+  GroupRates rates(double lr, std::optional<double> momentum) const { return {lr, momentum, lr_scale}; }
 };
 
 struct OptimizerInputs {
-  std::vector<ParameterGroup>
-      groups;  // the patterns' groups in the recipe's order, then the default one; none is empty
+  /// The patterns' groups in the recipe's order, then the default one; one that holds several scales of the learning
+  /// rate as one group each. None is empty.
+  std::vector<ParameterGroup> groups;
   template <class C>
   const C& options(size_t group) const {
     return *static_cast<const C*>(groups[group].options.get());
@@ -88,8 +96,10 @@ using OptimizerRegistry = Registry<OptimizerKind>;
 const OptimizerRegistry& registry_of(const Catalog& catalog, OptimizerKind);
 
 /// Sorts the parameters that want a gradient into groups: the first pattern that matches wins, the rest is the default
-/// group. Throws RecipeError at the place of a pattern that matches nothing.
+/// group. `lr_scales`: by state name, where it is not 1. Throws RecipeError at the place of a pattern that matches
+/// nothing.
 OptimizerInputs group_parameters(const Component<OptimizerKind>& optimizer,
-                                 const std::vector<std::pair<std::string, at::Tensor>>& parameters);
+                                 const std::vector<std::pair<std::string, at::Tensor>>& parameters,
+                                 const std::map<std::string, double>& lr_scales = {});
 
 }  // namespace trainrun

@@ -33,13 +33,13 @@ c10::IValue map_tensors(const c10::IValue& value, const TensorMap& map) {
   if (value.isTensor()) return value.toTensor().defined() ? c10::IValue(map(value.toTensor())) : value;
   if (value.isTensorList()) {
     c10::List<at::Tensor> list;
-    for (const at::Tensor tensor : value.toTensorList()) list.push_back(tensor.defined() ? map(tensor) : tensor);
+    for (at::Tensor tensor : value.toTensorList()) list.push_back(tensor.defined() ? map(tensor) : tensor);
     return list;
   }
   if (value.isList() && value.toList().elementType()->kind() == c10::TypeKind::OptionalType) {
     const auto in = value.toList();
     auto out = c10::impl::GenericList(in.elementType());
-    for (const c10::IValue item : in) out.push_back(item.isTensor() ? c10::IValue(map(item.toTensor())) : item);
+    for (c10::IValue item : in) out.push_back(item.isTensor() ? c10::IValue(map(item.toTensor())) : item);
     return out;
   }
   return value;

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <nlohmann/json.hpp>
 
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "registry/batch.h"
 #include "registry/registry.h"
@@ -18,9 +21,21 @@ class Transform {
   /// `generator` is seeded from the run's seed, the epoch and the number of the batch: the same batch is always changed
   /// the same way.
   virtual void apply(Batch& batch, at::Generator& generator) const = 0;
+
+  /// Whether it must see the training samples before it can be applied.
+  virtual bool learns() const { return false; }
+  /// `next` gives the training samples, batch by batch in the data set's order, as they reach this transform.
+  virtual void learn(const std::function<std::optional<Batch>()>& next);
+  /// What was learnt, as checkpoints keep it; null: nothing.
+  virtual nlohmann::json learnt() const;
+  /// Instead of `learn`. Throws DataError where `state` is of other samples.
+  virtual void set_learnt(const nlohmann::json& state);
 };
 
-struct TransformInputs {};
+struct TransformInputs {
+  /// The fields as they reach the transform. Empty where only `describe` will be called.
+  DatasetInfo info;
+};
 
 struct TransformKind {
   static constexpr const char* kName = "transform";

@@ -156,7 +156,8 @@ DataLoader::DataLoader(const Dataset& dataset, Transforms transforms, DataLoader
     : dataset_(dataset),
       transforms_(std::move(transforms)),
       options_(options),
-      sampler_(dataset.size(), {options.shuffle, options.seed, options.split, options.rank, options.world_size}) {
+      sampler_(dataset.size(),
+               {options.shuffle, options.seed, options.split, options.rank, options.world_size, options.drawing}) {
   if (options_.batch_size < 1) throw Error("batch_size must be >= 1, is " + std::to_string(options_.batch_size));
   if (dataset.size() == 0) throw DataError("the data set has no samples");
   if (num_batches(0) == 0) {  // rank 0 has the most samples

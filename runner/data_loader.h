@@ -20,6 +20,7 @@ struct DataLoaderOptions {
   Split split = Split::kPad;
   int64_t rank = 0;
   int64_t world_size = 1;
+  Drawing drawing = {};
 };
 
 /// The batches of an epoch, in order. Destroyed at any time: what is being made is waited for, the rest is not made.

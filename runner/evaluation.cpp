@@ -32,12 +32,17 @@ std::vector<std::pair<std::string, double>> evaluate_trained(const TrainedModel&
   const LoadedRecipe loaded = load_recipe(trained.recipe, overrides, catalog);
   const Recipe& recipe = loaded.recipe;
   if (!recipe.dataset.eval) throw Error(trained.recipe + " has no dataset.eval to evaluate on");
-  const auto data = recipe.dataset.eval->build({static_cast<uint64_t>(recipe.seed)});
-  data->open();
-  const auto loader = make_loader(recipe, *data, false);
+  const CheckpointContent checkpoint = CheckpointStore::load(trained.checkpoint);
+  const nlohmann::json learnt = checkpoint.state.value("learnt", nlohmann::json::object());
+  const auto data = open_data(*recipe.dataset.eval, recipe);
+  share_learnt(*data, learnt.value("dataset", nlohmann::json()));
+  const DatasetInfo info = data->info();
+  DataTransforms transforms(recipe, nullptr, &info);
+  transforms.set_learnt(learnt.value("transforms", nlohmann::json()));
+  const DataLoader loader(*data, transforms.evaluation(), loader_options(recipe, data.get(), false));
   Model model(recipe, evaluation_info(recipe));
-  model.load_state_dict(CheckpointStore::load(trained.checkpoint).model, trained.checkpoint);
-  return evaluate(recipe, model, *loader, model.build_metrics(recipe));
+  model.load_state_dict(checkpoint.model, trained.checkpoint);
+  return evaluate(recipe, model, loader, model.build_metrics(recipe));
 }
 
 }  // namespace trainrun

@@ -160,7 +160,7 @@ LengthSummary explain_length(const Recipe& recipe, const DatasetInfo& info) {
   if (info.num_samples) {
     const Counted data(*info.num_samples);
     const int64_t window = length.gradient_accumulation_steps;
-    length.batches_per_epoch = make_loader(recipe, data, true)->num_batches();
+    length.batches_per_epoch = DataLoader(data, {}, loader_options(recipe, nullptr, true)).num_batches();
     length.steps_per_epoch = (*length.batches_per_epoch + window - 1) / window;
     if (length.num_epochs) length.total_steps = *length.num_epochs * *length.steps_per_epoch;
   }
@@ -194,7 +194,7 @@ std::vector<GroupSummary> explain_groups(const Component<OptimizerKind>& optimiz
     }
     group.tensors = static_cast<int64_t>(inputs.groups[i].tensors.size());
     for (const at::Tensor& tensor : inputs.groups[i].tensors) group.parameters += tensor.numel();
-    group.lr = rates[i].lr;
+    group.lr = rates[i].lr * rates[i].lr_scale;
     groups.push_back(group);
   }
   return groups;
@@ -233,7 +233,9 @@ int64_t optimizer_bytes(const Component<OptimizerKind>& optimizer, const Optimiz
 void explain_rates(const Recipe& recipe, const std::vector<GroupRates>& base, Explanation& result) {
   const LengthSummary& length = result.length;
   if (!recipe.scheduler) {
-    if (length.total_steps) result.rates = {{0, base}, {*length.total_steps - 1, base}};
+    std::vector<GroupRates> constant = base;
+    scale_rates(constant);
+    if (length.total_steps) result.rates = {{0, constant}, {*length.total_steps - 1, constant}};
     return;
   }
   result.scheduler = recipe.scheduler->type;
@@ -248,6 +250,7 @@ void explain_rates(const Recipe& recipe, const std::vector<GroupRates>& base, Ex
     point.step = std::llround(static_cast<double>(i) * static_cast<double>(total - 1) / (kRatePoints - 1));
     point.rates = base;
     scheduler->set(point.step / unit, point.rates);
+    scale_rates(point.rates);
     result.rates.push_back(point);
   }
 }
@@ -272,7 +275,7 @@ Explanation explain(const LoadedRecipe& loaded) {
   result.length = explain_length(recipe, info);
   result.memory.activations *= result.length.batch_size;
   result.memory.batch *= result.length.batch_size;
-  const OptimizerInputs inputs = group_parameters(recipe.optimizer, model->parameters());
+  const OptimizerInputs inputs = group_parameters(recipe.optimizer, model->parameters(), model->lr_scales());
   result.memory.optimizer_state = optimizer_bytes(recipe.optimizer, inputs);
   std::vector<GroupRates> base;
   {

@@ -8,7 +8,6 @@
 
 #include <map>
 
-#include "registry/files/torch_file.h"
 #include "runner/build.h"
 #include "runner/recipe_source.h"
 #include "runner/train_loop.h"
@@ -20,15 +19,6 @@ namespace {
 using nlohmann::json;
 
 int64_t steps_of(int64_t batches, int64_t accumulation) { return (batches + accumulation - 1) / accumulation; }
-
-DataLoader::Transforms build_transforms(const std::vector<Component<TransformKind>>& first,
-                                        const std::vector<Component<TransformKind>>& then) {
-  DataLoader::Transforms transforms;
-  for (const auto* list : {&first, &then}) {
-    for (const Component<TransformKind>& transform : *list) transforms.push_back(build_at_place(transform, {}));
-  }
-  return transforms;
-}
 
 std::string to_hex(const at::Tensor& bytes) {
   static constexpr const char* kDigits = "0123456789abcdef";
@@ -94,20 +84,6 @@ Progress progress_from(const json& state) {
 
 }  // namespace
 
-std::unique_ptr<DataLoader> make_loader(const Recipe& recipe, const Dataset& dataset, bool training) {
-  const DatasetSection& data = recipe.dataset;
-  const DataloaderSection& section = recipe.dataloader;
-  DataLoaderOptions options;
-  options.batch_size = training ? section.batch_size : section.eval_batch_size.value_or(section.batch_size);
-  options.drop_last = training && section.drop_last;
-  options.shuffle = training && section.shuffle;
-  options.num_workers = section.num_workers;
-  options.seed = static_cast<uint64_t>(recipe.seed);
-  options.split = training ? Split::kPad : Split::kEverySampleOnce;
-  return std::make_unique<DataLoader>(
-      dataset, build_transforms(training ? data.train_transforms : data.eval_transforms, data.transforms), options);
-}
-
 Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.recipe) {
   build_data();
   build_model();
@@ -115,20 +91,27 @@ Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.rec
   open_folder(loaded);
   start_log(folder->log_path(), options.quiet, options.verbose);
   for (const std::string& note : folder->notes()) spdlog::info(note);
+  if (!passed_over_.empty()) spdlog::warn("model.weights: " + join(passed_over_, "; "));
   resume();
   build_observers(options);
 }
 
 void Job::build_data() {
-  DatasetInputs inputs;
-  inputs.seed = static_cast<uint64_t>(recipe.seed);
-  train_data = build_at_place(recipe.dataset.train, inputs);
-  train_data->open();
-  train_loader = make_loader(recipe, *train_data, true);
-  if (!recipe.dataset.eval) return;
-  eval_data = build_at_place(*recipe.dataset.eval, inputs);
-  eval_data->open();
-  eval_loader = make_loader(recipe, *eval_data, false);
+  train_data = open_data(recipe.dataset.train, recipe);
+  share_learnt(*train_data, nullptr);
+  if (recipe.dataset.eval) {
+    eval_data = open_data(*recipe.dataset.eval, recipe);
+    share_learnt(*eval_data, train_data->learnt());
+  }
+  const DatasetInfo train_info = train_data->info();
+  const DatasetInfo eval_info = eval_data ? eval_data->info() : DatasetInfo();
+  transforms = std::make_unique<DataTransforms>(recipe, &train_info, eval_data ? &eval_info : nullptr);
+  transforms->learn(recipe, *train_data);
+  train_loader =
+      std::make_unique<DataLoader>(*train_data, transforms->training(), loader_options(recipe, train_data.get(), true));
+  if (!eval_data) return;
+  eval_loader = std::make_unique<DataLoader>(*eval_data, transforms->evaluation(),
+                                             loader_options(recipe, eval_data.get(), false));
 }
 
 void Job::build_model() {
@@ -137,8 +120,9 @@ void Job::build_model() {
     at::globalContext().setDeterministicFillUninitializedMemory(false);  // it costs time and changes no result
   }
   at::manual_seed(static_cast<uint64_t>(recipe.seed));
-  model = std::make_unique<Model>(recipe, training_info(recipe));
-  if (recipe.model.weights) model->load_state_dict(load_weights(*recipe.model.weights), *recipe.model.weights);
+  model = std::make_unique<Model>(recipe, training_info(recipe),
+                                  recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo());
+  passed_over_ = load_initial_weights(recipe, *model);
   metrics = model->build_metrics(recipe);
   for (const auto& [name, tensor] : model->parameters()) {
     if (tensor.requires_grad()) parameters.push_back(tensor);
@@ -146,9 +130,9 @@ void Job::build_model() {
 }
 
 void Job::build_optimizer() {
-  const OptimizerInputs inputs = group_parameters(recipe.optimizer, model->parameters());
+  const OptimizerInputs inputs = group_parameters(recipe.optimizer, model->parameters(), model->lr_scales());
   optimizer = build_at_place(recipe.optimizer, inputs);
-  if (!recipe.scheduler) return;
+  if (!recipe.scheduler) return scale_rates(optimizer->rates);
   const bool by_epoch = recipe.scheduler->common.interval == "epoch";
   SchedulerInputs scheduler_inputs;
   scheduler_inputs.base = optimizer->rates;
@@ -169,6 +153,7 @@ int64_t Job::total_steps() const {
 void Job::set_rates() {
   if (!scheduler) return;
   scheduler->set(recipe.scheduler->common.interval == "epoch" ? progress.epoch : progress.step, optimizer->rates);
+  scale_rates(optimizer->rates);
 }
 
 void Job::open_folder(const LoadedRecipe& loaded) {
@@ -194,6 +179,7 @@ void Job::save(const std::string& name, bool best) {
   content.state = progress_json(progress);
   content.state["scheduler"] = scheduler ? scheduler->state() : json();
   content.state["random"] = json::array({{{"cpu", to_hex(random_state())}}});  // of every rank
+  content.state["learnt"] = {{"dataset", train_data->learnt()}, {"transforms", transforms->learnt()}};
   content.state["seed"] = recipe.seed;
   content.state["versions"] = {{"trainrun", TRAINRUN_VERSION}, {"torch", TORCH_VERSION}};
   observers->on_checkpoint({progress.step, checkpoints->save(name, content, best)});
@@ -215,6 +201,13 @@ void Job::restore(const CheckpointContent& content) {
   optimizer->load_state({content.optimizer.begin(), content.optimizer.end()});
   const json& state = content.state;
   progress = progress_from(state);
+  const json learnt = state.value("learnt", json::object());
+  if (learnt.value("dataset", json()) != train_data->learnt()) {
+    throw Error(
+        "the training data has changed since the checkpoint was made: categories, or what stands for missing "
+        "values, are others now");
+  }
+  transforms->set_learnt(learnt.value("transforms", json()));
   if (scheduler && !state.at("scheduler").is_null()) scheduler->load_state(state.at("scheduler"));
   set_random_state(from_hex(state.at("random").at(0).at("cpu")));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runner/checkpoint_store.h"
+#include "runner/data.h"
 #include "runner/data_loader.h"
 #include "runner/model.h"
 #include "runner/observers/observers.h"
@@ -50,6 +51,7 @@ class Job {
   std::unique_ptr<RunFolder> folder;
   std::unique_ptr<Dataset> train_data;
   std::unique_ptr<Dataset> eval_data;  // null: none
+  std::unique_ptr<DataTransforms> transforms;
   std::unique_ptr<DataLoader> train_loader;
   std::unique_ptr<DataLoader> eval_loader;
   std::unique_ptr<Model> model;
@@ -71,9 +73,8 @@ class Job {
   void build_observers(const Options& options);
   void resume();
   void restore(const CheckpointContent& content);
-};
 
-/// The data loader of a split, transforms included. `dataset` is open.
-std::unique_ptr<DataLoader> make_loader(const Recipe& recipe, const Dataset& dataset, bool training);
+  std::vector<std::string> passed_over_;  // of model.weights, until there is a log
+};
 
 }  // namespace trainrun

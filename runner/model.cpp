@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <map>
+#include <regex>
 #include <set>
 
+#include "registry/files/torch_file.h"
 #include "registry/shape_mode.h"
 
 namespace trainrun {
@@ -53,8 +55,16 @@ DatasetInfo split_info(const Component<DatasetKind>& dataset, const std::vector<
   at_place(dataset.place, dataset.path, "", [&] { info = dataset.build({})->info(); });
   for (const auto* transforms : {&first, &then}) {
     for (const Component<TransformKind>& transform : *transforms) {
-      at_place(transform.place, transform.path, "", [&] { transform.build({})->describe(info); });
+      at_place(transform.place, transform.path, "", [&] { transform.build({info})->describe(info); });
     }
+  }
+  return info;
+}
+
+/// Metrics see the batches of evaluation, whose labels no Mixup made soft.
+DatasetInfo seen_by_metrics(DatasetInfo info, const DatasetInfo& evaluated) {
+  for (FieldInfo& field : info.fields) {
+    if (const FieldInfo* other = evaluated.find(field.name)) field = *other;
   }
   return info;
 }
@@ -78,7 +88,7 @@ DatasetInfo evaluation_info(const Recipe& recipe) {
   return split_info(*recipe.dataset.eval, recipe.dataset.eval_transforms, recipe.dataset.transforms);
 }
 
-Model::Model(const Recipe& recipe, const DatasetInfo& info) : info_(info) {
+Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& evaluated) : info_(info) {
   LayerInputs inputs;
   {
     const ShapeMode shapes;
@@ -93,6 +103,7 @@ Model::Model(const Recipe& recipe, const DatasetInfo& info) : info_(info) {
   if (recipe.model.init) recipe.model.init->apply(parameters());
   outputs_ = {graph_->outputs()[0]};
   build_losses(recipe);
+  info_ = seen_by_metrics(info_, evaluated);
   for (const Component<MetricKind>& metric : recipe.metrics) {
     metric_sources_.push_back(find_sources(metric.common.inputs, metric.place, metric.path));
   }
@@ -268,27 +279,78 @@ void Model::train(bool on) {
   }
 }
 
-void Model::load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors, const std::string& origin) {
-  std::map<std::string, at::Tensor> given(tensors.begin(), tensors.end());
-  std::vector<std::string> faults;
-  const auto own = state_dict();
-  std::vector<std::string> unknown;
+std::vector<std::string> Model::load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                                                const std::string& origin, bool strict) {
+  const std::map<std::string, at::Tensor> given(tensors.begin(), tensors.end());
+  std::vector<std::string> missing;
+  std::vector<std::string> unexpected;
+  std::vector<std::string> faults;  // where it is not strict, either
   std::set<std::string> known;
+  const auto own = state_dict();
   for (const auto& [name, tensor] : own) {
     known.insert(name);
     const auto it = given.find(name);
     if (it == given.end()) {
-      faults.push_back("missing " + name + " " + at::str(tensor.sizes()));
+      missing.push_back("missing " + name + " " + at::str(tensor.sizes()));
     } else if (it->second.sizes() != tensor.sizes()) {
       faults.push_back(name + " is " + at::str(it->second.sizes()) + ", the model's is " + at::str(tensor.sizes()));
     }
   }
   for (const auto& [name, tensor] : tensors) {
-    if (!known.contains(name)) faults.push_back("unexpected " + name + " " + at::str(tensor.sizes()));
+    if (!known.contains(name)) unexpected.push_back("unexpected " + name + " " + at::str(tensor.sizes()));
   }
+  std::vector<std::string> passed_over = missing;
+  passed_over.insert(passed_over.end(), unexpected.begin(), unexpected.end());
+  if (strict) faults.insert(faults.begin(), passed_over.begin(), passed_over.end());
   if (!faults.empty()) throw Error(origin + " does not fit the model: " + join(faults, "; "));
+  if (missing.size() == own.size() && !own.empty()) {
+    throw Error(origin + " has no tensor of the model: " + join(passed_over, "; "));
+  }
   const c10::AutoGradMode no_gradients(false);
-  for (const auto& [name, tensor] : own) at::Tensor(tensor).copy_(given.at(name));
+  for (const auto& [name, tensor] : own) {
+    if (const auto it = given.find(name); it != given.end()) at::Tensor(tensor).copy_(it->second);
+  }
+  return passed_over;
+}
+
+namespace {
+
+/// The tensors under the names that `rename` gives them.
+NamedTensors renamed(const NamedTensors& tensors, const WeightsSection& weights) {
+  NamedTensors result;
+  std::map<std::string, std::string> old_names;
+  for (const auto& [old_name, tensor] : tensors) {
+    std::string name = old_name;
+    bool left_out = false;
+    for (const auto& [pattern, replacement] : weights.rename.entries) {
+      const std::regex compiled(pattern);
+      if (replacement) {
+        name = std::regex_replace(name, compiled, *replacement);
+      } else {
+        left_out = left_out || std::regex_search(name, compiled);
+      }
+    }
+    if (left_out) continue;
+    const auto [it, is_new] = old_names.emplace(name, old_name);
+    if (!is_new) {
+      throw Error(weights.path + ": rename makes '" + it->second + "' and '" + old_name + "' both '" + name + "'");
+    }
+    result.emplace_back(name, tensor);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model) {
+  if (!recipe.model.weights) return {};
+  WeightsSection weights;
+  if (const auto* path = std::get_if<std::string>(&*recipe.model.weights)) {
+    weights.path = *path;
+  } else {
+    weights = std::get<WeightsSection>(*recipe.model.weights);
+  }
+  return model.load_state_dict(renamed(load_weights(weights.path, weights.key), weights), weights.path, weights.strict);
 }
 
 namespace {
@@ -313,11 +375,12 @@ std::unique_ptr<Model> plan_model(const Recipe& recipe) {
   const DatasetInfo info = training_info(recipe);
   const DatasetInfo evaluated = recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo();
   const ShapeMode shapes;
-  auto model = std::make_unique<Model>(recipe, info);
+  auto model = std::make_unique<Model>(recipe, info, evaluated);
   if (!recipe.dataset.eval) return model;
   for (const FieldInfo& field : info.fields) {
     const FieldInfo* other = evaluated.find(field.name);
-    if (!other || other->dtype != field.dtype || other->shape.size() != field.shape.size()) {
+    const bool is_label = field.name == info.target;  // transforms of training may make it soft
+    if (!other || (!is_label && (other->dtype != field.dtype || other->shape.size() != field.shape.size()))) {
       throw RecipeError({{recipe.dataset.eval->place, recipe.dataset.eval->path,
                           "its batches have no field '" + field.name + "' like those of dataset.train"}});
     }

@@ -25,8 +25,9 @@ class Model {
   };
 
   /// Builds for batches of `info`, with real weights from the default random generator, or within the ShapeMode
-  /// without. Throws RecipeError where layers, loss or metrics do not fit.
-  Model(const Recipe& recipe, const DatasetInfo& info);
+  /// without. Metrics read batches of `evaluated`, where its fields differ. Throws RecipeError where layers, loss or
+  /// metrics do not fit.
+  Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& evaluated = {});
 
   /// The graph's outputs: what loss and metrics read, and the last layer's first output.
   Tensors forward(const Batch& batch);
@@ -44,10 +45,15 @@ class Model {
   /// The parameters alone.
   std::vector<std::pair<std::string, at::Tensor>> parameters() const;
   int64_t num_parameters() const;
+  /// How many times the optimizer's learning rate parameters learn at, by name; others: once.
+  std::map<std::string, double> lr_scales() const { return graph_->lr_scales(); }
   void train(bool on = true);
 
   /// Copies `tensors` into the state dict. Throws Error that lists what is missing, unexpected, or of another shape.
-  void load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors, const std::string& origin);
+  /// Not `strict`: what is missing stays as it is, what is unexpected is passed over; both are returned, one line each,
+  /// or nothing.
+  std::vector<std::string> load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                                           const std::string& origin, bool strict = true);
 
  private:
   std::vector<Source> find_sources(const Names& names, const Place& place, const std::string& path);
@@ -67,6 +73,10 @@ class Model {
   std::vector<WeightedLoss> losses_;
   std::vector<std::vector<Source>> metric_sources_;
 };
+
+/// Loads the weights that `model.weights` names, if it names any; what was passed over is returned, a line each. Throws
+/// DataError, Error.
+std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model);
 
 /// Fields of the batches that a split gives, after its transforms; opens no data.
 DatasetInfo training_info(const Recipe& recipe);

@@ -1,5 +1,9 @@
 #include "runner/recipe.h"
 
+#include <regex>
+
+#include "registry/datasets/views.h"
+
 namespace trainrun {
 namespace {
 
@@ -7,6 +11,15 @@ constexpr const char* kNoLayers = "a model needs at least one layer";
 constexpr const char* kEveryDoc = "epoch, a number of optimizer steps, or null for never";
 
 using nlohmann::json;
+/// "2/5": the second of five; numbers from 0 and how many, or nothing.
+std::optional<std::pair<int64_t, int64_t>> parse_fold(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos) return std::nullopt;
+  const auto number = parse_integer(text.substr(0, slash));
+  const auto count = parse_integer(text.substr(slash + 1));
+  if (!number || !count || *count < 2 || *number < 1 || *number > *count) return std::nullopt;
+  return std::pair(*number - 1, *count);
+}
 
 }  // namespace
 
@@ -76,6 +89,30 @@ void ModelSection::describe(Fields<ModelSection>& f) {
                              "else": {"properties": {"layers": {"$ref": "#/definitions/known_layer"}}}})"));
 }
 
+void WeightsSection::describe(Fields<WeightsSection>& f) {
+  f.required("path", &WeightsSection::path).doc("a .safetensors file, or a .pt or .pth of torch.save");
+  f.optional("key", &WeightsSection::key)
+      .doc(
+          "where a .pt file holds more: under which key the state dict is; \"\": state_dict, model or "
+          "model_state_dict");
+  f.optional("rename", &WeightsSection::rename)
+      .doc(
+          "regular expressions and what each match in a tensor's name is replaced by ($1: the first group), in order; "
+          "null: leave such tensors out");
+  f.optional("strict", &WeightsSection::strict)
+      .doc("every tensor of the model must be there and no other; if false, both are listed and training begins");
+}
+
+void WeightsSection::check(Checker& checker) const {
+  for (const auto& [pattern, unused] : rename.entries) {
+    try {
+      const std::regex compiled(pattern);
+    } catch (const std::regex_error& error) {
+      checker.fail("rename", "'" + pattern + "' is no regular expression: " + error.what());
+    }
+  }
+}
+
 void ModelSection::check(Checker& checker) const {
   if (layers.layers.empty()) checker.fail("layers", kNoLayers);  // each has `if: false`
 }
@@ -86,6 +123,67 @@ void DatasetSection::describe(Fields<DatasetSection>& f) {
   f.optional("transforms", &DatasetSection::transforms).doc("done to both, in order");
   f.optional("train_transforms", &DatasetSection::train_transforms).doc("done before transforms, in training only");
   f.optional("eval_transforms", &DatasetSection::eval_transforms).doc("done before transforms, in evaluation only");
+  f.optional("fold", &DatasetSection::fold)
+      .doc("2/5: train is cut into five parts by the seed, the second is evaluated on, the others are trained on");
+  f.relation(json::parse(R"({"properties": {"fold": {"not": {"type": "string", "pattern": "^[^$]*$", "not": {
+                                 "type": "string", "pattern": "^[1-9][0-9]*/([2-9]|[1-9][0-9]+)$"}}}}})"));
+  f.relation(json::parse(R"({"if": {"required": ["fold"], "properties": {"fold": {"type": "string"}}},
+                             "then": {"properties": {"eval": {"type": "null"}}}})"));
+}
+
+void DatasetSection::check(Checker& checker) const {
+  if (!fold) return;
+  if (!parse_fold(*fold)) checker.fail("fold", "expected 1/5 for the first of five folds, found '" + *fold + "'");
+  if (eval) checker.fail("fold", "makes its own evaluation data out of train; leave out eval");
+}
+
+void DatasetSection::apply_fold(uint64_t seed) {
+  const auto parsed = fold ? parse_fold(*fold) : std::nullopt;
+  if (!parsed || eval || !train.build) return;
+  const auto part = [whole = train.build, parsed = *parsed, seed](bool training) {
+    const Choice choose = [=](int64_t size) { return fold_samples(size, parsed.first, parsed.second, seed, training); };
+    return [=](const DatasetInputs& inputs) { return choose_samples(whole(inputs), choose); };
+  };
+  eval = train;
+  eval->build = part(false);
+  train.build = part(true);
+}
+
+void SamplerSection::describe(Fields<SamplerSection>& f) {
+  f.required("type", &SamplerSection::type)
+      .one_of({"WeightedRandom", "Stratified"})
+      .doc("WeightedRandom draws by weight; Stratified has in every batch of each class its share");
+  f.optional("weights", &SamplerSection::weights)
+      .at_least(0)
+      .words({"balanced"})
+      .doc("balanced: each class as often; a weight for each class; or the field that holds each sample's");
+  f.optional("field", &SamplerSection::field).doc("the field that holds the class; the data set's target by default");
+  f.optional("num_samples", &SamplerSection::num_samples)
+      .at_least(1)
+      .doc("drawn by weight in an epoch; as many as there are by default");
+  f.optional("replacement", &SamplerSection::replacement).doc("a sample may be drawn by weight several times");
+  f.relation(json::parse(R"({"if": {"required": ["type"], "properties": {"type": {"const": "Stratified"}}},
+                             "then": {"properties": {"num_samples": {"not": {"type": "integer"}},
+                                                     "replacement": {"not": {"const": false}},
+                                                     "weights": {"not": {"type": "array"}}}}})"));
+}
+
+void SamplerSection::check(Checker& checker) const {
+  if (type != "Stratified") return;
+  const bool by_weight = num_samples || !replacement || weights != decltype(weights)(std::string("balanced"));
+  if (by_weight) checker.fail("type", "weights, num_samples and replacement are for WeightedRandom");
+}
+
+std::optional<SamplerSection> DataloaderSection::chosen_sampler() const {
+  if (!sampler) return std::nullopt;
+  if (const auto* section = std::get_if<SamplerSection>(&*sampler)) return *section;
+  SamplerSection section;
+  section.type = std::get<std::string>(*sampler);
+  return section;
+}
+
+void DataloaderSection::check(Checker& checker) const {
+  if (sampler && !shuffle) checker.fail("sampler", "draws at random, shuffle: false asks for the data's own order");
 }
 
 void DataloaderSection::describe(Fields<DataloaderSection>& f) {
@@ -95,11 +193,19 @@ void DataloaderSection::describe(Fields<DataloaderSection>& f) {
       .unit("samples")
       .doc("in evaluation; batch_size by default");
   f.optional("shuffle", &DataloaderSection::shuffle).doc("a new order each epoch, from seed + epoch");
+  f.optional("sampler", &DataloaderSection::sampler)
+      .one_of({"WeightedRandom", "Stratified"})
+      .doc(
+          "in training, instead of a plain shuffle: WeightedRandom or Stratified, or a mapping with type and "
+          "parameters");
   f.optional("drop_last", &DataloaderSection::drop_last).doc("leave out a last batch that is not full");
   f.optional("num_workers", &DataloaderSection::num_workers)
       .at_least(0)
       .at_most(256)
       .doc("threads that make batches ahead; 0: none. The batches do not depend on it");
+  f.relation(json::parse(R"({"if": {"required": ["shuffle"], "properties": {"shuffle": {"const": false}}},
+                             "then": {"properties": {"sampler": {"not": {"anyOf": [
+                                 {"type": "object"}, {"enum": ["WeightedRandom", "Stratified"]}]}}}}})"));
 }
 
 void TrainingSection::describe(Fields<TrainingSection>& f) {

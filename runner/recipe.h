@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "registry/catalog.h"
+#include "registry/named.h"
 
 // The recipe as plain structs: what a recipe file may say, section by section. Names, defaults, ranges and
 // documentation stand in recipe.cpp, once; errors, the JSON Schema and the reference page follow from there.
@@ -28,11 +29,21 @@ struct Codec<Blocks> {
   static std::string type_name() { return "mapping of blocks"; }
 };
 
+/// Weights to begin with: `weights: PATH`, or a mapping.
+struct WeightsSection {
+  std::string path;
+  std::string key;
+  Named<std::optional<std::string>> rename;
+  bool strict = true;
+  static void describe(Fields<WeightsSection>& f);
+  void check(Checker& checker) const;
+};
+
 struct ModelSection {
   Blocks blocks;
   LayerList layers;
   std::optional<InitializerRules> init;
-  std::optional<std::string> weights;
+  std::optional<std::variant<std::string, WeightsSection>> weights;
   static void describe(Fields<ModelSection>& f);
   void check(Checker& checker) const;
 };
@@ -43,16 +54,34 @@ struct DatasetSection {
   std::vector<Component<TransformKind>> transforms;
   std::vector<Component<TransformKind>> train_transforms;
   std::vector<Component<TransformKind>> eval_transforms;
+  std::optional<std::string> fold;
   static void describe(Fields<DatasetSection>& f);
+  void check(Checker& checker) const;
+  /// Where there is a fold, makes `train` and `eval` the two parts of what `train` was; after reading.
+  void apply_fold(uint64_t seed);
+};
+
+struct SamplerSection {
+  std::string type;
+  std::variant<std::string, std::vector<double>> weights = std::string("balanced");
+  std::optional<std::string> field;
+  std::optional<int64_t> num_samples;
+  bool replacement = true;
+  static void describe(Fields<SamplerSection>& f);
+  void check(Checker& checker) const;
 };
 
 struct DataloaderSection {
   int64_t batch_size = 1;
   std::optional<int64_t> eval_batch_size;
   bool shuffle = true;
+  std::optional<std::variant<std::string, SamplerSection>> sampler;
   bool drop_last = false;
   int64_t num_workers = 1;
   static void describe(Fields<DataloaderSection>& f);
+  void check(Checker& checker) const;
+  /// The sampler, also where only its name is written.
+  std::optional<SamplerSection> chosen_sampler() const;
 };
 
 struct TrainingSection {

@@ -59,7 +59,7 @@ std::unique_ptr<Model> check_model(const Recipe& recipe, const Value& value, std
   try {
     model = plan_model(recipe);
     if (!value.find("optimizer") || has_fault(problems, {"optimizer"})) return model;
-    group_parameters(recipe.optimizer, model->parameters());
+    group_parameters(recipe.optimizer, model->parameters(), model->lr_scales());
   } catch (const RecipeError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
   }
@@ -101,7 +101,8 @@ void check_monitors(const Recipe& recipe, const Model* model, const Value& value
   const std::vector<std::string> names =
       model ? evaluation_names(recipe, model->build_metrics(recipe)) : std::vector<std::string>();
   const Value* dataset = value.find("dataset");
-  const bool has_data = dataset && dataset->find("eval") && !dataset->find("eval")->is_null();
+  const auto given = [&](const char* key) { return dataset && dataset->find(key) && !dataset->find(key)->is_null(); };
+  const bool has_data = given("eval") || given("fold");
   const auto check = [&](const std::string& monitor, const Place& place, const std::string& path) {
     if (!has_data) {
       problems.push_back({place, path, "there are no evaluations to watch: give dataset.eval"});
@@ -144,6 +145,7 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
     reader.blocks = model ? model->find("blocks") : nullptr;  // they are layer types from here on
     loaded.recipe = Codec<Recipe>::fields().read(source.value, reader, "");
     set_default_loggers(loaded.recipe, reader);
+    loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));
     const auto planned = check_model(loaded.recipe, source.value, problems);
     if (!has_fault(problems, {"metrics", "checkpoint", "scheduler"})) {
       try {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "registry/datasets/table.h"
 #include "runner/recipe.h"
 #include "runner/text.h"
 
@@ -12,6 +13,7 @@ namespace {
 using Align = TextTable::Align;
 
 constexpr size_t kWidth = 100;  // columns of a console's text
+constexpr const char* kExampleData = "{type: Digits, split: train}";
 
 /// "a number" of a recipe where only the type is known: something that a reader can follow.
 std::string example_value(const Parameter& parameter) {
@@ -37,6 +39,8 @@ std::string example_value(const Parameter& parameter) {
                                                              {"points", "[[0, 1], [1000, 0.1]]"},
                                                              {"main", "[{type: Linear, out_features: 10}, ReLU]"}};
   if (const auto it = telling.find(parameter.name); it != telling.end()) return it->second;
+  if (parameter.type == DatasetKind::kName) return kExampleData;
+  if (parameter.type.starts_with("list of dataset")) return "[" + std::string(kExampleData) + "]";
   if (!parameter.choices.empty()) return parameter.choices[0];
   const auto is = [&](const std::string& type) { return parameter.type.starts_with(type); };
   const double least = parameter.range.minimum.value_or(0) + (parameter.range.above_minimum ? 1 : 0);
@@ -220,8 +224,10 @@ SectionReference section(const std::string& path) {
 
 std::string recipe_page() {
   const std::vector<SectionReference> sections = {section<ModelSection>("model"),
+                                                  section<WeightsSection>("model.weights"),
                                                   section<DatasetSection>("dataset"),
                                                   section<DataloaderSection>("dataloader"),
+                                                  section<SamplerSection>("dataloader.sampler"),
                                                   section<TrainingSection>("training"),
                                                   section<EvaluationSection>("evaluation"),
                                                   section<CheckpointSection>("checkpoint"),
@@ -239,6 +245,12 @@ std::string recipe_page() {
   return text;
 }
 
+/// What several data sets take as a mapping.
+std::string parts_of_tables() {
+  return "\n## A column of `columns`\n\n" + markdown_table(Codec<ColumnOptions>::fields().parameters()) +
+         "\n## `split`\n\n" + markdown_table(Codec<SplitOptions>::fields().parameters());
+}
+
 }  // namespace
 
 std::map<std::string, std::string> reference_pages(const Catalog& catalog) {
@@ -246,6 +258,7 @@ std::map<std::string, std::string> reference_pages(const Catalog& catalog) {
   std::string index = std::string("# Reference\n\n") + kGenerated + "- [The recipe](recipe.md)\n";
   for (const KindReference& kind : kinds_of(catalog)) {
     pages[kind.plural + ".md"] = kind_page(kind);
+    if (kind.kind == DatasetKind::kName) pages[kind.plural + ".md"] += parts_of_tables();
     index += "- [" + kind.plural + "](" + kind.plural + ".md): " + join(kind.names()) + "\n";
   }
   pages["README.md"] = index;

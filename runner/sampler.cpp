@@ -3,13 +3,46 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/multinomial.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randperm.h>
 
 #include "registry/error.h"
 
 namespace trainrun {
 
-Sampler::Sampler(int64_t num_samples, SamplerOptions options) : num_samples_(num_samples), options_(options) {
+namespace {
+
+/// Of each class, in the order of their numbers, sample j of a random order of its n lies at a random place of
+/// [j/n, (j+1)/n): so every stretch of the order has of each class its share, but for two samples at most.
+at::Tensor stratified_order(const at::Tensor& strata, at::Generator& generator) {
+  std::vector<at::Tensor> rows;
+  std::vector<at::Tensor> places;
+  const int64_t num_classes = strata.numel() == 0 ? 0 : strata.max().item<int64_t>() + 1;
+  for (int64_t label = 0; label < num_classes; ++label) {
+    const at::Tensor own = strata.eq(label).nonzero().flatten();
+    const int64_t n = own.numel();
+    if (n == 0) continue;
+    rows.push_back(own.index_select(0, at::randperm(n, generator, at::kLong)));
+    places.push_back((at::arange(n, at::kDouble) + at::rand({n}, generator, at::kDouble)) / n);
+  }
+  return at::cat(rows).index_select(0, at::cat(places).argsort(true, 0, false));
+}
+
+}  // namespace
+
+Sampler::Sampler(int64_t num_samples, SamplerOptions options)
+    : num_samples_(options.drawing.num_samples > 0 ? options.drawing.num_samples : num_samples),
+      options_(std::move(options)) {
+  const Drawing& drawing = options_.drawing;
+  if (drawing.weights.defined() && !drawing.replacement) {
+    const auto possible = drawing.weights.gt(0).sum().item<int64_t>();
+    if (num_samples_ > possible) {
+      throw DataError("without replacement " + std::to_string(num_samples_) + " samples cannot be drawn, only " +
+                      std::to_string(possible) + " have a weight above 0");
+    }
+  }
   if (options_.world_size < 1 || options_.rank < 0 || options_.rank >= options_.world_size) {
     throw Error("no rank " + std::to_string(options_.rank) + " among " + std::to_string(options_.world_size));
   }
@@ -28,14 +61,19 @@ int64_t Sampler::size(int64_t rank) const {
   return (num_samples_ + world_size - 1) / world_size;
 }
 
-at::Tensor Sampler::indices(int64_t epoch) const {
-  at::Tensor order;
-  if (options_.shuffle) {
-    at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(options_.seed + static_cast<uint64_t>(epoch));
-    order = at::randperm(num_samples_, generator, at::kLong);
-  } else {
-    order = at::arange(num_samples_, at::kLong);
+at::Tensor Sampler::order(int64_t epoch) const {
+  const Drawing& drawing = options_.drawing;
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(options_.seed + static_cast<uint64_t>(epoch));
+  if (drawing.weights.defined()) {
+    return at::multinomial(drawing.weights, num_samples_, drawing.replacement, generator);
   }
+  if (drawing.strata.defined()) return stratified_order(drawing.strata, generator);
+  if (options_.shuffle) return at::randperm(num_samples_, generator, at::kLong);
+  return at::arange(num_samples_, at::kLong);
+}
+
+at::Tensor Sampler::indices(int64_t epoch) const {
+  const at::Tensor order = this->order(epoch);
   if (options_.world_size == 1) return order;
   // Place p of the order, repeated as often as padding takes.
   const at::Tensor places = at::arange(size(), at::kLong) * options_.world_size + options_.rank;

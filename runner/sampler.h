@@ -13,17 +13,26 @@ enum class Split {
   kEverySampleOnce  // some ranks get one sample more than others
 };
 
+/// How samples are drawn where they do not simply come once each.
+struct Drawing {
+  at::Tensor weights;       // [N] float64: how often each comes, relative to the others; undefined: once
+  at::Tensor strata;        // [N] int64: classes, of which every stretch of the order has its share; undefined: none
+  int64_t num_samples = 0;  // drawn by weight in an epoch; 0: as many as there are
+  bool replacement = true;  // a sample may be drawn by weight several times
+};
+
 struct SamplerOptions {
   bool shuffle = false;
   uint64_t seed = 0;
   Split split = Split::kPad;
   int64_t rank = 0;
   int64_t world_size = 1;
+  Drawing drawing = {};  // where it says anything, `shuffle` does not count
 };
 
 /// The order in which a rank sees the samples of a data set. For kPad and kDropLast that of
 /// torch.utils.data.DistributedSampler(num_replicas=world_size, rank=rank, shuffle, seed, drop_last) after
-/// set_epoch(epoch).
+/// set_epoch(epoch). By weights it is torch.multinomial(weights, num_samples, replacement), as WeightedRandomSampler's.
 class Sampler {
  public:
   Sampler(int64_t num_samples, SamplerOptions options);
@@ -35,7 +44,9 @@ class Sampler {
   at::Tensor indices(int64_t epoch) const;
 
  private:
-  int64_t num_samples_;
+  at::Tensor order(int64_t epoch) const;
+
+  int64_t num_samples_;  // of an epoch, all ranks together
   SamplerOptions options_;
 };
 

@@ -2,11 +2,9 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/Storage.h>
-#include <caffe2/serialize/inline_container.h>
 
 #include <algorithm>
 #include <exception>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <new>
@@ -15,6 +13,7 @@
 
 #include "registry/error.h"
 #include "registry/files/pickle.h"
+#include "registry/files/zip_file.h"
 
 namespace trainrun {
 namespace {
@@ -23,7 +22,6 @@ using Kind = Pickle::Kind;
 using Node = Pickle::Node;
 
 constexpr uint64_t kMostPickleBytes = uint64_t{64} << 20;  // more than 200,000 tensors
-constexpr uint64_t kBestCompression = 1032;  // of deflate: what a file of so many bytes can unpack to at most
 constexpr const char* kConvert =
     "in Python: sd = torch.load(path, map_location='cpu'); torch.save(sd, new_path), or safetensors.torch.save_file";
 
@@ -92,14 +90,17 @@ std::optional<uint64_t> reach(int64_t offset, const std::vector<int64_t>& sizes,
 /// The archive of one torch.save, its pickle parsed.
 class TorchFile {
  public:
-  explicit TorchFile(const std::string& path)
-      : reader_(path), most_bytes_(std::filesystem::file_size(path) * kBestCompression) {
-    if (!reader_.hasRecord("data.pkl")) throw DataError("it is a zip archive, but not one of torch.save");
-    if (reader_.hasRecord("constants.pkl")) {
+  explicit TorchFile(const std::string& path) : zip_(path) {
+    if (!zip_.members().empty()) {
+      const std::string& first = zip_.members()[0].name;
+      folder_ = first.substr(0, first.find('/') + 1);
+    }
+    if (!record("data.pkl")) throw DataError("it is a zip archive, but no file of torch.save");
+    if (record("constants.pkl")) {
       throw DataError(
           "it is a TorchScript archive; save its state dict instead: torch.save(module.state_dict(), path)");
     }
-    if (reader_.hasRecord("byteorder") && text_of("byteorder") != "little") throw DataError("it is big-endian");
+    if (record("byteorder") && text_of("byteorder") != "little") throw DataError("it is big-endian");
     pickle_ = parse_pickle(text_of("data.pkl"));
   }
 
@@ -248,34 +249,27 @@ class TorchFile {
   }
 
   // ---- records of the archive
-  uint64_t size_of(const std::string& record) {
-    const uint64_t size = reader_.getRecordSize(record);
-    if (size > most_bytes_) throw DataError("record " + record + " claims to have " + std::to_string(size) + " bytes");
-    return size;
-  }
+  const ZipFile::Member* record(const std::string& name) const { return zip_.find(folder_ + name); }
 
-  std::string text_of(const std::string& record) {
-    const uint64_t size = size_of(record);
-    if (size > kMostPickleBytes)
-      throw DataError("record " + record + " has " + std::to_string(size) + " bytes; too long");
-    std::string text(size, '\0');
-    reader_.getRecord(record, text.data(), text.size());
-    return text;
+  std::string text_of(const std::string& name) {
+    const ZipFile::Member& member = *record(name);
+    if (member.bytes > kMostPickleBytes) {
+      throw DataError("record " + name + " has " + std::to_string(member.bytes) + " bytes; too long");
+    }
+    const at::Tensor bytes = zip_.read(member);
+    return {reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()), static_cast<size_t>(bytes.numel())};
   }
 
   const at::Storage& storage_named(const std::string& key) {
     const auto found = storages_.find(key);
     if (found != storages_.end()) return found->second;
-    const std::string record = "data/" + key;
-    if (!reader_.hasRecord(record)) throw DataError("its storage, record " + record + ", is not in the file");
-    size_of(record);
-    auto [data, size] = reader_.getRecord(record);
-    at::Storage storage(at::Storage::use_byte_size_t(), size, std::move(data), nullptr, false);
-    return storages_.emplace(key, std::move(storage)).first->second;
+    const ZipFile::Member* member = record("data/" + key);
+    if (!member) throw DataError("its storage, record data/" + key + ", is not in the file");
+    return storages_.emplace(key, zip_.read(*member).storage()).first->second;
   }
 
-  caffe2::serialize::PyTorchStreamReader reader_;
-  uint64_t most_bytes_;
+  ZipFile zip_;
+  std::string folder_;  // that all records lie in: "archive/"
   Pickle pickle_;
   std::map<std::string, at::Storage> storages_;
 };
@@ -303,8 +297,6 @@ std::string first_bytes(const std::string& path) {
   return bytes;
 }
 
-bool is_zip(std::string_view bytes) { return bytes.starts_with("PK\x03\x04"); }
-
 /// Formats that PyTorch wrote before 1.6 (2020), or writes when told to: a bare pickle, or a tar archive.
 void refuse_legacy(const std::string& path, std::string_view bytes) {
   constexpr size_t kTarMagic = 257;
@@ -318,7 +310,8 @@ void refuse_legacy(const std::string& path, std::string_view bytes) {
 NamedTensors read_torch_file(const std::string& path, const std::string& key) {
   const std::string bytes = first_bytes(path);
   refuse_legacy(path, bytes);
-  if (!is_zip(bytes)) throw DataError(path + ": is no file of torch.save: it begins with '" + begins(bytes) + "'");
+  if (!begins_as_zip(bytes))
+    throw DataError(path + ": is no file of torch.save: it begins with '" + begins(bytes) + "'");
   try {
     return TorchFile(path).state_dict(key);
   } catch (const c10::Error& error) {
@@ -331,7 +324,7 @@ NamedTensors read_torch_file(const std::string& path, const std::string& key) {
 NamedTensors load_weights(const std::string& path, const std::string& key) {
   const std::string bytes = first_bytes(path);
   refuse_legacy(path, bytes);
-  if (is_zip(bytes)) return read_torch_file(path, key);
+  if (begins_as_zip(bytes)) return read_torch_file(path, key);
   constexpr size_t kHeaderStart = 8;
   if (bytes.size() > kHeaderStart && bytes[kHeaderStart] == '{') return read_safetensors(path).tensors;
   if (bytes.starts_with("version https://git-lfs")) {

@@ -64,7 +64,8 @@ struct ClassInputs : AlikeInputs {
 ///   at::Tensor operator()(const Tensors& inputs, int64_t reduction) const    most often one call of ATen
 /// and what AlikeInputs has. Its inputs must be alike in shape, or
 ///   void require(const LayerInputs& in, const std::vector<std::string>& roles) const
-/// throws LayerError where they do not fit.
+/// throws LayerError where they do not fit. With inputs that may be left out it has
+///   static std::vector<std::string> roles_of(size_t num_inputs)
 template <class Formula>
 struct LossOf : Formula {
   std::string reduction = "mean";
@@ -77,16 +78,17 @@ struct LossOf : Formula {
                                                : "batchmean: the sum over all elements divided by the batch's size");
   }
   Loss build(const LayerInputs& in) const {
-    const auto roles = Formula::roles();
+    auto roles = Formula::roles();
+    if constexpr (requires { Formula::roles_of(size_t{}); }) roles = Formula::roles_of(in.examples.size());
     require_roles(in, roles);
     if constexpr (requires(const Formula& formula) { formula.require(in, roles); }) {
       Formula::require(in, roles);
     } else {
       require_alike(in, roles);
     }
-    const int64_t kind = reduction == "mean"  ? at::Reduction::Mean
-                         : reduction == "sum" ? at::Reduction::Sum
-                                              : kBatchMean;
+    int64_t kind = kBatchMean;
+    if (reduction == "mean") kind = at::Reduction::Mean;
+    if (reduction == "sum") kind = at::Reduction::Sum;
     return {nullptr, [formula = static_cast<const Formula&>(*this), kind](const Tensors& inputs) {
               return Formula::kLabelsAsNumbers ? formula(with_labels_as_numbers(inputs), kind) : formula(inputs, kind);
             }};

@@ -1,6 +1,8 @@
 #include "registry/metrics/accumulators.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 namespace trainrun {
@@ -37,6 +39,13 @@ std::vector<at::Tensor> GatherMetric::gathered() const {
   }
   return all;
 }
+
+at::Tensor sum_and_count(const at::Tensor& hits) {
+  const at::Tensor sum = hits.sum().to(at::kDouble);
+  return at::stack({sum, at::full({}, static_cast<double>(hits.numel()), sum.options())});
+}
+
+double mean_of(const std::vector<double>& sums) { return sums[1] == 0 ? 0 : sums[0] / sums[1]; }
 
 std::vector<double> numbers_of(const at::Tensor& tensor) {
   const at::Tensor numbers = tensor.to(at::kCPU, at::kDouble).contiguous();

@@ -53,6 +53,11 @@ class GatherMetric : public Metric {
   std::vector<Tensors> parts_;
 };
 
+/// [sum of `hits`, how many]: [2] float64, for a SumMetric.
+at::Tensor sum_and_count(const at::Tensor& hits);
+/// What sum_and_count counted; over no sample it is 0.
+double mean_of(const std::vector<double>& sums);
+
 /// The numbers of a tensor, row by row.
 std::vector<double> numbers_of(const at::Tensor& tensor);
 

@@ -1,7 +1,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bucketize.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
@@ -14,15 +13,6 @@
 
 namespace trainrun {
 namespace {
-
-/// [sum of `hits`, how many]
-at::Tensor sum_and_count(const at::Tensor& hits) {
-  const at::Tensor sum = hits.sum().to(at::kDouble);
-  return at::stack({sum, at::full({}, static_cast<double>(hits.numel()), sum.options())});
-}
-
-/// Over no sample it is 0.
-double mean_of(const std::vector<double>& sums) { return sums[1] == 0 ? 0 : sums[0] / sums[1]; }
 
 struct Accuracy : ThresholdMetric {
   static void describe(Fields<Accuracy>& f) { ThresholdMetric::describe(f); }

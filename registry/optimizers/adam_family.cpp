@@ -50,7 +50,7 @@ class Adam : public GroupedOptimizer {
     const c10::AutoGradMode no_gradients(false);
     for (Group& group : groups_) {
       options_.push_back(*static_cast<const AdamOptions<kDecoupled>*>(group.parameters.options.get()));
-      rates.push_back({options_.back().lr, options_.back().betas[0]});
+      rates.push_back(group.parameters.rates(options_.back().lr, options_.back().betas[0]));
       for (const at::Tensor& parameter : group.parameters.tensors) {
         group.lists[0].push_back(at::zeros_like(parameter));
         group.lists[1].push_back(at::zeros_like(parameter));

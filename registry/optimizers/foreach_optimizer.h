@@ -57,7 +57,7 @@ class ForeachOptimizer : public GroupedOptimizer {
       std::optional<double> momentum;
       if constexpr (requires { o.betas; }) momentum = o.betas[0];
       if constexpr (requires { o.momentum; }) momentum = o.momentum;
-      rates.push_back({o.lr, momentum});
+      rates.push_back(group.parameters.rates(o.lr, momentum));
       for (Tensors& list : group.lists) list.resize(group.parameters.tensors.size());
       if constexpr (requires { o.check_parameters(group.parameters); }) o.check_parameters(group.parameters);
     }

@@ -46,7 +46,7 @@ class LBFGS : public Optimizer {
  public:
   LBFGS(const LBFGSOptions& options, const ParameterGroup& group) : options_(options), owner_(group.names[0] + ".") {
     for (const at::Tensor& tensor : group.tensors) parameters_.push_back(tensor);
-    rates.push_back({options.lr, std::nullopt});
+    rates.push_back(group.rates(options.lr, std::nullopt));
   }
 
   void step(const LossClosure& closure) override {

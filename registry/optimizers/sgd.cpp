@@ -40,7 +40,7 @@ class SGD : public GroupedOptimizer {
   explicit SGD(const OptimizerInputs& inputs) : GroupedOptimizer(inputs, {"momentum_buffer"}) {
     for (Group& group : groups_) {
       options_.push_back(*static_cast<const SGDOptions*>(group.parameters.options.get()));
-      rates.push_back({options_.back().lr, options_.back().momentum});
+      rates.push_back(group.parameters.rates(options_.back().lr, options_.back().momentum));
       group.lists[0].resize(group.parameters.tensors.size());  // made as momentum begins: a scheduler may bring it
     }
   }

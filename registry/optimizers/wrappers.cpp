@@ -18,13 +18,19 @@ using Inner = Component<OptimizerKind>;
 class Wrapper : public Optimizer {
  public:
   Wrapper(const Inner& inner, const OptimizerInputs& inputs) {
-    if (inputs.groups.size() > 1) throw Error("param_groups of a wrapped optimizer go inside `optimizer`");
     std::vector<std::pair<std::string, at::Tensor>> parameters;
+    std::map<std::string, double> lr_scales;
     for (const ParameterGroup& group : inputs.groups) {
-      for (size_t i = 0; i < group.names.size(); ++i) parameters.emplace_back(group.names[i], group.tensors[i]);
+      if (group.options != inputs.groups[0].options) {
+        throw Error("param_groups of a wrapped optimizer go inside `optimizer`");
+      }
+      for (size_t i = 0; i < group.names.size(); ++i) {
+        parameters.emplace_back(group.names[i], group.tensors[i]);
+        lr_scales[group.names[i]] = group.lr_scale;
+      }
     }
     for (const auto& [name, tensor] : parameters) names_.push_back(name), tensors_.push_back(tensor);
-    inner_ = inner.build(group_parameters(inner, parameters));
+    inner_ = inner.build(group_parameters(inner, parameters, lr_scales));
     rates = inner_->rates;
   }
 

@@ -9,31 +9,10 @@
 #include <variant>
 
 #include "registry/catalog.h"
+#include "registry/transforms/fields.h"
 
 namespace trainrun {
 namespace {
-
-/// "[N, 1, 28, 28]": a batch of such samples.
-std::string batch_text(const std::vector<int64_t>& shape) {
-  std::vector<std::string> sizes = {"N"};
-  for (const int64_t size : shape) sizes.push_back(std::to_string(size));
-  return "[" + join(sizes) + "]";
-}
-
-/// The field that `transform` is to change, [C, H, W] a sample. Throws LayerError if it is not there or of another
-/// shape.
-FieldInfo& image_field(DatasetInfo& info, const std::string& name, const std::string& transform) {
-  std::vector<std::string> names;
-  for (FieldInfo& field : info.fields) {
-    names.push_back(field.name);
-    if (field.name != name) continue;
-    if (field.shape.size() != 3) {
-      throw LayerError(transform + ": expected images [N, C, H, W], '" + name + "' is " + batch_text(field.shape));
-    }
-    return field;
-  }
-  throw LayerError(transform + ": the data set has no field '" + name + "'" + suggestion(name, names));
-}
 
 /// Calls `body` with a value of an unsigned type as large as one element, for transforms that only move elements.
 template <class Body>

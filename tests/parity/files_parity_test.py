@@ -192,6 +192,25 @@ def test_what_is_no_state_dict_is_an_error_that_says_what_to_do_and_runs_nothing
     assert not (tmp_path / "harm").exists()
 
 
+def test_a_changed_bit_of_torch_save_is_found(tmp_path):
+    """In the tensors' bytes, which PyTorch itself loads without a word; in an archive without CRCs nobody can tell."""
+    state = {"a": torch.randn(200), "b": torch.randn(30, 4)}
+    torch.save(state, tmp_path / "whole")
+    whole = (tmp_path / "whole").read_bytes()
+    place = whole.index(bits(state["b"])) + 100
+    (tmp_path / "changed").write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+    assert not torch.equal(torch.load(tmp_path / "changed")["b"], state["b"])
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save(state, tmp_path / "unchecked")
+    finally:
+        torch.serialization.set_crc32_options(True)
+    rewrite(tmp_path, *(tmp_path / name for name in ("whole", "changed", "unchecked")))
+    assert_bits_equal(rewritten(tmp_path / "whole"), state)
+    assert_bits_equal(rewritten(tmp_path / "unchecked"), state)
+    assert "is a damaged zip archive: member 'changed/data/1' was changed" in error_of(tmp_path / "changed").replace("whole/", "changed/")
+
+
 def test_damaged_files_of_python_do_no_harm(tmp_path):
     """Cut short, bytes changed, and parts of the zip archive swapped; the program that reads them must not die."""
     source = random.Random(3)

@@ -15,6 +15,13 @@ TOLERANCES = {"float": TOLERANCE, "double": 1e-10}
 SEED = 7
 
 
+class GaussianSample(nn.Module):
+    """Kingma & Welling 2014, section 2.4."""
+
+    def forward(self, mean, log_variance):
+        return mean + (0.5 * log_variance).exp() * torch.randn_like(mean) if self.training else mean
+
+
 class Residual(nn.Module):
     def __init__(self, main, shortcut):
         super().__init__()
@@ -117,6 +124,7 @@ ROWS = [
     row("Dropout", {"p": 0.2, "inplace": True}, lambda: nn.Dropout(0.2, inplace=True), IMAGE),
     row("Dropout2d", {}, nn.Dropout2d, IMAGE),
     row("Dropout2d", {"p": 0.2, "inplace": True}, lambda: nn.Dropout2d(0.2, inplace=True), (30, 4, 2, 2)),
+    row("GaussianSample", {"inputs": ["a", "b"]}, GaussianSample, (6, 7), (6, 7)),
     row("Sequential", {"layers": [{"type": "Linear", "out_features": 5}, "ReLU", {"type": "Linear", "out_features": 2}]},
         lambda: nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 2)), (6, 7)),
     row("Residual", {"main": [{"type": "Linear", "out_features": 7}, "GELU"]},

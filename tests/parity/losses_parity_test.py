@@ -217,6 +217,8 @@ ROWS = {
         ({"blank": 4, "reduction": "sum"}, ctc(blank=4, reduction="sum"), CTC_INPUTS[0], labels(4, 3, 4), *CTC_INPUTS[2:]),
         ({"zero_infinity": True}, ctc(zero_infinity=True), *CTC_TOO_LONG),
         ({"batch_first": True}, ctc(batch_first=True), CTC_INPUTS[0].transpose(0, 1), *CTC_INPUTS[1:]),
+        ({}, lambda log_probs, targets, lengths: nn.CTCLoss()(log_probs, targets, torch.full((3,), 7), lengths), *CTC_INPUTS[:2],
+         CTC_INPUTS[3]),
     ],
 }
 TABLE = [({"type": name} | own, *rest) for name, rows in ROWS.items() for own, *rest in rows]

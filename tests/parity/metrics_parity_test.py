@@ -1,6 +1,7 @@
 """Every metric, over batches of unequal sizes, against its definition computed over all samples at once by scikit-learn,
 SciPy or NumPy; and the same from what two ranks kept. Rows have ties, classes that do not occur, and single samples."""
 
+import functools
 import math
 import warnings
 
@@ -247,6 +248,50 @@ def class_rows(type_: str, function):
     return [({"type": type_} | own, *rest) for own, *rest in rows]
 
 
+def triplet_accuracy(p=2):
+    def of(anchor, positive, negative):
+        distances = [np.linalg.norm(anchor - other + 1e-6, ord=p, axis=-1) for other in (positive, negative)]
+        return {"": float((distances[0] < distances[1]).mean())}
+
+    return of
+
+
+def triplets(*shape):
+    generator = torch.Generator().manual_seed(4)
+    return [tuple(torch.randn((size, *shape), generator=generator) for _ in range(3)) for size in SIZES]
+
+
+def ctc_error_rate(blank=0, batch_first=False):
+    def of(output, targets, lengths):
+        wrong = 0
+        for path, target, length in zip((output if batch_first else output.swapaxes(0, 1)).argmax(2), targets, lengths):
+            labels = [c for c, before in zip(path, [None, *path]) if c != before and c != blank]
+            wrong += edits(tuple(labels), tuple(target[:length]))
+        return {"": wrong / lengths.sum()}
+
+    return of
+
+
+def edits(a, b):
+    """Levenshtein's distance, from its recursive definition."""
+    @functools.cache
+    def of(i, j):
+        if not i or not j:
+            return i + j
+        return min(of(i - 1, j) + 1, of(i, j - 1) + 1, of(i - 1, j - 1) + (a[i - 1] != b[j - 1]))
+
+    return of(len(a), len(b))
+
+
+def sequences(batch_first, classes=4):
+    generator = torch.Generator().manual_seed(6)
+    output = torch.randn((9, 7, classes), generator=generator)
+    output = output.gather(1, (torch.arange(7) // 2).expand(classes, 9, 7).movedim(0, 2))  # runs of one label
+    targets = torch.randint(0, classes, (9, 5), generator=generator)
+    lengths = torch.tensor([5, 0, 1, 2, 3, 4, 5, 5, 2])
+    return [(output if batch_first else output.transpose(0, 1), targets, lengths)]
+
+
 # What a recipe says, its definition over all samples, batches of outputs and targets.
 ROWS = [
     ({"type": "Accuracy"}, accuracy(), logits()),
@@ -327,13 +372,17 @@ ROWS = [
     ({"type": "SpearmanCorr"}, spearman, numbers(3, 2)),
     ({"type": "SpearmanCorr"}, spearman, tied(numbers(2))),
     ({"type": "SpearmanCorr"}, spearman, constant_target(met=True)),
+    ({"type": "TripletAccuracy"}, triplet_accuracy(), triplets(5)),
+    ({"type": "TripletAccuracy", "p": 1}, triplet_accuracy(1), triplets(3, 4)),
+    ({"type": "CTCErrorRate"}, ctc_error_rate(), sequences(batch_first=False)),
+    ({"type": "CTCErrorRate", "blank": 3, "batch_first": True}, ctc_error_rate(3, True), sequences(batch_first=True)),
 ]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{','.join(map(str, row[0].values()))}-{tuple(row[2][0][0].shape)}")
 def test_metric_equals_its_definition(probe, row):
     spec, definition, batches = row
-    whole = [np.concatenate([np.asarray(batch[i]) for batch in batches]) for i in range(2)]
+    whole = [np.concatenate([np.asarray(batch[i]) for batch in batches]) for i in range(len(batches[0]))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what is not defined
         expected = {name: pytest.approx(figure, rel=TOLERANCE, abs=TOLERANCE, nan_ok=True)
@@ -355,6 +404,10 @@ MISFITS = [
     ({"type": "F1", "average": "binary"}, (torch.zeros(2, 3), torch.tensor([1, 1])), "the output has 3 classes"),
     ({"type": "TopKAccuracy", "k": 4}, (torch.zeros(2, 3), torch.tensor([1, 1])), "k is 4, the output has 3 classes"),
     ({"type": "Perplexity"}, (torch.zeros(2, 1), torch.tensor([1, 1])), "several classes"),
+    ({"type": "TripletAccuracy"}, (torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(2, 4)), "must be alike"),
+    ({"type": "CTCErrorRate"}, (torch.zeros(5, 2, 3), torch.zeros(2, 2).long(), torch.zeros(2)), "the target lengths are int64, [N]"),
+    ({"type": "CTCErrorRate", "blank": 3}, (torch.zeros(5, 2, 3), torch.zeros(2, 2).long(), torch.zeros(2).long()), "blank is 3"),
+    ({"type": "CTCErrorRate"}, (torch.zeros(5, 2, 3), torch.zeros(2, 2).long(), torch.tensor([1, 3])), "there is room for 2"),
     ({"type": "R2"}, (torch.zeros(2, 1), torch.zeros(2)), "it compares tensors of one shape, not [N, 1] and [N]"),
 ]
 

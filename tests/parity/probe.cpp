@@ -7,6 +7,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
@@ -18,12 +19,13 @@
 #include <iostream>
 #include <set>
 
-#include "registry/files/torch_file.h"
+#include "registry/files/safetensors.h"
 #include "registry/graph.h"
 #include "registry/shape_mode.h"
 #include "runner/model.h"
 #include "runner/observers/observers.h"
 #include "runner/recipe_loader.h"
+#include "runner/sampler.h"
 #include "runner/yaml.h"
 
 namespace trainrun {
@@ -373,23 +375,109 @@ json run_model(Request& request) {
   const Recipe recipe = load_recipe(request["recipe"], overrides, catalog).recipe;
   at::manual_seed(static_cast<uint64_t>(recipe.seed));
   Model model(recipe, training_info(recipe));
-  if (recipe.model.weights) model.load_state_dict(load_weights(*recipe.model.weights), *recipe.model.weights);
+  const std::vector<std::string> passed_over = load_initial_weights(recipe, model);
   request.give("state", model.state_dict());
   Batch batch;
   for (const auto& [name, tensor] : request.tensors("input")) batch.set(name, tensor);
-  if (batch.fields().empty()) return json::object();
+  if (batch.fields().empty()) return {{"passed_over", passed_over}};
   const at::NoGradGuard no_gradients;
   model.train(false);
   request.give("output", "0", model.forward(batch)[0]);
+  return {{"passed_over", passed_over}};
+}
+
+DatasetInfo info_of(const TensorMap& fields, std::optional<int64_t> num_classes) {
+  DatasetInfo info;
+  for (const auto& [name, tensor] : fields) {
+    const auto shape = tensor.sizes().slice(1).vec();
+    info.fields.push_back({name, shape, tensor.scalar_type(), name == "label" ? num_classes : std::nullopt});
+  }
+  return info;
+}
+
+/// The batch "input.NAME" changed, with a generator seeded `seed`; "learn": what a transform that learns sees before,
+/// in two batches. What it learnt goes by way of its saved state.
+json run_transform(Request& request) {
+  const auto component = request.spec<Component<TransformKind>>();
+  const auto num_classes = request.has("num_classes") ? std::optional(request.number("num_classes")) : std::nullopt;
+  DatasetInfo info = info_of(request.tensors("input"), num_classes);
+  const auto learning = component.build({info});
+  const auto transform = component.build({info});
+  transform->describe(info);
+  if (learning->learns()) {
+    int64_t half = 0;
+    learning->learn([&]() -> std::optional<Batch> {
+      if (half == 2) return std::nullopt;
+      Batch batch;
+      for (const auto& [name, tensor] : request.tensors("learn")) {
+        const int64_t first = tensor.size(0) / 3;
+        batch.set(name, half == 0 ? tensor.narrow(0, 0, first) : tensor.narrow(0, first, tensor.size(0) - first));
+      }
+      ++half;
+      return batch;
+    });
+    transform->set_learnt(json::parse(learning->learnt().dump()));
+  }
+  Batch batch;
+  for (const auto& [name, tensor] : request.tensors("input")) batch.set(name, tensor);
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(request.number("seed")));
+  transform->apply(batch, generator);
+  for (const FieldInfo& field : info.fields) {
+    const at::Tensor& tensor = batch.at(field.name);
+    if (tensor.sizes().slice(1) != at::IntArrayRef(field.shape) || tensor.scalar_type() != field.dtype) {
+      throw Error(field.name + " is not as described");
+    }
+    request.give("output", field.name, tensor);
+  }
+  return json::object();
+}
+
+/// All samples of a data set, which learns from the first `learn` of them; or from what "learnt" says.
+json run_dataset(Request& request) {
+  const auto dataset = request.spec<Component<DatasetKind>>().build({});
+  dataset->open();
+  if (request.has("learnt") && !request["learnt"].is_null()) {
+    dataset->set_learnt(request["learnt"]);
+  } else {
+    dataset->learn(at::arange(dataset->size(), at::kLong));
+  }
+  const Batch batch = dataset->get(at::arange(dataset->size(), at::kLong));
+  const DatasetInfo info = dataset->info();
+  json names = json::array();
+  for (size_t i = 0; i < info.fields.size(); ++i) {
+    const FieldInfo& field = info.fields[i];
+    const at::Tensor& tensor = batch.at(field.name);
+    if (tensor.sizes().slice(1) != at::IntArrayRef(field.shape) || tensor.scalar_type() != field.dtype) {
+      throw Error(field.name + " is not as described");
+    }
+    names.push_back(field.name);
+    request.give("output", field.name, tensor);
+  }
+  return {{"learnt", dataset->learnt()}, {"fields", names}, {"target", info.target}};
+}
+
+/// The order of an epoch's samples.
+json run_sampler(Request& request) {
+  const TensorMap drawing = request.tensors("drawing");
+  SamplerOptions options;
+  options.seed = static_cast<uint64_t>(request.number("seed"));
+  options.drawing.num_samples = request.number("num_samples");
+  options.drawing.replacement = request["replacement"].get<bool>();
+  if (drawing.contains("weights")) options.drawing.weights = drawing.at("weights");
+  if (drawing.contains("strata")) options.drawing.strata = drawing.at("strata");
+  const Sampler sampler(drawing.begin()->second.numel(), options);
+  request.give("order", "0", sampler.indices(request.number("epoch")));
   return json::object();
 }
 
 json answer(const Catalog& catalog, const json& fields) {
   static const std::map<std::string, json (*)(Request&)> operations = {
-      {"catalog", list_catalog},    {"layer", run_layer},
-      {"loss", run_loss},           {"metric", run_metric},
-      {"model", run_model},         {"optimizer", run_optimizer},
-      {"scheduler", run_scheduler}, {"time_optimizer", time_optimizer}};
+      {"catalog", list_catalog},    {"dataset", run_dataset},
+      {"layer", run_layer},         {"loss", run_loss},
+      {"metric", run_metric},       {"model", run_model},
+      {"optimizer", run_optimizer}, {"sampler", run_sampler},
+      {"scheduler", run_scheduler}, {"time_optimizer", time_optimizer},
+      {"transform", run_transform}};
   Request request(catalog, fields);
   json reply = operations.at(fields.at("op"))(request);
   request.write_results();
@@ -409,7 +497,8 @@ int main() {
     } catch (const std::exception& error) {
       reply = {{"error", error.what()}};
     }
-    std::cout << reply.dump() << std::endl;
+    // a damaged file's error may quote what is no UTF-8
+    std::cout << reply.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
   }
   return 0;
 }

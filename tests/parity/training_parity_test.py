@@ -1,5 +1,7 @@
 """trainrun against plain PyTorch programs given the same seed, order and hyper-parameters: the loss at every step."""
 
+import json
+
 import pytest
 import torch
 from torch import nn
@@ -108,3 +110,41 @@ def test_accumulation_clipping_rates_by_epoch_and_evaluation(tmp_path):
     assert len(evaluated) == epochs
     for actual, expected in zip(evaluated, evaluations):
         assert actual == pytest.approx(expected, rel=TOLERANCE)
+
+
+# Options that differ from the defaults where these would learn nothing in 50 steps.
+ACCUMULATED = [("SGD", {"lr": 0.2, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}), ("Adam", {"lr": 0.01}),
+               ("AdamW", {"lr": 0.01, "weight_decay": 0.1}), ("RMSprop", {"lr": 0.003, "momentum": 0.5}), ("Adagrad", {"lr": 0.05}),
+               ("Adadelta", {"lr": 1.0}), ("Adamax", {"lr": 0.02}), ("NAdam", {"lr": 0.01}), ("RAdam", {"lr": 0.05}), ("ASGD", {"lr": 0.3}),
+               ("Rprop", {"lr": 0.01}), ("Adafactor", {"lr": 0.1})]
+
+
+@pytest.mark.parametrize("name, options", ACCUMULATED, ids=[name for name, _ in ACCUMULATED])
+def test_optimizers_step_alike_on_accumulated_gradients(tmp_path, name, options):
+    """Windows of three batches, biases in a group of their own with half the learning rate."""
+    seed, batch_size, num_steps = 3, 32, 50
+    images, labels = reference.digits("train")
+    torch.manual_seed(seed)
+    model = reference.digits_mlp()
+    biases = [p for name, p in model.named_parameters() if name.endswith("bias")]
+    others = [p for name, p in model.named_parameters() if not name.endswith("bias")]
+    optimizer = getattr(torch.optim, name)([{"params": biases, "lr": options["lr"] / 2}, {"params": others}], **options)
+    losses = []
+    for epoch in range(-(-num_steps // 15)):
+        order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed + epoch))
+        for window in order.split(batch_size * 3):
+            optimizer.zero_grad()
+            total = 0.0
+            for batch in window.split(batch_size):
+                loss = functional.cross_entropy(model(images[batch]), labels[batch]) * (len(batch) / len(window))
+                loss.backward()
+                total += loss.item()
+            optimizer.step()
+            losses.append(total)
+
+    recipe = {"type": name} | options | {"param_groups": [{"match": "bias$", "lr": options["lr"] / 2}]}
+    lines, _ = reference.run_trainrun(
+        "tests/recipes/digits_small.yaml", tmp_path / "run",
+        "model.layers=[Flatten, {type: Linear, out_features: 24}, ReLU, {type: Linear, out_features: 10}]",
+        f"optimizer={json.dumps(recipe)}", "training={num_epochs: null, max_steps: 50, gradient_accumulation_steps: 3}", *QUIET)
+    assert_same_losses(lines, losses[:num_steps])

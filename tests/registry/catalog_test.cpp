@@ -72,6 +72,7 @@ std::map<std::string, Example> make_layer_examples() {
       {"Threshold", {"threshold: 0.1, value: 0"}},
       {"Mul", {"", {2, 3}, at::kFloat, "[x, x]"}},
       {"Sub", {"", {2, 3}, at::kFloat, "[x, x]"}},
+      {"GaussianSample", {"", {2, 3}, at::kFloat, "[x, x]"}},
       {"MatMul", {"", {2, 3, 3}, at::kFloat, "[x, x]"}},
       {"Stack", {"", {2, 3}, at::kFloat, "[x, x]"}},
       {"CosineSimilarity", {"", {2, 3}, at::kFloat, "[x, x]"}},
@@ -130,9 +131,46 @@ const std::map<std::string, Tensors>& loss_examples() {
   return examples;
 }
 
-const std::set<std::string>& metrics_of_numbers() {
-  static const std::set<std::string> names = {"MSE", "RMSE", "MAE", "R2", "PearsonCorr", "SpearmanCorr"};
-  return names;
+/// What a metric reads, where that is not an output and a class for each sample.
+const std::map<std::string, Tensors>& metric_examples() {
+  static const std::map<std::string, Tensors> examples = {
+      {"MSE", alike(2)},
+      {"RMSE", alike(2)},
+      {"MAE", alike(2)},
+      {"R2", alike(2)},
+      {"PearsonCorr", alike(2)},
+      {"SpearmanCorr", alike(2)},
+      {"TripletAccuracy", alike(3)},
+      {"CTCErrorRate", {torch::zeros({5, 2, 3}), torch::ones({2, 2}, at::kLong), torch::full({2}, 2, at::kLong)}},
+  };
+  return examples;
+}
+
+/// What data sets and transforms are written with.
+const std::map<std::string, std::string>& data_parameters() {
+  static const std::map<std::string, std::string> parameters = {
+      {"Concat", "datasets: [{type: Digits, split: train}, {type: Digits, split: test}]"},
+      {"CSV", "path: t.csv, label: y"},
+      {"JSONL", "path: t.jsonl, label: y"},
+      {"Digits", "split: train"},
+      {"FashionMNIST", "root: data, split: train"},
+      {"KMNIST", "root: data, split: train"},
+      {"MNIST", "root: data, split: train"},
+      {"Split", "dataset: {type: Digits, split: train}"},
+      {"SQLite", "path: t.db, table: t, label: y"},
+      {"Synthetic", "num_samples: 8, shape: [3]"},
+      {"TensorFile", "path: t.npz"},
+      {"Windows", "dataset: {type: Digits, split: train}, length: 2"},
+      {"CenterCrop", "size: 4"},
+      {"Copy", "to: other"},
+      {"Normalize", "mean: [0.5], std: [0.5]"},
+      {"Pad", "padding: 1"},
+      {"RandomCrop", "size: 4"},
+      {"RandomRotation", "degrees: 10"},
+      {"Resize", "size: 4"},
+      {"Standardize", "field: image"},
+  };
+  return parameters;
 }
 
 template <class Kind>
@@ -164,7 +202,7 @@ TEST_CASE("every layer of the catalog is built, runs and trains") {
   }
 }
 
-TEST_CASE("every loss, metric, optimizer, scheduler, dataset, transform and logger of the catalog is built") {
+TEST_CASE("every loss, metric, optimizer and scheduler of the catalog is built") {
   for (const auto& item : catalog().losses.entries()) {
     const std::string& name = item.first;
     CAPTURE(name);
@@ -175,8 +213,8 @@ TEST_CASE("every loss, metric, optimizer, scheduler, dataset, transform and logg
   for (const auto& item : catalog().metrics.entries()) {
     const std::string& name = item.first;
     CAPTURE(name);
-    const bool of_numbers = metrics_of_numbers().contains(name);
-    const LayerInputs inputs = examples(of_numbers ? alike(2) : classes());
+    const auto known = metric_examples().find(name);
+    const LayerInputs inputs = examples(known == metric_examples().end() ? classes() : known->second);
     const auto metric = component<MetricKind>(name, "").build(inputs);
     metric->update(inputs.examples);
     CHECK(metric->compute().size() >= 1);
@@ -225,6 +263,34 @@ TEST_CASE("every loss, metric, optimizer, scheduler, dataset, transform and logg
   }
 }
 
+TEST_CASE("every data set and transform of the catalog is built") {
+  const auto parameters_of = [](const std::string& name) {
+    const auto known = data_parameters().find(name);
+    return known == data_parameters().end() ? std::string() : known->second;
+  };
+  for (const auto& item : catalog().datasets.entries()) {
+    CAPTURE(item.first);
+    CHECK(component<DatasetKind>(item.first, parameters_of(item.first)).build({}) != nullptr);
+  }
+  for (const auto& item : catalog().transforms.entries()) {
+    CAPTURE(item.first);
+    DatasetInfo info{
+        {{"image", {1, 8, 8}, at::kFloat, std::nullopt}, {"label", {}, at::kLong, 10}}, "label", std::nullopt};
+    const auto transform = component<TransformKind>(item.first, parameters_of(item.first)).build({info});
+    transform->describe(info);
+    if (transform->learns()) continue;
+    Batch batch;
+    batch.set("image", torch::rand({4, 1, 8, 8}));
+    batch.set("label", torch::tensor({0, 1, 0, 1}, at::kLong));
+    at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
+    transform->apply(batch, generator);
+    for (const FieldInfo& field : info.fields) {
+      CAPTURE(field.name);
+      CHECK(batch.at(field.name).sizes().slice(1) == at::IntArrayRef(field.shape));
+    }
+  }
+}
+
 TEST_CASE("components are documented: each has a line, and so has each parameter") {
   catalog().for_each([](const auto& registry) {
     for (const auto& item : registry.entries()) {
@@ -262,4 +328,12 @@ TEST_CASE("parameter groups: the first pattern that matches wins, one that match
   CHECK(inputs.groups[2].names == std::vector<std::string>{"1.weight"});
   CHECK(spec.build(inputs)->rates[0].lr == 0.5);
   CHECK_THROWS_AS(group_parameters(spec, {{"1.weight", make()}}), RecipeError);
+
+  const auto scaled =
+      group_parameters(spec, {{"0.weight", make()}, {"0.bias", make()}, {"1.weight", make()}, {"2.weight", make()}},
+                       {{"1.weight", 0.1}});
+  REQUIRE(scaled.groups.size() == 4);
+  CHECK(scaled.groups[2].names == std::vector<std::string>{"1.weight"});
+  CHECK(scaled.groups[2].lr_scale == 0.1);
+  CHECK(scaled.groups[3].names == std::vector<std::string>{"2.weight"});
 }

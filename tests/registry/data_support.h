@@ -13,15 +13,7 @@
 
 #include "registry/catalog.h"
 
-namespace trainrun {
-
-void add_digits(DatasetRegistry& datasets);
-void add_mnist_family(DatasetRegistry& datasets);
-void add_csv(DatasetRegistry& datasets);
-void add_synthetic(DatasetRegistry& datasets);
-void add_image_transforms(TransformRegistry& transforms);
-
-namespace test {
+namespace trainrun::test {
 
 /// A folder of its own for one test, removed at its end.
 class TemporaryFolder {
@@ -89,12 +81,7 @@ inline Value value_of(const nlohmann::json& json) {
 /// Reads and builds a component of the data families. Throws RecipeError.
 template <class Kind>
 typename Kind::Product build(const std::string& json) {
-  Catalog catalog;
-  add_digits(catalog.datasets);
-  add_mnist_family(catalog.datasets);
-  add_csv(catalog.datasets);
-  add_synthetic(catalog.datasets);
-  add_image_transforms(catalog.transforms);
+  static const Catalog catalog = builtins();
   std::vector<Problem> problems;
   Reader reader(catalog, problems);
   const auto component = Codec<Component<Kind>>::read(value_of(nlohmann::json::parse(json)), reader);
@@ -125,5 +112,4 @@ std::string message_of(const Body& body) {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-}  // namespace test
-}  // namespace trainrun
+}  // namespace trainrun::test

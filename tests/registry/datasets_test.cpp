@@ -356,9 +356,11 @@ TEST_CASE_FIXTURE(CsvFixture, "an error of a CSV file names file, line and colum
   check("a,y\n1 2,0\n", ":2:a: '1 2' is no number");
   check("a,y\n1,\n", ":2:y: the value is missing");
   check("a,y\n1,0.5\n",
-        ":2:y: '0.5' is no class; classes are integers from 0 (for a number to predict, say task: regression)");
+        ":2:y: '0.5' is no class; classes are integers from 0 (for a number to predict, say task: regression; "
+        "for names, say columns: {y: category})");
   check("a,y\n1,cat\n",
-        ":2:y: 'cat' is no class; classes are integers from 0 (for a number to predict, say task: regression)");
+        ":2:y: 'cat' is no class; classes are integers from 0 (for a number to predict, say task: regression; "
+        "for names, say columns: {y: category})");
   check("a,y\n1,-1\n", ":2:y: class -1 is not 0 or more");
   check("a,y\n1,3\n", ":2:y: class 3 is not from 0 to 2", R"(, "num_classes": 3)");
   check("a,y\n1,high\n", ":2:y: 'high' is no number", R"(, "task": "regression")");

@@ -133,6 +133,20 @@ TEST_CASE("containers nest their names") {
   CHECK(graph->nodes()[1].output_shapes[0] == std::vector<int64_t>{2, 7});
 }
 
+TEST_CASE("the scales of the learning rate of nested layers are multiplied") {
+  const auto graph = build(R"(
+- {type: Linear, out_features: 3}
+- type: Sequential
+  name: s
+  lr_scale: 0.5
+  layers:
+    - {type: Linear, out_features: 3, bias: false, lr_scale: 0.2}
+    - {type: Linear, out_features: 2, bias: false}
+)",
+                           inputs_like(torch::zeros({2, 4})));
+  CHECK(graph->lr_scales() == std::map<std::string, double>{{"s.0.weight", 0.5 * 0.2}, {"s.1.weight", 0.5}});
+}
+
 TEST_CASE("layers inside a container may read names from outside it") {
   const auto graph = build(R"(
 - {type: Linear, out_features: 3, name: skip}

@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <limits>
+
+#include "registry/catalog.h"
+#include "registry/datasets/data_file.h"
+#include "registry/datasets/table.h"
+
+namespace trainrun {
+namespace {
+
+using Json = nlohmann::ordered_json;  // keys as the file has them
+
+struct Jsonl : TableOptions {
+  static void describe(Fields<Jsonl>& f) { TableOptions::describe_into(f); }
+  std::unique_ptr<Dataset> build(const DatasetInputs&) const;
+};
+
+/// Lines of text, plain or gzip.
+class LineReader {
+ public:
+  explicit LineReader(const std::string& path) : file_(path), buffer_(size_t{1} << 16, '\0') {}
+
+  /// The next line that is not blank; false at the end.
+  bool next(std::string& line) {
+    do {
+      line.clear();
+      if (!append_line(line)) return false;
+      ++number_;
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+    } while (line.find_first_not_of(" \t") == std::string::npos);
+    return true;
+  }
+  int64_t number() const { return number_; }
+
+ private:
+  bool append_line(std::string& line) {
+    bool any = false;
+    while (true) {
+      if (position_ == filled_) {
+        filled_ = file_.read(buffer_.data(), buffer_.size());
+        position_ = 0;
+        if (filled_ == 0) return any;
+      }
+      any = true;
+      const size_t end = std::min(buffer_.find('\n', position_), filled_);
+      line.append(buffer_, position_, end - position_);
+      position_ = std::min(end + 1, filled_);
+      if (end < filled_) return true;
+    }
+  }
+
+  DataFile file_;
+  std::string buffer_;
+  size_t position_ = 0;
+  size_t filled_ = 0;
+  int64_t number_ = 0;
+};
+
+class JsonlTable : public TableReader {
+ public:
+  explicit JsonlTable(const Jsonl& options) : path_(options.path), lines_(options.path) {
+    if (!read_object()) throw DataError(path_ + ": is empty");
+    first_is_read_ = true;
+    if (options.features) {
+      names_ = *options.features;
+      names_.push_back(options.label);
+    } else {
+      for (const auto& [key, unused] : object_.items()) names_.push_back(key);
+    }
+    others_are_errors_ = !options.features.has_value();
+  }
+
+  const std::vector<std::string>& names() const override { return names_; }
+
+  bool next(std::vector<Cell>& row) override {
+    if (!first_is_read_ && !read_object()) return false;
+    first_is_read_ = false;
+    row.assign(names_.size(), Cell());
+    for (const auto& [key, value] : object_.items()) {
+      const auto it = std::find(names_.begin(), names_.end(), key);
+      if (it != names_.end()) {
+        row[static_cast<size_t>(it - names_.begin())] = cell(key, value, 0);
+      } else if (others_are_errors_) {
+        fail("the first line has no key '" + key + "'; say in features which keys to read");
+      }
+    }
+    return true;
+  }
+
+  int64_t row_number() const override { return lines_.number(); }
+
+ private:
+  [[noreturn]] void fail(const std::string& fault) const {
+    throw DataError(path_ + ":" + std::to_string(lines_.number()) + ": " + fault);
+  }
+
+  bool read_object() {
+    constexpr int kDeepest = 16;
+    if (!lines_.next(line_)) return false;
+    const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
+      if (depth > kDeepest) fail("is nested too deeply");
+      return true;
+    };
+    try {
+      object_ = Json::parse(line_, shallow);
+    } catch (const Json::exception& error) {
+      const std::string text = error.what();
+      fail("is no JSON: " + text.substr(text.find("] ") == std::string::npos ? 0 : text.find("] ") + 2));
+    }
+    if (!object_.is_object())
+      fail(std::string("expected an object, {\"column\": value, …}, found a ") + object_.type_name());
+    return true;
+  }
+
+  Cell cell(const std::string& key, const Json& value, int depth) const {
+    Cell cell;
+    if (value.is_string()) {
+      cell.kind = Cell::Kind::kText;
+      cell.text = value.get<std::string>();
+    } else if (value.is_boolean()) {
+      cell.kind = Cell::Kind::kInteger;
+      cell.integer = value.get<bool>() ? 1 : 0;
+    } else if (value.is_number_integer() &&
+               !(value.is_number_unsigned() && value.get<uint64_t>() > std::numeric_limits<int64_t>::max())) {
+      cell.kind = Cell::Kind::kInteger;
+      cell.integer = value.get<int64_t>();
+    } else if (value.is_number()) {
+      cell.kind = Cell::Kind::kNumber;
+      cell.number = value.get<double>();
+    } else if (value.is_array()) {
+      cell.kind = Cell::Kind::kList;
+      for (const Json& item : value) cell.list.push_back(this->cell(key, item, depth + 1));
+    } else if (!value.is_null()) {
+      fail(key + ": an object within an object cannot be read");
+    }
+    return cell;
+  }
+
+  std::string path_;
+  LineReader lines_;
+  std::string line_;
+  Json object_;
+  std::vector<std::string> names_;
+  bool first_is_read_ = false;
+  bool others_are_errors_ = true;
+};
+
+class JsonlSource : public TableSource {
+ public:
+  explicit JsonlSource(Jsonl options) : options_(std::move(options)) {}
+  std::unique_ptr<TableReader> open() const override { return std::make_unique<JsonlTable>(options_); }
+  std::string place(int64_t row_number) const override { return options_.path + ":" + std::to_string(row_number); }
+
+ private:
+  Jsonl options_;
+};
+
+std::unique_ptr<Dataset> Jsonl::build(const DatasetInputs&) const {
+  return make_table(*this, std::make_unique<JsonlSource>(*this));
+}
+
+}  // namespace
+
+void add_jsonl(DatasetRegistry& datasets) {
+  datasets.add<Jsonl>("JSONL", "a JSON object a line, as text or .gz: its keys as features, one key as label");
+}
+
+}  // namespace trainrun

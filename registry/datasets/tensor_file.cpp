@@ -1,0 +1,170 @@
+#include "registry/files/tensor_file.h"
+
+#include <algorithm>
+
+#include "registry/catalog.h"
+#include "registry/datasets/views.h"
+#include "registry/named.h"
+
+namespace trainrun {
+namespace {
+
+struct TensorFileOptions {
+  std::optional<std::string> path;
+  std::optional<Named<std::string>> fields;
+  std::string target = "label";
+  std::optional<int64_t> num_classes;
+  std::optional<SplitOptions> split;
+
+  static void describe(Fields<TensorFileOptions>& f) {
+    f.optional("path", &TensorFileOptions::path)
+        .doc("a .safetensors, .npz or .npy file; its tensors have one row a sample. Null: fields names files");
+    f.optional("fields", &TensorFileOptions::fields)
+        .doc(
+            "the batch's fields, the model's input first, each with its tensor's name in path, or a file of one "
+            "tensor; "
+            "null: all of path, under their own names");
+    f.optional("target", &TensorFileOptions::target).doc("the field that the loss compares with");
+    f.optional("num_classes", &TensorFileOptions::num_classes).at_least(1).doc("of the target, where it holds classes");
+    f.optional("split", &TensorFileOptions::split).doc("take a part of the samples, drawn by a seed; null: all");
+  }
+  void check(Checker& checker) const {
+    if (!path && !fields) checker.fail("path", "names no file; neither does fields");
+    if (fields && fields->entries.empty()) checker.fail("fields", "names none");
+    if (fields && !fields->find(target)) {
+      std::vector<std::string> names;
+      for (const auto& [name, unused] : fields->entries) names.push_back(name);
+      checker.fail("target", "there is no field '" + target + "'" + suggestion(target, names));
+    }
+  }
+  std::unique_ptr<Dataset> build(const DatasetInputs&) const;
+};
+
+/// Bytes that are no target are pixels, given as float32 in [0, 1]; other integers are given as int64, other numbers as
+/// float32.
+class TensorFileDataset : public TensorDataset {
+ public:
+  explicit TensorFileDataset(TensorFileOptions options) : options_(std::move(options)) {}
+
+  DatasetInfo info() const override {
+    DatasetInfo info;
+    for (const Found& field : find_fields()) {
+      const TensorFile::Entry& entry = field.file->entries()[field.index];
+      const bool is_target = field.name == options_.target;
+      info.fields.push_back({field.name,
+                             {entry.shape.begin() + 1, entry.shape.end()},
+                             given_as(entry.dtype, is_target),
+                             is_target ? options_.num_classes : std::nullopt});
+      info.num_samples = entry.shape[0];
+    }
+    info.target = options_.target;
+    return info;
+  }
+
+  void open() override {
+    for (const Found& field : find_fields()) {
+      const bool is_target = field.name == options_.target;
+      at::Tensor tensor = field.file->read(field.index);
+      if (is_pixels(tensor.scalar_type(), is_target)) {
+        set_field(field.name, tensor, 255);
+      } else {
+        tensor = tensor.to(given_as(tensor.scalar_type(), is_target));
+        if (is_target) check_classes(tensor);
+        set_field(field.name, tensor);
+      }
+    }
+  }
+
+ private:
+  struct Found {
+    std::string name;
+    std::shared_ptr<TensorFile> file;
+    size_t index;
+  };
+
+  static bool is_pixels(at::ScalarType dtype, bool is_target) { return dtype == at::kByte && !is_target; }
+  static at::ScalarType given_as(at::ScalarType dtype, bool is_target) {
+    if (is_pixels(dtype, is_target) || at::isFloatingType(dtype)) return at::kFloat;
+    return at::isComplexType(dtype) ? dtype : at::kLong;
+  }
+
+  void check_classes(const at::Tensor& target) const {
+    if (!options_.num_classes || target.scalar_type() != at::kLong || target.numel() == 0) return;
+    const auto most = target.max().item<int64_t>();
+    if (most >= *options_.num_classes || target.min().item<int64_t>() < 0) {
+      throw DataError(options_.path.value_or(options_.target) + ": class " +
+                      std::to_string(most >= *options_.num_classes ? most : target.min().item<int64_t>()) +
+                      " is not from 0 to " + std::to_string(*options_.num_classes - 1));
+    }
+  }
+
+  std::vector<Found> find_fields() const {
+    const std::shared_ptr<TensorFile> file = options_.path ? open_tensor_file(*options_.path) : nullptr;
+    std::vector<Found> found;
+    if (options_.fields) {
+      for (const auto& [name, tensor] : options_.fields->entries) found.push_back(find(name, tensor, file));
+    } else {
+      for (size_t i = 0; i < file->entries().size(); ++i) found.push_back({file->entries()[i].name, file, i});
+      std::stable_sort(found.begin(), found.end(), [&](const Found& a, const Found& b) {  // the target last
+        return (a.name == options_.target) < (b.name == options_.target);
+      });
+      if (found.empty() || found.back().name != options_.target) {
+        throw DataError(*options_.path + ": there is no tensor '" + options_.target + "'" +
+                        suggestion(options_.target, names_of(*file)));
+      }
+    }
+    check_sizes(found);
+    return found;
+  }
+
+  Found find(const std::string& name, const std::string& tensor, const std::shared_ptr<TensorFile>& file) const {
+    if (file) {
+      const std::vector<std::string> names = names_of(*file);
+      const auto it = std::find(names.begin(), names.end(), tensor);
+      if (it == names.end()) {
+        throw DataError(*options_.path + ": there is no tensor '" + tensor + "'" + suggestion(tensor, names));
+      }
+      return {name, file, static_cast<size_t>(it - names.begin())};
+    }
+    std::shared_ptr<TensorFile> own = open_tensor_file(tensor);
+    if (own->entries().size() != 1) {
+      throw DataError(tensor + ": holds " + std::to_string(own->entries().size()) +
+                      " tensors; say the file in path and the tensor's name in fields");
+    }
+    return {name, own, 0};
+  }
+
+  static std::vector<std::string> names_of(const TensorFile& file) {
+    std::vector<std::string> names;
+    for (const TensorFile::Entry& entry : file.entries()) names.push_back(entry.name);
+    return names;
+  }
+
+  void check_sizes(const std::vector<Found>& found) const {
+    const auto shape_of = [](const Found& field) { return field.file->entries()[field.index].shape; };
+    for (const Found& field : found) {
+      if (shape_of(field).empty())
+        throw DataError("field '" + field.name + "' is a single number, expected a row a sample");
+      if (shape_of(field)[0] != shape_of(found[0])[0]) {
+        throw DataError("field '" + field.name + "' has " + std::to_string(shape_of(field)[0]) + " samples, '" +
+                        found[0].name + "' has " + std::to_string(shape_of(found[0])[0]));
+      }
+    }
+  }
+
+  TensorFileOptions options_;
+};
+
+std::unique_ptr<Dataset> TensorFileOptions::build(const DatasetInputs&) const {
+  auto dataset = std::make_unique<TensorFileDataset>(*this);
+  if (!split) return dataset;
+  return choose_samples(std::move(dataset), [split = *split](int64_t size) { return split.choose(size); });
+}
+
+}  // namespace
+
+void add_tensor_file(DatasetRegistry& datasets) {
+  datasets.add<TensorFileOptions>("TensorFile", "tensors of a .safetensors, .npz or .npy file, one row a sample");
+}
+
+}  // namespace trainrun

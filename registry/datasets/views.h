@@ -1,0 +1,76 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "registry/dataset.h"
+
+namespace trainrun {
+
+/// Some samples of another data set, in an order of their own.
+class DatasetView : public Dataset {
+ public:
+  /// Samples `indices` ([n] int64) of `base`, which is open.
+  DatasetView(std::shared_ptr<Dataset> base, at::Tensor indices);
+
+  DatasetInfo info() const override;
+  void open() override {}
+  int64_t size() const override { return indices_.numel(); }
+  Batch get(const at::Tensor& indices) const override;
+  void learn(const at::Tensor& indices) override;
+  nlohmann::json learnt() const override { return base_->learnt(); }
+  void set_learnt(const nlohmann::json& state) override { base_->set_learnt(state); }
+  at::Tensor column(const std::string& field) const override;
+  at::Tensor sampling_weights() const override;
+
+ protected:
+  std::shared_ptr<Dataset> base_;
+  at::Tensor indices_;  // undefined until it is open
+};
+
+/// Which samples of a data set of `size` samples: [n] int64.
+using Choice = std::function<at::Tensor(int64_t size)>;
+/// The samples of `base` that `choose` chooses; `base` is opened with it. `choose` throws DataError where it cannot.
+std::unique_ptr<Dataset> choose_samples(std::unique_ptr<Dataset> base, Choice choose);
+
+/// `split: {fractions: [0.8, 0.2], seed: 0, part: train}`
+struct SplitOptions {
+  std::vector<double> fractions = {0.8, 0.2};
+  int64_t seed = 0;
+  std::variant<int64_t, std::string> part = std::string("train");
+  bool shuffle = true;
+
+  static void describe(Fields<SplitOptions>& f) { describe_into(f); }
+  template <class T>
+  static void describe_into(Fields<T>& f);
+  void check(Checker& checker) const;
+  /// The part's number, from 0.
+  size_t number() const;
+  /// The part's samples, as torch.utils.data.random_split(range(size), fractions, generator seeded `seed`) gives them;
+  /// without `shuffle` in the data's order.
+  at::Tensor choose(int64_t size) const;
+};
+
+template <class T>
+void SplitOptions::describe_into(Fields<T>& f) {
+  f.optional("fractions", &SplitOptions::fractions)
+      .greater_than(0)
+      .at_most(1)
+      .doc("of the samples, each part's; their sum is 1");
+  f.optional("seed", &SplitOptions::seed).at_least(0).doc("of the draw; the same for all parts");
+  f.optional("part", &SplitOptions::part)
+      .at_least(0)
+      .one_of({"train", "validation", "test"})
+      .doc("which part this is: its number from 0; or train, the first, validation, the second, test, the last");
+  f.optional("shuffle", &SplitOptions::shuffle)
+      .doc("drawn at random; if false the parts lie one after the other, as the past and the future do");
+}
+
+/// Fold number `fold` (from 0) of `num_folds`: the samples to evaluate on, or those to train on, ascending. The folds
+/// are those of scikit-learn's KFold over torch.randperm(size) of a generator seeded `seed`.
+at::Tensor fold_samples(int64_t size, int64_t fold, int64_t num_folds, uint64_t seed, bool training);
+
+}  // namespace trainrun

@@ -1,0 +1,44 @@
+#include "registry/transforms/fields.h"
+
+#include "registry/layer.h"
+
+namespace trainrun {
+
+std::string batch_text(const std::vector<int64_t>& shape) {
+  std::vector<std::string> sizes = {"N"};
+  for (const int64_t size : shape) sizes.push_back(std::to_string(size));
+  return "[" + join(sizes) + "]";
+}
+
+FieldInfo& find_field(DatasetInfo& info, const std::string& name, const std::string& transform) {
+  std::vector<std::string> names;
+  for (FieldInfo& field : info.fields) {
+    names.push_back(field.name);
+    if (field.name == name) return field;
+  }
+  throw LayerError(transform + ": the data set has no field '" + name + "'" + suggestion(name, names));
+}
+
+FieldInfo& image_field(DatasetInfo& info, const std::string& name, const std::string& transform) {
+  FieldInfo& field = find_field(info, name, transform);
+  if (field.shape.size() != 3) {
+    throw LayerError(transform + ": expected images [N, C, H, W], '" + name + "' is " + batch_text(field.shape));
+  }
+  return field;
+}
+
+FieldInfo& float_field(DatasetInfo& info, const std::string& name, const std::string& transform) {
+  FieldInfo& field = find_field(info, name, transform);
+  if (!at::isFloatingType(field.dtype)) {
+    throw LayerError(transform + ": '" + name + "' holds integers (" + at::toString(field.dtype) +
+                     "), expected float32");
+  }
+  return field;
+}
+
+FieldInfo& float_image_field(DatasetInfo& info, const std::string& name, const std::string& transform) {
+  image_field(info, name, transform);
+  return float_field(info, name, transform);
+}
+
+}  // namespace trainrun

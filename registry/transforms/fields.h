@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "registry/transform.h"
+
+namespace trainrun {
+
+/// "[N, 1, 28, 28]": a batch of such samples.
+std::string batch_text(const std::vector<int64_t>& shape);
+
+/// The field that `transform` is to change. Throws LayerError naming the fields there are.
+FieldInfo& find_field(DatasetInfo& info, const std::string& name, const std::string& transform);
+/// The same, which must be images [C, H, W]; or, for `float_field`, numbers of floating point.
+FieldInfo& image_field(DatasetInfo& info, const std::string& name, const std::string& transform);
+FieldInfo& float_field(DatasetInfo& info, const std::string& name, const std::string& transform);
+/// Images of floating point.
+FieldInfo& float_image_field(DatasetInfo& info, const std::string& name, const std::string& transform);
+
+/// A transform that is its options and nothing more: `Options` has `void change(DatasetInfo&) const` and
+/// `void apply(Batch&, at::Generator&) const`.
+template <class Options>
+std::unique_ptr<Transform> stateless(Options options) {
+  class Stateless : public Transform {
+   public:
+    explicit Stateless(Options options) : options_(std::move(options)) {}
+    void describe(DatasetInfo& info) const override { options_.change(info); }
+    void apply(Batch& batch, at::Generator& generator) const override { options_.apply(batch, generator); }
+
+   private:
+    Options options_;
+  };
+  return std::make_unique<Stateless>(std::move(options));
+}
+
+}  // namespace trainrun

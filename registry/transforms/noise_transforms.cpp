@@ -1,0 +1,129 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+
+#include <array>
+#include <cmath>
+
+#include "registry/catalog.h"
+#include "registry/transforms/fields.h"
+
+namespace trainrun {
+namespace {
+
+struct RandomErasing {
+  double p = 0.5;
+  std::array<double, 2> scale = {0.02, 0.33};
+  std::array<double, 2> ratio = {0.3, 3.3};
+  std::variant<double, std::vector<double>, std::string> value = 0.0;
+  std::string field = "image";
+
+  static void describe(Fields<RandomErasing>& f) {
+    f.optional("p", &RandomErasing::p).at_least(0).at_most(1).doc("probability that an image loses a rectangle");
+    f.optional("scale", &RandomErasing::scale)
+        .at_least(0)
+        .at_most(1)
+        .doc("least and most of the image's area that the rectangle takes");
+    f.optional("ratio", &RandomErasing::ratio).greater_than(0).doc("least and most of its height over its width");
+    f.optional("value", &RandomErasing::value)
+        .one_of({"random"})
+        .doc("what is put there: a number, one a channel, or random: normal noise");
+    f.optional("field", &RandomErasing::field).doc("the field of the batch to change");
+  }
+  void check(Checker& checker) const {
+    if (scale[0] > scale[1]) checker.fail("scale", "the least comes first");
+    if (ratio[0] > ratio[1]) checker.fail("ratio", "the least comes first");
+    const auto* list = std::get_if<std::vector<double>>(&value);
+    if (list && list->empty()) checker.fail("value", "names no number");
+  }
+  void change(DatasetInfo& info) const {
+    const FieldInfo& images = float_image_field(info, field, "RandomErasing");
+    const auto* list = std::get_if<std::vector<double>>(&value);
+    if (list && list->size() != 1 && static_cast<int64_t>(list->size()) != images.shape[0]) {
+      throw LayerError("RandomErasing: value has " + std::to_string(list->size()) + " numbers, '" + field + "' " +
+                       batch_text(images.shape) + " has " + std::to_string(images.shape[0]) + " channels");
+    }
+  }
+
+  static double uniform(double least, double most, at::Generator& generator) {
+    return at::empty({1}).uniform_(least, most, generator).item<double>();
+  }
+  static int64_t integer(int64_t below, at::Generator& generator) {
+    return at::randint(below, {1}, generator, at::kLong).item<int64_t>();
+  }
+  at::Tensor filling(const at::Tensor& image, int64_t height, int64_t width, at::Generator& generator) const {
+    if (std::holds_alternative<std::string>(value)) {
+      return at::randn({image.size(0), height, width}, generator, image.options());
+    }
+    const auto* one = std::get_if<double>(&value);
+    const std::vector<double> values = one ? std::vector<double>{*one} : std::get<std::vector<double>>(value);
+    return at::tensor(values, at::kDouble).to(image.scalar_type()).view({-1, 1, 1});
+  }
+
+  /// torchvision's draws, in its order: a rectangle that does not fit is drawn again, ten times at most.
+  void erase(const at::Tensor& image, at::Generator& generator) const {
+    constexpr int kAttempts = 10;
+    const int64_t height = image.size(1);
+    const int64_t width = image.size(2);
+    const at::Tensor log_ratio = at::tensor({ratio[0], ratio[1]}, at::kDouble).to(at::kFloat).log();
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      const double area = static_cast<double>(height * width) * uniform(scale[0], scale[1], generator);
+      const double aspect = at::empty({1})
+                                .uniform_(log_ratio[0].item<double>(), log_ratio[1].item<double>(), generator)
+                                .exp()
+                                .item<double>();
+      const auto h = static_cast<int64_t>(std::nearbyint(std::sqrt(area * aspect)));
+      const auto w = static_cast<int64_t>(std::nearbyint(std::sqrt(area / aspect)));
+      if (h >= height || w >= width) continue;
+      const at::Tensor filled = filling(image, h, w, generator);
+      const int64_t top = integer(height - h + 1, generator);
+      const int64_t left = integer(width - w + 1, generator);
+      image.narrow(1, top, h).narrow(2, left, w).copy_(filled);
+      return;
+    }
+  }
+  void apply(Batch& batch, at::Generator& generator) const {
+    at::Tensor& images = batch.at(field);  // [N, C, H, W]
+    images = images.clone();
+    for (int64_t i = 0; i < images.size(0); ++i) {
+      if (at::rand({1}, generator, at::kFloat).item<double>() < p) erase(images[i], generator);
+    }
+  }
+  std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
+};
+
+struct GaussianNoise {
+  double mean = 0;
+  double sigma = 0.1;
+  bool clip = true;
+  std::string field = "image";
+
+  static void describe(Fields<GaussianNoise>& f) {
+    f.optional("mean", &GaussianNoise::mean).doc("of the noise");
+    f.optional("sigma", &GaussianNoise::sigma).at_least(0).doc("standard deviation of the noise");
+    f.optional("clip", &GaussianNoise::clip).doc("keep the result in [0, 1]");
+    f.optional("field", &GaussianNoise::field).doc("the field of the batch to change");
+  }
+  void change(DatasetInfo& info) const { float_field(info, field, "GaussianNoise"); }
+  void apply(Batch& batch, at::Generator& generator) const {
+    at::Tensor& numbers = batch.at(field);
+    const at::Tensor noise = at::randn(numbers.sizes(), generator, numbers.options()) * sigma + mean;
+    numbers = numbers + noise;
+    if (clip) numbers = numbers.clamp(0, 1);
+  }
+  std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
+};
+
+}  // namespace
+
+void add_noise_transforms(TransformRegistry& transforms) {
+  transforms.add<RandomErasing>("RandomErasing",
+                                "puts something else into a rectangle of each image, with a probability");
+  transforms.add<GaussianNoise>("GaussianNoise", "adds normal noise to each number");
+}
+
+}  // namespace trainrun
