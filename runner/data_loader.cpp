@@ -152,7 +152,7 @@ class PrefetchStream : public BatchStream {
 
 }  // namespace
 
-DataLoader::DataLoader(const Dataset& dataset, Transforms transforms, DataLoaderOptions options)
+DataLoader::DataLoader(const Dataset& dataset, Transforms transforms, const DataLoaderOptions& options)
     : dataset_(dataset),
       transforms_(std::move(transforms)),
       options_(options),

@@ -41,7 +41,7 @@ class DataLoader {
   using Transforms = std::vector<std::shared_ptr<const Transform>>;
 
   /// `dataset` is open, and outlives this. Throws DataError where there is not one batch.
-  DataLoader(const Dataset& dataset, Transforms transforms, DataLoaderOptions options);
+  DataLoader(const Dataset& dataset, Transforms transforms, const DataLoaderOptions& options);
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
   /// Batches in an epoch, of this rank.

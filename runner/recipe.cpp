@@ -106,7 +106,7 @@ void WeightsSection::describe(Fields<WeightsSection>& f) {
 void WeightsSection::check(Checker& checker) const {
   for (const auto& [pattern, unused] : rename.entries) {
     try {
-      const std::regex compiled(pattern);
+      static_cast<void>(std::regex(pattern));
     } catch (const std::regex_error& error) {
       checker.fail("rename", "'" + pattern + "' is no regular expression: " + error.what());
     }

@@ -73,7 +73,7 @@ at::Tensor Sampler::order(int64_t epoch) const {
 }
 
 at::Tensor Sampler::indices(int64_t epoch) const {
-  const at::Tensor order = this->order(epoch);
+  at::Tensor order = this->order(epoch);
   if (options_.world_size == 1) return order;
   // Place p of the order, repeated as often as padding takes.
   const at::Tensor places = at::arange(size(), at::kLong) * options_.world_size + options_.rank;

@@ -4,7 +4,7 @@
 Usage: tidy.py CLANG_TIDY BUILD_FOLDER [--jobs N]
 
 What passed is remembered in the user's cache folder by a digest of all that the verdict depends on: the source and the
-project's headers that it includes, directly or not, .clang-tidy, clang-tidy's version and the compiler's flags. So a
+project's headers that it includes, directly or not, every .clang-tidy above it, clang-tidy's version and the compiler's flags. So a
 change costs what it touches, header or source, in any clone on the machine; a new machine checks everything once.
 """
 
@@ -43,6 +43,10 @@ def sources_with_headers(source: pathlib.Path) -> list[pathlib.Path]:
 def digest(command: str, source: pathlib.Path, settings: str) -> str:
     """Names everything that clang-tidy's verdict on a source depends on; the same in every clone."""
     result = hashlib.sha256((settings + command.replace(str(ROOT), "")).encode())
+    for folder in source.relative_to(ROOT).parents:
+        own = ROOT / folder / ".clang-tidy"
+        if folder.parts and own.is_file():
+            result.update(own.read_bytes())
     for path in sources_with_headers(source):
         result.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
     return result.hexdigest()

@@ -20,7 +20,7 @@ struct Csv : TableOptions {
     if (delimiter.size() != 1 || delimiter == "\"" || delimiter == "\n" || delimiter == "\r") {
       checker.fail("delimiter", "must be one character, neither a quotation mark nor a line end");
     }
-    TableOptions::check(checker);
+    check_options(checker);
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };

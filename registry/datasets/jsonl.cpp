@@ -12,6 +12,7 @@ using Json = nlohmann::ordered_json;  // keys as the file has them
 
 struct Jsonl : TableOptions {
   static void describe(Fields<Jsonl>& f) { TableOptions::describe_into(f); }
+  void check(Checker& checker) const { check_options(checker); }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
@@ -121,7 +122,7 @@ class JsonlTable : public TableReader {
       cell.kind = Cell::Kind::kInteger;
       cell.integer = value.get<bool>() ? 1 : 0;
     } else if (value.is_number_integer() &&
-               !(value.is_number_unsigned() && value.get<uint64_t>() > std::numeric_limits<int64_t>::max())) {
+               (!value.is_number_unsigned() || value.get<uint64_t>() <= std::numeric_limits<int64_t>::max())) {
       cell.kind = Cell::Kind::kInteger;
       cell.integer = value.get<int64_t>();
     } else if (value.is_number()) {

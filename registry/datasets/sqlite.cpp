@@ -21,7 +21,7 @@ struct Sqlite : TableOptions {
                                                                 "query": {"type": "string"}}}})"));
   }
   void check(Checker& checker) const {
-    TableOptions::check(checker);
+    check_options(checker);
     if (table.has_value() == query.has_value()) checker.fail("table", "write either table or query");
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;

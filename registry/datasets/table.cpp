@@ -91,7 +91,7 @@ std::string fault_of(const ColumnOptions& column) {
 
 }  // namespace
 
-void TableOptions::check(Checker& checker) const {
+void TableOptions::check_options(Checker& checker) const {
   if (num_classes && !is_classification()) checker.fail("num_classes", "is for the task classification");
   for (const auto& [name, unused] : columns.entries) {
     const ColumnOptions options = column(name);
@@ -153,7 +153,7 @@ std::string text_of(const Cell& cell) {
 }
 
 template <class T>
-at::Tensor tensor_of(const std::vector<T>& values, std::vector<int64_t> shape, at::ScalarType dtype) {
+at::Tensor tensor_of(const std::vector<T>& values, const std::vector<int64_t>& shape, at::ScalarType dtype) {
   at::Tensor tensor = at::empty(shape, dtype);
   if (!values.empty()) std::memcpy(tensor.data_ptr(), values.data(), values.size() * sizeof(T));
   return tensor;
@@ -353,8 +353,9 @@ class TableDataset : public TensorDataset {
     if (options_.features) {
       names = *options_.features;
     } else {  // the file's beginning alone says which there are
-      names = source_->open()->names();
-      select_columns(names, &names);
+      const std::vector<std::string> all = source_->open()->names();
+      for (const size_t place : select_columns(all)) names.push_back(all[place]);
+      names.pop_back();  // the label
     }
     DatasetInfo info;
     int64_t num_features = 0;
@@ -450,10 +451,8 @@ class TableDataset : public TensorDataset {
     return label.categories ? num_indices(label) : options_.num_classes;
   }
 
-  /// The places of the features, then that of the label; `features`, if given, gets the names of the former.
-  std::vector<size_t> select_columns(const std::vector<std::string>& all,
-                                     std::vector<std::string>* features = nullptr) const {
-    const std::vector<std::string> names = all;
+  /// The places of the features, then that of the label.
+  std::vector<size_t> select_columns(const std::vector<std::string>& names) const {
     std::vector<size_t> places;
     const size_t label = place_of(options_.label, names);
     if (options_.features) {
@@ -465,10 +464,6 @@ class TableDataset : public TensorDataset {
     }
     if (places.empty()) throw DataError(options_.path + ": has no column but the label '" + options_.label + "'");
     for (const auto& [name, unused] : options_.columns.entries) place_of(name, names);
-    if (features) {
-      features->clear();
-      for (const size_t place : places) features->push_back(names[place]);
-    }
     places.push_back(label);
     return places;
   }

@@ -62,7 +62,7 @@ struct TableOptions {
 
   template <class T>
   static void describe_into(Fields<T>& f);
-  void check(Checker& checker) const;
+  void check_options(Checker& checker) const;
   bool is_classification() const { return task == "classification"; }
   ColumnOptions column(const std::string& name) const;
 };

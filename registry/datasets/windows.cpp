@@ -71,7 +71,7 @@ class WindowsDataset : public Dataset {
     const int64_t n = indices.numel();
     const Batch past = base_->get(rows_of(indices, 0, options_.length).flatten());
     const std::string target = base_->info().target;
-    const at::Tensor targets = past.at(target);
+    const at::Tensor& targets = past.at(target);
     const bool with_past = targets.is_floating_point();
     Batch batch;
     const auto windows = [&](const at::Tensor& rows) {

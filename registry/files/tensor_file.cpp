@@ -120,7 +120,7 @@ class HeaderParser {
         Dtype{"u2", at::kUInt16},      Dtype{"u4", at::kUInt32}, Dtype{"u8", at::kUInt64}, Dtype{"b1", at::kBool},
         Dtype{"c8", at::kComplexFloat}};
     const std::string_view name = text.empty() ? std::string_view() : std::string_view(text).substr(1);
-    if (name.starts_with("O")) {
+    if (name.starts_with('O')) {
       throw DataError("holds Python objects, which are not read; in Python: np.save(path, array.astype('float32'))");
     }
     const auto it =
@@ -145,7 +145,7 @@ NpyHeader parse_npy(std::string_view start, uint64_t bytes) {
   const bool long_header = start.size() > kVersionPlace && start[kVersionPlace] > 1;
   const uint64_t header_start = kLengthPlace + (long_header ? 4 : 2);
   if (start.size() < header_start) throw DataError("ends within the header of the .npy format");
-  const int version = start[kVersionPlace];
+  const int version = static_cast<unsigned char>(start[kVersionPlace]);
   if (version < 1 || version > 3) throw DataError("is of version " + std::to_string(version) + " of the .npy format");
   uint32_t length = 0;
   std::memcpy(&length, start.data() + kLengthPlace, header_start - kLengthPlace);
@@ -229,7 +229,7 @@ class NpzFile : public TensorFile {
   explicit NpzFile(const std::string& path) : path_(path), zip_(naming(path, [&] { return ZipFile(path); })) {
     for (const ZipFile::Member& member : zip_.members()) {
       constexpr std::string_view kEnding = ".npy";
-      if (member.name.ends_with("/")) continue;
+      if (member.name.ends_with('/')) continue;
       if (!member.name.ends_with(kEnding)) {
         throw DataError(path + ": is a zip archive, but no .npz file: it holds '" + member.name + "'");
       }

@@ -498,7 +498,7 @@ int main() {
       reply = {{"error", error.what()}};
     }
     // a damaged file's error may quote what is no UTF-8
-    std::cout << reply.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+    std::cout << reply.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n' << std::flush;
   }
   return 0;
 }

@@ -85,7 +85,7 @@ std::string sqlite_database(const TemporaryFolder& folder) {
 /// Reads `content`, damaged in `rounds` ways, as the data set that `spec` says ("PATH" stands for the file's); returns
 /// how often it was an error.
 int count_errors(const TemporaryFolder& folder, const std::string& content, const std::string& spec, int rounds) {
-  std::mt19937 random(7);  // NOLINT(cert-msc32-c,cert-msc51-cpp): the same damages each time
+  std::mt19937 random(7);  // NOLINT(bugprone-random-generator-seed): the same damages each time
   int errors = 0;
   for (int round = 0; round <= rounds; ++round) {
     std::string damaged = content;
@@ -100,7 +100,7 @@ int count_errors(const TemporaryFolder& folder, const std::string& content, cons
       data->open();
       data->learn(at::arange(data->size(), at::kLong));
       if (data->size() > 0) data->get(at::arange(data->size(), at::kLong));
-      CHECK((data->info().fields.size() > 0));
+      CHECK(!data->info().fields.empty());
     } catch (const DataError& error) {
       CAPTURE(error.what());
       CHECK((std::string(error.what()).find(path) != std::string::npos));

@@ -1,7 +1,5 @@
 #include "runner/explain.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -11,6 +9,8 @@
 #include "runner/model.h"
 #include "runner/observers/observers.h"
 #include "tests/temporary_folder.h"
+// After LibTorch, which has a CHECK of its own.
+#include <doctest/doctest.h>
 
 namespace trainrun {
 namespace {

@@ -110,7 +110,7 @@ class Screen {
       for (size_t begin = 0; begin == 0 || begin < line.size(); begin += columns_)
         broken.push_back(line.substr(begin, columns_));
     }
-    lines_ = broken;
+    lines_ = std::move(broken);
     row_ = lines_.size() - 1;
     column_ = lines_.back().size();
   }
@@ -150,7 +150,7 @@ class Screen {
       } else if (text[i] == '\033') {
         size_t end = i + 2;
         while (std::isdigit(static_cast<unsigned char>(text[end]))) ++end;
-        command(text[end], std::atoi(text.substr(i + 2, end - i - 2).c_str()));
+        command(text[end], end == i + 2 ? 0 : std::stoi(text.substr(i + 2, end - i - 2)));
         i = end;
       } else {
         if (column_ == columns_) next_line(), column_ = 0;

@@ -1,0 +1,51 @@
+"""The recipes of docs/guide/data.md, run as the guide says."""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import numpy
+import pytest
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+GUIDE = (ROOT / "docs/guide/data.md").read_text()
+
+
+@pytest.fixture(name="folder", scope="module")
+def folder_with_the_guides_files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("guide")
+    (folder / "recipes").symlink_to(ROOT / "recipes")
+    for name, text in re.findall(r"`(\w+\.yaml)`:\n\n```yaml\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL):
+        (folder / name).write_text(text)
+    random = numpy.random.default_rng(0)
+    arrays = {"images": random.integers(0, 256, (48, 3, 32, 32), dtype=numpy.uint8), "labels": random.integers(0, 4, 48), "numpy": numpy}
+    line = re.search(r"```python\n(.*?)```", GUIDE, re.DOTALL).group(1).replace('"train.npz"', f'"{folder}/train.npz"')
+    exec(line, arrays)  # pylint: disable=exec-used
+    torch.save({"state_dict": {"module.0.weight": torch.ones(8, 3, 3, 3), "module.extra": torch.ones(1)}}, folder / "best.pt")
+    return folder
+
+
+def trainrun(*arguments, folder):
+    return subprocess.run([os.environ["TRAINRUN_BINARY"], *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.parametrize("recipe", ["cars", "folds", "arrays", "weights"])
+def test_the_guides_recipes_train_and_are_evaluated(folder, recipe):
+    result = trainrun(f"{recipe}.yaml", folder=folder)
+    assert result.returncode == 0, result.stdout + result.stderr
+    if recipe in ("cars", "folds"):
+        evaluated = trainrun("eval", f"runs/{recipe}", folder=folder)
+        assert evaluated.returncode == 0, evaluated.stderr
+        assert re.search(r"mae|accuracy", evaluated.stdout)
+    if recipe == "weights":
+        assert "missing 0.bias [8]" in result.stdout + result.stderr and "unexpected extra [1]" in result.stdout + result.stderr
+
+
+def test_every_data_set_and_file_the_guide_names_exists(folder):
+    listed = trainrun("list", "datasets", folder=folder).stdout
+    names = re.findall(r"`([A-Z]\w+)`", GUIDE.split("## Tables")[0])
+    assert len(names) >= 9
+    for name in names:
+        assert re.search(rf"^{name}\b", listed, re.MULTILINE), name
