@@ -35,6 +35,8 @@ struct StepRecord {
   double lr = 0;        // of the first group
   double samples_per_second = 0;
   std::optional<double> grad_norm;                     // before clipping; where clipping is on
+  std::optional<double> loss_scale;                    // where the loss is scaled
+  int64_t skipped_steps = 0;                           // so far, for gradients that overflowed
   std::vector<std::pair<std::string, double>> losses;  // {"train/loss/digit", 0.3}: each loss, where there are several
 };
 

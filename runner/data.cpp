@@ -150,7 +150,8 @@ void DataTransforms::set_learnt(const json& state) {
   }
 }
 
-DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool training) {
+DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool training, int64_t rank,
+                                 int64_t world_size) {
   const DataloaderSection& section = recipe.dataloader;
   DataLoaderOptions options;
   options.batch_size = training ? section.batch_size : section.eval_batch_size.value_or(section.batch_size);
@@ -158,6 +159,8 @@ DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool
   options.shuffle = training && section.shuffle;
   options.num_workers = section.num_workers;
   options.seed = static_cast<uint64_t>(recipe.seed);
+  options.rank = rank;
+  options.world_size = world_size;
   options.split = training ? Split::kPad : Split::kEverySampleOnce;
   if (!training) return options;
   const auto sampler = section.chosen_sampler();

@@ -41,6 +41,8 @@ class DataTransforms {
 };
 
 /// How many samples a batch has, and in what order they come. `data` is open, or null where only counts are wanted.
-DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool training);
+/// For the samples of one of several processes.
+DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool training, int64_t rank = 0,
+                                 int64_t world_size = 1);
 
 }  // namespace trainrun

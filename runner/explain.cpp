@@ -160,7 +160,8 @@ LengthSummary explain_length(const Recipe& recipe, const DatasetInfo& info) {
   if (info.num_samples) {
     const Counted data(*info.num_samples);
     const int64_t window = length.gradient_accumulation_steps;
-    length.batches_per_epoch = DataLoader(data, {}, loader_options(recipe, nullptr, true)).num_batches();
+    length.batches_per_epoch =
+        DataLoader(data, {}, loader_options(recipe, nullptr, true, 0, recipe.num_processes)).num_batches();
     length.steps_per_epoch = (*length.batches_per_epoch + window - 1) / window;
     if (length.num_epochs) length.total_steps = *length.num_epochs * *length.steps_per_epoch;
   }

@@ -64,6 +64,7 @@ json progress_json(const Progress& progress) {
           {"seconds", progress.seconds},
           {"loss_sum", progress.loss_sum},
           {"loss_count", progress.loss_count},
+          {"skipped_steps", progress.skipped_steps},
           {"best", progress.best ? json(*progress.best) : json()},
           {"metrics", figures_json(progress.metrics)}};
 }
@@ -76,6 +77,7 @@ Progress progress_from(const json& state) {
   progress.seconds = state.at("seconds");
   progress.loss_sum = state.at("loss_sum");
   progress.loss_count = state.at("loss_count");
+  progress.skipped_steps = state.value("skipped_steps", int64_t{0});
   if (!state.at("best").is_null()) progress.best = state.at("best").get<double>();
   for (const json& figure : state.at("metrics"))
     progress.metrics.emplace_back(figure.at(0), figure.at(1).get<double>());
@@ -85,33 +87,43 @@ Progress progress_from(const json& state) {
 }  // namespace
 
 Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.recipe) {
+  if (options.rendezvous && options.rendezvous->world_size > 1) {
+    group = std::make_unique<ProcessGroup>(*options.rendezvous, std::chrono::seconds(recipe.distributed.timeout));
+  }
   build_data();
   build_model();
   build_optimizer();
-  open_folder(loaded);
-  start_log(folder->log_path(), options.quiet, options.verbose);
-  for (const std::string& note : folder->notes()) spdlog::info(note);
+  if (is_main()) {
+    open_folder(loaded);
+    start_log(folder->log_path(), options.quiet, options.verbose);
+    for (const std::string& note : folder->notes()) spdlog::info(note);
+  } else {
+    spdlog::set_level(spdlog::level::off);
+  }
   if (!passed_over_.empty()) spdlog::warn("model.weights: " + join(passed_over_, "; "));
   resume();
   build_observers(options);
 }
 
 void Job::build_data() {
+  const int64_t rank = group ? group->rank() : 0;
+  if (!is_main()) group->barrier("rank 0's data");  // which may have to be fetched first
   train_data = open_data(recipe.dataset.train, recipe);
   share_learnt(*train_data, nullptr);
   if (recipe.dataset.eval) {
     eval_data = open_data(*recipe.dataset.eval, recipe);
     share_learnt(*eval_data, train_data->learnt());
   }
+  if (group && is_main()) group->barrier("rank 0's data");
   const DatasetInfo train_info = train_data->info();
   const DatasetInfo eval_info = eval_data ? eval_data->info() : DatasetInfo();
   transforms = std::make_unique<DataTransforms>(recipe, &train_info, eval_data ? &eval_info : nullptr);
   transforms->learn(recipe, *train_data);
-  train_loader =
-      std::make_unique<DataLoader>(*train_data, transforms->training(), loader_options(recipe, train_data.get(), true));
+  train_loader = std::make_unique<DataLoader>(*train_data, transforms->training(),
+                                              loader_options(recipe, train_data.get(), true, rank, world_size()));
   if (!eval_data) return;
   eval_loader = std::make_unique<DataLoader>(*eval_data, transforms->evaluation(),
-                                             loader_options(recipe, eval_data.get(), false));
+                                             loader_options(recipe, eval_data.get(), false, rank, world_size()));
 }
 
 void Job::build_model() {
@@ -127,11 +139,18 @@ void Job::build_model() {
   for (const auto& [name, tensor] : model->parameters()) {
     if (tensor.requires_grad()) parameters.push_back(tensor);
   }
+  if (!group) return;
+  DataParallel::Named named;
+  for (const auto& [name, tensor] : model->parameters()) {
+    if (tensor.requires_grad()) named.emplace_back(name, tensor);
+  }
+  data_parallel = std::make_unique<DataParallel>(*group, named, model->buffers());
 }
 
 void Job::build_optimizer() {
   const OptimizerInputs inputs = group_parameters(recipe.optimizer, model->parameters(), model->lr_scales());
   optimizer = build_at_place(recipe.optimizer, inputs);
+  if (recipe.mixed_precision == "fp16") grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler);
   if (!recipe.scheduler) return scale_rates(optimizer->rates);
   const bool by_epoch = recipe.scheduler->common.interval == "epoch";
   SchedulerInputs scheduler_inputs;
@@ -152,7 +171,8 @@ int64_t Job::total_steps() const {
 
 void Job::set_rates() {
   if (!scheduler) return;
-  scheduler->set(recipe.scheduler->common.interval == "epoch" ? progress.epoch : progress.step, optimizer->rates);
+  scheduler->set(recipe.scheduler->common.interval == "epoch" ? progress.epoch : progress.step - progress.skipped_steps,
+                 optimizer->rates);
   scale_rates(optimizer->rates);
 }
 
@@ -178,22 +198,35 @@ void Job::save(const std::string& name, bool best) {
   content.optimizer = optimizer->state();
   content.state = progress_json(progress);
   content.state["scheduler"] = scheduler ? scheduler->state() : json();
-  content.state["random"] = json::array({{{"cpu", to_hex(random_state())}}});  // of every rank
+  content.state["grad_scaler"] = grad_scaler ? grad_scaler->state() : json();
+  content.state["random"] = json::array();
+  const at::Tensor own = random_state().unsqueeze(0);
+  const at::Tensor states = group ? group->gather_rows(own, "a checkpoint") : own;
+  for (int64_t rank = 0; rank < states.size(0); ++rank) {
+    content.state["random"].push_back({{"cpu", to_hex(states[rank].contiguous())}});
+  }
   content.state["learnt"] = {{"dataset", train_data->learnt()}, {"transforms", transforms->learnt()}};
   content.state["seed"] = recipe.seed;
   content.state["versions"] = {{"trainrun", TRAINRUN_VERSION}, {"torch", TORCH_VERSION}};
-  observers->on_checkpoint({progress.step, checkpoints->save(name, content, best)});
+  if (is_main()) observers->on_checkpoint({progress.step, checkpoints->save(name, content, best)});
+  if (group) group->barrier("a checkpoint");
 }
 
-void Job::resume() {
+std::optional<std::string> Job::checkpoint_to_resume() {
   std::optional<std::string> from;
   if (folder->continues()) {
     from = checkpoints->newest([](const std::string& text) { spdlog::warn(text); });
   }
   const std::string& wanted = recipe.checkpoint.resume;
   if (!from && wanted != "auto" && wanted != "no") from = wanted;
-  if (from) restore(CheckpointStore::load(*from));
-  if (folder->continues()) truncate_metrics(folder->metrics_path(), progress.step);
+  return from;
+}
+
+void Job::resume() {
+  std::string from = is_main() ? checkpoint_to_resume().value_or("") : "";
+  if (group) from = group->share_text(from, "the checkpoint to go on from");
+  if (!from.empty()) restore(CheckpointStore::load(from));
+  if (is_main() && folder->continues()) truncate_metrics(folder->metrics_path(), progress.step);
 }
 
 void Job::restore(const CheckpointContent& content) {
@@ -209,10 +242,18 @@ void Job::restore(const CheckpointContent& content) {
   }
   transforms->set_learnt(learnt.value("transforms", json()));
   if (scheduler && !state.at("scheduler").is_null()) scheduler->load_state(state.at("scheduler"));
-  set_random_state(from_hex(state.at("random").at(0).at("cpu")));
+  const json scaled = state.value("grad_scaler", json());
+  if (grad_scaler && !scaled.is_null()) grad_scaler->load_state(scaled);
+  const json& random = state.at("random");
+  const auto rank = static_cast<size_t>(group ? group->rank() : 0);
+  set_random_state(from_hex(random.at(rank < random.size() ? rank : 0).at("cpu")));
 }
 
 void Job::build_observers(const Options& options) {
+  if (!is_main()) {
+    observers = std::make_unique<Observers>(std::vector<std::unique_ptr<Logger>>());
+    return;
+  }
   LoggerInputs inputs;
   inputs.output_dir = folder->path();
   inputs.quiet = options.quiet;
@@ -231,8 +272,7 @@ void Job::build_observers(const Options& options) {
   info.num_parameters = model->num_parameters();
   info.train_samples = train_data->size();
   if (eval_data) info.eval_samples = eval_data->size();
-  info.effective_batch_size =
-      recipe.dataloader.batch_size * recipe.num_processes * recipe.training.gradient_accumulation_steps;
+  info.effective_batch_size = recipe.dataloader.batch_size * world_size() * recipe.training.gradient_accumulation_steps;
   info.device = "cpu";
   observers->on_start(info);
 }

@@ -8,8 +8,11 @@
 #include "runner/checkpoint_store.h"
 #include "runner/data.h"
 #include "runner/data_loader.h"
+#include "runner/distributed/data_parallel.h"
+#include "runner/distributed/process_group.h"
 #include "runner/model.h"
 #include "runner/observers/observers.h"
+#include "runner/precision.h"
 #include "runner/recipe_loader.h"
 #include "runner/run_folder.h"
 
@@ -24,6 +27,7 @@ struct Progress {
   double loss_sum = 0;                                  // since the last line of the log
   int64_t loss_count = 0;                               // steps in that sum
   std::optional<double> best;                           // of the monitored metric
+  int64_t skipped_steps = 0;                            // of `step`: those whose gradients overflowed in float16
   std::vector<std::pair<std::string, double>> metrics;  // the last evaluation
 };
 
@@ -33,6 +37,7 @@ class Job {
   struct Options {
     bool quiet = false;
     bool verbose = false;
+    std::optional<Rendezvous> rendezvous = std::nullopt;  // with the other processes of the job
   };
 
   /// Opens the data, builds the model, takes the run's folder and, where the folder holds an unfinished run of this
@@ -44,11 +49,15 @@ class Job {
   int64_t total_steps() const;
   /// Rates for the next step.
   void set_rates();
-  /// Writes a checkpoint of the current state.
+  /// Whether this process is the one that writes and speaks: rank 0.
+  bool is_main() const { return !group || group->is_main(); }
+  int64_t world_size() const { return group ? group->world_size() : 1; }
+  /// Writes a checkpoint of the current state; called by all ranks.
   void save(const std::string& name, bool best);
 
   const Recipe& recipe;
-  std::unique_ptr<RunFolder> folder;
+  std::unique_ptr<ProcessGroup> group;  // null: this process alone
+  std::unique_ptr<RunFolder> folder;    // of the main process
   std::unique_ptr<Dataset> train_data;
   std::unique_ptr<Dataset> eval_data;  // null: none
   std::unique_ptr<DataTransforms> transforms;
@@ -56,8 +65,10 @@ class Job {
   std::unique_ptr<DataLoader> eval_loader;
   std::unique_ptr<Model> model;
   std::vector<std::unique_ptr<Metric>> metrics;
+  std::unique_ptr<DataParallel> data_parallel;  // null: one process
   std::unique_ptr<Optimizer> optimizer;
-  std::unique_ptr<Scheduler> scheduler;  // null: constant rates
+  std::unique_ptr<Scheduler> scheduler;     // null: constant rates
+  std::unique_ptr<GradScaler> grad_scaler;  // null: the loss is not scaled
   std::unique_ptr<CheckpointStore> checkpoints;
   std::unique_ptr<Observers> observers;
   Tensors parameters;               // the model's, those that want a gradient
@@ -73,6 +84,7 @@ class Job {
   void build_observers(const Options& options);
   void resume();
   void restore(const CheckpointContent& content);
+  std::optional<std::string> checkpoint_to_resume();
 
   std::vector<std::string> passed_over_;  // of model.weights, until there is a log
 };

@@ -11,6 +11,7 @@
 
 #include "registry/files/torch_file.h"
 #include "registry/shape_mode.h"
+#include "runner/precision.h"
 
 namespace trainrun {
 namespace {
@@ -88,7 +89,8 @@ DatasetInfo evaluation_info(const Recipe& recipe) {
   return split_info(*recipe.dataset.eval, recipe.dataset.eval_transforms, recipe.dataset.transforms);
 }
 
-Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& evaluated) : info_(info) {
+Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& evaluated)
+    : info_(info), autocast_dtype_(autocast_dtype(recipe.mixed_precision)) {
   LayerInputs inputs;
   {
     const ShapeMode shapes;
@@ -212,7 +214,12 @@ LayerInputs Model::examples(const std::vector<Source>& sources) const {
 Tensors Model::forward(const Batch& batch) {
   Tensors inputs;
   for (const std::string& name : graph_->input_names()) inputs.push_back(batch.at(name));
-  return graph_->forward(inputs);
+  const Autocast autocast(autocast_dtype_);
+  Tensors outputs = graph_->forward(inputs);
+  for (at::Tensor& output : outputs) {  // losses and metrics are computed in float32
+    if (autocast_dtype_ && output.scalar_type() == *autocast_dtype_) output = output.to(at::kFloat);
+  }
+  return outputs;
 }
 
 LossValue Model::loss(const Batch& batch, const Tensors& outputs) const {
@@ -264,6 +271,14 @@ std::vector<std::pair<std::string, at::Tensor>> Model::state_dict() const {
   collect_state(*graph_, "", state);
   std::erase_if(state, [](const auto& item) { return !item.second.defined(); });
   return state;
+}
+
+Tensors Model::buffers() const {
+  Tensors buffers;
+  for (const auto& item : graph_->named_buffers()) {
+    if (item.value().defined()) buffers.push_back(item.value());
+  }
+  return buffers;
 }
 
 int64_t Model::num_parameters() const {

@@ -44,6 +44,8 @@ class Model {
   std::vector<std::pair<std::string, at::Tensor>> state_dict() const;
   /// The parameters alone.
   std::vector<std::pair<std::string, at::Tensor>> parameters() const;
+  /// What layers keep besides: running means, counts.
+  Tensors buffers() const;
   int64_t num_parameters() const;
   /// How many times the optimizer's learning rate parameters learn at, by name; others: once.
   std::map<std::string, double> lr_scales() const { return graph_->lr_scales(); }
@@ -63,6 +65,7 @@ class Model {
   void check_metrics(const Recipe& recipe) const;
 
   DatasetInfo info_;
+  std::optional<at::ScalarType> autocast_dtype_;
   std::shared_ptr<Graph> graph_;
   std::vector<size_t> outputs_;  // slots of the graph
   struct WeightedLoss {

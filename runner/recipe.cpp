@@ -251,6 +251,28 @@ void LoggingSection::describe(Fields<LoggingSection>& f) {
   f.optional("report_to", &LoggingSection::report_to).doc("who is told; console and jsonl by default");
 }
 
+void DistributedSection::describe(Fields<DistributedSection>& f) {
+  f.optional("timeout", &DistributedSection::timeout)
+      .at_least(1)
+      .unit("seconds")
+      .doc("how long a rank waits for the others before it gives up");
+}
+
+void GradScalerSection::describe(Fields<GradScalerSection>& f) {
+  f.optional("init_scale", &GradScalerSection::init_scale).greater_than(0).doc("what the first loss is multiplied by");
+  f.optional("growth_factor", &GradScalerSection::growth_factor)
+      .greater_than(1)
+      .doc("what the scale is multiplied by after growth_interval steps without an overflow");
+  f.optional("backoff_factor", &GradScalerSection::backoff_factor)
+      .greater_than(0)
+      .less_than(1)
+      .doc("what the scale is multiplied by after an overflow");
+  f.optional("growth_interval", &GradScalerSection::growth_interval)
+      .at_least(1)
+      .unit("optimizer steps")
+      .doc("without an overflow, after which the scale grows");
+}
+
 void Recipe::describe(Fields<Recipe>& f) {
   f.optional("version", &Recipe::version).at_least(1).at_most(1).doc("of the recipe language");
   f.optional("name", &Recipe::name).doc("of the run; the file's name by default");
@@ -271,26 +293,39 @@ void Recipe::describe(Fields<Recipe>& f) {
       .one_of({"NO", "MULTI_CPU", "MULTI_GPU", "FSDP"})
       .doc("how several processes share the job; Accelerate's names");
   f.optional("num_processes", &Recipe::num_processes).at_least(1).doc("over all machines");
+  f.optional("main_process_ip", &Recipe::main_process_ip)
+      .doc("where the processes meet, if whoever starts them does not say: rank 0's address");
+  f.optional("main_process_port", &Recipe::main_process_port).at_least(1).at_most(65535).doc("and its port");
+  f.optional("distributed", &Recipe::distributed).doc("how several processes work together");
   f.optional("mixed_precision", &Recipe::mixed_precision)
-      .one_of({"no", "bf16", "fp16"})
-      .doc("of the layers' arithmetic");
+      .one_of({"no", "bf16", "fp16", "fp8"})
+      .doc("of the layers' arithmetic: autocast; weights, optimizer and loss stay in float32");
+  f.optional("grad_scaler", &Recipe::grad_scaler).doc("how the loss is scaled where mixed_precision is fp16");
   f.optional("checkpoint", &Recipe::checkpoint).doc("what is saved, and when");
   f.optional("logging", &Recipe::logging).doc("who is told what, and when");
+  f.relation(json::parse(R"({"properties": {"mixed_precision": {"not": {"const": "fp8"}}}})"));
   f.relation(json::parse(  // what is best is known from evaluations
       R"({"if": {"required": ["checkpoint"],
                  "properties": {"checkpoint": {"type": "object", "required": ["keep_best"],
                                                "properties": {"keep_best": {"type": "object"}}}}},
-          "then": {"properties": {"dataset": {"required": ["eval"],
-                                              "properties": {"eval": {"not": {"type": "null"}}}},
+          "then": {"properties": {"dataset": {"anyOf": [{"required": ["eval"],
+                                                         "properties": {"eval": {"not": {"type": "null"}}}},
+                                                        {"required": ["fold"],
+                                                         "properties": {"fold": {"not": {"type": "null"}}}}]},
                                   "evaluation": {"properties": {"every": {"not": {"type": "null"}}}}}}})"));
 }
 
 void Recipe::check(Checker& checker) const {
-  if (distributed_type != "NO") {
-    checker.fail("distributed_type", "this version trains in one process only; write 'NO'");
+  if (distributed_type != "NO" && distributed_type != "MULTI_CPU") {
+    checker.fail("distributed_type", "this version has NO and MULTI_CPU");
   }
-  if (num_processes != 1) checker.fail("num_processes", "this version trains in one process only; write 1");
-  if (mixed_precision != "no") checker.fail("mixed_precision", "this version computes in fp32 only; write 'no'");
+  if (mixed_precision == "fp8") {
+    checker.fail("mixed_precision",
+                 "fp8 needs products of scaled float8 matrices, which LibTorch has on recent GPUs alone; write bf16");
+  }
+  if (num_processes != 1 && distributed_type == "NO") {
+    checker.fail("num_processes", "several processes need a distributed_type, such as MULTI_CPU");
+  }
 }
 
 }  // namespace trainrun

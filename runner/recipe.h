@@ -118,6 +118,19 @@ struct LoggingSection {
   static void describe(Fields<LoggingSection>& f);
 };
 
+struct DistributedSection {
+  int64_t timeout = 100;
+  static void describe(Fields<DistributedSection>& f);
+};
+
+struct GradScalerSection {
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  int64_t growth_interval = 2000;
+  static void describe(Fields<GradScalerSection>& f);
+};
+
 struct Recipe {
   int64_t version = 1;
   std::string name;
@@ -136,7 +149,11 @@ struct Recipe {
   EvaluationSection evaluation;
   std::string distributed_type = "NO";
   int64_t num_processes = 1;
+  std::optional<std::string> main_process_ip;
+  std::optional<int64_t> main_process_port;
+  DistributedSection distributed;
   std::string mixed_precision = "no";
+  GradScalerSection grad_scaler;
   CheckpointSection checkpoint;
   LoggingSection logging;
   static void describe(Fields<Recipe>& f);

@@ -17,27 +17,29 @@ constexpr const char* kExampleData = "{type: Digits, split: train}";
 
 /// "a number" of a recipe where only the type is known: something that a reader can follow.
 std::string example_value(const Parameter& parameter) {
-  static const std::map<std::string, std::string> telling = {{"kernel_size", "3"},
-                                                             {"out_channels", "32"},
-                                                             {"out_features", "10"},
-                                                             {"hidden_size", "64"},
-                                                             {"output_size", "1"},
-                                                             {"embedding_dim", "64"},
-                                                             {"num_embeddings", "1000"},
-                                                             {"shape", "[1, 28, 28]"},
-                                                             {"num_samples", "1000"},
-                                                             {"mean", "[0.5]"},
-                                                             {"std", "[0.5]"},
-                                                             {"path", "data/train.csv"},
-                                                             {"root", "data/mnist"},
-                                                             {"max_lr", "0.01"},
-                                                             {"size", "28"},
-                                                             {"index", "0"},
-                                                             {"step_size", "1000"},
-                                                             {"optimizer", "SGD"},
-                                                             {"schedulers", "[LinearLR]"},
-                                                             {"points", "[[0, 1], [1000, 0.1]]"},
-                                                             {"main", "[{type: Linear, out_features: 10}, ReLU]"}};
+  static const std::map<std::string, std::string> telling = {
+      {"kernel_size", "3"},
+      {"out_channels", "32"},
+      {"out_features", "10"},
+      {"hidden_size", "64"},
+      {"output_size", "1"},
+      {"embedding_dim", "64"},
+      {"num_embeddings", "1000"},
+      {"shape", "[1, 28, 28]"},
+      {"num_samples", "1000"},
+      {"mean", "[0.5]"},
+      {"std", "[0.5]"},
+      {"path", "data/train.csv"},
+      {"root", "data/mnist"},
+      {"max_lr", "0.01"},
+      {"size", "28"},
+      {"index", "0"},
+      {"step_size", "1000"},
+      {"optimizer", "SGD"},
+      {"optimizers", "[{match: bias$, optimizer: AdamW}, {optimizer: SGD}]"},
+      {"schedulers", "[LinearLR]"},
+      {"points", "[[0, 1], [1000, 0.1]]"},
+      {"main", "[{type: Linear, out_features: 10}, ReLU]"}};
   if (const auto it = telling.find(parameter.name); it != telling.end()) return it->second;
   if (parameter.type == DatasetKind::kName) return kExampleData;
   if (parameter.type.starts_with("list of dataset")) return "[" + std::string(kExampleData) + "]";
@@ -230,6 +232,7 @@ std::string recipe_page() {
                                                   section<SamplerSection>("dataloader.sampler"),
                                                   section<TrainingSection>("training"),
                                                   section<EvaluationSection>("evaluation"),
+                                                  section<GradScalerSection>("grad_scaler"),
                                                   section<CheckpointSection>("checkpoint"),
                                                   section<KeepBestSection>("checkpoint.keep_best"),
                                                   section<LoggingSection>("logging")};

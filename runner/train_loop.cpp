@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
 
 #include <cctype>
 #include <chrono>
@@ -43,6 +44,30 @@ void add_weighted(std::vector<double>& sums, const std::vector<at::Tensor>& valu
   for (size_t i = 0; i < values.size(); ++i) sums[i] += weight * values[i].item<double>();
 }
 
+/// Adds up a step's loss, and its parts, over ranks.
+double sum_over_ranks(ProcessGroup& group, double loss, std::vector<double>& parts) {
+  std::vector<double> numbers = parts;
+  numbers.push_back(loss);
+  const at::Tensor sums = at::tensor(numbers, at::kDouble);
+  group.sum({sums}, "the loss");
+  const auto* values = sums.const_data_ptr<double>();
+  std::copy(values, values + parts.size(), parts.begin());
+  return values[parts.size()];
+}
+
+/// Brings what ranks measured on their samples together.
+void merge_over_ranks(ProcessGroup& group, const std::vector<std::unique_ptr<Metric>>& metrics) {
+  for (const auto& metric : metrics) {
+    std::vector<at::Tensor> sums = metric->sums();
+    for (at::Tensor& sum : sums) sum = sum.contiguous().clone();
+    group.sum(sums, "evaluation");
+    metric->set_sums(sums);
+    std::vector<at::Tensor> rows = metric->gathered();
+    for (at::Tensor& own : rows) own = group.gather_rows(own.contiguous(), "evaluation");
+    metric->set_gathered(rows);
+  }
+}
+
 /// Whether something that happens `every` epoch or N steps is due now.
 bool is_due(const Every& every, int64_t step, bool epoch_ended) {
   if (!every) return false;
@@ -69,14 +94,21 @@ class Trainer {
     seconds_before_ = progress_.seconds;
     while (progress_.step < total_steps_) {
       train_epoch();
-      const int signal = StopSignals::received();
-      if (signal != 0 && progress_.step < total_steps_) return stop(signal);
+      if (signal_ != 0 && progress_.step < total_steps_) return stop(signal_);
     }
     finish();
     return 0;
   }
 
  private:
+  /// The signal to stop that has come, to whichever rank; all ranks agree.
+  int received() {
+    const int own = StopSignals::received();
+    if (!job_.group) return own;
+    job_.group->set_step(progress_.step);
+    return static_cast<int>(job_.group->max(own, "the end of the step"));
+  }
+
   void train_epoch() {
     const auto batches = job_.train_loader->iterate(progress_.epoch, progress_.batch);
     const int64_t num_batches = job_.train_loader->num_batches();
@@ -88,7 +120,8 @@ class Trainer {
       record(loss, first_batch, epoch);
       if (epoch_ended) ++progress_.epoch, progress_.batch = 0;
       between_steps(epoch, epoch_ended);
-      if (epoch_ended || StopSignals::received() != 0) return;
+      signal_ = received();
+      if (epoch_ended || signal_ != 0) return;
     }
   }
 
@@ -110,6 +143,8 @@ class Trainer {
     record.loss_avg = progress_.loss_sum / static_cast<double>(progress_.loss_count);
     record.lr = job_.optimizer->rates[0].lr;
     record.grad_norm = job_.grad_norm;
+    if (job_.grad_scaler) record.loss_scale = job_.grad_scaler->current();
+    record.skipped_steps = progress_.skipped_steps;
     const std::vector<std::string> names = loss_part_names(job_.recipe, "train");
     for (size_t i = 0; i < names.size(); ++i) record.losses.emplace_back(names[i], job_.loss_parts[i]);
     record.samples_per_second =
@@ -134,7 +169,8 @@ class Trainer {
 
   /// Returns whether this is the best so far.
   bool run_evaluation(int64_t epoch) {
-    progress_.metrics = evaluate(job_.recipe, *job_.model, *job_.eval_loader, job_.metrics);
+    if (job_.data_parallel) job_.data_parallel->share_buffers();
+    progress_.metrics = evaluate(job_.recipe, *job_.model, *job_.eval_loader, job_.metrics, job_.group.get());
     job_.model->train();
     const auto now = Clock::now();
     job_.observers->on_evaluation({progress_.step, epoch, seconds(now), progress_.metrics});
@@ -177,7 +213,8 @@ class Trainer {
     nlohmann::json figures = nlohmann::json::object();
     for (const auto& [name, value] : progress_.metrics) figures[name] = value;
     const nlohmann::json summary = {{"step", progress_.step}, {"seconds", took}, {"metrics", figures}};
-    job_.folder->finish(summary.dump(2) + "\n");
+    if (job_.is_main()) job_.folder->finish(summary.dump(2) + "\n");
+    if (job_.group) job_.group->barrier("the end");
     job_.observers->on_end({progress_.step, took, "", progress_.metrics});
   }
 
@@ -189,6 +226,7 @@ class Trainer {
   Progress& progress_;
   int64_t total_steps_;
   int64_t samples_ = 0;      // since the last line
+  int signal_ = 0;           // to stop
   int64_t saved_step_ = -1;  // of the newest checkpoint
   Clock::time_point start_;
   Clock::time_point record_time_;
@@ -216,11 +254,14 @@ double train_step(Job& job, BatchStream& batches) {
   for (int64_t i = 0; i < window; ++i) window_samples += loader.global_batch_size(progress.batch + i);
   std::vector<Batch> kept;
   for (int64_t i = 0; i < window; ++i) kept.push_back(std::move(*batches.next()));
+  bool finite = true;  // the gradients; where the loss is scaled
   const auto compute_gradients = [&] {
     double mean_loss = 0;
     job.loss_parts.clear();
     reset_gradients(job.parameters);
     for (const Batch& batch : kept) {
+      const bool synchronize = &batch == &kept.back();  // before it, gradients add up on each rank
+      if (job.data_parallel) job.data_parallel->prepare_forward(synchronize);
       const LossValue losses = job.model->loss(batch, job.model->forward(batch));
       at::Tensor loss = losses.total;
       const double weight = static_cast<double>(batch.size()) / static_cast<double>(window_samples);
@@ -233,10 +274,20 @@ double train_step(Job& job, BatchStream& batches) {
       }
       mean_loss += weight * value;
       add_weighted(job.loss_parts, losses.parts, weight);
-      if (window > 1) loss = loss * weight;
-      loss.backward();
+      const double factor = weight * static_cast<double>(job.world_size());  // DataParallel takes the mean over ranks
+      if (factor != 1) loss = loss * factor;
+      if (job.data_parallel) job.data_parallel->prepare_backward(synchronize);
+      const auto backward = [&] { (job.grad_scaler ? job.grad_scaler->scale(loss) : loss).backward(); };
+      if (job.group) {
+        job.group->guarded("a backward pass", backward);
+      } else {
+        backward();
+      }
     }
-    if (job.recipe.training.max_grad_norm) {
+    if (job.group) mean_loss = sum_over_ranks(*job.group, mean_loss, job.loss_parts);
+    if (job.grad_scaler) finite = job.grad_scaler->unscale(job.parameters);
+    job.grad_norm.reset();
+    if (job.recipe.training.max_grad_norm && finite) {
       job.grad_norm = clip_gradients(job.parameters, *job.recipe.training.max_grad_norm);
     }
     return mean_loss;
@@ -244,15 +295,28 @@ double train_step(Job& job, BatchStream& batches) {
   job.set_rates();
   const double loss = compute_gradients();
   bool known = true;  // who asks for the loss where the weights are still the same gets this one
-  job.optimizer->step(
-      [&] { return at::scalar_tensor(std::exchange(known, false) ? loss : compute_gradients(), at::kDouble); });
+  const auto closure = [&] {
+    if (std::exchange(known, false)) return at::scalar_tensor(loss, at::kDouble);
+    if (job.grad_scaler) {
+      throw TrainingError(job.recipe.optimizer.type +
+                          " looks at a batch more than once, which a scaled loss is not made for; write "
+                          "mixed_precision: bf16 or 'no'");
+    }
+    return at::scalar_tensor(compute_gradients(), at::kDouble);
+  };
+  if (finite) {
+    job.optimizer->step(closure);
+  } else {
+    ++progress.skipped_steps;
+  }
+  if (job.grad_scaler) job.grad_scaler->update();
   progress.batch += window;
   ++progress.step;
   return loss;
 }
 
 Figures evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
-                 const std::vector<std::unique_ptr<Metric>>& metrics) {
+                 const std::vector<std::unique_ptr<Metric>>& metrics, ProcessGroup* group) {
   const at::NoGradGuard no_gradients;
   model.train(false);
   for (const auto& metric : metrics) metric->reset();
@@ -269,7 +333,15 @@ Figures evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
     samples += batch->size();
     for (size_t i = 0; i < metrics.size(); ++i) metrics[i]->update(model.metric_inputs(i, *batch, outputs));
   }
-  const auto count = static_cast<double>(samples);
+  auto count = static_cast<double>(samples);
+  if (group) {
+    part_sums.resize(recipe.loss.size() > 1 ? recipe.loss.size() : 0);  // of a rank without samples
+    part_sums.push_back(count);
+    loss_sum = sum_over_ranks(*group, loss_sum, part_sums);
+    count = part_sums.back();
+    part_sums.pop_back();
+    merge_over_ranks(*group, metrics);
+  }
   Figures figures = {{"eval/loss", loss_sum / count}};
   const std::vector<std::string> names = loss_part_names(recipe, "eval");
   for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], part_sums[i] / count);

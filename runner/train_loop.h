@@ -25,7 +25,8 @@ double train_step(Job& job, BatchStream& batches);
 /// Loss and metrics over the whole evaluation split: {"eval/loss", …}, where there are several losses each of them,
 /// {"eval/loss/NAME", …}, and {"eval/accuracy", …}.
 std::vector<std::pair<std::string, double>> evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
-                                                     const std::vector<std::unique_ptr<Metric>>& metrics);
+                                                     const std::vector<std::unique_ptr<Metric>>& metrics,
+                                                     ProcessGroup* group = nullptr);
 
 /// Names of the figures that `evaluate` gives.
 std::vector<std::string> evaluation_names(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics);

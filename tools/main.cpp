@@ -33,6 +33,7 @@ std::vector<std::string> with_verb(std::vector<std::string> arguments, const CLI
 
 int run_program(int argc, char** argv) {
   Program program;
+  program.arguments = {argv, argv + argc};
   program.catalog = builtins();
   add_observers(program.catalog.loggers);
   CLI::App app("trainrun: a training job from one recipe");

@@ -12,6 +12,7 @@ namespace trainrun {
 /// What every verb works with.
 struct Program {
   Catalog catalog;
+  std::vector<std::string> arguments;  // as the program was called, its own name first
   bool quiet = false;
   bool verbose = false;
   int exit_code = 0;

@@ -4,14 +4,11 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <map>
-#include <unordered_map>
 
-#include "registry/text_view.h"
+#include "registry/datasets/table_columns.h"
 
 namespace trainrun {
 
@@ -52,16 +49,6 @@ ColumnOptions TableOptions::column(const std::string& name) const {
 
 namespace {
 
-bool is_statistic(const ColumnOptions& column) {
-  const auto* word = std::get_if<std::string>(&column.missing);
-  return word && (*word == "mean" || *word == "median" || *word == "most_frequent");
-}
-
-bool is_error(const ColumnOptions& column) {
-  const auto* word = std::get_if<std::string>(&column.missing);
-  return word && *word == "error";
-}
-
 /// Why a column's options do not fit together; "" if they do.
 std::string fault_of(const ColumnOptions& column) {
   const std::vector<std::string> types = {"number", "integer", "category"};
@@ -82,9 +69,10 @@ std::string fault_of(const ColumnOptions& column) {
     return column.is_integer() ? "missing must be an integer or error"
                                : "missing must be a number, mean, median or error";
   }
-  if (!word && column.is_integer() &&
-      std::get<double>(column.missing) != std::floor(std::get<double>(column.missing))) {
-    return "missing must be an integer or error";
+  constexpr double kMostExact = 9007199254740992.0;  // 2^53: integers up to it are exact as numbers
+  if (!word && column.is_integer()) {
+    const double missing = std::get<double>(column.missing);
+    if (missing != std::floor(missing) || std::abs(missing) > kMostExact) return "missing must be an integer or error";
   }
   return "";
 }
@@ -126,221 +114,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
-constexpr int64_t kMissingCategory = -1;
-
-std::string shown(std::string_view text) {
-  constexpr size_t kMostShown = 40;
-  if (text.size() <= kMostShown) return "'" + std::string(text) + "'";
-  return "'" + std::string(text.substr(0, kMostShown)) + "…'";
-}
-
-/// How a cell looks in a message, and what a category is called.
-std::string text_of(const Cell& cell) {
-  switch (cell.kind) {
-    case Cell::Kind::kMissing:
-      return "";
-    case Cell::Kind::kText:
-      return std::string(trimmed(cell.text));
-    case Cell::Kind::kInteger:
-      return std::to_string(cell.integer);
-    case Cell::Kind::kNumber:
-      return json(cell.number).dump();
-    case Cell::Kind::kList:
-      break;
-  }
-  return "(a list)";
-}
-
 template <class T>
 at::Tensor tensor_of(const std::vector<T>& values, const std::vector<int64_t>& shape, at::ScalarType dtype) {
   at::Tensor tensor = at::empty(shape, dtype);
   if (!values.empty()) std::memcpy(tensor.data_ptr(), values.data(), values.size() * sizeof(T));
   return tensor;
-}
-
-/// A column's values of all rows. Only one of the lists is used, as the type says.
-struct Column {
-  std::string name;
-  ColumnOptions options;
-  size_t place = 0;  // in a row
-  std::vector<float> numbers;
-  std::vector<int64_t> integers;                    // of a category: its place in `seen`, or kMissingCategory
-  std::vector<std::string> seen;                    // categories in the order of the file
-  std::unordered_map<std::string, int64_t> places;  // of `seen`
-  // What was learnt, or listed.
-  std::vector<std::string> categories;
-  std::optional<double> missing_number;
-  std::string missing_category;
-
-  bool learns() const { return (options.is_category() && !options.categories) || is_statistic(options); }
-};
-
-/// Reads cells into columns. Messages: "FILE:LINE:COLUMN: …".
-class CellParser {
- public:
-  CellParser(const TableSource& source, const std::vector<std::string>& na_values)
-      : source_(source), na_values_(na_values) {}
-  void set_row(int64_t row_number) { row_number_ = row_number; }
-
-  [[noreturn]] void fail(const std::string& column, const std::string& fault) const {
-    throw DataError(source_.place(row_number_) + ":" + column + ": " + fault);
-  }
-  bool is_missing(const Cell& cell) const {
-    if (cell.kind == Cell::Kind::kMissing) return true;
-    return cell.kind == Cell::Kind::kText &&
-           std::find(na_values_.begin(), na_values_.end(), trimmed(cell.text)) != na_values_.end();
-  }
-
-  float number(const Cell& cell, const std::string& column) const {
-    if (is_missing(cell)) fail(column, "the value is missing");
-    double value = 0;
-    bool out_of_range = false;
-    if (cell.kind == Cell::Kind::kInteger) {
-      value = static_cast<double>(cell.integer);
-    } else if (cell.kind == Cell::Kind::kNumber) {
-      value = cell.number;
-    } else if (cell.kind == Cell::Kind::kList) {
-      fail(column, "is a list; say its shape");
-    } else {
-      std::string_view text = trimmed(cell.text);
-      if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
-      const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-      if (text.empty() || result.ptr != text.data() + text.size() || result.ec == std::errc::invalid_argument) {
-        fail(column, text.empty() ? "the value is missing" : shown(cell.text) + " is no number");
-      }
-      out_of_range = result.ec == std::errc::result_out_of_range;
-    }
-    if (std::isnan(value)) fail(column, shown(text_of(cell)) + " is no number");
-    const auto single = static_cast<float>(value);
-    if (out_of_range || std::isinf(single)) fail(column, shown(text_of(cell)) + " is too large or too small");
-    return single;
-  }
-
-  int64_t integer(const Cell& cell, const std::string& column) const {
-    if (is_missing(cell)) fail(column, "the value is missing");
-    if (cell.kind == Cell::Kind::kInteger) return cell.integer;
-    const auto value = cell.kind == Cell::Kind::kList ? std::nullopt : parse_integer(text_of(cell));
-    if (!value) fail(column, shown(text_of(cell)) + " is no integer");
-    return *value;
-  }
-
-  int64_t class_index(const Cell& cell, const std::string& column, std::optional<int64_t> num_classes) const {
-    if (is_missing(cell)) fail(column, "the value is missing");
-    const auto value = cell.kind == Cell::Kind::kInteger ? std::optional(cell.integer) : parse_integer(text_of(cell));
-    if (!value) {
-      fail(column, shown(text_of(cell)) +
-                       " is no class; classes are integers from 0 (for a number to predict, say task: regression; for "
-                       "names, say columns: {" +
-                       column + ": category})");
-    }
-    if (*value < 0 || (num_classes && *value >= *num_classes)) {
-      fail(column, "class " + std::to_string(*value) + " is not " +
-                       (num_classes ? "from 0 to " + std::to_string(*num_classes - 1) : "0 or more"));
-    }
-    return *value;
-  }
-
-  void add_category(const Cell& cell, Column& column) const {
-    if (is_missing(cell)) {
-      if (is_error(column.options)) fail(column.name, "the value is missing");
-      column.integers.push_back(kMissingCategory);
-      return;
-    }
-    if (cell.kind == Cell::Kind::kList) fail(column.name, "is a list, expected a category");
-    const auto [it, is_new] = column.places.try_emplace(text_of(cell), static_cast<int64_t>(column.seen.size()));
-    if (is_new) column.seen.push_back(it->first);
-    column.integers.push_back(it->second);
-  }
-
-  void add_list(const Cell& cell, Column& column) const {
-    if (cell.kind != Cell::Kind::kList) fail(column.name, shown(text_of(cell)) + " is no list");
-    const size_t count = add_items(cell, column);
-    if (static_cast<int64_t>(count) != column.options.numel()) {
-      fail(column.name,
-           "a list of " + std::to_string(count) + " numbers, expected " + std::to_string(column.options.numel()));
-    }
-  }
-
-  void add(const Cell& cell, Column& column) const {
-    if (column.options.is_category()) {
-      add_category(cell, column);
-    } else if (!column.options.shape.empty()) {
-      add_list(cell, column);
-    } else if (column.options.is_integer()) {
-      const bool replaced = is_missing(cell) && !is_error(column.options);
-      column.integers.push_back(replaced ? static_cast<int64_t>(std::get<double>(column.options.missing))
-                                         : integer(cell, column.name));
-    } else {
-      const bool replaced = is_missing(cell) && !is_error(column.options);
-      column.numbers.push_back(replaced ? kMissing : number(cell, column.name));
-    }
-  }
-
- private:
-  /// The numbers of a list, and of lists in it.
-  size_t add_items(const Cell& list, Column& column) const {
-    size_t count = 0;
-    for (const Cell& item : list.list) {
-      if (item.kind == Cell::Kind::kList) {
-        count += add_items(item, column);
-        continue;
-      }
-      if (column.options.is_integer()) {
-        column.integers.push_back(integer(item, column.name));
-      } else {
-        column.numbers.push_back(number(item, column.name));
-      }
-      ++count;
-    }
-    return count;
-  }
-
-  const TableSource& source_;
-  const std::vector<std::string>& na_values_;
-  int64_t row_number_ = 0;
-};
-
-/// NumPy's median.
-double median_of(std::vector<float> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  const auto upper = static_cast<double>(values[half]);
-  return values.size() % 2 == 1 ? upper : (static_cast<double>(values[half - 1]) + upper) / 2;
-}
-
-/// Learns what `column` needs from the rows `indices`.
-void learn_column(Column& column, const at::Tensor& indices) {
-  const int64_t* rows = indices.const_data_ptr<int64_t>();
-  if (column.options.is_category()) {
-    std::map<std::string, int64_t> counts;
-    for (int64_t i = 0; i < indices.numel(); ++i) {
-      const int64_t place = column.integers[static_cast<size_t>(rows[i])];
-      if (place != kMissingCategory) ++counts[column.seen[static_cast<size_t>(place)]];
-    }
-    if (counts.empty()) throw DataError("column '" + column.name + "': no training sample has a value");
-    if (is_statistic(column.options)) {
-      column.missing_category =
-          std::max_element(counts.begin(), counts.end(),
-                           [](const auto& a, const auto& b) { return a.second < b.second; })  // the first of several
-              ->first;
-    }
-    if (column.options.categories) return;
-    if (!is_error(column.options)) counts.try_emplace(column.missing_category, 0);
-    for (const auto& [name, unused] : counts) column.categories.push_back(name);
-    return;
-  }
-  std::vector<float> values;
-  double sum = 0;
-  for (int64_t i = 0; i < indices.numel(); ++i) {
-    const float value = column.numbers[static_cast<size_t>(rows[i])];
-    if (std::isnan(value)) continue;
-    values.push_back(value);
-    sum += static_cast<double>(value);
-  }
-  if (values.empty()) throw DataError("column '" + column.name + "': no training sample has a value");
-  const bool mean = std::get<std::string>(column.options.missing) == "mean";
-  column.missing_number = mean ? sum / static_cast<double>(values.size()) : median_of(std::move(values));
 }
 
 class TableDataset : public TensorDataset {

@@ -161,7 +161,7 @@ struct Muon {
     for (size_t i = 0; i < group.tensors.size(); ++i) {
       if (group.tensors[i].dim() == 2) continue;
       throw Error("Muon is for matrices, and " + group.names[i] + " is " + at::str(group.tensors[i].sizes()) +
-                  "; give such parameters another optimizer");
+                  "; give such parameters another optimizer, in a ChainedOptimizer");
     }
   }
   static std::vector<std::string> state_names() { return {"momentum_buffer"}; }

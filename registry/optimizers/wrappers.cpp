@@ -4,7 +4,10 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <numeric>
+#include <regex>
+#include <set>
 
 #include "registry/optimizers/grouped_optimizer.h"
 
@@ -15,11 +18,12 @@ namespace {
 
 using Inner = Component<OptimizerKind>;
 
-class Wrapper : public Optimizer {
- public:
-  Wrapper(const Inner& inner, const OptimizerInputs& inputs) {
-    std::vector<std::pair<std::string, at::Tensor>> parameters;
-    std::map<std::string, double> lr_scales;
+/// All parameters of a wrapper, to be grouped anew by the optimizers within.
+struct Ungrouped {
+  std::vector<std::pair<std::string, at::Tensor>> parameters;
+  std::map<std::string, double> lr_scales;
+
+  explicit Ungrouped(const OptimizerInputs& inputs) {
     for (const ParameterGroup& group : inputs.groups) {
       if (group.options != inputs.groups[0].options) {
         throw Error("param_groups of a wrapped optimizer go inside `optimizer`");
@@ -29,8 +33,15 @@ class Wrapper : public Optimizer {
         lr_scales[group.names[i]] = group.lr_scale;
       }
     }
-    for (const auto& [name, tensor] : parameters) names_.push_back(name), tensors_.push_back(tensor);
-    inner_ = inner.build(group_parameters(inner, parameters, lr_scales));
+  }
+};
+
+class Wrapper : public Optimizer {
+ public:
+  Wrapper(const Inner& inner, const OptimizerInputs& inputs) {
+    const Ungrouped all(inputs);
+    for (const auto& [name, tensor] : all.parameters) names_.push_back(name), tensors_.push_back(tensor);
+    inner_ = inner.build(group_parameters(inner, all.parameters, all.lr_scales));
     rates = inner_->rates;
   }
 
@@ -159,10 +170,108 @@ std::unique_ptr<Optimizer> GradientCentralization::build(const OptimizerInputs& 
   return std::make_unique<CentralizingOptimizer>(optimizer, inputs);
 }
 
+struct OptimizerPart {
+  std::string match = ".*";
+  Inner optimizer;
+  static void describe(Fields<OptimizerPart>& f) {
+    f.optional("match", &OptimizerPart::match)
+        .doc("a regular expression, searched in state names; the first that matches a parameter wins");
+    describe_inner(f);
+  }
+  void check(Checker& checker) const {
+    try {
+      static_cast<void>(std::regex(match));
+    } catch (const std::regex_error& error) {
+      checker.fail("match", "'" + match + "' is no regular expression: " + error.what());
+    }
+  }
+};
+
+struct ChainedOptimizer {
+  std::vector<OptimizerPart> optimizers;
+  static void describe(Fields<ChainedOptimizer>& f) {
+    f.required("optimizers", &ChainedOptimizer::optimizers)
+        .not_empty("names no optimizer")
+        .doc("each with the parameters it steps on: {match: PATTERN, optimizer: …}");
+  }
+  std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const;
+};
+
+/// Several optimizers, each with parameters of its own; rates and state are theirs, one after the other.
+class OptimizerChain : public Optimizer {
+ public:
+  OptimizerChain(const std::vector<OptimizerPart>& parts, const OptimizerInputs& inputs) {
+    const Ungrouped all(inputs);
+    std::vector<std::vector<std::pair<std::string, at::Tensor>>> parameters(parts.size());
+    for (const auto& item : all.parameters) {
+      const auto part = std::find_if(parts.begin(), parts.end(), [&](const OptimizerPart& candidate) {
+        return std::regex_search(item.first, std::regex(candidate.match));
+      });
+      if (part == parts.end()) {
+        throw Error("no pattern matches " + item.first + "; an optimizer without `match` takes what is left");
+      }
+      parameters[static_cast<size_t>(part - parts.begin())].push_back(item);
+    }
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (parameters[i].empty()) throw Error("'" + parts[i].match + "' leaves " + parts[i].optimizer.type + " nothing");
+      Link link;
+      for (const auto& [name, unused] : parameters[i]) link.names.insert(name);
+      link.optimizer = parts[i].optimizer.build(group_parameters(parts[i].optimizer, parameters[i], all.lr_scales));
+      rates.insert(rates.end(), link.optimizer->rates.begin(), link.optimizer->rates.end());
+      links_.push_back(std::move(link));
+    }
+  }
+
+  void step(const LossClosure& closure) override {
+    auto next = rates.begin();
+    for (const Link& link : links_) {
+      for (GroupRates& own : link.optimizer->rates) own = *next++;
+      link.optimizer->step(closure);
+    }
+  }
+  std::vector<std::pair<std::string, at::Tensor>> state() override {
+    std::vector<std::pair<std::string, at::Tensor>> state;
+    for (size_t i = 0; i < links_.size(); ++i) {
+      for (auto& [name, tensor] : links_[i].optimizer->state()) {
+        state.emplace_back(links_[i].owns(name) ? name : prefix(i) + name, tensor);
+      }
+    }
+    return state;
+  }
+  void load_state(const std::map<std::string, at::Tensor>& saved) override {
+    for (size_t i = 0; i < links_.size(); ++i) {
+      std::map<std::string, at::Tensor> own;
+      for (const auto& [name, tensor] : saved) {
+        if (links_[i].owns(name)) own[name] = tensor;
+        if (name.starts_with(prefix(i))) own[name.substr(prefix(i).size())] = tensor;
+      }
+      links_[i].optimizer->load_state(own);
+    }
+  }
+
+ private:
+  struct Link {
+    std::unique_ptr<Optimizer> optimizer;
+    std::set<std::string> names;  // of its parameters
+    /// Whether this is the state of one of its parameters: "0.weight.exp_avg".
+    bool owns(const std::string& state) const { return names.contains(state.substr(0, state.rfind('.'))); }
+  };
+  /// Of state that belongs to no parameter, as Lookahead's count of steps.
+  static std::string prefix(size_t i) { return "optimizers." + std::to_string(i) + "."; }
+
+  std::vector<Link> links_;
+};
+
+std::unique_ptr<Optimizer> ChainedOptimizer::build(const OptimizerInputs& inputs) const {
+  return std::make_unique<OptimizerChain>(optimizers, inputs);
+}
+
 }  // namespace
 
 void add_wrappers(OptimizerRegistry& optimizers) {
   optimizers.add<Lookahead>("Lookahead", "slow weights that follow another optimizer's every few steps");
+  optimizers.add<ChainedOptimizer>("ChainedOptimizer",
+                                   "several optimizers, each for the parameters that its pattern matches");
   optimizers.add<GradientCentralization>("GradientCentralization",
                                          "another optimizer, on gradients without their mean");
 }

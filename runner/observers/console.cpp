@@ -165,6 +165,7 @@ std::string step_line(const StepRecord& record, const RunInfo& info) {
   if (!record.losses.empty()) line += " " + figures(record.losses);
   line += " avg " + decimal(record.loss_avg) + " lr " + scientific(record.lr);
   if (record.grad_norm) line += " grad_norm " + decimal(*record.grad_norm);
+  if (record.skipped_steps > 0) line += " skipped " + grouped(record.skipped_steps);
   return line + " " + rate(record.samples_per_second);
 }
 

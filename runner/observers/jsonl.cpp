@@ -83,6 +83,10 @@ std::string jsonl_line(const StepRecord& record) {
   line.add("train/samples_per_second", std::round(record.samples_per_second));
   line.add("train/loss_avg", record.loss_avg);
   if (record.grad_norm) line.add("train/grad_norm", *record.grad_norm);
+  if (record.loss_scale) {
+    line.add("train/loss_scale", *record.loss_scale);
+    line.add("train/skipped_steps", static_cast<double>(record.skipped_steps));
+  }
   return line.text();
 }
 

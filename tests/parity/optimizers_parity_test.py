@@ -76,6 +76,13 @@ LBFGS_ROWS = [
 ]
 
 
+# Matrices by Muon, a weight of more dimensions by Lookahead, what is left by AdamW.
+CHAINED = {"type": "ChainedOptimizer", "optimizers": [
+    {"match": "weight$", "optimizer": {"type": "Muon", "lr": 0.02, "param_groups": [{"match": "^1", "lr": 0.05}]}},
+    {"match": "kernel$", "optimizer": {"type": "Lookahead", "optimizer": {"type": "SGD", "lr": 0.1}}},
+    {"optimizer": {"type": "AdamW", "lr": 0.01}}]}
+
+
 def name_of(spec: dict) -> str:
     return ",".join(f"{k}={v}" if k != "type" else v for k, v in spec.items())
 
@@ -268,5 +275,41 @@ def test_what_cannot_be_is_refused(probe, spec, fault):
         probe.ask("optimizer", named("parameter", make_parameters({"type": "SGD"})), spec=spec, steps=0)
 
 
+@pytest.mark.parametrize("reload_before", [[], [1, 6, 7]], ids=["whole", "reloaded"])
+def test_a_chain_steps_each_parameter_by_its_own_optimizer(probe, reload_before):
+    generator = torch.Generator().manual_seed(8)
+    shapes = {"0.weight": (4, 3), "1.weight": (5, 6), "1.bias": (5,), "2.kernel": (2, 1, 3, 3)}
+    start = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    gradients = [{name: torch.randn(shape, generator=generator) for name, shape in shapes.items()} for _ in range(12)]
+    p = {name: tensor.clone().requires_grad_() for name, tensor in start.items()}
+    optimizers = [torch.optim.Muon([{"params": [p["1.weight"]], "lr": 0.05}, {"params": [p["0.weight"]]}], lr=0.02),
+                  make_optimizer(CHAINED["optimizers"][1]["optimizer"], [p["2.kernel"]]), torch.optim.AdamW([p["1.bias"]], lr=0.01)]
+    expected = []
+    for given in gradients:
+        for name, tensor in p.items():
+            tensor.grad = given[name].clone()
+        for optimizer in optimizers:
+            optimizer.step()
+        expected.append({name: tensor.detach().clone() for name, tensor in p.items()})
+    tensors = named("parameter", start)
+    for step, given in enumerate(gradients):
+        tensors |= named(str(step), given)
+    _, results = probe.ask("optimizer", tensors, spec=CHAINED, steps=len(gradients), reload_before=reload_before)
+    assert_same_steps([results.under(str(step)) for step in range(len(gradients))], expected)
+
+
+@pytest.mark.parametrize("optimizers, fault", [
+    ([{"match": "weight$", "optimizer": {"type": "SGD", "lr": 0.1}}], "no pattern matches 0.bias"),
+    ([{"optimizer": {"type": "SGD", "lr": 0.1}}, {"match": "bias", "optimizer": {"type": "SGD", "lr": 0.1}}], "'bias' leaves SGD nothing"),
+    ([{"match": "(", "optimizer": {"type": "SGD", "lr": 0.1}}], "'(' is no regular expression"),
+    ([], "names no optimizer"),
+], ids=str)
+def test_a_chain_that_does_not_fit_is_an_error(probe, optimizers, fault):
+    with pytest.raises(ProbeError) as error:
+        probe.ask("optimizer", named("parameter", make_parameters({"type": "SGD"})),
+                  spec={"type": "ChainedOptimizer", "optimizers": optimizers}, steps=0)
+    assert fault in str(error.value)
+
+
 def test_every_optimizer_and_every_parameter_has_a_row(probe):
-    assert missing_rows(probe.ask("catalog")["optimizer"], ROWS + LBFGS_ROWS) == []
+    assert missing_rows(probe.ask("catalog")["optimizer"], ROWS + LBFGS_ROWS + [CHAINED]) == []

@@ -220,7 +220,9 @@ TEST_CASE("every loss, metric, optimizer and scheduler of the catalog is built")
     CHECK(metric->compute().size() >= 1);
   }
   const std::map<std::string, std::string> optimizer_parameters = {
-      {"GradientCentralization", "optimizer: {type: SGD, lr: 0.1}"}, {"Lookahead", "optimizer: {type: SGD, lr: 0.1}"}};
+      {"ChainedOptimizer", "optimizers: [{optimizer: {type: SGD, lr: 0.1}}]"},
+      {"GradientCentralization", "optimizer: {type: SGD, lr: 0.1}"},
+      {"Lookahead", "optimizer: {type: SGD, lr: 0.1}"}};
   for (const auto& item : catalog().optimizers.entries()) {
     const std::string& name = item.first;
     CAPTURE(name);

@@ -233,6 +233,13 @@ TEST_CASE("the console's lines read as the contract shows them") {
   clipped.grad_norm = 1.25;
   CHECK(step_line(clipped, info) ==
         "step 100/15000 loss 0.4103 avg 0.6921 lr 2.0e-04 grad_norm 1.2500 5,812 samples/s");
+  StepRecord scaled = step_100();
+  scaled.loss_scale = 32768;
+  scaled.skipped_steps = 2;
+  CHECK(step_line(scaled, info) == "step 100/15000 loss 0.4103 avg 0.6921 lr 2.0e-04 skipped 2 5,812 samples/s");
+  const auto read = nlohmann::json::parse(jsonl_line(scaled));
+  CHECK(read.at("train/loss_scale") == 32768);
+  CHECK(read.at("train/skipped_steps") == 2);
   CHECK(evaluation_line({1875, 0, 1, {{"eval/loss", 0.0612}, {"eval/accuracy", 0.9802}}}, info) ==
         "eval step 1875/15000 loss 0.0612 accuracy 98.02 %");
   StepRecord two_losses = step_100();

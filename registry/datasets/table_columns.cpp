@@ -1,0 +1,202 @@
+#include "registry/datasets/table_columns.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "registry/text_view.h"
+
+namespace trainrun {
+
+bool is_statistic(const ColumnOptions& column) {
+  const auto* word = std::get_if<std::string>(&column.missing);
+  return word && (*word == "mean" || *word == "median" || *word == "most_frequent");
+}
+
+bool is_error(const ColumnOptions& column) {
+  const auto* word = std::get_if<std::string>(&column.missing);
+  return word && *word == "error";
+}
+
+std::string shown(std::string_view text) {
+  constexpr size_t kMostShown = 40;
+  if (text.size() <= kMostShown) return "'" + std::string(text) + "'";
+  return "'" + std::string(text.substr(0, kMostShown)) + "…'";
+}
+
+namespace {
+
+/// How a cell looks in a message, and what a category is called.
+std::string text_of(const Cell& cell) {
+  switch (cell.kind) {
+    case Cell::Kind::kMissing:
+      return "";
+    case Cell::Kind::kText:
+      return std::string(trimmed(cell.text));
+    case Cell::Kind::kInteger:
+      return std::to_string(cell.integer);
+    case Cell::Kind::kNumber:
+      return nlohmann::json(cell.number).dump();
+    case Cell::Kind::kList:
+      break;
+  }
+  return "(a list)";
+}
+
+/// NumPy's median.
+double median_of(std::vector<float> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  const auto upper = static_cast<double>(values[half]);
+  return values.size() % 2 == 1 ? upper : (static_cast<double>(values[half - 1]) + upper) / 2;
+}
+
+}  // namespace
+
+void CellParser::fail(const std::string& column, const std::string& fault) const {
+  throw DataError(source_.place(row_number_) + ":" + column + ": " + fault);
+}
+bool CellParser::is_missing(const Cell& cell) const {
+  if (cell.kind == Cell::Kind::kMissing) return true;
+  return cell.kind == Cell::Kind::kText &&
+         std::find(na_values_.begin(), na_values_.end(), trimmed(cell.text)) != na_values_.end();
+}
+
+float CellParser::number(const Cell& cell, const std::string& column) const {
+  if (is_missing(cell)) fail(column, "the value is missing");
+  double value = 0;
+  bool out_of_range = false;
+  if (cell.kind == Cell::Kind::kInteger) {
+    value = static_cast<double>(cell.integer);
+  } else if (cell.kind == Cell::Kind::kNumber) {
+    value = cell.number;
+  } else if (cell.kind == Cell::Kind::kList) {
+    fail(column, "is a list; say its shape");
+  } else {
+    std::string_view text = trimmed(cell.text);
+    if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (text.empty() || result.ptr != text.data() + text.size() || result.ec == std::errc::invalid_argument) {
+      fail(column, text.empty() ? "the value is missing" : shown(cell.text) + " is no number");
+    }
+    out_of_range = result.ec == std::errc::result_out_of_range;
+  }
+  if (std::isnan(value)) fail(column, shown(text_of(cell)) + " is no number");
+  const auto single = static_cast<float>(value);
+  if (out_of_range || std::isinf(single)) fail(column, shown(text_of(cell)) + " is too large or too small");
+  return single;
+}
+
+int64_t CellParser::integer(const Cell& cell, const std::string& column) const {
+  if (is_missing(cell)) fail(column, "the value is missing");
+  if (cell.kind == Cell::Kind::kInteger) return cell.integer;
+  const auto value = cell.kind == Cell::Kind::kList ? std::nullopt : parse_integer(text_of(cell));
+  if (!value) fail(column, shown(text_of(cell)) + " is no integer");
+  return *value;
+}
+
+int64_t CellParser::class_index(const Cell& cell, const std::string& column, std::optional<int64_t> num_classes) const {
+  if (is_missing(cell)) fail(column, "the value is missing");
+  const auto value = cell.kind == Cell::Kind::kInteger ? std::optional(cell.integer) : parse_integer(text_of(cell));
+  if (!value) {
+    fail(column, shown(text_of(cell)) +
+                     " is no class; classes are integers from 0 (for a number to predict, say task: regression; for "
+                     "names, say columns: {" +
+                     column + ": category})");
+  }
+  if (*value < 0 || (num_classes && *value >= *num_classes)) {
+    fail(column, "class " + std::to_string(*value) + " is not " +
+                     (num_classes ? "from 0 to " + std::to_string(*num_classes - 1) : "0 or more"));
+  }
+  return *value;
+}
+
+void CellParser::add_category(const Cell& cell, Column& column) const {
+  if (is_missing(cell)) {
+    if (is_error(column.options)) fail(column.name, "the value is missing");
+    column.integers.push_back(kMissingCategory);
+    return;
+  }
+  if (cell.kind == Cell::Kind::kList) fail(column.name, "is a list, expected a category");
+  const auto [it, is_new] = column.places.try_emplace(text_of(cell), static_cast<int64_t>(column.seen.size()));
+  if (is_new) column.seen.push_back(it->first);
+  column.integers.push_back(it->second);
+}
+
+void CellParser::add_list(const Cell& cell, Column& column) const {
+  if (cell.kind != Cell::Kind::kList) fail(column.name, shown(text_of(cell)) + " is no list");
+  const size_t count = add_items(cell, column);
+  if (static_cast<int64_t>(count) != column.options.numel()) {
+    fail(column.name,
+         "a list of " + std::to_string(count) + " numbers, expected " + std::to_string(column.options.numel()));
+  }
+}
+
+void CellParser::add(const Cell& cell, Column& column) const {
+  if (column.options.is_category()) {
+    add_category(cell, column);
+  } else if (!column.options.shape.empty()) {
+    add_list(cell, column);
+  } else if (column.options.is_integer()) {
+    const bool replaced = is_missing(cell) && !is_error(column.options);
+    column.integers.push_back(replaced ? static_cast<int64_t>(std::get<double>(column.options.missing))
+                                       : integer(cell, column.name));
+  } else {
+    const bool replaced = is_missing(cell) && !is_error(column.options);
+    column.numbers.push_back(replaced ? kMissing : number(cell, column.name));
+  }
+}
+
+/// The numbers of a list, and of lists in it.
+size_t CellParser::add_items(const Cell& list, Column& column) const {
+  size_t count = 0;
+  for (const Cell& item : list.list) {
+    if (item.kind == Cell::Kind::kList) {
+      count += add_items(item, column);
+      continue;
+    }
+    if (column.options.is_integer()) {
+      column.integers.push_back(integer(item, column.name));
+    } else {
+      column.numbers.push_back(number(item, column.name));
+    }
+    ++count;
+  }
+  return count;
+}
+
+void learn_column(Column& column, const at::Tensor& indices) {
+  const int64_t* rows = indices.const_data_ptr<int64_t>();
+  if (column.options.is_category()) {
+    std::map<std::string, int64_t> counts;
+    for (int64_t i = 0; i < indices.numel(); ++i) {
+      const int64_t place = column.integers[static_cast<size_t>(rows[i])];
+      if (place != kMissingCategory) ++counts[column.seen[static_cast<size_t>(place)]];
+    }
+    if (counts.empty()) throw DataError("column '" + column.name + "': no training sample has a value");
+    if (is_statistic(column.options)) {
+      column.missing_category =
+          std::max_element(counts.begin(), counts.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; })  // the first of several
+              ->first;
+    }
+    if (column.options.categories) return;
+    if (!is_error(column.options)) counts.try_emplace(column.missing_category, 0);
+    for (const auto& [name, unused] : counts) column.categories.push_back(name);
+    return;
+  }
+  std::vector<float> values;
+  double sum = 0;
+  for (int64_t i = 0; i < indices.numel(); ++i) {
+    const float value = column.numbers[static_cast<size_t>(rows[i])];
+    if (std::isnan(value)) continue;
+    values.push_back(value);
+    sum += static_cast<double>(value);
+  }
+  if (values.empty()) throw DataError("column '" + column.name + "': no training sample has a value");
+  const bool mean = std::get<std::string>(column.options.missing) == "mean";
+  column.missing_number = mean ? sum / static_cast<double>(values.size()) : median_of(std::move(values));
+}
+
+}  // namespace trainrun

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "registry/datasets/table.h"
+
+// The columns of a table, while it is read.
+
+namespace trainrun {
+
+inline constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+inline constexpr int64_t kMissingCategory = -1;
+
+/// Whether a statistic of the training samples stands for a missing value; whether one is an error.
+bool is_statistic(const ColumnOptions& column);
+bool is_error(const ColumnOptions& column);
+/// A text from the data in a message: in quotation marks, cut off where it is long.
+std::string shown(std::string_view text);
+
+/// A column's values of all rows. Only one of the lists is used, as the type says.
+struct Column {
+  std::string name;
+  ColumnOptions options;
+  size_t place = 0;  // in a row
+  std::vector<float> numbers;
+  std::vector<int64_t> integers;                    // of a category: its place in `seen`, or kMissingCategory
+  std::vector<std::string> seen;                    // categories in the order of the file
+  std::unordered_map<std::string, int64_t> places;  // of `seen`
+  // What was learnt, or listed.
+  std::vector<std::string> categories;
+  std::optional<double> missing_number;
+  std::string missing_category;
+
+  bool learns() const { return (options.is_category() && !options.categories) || is_statistic(options); }
+};
+
+/// Reads cells into columns. Messages: "FILE:LINE:COLUMN: …".
+class CellParser {
+ public:
+  CellParser(const TableSource& source, const std::vector<std::string>& na_values)
+      : source_(source), na_values_(na_values) {}
+  void set_row(int64_t row_number) { row_number_ = row_number; }
+
+  /// Adds a cell to the column, as its type says.
+  void add(const Cell& cell, Column& column) const;
+  void add_category(const Cell& cell, Column& column) const;
+
+  float number(const Cell& cell, const std::string& column) const;
+  int64_t class_index(const Cell& cell, const std::string& column, std::optional<int64_t> num_classes) const;
+
+ private:
+  [[noreturn]] void fail(const std::string& column, const std::string& fault) const;
+  bool is_missing(const Cell& cell) const;
+  int64_t integer(const Cell& cell, const std::string& column) const;
+  void add_list(const Cell& cell, Column& column) const;
+  size_t add_items(const Cell& list, Column& column) const;
+
+  const TableSource& source_;
+  const std::vector<std::string>& na_values_;
+  int64_t row_number_ = 0;
+};
+
+/// Learns what `column` needs from the rows `indices` ([n] int64).
+void learn_column(Column& column, const at::Tensor& indices);
+
+}  // namespace trainrun

@@ -1,0 +1,87 @@
+#include "runner/precision.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+// After LibTorch, which has a CHECK of its own.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace trainrun {
+namespace {
+
+at::Tensor with_gradient(double value) {
+  at::Tensor parameter = at::ones({2, 3}).set_requires_grad(true);
+  parameter.mutable_grad() = at::full({2, 3}, value);
+  return parameter;
+}
+
+GradScalerSection options(double init_scale, int64_t growth_interval) {
+  GradScalerSection section;
+  section.init_scale = init_scale;
+  section.growth_interval = growth_interval;
+  return section;
+}
+
+}  // namespace
+
+TEST_CASE("the scale grows after an interval without overflow and shrinks at each one") {
+  GradScaler scaler(options(8, 2));
+  const Tensors parameters = {with_gradient(16), at::ones({1}).set_requires_grad(true)};  // the second has no gradient
+  CHECK(scaler.unscale(parameters));
+  CHECK(at::equal(parameters[0].grad(), at::full({2, 3}, 2.0)));
+  scaler.update();
+  CHECK(scaler.current() == 8);
+  CHECK(scaler.unscale(parameters));
+  scaler.update();
+  CHECK(scaler.current() == 16);
+  CHECK(!scaler.unscale({with_gradient(std::numeric_limits<double>::infinity())}));
+  scaler.update();
+  CHECK(scaler.current() == 8);
+  CHECK(!scaler.unscale({with_gradient(std::numeric_limits<double>::quiet_NaN()), with_gradient(1)}));
+  scaler.update();
+  CHECK(scaler.current() == 4);
+}
+
+TEST_CASE("a scaler's state is that of the steps before it") {
+  GradScaler scaler(options(8, 3));
+  for (int i = 0; i < 2; ++i) {
+    CHECK(scaler.unscale({with_gradient(1)}));
+    scaler.update();
+  }
+  GradScaler other(options(1, 3));
+  other.load_state(scaler.state());
+  CHECK(other.unscale({with_gradient(1)}));
+  other.update();
+  CHECK(other.current() == 16);
+}
+
+TEST_CASE("a scale that float32 cannot hold does not grow") {
+  GradScaler scaler(options(3e38, 1));
+  CHECK(scaler.unscale({with_gradient(1)}));
+  scaler.update();
+  CHECK(std::isfinite(scaler.current()));
+}
+
+TEST_CASE("autocast ends with its object, and nests") {
+  const at::Tensor matrix = at::ones({4, 4});
+  {
+    const Autocast outer(at::kBFloat16);
+    CHECK((at::matmul(matrix, matrix).scalar_type() == at::kBFloat16));
+    {
+      const Autocast inner(at::kHalf);
+      CHECK((at::matmul(matrix, matrix).scalar_type() == at::kHalf));
+    }
+    CHECK((at::matmul(matrix, matrix).scalar_type() == at::kBFloat16));
+    const Autocast none(std::nullopt);
+    CHECK((at::matmul(matrix, matrix).scalar_type() == at::kBFloat16));
+  }
+  CHECK((at::matmul(matrix, matrix).scalar_type() == at::kFloat));
+  CHECK(!at::autocast::is_autocast_enabled(at::kCPU));
+}
+
+}  // namespace trainrun
