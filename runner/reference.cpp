@@ -233,6 +233,7 @@ std::string recipe_page() {
                                                   section<TrainingSection>("training"),
                                                   section<EvaluationSection>("evaluation"),
                                                   section<GradScalerSection>("grad_scaler"),
+                                                  section<DistributedSection>("distributed"),
                                                   section<CheckpointSection>("checkpoint"),
                                                   section<KeepBestSection>("checkpoint.keep_best"),
                                                   section<LoggingSection>("logging")};
