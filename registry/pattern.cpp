@@ -4,17 +4,23 @@
 
 namespace trainrun {
 
+std::string pattern_fault(const std::string& pattern) {
+  try {
+    static_cast<void>(std::regex(pattern));
+  } catch (const std::regex_error& error) {
+    return "'" + pattern + "' is no regular expression: " + error.what();
+  }
+  return "";
+}
+
 std::optional<std::string> read_pattern(const Value& match, Reader& reader) {
   const auto scope = reader.enter("match");
   auto pattern = Codec<std::string>::read(match, reader);
   if (!pattern) return std::nullopt;
-  try {
-    static_cast<void>(std::regex(*pattern));
-  } catch (const std::regex_error& error) {
-    reader.error(match.place(), "'" + *pattern + "' is no regular expression: " + error.what());
-    return std::nullopt;
-  }
-  return pattern;
+  const std::string fault = pattern_fault(*pattern);
+  if (fault.empty()) return pattern;
+  reader.error(match.place(), fault);
+  return std::nullopt;
 }
 
 }  // namespace trainrun

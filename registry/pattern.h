@@ -7,6 +7,9 @@
 
 namespace trainrun {
 
+/// Why `pattern` is no regular expression; "" if it is one.
+std::string pattern_fault(const std::string& pattern);
+
 /// The regular expression under `match`, to be searched in names. Nothing: it is none, which was reported.
 std::optional<std::string> read_pattern(const Value& match, Reader& reader);
 

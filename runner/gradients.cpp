@@ -13,12 +13,17 @@ void reset_gradients(const Tensors& parameters) {
   for (const at::Tensor& parameter : parameters) parameter.mutable_grad().reset();
 }
 
-double clip_gradients(const Tensors& parameters, double max_norm) {
-  const at::NoGradGuard no_gradients;
+Tensors gradients_of(const Tensors& parameters) {
   Tensors gradients;
   for (const at::Tensor& parameter : parameters) {
     if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   }
+  return gradients;
+}
+
+double clip_gradients(const Tensors& parameters, double max_norm) {
+  const at::NoGradGuard no_gradients;
+  const Tensors gradients = gradients_of(parameters);
   if (gradients.empty()) return 0;
   const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
   constexpr double kEpsilon = 1e-6;  // as clip_grad_norm_

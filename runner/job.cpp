@@ -136,15 +136,13 @@ void Job::build_model() {
                                   recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo());
   passed_over_ = load_initial_weights(recipe, *model);
   metrics = model->build_metrics(recipe);
-  for (const auto& [name, tensor] : model->parameters()) {
-    if (tensor.requires_grad()) parameters.push_back(tensor);
-  }
-  if (!group) return;
   DataParallel::Named named;
   for (const auto& [name, tensor] : model->parameters()) {
-    if (tensor.requires_grad()) named.emplace_back(name, tensor);
+    if (!tensor.requires_grad()) continue;
+    named.emplace_back(name, tensor);
+    parameters.push_back(tensor);
   }
-  data_parallel = std::make_unique<DataParallel>(*group, named, model->buffers());
+  if (group) data_parallel = std::make_unique<DataParallel>(*group, named, model->buffers());
 }
 
 void Job::build_optimizer() {

@@ -9,6 +9,8 @@
 
 #include <cmath>
 
+#include "runner/gradients.h"
+
 namespace trainrun {
 
 namespace autocast = at::autocast;
@@ -42,10 +44,7 @@ at::Tensor GradScaler::scale(const at::Tensor& loss) const { return loss * scale
 
 bool GradScaler::unscale(const Tensors& parameters) {
   const c10::AutoGradMode no_gradients(false);
-  Tensors gradients;
-  for (const at::Tensor& parameter : parameters) {
-    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
-  }
+  const Tensors gradients = gradients_of(parameters);
   if (gradients.empty()) return true;
   at::Tensor found_inf = at::zeros({1});
   const auto inverse = static_cast<float>(1 / static_cast<double>(scale_));

@@ -1,8 +1,7 @@
 #include "runner/recipe.h"
 
-#include <regex>
-
 #include "registry/datasets/views.h"
+#include "registry/pattern.h"
 
 namespace trainrun {
 namespace {
@@ -105,11 +104,8 @@ void WeightsSection::describe(Fields<WeightsSection>& f) {
 
 void WeightsSection::check(Checker& checker) const {
   for (const auto& [pattern, unused] : rename.entries) {
-    try {
-      static_cast<void>(std::regex(pattern));
-    } catch (const std::regex_error& error) {
-      checker.fail("rename", "'" + pattern + "' is no regular expression: " + error.what());
-    }
+    const std::string fault = pattern_fault(pattern);
+    if (!fault.empty()) checker.fail("rename", fault);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "registry/optimizers/grouped_optimizer.h"
+#include "registry/pattern.h"
 
 // Optimizers around an optimizer. Groups, rates and state of the inner one are the outer one's.
 
@@ -179,11 +180,8 @@ struct OptimizerPart {
     describe_inner(f);
   }
   void check(Checker& checker) const {
-    try {
-      static_cast<void>(std::regex(match));
-    } catch (const std::regex_error& error) {
-      checker.fail("match", "'" + match + "' is no regular expression: " + error.what());
-    }
+    const std::string fault = pattern_fault(match);
+    if (!fault.empty()) checker.fail("match", fault);
   }
 };
 
