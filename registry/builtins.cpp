@@ -78,6 +78,9 @@ Catalog builtins() {
   ADD(catalog.schedulers, piecewise)
   ADD(catalog.schedulers, plateau)
 
+  ADD(catalog.comm_hooks, compressions)
+  ADD(catalog.comm_hooks, power_sgd)
+
   return catalog;
 }
 

@@ -10,6 +10,7 @@ const DatasetRegistry& registry_of(const Catalog& catalog, DatasetKind) { return
 const TransformRegistry& registry_of(const Catalog& catalog, TransformKind) { return catalog.transforms; }
 const OptimizerRegistry& registry_of(const Catalog& catalog, OptimizerKind) { return catalog.optimizers; }
 const SchedulerRegistry& registry_of(const Catalog& catalog, SchedulerKind) { return catalog.schedulers; }
+const CommHookRegistry& registry_of(const Catalog& catalog, CommHookKind) { return catalog.comm_hooks; }
 const LoggerRegistry& registry_of(const Catalog& catalog, LoggerKind) { return catalog.loggers; }
 
 namespace {

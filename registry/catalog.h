@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "registry/comm_hook.h"
 #include "registry/dataset.h"
 #include "registry/initializer.h"
 #include "registry/layer.h"
@@ -28,6 +29,7 @@ class Catalog {
   TransformRegistry transforms;
   OptimizerRegistry optimizers;
   SchedulerRegistry schedulers;
+  CommHookRegistry comm_hooks;
   LoggerRegistry loggers;
 
   /// Calls `visit(registry)` for each registry. A new kind is added here, and works in `list`, `schema` and the
@@ -35,12 +37,12 @@ class Catalog {
   template <class Visit>
   void for_each(const Visit& visit) const {
     visit(layers), visit(initializers), visit(losses), visit(metrics), visit(datasets);
-    visit(transforms), visit(optimizers), visit(schedulers), visit(loggers);
+    visit(transforms), visit(optimizers), visit(schedulers), visit(comm_hooks), visit(loggers);
   }
   template <class Visit>
   void for_each(const Visit& visit) {
     visit(layers), visit(initializers), visit(losses), visit(metrics), visit(datasets);
-    visit(transforms), visit(optimizers), visit(schedulers), visit(loggers);
+    visit(transforms), visit(optimizers), visit(schedulers), visit(comm_hooks), visit(loggers);
   }
 };
 

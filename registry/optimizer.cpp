@@ -6,6 +6,7 @@
 #include <iterator>
 #include <regex>
 
+#include "registry/optimizers/low_precision_state.h"
 #include "registry/pattern.h"
 
 namespace trainrun {
@@ -35,7 +36,7 @@ std::optional<GroupSpec> Codec<GroupSpec>::read(const Value& value, Reader& read
     return std::nullopt;
   }
   for (const Value::Entry& entry : value.entries()) {
-    if (entry.key != "type" && entry.key != "param_groups") continue;
+    if (entry.key != "type" && entry.key != "param_groups" && entry.key != "state_dtype") continue;
     const auto scope = reader.enter(entry.key);
     reader.error(entry.key_place, "a group has parameters of its optimizer only");
   }
@@ -58,11 +59,15 @@ nlohmann::json Codec<GroupSpec>::schema(SchemaContext& context) {
 void OptimizerCommon::describe(Fields<OptimizerCommon>& f) {
   f.optional("param_groups", &OptimizerCommon::param_groups)
       .doc("other options for the parameters whose state name a pattern matches; the first that matches wins");
+  f.optional("state_dtype", &OptimizerCommon::state_dtype)
+      .one_of({"fp32", "bf16"})
+      .doc("in which the optimizer keeps its running averages between steps; bf16 halves their memory");
 }
 
 void OptimizerKind::finish(Component<OptimizerKind>& optimizer, const Value& map, Reader& reader) {
   Value defaults = map;
   defaults.erase("param_groups");
+  defaults.erase("state_dtype");
   const auto scope = reader.enter("param_groups");
   for (size_t i = 0; i < optimizer.common.param_groups.size(); ++i) {
     GroupSpec& group = optimizer.common.param_groups[i];
@@ -70,6 +75,11 @@ void OptimizerKind::finish(Component<OptimizerKind>& optimizer, const Value& map
     Value merged = defaults;
     for (const Value::Entry& entry : group.overrides.entries()) merged.set(entry.key, entry.key_place, entry.value);
     group.options = optimizer.read_options(merged, reader);
+  }
+  if (optimizer.common.state_dtype == "bf16") {
+    optimizer.build = [build = optimizer.build](const OptimizerInputs& inputs) {
+      return with_low_precision_state(build(inputs), inputs);
+    };
   }
 }
 

@@ -58,6 +58,9 @@ class Optimizer {
   virtual std::vector<std::pair<std::string, at::Tensor>> state() = 0;
   /// Takes back what `state` gave. Throws Error where a name is missing or a shape differs.
   virtual void load_state(const std::map<std::string, at::Tensor>& saved);
+  /// Whether each element of a parameter changes by itself, whatever the others are: then ranks may keep pieces of
+  /// parameters.
+  virtual bool is_elementwise() const { return false; }
   /// Of each group, for the next step.
   std::vector<GroupRates> rates;
 };
@@ -81,6 +84,7 @@ struct Codec<GroupSpec> {
 
 struct OptimizerCommon {
   std::vector<GroupSpec> param_groups;
+  std::string state_dtype = "fp32";
   static void describe(Fields<OptimizerCommon>& f);
 };
 

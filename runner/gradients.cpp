@@ -6,6 +6,7 @@
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 namespace trainrun {
 
@@ -21,13 +22,19 @@ Tensors gradients_of(const Tensors& parameters) {
   return gradients;
 }
 
-double clip_gradients(const Tensors& parameters, double max_norm) {
+double clip_gradients(const Tensors& parameters, double max_norm, Communicator* shards) {
   const at::NoGradGuard no_gradients;
   const Tensors gradients = gradients_of(parameters);
-  if (gradients.empty()) return 0;
-  const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
+  if (gradients.empty() && !shards) return 0;
+  at::Tensor norm =
+      gradients.empty() ? at::zeros({}) : at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
+  if (shards) {
+    const at::Tensor square = norm.square();
+    shards->sum(square);
+    norm = square.sqrt();
+  }
   constexpr double kEpsilon = 1e-6;  // as clip_grad_norm_
-  at::_foreach_mul_(gradients, (max_norm / (norm + kEpsilon)).clamp_max(1.0));
+  if (!gradients.empty()) at::_foreach_mul_(gradients, (max_norm / (norm + kEpsilon)).clamp_max(1.0));
   return norm.item<double>();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "registry/communicator.h"
 #include "registry/layer.h"
 
 namespace trainrun {
@@ -12,6 +13,7 @@ Tensors gradients_of(const Tensors& parameters);
 
 /// Rescales gradients in place so that their total 2-norm is at most `max_norm`; returns the norm before. Source:
 /// Pascanu et al. 2013, "On the difficulty of training RNNs"; semantics of torch.nn.utils.clip_grad_norm_.
-double clip_gradients(const Tensors& parameters, double max_norm);
+/// `shards`: where each rank has pieces of the gradients only, those that know the others; every rank calls it.
+double clip_gradients(const Tensors& parameters, double max_norm, Communicator* shards = nullptr);
 
 }  // namespace trainrun

@@ -9,6 +9,8 @@
 #include <map>
 
 #include "runner/build.h"
+#include "runner/distributed/data_parallel.h"
+#include "runner/distributed/sharded_model.h"
 #include "runner/recipe_source.h"
 #include "runner/train_loop.h"
 #include "runner/yaml.h"
@@ -17,6 +19,8 @@ namespace trainrun {
 namespace {
 
 using nlohmann::json;
+
+const std::string kHook = "comm_hook.";  // before the names of its state in a checkpoint
 
 int64_t steps_of(int64_t batches, int64_t accumulation) { return (batches + accumulation - 1) / accumulation; }
 
@@ -136,18 +140,40 @@ void Job::build_model() {
                                   recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo());
   passed_over_ = load_initial_weights(recipe, *model);
   metrics = model->build_metrics(recipe);
-  DataParallel::Named named;
-  for (const auto& [name, tensor] : model->parameters()) {
-    if (!tensor.requires_grad()) continue;
-    named.emplace_back(name, tensor);
-    parameters.push_back(tensor);
+  if (group) build_parallel();
+  for (const auto& [name, tensor] : parallel ? parallel->parameters() : model->parameters()) {
+    if (tensor.requires_grad()) parameters.push_back(tensor);
   }
-  if (group) data_parallel = std::make_unique<DataParallel>(*group, named, model->buffers());
+}
+
+void Job::build_parallel() {
+  for (const auto& module : model->graph().modules()) {
+    if (auto* spanning = dynamic_cast<SpansRanks*>(module.get())) spanning->span(*group, recipe.sync_batchnorm);
+  }
+  const int64_t stage = recipe.distributed_type == "FSDP" ? recipe.sharding.stage() : 0;
+  if (stage > 0) {
+    const ShardingOptions options = {stage, recipe.sharding.wrap, recipe.sharding.prefetch};
+    parallel = std::make_unique<ShardedModel>(*group, model->graph(), model->buffers(), options);
+    return;
+  }
+  DataParallel::Named named = model->parameters();
+  std::erase_if(named, [](const auto& parameter) { return !parameter.second.requires_grad(); });
+  const auto& hook = recipe.distributed.comm_hook;
+  parallel = std::make_unique<DataParallel>(
+      *group, named, model->buffers(),
+      DataParallelOptions{recipe.distributed.bucket_cap_mb, recipe.distributed.find_unused_parameters},
+      hook ? build_at_place(*hook, CommHookInputs{world_size()}) : nullptr);
 }
 
 void Job::build_optimizer() {
-  const OptimizerInputs inputs = group_parameters(recipe.optimizer, model->parameters(), model->lr_scales());
+  const OptimizerInputs inputs =
+      group_parameters(recipe.optimizer, parallel ? parallel->parameters() : model->parameters(), model->lr_scales());
   optimizer = build_at_place(recipe.optimizer, inputs);
+  if (shards() && !optimizer->is_elementwise()) {
+    throw RecipeError({{recipe.optimizer.place, recipe.optimizer.path,
+                        recipe.optimizer.type + " looks at whole tensors, of which ranks have pieces only; write "
+                                                "sharding: {strategy: NO_SHARD}, or another optimizer"}});
+  }
   if (recipe.mixed_precision == "fp16") grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler);
   if (!recipe.scheduler) return scale_rates(optimizer->rates);
   const bool by_epoch = recipe.scheduler->common.interval == "epoch";
@@ -192,8 +218,11 @@ void Job::open_folder(const LoadedRecipe& loaded) {
 
 void Job::save(const std::string& name, bool best) {
   CheckpointContent content;
-  content.model = model->state_dict();
-  content.optimizer = optimizer->state();
+  content.model = parallel ? parallel->gather_model(model->state_dict()) : model->state_dict();
+  content.optimizer = parallel ? parallel->gather_state(*optimizer) : optimizer->state();
+  if (parallel) {
+    for (const auto& [name, tensor] : parallel->hook_state()) content.optimizer.emplace_back(kHook + name, tensor);
+  }
   content.state = progress_json(progress);
   content.state["scheduler"] = scheduler ? scheduler->state() : json();
   content.state["grad_scaler"] = grad_scaler ? grad_scaler->state() : json();
@@ -228,8 +257,11 @@ void Job::resume() {
 }
 
 void Job::restore(const CheckpointContent& content) {
-  model->load_state_dict(content.model, "the checkpoint");
-  optimizer->load_state({content.optimizer.begin(), content.optimizer.end()});
+  {
+    const auto whole = parallel ? parallel->make_whole() : nullptr;
+    model->load_state_dict(content.model, "the checkpoint");
+  }
+  restore_optimizer(content.optimizer);
   const json& state = content.state;
   progress = progress_from(state);
   const json learnt = state.value("learnt", json::object());
@@ -245,6 +277,24 @@ void Job::restore(const CheckpointContent& content) {
   const json& random = state.at("random");
   const auto rank = static_cast<size_t>(group ? group->rank() : 0);
   set_random_state(from_hex(random.at(rank < random.size() ? rank : 0).at("cpu")));
+}
+
+void Job::restore_optimizer(const NamedTensors& saved) {
+  NamedTensors own;
+  NamedTensors hook;
+  for (const auto& [name, tensor] : saved) {
+    if (name.starts_with(kHook)) {
+      hook.emplace_back(name.substr(kHook.size()), tensor);
+    } else {
+      own.emplace_back(name, tensor);
+    }
+  }
+  if (parallel) own = parallel->own_state(own);
+  optimizer->load_state({own.begin(), own.end()});
+  if (!parallel || hook.empty()) return;
+  if (hook[0].second.size(0) == world_size()) return parallel->load_hook_state(hook);
+  spdlog::warn("the checkpoint is of {} ranks: what its communication hook remembered of each is left behind",
+               hook[0].second.size(0));
 }
 
 void Job::build_observers(const Options& options) {

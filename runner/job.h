@@ -8,7 +8,7 @@
 #include "runner/checkpoint_store.h"
 #include "runner/data.h"
 #include "runner/data_loader.h"
-#include "runner/distributed/data_parallel.h"
+#include "runner/distributed/parallel_model.h"
 #include "runner/distributed/process_group.h"
 #include "runner/model.h"
 #include "runner/observers/observers.h"
@@ -54,6 +54,8 @@ class Job {
   int64_t world_size() const { return group ? group->world_size() : 1; }
   /// Writes a checkpoint of the current state; called by all ranks.
   void save(const std::string& name, bool best);
+  /// The other ranks, where each has only pieces of the gradients; null otherwise.
+  Communicator* shards() const { return parallel && parallel->is_sharded() ? group.get() : nullptr; }
 
   const Recipe& recipe;
   std::unique_ptr<ProcessGroup> group;  // null: this process alone
@@ -65,13 +67,13 @@ class Job {
   std::unique_ptr<DataLoader> eval_loader;
   std::unique_ptr<Model> model;
   std::vector<std::unique_ptr<Metric>> metrics;
-  std::unique_ptr<DataParallel> data_parallel;  // null: one process
+  std::unique_ptr<ParallelModel> parallel;  // null: one process
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Scheduler> scheduler;     // null: constant rates
   std::unique_ptr<GradScaler> grad_scaler;  // null: the loss is not scaled
   std::unique_ptr<CheckpointStore> checkpoints;
   std::unique_ptr<Observers> observers;
-  Tensors parameters;               // the model's, those that want a gradient
+  Tensors parameters;               // those that want a gradient; this rank's pieces where it is sharded
   std::optional<double> grad_norm;  // of the last step, before clipping; where clipping is on
   std::vector<double> loss_parts;   // of the last step: each loss, not weighted; where the recipe has several
   Progress progress;
@@ -79,11 +81,13 @@ class Job {
  private:
   void build_data();
   void build_model();
+  void build_parallel();
   void build_optimizer();
   void open_folder(const LoadedRecipe& loaded);
   void build_observers(const Options& options);
   void resume();
   void restore(const CheckpointContent& content);
+  void restore_optimizer(const NamedTensors& saved);
   std::optional<std::string> checkpoint_to_resume();
 
   std::vector<std::string> passed_over_;  // of model.weights, until there is a log

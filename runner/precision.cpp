@@ -42,13 +42,14 @@ GradScaler::GradScaler(const GradScalerSection& options)
 
 at::Tensor GradScaler::scale(const at::Tensor& loss) const { return loss * scale_; }
 
-bool GradScaler::unscale(const Tensors& parameters) {
+bool GradScaler::unscale(const Tensors& parameters, Communicator* shards) {
   const c10::AutoGradMode no_gradients(false);
   const Tensors gradients = gradients_of(parameters);
-  if (gradients.empty()) return true;
+  if (gradients.empty() && !shards) return true;
   at::Tensor found_inf = at::zeros({1});
   const auto inverse = static_cast<float>(1 / static_cast<double>(scale_));
-  at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, at::full({1}, inverse));
+  if (!gradients.empty()) at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, at::full({1}, inverse));
+  if (shards) shards->sum(found_inf);
   found_inf_ = found_inf.item<float>() != 0;
   return !found_inf_;
 }

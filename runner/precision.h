@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "registry/communicator.h"
 #include "registry/layer.h"
 #include "runner/recipe.h"
 
@@ -42,7 +43,8 @@ class GradScaler {
 
   at::Tensor scale(const at::Tensor& loss) const;
   /// Divides the gradients by the scale, in place; whether all are finite.
-  bool unscale(const Tensors& parameters);
+  /// `shards`: where each rank has pieces of the gradients only, those that know the others; every rank calls it.
+  bool unscale(const Tensors& parameters, Communicator* shards = nullptr);
   /// Adapts the scale to what the last `unscale` found.
   void update();
 

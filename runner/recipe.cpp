@@ -252,6 +252,48 @@ void DistributedSection::describe(Fields<DistributedSection>& f) {
       .at_least(1)
       .unit("seconds")
       .doc("how long a rank waits for the others before it gives up");
+  f.optional("bucket_cap_mb", &DistributedSection::bucket_cap_mb)
+      .at_least(1)
+      .unit("MiB")
+      .doc("gradients that are reduced together while the backward pass goes on");
+  f.optional("find_unused_parameters", &DistributedSection::find_unused_parameters)
+      .doc("layers may take no part in a step on some rank; costs a walk over the graph each step");
+  f.optional("comm_hook", &DistributedSection::comm_hook)
+      .doc("how gradients travel: BF16Compression, FP16Compression, PowerSGD, or a plugin's; as they are by default");
+  f.optional("pin_cores", &DistributedSection::pin_cores)
+      .doc("each rank that trainrun starts keeps to its own share of the machine's cores");
+}
+
+void ShardingSection::describe(Fields<ShardingSection>& f) {
+  f.optional("strategy", &ShardingSection::strategy)
+      .one_of({"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"})
+      .doc("each rank keeps its part of parameters, gradients and optimizer state; of the latter two; of nothing");
+  f.optional("zero_stage", &ShardingSection::zero_stage)
+      .at_least(1)
+      .at_most(3)
+      .doc("the same in DeepSpeed's words: 3 is FULL_SHARD, 2 SHARD_GRAD_OP, 1 shards the optimizer state alone");
+  f.optional("wrap", &ShardingSection::wrap)
+      .doc(
+          "regular expressions: a layer whose state name one matches in full is gathered and sharded as one; by "
+          "default "
+          "each of the model's own layers");
+  f.optional("prefetch", &ShardingSection::prefetch)
+      .doc("begin to gather the next layer's parameters while one computes; costs that layer's memory");
+  f.optional("cpu_offload", &ShardingSection::cpu_offload)
+      .doc("keep optimizer state in the machine's memory, not the GPU's, and step there");
+}
+
+void ShardingSection::check(Checker& checker) const {
+  for (const std::string& pattern : wrap) {
+    const std::string fault = pattern_fault(pattern);
+    if (!fault.empty()) checker.fail("wrap", fault);
+  }
+}
+
+int64_t ShardingSection::stage() const {
+  if (zero_stage) return *zero_stage;
+  if (strategy == "FULL_SHARD") return 3;
+  return strategy == "SHARD_GRAD_OP" ? 2 : 0;
 }
 
 void GradScalerSection::describe(Fields<GradScalerSection>& f) {
@@ -289,10 +331,21 @@ void Recipe::describe(Fields<Recipe>& f) {
       .one_of({"NO", "MULTI_CPU", "MULTI_GPU", "FSDP"})
       .doc("how several processes share the job; Accelerate's names");
   f.optional("num_processes", &Recipe::num_processes).at_least(1).doc("over all machines");
+  f.optional("num_machines", &Recipe::num_machines)
+      .at_least(1)
+      .doc("each of which starts its share of the processes, where no launcher starts them all");
+  f.optional("machine_rank", &Recipe::machine_rank).at_least(0).doc("this machine among them; the first is 0");
   f.optional("main_process_ip", &Recipe::main_process_ip)
       .doc("where the processes meet, if whoever starts them does not say: rank 0's address");
   f.optional("main_process_port", &Recipe::main_process_port).at_least(1).at_most(65535).doc("and its port");
   f.optional("distributed", &Recipe::distributed).doc("how several processes work together");
+  f.optional("sharding", &Recipe::sharding).doc("what ranks keep a part of only, where distributed_type is FSDP");
+  f.optional("sync_batchnorm", &Recipe::sync_batchnorm)
+      .doc("BatchNorm layers normalize over the batches of all ranks, as SyncBatchNorm does");
+  f.optional("device", &Recipe::device)
+      .words({"auto", "cpu", "cuda"})
+      .doc("auto: a GPU where there is one; cpu; cuda, or cuda:1 for the second GPU");
+  f.optional("tf32", &Recipe::tf32).doc("float32 products in TensorFloat-32 on GPUs that have it");
   f.optional("mixed_precision", &Recipe::mixed_precision)
       .one_of({"no", "bf16", "fp16", "fp8"})
       .doc("of the layers' arithmetic: autocast; weights, optimizer and loss stay in float32");
@@ -312,15 +365,23 @@ void Recipe::describe(Fields<Recipe>& f) {
 }
 
 void Recipe::check(Checker& checker) const {
-  if (distributed_type != "NO" && distributed_type != "MULTI_CPU") {
-    checker.fail("distributed_type", "this version has NO and MULTI_CPU");
-  }
   if (mixed_precision == "fp8") {
     checker.fail("mixed_precision",
                  "fp8 needs products of scaled float8 matrices, which LibTorch has on recent GPUs alone; write bf16");
   }
+  if (distributed.comm_hook && distributed_type == "FSDP" && sharding.stage() > 0) {
+    checker.fail("distributed", "a comm_hook is for gradients that are not sharded; leave one of the two out");
+  }
   if (num_processes != 1 && distributed_type == "NO") {
     checker.fail("num_processes", "several processes need a distributed_type, such as MULTI_CPU");
+  }
+  if (num_processes % num_machines != 0) {
+    checker.fail("num_machines", std::to_string(num_processes) + " processes do not spread evenly over " +
+                                     std::to_string(num_machines) + " machines");
+  }
+  if (machine_rank >= num_machines) {
+    checker.fail("machine_rank", "is " + std::to_string(machine_rank) + " of " + std::to_string(num_machines) +
+                                     " machines; the first is 0");
   }
 }
 

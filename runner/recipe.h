@@ -120,7 +120,23 @@ struct LoggingSection {
 
 struct DistributedSection {
   int64_t timeout = 100;
+  int64_t bucket_cap_mb = 25;
+  bool find_unused_parameters = false;
+  std::optional<Component<CommHookKind>> comm_hook;
+  bool pin_cores = true;
   static void describe(Fields<DistributedSection>& f);
+};
+
+struct ShardingSection {
+  std::string strategy = "FULL_SHARD";
+  std::optional<int64_t> zero_stage;
+  std::vector<std::string> wrap;
+  bool prefetch = true;
+  bool cpu_offload = false;
+  static void describe(Fields<ShardingSection>& f);
+  void check(Checker& checker) const;
+  /// DeepSpeed's number of what is sharded: 0 nothing, 1 optimizer state, 2 gradients as well, 3 parameters as well.
+  int64_t stage() const;
 };
 
 struct GradScalerSection {
@@ -149,9 +165,15 @@ struct Recipe {
   EvaluationSection evaluation;
   std::string distributed_type = "NO";
   int64_t num_processes = 1;
+  int64_t num_machines = 1;
+  int64_t machine_rank = 0;
   std::optional<std::string> main_process_ip;
   std::optional<int64_t> main_process_port;
   DistributedSection distributed;
+  ShardingSection sharding;
+  bool sync_batchnorm = false;
+  std::string device = "auto";
+  bool tf32 = false;
   std::string mixed_precision = "no";
   GradScalerSection grad_scaler;
   CheckpointSection checkpoint;

@@ -169,7 +169,7 @@ class Trainer {
 
   /// Returns whether this is the best so far.
   bool run_evaluation(int64_t epoch) {
-    if (job_.data_parallel) job_.data_parallel->share_buffers();
+    if (job_.parallel) job_.parallel->share_buffers();
     progress_.metrics = evaluate(job_.recipe, *job_.model, *job_.eval_loader, job_.metrics, job_.group.get());
     job_.model->train();
     const auto now = Clock::now();
@@ -261,7 +261,7 @@ double train_step(Job& job, BatchStream& batches) {
     reset_gradients(job.parameters);
     for (const Batch& batch : kept) {
       const bool synchronize = &batch == &kept.back();  // before it, gradients add up on each rank
-      if (job.data_parallel) job.data_parallel->prepare_forward(synchronize);
+      if (job.parallel) job.parallel->prepare_forward(synchronize);
       const LossValue losses = job.model->loss(batch, job.model->forward(batch));
       at::Tensor loss = losses.total;
       const double weight = static_cast<double>(batch.size()) / static_cast<double>(window_samples);
@@ -276,19 +276,20 @@ double train_step(Job& job, BatchStream& batches) {
       add_weighted(job.loss_parts, losses.parts, weight);
       const double factor = weight * static_cast<double>(job.world_size());  // DataParallel takes the mean over ranks
       if (factor != 1) loss = loss * factor;
-      if (job.data_parallel) job.data_parallel->prepare_backward(synchronize);
-      const auto backward = [&] { (job.grad_scaler ? job.grad_scaler->scale(loss) : loss).backward(); };
-      if (job.group) {
-        job.group->guarded("a backward pass", backward);
+      if (job.grad_scaler) loss = job.grad_scaler->scale(loss);
+      if (job.parallel) {
+        job.parallel->prepare_backward(synchronize, loss);
+        job.group->guarded("a backward pass", [&] { loss.backward(); });
+        job.parallel->finish_backward(synchronize);
       } else {
-        backward();
+        loss.backward();
       }
     }
     if (job.group) mean_loss = sum_over_ranks(*job.group, mean_loss, job.loss_parts);
-    if (job.grad_scaler) finite = job.grad_scaler->unscale(job.parameters);
+    if (job.grad_scaler) finite = job.grad_scaler->unscale(job.parameters, job.shards());
     job.grad_norm.reset();
     if (job.recipe.training.max_grad_norm && finite) {
-      job.grad_norm = clip_gradients(job.parameters, *job.recipe.training.max_grad_norm);
+      job.grad_norm = clip_gradients(job.parameters, *job.recipe.training.max_grad_norm, job.shards());
     }
     return mean_loss;
   };

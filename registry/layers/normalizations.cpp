@@ -13,6 +13,7 @@
 #include <torch/nn/module.h>
 
 #include "registry/layers/sizes.h"
+#include "registry/layers/sync_batch_norm.h"
 
 namespace trainrun {
 namespace {
@@ -49,17 +50,32 @@ struct RunningNormModule : ScaleModule {
   at::Tensor num_batches_tracked;
 };
 
+/// What torch.nn.BatchNorm and SyncBatchNorm keep.
+struct BatchNormModule : RunningNormModule, SpansRanks {
+  BatchNormModule(int64_t channels, bool affine, bool track, bool sync)
+      : RunningNormModule(channels, affine, track), always_sync(sync) {}
+  void span(Communicator& others, bool sync_batchnorm) override {
+    if (always_sync || sync_batchnorm) ranks = &others;
+  }
+  bool always_sync;
+  Communicator* ranks = nullptr;  // null: each rank normalizes over its own batch
+};
+
 bool use_cudnn() { return at::globalContext().userEnabledCuDNN(); }
 
 /// As torch.nn._BatchNorm.forward.
-at::Tensor batch_norm(RunningNormModule& norm, const at::Tensor& input, std::optional<double> momentum, double eps) {
+at::Tensor batch_norm(BatchNormModule& norm, const at::Tensor& input, std::optional<double> momentum, double eps) {
   const bool training = norm.is_training();
   const bool tracked = norm.running_mean.defined();
-  if (training) require_several(input.sizes(), false);
+  if (training && !norm.ranks) require_several(input.sizes(), false);
   double newest = momentum.value_or(0);
   if (training && tracked) {
     norm.num_batches_tracked.add_(1);
     if (!momentum) newest = 1 / norm.num_batches_tracked.item<double>();
+  }
+  if (norm.ranks && training) {
+    const BatchNormTensors tensors = {norm.weight, norm.bias, norm.running_mean, norm.running_var};
+    return sync_batch_norm(input, tensors, newest, eps, *norm.ranks);
   }
   return at::batch_norm(input, norm.weight, norm.bias, norm.running_mean, norm.running_var, training || !tracked,
                         newest, eps, use_cudnn());
@@ -73,13 +89,13 @@ at::Tensor instance_norm(RunningNormModule& norm, const at::Tensor& input, std::
                            momentum.value_or(0), eps, use_cudnn());
 }
 
-using Norm = at::Tensor (*)(RunningNormModule& norm, const at::Tensor& input, std::optional<double> momentum,
-                            double eps);
+/// Whose values a channel is normalized over.
+enum class Over { kBatch, kRanks, kSample };
 
-/// torch.nn.BatchNorm1d, …, InstanceNorm3d.
-template <int kDims, Norm kNorm>
+/// torch.nn.BatchNorm1d, …, InstanceNorm3d; SyncBatchNorm for any number of dimensions, which is written 0.
+template <int kDims, Over kOver>
 struct RunningNorm {
-  static constexpr bool kOfBatch = kNorm == batch_norm;
+  static constexpr bool kOfBatch = kOver != Over::kSample;
 
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;
@@ -99,15 +115,26 @@ struct RunningNorm {
     f.optional("num_features", &RunningNorm::num_features).at_least(1).doc("number of channels; inferred");
   }
   Layer build(const LayerInputs& in) const {
-    if (kOfBatch && kDims == 1) {
+    if constexpr (kDims == 0) {
+      in.require_dims(2, 5, "[N, C, …]");
+    } else if constexpr (kOfBatch && kDims == 1) {
       in.require_dims(2, 3, "[N, C] or [N, C, L]");
     } else {
       require_image<kDims>(in);
     }
     const int64_t channels = in.infer("num_features", num_features, 1);
-    const auto module = std::make_shared<RunningNormModule>(channels, affine, track_running_stats);
-    return {module,
-            [module, *this](const Tensors& inputs) -> Tensors { return {kNorm(*module, inputs[0], momentum, eps)}; }};
+    if constexpr (kOfBatch) {
+      const auto module =
+          std::make_shared<BatchNormModule>(channels, affine, track_running_stats, kOver == Over::kRanks);
+      return {module, [module, *this](const Tensors& inputs) -> Tensors {
+                return {batch_norm(*module, inputs[0], momentum, eps)};
+              }};
+    } else {
+      const auto module = std::make_shared<RunningNormModule>(channels, affine, track_running_stats);
+      return {module, [module, *this](const Tensors& inputs) -> Tensors {
+                return {instance_norm(*module, inputs[0], momentum, eps)};
+              }};
+    }
   }
 };
 
@@ -238,9 +265,9 @@ template <int kDims>
 void add_running_norms(LayerRegistry& layers) {
   const std::string dims = std::to_string(kDims) + "d";
   const std::string image = kDims == 1 ? "[N, C] or [N, C, L]" : kImage<kDims>;
-  layers.add<RunningNorm<kDims, batch_norm>>("BatchNorm" + dims,
-                                             "normalizes each channel of " + image + " over the batch");
-  layers.add<RunningNorm<kDims, instance_norm>>(
+  layers.add<RunningNorm<kDims, Over::kBatch>>("BatchNorm" + dims,
+                                               "normalizes each channel of " + image + " over the batch");
+  layers.add<RunningNorm<kDims, Over::kSample>>(
       "InstanceNorm" + dims, std::string("normalizes each channel of each sample of ") + kImage<kDims>);
 }
 
@@ -250,6 +277,8 @@ void add_normalizations(LayerRegistry& layers) {
   add_running_norms<1>(layers);
   add_running_norms<2>(layers);
   add_running_norms<3>(layers);
+  layers.add<RunningNorm<0, Over::kRanks>>(
+      "SyncBatchNorm", "normalizes each channel of [N, C, …] over the batches of all ranks while training");
   layers.add<GroupNorm>("GroupNorm", "normalizes groups of channels of each sample of [N, C, …]");
   layers.add<LayerNorm>("LayerNorm", "normalizes each sample over its trailing dimensions");
   layers.add<RMSNorm>("RMSNorm", "divides by the root of the mean square over the trailing dimensions");

@@ -45,6 +45,7 @@ struct AdamOptions {
 template <bool kDecoupled>
 class Adam : public GroupedOptimizer {
  public:
+  bool is_elementwise() const override { return true; }
   explicit Adam(const OptimizerInputs& inputs)
       : GroupedOptimizer(inputs, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"}) {
     const c10::AutoGradMode no_gradients(false);

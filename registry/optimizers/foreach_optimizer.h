@@ -43,7 +43,7 @@ inline at::Tensor scalar_state(double value = 0) { return at::zeros({}, at::Tens
 ///   void update(GroupStep& step) const;
 /// `lr`, and where it has them `maximize`, `weight_decay`, `momentum` or `betas` are taken care of here: decay goes
 /// into the gradient, or, where `decoupled_weight_decay` or `kDecoupled` is true, straight to the weights. One with
-/// `kRawGradients` does all that itself.
+/// `kRawGradients` does all that itself. One that looks at more than an element at a time says `kWholeTensors`.
 template <class Options>
 class ForeachOptimizer : public GroupedOptimizer {
  public:
@@ -82,6 +82,10 @@ class ForeachOptimizer : public GroupedOptimizer {
         begin = end;
       }
     }
+  }
+
+  bool is_elementwise() const override {
+    return !requires { Options::kWholeTensors; };
   }
 
   /// State begins with a parameter's first gradient: what was not saved has not begun.

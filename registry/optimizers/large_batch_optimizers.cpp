@@ -23,6 +23,7 @@ std::vector<double> norms(const Tensors& tensors) {
 
 /// Source: You et al. 2020, "Large batch optimization for deep learning", algorithm 2 with phi the identity.
 struct LAMB {
+  static constexpr bool kWholeTensors = true;
   static constexpr bool kRawGradients = true;  // decay is part of the step that is measured
   double lr = 1e-3;
   std::array<double, 2> betas = {0.9, 0.999};
@@ -71,6 +72,7 @@ struct LAMB {
 
 /// Source: You, Gitman & Ginsburg 2017, "Large batch training of convolutional networks", algorithm 1.
 struct LARS {
+  static constexpr bool kWholeTensors = true;
   static constexpr bool kRawGradients = true;  // the gradient is measured without decay
   double lr = 1e-3;
   double momentum = 0;

@@ -19,6 +19,7 @@ namespace {
 
 /// Source: Shazeer & Stern 2018, "Adafactor"; as torch.optim.Adafactor changes it (see its documentation).
 struct Adafactor {
+  static constexpr bool kWholeTensors = true;
   double lr = 1e-2;
   double beta2_decay = -0.8;
   std::array<std::optional<double>, 2> eps = {std::nullopt, 1e-3};
@@ -132,6 +133,7 @@ struct Adafactor {
 
 /// Source: Jordan et al. 2024, "Muon"; Liu et al. 2025, "Muon is scalable for LLM training" (match_rms_adamw).
 struct Muon {
+  static constexpr bool kWholeTensors = true;
   static constexpr bool kRawGradients = true;  // decay comes after the step is made
   double lr = 1e-3;
   double weight_decay = 0.1;

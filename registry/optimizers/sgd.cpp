@@ -37,6 +37,7 @@ struct SGDOptions {
 
 class SGD : public GroupedOptimizer {
  public:
+  bool is_elementwise() const override { return true; }
   explicit SGD(const OptimizerInputs& inputs) : GroupedOptimizer(inputs, {"momentum_buffer"}) {
     for (Group& group : groups_) {
       options_.push_back(*static_cast<const SGDOptions*>(group.parameters.options.get()));

@@ -1,39 +1,42 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
+#include <optional>
 
-#include "registry/layer.h"
+#include "registry/comm_hook.h"
+#include "runner/distributed/parallel_model.h"
 #include "runner/distributed/process_group.h"
 
 namespace trainrun {
 
-/// Keeps a model's copies on all ranks alike: they begin with rank 0's values, and gradients become their mean over
-/// ranks in buckets while the backward pass goes on (c10d::Reducer, as DistributedDataParallel uses it; Li et al. 2020,
-/// "PyTorch Distributed").
-///
-///   data_parallel.prepare_forward(last_of_window);
-///   loss = forward(batch);
-///   data_parallel.prepare_backward(last_of_window);
-///   loss.backward();                                   // within a window gradients stay local
-class DataParallel {
+struct DataParallelOptions {
+  int64_t bucket_cap_mb = 25;
+  bool find_unused_parameters = false;
+};
+
+/// Every rank has the whole model: they begin with rank 0's values, and gradients become their mean over ranks in
+/// buckets while the backward pass goes on (c10d::Reducer, as DistributedDataParallel uses it; Li et al. 2020, "PyTorch
+/// Distributed"). Within a window gradients stay local.
+class DataParallel : public ParallelModel {
  public:
   using Named = std::vector<std::pair<std::string, at::Tensor>>;
-  /// `parameters`: those with gradients; `buffers`: broadcast from rank 0 before each synchronized forward pass. Throws
-  /// DistributedError where the ranks' models differ in shape.
-  DataParallel(ProcessGroup& group, const Named& parameters, Tensors buffers);
-  ~DataParallel();
+  /// `parameters`: those with gradients; `buffers`: broadcast from rank 0 before each synchronized forward pass;
+  /// `hook`: null for plain sums. Throws DistributedError where the ranks' models differ in shape.
+  DataParallel(ProcessGroup& group, Named parameters, Tensors buffers, const DataParallelOptions& options,
+               std::unique_ptr<CommHook> hook);
+  ~DataParallel() override;
 
-  void prepare_forward(bool synchronize);
-  void prepare_backward(bool synchronize);
-  /// Rank 0's running means and counts for all: before an evaluation.
-  void share_buffers();
+  void prepare_forward(bool synchronize) override;
+  void prepare_backward(bool synchronize, const at::Tensor& loss) override;
+  void share_buffers() override;
+  Named parameters() const override { return parameters_; }
+  NamedTensors hook_state() override;
+  void load_hook_state(const NamedTensors& state) override;
 
  private:
   struct State;
   ProcessGroup& group_;
+  Named parameters_;
   std::unique_ptr<State> state_;
 };
 

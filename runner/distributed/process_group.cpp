@@ -4,6 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/distributed/c10d/FakeProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -100,32 +103,43 @@ std::string ProcessGroup::lagging() {
   return found.empty() ? "" : ": " + join(found);
 }
 
-ProcessGroup::ProcessGroup(const Rendezvous& rendezvous, std::chrono::seconds timeout) : rendezvous_(rendezvous) {
-  guarded("the rendezvous at " + rendezvous.address + ":" + std::to_string(rendezvous.port), [&] {
-    c10d::TCPStoreOptions options;
-    options.port = static_cast<uint16_t>(rendezvous.port);
-    // Our own launcher keeps the store itself, and torchrun's agent does, too.
-    const bool is_kept = rendezvous.launcher == "trainrun" || variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
-    options.isServer = rendezvous.rank == 0 && !is_kept;
-    options.numWorkers = rendezvous.world_size;
-    options.waitWorkers = false;
-    options.timeout = timeout;
-    store_ = c10::make_intrusive<c10d::PrefixStore>(  // torchrun's stays when it starts the ranks once more
-        "trainrun/" + variable("TORCHELASTIC_RESTART_COUNT"),
-        c10::make_intrusive<c10d::TCPStore>(rendezvous.address, options));
-    const auto gloo_options = c10d::ProcessGroupGloo::Options::create(timeout);
-    const bool here = rendezvous.address == "127.0.0.1" || rendezvous.address == "localhost";
-    gloo_options->devices.push_back(here ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-                                         : c10d::ProcessGroupGloo::createDefaultDevice());
-    const auto rank = static_cast<int>(rendezvous.rank);
-    const auto size = static_cast<int>(rendezvous.world_size);
-    const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<c10d::PrefixStore>("gloo", store_), rank, size, gloo_options);
+ProcessGroup::ProcessGroup(const Rendezvous& rendezvous, std::chrono::seconds timeout, Backend backend)
+    : rendezvous_(rendezvous), backend_(backend) {
+  guarded("the rendezvous at " + rendezvous.address + ":" + std::to_string(rendezvous.port), [&] { connect(timeout); });
+  if (!is_fake()) heart_ = std::thread([this] { beat(); });
+}
+
+void ProcessGroup::connect(std::chrono::seconds timeout) {
+  const auto rank = static_cast<int>(rendezvous_.rank);
+  const auto size = static_cast<int>(rendezvous_.world_size);
+  if (is_fake()) {
+    store_ = c10::make_intrusive<c10d::HashStore>();
     group_ = c10::make_intrusive<c10d::ProcessGroup>(store_, rank, size);
-    group_->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, gloo);
-    group_->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
-  });
-  heart_ = std::thread([this] { beat(); });
+    group_->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,
+                       c10d::FakeProcessGroup::_create_internal(rank, size));
+    group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
+    return;
+  }
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(rendezvous_.port);
+  // Our own launcher keeps the store itself, and torchrun's agent does, too.
+  const bool is_kept = rendezvous_.launcher == "trainrun" || variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  options.isServer = rendezvous_.rank == 0 && !is_kept;
+  options.numWorkers = rendezvous_.world_size;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  store_ = c10::make_intrusive<c10d::PrefixStore>(  // torchrun's stays when it starts the ranks once more
+      "trainrun/" + variable("TORCHELASTIC_RESTART_COUNT"),
+      c10::make_intrusive<c10d::TCPStore>(rendezvous_.address, options));
+  const auto gloo_options = c10d::ProcessGroupGloo::Options::create(timeout);
+  const bool here = rendezvous_.address == "127.0.0.1" || rendezvous_.address == "localhost";
+  gloo_options->devices.push_back(here ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+                                       : c10d::ProcessGroupGloo::createDefaultDevice());
+  const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store_),
+                                                                rank, size, gloo_options);
+  group_ = c10::make_intrusive<c10d::ProcessGroup>(store_, rank, size);
+  group_->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, gloo);
+  group_->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
 }
 
 ProcessGroup::~ProcessGroup() {
@@ -137,17 +151,48 @@ ProcessGroup::~ProcessGroup() {
   if (heart_.joinable()) heart_.join();
 }
 
+void ProcessGroup::count(const std::string& operation, const std::string& what, const at::Tensor& tensor) {
+  const std::lock_guard lock(traffic_mutex_);
+  Traffic& traffic = traffic_[{operation, what}];
+  ++traffic.calls;
+  traffic.bytes += static_cast<int64_t>(tensor.nbytes());
+}
+
+std::map<std::pair<std::string, std::string>, Traffic> ProcessGroup::traffic() const {
+  const std::lock_guard lock(traffic_mutex_);
+  return traffic_;
+}
+
 void ProcessGroup::sum(const std::vector<at::Tensor>& tensors, const std::string& what) {
   guarded(what, [&] {
     for (const at::Tensor& tensor : tensors) {
       std::vector<at::Tensor> one = {tensor};
+      count("all_reduce", what, tensor);
       group_->allreduce(one)->wait();
     }
   });
 }
 
+void ProcessGroup::sum(const at::Tensor& tensor) {  // within a forward or backward pass, which is guarded
+  std::vector<at::Tensor> one = {tensor};
+  count("all_reduce", "layers and hooks", tensor);
+  group_->allreduce(one)->wait();
+}
+
+FutureTensor ProcessGroup::start_sum(const at::Tensor& tensor) {
+  std::vector<at::Tensor> one = {tensor};
+  count("all_reduce", "gradients", tensor);
+  return group_->allreduce(one)->getFuture()->then(
+      [tensor](c10::ivalue::Future& done) -> c10::IValue {
+        if (done.hasError()) std::rethrow_exception(done.exception_ptr());
+        return tensor;
+      },
+      c10::TensorType::get());
+}
+
 int64_t ProcessGroup::max(int64_t number, const std::string& what) {
   std::vector<at::Tensor> one = {at::full({1}, number, at::kLong)};
+  count("all_reduce", what, one[0]);
   guarded(what, [&] {
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::MAX;
@@ -157,10 +202,22 @@ int64_t ProcessGroup::max(int64_t number, const std::string& what) {
 }
 
 void ProcessGroup::broadcast(const std::vector<at::Tensor>& tensors, const std::string& what) {
+  const c10::AutoGradMode no_gradients(false);
+  std::map<at::ScalarType, std::vector<at::Tensor>> by_dtype;
+  for (const at::Tensor& tensor : tensors) by_dtype[tensor.scalar_type()].push_back(tensor);
   guarded(what, [&] {
-    for (const at::Tensor& tensor : tensors) {
-      std::vector<at::Tensor> one = {tensor};
+    for (const auto& [dtype, alike] : by_dtype) {
+      std::vector<at::Tensor> flat;
+      for (const at::Tensor& tensor : alike) flat.push_back(tensor.detach().reshape(-1));
+      std::vector<at::Tensor> one = {at::cat(flat)};
+      count("broadcast", what, one[0]);
       group_->broadcast(one)->wait();
+      if (is_main()) continue;
+      int64_t offset = 0;
+      for (const at::Tensor& tensor : alike) {
+        tensor.detach().copy_(one[0].narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+        offset += tensor.numel();
+      }
     }
   });
 }
@@ -171,6 +228,7 @@ at::Tensor ProcessGroup::gather_rows(const at::Tensor& rows, const std::string& 
     at::Tensor counts = at::zeros({world_size()}, at::kLong);
     counts[rank()] = rows.size(0);
     std::vector<at::Tensor> one = {counts};
+    count("all_reduce", what, counts);
     group_->allreduce(one)->wait();
     const int64_t most = counts.max().item<int64_t>();  // Gloo wants one shape of all: padded, and cut off again
     std::vector<int64_t> sizes = rows.sizes().vec();
@@ -179,6 +237,7 @@ at::Tensor ProcessGroup::gather_rows(const at::Tensor& rows, const std::string& 
     padded[0].narrow(0, 0, rows.size(0)).copy_(rows);
     std::vector<std::vector<at::Tensor>> all(1);
     for (int64_t r = 0; r < world_size(); ++r) all[0].push_back(at::empty(sizes, rows.options()));
+    count("all_gather", what, padded[0]);
     group_->allgather(all, padded)->wait();
     for (int64_t r = 0; r < world_size(); ++r) {
       parts.push_back(all[0][static_cast<size_t>(r)].narrow(0, 0, counts[r].item<int64_t>()));
@@ -187,13 +246,66 @@ at::Tensor ProcessGroup::gather_rows(const at::Tensor& rows, const std::string& 
   return at::cat(parts);
 }
 
+c10::intrusive_ptr<c10d::Work> ProcessGroup::start_all_gather(const at::Tensor& whole, const at::Tensor& part,
+                                                              const std::string& what) {
+  at::Tensor output = whole;
+  at::Tensor input = part;
+  count("all_gather", what, part);
+  c10::intrusive_ptr<c10d::Work> work;
+  guarded(what, [&] { work = group_->_allgather_base(output, input); });
+  return work;
+}
+
+c10::intrusive_ptr<c10d::Work> ProcessGroup::start_reduce_scatter(const at::Tensor& part, const at::Tensor& whole,
+                                                                  const std::string& what) {
+  at::Tensor output = part;
+  at::Tensor input = whole;
+  count("reduce_scatter", what, whole);
+  c10::intrusive_ptr<c10d::Work> work;
+  guarded(what, [&] { work = group_->_reduce_scatter_base(output, input); });
+  return work;
+}
+
+void ProcessGroup::finish(const c10::intrusive_ptr<c10d::Work>& work, const std::string& what) {
+  guarded(what, [&] { work->wait(); });
+}
+
+void ProcessGroup::send_to_main(const at::Tensor& tensor, const std::string& what) {
+  std::vector<at::Tensor> one = {tensor};
+  count("send", what, tensor);
+  guarded(what, [&] { group_->send(one, 0, 0)->wait(); });
+}
+
+void ProcessGroup::receive_from(int64_t rank, const at::Tensor& tensor, const std::string& what) {
+  std::vector<at::Tensor> one = {tensor};
+  guarded(what, [&] { group_->recv(one, static_cast<int>(rank), 0)->wait(); });
+}
+
+namespace {
+
+at::Tensor bytes_of(const std::string& text) {
+  at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
+  std::copy(text.begin(), text.end(), bytes.mutable_data_ptr<uint8_t>());
+  return bytes;
+}
+
+}  // namespace
+
 std::string ProcessGroup::share_text(const std::string& text, const std::string& what) {
-  const auto length = max(is_main() ? static_cast<int64_t>(text.size()) : 0, what);
-  at::Tensor bytes = at::zeros({std::max<int64_t>(length, 1)}, at::kByte);
-  if (is_main()) std::copy(text.begin(), text.end(), bytes.mutable_data_ptr<uint8_t>());
-  broadcast({bytes}, what);
-  const auto* data = bytes.const_data_ptr<uint8_t>();
-  return {data, data + length};
+  return gather_texts(is_main() ? text : "", what)[0];
+}
+
+std::vector<std::string> ProcessGroup::gather_texts(const std::string& text, const std::string& what) {
+  const at::Tensor lengths = gather_rows(at::full({1}, static_cast<int64_t>(text.size()), at::kLong), what);
+  const at::Tensor bytes = gather_rows(bytes_of(text), what);
+  const auto* data = reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>());
+  std::vector<std::string> texts;
+  for (int64_t r = 0; r < lengths.size(0); ++r) {
+    const auto length = static_cast<size_t>(lengths[r].item<int64_t>());
+    texts.emplace_back(data, length);
+    data += length;
+  }
+  return texts;
 }
 
 void ProcessGroup::barrier(const std::string& what) {

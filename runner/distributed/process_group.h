@@ -7,18 +7,21 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "registry/communicator.h"
 #include "registry/error.h"
 #include "runner/distributed/rendezvous.h"
 
 namespace c10d {
 class ProcessGroup;
 class Store;
+class Work;
 }  // namespace c10d
 
 namespace trainrun {
@@ -29,32 +32,62 @@ class DistributedError : public Error {
   using Error::Error;
 };
 
+/// What was handed to one collective: calls, and bytes of this rank's tensors in them.
+struct Traffic {
+  int64_t calls = 0;
+  int64_t bytes = 0;
+};
+
 /// The processes of a job, connected by Gloo (Source: c10d, as torch.distributed uses it). A collective that does not
 /// end within the timeout, since a rank has died or hangs, throws DistributedError; nothing can be reduced afterwards.
-class ProcessGroup {
+/// Every rank makes the same calls in the same order; `what` says what for, in errors and in `traffic`: "gradients".
+class ProcessGroup : public Communicator {
  public:
+  enum class Backend {
+    kGloo,
+    kFake  // this rank alone, as if the others were there and answered at once: for dry runs
+  };
   /// Waits until all ranks have come. Throws DistributedError.
-  ProcessGroup(const Rendezvous& rendezvous, std::chrono::seconds timeout);
-  ~ProcessGroup();
+  ProcessGroup(const Rendezvous& rendezvous, std::chrono::seconds timeout, Backend backend = Backend::kGloo);
+  ~ProcessGroup() override;
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  int64_t rank() const { return rendezvous_.rank; }
-  int64_t world_size() const { return rendezvous_.world_size; }
+  int64_t rank() const override { return rendezvous_.rank; }
+  int64_t world_size() const override { return rendezvous_.world_size; }
   bool is_main() const { return rendezvous_.rank == 0; }
+  bool is_fake() const { return backend_ == Backend::kFake; }
 
-  /// Replaces each tensor by its sum over ranks; they have one shape and dtype everywhere. `what` is for errors:
-  /// "evaluation's sums".
+  /// Replaces each tensor by its sum over ranks; they have one shape and dtype everywhere.
   void sum(const std::vector<at::Tensor>& tensors, const std::string& what);
+  /// For components: layers that span ranks, communication hooks.
+  void sum(const at::Tensor& tensor) override;
+  FutureTensor start_sum(const at::Tensor& tensor) override;
   /// The greatest of all ranks' numbers.
   int64_t max(int64_t number, const std::string& what);
-  /// Replaces each tensor by rank 0's.
+  /// Replaces each tensor by rank 0's; those of one dtype travel together.
   void broadcast(const std::vector<at::Tensor>& tensors, const std::string& what);
   /// The rows [n, …] of all ranks, one rank after the other; n may differ.
   at::Tensor gather_rows(const at::Tensor& rows, const std::string& what);
+  /// Begins to fill `whole` [world_size * n] with the ranks' `part` [n].
+  c10::intrusive_ptr<c10d::Work> start_all_gather(const at::Tensor& whole, const at::Tensor& part,
+                                                  const std::string& what);
+  /// Begins to fill `part` [n] with this rank's part of the sum over ranks of `whole` [world_size * n].
+  c10::intrusive_ptr<c10d::Work> start_reduce_scatter(const at::Tensor& part, const at::Tensor& whole,
+                                                      const std::string& what);
+  /// Waits for what was begun.
+  void finish(const c10::intrusive_ptr<c10d::Work>& work, const std::string& what);
+  /// Sends a tensor to rank 0, which calls `receive_from`.
+  void send_to_main(const at::Tensor& tensor, const std::string& what);
+  void receive_from(int64_t rank, const at::Tensor& tensor, const std::string& what);
   void barrier(const std::string& what);
   /// Rank 0's text.
   std::string share_text(const std::string& text, const std::string& what);
+  /// The texts of all ranks, by rank.
+  std::vector<std::string> gather_texts(const std::string& text, const std::string& what);
+
+  /// What this rank has handed to collectives so far: by operation and purpose, ("all_reduce", "gradients").
+  std::map<std::pair<std::string, std::string>, Traffic> traffic() const;
 
   /// For c10d's own Reducer.
   const c10::intrusive_ptr<c10d::ProcessGroup>& handle() const { return group_; }
@@ -66,14 +99,19 @@ class ProcessGroup {
   void set_step(int64_t step) { step_ = step; }
 
  private:
+  void connect(std::chrono::seconds timeout);
   void beat();
   std::string lagging();
+  void count(const std::string& operation, const std::string& what, const at::Tensor& tensor);
 
   std::atomic<int64_t> step_ = 0;
   std::atomic<int64_t> come_to_ = 0;  // how many times something was guarded: the same on all ranks
   Rendezvous rendezvous_;
+  Backend backend_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  mutable std::mutex traffic_mutex_;
+  std::map<std::pair<std::string, std::string>, Traffic> traffic_;
   std::mutex mutex_;
   std::condition_variable end_;
   bool ends_ = false;

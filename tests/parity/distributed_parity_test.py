@@ -49,25 +49,119 @@ def test_ranks_train_as_one_process_with_the_same_global_batch(tmp_path, num_pro
     assert norms[1] == pytest.approx(norms[0], rel=1e-4)
 
 
+# {name: overrides}; all of them must give what one process gives that sees the whole batch.
+MODES = {
+    "DDP": ["distributed_type=MULTI_CPU"],
+    "small buckets": ["distributed_type=MULTI_CPU", "distributed.bucket_cap_mb=1"],
+    "FULL_SHARD": ["distributed_type=FSDP"],
+    "FULL_SHARD, patterns": ["distributed_type=FSDP", "sharding={wrap: ['body\\.(0|1)', fc], prefetch: false}"],
+    "SHARD_GRAD_OP": ["distributed_type=FSDP", "sharding={strategy: SHARD_GRAD_OP}"],
+    "ZeRO stage 1": ["distributed_type=FSDP", "sharding={zero_stage: 1}"],
+    "NO_SHARD": ["distributed_type=FSDP", "sharding={strategy: NO_SHARD}"],
+}
+BODY = ("[{name: body, type: Sequential, layers: [{type: Conv2d, out_channels: 8, kernel_size: 3, bias: false}, NORM, ReLU, "
+        "{type: Conv2d, out_channels: 12, kernel_size: 3}]}, Flatten, {type: Linear, out_features: 32}, ReLU, "
+        "{type: Dropout, p: 0.0}, {name: fc, type: Linear, out_features: 10}]")
+
+
+def gradients(folder, layers, num_processes, accumulation, mode):
+    """From one step of SGD so large that what the weights were hardly counts: g = (w0 - w1) / lr, to seven digits."""
+    lr = 1e5
+    common = [f"model.layers={layers}", f"num_processes={num_processes}", f"dataloader={{batch_size: {32 // num_processes // accumulation}}}",
+              f"training={{num_epochs: null, max_steps: 1, gradient_accumulation_steps: {accumulation}}}", "evaluation.every=null", *mode]
+    steps = []
+    for rate in (0, lr):
+        run, _ = folder / f"{rate}", reference.run_trainrun(RECIPE, folder / f"{rate}", f"optimizer={{type: SGD, lr: {rate}}}", *common)
+        steps.append(safetensors.torch.load_file(run / "checkpoints/step-00000001/model.safetensors"))
+    return {name: (before.double() - steps[1][name].double()) / lr for name, before in steps[0].items() if before.is_floating_point()}
+
+
+@pytest.mark.parametrize("mode", [*MODES, "SyncBatchNorm", "sync_batchnorm, FULL_SHARD"])
+@pytest.mark.parametrize("num_processes", [2, 4])
+def test_gradients_equal_those_of_one_process(tmp_path, mode, num_processes):
+    norm, one_norm, overrides = "{type: GroupNorm, num_groups: 2}", None, MODES.get(mode)
+    accumulations = [1, 2]
+    if mode == "SyncBatchNorm":
+        norm, one_norm, overrides = "SyncBatchNorm", "BatchNorm2d", ["distributed_type=MULTI_CPU"]
+        accumulations = [1]  # a window's batches are normalized one by one
+    elif mode.startswith("sync_batchnorm"):
+        norm, overrides, accumulations = "BatchNorm2d", ["distributed_type=FSDP", "sync_batchnorm=true"], [1]
+    for accumulation in accumulations:
+        layers = BODY.replace("NORM", norm)
+        several = gradients(tmp_path / f"several{accumulation}", layers, num_processes, accumulation, overrides)
+        one = gradients(tmp_path / f"one{accumulation}", BODY.replace("NORM", one_norm or norm), 1, accumulation, ["distributed_type=NO"])
+        assert several.keys() == one.keys()
+        for name, gradient in one.items():
+            error = (several[name] - gradient).norm() / gradient.norm().clamp_min(1e-12)
+            if name.endswith(("running_mean", "running_var")):
+                error = (several[name] - gradient).abs().max() * 1e5  # no gradient, but the statistics, which must be alike
+            assert error < 1e-5, (name, accumulation, float(error))
+
+
+@pytest.mark.parametrize("mode", ["FULL_SHARD", "SHARD_GRAD_OP", "ZeRO stage 1"])
+def test_sharded_training_equals_one_process(tmp_path, mode):
+    """Clipping, parameter groups and frozen layers included; Adam's running means are those of a whole run."""
+    common = [f"model.layers={BODY.replace('NORM', 'Identity')}", "training={num_epochs: null, max_steps: 20, max_grad_norm: 0.5, "
+              "gradient_accumulation_steps: 2}", "evaluation.every=10", "optimizer={type: AdamW, lr: 3e-3, param_groups: [{match: 'bias$', weight_decay: 0}]}"]
+    one, _ = reference.run_trainrun(RECIPE, tmp_path / "one", *common, "dataloader.batch_size=32")
+    several, _ = reference.run_trainrun(RECIPE, tmp_path / "several", *common, "dataloader.batch_size=8", "num_processes=4", *MODES[mode])
+    assert losses(several) == pytest.approx(losses(one), rel=1e-4)
+    states = [safetensors.torch.load_file(next((tmp_path / run / "checkpoints").glob("step-*20")) / "optimizer.safetensors") for run in ("one", "several")]
+    assert states[0].keys() == states[1].keys()
+    for name, tensor in states[0].items():
+        assert states[1][name].shape == tensor.shape
+        assert torch.allclose(states[1][name].double(), tensor.double(), rtol=1e-2, atol=1e-5), name
+
+
+def test_a_sharded_checkpoint_goes_on_under_other_ranks(tmp_path):
+    """Four ranks, then one, then three: the losses are those of one process all along."""
+    common = [f"model.layers={BODY.replace('NORM', 'Identity')}", "optimizer={type: AdamW, lr: 3e-3}", "evaluation.every=null",
+              "checkpoint={every: 4, keep_last: null}", "scheduler={type: StepLR, step_size: 5, gamma: 0.5}"]
+
+    def run(name, num_processes, steps, start=None):
+        batch = {1: 24, 3: 8, 4: 6}[num_processes]
+        kind = "NO" if num_processes == 1 else "FSDP"
+        lines, folder = reference.run_trainrun(
+            RECIPE, tmp_path / name, *common, f"distributed_type={kind}", f"num_processes={num_processes}", f"dataloader.batch_size={batch}",
+            f"training={{num_epochs: null, max_steps: {steps}}}", *([f"checkpoint.resume={start}"] if start else []))
+        return losses(lines), folder / "checkpoints" / f"step-{steps:08d}"
+
+    whole, _ = run("whole", 1, 12)
+    first, checkpoint = run("four", 4, 4)
+    second, checkpoint = run("one", 1, 8, checkpoint)
+    third, _ = run("three", 3, 12, checkpoint)
+    assert first + second + third == pytest.approx(whole, rel=1e-4)
+
+
 DDP = textwrap.dedent("""
     import json, sys
     sys.path.insert(0, "tests/parity")
     import torch, torch.distributed as dist
     import reference
     from torch import nn
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
     from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
+    hook, steps = sys.argv[1], int(sys.argv[2])
     images, labels = reference.digits("train")
     data = TensorDataset(images, labels)
     sampler = DistributedSampler(data, seed=3)
     torch.manual_seed(3)
     model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
     model = nn.parallel.DistributedDataParallel(model)
+    if hook == "FP16Compression":
+        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif hook == "BF16Compression":
+        model.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    elif hook.startswith("PowerSGD"):
+        rank = int(hook[8:])
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=5, min_compression_rate=1.1)
+        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     losses = []
     epoch = 0
-    while len(losses) < 100:
+    while len(losses) < steps:
         sampler.set_epoch(epoch)
         for x, y in DataLoader(data, batch_size=16, sampler=sampler):
             optimizer.zero_grad()
@@ -77,7 +171,7 @@ DDP = textwrap.dedent("""
             total = loss.detach().clone()
             dist.all_reduce(total)
             losses.append(total.item() / dist.get_world_size())
-            if len(losses) == 100:
+            if len(losses) == steps:
                 break
         epoch += 1
     if dist.get_rank() == 0:
@@ -92,16 +186,41 @@ def free_port() -> int:
         return listening.getsockname()[1]
 
 
-def test_losses_equal_distributed_data_parallel(tmp_path):
+HOOKS = {"none": None, "FP16Compression": "FP16Compression", "BF16Compression": "BF16Compression",
+         "PowerSGD1": "{type: PowerSGD, start_powerSGD_iter: 5, min_compression_rate: 1.1}",
+         "PowerSGD3": "{type: PowerSGD, matrix_approximation_rank: 3, start_powerSGD_iter: 5, min_compression_rate: 1.1}"}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_losses_equal_distributed_data_parallel(tmp_path, hook):
+    steps = 100 if hook == "none" else 40
     environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "PYTHONDONTWRITEBYTECODE": "1"}
-    ranks = [subprocess.Popen([sys.executable, "-c", DDP], env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+    ranks = [subprocess.Popen([sys.executable, "-c", DDP, hook, str(steps)], env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
              for rank in range(2)]
     expected = json.loads([rank.communicate(timeout=300)[0] for rank in ranks][0])
     layers = "[{type: Conv2d, out_channels: 8, kernel_size: 3}, BatchNorm2d, ReLU, Flatten, {type: Linear, out_features: 10}]"
+    chosen = [f"distributed.comm_hook={HOOKS[hook]}"] if HOOKS[hook] else []
     lines, _ = reference.run_trainrun(RECIPE, tmp_path / "run", *distributed(2), f"model.layers={layers}", "dataloader={batch_size: 16}",
-                                      "training={num_epochs: null, max_steps: 100}", "evaluation.every=null")
-    assert losses(lines) == pytest.approx(expected, rel=1e-4)
-    assert expected[-1] < 0.2 * expected[0]
+                                      f"training={{num_epochs: null, max_steps: {steps}}}", "evaluation.every=null", *chosen)
+    assert losses(lines) == pytest.approx(expected, rel=1e-4 if hook in ("none", "FP16Compression", "PowerSGD1") else 2e-3)
+    assert expected[-1] < 0.5 * expected[0]
+
+
+def test_a_layer_without_part_in_the_loss(tmp_path):
+    layers = ("[{name: flat, type: Flatten}, {name: idle, type: Linear, out_features: 3}, {type: Linear, out_features: 10, inputs: flat}]")
+    common = [f"model.layers={layers}", "dataloader={batch_size: 16}", "training={num_epochs: null, max_steps: 5}", "evaluation.every=null"]
+    done = subprocess.run([os.environ["TRAINRUN_BINARY"], RECIPE, f"output_dir={tmp_path / 'bad'}", *distributed(2), *common], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "find_unused_parameters: true" in done.stderr
+    good, weights = train_plain(tmp_path / "good", *distributed(2), *common, "distributed.find_unused_parameters=true")
+    alone, alone_weights = train_plain(tmp_path / "alone", *distributed(1), *common, "dataloader={batch_size: 32}")
+    assert losses(good) == pytest.approx(losses(alone), rel=1e-5)
+    assert torch.equal(weights["idle.weight"], alone_weights["idle.weight"])  # untouched: no weight decay either
+
+
+def train_plain(folder, *overrides):
+    lines, _ = reference.run_trainrun(RECIPE, folder, *overrides)
+    return lines, safetensors.torch.load_file(sorted((folder / "checkpoints").glob("*-*"))[-1] / "model.safetensors")
 
 
 def test_an_evaluation_counts_every_sample_once_whatever_the_ranks(tmp_path):
@@ -118,6 +237,30 @@ def test_an_evaluation_counts_every_sample_once_whatever_the_ranks(tmp_path):
         for name, value in figures[1].items():
             exact = name not in ("eval/loss", "eval/perplexity", "eval/auroc")
             assert figures[n][name] == (value if exact else pytest.approx(value, rel=1e-6)), name
+
+
+def test_the_accuracy_over_three_ranks_of_10007_samples_is_that_of_one(tmp_path):
+    data = "{type: Synthetic, num_samples: 10007, shape: [6], num_classes: 5}"
+    found = []
+    for n in (1, 3):
+        lines, _ = reference.run_trainrun(
+            RECIPE, tmp_path / str(n), *distributed(n), "model.layers=[{type: Linear, out_features: 5}]", f"dataset={{train: {data}, eval: {data}}}",
+            "optimizer={type: SGD, lr: 0}", "training={num_epochs: null, max_steps: 1}", "checkpoint.every=null", "dataloader={batch_size: 64}")
+        found.append(next(line["eval/accuracy"] for line in lines if line["split"] == "eval"))
+    assert found[0] == found[1]
+    assert found[0] * 10007 == pytest.approx(round(found[0] * 10007), abs=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["PowerSGD", "FULL_SHARD", "SHARD_GRAD_OP"])
+def test_resuming_three_ranks_is_exact(tmp_path, mode):
+    """Also what a communication hook remembers, and the order of sums, which over three ranks is not indifferent."""
+    chosen = {"PowerSGD": ["distributed_type=MULTI_CPU", "distributed.comm_hook={type: PowerSGD, start_powerSGD_iter: 3, min_compression_rate: 1.1}"]}
+    common = [*(chosen.get(mode) or MODES[mode]), "num_processes=3", f"model.layers={BODY.replace('NORM', 'BatchNorm2d')}", "dataloader={batch_size: 8}",
+              "training={num_epochs: null, max_steps: 12}", "evaluation.every=null", "checkpoint={every: 6, keep_last: null}"]
+    train_plain(tmp_path / "whole", *common)
+    _, part = train_plain(tmp_path / "part", *common, f"checkpoint.resume={tmp_path / 'whole/checkpoints/step-00000006'}")
+    whole = safetensors.torch.load_file(tmp_path / "whole/checkpoints/step-00000012/model.safetensors")
+    assert all(torch.equal(part[name], tensor) for name, tensor in whole.items())
 
 
 @pytest.mark.parametrize("layer", ["Dropout", "BatchNorm1d"])

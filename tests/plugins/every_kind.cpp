@@ -254,6 +254,34 @@ struct History {
   }
 };
 
+/// Sums one gradient after the other, and multiplies the mean.
+struct ScaledMean {
+  double by = 1;
+
+  static void describe(Fields<ScaledMean>& f) {
+    f.optional("by", &ScaledMean::by).doc("what the mean is multiplied by");
+  }
+  std::unique_ptr<trainrun::CommHook> build(const trainrun::CommHookInputs& inputs) const;
+};
+
+class ScaledMeanHook : public trainrun::CommHook {
+ public:
+  explicit ScaledMeanHook(double factor) : factor_(factor) {}
+  trainrun::FutureTensor reduce(const trainrun::GradientBucket& bucket, trainrun::Communicator& ranks) override {
+    for (const at::Tensor& gradient : bucket.gradients) ranks.sum(gradient.mul_(factor_));
+    auto done = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+    done->markCompleted(bucket.values);
+    return done;
+  }
+
+ private:
+  double factor_;
+};
+
+std::unique_ptr<trainrun::CommHook> ScaledMean::build(const trainrun::CommHookInputs& inputs) const {
+  return std::make_unique<ScaledMeanHook>(by / static_cast<double>(inputs.world_size));
+}
+
 }  // namespace
 
 TRAINRUN_PLUGIN(catalog) {
@@ -264,5 +292,6 @@ TRAINRUN_PLUGIN(catalog) {
   catalog.transforms.add<Shift>("Shift", "adds a number to a field");
   catalog.optimizers.add<SignDescent>("SignDescent", "steps of one length against the gradient's sign");
   catalog.schedulers.add<Halving>("Halving", "half the rate, every few steps");
+  catalog.comm_hooks.add<ScaledMean>("ScaledMean", "a mean over ranks, times a number");
   catalog.loggers.add<History>("history", "a line for everything that happens, in history.txt");
 }

@@ -43,7 +43,7 @@ logging: {every_steps: 1, report_to: [console, jsonl, history]}
 """
 COMPONENTS = {
     "layer": "Gain", "loss": "HalfSquaredError", "metric": "Bias", "dataset": "Line", "transform": "Shift",
-    "optimizer": "SignDescent", "scheduler": "Halving", "logger": "history",
+    "optimizer": "SignDescent", "scheduler": "Halving", "comm_hook": "ScaledMean", "logger": "history",
 }
 
 
@@ -101,6 +101,22 @@ def trained_run(request, tmp_path_factory):
     (folder / "line.yaml").write_text(RECIPE)
     output_of("line.yaml", folder=folder, program=request.param)
     return request.param, folder
+
+
+def test_a_plugins_communication_hook_makes_the_gradients(tmp_path):
+    """Descent along the gradient itself, so that a hook that triples it shows."""
+    put("libevery_kind.so", tmp_path)
+    recipe = RECIPE.replace("{type: SignDescent, lr: 8, param_groups: [{match: '^scale\\.gain$', lr: 1}]}", "{type: SGD, lr: 0.01}")
+    assert recipe != RECIPE
+    (tmp_path / "line.yaml").write_text(recipe)
+    gains = []
+    for name, overrides in {
+        "alone": ["optimizer.lr=0.03"],
+        "two": ["distributed_type=MULTI_CPU", "num_processes=2", "dataloader.batch_size=2", "distributed.comm_hook={type: ScaledMean, by: 3}"],
+    }.items():
+        output_of("line.yaml", f"output_dir={name}", *overrides, folder=tmp_path)
+        gains.append(tensors_of(tmp_path / name / "checkpoints/epoch-0003", "model")["scale.gain"])
+    assert gains[1] == pytest.approx(gains[0], rel=1e-6)
 
 
 def tensors_of(checkpoint, file):

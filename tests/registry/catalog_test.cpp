@@ -265,6 +265,47 @@ TEST_CASE("every loss, metric, optimizer and scheduler of the catalog is built")
   }
 }
 
+namespace {
+
+/// One rank that stands for two alike.
+class Twins : public Communicator {
+ public:
+  int64_t rank() const override { return 0; }
+  int64_t world_size() const override { return 2; }
+  void sum(const at::Tensor& tensor) override { tensor.mul_(2); }
+  FutureTensor start_sum(const at::Tensor& tensor) override {
+    sum(tensor);
+    auto done = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+    done->markCompleted(tensor);
+    return done;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("every communication hook of the catalog makes the mean of ranks that are alike") {
+  for (const auto& item : catalog().comm_hooks.entries()) {
+    CAPTURE(item.first);
+    const bool is_power_sgd = item.first == "PowerSGD";  // its first steps are exact, later ones to its rank
+    const auto hook =
+        component<CommHookKind>(item.first, is_power_sgd ? "start_powerSGD_iter: 2, matrix_approximation_rank: 4" : "")
+            .build({2});
+    Twins ranks;
+    for (int step = 0; step < 6; ++step) {
+      GradientBucket bucket;
+      bucket.is_last = true;
+      bucket.values = torch::arange(104, at::kFloat) / 8;  // rows 0 … 7 of a matrix of rank 2, and a bias
+      bucket.gradients = {bucket.values.narrow(0, 0, 96).view({8, 12}), bucket.values.narrow(0, 96, 8)};
+      const at::Tensor expected = bucket.values.clone();
+      const FutureTensor mean = hook->reduce(bucket, ranks);
+      mean->wait();
+      CHECK(torch::allclose(mean->value().toTensor(), expected, 1e-2, 1e-3));
+    }
+    const auto state = hook->state();
+    component<CommHookKind>(item.first, "").build({2})->load_state(state);
+  }
+}
+
 TEST_CASE("every data set and transform of the catalog is built") {
   const auto parameters_of = [](const std::string& name) {
     const auto known = data_parameters().find(name);

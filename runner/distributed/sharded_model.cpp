@@ -1,0 +1,414 @@
+#include "runner/distributed/sharded_model.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <algorithm>
+#include <sstream>
+
+#include "registry/storage.h"
+
+namespace trainrun {
+namespace {
+
+using torch::autograd::variable_list;
+
+constexpr const char* kParameters = "parameters";
+constexpr const char* kGradients = "gradients";
+
+/// Calls back after a parameter's gradient is there.
+class AfterGradient : public torch::autograd::FunctionPostHook {
+ public:
+  explicit AfterGradient(std::function<void()> call) : call_(std::move(call)) {}
+  variable_list operator()(const variable_list& outputs, const variable_list&) override {
+    call_();
+    return outputs;
+  }
+
+ private:
+  std::function<void()> call_;
+};
+
+std::vector<int64_t> sizes_of(const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
+  std::vector<int64_t> sizes;
+  for (const auto& [name, parameter] : parameters) sizes.push_back(parameter.numel());
+  return sizes;
+}
+
+}  // namespace
+
+/// What this rank keeps of a parameter.
+struct ShardedModel::Piece {
+  at::Tensor tensor;  // [n], part of the unit's shard
+  bool has_gradient = false;
+};
+
+struct ShardedModel::Unit {
+  Unit(ShardUnit given, int64_t world_size)
+      : name(given.name), parameters(std::move(given.parameters)), layout(sizes_of(parameters), world_size) {}
+
+  /// Parameter `i` within `flat` [world_size * shard_size].
+  at::Tensor view(const at::Tensor& flat, size_t i) const {
+    const at::Tensor& parameter = parameters[i].second;
+    return flat.narrow(0, layout.offsets[i], parameter.numel()).view(parameter.sizes());
+  }
+
+  std::string name;
+  std::vector<std::pair<std::string, at::Tensor>> parameters;
+  ShardLayout layout;
+  at::Tensor shard;                          // [shard_size]: this rank's parameters
+  at::Tensor whole;                          // [world_size * shard_size]: memory only while gathered
+  bool is_whole = false;                     // gathered, or on the way
+  c10::intrusive_ptr<c10d::Work> gathering;  // on the way
+  std::vector<Piece> pieces;
+  at::Tensor shard_gradient;  // [shard_size]: the sum of the window, as far as it is reduced
+  at::Tensor whole_gradient;  // [world_size * shard_size]: while the backward pass fills it
+  at::Tensor arriving;        // [shard_size]: of a reduction on its way
+  c10::intrusive_ptr<c10d::Work> reduction;
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;  // kept: parameters only know them weakly
+  size_t num_trainable = 0;
+  size_t num_arrived = 0;  // gradients, in this backward pass
+  bool is_reduced = false;
+  Unit* next = nullptr;  // in the forward pass
+  Unit* previous = nullptr;
+};
+
+ShardedModel::ShardedModel(ProcessGroup& group, Graph& graph, Tensors buffers, const ShardingOptions& options)
+    : group_(group), buffers_(std::move(buffers)), options_(options) {
+  const c10::AutoGradMode no_gradients(false);
+  Unit* last = nullptr;
+  for (ShardUnit& given : shard_units(graph, options.wrap)) {
+    const std::vector<Graph::Node*> nodes = given.nodes;
+    Unit& unit = *units_.emplace_back(std::make_unique<Unit>(std::move(given), group.world_size()));
+    Tensors tensors;
+    for (const auto& [name, parameter] : unit.parameters) {
+      if (parameter.scalar_type() != unit.parameters[0].second.scalar_type()) {
+        throw Error("sharding: layer " + unit.name + " has parameters of several dtypes");
+      }
+      if (parameter.dim() == 0) throw Error("sharding: " + name + " has no dimension along which to cut it");
+      tensors.push_back(parameter);
+    }
+    group_.broadcast(tensors, "initial weights");
+    const at::TensorOptions like = tensors[0].options().requires_grad(false);
+    unit.whole = at::zeros({group.world_size() * unit.layout.shard_size}, like);
+    unit.is_whole = true;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const at::Tensor view = unit.view(unit.whole, i);
+      view.copy_(tensors[i]);
+      tensors[i].set_data(view);
+    }
+    unit.shard = at::empty({unit.layout.shard_size}, like);
+    unit.pieces.resize(tensors.size());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const auto [begin, length] = unit.layout.piece(i, tensors[i].numel(), group.rank());
+      const int64_t start = length == 0 ? 0 : unit.layout.offsets[i] + begin - group.rank() * unit.layout.shard_size;
+      unit.pieces[i].tensor = unit.shard.narrow(0, start, length);
+      if (!tensors[i].requires_grad()) continue;
+      unit.pieces[i].tensor.requires_grad_();
+      ++unit.num_trainable;
+      {
+        const c10::AutoGradMode with_gradients(true);
+        unit.accumulators.push_back(torch::autograd::impl::grad_accumulator(tensors[i]));
+      }
+      unit.accumulators.back()->add_post_hook(
+          std::make_unique<AfterGradient>([this, &unit, i] { take_gradient(unit, i); }));
+    }
+    keep(unit);
+    release(unit);
+    for (Graph::Node* node : nodes) wrap(unit, *node, node == nodes.back());
+    if (!unit.name.empty()) {
+      unit.previous = last;
+      if (last) last->next = &unit;
+      last = &unit;
+    }
+  }
+  for (const auto& item : graph.named_parameters()) {
+    const auto found = find(item.key());
+    if (found.first) order_.push_back(found);
+  }
+}
+
+ShardedModel::~ShardedModel() = default;
+
+std::pair<ShardedModel::Unit*, size_t> ShardedModel::find(const std::string& parameter) const {
+  for (const auto& unit : units_) {
+    for (size_t i = 0; i < unit->parameters.size(); ++i) {
+      if (unit->parameters[i].first == parameter) return {unit.get(), i};
+    }
+  }
+  return {nullptr, 0};
+}
+
+std::vector<std::pair<std::string, at::Tensor>> ShardedModel::parameters() const {
+  std::vector<std::pair<std::string, at::Tensor>> result;
+  for (const auto& [unit, i] : order_) result.emplace_back(unit->parameters[i].first, unit->pieces[i].tensor);
+  return result;
+}
+
+void ShardedModel::start_gather(Unit& unit) {
+  if (unit.is_whole) return;
+  take_memory(unit.whole);
+  unit.gathering = group_.start_all_gather(unit.whole, unit.shard, kParameters);
+  unit.is_whole = true;
+}
+
+void ShardedModel::gather(Unit& unit) {
+  start_gather(unit);
+  if (!unit.gathering) return;
+  group_.finish(unit.gathering, kParameters);
+  unit.gathering.reset();
+}
+
+void ShardedModel::release(Unit& unit) {
+  if (!unit.is_whole) return;
+  gather(unit);  // what is on its way must arrive first
+  give_memory_back(unit.whole);
+  unit.is_whole = false;
+}
+
+/// The whole parameters become what this rank's shard holds.
+void ShardedModel::keep(Unit& unit) {
+  const c10::AutoGradMode no_gradients(false);
+  const int64_t size = unit.layout.shard_size;
+  unit.shard.copy_(unit.whole.narrow(0, group_.rank() * size, size));
+}
+
+void ShardedModel::wrap(Unit& unit, Graph::Node& node, bool is_last) {
+  node.layer.forward = [this, &unit, is_last, inner = node.layer.forward](const Tensors& inputs) {
+    before_forward(unit);
+    Tensors outputs = inner(inputs);
+    if (!unit.name.empty()) {
+      after_forward(unit, outputs);
+    } else if (is_last && !c10::GradMode::is_enabled()) {
+      release(unit);
+    }
+    return outputs;
+  };
+}
+
+void ShardedModel::before_forward(Unit& unit) {
+  gather(unit);
+  if (options_.prefetch && unit.next) start_gather(*unit.next);
+}
+
+void ShardedModel::after_forward(Unit& unit, const Tensors& outputs) {
+  const bool trains = c10::GradMode::is_enabled();
+  if (trains) {
+    for (const at::Tensor& output : outputs) {
+      if (!output.requires_grad()) continue;
+      output.register_hook([this, &unit](const at::Tensor&) { before_backward(unit); });
+    }
+  }
+  if (!trains || options_.stage == 3) release(unit);
+}
+
+void ShardedModel::before_backward(Unit& unit) {
+  if (unit.is_reduced) return;
+  gather(unit);
+  if (options_.prefetch && unit.previous && !unit.previous->is_reduced) start_gather(*unit.previous);
+}
+
+void ShardedModel::take_gradient(Unit& unit, size_t parameter) {
+  const c10::AutoGradMode no_gradients(false);
+  if (!unit.whole_gradient.defined()) unit.whole_gradient = at::zeros_like(unit.whole);
+  at::Tensor& gradient = unit.parameters[parameter].second.mutable_grad();
+  unit.view(unit.whole_gradient, parameter).add_(gradient);
+  gradient.reset();
+  unit.pieces[parameter].has_gradient = true;
+  if (++unit.num_arrived < unit.num_trainable) return;
+  const bool is_needed = unit.num_trainable < unit.parameters.size();  // by layers before it: some are frozen
+  if (!is_needed) release(unit);
+  reduce(unit);
+}
+
+/// Begins to sum a unit's gradients; at most one unit's are on their way, which bounds the memory.
+void ShardedModel::reduce(Unit& unit) {
+  unit.is_reduced = true;
+  if (options_.stage == 1 && !synchronizes_) return;
+  finish_reduction();
+  if (!unit.whole_gradient.defined()) unit.whole_gradient = at::zeros({unit.whole.numel()}, unit.shard.options());
+  unit.arriving = at::empty_like(unit.shard);
+  unit.reduction = group_.start_reduce_scatter(unit.arriving, unit.whole_gradient, kGradients);
+  reducing_ = &unit;
+}
+
+void ShardedModel::finish_reduction() {
+  if (!reducing_) return;
+  const c10::AutoGradMode no_gradients(false);
+  Unit& unit = *std::exchange(reducing_, nullptr);
+  group_.finish(unit.reduction, kGradients);
+  unit.reduction.reset();
+  unit.whole_gradient.reset();
+  unit.arriving.div_(group_.world_size());
+  if (unit.shard_gradient.defined()) {
+    unit.shard_gradient.add_(unit.arriving);
+    unit.arriving.reset();
+  } else {
+    unit.shard_gradient = std::move(unit.arriving);
+  }
+}
+
+void ShardedModel::prepare_forward(bool synchronize) {
+  if (std::exchange(window_begins_, false)) {
+    for (const auto& unit : units_) {
+      unit->shard_gradient.reset();
+      unit->whole_gradient.reset();
+      for (Piece& piece : unit->pieces) piece.has_gradient = false;
+    }
+  }
+  if (synchronize) share_buffers();
+}
+
+void ShardedModel::prepare_backward(bool synchronize, const at::Tensor&) {
+  synchronizes_ = synchronize;
+  for (const auto& unit : units_) {
+    unit->num_arrived = 0;
+    unit->is_reduced = false;
+  }
+}
+
+void ShardedModel::finish_backward(bool synchronize) {
+  for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
+    if (!(*unit)->is_reduced && (*unit)->num_trainable > 0) reduce(**unit);
+    release(**unit);
+  }
+  finish_reduction();
+  if (!synchronize) return;
+  window_begins_ = true;
+  for (const auto& unit : units_) {
+    for (Piece& piece : unit->pieces) {
+      if (!piece.has_gradient || piece.tensor.numel() == 0) continue;
+      piece.tensor.mutable_grad() = unit->shard_gradient.narrow(0, piece.tensor.storage_offset(), piece.tensor.numel());
+    }
+  }
+}
+
+void ShardedModel::share_buffers() {
+  if (!buffers_.empty()) group_.broadcast(buffers_, "buffers");
+}
+
+class ShardedModel::WholeUnits : public ParallelModel::Whole {
+ public:
+  explicit WholeUnits(ShardedModel& model) : model_(model) {
+    for (const auto& unit : model_.units_) model_.gather(*unit);
+  }
+  ~WholeUnits() override {
+    for (const auto& unit : model_.units_) {
+      model_.keep(*unit);
+      model_.release(*unit);
+    }
+  }
+
+ private:
+  ShardedModel& model_;
+};
+
+std::unique_ptr<ParallelModel::Whole> ShardedModel::make_whole() { return std::make_unique<WholeUnits>(*this); }
+
+NamedTensors ShardedModel::gather_model(const NamedTensors& state_dict) {
+  const c10::AutoGradMode no_gradients(false);
+  std::map<const at::TensorImpl*, at::Tensor> copies;
+  for (const auto& unit : units_) {
+    gather(*unit);
+    for (const auto& [name, parameter] : unit->parameters) {
+      if (group_.is_main()) copies[parameter.unsafeGetTensorImpl()] = parameter.detach().clone();
+    }
+    release(*unit);
+  }
+  NamedTensors result;
+  for (const auto& [name, tensor] : state_dict) {
+    const auto copy = copies.find(tensor.unsafeGetTensorImpl());
+    result.emplace_back(name, copy == copies.end() ? tensor : copy->second);
+  }
+  return result;
+}
+
+/// The ranks' pieces of something that has a parameter's shape, put together on rank 0.
+at::Tensor ShardedModel::collect(const Unit& unit, size_t parameter, const at::Tensor& piece) {
+  const at::Tensor& shaped = unit.parameters[parameter].second;
+  if (!group_.is_main()) {
+    if (piece.numel() > 0) group_.send_to_main(piece, "a checkpoint");
+    return piece;
+  }
+  const at::Tensor whole = at::empty({shaped.numel()}, piece.options());
+  for (int64_t rank = 0; rank < group_.world_size(); ++rank) {
+    const auto [begin, length] = unit.layout.piece(parameter, shaped.numel(), rank);
+    if (length == 0) continue;
+    const at::Tensor part = whole.narrow(0, begin, length);
+    if (rank == group_.rank()) {
+      part.copy_(piece);
+    } else {
+      group_.receive_from(rank, part, "a checkpoint");
+    }
+  }
+  return whole.view(shaped.sizes());
+}
+
+NamedTensors ShardedModel::gather_state(Optimizer& optimizer) {
+  const c10::AutoGradMode no_gradients(false);
+  std::map<std::string, at::Tensor> own;
+  std::string names;  // with dtype, and whether there is one number for a whole parameter
+  for (const auto& [name, tensor] : optimizer.state()) {
+    own.emplace(name, tensor);
+    names += name + " " + std::to_string(static_cast<int>(tensor.scalar_type())) + (tensor.dim() > 0 ? " 0\n" : " 1\n");
+  }
+  // A rank that keeps nothing of a parameter may have no state for it.
+  std::vector<std::string> order;
+  std::map<std::string, std::pair<at::ScalarType, bool>> known;
+  for (const std::string& text : group_.gather_texts(names, "a checkpoint")) {
+    std::istringstream lines(text);
+    std::string name;
+    int dtype = 0;
+    bool is_number = false;
+    while (lines >> name >> dtype >> is_number) {
+      if (known.try_emplace(name, static_cast<at::ScalarType>(dtype), is_number).second) order.push_back(name);
+    }
+  }
+  NamedTensors result;
+  for (const std::string& name : order) {
+    const auto [dtype, is_number] = known.at(name);
+    const auto [unit, i] = find(name.substr(0, name.rfind('.')));
+    if (!unit) throw Error("sharding: the optimizer's " + name + " belongs to no parameter");
+    const auto kept = own.find(name);
+    const at::TensorOptions options = unit->shard.options().dtype(dtype);
+    if (!is_number) {
+      result.emplace_back(name, collect(*unit, i, kept == own.end() ? at::empty({0}, options) : kept->second));
+      continue;
+    }
+    int64_t owner = 0;  // the first that keeps a piece of the parameter
+    while (unit->layout.piece(i, unit->parameters[i].second.numel(), owner).second == 0) ++owner;
+    const at::Tensor value = kept == own.end() ? at::zeros({}, options) : kept->second.clone();
+    if (owner != 0 && group_.rank() == owner) group_.send_to_main(value, "a checkpoint");
+    if (owner != 0 && group_.is_main()) group_.receive_from(owner, value, "a checkpoint");
+    result.emplace_back(name, value);
+  }
+  return result;
+}
+
+NamedTensors ShardedModel::own_state(const NamedTensors& whole) {
+  NamedTensors result;
+  for (const auto& [name, tensor] : whole) {
+    const auto [unit, i] = find(name.substr(0, name.rfind('.')));
+    if (!unit || tensor.dim() == 0) {
+      result.emplace_back(name, tensor);
+      continue;
+    }
+    const at::Tensor& parameter = unit->parameters[i].second;
+    if (tensor.sizes() != parameter.sizes()) {
+      throw Error("the checkpoint's optimizer has " + name + " as " + at::str(tensor.sizes()) + ", the parameter is " +
+                  at::str(parameter.sizes()));
+    }
+    const auto [begin, length] = unit->layout.piece(i, parameter.numel(), group_.rank());
+    result.emplace_back(name, tensor.reshape(-1).narrow(0, begin, length));
+  }
+  return result;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,55 @@
+"""What sharding is for: the memory of a rank, measured from outside on a model of 103 million parameters."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+RECIPE = "tests/recipes/hundred_million.yaml"
+
+
+def peak_of_ranks(folder: pathlib.Path, num_processes: int, *overrides: str) -> list[int]:
+    """The peak resident bytes of each rank from its second step on, when all state is there and start-up is over."""
+    kind = "FSDP" if num_processes > 1 else "NO"
+    command = [os.environ["TRAINRUN_BINARY"], "--quiet", RECIPE, f"output_dir={folder}", f"num_processes={num_processes}", f"distributed_type={kind}", *overrides]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    metrics = folder / "metrics.jsonl"
+    peaks: dict[int, int] = {}
+    begun = False
+    while running.poll() is None:
+        if not begun and metrics.exists() and len(metrics.read_text().splitlines()) >= 2:
+            begun = True
+            for pid in ranks_of(running.pid, num_processes):
+                pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak counts from here
+                peaks[pid] = 0
+        for pid in peaks:
+            peaks[pid] = max(peaks[pid], high_water(pid))
+    assert running.returncode == 0, running.stderr.read()
+    assert len(peaks) == num_processes
+    return list(peaks.values())
+
+
+def ranks_of(pid: int, num_processes: int) -> list[int]:
+    if num_processes == 1:
+        return [pid]
+    return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def high_water(pid: int) -> int:
+    try:
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    lines = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(lines[0].split()[1]) * 1024 if lines else 0
+
+
+def test_a_rank_of_four_needs_less_than_a_third_of_the_memory(tmp_path):
+    small = ["model.layers=[{type: Linear, out_features: 10}]"]
+    one = peak_of_ranks(tmp_path / "one", 1)[0] - peak_of_ranks(tmp_path / "one_small", 1, *small)[0]
+    without = max(peak_of_ranks(tmp_path / "four_small", 4, *small))
+    four = max(peak_of_ranks(tmp_path / "four", 4)) - without
+    parameters = 102_500_000
+    assert one > 4 * 4 * parameters  # parameters, gradients and Adam's two running means, in float32
+    print(json.dumps({"one rank": one, "a rank of four": four, "ratio": four / one}))
+    assert four <= 0.30 * one
