@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <torch/version.h>
 #include <unistd.h>
@@ -41,6 +42,16 @@ at::Tensor from_hex(const std::string& text) {
     bytes.data_ptr<uint8_t>()[i / 2] = static_cast<uint8_t>(std::stoi(text.substr(i, 2), nullptr, 16));
   }
   return bytes;
+}
+
+int64_t sharding_stage(const Recipe& recipe) { return recipe.distributed_type == "FSDP" ? recipe.sharding.stage() : 0; }
+
+/// The program keeps freed memory on its heap for the next step (main.cpp). Where little memory is the aim, what is
+/// gathered and freed layer by layer would leave holes there that nothing fits into: large blocks then come from the
+/// system and go back to it.
+void return_large_blocks() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  mallopt(M_TOP_PAD, 1 << 17);
 }
 
 at::Tensor random_state() {
@@ -92,6 +103,7 @@ Progress progress_from(const json& state) {
 
 Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.recipe) {
   if (options.rendezvous && options.rendezvous->world_size > 1) {
+    if (sharding_stage(recipe) > 0) return_large_blocks();
     group = std::make_unique<ProcessGroup>(*options.rendezvous, std::chrono::seconds(recipe.distributed.timeout));
   }
   build_data();
@@ -150,8 +162,7 @@ void Job::build_parallel() {
   for (const auto& module : model->graph().modules()) {
     if (auto* spanning = dynamic_cast<SpansRanks*>(module.get())) spanning->span(*group, recipe.sync_batchnorm);
   }
-  const int64_t stage = recipe.distributed_type == "FSDP" ? recipe.sharding.stage() : 0;
-  if (stage > 0) {
+  if (const int64_t stage = sharding_stage(recipe); stage > 0) {
     const ShardingOptions options = {stage, recipe.sharding.wrap, recipe.sharding.prefetch};
     parallel = std::make_unique<ShardedModel>(*group, model->graph(), model->buffers(), options);
     return;

@@ -97,7 +97,7 @@ ShardedModel::ShardedModel(ProcessGroup& group, Graph& graph, Tensors buffers, c
     }
     group_.broadcast(tensors, "initial weights");
     const at::TensorOptions like = tensors[0].options().requires_grad(false);
-    unit.whole = at::zeros({group.world_size() * unit.layout.shard_size}, like);
+    unit.whole = pool_.empty(group.world_size() * unit.layout.shard_size, like).zero_();
     unit.is_whole = true;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const at::Tensor view = unit.view(unit.whole, i);
@@ -154,7 +154,7 @@ std::vector<std::pair<std::string, at::Tensor>> ShardedModel::parameters() const
 
 void ShardedModel::start_gather(Unit& unit) {
   if (unit.is_whole) return;
-  take_memory(unit.whole);
+  pool_.take_memory(unit.whole);
   unit.gathering = group_.start_all_gather(unit.whole, unit.shard, kParameters);
   unit.is_whole = true;
 }
@@ -215,9 +215,13 @@ void ShardedModel::before_backward(Unit& unit) {
   if (options_.prefetch && unit.previous && !unit.previous->is_reduced) start_gather(*unit.previous);
 }
 
+at::Tensor ShardedModel::whole_zeros(const Unit& unit) const {
+  return pool_.empty(unit.whole.numel(), unit.shard.options()).zero_();
+}
+
 void ShardedModel::take_gradient(Unit& unit, size_t parameter) {
   const c10::AutoGradMode no_gradients(false);
-  if (!unit.whole_gradient.defined()) unit.whole_gradient = at::zeros_like(unit.whole);
+  if (!unit.whole_gradient.defined()) unit.whole_gradient = whole_zeros(unit);
   at::Tensor& gradient = unit.parameters[parameter].second.mutable_grad();
   unit.view(unit.whole_gradient, parameter).add_(gradient);
   gradient.reset();
@@ -233,7 +237,7 @@ void ShardedModel::reduce(Unit& unit) {
   unit.is_reduced = true;
   if (options_.stage == 1 && !synchronizes_) return;
   finish_reduction();
-  if (!unit.whole_gradient.defined()) unit.whole_gradient = at::zeros({unit.whole.numel()}, unit.shard.options());
+  if (!unit.whole_gradient.defined()) unit.whole_gradient = whole_zeros(unit);
   unit.arriving = at::empty_like(unit.shard);
   unit.reduction = group_.start_reduce_scatter(unit.arriving, unit.whole_gradient, kGradients);
   reducing_ = &unit;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runner/distributed/buffer_pool.h"
 #include "runner/distributed/parallel_model.h"
 #include "runner/distributed/process_group.h"
 #include "runner/distributed/shard_layout.h"
@@ -52,6 +53,7 @@ class ShardedModel : public ParallelModel {
   void after_forward(Unit& unit, const Tensors& outputs);
   void before_backward(Unit& unit);
   void wrap(Unit& unit, Graph::Node& node, bool is_last);
+  at::Tensor whole_zeros(const Unit& unit) const;
   void take_gradient(Unit& unit, size_t parameter);
   void reduce(Unit& unit);
   void finish_reduction();
@@ -59,6 +61,7 @@ class ShardedModel : public ParallelModel {
   std::pair<Unit*, size_t> find(const std::string& parameter) const;
 
   ProcessGroup& group_;
+  BufferPool pool_;
   Tensors buffers_;
   ShardingOptions options_;
   std::vector<std::unique_ptr<Unit>> units_;

@@ -28,8 +28,7 @@ struct Run {
     for (const auto& [known, tensor] : optimizer->state()) {
       if (known == name) return tensor;
     }
-    FAIL("no " << name);
-    return {};
+    throw Error("no " + name);
   }
 };
 
@@ -46,11 +45,11 @@ TEST_CASE("state_dtype bf16 keeps running means as bfloat16, and they still foll
   }
   // The mean of squares shrinks by 0.1 % a step, less than bfloat16's last digit: rounded to the nearest it would stay.
   const at::Tensor narrow_squares = narrow.state("w.exp_avg_sq");
-  CHECK(narrow_squares.scalar_type() == at::kBFloat16);
+  CHECK((narrow_squares.scalar_type() == at::kBFloat16));
   const double expected = wide.state("w.exp_avg_sq").mean().item<double>();
   CHECK(narrow_squares.to(at::kFloat).mean().item<double>() == doctest::Approx(expected).epsilon(0.02));
   CHECK(narrow.parameter.mean().item<double>() == doctest::Approx(wide.parameter.mean().item<double>()).epsilon(0.02));
-  CHECK(narrow.state("w.step").scalar_type() == at::kFloat);
+  CHECK((narrow.state("w.step").scalar_type() == at::kFloat));
 }
 
 TEST_CASE("state_dtype bf16 goes on from its checkpoint exactly") {

@@ -1,0 +1,78 @@
+#include "runner/distributed/buffer_pool.h"
+
+#include <ATen/ops/empty.h>
+#include <sys/mman.h>
+
+#include <deque>
+#include <mutex>
+#include <new>
+
+#include "registry/storage.h"
+
+namespace trainrun {
+namespace {
+
+constexpr size_t kLeastBytes = size_t{1} << 20;  // smaller ones fit anywhere on the heap
+constexpr size_t kMostFree = 4;                  // buffers kept: two layers' parameters and gradients
+
+}  // namespace
+
+/// The buffers that nobody uses, the newest last.
+struct BufferPool::Free {
+  std::mutex mutex;
+  std::deque<std::pair<void*, size_t>> buffers;
+
+  ~Free() {
+    for (const auto& [memory, bytes] : buffers) ::munmap(memory, bytes);
+  }
+  void* take(size_t bytes) {
+    const std::lock_guard lock(mutex);
+    for (auto it = buffers.rbegin(); it != buffers.rend(); ++it) {
+      if (it->second != bytes) continue;
+      void* memory = it->first;
+      buffers.erase(std::next(it).base());
+      return memory;
+    }
+    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    return memory;
+  }
+  void give(void* memory, size_t bytes) {
+    const std::lock_guard lock(mutex);
+    buffers.emplace_back(memory, bytes);
+    if (buffers.size() <= kMostFree) return;
+    ::munmap(buffers.front().first, buffers.front().second);
+    buffers.pop_front();
+  }
+};
+
+/// One buffer in use; whoever has it may outlive the pool.
+struct BufferPool::Buffer {
+  std::shared_ptr<Free> home;
+  void* memory;
+  size_t bytes;
+};
+
+BufferPool::BufferPool() : free_(std::make_shared<Free>()) {}
+
+void BufferPool::take_memory(const at::Tensor& tensor) const {
+  const size_t bytes = tensor.nbytes();
+  if (!tensor.is_cpu() || bytes < kLeastBytes) return trainrun::take_memory(tensor);
+  auto* buffer = new Buffer{free_, free_->take(bytes), bytes};  // NOLINT(cppcoreguidelines-owning-memory): by DataPtr
+  const auto release = [](void* context) {
+    const std::unique_ptr<Buffer> own(static_cast<Buffer*>(context));
+    own->home->give(own->memory, own->bytes);
+  };
+  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(at::DataPtr(buffer->memory, buffer, release, tensor.device()));
+  storage->set_nbytes(bytes);
+}
+
+at::Tensor BufferPool::empty(int64_t size, const at::TensorOptions& options) const {
+  at::Tensor tensor = at::empty({0}, options);
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous({size});
+  take_memory(tensor);
+  return tensor;
+}
+
+}  // namespace trainrun
