@@ -1,9 +1,13 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
+
+namespace c10::ivalue {
+struct Future;  // ATen/core/ivalue.h, for those who make or wait for one
+}
 
 namespace trainrun {
 

@@ -1,4 +1,5 @@
 #include <ATen/TensorOperators.h>
+#include <ATen/core/ivalue.h>
 
 #include "registry/catalog.h"
 

@@ -1,5 +1,6 @@
 #include "runner/observers/observers.h"
 
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
@@ -17,9 +18,6 @@
 #include "runner/observers/console.h"
 #include "runner/observers/jsonl.h"
 #include "runner/observers/terminal.h"
-// After LibTorch, which has a CHECK of its own.
-#include <doctest/doctest.h>
-
 #include "runner/text.h"
 #include "tests/temporary_folder.h"
 
