@@ -1,4 +1,8 @@
+#include <sys/prctl.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <csignal>
 #include <memory>
 
 #include "runner/distributed/launcher.h"
@@ -42,6 +46,14 @@ LaunchOptions launch_options(const LoadedRecipe& loaded) {
   return options;
 }
 
+/// torchrun, where it is killed, leaves its ranks behind; they then stop as if they were told to, and save.
+void stop_with_torchrun(const Rendezvous& rendezvous) {
+  if (rendezvous.launcher != "torchrun" || rendezvous.job.empty()) return;
+  const pid_t parent = ::getppid();
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) std::raise(SIGTERM);
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, Program& program) {
@@ -52,7 +64,10 @@ void add_run(CLI::App& app, Program& program) {
     const LoadedRecipe loaded = load_recipe(arguments->path, arguments->overrides, program.catalog);
     const Recipe& recipe = loaded.recipe;
     const auto rendezvous = rendezvous_from_environment(recipe.main_process_ip, recipe.main_process_port);
-    if (rendezvous) check_processes(recipe, *rendezvous);
+    if (rendezvous) {
+      check_processes(recipe, *rendezvous);
+      stop_with_torchrun(*rendezvous);
+    }
     if (!rendezvous && recipe.num_processes > 1) {
       program.exit_code = launch(launch_options(loaded), program.arguments);
       return;

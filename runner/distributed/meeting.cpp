@@ -1,15 +1,19 @@
 #include "runner/distributed/meeting.h"
 
 #include <netdb.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -55,6 +59,51 @@ std::string network_name() {
 }
 
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+
+/// The addresses of a name; empty, with `why`, where it has none.
+std::shared_ptr<addrinfo> addresses_of(const std::string& host, int port, int type, std::string& why) {
+  addrinfo hints = {};
+  hints.ai_socktype = type;
+  addrinfo* found = nullptr;
+  const int fault = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (fault != 0) why = ::gai_strerror(fault);
+  return fault == 0 ? std::shared_ptr<addrinfo>(found, ::freeaddrinfo) : nullptr;
+}
+
+std::string unreachable(const std::string& address, int port, const std::string& why) {
+  return "nobody answers at " + place_of(address, port) +
+         ", where the ranks meet; is rank 0's machine started, is this its address, and may others connect to that "
+         "port? (" +
+         why + ")";
+}
+
+/// Nothing where it accepts a connection within a second, else the reason.
+std::string connection_fault(const addrinfo& target) {
+  const Descriptor socket(::socket(target.ai_family, target.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (::connect(socket.number(), target.ai_addr, target.ai_addrlen) == 0) return "";
+  if (errno != EINPROGRESS) return std::strerror(errno);
+  pollfd end = {socket.number(), POLLOUT, 0};
+  constexpr int kSecond = 1000;
+  if (::poll(&end, 1, kSecond) <= 0) return std::strerror(ETIMEDOUT);
+  int fault = 0;
+  socklen_t size = sizeof fault;
+  ::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &fault, &size);
+  return fault == 0 ? "" : std::strerror(fault);
+}
+
+/// c10d would retry as well, but say so with a stack of calls each time.
+void wait_until_reachable(const std::string& address, int port, Clock::time_point deadline) {
+  std::string why;
+  do {
+    const auto targets = addresses_of(address, port, SOCK_STREAM, why);
+    for (const addrinfo* target = targets.get(); target; target = target->ai_next) {
+      why = connection_fault(*target);
+      if (why.empty()) return;
+    }
+    std::this_thread::sleep_for(milliseconds(100));
+  } while (Clock::now() < deadline);
+  throw DistributedError(unreachable(address, port, why));
+}
 
 /// torchrun's agent keeps a store that outlives the ranks it starts anew, and what they left there. How often it has
 /// done so, no two agents need agree on. So rank 0 keeps a store of its own each time, and says in the agent's where;
@@ -153,46 +202,43 @@ Meeting meet(const Rendezvous& rendezvous, std::chrono::seconds timeout) {
 
 c10::intrusive_ptr<c10d::TCPStore> open_store(const std::string& address, int port, bool is_server,
                                               milliseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  if (!is_server) wait_until_reachable(address, port, deadline);
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(port);
   options.isServer = is_server;
   options.waitWorkers = false;
-  options.timeout = timeout;
+  options.timeout = until(deadline);
   try {
     return c10::make_intrusive<c10d::TCPStore>(address, options);
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    if (is_server && text.find("EADDRINUSE") != std::string::npos) {
-      throw DistributedError("port " + std::to_string(port) +
-                             ", at which the ranks meet, is taken on this machine; choose a free one by "
-                             "main_process_port in the recipe, or by MASTER_PORT");
+    if (!is_server) throw DistributedError(unreachable(address, port, first_line(text)));
+    if (text.find("EADDRINUSE") == std::string::npos) {
+      throw DistributedError("cannot keep the ranks' store at port " + std::to_string(port) + ": " + first_line(text));
     }
-    if (is_server) throw;
-    throw DistributedError("nobody answers at " + place_of(address, port) +
-                           ", where the ranks meet; is rank 0's machine started, is this its address, and may others "
-                           "connect to that port? (" +
-                           first_line(text) + ")");
+    throw DistributedError("port " + std::to_string(port) +
+                           ", at which the ranks meet, is taken on this machine; choose a free one by "
+                           "main_process_port in the recipe, or by MASTER_PORT");
   }
 }
 
 std::string address_towards(const std::string& host) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), "9", &hints, &found) != 0) return "";
+  std::string why;
+  constexpr int kAnyPort = 9;  // nothing is sent
+  const auto targets = addresses_of(host, kAnyPort, SOCK_DGRAM, why);
   std::string address;
-  for (const addrinfo* target = found; target && address.empty(); target = target->ai_next) {
+  for (const addrinfo* target = targets.get(); target && address.empty(); target = target->ai_next) {
     const Descriptor socket(::socket(target->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_storage own = {};
     socklen_t size = sizeof own;
     auto* generic = reinterpret_cast<sockaddr*>(&own);
     char name[NI_MAXHOST];
-    const bool known = ::connect(socket.number(), target->ai_addr, target->ai_addrlen) == 0 &&  // sends nothing
+    const bool known = ::connect(socket.number(), target->ai_addr, target->ai_addrlen) == 0 &&
                        ::getsockname(socket.number(), generic, &size) == 0 &&
                        ::getnameinfo(generic, size, name, sizeof name, nullptr, 0, NI_NUMERICHOST) == 0;
     if (known) address = name;
   }
-  ::freeaddrinfo(found);
   return address;
 }
 

@@ -45,9 +45,12 @@ def ending(*processes: subprocess.Popen):
             process.communicate()
 
 
+def lines(folder) -> list[dict]:
+    return [json.loads(line) for line in (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()]
+
+
 def losses(folder) -> list[float]:
-    lines = [json.loads(line) for line in (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()]
-    return [line["train/loss"] for line in lines if line["split"] == "train"]
+    return [line["train/loss"] for line in lines(folder)]
 
 
 def assert_trained_as(folder, expected: list[float]):
@@ -83,24 +86,25 @@ def has_trained(folder, steps: int = 3):
     return lambda: metrics.exists() and metrics.read_text().count("\n") >= steps
 
 
-def ranks_below(pid: int) -> dict[int, int]:
-    """The process of each rank among the descendants of `pid`."""
-    parents, environments = {}, {}
+def processes() -> dict[int, tuple[int, str, dict[str, str]]]:
+    """Of this program: parent, command line, environment."""
+    found = {}
     for entry in pathlib.Path("/proc").iterdir():
         with contextlib.suppress(OSError, IndexError):
-            if entry.name.isdigit():
-                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-                if os.readlink(entry / "exe") == os.path.realpath(BINARY):
-                    lines = (entry / "environ").read_text().split("\0")
-                    environments[int(entry.name)] = dict(line.split("=", 1) for line in lines if "=" in line)
-    found = {}
-    for process, environment in environments.items():
-        above = process
-        while above in parents and above != pid:
-            above = parents[above]
-        if above == pid and process != pid and "RANK" in environment:
-            found[int(environment["RANK"])] = process
+            if entry.name.isdigit() and os.readlink(entry / "exe") == os.path.realpath(BINARY):
+                environment = dict(line.split("=", 1) for line in (entry / "environ").read_text().split("\0") if "=" in line)
+                found[int(entry.name)] = (parent_of(int(entry.name)), (entry / "cmdline").read_text(), environment)
     return found
+
+
+def parent_of(pid: int) -> int:
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def ranks_of(folder, variable: str = "RANK", below: int | None = None) -> dict[int, int]:
+    """The process of each rank of a run; of those that `below` is the parent of, where it is given."""
+    return {int(environment[variable]): pid for pid, (parent, words, environment) in processes().items()
+            if f"output_dir={folder}" in words.split("\0") and variable in environment and below in (None, parent)}
 
 
 def is_alive(pid: int) -> bool:

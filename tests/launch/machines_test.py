@@ -1,8 +1,8 @@
 """Two machines without a launcher between them: two network namespaces, joined by a cable."""
 
 import contextlib
-import os
 import subprocess
+import sys
 
 import launching
 import pytest
@@ -30,7 +30,7 @@ def machines():
         if made.returncode != 0:
             pytest.skip(f"no virtual network cable here: {made.stderr.strip()}")
         for enter, address in zip(inside, ADDRESSES):
-            for words in (f"address add {address}/24 dev cable", "link set cable up", "link set lo up"):
+            for words in (f"address add {address}/24 dev cable", "link set cable up", "link set lo up", "route add 192.0.2.0/24 dev cable"):
                 subprocess.run([*enter, "ip", *words.split()], check=True)
         yield inside
 
@@ -48,12 +48,24 @@ def test_two_machines_train_as_one(machines, tmp_path, own_losses):
     launching.assert_trained_as(tmp_path / "run", own_losses)
 
 
+def test_rank_0_may_know_itself_as_localhost(machines, tmp_path, own_losses):
+    """As a name of this machine often is in /etc/hosts, or MASTER_ADDR in Kubernetes; other ranks cannot reach it there."""
+    addresses = ["localhost", ADDRESSES[0]]
+    jobs = [launching.start([*machines[rank], *launching.command(tmp_path / "run", *launching.SHORT)], env=launching.ENVIRONMENT | {
+        "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": addresses[rank], "MASTER_PORT": "29511"}) for rank in range(2)]
+    with launching.ending(*jobs):
+        for job in jobs:
+            output = job.communicate(timeout=60)
+            assert job.returncode == 0, output
+    launching.assert_trained_as(tmp_path / "run", own_losses)
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_rank_killed_on_one_machine_ends_those_on_the_other_which_name_it(machines, tmp_path, victim):
     jobs = [start(machines, machine, tmp_path / "run", *launching.LONG) for machine in range(2)]
     with launching.ending(*jobs):
         launching.wait_for(launching.has_trained(tmp_path / "run"), *jobs)
-        ranks = {rank: pid for job in jobs for rank, pid in launching.ranks_below(job.pid).items()}
+        ranks = launching.ranks_of(tmp_path / "run")
         assert sorted(ranks) == [0, 1]
         launching.kill(ranks[victim])
         output = [job.communicate(timeout=60) for job in jobs]
@@ -85,7 +97,7 @@ def test_two_machines_must_know_where_to_meet(tmp_path):
 
 def test_a_port_that_is_taken_is_an_error(machines, tmp_path):
     taken = "import socket; s = socket.create_server(('0.0.0.0', 29511)); print(flush=True); input()"
-    other = launching.start([*machines[0], os.sys.executable, "-c", taken], stdin=subprocess.PIPE)
+    other = launching.start([*machines[0], sys.executable, "-c", taken], stdin=subprocess.PIPE)
     with launching.ending(other):
         other.stdout.readline()
         job = start(machines, 0, tmp_path / "run", *launching.SHORT)

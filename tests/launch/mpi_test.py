@@ -22,13 +22,13 @@ def test_a_killed_rank_of_mpirun_ends_the_job(tmp_path):
     job = launching.start([mpirun, *MPIRUN, *launching.command(tmp_path / "run", *launching.LONG)], env=ENVIRONMENT)
     with launching.ending(job):
         launching.wait_for(launching.has_trained(tmp_path / "run"), job)
-        children = launching.run(["pgrep", "-P", str(job.pid)]).stdout.split()
-        assert len(children) == 2
-        launching.kill(int(children[1]))
+        ranks = launching.ranks_of(tmp_path / "run", "OMPI_COMM_WORLD_RANK")
+        assert sorted(ranks) == [0, 1]
+        launching.kill(ranks[1])
         _, stderr = job.communicate(timeout=60)
     assert job.returncode != 0
     assert re.search(r"signal 9|lost the others", stderr), stderr
-    assert not any(launching.is_alive(int(child)) for child in children)
+    assert not any(launching.is_alive(pid) for pid in ranks.values())
 
 
 def test_a_taken_port_is_an_error_that_says_how_to_choose_another(tmp_path):

@@ -2,7 +2,6 @@
 
 import contextlib
 import getpass
-import os
 import secrets
 import socket
 import subprocess
@@ -32,6 +31,7 @@ CONFIGURATION = textwrap.dedent("""
     AccountingStorageType=accounting_storage/none
     JobAcctGatherType=jobacct_gather/none
     MpiDefault=none
+    SchedulerParameters=sched_interval=1
     LaunchParameters=use_interactive_step
     SlurmdParameters=config_overrides
     ReturnToService=2
@@ -130,19 +130,7 @@ def test_a_killed_rank_of_srun_is_named(slurm, tmp_path):
     job = launching.start(["srun", "-n", "2", *launching.command(tmp_path / "run", *launching.LONG, "distributed={timeout: 20}")], env=slurm)
     with launching.ending(job):
         launching.wait_for(launching.has_trained(tmp_path / "run"), job)
-        victim = next(process for process, rank in ranks_of_slurm(tmp_path / "run").items() if rank == 1)
-        launching.kill(victim)
+        launching.kill(launching.ranks_of(tmp_path / "run", "SLURM_PROCID")[1])
         _, stderr = job.communicate(timeout=60)
     assert job.returncode != 0
     assert "rank 1 has not answered since step" in stderr
-
-
-def ranks_of_slurm(folder) -> dict[int, int]:
-    found = {}
-    for entry in os.listdir("/proc"):
-        with contextlib.suppress(OSError):
-            if entry.isdigit() and f"output_dir={folder}".encode() in open(f"/proc/{entry}/cmdline", "rb").read().split(b"\0"):
-                environment = dict(line.split(b"=", 1) for line in open(f"/proc/{entry}/environ", "rb").read().split(b"\0") if b"=" in line)
-                if os.readlink(f"/proc/{entry}/exe") == os.path.realpath(launching.BINARY):
-                    found[int(entry)] = int(environment[b"SLURM_PROCID"])
-    return found
