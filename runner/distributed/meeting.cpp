@@ -30,7 +30,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kHere = "127.0.0.1";
-const std::string kYes = "1";  // of a key that says all by being there
+constexpr const char* kYes = "1";  // of a key that says all by being there
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -178,10 +178,11 @@ bool wait_for_all(const Rendezvous& rendezvous, c10d::Store& store, Clock::time_
 /// This machine's address where ranks are on several: on the way to rank 0, or the way out where that is rank 0's own
 /// name for itself.
 std::string own_address(const Rendezvous& rendezvous) {
-  const std::string address = address_towards(rendezvous.address);
+  std::string address = address_towards(rendezvous.address);
   if (!address.empty() && !is_loopback(address)) return address;
-  const std::string outward = address_towards("192.0.2.1");  // nobody has this address; nothing is sent
-  return is_loopback(outward) ? "" : outward;
+  std::string outward = address_towards("192.0.2.1");  // nobody has this address; nothing is sent
+  if (is_loopback(outward)) outward.clear();
+  return outward;
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ std::string starter_of_ranks() {
     const std::string line((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
     const size_t name_end = line.rfind(')');  // "PID (NAME) STATE PARENT …"
     if (name_end == std::string::npos || name_end + 4 >= line.size()) return "";
-    process = static_cast<pid_t>(std::atol(line.c_str() + name_end + 4));
+    process = static_cast<pid_t>(std::strtol(line.c_str() + name_end + 4, nullptr, 10));
   }
   return "";
 }
