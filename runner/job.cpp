@@ -99,6 +99,28 @@ Progress progress_from(const json& state) {
   return progress;
 }
 
+/// Counted over the whole job, from where it stands.
+std::unique_ptr<Scheduler> build_scheduler(const Job& job) {
+  if (!job.recipe.scheduler) return nullptr;
+  SchedulerInputs inputs;
+  inputs.base = job.optimizer->rates;
+  inputs.total_steps = job.total_steps();
+  if (job.recipe.scheduler->common.interval == "epoch") {
+    const int64_t in_epoch = steps_of(job.progress.batch, job.recipe.training.gradient_accumulation_steps);
+    const int64_t to_do = job.total_steps() - job.progress.step + in_epoch;
+    inputs.total_steps = job.progress.epoch + steps_of(to_do, job.steps_per_epoch());
+  }
+  return build_at_place(*job.recipe.scheduler, inputs);
+}
+
+/// The batch of an epoch that comes after as many samples as `batch` does, where batches over all ranks had
+/// `saved_size` samples and now have another size; at the start of a window of accumulation, so some may come again.
+int64_t batch_after_samples(int64_t batch, int64_t saved_size, int64_t size, int64_t window, int64_t num_batches) {
+  if (size == saved_size) return batch;
+  const int64_t begun = std::min(batch * saved_size / size, num_batches - 1);
+  return begun / window * window;
+}
+
 }  // namespace
 
 Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.recipe) {
@@ -187,20 +209,19 @@ void Job::build_optimizer() {
   }
   if (recipe.mixed_precision == "fp16") grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler);
   if (!recipe.scheduler) return scale_rates(optimizer->rates);
-  const bool by_epoch = recipe.scheduler->common.interval == "epoch";
-  SchedulerInputs scheduler_inputs;
-  scheduler_inputs.base = optimizer->rates;
-  scheduler_inputs.total_steps = by_epoch ? (total_steps() + steps_per_epoch() - 1) / steps_per_epoch() : total_steps();
-  scheduler = build_at_place(*recipe.scheduler, scheduler_inputs);
+  scheduler = build_scheduler(*this);
 }
 
 int64_t Job::steps_per_epoch() const {
   return steps_of(train_loader->num_batches(), recipe.training.gradient_accumulation_steps);
 }
 
-int64_t Job::total_steps() const {
+int64_t Job::total_steps() const {  // those done may have been of other ranks, with other numbers in an epoch
   const TrainingSection& training = recipe.training;
-  const int64_t by_epochs = training.num_epochs ? *training.num_epochs * steps_per_epoch() : INT64_MAX;
+  const int64_t in_epoch = steps_of(progress.batch, training.gradient_accumulation_steps);
+  const int64_t by_epochs = training.num_epochs
+                                ? progress.step - in_epoch + (*training.num_epochs - progress.epoch) * steps_per_epoch()
+                                : INT64_MAX;
   return std::min(by_epochs, training.max_steps.value_or(INT64_MAX));
 }
 
@@ -244,6 +265,7 @@ void Job::save(const std::string& name, bool best) {
     content.state["random"].push_back({{"cpu", to_hex(states[rank].contiguous())}});
   }
   content.state["learnt"] = {{"dataset", train_data->learnt()}, {"transforms", transforms->learnt()}};
+  content.state["global_batch_size"] = recipe.dataloader.batch_size * world_size();
   content.state["seed"] = recipe.seed;
   content.state["versions"] = {{"trainrun", TRAINRUN_VERSION}, {"torch", TORCH_VERSION}};
   if (is_main()) observers->on_checkpoint({progress.step, checkpoints->save(name, content, best)});
@@ -275,6 +297,16 @@ void Job::restore(const CheckpointContent& content) {
   restore_optimizer(content.optimizer);
   const json& state = content.state;
   progress = progress_from(state);
+  const json& random = state.at("random");  // of each rank
+  const int64_t size = recipe.dataloader.batch_size * world_size();
+  const int64_t saved_size =
+      state.value("global_batch_size", recipe.dataloader.batch_size * static_cast<int64_t>(random.size()));
+  progress.batch = batch_after_samples(progress.batch, saved_size, size, recipe.training.gradient_accumulation_steps,
+                                       train_loader->num_batches());
+  if (size != saved_size) {
+    spdlog::info("the checkpoint is of batches of {} samples over {} ranks, now it is {} over {}", saved_size,
+                 random.size(), size, world_size());
+  }
   const json learnt = state.value("learnt", json::object());
   if (learnt.value("dataset", json()) != train_data->learnt()) {
     throw Error(
@@ -282,10 +314,10 @@ void Job::restore(const CheckpointContent& content) {
         "values, are others now");
   }
   transforms->set_learnt(learnt.value("transforms", json()));
+  scheduler = build_scheduler(*this);
   if (scheduler && !state.at("scheduler").is_null()) scheduler->load_state(state.at("scheduler"));
   const json scaled = state.value("grad_scaler", json());
   if (grad_scaler && !scaled.is_null()) grad_scaler->load_state(scaled);
-  const json& random = state.at("random");
   const auto rank = static_cast<size_t>(group ? group->rank() : 0);
   set_random_state(from_hex(random.at(rank < random.size() ? rank : 0).at("cpu")));
 }

@@ -1,3 +1,8 @@
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
 #include <memory>
 
 #include "runner/distributed/launcher.h"
@@ -19,6 +24,36 @@ void check_processes(const Recipe& recipe, const Rendezvous& rendezvous) {
   }
 }
 
+/// For this program to start the ranks itself. Throws RecipeError where several machines would not find each other.
+LaunchOptions launch_options(const LoadedRecipe& loaded) {
+  const Recipe& recipe = loaded.recipe;
+  LaunchOptions options;
+  options.num_processes = recipe.num_processes;
+  options.num_machines = recipe.num_machines;
+  options.machine_rank = recipe.machine_rank;
+  options.timeout = std::chrono::seconds(recipe.distributed.timeout);
+  options.pin_cores = recipe.distributed.pin_cores;
+  if (recipe.num_machines == 1) return options;
+  if (!recipe.main_process_ip || !recipe.main_process_port) {
+    const std::string missing = !recipe.main_process_ip ? "main_process_ip, the address of machine 0"
+                                                        : "main_process_port, a port that is free on machine 0";
+    throw RecipeError({{loaded.resolved.find("num_machines")->place(), "num_machines",
+                        std::to_string(recipe.num_machines) + " machines need to know where to meet; write " + missing +
+                            ", or start them by a launcher that says so (torchrun, srun, mpirun)"}});
+  }
+  options.address = *recipe.main_process_ip;
+  options.port = static_cast<int>(*recipe.main_process_port);
+  return options;
+}
+
+/// torchrun, where it is killed, leaves its ranks behind; they then stop as if they were told to, and save.
+void stop_with_torchrun(const Rendezvous& rendezvous) {
+  if (rendezvous.launcher != "torchrun" || rendezvous.job.empty()) return;
+  const pid_t parent = ::getppid();
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) std::raise(SIGTERM);
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, Program& program) {
@@ -29,9 +64,12 @@ void add_run(CLI::App& app, Program& program) {
     const LoadedRecipe loaded = load_recipe(arguments->path, arguments->overrides, program.catalog);
     const Recipe& recipe = loaded.recipe;
     const auto rendezvous = rendezvous_from_environment(recipe.main_process_ip, recipe.main_process_port);
-    if (rendezvous) check_processes(recipe, *rendezvous);
+    if (rendezvous) {
+      check_processes(recipe, *rendezvous);
+      stop_with_torchrun(*rendezvous);
+    }
     if (!rendezvous && recipe.num_processes > 1) {
-      program.exit_code = launch(recipe.num_processes, program.arguments, recipe.distributed.timeout);
+      program.exit_code = launch(launch_options(loaded), program.arguments);
       return;
     }
     Job job(loaded, {program.quiet, program.verbose, rendezvous});

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -14,40 +15,76 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <thread>
 
 #include "registry/error.h"
+#include "registry/value.h"
+#include "runner/distributed/meeting.h"
+#include "runner/distributed/rank_output.h"
 
 namespace trainrun {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Child {
-  pid_t pid = -1;
-  bool running = true;
+constexpr int kStoreOutlivesRanks = 5000;  // milliseconds
+
+/// The cores that this process may use; empty where the system has more than can be told.
+std::vector<int> allowed_cores() {
+  cpu_set_t allowed;
+  std::vector<int> cores;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  }
+  return cores;
+}
+
+/// What one child is told.
+struct Share {
+  int64_t rank = 0;
+  int64_t local_rank = 0;
+  std::vector<int> cores;  // its own; empty: those of this process
+  int64_t num_threads = 1;
 };
 
-/// The child's environment: this process's, with the variables that torchrun sets.
-std::vector<std::string> environment_of(int64_t rank, int64_t num_processes, uint16_t port) {
-  std::vector<std::string> environment;
-  bool has_threads = false;
-  for (char** entry = environ; *entry; ++entry) {
-    environment.emplace_back(*entry);
-    has_threads = has_threads || environment.back().starts_with("OMP_NUM_THREADS=");
+std::vector<Share> shares_of(const LaunchOptions& options) {
+  const std::vector<int> cores = allowed_cores();
+  const int64_t num_ranks = options.num_processes / options.num_machines;
+  const int64_t num_cores = cores.empty() ? std::thread::hardware_concurrency() : static_cast<int64_t>(cores.size());
+  const int64_t each = num_cores / num_ranks;
+  std::vector<Share> shares;
+  for (int64_t i = 0; i < num_ranks; ++i) {
+    Share share;
+    share.rank = options.machine_rank * num_ranks + i;
+    share.local_rank = i;
+    share.num_threads = std::max<int64_t>(1, each);
+    if (options.pin_cores && !cores.empty() && each > 0) {
+      share.cores.assign(cores.begin() + i * each, cores.begin() + (i + 1) * each);
+    }
+    shares.push_back(share);
   }
+  return shares;
+}
+
+/// The child's environment: this process's, with the variables that torchrun sets.
+std::vector<std::string> environment_of(const Share& share, const LaunchOptions& options, int port) {
+  std::vector<std::string> environment;
   const auto set = [&](const std::string& name, const std::string& value) {
+    std::erase_if(environment, [&](const std::string& entry) { return entry.starts_with(name + "="); });
     environment.push_back(name + "=" + value);
   };
-  set("RANK", std::to_string(rank));
-  set("LOCAL_RANK", std::to_string(rank));
-  set("WORLD_SIZE", std::to_string(num_processes));
-  set("MASTER_ADDR", "127.0.0.1");
+  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
+  set("RANK", std::to_string(share.rank));
+  set("LOCAL_RANK", std::to_string(share.local_rank));
+  set("WORLD_SIZE", std::to_string(options.num_processes));
+  set("LOCAL_WORLD_SIZE", std::to_string(options.num_processes / options.num_machines));
+  set("MASTER_ADDR", options.address);
   set("MASTER_PORT", std::to_string(port));
   set("TRAINRUN_LAUNCHED", "1");
-  const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
-  if (!has_threads) set("OMP_NUM_THREADS", std::to_string(std::max<int64_t>(1, cores / num_processes)));
+  if (!std::getenv("OMP_NUM_THREADS")) set("OMP_NUM_THREADS", std::to_string(share.num_threads));
   return environment;
 }
 
@@ -58,7 +95,12 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-pid_t start(std::vector<std::string> arguments, std::vector<std::string> environment) {
+/// `output`: what the child's stdout and stderr become; -1: this process's own.
+pid_t start(std::vector<std::string> arguments, std::vector<std::string> environment, const std::vector<int>& cores,
+            int output) {
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  for (const int core : cores) CPU_SET(core, &own);
   const std::vector<char*> argv = pointers_to(arguments);
   const std::vector<char*> envp = pointers_to(environment);
   const pid_t parent = ::getpid();
@@ -69,6 +111,8 @@ pid_t start(std::vector<std::string> arguments, std::vector<std::string> environ
   ::setpgid(0, 0);  // a Ctrl-C at the terminal reaches the launcher alone, which passes it on once
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
+  if (!cores.empty()) ::sched_setaffinity(0, sizeof own, &own);
+  if (output >= 0 && (::dup2(output, STDOUT_FILENO) < 0 || ::dup2(output, STDERR_FILENO) < 0)) ::_exit(1);
   ::execve("/proc/self/exe", argv.data(), envp.data());
   ::_exit(127);
 }
@@ -98,13 +142,13 @@ class SignalPipe {
   SignalPipe(const SignalPipe&) = delete;
   SignalPipe& operator=(const SignalPipe&) = delete;
 
-  /// The next signal; 0 where none comes within a second.
-  int wait() const {
-    pollfd pipe = {ends_[0], POLLIN, 0};
-    constexpr int kSecond = 1000;
+  /// To wait for.
+  int read_end() const { return ends_[0]; }
+
+  /// The next signal; 0 where none has come.
+  int next() const {
     char byte = 0;
-    if (::poll(&pipe, 1, kSecond) > 0 && ::read(ends_[0], &byte, 1) == 1) return byte;
-    return 0;
+    return ::read(ends_[0], &byte, 1) == 1 ? byte : 0;
   }
 
  private:
@@ -119,43 +163,125 @@ std::string ending_of(int status) {
   return "ended with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
-}  // namespace
-
-int launch(int64_t num_processes, const std::vector<std::string>& arguments, int64_t grace_seconds) {
-  c10d::TCPStoreOptions options;
-  options.port = 0;
-  options.isServer = true;
-  options.waitWorkers = false;
-  const c10d::TCPStore store("127.0.0.1", options);
-
-  const SignalPipe signals;
-  std::vector<Child> children;
-  for (int64_t rank = 0; rank < num_processes; ++rank) {
-    children.push_back({start(arguments, environment_of(rank, num_processes, store.getPort()))});
+/// The store of the ranks; for several machines at the place that they have been told, once all of them have come.
+c10::intrusive_ptr<c10d::TCPStore> meet_machines(const LaunchOptions& options) {
+  const bool is_keeper = options.machine_rank == 0;
+  if (options.num_machines == 1) return open_store(options.address, 0, true, options.timeout);
+  const auto deadline = Clock::now() + options.timeout;
+  auto store = open_store(is_keeper ? "127.0.0.1" : options.address, options.port, is_keeper, options.timeout);
+  const auto key_of = [](int64_t machine) { return "machine/" + std::to_string(machine); };
+  if (store->add(key_of(options.machine_rank), 1) > 1) {
+    throw Error("another machine has come with machine_rank=" + std::to_string(options.machine_rank) +
+                "; each has a number of its own");
   }
-  const auto tell_all = [&](int signal) {
-    for (const Child& child : children) {
+  std::vector<std::string> machines;
+  for (int64_t machine = 0; machine < options.num_machines; ++machine) machines.push_back(key_of(machine));
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+  try {
+    store->wait(machines, std::max(left, std::chrono::milliseconds(1)));
+  } catch (const std::exception&) {
+    std::erase_if(machines, [&](const std::string& machine) { return store->check({machine}); });
+    if (machines.empty()) throw;
+    for (std::string& machine : machines) machine.replace(machine.find('/'), 1, " ");
+    throw Error("of " + std::to_string(options.num_machines) + " machines, " + join(machines) +
+                (machines.size() == 1 ? " has" : " have") + " not come within " +
+                std::to_string(options.timeout.count()) +
+                " s (distributed.timeout); start the same command there, with its machine_rank");
+  }
+  return store;
+}
+
+/// This machine's ranks, while they run.
+class Ranks {
+ public:
+  Ranks(const LaunchOptions& options, const std::vector<std::string>& arguments, int port) : options_(options) {
+    for (const Share& share : shares_of(options)) {
+      Child& child = children_.emplace_back();
+      child.rank = share.rank;
+      if (share.rank != 0) child.output.emplace(share.rank, STDERR_FILENO);
+      child.pid = start(arguments, environment_of(share, options, port), share.cores,
+                        child.output ? child.output->write_end() : -1);
+      if (child.output) child.output->close_write_end();
+    }
+  }
+
+  /// Waits until all have ended.
+  int wait(const SignalPipe& signals) {
+    while (std::any_of(children_.begin(), children_.end(), [](const Child& child) { return child.running; })) {
+      wait_for_something(signals);
+      while (const int signal = signals.next()) {
+        if (signal != SIGCHLD) tell_all(passed_on_ = signal);
+      }
+      for (Child& child : children_) note_ending(child);
+      if (deadline_ && Clock::now() > *deadline_) tell_all(SIGKILL);
+    }
+    for (Child& child : children_) {
+      if (child.output) child.output->finish();
+    }
+    return exit_code_;
+  }
+
+  bool was_told_to_stop() const { return passed_on_ != 0; }
+
+ private:
+  struct Child {
+    int64_t rank = 0;
+    pid_t pid = -1;
+    bool running = true;
+    std::optional<RankOutput> output;
+  };
+
+  /// A signal, or output, which is handed on; for a second at most.
+  void wait_for_something(const SignalPipe& signals) {
+    std::vector<pollfd> ends = {{signals.read_end(), POLLIN, 0}};
+    for (const Child& child : children_) ends.push_back({child.output ? child.output->read_end() : -1, POLLIN, 0});
+    constexpr int kSecond = 1000;
+    if (::poll(ends.data(), ends.size(), kSecond) <= 0) return;
+    for (size_t i = 0; i < children_.size(); ++i) {
+      if (ends[i + 1].revents != 0) children_[i].output->pass_on();
+    }
+  }
+
+  void tell_all(int signal) const {
+    for (const Child& child : children_) {
       if (child.running) ::kill(child.pid, signal);
     }
-  };
-  int exit_code = 0;
-  int passed_on = 0;  // the last signal
-  std::optional<Clock::time_point> deadline;
-  while (std::any_of(children.begin(), children.end(), [](const Child& child) { return child.running; })) {
-    const int signal = signals.wait();
-    if (signal == SIGINT || signal == SIGTERM) tell_all(passed_on = signal);
+  }
+
+  /// Where the first that ends badly has ended, the others are stopped.
+  void note_ending(Child& child) {
     int status = 0;
-    for (size_t rank = 0; rank < children.size(); ++rank) {
-      if (!children[rank].running || ::waitpid(children[rank].pid, &status, WNOHANG) != children[rank].pid) continue;
-      children[rank].running = false;
-      if (exit_code_of(status) == 0 || exit_code != 0) continue;
-      exit_code = exit_code_of(status);
-      if (passed_on != 0 && exit_code == 128 + passed_on) continue;  // as it was told
-      std::fprintf(stderr, "trainrun: rank %zu %s; the other ranks are stopped\n", rank, ending_of(status).c_str());
-      tell_all(SIGTERM);
-      deadline = Clock::now() + std::chrono::seconds(grace_seconds);
-    }
-    if (deadline && Clock::now() > *deadline) tell_all(SIGKILL);
+    if (!child.running || ::waitpid(child.pid, &status, WNOHANG) != child.pid) return;
+    child.running = false;
+    if (child.output) child.output->finish();
+    if (exit_code_of(status) == 0 || exit_code_ != 0) return;
+    exit_code_ = exit_code_of(status);
+    if (passed_on_ != 0 && exit_code_ == 128 + passed_on_) return;  // as it was told
+    const std::string line = "trainrun: rank " + std::to_string(child.rank) + " " + ending_of(status);
+    std::fprintf(stderr, "%s; the other ranks are stopped\n", line.c_str());
+    tell_all(SIGTERM);
+    deadline_ = Clock::now() + options_.timeout;
+  }
+
+  const LaunchOptions& options_;
+  std::deque<Child> children_;
+  int exit_code_ = 0;
+  int passed_on_ = 0;  // the last signal
+  std::optional<Clock::time_point> deadline_;
+};
+
+}  // namespace
+
+int launch(const LaunchOptions& options, const std::vector<std::string>& arguments) {
+  const auto store = meet_machines(options);
+  const SignalPipe signals;
+  Ranks ranks(options, arguments, store->getPort());
+  const int exit_code = ranks.wait(signals);
+  const bool has_failed = exit_code != 0 && !ranks.was_told_to_stop();
+  if (has_failed && options.num_machines > 1 && options.machine_rank == 0) {
+    // Ranks on other machines find out by the store whom they have lost.
+    pollfd end = {signals.read_end(), POLLIN, 0};
+    ::poll(&end, 1, kStoreOutlivesRanks);
   }
   return exit_code;
 }

@@ -10,13 +10,13 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
 #include "registry/value.h"
+#include "runner/distributed/meeting.h"
 
 namespace trainrun {
 
@@ -120,21 +120,18 @@ void ProcessGroup::connect(std::chrono::seconds timeout) {
     group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
     return;
   }
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(rendezvous_.port);
-  // Our own launcher keeps the store itself, and torchrun's agent does, too.
-  const bool is_kept = rendezvous_.launcher == "trainrun" || variable("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  options.isServer = rendezvous_.rank == 0 && !is_kept;
-  options.numWorkers = rendezvous_.world_size;
-  options.waitWorkers = false;
-  options.timeout = timeout;
-  store_ = c10::make_intrusive<c10d::PrefixStore>(  // torchrun's stays when it starts the ranks once more
-      "trainrun/" + variable("TORCHELASTIC_RESTART_COUNT"),
-      c10::make_intrusive<c10d::TCPStore>(rendezvous_.address, options));
+  const Meeting meeting = meet(rendezvous_, timeout);
+  store_ = meeting.store;
   const auto gloo_options = c10d::ProcessGroupGloo::Options::create(timeout);
-  const bool here = rendezvous_.address == "127.0.0.1" || rendezvous_.address == "localhost";
-  gloo_options->devices.push_back(here ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-                                       : c10d::ProcessGroupGloo::createDefaultDevice());
+  std::istringstream interfaces(variable("GLOO_SOCKET_IFNAME"));  // as in PyTorch: separated by commas
+  for (std::string name; std::getline(interfaces, name, ',');) {
+    gloo_options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(name));
+  }
+  if (gloo_options->devices.empty()) {
+    gloo_options->devices.push_back(meeting.address.empty()
+                                        ? c10d::ProcessGroupGloo::createDefaultDevice()
+                                        : c10d::ProcessGroupGloo::createDeviceForHostname(meeting.address));
+  }
   const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store_),
                                                                 rank, size, gloo_options);
   group_ = c10::make_intrusive<c10d::ProcessGroup>(store_, rank, size);

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <string>
+
+#include "runner/distributed/rendezvous.h"
+
+namespace c10d {
+class Store;
+class TCPStore;
+}  // namespace c10d
+
+namespace trainrun {
+
+/// The ranks of a job, once all of them have come.
+struct Meeting {
+  c10::intrusive_ptr<c10d::Store> store;  // of this start of this job alone
+  std::string address;                    // of this machine, for the other ranks to connect to; empty: unknown
+};
+
+/// Opens the store at the rendezvous, which rank 0 keeps where the launcher does not, and waits for all ranks. The
+/// address is 127.0.0.1 where all of them are on one machine, else that of the interface by which rank 0's machine is
+/// reached. Throws DistributedError that says who has not come, or what keeps this rank from it.
+Meeting meet(const Rendezvous& rendezvous, std::chrono::seconds timeout);
+
+/// A store that this process keeps (`is_server`; port 0: any), or another process at that address, which may take until
+/// the timeout to appear, its name too. Throws DistributedError that says what to do.
+c10::intrusive_ptr<c10d::TCPStore> open_store(const std::string& address, int port, bool is_server,
+                                              std::chrono::milliseconds timeout);
+
+/// The address of this machine on the way to `host`; empty where there is no way.
+std::string address_towards(const std::string& host);
+
+}  // namespace trainrun

@@ -1,0 +1,70 @@
+"""Our own launcher: what other ranks say, whose cores they use."""
+
+import collections
+import os
+import pathlib
+import re
+
+import launching
+import pytest
+
+
+def threads_of(pid: int) -> str:
+    return dict(line.split("=", 1) for line in pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in line)["OMP_NUM_THREADS"]
+
+
+def ranks_of_job(tmp_path, num_processes, *overrides, before=(), **variables):
+    """Cores and OMP_NUM_THREADS of each rank."""
+    environment = {name: value for name, value in launching.ENVIRONMENT.items() if name != "OMP_NUM_THREADS"} | variables
+    job = launching.start([*before, *launching.command(tmp_path / "run", *launching.LONG, f"num_processes={num_processes}", *overrides)],
+                          env=environment)
+    with launching.ending(job):
+        launching.wait_for(launching.has_trained(tmp_path / "run"), job)
+        ranks = launching.ranks_of(tmp_path / "run")
+        assert sorted(ranks) == list(range(num_processes))
+        return [(os.sched_getaffinity(ranks[rank]), threads_of(ranks[rank])) for rank in range(num_processes)]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this process may use one core only")
+def test_each_rank_has_cores_of_its_own(tmp_path):
+    allowed = sorted(os.sched_getaffinity(0))
+    share = len(allowed) // 2
+    assert ranks_of_job(tmp_path, 2) == [(set(allowed[:share]), str(share)), (set(allowed[share:2 * share]), str(share))]
+
+
+@pytest.mark.parametrize("case", ["pin_cores: false", "fewer cores than ranks"])
+def test_ranks_share_the_cores(tmp_path, case):
+    allowed = sorted(os.sched_getaffinity(0))
+    if case == "pin_cores: false":
+        ranks = ranks_of_job(tmp_path, 2, "distributed.pin_cores=false", OMP_NUM_THREADS="3")
+        assert ranks == 2 * [(set(allowed), "3")]
+    else:
+        ranks = ranks_of_job(tmp_path, 2, before=["taskset", "--cpu-list", str(allowed[-1])])
+        assert ranks == 2 * [({allowed[-1]}, "1")]
+
+
+def test_what_other_ranks_say_has_their_number(tmp_path):
+    """The dynamic linker has each process say something, with its number."""
+    job = launching.command(tmp_path / "run", *launching.SHORT, "num_processes=3")
+    done = launching.run(job, env=launching.ENVIRONMENT | {"LD_DEBUG": "statistics"})
+    assert done.returncode == 0, done.stderr
+    said = collections.defaultdict(set)
+    for line in done.stderr.splitlines():
+        prefix, process = re.fullmatch(r"(\[rank \d\] |) *(\d+):\t.*", line).groups()
+        said[process].add(prefix)
+    assert sorted(map(sorted, said.values())) == [[""], [""], ["[rank 1] "], ["[rank 2] "]]
+    assert "[rank" not in done.stdout
+
+
+def test_a_run_goes_on_from_a_checkpoint_of_other_ranks_where_its_samples_end(tmp_path):
+    """Three steps in an epoch of 1,438 samples, of 480 each; then of 160."""
+    common = [*launching.RANKS, "training={num_epochs: 2}", "scheduler={type: LinearWithWarmup}"]
+    first = launching.run(launching.command(tmp_path / "first", *common, "num_processes=3", "dataloader={batch_size: 160}", "checkpoint={every: 1, keep_last: null}"))
+    assert first.returncode == 0, first.stderr
+    begin = tmp_path / "first/checkpoints/step-00000004"  # the first step of the second epoch
+    second = launching.run(launching.command(tmp_path / "second", *common, "distributed_type=NO", "dataloader={batch_size: 160}",
+                                             "checkpoint={every: null, resume: %s}" % begin))
+    assert second.returncode == 0, second.stderr
+    assert "resumed at step 4/10" in second.stdout  # 958 of 1,438 samples left: 6 batches of up to 160
+    lines = [line["train/lr"] for line in launching.lines(tmp_path / "second")]
+    assert lines == pytest.approx([3e-3 * (10 - step) / 10 for step in range(4, 10)])  # to nothing at the end that it has now
