@@ -200,9 +200,12 @@ std::string kubernetes(const Recipe& recipe, const JobFileOptions& options) {
   return text + to_yaml(job);
 }
 
-using Writer = std::string (*)(const Recipe&, const JobFileOptions&);
+struct Launcher {
+  const char* name;
+  std::string (*write)(const Recipe&, const JobFileOptions&);
+};
 
-const std::vector<std::pair<std::string, Writer>> kWriters = {
+constexpr Launcher kLaunchers[] = {
     {"slurm", slurm}, {"kubernetes", kubernetes}, {"mpirun", mpirun}, {"torchrun", torchrun}};
 
 }  // namespace
@@ -230,21 +233,17 @@ std::string shell_word(const std::string& text) {
   return word + "'";
 }
 
-const std::vector<std::string>& job_launchers() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> found;
-    for (const auto& [name, writer] : kWriters) found.push_back(name);
-    return found;
-  }();
+std::vector<std::string> job_launchers() {
+  std::vector<std::string> names;
+  for (const Launcher& launcher : kLaunchers) names.emplace_back(launcher.name);
   return names;
 }
 
 std::string job_file(const std::string& launcher, const Recipe& recipe, const JobFileOptions& options) {
-  const auto writer =
-      std::find_if(kWriters.begin(), kWriters.end(), [&](const auto& known) { return known.first == launcher; });
-  if (writer == kWriters.end())
-    throw Error("there is no launcher '" + launcher + "'" + suggestion(launcher, job_launchers()));
-  return writer->second(recipe, options);
+  for (const Launcher& known : kLaunchers) {
+    if (launcher == known.name) return known.write(recipe, options);
+  }
+  throw Error("there is no launcher '" + launcher + "'" + suggestion(launcher, job_launchers()));
 }
 
 }  // namespace trainrun

@@ -17,7 +17,7 @@ struct JobFileOptions {
 };
 
 /// The launchers that `job_file` knows.
-const std::vector<std::string>& job_launchers();
+std::vector<std::string> job_launchers();
 
 /// A file, or a command, that starts the recipe's processes under `launcher`: an sbatch script, a manifest of a
 /// PyTorchJob (kubeflow.org/v1), or one line for a shell. Each process gets the same arguments and takes rank and

@@ -74,9 +74,9 @@ class Interview {
   }
 
   struct Choice {
-    std::string name;
-    std::string what;
-    std::string fault = "";  // why it cannot be had
+    const char* name;
+    const char* what;
+    const char* fault = "";  // why it cannot be had
   };
 
   /// The name of one of `choices`, given by name or by number from 1; the first by default.
@@ -84,9 +84,9 @@ class Interview {
     std::fprintf(stderr, "%s\n", question.c_str());
     std::vector<std::string> names;
     for (const Choice& choice : choices) {
-      names.push_back(choice.name);
-      if (!choice.fault.empty()) continue;
-      std::fprintf(stderr, "  %zu  %-14s %s\n", names.size(), choice.name.c_str(), choice.what.c_str());
+      names.emplace_back(choice.name);
+      if (*choice.fault) continue;
+      std::fprintf(stderr, "  %zu  %-14s %s\n", names.size(), choice.name, choice.what);
     }
     const auto find = [&](const std::string& answer) -> const Choice* {
       const auto number = parse_integer(answer);

@@ -253,6 +253,15 @@ TEST_CASE("a DeepSpeed file's faults have their place in it") {
   CHECK(contains(problems, "amp: Apex's amp is not here"));
   CHECK(contains(problems,
                  "config.yaml:2:66: deepspeed_config.zero_stage: the DeepSpeed file says it; leave it out here"));
+  const auto twice = map_accelerate_config(
+      "distributed_type: DEEPSPEED\nmixed_precision: bf16\ndeepspeed_config: {deepspeed_config_file: zero.json}\n",
+      "config.yaml", [](const std::string&) {
+        return std::optional<std::string>(
+            "{\"zero_optimization\": {\"stage\": 1}, \"fp16\": {\"enabled\": true}, "
+            "\"amp\": {\"enabled\": false}}");
+      });
+  CHECK(lines_of(twice.problems) ==
+        "config.yaml:2:18: mixed_precision: the DeepSpeed file says it; write \"auto\" there, or leave it out here\n");
   const auto missing = map_text("distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: none.json}\n");
   CHECK(contains(lines_of(missing.problems), "deepspeed_config_file: cannot read none.json"));
 }
