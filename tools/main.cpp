@@ -27,7 +27,7 @@ std::vector<std::string> with_verb(std::vector<std::string> arguments, const CLI
   const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
   const bool is_verb =
       std::any_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == *first; });
-  if (!is_verb) arguments.insert(first, "run");
+  if (!is_verb) arguments.insert(arguments.begin(), "run");  // before options that have a value
   return arguments;
 }
 
@@ -43,7 +43,8 @@ int run_program(int argc, char** argv) {
   app.add_flag("--quiet,-q", program.quiet, "say nothing but errors");
   app.add_flag("--verbose,-v", program.verbose, "say more");
   app.footer("trainrun RECIPE [key=value …] is short for trainrun run RECIPE [key=value …]");
-  for (const auto add : {add_run, add_validate, add_explain, add_list, add_schema, add_eval, add_env})
+  for (const auto add :
+       {add_run, add_validate, add_explain, add_list, add_schema, add_eval, add_env, add_config, add_launch})
     add(app, program);
   std::vector<std::string> arguments = with_verb({argv + 1, argv + argc}, app);
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end

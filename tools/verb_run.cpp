@@ -7,6 +7,7 @@
 
 #include "runner/distributed/launcher.h"
 #include "runner/train_loop.h"
+#include "tools/accelerate_option.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -59,11 +60,15 @@ void stop_with_torchrun(const Rendezvous& rendezvous) {
 void add_run(CLI::App& app, Program& program) {
   CLI::App* verb = app.add_subcommand("run", "train what a recipe says");
   const auto arguments = std::make_shared<RecipeArguments>();
+  const auto accelerate = std::make_shared<std::string>();
   add_recipe_arguments(*verb, *arguments);
-  verb->callback([&program, arguments] {
-    const LoadedRecipe loaded = load_recipe(arguments->path, arguments->overrides, program.catalog);
+  add_accelerate_option(*verb, *accelerate);
+  verb->callback([&program, arguments, accelerate] {
+    const AccelerateConfig config = read_accelerate_option(*accelerate);
+    const LoadedRecipe loaded = load_recipe(arguments->path, config, arguments->overrides, program.catalog);
     const Recipe& recipe = loaded.recipe;
     const auto rendezvous = rendezvous_from_environment(recipe.main_process_ip, recipe.main_process_port);
+if (!rendezvous || (rendezvous->rank == 0 && rendezvous->launcher != "trainrun")) print_notes(config, program);
     if (rendezvous) {
       check_processes(recipe, *rendezvous);
       stop_with_torchrun(*rendezvous);

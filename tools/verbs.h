@@ -38,5 +38,7 @@ void add_list(CLI::App& app, Program& program);
 void add_schema(CLI::App& app, Program& program);
 void add_eval(CLI::App& app, Program& program);
 void add_env(CLI::App& app, Program& program);
+void add_config(CLI::App& app, Program& program);
+void add_launch(CLI::App& app, Program& program);
 
 }  // namespace trainrun

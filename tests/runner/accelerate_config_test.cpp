@@ -1,0 +1,327 @@
+#include "runner/accelerate_config.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "runner/observers/observers.h"
+
+namespace trainrun {
+namespace {
+
+using Keys = std::map<std::string, std::string>;
+
+Keys keys_of(const AccelerateConfig& config) {
+  Keys keys;
+  for (const auto& setting : config.settings) keys[setting.key] = setting.value;
+  return keys;
+}
+
+AccelerateConfig read_sample(const std::string& name) { return read_accelerate_config("tests/accelerate/" + name); }
+
+AccelerateConfig map_text(const std::string& text) {
+  return map_accelerate_config(text, "config.yaml", [](const std::string&) { return std::nullopt; });
+}
+
+std::string lines_of(const std::vector<Problem>& problems) {
+  std::string text;
+  for (const Problem& problem : problems) text += problem.to_string() + "\n";
+  return text;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Catalog known_components() {
+  Catalog catalog = builtins();
+  add_observers(catalog.loggers);
+  return catalog;
+}
+
+struct Mapped {
+  std::string file;
+  Keys keys;
+  std::vector<std::string> notes = {};  // a part of each
+};
+
+TEST_CASE("what `accelerate config` wrote becomes the recipe's keys") {
+  const std::vector<Mapped> samples = {
+      {"no.yaml",
+       {{"distributed_type", "'NO'"},
+        {"num_processes", "1"},
+        {"num_machines", "1"},
+        {"machine_rank", "0"},
+        {"mixed_precision", "bf16"}}},
+      {"default_config.json",
+       {{"distributed_type", "'NO'"},
+        {"num_processes", "1"},
+        {"num_machines", "1"},
+        {"machine_rank", "0"},
+        {"device", "cpu"},
+        {"mixed_precision", "bf16"}}},
+      {"multi_cpu.yaml",
+       {{"distributed_type", "MULTI_CPU"},
+        {"num_processes", "2"},
+        {"num_machines", "1"},
+        {"machine_rank", "0"},
+        {"device", "cpu"},
+        {"mixed_precision", "'no'"}}},
+      {"multi_cpu_mpirun.yaml",
+       {{"distributed_type", "MULTI_CPU"},
+        {"num_processes", "16"},
+        {"num_machines", "4"},
+        {"machine_rank", "0"},
+        {"main_process_ip", "'10.0.0.1'"},
+        {"main_process_port", "29500"},
+        {"device", "cpu"},
+        {"mixed_precision", "'no'"}},
+       {"mpirun_config: trainrun does not start mpirun"}},
+      {"multi_gpu.yaml",
+       {{"distributed_type", "MULTI_GPU"},
+        {"num_processes", "8"},
+        {"num_machines", "2"},
+        {"machine_rank", "1"},
+        {"main_process_ip", "'10.0.0.1'"},
+        {"main_process_port", "29501"},
+        {"distributed.pin_cores", "true"},
+        {"mixed_precision", "fp16"}}},
+      {"fsdp1.yaml",
+       {{"distributed_type", "FSDP"},
+        {"num_processes", "4"},
+        {"num_machines", "1"},
+        {"machine_rank", "0"},
+        {"sharding.strategy", "SHARD_GRAD_OP"},
+        {"sharding.zero_stage", "null"},
+        {"sharding.cpu_offload", "true"},
+        {"sharding.prefetch", "false"},
+        {"mixed_precision", "bf16"}},
+       {"fsdp_offload_params: sharding.cpu_offload", "fsdp_auto_wrap_policy: Python's classes (BertLayer)"}},
+      {"fsdp2.yaml",
+       {{"distributed_type", "FSDP"},
+        {"num_processes", "4"},
+        {"num_machines", "1"},
+        {"machine_rank", "0"},
+        {"sharding.strategy", "FULL_SHARD"},
+        {"sharding.zero_stage", "null"},
+        {"sharding.cpu_offload", "false"},
+        {"mixed_precision", "bf16"}},
+       {"fsdp_auto_wrap_policy: SIZE_BASED_WRAP is not known here"}},
+      {"old_spellings.yaml",
+       {{"distributed_type", "FSDP"},
+        {"num_processes", "2"},
+        {"num_machines", "1"},
+        {"machine_rank", "0"},
+        {"device", "cpu"},
+        {"sharding.strategy", "SHARD_GRAD_OP"},
+        {"sharding.zero_stage", "null"},
+        {"sharding.cpu_offload", "false"},
+        {"mixed_precision", "fp16"}}},
+      {"deepspeed.yaml",
+       {{"distributed_type", "FSDP"},
+        {"num_processes", "4"},
+        {"num_machines", "1"},
+        {"machine_rank", "0"},
+        {"sharding.zero_stage", "3"},
+        {"sharding.cpu_offload", "true"},
+        {"training.gradient_accumulation_steps", "4"},
+        {"training.max_grad_norm", "0.5"},
+        {"mixed_precision", "bf16"}},
+       {"offload_param_device: parameters stay on their device"}},
+      {"deepspeed_file.yaml",
+       {{"distributed_type", "FSDP"},
+        {"num_processes", "2"},
+        {"num_machines", "1"},
+        {"machine_rank", "0"},
+        {"sharding.zero_stage", "2"},
+        {"sharding.cpu_offload", "true"},
+        {"training.gradient_accumulation_steps", "2"},
+        {"training.max_grad_norm", "1.0"},
+        {"dataloader.batch_size", "8"},
+        {"grad_scaler.init_scale", "4096"},
+        {"grad_scaler.growth_interval", "500"},
+        {"mixed_precision", "fp16"}},
+       {"deepspeed_zero2.json:1:1: not read", "optimizer, steps_per_print, train_batch_size"}},
+  };
+  for (const Mapped& sample : samples) {
+    CAPTURE(sample.file);
+    const AccelerateConfig config = read_sample(sample.file);
+    CHECK(lines_of(config.problems).empty());
+    CHECK(keys_of(config) == sample.keys);
+    CHECK(config.settings.size() == sample.keys.size());  // none is said twice
+    const std::string notes = lines_of(config.notes);
+    for (const std::string& part : sample.notes) {
+      CAPTURE(part);
+      CHECK(contains(notes, part));
+    }
+  }
+}
+
+TEST_CASE("what cannot be had is refused at its place, with a reason") {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> samples = {
+      {"tpu.yaml", {"tpu.yaml:3:19: distributed_type: XLA: TPUs need XLA"}},
+      {"megatron_lm.yaml", {"megatron_lm.yaml:3:19: distributed_type: MEGATRON_LM: a model is not cut into"}},
+      {"multi_npu.yaml", {"MULTI_NPU: LibTorch's wheel knows CPUs and NVIDIA GPUs"}},
+      {"multi_xpu.yaml", {"MULTI_XPU: LibTorch's wheel knows"}},
+      {"multi_hpu.yaml", {"MULTI_HPU: LibTorch's wheel knows"}},
+      {"multi_neuron.yaml", {"MULTI_NEURON: LibTorch's wheel knows"}},
+      {"sagemaker.yaml",
+       {"sagemaker.yaml:2:22: compute_environment: a SageMaker job is submitted with Amazon's own SDK"}},
+      {"fsdp2_tensor_parallel.yaml",
+       {"fsdp2_tensor_parallel.yaml:7:34: fsdp_config.fsdp_activation_checkpointing: activations are kept",
+        "parallelism_config.parallelism_config_tp_size: layers are not cut into tensor-parallel parts; write 1"}},
+      {"fp8_dynamo.yaml",
+       {"fp8_dynamo.yaml:6:19: dynamo_config.dynamo_backend: torch.compile is Python's",
+        "fp8_dynamo.yaml:20:10: gpu_ids: write all, and choose the GPUs where trainrun starts: "
+        "CUDA_VISIBLE_DEVICES=0,1",
+        "fp8_dynamo.yaml:23:18: mixed_precision: fp8 needs"}},
+  };
+  for (const auto& [file, reasons] : samples) {
+    CAPTURE(file);
+    const AccelerateConfig config = read_sample(file);
+    const std::string problems = lines_of(config.problems);
+    CAPTURE(problems);
+    CHECK(config.problems.size() == reasons.size());
+    for (const std::string& reason : reasons) {
+      CAPTURE(reason);
+      CHECK(contains(problems, reason));
+    }
+  }
+}
+
+TEST_CASE("keys that mean nothing here are named in one note") {
+  const std::string notes = lines_of(read_sample("fsdp1.yaml").notes);
+  CHECK(contains(notes, "fsdp1.yaml:1:1: without meaning here: main_training_function, same_network, fsdp_config."));
+  CHECK(contains(notes, "fsdp_config.fsdp_sync_module_states"));
+  CHECK_FALSE(contains(notes, "debug"));  // it is off
+}
+
+TEST_CASE("an unknown key is refused with a near match, in a section too") {
+  const auto config = map_text("distributed_type: FSDP\nnum_proceses: 4\nfsdp_config:\n  fsdp_sharding_stategy: 1\n");
+  const std::string problems = lines_of(config.problems);
+  CHECK(contains(problems,
+                 "config.yaml:2:1: num_proceses: Accelerate's files have no such key; did you mean num_processes?"));
+  CHECK(contains(problems,
+                 "config.yaml:4:3: fsdp_config.fsdp_sharding_stategy: Accelerate's files have no such key; did you "
+                 "mean fsdp_sharding_strategy?"));
+  CHECK(contains(lines_of(map_text("distributed_type: MULTI_GPUS\n").problems), "did you mean MULTI_GPU?"));
+  CHECK(contains(lines_of(map_text("num_processes: 2\n").problems), "distributed_type: is not there"));
+}
+
+TEST_CASE("sharding strategies come by name, by number, or as whether to reshard") {
+  const auto strategy = [](const std::string& says) {
+    return keys_of(map_text("distributed_type: FSDP\nfsdp_config: {" + says + "}\n"))["sharding.strategy"];
+  };
+  CHECK(strategy("fsdp_sharding_strategy: 1") == "FULL_SHARD");
+  CHECK(strategy("fsdp_sharding_strategy: '2'") == "SHARD_GRAD_OP");
+  CHECK(strategy("fsdp_sharding_strategy: no_shard") == "NO_SHARD");
+  CHECK(strategy("fsdp_version: 2, fsdp_reshard_after_forward: false") == "SHARD_GRAD_OP");
+  CHECK(strategy("") == "FULL_SHARD");
+  const auto problems = [](const std::string& says) {
+    return lines_of(map_text("distributed_type: FSDP\nfsdp_config: {" + says + "}\n").problems);
+  };
+  CHECK(contains(problems("fsdp_sharding_strategy: 4"), "HYBRID_SHARD shards within each machine"));
+  CHECK(contains(problems("fsdp_sharding_strategy: 7"), "unknown strategy '7'"));
+  CHECK(contains(problems("fsdp_sharding_strategy: 1, fsdp_reshard_after_forward: false"), "leave one out"));
+}
+
+TEST_CASE("ZeRO's stage 0 shards nothing: MULTI_GPU, or MULTI_CPU with use_cpu") {
+  const std::string text = "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 0, gradient_clipping: 0}\n";
+  Keys keys = keys_of(map_text(text));
+  CHECK(keys["distributed_type"] == "MULTI_GPU");
+  CHECK(keys["training.max_grad_norm"] == "null");
+  CHECK(keys.count("sharding.zero_stage") == 0);
+  keys = keys_of(map_text(text + "use_cpu: true\n"));
+  CHECK(keys["distributed_type"] == "MULTI_CPU");
+  CHECK(keys["device"] == "cpu");
+  const auto disks =
+      map_text("distributed_type: DEEPSPEED\ndeepspeed_config: {offload_optimizer_device: nvme, zero_stage: 4}\n");
+  CHECK(contains(lines_of(disks.problems), "nothing is offloaded to disks"));
+  CHECK(contains(lines_of(disks.problems), "ZeRO has stages 0 to 3, found 4"));
+}
+
+TEST_CASE("a DeepSpeed file's faults have their place in it") {
+  const auto config = map_accelerate_config(
+      "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: zero.json, zero_stage: 2}\n",
+      "config.yaml", [](const std::string& path) {
+        return path == "zero.json" ? std::optional<std::string>(
+                                         "{\n \"zero_optimization\": {\"stage\": 5},\n \"fp16\": {\"enabled\": true, "
+                                         "\"loss_scale\": 128},\n \"amp\": {\"enabled\": true}\n}")
+                                   : std::nullopt;
+      });
+  const std::string problems = lines_of(config.problems);
+  CHECK(contains(problems, "zero.json:2:33: zero_optimization.zero_stage: ZeRO has stages 0 to 3, found 5"));
+  CHECK(contains(problems, "zero.json:3:42: fp16.loss_scale: the loss scale adapts itself"));
+  CHECK(contains(problems, "amp: Apex's amp is not here"));
+  CHECK(contains(problems,
+                 "config.yaml:2:66: deepspeed_config.zero_stage: the DeepSpeed file says it; leave it out here"));
+  const auto twice = map_accelerate_config(
+      "distributed_type: DEEPSPEED\nmixed_precision: bf16\ndeepspeed_config: {deepspeed_config_file: zero.json}\n",
+      "config.yaml", [](const std::string&) {
+        return std::optional<std::string>(
+            "{\"zero_optimization\": {\"stage\": 1}, \"fp16\": {\"enabled\": true}, "
+            "\"amp\": {\"enabled\": false}}");
+      });
+  CHECK(lines_of(twice.problems) ==
+        "config.yaml:2:18: mixed_precision: the DeepSpeed file says it; write \"auto\" there, or leave it out here\n");
+  const auto missing = map_text("distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: none.json}\n");
+  CHECK(contains(lines_of(missing.problems), "deepspeed_config_file: cannot read none.json"));
+}
+
+TEST_CASE("one GPU is a device; several are chosen where trainrun starts") {
+  CHECK(keys_of(map_text("distributed_type: 'NO'\ngpu_ids: 1\n"))["device"] == "cuda:1");
+  CHECK(keys_of(map_text("distributed_type: 'NO'\ngpu_ids: all\n")).count("device") == 0);
+  CHECK(keys_of(map_text("distributed_type: MULTI_CPU\ngpu_ids: 0,1\n"))["device"] == "cpu");
+  CHECK(
+      contains(lines_of(map_text("distributed_type: MULTI_GPU\ngpu_ids: 0,1\n").problems), "CUDA_VISIBLE_DEVICES=0,1"));
+}
+
+TEST_CASE("sections of another distributed_type are not read, and said so") {
+  const auto config = map_text(
+      "distributed_type: 'NO'\nfsdp_config: {x: 1}\ndeepspeed_config: {deepspeed_config_file: path/to/be/ignored}\n"
+      "megatron_lm_config: {}\n");
+  CHECK(lines_of(config.problems).empty());
+  CHECK(contains(lines_of(config.notes), "fsdp_config: is for distributed_type: FSDP; not read"));
+  CHECK(contains(lines_of(config.notes), "deepspeed_config: is for distributed_type: DEEPSPEED; not read"));
+  CHECK_FALSE(contains(lines_of(config.notes), "megatron_lm_config"));
+}
+
+TEST_CASE("what is no configuration is one problem") {
+  CHECK(contains(lines_of(map_text("- a\n").problems), "config.yaml:1:1: a configuration of Accelerate is a mapping"));
+  CHECK(map_text("").problems.size() == 1);
+  CHECK(map_text("a: [\n").problems.size() == 1);
+  CHECK(contains(lines_of(read_sample("no_such.yaml").problems), "no_such.yaml: cannot open: No such file"));
+}
+
+TEST_CASE("faults of a value keep the place of the file that said it, and the command line's keep their number") {
+  Catalog catalog = known_components();
+  const auto faults = [&](const AccelerateConfig& config, const std::vector<std::string>& overrides) {
+    try {
+      load_recipe("tests/recipes/digits_small.yaml", config, overrides, catalog);
+    } catch (const RecipeError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const AccelerateConfig config = map_text("distributed_type: MULTI_CPU\nnum_processes: many\nnum_machines: 0\n");
+  const std::string text = faults(config, {"seed=1", "optimizer.lr=fast"});
+  CHECK(contains(text, "config.yaml:2:16: num_processes: "));
+  CHECK(contains(text, "config.yaml:3:15: num_machines: "));
+  CHECK(contains(text, "command line:2:14: optimizer.lr: "));
+  const std::string refused = faults(read_sample("tpu.yaml"), {"optimizer.lr=fast"});
+  CHECK(contains(refused, "TPUs need XLA"));
+  CHECK(contains(refused, "command line:1:14: optimizer.lr: "));
+  CHECK_FALSE(contains(refused, "several processes need"));  // that follows from the refusal
+}
+
+TEST_CASE("the file comes after the recipe and before the command line") {
+  Catalog catalog = known_components();
+  const LoadedRecipe loaded = load_recipe("tests/recipes/digits_small.yaml", read_sample("multi_cpu.yaml"),
+                                          {"num_processes=4", "device=auto"}, catalog);
+  CHECK(loaded.recipe.distributed_type == "MULTI_CPU");
+  CHECK(loaded.recipe.num_processes == 4);
+  CHECK(loaded.recipe.device == "auto");
+  const LoadedRecipe plain = load_recipe("tests/recipes/digits_small.yaml", AccelerateConfig(), {}, catalog);
+  CHECK(plain.recipe.num_processes == 1);
+}
+
+}  // namespace
+}  // namespace trainrun
