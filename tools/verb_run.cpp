@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "runner/device.h"
 #include "runner/distributed/launcher.h"
 #include "runner/train_loop.h"
 #include "tools/verbs.h"
@@ -26,11 +27,14 @@ void add_run(CLI::App& app, Program& program) {
   const auto arguments = std::make_shared<RecipeArguments>();
   add_recipe_arguments(*verb, *arguments);
   verb->callback([&program, arguments] {
+    prepare_device(arguments->path, arguments->overrides);
     const LoadedRecipe loaded = load_recipe(arguments->path, arguments->overrides, program.catalog);
     const Recipe& recipe = loaded.recipe;
     const auto rendezvous = rendezvous_from_environment(recipe.main_process_ip, recipe.main_process_port);
     if (rendezvous) check_processes(recipe, *rendezvous);
     if (!rendezvous && recipe.num_processes > 1) {
+      const int64_t last = recipe.num_processes / recipe.num_machines - 1;  // of this machine: is there a GPU for it?
+      choose_device({recipe.device, recipe.distributed_type, last, recipe.num_processes});
       program.exit_code = launch(recipe.num_processes, program.arguments, recipe.distributed.timeout);
       return;
     }

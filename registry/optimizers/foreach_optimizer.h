@@ -151,10 +151,12 @@ class ForeachOptimizer : public GroupedOptimizer {
     }
   }
 
-  /// A tensor for `saved`, in the memory order of its parameter if it is as large.
+  /// A tensor for `saved`, in the memory order of its parameter if it is as large, and on its device; but numbers, such
+  /// as "step", stay on the CPU, where they are asked for.
   static at::Tensor like(const at::Tensor& saved, const at::Tensor& parameter) {
-    const bool same = saved.sizes() == parameter.sizes() && saved.dim() > 0;
-    return at::empty_like(same ? parameter.detach() : saved);
+    if (saved.dim() == 0 && parameter.dim() > 0) return at::empty_like(saved);
+    if (saved.sizes() == parameter.sizes() && saved.dim() > 0) return at::empty_like(parameter.detach());
+    return at::empty_like(saved, saved.options().device(parameter.device()));
   }
 
   std::vector<Options> options_;
