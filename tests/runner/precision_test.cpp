@@ -34,7 +34,8 @@ TEST_CASE("autocast is for one device, and ends with its scope") {
   {
     const Autocast on_gpu(at::kHalf, at::kCUDA);
     CHECK(autocast::is_autocast_enabled(at::kCUDA));
-    CHECK(autocast::get_autocast_dtype(at::kCUDA) == at::kHalf);
+    const bool in_half = autocast::get_autocast_dtype(at::kCUDA) == at::kHalf;
+    CHECK(in_half);
     CHECK(!autocast::is_autocast_enabled(at::kCPU));
   }
   CHECK(!autocast::is_autocast_enabled(at::kCUDA));
