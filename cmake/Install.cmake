@@ -2,6 +2,7 @@
 #
 #   bin/trainrun
 #   lib/libtrainrun_registry.so     what plugins link against
+#   lib/libtrainrun_cuda.so         what is opened where there is a GPU; where it was built
 #   lib/cmake/trainrun              find_package(trainrun)
 #   lib/trainrun/{torch,nvidia}     LibTorch, laid as in its wheel: its libraries find each other by that
 #   include/trainrun                the public headers: #include <registry/plugin.h>
@@ -15,6 +16,11 @@ if(TARGET trainrun)
   install(TARGETS trainrun RUNTIME DESTINATION bin)
 endif()
 
+if(TARGET trainrun_cuda)
+  set_target_properties(trainrun_cuda PROPERTIES INSTALL_RPATH "$ORIGIN:$ORIGIN/trainrun/torch/lib")
+  install(TARGETS trainrun_cuda LIBRARY DESTINATION lib)
+endif()
+
 install(DIRECTORY registry DESTINATION include/trainrun FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY recipes schemas DESTINATION share/trainrun OPTIONAL)
 
@@ -24,6 +30,19 @@ file(GLOB nvidia_files
   "${TRAINRUN_LIBTORCH}/../nvidia/cu13/lib/libcudart.so.*" "${TRAINRUN_LIBTORCH}/../nvidia/cu13/lib/libcupti.so.*")
 file(GLOB licence_folders "${TRAINRUN_LIBTORCH}/../torch-*.dist-info/licenses"
   "${TRAINRUN_LIBTORCH}/../nvidia_cuda_runtime-*.dist-info/licenses" "${TRAINRUN_LIBTORCH}/../nvidia_cuda_cupti-*.dist-info/licenses")
+
+# LibTorch's CUDA side and what it needs, 3.2 GB, go along from a set-up that has all of it: one with a GPU.
+file(GLOB cudnn "${TRAINRUN_LIBTORCH}/../nvidia/cudnn/lib/libcudnn.so.*")
+if(TARGET trainrun_cuda AND cudnn)
+  file(GLOB of_cuda "${TRAINRUN_LIBTORCH}/lib/libtorch_cuda*.so" "${TRAINRUN_LIBTORCH}/lib/libc10_cuda.so"
+    "${TRAINRUN_LIBTORCH}/lib/libtorch_nvshmem.so" "${TRAINRUN_LIBTORCH}/lib/libcaffe2_nvrtc.so")
+  list(APPEND libtorch_files ${of_cuda})
+  install(DIRECTORY "${TRAINRUN_LIBTORCH}/../nvidia" DESTINATION lib/trainrun USE_SOURCE_PERMISSIONS
+    FILES_MATCHING PATTERN "*.so*" PATTERN "*icense*")
+  file(GLOB more_licences "${TRAINRUN_LIBTORCH}/../nvidia_*.dist-info/licenses")
+  list(APPEND licence_folders ${more_licences})
+  list(REMOVE_DUPLICATES licence_folders)
+endif()
 install(PROGRAMS ${libtorch_files} DESTINATION lib/trainrun/torch/lib)
 install(PROGRAMS ${nvidia_files} DESTINATION lib/trainrun/nvidia/cu13/lib)
 install(DIRECTORY "${TRAINRUN_LIBTORCH}/include" DESTINATION lib/trainrun/torch)

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "registry/splitmix.h"
+#include "runner/device_batches.h"
 
 extern "C" void omp_set_num_threads(int);  // of the OpenMP runtime that LibTorch uses; clang has no <omp.h>
 
@@ -30,16 +31,22 @@ void run_single_threaded() {
 class BatchMaker {
  public:
   BatchMaker(const Dataset& dataset, const DataLoader::Transforms& transforms, const DataLoaderOptions& options,
-             int64_t epoch, at::Tensor order)
-      : dataset_(dataset), transforms_(transforms), options_(options), epoch_(epoch), order_(std::move(order)) {}
+             int64_t epoch, at::Tensor order, bool pin)
+      : dataset_(dataset),
+        transforms_(transforms),
+        options_(options),
+        epoch_(epoch),
+        order_(std::move(order)),
+        pin_(pin) {}
 
   Batch make(int64_t number, int64_t size) const {
     const at::NoGradGuard no_grad;
     Batch batch = dataset_.get(order_.narrow(0, number * options_.batch_size, size));
-    if (transforms_.empty()) return batch;
-    at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed_of(number));
-    for (const auto& transform : transforms_) transform->apply(batch, generator);
-    return batch;
+    if (!transforms_.empty()) {
+      at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed_of(number));
+      for (const auto& transform : transforms_) transform->apply(batch, generator);
+    }
+    return pin_ ? pinned(batch) : batch;
   }
 
  private:
@@ -54,6 +61,7 @@ class BatchMaker {
   const DataLoaderOptions& options_;
   int64_t epoch_;
   at::Tensor order_;
+  bool pin_;  // for a GPU
 };
 
 /// What a stream has still to make: the batches from number `next` on.
@@ -76,6 +84,27 @@ class InlineStream : public BatchStream {
 
  private:
   BatchMaker maker_;
+  Remaining remaining_;
+};
+
+/// Batches out of the samples that a GPU keeps.
+class KeptStream : public BatchStream {
+ public:
+  /// `order`: the rank's samples, where `samples` are.
+  KeptStream(const Batch& samples, at::Tensor order, int64_t batch_size, Remaining remaining)
+      : samples_(samples), order_(std::move(order)), batch_size_(batch_size), remaining_(remaining) {}
+
+  std::optional<Batch> next() override {
+    if (remaining_.done()) return std::nullopt;
+    const at::NoGradGuard no_grad;
+    const int64_t number = remaining_.next++;
+    return rows_of(samples_, order_.narrow(0, number * batch_size_, remaining_.loader.batch_size(number)));
+  }
+
+ private:
+  const Batch& samples_;
+  at::Tensor order_;
+  int64_t batch_size_;
   Remaining remaining_;
 };
 
@@ -152,10 +181,12 @@ class PrefetchStream : public BatchStream {
 
 }  // namespace
 
-DataLoader::DataLoader(const Dataset& dataset, Transforms transforms, const DataLoaderOptions& options)
+DataLoader::DataLoader(const Dataset& dataset, Transforms transforms, const DataLoaderOptions& options,
+                       at::Device device)
     : dataset_(dataset),
       transforms_(std::move(transforms)),
       options_(options),
+      device_(device),
       sampler_(dataset.size(),
                {options.shuffle, options.seed, options.split, options.rank, options.world_size, options.drawing}) {
   if (options_.batch_size < 1) throw Error("batch_size must be >= 1, is " + std::to_string(options_.batch_size));
@@ -183,12 +214,21 @@ int64_t DataLoader::global_batch_size(int64_t batch) const {
 }
 
 std::unique_ptr<BatchStream> DataLoader::iterate(int64_t epoch, int64_t start_batch) const {
-  BatchMaker maker(dataset_, transforms_, options_, epoch, sampler_.indices(epoch));
   const Remaining remaining{*this, start_batch};
-  if (options_.num_workers == 0) return std::make_unique<InlineStream>(std::move(maker), remaining);
-  auto stream = std::make_unique<PrefetchStream>(std::move(maker), remaining);
-  stream->start(options_.num_workers);
-  return stream;
+  const at::Tensor order = sampler_.indices(epoch);
+  const bool on_gpu = !device_.is_cpu();
+  if (on_gpu) std::call_once(looked_, [&] { kept_ = samples_on(device_, dataset_, transforms_); });
+  if (kept_) return std::make_unique<KeptStream>(*kept_, order.to(device_), options_.batch_size, remaining);
+  BatchMaker maker(dataset_, transforms_, options_, epoch, order, on_gpu);
+  std::unique_ptr<BatchStream> stream;
+  if (options_.num_workers == 0) {
+    stream = std::make_unique<InlineStream>(std::move(maker), remaining);
+  } else {
+    auto prefetching = std::make_unique<PrefetchStream>(std::move(maker), remaining);
+    prefetching->start(options_.num_workers);
+    stream = std::move(prefetching);
+  }
+  return on_gpu ? batches_on(device_, std::move(stream)) : std::move(stream);
 }
 
 }  // namespace trainrun

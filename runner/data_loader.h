@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -36,12 +37,17 @@ class BatchStream {
 ///
 /// A batch depends on (seed, epoch, number of the batch, rank) alone: neither on num_workers nor on where an epoch was
 /// begun.
+///
+/// On a GPU, samples that are the same each time and fit into its memory are kept there from the first `iterate` on;
+/// others come from page-locked memory, the next batch while one is worked on.
 class DataLoader {
  public:
   using Transforms = std::vector<std::shared_ptr<const Transform>>;
 
-  /// `dataset` is open, and outlives this. Throws DataError where there is not one batch.
-  DataLoader(const Dataset& dataset, Transforms transforms, const DataLoaderOptions& options);
+  /// `dataset` is open, and outlives this; batches are given on `device`. Throws DataError where there is not one
+  /// batch.
+  DataLoader(const Dataset& dataset, Transforms transforms, const DataLoaderOptions& options,
+             at::Device device = at::kCPU);
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
   /// Batches in an epoch, of this rank.
@@ -60,7 +66,10 @@ class DataLoader {
   const Dataset& dataset_;
   Transforms transforms_;
   DataLoaderOptions options_;
+  at::Device device_;
   Sampler sampler_;
+  mutable std::once_flag looked_;      // whether samples can be kept
+  mutable std::optional<Batch> kept_;  // all samples, on device_
 };
 
 }  // namespace trainrun

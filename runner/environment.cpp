@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "registry/error.h"
+#include "runner/device.h"
 #include "runner/text.h"
 
 namespace trainrun {
@@ -150,6 +151,18 @@ void add_software(Facts& facts) {
                      entry("/etc/os-release", "PRETTY_NAME") + ", Linux " + system.release + " " + system.machine);
 }
 
+/// What computes on GPUs, where there are some.
+void add_gpus(Facts& facts) {
+  if (!sees_gpu()) return;
+  const OpenedAccelerator& opened = open_accelerator();
+  facts.emplace_back("CUDA", opened.accelerator ? opened.accelerator->versions() : opened.missing);
+  for (int64_t i = 0; i < opened.num_gpus(); ++i) {
+    const Accelerator::Gpu gpu = opened.accelerator->describe(i);
+    facts.emplace_back("cuda:" + std::to_string(i), gpu.name + ", " + bytes_text(static_cast<double>(gpu.memory)) +
+                                                        ", compute capability " + gpu.compute_capability);
+  }
+}
+
 void add_hardware(Facts& facts) {
   facts.emplace_back("CPU", entry("/proc/cpuinfo", "model name"));
   facts.emplace_back("CPUs", std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + " online, " +
@@ -161,6 +174,7 @@ void add_hardware(Facts& facts) {
   facts.emplace_back("memory", kilobytes(entry("/proc/meminfo", "MemTotal")) + ", " +
                                    kilobytes(entry("/proc/meminfo", "MemAvailable")) + " available");
   facts.emplace_back("GPU", gpus());
+  add_gpus(facts);
   facts.emplace_back("container", container());
   facts.emplace_back("limits", control_group_limits());
 }
@@ -179,6 +193,7 @@ void add_variables(Facts& facts) {
 }  // namespace
 
 Facts describe_environment() {
+  if (sees_gpu()) open_accelerator();  // before LibTorch is asked anything: see prepare_device
   Facts facts;
   add_software(facts);
   add_hardware(facts);

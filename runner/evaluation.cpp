@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "runner/device.h"
 #include "runner/train_loop.h"
 
 namespace trainrun {
@@ -29,6 +30,7 @@ TrainedModel find_trained(const std::string& run_or_checkpoint) {
 std::vector<std::pair<std::string, double>> evaluate_trained(const TrainedModel& trained,
                                                              const std::vector<std::string>& overrides,
                                                              Catalog& catalog) {
+  prepare_device(trained.recipe, overrides);
   const LoadedRecipe loaded = load_recipe(trained.recipe, overrides, catalog);
   const Recipe& recipe = loaded.recipe;
   if (!recipe.dataset.eval) throw Error(trained.recipe + " has no dataset.eval to evaluate on");
@@ -39,9 +41,12 @@ std::vector<std::pair<std::string, double>> evaluate_trained(const TrainedModel&
   const DatasetInfo info = data->info();
   DataTransforms transforms(recipe, nullptr, &info);
   transforms.set_learnt(learnt.value("transforms", nlohmann::json()));
-  const DataLoader loader(*data, transforms.evaluation(), loader_options(recipe, data.get(), false));
+  const at::Device device = choose_device({recipe.device});  // of the processes that trained it one is left
+  use_device(device, recipe.tf32);
+  const DataLoader loader(*data, transforms.evaluation(), loader_options(recipe, data.get(), false), device);
   Model model(recipe, evaluation_info(recipe));
   model.load_state_dict(checkpoint.model, trained.checkpoint);
+  if (!device.is_cpu()) model.to(device);
   return evaluate(recipe, model, loader, model.build_metrics(recipe));
 }
 

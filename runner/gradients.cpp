@@ -26,8 +26,12 @@ double clip_gradients(const Tensors& parameters, double max_norm, Communicator* 
   const at::NoGradGuard no_gradients;
   const Tensors gradients = gradients_of(parameters);
   if (gradients.empty() && !shards) return 0;
-  at::Tensor norm =
-      gradients.empty() ? at::zeros({}) : at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
+  at::Tensor norm;
+  if (gradients.empty()) {  // on the device where the other ranks have theirs
+    norm = at::zeros({}, at::TensorOptions(parameters.empty() ? at::Device(at::kCPU) : parameters[0].device()));
+  } else {
+    norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
+  }
   if (shards) {
     const at::Tensor square = norm.square();
     shards->sum(square);

@@ -1,15 +1,16 @@
 #include "runner/job.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <map>
 
 #include "runner/build.h"
+#include "runner/device.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/sharded_model.h"
 #include "runner/recipe_source.h"
@@ -54,17 +55,20 @@ void return_large_blocks() {
   mallopt(M_TOP_PAD, 1 << 17);
 }
 
-at::Tensor random_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
+at::Tensor random_state(at::Device device) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   return generator.get_state();
 }
 
-void set_random_state(const at::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
+void set_random_state(at::Device device, const at::Tensor& state) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_state(state);
 }
+
+/// A device's name in checkpoints, which may be resumed on another of its kind.
+std::string kind_of(at::Device device) { return device.is_cpu() ? "cpu" : "cuda"; }
 
 json figures_json(const std::vector<std::pair<std::string, double>>& figures) {
   json list = json::array();
@@ -124,10 +128,7 @@ int64_t batch_after_samples(int64_t batch, int64_t saved_size, int64_t size, int
 }  // namespace
 
 Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.recipe) {
-  if (options.rendezvous && options.rendezvous->world_size > 1) {
-    if (sharding_stage(recipe) > 0) return_large_blocks();
-    group = std::make_unique<ProcessGroup>(*options.rendezvous, std::chrono::seconds(recipe.distributed.timeout));
-  }
+  connect(options.rendezvous);
   build_data();
   build_model();
   build_optimizer();
@@ -138,9 +139,24 @@ Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.rec
   } else {
     spdlog::set_level(spdlog::level::off);
   }
+  if (device.is_cpu() && recipe.device == "auto" && sees_gpu() && recipe.distributed_type != "MULTI_CPU") {
+    spdlog::warn("on the CPU, though there is a GPU: {}", open_accelerator().missing);
+  }
   if (!passed_over_.empty()) spdlog::warn("model.weights: " + join(passed_over_, "; "));
   resume();
   build_observers(options);
+}
+
+void Job::connect(const std::optional<Rendezvous>& rendezvous) {
+  const Rendezvous place = rendezvous.value_or(Rendezvous());
+  device = choose_device({recipe.device, recipe.distributed_type, place.local_rank, place.world_size});
+  use_device(device, recipe.tf32);
+  const bool multi_gpu = recipe.distributed_type == "MULTI_GPU";  // there is a group even if its launcher started one
+  if (!rendezvous || (place.world_size == 1 && !multi_gpu)) return;
+  if (sharding_stage(recipe) > 0) return_large_blocks();
+  const std::chrono::seconds timeout(recipe.distributed.timeout);
+  group = std::make_unique<ProcessGroup>(place, timeout);
+  if (!device.is_cpu()) group->add_device(*open_accelerator().accelerator, device, timeout);
 }
 
 void Job::build_data() {
@@ -157,22 +173,24 @@ void Job::build_data() {
   const DatasetInfo eval_info = eval_data ? eval_data->info() : DatasetInfo();
   transforms = std::make_unique<DataTransforms>(recipe, &train_info, eval_data ? &eval_info : nullptr);
   transforms->learn(recipe, *train_data);
-  train_loader = std::make_unique<DataLoader>(*train_data, transforms->training(),
-                                              loader_options(recipe, train_data.get(), true, rank, world_size()));
+  train_loader = std::make_unique<DataLoader>(
+      *train_data, transforms->training(), loader_options(recipe, train_data.get(), true, rank, world_size()), device);
   if (!eval_data) return;
-  eval_loader = std::make_unique<DataLoader>(*eval_data, transforms->evaluation(),
-                                             loader_options(recipe, eval_data.get(), false, rank, world_size()));
+  eval_loader = std::make_unique<DataLoader>(
+      *eval_data, transforms->evaluation(), loader_options(recipe, eval_data.get(), false, rank, world_size()), device);
 }
 
 void Job::build_model() {
   if (recipe.deterministic) {
     at::globalContext().setDeterministicAlgorithms(true, false);
     at::globalContext().setDeterministicFillUninitializedMemory(false);  // it costs time and changes no result
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);                     // or cuBLAS may add up in any order
   }
   at::manual_seed(static_cast<uint64_t>(recipe.seed));
   model = std::make_unique<Model>(recipe, training_info(recipe),
                                   recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo());
   passed_over_ = load_initial_weights(recipe, *model);
+  if (!device.is_cpu()) model->to(device);
   metrics = model->build_metrics(recipe);
   if (group) build_parallel();
   for (const auto& [name, tensor] : parallel ? parallel->parameters() : model->parameters()) {
@@ -259,10 +277,12 @@ void Job::save(const std::string& name, bool best) {
   content.state["scheduler"] = scheduler ? scheduler->state() : json();
   content.state["grad_scaler"] = grad_scaler ? grad_scaler->state() : json();
   content.state["random"] = json::array();
-  const at::Tensor own = random_state().unsqueeze(0);
-  const at::Tensor states = group ? group->gather_rows(own, "a checkpoint") : own;
-  for (int64_t rank = 0; rank < states.size(0); ++rank) {
-    content.state["random"].push_back({{"cpu", to_hex(states[rank].contiguous())}});
+  for (const at::Device& source : random_sources()) {
+    const at::Tensor own = random_state(source).unsqueeze(0);
+    const at::Tensor states = group ? group->gather_rows(own, "a checkpoint") : own;
+    for (int64_t rank = 0; rank < states.size(0); ++rank) {
+      content.state["random"][static_cast<size_t>(rank)][kind_of(source)] = to_hex(states[rank].contiguous());
+    }
   }
   content.state["learnt"] = {{"dataset", train_data->learnt()}, {"transforms", transforms->learnt()}};
   content.state["global_batch_size"] = recipe.dataloader.batch_size * world_size();
@@ -270,6 +290,11 @@ void Job::save(const std::string& name, bool best) {
   content.state["versions"] = {{"trainrun", TRAINRUN_VERSION}, {"torch", TORCH_VERSION}};
   if (is_main()) observers->on_checkpoint({progress.step, checkpoints->save(name, content, best)});
   if (group) group->barrier("a checkpoint");
+}
+
+std::vector<at::Device> Job::random_sources() const {
+  if (device.is_cpu()) return {at::kCPU};
+  return {at::kCPU, device};
 }
 
 std::optional<std::string> Job::checkpoint_to_resume() {
@@ -319,7 +344,10 @@ void Job::restore(const CheckpointContent& content) {
   const json scaled = state.value("grad_scaler", json());
   if (grad_scaler && !scaled.is_null()) grad_scaler->load_state(scaled);
   const auto rank = static_cast<size_t>(group ? group->rank() : 0);
-  set_random_state(from_hex(random.at(rank < random.size() ? rank : 0).at("cpu")));
+  const json& own = random.at(rank < random.size() ? rank : 0);
+  for (const at::Device& source : random_sources()) {  // a run that began on the CPU has none of a GPU
+    if (own.contains(kind_of(source))) set_random_state(source, from_hex(own.at(kind_of(source))));
+  }
 }
 
 void Job::restore_optimizer(const NamedTensors& saved) {
@@ -364,7 +392,7 @@ void Job::build_observers(const Options& options) {
   info.train_samples = train_data->size();
   if (eval_data) info.eval_samples = eval_data->size();
   info.effective_batch_size = recipe.dataloader.batch_size * world_size() * recipe.training.gradient_accumulation_steps;
-  info.device = "cpu";
+  info.device = device_name(device);
   observers->on_start(info);
 }
 

@@ -58,6 +58,7 @@ class Job {
   Communicator* shards() const { return parallel && parallel->is_sharded() ? group.get() : nullptr; }
 
   const Recipe& recipe;
+  at::Device device = at::kCPU;         // where to compute
   std::unique_ptr<ProcessGroup> group;  // null: this process alone
   std::unique_ptr<RunFolder> folder;    // of the main process
   std::unique_ptr<Dataset> train_data;
@@ -79,6 +80,7 @@ class Job {
   Progress progress;
 
  private:
+  void connect(const std::optional<Rendezvous>& rendezvous);
   void build_data();
   void build_model();
   void build_parallel();
@@ -89,6 +91,8 @@ class Job {
   void restore(const CheckpointContent& content);
   void restore_optimizer(const NamedTensors& saved);
   std::optional<std::string> checkpoint_to_resume();
+  /// Where random numbers are drawn while training.
+  std::vector<at::Device> random_sources() const;
 
   std::vector<std::string> passed_over_;  // of model.weights, until there is a log
 };

@@ -214,7 +214,7 @@ LayerInputs Model::examples(const std::vector<Source>& sources) const {
 Tensors Model::forward(const Batch& batch) {
   Tensors inputs;
   for (const std::string& name : graph_->input_names()) inputs.push_back(batch.at(name));
-  const Autocast autocast(autocast_dtype_);
+  const Autocast autocast(autocast_dtype_, device_);
   Tensors outputs = graph_->forward(inputs);
   for (at::Tensor& output : outputs) {  // losses and metrics are computed in float32
     if (autocast_dtype_ && output.scalar_type() == *autocast_dtype_) output = output.to(at::kFloat);
@@ -291,6 +291,14 @@ void Model::train(bool on) {
   graph_->train(on);
   for (const WeightedLoss& part : losses_) {
     if (part.loss.state) part.loss.state->train(on);
+  }
+}
+
+void Model::to(at::Device device) {
+  device_ = device.type();
+  graph_->to(device);
+  for (const WeightedLoss& part : losses_) {
+    if (part.loss.state) part.loss.state->to(device);
   }
 }
 

@@ -50,6 +50,8 @@ class Model {
   /// How many times the optimizer's learning rate parameters learn at, by name; others: once.
   std::map<std::string, double> lr_scales() const { return graph_->lr_scales(); }
   void train(bool on = true);
+  /// Moves all that is computed with to `device`; batches must be there, too. Tensors stay the objects they are.
+  void to(at::Device device);
 
   /// Copies `tensors` into the state dict. Throws Error that lists what is missing, unexpected, or of another shape.
   /// Not `strict`: what is missing stays as it is, what is unexpected is passed over; both are returned, one line each,
@@ -66,6 +68,7 @@ class Model {
 
   DatasetInfo info_;
   std::optional<at::ScalarType> autocast_dtype_;
+  at::DeviceType device_ = at::kCPU;
   std::shared_ptr<Graph> graph_;
   std::vector<size_t> outputs_;  // slots of the graph
   struct WeightedLoss {

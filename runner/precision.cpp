@@ -21,20 +21,21 @@ std::optional<at::ScalarType> autocast_dtype(const std::string& mixed_precision)
   return std::nullopt;
 }
 
-Autocast::Autocast(std::optional<at::ScalarType> dtype) : active_(dtype.has_value()) {
+Autocast::Autocast(std::optional<at::ScalarType> dtype, at::DeviceType device)
+    : active_(dtype.has_value()), device_(device) {
   if (!active_) return;
-  was_enabled_ = autocast::is_autocast_enabled(at::kCPU);
-  had_dtype_ = autocast::get_autocast_dtype(at::kCPU);
-  autocast::set_autocast_enabled(at::kCPU, true);
-  autocast::set_autocast_dtype(at::kCPU, *dtype);
+  was_enabled_ = autocast::is_autocast_enabled(device_);
+  had_dtype_ = autocast::get_autocast_dtype(device_);
+  autocast::set_autocast_enabled(device_, true);
+  autocast::set_autocast_dtype(device_, *dtype);
   autocast::increment_nesting();
 }
 
 Autocast::~Autocast() {
   if (!active_) return;
   if (autocast::decrement_nesting() == 0) autocast::clear_cache();  // weights change between steps
-  autocast::set_autocast_enabled(at::kCPU, was_enabled_);
-  autocast::set_autocast_dtype(at::kCPU, had_dtype_);
+  autocast::set_autocast_enabled(device_, was_enabled_);
+  autocast::set_autocast_dtype(device_, had_dtype_);
 }
 
 GradScaler::GradScaler(const GradScalerSection& options)
@@ -46,9 +47,12 @@ bool GradScaler::unscale(const Tensors& parameters, Communicator* shards) {
   const c10::AutoGradMode no_gradients(false);
   const Tensors gradients = gradients_of(parameters);
   if (gradients.empty() && !shards) return true;
-  at::Tensor found_inf = at::zeros({1});
+  const at::TensorOptions options(parameters.empty() ? at::Device(at::kCPU) : parameters[0].device());
+  at::Tensor found_inf = at::zeros({1}, options);
   const auto inverse = static_cast<float>(1 / static_cast<double>(scale_));
-  if (!gradients.empty()) at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, at::full({1}, inverse));
+  if (!gradients.empty()) {
+    at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, at::full({1}, inverse, options));
+  }
   if (shards) shards->sum(found_inf);
   found_inf_ = found_inf.item<float>() != 0;
   return !found_inf_;

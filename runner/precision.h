@@ -14,17 +14,18 @@ namespace trainrun {
 /// What `mixed_precision` computes in; nothing for "no".
 std::optional<at::ScalarType> autocast_dtype(const std::string& mixed_precision);
 
-/// While one lives, on this thread, operations compute in `dtype` where autocast's lists say so (torch.autocast on the
-/// CPU). Without a dtype it does nothing.
+/// While one lives, on this thread, operations on `device` compute in `dtype` where autocast's lists for that device
+/// say so (torch.autocast). Without a dtype it does nothing.
 class Autocast {
  public:
-  explicit Autocast(std::optional<at::ScalarType> dtype);
+  explicit Autocast(std::optional<at::ScalarType> dtype, at::DeviceType device = at::kCPU);
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
 
  private:
   bool active_;
+  at::DeviceType device_;
   bool was_enabled_ = false;
   at::ScalarType had_dtype_ = at::kFloat;
 };

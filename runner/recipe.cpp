@@ -20,6 +20,14 @@ std::optional<std::pair<int64_t, int64_t>> parse_fold(const std::string& text) {
   return std::pair(*number - 1, *count);
 }
 
+/// auto, cpu, cuda, cuda:0, …, cuda:99
+bool is_device(const std::string& device) {
+  if (device == "auto" || device == "cpu" || device == "cuda") return true;
+  if (!device.starts_with("cuda:") || device.size() > 7) return false;
+  const auto number = parse_integer(device.substr(5));
+  return number && *number >= 0 && device == "cuda:" + std::to_string(*number);
+}
+
 }  // namespace
 
 std::optional<Blocks> Codec<Blocks>::read(const Value& value, Reader& reader) {
@@ -353,6 +361,14 @@ void Recipe::describe(Fields<Recipe>& f) {
   f.optional("checkpoint", &Recipe::checkpoint).doc("what is saved, and when");
   f.optional("logging", &Recipe::logging).doc("who is told what, and when");
   f.relation(json::parse(R"({"properties": {"mixed_precision": {"not": {"const": "fp8"}}}})"));
+  f.relation(json::parse(R"({"properties": {"device": {"not": {"type": "string", "pattern": "^[^$]*$", "not": {
+                                 "pattern": "^(auto|cpu|cuda(:(0|[1-9][0-9]?))?)$"}}}}})"));
+  f.relation(json::parse(
+      R"({"if": {"required": ["distributed_type"], "properties": {"distributed_type": {"const": "MULTI_GPU"}}},
+          "then": {"properties": {"device": {"not": {"const": "cpu"}}}}})"));
+  f.relation(json::parse(
+      R"({"if": {"required": ["distributed_type"], "properties": {"distributed_type": {"const": "MULTI_CPU"}}},
+          "then": {"properties": {"device": {"not": {"type": "string", "pattern": "^cuda"}}}}})"));
   f.relation(json::parse(  // what is best is known from evaluations
       R"({"if": {"required": ["checkpoint"],
                  "properties": {"checkpoint": {"type": "object", "required": ["keep_best"],
@@ -365,6 +381,13 @@ void Recipe::describe(Fields<Recipe>& f) {
 }
 
 void Recipe::check(Checker& checker) const {
+  if (!is_device(device)) {
+    checker.fail("device", "expected auto, cpu, cuda, or cuda:0 for the first GPU, found '" + device + "'");
+  }
+  if ((device == "cpu" && distributed_type == "MULTI_GPU") ||
+      (device.starts_with("cuda") && distributed_type == "MULTI_CPU")) {
+    checker.fail("device", "is " + device + ", distributed_type is " + distributed_type + "; leave one of the two out");
+  }
   if (mixed_precision == "fp8") {
     checker.fail("mixed_precision",
                  "fp8 needs products of scaled float8 matrices, which LibTorch has on recent GPUs alone; write bf16");

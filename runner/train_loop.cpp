@@ -10,6 +10,7 @@
 #include <csignal>
 
 #include "registry/figure_name.h"
+#include "runner/device.h"
 #include "runner/gradients.h"
 #include "runner/signals.h"
 
@@ -212,7 +213,8 @@ class Trainer {
     const double took = seconds(Clock::now());
     nlohmann::json figures = nlohmann::json::object();
     for (const auto& [name, value] : progress_.metrics) figures[name] = value;
-    const nlohmann::json summary = {{"step", progress_.step}, {"seconds", took}, {"metrics", figures}};
+    nlohmann::json summary = {{"step", progress_.step}, {"seconds", took}, {"metrics", figures}};
+    if (!job_.device.is_cpu()) summary["peak_gpu_memory"] = peak_memory(job_.device);  // bytes, of this process
     if (job_.is_main()) job_.folder->finish(summary.dump(2) + "\n");
     if (job_.group) job_.group->barrier("the end");
     job_.observers->on_end({progress_.step, took, "", progress_.metrics});

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <memory>
 
+#include "runner/device.h"
 #include "runner/distributed/launcher.h"
 #include "runner/train_loop.h"
 #include "tools/accelerate_option.h"
@@ -65,15 +66,20 @@ void add_run(CLI::App& app, Program& program) {
   add_accelerate_option(*verb, *accelerate);
   verb->callback([&program, arguments, accelerate] {
     const AccelerateConfig config = read_accelerate_option(*accelerate);
+    std::vector<std::string> all = config.overrides();
+    all.insert(all.end(), arguments->overrides.begin(), arguments->overrides.end());
+    prepare_device(arguments->path, all);
     const LoadedRecipe loaded = load_recipe(arguments->path, config, arguments->overrides, program.catalog);
     const Recipe& recipe = loaded.recipe;
     const auto rendezvous = rendezvous_from_environment(recipe.main_process_ip, recipe.main_process_port);
-if (!rendezvous || (rendezvous->rank == 0 && rendezvous->launcher != "trainrun")) print_notes(config, program);
+    if (!rendezvous || (rendezvous->rank == 0 && rendezvous->launcher != "trainrun")) print_notes(config, program);
     if (rendezvous) {
       check_processes(recipe, *rendezvous);
       stop_with_torchrun(*rendezvous);
     }
     if (!rendezvous && recipe.num_processes > 1) {
+      const int64_t last = recipe.num_processes / recipe.num_machines - 1;  // of this machine: is there a GPU for it?
+      choose_device({recipe.device, recipe.distributed_type, last, recipe.num_processes});
       program.exit_code = launch(launch_options(loaded), program.arguments);
       return;
     }

@@ -95,8 +95,10 @@ class ForeachOptimizer : public GroupedOptimizer {
       for (size_t i = 0; i < group.parameters.names.size(); ++i) {
         for (size_t k = 0; k < list_names_.size(); ++k) {
           const auto it = saved.find(group.parameters.names[i] + "." + list_names_[k]);
-          group.lists[k][i] = it == saved.end() ? at::Tensor() : like(it->second, group.parameters.tensors[i]);
-          if (it != saved.end()) unknown.erase(it->first);
+          group.lists[k][i] = at::Tensor();
+          if (it == saved.end()) continue;
+          group.lists[k][i] = k == step_list_ ? scalar_state() : like(it->second, group.parameters.tensors[i]);
+          unknown.erase(it->first);
         }
       }
     }
@@ -151,10 +153,12 @@ class ForeachOptimizer : public GroupedOptimizer {
     }
   }
 
-  /// A tensor for `saved`, in the memory order of its parameter if it is as large.
+  /// A tensor for `saved`, in the memory order of its parameter if it is as large, and on its device; but numbers,
+  /// which are asked for, stay on the CPU.
   static at::Tensor like(const at::Tensor& saved, const at::Tensor& parameter) {
-    const bool same = saved.sizes() == parameter.sizes() && saved.dim() > 0;
-    return at::empty_like(same ? parameter.detach() : saved);
+    if (saved.dim() == 0 && parameter.dim() > 0) return at::empty_like(saved);
+    if (saved.sizes() == parameter.sizes() && saved.dim() > 0) return at::empty_like(parameter.detach());
+    return at::empty_like(saved, saved.options().device(parameter.device()));
   }
 
   std::vector<Options> options_;

@@ -5,6 +5,7 @@
 #include <ATen/ops/_foreach_sqrt.h>
 #include <ATen/ops/_fused_adagrad.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/stack.h>
 
 #include "registry/optimizers/foreach_optimizer.h"
 
@@ -83,7 +84,9 @@ struct Adagrad {
     state[1] = at::full_like(parameter, initial_accumulator_value);
   }
   void update(GroupStep& now) const {
-    at::_fused_adagrad_(now.parameters, now.gradients, now.state[1], now.state[0], now.lr, lr_decay, weight_decay, eps,
+    Tensors steps = now.state[0];
+    if (!now.parameters[0].is_cpu()) steps = at::stack(steps).to(now.parameters[0].device()).unbind();
+    at::_fused_adagrad_(now.parameters, now.gradients, now.state[1], steps, now.lr, lr_decay, weight_decay, eps,
                         maximize);
   }
 };

@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "registry/value.h"
+#include "runner/device.h"
 #include "runner/distributed/meeting.h"
 
 namespace trainrun {
@@ -139,7 +140,16 @@ void ProcessGroup::connect(std::chrono::seconds timeout) {
   group_->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
 }
 
+void ProcessGroup::add_device(const Accelerator& accelerator, at::Device device, std::chrono::seconds timeout) {
+  guarded("the connection by NCCL", [&] {
+    nccl_ = accelerator.connect(store_, static_cast<int>(rank()), static_cast<int>(world_size()), device, timeout);
+  });
+  group_->setBoundDeviceId(device);
+  group_->setBackend(device.type(), c10d::ProcessGroup::BackendType::NCCL, nccl_);
+}
+
 ProcessGroup::~ProcessGroup() {
+  if (nccl_) nccl_->abort();  // nothing is under way any more, or a rank is lost and would be waited for
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;

@@ -19,12 +19,15 @@
 #include "runner/distributed/rendezvous.h"
 
 namespace c10d {
+class Backend;
 class ProcessGroup;
 class Store;
 class Work;
 }  // namespace c10d
 
 namespace trainrun {
+
+class Accelerator;
 
 /// A rank is lost, or communication with it failed.
 class DistributedError : public Error {
@@ -52,6 +55,10 @@ class ProcessGroup : public Communicator {
   ~ProcessGroup() override;
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  /// From now on tensors on `device`, this rank's own GPU, travel by NCCL; those on the CPU by Gloo still. Throws
+  /// DistributedError.
+  void add_device(const Accelerator& accelerator, at::Device device, std::chrono::seconds timeout);
 
   int64_t rank() const override { return rendezvous_.rank; }
   int64_t world_size() const override { return rendezvous_.world_size; }
@@ -110,6 +117,7 @@ class ProcessGroup : public Communicator {
   Backend backend_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  c10::intrusive_ptr<c10d::Backend> nccl_;  // null: all tensors are on the CPU
   mutable std::mutex traffic_mutex_;
   std::map<std::pair<std::string, std::string>, Traffic> traffic_;
   std::mutex mutex_;

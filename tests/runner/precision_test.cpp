@@ -29,6 +29,18 @@ GradScalerSection options(double init_scale, int64_t growth_interval) {
 
 }  // namespace
 
+TEST_CASE("autocast is for one device, and ends with its scope") {
+  namespace autocast = at::autocast;
+  {
+    const Autocast on_gpu(at::kHalf, at::kCUDA);
+    CHECK(autocast::is_autocast_enabled(at::kCUDA));
+    const bool in_half = autocast::get_autocast_dtype(at::kCUDA) == at::kHalf;
+    CHECK(in_half);
+    CHECK(!autocast::is_autocast_enabled(at::kCPU));
+  }
+  CHECK(!autocast::is_autocast_enabled(at::kCUDA));
+}
+
 TEST_CASE("the scale grows after an interval without overflow and shrinks at each one") {
   GradScaler scaler(options(8, 2));
   const Tensors parameters = {with_gradient(16), at::ones({1}).set_requires_grad(true)};  // the second has no gradient
