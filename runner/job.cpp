@@ -90,13 +90,23 @@ Progress progress_from(const json& state) {
 
 }  // namespace
 
+void require_elementwise(const Component<OptimizerKind>& chosen, const Optimizer& optimizer) {
+  if (optimizer.is_elementwise()) return;
+  throw RecipeError({{chosen.place, chosen.path,
+                      chosen.type + " looks at whole tensors, of which ranks have pieces only; write sharding: "
+                                    "{strategy: NO_SHARD}, or another optimizer"}});
+}
+
 Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.recipe) {
   if (options.rendezvous && options.rendezvous->world_size > 1) {
-    group = std::make_unique<ProcessGroup>(*options.rendezvous, std::chrono::seconds(recipe.distributed.timeout));
+    group =
+        std::make_unique<ProcessGroup>(*options.rendezvous, std::chrono::seconds(recipe.distributed.timeout),
+                                       options.dry_run ? ProcessGroup::Backend::kFake : ProcessGroup::Backend::kGloo);
   }
   build_data();
   build_model();
   build_optimizer();
+  if (options.dry_run) return;
   if (is_main()) {
     open_folder(loaded);
     start_log(folder->log_path(), options.quiet, options.verbose);
@@ -169,11 +179,7 @@ void Job::build_optimizer() {
   const OptimizerInputs inputs =
       group_parameters(recipe.optimizer, parallel ? parallel->parameters() : model->parameters(), model->lr_scales());
   optimizer = build_at_place(recipe.optimizer, inputs);
-  if (shards() && !optimizer->is_elementwise()) {
-    throw RecipeError({{recipe.optimizer.place, recipe.optimizer.path,
-                        recipe.optimizer.type + " looks at whole tensors, of which ranks have pieces only; write "
-                                                "sharding: {strategy: NO_SHARD}, or another optimizer"}});
-  }
+  if (shards()) require_elementwise(recipe.optimizer, *optimizer);
   if (recipe.mixed_precision == "fp16") grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler);
   if (!recipe.scheduler) return scale_rates(optimizer->rates);
   const bool by_epoch = recipe.scheduler->common.interval == "epoch";

@@ -11,6 +11,7 @@
 
 #include "registry/figure_name.h"
 #include "runner/gradients.h"
+#include "runner/resources.h"
 #include "runner/signals.h"
 
 namespace trainrun {
@@ -89,7 +90,7 @@ class Trainer {
   int run() {
     const StopSignals signals;
     job_.model->train();
-    saved_step_ = progress_.step;
+    saved_step_ = first_step_ = progress_.step;
     start_ = record_time_ = Clock::now();
     seconds_before_ = progress_.seconds;
     while (progress_.step < total_steps_) {
@@ -101,14 +102,6 @@ class Trainer {
   }
 
  private:
-  /// The signal to stop that has come, to whichever rank; all ranks agree.
-  int received() {
-    const int own = StopSignals::received();
-    if (!job_.group) return own;
-    job_.group->set_step(progress_.step);
-    return static_cast<int>(job_.group->max(own, "the end of the step"));
-  }
-
   void train_epoch() {
     const auto batches = job_.train_loader->iterate(progress_.epoch, progress_.batch);
     const int64_t num_batches = job_.train_loader->num_batches();
@@ -120,7 +113,7 @@ class Trainer {
       record(loss, first_batch, epoch);
       if (epoch_ended) ++progress_.epoch, progress_.batch = 0;
       between_steps(epoch, epoch_ended);
-      signal_ = received();
+      signal_ = agreed_signal(job_);
       if (epoch_ended || signal_ != 0) return;
     }
   }
@@ -212,7 +205,9 @@ class Trainer {
     const double took = seconds(Clock::now());
     nlohmann::json figures = nlohmann::json::object();
     for (const auto& [name, value] : progress_.metrics) figures[name] = value;
-    const nlohmann::json summary = {{"step", progress_.step}, {"seconds", took}, {"metrics", figures}};
+    const nlohmann::json ranks = resources_of_ranks(job_, progress_.step - first_step_);
+    const nlohmann::json summary = {
+        {"step", progress_.step}, {"seconds", took}, {"metrics", figures}, {"ranks", ranks}};
     if (job_.is_main()) job_.folder->finish(summary.dump(2) + "\n");
     if (job_.group) job_.group->barrier("the end");
     job_.observers->on_end({progress_.step, took, "", progress_.metrics});
@@ -228,6 +223,7 @@ class Trainer {
   int64_t samples_ = 0;      // since the last line
   int signal_ = 0;           // to stop
   int64_t saved_step_ = -1;  // of the newest checkpoint
+  int64_t first_step_ = 0;   // that this process began with
   Clock::time_point start_;
   Clock::time_point record_time_;
   double seconds_before_ = 0;
@@ -243,6 +239,13 @@ int train(Job& job) {
         {job.progress.step, job.progress.seconds, std::string("error: ") + error.what(), job.progress.metrics});
     throw;
   }
+}
+
+int agreed_signal(Job& job) {
+  const int own = StopSignals::received();
+  if (!job.group) return own;
+  job.group->set_step(job.progress.step);
+  return static_cast<int>(job.group->max(own, "the end of the step"));
 }
 
 double train_step(Job& job, BatchStream& batches) {
