@@ -1,9 +1,6 @@
 #include "runner/explain.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -14,6 +11,7 @@
 #include "runner/build.h"
 #include "runner/job.h"
 #include "runner/model.h"
+#include "runner/optimizer_memory.h"
 
 namespace trainrun {
 namespace {
@@ -149,28 +147,6 @@ class Counted : public Dataset {
   int64_t size_;
 };
 
-LengthSummary explain_length(const Recipe& recipe, const DatasetInfo& info) {
-  LengthSummary length;
-  length.batch_size = recipe.dataloader.batch_size;
-  length.num_processes = recipe.num_processes;
-  length.gradient_accumulation_steps = recipe.training.gradient_accumulation_steps;
-  length.num_epochs = recipe.training.num_epochs;
-  length.train_samples = info.num_samples;
-  if (recipe.dataset.eval) length.eval_samples = evaluation_info(recipe).num_samples;
-  if (info.num_samples) {
-    const Counted data(*info.num_samples);
-    const int64_t window = length.gradient_accumulation_steps;
-    length.batches_per_epoch =
-        DataLoader(data, {}, loader_options(recipe, nullptr, true, 0, recipe.num_processes)).num_batches();
-    length.steps_per_epoch = (*length.batches_per_epoch + window - 1) / window;
-    if (length.num_epochs) length.total_steps = *length.num_epochs * *length.steps_per_epoch;
-  }
-  if (const auto limit = recipe.training.max_steps; limit && (length.total_steps || !length.num_epochs)) {
-    length.total_steps = std::min(length.total_steps.value_or(*limit), *limit);
-  }
-  return length;
-}
-
 /// "weight_decay: 0, lr: 0.1"
 std::string overrides_text(const Value& overrides) {
   std::string text;
@@ -201,36 +177,6 @@ std::vector<GroupSummary> explain_groups(const Component<OptimizerKind>& optimiz
   return groups;
 }
 
-/// Bytes of an optimizer's state after a step. State is often made by the first step, so one is done, on tensors of two
-/// elements a dimension; state as large as these is as large as the parameter, other state stays as it is.
-int64_t optimizer_bytes(const Component<OptimizerKind>& optimizer, const OptimizerInputs& inputs) {
-  constexpr int64_t kTiny = 2;
-  OptimizerInputs tiny = inputs;
-  std::map<std::string, std::pair<at::Tensor, at::Tensor>> pairs;  // by name: the parameter, and the tiny one
-  for (ParameterGroup& group : tiny.groups) {
-    for (size_t i = 0; i < group.tensors.size(); ++i) {
-      const at::Tensor parameter = group.tensors[i];
-      const std::vector<int64_t> sizes(static_cast<size_t>(parameter.dim()), kTiny);
-      const auto options = at::TensorOptions().dtype(parameter.scalar_type());
-      at::Tensor small = at::zeros(sizes, options);
-      small.set_requires_grad(true);
-      small.mutable_grad() = at::ones(sizes, options);
-      group.tensors[i] = small;
-      pairs[group.names[i]] = {parameter, small};
-    }
-  }
-  const auto made = build_at_place(optimizer, tiny);
-  made->step([] { return at::scalar_tensor(0, at::kDouble); });
-  int64_t bytes = 0;
-  for (const auto& [name, state] : made->state()) {
-    const auto owner = pairs.find(name.substr(0, name.rfind('.')));
-    const bool like_owner = owner != pairs.end() && state.dim() > 0 && state.sizes() == owner->second.second.sizes();
-    const int64_t numel = like_owner ? owner->second.first.numel() : state.numel();
-    bytes += numel * state.element_size();
-  }
-  return bytes;
-}
-
 void explain_rates(const Recipe& recipe, const std::vector<GroupRates>& base, Explanation& result) {
   const LengthSummary& length = result.length;
   if (!recipe.scheduler) {
@@ -258,6 +204,38 @@ void explain_rates(const Recipe& recipe, const std::vector<GroupRates>& base, Ex
 
 }  // namespace
 
+LengthSummary explain_length(const Recipe& recipe, const DatasetInfo& info) {
+  LengthSummary length;
+  length.batch_size = recipe.dataloader.batch_size;
+  length.num_processes = recipe.num_processes;
+  length.gradient_accumulation_steps = recipe.training.gradient_accumulation_steps;
+  length.num_epochs = recipe.training.num_epochs;
+  length.train_samples = info.num_samples;
+  if (recipe.dataset.eval) length.eval_samples = evaluation_info(recipe).num_samples;
+  if (info.num_samples) {
+    const Counted data(*info.num_samples);
+    const int64_t window = length.gradient_accumulation_steps;
+    length.batches_per_epoch =
+        DataLoader(data, {}, loader_options(recipe, nullptr, true, 0, recipe.num_processes)).num_batches();
+    length.steps_per_epoch = (*length.batches_per_epoch + window - 1) / window;
+    if (length.num_epochs) length.total_steps = *length.num_epochs * *length.steps_per_epoch;
+  }
+  if (const auto limit = recipe.training.max_steps; limit && (length.total_steps || !length.num_epochs)) {
+    length.total_steps = std::min(length.total_steps.value_or(*limit), *limit);
+  }
+  return length;
+}
+
+int64_t forward_flops(Model& model, const DatasetInfo& info) {
+  const ShapeMode shapes;
+  const c10::AutoGradMode no_gradients(false);
+  Tensors inputs;
+  for (const FieldInfo& field : info.fields) inputs.push_back(at::empty(example_sizes(field), field.dtype));
+  const int64_t before = ShapeMode::flops();
+  model.graph().forward(inputs);
+  return (ShapeMode::flops() - before) / kExampleBatch;
+}
+
 Explanation explain(const LoadedRecipe& loaded) {
   const Recipe& recipe = loaded.recipe;
   Explanation result;
@@ -277,7 +255,7 @@ Explanation explain(const LoadedRecipe& loaded) {
   result.memory.activations *= result.length.batch_size;
   result.memory.batch *= result.length.batch_size;
   const OptimizerInputs inputs = group_parameters(recipe.optimizer, model->parameters(), model->lr_scales());
-  result.memory.optimizer_state = optimizer_bytes(recipe.optimizer, inputs);
+  result.memory.optimizer_state = optimizer_state_bytes(recipe.optimizer, inputs);
   std::vector<GroupRates> base;
   {
     const ShapeMode shapes;

@@ -10,6 +10,8 @@
 
 namespace trainrun {
 
+class Model;
+
 /// One layer of the model, or one of the batch's fields that it reads.
 struct LayerSummary {
   std::string name;  // in the state dict: "layer1.0.conv2"
@@ -83,6 +85,10 @@ struct Explanation {
 /// Builds what the recipe names in the shape mode and describes it. Opens no data. Throws RecipeError where a pattern
 /// of `param_groups` matches nothing.
 Explanation explain(const LoadedRecipe& loaded);
+
+LengthSummary explain_length(const Recipe& recipe, const DatasetInfo& training_info);
+/// Of one sample: multiplications and additions of matrix products and convolutions. `model` has no memory.
+int64_t forward_flops(Model& model, const DatasetInfo& info);
 
 /// For people, within 100 columns unless names or shapes are long.
 std::string to_text(const Explanation& explanation);

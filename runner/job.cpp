@@ -127,11 +127,19 @@ int64_t batch_after_samples(int64_t batch, int64_t saved_size, int64_t size, int
 
 }  // namespace
 
+void require_elementwise(const Component<OptimizerKind>& chosen, const Optimizer& optimizer) {
+  if (optimizer.is_elementwise()) return;
+  throw RecipeError({{chosen.place, chosen.path,
+                      chosen.type + " looks at whole tensors, of which ranks have pieces only; write sharding: "
+                                    "{strategy: NO_SHARD}, or another optimizer"}});
+}
+
 Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.recipe) {
-  connect(options.rendezvous);
+  connect(options);
   build_data();
   build_model();
   build_optimizer();
+  if (options.dry_run) return;
   if (is_main()) {
     open_folder(loaded);
     start_log(folder->log_path(), options.quiet, options.verbose);
@@ -147,16 +155,17 @@ Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.rec
   build_observers(options);
 }
 
-void Job::connect(const std::optional<Rendezvous>& rendezvous) {
-  const Rendezvous place = rendezvous.value_or(Rendezvous());
+void Job::connect(const Options& options) {
+  const Rendezvous place = options.rendezvous.value_or(Rendezvous());
   device = choose_device({recipe.device, recipe.distributed_type, place.local_rank, place.world_size});
   use_device(device, recipe.tf32);
   const bool multi_gpu = recipe.distributed_type == "MULTI_GPU";  // there is a group even if its launcher started one
-  if (!rendezvous || (place.world_size == 1 && !multi_gpu)) return;
+  if (!options.rendezvous || (place.world_size == 1 && !multi_gpu)) return;
   if (sharding_stage(recipe) > 0) return_large_blocks();
   const std::chrono::seconds timeout(recipe.distributed.timeout);
-  group = std::make_unique<ProcessGroup>(place, timeout);
-  if (!device.is_cpu()) group->add_device(*open_accelerator().accelerator, device, timeout);
+  using Backend = ProcessGroup::Backend;
+  group = std::make_unique<ProcessGroup>(place, timeout, options.dry_run ? Backend::kFake : Backend::kGloo);
+  if (!device.is_cpu() && !options.dry_run) group->add_device(*open_accelerator().accelerator, device, timeout);
 }
 
 void Job::build_data() {
@@ -220,11 +229,7 @@ void Job::build_optimizer() {
   const OptimizerInputs inputs =
       group_parameters(recipe.optimizer, parallel ? parallel->parameters() : model->parameters(), model->lr_scales());
   optimizer = build_at_place(recipe.optimizer, inputs);
-  if (shards() && !optimizer->is_elementwise()) {
-    throw RecipeError({{recipe.optimizer.place, recipe.optimizer.path,
-                        recipe.optimizer.type + " looks at whole tensors, of which ranks have pieces only; write "
-                                                "sharding: {strategy: NO_SHARD}, or another optimizer"}});
-  }
+  if (shards()) require_elementwise(recipe.optimizer, *optimizer);
   if (recipe.mixed_precision == "fp16") grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler);
   if (!recipe.scheduler) return scale_rates(optimizer->rates);
   scheduler = build_scheduler(*this);

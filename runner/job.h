@@ -31,6 +31,9 @@ struct Progress {
   std::vector<std::pair<std::string, double>> metrics;  // the last evaluation
 };
 
+/// Throws RecipeError where an optimizer cannot work on pieces of parameters.
+void require_elementwise(const Component<OptimizerKind>& chosen, const Optimizer& optimizer);
+
 /// Everything a recipe names, built in order, each part from the ones before; plain members, owned here.
 class Job {
  public:
@@ -38,6 +41,7 @@ class Job {
     bool quiet = false;
     bool verbose = false;
     std::optional<Rendezvous> rendezvous = std::nullopt;  // with the other processes of the job
+    bool dry_run = false;  // this rank alone, as if the others were there; no folder, log, checkpoints or observers
   };
 
   /// Opens the data, builds the model, takes the run's folder and, where the folder holds an unfinished run of this
@@ -80,7 +84,7 @@ class Job {
   Progress progress;
 
  private:
-  void connect(const std::optional<Rendezvous>& rendezvous);
+  void connect(const Options& options);
   void build_data();
   void build_model();
   void build_parallel();

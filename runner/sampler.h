@@ -42,9 +42,12 @@ class Sampler {
   /// Indices of this rank's samples in this epoch: [size()] int64. Shuffled, they are torch.randperm(num_samples) of a
   /// generator seeded `seed + epoch`, of which rank r takes r, r + world_size, ….
   at::Tensor indices(int64_t epoch) const;
+  /// Most bytes that `indices` takes at a time, where samples come once each; what it gives is among them.
+  int64_t order_bytes() const;
 
  private:
   at::Tensor order(int64_t epoch) const;
+  at::ScalarType order_dtype() const;
 
   int64_t num_samples_;  // of an epoch, all ranks together
   SamplerOptions options_;

@@ -12,6 +12,7 @@
 #include "registry/figure_name.h"
 #include "runner/device.h"
 #include "runner/gradients.h"
+#include "runner/resources.h"
 #include "runner/signals.h"
 
 namespace trainrun {
@@ -90,7 +91,7 @@ class Trainer {
   int run() {
     const StopSignals signals;
     job_.model->train();
-    saved_step_ = progress_.step;
+    saved_step_ = first_step_ = progress_.step;
     start_ = record_time_ = Clock::now();
     seconds_before_ = progress_.seconds;
     while (progress_.step < total_steps_) {
@@ -102,14 +103,6 @@ class Trainer {
   }
 
  private:
-  /// The signal to stop that has come, to whichever rank; all ranks agree.
-  int received() {
-    const int own = StopSignals::received();
-    if (!job_.group) return own;
-    job_.group->set_step(progress_.step);
-    return static_cast<int>(job_.group->max(own, "the end of the step"));
-  }
-
   void train_epoch() {
     const auto batches = job_.train_loader->iterate(progress_.epoch, progress_.batch);
     const int64_t num_batches = job_.train_loader->num_batches();
@@ -121,7 +114,7 @@ class Trainer {
       record(loss, first_batch, epoch);
       if (epoch_ended) ++progress_.epoch, progress_.batch = 0;
       between_steps(epoch, epoch_ended);
-      signal_ = received();
+      signal_ = agreed_signal(job_);
       if (epoch_ended || signal_ != 0) return;
     }
   }
@@ -213,7 +206,10 @@ class Trainer {
     const double took = seconds(Clock::now());
     nlohmann::json figures = nlohmann::json::object();
     for (const auto& [name, value] : progress_.metrics) figures[name] = value;
-    nlohmann::json summary = {{"step", progress_.step}, {"seconds", took}, {"metrics", figures}};
+    nlohmann::json summary = {{"step", progress_.step},
+                              {"seconds", took},
+                              {"metrics", figures},
+                              {"ranks", resources_of_ranks(job_, progress_.step - first_step_)}};
     if (!job_.device.is_cpu()) summary["peak_gpu_memory"] = peak_memory(job_.device);  // bytes, of this process
     if (job_.is_main()) job_.folder->finish(summary.dump(2) + "\n");
     if (job_.group) job_.group->barrier("the end");
@@ -230,6 +226,7 @@ class Trainer {
   int64_t samples_ = 0;      // since the last line
   int signal_ = 0;           // to stop
   int64_t saved_step_ = -1;  // of the newest checkpoint
+  int64_t first_step_ = 0;   // that this process began with
   Clock::time_point start_;
   Clock::time_point record_time_;
   double seconds_before_ = 0;
@@ -245,6 +242,13 @@ int train(Job& job) {
         {job.progress.step, job.progress.seconds, std::string("error: ") + error.what(), job.progress.metrics});
     throw;
   }
+}
+
+int agreed_signal(Job& job) {
+  const int own = StopSignals::received();
+  if (!job.group) return own;
+  job.group->set_step(job.progress.step);
+  return static_cast<int>(job.group->max(own, "the end of the step"));
 }
 
 double train_step(Job& job, BatchStream& batches) {

@@ -22,6 +22,9 @@ int train(Job& job);
 /// over their samples, and in `job.loss_parts` that of each loss.
 double train_step(Job& job, BatchStream& batches);
 
+/// The signal to stop that has come, to whichever rank, 0: none; all ranks agree. After every step.
+int agreed_signal(Job& job);
+
 /// Loss and metrics over the whole evaluation split: {"eval/loss", …}, where there are several losses each of them,
 /// {"eval/loss/NAME", …}, and {"eval/accuracy", …}.
 std::vector<std::pair<std::string, double>> evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,

@@ -6,19 +6,24 @@
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include <numeric>
 #include <unordered_map>
 
 namespace trainrun {
 namespace {
 
-constexpr size_t kFirstBucketBytes = size_t{1} << 20;  // small: communication begins early
+constexpr size_t kFirstBucketBytes = size_t{1} << 20;
+
+size_t bucket_bytes(int64_t bucket_cap_mb) { return static_cast<size_t>(bucket_cap_mb) << 20; }
 
 /// Calls a CommHook for the Reducer; without one, gradients travel as they are.
 class HookBridge : public c10d::CommHookInterface {
  public:
-  HookBridge(ProcessGroup& group, CommHook* hook) : group_(group), hook_(hook) {}
+  HookBridge(ProcessGroup& group, CommHook* hook, const bool& settled)
+      : group_(group), hook_(hook), settled_(settled) {}
 
   FutureTensor runHook(c10d::GradBucket& given) override {
+    if (!settled_) return finished(given.getBufferRef());
     if (!hook_) return group_.start_sum(given.getBufferRef().div_(group_.world_size()));
     GradientBucket bucket;
     bucket.index = static_cast<int64_t>(given.getIndex());
@@ -30,8 +35,15 @@ class HookBridge : public c10d::CommHookInterface {
   at::Tensor parseHookResult(const c10::IValue& result) override { return result.toTensor(); }
 
  private:
+  static FutureTensor finished(const at::Tensor& values) {
+    const auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+    future->markCompleted(values);
+    return future;
+  }
+
   ProcessGroup& group_;
   CommHook* hook_;
+  const bool& settled_;  // before that, gradients are zeros on every rank
 };
 
 /// LibTorch notices only in the next step, and speaks of Python's arguments.
@@ -59,10 +71,20 @@ void settle_buckets(c10d::Reducer& reducer, const Tensors& parameters) {
 
 }  // namespace
 
+std::vector<std::vector<size_t>> gradient_buckets(const Tensors& parameters, int64_t bucket_cap_mb) {
+  // Gradients come from the last layer first.
+  const Tensors backwards(parameters.rbegin(), parameters.rend());
+  std::vector<int64_t> indices(parameters.size());
+  std::iota(indices.rbegin(), indices.rend(), 0);
+  const std::vector<size_t> limits = {kFirstBucketBytes, bucket_bytes(bucket_cap_mb)};
+  return std::get<0>(c10d::compute_bucket_assignment_by_size(backwards, limits, {}, indices));
+}
+
 struct DataParallel::State {
   Tensors buffers;
   std::unique_ptr<CommHook> hook;  // outlives the reducer
   bool find_unused = false;
+  bool settled = false;
   std::shared_ptr<c10d::Reducer> reducer;
   std::shared_ptr<c10d::Logger> logger;
 };
@@ -86,22 +108,17 @@ DataParallel::DataParallel(ProcessGroup& group, Named parameters, Tensors buffer
   Tensors all = tensors;
   all.insert(all.end(), state_->buffers.begin(), state_->buffers.end());
   group_.broadcast(all, "initial weights");
-  const auto bucket_bytes = static_cast<size_t>(options.bucket_cap_mb) << 20;
-  // Gradients come from the last layer first.
-  const Tensors backwards(tensors.rbegin(), tensors.rend());
-  std::vector<int64_t> indices;
-  for (size_t i = tensors.size(); i-- > 0;) indices.push_back(static_cast<int64_t>(i));
-  const auto [buckets, limits] =
-      c10d::compute_bucket_assignment_by_size(backwards, {kFirstBucketBytes, bucket_bytes}, {}, indices);
   state_->reducer = std::make_shared<c10d::Reducer>(
-      tensors, buckets, group_.handle(), std::vector<bool>(tensors.size(), false), static_cast<int64_t>(bucket_bytes),
+      tensors, gradient_buckets(tensors, options.bucket_cap_mb), group_.handle(),
+      std::vector<bool>(tensors.size(), false), static_cast<int64_t>(bucket_bytes(options.bucket_cap_mb)),
       state_->find_unused, /*gradient_as_bucket_view=*/true, names, static_cast<int64_t>(kFirstBucketBytes),
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<int64_t>{});
   state_->logger = std::make_shared<c10d::Logger>(state_->reducer);
   state_->reducer->set_logger(state_->logger);
   state_->logger->set_construction_data_and_log("Model", {}, -1, true, false, false);
+  state_->reducer->register_comm_hook(std::make_unique<HookBridge>(group_, state_->hook.get(), state_->settled));
   if (!state_->find_unused) settle_buckets(*state_->reducer, tensors);
-  state_->reducer->register_comm_hook(std::make_unique<HookBridge>(group_, state_->hook.get()));
+  state_->settled = true;
 }
 
 DataParallel::~DataParallel() = default;

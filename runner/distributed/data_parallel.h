@@ -14,6 +14,10 @@ struct DataParallelOptions {
   bool find_unused_parameters = false;
 };
 
+/// Which gradients travel together: numbers of `parameters`, in the order in which buckets are ready. `bucket_cap_mb`:
+/// of all but the first, which is small so that communication begins early.
+std::vector<std::vector<size_t>> gradient_buckets(const Tensors& parameters, int64_t bucket_cap_mb);
+
 /// Every rank has the whole model: they begin with rank 0's values, and gradients become their mean over ranks in
 /// buckets while the backward pass goes on (c10d::Reducer, as DistributedDataParallel uses it; Li et al. 2020, "PyTorch
 /// Distributed"). Within a window gradients stay local.

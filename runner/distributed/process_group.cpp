@@ -268,6 +268,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroup::start_reduce_scatter(const at::Tens
   at::Tensor output = part;
   at::Tensor input = whole;
   count("reduce_scatter", what, whole);
+  if (is_fake()) output.copy_(whole.narrow(0, rank() * part.numel(), part.numel()));  // c10d's fake leaves it as it is
   c10::intrusive_ptr<c10d::Work> work;
   guarded(what, [&] { work = group_->_reduce_scatter_base(output, input); });
   return work;
