@@ -212,6 +212,9 @@ void Job::build_parallel() {
     if (auto* spanning = dynamic_cast<SpansRanks*>(module.get())) spanning->span(*group, recipe.sync_batchnorm);
   }
   if (const int64_t stage = sharding_stage(recipe); stage > 0) {
+    if (recipe.sharding.cpu_offload && !device.is_cpu()) {
+      throw Error("sharding.cpu_offload: this version steps on the GPU alone; leave it out, or write device: cpu");
+    }
     const ShardingOptions options = {stage, recipe.sharding.wrap, recipe.sharding.prefetch};
     parallel = std::make_unique<ShardedModel>(*group, model->graph(), model->buffers(), options);
     return;

@@ -288,7 +288,7 @@ void ShardingSection::describe(Fields<ShardingSection>& f) {
   f.optional("prefetch", &ShardingSection::prefetch)
       .doc("begin to gather the next layer's parameters while one computes; costs that layer's memory");
   f.optional("cpu_offload", &ShardingSection::cpu_offload)
-      .doc("keep optimizer state in the machine's memory, not the GPU's, and step there");
+      .doc("keep optimizer state in the machine's memory: so it is on the CPU; on a GPU, not in this version");
 }
 
 void ShardingSection::check(Checker& checker) const {

@@ -128,6 +128,30 @@ def test_sharded_training_equals_one_process(tmp_path, mode):
         assert torch.allclose(states[1][name].double(), tensor.double(), rtol=1e-2, atol=1e-5), name
 
 
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_sharding_and_mixed_precision_go_together(tmp_path, precision):
+    """In fp16 the first steps overflow: every rank must skip them, also one whose own piece is finite."""
+    common = [f"model.layers={BODY.replace('NORM', 'Identity')}", "training={num_epochs: null, max_steps: 12, max_grad_norm: 1}", "num_processes=3",
+              "evaluation.every=null", f"mixed_precision={precision}", "dataloader.batch_size=8", "grad_scaler={init_scale: 16777216}"]
+    runs = [reference.run_trainrun(RECIPE, tmp_path / kind, *common, f"distributed_type={kind}")[0] for kind in ("MULTI_CPU", "FSDP")]
+    assert losses(runs[1]) == pytest.approx(losses(runs[0]), rel=1e-3)
+    figures = [[(line.get("train/loss_scale"), line.get("train/skipped_steps")) for line in run if line["split"] == "train"] for run in runs]
+    assert figures[0] == figures[1]
+    if precision == "fp16":
+        assert figures[0][-1][1] > 0
+
+
+def test_bfloat16_state_is_gathered_and_goes_on(tmp_path):
+    common = [*MODES["FULL_SHARD"], "num_processes=3", f"model.layers={BODY.replace('NORM', 'Identity')}", "dataloader={batch_size: 8}",
+              "optimizer={type: AdamW, lr: 3e-3, state_dtype: bf16}", "training={num_epochs: null, max_steps: 8}", "evaluation.every=null",
+              "checkpoint={every: 4, keep_last: null}"]
+    _, whole = train_plain(tmp_path / "whole", *common)
+    _, part = train_plain(tmp_path / "part", *common, f"checkpoint.resume={tmp_path / 'whole/checkpoints/step-00000004'}")
+    assert all(torch.equal(part[name], tensor) for name, tensor in whole.items())
+    state = safetensors.torch.load_file(tmp_path / "whole/checkpoints/step-00000008/optimizer.safetensors")
+    assert state["fc.weight.exp_avg"].dtype == torch.bfloat16 and state["fc.weight.exp_avg"].shape == (10, 32)
+
+
 def test_a_sharded_checkpoint_goes_on_under_other_ranks(tmp_path):
     """Four ranks, then one, then three: the losses are those of one process all along."""
     common = [f"model.layers={BODY.replace('NORM', 'Identity')}", "optimizer={type: AdamW, lr: 3e-3}", "evaluation.every=null",
