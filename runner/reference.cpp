@@ -234,6 +234,7 @@ std::string recipe_page() {
                                                   section<EvaluationSection>("evaluation"),
                                                   section<GradScalerSection>("grad_scaler"),
                                                   section<DistributedSection>("distributed"),
+                                                  section<ShardingSection>("sharding"),
                                                   section<CheckpointSection>("checkpoint"),
                                                   section<KeepBestSection>("checkpoint.keep_best"),
                                                   section<LoggingSection>("logging")};
