@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <set>
 
@@ -27,6 +28,7 @@
 #include "runner/recipe_loader.h"
 #include "runner/sampler.h"
 #include "runner/yaml.h"
+#include "tests/parity/imagined_gpu.h"
 
 namespace trainrun {
 namespace {
@@ -61,17 +63,19 @@ class Request {
   T spec() const {
     return read_spec<T>(catalog_, fields_.at("spec"));
   }
-  /// The tensors "input.NAME" by NAME, in the order of the names.
+  /// The tensors "input.NAME" by NAME, in the order of the names; on the request's device.
   TensorMap tensors(const std::string& prefix) const {
     TensorMap found;
     for (const auto& [name, tensor] : tensors_) {
-      if (name.starts_with(prefix + ".")) found[name.substr(prefix.size() + 1)] = tensor;
+      if (name.starts_with(prefix + ".")) found[name.substr(prefix.size() + 1)] = tensor.to(device());
     }
     return found;
   }
+  /// Where components compute.
+  at::Device device() const { return at::Device(fields_.value("device", "cpu")); }
   /// Sends a tensor, as it is now, back under "PREFIX.NAME".
   void give(const std::string& prefix, const std::string& name, const at::Tensor& tensor) {
-    if (tensor.defined()) results_.emplace_back(prefix + "." + name, tensor.detach().clone());
+    if (tensor.defined()) results_.emplace_back(prefix + "." + name, tensor.detach().to(at::kCPU).clone());
   }
   void give(const std::string& prefix, const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
     for (const auto& [name, tensor] : tensors) give(prefix, name, tensor);
@@ -162,6 +166,7 @@ json run_layer(Request& request) {
     }
   }
   request.give("initial", state_of(*graph));
+  graph->to(request.device());
 
   at::manual_seed(static_cast<uint64_t>(request.number("seed")));
   const Tensors arguments = with_gradients(inputs);
@@ -291,7 +296,7 @@ json run_optimizer(Request& request) {
   for (int64_t step = 0; step < request.number("steps"); ++step) {
     if (reload_before.contains(step)) {
       TensorMap saved;
-      for (const auto& [name, tensor] : optimizer->state()) saved[name] = tensor.clone();
+      for (const auto& [name, tensor] : optimizer->state()) saved[name] = tensor.to(at::kCPU, false, true);
       optimizer = make();
       optimizer->load_state(saved);
     }
@@ -488,6 +493,7 @@ json answer(const Catalog& catalog, const json& fields) {
 }  // namespace trainrun
 
 int main() {
+  if (std::getenv("TRAINRUN_IMAGINED_GPU")) trainrun::imagine_gpu();
   trainrun::Catalog catalog = trainrun::builtins();
   trainrun::add_observers(catalog.loggers);
   for (std::string line; std::getline(std::cin, line);) {

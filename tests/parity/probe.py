@@ -13,6 +13,10 @@ class ProbeError(Exception):
     """What the component, or the recipe that names it, was refused for."""
 
 
+# The operations that the probe does on another device: with TRAINRUN_IMAGINED_GPU set, on a GPU that is made believe.
+ON_A_DEVICE = {"layer", "loss", "metric", "optimizer"} if os.environ.get("TRAINRUN_IMAGINED_GPU") else set()
+
+
 class Probe:
     """One trainrun_probe process."""
 
@@ -29,6 +33,8 @@ class Probe:
     def ask(self, op: str, tensors: dict[str, torch.Tensor] | None = None, **request):
         """The probe's reply, and the tensors that came with it."""
         request |= {"op": op, "tensors": str(self.folder / "tensors"), "results": str(self.folder / "results")}
+        if op in ON_A_DEVICE:
+            request["device"] = "cuda:0"
         safetensors.torch.save_file({k: v.detach().contiguous() for k, v in (tensors or {}).items()}, request["tensors"])
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()

@@ -28,7 +28,8 @@ class ImaginedGpus : public Accelerator {
 
 std::string chosen(const DeviceWish& wish, int64_t num_gpus) {
   const ImaginedGpus gpus(num_gpus);
-  const OpenedAccelerator opened = num_gpus > 0 ? OpenedAccelerator{&gpus, ""} : OpenedAccelerator{nullptr, "there is none"};
+  const OpenedAccelerator opened =
+      num_gpus > 0 ? OpenedAccelerator{&gpus, ""} : OpenedAccelerator{nullptr, "there is none"};
   return choose_device(wish, opened).str();
 }
 
@@ -64,9 +65,10 @@ TEST_CASE("a GPU that is not there is an error that says what is missing and wha
   CHECK(refusal({"auto", "MULTI_GPU"}, 0) ==
         "distributed_type: MULTI_GPU needs GPUs: there is none; distributed_type: MULTI_CPU trains on the CPU");
   CHECK(refusal({"cuda:2"}, 2) == "device: cuda:2 is not there: there are 2, the first is cuda:0");
-  CHECK(refusal({"auto", "MULTI_GPU", 1, 2}, 1) ==
-        "process 2 of this machine finds no GPU: there is 1; start as many processes a machine as it has GPUs, or write "
-        "device: cpu and distributed_type: MULTI_CPU");
+  CHECK(
+      refusal({"auto", "MULTI_GPU", 1, 2}, 1) ==
+      "process 2 of this machine finds no GPU: there is 1; start as many processes a machine as it has GPUs, or write "
+      "device: cpu and distributed_type: MULTI_CPU");
   CHECK(refusal({"cuda:0", "MULTI_GPU", 1, 2}, 4) ==
         "device: cuda:0 is one GPU, and several processes of this machine would share it; write device: cuda, and each "
         "takes its own");
