@@ -70,7 +70,7 @@ def free_port() -> int:
         return listening.getsockname()[1]
 
 
-def wait_for(condition, *processes: subprocess.Popen, seconds: float = 60):
+def wait_for(condition, *processes: subprocess.Popen, seconds: float = 240):
     """Polls until `condition()`; the processes must not end before."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

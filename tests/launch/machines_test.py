@@ -99,7 +99,7 @@ def test_a_port_that_is_taken_is_an_error(machines, tmp_path):
     taken = "import socket; s = socket.create_server(('0.0.0.0', 29511)); print(flush=True); input()"
     other = launching.start([*machines[0], sys.executable, "-c", taken], stdin=subprocess.PIPE)
     with launching.ending(other):
-        other.stdout.readline()
+        assert other.stdout.readline() == "\n"
         job = start(machines, 0, tmp_path / "run", *launching.SHORT)
         with launching.ending(job):
             _, stderr = job.communicate(timeout=60)
