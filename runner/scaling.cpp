@@ -118,8 +118,11 @@ StepTime predict_time(const Recipe& recipe, const CommunicationPlan& plan, const
   return time;
 }
 
-std::vector<std::string> notes_of(const Recipe& recipe) {
+std::vector<std::string> notes_of(const Recipe& recipe, const CommunicationPlan& communication) {
   std::vector<std::string> notes;
+  if (communication.num_units > 0) {
+    notes.emplace_back("Gloo does a reduce_scatter as an all_reduce, which sends twice as much");
+  }
   if (recipe.distributed.comm_hook && recipe.distributed_type != "FSDP") {
     notes.push_back("gradients travel as " + recipe.distributed.comm_hook->type +
                     " sends them in its first two steps; their time is that of whole gradients");
@@ -157,7 +160,7 @@ ScalePlan plan_scale(const LoadedRecipe& loaded, const ScaleOptions& options) {
   plan.effective_batch_size = plan.batch_size * options.world_size * plan.gradient_accumulation_steps;
   plan.samples = share_samples(recipe, training_info(recipe), options.world_size);
   plan.flops = static_cast<double>(forward_flops(*model, training_info(recipe)));
-  plan.notes = notes_of(recipe);
+  plan.notes = notes_of(recipe, communication);
   const Cluster cluster = {options.world_size, plan.ranks_per_node, options.intra, options.inter};
   const double by_flops = plan.flops / kForwardPart / options.flops_per_second;
   plan.time = predict_time(recipe, communication, cluster, options.sample_seconds.value_or(by_flops));

@@ -1,4 +1,5 @@
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <climits>
@@ -17,6 +18,15 @@ void keep_memory() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
   mallopt(M_TOP_PAD, 64 << 20);
+}
+
+/// Each rank has a connection to every other one, rank 0 or the launcher one more to each: over a thousand ranks are
+/// more than most systems allow a process unless it asks.
+void allow_many_connections() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
 }
 
 /// `trainrun recipe.yaml …` is short for `trainrun run recipe.yaml …`.
@@ -67,6 +77,7 @@ void add_recipe_arguments(CLI::App& verb, RecipeArguments& arguments) {
 
 int main(int argc, char** argv) {
   trainrun::keep_memory();
+  trainrun::allow_many_connections();
   try {
     return trainrun::run_program(argc, argv);
   } catch (const trainrun::RecipeError& error) {

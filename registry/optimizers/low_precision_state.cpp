@@ -11,9 +11,7 @@
 namespace trainrun {
 namespace {
 
-bool is_narrowed(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kFloat && tensor.dim() > 0 && tensor.numel() > 0;
-}
+bool is_narrowed(const at::Tensor& tensor) { return tensor.scalar_type() == at::kFloat && tensor.dim() > 0; }
 
 /// To bfloat16, up or down with the probability that makes the expectation right: a running mean that changes by less
 /// than half a unit of the last digit would never change otherwise. The chance is drawn from value and `step`, so a

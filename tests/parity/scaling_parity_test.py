@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import resource
 import subprocess
 
 import pytest
@@ -131,3 +132,15 @@ def test_what_cannot_be_is_refused(arguments, message):
     done = subprocess.run([os.environ["TRAINRUN_BINARY"], "explain", RECIPE, *arguments], capture_output=True, text=True)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_ranks_may_have_more_connections_than_the_system_allows_unasked(tmp_path):
+    few = 16
+
+    def allow_few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+    command = [os.environ["TRAINRUN_BINARY"], "--quiet", RECIPE, f"output_dir={tmp_path / 'run'}", "distributed_type=MULTI_CPU", "num_processes=4",
+               "training={num_epochs: null, max_steps: 1}", "evaluation.every=null", "checkpoint.every=null"]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=allow_few)
+    assert done.returncode == 0, done.stderr

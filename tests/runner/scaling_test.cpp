@@ -175,7 +175,8 @@ TEST_CASE("communication that fits beside the backward pass costs nothing but it
 
 TEST_CASE("recipes of the size of published models have their parameters") {
   CHECK(plan("tests/recipes/resnet50.yaml", 64).held.parameters == kFloat * 25557032);
-  const ScalePlan decoder = plan("tests/recipes/decoder_7b.yaml", 64);
+  // Short sequences: some operations of the shape mode take memory, and parameters stay the same.
+  const ScalePlan decoder = plan("tests/recipes/decoder_7b.yaml", 64, {"dataset.train.shape=[16]"});
   const int64_t d = 4096;
   const int64_t layer = 12 * d * d + 13 * d;
   const int64_t parameters = 2 * 50257 * d + 2048 * d + 32 * layer + 2 * d;
