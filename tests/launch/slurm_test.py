@@ -105,6 +105,7 @@ def test_srun_in_a_batch_script_and_a_plain_command_there(slurm, tmp_path, own_l
     queued = launching.run(["sbatch", "-n", "2", "-o", str(tmp_path / "out"), str(script)], env=slurm)
     assert queued.returncode == 0, queued.stderr
     launching.wait_for((tmp_path / "code").exists)
+    launching.wait_for(lambda: not launching.run(["squeue", "--noheader"], env=slurm).stdout.strip())  # else its daemon outlives ours
     said = (tmp_path / "out").read_text()
     assert (tmp_path / "code").read_text() == "0\n", said
     assert "rank 0 of 2" in said
