@@ -10,7 +10,7 @@ from torch import nn
 from rows import Row
 
 SHAPES = {1: (3, 4, 11), 2: (3, 4, 9, 11), 3: (2, 4, 7, 6, 9)}  # [N, C, …]
-INFERRED = {"Conv": "in_channels", "Batch": "num_features", "Instance": "num_features", "Group": "num_channels",
+INFERRED = {"Conv": "in_channels", "Batch": "num_features", "Sync": "num_features", "Instance": "num_features", "Group": "num_channels",
             "RMS": "normalized_shape"}
 
 
@@ -57,6 +57,9 @@ NORMALIZATIONS = [
     *over_dims("BatchNorm", {}, {"eps": 0.1, "momentum": 0.4, "num_features": 4}, {"momentum": None}, {"momentum": 0.0},
                {"affine": False}, {"track_running_stats": False}, {"affine": False, "track_running_stats": False}),
     same("BatchNorm1d", {"momentum": None}, (5, 4)),
+    # Alone it is BatchNorm; over several ranks: distributed_parity_test.py.
+    *(same("SyncBatchNorm", parameters, shape) for shape in [(5, 4), (3, 4, 6), (2, 4, 3, 5), (2, 4, 2, 3, 3)]
+      for parameters in [{}, {"eps": 0.1, "momentum": 0.4, "num_features": 4}, {"momentum": None}, {"affine": False}, {"track_running_stats": False}]),
     *over_dims("InstanceNorm", {}, {"eps": 0.1, "affine": True, "num_features": 4},
                {"affine": True, "track_running_stats": True}, {"momentum": 0.4, "track_running_stats": True},
                {"momentum": None, "track_running_stats": True}),

@@ -23,7 +23,7 @@ NOT_IN_RECIPES = {
 COMMON = {
     "layer": {"type", "name", "inputs", "outputs", "repeat", "if", "init", "share", "lr_scale"},
     "loss": {"type", "name", "inputs", "loss_weight"},
-    "optimizer": {"type", "param_groups"},
+    "optimizer": {"type", "param_groups", "state_dtype"},
     "scheduler": {"type", "interval"},
     "initializer": {"type"},
 }
@@ -59,6 +59,7 @@ EXPLAINED: dict[str, str] = {
     "loss.CTCLoss.batch_first": "batches of data have the samples first; false, as in Python, by default",
     "scheduler.CyclicLR.scale_fn": "code cannot stand in a recipe",
     "scheduler.CyclicLR.scale_mode": "for scale_fn, which is code",
+    "layer.SyncBatchNorm.process_group": "all ranks of the job",
     "layer.Sequential.layers": "Python takes the layers as arguments",
     "scheduler.CosineAnnealingLR.T_max": "the whole job by default",
     "scheduler.OneCycleLR.epochs": "the runner knows the number of steps",
