@@ -152,6 +152,22 @@ def test_bfloat16_state_is_gathered_and_goes_on(tmp_path):
     assert state["fc.weight.exp_avg"].dtype == torch.bfloat16 and state["fc.weight.exp_avg"].shape == (10, 32)
 
 
+@pytest.mark.parametrize("recipe", ["digits_triplet", "digits_transformer", "digits_gru", "digits_unet", "tied"])
+def test_sharding_any_net_changes_nothing(tmp_path, recipe):
+    """Weights that several layers share, attention, recurrent layers, skips: as with whole copies."""
+    path, common = f"recipes/{recipe}.yaml", ["checkpoint.keep_best=null", "metrics=[]"]  # Adam would make much of a gradient that is 0 but for rounding
+    if recipe == "tied":
+        path = RECIPE
+        common = ["model.layers=[Flatten, {type: Linear, out_features: 16}, {name: a, type: Linear, out_features: 16}, ReLU, "
+                  "{name: b, type: Linear, out_features: 16, share: a}, {type: Linear, out_features: 10}]"]
+    common += ["optimizer={type: SGD, lr: 0.1}", "num_processes=2", "dataloader.batch_size=16", "training={num_epochs: null, max_steps: 6}", "evaluation.every=null"]
+    runs = [train_plain(tmp_path / kind, *common, f"distributed_type={kind}", path=path) for kind in ("MULTI_CPU", "FSDP")]
+    assert losses(runs[1][0]) == pytest.approx(losses(runs[0][0]), rel=1e-5)
+    assert runs[0][1].keys() == runs[1][1].keys()
+    for name, tensor in runs[0][1].items():
+        assert torch.allclose(runs[1][1][name], tensor, rtol=1e-3, atol=1e-6), name
+
+
 def test_a_sharded_checkpoint_goes_on_under_other_ranks(tmp_path):
     """Four ranks, then one, then three: the losses are those of one process all along."""
     common = [f"model.layers={BODY.replace('NORM', 'Identity')}", "optimizer={type: AdamW, lr: 3e-3}", "evaluation.every=null",
@@ -257,8 +273,8 @@ def test_a_layer_without_part_in_the_loss(tmp_path):
     assert torch.equal(weights["idle.weight"], alone_weights["idle.weight"])  # untouched: no weight decay either
 
 
-def train_plain(folder, *overrides):
-    lines, _ = reference.run_trainrun(RECIPE, folder, *overrides)
+def train_plain(folder, *overrides, path=RECIPE):
+    lines, _ = reference.run_trainrun(path, folder, *overrides)
     return lines, safetensors.torch.load_file(sorted((folder / "checkpoints").glob("*-*"))[-1] / "model.safetensors")
 
 
