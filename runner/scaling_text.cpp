@@ -51,7 +51,7 @@ std::string headline(const ScalePlan& plan) {
 std::string held_table(const ScalePlan& plan, const std::optional<DryRun>& found) {
   TextTable table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
   table.add({"rank " + grouped(plan.options.rank) + " keeps between steps", "", "bytes", found ? "dry run" : ""});
-  const auto add = [&](const std::string& name, int64_t HeldBytes::*part) {
+  const auto add = [&](const std::string& name, int64_t HeldBytes::* part) {
     table.add({"  " + name, bytes_text(plan.held.*part), grouped(plan.held.*part),
                found ? grouped(found->resources.held.*part) : ""});
   };

@@ -192,10 +192,10 @@ TEST_CASE("the schema and the loader agree on every recipe, but for faults that 
 
 TEST_CASE("the schema accepts every component's example in the reference, and no parameter besides its own") {
   const std::map<std::string, std::string> places = {
-      {"layer", "/model/layers/0"},  {"loss", "/loss"},
-      {"metric", "/metrics/0"},      {"dataset", "/dataset/train"},
-      {"optimizer", "/optimizer"},   {"transform", "/dataset/transforms/0"},
-      {"scheduler", "/scheduler"},   {"logger", "/logging/report_to/0"},
+      {"layer", "/model/layers/0"},   {"loss", "/loss"},
+      {"metric", "/metrics/0"},       {"dataset", "/dataset/train"},
+      {"optimizer", "/optimizer"},    {"transform", "/dataset/transforms/0"},
+      {"scheduler", "/scheduler"},    {"logger", "/logging/report_to/0"},
       {"initializer", "/model/init"}, {"comm_hook", "/distributed/comm_hook"}};
   const json recipe = parse(text_of("tests/recipes/valid/minimal.yaml"));
   for (const KindReference& kind : kinds_of(catalog_of_the_program())) {
