@@ -20,7 +20,7 @@ namespace {
 
 struct PowerSGD {
   int64_t matrix_approximation_rank = 1;
-  int64_t start_powerSGD_iter = 1000;
+  int64_t start_power_sgd_iter = 1000;
   double min_compression_rate = 2;
   double orthogonalization_epsilon = 0;
   bool use_error_feedback = true;
@@ -30,7 +30,7 @@ struct PowerSGD {
     f.optional("matrix_approximation_rank", &PowerSGD::matrix_approximation_rank)
         .at_least(1)
         .doc("columns of the two factors that a gradient matrix is sent as");
-    f.optional("start_powerSGD_iter", &PowerSGD::start_powerSGD_iter)
+    f.optional("start_powerSGD_iter", &PowerSGD::start_power_sgd_iter)
         .at_least(0)
         .unit("optimizer steps")
         .doc("until then gradients travel whole; at least 2 with use_error_feedback or warm_start");
@@ -52,7 +52,7 @@ struct PowerSGD {
                                     "warm_start": {"not": {"const": true}}}}})"));
   }
   void check(Checker& checker) const {
-    if ((use_error_feedback || warm_start) && start_powerSGD_iter <= 1) {
+    if ((use_error_feedback || warm_start) && start_power_sgd_iter <= 1) {
       checker.fail("start_powerSGD_iter",
                    "use_error_feedback and warm_start need at least 2: buckets change in the first two steps");
     }
@@ -103,7 +103,7 @@ class PowerSGDHook : public CommHook {
 
   FutureTensor reduce(const GradientBucket& bucket, Communicator& ranks) override {
     const c10::AutoGradMode no_gradients(false);
-    const bool whole = step_ < options_.start_powerSGD_iter;
+    const bool whole = step_ < options_.start_power_sgd_iter;
     if (whole) {
       ranks.sum(bucket.values.div_(ranks.world_size()));
     } else {
