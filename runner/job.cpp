@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <string_view>
 
 #include "runner/build.h"
 #include "runner/device.h"
@@ -22,7 +23,7 @@ namespace {
 
 using nlohmann::json;
 
-const std::string kHook = "comm_hook.";  // before the names of its state in a checkpoint
+constexpr std::string_view kHook = "comm_hook.";  // before the names of its state in a checkpoint
 
 int64_t steps_of(int64_t batches, int64_t accumulation) { return (batches + accumulation - 1) / accumulation; }
 
@@ -279,7 +280,8 @@ void Job::save(const std::string& name, bool best) {
   content.model = parallel ? parallel->gather_model(model->state_dict()) : model->state_dict();
   content.optimizer = parallel ? parallel->gather_state(*optimizer) : optimizer->state();
   if (parallel) {
-    for (const auto& [name, tensor] : parallel->hook_state()) content.optimizer.emplace_back(kHook + name, tensor);
+    for (const auto& [name, tensor] : parallel->hook_state())
+      content.optimizer.emplace_back(std::string(kHook) + name, tensor);
   }
   content.state = progress_json(progress);
   content.state["scheduler"] = scheduler ? scheduler->state() : json();

@@ -114,7 +114,7 @@ struct PlannedUnit {
     for (const auto& [name, parameter] : unit.parameters) is_trained |= parameter.requires_grad();
   }
   bool is_rest() const { return unit.name.empty(); }
-  int64_t element_size() const { return static_cast<int64_t>(unit.parameters[0].second.element_size()); }
+  int64_t element_size() const { return unit.parameters[0].second.element_size(); }
   std::vector<int64_t> sizes() const {
     std::vector<int64_t> all;
     for (const auto& [name, parameter] : unit.parameters) all.push_back(parameter.numel());

@@ -151,7 +151,7 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
 at::Scalar number_of(const at::Tensor& tensor) { return as_cpu(tensor).item(); }
 
 const at::Tensor& resize(const at::Tensor& tensor, at::IntArrayRef sizes, std::optional<at::MemoryFormat>) {
-  if (tensor.sizes() == sizes) return tensor;
+  if (tensor.sizes() == sizes) return tensor;  // NOLINT(bugprone-return-const-ref-from-parameter): the operator's form
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   const size_t bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * tensor.element_size();
   if (storage->nbytes() < bytes) {
@@ -159,7 +159,7 @@ const at::Tensor& resize(const at::Tensor& tensor, at::IntArrayRef sizes, std::o
     storage->set_nbytes(bytes);
   }
   tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
-  return tensor;
+  return tensor;  // NOLINT(bugprone-return-const-ref-from-parameter)
 }
 
 }  // namespace

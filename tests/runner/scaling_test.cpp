@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kFloat = 4;
 
-LoadedRecipe load(const std::string& path, std::vector<std::string> overrides = {}) {
+LoadedRecipe load(const std::string& path, const std::vector<std::string>& overrides = {}) {
   static Catalog catalog = [] {
     Catalog made = builtins();
     add_observers(made.loggers);
@@ -120,9 +120,10 @@ TEST_CASE("the pieces of all ranks are the whole, and a rank keeps a fourth of e
   CHECK(whole.held.parameters == kFloat * parameters);
   CHECK(whole.held.gradients == kFloat * parameters);
   const ScalePlan sharded = plan(kSmall, 4, {large, "distributed_type=FSDP"});
-  CHECK(sharded.held.parameters == doctest::Approx(whole.held.parameters / 4).epsilon(0.001));
-  CHECK(sharded.held.gradients == doctest::Approx(whole.held.gradients / 4).epsilon(0.001));
-  CHECK(sharded.held.optimizer_state == doctest::Approx(whole.held.optimizer_state / 4).epsilon(0.001));
+  CHECK(sharded.held.parameters == doctest::Approx(static_cast<double>(whole.held.parameters) / 4).epsilon(0.001));
+  CHECK(sharded.held.gradients == doctest::Approx(static_cast<double>(whole.held.gradients) / 4).epsilon(0.001));
+  CHECK(sharded.held.optimizer_state ==
+        doctest::Approx(static_cast<double>(whole.held.optimizer_state) / 4).epsilon(0.001));
   CHECK(sharded.gathered_bytes == doctest::Approx(whole.held.parameters).epsilon(0.001));  // a layer and the next
 }
 
