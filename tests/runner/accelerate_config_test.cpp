@@ -174,7 +174,9 @@ TEST_CASE("what cannot be had is refused at its place, with a reason") {
         "CUDA_VISIBLE_DEVICES=0,1",
         "fp8_dynamo.yaml:23:18: mixed_precision: fp8 needs"}},
   };
-  for (const auto& [file, reasons] : samples) {
+  for (const auto& sample : samples) {
+    const auto& file = sample.first;
+    const auto& reasons = sample.second;
     CAPTURE(file);
     const AccelerateConfig config = read_sample(file);
     const std::string problems = lines_of(config.problems);
