@@ -13,17 +13,37 @@ set_property(GLOBAL PROPERTY JOB_POOLS compile=${_compile_jobs} link=2)
 set(CMAKE_JOB_POOL_COMPILE compile)
 set(CMAKE_JOB_POOL_LINK link)
 
-# ccache, where it is installed. With g++ paths count relative to the checkout, so that a fresh clone finds what another
-# one compiled; clang's precompiled header names its inputs by absolute path and is good for one place only.
+# ccache, where it is installed. Paths count relative to the checkout, so that a fresh clone finds what another one on the
+# machine compiled. A precompiled header differs from clone to clone although what it says does not; ccache is told by a
+# file beside it (trainrun_precompiled_header_checksum) what it was made from.
 find_program(TRAINRUN_CCACHE ccache)
 if(TRAINRUN_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER env
-    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    list(APPEND CMAKE_CXX_COMPILER_LAUNCHER CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1)
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1 ${TRAINRUN_CCACHE})
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    # CMake would also name the header that the precompiled one was made from, by a path that ccache does not translate.
+    set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
   endif()
-  list(APPEND CMAKE_CXX_COMPILER_LAUNCHER ${TRAINRUN_CCACHE})
 endif()
+
+# trainrun_precompiled_header_checksum(TARGET HEADER): writes what identifies the target's precompiled header, made from
+# HEADER, to the place where ccache looks for it. Compiler and flags are known to ccache without it.
+function(trainrun_precompiled_header_checksum target header)
+  find_path(TRAINRUN_NLOHMANN_INCLUDE nlohmann/json.hpp REQUIRED)
+  set(identity "")
+  foreach(file "${PROJECT_SOURCE_DIR}/${header}" "${TRAINRUN_LIBTORCH}/include/torch/headeronly/version.h"
+      "${TRAINRUN_NLOHMANN_INCLUDE}/nlohmann/json.hpp" "${TRAINRUN_NLOHMANN_INCLUDE}/nlohmann/detail/abi_macros.hpp")
+    if(EXISTS "${file}")
+      file(SHA256 "${file}" digest)
+      string(APPEND identity "${digest}\n")
+    endif()
+  endforeach()
+  foreach(suffix gch pch)
+    file(WRITE "${PROJECT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.${suffix}.sum" "${identity}")
+  endforeach()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${header}")
+endfunction()
 
 # Linking against the 450 MB of libtorch_cpu.so: lld does it in a third of the time.
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
