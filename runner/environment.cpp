@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-std::string first_line(const fs::path& path) {
+std::string first_line_of(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
@@ -100,20 +100,20 @@ std::string bytes_or(const std::string& text, const std::string& otherwise) {
 std::string control_group_limits() {
   const fs::path root = "/sys/fs/cgroup";
   if (fs::exists(root / "cgroup.controllers")) {  // version 2: "0::/path"
-    const std::string line = first_line("/proc/self/cgroup");
+    const std::string line = first_line_of("/proc/self/cgroup");
     const fs::path own = root / fs::path(line.substr(line.rfind(':') + 1)).relative_path();
     const fs::path group = fs::exists(own / "memory.max") ? own : root;
-    std::istringstream cpu(first_line(group / "cpu.max"));
+    std::istringstream cpu(first_line_of(group / "cpu.max"));
     std::string quota;
     double period = 0;
     cpu >> quota >> period;
     const bool limited = !quota.empty() && quota != "max" && period > 0;
-    return "memory " + bytes_or(first_line(group / "memory.max"), "unlimited") + ", CPUs " +
+    return "memory " + bytes_or(first_line_of(group / "memory.max"), "unlimited") + ", CPUs " +
            (limited ? decimal(std::strtod(quota.c_str(), nullptr) / period, 2) : "unlimited");
   }
-  const double quota = std::strtod(first_line(root / "cpu/cpu.cfs_quota_us").c_str(), nullptr);
-  const double period = std::strtod(first_line(root / "cpu/cpu.cfs_period_us").c_str(), nullptr);
-  return "memory " + bytes_or(first_line(root / "memory/memory.limit_in_bytes"), "unlimited") + ", CPUs " +
+  const double quota = std::strtod(first_line_of(root / "cpu/cpu.cfs_quota_us").c_str(), nullptr);
+  const double period = std::strtod(first_line_of(root / "cpu/cpu.cfs_period_us").c_str(), nullptr);
+  return "memory " + bytes_or(first_line_of(root / "memory/memory.limit_in_bytes"), "unlimited") + ", CPUs " +
          (quota > 0 && period > 0 ? decimal(quota / period, 2) : "unlimited");
 }
 
@@ -132,7 +132,7 @@ std::string gpus() {
     found.push_back(entry(gpu.path() / "information", "Model"));
   }
   if (found.empty()) return fs::exists("/dev/nvidia0") ? "an NVIDIA device, no driver information" : "none found";
-  return join(found) + "; driver " + trimmed(first_line("/proc/driver/nvidia/version"));
+  return join(found) + "; driver " + trimmed(first_line_of("/proc/driver/nvidia/version"));
 }
 
 void add_software(Facts& facts) {

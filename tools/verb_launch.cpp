@@ -18,22 +18,22 @@ struct LaunchArguments {
   JobFileOptions options;
 };
 
-[[noreturn]] void fail(const std::string& message) { throw RecipeError({{{}, "", "trainrun launch: " + message}}); }
+[[noreturn]] void refuse(const std::string& message) { throw RecipeError({{{}, "", "trainrun launch: " + message}}); }
 
 /// Options that the launcher has no place for, or that would break its file.
 void check_options(const LaunchArguments& arguments) {
   const JobFileOptions& options = arguments.options;
   const auto only_for = [&](const char* option, const std::string& value, const std::string& launcher) {
-    if (!value.empty() && arguments.launcher != launcher) fail(std::string(option) + " is for --emit " + launcher);
+    if (!value.empty() && arguments.launcher != launcher) refuse(std::string(option) + " is for --emit " + launcher);
     const auto is_odd = [](unsigned char c) { return std::isspace(c) || std::iscntrl(c); };
     if (std::any_of(value.begin(), value.end(), is_odd))
-      fail(std::string(option) + ": '" + value + "' is no single word");
+      refuse(std::string(option) + ": '" + value + "' is no single word");
   };
   only_for("--image", options.image, "kubernetes");
   only_for("--partition", options.partition, "slurm");
   only_for("--time", options.time, "slurm");
   if (arguments.launcher == "kubernetes" && options.image.empty()) {
-    fail("--emit kubernetes needs --image, the container image that has trainrun in it");
+    refuse("--emit kubernetes needs --image, the container image that has trainrun in it");
   }
 }
 

@@ -14,7 +14,7 @@ namespace trainrun {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr uint64_t kMostHeaderBytes = uint64_t{1} << 20;
+constexpr uint64_t kMostNpyHeaderBytes = uint64_t{1} << 20;
 
 // --- NumPy's format. Source: numpy.lib.format, versions 1.0 to 3.0.
 
@@ -149,7 +149,7 @@ NpyHeader parse_npy(std::string_view start, uint64_t bytes) {
   if (version < 1 || version > 3) throw DataError("is of version " + std::to_string(version) + " of the .npy format");
   uint32_t length = 0;
   std::memcpy(&length, start.data() + kLengthPlace, header_start - kLengthPlace);
-  if (length > kMostHeaderBytes || length > start.size() - header_start) {
+  if (length > kMostNpyHeaderBytes || length > start.size() - header_start) {
     throw DataError("ends within the header of the .npy format");
   }
   NpyHeader header;
@@ -204,7 +204,7 @@ auto naming(const std::string& path, const Body& body) {
 class NpyFile : public TensorFile {
  public:
   explicit NpyFile(const std::string& path) : path_(path), file_(path) {
-    std::string start(std::min(file_.size(), kMostHeaderBytes), '\0');
+    std::string start(std::min(file_.size(), kMostNpyHeaderBytes), '\0');
     file_.read(start.data(), start.size());
     header_ = naming(path, [&] { return parse_npy(start, file_.size()); });
     entries_ = {{"", header_.dtype, header_.shape}};
@@ -234,7 +234,7 @@ class NpzFile : public TensorFile {
         throw DataError(path + ": is a zip archive, but no .npz file: it holds '" + member.name + "'");
       }
       const NpyHeader header = naming(path + ": " + member.name, [&] {
-        return parse_npy(zip_.read_start(member, kMostHeaderBytes), member.bytes);
+        return parse_npy(zip_.read_start(member, kMostNpyHeaderBytes), member.bytes);
       });
       entries_.push_back({member.name.substr(0, member.name.size() - kEnding.size()), header.dtype, header.shape});
       members_.push_back(&member);

@@ -291,7 +291,7 @@ void ProcessGroup::receive_from(int64_t rank, const at::Tensor& tensor, const st
 
 namespace {
 
-at::Tensor bytes_of(const std::string& text) {
+at::Tensor tensor_of_text(const std::string& text) {
   at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
   std::copy(text.begin(), text.end(), bytes.mutable_data_ptr<uint8_t>());
   return bytes;
@@ -305,7 +305,7 @@ std::string ProcessGroup::share_text(const std::string& text, const std::string&
 
 std::vector<std::string> ProcessGroup::gather_texts(const std::string& text, const std::string& what) {
   const at::Tensor lengths = gather_rows(at::full({1}, static_cast<int64_t>(text.size()), at::kLong), what);
-  const at::Tensor bytes = gather_rows(bytes_of(text), what);
+  const at::Tensor bytes = gather_rows(tensor_of_text(text), what);
   const auto* data = reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>());
   std::vector<std::string> texts;
   for (int64_t r = 0; r < lengths.size(0); ++r) {

@@ -18,9 +18,9 @@ constexpr uint64_t kJobPorts = 20000;
 constexpr int64_t kFirstSpecialStep = 0xfffffff0;  // Slurm's steps of batch scripts, shells, prologs are above
 
 /// The environment, with what is wanted of it.
-class Reader {
+class VariableReader {
  public:
-  explicit Reader(const Variables& variables) : variables_(variables) {}
+  explicit VariableReader(const Variables& variables) : variables_(variables) {}
 
   std::optional<std::string> text(const std::string& name) const { return variables_(name); }
 
@@ -51,7 +51,7 @@ struct Launched {
 };
 
 /// Checked: rank `rank` of `world_size`, if both are set.
-std::optional<Launched> launched(const Reader& reader, const char* launcher, const char* rank, const char* world_size,
+std::optional<Launched> launched(const VariableReader& reader, const char* launcher, const char* rank, const char* world_size,
                                  const char* local_rank) {
   const auto own = reader.number(rank);
   const auto size = reader.number(world_size);
@@ -68,7 +68,7 @@ std::optional<Launched> launched(const Reader& reader, const char* launcher, con
 }
 
 /// Whether this machine has all ranks.
-bool all_are_here(const Reader& reader, const Launched& found, const char* local_size) {
+bool all_are_here(const VariableReader& reader, const Launched& found, const char* local_size) {
   return reader.number(local_size) == found.rendezvous.world_size;
 }
 
@@ -91,14 +91,14 @@ std::string starter_of_ranks() {
   return "";
 }
 
-std::optional<Launched> from_torchrun(const Reader& reader) {
+std::optional<Launched> from_torchrun(const VariableReader& reader) {
   auto found =
       launched(reader, reader.text("TRAINRUN_LAUNCHED") ? "trainrun" : "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK");
   if (found) found->rendezvous.job = reader.text("TORCHELASTIC_RUN_ID").value_or("");
   return found;
 }
 
-std::optional<Launched> from_open_mpi(const Reader& reader) {
+std::optional<Launched> from_open_mpi(const VariableReader& reader) {
   auto found =
       launched(reader, "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK");
   if (!found) return found;
@@ -107,7 +107,7 @@ std::optional<Launched> from_open_mpi(const Reader& reader) {
   return found;
 }
 
-std::optional<Launched> from_pmi(const Reader& reader) {
+std::optional<Launched> from_pmi(const VariableReader& reader) {
   auto found = launched(reader, "MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID");
   if (!found) return found;
   const auto job = reader.text("PMI_JOBID");
@@ -116,7 +116,7 @@ std::optional<Launched> from_pmi(const Reader& reader) {
   return found;
 }
 
-std::optional<Launched> from_slurm(const Reader& reader) {
+std::optional<Launched> from_slurm(const VariableReader& reader) {
   // A batch script has SLURM_PROCID without a step, the shell that salloc opens a step with a special number. A step
   // of one task is most often a shell, too (srun --pty bash), which may start ranks of its own.
   const auto step = reader.number("SLURM_STEP_ID");
@@ -135,7 +135,7 @@ std::optional<Launched> from_slurm(const Reader& reader) {
   return found;
 }
 
-std::optional<Launched> from_any(const Reader& reader) {
+std::optional<Launched> from_any(const VariableReader& reader) {
   if (auto found = from_torchrun(reader)) return found;  // also where our launcher runs under another
   if (auto found = from_open_mpi(reader)) return found;  // mpirun in a Slurm job, whose variables are its daemons'
   const bool is_hydra = reader.text("MPI_LOCALRANKID").has_value();  // and not srun --mpi=pmi2
@@ -180,7 +180,7 @@ int job_port(const std::string& job) {
 
 std::optional<Rendezvous> rendezvous_from(const Variables& variables, const std::optional<std::string>& address,
                                           std::optional<int64_t> port) {
-  const Reader reader(variables);
+  const VariableReader reader(variables);
   const auto found = from_any(reader);
   if (!found) return std::nullopt;
   Rendezvous rendezvous = found->rendezvous;
