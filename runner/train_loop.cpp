@@ -1,17 +1,11 @@
 #include "runner/train_loop.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/tensor.h>
-
-#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 
-#include "registry/figure_name.h"
 #include "runner/device.h"
-#include "runner/gradients.h"
+#include "runner/loss_figures.h"
 #include "runner/resources.h"
 #include "runner/signals.h"
 
@@ -19,56 +13,6 @@ namespace trainrun {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// "PREFIX/loss/NAME" of each loss, where there are several.
-std::vector<std::string> loss_part_names(const Recipe& recipe, const std::string& prefix) {
-  if (recipe.loss.size() < 2) return {};
-  std::vector<std::string> names = figure_names(recipe.loss);
-  for (std::string& name : names)
-    name = prefix + "/loss/" + name;  // NOLINT(performance-inefficient-string-concatenation)
-  return names;
-}
-
-Figures metric_figures(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics) {
-  const std::vector<std::string> names = figure_names(recipe.metrics);
-  Figures figures;
-  for (size_t i = 0; i < metrics.size(); ++i) {
-    for (const auto& [part, value] : metrics[i]->compute()) {
-      figures.emplace_back("eval/" + names[i] + (part.empty() ? "" : "/" + part), value);
-    }
-  }
-  return figures;
-}
-
-/// sums += weight * values
-void add_weighted(std::vector<double>& sums, const std::vector<at::Tensor>& values, double weight) {
-  sums.resize(values.size());
-  for (size_t i = 0; i < values.size(); ++i) sums[i] += weight * values[i].item<double>();
-}
-
-/// Adds up a step's loss, and its parts, over ranks.
-double sum_over_ranks(ProcessGroup& group, double loss, std::vector<double>& parts) {
-  std::vector<double> numbers = parts;
-  numbers.push_back(loss);
-  const at::Tensor sums = at::tensor(numbers, at::kDouble);
-  group.sum({sums}, "the loss");
-  const auto* values = sums.const_data_ptr<double>();
-  std::copy(values, values + parts.size(), parts.begin());
-  return values[parts.size()];
-}
-
-/// Brings what ranks measured on their samples together.
-void merge_over_ranks(ProcessGroup& group, const std::vector<std::unique_ptr<Metric>>& metrics) {
-  for (const auto& metric : metrics) {
-    std::vector<at::Tensor> sums = metric->sums();
-    for (at::Tensor& sum : sums) sum = sum.contiguous().clone();
-    group.sum(sums, "evaluation");
-    metric->set_sums(sums);
-    std::vector<at::Tensor> rows = metric->gathered();
-    for (at::Tensor& own : rows) own = group.gather_rows(own.contiguous(), "evaluation");
-    metric->set_gathered(rows);
-  }
-}
 
 /// Whether something that happens `every` epoch or N steps is due now.
 bool is_due(const Every& every, int64_t step, bool epoch_ended) {
@@ -249,120 +193,6 @@ int agreed_signal(Job& job) {
   if (!job.group) return own;
   job.group->set_step(job.progress.step);
   return static_cast<int>(job.group->max(own, "the end of the step"));
-}
-
-double train_step(Job& job, BatchStream& batches) {
-  Progress& progress = job.progress;
-  const DataLoader& loader = *job.train_loader;
-  const int64_t window =
-      std::min(job.recipe.training.gradient_accumulation_steps, loader.num_batches() - progress.batch);
-  int64_t window_samples = 0;
-  for (int64_t i = 0; i < window; ++i) window_samples += loader.global_batch_size(progress.batch + i);
-  std::vector<Batch> kept;
-  for (int64_t i = 0; i < window; ++i) kept.push_back(std::move(*batches.next()));
-  bool finite = true;  // the gradients; where the loss is scaled
-  const auto compute_gradients = [&] {
-    double mean_loss = 0;
-    job.loss_parts.clear();
-    reset_gradients(job.parameters);
-    for (const Batch& batch : kept) {
-      const bool synchronize = &batch == &kept.back();  // before it, gradients add up on each rank
-      if (job.parallel) job.parallel->prepare_forward(synchronize);
-      const LossValue losses = job.model->loss(batch, job.model->forward(batch));
-      at::Tensor loss = losses.total;
-      const double weight = static_cast<double>(batch.size()) / static_cast<double>(window_samples);
-      const auto value = loss.item<double>();
-      if (!std::isfinite(value)) {
-        throw TrainingError("the loss is " + std::to_string(value) + " at step " + std::to_string(progress.step + 1) +
-                            ", epoch " + std::to_string(progress.epoch) + ", batch " +
-                            std::to_string(progress.batch + (&batch - kept.data())) +
-                            "; try a lower learning rate, max_grad_norm, or look for bad values in the data");
-      }
-      mean_loss += weight * value;
-      add_weighted(job.loss_parts, losses.parts, weight);
-      const double factor = weight * static_cast<double>(job.world_size());  // DataParallel takes the mean over ranks
-      if (factor != 1) loss = loss * factor;
-      if (job.grad_scaler) loss = job.grad_scaler->scale(loss);
-      if (job.parallel) {
-        job.parallel->prepare_backward(synchronize, loss);
-        job.group->guarded("a backward pass", [&] { loss.backward(); });
-        job.parallel->finish_backward(synchronize);
-      } else {
-        loss.backward();
-      }
-    }
-    if (job.group) mean_loss = sum_over_ranks(*job.group, mean_loss, job.loss_parts);
-    if (job.grad_scaler) finite = job.grad_scaler->unscale(job.parameters, job.shards());
-    job.grad_norm.reset();
-    if (job.recipe.training.max_grad_norm && finite) {
-      job.grad_norm = clip_gradients(job.parameters, *job.recipe.training.max_grad_norm, job.shards());
-    }
-    return mean_loss;
-  };
-  job.set_rates();
-  const double loss = compute_gradients();
-  bool known = true;  // who asks for the loss where the weights are still the same gets this one
-  const auto closure = [&] {
-    if (std::exchange(known, false)) return at::scalar_tensor(loss, at::kDouble);
-    if (job.grad_scaler) {
-      throw TrainingError(job.recipe.optimizer.type +
-                          " looks at a batch more than once, which a scaled loss is not made for; write "
-                          "mixed_precision: bf16 or 'no'");
-    }
-    return at::scalar_tensor(compute_gradients(), at::kDouble);
-  };
-  if (finite) {
-    job.optimizer->step(closure);
-  } else {
-    ++progress.skipped_steps;
-  }
-  if (job.grad_scaler) job.grad_scaler->update();
-  progress.batch += window;
-  ++progress.step;
-  return loss;
-}
-
-Figures evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
-                 const std::vector<std::unique_ptr<Metric>>& metrics, ProcessGroup* group) {
-  const at::NoGradGuard no_gradients;
-  model.train(false);
-  for (const auto& metric : metrics) metric->reset();
-  double loss_sum = 0;
-  std::vector<double> part_sums;
-  int64_t samples = 0;
-  const auto batches = loader.iterate(0);
-  while (const auto batch = batches->next()) {
-    const Tensors outputs = model.forward(*batch);
-    const LossValue loss = model.loss(*batch, outputs);
-    const auto size = static_cast<double>(batch->size());
-    loss_sum += loss.total.item<double>() * size;
-    add_weighted(part_sums, loss.parts, size);
-    samples += batch->size();
-    for (size_t i = 0; i < metrics.size(); ++i) metrics[i]->update(model.metric_inputs(i, *batch, outputs));
-  }
-  auto count = static_cast<double>(samples);
-  if (group) {
-    part_sums.resize(recipe.loss.size() > 1 ? recipe.loss.size() : 0);  // of a rank without samples
-    part_sums.push_back(count);
-    loss_sum = sum_over_ranks(*group, loss_sum, part_sums);
-    count = part_sums.back();
-    part_sums.pop_back();
-    merge_over_ranks(*group, metrics);
-  }
-  Figures figures = {{"eval/loss", loss_sum / count}};
-  const std::vector<std::string> names = loss_part_names(recipe, "eval");
-  for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], part_sums[i] / count);
-  const Figures measured = metric_figures(recipe, metrics);
-  figures.insert(figures.end(), measured.begin(), measured.end());
-  return figures;
-}
-
-std::vector<std::string> evaluation_names(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics) {
-  std::vector<std::string> names = {"eval/loss"};
-  const std::vector<std::string> parts = loss_part_names(recipe, "eval");
-  names.insert(names.end(), parts.begin(), parts.end());
-  for (const auto& [name, value] : metric_figures(recipe, metrics)) names.push_back(name);
-  return names;
 }
 
 }  // namespace trainrun
