@@ -52,6 +52,8 @@ class DataLoader {
   DataLoader& operator=(const DataLoader&) = delete;
   /// Batches in an epoch, of this rank.
   int64_t num_batches() const { return num_batches(options_.rank); }
+  /// Batches in an epoch that every rank has.
+  int64_t fewest_batches() const { return num_batches(options_.world_size - 1); }
   /// Samples in batch number `batch` of this rank.
   int64_t batch_size(int64_t batch) const { return batch_size(batch, options_.rank); }
   /// Samples in batch number `batch` of all ranks together.

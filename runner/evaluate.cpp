@@ -1,8 +1,10 @@
 // Loss and metrics over the evaluation split.
 #include <ATen/core/grad_mode.h>
 
+#include "registry/component_error.h"
 #include "registry/figure_name.h"
 #include "runner/loss_figures.h"
+#include "runner/step_errors.h"
 #include "runner/train_loop.h"
 
 namespace trainrun {
@@ -12,7 +14,8 @@ Figures metric_figures(const Recipe& recipe, const std::vector<std::unique_ptr<M
   const std::vector<std::string> names = figure_names(recipe.metrics);
   Figures figures;
   for (size_t i = 0; i < metrics.size(); ++i) {
-    for (const auto& [part, value] : metrics[i]->compute()) {
+    const Figures computed = as_component(name_of(recipe.metrics[i]), {}, [&] { return metrics[i]->compute(); });
+    for (const auto& [part, value] : computed) {
       figures.emplace_back("eval/" + names[i] + (part.empty() ? "" : "/" + part), value);
     }
   }
@@ -34,8 +37,8 @@ void merge_over_ranks(ProcessGroup& group, const std::vector<std::unique_ptr<Met
 
 }  // namespace
 
-Figures evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
-                 const std::vector<std::unique_ptr<Metric>>& metrics, ProcessGroup* group) {
+std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
+                                const std::vector<std::unique_ptr<Metric>>& metrics, const EvaluationControl& control) {
   const at::NoGradGuard no_gradients;
   model.train(false);
   for (const auto& metric : metrics) metric->reset();
@@ -43,16 +46,26 @@ Figures evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
   std::vector<double> part_sums;
   int64_t samples = 0;
   const auto batches = loader.iterate(0);
-  while (const auto batch = batches->next()) {
-    const Tensors outputs = model.forward(*batch);
-    const LossValue loss = model.loss(*batch, outputs);
-    const auto size = static_cast<double>(batch->size());
-    loss_sum += loss.total.item<double>() * size;
-    add_weighted(part_sums, loss.parts, size);
-    samples += batch->size();
-    for (size_t i = 0; i < metrics.size(); ++i) metrics[i]->update(model.metric_inputs(i, *batch, outputs));
+  Occasion occasion{Occasion::Phase::kEvaluation, control.step, 0, 0};
+  for (;; ++occasion.batch) {
+    if (control.gives_up && occasion.batch < loader.fewest_batches() && control.gives_up()) return std::nullopt;
+    const auto batch = named("making a batch", occasion, [&] { return batches->next(); });
+    if (!batch) break;
+    named("the evaluation", occasion, [&] {
+      const Tensors outputs = model.forward(*batch);
+      const LossValue loss = model.loss(*batch, outputs);
+      const auto size = static_cast<double>(batch->size());
+      loss_sum += loss.total.item<double>() * size;
+      add_weighted(part_sums, loss.parts, size);
+      samples += batch->size();
+      for (size_t i = 0; i < metrics.size(); ++i) {
+        const Tensors inputs = model.metric_inputs(i, *batch, outputs);
+        as_component(name_of(recipe.metrics[i]), inputs, [&] { metrics[i]->update(inputs); });
+      }
+    });
   }
   auto count = static_cast<double>(samples);
+  ProcessGroup* group = control.group;
   if (group) {
     part_sums.resize(recipe.loss.size() > 1 ? recipe.loss.size() : 0);  // of a rank without samples
     part_sums.push_back(count);
@@ -64,7 +77,7 @@ Figures evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
   Figures figures = {{"eval/loss", loss_sum / count}};
   const std::vector<std::string> names = loss_part_names(recipe, "eval");
   for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], part_sums[i] / count);
-  const Figures measured = metric_figures(recipe, metrics);
+  const Figures measured = named("the evaluation", occasion, [&] { return metric_figures(recipe, metrics); });
   figures.insert(figures.end(), measured.begin(), measured.end());
   return figures;
 }

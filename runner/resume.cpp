@@ -64,7 +64,8 @@ json progress_json(const Progress& progress) {
           {"loss_count", progress.loss_count},
           {"skipped_steps", progress.skipped_steps},
           {"best", progress.best ? json(*progress.best) : json()},
-          {"metrics", figures_json(progress.metrics)}};
+          {"metrics", figures_json(progress.metrics)},
+          {"evaluation_due", progress.evaluation_due}};
 }
 
 Progress progress_from(const json& state) {
@@ -76,6 +77,7 @@ Progress progress_from(const json& state) {
   progress.loss_sum = state.at("loss_sum");
   progress.loss_count = state.at("loss_count");
   progress.skipped_steps = state.value("skipped_steps", int64_t{0});
+  progress.evaluation_due = state.value("evaluation_due", false);
   if (!state.at("best").is_null()) progress.best = state.at("best").get<double>();
   for (const json& figure : state.at("metrics"))
     progress.metrics.emplace_back(figure.at(0), figure.at(1).get<double>());
@@ -116,23 +118,45 @@ void Job::save(const std::string& name, bool best) {
     for (const auto& [name, tensor] : parallel->hook_state())
       content.optimizer.emplace_back(std::string(kHook) + name, tensor);
   }
-  content.state = progress_json(progress);
-  content.state["scheduler"] = scheduler ? scheduler->state() : json();
-  content.state["grad_scaler"] = grad_scaler ? grad_scaler->state() : json();
-  content.state["random"] = json::array();
+  content.state = state();
+  if (is_main()) observers->on_checkpoint({progress.step, checkpoints->save(name, content, best)});
+  if (group) group->barrier("a checkpoint");
+}
+
+json Job::state() const {
+  json state = progress_json(progress);
+  state["scheduler"] = scheduler ? scheduler->state() : json();
+  state["grad_scaler"] = grad_scaler ? grad_scaler->state() : json();
+  state["random"] = json::array();
   for (const at::Device& source : random_sources()) {
     const at::Tensor own = random_state(source).unsqueeze(0);
     const at::Tensor states = group ? group->gather_rows(own, "a checkpoint") : own;
     for (int64_t rank = 0; rank < states.size(0); ++rank) {
-      content.state["random"][static_cast<size_t>(rank)][kind_of(source)] = to_hex(states[rank].contiguous());
+      state["random"][static_cast<size_t>(rank)][kind_of(source)] = to_hex(states[rank].contiguous());
     }
   }
-  content.state["learnt"] = {{"dataset", train_data->learnt()}, {"transforms", transforms->learnt()}};
-  content.state["global_batch_size"] = recipe.dataloader.batch_size * world_size();
-  content.state["seed"] = recipe.seed;
-  content.state["versions"] = {{"trainrun", TRAINRUN_VERSION}, {"torch", TORCH_VERSION}};
-  if (is_main()) observers->on_checkpoint({progress.step, checkpoints->save(name, content, best)});
+  state["learnt"] = {{"dataset", train_data->learnt()}, {"transforms", transforms->learnt()}};
+  state["global_batch_size"] = recipe.dataloader.batch_size * world_size();
+  state["seed"] = recipe.seed;
+  state["versions"] = {{"trainrun", TRAINRUN_VERSION}, {"torch", TORCH_VERSION}};
+  return state;
+}
+
+void Job::amend(const std::string& name, bool best) {
+  const json amended = state();
+  if (is_main()) checkpoints->amend(name, amended, best);
   if (group) group->barrier("a checkpoint");
+}
+
+Tensors Job::random_states() const {
+  Tensors states;
+  for (const at::Device& source : random_sources()) states.push_back(random_state(source));
+  return states;
+}
+
+void Job::set_random_states(const Tensors& states) const {
+  const std::vector<at::Device> sources = random_sources();
+  for (size_t i = 0; i < sources.size(); ++i) set_random_state(sources[i], states[i]);
 }
 
 std::vector<at::Device> Job::random_sources() const {
@@ -154,7 +178,9 @@ void Job::resume() {
   std::string from = is_main() ? checkpoint_to_resume().value_or("") : "";
   if (group) from = group->share_text(from, "the checkpoint to go on from");
   if (!from.empty()) restore(CheckpointStore::load(from));
-  if (is_main() && folder->continues()) truncate_metrics(folder->metrics_path(), progress.step);
+  if (is_main() && folder->continues()) {
+    truncate_metrics(folder->metrics_path(), progress.step, progress.evaluation_due);
+  }
 }
 
 void Job::restore(const CheckpointContent& content) {

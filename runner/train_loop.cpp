@@ -1,18 +1,20 @@
 #include "runner/train_loop.h"
 
-#include <chrono>
+#include <spdlog/spdlog.h>
+
 #include <cmath>
 #include <csignal>
 
+#include "registry/component_error.h"
 #include "runner/device.h"
-#include "runner/loss_figures.h"
+#include "runner/finite.h"
+#include "runner/observers/observers.h"
 #include "runner/resources.h"
 #include "runner/signals.h"
+#include "runner/step_log.h"
 
 namespace trainrun {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// Whether something that happens `every` epoch or N steps is due now.
 bool is_due(const Every& every, int64_t step, bool epoch_ended) {
@@ -27,103 +29,142 @@ std::string numbered(const char* format, int64_t number) {
   return name;
 }
 
+std::optional<double> figure_of(const Figures& figures, const std::string& name) {
+  for (const auto& [known, figure] : figures) {
+    if (known == name) return figure;
+  }
+  return std::nullopt;
+}
+
 /// Drives a Job: what happens between steps.
+///
+/// What is due after a step is saved before it is evaluated; `evaluation_due` in the checkpoint says so until the
+/// evaluation's figures are added to it. Whatever happens between, a resumed run makes the evaluation first.
 class Trainer {
  public:
-  explicit Trainer(Job& job) : job_(job), progress_(job.progress), total_steps_(job.total_steps()) {}
+  explicit Trainer(Job& job)
+      : job_(job), progress_(job.progress), total_steps_(job.total_steps()), log_(job), first_step_(progress_.step) {}
 
   int run() {
-    const StopSignals signals;
     job_.model->train();
-    saved_step_ = first_step_ = progress_.step;
-    start_ = record_time_ = Clock::now();
-    seconds_before_ = progress_.seconds;
-    while (progress_.step < total_steps_) {
-      train_epoch();
-      if (signal_ != 0 && progress_.step < total_steps_) return stop(signal_);
-    }
+    saved_step_ = progress_.step;
+    StopSignals::begin_training(progress_.step);
+    if (progress_.evaluation_due) catch_up();
+    while (signal_ == 0 && progress_.step < total_steps_) train_epoch();
+    if (signal_ != 0 && !is_done()) return stop();
     finish();
     return 0;
   }
 
+  double seconds() const { return log_.seconds(); }
+
  private:
+  bool is_done() const { return progress_.step == total_steps_ && !progress_.evaluation_due; }
+  bool saves() const { return job_.recipe.checkpoint.every.has_value(); }
+  bool epoch_ended() const { return progress_.batch == 0; }
+
   void train_epoch() {
     const auto batches = job_.train_loader->iterate(progress_.epoch, progress_.batch);
     const int64_t num_batches = job_.train_loader->num_batches();
-    while (progress_.batch < num_batches && progress_.step < total_steps_) {
+    const int64_t epoch = progress_.epoch;
+    while (signal_ == 0 && progress_.epoch == epoch && progress_.step < total_steps_) {
       const int64_t first_batch = progress_.batch;
-      const double loss = train_step(job_, *batches);
-      const bool epoch_ended = progress_.batch == num_batches;
-      const int64_t epoch = progress_.epoch;
-      record(loss, first_batch, epoch);
-      if (epoch_ended) ++progress_.epoch, progress_.batch = 0;
-      between_steps(epoch, epoch_ended);
-      signal_ = agreed_signal(job_);
-      if (epoch_ended || signal_ != 0) return;
+      const std::optional<double> loss = train_step(job_, *batches);
+      if (!loss) return heed_signals();
+      StopSignals::note_step(progress_.step);
+      log_.record(*loss, epoch, first_batch, progress_.step == total_steps_);
+      if (progress_.batch == num_batches) ++progress_.epoch, progress_.batch = 0;
+      between_steps();
     }
   }
 
-  /// Keeps account of a finished step, and reports it when a line is due.
-  void record(double loss, int64_t first_batch, int64_t epoch) {
-    for (int64_t batch = first_batch; batch < progress_.batch; ++batch) {
-      samples_ += job_.train_loader->global_batch_size(batch);
-    }
-    progress_.loss_sum += loss;
-    ++progress_.loss_count;
-    job_.observers->on_progress(progress_.step, loss);
-    if (progress_.step % job_.recipe.logging.every_steps != 0 && progress_.step != total_steps_) return;
-    const auto now = Clock::now();
-    StepRecord record;
-    record.step = progress_.step;
-    record.epoch = epoch;
-    record.seconds = seconds(now);
-    record.loss = loss;
-    record.loss_avg = progress_.loss_sum / static_cast<double>(progress_.loss_count);
-    record.lr = job_.optimizer->rates[0].lr;
-    record.grad_norm = job_.grad_norm;
-    if (job_.grad_scaler) record.loss_scale = job_.grad_scaler->current();
-    record.skipped_steps = progress_.skipped_steps;
-    const std::vector<std::string> names = loss_part_names(job_.recipe, "train");
-    for (size_t i = 0; i < names.size(); ++i) record.losses.emplace_back(names[i], job_.loss_parts[i]);
-    record.samples_per_second =
-        static_cast<double>(samples_) / std::chrono::duration<double>(now - record_time_).count();
-    job_.observers->on_step(record);
-    record_time_ = now;
-    samples_ = 0;
-    progress_.loss_sum = 0;
-    progress_.loss_count = 0;
-  }
-
-  void between_steps(int64_t epoch, bool epoch_ended) {
+  void between_steps() {
+    const StepLog::Pause pause(log_);
     const bool last = progress_.step == total_steps_;
-    bool best = false;
-    if (job_.eval_loader && job_.recipe.evaluation.every &&
-        (last || is_due(job_.recipe.evaluation.every, progress_.step, epoch_ended))) {
-      best = run_evaluation(epoch);
+    const auto due = [&](const Every& every) {
+      return every && (last || is_due(every, progress_.step, epoch_ended()));
+    };
+    progress_.evaluation_due = job_.eval_loader && due(job_.recipe.evaluation.every);
+    if (due(job_.recipe.checkpoint.every)) save(false);
+    heed_signals();
+    if (signal_ != 0 || !progress_.evaluation_due) return;
+    const auto best = run_evaluation();
+    if (best && saved_step_ == progress_.step) {
+      job_.amend(checkpoint_name(), *best);
+    } else if (best && *best && saves()) {
+      save(true);
     }
-    const Every& every = job_.recipe.checkpoint.every;
-    if (every && (last || best || is_due(every, progress_.step, epoch_ended))) save(epoch_ended, best);
+    heed_signals();
   }
 
-  /// Returns whether this is the best so far.
-  bool run_evaluation(int64_t epoch) {
-    if (job_.parallel) job_.parallel->share_buffers();
-    progress_.metrics = evaluate(job_.recipe, *job_.model, *job_.eval_loader, job_.metrics, job_.group.get());
-    job_.model->train();
-    const auto now = Clock::now();
-    job_.observers->on_evaluation({progress_.step, epoch, seconds(now), progress_.metrics});
-    record_time_ += Clock::now() - now;
-    const auto value = [&](const std::string& name) -> std::optional<double> {
-      for (const auto& [known, figure] : progress_.metrics) {
-        if (known == name) return figure;
-      }
-      return std::nullopt;
-    };
-    if (job_.scheduler && !job_.scheduler->monitor().empty()) {
-      if (const auto watched = value(job_.scheduler->monitor())) job_.scheduler->observe(*watched);
+  /// Makes the evaluation that the run was stopped before.
+  void catch_up() {
+    const StepLog::Pause pause(log_);
+    progress_.evaluation_due = job_.eval_loader && job_.recipe.evaluation.every;
+    if (!progress_.evaluation_due) return;
+    const auto best = run_evaluation();
+    if (best && saves()) save(*best);  // the checkpoint may lie in another run's folder
+  }
+
+  void heed_signals() {
+    if (signal_ != 0) return;
+    const int asked = agreed_signal(job_);
+    if (asked == kSaveAndGoOn) {
+      save_on_request();
+    } else {
+      signal_ = asked;
     }
+  }
+
+  void save_on_request() {
+    if (!saves()) return spdlog::warn("asked to save, but checkpoint.every is null; nothing is saved");
+    if (saved_step_ != progress_.step) save(false);
+  }
+
+  /// Whether this is the best so far; nothing where a signal came before it was done.
+  std::optional<bool> run_evaluation() {
+    const Tensors random = job_.random_states();
+    if (job_.parallel) job_.parallel->share_buffers();
+    EvaluationControl control;
+    control.group = job_.group.get();
+    control.step = progress_.step;
+    control.gives_up = [this, &random, asked = int64_t{0}]() mutable { return gives_up_evaluation(random, asked++); };
+    const auto figures = evaluate(job_.recipe, *job_.model, *job_.eval_loader, job_.metrics, control);
+    job_.model->train();
+    if (!figures) {
+      job_.set_random_states(random);
+      return std::nullopt;
+    }
+    progress_.metrics = *figures;
+    progress_.evaluation_due = false;
+    const int64_t epoch = progress_.epoch - (epoch_ended() ? 1 : 0);
+    job_.observers->on_evaluation({progress_.step, epoch, log_.seconds(), progress_.metrics});
+    if (const auto fault = non_finite_loss(*figures)) spdlog::warn("{} after step {}", *fault, progress_.step);
+    if (job_.scheduler && !job_.scheduler->monitor().empty()) {
+      if (const auto watched = figure_of(*figures, job_.scheduler->monitor())) job_.scheduler->observe(*watched);
+    }
+    return is_best(*figures);
+  }
+
+  /// `random`: where random numbers stood before the evaluation.
+  bool gives_up_evaluation(const Tensors& random, int64_t asked) {
+    constexpr int64_t kBatchesBetweenAgreements = 8;  // each makes the ranks wait for each other
+    if (job_.group && asked % kBatchesBetweenAgreements != 0) return false;
+    const int signal = agreed_signal(job_);
+    if (signal != kSaveAndGoOn) {
+      signal_ = signal;
+      return signal != 0;
+    }
+    const Tensors now = job_.random_states();
+    job_.set_random_states(random);
+    save_on_request();
+    job_.set_random_states(now);
+    return false;
+  }
+
+  bool is_best(const Figures& figures) {
     const auto& keep_best = job_.recipe.checkpoint.keep_best;
-    const auto watched = keep_best ? value(keep_best->monitor) : std::nullopt;
+    const auto watched = keep_best ? figure_of(figures, keep_best->monitor) : std::nullopt;
     if (!watched || !std::isfinite(*watched)) return false;
     const bool better =
         !progress_.best || (keep_best->mode == "min" ? *watched < *progress_.best : *watched > *progress_.best);
@@ -131,23 +172,38 @@ class Trainer {
     return better;
   }
 
-  void save(bool epoch_ended, bool best) {
-    progress_.seconds = seconds(Clock::now());
-    const std::string name =
-        epoch_ended ? numbered("epoch-%04lld", progress_.epoch) : numbered("step-%08lld", progress_.step);
-    job_.save(name, best);
-    saved_step_ = progress_.step;
+  std::string checkpoint_name() const {
+    return epoch_ended() ? numbered("epoch-%04lld", progress_.epoch) : numbered("step-%08lld", progress_.step);
   }
 
-  int stop(int signal) {
-    if (job_.recipe.checkpoint.every && saved_step_ != progress_.step) save(progress_.batch == 0, false);
-    const std::string reason = signal == SIGINT ? "SIGINT" : "SIGTERM";
-    job_.observers->on_end({progress_.step, seconds(Clock::now()), reason, progress_.metrics});
-    return signal;
+  void save(bool best) {
+    require_finite_weights();
+    progress_.seconds = log_.seconds();
+    job_.save(checkpoint_name(), best);
+    saved_step_ = progress_.step;
+    StopSignals::note_saved(saved_step_);
+  }
+
+  void require_finite_weights() {
+    const auto name = non_finite_weight(job_);
+    if (!name) return;
+    throw TrainingError("the weights are not finite after step " + std::to_string(progress_.step) + ": " + *name +
+                        " holds NaN or an infinity; they are not saved; try a lower learning rate or max_grad_norm" +
+                        newest_checkpoint(job_));
+  }
+
+  int stop() {
+    if (saves() && saved_step_ != progress_.step) save(false);
+    job_.observers->on_end({progress_.step, log_.seconds(), signal_name(signal_), progress_.metrics});
+    return signal_;
   }
 
   void finish() {
-    const double took = seconds(Clock::now());
+    if (saved_step_ != progress_.step || !saves()) require_finite_weights();
+    if (const auto fault = non_finite_loss(progress_.metrics)) {
+      throw TrainingError("the last evaluation failed: " + *fault + newest_finite_evaluation(job_));
+    }
+    const double took = log_.seconds();
     nlohmann::json figures = nlohmann::json::object();
     for (const auto& [name, value] : progress_.metrics) figures[name] = value;
     nlohmann::json summary = {{"step", progress_.step},
@@ -160,36 +216,41 @@ class Trainer {
     job_.observers->on_end({progress_.step, took, "", progress_.metrics});
   }
 
-  double seconds(Clock::time_point now) const {
-    return seconds_before_ + std::chrono::duration<double>(now - start_).count();
-  }
-
   Job& job_;
   Progress& progress_;
   int64_t total_steps_;
-  int64_t samples_ = 0;      // since the last line
+  StepLog log_;
+  int64_t first_step_;       // that this process began with
   int signal_ = 0;           // to stop
   int64_t saved_step_ = -1;  // of the newest checkpoint
-  int64_t first_step_ = 0;   // that this process began with
-  Clock::time_point start_;
-  Clock::time_point record_time_;
-  double seconds_before_ = 0;
 };
 
 }  // namespace
 
 int train(Job& job) {
+  Trainer trainer(job);
   try {
-    return Trainer(job).run();
+    return trainer.run();
   } catch (const std::exception& error) {
-    job.observers->on_end(
-        {job.progress.step, job.progress.seconds, std::string("error: ") + error.what(), job.progress.metrics});
+    const std::string text = error_text(error);
+    write_error_to_log(text);  // who called this tells the console
+    job.observers->on_end({job.progress.step, trainer.seconds(), "error: " + text, job.progress.metrics});
     throw;
   }
 }
 
 int agreed_signal(Job& job) {
-  const int own = StopSignals::received();
+  int own = StopSignals::received();
+  if (own == 0) {
+    if (const int asked = StopSignals::take_save_request(); asked != 0) {
+      own = kSaveAndGoOn;
+      if (asked == SIGPIPE) {
+        spdlog::warn("standard output is closed; training goes on, and log.txt has what would be said");
+      } else {
+        spdlog::info("{}: saves and goes on", signal_name(asked));
+      }
+    }
+  }
   if (!job.group) return own;
   job.group->set_step(job.progress.step);
   return static_cast<int>(job.group->max(own, "the end of the step"));
