@@ -70,6 +70,14 @@ void merge_over_ranks(ProcessGroup& group, const std::vector<std::unique_ptr<Met
   }
 }
 
+/// Parameters that are sharded, and layers that span ranks, need every rank in every forward pass: a rank that has
+/// fewer batches than others makes as many passes, of which nothing is counted.
+void keep_pace(Model& model, const DataLoader& loader) {
+  for (int64_t batch = loader.num_batches(); batch < loader.most_batches(); ++batch) {
+    model.forward(loader.surplus_batch());
+  }
+}
+
 /// Whether something that happens `every` epoch or N steps is due now.
 bool is_due(const Every& every, int64_t step, bool epoch_ended) {
   if (!every) return false;
@@ -342,6 +350,7 @@ Figures evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
   }
   auto count = static_cast<double>(samples);
   if (group) {
+    keep_pace(model, loader);
     part_sums.resize(recipe.loss.size() > 1 ? recipe.loss.size() : 0);  // of a rank without samples
     part_sums.push_back(count);
     loss_sum = sum_over_ranks(*group, loss_sum, part_sums);
