@@ -35,6 +35,14 @@ void merge_over_ranks(ProcessGroup& group, const std::vector<std::unique_ptr<Met
   }
 }
 
+/// Parameters that are sharded, and layers that span ranks, need every rank in every forward pass: a rank that has
+/// fewer batches than others makes as many passes, of which nothing is counted.
+void keep_pace(Model& model, const DataLoader& loader, Occasion occasion) {
+  for (; occasion.batch < loader.most_batches(); ++occasion.batch) {
+    named("the evaluation", occasion, [&] { model.forward(loader.surplus_batch()); });
+  }
+}
+
 }  // namespace
 
 std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
@@ -67,6 +75,7 @@ std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLo
   auto count = static_cast<double>(samples);
   ProcessGroup* group = control.group;
   if (group) {
+    keep_pace(model, loader, occasion);
     part_sums.resize(recipe.loss.size() > 1 ? recipe.loss.size() : 0);  // of a rank without samples
     part_sums.push_back(count);
     loss_sum = sum_over_ranks(*group, loss_sum, part_sums);
