@@ -5,17 +5,11 @@
 #include <algorithm>
 #include <map>
 
+#include "registry/component_error.h"
 #include "registry/shape_mode.h"
 
 namespace trainrun {
 namespace {
-
-/// The first line of a message, without the place in LibTorch's sources.
-std::string first_line(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
-}
 
 const Place& place_of(const Component<LayerKind>& layer, const std::string& key) {
   const Value* value = layer.written.find(key);
@@ -206,7 +200,7 @@ class GraphBuilder {
         flowing.push_back(shape_text(inputs.examples[i].sizes()) + " from " + sources_[node.inputs[i]]);
       }
       throw RecipeError({{node.place, node.path,
-                          node.type + " does not fit its input " + join(flowing, " and ") + ": " + first_line(error)}});
+                          node.type + " does not fit its input " + join(flowing, " and ") + ": " + error_text(error)}});
     }
   }
 
@@ -268,6 +262,21 @@ std::map<std::string, double> Graph::lr_scales() const {
   return scales;
 }
 
+namespace {
+
+/// What a layer gives; where it fails, a ComponentError names it.
+Tensors forward_of(const Graph::Node& node, const Tensors& inputs) {
+  try {
+    Tensors outputs = node.layer.forward(inputs);
+    if (BackwardTrace* trace = BackwardTrace::current()) trace->watch(name_of(node), outputs);
+    return outputs;
+  } catch (const std::exception& error) {
+    throw_component_error(name_of(node), inputs, error);
+  }
+}
+
+}  // namespace
+
 Tensors Graph::forward(const Tensors& inputs) {
   Tensors slots(num_slots_);
   std::copy(inputs.begin(), inputs.end(), slots.begin());
@@ -276,7 +285,7 @@ Tensors Graph::forward(const Tensors& inputs) {
     arguments.clear();
     for (const size_t slot : node.inputs) arguments.push_back(slots[slot]);
     for (const size_t slot : node.last_used) slots[slot].reset();
-    Tensors outputs = node.layer.forward(arguments);
+    Tensors outputs = forward_of(node, arguments);
     for (size_t i = 0; i < node.outputs.size(); ++i) slots[node.outputs[i]] = std::move(outputs[i]);
   }
   Tensors result;

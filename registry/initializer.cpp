@@ -1,10 +1,10 @@
 #include "registry/initializer.h"
 
 #include <c10/core/GradMode.h>
-#include <c10/util/Exception.h>
 
 #include <regex>
 
+#include "registry/component_error.h"
 #include "registry/layer.h"
 #include "registry/pattern.h"
 
@@ -65,10 +65,10 @@ void InitializerRules::apply(const std::vector<std::pair<std::string, at::Tensor
       const Component<InitializerKind>& initializer = rules[i].initializer;
       try {
         initializer.build({})(parameter);
-      } catch (const LayerError& error) {
-        throw RecipeError(
-            {{initializer.place, initializer.path,
-              initializer.type + " does not fit " + name + " " + at::str(parameter.sizes()) + ": " + error.what()}});
+      } catch (const std::exception& error) {
+        throw RecipeError({{initializer.place, initializer.path,
+                            initializer.type + " does not fit " + name + " " + at::str(parameter.sizes()) + ": " +
+                                error_text(error)}});
       }
       break;
     }

@@ -1,4 +1,3 @@
-#include <c10/util/Exception.h>
 #include <dlfcn.h>
 #include <link.h>
 
@@ -6,19 +5,13 @@
 #include <filesystem>
 #include <fstream>
 
+#include "registry/component_error.h"
 #include "registry/plugin.h"
 
 namespace trainrun {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The first line of what a plugin threw, without LibTorch's stack.
-std::string first_line(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
-}
 
 /// Two paths may lead to one file.
 bool is_loaded(const std::string& path, const Catalog& catalog) {
@@ -61,7 +54,7 @@ void* open_library(const std::string& path) {
   try {
     if (void* library = open(absolute.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   } catch (const std::exception& error) {
-    throw PluginError("the plugin " + path + " failed while its global objects were initialised: " + first_line(error) +
+    throw PluginError("the plugin " + path + " failed while its global objects were initialised: " + error_text(error) +
                       "; correct them and build it again");
   }
   std::string reason = dlerror();
@@ -95,7 +88,7 @@ void load_plugin(const std::string& path, Catalog& catalog) {
   } catch (const PluginError& error) {
     throw PluginError("the plugin " + path + ": " + error.what());
   } catch (const std::exception& error) {
-    throw PluginError("the plugin " + path + " failed while it registered its components: " + first_line(error) +
+    throw PluginError("the plugin " + path + " failed while it registered its components: " + error_text(error) +
                       "; correct its TRAINRUN_PLUGIN(catalog) { … } and build it again");
   }
   extended.for_each([&](auto& registry) { registry.set_origin(""); });

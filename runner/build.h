@@ -1,7 +1,6 @@
 #pragma once
 
-#include <c10/util/Exception.h>
-
+#include "registry/component_error.h"
 #include "registry/files/file_io.h"
 #include "registry/registry.h"
 
@@ -23,10 +22,8 @@ typename Kind::Product build_at_place(const Component<Kind>& component, const ty
     throw;
   } catch (const FileError&) {
     throw;
-  } catch (const c10::Error& error) {
-    throw fault(error.what_without_backtrace());
   } catch (const std::exception& error) {
-    throw fault(error.what());
+    throw fault(error_text(error));
   }
 }
 

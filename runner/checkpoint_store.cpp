@@ -221,6 +221,25 @@ void CheckpointStore::mark_best(const std::string& name) {
   apply_retention(name);
 }
 
+/// The new state lies beside the checkpoints until it is whole, where `remove_leftovers` finds it.
+void CheckpointStore::amend(const std::string& name, const json& state, bool is_best) {
+  check_name(name);
+  const std::string path = path_of(name);
+  const std::string beside = temporary_path(path);
+  {
+    const Unfinished unfinished(beside);
+    FileWriter file(beside);
+    file.write(to_text(CheckpointState{state, read_state(path).files, is_best}));
+    file.finish();
+    rename_path(beside, inside(path, kStateFile));
+  }
+  sync_folder(path);
+  if (!is_best) return;
+  replace_link(name, path_of(kBest));
+  sync_folder(folder_);
+  apply_retention(name);
+}
+
 std::vector<std::string> CheckpointStore::list() const {
   std::vector<std::string> names;
   for (const Found& found : scan(folder_, ignore)) names.push_back(found.name);

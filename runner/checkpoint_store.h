@@ -46,6 +46,10 @@ class CheckpointStore {
   std::string save(const std::string& name, const CheckpointContent& content, bool is_best);
   /// Makes `best` an existing checkpoint, for an evaluation that comes after saving.
   void mark_best(const std::string& name);
+  /// Gives an existing checkpoint another state, in one instant, and where `is_best` makes it `best`: what an
+  /// evaluation that comes after saving adds. Throws Error; then the checkpoint is whole, with the old state or the
+  /// new.
+  void amend(const std::string& name, const nlohmann::json& state, bool is_best);
   /// Names of the checkpoints whose files are all there and as long as they should be, by step, oldest first.
   std::vector<std::string> list() const;
   /// The path of the newest checkpoint whose digests hold, or nothing; damaged ones are reported and passed over. Also

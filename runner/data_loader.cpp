@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -10,6 +11,7 @@
 #include <future>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "registry/splitmix.h"
 #include "runner/device_batches.h"
@@ -85,6 +87,21 @@ class InlineStream : public BatchStream {
  private:
   BatchMaker maker_;
   Remaining remaining_;
+};
+
+/// One batch of one sample.
+class SurplusStream : public BatchStream {
+ public:
+  explicit SurplusStream(BatchMaker maker) : maker_(std::move(maker)) {}
+
+  std::optional<Batch> next() override {
+    if (std::exchange(is_done_, true)) return std::nullopt;
+    return maker_.make(0, 1);
+  }
+
+ private:
+  BatchMaker maker_;
+  bool is_done_ = false;
 };
 
 /// Batches out of the samples that a GPU keeps.
@@ -211,6 +228,13 @@ int64_t DataLoader::global_batch_size(int64_t batch) const {
   int64_t sum = 0;
   for (int64_t rank = 0; rank < options_.world_size; ++rank) sum += batch_size(batch, rank);
   return sum;
+}
+
+Batch DataLoader::surplus_batch() const {
+  const bool on_gpu = !device_.is_cpu();
+  BatchMaker maker(dataset_, transforms_, options_, 0, at::zeros({1}, at::kLong), on_gpu);
+  if (!on_gpu) return maker.make(0, 1);
+  return *batches_on(device_, std::make_unique<SurplusStream>(std::move(maker)))->next();
 }
 
 std::unique_ptr<BatchStream> DataLoader::iterate(int64_t epoch, int64_t start_batch) const {

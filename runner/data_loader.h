@@ -52,10 +52,17 @@ class DataLoader {
   DataLoader& operator=(const DataLoader&) = delete;
   /// Batches in an epoch, of this rank.
   int64_t num_batches() const { return num_batches(options_.rank); }
+  /// Batches in an epoch that every rank has.
+  int64_t fewest_batches() const { return num_batches(options_.world_size - 1); }
   /// Samples in batch number `batch` of this rank.
   int64_t batch_size(int64_t batch) const { return batch_size(batch, options_.rank); }
   /// Samples in batch number `batch` of all ranks together.
   int64_t global_batch_size(int64_t batch) const;
+  /// Batches in an epoch of the rank that has most of them. In evaluation others may have one fewer, or none.
+  int64_t most_batches() const { return num_batches(0); }
+  /// A batch of one sample that does not belong to this rank's share: for forward passes in which every rank takes
+  /// part.
+  Batch surplus_batch() const;
   /// From batch number `start_batch` of the epoch on. The stream uses this DataLoader; there may be several at a time.
   std::unique_ptr<BatchStream> iterate(int64_t epoch, int64_t start_batch = 0) const;
 

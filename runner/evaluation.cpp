@@ -47,7 +47,7 @@ std::vector<std::pair<std::string, double>> evaluate_trained(const TrainedModel&
   Model model(recipe, evaluation_info(recipe));
   model.load_state_dict(checkpoint.model, trained.checkpoint);
   if (!device.is_cpu()) model.to(device);
-  return evaluate(recipe, model, loader, model.build_metrics(recipe));
+  return *evaluate(recipe, model, loader, model.build_metrics(recipe));
 }
 
 }  // namespace trainrun

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,6 +30,7 @@ struct Progress {
   std::optional<double> best;                           // of the monitored metric
   int64_t skipped_steps = 0;                            // of `step`: those whose gradients overflowed in float16
   std::vector<std::pair<std::string, double>> metrics;  // the last evaluation
+  bool evaluation_due = false;                          // of `step`: what is saved has not been evaluated yet
 };
 
 /// Throws RecipeError where an optimizer cannot work on pieces of parameters.
@@ -58,6 +60,11 @@ class Job {
   int64_t world_size() const { return group ? group->world_size() : 1; }
   /// Writes a checkpoint of the current state; called by all ranks.
   void save(const std::string& name, bool best);
+  /// Has the checkpoint of the current step, which is there, say what its evaluation found; called by all ranks.
+  void amend(const std::string& name, bool best);
+  /// Where the generators of random numbers stand, to go back to.
+  Tensors random_states() const;
+  void set_random_states(const Tensors& states) const;
   /// The other ranks, where each has only pieces of the gradients; null otherwise.
   Communicator* shards() const { return parallel && parallel->is_sharded() ? group.get() : nullptr; }
 
@@ -82,6 +89,8 @@ class Job {
   std::optional<double> grad_norm;  // of the last step, before clipping; where clipping is on
   std::vector<double> loss_parts;   // of the last step: each loss, not weighted; where the recipe has several
   Progress progress;
+  /// What times are taken from; a test may set another.
+  std::function<std::chrono::steady_clock::time_point()> clock = std::chrono::steady_clock::now;
 
  private:
   void connect(const Options& options);
@@ -95,10 +104,15 @@ class Job {
   void restore(const CheckpointContent& content);
   void restore_optimizer(const NamedTensors& saved);
   std::optional<std::string> checkpoint_to_resume();
+  /// What a checkpoint keeps besides tensors; called by all ranks.
+  nlohmann::json state() const;
   /// Where random numbers are drawn while training.
   std::vector<at::Device> random_sources() const;
 
   std::vector<std::string> passed_over_;  // of model.weights, until there is a log
 };
+
+/// Counted over the whole job, from where it stands; null: constant rates.
+std::unique_ptr<Scheduler> build_scheduler(const Job& job);
 
 }  // namespace trainrun

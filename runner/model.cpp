@@ -9,6 +9,7 @@
 #include <regex>
 #include <set>
 
+#include "registry/component_error.h"
 #include "registry/files/torch_file.h"
 #include "registry/shape_mode.h"
 #include "runner/precision.h"
@@ -23,11 +24,8 @@ void at_place(const Place& place, const std::string& path, const std::string& wh
     body();
   } catch (const RecipeError&) {
     throw;
-  } catch (const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
-    throw RecipeError({{place, path, what + text.substr(0, text.find('\n'))}});
   } catch (const std::exception& error) {
-    throw RecipeError({{place, path, what + error.what()}});
+    throw RecipeError({{place, path, what + error_text(error)}});
   }
 }
 
@@ -129,6 +127,9 @@ void Model::build_losses(const Recipe& recipe) {
         TORCH_CHECK(value.numel() == 1, "it gives ", value.sizes(), ", not one number");
       }
       built.loss = loss.build(inputs);
+      built.loss.forward = [name = name_of(loss), forward = built.loss.forward](const Tensors& given) {
+        return as_component(name, given, [&] { return forward(given); });
+      };
     });
     losses_.push_back(std::move(built));
   }

@@ -148,7 +148,7 @@ RunFolder RunFolder::open(const std::string& output_dir, const std::string& reci
 
 void RunFolder::finish(const std::string& summary_json) const { write_file_atomically(summary_path(), summary_json); }
 
-int64_t truncate_metrics(const std::string& path, int64_t step) {
+int64_t truncate_metrics(const std::string& path, int64_t step, bool evaluation_due) {
   if (!exists(path)) return 0;
   std::ifstream lines(path, std::ios::binary);
   if (!lines) throw DataError(path + ": cannot open it");
@@ -157,8 +157,11 @@ int64_t truncate_metrics(const std::string& path, int64_t step) {
     for (std::string line; std::getline(lines, line);) {
       const auto metrics = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
       const bool whole = metrics.is_object();
-      const bool later = whole && metrics.contains("step") && metrics["step"].is_number() &&
-                         metrics["step"].get<double>() > static_cast<double>(step);
+      const bool counts = whole && metrics.contains("step") && metrics["step"].is_number();
+      const double of = counts ? metrics["step"].get<double>() : 0;
+      const bool comes_again =
+          evaluation_due && of == static_cast<double>(step) && metrics.contains("split") && metrics["split"] == "eval";
+      const bool later = counts && (of > static_cast<double>(step) || comes_again);
       if (whole && !later) {
         kept.write(line + "\n");
       } else {

@@ -51,8 +51,8 @@ class RunFolder {
 };
 
 /// Drops from a metrics.jsonl the lines of steps after `step`, which a resumed run writes again, and what is no whole
-/// line, such as one that was being written when the run was killed. In one instant; returns how many lines went. No
-/// file: 0.
-int64_t truncate_metrics(const std::string& path, int64_t step);
+/// line, such as one that was being written when the run was killed; with `evaluation_due` also the evaluation's of
+/// `step`. In one instant; returns how many lines went. No file: 0.
+int64_t truncate_metrics(const std::string& path, int64_t step, bool evaluation_due = false);
 
 }  // namespace trainrun

@@ -42,13 +42,16 @@ std::string grouped(int64_t number) {
 }
 
 std::string decimal(double number, int decimals) {
+  if (std::isnan(number)) return "nan";                // never "-nan"
   const double smallest = std::pow(10, 1 - decimals);  // two figures at least
   const bool hidden = number != 0 && std::abs(number) < smallest;
   if (!std::isfinite(number) || (!hidden && std::abs(number) < 1e6)) return formatted("%.*f", decimals, number);
   return scientific(number, std::max(1, decimals - 1));
 }
 
-std::string scientific(double number, int decimals) { return formatted("%.*e", decimals, number); }
+std::string scientific(double number, int decimals) {
+  return std::isnan(number) ? "nan" : formatted("%.*e", decimals, number);
+}
 
 std::string duration(double seconds) {
   if (seconds < 59.95) return formatted("%.1f s", seconds);

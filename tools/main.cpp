@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "registry/component_error.h"
 #include "registry/plugin.h"
 #include "runner/observers/observers.h"
 #include "tools/verbs.h"
@@ -41,8 +42,15 @@ std::vector<std::string> with_verb(std::vector<std::string> arguments, const CLI
   return arguments;
 }
 
-int run_program(int argc, char** argv) {
-  Program program;
+/// Says what went wrong, in one line or, of a recipe, a line for each fault; with --verbose also what it came from.
+int report(const std::exception& error, bool verbose) {
+  const bool is_input = dynamic_cast<const RecipeError*>(&error) != nullptr;
+  std::fprintf(stderr, "%s%s\n", is_input ? "" : "trainrun: ", error_text(error).c_str());
+  if (verbose && !is_input) std::fprintf(stderr, "%s\n", error_details(error).c_str());
+  return is_input ? kWrongInput : kJobFailed;
+}
+
+int run_program(int argc, char** argv, Program& program) {
   program.arguments = {argv, argv + argc};
   program.catalog = builtins();
   add_observers(program.catalog.loggers);
@@ -78,13 +86,10 @@ void add_recipe_arguments(CLI::App& verb, RecipeArguments& arguments) {
 int main(int argc, char** argv) {
   trainrun::keep_memory();
   trainrun::allow_many_connections();
+  trainrun::Program program;
   try {
-    return trainrun::run_program(argc, argv);
-  } catch (const trainrun::RecipeError& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return trainrun::kWrongInput;
+    return trainrun::run_program(argc, argv, program);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "trainrun: %s\n", error.what());
-    return trainrun::kJobFailed;
+    return trainrun::report(error, program.verbose);
   }
 }

@@ -1,12 +1,27 @@
 #include <nlohmann/json.hpp>
 
+#include <array>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 
 #include "runner/evaluation.h"
+#include "runner/finite.h"
+#include "runner/train_loop.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
+namespace {
+
+/// Six figures: "0.0412"; never "-nan".
+std::string plain(double number) {
+  if (std::isnan(number)) return "nan";
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.6g", number);
+  return text.data();
+}
+
+}  // namespace
 
 void add_eval(CLI::App& app, Program& program) {
   CLI::App* verb = app.add_subcommand("eval", "evaluate what was trained");
@@ -23,9 +38,10 @@ void add_eval(CLI::App& app, Program& program) {
     if (!*as_json) std::printf("%s\n", trained.checkpoint.c_str());
     for (const auto& [name, value] : figures) {
       object[name] = value;
-      if (!*as_json) std::printf("%s %.6g\n", name.c_str(), value);
+      if (!*as_json) std::printf("%s %s\n", name.c_str(), plain(value).c_str());
     }
     if (*as_json) std::printf("%s\n", object.dump().c_str());
+    if (const auto fault = non_finite_loss(figures)) throw TrainingError("the evaluation failed: " + *fault);
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "runner/device.h"
 #include "runner/distributed/launcher.h"
+#include "runner/signals.h"
 #include "runner/train_loop.h"
 #include "tools/accelerate_option.h"
 #include "tools/verbs.h"
@@ -65,6 +66,9 @@ void add_run(CLI::App& app, Program& program) {
   add_recipe_arguments(*verb, *arguments);
   add_accelerate_option(*verb, *accelerate);
   verb->callback([&program, arguments, accelerate] {
+    // Until the process is gone: a repetition that comes while it ends does not change its exit code.
+    static const StopSignals& signals = *new StopSignals;
+    static_cast<void>(signals);
     const AccelerateConfig config = read_accelerate_option(*accelerate);
     std::vector<std::string> all = config.overrides();
     all.insert(all.end(), arguments->overrides.begin(), arguments->overrides.end());

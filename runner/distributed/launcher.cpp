@@ -132,10 +132,15 @@ class SignalPipe {
       errno = saved;
     };
     action.sa_flags = SA_RESTART;
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
+    struct sigaction hangup = {};
+    ::sigaction(SIGHUP, nullptr, &hangup);
+    hears_hangup_ = hangup.sa_handler != SIG_IGN;  // nohup
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1}) ::sigaction(signal, &action, nullptr);
+    if (hears_hangup_) ::sigaction(SIGHUP, &action, nullptr);
   }
   ~SignalPipe() {
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, SIG_DFL);
+    if (hears_hangup_) std::signal(SIGHUP, SIG_DFL);
     ::close(ends_[0]);
     ::close(ends_[1]);
   }
@@ -154,6 +159,7 @@ class SignalPipe {
  private:
   static inline int write_end = -1;
   int ends_[2] = {-1, -1};
+  bool hears_hangup_ = false;
 };
 
 int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
@@ -210,7 +216,9 @@ class Ranks {
     while (std::any_of(children_.begin(), children_.end(), [](const Child& child) { return child.running; })) {
       wait_for_something(signals);
       while (const int signal = signals.next()) {
-        if (signal != SIGCHLD) tell_all(passed_on_ = signal);
+        if (signal == SIGCHLD) continue;
+        tell_all(signal);
+        if (signal == SIGINT || signal == SIGTERM) passed_on_ = signal;  // the others ask to save and to go on
       }
       for (Child& child : children_) note_ending(child);
       if (deadline_ && Clock::now() > *deadline_) tell_all(SIGKILL);
@@ -266,7 +274,7 @@ class Ranks {
   const LaunchOptions& options_;
   std::deque<Child> children_;
   int exit_code_ = 0;
-  int passed_on_ = 0;  // the last signal
+  int passed_on_ = 0;  // the last signal to stop
   std::optional<Clock::time_point> deadline_;
 };
 

@@ -108,7 +108,8 @@ class ConsoleLogger : public Logger {
     if (record.reason.empty()) {
       spdlog::info("done {} steps {}", grouped(record.step), text);
     } else if (record.reason.starts_with("error")) {
-      spdlog::error("stopped at step {} {}; {}", position(record.step, info_.total_steps), text, record.reason);
+      // What the error was, the program says last, once, and log.txt has it.
+      spdlog::error("stopped at step {} {}", position(record.step, info_.total_steps), text);
     } else {
       spdlog::info("stopped by {} at step {} {}; the same command goes on", record.reason,
                    position(record.step, info_.total_steps), text);

@@ -52,13 +52,22 @@ class LevelFlag : public spdlog::custom_flag_formatter {
   std::unique_ptr<spdlog::custom_flag_formatter> clone() const override { return std::make_unique<LevelFlag>(); }
 };
 
+spdlog::sink_ptr log_file;  // of start_log; null: none
+
 }  // namespace
+
+void write_error_to_log(const std::string& text) {
+  if (!log_file) return;
+  log_file->log({"trainrun", spdlog::level::err, text});
+  log_file->flush();
+}
 
 void start_log(const std::string& path, bool quiet, bool verbose) {
   const auto detail = verbose ? spdlog::level::debug : spdlog::level::info;
   const auto console = std::make_shared<ConsoleSink>();
   console->set_level(quiet ? spdlog::level::err : detail);
   std::vector<spdlog::sink_ptr> sinks = {console};
+  log_file.reset();
   if (!path.empty()) {
     auto formatter = std::make_unique<spdlog::pattern_formatter>();
     formatter->add_flag<LevelFlag>('*').set_pattern("%Y-%m-%d %H:%M:%S.%e [rank 0] %*%v");
@@ -66,6 +75,7 @@ void start_log(const std::string& path, bool quiet, bool verbose) {
     file->set_formatter(std::move(formatter));
     file->set_level(detail);
     sinks.push_back(file);
+    log_file = file;
   }
   const auto logger = std::make_shared<spdlog::logger>("trainrun", sinks.begin(), sinks.end());
   logger->set_level(detail);

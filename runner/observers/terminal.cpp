@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
-#include <string_view>
+
+#include "runner/signals.h"
 
 namespace trainrun {
 namespace {
@@ -19,17 +21,22 @@ bool knows_colors(int file) {
   return isatty(file) == 1 && terminal && std::string_view(terminal) != "dumb";
 }
 
-/// What cannot be shown is lost: a job does not end because nobody listens.
-void write_all(int file, std::string_view text) {
-  while (!text.empty()) {
+}  // namespace
+
+/// What cannot be shown is lost: a job does not end because nobody listens. Who has gone away is spoken to no more, and
+/// the job saves, since what follows may be its own end.
+void Terminal::write_all(int& file, std::string_view text) {
+  while (!text.empty() && file >= 0) {
     const ssize_t written = ::write(file, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && (errno == EPIPE || errno == EIO)) {  // EIO: a terminal that has hung up
+      if (&file == &out_) StopSignals::request_save(SIGPIPE);
+      file = -1;
+    }
     if (written <= 0) return;
     text.remove_prefix(static_cast<size_t>(written));
   }
 }
-
-}  // namespace
 
 Terminal::Terminal(int out, int error)
     : out_(out), error_(error), out_colors_(knows_colors(out)), error_colors_(knows_colors(error)) {}

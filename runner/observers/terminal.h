@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 namespace trainrun {
 
@@ -32,9 +33,10 @@ class Terminal {
 
  private:
   std::string erase_status() const;
+  void write_all(int& file, std::string_view text);
 
-  const int out_;
-  const int error_;
+  int out_;  // -1: who listened has gone away
+  int error_;
   const bool out_colors_;
   const bool error_colors_;
   std::mutex mutex_;

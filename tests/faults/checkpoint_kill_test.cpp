@@ -166,6 +166,41 @@ TEST_CASE("a save killed before any of its system calls leaves a whole checkpoin
   }
 }
 
+TEST_CASE("a checkpoint whose state is amended has the old state or the new, wherever that is killed or fails") {
+  const auto amend = [](const std::string& folder) {
+    nlohmann::json state = content_at(30).state;
+    state["evaluated"] = true;
+    CheckpointStore(folder, kPolicy).amend("step-30", state, true);
+    return 0;
+  };
+  const Before before({"", {10, 20, 30}, "", false, ""});
+  for (const bool kills : {true, false}) {
+    CAPTURE(kills);
+    bool ended = false;
+    for (int i = 0; !ended; ++i) {
+      CAPTURE(i);
+      REQUIRE(i < 100);
+      const TemporaryFolder folder;
+      const std::string checkpoints = folder / "checkpoints";
+      before.copy_to(folder.path());
+      Fault fault{.kill_before = kills ? i : -1, .fail_at = kills ? -1 : i, .error_number = EIO};
+      fault.always["fsync"] = 0;
+      const Outcome outcome = run_with_fault([&] { return amend(checkpoints); }, fault);
+      ended = static_cast<int>(outcome.calls.size()) <= i;  // the fault came too late
+      const auto must_not_warn = [](const std::string& message) { FAIL_CHECK(message); };
+      const auto newest = CheckpointStore(checkpoints, kPolicy).newest(must_not_warn);
+      REQUIRE(newest);
+      const CheckpointContent content = CheckpointStore::load(*newest);
+      CHECK(step_of(content) == 30);
+      const bool is_new = content.state.contains("evaluated");
+      if (ended) CHECK(is_new);
+      CHECK(fs::read_symlink(checkpoints + "/best") == (is_new ? "step-30" : "step-10"));
+      CHECK(hidden_names(checkpoints).empty());
+      CHECK(hidden_names(checkpoints + "/step-30").empty());
+    }
+  }
+}
+
 TEST_CASE(
     "a save on a disk that is full or fails is an error that names the file, and the earlier checkpoint is there") {
   for (const Scenario& scenario : scenarios()) {

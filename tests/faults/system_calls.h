@@ -46,6 +46,8 @@ struct Fault {
   int kill_before = -1;  // SIGKILL instead of this call, counted from 0
   int fail_at = -1;      // this call fails with `error_number`
   int error_number = 0;
+  int signal_at = -1;  // the process gets `signal` as it makes this call
+  int signal = SIGTERM;
   /// Calls of these names are not carried out, and give this error (0: success). Without fsync, a test is quick.
   std::map<std::string, int> always = {};
 };
@@ -102,11 +104,16 @@ inline Outcome run_with_fault(const std::function<int()>& work, const Fault& fau
   Outcome outcome;
   bool entering = false;
   std::optional<int> result;  // of a call that is not carried out
+  long deliver = 0;           // a signal that has come to the process
   while (true) {
-    ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+    ::ptrace(PTRACE_SYSCALL, child, nullptr, deliver);
     wait();
+    deliver = 0;
     if (WIFEXITED(status) || WIFSIGNALED(status)) break;
-    if (WSTOPSIG(status) != (SIGTRAP | 0x80)) continue;
+    if (WSTOPSIG(status) != (SIGTRAP | 0x80)) {
+      if (WSTOPSIG(status) == fault.signal) deliver = fault.signal;
+      continue;
+    }
     entering = !entering;
     user_regs_struct registers{};
     ::ptrace(PTRACE_GETREGS, child, nullptr, &registers);
@@ -124,6 +131,7 @@ inline Outcome run_with_fault(const std::function<int()>& work, const Fault& fau
       wait();
       break;
     }
+    if (index == fault.signal_at) ::kill(child, fault.signal);
     const auto always = fault.always.find(name);
     if (always != fault.always.end()) result = always->second;
     if (index == fault.fail_at) result = fault.error_number;

@@ -222,6 +222,15 @@ TEST_CASE("metrics of later steps and half a line go, the others stay byte for b
   CHECK(content_of(path).empty());
 }
 
+TEST_CASE("the lines of an evaluation that is still due go, too") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  const std::string kept = "{\"step\": 4, \"split\": \"eval\"}\n{\"step\": 5, \"split\": \"train\"}\n";
+  write_content(path, kept + "{\"step\": 5, \"split\": \"eval\"}\n{\"step\": 6, \"split\": \"train\"}\n");
+  CHECK(truncate_metrics(path, 5, /*evaluation_due=*/true) == 2);
+  CHECK(content_of(path) == kept);
+}
+
 TEST_CASE("metrics are truncated in one instant") {
   const std::string before = "{\"step\": 1}\n{\"step\": 2}\n{\"step\"";
   for (int i = 0;; ++i) {

@@ -1,0 +1,102 @@
+// Loss and metrics over the evaluation split.
+#include <ATen/core/grad_mode.h>
+
+#include "registry/component_error.h"
+#include "registry/figure_name.h"
+#include "runner/loss_figures.h"
+#include "runner/step_errors.h"
+#include "runner/train_loop.h"
+
+namespace trainrun {
+namespace {
+
+Figures metric_figures(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics) {
+  const std::vector<std::string> names = figure_names(recipe.metrics);
+  Figures figures;
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    const Figures computed = as_component(name_of(recipe.metrics[i]), {}, [&] { return metrics[i]->compute(); });
+    for (const auto& [part, value] : computed) {
+      figures.emplace_back("eval/" + names[i] + (part.empty() ? "" : "/" + part), value);
+    }
+  }
+  return figures;
+}
+
+/// Brings what ranks measured on their samples together.
+void merge_over_ranks(ProcessGroup& group, const std::vector<std::unique_ptr<Metric>>& metrics) {
+  for (const auto& metric : metrics) {
+    std::vector<at::Tensor> sums = metric->sums();
+    for (at::Tensor& sum : sums) sum = sum.contiguous().clone();
+    group.sum(sums, "evaluation");
+    metric->set_sums(sums);
+    std::vector<at::Tensor> rows = metric->gathered();
+    for (at::Tensor& own : rows) own = group.gather_rows(own.contiguous(), "evaluation");
+    metric->set_gathered(rows);
+  }
+}
+
+/// Parameters that are sharded, and layers that span ranks, need every rank in every forward pass: a rank that has
+/// fewer batches than others makes as many passes, of which nothing is counted.
+void keep_pace(Model& model, const DataLoader& loader, Occasion occasion) {
+  for (; occasion.batch < loader.most_batches(); ++occasion.batch) {
+    named("the evaluation", occasion, [&] { model.forward(loader.surplus_batch()); });
+  }
+}
+
+}  // namespace
+
+std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
+                                const std::vector<std::unique_ptr<Metric>>& metrics, const EvaluationControl& control) {
+  const at::NoGradGuard no_gradients;
+  model.train(false);
+  for (const auto& metric : metrics) metric->reset();
+  double loss_sum = 0;
+  std::vector<double> part_sums;
+  int64_t samples = 0;
+  const auto batches = loader.iterate(0);
+  Occasion occasion{Occasion::Phase::kEvaluation, control.step, 0, 0};
+  for (;; ++occasion.batch) {
+    if (control.gives_up && occasion.batch < loader.fewest_batches() && control.gives_up()) return std::nullopt;
+    const auto batch = named("making a batch", occasion, [&] { return batches->next(); });
+    if (!batch) break;
+    named("the evaluation", occasion, [&] {
+      const Tensors outputs = model.forward(*batch);
+      const LossValue loss = model.loss(*batch, outputs);
+      const auto size = static_cast<double>(batch->size());
+      loss_sum += loss.total.item<double>() * size;
+      add_weighted(part_sums, loss.parts, size);
+      samples += batch->size();
+      for (size_t i = 0; i < metrics.size(); ++i) {
+        const Tensors inputs = model.metric_inputs(i, *batch, outputs);
+        as_component(name_of(recipe.metrics[i]), inputs, [&] { metrics[i]->update(inputs); });
+      }
+    });
+  }
+  auto count = static_cast<double>(samples);
+  ProcessGroup* group = control.group;
+  if (group) {
+    keep_pace(model, loader, occasion);
+    part_sums.resize(recipe.loss.size() > 1 ? recipe.loss.size() : 0);  // of a rank without samples
+    part_sums.push_back(count);
+    loss_sum = sum_over_ranks(*group, loss_sum, part_sums);
+    count = part_sums.back();
+    part_sums.pop_back();
+    merge_over_ranks(*group, metrics);
+  }
+  Figures figures = {{"eval/loss", loss_sum / count}};
+  const std::vector<std::string> names = loss_part_names(recipe, "eval");
+  for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], part_sums[i] / count);
+  const Figures measured = named("the evaluation", occasion, [&] { return metric_figures(recipe, metrics); });
+  figures.insert(figures.end(), measured.begin(), measured.end());
+  return figures;
+}
+
+std::vector<std::string> evaluation_names(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics) {
+  std::vector<std::string> names = {"eval/loss"};
+  const std::vector<std::string> parts = loss_part_names(recipe, "eval");
+  names.insert(names.end(), parts.begin(), parts.end());
+  for (const auto& [name, value] : metric_figures(recipe, metrics)) names.push_back(name);
+  return names;
+}
+
+}  // namespace trainrun
