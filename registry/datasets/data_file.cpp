@@ -1,19 +1,16 @@
 #include "registry/datasets/data_file.h"
 
-#include <fcntl.h>
 #include <openssl/evp.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <vector>
 
 #include "registry/error.h"
+#include "registry/files/regular_file.h"
 
 namespace trainrun {
 namespace {
@@ -49,18 +46,10 @@ class Md5 {
 void DataFile::Close::operator()(gzFile_s* file) const { gzclose(file); }
 
 DataFile::DataFile(std::string path) : path_(std::move(path)) {
-  const int descriptor = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw DataError(path_ + ": cannot open: " + std::strerror(errno));
-  struct stat status;
-  if (fstat(descriptor, &status) != 0 || S_ISDIR(status.st_mode)) {
-    close(descriptor);
-    throw DataError(path_ + ": is a folder, expected a file");
-  }
-  file_.reset(gzdopen(descriptor, "rb"));
-  if (!file_) {
-    close(descriptor);
-    throw DataError(path_ + ": cannot open: out of memory");
-  }
+  Descriptor descriptor = open_regular_file(path_);
+  file_.reset(gzdopen(descriptor.number(), "rb"));
+  if (!file_) throw DataError(path_ + ": cannot open: out of memory");
+  descriptor.release();  // zlib closes it
   gzbuffer(file_.get(), 1 << 17);
 }
 
@@ -91,14 +80,15 @@ void DataFile::read_exactly(void* data, size_t size, const std::string& what) {
 }
 
 std::string md5_of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw DataError(path + ": cannot open: " + std::strerror(errno));
+  FileReader file(path);
   Md5 md5;
   std::vector<char> piece(kPiece);
-  while (file.read(piece.data(), static_cast<std::streamsize>(kPiece)) || file.gcount() > 0) {
-    md5.update(piece.data(), static_cast<size_t>(file.gcount()));
+  for (uint64_t rest = file.size(); rest > 0;) {
+    const size_t size = std::min<uint64_t>(rest, kPiece);
+    file.read(piece.data(), size);
+    md5.update(piece.data(), size);
+    rest -= size;
   }
-  if (file.bad()) throw DataError(path + ": cannot read: " + std::strerror(errno));
   return md5.finish();
 }
 

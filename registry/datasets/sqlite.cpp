@@ -1,9 +1,8 @@
 #include <sqlite3.h>
 
-#include <filesystem>
-
 #include "registry/catalog.h"
 #include "registry/datasets/table.h"
+#include "registry/files/regular_file.h"
 
 namespace trainrun {
 namespace {
@@ -38,7 +37,7 @@ class SqliteTable : public TableReader {
  public:
   explicit SqliteTable(const Sqlite& options)
       : path_(options.path), database_(nullptr, &sqlite3_close), rows_(nullptr, &sqlite3_finalize) {
-    if (!std::filesystem::exists(path_)) throw DataError(path_ + ": there is no such file");
+    open_regular_file(path_);
     sqlite3* database = nullptr;
     const int code = sqlite3_open_v2(path_.c_str(), &database, SQLITE_OPEN_READONLY, nullptr);
     database_.reset(database);

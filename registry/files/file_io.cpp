@@ -12,6 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "registry/files/regular_file.h"
+
 namespace trainrun {
 namespace {
 
@@ -112,15 +114,9 @@ FileDigest FileWriter::finish() {
 }
 
 FileReader::FileReader(std::string path, Hashing hashing) : path_(std::move(path)), hashing_(hashing) {
+  file_ = open_regular_file(path_);
   struct stat status{};
-  if (::stat(path_.c_str(), &status) < 0) throw DataError(path_ + ": cannot open: " + system_text(errno));
-  if (!S_ISREG(status.st_mode)) {
-    throw DataError(path_ + ": expected a file, found " + (S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe"));
-  }
-  const int file = uninterrupted([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC); });
-  if (file < 0) throw DataError(path_ + ": cannot open: " + system_text(errno));
-  file_ = Descriptor(file);
-  if (::fstat(file, &status) < 0) throw DataError(path_ + ": cannot open: " + system_text(errno));
+  if (::fstat(file_.number(), &status) < 0) throw DataError(path_ + ": cannot open: " + system_text(errno));
   size_ = static_cast<uint64_t>(status.st_size);
 }
 

@@ -286,7 +286,7 @@ def test_sqlite_reads_a_query_and_says_what_is_wrong(probe, tmp_path):
         probe, spec | {"features": ["age"], "columns": {"label": "category"}})
     (tmp_path / "t.db").write_text("this is no database, but a text that is long enough to be one, or is it not?" * 20)
     assert "file is not a database" in error_of(probe, spec)
-    assert "there is no such file" in error_of(probe, spec | {"path": str(tmp_path / "none.db")})
+    assert "No such file or directory" in error_of(probe, spec | {"path": str(tmp_path / "none.db")})
     database = sqlite3.connect(tmp_path / "b.db")
     database.execute("CREATE TABLE b (x, label)")
     database.execute("INSERT INTO b VALUES (?, 1)", [b"bytes"])

@@ -238,7 +238,7 @@ TEST_CASE_FIXTURE(MnistFixture, "a damaged MNIST file is an error that names it 
     const std::string message = message_of<DataError>([&] { open_dataset(recipe()); });
     CHECK_MESSAGE(contains(message, "t10k-labels"), message);
     folder.write("t10k-labels-idx1-ubyte", labels);
-    check(message_of<DataError>([&] { open_dataset(recipe()); }), image_path, "is a folder");
+    check(message_of<DataError>([&] { open_dataset(recipe()); }), image_path, "found a folder");
   }
 }
 

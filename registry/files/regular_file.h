@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "registry/files/file_io.h"
+
+namespace trainrun {
+
+/// Opens a file for reading. Throws DataError that names it, and at once: also for a folder, a pipe, a socket or a
+/// device, and for what the kernel makes up under /proc and /sys, which may block for ever or never end. Links are
+/// followed. Whoever reads by path after it (a library, a stream) is warned of all these too.
+Descriptor open_regular_file(const std::string& path);
+
+}  // namespace trainrun
