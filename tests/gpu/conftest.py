@@ -1,4 +1,6 @@
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "parity"))  # reference.py: the same jobs in plain PyTorch
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TESTS))  # recipe_data.py
+sys.path.insert(0, str(TESTS / "parity"))  # reference.py: the same jobs in plain PyTorch

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import recipe_data
 import reference
 from gpus import BINARY, ROOT, needs_gpu, trainrun
 
@@ -157,8 +158,7 @@ def test_an_optimizer_steps_as_on_the_cpu_and_resumes(tmp_path, optimizer):
 def test_every_good_recipe_trains_on_the_gpu(tmp_path, path):
     if "distributed_type" in (ROOT / path).read_text():
         pytest.skip("of several processes")
-    if "TRAINRUN_DATA" in (ROOT / path).read_text() and not os.environ.get("TRAINRUN_DATA"):
-        pytest.skip("needs TRAINRUN_DATA")
+    recipe_data.skip_without_data(ROOT / path)
     result = trainrun(path, "training.max_steps=3", f"output_dir={tmp_path}/run", "--quiet", "device=cuda")
     assert result.returncode == 0, result.stderr
 

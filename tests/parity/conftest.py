@@ -19,5 +19,5 @@ def mnist_folder():
     """The folder of MNIST's real files; the test is skipped where they are not at hand."""
     folder = pathlib.Path(os.environ.get("TRAINRUN_DATA", "data")) / "mnist"
     if not folder.is_dir():
-        pytest.skip(f"no folder {folder}: set TRAINRUN_DATA to the folder that holds mnist/")
+        pytest.skip("no data: there is no mnist in TRAINRUN_DATA")
     return folder

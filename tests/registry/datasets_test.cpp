@@ -245,7 +245,7 @@ TEST_CASE_FIXTURE(MnistFixture, "a damaged MNIST file is an error that names it 
 TEST_CASE("the real MNIST has its published labels, mean and standard deviation") {
   const char* data_folder = std::getenv("TRAINRUN_DATA");
   if (!data_folder || !std::filesystem::exists(std::string(data_folder) + "/mnist")) {
-    MESSAGE("skipped: TRAINRUN_DATA/mnist is not there");
+    MESSAGE("skipped: no data: there is no mnist in TRAINRUN_DATA");
     return;
   }
   const std::string root = std::string(R"(, "root": ")") + data_folder + R"(/mnist"})";

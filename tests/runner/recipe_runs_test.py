@@ -2,12 +2,15 @@
 
 import os
 import pathlib
-import re
 import subprocess
+import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+import recipe_data  # noqa: E402
+
 BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
 VALID = sorted(path.relative_to(ROOT) for path in (ROOT / "tests/recipes/valid").glob("*.yaml"))
 SHIPPED = sorted(path.relative_to(ROOT) for path in (ROOT / "recipes").glob("*.yaml"))
@@ -40,9 +43,7 @@ def test_a_good_recipe_validates_explains_and_trains(path, tmp_path):
     for verb in ["validate", "explain"]:
         result = trainrun(verb, path)
         assert result.returncode == 0, result.stderr
-    for folder in re.findall(r"TRAINRUN_DATA:-data}/(\w+)", (ROOT / path).read_text()):
-        if not (pathlib.Path(os.environ.get("TRAINRUN_DATA", "data")) / folder).is_dir():  # and nothing is fetched in a test
-            pytest.skip(f"no {folder} in TRAINRUN_DATA")
+    recipe_data.skip_without_data(ROOT / path)
     small = ["dataloader.batch_size=8"] if "mnist_wide" in path.stem else []  # 0.5 GFLOP a sample
     small += ["evaluation.every=null", "checkpoint.keep_best=null"] if small else []
     result = trainrun(path, "training.max_steps=3", *small, f"output_dir={tmp_path}/run", "--quiet")
