@@ -40,10 +40,12 @@ Figures metric_figures(const Recipe& recipe, const std::vector<std::unique_ptr<M
   return figures;
 }
 
-/// sums += weight * values
-void add_weighted(std::vector<double>& sums, const std::vector<at::Tensor>& values, double weight) {
-  sums.resize(values.size());
-  for (size_t i = 0; i < values.size(); ++i) sums[i] += weight * values[i].item<double>();
+/// sums += weight * parts, where these are means over samples; what adds up over samples does so.
+void add_parts(std::vector<double>& sums, const LossValue& losses, double weight) {
+  sums.resize(losses.parts.size());
+  for (size_t i = 0; i < sums.size(); ++i) {
+    sums[i] += (losses.parts_sum[i] ? 1 : weight) * losses.parts[i].item<double>();
+  }
 }
 
 /// Adds up a step's loss, and its parts, over ranks.
@@ -56,6 +58,41 @@ double sum_over_ranks(ProcessGroup& group, double loss, std::vector<double>& par
   std::copy(values, values + parts.size(), parts.begin());
   return values[parts.size()];
 }
+
+/// The loss of an evaluation, and each of several: of all samples as of one batch, however they were cut into batches.
+class EvaluatedLosses {
+ public:
+  explicit EvaluatedLosses(const Recipe& recipe)
+      : means_(1 + (recipe.loss.size() > 1 ? recipe.loss.size() : 0)), sums_(means_.size()) {}
+
+  /// What a batch of `size` samples gave.
+  void add(const LossValue& losses, int64_t size) {
+    const auto samples = static_cast<double>(size);
+    if (losses.means.defined()) means_[0] += samples * losses.means.item<double>();
+    if (losses.sums.defined()) sums_[0] += losses.sums.item<double>();
+    for (size_t i = 0; i < losses.parts.size(); ++i) {
+      const auto part = losses.parts[i].item<double>();
+      (losses.parts_sum[i] ? sums_ : means_)[i + 1] += losses.parts_sum[i] ? part : samples * part;
+    }
+    samples_ += samples;
+  }
+  /// Adds what the other ranks have; collective.
+  void merge(ProcessGroup& group) {
+    const size_t count = means_.size();
+    std::vector<double> numbers = means_;
+    numbers.insert(numbers.end(), sums_.begin(), sums_.end());
+    samples_ = sum_over_ranks(group, samples_, numbers);
+    means_.assign(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(count));
+    sums_.assign(numbers.begin() + static_cast<std::ptrdiff_t>(count), numbers.end());
+  }
+  /// 0: of what is minimized; i + 1: of loss i of several.
+  double figure(size_t i) const { return means_[i] / samples_ + sums_[i]; }
+
+ private:
+  std::vector<double> means_;  // of losses that average over samples, times the samples
+  std::vector<double> sums_;   // of those with `reduction: sum`
+  double samples_ = 0;
+};
 
 /// Brings what ranks measured on their samples together.
 void merge_over_ranks(ProcessGroup& group, const std::vector<std::unique_ptr<Metric>>& metrics) {
@@ -262,26 +299,25 @@ double train_step(Job& job, BatchStream& batches) {
   for (int64_t i = 0; i < window; ++i) kept.push_back(std::move(*batches.next()));
   bool finite = true;  // the gradients; where the loss is scaled
   const auto compute_gradients = [&] {
-    double mean_loss = 0;
+    double window_loss = 0;
     job.loss_parts.clear();
     reset_gradients(job.parameters);
     for (const Batch& batch : kept) {
       const bool synchronize = &batch == &kept.back();  // before it, gradients add up on each rank
       if (job.parallel) job.parallel->prepare_forward(synchronize);
       const LossValue losses = job.model->loss(batch, job.model->forward(batch));
-      at::Tensor loss = losses.total;
       const double weight = static_cast<double>(batch.size()) / static_cast<double>(window_samples);
-      const auto value = loss.item<double>();
+      const double value = losses.value();
       if (!std::isfinite(value)) {
         throw TrainingError("the loss is " + std::to_string(value) + " at step " + std::to_string(progress.step + 1) +
                             ", epoch " + std::to_string(progress.epoch) + ", batch " +
                             std::to_string(progress.batch + (&batch - kept.data())) +
                             "; try a lower learning rate, max_grad_norm, or look for bad values in the data");
       }
-      mean_loss += weight * value;
-      add_weighted(job.loss_parts, losses.parts, weight);
-      const double factor = weight * static_cast<double>(job.world_size());  // DataParallel takes the mean over ranks
-      if (factor != 1) loss = loss * factor;
+      window_loss += losses.value(weight);
+      add_parts(job.loss_parts, losses, weight);
+      const auto ranks = static_cast<double>(job.world_size());  // DataParallel takes the mean over ranks
+      at::Tensor loss = losses.total(weight * ranks, ranks);
       if (job.grad_scaler) loss = job.grad_scaler->scale(loss);
       if (job.parallel) {
         job.parallel->prepare_backward(synchronize, loss);
@@ -291,13 +327,13 @@ double train_step(Job& job, BatchStream& batches) {
         loss.backward();
       }
     }
-    if (job.group) mean_loss = sum_over_ranks(*job.group, mean_loss, job.loss_parts);
+    if (job.group) window_loss = sum_over_ranks(*job.group, window_loss, job.loss_parts);
     if (job.grad_scaler) finite = job.grad_scaler->unscale(job.parameters, job.shards());
     job.grad_norm.reset();
     if (job.recipe.training.max_grad_norm && finite) {
       job.grad_norm = clip_gradients(job.parameters, *job.recipe.training.max_grad_norm, job.shards());
     }
-    return mean_loss;
+    return window_loss;
   };
   job.set_rates();
   const double loss = compute_gradients();
@@ -327,31 +363,20 @@ Figures evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
   const at::NoGradGuard no_gradients;
   model.train(false);
   for (const auto& metric : metrics) metric->reset();
-  double loss_sum = 0;
-  std::vector<double> part_sums;
-  int64_t samples = 0;
+  EvaluatedLosses losses(recipe);
   const auto batches = loader.iterate(0);
   while (const auto batch = batches->next()) {
     const Tensors outputs = model.forward(*batch);
-    const LossValue loss = model.loss(*batch, outputs);
-    const auto size = static_cast<double>(batch->size());
-    loss_sum += loss.total.item<double>() * size;
-    add_weighted(part_sums, loss.parts, size);
-    samples += batch->size();
+    losses.add(model.loss(*batch, outputs), batch->size());
     for (size_t i = 0; i < metrics.size(); ++i) metrics[i]->update(model.metric_inputs(i, *batch, outputs));
   }
-  auto count = static_cast<double>(samples);
   if (group) {
-    part_sums.resize(recipe.loss.size() > 1 ? recipe.loss.size() : 0);  // of a rank without samples
-    part_sums.push_back(count);
-    loss_sum = sum_over_ranks(*group, loss_sum, part_sums);
-    count = part_sums.back();
-    part_sums.pop_back();
+    losses.merge(*group);
     merge_over_ranks(*group, metrics);
   }
-  Figures figures = {{"eval/loss", loss_sum / count}};
+  Figures figures = {{"eval/loss", losses.figure(0)}};
   const std::vector<std::string> names = loss_part_names(recipe, "eval");
-  for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], part_sums[i] / count);
+  for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], losses.figure(i + 1));
   const Figures measured = metric_figures(recipe, metrics);
   figures.insert(figures.end(), measured.begin(), measured.end());
   return figures;
