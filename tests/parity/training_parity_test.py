@@ -184,9 +184,9 @@ def test_losses_that_sum_add_up_over_batches_and_ranks(tmp_path, ranks):
     lines, _ = reference.run_trainrun(
         "tests/recipes/digits_small.yaml", tmp_path / "run",
         "model.layers=[Flatten, {type: Linear, out_features: 24}, ReLU, {type: Linear, out_features: 10, name: out}]",
-        "loss=[CrossEntropyLoss, {type: MultiMarginLoss, reduction: sum, loss_weight: 0.1}]", "dataloader.eval_batch_size=100", f"dataloader.batch_size={batch_size // ranks}",
-        "optimizer={type: SGD, lr: 2e-3}", f"training={{num_epochs: null, max_steps: {num_steps}, gradient_accumulation_steps: 3}}",
-        "metrics=[]", "checkpoint.every=null", *([] if ranks == 1 else [f"num_processes={ranks}", "distributed_type=MULTI_CPU"]))
+        "loss=[CrossEntropyLoss, {type: MultiMarginLoss, reduction: sum, loss_weight: 0.1}]", "dataloader.eval_batch_size=100",
+        f"dataloader.batch_size={batch_size // ranks}", "optimizer={type: SGD, lr: 2e-3}",
+        f"training={{num_epochs: null, max_steps: {num_steps}, gradient_accumulation_steps: 3}}", "metrics=[]", "checkpoint.every=null", *([] if ranks == 1 else [f"num_processes={ranks}", "distributed_type=MULTI_CPU"]))
     assert_same_losses(lines, losses[:num_steps])
     steps = train_lines(lines)
     for line, expected in zip(steps, parts):
