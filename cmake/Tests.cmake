@@ -45,7 +45,7 @@ if(test_sources)
 endif()
 
 # What tests/parity compares with Python PyTorch is built and run by this program.
-add_executable(trainrun_probe tests/parity/probe.cpp tests/parity/imagined_gpu.cpp)
+add_executable(trainrun_probe tests/parity/probe.cpp tests/parity/training_probe.cpp tests/parity/imagined_gpu.cpp)
 trainrun_target(trainrun_probe)
 target_link_libraries(trainrun_probe PRIVATE trainrun_runner)
 

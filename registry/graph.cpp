@@ -6,10 +6,17 @@
 #include <map>
 
 #include "registry/component_error.h"
+#include "registry/layer_sharing.h"
 #include "registry/shape_mode.h"
 
 namespace trainrun {
 namespace {
+
+std::string sizes_text(const ParameterSizes& sizes) {
+  std::vector<std::string> words;
+  for (const auto& [parameter, shape] : sizes) words.push_back(parameter + " " + at::str(at::IntArrayRef(shape)));
+  return words.empty() ? "none" : join(words);
+}
 
 const Place& place_of(const Component<LayerKind>& layer, const std::string& key) {
   const Value* value = layer.written.find(key);
@@ -21,7 +28,7 @@ const Place& place_of(const Component<LayerKind>& layer, const std::string& key)
 /// Adds the layers of a list to a graph, one by one.
 class GraphBuilder {
  public:
-  GraphBuilder(const LayerList& list, const LayerInputs& inputs) : shapes_only_(ShapeMode::active()) {
+  GraphBuilder(const LayerList& list, const LayerInputs& inputs) : scope_(*graph_), shapes_only_(ShapeMode::active()) {
     graph_->input_names_ = inputs.names;
     for (size_t i = 0; i < inputs.examples.size(); ++i) {
       const std::string name = i < inputs.names.size() ? inputs.names[i] : "";
@@ -64,11 +71,15 @@ class GraphBuilder {
     node.place = spec.component.place;
     node.options = spec.component.options;
     node.options_type = spec.component.options_type;
+    node.written = std::make_shared<const Value>(spec.component.written);
     const LayerInputs inputs = wire(spec, node);
     Made made = in_shape_mode(spec, inputs, node);
-    node.layer = shapes_only_ ? std::move(made.layer) : make(spec, inputs, node, false).layer;
-    if (spec.component.common.share) share(spec, node);
-    initialize(spec, node.layer);
+    if (spec.component.common.share) {
+      share(spec, inputs, std::move(made.layer), node);
+    } else {
+      node.layer = shapes_only_ ? std::move(made.layer) : make(spec, inputs, node, false).layer;
+      initialize(spec, node.layer);
+    }
     name_outputs(spec, made.outputs, node);
     if (node.layer.state) graph_->register_module(node.name, node.layer.state);
     if (spec.component.common.lr_scale != 1) graph_->lr_scales_[node.name] = spec.component.common.lr_scale;
@@ -76,41 +87,44 @@ class GraphBuilder {
     graph_->nodes_.push_back(std::move(node));
   }
 
-  /// Gives `node` the parameters of the layer that `share` names: all of them where both are of one type and size, else
-  /// the weight.
-  void share(const LayerSpec& spec, Graph::Node& node) const {
+  /// Makes `node`, `planned` for its shapes, the layer that `share` names: one module in both places, which draws no
+  /// weights. A layer of another type has that one's weight as its own, and draws all its weights before, as in
+  /// PyTorch.
+  void share(const LayerSpec& spec, const LayerInputs& inputs, Layer planned, Graph::Node& node) {
     const std::string& name = *spec.component.common.share;
-    const auto fail = [&](const std::string& message) {
-      throw RecipeError({{place_of(spec.component, "share"), node.path + ".share", message}});
+    const auto fail = [&](const std::string& key, const std::string& message) {
+      const Value* written = spec.component.written.find(key);
+      const Place& place = written ? written->place() : place_of(spec.component, "share");
+      throw RecipeError({{place, node.path + "." + key, message}});
     };
-    std::vector<std::string> names;
-    for (const Graph::Node& other : graph_->nodes_) names.push_back(other.name);
-    const auto other = std::find_if(graph_->nodes_.begin(), graph_->nodes_.end(),
-                                    [&](const Graph::Node& earlier) { return earlier.name == name; });
-    if (other == graph_->nodes_.end())
-      fail("no earlier layer of this list is called '" + name + "'" + suggestion(name, names));
-    const auto sizes = [](const Layer& layer) {
-      std::map<std::string, std::vector<int64_t>> sizes;
-      if (!layer.state) return sizes;
-      for (const auto& item : layer.state->named_parameters()) sizes[item.key()] = item.value().sizes().vec();
-      return sizes;
-    };
-    const auto own = sizes(node.layer);
-    const auto theirs = sizes(other->layer);
-    if (theirs.empty()) fail(other->type + " '" + name + "' has no parameters");
+    const Graph::Node* other = LayerScope::find(name);
+    if (!other) fail("share", "no earlier layer is called '" + name + "'" + suggestion(name, LayerScope::names()));
+    const std::string their_name = other->type + " '" + name + "'";
+    node.layer = std::move(planned);
+    const ParameterSizes own = parameter_sizes(node.layer);
+    const ParameterSizes theirs = parameter_sizes(other->layer);
+    const bool can_take = !shapes_only_ || !has_memory(other->layer);  // not within a container's own shape mode
     if (node.type == other->type && own == theirs) {
-      node.layer = other->layer;
+      if (const auto found = find_difference(node, *other)) {
+        fail(found->option, "a shared layer is one module, with one set of options: " + found->text + " in " +
+                                their_name + " (" + other->place.to_string() + ")");
+      }
+      const std::string once = " is that of " + their_name + ", which this layer shares; write it there";
+      if (spec.component.common.init) fail("init", "init" + once);
+      if (spec.component.common.lr_scale != 1) fail("lr_scale", "lr_scale" + once);
+      if (has_tensors(other->layer)) {
+        if (can_take) node.layer = other->layer;
+      } else if (!shapes_only_) {
+        node.layer = make(spec, inputs, node, false).layer;
+      }
     } else if (node.layer.tie && own.contains("weight") && theirs.contains("weight") &&
                own.at("weight") == theirs.at("weight")) {
-      node.layer.tie("weight", *other->layer.state->named_parameters().find("weight"));
+      if (!shapes_only_) node.layer = make(spec, inputs, node, false).layer;
+      if (can_take) node.layer.tie("weight", *other->layer.state->named_parameters().find("weight"));
+      initialize(spec, node.layer);
     } else {
-      const auto text = [](const std::map<std::string, std::vector<int64_t>>& all) {
-        std::vector<std::string> words;
-        for (const auto& [parameter, shape] : all) words.push_back(parameter + " " + at::str(at::IntArrayRef(shape)));
-        return words.empty() ? std::string("none") : join(words);
-      };
-      fail("the parameters of " + node.type + " (" + text(own) + ") are not like those of " + other->type + " '" +
-           name + "' (" + text(theirs) + ")");
+      fail("share", "the parameters of " + node.type + " (" + sizes_text(own) + ") are not like those of " +
+                        their_name + " (" + sizes_text(theirs) + ")");
     }
   }
 
@@ -222,6 +236,7 @@ class GraphBuilder {
   }
 
   std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
+  LayerScope scope_;
   bool shapes_only_;
   Tensors examples_;                  // by slot
   std::vector<std::string> sources_;  // by slot, for messages

@@ -26,6 +26,7 @@ class Graph : public torch::nn::Module {
     Layer layer;
     std::shared_ptr<const void> options;  // the component's struct, for passes over the graph
     const std::type_info* options_type = nullptr;
+    std::shared_ptr<const Value> written;            // the mapping, or the bare name, in the recipe
     std::vector<std::vector<int64_t>> input_shapes;  // with the example batch (kExampleBatch)
     std::vector<std::vector<int64_t>> output_shapes;
     std::vector<at::ScalarType> output_dtypes;

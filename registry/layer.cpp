@@ -75,6 +75,7 @@ class ListReader {
     for (int64_t i = 0; i < component.common.repeat && count_layer(component.written); ++i) {
       LayerSpec spec{std::to_string(i), component, captures};
       spec.component.common = LayerCommon();
+      spec.component.common.share = component.common.share;
       block->layers.layers.push_back(std::move(spec));
     }
     if (component.common.inputs.size() > 1) {
@@ -83,6 +84,7 @@ class ListReader {
     }
     LayerSpec spec{component.common.name.value_or(""), component, captures};
     spec.component.common.repeat = 1;
+    spec.component.common.share.reset();  // each of the layers shares
     set_block(spec.component, std::move(block));
     add(std::move(spec), result);
   }
@@ -328,7 +330,10 @@ void LayerCommon::describe(Fields<LayerCommon>& f) {
   f.optional("repeat", &LayerCommon::repeat).at_least(1).doc("so many layers like this one, one after the other");
   f.optional("if", &LayerCommon::enabled).doc("false leaves the layer out; for blocks' parameters");
   f.optional("share", &LayerCommon::share)
-      .doc("an earlier layer of the same list whose parameters this layer uses: one set of weights, in both places");
+      .doc(
+          "an earlier layer, of this list or of one around it (encoder.fc1: within a container), that this layer is: "
+          "one "
+          "module in both places, its options the same; Linear and Embedding share their weight alone");
   f.optional("lr_scale", &LayerCommon::lr_scale)
       .at_least(0)
       .doc("its parameters' learning rate is so many times the optimizer's; 0 keeps them as they are");

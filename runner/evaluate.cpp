@@ -50,9 +50,7 @@ std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLo
   const at::NoGradGuard no_gradients;
   model.train(false);
   for (const auto& metric : metrics) metric->reset();
-  double loss_sum = 0;
-  std::vector<double> part_sums;
-  int64_t samples = 0;
+  EvaluatedLosses losses(recipe);
   const auto batches = loader.iterate(0);
   Occasion occasion{Occasion::Phase::kEvaluation, control.step, 0, 0};
   for (;; ++occasion.batch) {
@@ -61,31 +59,21 @@ std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLo
     if (!batch) break;
     named("the evaluation", occasion, [&] {
       const Tensors outputs = model.forward(*batch);
-      const LossValue loss = model.loss(*batch, outputs);
-      const auto size = static_cast<double>(batch->size());
-      loss_sum += loss.total.item<double>() * size;
-      add_weighted(part_sums, loss.parts, size);
-      samples += batch->size();
+      losses.add(model.loss(*batch, outputs), batch->size());
       for (size_t i = 0; i < metrics.size(); ++i) {
         const Tensors inputs = model.metric_inputs(i, *batch, outputs);
         as_component(name_of(recipe.metrics[i]), inputs, [&] { metrics[i]->update(inputs); });
       }
     });
   }
-  auto count = static_cast<double>(samples);
-  ProcessGroup* group = control.group;
-  if (group) {
+  if (ProcessGroup* group = control.group) {
     keep_pace(model, loader, occasion);
-    part_sums.resize(recipe.loss.size() > 1 ? recipe.loss.size() : 0);  // of a rank without samples
-    part_sums.push_back(count);
-    loss_sum = sum_over_ranks(*group, loss_sum, part_sums);
-    count = part_sums.back();
-    part_sums.pop_back();
+    losses.merge(*group);
     merge_over_ranks(*group, metrics);
   }
-  Figures figures = {{"eval/loss", loss_sum / count}};
+  Figures figures = {{"eval/loss", losses.figure(0)}};
   const std::vector<std::string> names = loss_part_names(recipe, "eval");
-  for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], part_sums[i] / count);
+  for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], losses.figure(i + 1));
   const Figures measured = named("the evaluation", occasion, [&] { return metric_figures(recipe, metrics); });
   figures.insert(figures.end(), measured.begin(), measured.end());
   return figures;

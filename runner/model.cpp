@@ -116,6 +116,8 @@ void Model::build_losses(const Recipe& recipe) {
   for (const Component<LossKind>& loss : recipe.loss) {
     WeightedLoss built;
     built.weight = loss.common.loss_weight;
+    const Value* reduction = loss.written.find("reduction");
+    built.sums = reduction && reduction->text() == "sum";
     built.sources = find_sources(loss.common.inputs, loss.place, loss.path);
     const LayerInputs inputs = examples(built.sources);
     const std::string what = loss.type + " does not fit " + shapes_text(inputs, loss.common.inputs) + ": ";
@@ -228,9 +230,28 @@ LossValue Model::loss(const Batch& batch, const Tensors& outputs) const {
   for (const WeightedLoss& part : losses_) {
     const at::Tensor own = part.loss.forward(gather(part.sources, batch, outputs));
     const at::Tensor weighted = part.weight == 1 ? own : own * part.weight;
-    value.total = value.total.defined() ? value.total + weighted : weighted;
-    if (losses_.size() > 1) value.parts.push_back(own.detach());
+    at::Tensor& sum = part.sums ? value.sums : value.means;
+    sum = sum.defined() ? sum + weighted : weighted;
+    if (losses_.size() < 2) continue;
+    value.parts.push_back(own.detach());
+    value.parts_sum.push_back(part.sums);
   }
+  return value;
+}
+
+at::Tensor LossValue::total(double of_means, double of_sums) const {
+  const auto times = [](const at::Tensor& loss, double factor) {
+    return loss.defined() && factor != 1 ? loss * factor : loss;
+  };
+  const at::Tensor mean = times(means, of_means);
+  const at::Tensor sum = times(sums, of_sums);
+  if (!mean.defined()) return sum;
+  return sum.defined() ? mean + sum : mean;
+}
+
+double LossValue::value(double of_means) const {
+  double value = means.defined() ? of_means * means.item<double>() : 0;
+  if (sums.defined()) value += sums.item<double>();
   return value;
 }
 

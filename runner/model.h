@@ -9,10 +9,18 @@
 
 namespace trainrun {
 
-/// Of one batch.
+/// The loss of one batch. What is minimized is `means` + `sums`; of a batch cut into pieces it is the mean of the
+/// pieces' `means`, by their samples, plus the sum of their `sums`.
 struct LossValue {
-  at::Tensor total;               // what is minimized: a scalar
+  at::Tensor means;               // of the losses that average over samples: a scalar; undefined where there are none
+  at::Tensor sums;                // of those with `reduction: sum`
   std::vector<at::Tensor> parts;  // each loss by itself, not weighted, where the recipe has several
+  std::vector<bool> parts_sum;    // which of them have `reduction: sum`
+
+  /// means * of_means + sums * of_sums: a scalar.
+  at::Tensor total(double of_means = 1, double of_sums = 1) const;
+  /// The same as a number, of `sums` as they are.
+  double value(double of_means = 1) const;
 };
 
 /// The layers, the losses and what each reads, wired to the fields of a batch.
@@ -73,6 +81,7 @@ class Model {
   std::vector<size_t> outputs_;  // slots of the graph
   struct WeightedLoss {
     double weight;
+    bool sums = false;  // `reduction: sum`: a batch's loss is the sum of its pieces', not their mean
     Loss loss;
     std::vector<Source> sources;
   };

@@ -20,7 +20,7 @@ void pass_on_lost_ranks(const std::exception& error) {
 std::optional<ComponentName> layer_of_failed_backward(Job& job, const Batch& batch) {
   const BackwardTrace trace;
   try {
-    job.model->loss(batch, job.model->forward(batch)).total.backward();
+    job.model->loss(batch, job.model->forward(batch)).total().backward();
   } catch (const std::exception&) {
     return trace.last();
   }

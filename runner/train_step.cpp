@@ -96,7 +96,7 @@ std::optional<double> train_step(Job& job, BatchStream& batches) {
   bool stopped = false;  // by a signal, before the weights changed
   bool changes = false;  // the weights: the optimizer is at work
   const auto compute_gradients = [&] {
-    double mean_loss = 0;
+    double window_loss = 0;
     job.loss_parts.clear();
     reset_gradients(job.parameters);
     for (const Batch& batch : kept) {
@@ -106,19 +106,18 @@ std::optional<double> train_step(Job& job, BatchStream& batches) {
       const LossValue losses = named("the forward pass", occasion, [&] {  //
         return job.model->loss(batch, job.model->forward(batch));
       });
-      at::Tensor loss = losses.total;
       const double weight = static_cast<double>(batch.size()) / static_cast<double>(window_samples);
-      const auto value = loss.item<double>();
+      const double value = losses.value();
       if (!std::isfinite(value)) {
         throw TrainingError("the loss is " + decimal(value) + " at step " + std::to_string(occasion.step) + ", epoch " +
                             std::to_string(occasion.epoch) + ", batch " + std::to_string(occasion.batch) +
                             "; try a lower learning rate, max_grad_norm, or look for bad values in the data" +
                             newest_checkpoint(job));
       }
-      mean_loss += weight * value;
-      add_weighted(job.loss_parts, losses.parts, weight);
-      const double factor = weight * static_cast<double>(job.world_size());  // DataParallel takes the mean over ranks
-      if (factor != 1) loss = loss * factor;
+      window_loss += losses.value(weight);
+      add_parts(job.loss_parts, losses, weight);
+      const auto ranks = static_cast<double>(job.world_size());  // DataParallel takes the mean over ranks
+      at::Tensor loss = losses.total(weight * ranks, ranks);
       if (job.grad_scaler) loss = job.grad_scaler->scale(loss);
       if (job.parallel) {
         job.parallel->prepare_backward(synchronize, loss);
@@ -132,13 +131,13 @@ std::optional<double> train_step(Job& job, BatchStream& batches) {
         return 0.0;
       }
     }
-    if (job.group) mean_loss = sum_over_ranks(*job.group, mean_loss, job.loss_parts);
+    if (job.group) window_loss = sum_over_ranks(*job.group, window_loss, job.loss_parts);
     if (job.grad_scaler) finite = job.grad_scaler->unscale(job.parameters, job.shards());
     job.grad_norm.reset();
     if (job.recipe.training.max_grad_norm && finite) {
       job.grad_norm = clip_gradients(job.parameters, *job.recipe.training.max_grad_norm, job.shards());
     }
-    return mean_loss;
+    return window_loss;
   };
   job.set_rates();
   const double loss = compute_gradients();

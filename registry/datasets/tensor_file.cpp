@@ -1,6 +1,7 @@
 #include "registry/files/tensor_file.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "registry/catalog.h"
 #include "registry/datasets/views.h"
@@ -14,6 +15,7 @@ struct TensorFileOptions {
   std::optional<Named<std::string>> fields;
   std::string target = "label";
   std::optional<int64_t> num_classes;
+  std::optional<std::vector<std::string>> images;
   std::optional<SplitOptions> split;
 
   static void describe(Fields<TensorFileOptions>& f) {
@@ -26,6 +28,12 @@ struct TensorFileOptions {
             "null: all of path, under their own names");
     f.optional("target", &TensorFileOptions::target).doc("the field that the loss compares with");
     f.optional("num_classes", &TensorFileOptions::num_classes).at_least(1).doc("of the target, where it holds classes");
+    f.optional("images", &TensorFileOptions::images)
+        .doc(
+            "the fields of bytes (uint8) that are pixels, given as float32 in [0, 1]; other bytes are numbers, given "
+            "as "
+            "int64. Null: of the fields that are not the target those with the most dimensions, if each sample has two "
+            "or more ([H, W], [C, H, W])");
     f.optional("split", &TensorFileOptions::split).doc("take a part of the samples, drawn by a seed; null: all");
   }
   void check(Checker& checker) const {
@@ -36,12 +44,18 @@ struct TensorFileOptions {
       for (const auto& [name, unused] : fields->entries) names.push_back(name);
       checker.fail("target", "there is no field '" + target + "'" + suggestion(target, names));
     }
+    for (const std::string& image : images.value_or(std::vector<std::string>())) {
+      if (!fields || fields->find(image)) continue;
+      std::vector<std::string> names;
+      for (const auto& [name, unused] : fields->entries) names.push_back(name);
+      checker.fail("images", "there is no field '" + image + "'" + suggestion(image, names));
+    }
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
-/// Bytes that are no target are pixels, given as float32 in [0, 1]; other integers are given as int64, other numbers as
-/// float32.
+/// Pixels are given as float32 in [0, 1], truth values as bool (the target's as 0 and 1), other integers as int64,
+/// other numbers as float32.
 class TensorFileDataset : public TensorDataset {
  public:
   explicit TensorFileDataset(TensorFileOptions options) : options_(std::move(options)) {}
@@ -49,11 +63,11 @@ class TensorFileDataset : public TensorDataset {
   DatasetInfo info() const override {
     DatasetInfo info;
     for (const Found& field : find_fields()) {
-      const TensorFile::Entry& entry = field.file->entries()[field.index];
+      const TensorFile::Entry& entry = field.entry();
       const bool is_target = field.name == options_.target;
       info.fields.push_back({field.name,
                              {entry.shape.begin() + 1, entry.shape.end()},
-                             given_as(entry.dtype, is_target),
+                             given_as(field),
                              is_target ? options_.num_classes : std::nullopt});
       info.num_samples = entry.shape[0];
     }
@@ -63,13 +77,12 @@ class TensorFileDataset : public TensorDataset {
 
   void open() override {
     for (const Found& field : find_fields()) {
-      const bool is_target = field.name == options_.target;
       at::Tensor tensor = field.file->read(field.index);
-      if (is_pixels(tensor.scalar_type(), is_target)) {
-        set_field(field.name, tensor, 255);
+      if (field.is_image) {
+        set_field(field.name, tensor, std::numeric_limits<uint8_t>::max());
       } else {
-        tensor = tensor.to(given_as(tensor.scalar_type(), is_target));
-        if (is_target) check_classes(tensor);
+        tensor = tensor.to(given_as(field));
+        if (field.name == options_.target) check_classes(tensor);
         set_field(field.name, tensor);
       }
     }
@@ -80,12 +93,48 @@ class TensorFileDataset : public TensorDataset {
     std::string name;
     std::shared_ptr<TensorFile> file;
     size_t index;
+    bool is_image = false;
+
+    const TensorFile::Entry& entry() const { return file->entries()[index]; }
   };
 
-  static bool is_pixels(at::ScalarType dtype, bool is_target) { return dtype == at::kByte && !is_target; }
-  static at::ScalarType given_as(at::ScalarType dtype, bool is_target) {
-    if (is_pixels(dtype, is_target) || at::isFloatingType(dtype)) return at::kFloat;
+  at::ScalarType given_as(const Found& field) const {
+    const at::ScalarType dtype = field.entry().dtype;
+    if (field.is_image || at::isFloatingType(dtype)) return at::kFloat;
+    if (dtype == at::kBool && field.name != options_.target) return at::kBool;
     return at::isComplexType(dtype) ? dtype : at::kLong;
+  }
+
+  /// Marks the fields whose bytes are pixels.
+  void find_images(std::vector<Found>& fields) const {
+    if (options_.images) {
+      for (const std::string& image : *options_.images) mark_image(image, fields);
+      return;
+    }
+    constexpr size_t kFewestDims = 3;  // [N, H, W]
+    size_t most = kFewestDims;
+    const auto could_be = [&](const Found& field) {
+      return field.entry().dtype == at::kByte && field.name != options_.target;
+    };
+    for (const Found& field : fields) {
+      if (could_be(field)) most = std::max(most, field.entry().shape.size());
+    }
+    for (Found& field : fields) field.is_image = could_be(field) && field.entry().shape.size() == most;
+  }
+
+  void mark_image(const std::string& name, std::vector<Found>& fields) const {
+    const auto it = std::find_if(fields.begin(), fields.end(), [&](const Found& field) { return field.name == name; });
+    const std::string path = options_.path ? *options_.path + ": " : "";
+    if (it == fields.end()) {
+      std::vector<std::string> names;
+      for (const Found& field : fields) names.push_back(field.name);
+      throw DataError(path + "images: there is no field '" + name + "'" + suggestion(name, names));
+    }
+    if (it->entry().dtype != at::kByte) {
+      throw DataError(path + "images: field '" + name + "' holds " + at::toString(it->entry().dtype) +
+                      ", not bytes (uint8)");
+    }
+    it->is_image = true;
   }
 
   void check_classes(const at::Tensor& target) const {
@@ -104,7 +153,7 @@ class TensorFileDataset : public TensorDataset {
     if (options_.fields) {
       for (const auto& [name, tensor] : options_.fields->entries) found.push_back(find(name, tensor, file));
     } else {
-      for (size_t i = 0; i < file->entries().size(); ++i) found.push_back({file->entries()[i].name, file, i});
+      for (size_t i = 0; i < file->entries().size(); ++i) found.push_back({file->entries()[i].name, file, i, false});
       std::stable_sort(found.begin(), found.end(), [&](const Found& a, const Found& b) {  // the target last
         return (a.name == options_.target) < (b.name == options_.target);
       });
@@ -114,6 +163,7 @@ class TensorFileDataset : public TensorDataset {
       }
     }
     check_sizes(found);
+    find_images(found);
     return found;
   }
 
@@ -124,14 +174,14 @@ class TensorFileDataset : public TensorDataset {
       if (it == names.end()) {
         throw DataError(*options_.path + ": there is no tensor '" + tensor + "'" + suggestion(tensor, names));
       }
-      return {name, file, static_cast<size_t>(it - names.begin())};
+      return {name, file, static_cast<size_t>(it - names.begin()), false};
     }
     std::shared_ptr<TensorFile> own = open_tensor_file(tensor);
     if (own->entries().size() != 1) {
       throw DataError(tensor + ": holds " + std::to_string(own->entries().size()) +
                       " tensors; say the file in path and the tensor's name in fields");
     }
-    return {name, own, 0};
+    return {name, own, 0, false};
   }
 
   static std::vector<std::string> names_of(const TensorFile& file) {
@@ -141,7 +191,7 @@ class TensorFileDataset : public TensorDataset {
   }
 
   void check_sizes(const std::vector<Found>& found) const {
-    const auto shape_of = [](const Found& field) { return field.file->entries()[field.index].shape; };
+    const auto shape_of = [](const Found& field) { return field.entry().shape; };
     for (const Found& field : found) {
       if (shape_of(field).empty())
         throw DataError("field '" + field.name + "' is a single number, expected a row a sample");

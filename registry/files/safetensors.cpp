@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -225,6 +226,13 @@ void write_safetensors(FileWriter& file, const NamedTensors& tensors, const File
 
 FileDigest write_safetensors(const std::string& path, const NamedTensors& tensors, const FileMetadata& metadata) {
   return write_file_atomically(path, [&](FileWriter& file) { write_safetensors(file, tensors, metadata); });
+}
+
+bool begins_as_safetensors(std::string_view bytes) {
+  if (bytes.size() <= kLengthBytes || bytes[kLengthBytes] != '{') return false;
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), kLengthBytes);
+  return length <= kMostHeaderBytes;
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path, FileReader::Hashing hashing) : file_(path, hashing) {

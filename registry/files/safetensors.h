@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,10 @@ void write_safetensors(FileWriter& file, const NamedTensors& tensors,
 /// The same, in one instant (see write_file_atomically).
 FileDigest write_safetensors(const std::string& path, const NamedTensors& tensors,
                              const FileMetadata& metadata = {{"format", "pt"}});
+
+/// Whether `bytes`, the first 16 or more of a file, begin as a safetensors file does: a possible length, then a JSON
+/// object. The length may be any number, and so look like what other formats begin with: ask this first.
+bool begins_as_safetensors(std::string_view bytes);
 
 /// A safetensors file whose header has been read and checked: each tensor is where, and as long, as its shape and dtype
 /// say, and no byte of the file is without an owner. Everything wrong is a DataError that names file and tensor.

@@ -284,6 +284,7 @@ std::unique_ptr<TensorFile> open_tensor_file(const std::string& path) {
     start.resize(std::min<uint64_t>(file.size(), 16));
     file.read(start.data(), start.size());
   }
+  if (begins_as_safetensors(start)) return std::make_unique<SafetensorsTensorFile>(path);
   if (start.starts_with(kMagic)) return std::make_unique<NpyFile>(path);
   if (begins_as_zip(start)) return std::make_unique<NpzFile>(path);
   constexpr size_t kHeaderStart = 8;

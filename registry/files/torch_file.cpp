@@ -297,7 +297,8 @@ std::string first_bytes(const std::string& path) {
   return bytes;
 }
 
-/// Formats that PyTorch wrote before 1.6 (2020), or writes when told to: a bare pickle, or a tar archive.
+/// Formats that PyTorch wrote before 1.6 (2020), or writes when told to: a bare pickle, or a tar archive. Not for files
+/// that begin as those of today do: a number, or a name, in one may be what marks an old one.
 void refuse_legacy(const std::string& path, std::string_view bytes) {
   constexpr size_t kTarMagic = 257;
   if (bytes.starts_with('\x80') || (bytes.size() > kTarMagic && bytes.substr(kTarMagic).starts_with("ustar"))) {
@@ -309,9 +310,10 @@ void refuse_legacy(const std::string& path, std::string_view bytes) {
 
 NamedTensors read_torch_file(const std::string& path, const std::string& key) {
   const std::string bytes = first_bytes(path);
-  refuse_legacy(path, bytes);
-  if (!begins_as_zip(bytes))
-    throw DataError(path + ": is no file of torch.save: it begins with '" + begins(bytes) + "'");
+  if (!begins_as_zip(bytes)) {
+    refuse_legacy(path, bytes);
+    throw DataError(path + ": is not a file of torch.save: it begins with '" + begins(bytes) + "'");
+  }
   try {
     return TorchFile(path).state_dict(key);
   } catch (const c10::Error& error) {
@@ -323,8 +325,9 @@ NamedTensors read_torch_file(const std::string& path, const std::string& key) {
 
 NamedTensors load_weights(const std::string& path, const std::string& key) {
   const std::string bytes = first_bytes(path);
-  refuse_legacy(path, bytes);
+  if (begins_as_safetensors(bytes)) return read_safetensors(path).tensors;
   if (begins_as_zip(bytes)) return read_torch_file(path, key);
+  refuse_legacy(path, bytes);
   constexpr size_t kHeaderStart = 8;
   if (bytes.size() > kHeaderStart && bytes[kHeaderStart] == '{') return read_safetensors(path).tensors;
   if (bytes.starts_with("version https://git-lfs")) {

@@ -27,6 +27,16 @@ void require_several(at::IntArrayRef sizes, bool of_each_sample) {
                    (of_each_sample ? " of a sample, " : " while training, ") + shape_text(sizes) + " has one");
 }
 
+/// Throws unless a group of `num_groups` holds more than one number, or the batch more than one sample, as torch.nn's
+/// GroupNorm asks. (It asks in evaluation, too, where a last batch of one sample would end a run that is right.)
+void require_several_in_groups(at::IntArrayRef sizes, int64_t num_groups) {
+  int64_t number = sizes[0] * sizes[1] / num_groups;
+  for (const int64_t size : sizes.slice(2)) number *= size;
+  if (number != 1) return;
+  throw LayerError("it normalizes over more than one value per group while training, " + shape_text(sizes) +
+                   " in " + std::to_string(num_groups) + " groups has one");
+}
+
 /// A learned scale and shift; either may be missing.
 struct ScaleModule : torch::nn::Module {
   ScaleModule(at::IntArrayRef sizes, bool scale, bool shift) {
@@ -157,6 +167,7 @@ struct GroupNorm {
     }
     const auto module = std::make_shared<ScaleModule>(channels, affine, affine);
     return {module, [module, *this](const Tensors& inputs) -> Tensors {
+              if (module->is_training()) require_several_in_groups(inputs[0].sizes(), num_groups);
               return {at::group_norm(inputs[0], num_groups, module->weight, module->bias, eps, use_cudnn())};
             }};
   }

@@ -17,18 +17,39 @@ struct ConstantLR {
     f.optional("factor", &ConstantLR::factor).at_least(0).at_most(1).doc("times the learning rate at first");
     f.optional("total_iters", &ConstantLR::total_iters)
         .at_least(0)
-        .doc("how long; the full rate afterwards. 0, as in PyTorch: for ever");
+        .doc("how long; the full rate afterwards. 0, as in PyTorch: for ever, or not at all after another scheduler");
   }
   void check(Checker& checker) const {
     if (factor == 0 && total_iters > 0) checker.fail("factor", "a rate times 0 does not come back; make it above 0");
   }
-  std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
-    return recurrence(inputs, [*this](int64_t t, double lr, double) {
-      if (t == 0) return lr * factor;
-      return t == total_iters ? lr * (1.0 / factor) : lr;
-    });
-  }
+  std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const;
+
+ private:
+  class Constant;
 };
+
+class ConstantLR::Constant : public ChainableScheduler {
+ public:
+  Constant(const SchedulerInputs& inputs, const ConstantLR& options) : ChainableScheduler(inputs), options_(options) {}
+  void advance(int64_t t, std::vector<GroupRates>& rates) override {
+    for (GroupRates& group : rates) {
+      if (t == 0) group.lr *= options_.factor;
+      if (t != 0 && t == options_.total_iters) group.lr *= 1.0 / options_.factor;
+    }
+  }
+  /// At a milestone PyTorch takes its closed form, by which a stretch of 0 is over at once.
+  void take_over(std::vector<GroupRates>& rates) override {
+    for (size_t i = 0; i < rates.size(); ++i) rates[i].lr = base_[i].lr;
+    if (options_.total_iters > 0) advance(0, rates);
+  }
+
+ private:
+  ConstantLR options_;
+};
+
+std::unique_ptr<Scheduler> ConstantLR::build(const SchedulerInputs& inputs) const {
+  return std::make_unique<Constant>(inputs, *this);
+}
 
 struct LinearLR {
   double start_factor = 1.0 / 3;

@@ -49,6 +49,8 @@ def given(name, array):
     """What a field of this array is given as."""
     if array.dtype == np.uint8 and name != "label":
         return torch.from_numpy(array).float() / 255
+    if array.dtype == bool and name != "label":
+        return torch.from_numpy(array)
     if array.dtype.kind == "f":
         return torch.from_numpy(array.astype(array.dtype.newbyteorder("="))).float()
     return torch.from_numpy(array.astype(np.int64))
@@ -73,6 +75,25 @@ def test_all_tensors_of_a_file_are_fields_the_target_last(probe, tmp_path, array
     assert "class 2 is not from 0 to 1" in error_of(probe, named | {"num_classes": 2})
     assert "there is no tensor 'wieght'; did you mean weight?" in error_of(probe, named | {"fields": {"x": "wieght", "label": "label"}})
     assert "target: there is no field 'y'" in error_of(probe, named | {"target": "y"})
+
+
+def test_masks_stay_masks_and_only_images_are_scaled(probe, tmp_path):
+    random = np.random.default_rng(2)
+    arrays = {"image": random.integers(0, 256, (5, 3, 4, 4), dtype=np.uint8), "mask": random.integers(0, 2, (5, 4, 4), dtype=np.uint8),
+              "flags": random.integers(0, 256, (5, 6), dtype=np.uint8), "padding": random.random((5, 6)) < 0.5,
+              "label": random.random(5) < 0.5}
+    path = tmp_path / "data.safetensors"
+    safetensors.torch.save_file({k: torch.from_numpy(v) for k, v in arrays.items()}, path)
+    spec = {"type": "TensorFile", "path": str(path)}
+    whole = {k: torch.from_numpy(v.astype(np.int64)) for k, v in arrays.items()} | {"padding": torch.from_numpy(arrays["padding"])}
+    scaled = {k: torch.from_numpy(arrays[k]).float() / 255 for k in arrays}
+    assert_same(read(probe, spec)[0], whole | {"image": scaled["image"]}, "by default")
+    assert_same(read(probe, spec | {"images": []})[0], whole, "no images")
+    assert_same(read(probe, spec | {"images": ["mask", "flags"]})[0], whole | {k: scaled[k] for k in ("mask", "flags")}, "chosen")
+    assert "images: there is no field 'imag'; did you mean image?" in error_of(probe, spec | {"images": ["imag"]})
+    assert "images: field 'padding' holds Bool, not bytes (uint8)" in error_of(probe, spec | {"images": ["padding"]})
+    assert "images: there is no field 'y'" in error_of(
+        probe, spec | {"fields": {"x": "flags", "label": "label"}, "images": ["y"]})
 
 
 @pytest.mark.parametrize("dtype", "<f2 <f4 <f8 >f4 >f8 >i2 >u4 |i1 |u1 <i2 <i4 <i8 <u2 <u4 <u8 |b1 =f4".split())

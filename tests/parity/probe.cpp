@@ -29,6 +29,7 @@
 #include "runner/sampler.h"
 #include "runner/yaml.h"
 #include "tests/parity/imagined_gpu.h"
+#include "tests/parity/training_probe.h"
 
 namespace trainrun {
 namespace {
@@ -391,6 +392,15 @@ json run_model(Request& request) {
   return {{"passed_over", passed_over}};
 }
 
+/// A whole run of the recipe; its weights at the end.
+json run_training(Request& request) {
+  Catalog catalog = request.catalog();
+  NamedTensors state;
+  json reply = train_recipe(request["recipe"], request["overrides"].get<std::vector<std::string>>(), catalog, state);
+  request.give("state", state);
+  return reply;
+}
+
 DatasetInfo info_of(const TensorMap& fields, std::optional<int64_t> num_classes) {
   DatasetInfo info;
   for (const auto& [name, tensor] : fields) {
@@ -482,7 +492,7 @@ json answer(const Catalog& catalog, const json& fields) {
       {"metric", run_metric},       {"model", run_model},
       {"optimizer", run_optimizer}, {"sampler", run_sampler},
       {"scheduler", run_scheduler}, {"time_optimizer", time_optimizer},
-      {"transform", run_transform}};
+      {"train", run_training},      {"transform", run_transform}};
   Request request(catalog, fields);
   json reply = operations.at(fields.at("op"))(request);
   request.write_results();

@@ -176,6 +176,8 @@ ROWS = [
     ({"type": "CosineWithWarmup", "num_cycles": 1.5, "total_steps": 900, "warmup_ratio": 0.1},
      cosine_with_warmup(90, 900, 1.5)),
     constant(total_iters=0),
+    sequence([40], constant(), constant(total_iters=0)),
+    sequence([40], exponential(gamma=0.99), constant(total_iters=0, factor=0.5)),
     constant(total_iters=0, factor=0),
     linear(),
     linear(start_factor=0.01, end_factor=0.4, total_iters=700),

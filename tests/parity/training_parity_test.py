@@ -148,3 +148,49 @@ def test_optimizers_step_alike_on_accumulated_gradients(tmp_path, name, options)
         "model.layers=[Flatten, {type: Linear, out_features: 24}, ReLU, {type: Linear, out_features: 10}]",
         f"optimizer={json.dumps(recipe)}", "training={num_epochs: null, max_steps: 50, gradient_accumulation_steps: 3}", *QUIET)
     assert_same_losses(lines, losses[:num_steps])
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_losses_that_sum_add_up_over_batches_and_ranks(tmp_path, ranks):
+    """A mean and a sum, in windows of three batches: the sums of PyTorch's micro-batches simply add up."""
+    seed, batch_size, num_steps = 3, 32, 30
+    images, labels = reference.digits("train")
+    test_images, test_labels = reference.digits("test")
+    torch.manual_seed(seed)
+    model = reference.digits_mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=2e-3)
+
+    def losses_of(batch, logits):
+        return functional.cross_entropy(logits, batch), functional.multi_margin_loss(logits, batch, reduction="sum")
+
+    losses, parts = [], []
+    for epoch in range(2):
+        order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed + epoch))
+        for window in order.split(batch_size * 3):
+            optimizer.zero_grad()
+            mean, total = 0.0, 0.0
+            for batch in window.split(batch_size):
+                cross_entropy, margins = losses_of(labels[batch], model(images[batch]))
+                loss = cross_entropy * (len(batch) / len(window)) + 0.1 * margins
+                loss.backward()
+                mean, total = mean + cross_entropy.item() * len(batch) / len(window), total + margins.item()
+            optimizer.step()
+            losses.append(mean + 0.1 * total)
+            parts.append((mean, total))
+    model.eval()
+    with torch.no_grad():
+        whole = [loss.item() for loss in losses_of(test_labels, model(test_images))]
+
+    lines, _ = reference.run_trainrun(
+        "tests/recipes/digits_small.yaml", tmp_path / "run",
+        "model.layers=[Flatten, {type: Linear, out_features: 24}, ReLU, {type: Linear, out_features: 10, name: out}]",
+        "loss=[CrossEntropyLoss, {type: MultiMarginLoss, reduction: sum, loss_weight: 0.1}]", "dataloader.eval_batch_size=100",
+        f"dataloader.batch_size={batch_size // ranks}", "optimizer={type: SGD, lr: 2e-3}",
+        f"training={{num_epochs: null, max_steps: {num_steps}, gradient_accumulation_steps: 3}}", "metrics=[]", "checkpoint.every=null", *([] if ranks == 1 else [f"num_processes={ranks}", "distributed_type=MULTI_CPU"]))
+    assert_same_losses(lines, losses[:num_steps])
+    steps = train_lines(lines)
+    for line, expected in zip(steps, parts):
+        assert (line["train/loss/cross_entropy_loss"], line["train/loss/multi_margin_loss"]) == pytest.approx(expected, rel=TOLERANCE)
+    last = [line for line in lines if line["split"] == "eval"][-1]
+    assert (last["eval/loss/cross_entropy_loss"], last["eval/loss/multi_margin_loss"]) == pytest.approx(whole, rel=TOLERANCE)
+    assert last["eval/loss"] == pytest.approx(whole[0] + 0.1 * whole[1], rel=TOLERANCE)

@@ -102,4 +102,13 @@ TEST_CASE("one number alone cannot be normalized") {
                        "it normalizes over more than one value per channel while training, [1, 4] has one", LayerError);
   graph->eval();
   CHECK(graph->forward({torch::zeros({1, 4})})[0].sizes() == at::IntArrayRef({1, 4}));
+
+  const LayerInputs points = inputs_like(torch::zeros({2, 4}));
+  const auto groups = build_graph(read<LayerList>("[{type: GroupNorm, num_groups: 4}]", catalog), points);
+  CHECK_THROWS_WITH_AS(groups->forward({torch::zeros({1, 4})}),
+                       "it normalizes over more than one value per group while training, [1, 4] in 4 groups has one",
+                       LayerError);
+  groups->forward({torch::zeros({2, 4})});  // as in PyTorch
+  const auto halves = build_graph(read<LayerList>("[{type: GroupNorm, num_groups: 2}]", catalog), points);
+  halves->forward({torch::zeros({1, 4})});
 }

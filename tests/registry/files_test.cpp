@@ -15,6 +15,7 @@
 #include "registry/files/file_io.h"
 #include "registry/files/pickle.h"
 #include "registry/files/safetensors.h"
+#include "registry/files/tensor_file.h"
 #include "registry/files/torch_file.h"
 #include "tests/temporary_folder.h"
 
@@ -524,6 +525,22 @@ TEST_CASE("a file of torch.save with any byte changed, or cut short anywhere, do
       changed[i] = static_cast<char>(changed[i] ^ change);
       survives(changed);
     }
+  }
+}
+
+TEST_CASE("a safetensors file may begin with any length, and name its tensors as it likes") {
+  const TemporaryFolder folder;
+  std::set<int> first_bytes;
+  for (int length = 0; length < 256; length += 8) {  // headers are padded to 8 bytes
+    write_safetensors(folder / "w", {{"w" + std::string(static_cast<size_t>(length), 'x'), at::ones({1})}});
+    first_bytes.insert(static_cast<unsigned char>(read_file(folder / "w", size_t{1} << 20)[0]));
+    CHECK(load_weights(folder / "w").size() == 1);
+    CHECK(open_tensor_file(folder / "w")->entries().size() == 1);
+  }
+  CHECK(first_bytes.contains(0x80));                   // as a pickle begins
+  for (size_t before = 100; before < 260; ++before) {  // the mark of a tar archive at its place
+    write_safetensors(folder / "w", {{"ustar", at::ones({1})}}, {{"format", std::string(before, 'x')}});
+    CHECK(load_weights(folder / "w").size() == 1);
   }
 }
 

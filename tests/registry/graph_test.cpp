@@ -219,7 +219,7 @@ TEST_CASE("an output layer shares the weight of the embedding") {
       "(bias [3], weight [3, 4])");
   CHECK(fault("- {type: Linear, out_features: 3, name: tower}\n- {type: Linear, out_features: 5, share: towr}",
               inputs_like(torch::zeros({2, 4}))) ==
-        "test.yaml:2:42: [1].share: no earlier layer of this list is called 'towr'; did you mean tower?");
+        "test.yaml:2:42: [1].share: no earlier layer is called 'towr'; did you mean tower?");
 }
 
 TEST_CASE("what does not fit names layers, shapes and places") {
