@@ -1,6 +1,7 @@
 #include "runner/job.h"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <torch/version.h>
@@ -10,11 +11,14 @@
 #include <map>
 #include <string_view>
 
+#include "registry/shape_mode.h"
 #include "runner/build.h"
 #include "runner/device.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/sharded_model.h"
+#include "runner/recipe_notes.h"
 #include "runner/recipe_source.h"
+#include "runner/threads.h"
 #include "runner/train_loop.h"
 #include "runner/yaml.h"
 
@@ -128,6 +132,20 @@ int64_t batch_after_samples(int64_t batch, int64_t saved_size, int64_t size, int
 
 }  // namespace
 
+namespace {
+
+/// What is no fault, but hardly meant, of the recipe and of how threads wait; with --verbose, how much computes.
+void say_notes(const LoadedRecipe& loaded) {
+  for (const Problem& note : recipe_notes(loaded)) spdlog::warn(note.to_string());
+  const Waiting waiting = thread_waiting();
+  const std::string hint = waiting_hint(waiting.is_busy, at::get_num_threads(), num_runnable(), usable_cpus());
+  if (!hint.empty()) spdlog::warn(hint);
+  spdlog::debug("threads within an operation: {}, of {} usable CPUs; those that have nothing to do wait {}",
+                at::get_num_threads(), usable_cpus(), waiting.text);
+}
+
+}  // namespace
+
 void require_elementwise(const Component<OptimizerKind>& chosen, const Optimizer& optimizer) {
   if (optimizer.is_elementwise()) return;
   throw RecipeError({{chosen.place, chosen.path,
@@ -151,6 +169,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.rec
   if (device.is_cpu() && recipe.device == "auto" && sees_gpu() && recipe.distributed_type != "MULTI_CPU") {
     spdlog::warn("on the CPU, though there is a GPU: {}", open_accelerator().missing);
   }
+  if (is_main()) say_notes(loaded);
   if (!passed_over_.empty()) spdlog::warn("model.weights: " + join(passed_over_, "; "));
   resume();
   build_observers(options);
@@ -197,8 +216,11 @@ void Job::build_model() {
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);                     // or cuBLAS may add up in any order
   }
   at::manual_seed(static_cast<uint64_t>(recipe.seed));
+  const int64_t flops_before = ShapeMode::flops();
   model = std::make_unique<Model>(recipe, training_info(recipe),
                                   recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo());
+  const int64_t flops_of_sample = (ShapeMode::flops() - flops_before) / kExampleBatch;
+  set_num_threads(NumThreads("auto"), flops_of_sample * recipe.dataloader.batch_size);
   passed_over_ = load_initial_weights(recipe, *model);
   if (!device.is_cpu()) model->to(device);
   metrics = model->build_metrics(recipe);
