@@ -101,4 +101,7 @@ class Job {
   std::vector<std::string> passed_over_;  // of model.weights, until there is a log
 };
 
+/// Counted over the whole job, from where it stands; null: constant rates.
+std::unique_ptr<Scheduler> build_scheduler(const Job& job);
+
 }  // namespace trainrun
