@@ -21,8 +21,8 @@ json reference_to(const std::string& definition) { return {{"$ref", "#/definitio
 
 /// One of `words`, or a text with a `${…}`.
 json one_of_names(const std::vector<std::string>& words) {
-  if (words.empty()) return {{"anyOf", json::array({reference_to("interpolated_text")})}};
-  return {{"anyOf", {{{"type", "string"}, {"enum", words}}, reference_to("interpolated_text")}}};
+  if (words.empty()) return reference_to("interpolated_text");
+  return {{"if", reference_to("interpolated_text")}, {"else", {{"type", "string"}, {"enum", words}}}};
 }
 
 /// Of a component that has the parameters `own`.
@@ -66,11 +66,11 @@ void define(const Registry<Kind>& registry, const SchemaContext& context, json& 
   json bare = one_of_names(bare_names);
   json type = one_of_names(registry.names());
   if constexpr (std::is_same_v<Kind, LayerKind>) {  // the type may be a block of the recipe, which no schema can know
-    bare["anyOf"].push_back({{"type", "string"}, {"not", {{"enum", needy_names}}}});
-    type["anyOf"].push_back({{"type", "string"}});
+    bare = {{"type", "string"}, {"not", {{"enum", needy_names}}}};
+    type = {{"type", "string"}};
   }
   const json mapping = {{"type", "object"}, {"required", {"type"}}, {"properties", {{"type", type}}}, {"allOf", cases}};
-  definitions[kind] = {{"anyOf", {bare, mapping}}};
+  definitions[kind] = {{"type", {"string", "object"}}, {"if", {{"type", "object"}}}, {"then", mapping}, {"else", bare}};
 }
 
 /// A layer whose type is registered, or a list of such layers: all that there is in a model without blocks.
@@ -90,7 +90,7 @@ json known_layer(const LayerRegistry& layers, SchemaContext& context) {
 
 /// An initializer's mapping with a `match`: the parameters that it is for.
 json initializer_rule(const json& definitions) {
-  json rule = definitions["initializer"]["anyOf"][1];  // of a bare name and a mapping
+  json rule = definitions["initializer"]["then"];  // of a mapping and a bare name
   rule["required"].push_back("match");
   for (const auto& [name, definition] : definitions.items()) {
     if (!name.starts_with("initializer.")) continue;

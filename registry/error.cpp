@@ -1,11 +1,11 @@
 #include "registry/error.h"
 
 #include <algorithm>
-#include <cctype>
-#include <map>
 #include <numeric>
 #include <set>
 #include <tuple>
+
+#include "registry/hints.h"
 
 namespace trainrun {
 namespace {
@@ -14,15 +14,6 @@ std::string to_lines(const std::vector<Problem>& problems) {
   std::string lines;
   for (const Problem& problem : problems) lines += (lines.empty() ? "" : "\n") + problem.to_string();
   return lines;
-}
-
-/// Lower case without '_' and '-': "KernelSize" and "kernel_size" are the same word.
-std::string folded(const std::string& word) {
-  std::string result;
-  for (const char c : word) {
-    if (c != '_' && c != '-') result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return result;
 }
 
 /// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours.
@@ -38,81 +29,6 @@ size_t edit_distance(const std::string& a, const std::string& b) {
     }
   }
   return cost[a.size()][b.size()];
-}
-
-/// What other systems call it (folded) -> what recipes call it.
-const std::multimap<std::string, std::string>& other_spellings() {
-  static const std::multimap<std::string, std::string> spellings = {
-      {"learningrate", "lr"},
-      {"epochs", "num_epochs"},
-      {"maxepochs", "num_epochs"},
-      {"numtrainepochs", "num_epochs"},
-      {"target", "type"},
-      {"class", "type"},
-      {"classpath", "type"},
-      {"steps", "max_steps"},
-      {"totalsteps", "max_steps"},
-      {"gradclip", "max_grad_norm"},
-      {"gradientclipval", "max_grad_norm"},
-      {"clipgradnorm", "max_grad_norm"},
-      {"batchsize", "batch_size"},
-      {"perdevicetrainbatchsize", "batch_size"},
-      {"bs", "batch_size"},
-      {"workers", "num_workers"},
-      {"accumulategradbatches", "gradient_accumulation_steps"},
-      {"gradaccumsteps", "gradient_accumulation_steps"},
-      {"precision", "mixed_precision"},
-      {"fp16", "mixed_precision"},
-      {"bf16", "mixed_precision"},
-      {"strategy", "distributed_type"},
-      {"worldsize", "num_processes"},
-      {"nprocpernode", "num_processes"},
-      {"criterion", "loss"},
-      {"lossfn", "loss"},
-      {"data", "dataset"},
-      {"datasets", "dataset"},
-      {"lrscheduler", "scheduler"},
-      {"optim", "optimizer"},
-      {"infeatures", "in_features"},
-      {"outfeatures", "out_features"},
-      {"units", "out_features"},
-      {"filters", "out_channels"},
-      {"dropout", "p"},
-      {"rate", "p"},
-      {"hiddendim", "hidden_size"},
-      {"numwarmupsteps", "warmup_steps"},
-      {"wd", "weight_decay"},
-      {"beta1", "betas"},
-      {"epsilon", "eps"},
-      {"warmup", "warmup_steps"},
-      {"savetotallimit", "keep_last"},
-      {"loggingsteps", "every_steps"},
-      {"valid", "eval"},
-      {"val", "eval"},
-      {"validation", "eval"},
-      {"test", "eval"},
-      {"evalbatchsize", "eval_batch_size"},
-      {"dense", "Linear"},
-      {"relu6", "ReLU"},
-      {"adamwtorch", "AdamW"},
-      {"crossentropy", "CrossEntropyLoss"},
-      {"mse", "MSELoss"},
-      {"acc", "Accuracy"},
-      {"onecycle", "OneCycleLR"},
-      {"cosine", "CosineAnnealingLR"},
-      {"linear", "LinearWithWarmup"},
-      {"concatenate", "Concat"},
-      {"cat", "Concat"},
-      {"clipnorm", "max_grad_norm"},
-      {"randomseed", "seed"},
-      {"from", "inputs"},
-      {"input", "inputs"},
-      {"output", "outputs"},
-      {"prob", "p"},
-      {"params", "parameters"},
-      {"args", "parameters"},
-  };
-  return spellings;
 }
 
 }  // namespace
@@ -150,8 +66,7 @@ std::string last_part(const std::string& name) {
 
 /// Whether `candidate` is the same word, but for case, '_', a module before it, or what other systems call it.
 bool is_same_name(const std::string& word, const std::string& candidate) {
-  const auto [first, last] = other_spellings().equal_range(folded(word));
-  if (std::any_of(first, last, [&](const auto& other) { return other.second == candidate; })) return true;
+  if (is_other_name(word, candidate)) return true;
   const bool one_is_whole = last_part(candidate) == candidate || last_part(word) == word;
   const bool same_end = one_is_whole && folded(last_part(candidate)) == folded(last_part(word));
   return same_end || folded(candidate) == folded(word);
@@ -178,12 +93,16 @@ std::string overlapping(const std::string& wanted, const std::vector<std::string
 
 }  // namespace
 
+std::string same_name(const std::string& word, const std::vector<std::string>& candidates) {
+  const auto same = std::find_if(candidates.begin(), candidates.end(),
+                                 [&](const std::string& candidate) { return is_same_name(word, candidate); });
+  return same == candidates.end() ? "" : *same;
+}
+
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
   constexpr size_t kLongestWord = 100;  // the edit distance takes time and memory by the product of the lengths
   if (word.size() > kLongestWord) return "";
-  const auto same = std::find_if(candidates.begin(), candidates.end(),
-                                 [&](const std::string& candidate) { return is_same_name(word, candidate); });
-  if (same != candidates.end()) return *same;
+  if (const std::string same = same_name(word, candidates); !same.empty()) return same;
   const std::string wanted = folded(word);
   std::string best;
   size_t best_distance = 1 + std::max<size_t>(1, wanted.size() / 3);  // a third of the letters may be wrong

@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "registry/hints.h"
 
 namespace trainrun {
 namespace {
@@ -35,7 +40,73 @@ json words_schema(const Parameter& parameter) {
   return {{"enum", words}};
 }
 
+/// 1 for 1.0, as error messages write it too.
+json spelled_short(double number) {
+  constexpr double kExact = 1LL << 53;
+  const bool whole = std::floor(number) == number && std::abs(number) < kExact;
+  return whole ? json(static_cast<int64_t>(number)) : json(number);
+}
+
 json refined(const json& schema, const Parameter& parameter);
+
+/// Whether values of other types than its own pass `schema`'s keywords but for "type", so that it can be one with
+/// others.
+bool is_plain(const json& schema) {
+  return schema.contains("type") && !schema.contains("enum") && !schema.contains("anyOf") && !schema.contains("if") &&
+         !schema.contains("not") && !schema.contains("properties");
+}
+
+json types_of(const json& schema) { return schema["type"].is_array() ? schema["type"] : json::array({schema["type"]}); }
+
+bool has_type(const json& schema, const json& type) {
+  if (!schema.contains("type")) return false;
+  const json types = types_of(schema);
+  return std::find(types.begin(), types.end(), type) != types.end();
+}
+
+/// Makes `other` part of `plain`, {"type": ["integer", "null"], "minimum": 1}; false where a keyword has two meanings.
+bool join_plain(json& plain, const json& other) {
+  for (const auto& [key, value] : other.items()) {
+    if (key != "type" && plain.contains(key) && plain[key] != value) return false;
+  }
+  json types = types_of(plain);
+  for (const json& type : types_of(other)) {
+    if (!has_type(plain, type)) types.push_back(type);
+  }
+  plain.update(other);
+  plain["type"] = types;
+  return true;
+}
+
+/// The two alternatives, of which one is looked at for values of its type alone; nothing where they share that.
+std::optional<json> one_or_other(const json& first, const json& second) {
+  for (const char* type : {"array", "object", "string", "null"}) {
+    for (const auto& [one, other] : {std::pair(first, second), std::pair(second, first)}) {
+      const bool is_component =
+          other.contains("$ref") && (type == std::string("object") || type == std::string("string"));
+      if (one.value("type", json()) != type || has_type(other, type) || is_component || other.contains("enum"))
+        continue;
+      return json{{"if", {{"type", type}}}, {"then", one}, {"else", other}};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Any of the `alternatives`, so put that a validator's message is about those of the value's own type.
+json by_type(const json& alternatives) {
+  json plain;
+  json all = json::array();
+  for (const json& one : alternatives) {
+    const bool joined = is_plain(one) && (plain.is_null() ? (plain = one, true) : join_plain(plain, one));
+    if (!joined) all.push_back(one);
+  }
+  if (!plain.is_null()) all.insert(all.begin(), plain);
+  if (all.size() == 1) return all[0];
+  if (all.size() == 2) {
+    if (const auto chosen = one_or_other(all[0], all[1])) return *chosen;
+  }
+  return {{"anyOf", all}};
+}
 
 /// Adds `schema`, or each of those it is any of, to `alternatives`: with the range on every number, the choices for
 /// every string.
@@ -53,8 +124,8 @@ void add_alternatives(const json& schema, const Parameter& parameter, json& alte
   }
   if (type == "integer" || type == "number") {
     const Range& range = parameter.range;
-    if (range.minimum) one[range.above_minimum ? "exclusiveMinimum" : "minimum"] = *range.minimum;
-    if (range.maximum) one[range.below_maximum ? "exclusiveMaximum" : "maximum"] = *range.maximum;
+    if (range.minimum) one[range.above_minimum ? "exclusiveMinimum" : "minimum"] = spelled_short(*range.minimum);
+    if (range.maximum) one[range.below_maximum ? "exclusiveMaximum" : "maximum"] = spelled_short(*range.maximum);
   }
   if (!parameter.if_empty.empty() && type == "array") one["minItems"] = 1;
   if (!parameter.if_empty.empty() && type == "string") one["minLength"] = 1;
@@ -71,13 +142,12 @@ json refined(const json& schema, const Parameter& parameter) {
     const bool limited = one.contains("enum") || one.contains("pattern");
     return one.contains("$ref") || (one.value("type", json()) == "string" && !limited);
   };
-  if (std::none_of(alternatives.begin(), alternatives.end(), takes_any_text)) {
-    const auto has_words = [](const json& one) { return one.contains("enum"); };
-    const bool text = std::any_of(alternatives.begin(), alternatives.end(), has_words);
-    alternatives.push_back({{"$ref", text ? "#/definitions/interpolated_text" : "#/definitions/interpolation"}});
-  }
-  if (alternatives.size() == 1) return alternatives[0];
-  return {{"anyOf", alternatives}};
+  const bool wants_reference = std::none_of(alternatives.begin(), alternatives.end(), takes_any_text);
+  const auto has_words = [](const json& one) { return one.contains("enum"); };
+  const bool text = std::any_of(alternatives.begin(), alternatives.end(), has_words);
+  json own = by_type(alternatives);
+  if (!wants_reference) return own;
+  return {{"if", {{"$ref", text ? "#/definitions/interpolated_text" : "#/definitions/interpolation"}}}, {"else", own}};
 }
 
 }  // namespace
@@ -202,7 +272,8 @@ std::string no_mapping(const Value& value) {
   const bool plain = value.is_scalar() && !value.quoted();
   const size_t colon = plain ? value.text().find(':') : std::string::npos;
   const bool slip = colon != std::string::npos && colon > 0 && colon + 1 < value.text().size();
-  return "expected a mapping, found " + value.describe() + (slip ? "; is the space after the colon missing?" : "");
+  return "expected a mapping, found " + value.describe() + (slip ? "; is the space after the colon missing?" : "") +
+         mapping_hint(value);
 }
 
 std::string plural(const std::string& name) {
@@ -232,7 +303,10 @@ json properties_schema(const std::vector<Parameter>& parameters, SchemaContext& 
     std::string doc = parameter.doc;
     if (!parameter.unit.empty()) doc += " [" + parameter.unit + "]";
     if (!doc.empty()) schema["description"] = doc;
-    if (!parameter.required && !parameter.default_value.is_object()) schema["default"] = parameter.default_value;
+    if (!parameter.required && !parameter.default_value.is_object()) {
+      const json& value = parameter.default_value;
+      schema["default"] = value.is_number_float() ? spelled_short(value.get<double>()) : value;
+    }
     properties[parameter.name] = schema;
   }
   return {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
@@ -246,6 +320,26 @@ json whole_schema(const std::vector<Parameter>& parameters, const std::vector<js
   if (!relations.empty()) schema["allOf"] = relations;
   return schema;
 }
+
+namespace {
+
+/// Whether one of the words is the other and a letter more: "weights", "weight".
+bool differs_by_one(const std::string& a, const std::string& b) {
+  return (a.starts_with(b) && a.size() == b.size() + 1) || (b.starts_with(a) && b.size() == a.size() + 1);
+}
+
+/// What to do about an unknown key: it is a `near` one misspelled, it belongs to another section, it is one that is
+/// `given` as well, or it is none of those `known`, which are all listed.
+std::string key_hint(const std::string& near, const std::string& elsewhere, const std::string& given,
+                     std::vector<std::string> known) {
+  if (!elsewhere.empty()) return "; write " + elsewhere + " instead";
+  if (!near.empty()) return "; did you mean " + near + "?";
+  if (!given.empty()) return "; did you mean " + given + ", which is given as well?";
+  std::erase(known, "type");
+  return known.empty() ? "; there are none" : "; known: " + join(known);
+}
+
+}  // namespace
 
 void check_keys(const Value& map, const std::vector<const Parameter*>& parameters,
                 const std::vector<std::string>& known_elsewhere, const std::string& owner, Reader& reader) {
@@ -261,14 +355,16 @@ void check_keys(const Value& map, const std::vector<const Parameter*>& parameter
     for (const std::string& name : all) {
       if (!map.find(name)) unused.push_back(name);
     }
-    misspelled.push_back(nearest(entry.key, unused));
-    const std::string given = misspelled.back().empty() ? nearest(entry.key, all) : "";
+    const std::string near = nearest(entry.key, unused);
+    const bool is_near = !same_name(entry.key, all).empty() || differs_by_one(entry.key, near);
+    const std::string elsewhere = is_near ? "" : place_in_recipe(entry.key, reader.path());
+    misspelled.push_back(elsewhere.empty() ? near : "");
+    const std::string given = misspelled.back().empty() && elsewhere.empty() ? nearest(entry.key, all) : "";
     std::string whose = owner.empty() ? "unknown key" : "unknown parameter of " + owner;
     if (const Value* type = map.find("type"); type && is_elsewhere(type->place(), entry.key_place)) {
       whose += " (its type is from " + type->place().to_string() + ")";
     }
-    reader.error(entry.key_place, whose + (given.empty() ? suggestion(entry.key, unused)
-                                                         : "; did you mean " + given + ", which is given as well?"));
+    reader.error(entry.key_place, whose + key_hint(misspelled.back(), elsewhere, given, all));
   }
   for (const Parameter* parameter : parameters) {
     if (!parameter->required || map.find(parameter->name)) continue;

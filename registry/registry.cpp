@@ -1,5 +1,7 @@
 #include "registry/registry.h"
 
+#include "registry/hints.h"
+
 namespace trainrun::detail {
 namespace {
 
@@ -39,7 +41,7 @@ std::optional<std::string> component_type(const Value& value, const std::string&
   if (!type->is_scalar() || type->scalar_type() != ScalarType::kString) {
     const std::string wanted =
         value.is_map() ? "the name of " + with_article(kind) : with_article(kind) + " (NAME or {type: NAME, …})";
-    reader.error(type->place(), "expected " + wanted + ", found " + type->describe());
+    reader.error(type->place(), "expected " + wanted + ", found " + type->describe() + mapping_hint(*type));
     return std::nullopt;
   }
   return type->text();
@@ -53,7 +55,14 @@ Value component_map(const Value& value) {
 void report_unknown(const Value& value, const std::string& kind, const std::string& type,
                     const std::vector<std::string>& names, Reader& reader) {
   const Value* written = value.is_map() ? value.find("type") : &value;
-  reader.error(written->place(), "unknown " + kind + " '" + type + "'" + suggestion(type, names));
+  std::string hint = substitute_for(type);
+  if (!hint.empty() && same_name(type, names).empty()) {
+    hint = "; " + hint;
+  } else {
+    hint = suggestion(type, names);
+    if (hint.empty()) hint = "; `trainrun list " + kind + "` names those there are";
+  }
+  reader.error(written->place(), "unknown " + kind + " '" + type + "'" + hint);
   reader.problems().back().unknown_component = true;
 }
 

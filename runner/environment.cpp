@@ -16,6 +16,7 @@
 #include "registry/error.h"
 #include "runner/device.h"
 #include "runner/text.h"
+#include "runner/threads.h"
 
 namespace trainrun {
 namespace {
@@ -79,12 +80,6 @@ std::string vector_extensions() {
     if (flags.find(" " + std::string(name) + " ") != std::string::npos) found.emplace_back(name);
   }
   return join(found, " ");
-}
-
-int usable_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
 std::string kilobytes(const std::string& text) { return bytes_text(std::strtod(text.c_str(), nullptr) * 1024); }
@@ -163,6 +158,15 @@ void add_gpus(Facts& facts) {
   }
 }
 
+/// How threads wait in a run, which sets what is not set here (tools/passive_waiting.cpp), and what that does now.
+std::string waiting_text() {
+  const bool is_set = std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT");
+  if (!is_set) return "wait passively after some microseconds in a run; OMP_WAIT_POLICY and GOMP_SPINCOUNT are not set";
+  const Waiting waiting = thread_waiting();
+  const std::string hint = waiting_hint(waiting.is_busy, at::get_num_threads(), num_runnable(), usable_cpus());
+  return "wait " + waiting.text + (hint.empty() ? "" : "; " + hint);
+}
+
 void add_hardware(Facts& facts) {
   facts.emplace_back("CPU", entry("/proc/cpuinfo", "model name"));
   facts.emplace_back("CPUs", std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + " online, " +
@@ -171,6 +175,7 @@ void add_hardware(Facts& facts) {
   facts.emplace_back("LibTorch's kernels", at::get_cpu_capability());
   facts.emplace_back("threads", std::to_string(at::get_num_threads()) + " within an operation, " +
                                     std::to_string(at::get_num_interop_threads()) + " between operations");
+  facts.emplace_back("waiting threads", waiting_text());
   facts.emplace_back("memory", kilobytes(entry("/proc/meminfo", "MemTotal")) + ", " +
                                    kilobytes(entry("/proc/meminfo", "MemAvailable")) + " available");
   facts.emplace_back("GPU", gpus());
@@ -182,9 +187,9 @@ void add_hardware(Facts& facts) {
 void add_variables(Facts& facts) {
   std::vector<std::string> set;
   for (const char* name :
-       {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_PROC_BIND", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "LD_PRELOAD",
-        "LD_LIBRARY_PATH", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES", "MALLOC_CONF",
-        "TRAINRUN_LIBTORCH", "TRAINRUN_DATA", "NO_COLOR", "TERM", "LANG"}) {
+       {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS", "OMP_PROC_BIND", "KMP_AFFINITY",
+        "GOMP_CPU_AFFINITY", "LD_PRELOAD", "LD_LIBRARY_PATH", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA",
+        "CUDA_VISIBLE_DEVICES", "MALLOC_CONF", "TRAINRUN_LIBTORCH", "TRAINRUN_DATA", "NO_COLOR", "TERM", "LANG"}) {
     if (const char* value = std::getenv(name)) set.push_back(std::string(name) + "=" + value);
   }
   facts.emplace_back("variables", join(set, " "));

@@ -7,10 +7,13 @@
 
 #include <cstdlib>
 
+#include "registry/shape_mode.h"
 #include "runner/build.h"
 #include "runner/device.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/sharded_model.h"
+#include "runner/start_notes.h"
+#include "runner/threads.h"
 #include "runner/train_loop.h"
 
 namespace trainrun {
@@ -66,6 +69,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.rec
   if (device.is_cpu() && recipe.device == "auto" && sees_gpu() && recipe.distributed_type != "MULTI_CPU") {
     spdlog::warn("on the CPU, though there is a GPU: {}", open_accelerator().missing);
   }
+  if (is_main()) log_start_notes(loaded);
   if (!passed_over_.empty()) spdlog::warn("model.weights: " + join(passed_over_, "; "));
   resume();
   build_observers(options);
@@ -112,8 +116,11 @@ void Job::build_model() {
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);                     // or cuBLAS may add up in any order
   }
   at::manual_seed(static_cast<uint64_t>(recipe.seed));
+  const int64_t flops_before = ShapeMode::flops();
   model = std::make_unique<Model>(recipe, training_info(recipe),
                                   recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo());
+  const int64_t flops_of_sample = (ShapeMode::flops() - flops_before) / kExampleBatch;
+  set_num_threads(NumThreads("auto"), flops_of_sample * recipe.dataloader.batch_size);
   passed_over_ = load_initial_weights(recipe, *model);
   if (!device.is_cpu()) model->to(device);
   metrics = model->build_metrics(recipe);

@@ -17,8 +17,8 @@ std::string name_in(const std::string& reference) { return reference.substr(std:
 /// A component that is merged onto a base's: as `whole`, but nothing is required, not even the type. Without one, it
 /// must be part of some component of its kind.
 json partial_component(const json& whole) {
-  json partial = whole;  // any of a bare name and a mapping: catalog.cpp
-  json& mapping = partial["anyOf"][1];
+  json partial = whole;  // of a mapping and a bare name: catalog.cpp
+  json& mapping = partial["then"];
   mapping.erase("required");
   json parts = json::array();
   for (json& one : mapping["allOf"]) {
@@ -47,6 +47,9 @@ class Overlay {
     for (const char* key : {"properties", "anyOf"}) {
       if (!schema.contains(key)) continue;
       for (json& inner : schema[key]) inner = of(std::move(inner));
+    }
+    for (const char* key : {"then", "else"}) {
+      if (schema.contains(key)) schema[key] = of(std::move(schema[key]));
     }
     json& others = schema["additionalProperties"];
     others = others.is_object() ? of(std::move(others)) : others;

@@ -12,6 +12,7 @@
 #include "registry/interpolation.h"
 #include "runner/limits.h"
 #include "runner/utf8.h"
+#include "runner/yaml_scan.h"
 #include "runner/yaml_text.h"
 
 namespace trainrun {
@@ -447,9 +448,9 @@ Problem syntax_problem(const YAML::Exception& error, const YamlText& source, con
   if (in_flow && offset > 0 && source.at(offset - 1, "${")) {
     return {source.place(offset - 1), "", "within { } or [ ], a text with ${…} must be in quotes: \"${…}\""};
   }
-  if (in_flow && offset >= source.text().size() && builder.open_flow()) {
-    return {*builder.open_flow(), "",
-            error.msg == msg::END_OF_MAP_FLOW ? "this '{' is never closed" : "this '[' is never closed"};
+  if (error.msg != msg::EOF_IN_SCALAR) {
+    const auto unclosed = find_unclosed(source);
+    if (unclosed && unclosed->place.line <= source.place(offset).line) return *unclosed;
   }
   const size_t line = source.line_of(offset);
   const std::string_view indentation = source.line(line).substr(0, source.line(line).find_first_not_of(" \t"));
@@ -500,7 +501,9 @@ Value parse_source(const YamlText& source, std::vector<Problem>& problems) {
 
 Value parse_yaml(const std::string& text, std::shared_ptr<const std::string> file, std::vector<Problem>& problems) {
   const YamlText source(text, std::move(file));
-  if (auto problem = source.find_unreadable()) {
+  auto problem = source.find_unreadable();
+  if (!problem) problem = find_false_blank(source);
+  if (problem) {
     problems.push_back(std::move(*problem));
     return {};
   }

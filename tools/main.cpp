@@ -9,6 +9,7 @@
 #include "registry/component_error.h"
 #include "registry/plugin.h"
 #include "runner/observers/observers.h"
+#include "tools/command_line.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -30,18 +31,6 @@ void allow_many_connections() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
-/// `trainrun recipe.yaml …` is short for `trainrun run recipe.yaml …`.
-std::vector<std::string> with_verb(std::vector<std::string> arguments, const CLI::App& app) {
-  const auto first = std::find_if(arguments.begin(), arguments.end(),
-                                  [](const std::string& argument) { return !argument.starts_with('-'); });
-  if (first == arguments.end()) return arguments;
-  const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
-  const bool is_verb =
-      std::any_of(verbs.begin(), verbs.end(), [&](const CLI::App* verb) { return verb->get_name() == *first; });
-  if (!is_verb) arguments.insert(arguments.begin(), "run");  // before options that have a value
-  return arguments;
-}
-
 /// Says what went wrong, in one line or, of a recipe, a line for each fault; with --verbose also what it came from.
 int report(const std::exception& error, bool verbose) {
   const bool is_input = dynamic_cast<const RecipeError*>(&error) != nullptr;
@@ -54,24 +43,32 @@ int run_program(int argc, char** argv, Program& program) {
   program.arguments = {argv, argv + argc};
   program.catalog = builtins();
   add_observers(program.catalog.loggers);
-  CLI::App app("trainrun: a training job from one recipe");
+  CLI::App app("a training job from one recipe", "trainrun");
   app.set_version_flag("--version", "trainrun " TRAINRUN_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
   app.add_flag("--quiet,-q", program.quiet, "say nothing but errors");
   app.add_flag("--verbose,-v", program.verbose, "say more");
-  app.footer("trainrun RECIPE [key=value …] is short for trainrun run RECIPE [key=value …]");
+  app.footer(
+      "trainrun RECIPE [key=value …] is short for trainrun run RECIPE [key=value …].\n"
+      "Every verb takes --quiet (-q), --verbose (-v) and --help (-h).");
   for (const auto add :
        {add_run, add_validate, add_explain, add_list, add_schema, add_eval, add_env, add_config, add_launch})
     add(app, program);
-  std::vector<std::string> arguments = with_verb({argv + 1, argv + argc}, app);
+  std::vector<std::string> arguments = expanded({argv + 1, argv + argc}, app);
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end
   try {
     app.parse(arguments);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kWrongInput;
+    const std::string hint = option_hint(error.what());
+    if (!hint.empty()) std::fprintf(stderr, "%s\n", hint.c_str());
+    if (app.exit(error) != 0) return kWrongInput;
   }
-  return program.exit_code;
+  if (program.exit_code != kDone) return program.exit_code;
+  const std::string fault = unwritten_output();
+  if (fault.empty()) return kDone;
+  std::fprintf(stderr, "trainrun: standard output cannot be written: %s\n", fault.c_str());
+  return kJobFailed;
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 #include <memory>
 
 #include "runner/explain.h"
+#include "runner/recipe_defaults.h"
 #include "runner/scaling.h"
+#include "tools/notes.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -15,6 +17,7 @@ constexpr double kMilli = 1e-3;
 struct ExplainArguments {
   RecipeArguments recipe;
   bool as_json = false;
+  bool defaults = false;
   std::optional<int64_t> world_size;
   bool dry_run = false;
   ScaleOptions scale;
@@ -81,9 +84,15 @@ void add_explain(CLI::App& app, Program& program) {
   const auto arguments = std::make_shared<ExplainArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
   verb->add_flag("--json", arguments->as_json, "print one JSON object");
+  verb->add_flag("--defaults", arguments->defaults, "instead: the resolved recipe with every default written out");
   add_scale_options(*verb, *arguments);
   verb->callback([&program, arguments] {
     const LoadedRecipe loaded = load_recipe(arguments->recipe.path, arguments->recipe.overrides, program.catalog);
+    print_notes(loaded, program);
+    if (arguments->defaults) {
+      std::fputs(resolved_text(with_defaults(loaded.resolved, program.catalog)).c_str(), stdout);
+      return;
+    }
     if (arguments->world_size) {
       arguments->scale.world_size = *arguments->world_size;
       return explain_scale(*arguments, loaded);

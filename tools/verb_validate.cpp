@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "runner/recipe_loader.h"
+#include "tools/notes.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -11,7 +12,8 @@ void add_validate(CLI::App& app, Program& program) {
   const auto arguments = std::make_shared<RecipeArguments>();
   add_recipe_arguments(*verb, *arguments);
   verb->callback([&program, arguments] {
-    load_recipe(arguments->path, arguments->overrides, program.catalog);
+    const LoadedRecipe loaded = load_recipe(arguments->path, arguments->overrides, program.catalog);
+    print_notes(loaded, program);
     if (!program.quiet) std::printf("%s: valid\n", arguments->path.c_str());
   });
 }

@@ -2,8 +2,8 @@
 #include <limits>
 
 #include "registry/catalog.h"
+#include "registry/datasets/data_cache.h"
 #include "registry/datasets/data_file.h"
-#include "registry/datasets/download.h"
 #include "registry/datasets/idx.h"
 
 namespace trainrun {
@@ -27,15 +27,20 @@ struct PublishedFile {
 /// One of the data sets that come as MNIST does.
 struct Family {
   const char* name;
+  const char* folder;  // in the cache
   std::vector<std::string> mirrors;
   std::vector<PublishedFile> files;  // train images, train labels, test images, test labels
 };
 
-// Mirrors and MD5s of the archives: torchvision, datasets/mnist.py. MD5s of the contents: of the original files.
+// MD5s of the archives, and the first mirror of each: torchvision, datasets/mnist.py. MD5s of the contents: of the
+// original files. The other mirrors are kept by those who publish the data or a framework's loader for it (Google's
+// CVDF, Keras, Zalando Research); what they send is checked alike.
 const Family& mnist() {
   static const Family family = {
       "MNIST",
-      {"https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/"},
+      "mnist",
+      {"https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/",
+       "https://raw.githubusercontent.com/fgnt/mnist/master/"},
       {{"train-images-idx3-ubyte", "f68b3c2dcbeaaa9fbdd348bbdeb94873", "6bbc9ace898e44ae57da46a324031adb"},
        {"train-labels-idx1-ubyte", "d53e105ee54ea40749a09fcbcd1e9432", "a25bea736e30d166cdddb491f175f624"},
        {"t10k-images-idx3-ubyte", "9fb629c4189551a2d022fa330f9573f3", "2646ac647ad5339dbf082846283269ea"},
@@ -45,7 +50,10 @@ const Family& mnist() {
 
 const Family& fashion_mnist() {
   static const Family family = {"FashionMNIST",
-                                {"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"},
+                                "fashion_mnist",
+                                {"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+                                 "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+                                 "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"},
                                 {{"train-images-idx3-ubyte", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", ""},
                                  {"train-labels-idx1-ubyte", "25c81989df183df01b3e8a0aad5dffbe", ""},
                                  {"t10k-images-idx3-ubyte", "bef4ecab320f06d8554ea6380940ec79", ""},
@@ -54,12 +62,14 @@ const Family& fashion_mnist() {
 }
 
 const Family& kmnist() {
-  static const Family family = {"KMNIST",
-                                {"http://codh.rois.ac.jp/kmnist/dataset/kmnist/"},
-                                {{"train-images-idx3-ubyte", "bdb82020997e1d708af4cf47b453dcf7", ""},
-                                 {"train-labels-idx1-ubyte", "e144d726b3acfaa3e44228e80efcd344", ""},
-                                 {"t10k-images-idx3-ubyte", "5c965bf0a639b31b8f53240b1b52f4d7", ""},
-                                 {"t10k-labels-idx1-ubyte", "7320c461ea6c1c855c0b718fb2a4b134", ""}}};
+  static const Family family = {
+      "KMNIST",
+      "kmnist",
+      {"https://codh.rois.ac.jp/kmnist/dataset/kmnist/", "http://codh.rois.ac.jp/kmnist/dataset/kmnist/"},
+      {{"train-images-idx3-ubyte", "bdb82020997e1d708af4cf47b453dcf7", ""},
+       {"train-labels-idx1-ubyte", "e144d726b3acfaa3e44228e80efcd344", ""},
+       {"t10k-images-idx3-ubyte", "5c965bf0a639b31b8f53240b1b52f4d7", ""},
+       {"t10k-labels-idx1-ubyte", "7320c461ea6c1c855c0b718fb2a4b134", ""}}};
   return family;
 }
 
@@ -130,8 +140,7 @@ class IdxImages : public TensorDataset {
       if (file.content_md5[0] && md5_of_content(path) == file.content_md5) return;
       throw DataError("what the server sent is not the published " + std::string(file.name) + ".gz (its MD5 differs)");
     };
-    download(job);
-    return job.destination;
+    return download_shared(job, family_.folder + ("/" + name));
   }
 
   static void check(const at::Tensor& images, const std::string& images_path, const at::Tensor& labels,
@@ -168,7 +177,8 @@ struct IdxComponent {
   static void describe(Fields<IdxComponent>& f) {
     f.required("root", &IdxComponent::root).doc("folder of the IDX files, plain or .gz; or torchvision's root");
     f.required("split", &IdxComponent::split).one_of({"train", "test"}).doc("60,000 images to train, 10,000 to test");
-    f.optional("download", &IdxComponent::download).doc("fetch into `root` the files that are not there");
+    f.optional("download", &IdxComponent::download)
+        .doc("fetch the files that `root` lacks, by way of the cache that all recipes share (TRAINRUN_CACHE)");
     f.optional("mirrors", &IdxComponent::mirrors)
         .doc("urls of folders to fetch from, in this order; where left out, the public ones");
   }

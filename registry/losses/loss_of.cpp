@@ -30,6 +30,18 @@ bool lack_last_dim(const at::Tensor& labels, const at::Tensor& output) {
   return are_labels(labels) && labels.dim() == 1 && output.dim() == 2 && output.size(1) == 1;
 }
 
+/// Whether classes are the last dimension of `output`, [N, T, C], as labels [N, T] show, and not the second.
+bool have_classes_last(at::IntArrayRef output, at::IntArrayRef labels) {
+  return output.size() >= 3 && output.size() == labels.size() + 1 && output.slice(0, labels.size()) == labels;
+}
+
+/// {type: Permute, dims: [0, 3, 1, 2]}: the last dimension of four becomes the second.
+std::string last_to_second(size_t num_dims) {
+  std::string dims = "0, " + std::to_string(num_dims - 1);
+  for (size_t dim = 1; dim + 1 < num_dims; ++dim) dims += ", " + std::to_string(dim);
+  return "{type: Permute, dims: [" + dims + "]}";
+}
+
 }  // namespace
 
 void require_alike(const LayerInputs& in, const std::vector<std::string>& roles) {
@@ -45,14 +57,19 @@ void require_class_indices(const LayerInputs& in, const ClassWeights& weight) {
   if (weight && (output.size() < 2 || static_cast<int64_t>(weight->size()) != output[1])) {
     throw LayerError("weight has " + std::to_string(weight->size()) + " classes, the output is " + shape_text(output));
   }
+  std::vector<int64_t> labels = output.vec();  // [N, …]
+  if (labels.size() > 1) labels.erase(labels.begin() + 1);
+  const bool fits = in.shape(1) == at::IntArrayRef(labels);
+  if (!fits && have_classes_last(output, in.shape(1))) {
+    throw LayerError("classes are the last dimension of " + shape_text(output) + ", the loss wants them second; put " +
+                     last_to_second(output.size()) + " before it");
+  }
   const auto classes = in.num_classes.size() > 1 ? in.num_classes[1] : std::nullopt;
   if (classes && output.size() > 1 && output[1] < *classes) {
     throw LayerError("the output has " + std::to_string(output[1]) + " classes, the labels " +
                      std::to_string(*classes));
   }
-  std::vector<int64_t> labels = output.vec();  // [N, …]
-  if (labels.size() > 1) labels.erase(labels.begin() + 1);
-  if (in.shape(1) != at::IntArrayRef(labels)) {
+  if (!fits) {
     throw LayerError("an output " + shape_text(output) + " needs labels " + shape_text(labels) +
                      (in.shape(1) == output ? ", not " + shape_text(output)
                                             : "; is a Flatten, or a pooling, missing before the last layer?"));

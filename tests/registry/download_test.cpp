@@ -4,8 +4,10 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
+#include "registry/datasets/data_cache.h"
 #include "registry/datasets/data_file.h"
 #include "tests/registry/data_support.h"
 #include "tests/registry/http_server.h"
@@ -173,9 +175,80 @@ TEST_CASE("MD5 is that of RFC 1321, of a file as it lies and of what is in it") 
   CHECK(md5_of_file(packed) != md5_of_content(packed));
 }
 
+/// A cache of its own, for as long as this lives.
+class ScopedCache {
+ public:
+  ScopedCache() { setenv("TRAINRUN_CACHE", folder_.path("cache").c_str(), 1); }
+  ScopedCache(const ScopedCache&) = delete;
+  ScopedCache& operator=(const ScopedCache&) = delete;
+  ~ScopedCache() { unsetenv("TRAINRUN_CACHE"); }
+  std::string path(const std::string& name) const { return folder_.path("cache/data/" + name); }
+  /// Something that is no folder where the cache would be.
+  void block() const { folder_.write("cache", "a file in the way"); }
+
+ private:
+  test::TemporaryFolder folder_;
+};
+
+TEST_CASE_FIXTURE(Fixture, "what one recipe fetched another finds in the cache, and it lies at each destination") {
+  const ScopedCache cache;
+  server.add("file", {content});
+  job.urls = {server.url() + "file"};
+  CHECK(download_shared(job, "set/file.bin") == job.destination);
+  CHECK(read_text(cache.path("set/file.bin")) == content);
+  job.destination = folder.path("another/file.bin");
+  CHECK(download_shared(job, "set/file.bin") == job.destination);
+  CHECK(server.requests() == Requests{"file"});
+  check_downloaded();
+}
+
+TEST_CASE_FIXTURE(Fixture, "a file of the cache that is not the one wanted is fetched again") {
+  const ScopedCache cache;
+  server.add("file", {content});
+  job.urls = {server.url() + "file"};
+  download_shared(job, "set/file.bin");
+  std::filesystem::remove(job.destination);
+  std::ofstream(cache.path("set/file.bin")) << "damaged";
+  download_shared(job, "set/file.bin");
+  CHECK(server.requests().size() == 2);
+  check_downloaded();
+}
+
+TEST_CASE_FIXTURE(
+    Fixture,
+    "where the cache cannot be, files go to their destination; where that cannot be, they are read from the cache") {
+  const ScopedCache cache;
+  server.add("file", {content});
+  job.urls = {server.url() + "file"};
+  SUBCASE("no cache") {
+    cache.block();
+    CHECK(download_shared(job, "set/file.bin") == job.destination);
+    check_downloaded();
+  }
+  SUBCASE("no destination") {
+    folder.write("sub", "a file in the way");
+    CHECK(download_shared(job, "set/file.bin") == cache.path("set/file.bin"));
+    CHECK(read_text(cache.path("set/file.bin")) == content);
+  }
+}
+
+TEST_CASE("the cache is where TRAINRUN_CACHE, XDG_CACHE_HOME or HOME say, in this order; relative paths are ignored") {
+  const std::string xdg = std::getenv("XDG_CACHE_HOME") ? std::getenv("XDG_CACHE_HOME") : "";
+  setenv("TRAINRUN_CACHE", "/a", 1);
+  setenv("XDG_CACHE_HOME", "/b", 1);
+  CHECK(cache_folder() == "/a");
+  setenv("TRAINRUN_CACHE", "a", 1);
+  CHECK(cache_folder() == "/b/trainrun");
+  unsetenv("TRAINRUN_CACHE");
+  setenv("XDG_CACHE_HOME", "b", 1);
+  if (const char* home = std::getenv("HOME")) CHECK(cache_folder() == std::string(home) + "/.cache/trainrun");
+  xdg.empty() ? unsetenv("XDG_CACHE_HOME") : setenv("XDG_CACHE_HOME", xdg.c_str(), 1);
+}
+
 TEST_CASE("MNIST with download: true refuses a file that is not the published one") {
   for (const std::string name : {"MNIST", "FashionMNIST", "KMNIST"}) {
     HttpServer server;
+    const ScopedCache cache;
     const test::TemporaryFolder folder;
     server.add("t10k-images-idx3-ubyte.gz", {test::gzip("something else")});
     const auto data = test::dataset(R"({"type": ")" + name + R"(", "split": "test", "download": true, "root": ")" +
@@ -190,10 +263,11 @@ TEST_CASE("MNIST with download: true refuses a file that is not the published on
 TEST_CASE("MNIST with download: true takes the real files from a mirror, once, by what is in them") {
   const char* data_folder = std::getenv("TRAINRUN_DATA");
   if (!data_folder || !std::filesystem::exists(std::string(data_folder) + "/mnist")) {
-    MESSAGE("skipped: TRAINRUN_DATA/mnist is not there");
+    MESSAGE("skipped: no data: there is no mnist in TRAINRUN_DATA");
     return;
   }
   HttpServer server;
+  const ScopedCache cache;
   const test::TemporaryFolder folder;
   for (const std::string name : {"t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"}) {
     HttpServer::File file{
@@ -207,6 +281,7 @@ TEST_CASE("MNIST with download: true takes the real files from a mirror, once, b
   CHECK(server.requests().size() == 4);
   CHECK(test::open_dataset(recipe)->size() == 10000);
   CHECK(server.requests().size() == 4);
+  CHECK(std::filesystem::exists(cache.path("mnist/t10k-images-idx3-ubyte.gz")));
 }
 
 }  // namespace

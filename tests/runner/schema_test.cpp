@@ -9,6 +9,7 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "runner/observers/observers.h"
 #include "runner/recipe_loader.h"
@@ -224,6 +225,39 @@ TEST_CASE("a text with a reference may stand for any value, and no other text") 
   CHECK(recipe_validator().faults(with(recipe, "/mixed_precision", "${kind}16")) == "");      // a text, put together
   CHECK(recipe_validator().faults(with(recipe, "/seed", "1${digits}")) != "");                // which is no number
   CHECK(recipe_validator().faults(with(recipe, "/mixed_precision", "$${literally}")) != "");  // no reference
+}
+
+TEST_CASE("of a value of the wrong type the schema says which type it wants, and nothing of references") {
+  const json recipe = parse(text_of("tests/recipes/valid/minimal.yaml"));
+  const Validator validator(recipe_schema(catalog_of_the_program()));
+  const std::tuple<const char*, json, const char*> cases[] = {
+      {"/seed", "fast", "integer"},
+      {"/seed", 1.5, "integer"},
+      {"/optimizer/lr", "fast", "number"},
+      {"/deterministic", "maybe", "boolean"},
+      {"/training/max_steps", "many", "integer"},
+      {"/training", 5, "object"},
+      {"/model/layers", "Linear", "array"},
+      {"/loss", 5, "string"},
+      {"/checkpoint/every", json::array(), "integer"},
+      {"/optimizer", 5, "string"},
+  };
+  json base = recipe;
+  base["optimizer"] = {{"type", "SGD"}, {"lr", 0.1}};
+  for (const auto& [pointer, value, type] : cases) {
+    CAPTURE(pointer);
+    const std::string faults = validator.faults(with(base, pointer, value));
+    CAPTURE(faults);
+    CHECK(faults.find(type) != std::string::npos);
+    CHECK(faults.find("pattern") == std::string::npos);
+    CHECK(faults.find("regex") == std::string::npos);
+  }
+}
+
+TEST_CASE("the schema writes whole numbers as error messages do") {
+  const std::string schema = recipe_schema(catalog_of_the_program()).dump();
+  CHECK(schema.find("\"minimum\":1,") != std::string::npos);
+  CHECK_FALSE(std::regex_search(schema, std::regex("\"(exclusiveM|m)(in|ax)imum\":-?[0-9]+[.]0[,}]")));
 }
 
 TEST_CASE("an editor reads plain scalars by YAML 1.2") {

@@ -267,7 +267,12 @@ TEST_CASE("a syntax error is a problem with a place and says what to do") {
   const Case cases[] = {
       {"a: [1, 2\n", "a.yaml:1:4: this '[' is never closed"},
       {"a: {b: 1\n", "a.yaml:1:4: this '{' is never closed"},
-      {"a: [1, 2\nb: 3\n", "a.yaml:2:2: expected ',' or ']' in the list that opens on line 1, found ':'"},
+      {"a: [1, 2\nb: 3\n", "a.yaml:1:4: this '[' is never closed"},
+      {"a: {b: 1, c: 2\nd: {e: 3}\n", "a.yaml:1:4: this '{' is never closed"},
+      {"a:\n  - {b: 1, c: [3, 4]\n  - d\n", "a.yaml:2:5: this '{' is never closed"},
+      {"a: [\n  {b: 1},\n  {c: 2,\n  {d: 3},\n]\ne: 4\n", "a.yaml:3:3: this '{' is never closed"},
+      {"a: [\n  {b: 1}\n  {c: 2}\n]\n", "a.yaml:3:3: expected ',' or ']' in the list that opens on line 1, found '{'"},
+      {"a: {b: 'it''s }', c: \"]\" # }\nd: 1\n", "a.yaml:1:4: this '{' is never closed"},
       {"a: {b: 1 c: 2}\n", "a.yaml:1:11: expected ',' or '}' in the mapping that opens on line 1, found ':'"},
       {"a: [1}\n", "a.yaml:1:6: '}' closes nothing here"},
       {"a: ]\n", "a.yaml:1:4: ']' closes nothing here"},
@@ -293,6 +298,22 @@ TEST_CASE("a syntax error is a problem with a place and says what to do") {
     INFO(syntax_case.input);
     CHECK(errors(syntax_case.input) == syntax_case.expected);
   }
+}
+
+TEST_CASE("a blank that is none is named, but not in quotes, comments and block texts") {
+  const std::string stands = " stands here; write an ordinary space, or put the text in quotes if it is meant";
+  const Case cases[] = {
+      {"a:\u00A0{b: 1}\n", "a.yaml:1:3: a non-breaking space (U+00A0)" + stands},
+      {"a:\n  -\u00A0b\n", "a.yaml:2:4: a non-breaking space (U+00A0)" + stands},
+      {"a:\n\u3000b: 1\n", "a.yaml:2:1: an ideographic space (U+3000)" + stands},
+      {"a: b\u200B\n", "a.yaml:1:5: a zero-width space (U+200B)" + stands},
+      {"a: {b: 1,\u2003c: 2}\n", "a.yaml:1:10: a typographic space (U+2003)" + stands},
+  };
+  for (const Case& blank : cases) {
+    INFO(blank.input);
+    CHECK(errors(blank.input) == blank.expected);
+  }
+  CHECK(errors("a: 'b\u00A0c' # \u00A0\nd: \"\u00A0\"\ne: |\n  f\u00A0g\n\n  h\u00A0\ni: 1\n") == "");
 }
 
 TEST_CASE("tabs in the indentation are errors, elsewhere they are blanks") {

@@ -104,6 +104,12 @@ def test_the_checked_in_reference_is_the_programs(tmp_path):
     assert made == {path.name: path.read_text() for path in (ROOT / "docs/reference").iterdir()}, "run tools/generate"
 
 
+def alternatives(schema):
+    """A schema and what it is any of, or one of by the value's type."""
+    inner = [*schema.get("anyOf", []), *(schema[key] for key in ["then", "else"] if key in schema)]
+    return [schema, *(found for one in inner for found in alternatives(one))]
+
+
 def test_the_recipes_reference_has_every_section():
     schema = json.loads(output_of("schema"))
     page = (ROOT / "docs/reference/recipe.md").read_text()
@@ -112,11 +118,10 @@ def test_the_recipes_reference_has_every_section():
         for name, part in properties.items():
             if path or name != "base":
                 assert f"| `{name}` |" in page
-            for choice in [part, *part.get("anyOf", [])]:
-                for one in [choice, *choice.get("anyOf", [])]:
-                    if "properties" in one and one.get("additionalProperties") is False:
-                        assert f"## {path}{name}\n" in page
-                        check(one["properties"], f"{path}{name}.")
+            for one in alternatives(part):
+                if "properties" in one and one.get("additionalProperties") is False:
+                    assert f"## {path}{name}\n" in page
+                    check(one["properties"], f"{path}{name}.")
 
     check(schema["definitions"]["recipe"]["properties"], "")
 
@@ -156,3 +161,65 @@ def test_env_names_what_a_bug_report_needs():
     for word in ["trainrun", "LibTorch", "2.11.0", "compiler", "glibc", "CPU", "vector extensions", "threads", "memory",
                  "GPU", "container", "limits"]:
         assert word in text, word
+
+
+def test_explain_defaults_prints_a_recipe_that_is_the_same_job(tmp_path):
+    text = output_of("explain", "recipes/digits_mlp.yaml", "optimizer.lr=0.01", "--defaults")
+    for line in ["lr: 0.01", "eps: 1e-08", "every_steps: 100", "max_grad_norm: null", "bias: true", "keep_last: 2"]:
+        assert line in text
+    (tmp_path / "complete.yaml").write_text(text)
+    complete = output_of("explain", tmp_path / "complete.yaml", "--json")
+    plain = output_of("explain", "recipes/digits_mlp.yaml", "optimizer.lr=0.01", "--json")
+    without_path = [{key: value for key, value in json.loads(one).items() if key not in ["recipe", "path"]} for one in [complete, plain]]
+    assert without_path[0] == without_path[1]
+
+
+# --- what people try first ---
+
+@pytest.mark.parametrize("arguments, usage", [
+    (["help"], "Usage: trainrun [OPTIONS]"), (["help", "explain"], "Usage: trainrun explain"), (["run", "--help"], "Usage: trainrun run"),
+    (["help", "run"], "Usage: trainrun run"), (["help", "nothing"], "Usage: trainrun [OPTIONS]"),
+])
+def test_help_is_given_however_it_is_asked_for(arguments, usage):
+    text = output_of(*arguments)
+    assert usage in text and "--verbose (-v)" in text
+
+
+def test_list_takes_a_components_name_alone():
+    assert output_of("list", "Conv2d") == output_of("list", "layers", "Conv2d")
+    several = output_of("list", "Standardize")
+    assert "Standardize (transform)" in several
+
+
+def test_verbose_says_more(tmp_path):
+    short = ["recipes/digits_mlp.yaml", "training={max_steps: 1}"]
+    plain = output_of(*short, f"output_dir={tmp_path}/plain")
+    verbose = output_of(*short, f"output_dir={tmp_path}/verbose", "-v")
+    assert "threads within an operation" in verbose and "threads within an operation" not in plain
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("arguments", [["list"], ["schema"], ["env"], ["--version"], ["explain", "recipes/digits_mlp.yaml"], ["validate", "recipes/digits_mlp.yaml"]])
+def test_output_that_cannot_be_written_exits_1(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([BINARY, *arguments], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
+    assert done.returncode == 1
+    assert "standard output cannot be written" in done.stderr
+
+
+# --- waiting threads ---
+
+def variables_of_a_run(tmp_path, name, **environment):
+    """What the program's own process has in its environment once it trains, by what `env` and -v say and /proc shows."""
+    clean = {key: value for key, value in os.environ.items() if key not in ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT"]} | environment
+    done = subprocess.run([BINARY, "-v", "recipes/digits_mlp.yaml", "training={max_steps: 1}", f"output_dir={tmp_path}/{name}"], cwd=ROOT, env=clean,
+                          capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_threads_of_a_run_wait_passively_unless_somebody_says_otherwise(tmp_path):
+    assert "wait passively, after 100 turns (GOMP_SPINCOUNT)" in variables_of_a_run(tmp_path, "own")
+    assert "wait busily, for milliseconds" in variables_of_a_run(tmp_path, "active", OMP_WAIT_POLICY="active")
+    assert "wait passively (OMP_WAIT_POLICY)" in variables_of_a_run(tmp_path, "passive", OMP_WAIT_POLICY="passive")
+    assert "waiting threads" in output_of("env")

@@ -1,0 +1,59 @@
+#include "runner/recipe_defaults.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "runner/explain.h"
+#include "runner/observers/observers.h"
+#include "runner/recipe_loader.h"
+#include "tests/temporary_folder.h"
+
+using namespace trainrun;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+Catalog catalog_of_the_program() {
+  Catalog catalog = builtins();
+  add_observers(catalog.loggers);
+  return catalog;
+}
+
+/// The recipe's text with every default.
+std::string complete(const std::string& path) {
+  Catalog catalog = catalog_of_the_program();
+  return resolved_text(with_defaults(load_recipe(path, {}, catalog).resolved, catalog));
+}
+
+}  // namespace
+
+TEST_CASE("a recipe with every default written out is the same job, and complete") {
+  const TemporaryFolder folder;
+  for (const char* recipes : {"recipes", "tests/recipes/valid"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(recipes)) {
+      if (entry.path().extension() != ".yaml") continue;
+      const std::string path = entry.path().string();
+      CAPTURE(path);
+      const std::string text = complete(path);
+      const std::string written = folder / entry.path().filename().string();
+      std::ofstream(written) << text;
+      CHECK(complete(written) == text);
+      Catalog catalog = catalog_of_the_program();
+      const auto explained = [&](const std::string& recipe) {
+        auto explanation = to_json(explain(load_recipe(recipe, {}, catalog)));
+        for (const char* key : {"recipe", "path"}) explanation.erase(key);
+        return explanation;
+      };
+      CHECK(explained(written) == explained(path));
+    }
+  }
+}
+
+TEST_CASE("defaults are those of sections, components and what they hold") {
+  const std::string text = complete("tests/recipes/valid/minimal.yaml");
+  for (const char* line : {"seed: 42", "batch_size: 1", "every_steps: 100", "keep_last: 2", "max_grad_norm: null",
+                           "bias: true", "momentum: 0", "num_workers: 1"}) {
+    CHECK_MESSAGE(text.find(line) != std::string::npos, line << "\n" << text);
+  }
+}

@@ -1,0 +1,84 @@
+#include "tools/command_line.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "registry/error.h"
+#include "registry/hints.h"
+
+namespace trainrun {
+namespace {
+
+std::vector<std::string> verbs_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(verb->get_name());
+  }
+  return names;
+}
+
+/// The verb that other programs call `word`, or one that is nearly spelled so, or "".
+std::string near_verb(const std::string& word, const std::vector<std::string>& verbs) {
+  static const std::map<std::string, std::string> others = {
+      {"train", "run"},      {"fit", "run"},       {"start", "run"},    {"test", "eval"},       {"evaluate", "eval"},
+      {"check", "validate"}, {"lint", "validate"}, {"show", "explain"}, {"summary", "explain"}, {"describe", "explain"},
+      {"info", "env"},       {"doctor", "env"},    {"ls", "list"},      {"components", "list"}, {"submit", "launch"}};
+  const auto it = others.find(word);
+  return it == others.end() ? nearest(word, verbs) : it->second;
+}
+
+/// A word without a dot or a slash, where there is no such file, is hardly a recipe's path.
+bool may_be_verb(const std::string& word) {
+  std::error_code unreadable;
+  return word.find_first_of("./=") == std::string::npos && !std::filesystem::exists(word, unreadable);
+}
+
+}  // namespace
+
+std::vector<std::string> expanded(std::vector<std::string> arguments, const CLI::App& app) {
+  const auto first = std::find_if(arguments.begin(), arguments.end(),
+                                  [](const std::string& argument) { return !argument.starts_with('-'); });
+  if (first == arguments.end()) return arguments;
+  const std::vector<std::string> verbs = verbs_of(app);
+  const auto is_verb = [&](const std::string& word) {
+    return std::find(verbs.begin(), verbs.end(), word) != verbs.end();
+  };
+  if (is_verb(*first)) return arguments;
+  if (*first == "help") {
+    const bool of_verb = first + 1 != arguments.end() && is_verb(*(first + 1));
+    return of_verb ? std::vector<std::string>{*(first + 1), "--help"} : std::vector<std::string>{"--help"};
+  }
+  const std::string near = may_be_verb(*first) ? near_verb(*first, verbs) : "";
+  if (!near.empty()) {
+    throw RecipeError(
+        {{{}, "", "trainrun: there is no file and no verb '" + *first + "'; did you mean " + near + "?"}});
+  }
+  arguments.insert(arguments.begin(), "run");  // before options that have a value
+  return arguments;
+}
+
+std::string option_hint(const std::string& message) {
+  const size_t dashes = message.find(" --");
+  if (dashes == std::string::npos) return "";
+  const std::string text = message.substr(dashes + 3, message.find(' ', dashes + 3) - dashes - 3);
+  const size_t equals = text.find('=');
+  const std::string key = text.substr(0, equals);
+  const std::string value = equals == std::string::npos ? "VALUE" : text.substr(equals + 1);
+  const std::string place = place_in_recipe(key);
+  if (place.empty() && key.find('.') == std::string::npos) return "";
+  return "there is no option --" + key +
+         "; a recipe's values are changed without dashes: " + (place.empty() ? key : place) + "=" + value;
+}
+
+std::string unwritten_output() {
+  const bool failed_before = std::ferror(stdout) != 0;
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !failed_before) return "";
+  return errno != 0 ? std::strerror(errno) : "an earlier line was lost";
+}
+
+}  // namespace trainrun
