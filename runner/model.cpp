@@ -243,8 +243,8 @@ at::Tensor LossValue::total(double of_means, double of_sums) const {
   const auto times = [](const at::Tensor& loss, double factor) {
     return loss.defined() && factor != 1 ? loss * factor : loss;
   };
-  const at::Tensor mean = times(means, of_means);
-  const at::Tensor sum = times(sums, of_sums);
+  at::Tensor mean = times(means, of_means);
+  at::Tensor sum = times(sums, of_sums);
   if (!mean.defined()) return sum;
   return sum.defined() ? mean + sum : mean;
 }

@@ -31,6 +31,7 @@ NUM_CASES = 150
 LEAST_EQUAL = 0.8  # of all cases: the rest are refused by both, or rounding leads them far apart
 TOLERANCE = {"no": 1e-4, "bf16": 2e-2}  # of losses, and of weights by the largest of their tensor
 NOISE = {"no": 2e-7, "bf16": 1e-3}  # relative, of initial weights: about what one rounding changes
+NUM_NOISY = 4  # a gradient that is zero but for rounding may be exactly zero in one of them
 AMPLIFIED = 30  # a difference so many times what noise makes is none of rounding
 
 
@@ -77,8 +78,13 @@ class Case:
                         "logging": {"every_steps": 1, "report_to": ["jsonl"]}}
         (folder / "recipe.yaml").write_text(json.dumps(self.recipe, indent=1))
 
-    def expected(self, noise: float = 0) -> torch_recipes.Run:
-        return torch_recipes.train(self.drawn.recipe, self.drawn.train, self.drawn.eval, noise)
+    def expected(self, noise: float = 0, noise_seed: int = 0) -> torch_recipes.Run:
+        return torch_recipes.train(self.drawn.recipe, self.drawn.train, self.drawn.eval, noise, noise_seed)
+
+    def explained_by_noise(self, expected: torch_recipes.Run) -> dict[str, float]:
+        """How far rounding may lead: the most that noise in the initial weights makes of each figure."""
+        runs = [distance(self.expected(NOISE[self.precision], seed), expected) for seed in range(NUM_NOISY)]
+        return {name: max(run.get(name, 0) for run in runs) for name in runs[0]}
 
     def trained(self, probe: Probe, steps: int) -> torch_recipes.Run:
         """What trainrun makes of it, stopped and resumed half way through `steps` where the case says so."""
@@ -134,7 +140,7 @@ class Case:
         worst = max(far, key=far.get)
         if far[worst] <= TOLERANCE[self.precision]:
             return Outcome("equal")
-        noisy = distance(self.expected(NOISE[self.precision]), expected)
+        noisy = self.explained_by_noise(expected)
         unexplained = {name: value for name, value in far.items()
                        if value > TOLERANCE[self.precision] and not value <= AMPLIFIED * noisy.get(name, 0)}
         if not unexplained:

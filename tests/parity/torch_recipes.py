@@ -251,14 +251,14 @@ def make_scheduler(spec: dict | None, optimizer):
     return getattr(lr_scheduler, spec["type"])(optimizer, **options)
 
 
-def train(recipe: dict, train_data: dict, eval_data: dict, noise: float = 0) -> Run:
+def train(recipe: dict, train_data: dict, eval_data: dict, noise: float = 0, noise_seed: int = 0) -> Run:
     """`noise`: relative, of the initial weights, to see how far rounding may lead."""
     run, target = Run(), recipe["dataset"]["train"]["target"]
     fields = {name: tensor for name, tensor in train_data.items() if name != target}
     torch.manual_seed(recipe["seed"])
     net = Net(recipe["model"]["layers"], {name: tensor[:2] for name, tensor in fields.items()}, recipe["model"].get("blocks", {}))
     if noise:
-        generator = torch.Generator().manual_seed(0)
+        generator = torch.Generator().manual_seed(noise_seed)
         with torch.no_grad():
             for parameter in net.parameters():
                 parameter.mul_(1 + noise * torch.randn(parameter.shape, generator=generator))

@@ -158,7 +158,7 @@ def test_losses_that_sum_add_up_over_batches_and_ranks(tmp_path, ranks):
     test_images, test_labels = reference.digits("test")
     torch.manual_seed(seed)
     model = reference.digits_mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=2e-3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
 
     def losses_of(batch, logits):
         return functional.cross_entropy(logits, batch), functional.multi_margin_loss(logits, batch, reduction="sum")
@@ -185,7 +185,7 @@ def test_losses_that_sum_add_up_over_batches_and_ranks(tmp_path, ranks):
         "tests/recipes/digits_small.yaml", tmp_path / "run",
         "model.layers=[Flatten, {type: Linear, out_features: 24}, ReLU, {type: Linear, out_features: 10, name: out}]",
         "loss=[CrossEntropyLoss, {type: MultiMarginLoss, reduction: sum, loss_weight: 0.1}]", "dataloader.eval_batch_size=100",
-        f"dataloader.batch_size={batch_size // ranks}", "optimizer={type: SGD, lr: 2e-3}",
+        f"dataloader.batch_size={batch_size // ranks}", "optimizer={type: SGD, lr: 0.02}",
         f"training={{num_epochs: null, max_steps: {num_steps}, gradient_accumulation_steps: 3}}", "metrics=[]", "checkpoint.every=null", *([] if ranks == 1 else [f"num_processes={ranks}", "distributed_type=MULTI_CPU"]))
     assert_same_losses(lines, losses[:num_steps])
     steps = train_lines(lines)
