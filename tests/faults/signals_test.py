@@ -146,6 +146,13 @@ def test_what_libtorch_throws_is_told_once_in_one_line_without_a_backtrace(tmp_p
     assert re.search(r"error: .+" + MESSAGE, (tmp_path / "run" / "log.txt").read_text())
 
 
+def test_what_fails_at_a_resume_is_in_log_txt_as_well(tmp_path):
+    done = subprocess.run(command(tmp_path / "run", "checkpoint.resume=no/such"), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("trainrun: no/such: "), done.stderr
+    assert "error: no/such: " in (tmp_path / "run" / "log.txt").read_text()
+
+
 def test_verbose_shows_the_backtrace(tmp_path):
     done = subprocess.run([*command(tmp_path / "run", *BROKEN), "--verbose"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
