@@ -5,6 +5,7 @@
 #include <csignal>
 #include <memory>
 
+#include "registry/component_error.h"
 #include "runner/device.h"
 #include "runner/distributed/launcher.h"
 #include "runner/signals.h"
@@ -57,6 +58,16 @@ void stop_with_torchrun(const Rendezvous& rendezvous) {
   if (::getppid() != parent) std::raise(SIGTERM);
 }
 
+/// What goes wrong once there is a log.txt, at a resume say, is written there, too.
+std::unique_ptr<Job> build_job(const LoadedRecipe& loaded, const Job::Options& options) {
+  try {
+    return std::make_unique<Job>(loaded, options);
+  } catch (const std::exception& error) {
+    write_error_to_log(error_text(error));
+    throw;
+  }
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, Program& program) {
@@ -87,8 +98,8 @@ void add_run(CLI::App& app, Program& program) {
       program.exit_code = launch(launch_options(loaded), program.arguments);
       return;
     }
-    Job job(loaded, {program.quiet, program.verbose, rendezvous});
-    const int signal = train(job);
+    const auto job = build_job(loaded, {program.quiet, program.verbose, rendezvous});
+    const int signal = train(*job);
     program.exit_code = signal == 0 ? kDone : 128 + signal;
   });
 }

@@ -146,8 +146,65 @@ def test_what_libtorch_throws_is_told_once_in_one_line_without_a_backtrace(tmp_p
     assert re.search(r"error: .+" + MESSAGE, (tmp_path / "run" / "log.txt").read_text())
 
 
+def test_what_fails_at_a_resume_is_in_log_txt_as_well(tmp_path):
+    done = subprocess.run(command(tmp_path / "run", "checkpoint.resume=no/such"), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("trainrun: no/such: "), done.stderr
+    assert "error: no/such: " in (tmp_path / "run" / "log.txt").read_text()
+
+
 def test_verbose_shows_the_backtrace(tmp_path):
     done = subprocess.run([*command(tmp_path / "run", *BROKEN), "--verbose"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert re.search(MESSAGE, done.stderr)
     assert "Exception raised from" in done.stderr
+
+
+RANKS = """
+name: ranks
+model: {layers: [Flatten, {type: Linear, out_features: 10}]}
+loss: CrossEntropyLoss
+dataset:
+  train: {type: Synthetic, num_samples: 400000, shape: [1, 8, 8]}
+  EVAL
+dataloader: {batch_size: 1, eval_batch_size: 1}
+optimizer: {type: SGD, lr: 0.01}
+logging: {every_steps: 1}
+num_processes: 2
+"""
+
+
+def start_ranks(folder, distributed_type, evaluated, *overrides):
+    (folder / "ranks.yaml").write_text(RANKS.replace("EVAL", "eval: {type: Synthetic, num_samples: 400000, shape: [1, 8, 8]}" if evaluated else ""))
+    return subprocess.Popen(
+        [BINARY, folder / "ranks.yaml", f"output_dir={folder}/run", f"distributed_type={distributed_type}", *overrides],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1)
+
+
+@pytest.mark.parametrize("distributed_type", ["MULTI_CPU", "FSDP"])
+def test_ranks_give_up_an_evaluation_together_after_what_it_follows_is_saved(tmp_path, distributed_type):
+    process = start_ranks(tmp_path, distributed_type, True, "evaluation.every=5", "checkpoint.every=5", "training.num_epochs=1")
+    try:
+        read_until(process.stdout, r"checkpoint step 5/")
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read()
+        assert process.wait(timeout=60) == 128 + signal.SIGTERM, process.stderr.read()
+        assert "stopped by SIGTERM at step 5/" in rest and "eval step" not in rest
+        state = json.loads((tmp_path / "run" / "checkpoints" / "latest" / "state.json").read_text())
+        assert state["step"] == 5 and state["evaluation_due"]
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize("distributed_type, window", [("MULTI_CPU", 8000), ("FSDP", 1000)])
+def test_ranks_give_up_an_accumulation_window_together(tmp_path, distributed_type, window):
+    process = start_ranks(tmp_path, distributed_type, False, f"training={{num_epochs: 1, gradient_accumulation_steps: {window}}}")
+    try:
+        read_until(process.stdout, r"^step 1/")
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read()
+        assert process.wait(timeout=60) == 128 + signal.SIGTERM, process.stderr.read()
+        assert f"stopped by SIGTERM at step 1/{200000 // window}" in rest
+        assert latest_step(tmp_path / "run") == 1
+    finally:
+        process.kill()
