@@ -14,6 +14,7 @@
 #include "runner/device.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/sharded_model.h"
+#include "runner/rank_seed.h"
 #include "runner/recipe_source.h"
 #include "runner/train_loop.h"
 #include "runner/yaml.h"
@@ -203,6 +204,7 @@ void Job::build_model() {
   if (!device.is_cpu()) model->to(device);
   metrics = model->build_metrics(recipe);
   if (group) build_parallel();
+  if (!is_main()) at::manual_seed(rank_seed(static_cast<uint64_t>(recipe.seed), group->rank(), 0));
   for (const auto& [name, tensor] : parallel ? parallel->parameters() : model->parameters()) {
     if (tensor.requires_grad()) parameters.push_back(tensor);
   }
@@ -354,7 +356,11 @@ void Job::restore(const CheckpointContent& content) {
   const json scaled = state.value("grad_scaler", json());
   if (grad_scaler && !scaled.is_null()) grad_scaler->load_state(scaled);
   const auto rank = static_cast<size_t>(group ? group->rank() : 0);
-  const json& own = random.at(rank < random.size() ? rank : 0);
+  if (rank >= random.size()) {  // a rank that the checkpoint did not have
+    at::manual_seed(rank_seed(static_cast<uint64_t>(recipe.seed), group->rank(), progress.step));
+    return;
+  }
+  const json& own = random.at(rank);
   for (const at::Device& source : random_sources()) {  // a run that began on the CPU has none of a GPU
     if (own.contains(kind_of(source))) set_random_state(source, from_hex(own.at(kind_of(source))));
   }
