@@ -14,6 +14,7 @@
 #include "runner/gradients.h"
 #include "runner/resources.h"
 #include "runner/signals.h"
+#include "runner/window_batches.h"
 
 namespace trainrun {
 namespace {
@@ -258,15 +259,16 @@ double train_step(Job& job, BatchStream& batches) {
       std::min(job.recipe.training.gradient_accumulation_steps, loader.num_batches() - progress.batch);
   int64_t window_samples = 0;
   for (int64_t i = 0; i < window; ++i) window_samples += loader.global_batch_size(progress.batch + i);
-  std::vector<Batch> kept;
-  for (int64_t i = 0; i < window; ++i) kept.push_back(std::move(*batches.next()));
+  WindowBatches window_batches(loader, batches, progress.epoch, progress.batch, window);
   bool finite = true;  // the gradients; where the loss is scaled
   const auto compute_gradients = [&] {
     double mean_loss = 0;
     job.loss_parts.clear();
     reset_gradients(job.parameters);
-    for (const Batch& batch : kept) {
-      const bool synchronize = &batch == &kept.back();  // before it, gradients add up on each rank
+    window_batches.begin();
+    for (int64_t i = 0; i < window; ++i) {
+      const Batch batch = window_batches.next();
+      const bool synchronize = i == window - 1;  // before it, gradients add up on each rank
       if (job.parallel) job.parallel->prepare_forward(synchronize);
       const LossValue losses = job.model->loss(batch, job.model->forward(batch));
       at::Tensor loss = losses.total;
@@ -275,7 +277,7 @@ double train_step(Job& job, BatchStream& batches) {
       if (!std::isfinite(value)) {
         throw TrainingError("the loss is " + std::to_string(value) + " at step " + std::to_string(progress.step + 1) +
                             ", epoch " + std::to_string(progress.epoch) + ", batch " +
-                            std::to_string(progress.batch + (&batch - kept.data())) +
+                            std::to_string(progress.batch + i) +
                             "; try a lower learning rate, max_grad_norm, or look for bad values in the data");
       }
       mean_loss += weight * value;
