@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ATen/core/Generator.h>
 #include <nlohmann/json.hpp>
 
 #include <functional>
@@ -9,6 +8,7 @@
 
 #include "registry/batch.h"
 #include "registry/registry.h"
+#include "registry/sample_draws.h"
 
 namespace trainrun {
 
@@ -18,9 +18,16 @@ class Transform {
   virtual ~Transform() = default;
   /// Changes what is known of the fields as `apply` will change the fields; throws LayerError where it does not fit.
   virtual void describe(DatasetInfo& info) const = 0;
-  /// `generator` is seeded from the run's seed, the epoch and the number of the batch: the same batch is always changed
-  /// the same way.
-  virtual void apply(Batch& batch, at::Generator& generator) const = 0;
+  /// Draws from `draws` alone, each sample from its own stream, and makes of a sample what it would in any other
+  /// company: batches then do not depend on the batch size or the ranks.
+  virtual void apply(Batch& batch, const SampleDraws& draws) const = 0;
+
+  /// Whether each sample is changed together with the one before it in the epoch's order, which may belong to another
+  /// batch or rank; then `apply_to_pairs` is called instead of `apply`.
+  virtual bool pairs() const { return false; }
+  /// `before` holds, row by row, the samples before those of `batch`, as they reach this transform; before an epoch's
+  /// first sample comes its last.
+  virtual void apply_to_pairs(Batch& batch, const Batch& before, const SampleDraws& draws) const;
 
   /// Whether it must see the training samples before it can be applied.
   virtual bool learns() const { return false; }

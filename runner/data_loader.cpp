@@ -1,6 +1,5 @@
 #include "runner/data_loader.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
@@ -13,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "registry/splitmix.h"
+#include "runner/batch_maker.h"
 #include "runner/device_batches.h"
 
 extern "C" void omp_set_num_threads(int);  // of the OpenMP runtime that LibTorch uses; clang has no <omp.h>
@@ -28,43 +27,6 @@ void run_single_threaded() {
   at::get_num_threads();                  // … and once more inside LibTorch
   omp_set_num_threads(1);
 }
-
-/// Makes the batches of one epoch, by number. Used by several threads.
-class BatchMaker {
- public:
-  BatchMaker(const Dataset& dataset, const DataLoader::Transforms& transforms, const DataLoaderOptions& options,
-             int64_t epoch, at::Tensor order, bool pin)
-      : dataset_(dataset),
-        transforms_(transforms),
-        options_(options),
-        epoch_(epoch),
-        order_(std::move(order)),
-        pin_(pin) {}
-
-  Batch make(int64_t number, int64_t size) const {
-    const at::NoGradGuard no_grad;
-    Batch batch = dataset_.get(order_.narrow(0, number * options_.batch_size, size));
-    if (!transforms_.empty()) {
-      at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed_of(number));
-      for (const auto& transform : transforms_) transform->apply(batch, generator);
-    }
-    return pin_ ? pinned(batch) : batch;
-  }
-
- private:
-  uint64_t seed_of(int64_t number) const {
-    uint64_t seed = splitmix64(options_.seed);
-    for (const int64_t part : {epoch_, number, options_.rank}) seed = splitmix64(seed ^ static_cast<uint64_t>(part));
-    return seed;
-  }
-
-  const Dataset& dataset_;
-  const DataLoader::Transforms& transforms_;
-  const DataLoaderOptions& options_;
-  int64_t epoch_;
-  at::Tensor order_;
-  bool pin_;  // for a GPU
-};
 
 /// What a stream has still to make: the batches from number `next` on.
 struct Remaining {
@@ -81,7 +43,7 @@ class InlineStream : public BatchStream {
   std::optional<Batch> next() override {
     if (remaining_.done()) return std::nullopt;
     const int64_t number = remaining_.next++;
-    return maker_.make(number, remaining_.loader.batch_size(number));
+    return maker_.make(number * remaining_.loader.full_batch_size(), remaining_.loader.batch_size(number));
   }
 
  private:
@@ -164,7 +126,8 @@ class PrefetchStream : public BatchStream {
     if (remaining_.done()) return;
     const int64_t number = remaining_.next++;
     const int64_t size = remaining_.loader.batch_size(number);
-    std::packaged_task<Batch()> task([this, number, size] { return maker_.make(number, size); });
+    const int64_t first = number * remaining_.loader.full_batch_size();
+    std::packaged_task<Batch()> task([this, first, size] { return maker_.make(first, size); });
     results_.push_back(task.get_future());
     {
       const std::lock_guard lock(mutex_);
@@ -239,11 +202,12 @@ Batch DataLoader::surplus_batch() const {
 
 std::unique_ptr<BatchStream> DataLoader::iterate(int64_t epoch, int64_t start_batch) const {
   const Remaining remaining{*this, start_batch};
-  const at::Tensor order = sampler_.indices(epoch);
   const bool on_gpu = !device_.is_cpu();
   if (on_gpu) std::call_once(looked_, [&] { kept_ = samples_on(device_, dataset_, transforms_); });
-  if (kept_) return std::make_unique<KeptStream>(*kept_, order.to(device_), options_.batch_size, remaining);
-  BatchMaker maker(dataset_, transforms_, options_, epoch, order, on_gpu);
+  if (kept_) {
+    return std::make_unique<KeptStream>(*kept_, sampler_.indices(epoch).to(device_), options_.batch_size, remaining);
+  }
+  BatchMaker maker(dataset_, transforms_, sampler_, options_.seed, epoch, on_gpu);
   std::unique_ptr<BatchStream> stream;
   if (options_.num_workers == 0) {
     stream = std::make_unique<InlineStream>(std::move(maker), remaining);

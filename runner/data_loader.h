@@ -35,8 +35,8 @@ class BatchStream {
 
 /// Cuts a rank's samples into batches and makes them: gathered from the data set, then transformed, whole.
 ///
-/// A batch depends on (seed, epoch, number of the batch, rank) alone: neither on num_workers nor on where an epoch was
-/// begun.
+/// A sample depends on (seed, epoch, its number in the epoch's order) alone: neither on the batch size, the ranks or
+/// num_workers nor on where an epoch was begun. Only transforms that look at the whole batch (Triplets) see its cuts.
 ///
 /// On a GPU, samples that are the same each time and fit into its memory are kept there from the first `iterate` on;
 /// others come from page-locked memory, the next batch while one is worked on.
@@ -54,6 +54,8 @@ class DataLoader {
   int64_t num_batches() const { return num_batches(options_.rank); }
   /// Batches in an epoch that every rank has.
   int64_t fewest_batches() const { return num_batches(options_.world_size - 1); }
+  /// Samples in each batch but the last.
+  int64_t full_batch_size() const { return options_.batch_size; }
   /// Samples in batch number `batch` of this rank.
   int64_t batch_size(int64_t batch) const { return batch_size(batch, options_.rank); }
   /// Samples in batch number `batch` of all ranks together.

@@ -1,6 +1,5 @@
 #include "runner/device_batches.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -80,17 +79,19 @@ class SampleMaker {
   SampleMaker(const Dataset& dataset, const DataLoader::Transforms& transforms)
       : dataset_(dataset), transforms_(transforms) {}
 
-  /// Nothing where a transform has drawn, or wants other company for a sample than its neighbours.
+  /// Nothing where a transform has drawn or mixed samples, or wants other company for a sample than its neighbours.
   std::optional<Batch> make(int64_t begin, int64_t count) const {
     Batch batch = dataset_.get(at::arange(begin, begin + count, at::kLong));
-    at::Generator generator = at::make_generator<at::CPUGeneratorImpl>();
-    const at::Tensor before = generator.get_state();
     try {
-      for (const auto& transform : transforms_) transform->apply(batch, generator);
+      for (const auto& transform : transforms_) {
+        const SampleDraws draws({}, std::vector<int64_t>(static_cast<size_t>(batch.size())));
+        if (transform->pairs()) return std::nullopt;
+        transform->apply(batch, draws);
+        if (draws.used()) return std::nullopt;
+      }
     } catch (const std::exception&) {
       return std::nullopt;  // what is wrong with a batch of training, whoever makes that one will say
     }
-    if (!generator.get_state().equal(before)) return std::nullopt;
     return batch;
   }
 

@@ -12,6 +12,7 @@
 #include "runner/device.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/sharded_model.h"
+#include "runner/rank_seed.h"
 #include "runner/start_notes.h"
 #include "runner/threads.h"
 #include "runner/train_loop.h"
@@ -125,6 +126,7 @@ void Job::build_model() {
   if (!device.is_cpu()) model->to(device);
   metrics = model->build_metrics(recipe);
   if (group) build_parallel();
+  if (!is_main()) at::manual_seed(rank_seed(static_cast<uint64_t>(recipe.seed), group->rank(), 0));
   for (const auto& [name, tensor] : parallel ? parallel->parameters() : model->parameters()) {
     if (tensor.requires_grad()) parameters.push_back(tensor);
   }

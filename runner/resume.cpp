@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runner/job.h"
+#include "runner/rank_seed.h"
 #include "runner/recipe_source.h"
 
 namespace trainrun {
@@ -213,7 +214,11 @@ void Job::restore(const CheckpointContent& content) {
   const json scaled = state.value("grad_scaler", json());
   if (grad_scaler && !scaled.is_null()) grad_scaler->load_state(scaled);
   const auto rank = static_cast<size_t>(group ? group->rank() : 0);
-  const json& own = random.at(rank < random.size() ? rank : 0);
+  if (rank >= random.size()) {  // a rank that the checkpoint did not have
+    at::manual_seed(rank_seed(static_cast<uint64_t>(recipe.seed), group->rank(), progress.step));
+    return;
+  }
+  const json& own = random.at(rank);
   for (const at::Device& source : random_sources()) {  // a run that began on the CPU has none of a GPU
     if (own.contains(kind_of(source))) set_random_state(source, from_hex(own.at(kind_of(source))));
   }

@@ -79,13 +79,20 @@ at::ScalarType Sampler::order_dtype() const {
   return is_small ? at::kInt : at::kLong;
 }
 
+bool Sampler::is_drawn() const {
+  return options_.shuffle || options_.drawing.weights.defined() || options_.drawing.strata.defined();
+}
+
+at::Tensor Sampler::all_indices(int64_t epoch) const {
+  return is_drawn() ? order(epoch) : at::arange(num_samples_, order_dtype());
+}
+
 at::Tensor Sampler::indices(int64_t epoch) const {
-  const bool is_drawn = options_.shuffle || options_.drawing.weights.defined() || options_.drawing.strata.defined();
-  if (options_.world_size == 1) return is_drawn ? order(epoch) : at::arange(num_samples_, at::kLong);
+  if (options_.world_size == 1) return all_indices(epoch);
   // Place p of the order, repeated as often as padding takes.
   at::Tensor places = at::arange(size(), at::kLong);
   places.mul_(options_.world_size).add_(options_.rank).remainder_(num_samples_);
-  return is_drawn ? order(epoch).index_select(0, places).to(at::kLong) : places;
+  return is_drawn() ? order(epoch).index_select(0, places).to(at::kLong) : places;
 }
 
 int64_t Sampler::order_bytes() const {

@@ -42,10 +42,18 @@ class Sampler {
   /// Indices of this rank's samples in this epoch: [size()] int64. Shuffled, they are torch.randperm(num_samples) of a
   /// generator seeded `seed + epoch`, of which rank r takes r, r + world_size, ….
   at::Tensor indices(int64_t epoch) const;
+  /// The same for all ranks, before they share it: [num_samples()], int32 or int64; place p is that of rank
+  /// p % world_size.
+  at::Tensor all_indices(int64_t epoch) const;
+  int64_t rank() const { return options_.rank; }
+  int64_t world_size() const { return options_.world_size; }
+  /// Samples in an epoch, over all ranks, before some come again at its end.
+  int64_t num_samples() const { return num_samples_; }
   /// Most bytes that `indices` takes at a time, where samples come once each; what it gives is among them.
   int64_t order_bytes() const;
 
  private:
+  bool is_drawn() const;
   at::Tensor order(int64_t epoch) const;
   at::ScalarType order_dtype() const;
 

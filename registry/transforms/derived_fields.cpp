@@ -1,5 +1,4 @@
 #include <ATen/ops/empty.h>
-#include <ATen/ops/rand.h>
 
 #include "registry/catalog.h"
 #include "registry/transforms/fields.h"
@@ -26,7 +25,7 @@ struct Copy {
     f.required("to", &Copy::to).doc("what the copy is called: the transforms after this one change either");
   }
   void change(DatasetInfo& info) const { add_field(info, FieldInfo(find_field(info, field, "Copy")), to, "Copy"); }
-  void apply(Batch& batch, at::Generator&) const { batch.set(to, batch.at(field).clone()); }
+  void apply(Batch& batch, const SampleDraws&) const { batch.set(to, batch.at(field).clone()); }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
 
@@ -54,12 +53,11 @@ struct Triplets {
     add_field(info, anchors, positive, "Triplets");
     add_field(info, anchors, negative, "Triplets");
   }
-  void apply(Batch& batch, at::Generator& generator) const {
+  /// Chooses among the samples of the batch it is given, so batch size and ranks change what there is to choose from.
+  void apply(Batch& batch, const SampleDraws& draws) const {
     const at::Tensor labels = batch.at(label).contiguous();
     const int64_t n = labels.numel();
     const auto* classes = labels.const_data_ptr<int64_t>();
-    const at::Tensor draws = at::rand({2, n}, generator, at::kDouble);
-    const auto* draw = draws.const_data_ptr<double>();
     at::Tensor chosen = at::empty({2, n}, at::kLong);
     auto* to = chosen.mutable_data_ptr<int64_t>();
     std::vector<int64_t> same, other;
@@ -70,8 +68,9 @@ struct Triplets {
       }
       if (same.empty()) same.push_back(i);  // alone of its class
       if (other.empty()) throw DataError("Triplets: all samples of a batch are of class " + std::to_string(classes[i]));
-      to[i] = same[static_cast<size_t>(draw[i] * static_cast<double>(same.size()))];
-      to[n + i] = other[static_cast<size_t>(draw[n + i] * static_cast<double>(other.size()))];
+      RandomStream random = draws.of(i);
+      to[i] = same[static_cast<size_t>(random.integer(static_cast<int64_t>(same.size())))];
+      to[n + i] = other[static_cast<size_t>(random.integer(static_cast<int64_t>(other.size())))];
     }
     const at::Tensor& anchors = batch.at(field);
     const at::Tensor positives = anchors.index_select(0, chosen[0]);

@@ -21,14 +21,14 @@ FieldInfo& float_field(DatasetInfo& info, const std::string& name, const std::st
 FieldInfo& float_image_field(DatasetInfo& info, const std::string& name, const std::string& transform);
 
 /// A transform that is its options and nothing more: `Options` has `void change(DatasetInfo&) const` and
-/// `void apply(Batch&, at::Generator&) const`.
+/// `void apply(Batch&, const SampleDraws&) const`.
 template <class Options>
 std::unique_ptr<Transform> stateless(Options options) {
   class Stateless : public Transform {
    public:
     explicit Stateless(Options options) : options_(std::move(options)) {}
     void describe(DatasetInfo& info) const override { options_.change(info); }
-    void apply(Batch& batch, at::Generator& generator) const override { options_.apply(batch, generator); }
+    void apply(Batch& batch, const SampleDraws& draws) const override { options_.apply(batch, draws); }
 
    private:
     Options options_;

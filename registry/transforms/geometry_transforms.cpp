@@ -75,7 +75,7 @@ struct Pad {
     }
   }
 
-  void apply(Batch& batch, at::Generator&) const {
+  void apply(Batch& batch, const SampleDraws&) const {
     at::Tensor& images = batch.at(field);
     const Sides s = sides();
     if (padding_mode == "constant") {
@@ -121,7 +121,7 @@ struct CenterCrop {
     const auto before = static_cast<int64_t>(std::nearbyint(static_cast<double>(have - want) / 2));  // half to even
     return {-before, want - have + before};
   }
-  void apply(Batch& batch, at::Generator&) const {
+  void apply(Batch& batch, const SampleDraws&) const {
     at::Tensor& images = batch.at(field);
     const auto [top, bottom] = added(images.size(2), size[0]);
     const auto [left, right] = added(images.size(3), size[1]);
@@ -177,7 +177,7 @@ struct Resize {
     }
     images.shape = {images.shape[0], result[0], result[1]};
   }
-  void apply(Batch& batch, at::Generator&) const {
+  void apply(Batch& batch, const SampleDraws&) const {
     at::Tensor& images = batch.at(field);
     const Size target = size_of(images.size(2), images.size(3));
     if (interpolation == "nearest") {
@@ -251,10 +251,13 @@ struct RandomRotation {
   }
 
   /// torchvision: what lies outside is marked by a channel of ones that is sampled along.
-  void apply(Batch& batch, at::Generator& generator) const {
+  void apply(Batch& batch, const SampleDraws& draws) const {
     at::Tensor& images = batch.at(field);  // [N, C, H, W]
     const auto [least, most] = range();
-    const at::Tensor angles = at::empty({images.size(0)}).uniform_(least, most, generator);
+    at::Tensor angles = at::empty({images.size(0)});  // [N]
+    for (int64_t i = 0; i < images.size(0); ++i) {
+      angles.mutable_data_ptr<float>()[i] = static_cast<float>(draws.of(i).uniform(least, most));
+    }
     const at::Tensor ones = at::ones({images.size(0), 1, images.size(2), images.size(3)}, images.options());
     const bool nearest = interpolation == "nearest";
     constexpr int64_t kZeros = 0;  // padding mode of grid_sampler

@@ -1,7 +1,5 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/rand.h>
-#include <ATen/ops/randint.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -81,7 +79,7 @@ class NormalizeTransform : public Transform {
     }
   }
 
-  void apply(Batch& batch, at::Generator&) const override {
+  void apply(Batch& batch, const SampleDraws&) const override {
     at::Tensor& images = batch.at(field_);  // [N, C, H, W]
     const auto of_channels = [&](const at::Tensor& numbers) {
       return numbers.to(images.scalar_type()).view({numbers.numel(), 1, 1});
@@ -114,8 +112,7 @@ struct RandomCrop {
   std::unique_ptr<Transform> build(const TransformInputs&) const;
 };
 
-/// Each image's window has its own place, drawn as torch.randint(H + 2 padding - height + 1, [N]), then the same for
-/// the width.
+/// Each image's window has its own place, drawn among H + 2 padding - height + 1 rows, then among the columns.
 class RandomCropTransform : public Transform {
  public:
   explicit RandomCropTransform(RandomCrop options) : options_(std::move(options)) {}
@@ -131,13 +128,13 @@ class RandomCropTransform : public Transform {
     field.shape = {field.shape[0], options_.size[0], options_.size[1]};
   }
 
-  void apply(Batch& batch, at::Generator& generator) const override {
+  void apply(Batch& batch, const SampleDraws& draws) const override {
     at::Tensor& field = batch.at(options_.field);
     const at::Tensor images = field.contiguous();  // [N, C, H, W]
     const auto [height, width] = padded(images.size(2), images.size(3));
     const int64_t n = images.size(0);
-    const at::Tensor tops = at::randint(height - options_.size[0] + 1, {n}, generator, at::kLong);
-    const at::Tensor lefts = at::randint(width - options_.size[1] + 1, {n}, generator, at::kLong);
+    const int64_t rows = height - options_.size[0] + 1;  // that a window may begin at
+    const int64_t columns = width - options_.size[1] + 1;
     at::Tensor result = at::empty({n, images.size(1), options_.size[0], options_.size[1]}, images.options());
     const at::Tensor fill = at::tensor({options_.fill}, at::kDouble).to(images.scalar_type());
     with_element(images, [&]<class Element>(Element) {
@@ -145,11 +142,14 @@ class RandomCropTransform : public Transform {
       auto* to = static_cast<Element*>(result.mutable_data_ptr());
       const Element padding = *static_cast<const Element*>(fill.const_data_ptr());
       const int64_t planes = images.size(1);
-      for (int64_t plane = 0; plane < n * planes; ++plane) {
-        const int64_t top = tops.const_data_ptr<int64_t>()[plane / planes] - options_.padding;
-        const int64_t left = lefts.const_data_ptr<int64_t>()[plane / planes] - options_.padding;
-        crop(from + plane * images.size(2) * images.size(3), images.size(2), images.size(3), top, left, padding,
-             to + plane * options_.size[0] * options_.size[1]);
+      for (int64_t i = 0; i < n; ++i) {
+        RandomStream random = draws.of(i);
+        const int64_t top = random.integer(rows) - options_.padding;
+        const int64_t left = random.integer(columns) - options_.padding;
+        for (int64_t plane = i * planes; plane < (i + 1) * planes; ++plane) {
+          crop(from + plane * images.size(2) * images.size(3), images.size(2), images.size(3), top, left, padding,
+               to + plane * options_.size[0] * options_.size[1]);
+        }
       }
     });
     field = std::move(result);
@@ -203,18 +203,17 @@ struct RandomHorizontalFlip {
   std::unique_ptr<Transform> build(const TransformInputs&) const;
 };
 
-/// Image i is mirrored where torch.rand([N])[i] < p.
+/// An image is mirrored where its uniform number is less than p.
 class RandomHorizontalFlipTransform : public Transform {
  public:
   explicit RandomHorizontalFlipTransform(RandomHorizontalFlip options) : options_(std::move(options)) {}
 
   void describe(DatasetInfo& info) const override { image_field(info, options_.field, "RandomHorizontalFlip"); }
 
-  void apply(Batch& batch, at::Generator& generator) const override {
+  void apply(Batch& batch, const SampleDraws& draws) const override {
     at::Tensor& field = batch.at(options_.field);
     const at::Tensor images = field.contiguous();  // [N, C, H, W]
     const int64_t n = images.size(0);
-    const at::Tensor draws = at::rand({n}, generator, at::kFloat);
     const int64_t width = images.size(3);
     const int64_t numel = images.numel() / std::max<int64_t>(n, 1);  // of one image
     at::Tensor result = at::empty_like(images);
@@ -222,7 +221,7 @@ class RandomHorizontalFlipTransform : public Transform {
       for (int64_t i = 0; i < n; ++i) {
         const auto* from = static_cast<const Element*>(images.const_data_ptr()) + i * numel;
         auto* to = static_cast<Element*>(result.mutable_data_ptr()) + i * numel;
-        if (static_cast<double>(draws.const_data_ptr<float>()[i]) >= options_.p) {
+        if (draws.of(i).uniform() >= options_.p) {
           std::copy(from, from + numel, to);
           continue;
         }

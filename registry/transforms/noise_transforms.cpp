@@ -1,9 +1,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/rand.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 
 #include <array>
@@ -14,6 +11,18 @@
 
 namespace trainrun {
 namespace {
+
+/// Fills a float32 tensor that lies in order in memory.
+void fill_normal(const at::Tensor& numbers, RandomStream& random) {
+  auto* to = numbers.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < numbers.numel(); ++i) to[i] = static_cast<float>(random.normal());
+}
+
+at::Tensor normals(at::IntArrayRef shape, RandomStream& random) {
+  at::Tensor numbers = at::empty(shape, at::kFloat);
+  fill_normal(numbers, random);
+  return numbers;
+}
 
 struct RandomErasing {
   double p = 0.5;
@@ -49,15 +58,9 @@ struct RandomErasing {
     }
   }
 
-  static double uniform(double least, double most, at::Generator& generator) {
-    return at::empty({1}).uniform_(least, most, generator).item<double>();
-  }
-  static int64_t integer(int64_t below, at::Generator& generator) {
-    return at::randint(below, {1}, generator, at::kLong).item<int64_t>();
-  }
-  at::Tensor filling(const at::Tensor& image, int64_t height, int64_t width, at::Generator& generator) const {
+  at::Tensor filling(const at::Tensor& image, int64_t height, int64_t width, RandomStream& random) const {
     if (std::holds_alternative<std::string>(value)) {
-      return at::randn({image.size(0), height, width}, generator, image.options());
+      return normals({image.size(0), height, width}, random).to(image.scalar_type());
     }
     const auto* one = std::get_if<double>(&value);
     const std::vector<double> values = one ? std::vector<double>{*one} : std::get<std::vector<double>>(value);
@@ -65,32 +68,29 @@ struct RandomErasing {
   }
 
   /// torchvision's draws, in its order: a rectangle that does not fit is drawn again, ten times at most.
-  void erase(const at::Tensor& image, at::Generator& generator) const {
+  void erase(const at::Tensor& image, RandomStream& random) const {
     constexpr int kAttempts = 10;
     const int64_t height = image.size(1);
     const int64_t width = image.size(2);
-    const at::Tensor log_ratio = at::tensor({ratio[0], ratio[1]}, at::kDouble).to(at::kFloat).log();
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      const double area = static_cast<double>(height * width) * uniform(scale[0], scale[1], generator);
-      const double aspect = at::empty({1})
-                                .uniform_(log_ratio[0].item<double>(), log_ratio[1].item<double>(), generator)
-                                .exp()
-                                .item<double>();
+      const double area = static_cast<double>(height * width) * random.uniform(scale[0], scale[1]);
+      const double aspect = std::exp(random.uniform(std::log(ratio[0]), std::log(ratio[1])));
       const auto h = static_cast<int64_t>(std::nearbyint(std::sqrt(area * aspect)));
       const auto w = static_cast<int64_t>(std::nearbyint(std::sqrt(area / aspect)));
       if (h >= height || w >= width) continue;
-      const at::Tensor filled = filling(image, h, w, generator);
-      const int64_t top = integer(height - h + 1, generator);
-      const int64_t left = integer(width - w + 1, generator);
+      const at::Tensor filled = filling(image, h, w, random);
+      const int64_t top = random.integer(height - h + 1);
+      const int64_t left = random.integer(width - w + 1);
       image.narrow(1, top, h).narrow(2, left, w).copy_(filled);
       return;
     }
   }
-  void apply(Batch& batch, at::Generator& generator) const {
+  void apply(Batch& batch, const SampleDraws& draws) const {
     at::Tensor& images = batch.at(field);  // [N, C, H, W]
     images = images.clone();
     for (int64_t i = 0; i < images.size(0); ++i) {
-      if (at::rand({1}, generator, at::kFloat).item<double>() < p) erase(images[i], generator);
+      RandomStream random = draws.of(i);
+      if (random.uniform() < p) erase(images[i], random);
     }
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
@@ -109,10 +109,14 @@ struct GaussianNoise {
     f.optional("field", &GaussianNoise::field).doc("the field of the batch to change");
   }
   void change(DatasetInfo& info) const { float_field(info, field, "GaussianNoise"); }
-  void apply(Batch& batch, at::Generator& generator) const {
+  void apply(Batch& batch, const SampleDraws& draws) const {
     at::Tensor& numbers = batch.at(field);
-    const at::Tensor noise = at::randn(numbers.sizes(), generator, numbers.options()) * sigma + mean;
-    numbers = numbers + noise;
+    at::Tensor noise = at::empty(numbers.sizes(), at::kFloat);  // [N, …]
+    for (int64_t i = 0; i < numbers.size(0); ++i) {
+      RandomStream random = draws.of(i);
+      fill_normal(noise[i], random);
+    }
+    numbers = numbers + (noise * sigma + mean).to(numbers.scalar_type());
     if (clip) numbers = numbers.clamp(0, 1);
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }

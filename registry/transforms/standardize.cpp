@@ -47,7 +47,7 @@ class StandardizeTransform : public Transform {
     }
   }
 
-  void apply(Batch& batch, at::Generator&) const override {
+  void apply(Batch& batch, const SampleDraws&) const override {
     at::Tensor& field = batch.at(options_.field);
     if (!mean_.defined()) throw Error("Standardize: has not seen the training samples yet");
     std::vector<int64_t> shape(static_cast<size_t>(std::max<int64_t>(field.dim() - 1, 0)), 1);  // [C, 1, 1]

@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <numeric>
 #include <set>
 
 #include "registry/files/safetensors.h"
@@ -435,8 +436,9 @@ json run_transform(Request& request) {
   }
   Batch batch;
   for (const auto& [name, tensor] : request.tensors("input")) batch.set(name, tensor);
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(request.number("seed")));
-  transform->apply(batch, generator);
+  std::vector<int64_t> numbers(static_cast<size_t>(batch.size()));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  transform->apply(batch, SampleDraws({static_cast<uint64_t>(request.number("seed"))}, numbers));
   for (const FieldInfo& field : info.fields) {
     const at::Tensor& tensor = batch.at(field.name);
     if (tensor.sizes().slice(1) != at::IntArrayRef(field.shape) || tensor.scalar_type() != field.dtype) {

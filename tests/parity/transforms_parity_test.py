@@ -1,5 +1,5 @@
 """Every transform against torchvision's documented formulas, written with torch.nn.functional (torchvision itself is not
-needed), with the same draws from the same generator."""
+needed), with the same draws from each sample's stream."""
 
 import math
 
@@ -9,6 +9,7 @@ import sklearn.preprocessing
 import torch
 import torch.nn.functional as F
 
+import draws
 from probe import ProbeError, assert_same, missing_rows, named
 
 SEED = 3
@@ -29,14 +30,13 @@ def normalize(batch, mean, std, field="image"):
 def random_crop(batch, g, size, padding=0, fill=0, field="image"):
     x = F.pad(batch[field], [padding] * 4, value=fill)
     n, _, height, width = x.shape
-    tops = torch.randint(height - size[0] + 1, (n,), generator=g)
-    lefts = torch.randint(width - size[1] + 1, (n,), generator=g)
-    return {field: torch.stack([x[i, :, t:t + size[0], l:l + size[1]] for i, (t, l) in enumerate(zip(tops, lefts))])}
+    streams = [g.of(i) for i in range(n)]
+    corners = [(s.integer(height - size[0] + 1), s.integer(width - size[1] + 1)) for s in streams]
+    return {field: torch.stack([x[i, :, t:t + size[0], l:l + size[1]] for i, (t, l) in enumerate(corners)])}
 
 
 def flip(batch, g, p=0.5, field="image"):
-    draws = torch.rand(len(batch[field]), generator=g)
-    return {field: torch.stack([x.flip(-1) if d < p else x for x, d in zip(batch[field], draws)])}
+    return {field: torch.stack([x.flip(-1) if g.of(i).uniform() < p else x for i, x in enumerate(batch[field])])}
 
 
 def pad(batch, padding, fill=0, padding_mode="constant", field="image"):
@@ -88,7 +88,7 @@ def rotation(batch, g, degrees, interpolation="nearest", center=None, fill=0, fi
     least, most = (-degrees, degrees) if isinstance(degrees, (int, float)) else degrees
     x = batch[field]
     _, channels, h, w = x.shape
-    angles = torch.empty(len(x)).uniform_(least, most, generator=g)
+    angles = torch.tensor([g.of(i).uniform(least, most) for i in range(len(x))])
     center = [0.0, 0.0] if center is None else [c - s * 0.5 for c, s in zip(center, [w, h])]
     turned = []
     for image, angle in zip(x, angles):
@@ -109,23 +109,22 @@ def rotation(batch, g, degrees, interpolation="nearest", center=None, fill=0, fi
 
 def erasing(batch, g, p=0.5, scale=(0.02, 0.33), ratio=(0.3, 3.3), value=0, field="image"):
     x = batch[field].clone()
-    log_ratio = torch.log(torch.tensor(ratio))
-    for image in x:
-        if not torch.rand(1, generator=g) < p:
+    for n, image in enumerate(x):
+        stream = g.of(n)
+        if not stream.uniform() < p:
             continue
         channels, height, width = image.shape
         for _ in range(10):
-            area = height * width * torch.empty(1).uniform_(scale[0], scale[1], generator=g).item()
-            aspect = torch.exp(torch.empty(1).uniform_(log_ratio[0].item(), log_ratio[1].item(), generator=g)).item()
+            area = height * width * stream.uniform(*scale)
+            aspect = math.exp(stream.uniform(math.log(ratio[0]), math.log(ratio[1])))
             h, w = int(round(math.sqrt(area * aspect))), int(round(math.sqrt(area / aspect)))
             if not (h < height and w < width):
                 continue
             if value == "random":
-                v = torch.randn((channels, h, w), generator=g)
+                v = torch.tensor([stream.normal() for _ in range(channels * h * w)]).view(channels, h, w)
             else:
                 v = torch.tensor([value] if isinstance(value, (int, float)) else value, dtype=torch.float32)[:, None, None]
-            i = torch.randint(0, height - h + 1, size=(1,), generator=g).item()
-            j = torch.randint(0, width - w + 1, size=(1,), generator=g).item()
+            i, j = stream.integer(height - h + 1), stream.integer(width - w + 1)
             image[:, i:i + h, j:j + w] = v
             break
     return {field: x}
@@ -133,7 +132,8 @@ def erasing(batch, g, p=0.5, scale=(0.02, 0.33), ratio=(0.3, 3.3), value=0, fiel
 
 def noise(batch, g, mean=0.0, sigma=0.1, clip=True, field="image"):
     x = batch[field]
-    x = x + (mean + torch.randn(x.shape, generator=g) * sigma)
+    streams = [g.of(i) for i in range(len(x))]
+    x = x + (mean + torch.stack([torch.tensor([s.normal() for _ in range(x[0].numel())]).view_as(x[0]) for s in streams]) * sigma)
     return {field: x.clamp(0, 1) if clip else x}
 
 
@@ -142,10 +142,11 @@ def one_hot(batch, num_classes, field="label"):
 
 
 def mixup(batch, g, alpha=1.0, num_classes=None, field="image", label="label"):
-    lam = float(torch._sample_dirichlet(torch.full((1, 2), float(alpha)), generator=g)[0, 0])  # torch.distributions.Beta
+    shares = torch.tensor([g.of(i).beta(alpha) for i in range(len(batch[field]))])
     x, y = batch[field], batch[label]
     y = y if y.is_floating_point() else F.one_hot(y, num_classes).float()
-    return {k: v.roll(1, 0).mul(1.0 - lam).add_(v.mul(lam)) for k, v in ((field, x), (label, y))}
+    lams = {k: shares.view(-1, *[1] * (v.dim() - 1)) for k, v in ((field, x), (label, y))}
+    return {k: v.roll(1, 0).mul(1.0 - lams[k]).add_(v.mul(lams[k])) for k, v in ((field, x), (label, y))}
 
 
 def copy(batch, to, field="image"):
@@ -154,13 +155,13 @@ def copy(batch, to, field="image"):
 
 def triplets(batch, g, field="image", label="label", positive="positive", negative="negative"):
     labels = batch[label].tolist()
-    draws = torch.rand(2, len(labels), generator=g, dtype=torch.float64)
     chosen = [[], []]
     for i, own in enumerate(labels):
         same = [j for j, other in enumerate(labels) if other == own and j != i] or [i]
         others = [j for j, other in enumerate(labels) if other != own]
+        stream = g.of(i)
         for which, candidates in enumerate((same, others)):
-            chosen[which].append(candidates[int(draws[which, i] * len(candidates))])
+            chosen[which].append(candidates[stream.integer(len(candidates))])
     return {positive: batch[field][chosen[0]], negative: batch[field][chosen[1]]}
 
 
@@ -219,7 +220,7 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[1]}")
 def test_transform_equals_torchvisions_formula(probe, row):
     kind, options, batch, formula, arguments = row
-    drawn = {"g": torch.Generator().manual_seed(SEED)} if formula in DRAWN else {}
+    drawn = {"g": draws.Draws(SEED)} if formula in DRAWN else {}
     expected = batch | formula(batch, **drawn, **(arguments | ({"field": options["field"]} if "field" in options else {})
                                                   if arguments else options))
 

@@ -123,7 +123,7 @@ class ShiftTransform : public trainrun::Transform {
   void describe(trainrun::DatasetInfo& info) const override {
     if (!info.find(options_.field)) throw trainrun::LayerError("Shift: there is no field '" + options_.field + "'");
   }
-  void apply(trainrun::Batch& batch, at::Generator&) const override {
+  void apply(trainrun::Batch& batch, const trainrun::SampleDraws&) const override {
     batch.set(options_.field, batch.at(options_.field) + options_.by);
   }
 

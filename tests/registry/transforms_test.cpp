@@ -1,11 +1,10 @@
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/rand.h>
-#include <ATen/ops/randint.h>
 #include <ATen/ops/tensor.h>
 #include <doctest/doctest.h>
+
+#include <numeric>
 
 #include "registry/transform.h"
 #include "tests/registry/data_support.h"
@@ -17,13 +16,16 @@ using test::contains;
 using test::message_of;
 using test::transform;
 
-at::Generator generator(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
+SampleDraws draws(int64_t num_samples, uint64_t seed = 5) {
+  std::vector<int64_t> numbers(static_cast<size_t>(num_samples));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return {{seed}, numbers};
+}
 
 at::Tensor apply(const std::string& json, const at::Tensor& images, uint64_t seed = 5) {
   Batch batch;
   batch.set("image", images);
-  at::Generator source = generator(seed);
-  transform(json)->apply(batch, source);
+  transform(json)->apply(batch, draws(images.size(0), seed));
   return batch.at("image");
 }
 
@@ -97,20 +99,18 @@ TEST_CASE("Normalize that does not fit is an error with both numbers") {
 
 // --- RandomCrop
 
-TEST_CASE("RandomCrop takes the window that PyTorch's random numbers say, per image") {
+TEST_CASE("RandomCrop takes the window that each sample's random numbers say") {
   for (const auto dtype : {at::kFloat, at::kByte, at::kHalf, at::kDouble}) {
     const at::Tensor images = counting({4, 2, 5, 6}).to(dtype);
     const at::Tensor result = apply(R"({"type": "RandomCrop", "size": [5, 8], "padding": 2, "fill": 7})", images);
     CHECK((result.scalar_type() == dtype));
-    at::Generator source = generator(5);
-    const at::Tensor tops = at::randint(5, {4}, source, at::kLong);
-    const at::Tensor lefts = at::randint(3, {4}, source, at::kLong);
-    // Python: g.manual_seed(5); torch.randint(5, (4,), generator=g), torch.randint(3, (4,), generator=g)
-    CHECK((tops == at::tensor({1, 4, 2, 0})).all().item<bool>());
-    CHECK((lefts == at::tensor({2, 1, 1, 2})).all().item<bool>());
+    const SampleDraws source = draws(4);
     const at::Tensor padded = at::constant_pad_nd(images, {2, 2, 2, 2}, 7);
     for (int64_t i = 0; i < 4; ++i) {
-      const at::Tensor window = padded[i].narrow(1, tops[i].item<int64_t>(), 5).narrow(2, lefts[i].item<int64_t>(), 8);
+      RandomStream random = source.of(i);
+      const int64_t top = random.integer(5);
+      const int64_t left = random.integer(3);
+      const at::Tensor window = padded[i].narrow(1, top, 5).narrow(2, left, 8);
       CHECK(result[i].equal(window));
     }
   }
@@ -149,13 +149,19 @@ TEST_CASE("RandomCrop describes the new shape, and says both sizes where the win
 
 // --- RandomHorizontalFlip
 
-TEST_CASE("RandomHorizontalFlip mirrors the images that PyTorch's random numbers say") {
+TEST_CASE("RandomHorizontalFlip mirrors the images that each sample's random number says") {
   for (const auto dtype : {at::kFloat, at::kByte}) {
     const at::Tensor images = counting({8, 2, 3, 5}).to(dtype);
     const at::Tensor result = apply(R"({"type": "RandomHorizontalFlip"})", images);
-    // Python: g.manual_seed(5); torch.rand(8, generator=g) < 0.5
-    const bool flipped[] = {false, true, false, false, false, true, true, false};
-    for (int64_t i = 0; i < 8; ++i) CHECK(result[i].equal(flipped[i] ? images[i].flip(-1) : images[i]));
+    const SampleDraws source = draws(8);
+    int64_t num_flipped = 0;
+    for (int64_t i = 0; i < 8; ++i) {
+      const bool flipped = source.of(i).uniform() < 0.5;
+      CHECK(result[i].equal(flipped ? images[i].flip(-1) : images[i]));
+      num_flipped += flipped ? 1 : 0;
+    }
+    CHECK(num_flipped > 0);
+    CHECK(num_flipped < 8);
     CHECK(apply(R"({"type": "RandomHorizontalFlip", "p": 1})", images).equal(images.flip(-1)));
     CHECK(apply(R"({"type": "RandomHorizontalFlip", "p": 0})", images).equal(images));
   }

@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
@@ -43,12 +42,14 @@ class Numbers : public Dataset {
   int64_t size_;
 };
 
-/// Adds a random number to each batch.
+/// Adds a random number to each sample.
 class AddRandom : public Transform {
  public:
   void describe(DatasetInfo&) const override {}
-  void apply(Batch& batch, at::Generator& generator) const override {
-    batch.set("random", at::rand({batch.size()}, generator, at::kDouble));
+  void apply(Batch& batch, const SampleDraws& draws) const override {
+    at::Tensor numbers = at::zeros({batch.size()}, at::kDouble);
+    for (int64_t i = 0; i < batch.size(); ++i) numbers[i] = draws.of(i).uniform();
+    batch.set("random", numbers);
   }
 };
 

@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
 // After LibTorch, which has a CHECK of its own.
 #include <doctest/doctest.h>
@@ -31,10 +30,10 @@ class Rows : public Dataset {
 
 class Applied : public Transform {
  public:
-  using Function = std::function<void(Batch&, at::Generator&)>;
+  using Function = std::function<void(Batch&, const SampleDraws&)>;
   explicit Applied(Function function) : function_(std::move(function)) {}
   void describe(DatasetInfo&) const override {}
-  void apply(Batch& batch, at::Generator& generator) const override { function_(batch, generator); }
+  void apply(Batch& batch, const SampleDraws& draws) const override { function_(batch, draws); }
 
  private:
   Function function_;
@@ -42,7 +41,7 @@ class Applied : public Transform {
 
 DataLoader::Transforms one(Applied::Function function) { return {std::make_shared<Applied>(std::move(function))}; }
 
-void twice(Batch& batch, at::Generator&) { batch.at("features").mul_(2); }
+void twice(Batch& batch, const SampleDraws&) { batch.at("features").mul_(2); }
 
 constexpr int64_t kBytes = Rows::kSize * (2 * sizeof(float) + sizeof(int64_t));
 
@@ -71,22 +70,22 @@ TEST_CASE("samples that take more than there is room for are not kept") {
 }
 
 TEST_CASE("samples are not kept where a transform draws, or a sample's shape depends on its batch") {
-  const auto noisy = [](Batch& batch, at::Generator& generator) {
-    batch.at("features").add_(at::rand(batch.at("features").sizes(), generator));
+  const auto noisy = [](Batch& batch, const SampleDraws& draws) {
+    batch.at("features")[0].add_(draws.of(0).uniform());
   };
   CHECK(!samples_within(2 * kBytes, at::kCPU, Rows(), one(noisy)));
-  const auto padded = [](Batch& batch, at::Generator&) {
+  const auto padded = [](Batch& batch, const SampleDraws&) {
     batch.set("features", at::zeros({batch.size(), batch.size() > 1 ? 3 : 2}));
   };
   CHECK(!samples_within(2 * kBytes, at::kCPU, Rows(), one(padded)));
-  const auto shortened = [](Batch& batch, at::Generator&) {
+  const auto shortened = [](Batch& batch, const SampleDraws&) {
     batch.set("features", batch.at("features").narrow(0, 0, batch.size() > 1 ? batch.size() - 1 : 1));
   };
   CHECK(!samples_within(2 * kBytes, at::kCPU, Rows(), one(shortened)));
 }
 
 TEST_CASE("a transform that wants company for a sample only means that samples are not kept") {
-  const auto sociable = [](Batch& batch, at::Generator&) {
+  const auto sociable = [](Batch& batch, const SampleDraws&) {
     if (batch.size() < 2) throw DataError("a batch of one");
   };
   CHECK(!samples_within(2 * kBytes, at::kCPU, Rows(), one(sociable)));

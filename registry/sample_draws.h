@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace trainrun {
+
+/// Random numbers one after the other, from a key: SplitMix64 begun at the key. Costs nothing to begin, a few
+/// nanoseconds a number. Not for several threads at once.
+class RandomStream {
+ public:
+  explicit RandomStream(uint64_t key) : state_(key) {}
+
+  uint64_t bits();
+  /// Uniform in [0, 1), a multiple of 2^-53; or in [least, most].
+  double uniform();
+  double uniform(double least, double most) { return least + (most - least) * uniform(); }
+  /// Uniform among 0 … below - 1; `below` >= 1.
+  int64_t integer(int64_t below);
+  /// Of mean 0 and standard deviation 1: the normal distribution's quantile of one uniform number in (0, 1).
+  double normal();
+  /// Of Beta(alpha, alpha), `alpha` > 0, in [0, 1].
+  double beta(double alpha);
+
+ private:
+  /// The logarithm of a number of Gamma(shape, 1), which itself may be too small for a double.
+  double log_gamma(double shape);
+
+  uint64_t state_;
+};
+
+/// What the random numbers of a batch depend on besides the sample.
+struct DrawKey {
+  uint64_t seed = 0;      // of the run
+  int64_t epoch = 0;      // from 0
+  int64_t transform = 0;  // its place among the transforms, so that no two draw alike
+};
+
+/// Where a transform draws from: each sample of a batch has a stream of its own, which is a function of (seed, epoch,
+/// number of the sample, transform) and of nothing else. A sample is thus changed alike whatever the batch size, the
+/// number of ranks, the accumulation, the threads, and wherever a run was resumed.
+///
+/// The number of a sample is its place in the epoch's order over all ranks, not its index in the data set: one that
+/// comes twice in an epoch, as a sampler with replacement gives it, is changed in two ways.
+class SampleDraws {
+ public:
+  /// `numbers`: of the samples, row by row.
+  SampleDraws(const DrawKey& key, std::vector<int64_t> numbers);
+  /// The stream of the sample in row `row`, from its beginning: take it once.
+  RandomStream of(int64_t row) const;
+  /// Whether anything was drawn: else the batch would be the same in any epoch.
+  bool used() const { return used_; }
+
+ private:
+  uint64_t key_;
+  std::vector<int64_t> numbers_;
+  mutable bool used_ = false;
+};
+
+}  // namespace trainrun
