@@ -1,7 +1,6 @@
 #include "runner/job.h"
 
 #include <ATen/Context.h>
-#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <torch/version.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 
 #include "runner/build.h"
 #include "runner/device.h"
+#include "runner/distributed/block_allocator.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/sharded_model.h"
 #include "runner/rank_seed.h"
@@ -48,14 +48,6 @@ at::Tensor from_hex(const std::string& text) {
 }
 
 int64_t sharding_stage(const Recipe& recipe) { return recipe.distributed_type == "FSDP" ? recipe.sharding.stage() : 0; }
-
-/// The program keeps freed memory on its heap for the next step (main.cpp). Where little memory is the aim, what is
-/// gathered and freed layer by layer would leave holes there that nothing fits into: large blocks then come from the
-/// system and go back to it.
-void return_large_blocks() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 20);
-  mallopt(M_TOP_PAD, 1 << 17);
-}
 
 at::Tensor random_state(at::Device device) {
   at::Generator generator = at::globalContext().defaultGenerator(device);
@@ -154,6 +146,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.rec
   }
   if (!passed_over_.empty()) spdlog::warn("model.weights: " + join(passed_over_, "; "));
   resume();
+  if (shards()) return_free_memory();
   build_observers(options);
 }
 
@@ -163,7 +156,7 @@ void Job::connect(const Options& options) {
   use_device(device, recipe.tf32);
   const bool multi_gpu = recipe.distributed_type == "MULTI_GPU";  // there is a group even if its launcher started one
   if (!options.rendezvous || (place.world_size == 1 && !multi_gpu)) return;
-  if (sharding_stage(recipe) > 0) return_large_blocks();
+  if (sharding_stage(recipe) > 0) reuse_large_blocks();
   const std::chrono::seconds timeout(recipe.distributed.timeout);
   using Backend = ProcessGroup::Backend;
   group = std::make_unique<ProcessGroup>(place, timeout, options.dry_run ? Backend::kFake : Backend::kGloo);
@@ -302,6 +295,8 @@ void Job::save(const std::string& name, bool best) {
   content.state["versions"] = {{"trainrun", TRAINRUN_VERSION}, {"torch", TORCH_VERSION}};
   if (is_main()) observers->on_checkpoint({progress.step, checkpoints->save(name, content, best)});
   if (group) group->barrier("a checkpoint");
+  content = {};
+  if (shards()) return_free_memory();
 }
 
 std::vector<at::Device> Job::random_sources() const {
