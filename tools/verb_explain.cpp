@@ -3,6 +3,7 @@
 
 #include "runner/explain.h"
 #include "runner/scaling.h"
+#include "tools/accelerate_option.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -14,6 +15,7 @@ constexpr double kMilli = 1e-3;
 
 struct ExplainArguments {
   RecipeArguments recipe;
+  std::string accelerate;
   bool as_json = false;
   std::optional<int64_t> world_size;
   bool dry_run = false;
@@ -80,10 +82,14 @@ void add_explain(CLI::App& app, Program& program) {
       app.add_subcommand("explain", "what a recipe comes to: shapes, parameters, FLOPs, memory, steps; opens no data");
   const auto arguments = std::make_shared<ExplainArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
+  add_accelerate_option(*verb, arguments->accelerate);
   verb->add_flag("--json", arguments->as_json, "print one JSON object");
   add_scale_options(*verb, *arguments);
   verb->callback([&program, arguments] {
-    const LoadedRecipe loaded = load_recipe(arguments->recipe.path, arguments->recipe.overrides, program.catalog);
+    const AccelerateConfig config = read_accelerate_option(arguments->accelerate);
+    const LoadedRecipe loaded =
+        load_recipe(arguments->recipe.path, config, arguments->recipe.overrides, program.catalog);
+    print_notes(config, program);
     if (arguments->world_size) {
       arguments->scale.world_size = *arguments->world_size;
       return explain_scale(*arguments, loaded);
