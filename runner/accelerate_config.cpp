@@ -95,10 +95,11 @@ class Mapper {
     }
     const Value* affinity = root_.find("enable_cpu_affinity");
     if (is_on(affinity)) draft_.set("distributed.pin_cores", "true", *affinity);
-    const Value* mpirun = root_.find("mpirun_config");
-    if (is_on(mpirun)) {
+    const Section mpirun = section("mpirun_config", "mpirun_");
+    if (mpirun.value) {
+      draft_.walk(mpirun, mpirun_keys());
       draft_.note(
-          *mpirun, "mpirun_config",
+          *mpirun.value, "mpirun_config",
           "trainrun does not start mpirun; `trainrun launch --emit mpirun` prints the command that starts trainrun");
     }
   }
@@ -127,6 +128,7 @@ class Mapper {
 
   void map_dynamo() {
     const Section dynamo = section("dynamo_config", "dynamo_");
+    if (dynamo.value) draft_.walk(dynamo, dynamo_keys());
     const Value* backend = dynamo.value ? dynamo.find("dynamo_backend") : root_.find("dynamo_backend");
     if (!is_on(backend)) return;
     draft_.refuse(*backend, joined_path(dynamo.path, "dynamo_backend"),
@@ -169,23 +171,33 @@ class Mapper {
     const Section parallelism = section("parallelism_config", "parallelism_config_");
     const Value* type = root_.find("distributed_type");
     if (is_kind("FSDP")) map_fsdp(draft_, fsdp, *type);
-    if (is_kind("DEEPSPEED")) stage_ = map_deepspeed(draft_, deepspeed, *type, read_);
-    if (is_kind("FSDP") && parallelism.value) map_parallelism(draft_, parallelism);
+    if (is_kind("DEEPSPEED")) stage_ = map_deepspeed(draft_, deepspeed, *type, says_half(), read_);
+    if (kind_ && parallelism.value) map_parallelism(draft_, parallelism, is_kind("FSDP"), num_processes());
     if (!kind_) return;  // what the sections are for is not known
     not_read(fsdp, "FSDP");
     not_read(deepspeed, "DEEPSPEED");
-    not_read(parallelism, "FSDP");
     not_read(section("megatron_lm_config", ""), "MEGATRON_LM");
     const Section fp8 = section("fp8_config", "");
     const Value* precision = root_.find("mixed_precision");
     if (fp8.value && !(precision && upper(precision->text()) == "FP8")) {
-      draft_.note(*fp8.value, fp8.path, "is for mixed_precision: fp8; not read");
+      draft_.note(*fp8.value, fp8.path, "is for mixed_precision: fp8; not read: " + keys_of(fp8));
     }
   }
 
   void not_read(const Section& section, const std::string& kind) {
     if (section.value && !is_kind(kind))
-      draft_.note(*section.value, section.path, "is for distributed_type: " + kind + "; not read");
+      draft_.note(*section.value, section.path, "is for distributed_type: " + kind + "; not read: " + keys_of(section));
+  }
+  static std::string keys_of(const Section& section) { return join(switched_on(*section.value, section.path)); }
+
+  bool says_half() const {
+    const Value* precision = root_.find("mixed_precision");
+    return precision ? upper(precision->text()) == "FP16" : is_on(root_.find("fp16"));
+  }
+  std::optional<int64_t> num_processes() const {
+    const Value* processes = root_.find("num_processes");
+    const auto number = processes ? parse_integer(processes->text()) : std::nullopt;
+    return number && *number > 0 ? number : std::nullopt;
   }
 
   Section root_;

@@ -16,6 +16,8 @@ bool is_off(const Value& value);
 bool is_on(const Value* value);
 /// As a value behind "key=".
 std::string in_yaml(const std::string& text);
+/// The paths of all values below `value`, itself at `path`, that switch something on.
+std::vector<std::string> switched_on(const Value& value, const std::string& path);
 /// "section.key", or "key" at the top.
 std::string joined_path(const std::string& section, const std::string& key);
 
@@ -42,12 +44,18 @@ class Draft {
   /// Does with each key what its row says; one without a row is refused.
   void walk(const Section& section, const std::vector<AccelerateKey>& rows);
   void take(const AccelerateKey& row, const Value& value, const std::string& path);
+  /// Does the same with the keys of a DeepSpeed file, whose rows have whole paths. Returns the paths of what its rows
+  /// call meaningless.
+  std::vector<std::string> walk_file(const Value& file, const std::vector<AccelerateKey>& rows);
   void add_meaningless(const std::string& path) { meaningless_.push_back(path); }
   std::vector<Problem>& problems() { return config_.problems; }
   /// With one note that names what has no meaning.
   AccelerateConfig finish(const Value& root);
 
  private:
+  void walk_file(const Value& map, const std::string& path, const std::vector<AccelerateKey>& rows,
+                 std::vector<std::string>& without_meaning);
+
   std::vector<std::string> meaningless_;
   AccelerateConfig config_;
 };

@@ -61,7 +61,7 @@ const std::vector<AccelerateKey>& fsdp_keys() {
       {"fsdp_forward_prefetch"},
       {"fsdp_auto_wrap_policy"},
       {"fsdp_transformer_layer_cls_to_wrap"},
-      {"fsdp_min_num_params"},
+      {"fsdp_min_num_params", KeyFate::kMeaningless},             // of the policies, which a note speaks of
       {"fsdp_state_dict_type", KeyFate::kMeaningless},            // checkpoints are those of one process
       {"fsdp_use_orig_params", KeyFate::kMeaningless},            // always so
       {"fsdp_sync_module_states", KeyFate::kMeaningless},         // always so
@@ -83,8 +83,8 @@ const std::vector<AccelerateKey>& deepspeed_keys() {
       {"offload_optimizer_device"},
       {"offload_param_device"},
       {"deepspeed_config_file"},
-      {"offload_optimizer_nvme_path"},
-      {"offload_param_nvme_path"},
+      {"offload_optimizer_nvme_path", KeyFate::kMeaningless},  // disks are refused as devices
+      {"offload_param_nvme_path", KeyFate::kMeaningless},
       {"zero3_init_flag", KeyFate::kMeaningless},
       {"zero3_save_16bit_model", KeyFate::kMeaningless},  // checkpoints are float32
       {"deepspeed_moe_layer_cls_names", KeyFate::kMeaningless},
@@ -96,36 +96,38 @@ const std::vector<AccelerateKey>& deepspeed_keys() {
   return keys;
 }
 
-const std::vector<AccelerateKey>& deepspeed_file_keys() {
+const std::vector<AccelerateKey>& dynamo_keys() {
   static const std::vector<AccelerateKey> keys = {
-      {"zero_optimization"},
-      {"gradient_accumulation_steps"},
-      {"gradient_clipping"},
-      {"train_micro_batch_size_per_gpu"},
-      {"fp16"},
-      {"bf16"},
-      {"amp", KeyFate::kRefused, "Apex's amp is not here; write bf16: {enabled: true}"},
-      {"tensor_parallel", KeyFate::kRefused, "layers are not cut into parts; leave it out"},
-      {"pipeline", KeyFate::kRefused, "a model is not cut into stages; leave it out"},
-      {"compression_training", KeyFate::kRefused, "there is no pruning or quantization in training; leave it out"},
-      {"sparse_attention", KeyFate::kRefused, "attention is dense; leave it out"},
+      {"dynamo_backend"},
+      {"dynamo_mode", KeyFate::kMeaningless},  // of torch.compile, as all that follow
+      {"dynamo_use_dynamic", KeyFate::kMeaningless},
+      {"dynamo_use_fullgraph", KeyFate::kMeaningless},
+      {"dynamo_use_regional_compilation", KeyFate::kMeaningless},
+  };
+  return keys;
+}
+
+const std::vector<AccelerateKey>& mpirun_keys() {
+  static const std::vector<AccelerateKey> keys = {
+      {"mpirun_hostfile", KeyFate::kMeaningless},
+      {"mpirun_ccl", KeyFate::kMeaningless},
   };
   return keys;
 }
 
 const std::vector<AccelerateKey>& parallelism_keys() {
   static const std::vector<AccelerateKey> keys = {
-      {"parallelism_config_dp_shard_size"},  // all processes, in any case
+      {"parallelism_config_dp_shard_size"},
       {"parallelism_config_dp_replicate_size"},
       {"parallelism_config_tp_size"},
       {"parallelism_config_cp_size"},
       {"parallelism_config_sp_size"},
-      {"parallelism_config_cp_backend"},
-      {"parallelism_config_cp_comm_strategy"},
-      {"parallelism_config_sp_backend"},
-      {"parallelism_config_sp_seq_length"},
-      {"parallelism_config_sp_seq_length_is_variable"},
-      {"parallelism_config_sp_attn_implementation"},
+      {"parallelism_config_cp_backend", KeyFate::kMeaningless},  // where the sizes are 1, as all that follow
+      {"parallelism_config_cp_comm_strategy", KeyFate::kMeaningless},
+      {"parallelism_config_sp_backend", KeyFate::kMeaningless},
+      {"parallelism_config_sp_seq_length", KeyFate::kMeaningless},
+      {"parallelism_config_sp_seq_length_is_variable", KeyFate::kMeaningless},
+      {"parallelism_config_sp_attn_implementation", KeyFate::kMeaningless},
   };
   return keys;
 }

@@ -1,7 +1,6 @@
 #include "runner/job.h"
 
 #include <ATen/Context.h>
-#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include "registry/shape_mode.h"
 #include "runner/build.h"
 #include "runner/device.h"
+#include "runner/distributed/block_allocator.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/sharded_model.h"
 #include "runner/rank_seed.h"
@@ -23,14 +23,6 @@ namespace {
 int64_t steps_of(int64_t batches, int64_t accumulation) { return (batches + accumulation - 1) / accumulation; }
 
 int64_t sharding_stage(const Recipe& recipe) { return recipe.distributed_type == "FSDP" ? recipe.sharding.stage() : 0; }
-
-/// The program keeps freed memory on its heap for the next step (main.cpp). Where little memory is the aim, what is
-/// gathered and freed layer by layer would leave holes there that nothing fits into: large blocks then come from the
-/// system and go back to it.
-void return_large_blocks() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 20);
-  mallopt(M_TOP_PAD, 1 << 17);
-}
 
 }  // namespace
 
@@ -73,6 +65,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.rec
   if (is_main()) log_start_notes(loaded);
   if (!passed_over_.empty()) spdlog::warn("model.weights: " + join(passed_over_, "; "));
   resume();
+  if (shards()) return_free_memory();
   build_observers(options);
 }
 
@@ -82,7 +75,7 @@ void Job::connect(const Options& options) {
   use_device(device, recipe.tf32);
   const bool multi_gpu = recipe.distributed_type == "MULTI_GPU";  // there is a group even if its launcher started one
   if (!options.rendezvous || (place.world_size == 1 && !multi_gpu)) return;
-  if (sharding_stage(recipe) > 0) return_large_blocks();
+  if (sharding_stage(recipe) > 0) reuse_large_blocks();
   const std::chrono::seconds timeout(recipe.distributed.timeout);
   using Backend = ProcessGroup::Backend;
   group = std::make_unique<ProcessGroup>(place, timeout, options.dry_run ? Backend::kFake : Backend::kGloo);

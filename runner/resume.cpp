@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "runner/job.h"
+#include "runner/distributed/block_allocator.h"
 #include "runner/rank_seed.h"
 #include "runner/recipe_source.h"
 
@@ -122,6 +123,8 @@ void Job::save(const std::string& name, bool best) {
   content.state = state();
   if (is_main()) observers->on_checkpoint({progress.step, checkpoints->save(name, content, best)});
   if (group) group->barrier("a checkpoint");
+  content = {};
+  if (shards()) return_free_memory();
 }
 
 json Job::state() const {

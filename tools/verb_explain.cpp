@@ -4,6 +4,7 @@
 #include "runner/explain.h"
 #include "runner/recipe_defaults.h"
 #include "runner/scaling.h"
+#include "tools/accelerate_option.h"
 #include "tools/notes.h"
 #include "tools/verbs.h"
 
@@ -16,6 +17,7 @@ constexpr double kMilli = 1e-3;
 
 struct ExplainArguments {
   RecipeArguments recipe;
+  std::string accelerate;
   bool as_json = false;
   bool defaults = false;
   std::optional<int64_t> world_size;
@@ -83,11 +85,15 @@ void add_explain(CLI::App& app, Program& program) {
       app.add_subcommand("explain", "what a recipe comes to: shapes, parameters, FLOPs, memory, steps; opens no data");
   const auto arguments = std::make_shared<ExplainArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
+  add_accelerate_option(*verb, arguments->accelerate);
   verb->add_flag("--json", arguments->as_json, "print one JSON object");
   verb->add_flag("--defaults", arguments->defaults, "instead: the resolved recipe with every default written out");
   add_scale_options(*verb, *arguments);
   verb->callback([&program, arguments] {
-    const LoadedRecipe loaded = load_recipe(arguments->recipe.path, arguments->recipe.overrides, program.catalog);
+    const AccelerateConfig config = read_accelerate_option(arguments->accelerate);
+    const LoadedRecipe loaded =
+        load_recipe(arguments->recipe.path, config, arguments->recipe.overrides, program.catalog);
+    print_notes(config, program);
     print_notes(loaded, program);
     if (arguments->defaults) {
       std::fputs(resolved_text(with_defaults(loaded.resolved, program.catalog)).c_str(), stdout);

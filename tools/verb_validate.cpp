@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "runner/recipe_loader.h"
+#include "tools/accelerate_option.h"
 #include "tools/notes.h"
 #include "tools/verbs.h"
 
@@ -10,9 +11,13 @@ namespace trainrun {
 void add_validate(CLI::App& app, Program& program) {
   CLI::App* verb = app.add_subcommand("validate", "check a recipe: every error, none of the data");
   const auto arguments = std::make_shared<RecipeArguments>();
+  const auto accelerate = std::make_shared<std::string>();
   add_recipe_arguments(*verb, *arguments);
-  verb->callback([&program, arguments] {
-    const LoadedRecipe loaded = load_recipe(arguments->path, arguments->overrides, program.catalog);
+  add_accelerate_option(*verb, *accelerate);
+  verb->callback([&program, arguments, accelerate] {
+    const AccelerateConfig config = read_accelerate_option(*accelerate);
+    const LoadedRecipe loaded = load_recipe(arguments->path, config, arguments->overrides, program.catalog);
+    print_notes(config, program);
     print_notes(loaded, program);
     if (!program.quiet) std::printf("%s: valid\n", arguments->path.c_str());
   });

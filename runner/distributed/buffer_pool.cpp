@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kLeastBytes = size_t{1} << 20;  // smaller ones fit anywhere on the heap
 constexpr size_t kMostFree = 4;                  // buffers kept: two layers' parameters and gradients
+constexpr size_t kMostWaste = 4;                 // a buffer may be larger than asked for by one part in so many
 
 }  // namespace
 
@@ -25,17 +26,22 @@ struct BufferPool::Free {
   ~Free() {
     for (const auto& [memory, bytes] : buffers) ::munmap(memory, bytes);
   }
-  void* take(size_t bytes) {
+  /// At least `bytes`: the smallest that will do, among several the newest, whose pages are still in the caches.
+  std::pair<void*, size_t> take(size_t bytes) {
     const std::lock_guard lock(mutex);
-    for (auto it = buffers.rbegin(); it != buffers.rend(); ++it) {
-      if (it->second != bytes) continue;
-      void* memory = it->first;
-      buffers.erase(std::next(it).base());
-      return memory;
+    auto best = buffers.end();
+    for (auto it = buffers.begin(); it != buffers.end(); ++it) {
+      if (it->second < bytes || it->second > bytes + bytes / kMostWaste) continue;
+      if (best == buffers.end() || it->second <= best->second) best = it;
+    }
+    if (best != buffers.end()) {
+      const auto found = *best;
+      buffers.erase(best);
+      return found;
     }
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    return memory;
+    return {memory, bytes};
   }
   void give(void* memory, size_t bytes) {
     const std::lock_guard lock(mutex);
@@ -58,7 +64,8 @@ BufferPool::BufferPool() : free_(std::make_shared<Free>()) {}
 void BufferPool::take_memory(const at::Tensor& tensor) const {
   const size_t bytes = tensor.nbytes();
   if (!tensor.is_cpu() || bytes < kLeastBytes) return trainrun::take_memory(tensor);
-  auto* buffer = new Buffer{free_, free_->take(bytes), bytes};  // NOLINT(cppcoreguidelines-owning-memory): by DataPtr
+  const auto [memory, capacity] = free_->take(bytes);
+  auto* buffer = new Buffer{free_, memory, capacity};  // NOLINT(cppcoreguidelines-owning-memory): by DataPtr
   const auto release = [](void* context) {
     const std::unique_ptr<Buffer> own(static_cast<Buffer*>(context));
     own->home->give(own->memory, own->bytes);

@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
@@ -69,6 +68,7 @@ struct ShardedModel::Unit {
   c10::intrusive_ptr<c10d::Work> gathering;  // on the way
   std::vector<Piece> pieces;
   at::Tensor shard_gradient;  // [shard_size]: the sum of the window, as far as it is reduced
+  at::Tensor next_gradient;   // [shard_size]: memory for it, from window to window
   at::Tensor whole_gradient;  // [world_size * shard_size]: while the backward pass fills it
   at::Tensor arriving;        // [shard_size]: of a reduction on its way
   c10::intrusive_ptr<c10d::Work> reduction;
@@ -104,7 +104,7 @@ ShardedModel::ShardedModel(ProcessGroup& group, Graph& graph, Tensors buffers, c
       view.copy_(tensors[i]);
       tensors[i].set_data(view);
     }
-    unit.shard = at::empty({unit.layout.shard_size}, like);
+    unit.shard = pool_.empty(unit.layout.shard_size, like);
     unit.pieces.resize(tensors.size());
     for (size_t i = 0; i < tensors.size(); ++i) {
       const auto [begin, length] = unit.layout.piece(i, tensors[i].numel(), group.rank());
@@ -238,7 +238,8 @@ void ShardedModel::reduce(Unit& unit) {
   if (options_.stage == 1 && !synchronizes_) return;
   finish_reduction();
   if (!unit.whole_gradient.defined()) unit.whole_gradient = whole_zeros(unit);
-  unit.arriving = at::empty_like(unit.shard);
+  unit.arriving = unit.next_gradient.defined() ? std::exchange(unit.next_gradient, {})
+                                               : pool_.empty(unit.layout.shard_size, unit.shard.options());
   unit.reduction = group_.start_reduce_scatter(unit.arriving, unit.whole_gradient, kGradients);
   reducing_ = &unit;
 }
@@ -262,7 +263,7 @@ void ShardedModel::finish_reduction() {
 void ShardedModel::prepare_forward(bool synchronize) {
   if (std::exchange(window_begins_, false)) {
     for (const auto& unit : units_) {
-      unit->shard_gradient.reset();
+      if (unit->shard_gradient.defined()) unit->next_gradient = std::exchange(unit->shard_gradient, {});
       unit->whole_gradient.reset();
       for (Piece& piece : unit->pieces) piece.has_gradient = false;
     }

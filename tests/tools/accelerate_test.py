@@ -54,3 +54,16 @@ def test_what_cannot_be_had_exits_2_with_every_reason(tmp_path, name, reasons):
     for reason in reasons:
         assert reason in result.stderr
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("verb", ["validate", "explain"])
+def test_validate_and_explain_read_the_file_too(verb):
+    result = run("tests/accelerate/multi_cpu.yaml", verb=(verb,))
+    assert result.returncode == 0, result.stderr
+    assert "note: tests/accelerate/multi_cpu.yaml:1:1: without meaning here: main_training_function, same_network" in result.stderr
+    alone = subprocess.run([BINARY, verb, RECIPE], cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
+    if verb == "explain":  # two processes: twice the effective batch
+        assert "64" in result.stdout and result.stdout != alone.stdout
+    refused = run("tests/accelerate/tpu.yaml", verb=(verb,))
+    assert refused.returncode == 2
+    assert "tpu.yaml:3:19: distributed_type: XLA: TPUs need XLA" in refused.stderr
