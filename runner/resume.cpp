@@ -7,6 +7,7 @@
 
 #include "runner/job.h"
 #include "runner/recipe_source.h"
+#include "runner/resume_path.h"
 
 namespace trainrun {
 namespace {
@@ -146,7 +147,7 @@ std::optional<std::string> Job::checkpoint_to_resume() {
     from = checkpoints->newest([](const std::string& text) { spdlog::warn(text); });
   }
   const std::string& wanted = recipe.checkpoint.resume;
-  if (!from && wanted != "auto" && wanted != "no") from = wanted;
+  if (!from && wanted != "auto" && wanted != "no") from = checkpoint_to_go_on_from(wanted);
   return from;
 }
 
