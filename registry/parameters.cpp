@@ -241,11 +241,12 @@ std::optional<std::string> Codec<std::string>::read(const Value& value, Reader& 
 namespace detail {
 
 Value spelled_as_choice(const Value& value, const std::vector<std::string>& choices) {
-  if (choices.empty() || !value.is_scalar() || value.quoted() || has(choices, value.text())) return value;
+  if (choices.empty() || !value.is_scalar() || has(choices, value.text())) return value;
   const std::string no = no_choice(choices);
   for (const char* spelling : {"no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"}) {
     if (!no.empty() && value.text() == spelling) return Value::scalar(no, true, value.place());
   }
+  if (value.quoted()) return value;
   const bool word =
       value.scalar_type() == ScalarType::kBool;  // `true` for a choice is a wrong choice, not a wrong type
   return word ? Value::scalar(value.text(), true, value.place()) : value;

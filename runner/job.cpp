@@ -114,7 +114,7 @@ void Job::build_model() {
   model = std::make_unique<Model>(recipe, training_info(recipe),
                                   recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo());
   const int64_t flops_of_sample = (ShapeMode::flops() - flops_before) / kExampleBatch;
-  set_num_threads(NumThreads("auto"), flops_of_sample * recipe.dataloader.batch_size);
+  set_num_threads(recipe.num_threads, flops_of_sample * recipe.dataloader.batch_size);
   passed_over_ = load_initial_weights(recipe, *model);
   if (!device.is_cpu()) model->to(device);
   metrics = model->build_metrics(recipe);

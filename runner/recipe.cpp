@@ -245,7 +245,9 @@ void CheckpointSection::describe(Fields<CheckpointSection>& f) {
   f.optional("keep_best", &CheckpointSection::keep_best).doc("the best one is kept as well");
   f.optional("resume", &CheckpointSection::resume)
       .words({"auto", "no"})
-      .doc("auto: go on with an unfinished run of this recipe in output_dir; no; or the path of a checkpoint");
+      .doc(
+          "auto: go on with an unfinished run of this recipe in output_dir; no; or the path of a checkpoint, "
+          "or of a run, for its newest");
   f.relation(json::parse(R"({"if": {"required": ["keep_best"], "properties": {"keep_best": {"type": "object"}}},
                              "then": {"properties": {"every": {"not": {"type": "null"}}}}})"));
 }
@@ -353,6 +355,11 @@ void Recipe::describe(Fields<Recipe>& f) {
   f.optional("device", &Recipe::device)
       .words({"auto", "cpu", "cuda"})
       .doc("auto: a GPU where there is one; cpu; cuda, or cuda:1 for the second GPU");
+  f.optional("num_threads", &Recipe::num_threads)
+      .at_least(1)
+      .at_most(4096)
+      .one_of({"auto"})
+      .doc("of each operation on the CPU; auto: OMP_NUM_THREADS, else by the CPUs there are and the size of the model");
   f.optional("tf32", &Recipe::tf32).doc("float32 products in TensorFloat-32 on GPUs that have it");
   f.optional("mixed_precision", &Recipe::mixed_precision)
       .one_of({"no", "bf16", "fp16", "fp8"})

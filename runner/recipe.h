@@ -178,6 +178,7 @@ struct Recipe {
   GradScalerSection grad_scaler;
   CheckpointSection checkpoint;
   LoggingSection logging;
+  std::variant<int64_t, std::string> num_threads = std::string("auto");
   static void describe(Fields<Recipe>& f);
   void check(Checker& checker) const;
 };

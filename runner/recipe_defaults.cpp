@@ -59,18 +59,21 @@ class Completion {
     });
   }
 
-  /// What stands for the parameters in a mapping of a section or a component.
-  void within(Value& map, const std::vector<Parameter>& parameters) const {
+  /// What stands for the parameters in a mapping of a section, or of a component of the kind `around`.
+  void within(Value& map, const std::vector<Parameter>& parameters, const std::string& around = "") const {
     for (const Parameter& parameter : parameters) {
       Value* value = map.find(parameter.name);
       if (!value) continue;
       for (const auto& [kind, known] : kinds_) {
-        if (has_word(parameter.type, kind) || has_word(parameter.type, known.plural)) of_kind(*value, known);
+        if (has_word(parameter.type, kind) || has_word(parameter.type, known.plural)) {
+          const bool is_part = kind == around && kind != LayerKind::kName;  // what counts for all stands around it
+          of_kind(*value, kind, !is_part);
+        }
       }
     }
   }
 
-  void layers(Value& list) const { of_kind(list, kinds_.at(LayerKind::kName)); }
+  void layers(Value& list) const { of_kind(list, LayerKind::kName, true); }
 
  private:
   struct Known {
@@ -80,8 +83,9 @@ class Completion {
   };
 
   /// A component, or a list of them, of which some may be lists.
-  void of_kind(Value& value, const Known& known) const {
-    for (Value& item : value.items()) of_kind(item, known);
+  void of_kind(Value& value, const std::string& kind, bool with_common) const {
+    const Known& known = kinds_.at(kind);
+    for (Value& item : value.items()) of_kind(item, kind, with_common);
     const bool is_name = value.is_scalar() && value.scalar_type() == ScalarType::kString;
     const Value* type = value.is_map() ? value.find("type") : nullptr;
     if (!is_name && !(type && type->is_scalar())) return;
@@ -89,8 +93,8 @@ class Completion {
     if (!parameters) return;
     if (is_name) value = Value::map({{"type", value.place(), value}}, value.place());
     add_defaults(value, *parameters, false);
-    add_defaults(value, known.common, false);
-    within(value, *parameters);
+    if (with_common) add_defaults(value, known.common, false);
+    within(value, *parameters, kind);
   }
 
   std::map<std::string, Known> kinds_;

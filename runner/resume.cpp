@@ -9,6 +9,7 @@
 #include "runner/distributed/block_allocator.h"
 #include "runner/rank_seed.h"
 #include "runner/recipe_source.h"
+#include "runner/resume_path.h"
 
 namespace trainrun {
 namespace {
@@ -174,7 +175,7 @@ std::optional<std::string> Job::checkpoint_to_resume() {
     from = checkpoints->newest([](const std::string& text) { spdlog::warn(text); });
   }
   const std::string& wanted = recipe.checkpoint.resume;
-  if (!from && wanted != "auto" && wanted != "no") from = wanted;
+  if (!from && wanted != "auto" && wanted != "no") from = checkpoint_to_go_on_from(wanted);
   return from;
 }
 

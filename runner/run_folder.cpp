@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "registry/error.h"
+#include "runner/resume_path.h"
 
 namespace trainrun {
 namespace {
@@ -65,7 +66,7 @@ Finding look_into(const std::string& path, const RunFolder::SameRecipe& same_rec
   std::error_code error;
   if (!fs::is_directory(path, error)) return {Content::kOther, "is no folder"};
   if (is_empty(path)) return {Content::kNone, ""};
-  if (exists(path + "/" + kSummary)) return {Content::kOther, "holds a finished run"};
+  if (exists(path + "/" + kSummary)) return {Content::kOther, "holds a finished run" + way_to_go_on(path)};
   if (!exists(path + "/" + kRecipe)) return {Content::kOther, "holds other files"};
   if (!says_the_same(path + "/" + kRecipe, same_recipe)) return {Content::kOther, "holds another run"};
   if (resume == RunFolder::Resume::kNever) return {Content::kOther, "holds an unfinished run, not to be resumed"};

@@ -80,7 +80,7 @@ class Scanner {
 
   /// Whether `}` or `]` stands here and the innermost open bracket, of an earlier line, is of the other kind.
   bool closes_another() const {
-    if (open_.empty() || at_end() || at_line_start_) return false;
+    if (open_.empty() || at_end()) return false;
     const char c = text_[offset_];
     const char opening = text_[open_.back().offset];
     const bool other = (c == ']' && opening == '{') || (c == '}' && opening == '[');

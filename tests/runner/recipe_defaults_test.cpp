@@ -52,8 +52,8 @@ TEST_CASE("a recipe with every default written out is the same job, and complete
 
 TEST_CASE("defaults are those of sections, components and what they hold") {
   const std::string text = complete("tests/recipes/valid/minimal.yaml");
-  for (const char* line : {"seed: 42", "batch_size: 1", "every_steps: 100", "keep_last: 2", "max_grad_norm: null",
-                           "bias: true", "momentum: 0", "num_workers: 1"}) {
+  for (const char* line : {"seed: 42", "num_threads: auto", "batch_size: 1", "every_steps: 100", "keep_last: 2",
+                           "max_grad_norm: null", "bias: true", "momentum: 0", "num_workers: 1"}) {
     CHECK_MESSAGE(text.find(line) != std::string::npos, line << "\n" << text);
   }
 }

@@ -9,7 +9,6 @@
 #include <regex>
 #include <set>
 #include <sstream>
-#include <tuple>
 
 #include "runner/observers/observers.h"
 #include "runner/recipe_loader.h"
@@ -230,7 +229,12 @@ TEST_CASE("a text with a reference may stand for any value, and no other text") 
 TEST_CASE("of a value of the wrong type the schema says which type it wants, and nothing of references") {
   const json recipe = parse(text_of("tests/recipes/valid/minimal.yaml"));
   const Validator validator(recipe_schema(catalog_of_the_program()));
-  const std::tuple<const char*, json, const char*> cases[] = {
+  struct Case {
+    const char* pointer;
+    json value;
+    const char* type;
+  };
+  const Case cases[] = {
       {"/seed", "fast", "integer"},
       {"/seed", 1.5, "integer"},
       {"/optimizer/lr", "fast", "number"},
@@ -244,11 +248,11 @@ TEST_CASE("of a value of the wrong type the schema says which type it wants, and
   };
   json base = recipe;
   base["optimizer"] = {{"type", "SGD"}, {"lr", 0.1}};
-  for (const auto& [pointer, value, type] : cases) {
-    CAPTURE(pointer);
-    const std::string faults = validator.faults(with(base, pointer, value));
+  for (const Case& wrong : cases) {
+    CAPTURE(wrong.pointer);
+    const std::string faults = validator.faults(with(base, wrong.pointer, wrong.value));
     CAPTURE(faults);
-    CHECK(faults.find(type) != std::string::npos);
+    CHECK(faults.find(wrong.type) != std::string::npos);
     CHECK(faults.find("pattern") == std::string::npos);
     CHECK(faults.find("regex") == std::string::npos);
   }

@@ -194,8 +194,8 @@ def test_list_takes_a_components_name_alone():
 def test_verbose_says_more(tmp_path):
     short = ["recipes/digits_mlp.yaml", "training={max_steps: 1}"]
     plain = output_of(*short, f"output_dir={tmp_path}/plain")
-    verbose = output_of(*short, f"output_dir={tmp_path}/verbose", "-v")
-    assert "threads within an operation" in verbose and "threads within an operation" not in plain
+    verbose = output_of(*short, f"output_dir={tmp_path}/verbose", "-v", "num_threads=2")
+    assert "threads within an operation: 2" in verbose and "threads within an operation" not in plain
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
@@ -223,3 +223,18 @@ def test_threads_of_a_run_wait_passively_unless_somebody_says_otherwise(tmp_path
     assert "wait busily, for milliseconds" in variables_of_a_run(tmp_path, "active", OMP_WAIT_POLICY="active")
     assert "wait passively (OMP_WAIT_POLICY)" in variables_of_a_run(tmp_path, "passive", OMP_WAIT_POLICY="passive")
     assert "waiting threads" in output_of("env")
+
+
+# --- going on with a finished run ---
+
+def test_a_finished_run_says_how_to_go_on_and_a_runs_folder_is_enough(tmp_path):
+    run = ["recipes/digits_mlp.yaml", "training.num_epochs=null", f"output_dir={tmp_path}/run"]
+    output_of(*run, "training.max_steps=2")
+    longer = output_of(*run, "training.max_steps=4")
+    assert f"holds a finished run; to go on from where it ended, add checkpoint.resume={tmp_path}/run; this one goes to {tmp_path}/run-2" in longer
+    resumed = output_of(*run, "training.max_steps=4", f"checkpoint.resume={tmp_path}/run")
+    assert "resumed at step 2/4" in resumed and "step 4/4" in resumed
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty/recipe.yaml").write_text("name: x\n")
+    failed = trainrun(*run, "training.max_steps=4", f"checkpoint.resume={tmp_path}/empty")
+    assert failed.returncode == 1 and "holds no whole checkpoint" in failed.stderr

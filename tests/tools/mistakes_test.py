@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -60,3 +61,18 @@ def test_a_mistake_is_told(row, tmp_path):
         assert message in said
     assert not INSIDES.search(said), said
     assert said.strip() and len(said.splitlines()) <= MOST_LINES, said
+
+
+@pytest.mark.parametrize("number, name", [(signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM")])
+def test_whoever_stops_a_run_is_told_that_it_was_saved_and_goes_on(tmp_path, number, name):
+    command = [BINARY, "recipes/digits_mlp.yaml", "training.num_epochs=1000000", "evaluation.every=null", "checkpoint.every=null", "logging.every_steps=1",
+               f"output_dir={tmp_path}/run"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        for line in running.stdout:  # until it trains
+            if line.startswith("step "):
+                break
+        running.send_signal(number)
+        said, faults = running.communicate(timeout=120)
+    assert running.returncode == 128 + number
+    assert f"stopped by {name} at step" in said and "the same command goes on" in said
+    assert not INSIDES.search(said + faults)

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+namespace trainrun {
+
+/// The checkpoint that `checkpoint.resume` names: `path` itself, or the newest whole one where it is a run's folder.
+/// Throws Error where such a folder has none.
+std::string checkpoint_to_go_on_from(const std::string& path);
+
+/// How to go on with the finished run in `folder`: "; to go on from where it ended, add checkpoint.resume=runs/a"; ""
+/// where it has no checkpoint.
+std::string way_to_go_on(const std::string& folder);
+
+}  // namespace trainrun
