@@ -5,6 +5,7 @@
 #include <climits>
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "registry/plugin.h"
 #include "runner/observers/observers.h"
@@ -83,6 +84,9 @@ int main(int argc, char** argv) {
   } catch (const trainrun::RecipeError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return trainrun::kWrongInput;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "trainrun: this machine has too little memory for that\n");
+    return trainrun::kJobFailed;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "trainrun: %s\n", error.what());
     return trainrun::kJobFailed;
