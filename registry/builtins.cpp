@@ -14,26 +14,32 @@ Catalog builtins() {
   Catalog catalog;
 
   ADD(catalog.layers, activations)
+  ADD(catalog.layers, adaptive_softmax)
   ADD(catalog.layers, attentions)
   ADD(catalog.layers, combinations)
   ADD(catalog.layers, containers)
   ADD(catalog.layers, convolutions)
   ADD(catalog.layers, dropouts)
+  ADD(catalog.layers, elementwise)
   ADD(catalog.layers, linears)
   ADD(catalog.layers, noises)
   ADD(catalog.layers, normalizations)
   ADD(catalog.layers, paddings)
+  ADD(catalog.layers, parameters)
   ADD(catalog.layers, poolings)
+  ADD(catalog.layers, recurrent_cells)
   ADD(catalog.layers, recurrents)
   ADD(catalog.layers, reductions)
   ADD(catalog.layers, reshapes)
   ADD(catalog.layers, samplings)
   ADD(catalog.layers, transformers)
+  ADD(catalog.layers, unpoolings)
 
   ADD(catalog.initializers, initializers)
 
   ADD(catalog.losses, classification_losses)
   ADD(catalog.losses, embedding_losses)
+  ADD(catalog.losses, output_losses)
   ADD(catalog.losses, regression_losses)
   ADD(catalog.losses, sequence_losses)
 

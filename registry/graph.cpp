@@ -7,6 +7,8 @@
 
 #include "registry/component_error.h"
 #include "registry/layer_sharing.h"
+#include "registry/layers/free_parameter.h"
+#include "registry/out_of_memory.h"
 #include "registry/shape_mode.h"
 
 namespace trainrun {
@@ -34,8 +36,8 @@ class GraphBuilder {
       const std::string name = i < inputs.names.size() ? inputs.names[i] : "";
       const std::string source = name.empty() ? "the enclosing layer" : "'" + name + "'";
       add_slot(inputs.examples[i], i < inputs.sources.size() ? inputs.sources[i] : source);
-      if (!name.empty()) graph_->names_.emplace_back(name, i);
-      if (i < list.input_names.size()) graph_->names_.emplace_back(list.input_names[i], i);
+      if (!name.empty()) graph_->add_name(name, i);
+      if (i < list.input_names.size()) graph_->add_name(list.input_names[i], i);
     }
     graph_->outputs_ = {0};
     names_outside_ = inputs.names_outside;
@@ -81,10 +83,18 @@ class GraphBuilder {
       initialize(spec, node.layer);
     }
     name_outputs(spec, made.outputs, node);
-    if (node.layer.state) graph_->register_module(node.name, node.layer.state);
+    register_state(node);
     if (spec.component.common.lr_scale != 1) graph_->lr_scales_[node.name] = spec.component.common.lr_scale;
     graph_->outputs_ = node.outputs;
     graph_->nodes_.push_back(std::move(node));
+  }
+
+  void register_state(const Graph::Node& node) {
+    if (const auto* own = dynamic_cast<const FreeParameter*>(node.layer.state.get())) {
+      graph_->register_parameter(node.name, own->value);  // as PyTorch has `self.NAME = nn.Parameter(…)`
+    } else if (node.layer.state) {
+      graph_->register_module(node.name, node.layer.state);
+    }
   }
 
   /// Makes `node`, `planned` for its shapes, the layer that `share` names: one module in both places, which draws no
@@ -208,7 +218,10 @@ class GraphBuilder {
       return made;
     } catch (const RecipeError&) {
       throw;  // a nested layer's, with its own place
+    } catch (const OutOfMemory&) {
+      throw;
     } catch (const std::exception& error) {
+      rethrow_out_of_memory(error, node.place.to_string() + ": " + node.path + " (" + node.type + ")");
       std::vector<std::string> flowing;
       for (size_t i = 0; i < inputs.num_own(); ++i) {
         flowing.push_back(shape_text(inputs.examples[i].sizes()) + " from " + sources_[node.inputs[i]]);
@@ -230,8 +243,8 @@ class GraphBuilder {
       node.outputs.push_back(slot);
       node.output_shapes.push_back(outputs[i].sizes().vec());
       node.output_dtypes.push_back(outputs[i].scalar_type());
-      if (i < wanted.size()) graph_->names_.emplace_back(wanted[i], slot);
-      if (i == 0) graph_->names_.emplace_back(node.name, slot);
+      if (i < wanted.size()) graph_->add_name(wanted[i], slot);
+      if (i == 0) graph_->add_name(node.name, slot);
     }
   }
 
@@ -252,6 +265,10 @@ namespace {
 void collect_lr_scales(const torch::nn::Module& module, const std::string& prefix,
                        std::map<std::string, double>& scales) {
   const auto* graph = dynamic_cast<const Graph*>(&module);
+  for (const auto& own : module.named_parameters(/*recurse=*/false)) {
+    const double scale = graph ? graph->lr_scale(own.key()) : 1;
+    if (scale != 1) scales.emplace(prefix + own.key(), 1).first->second *= scale;
+  }
   for (const auto& child : module.named_children()) {
     const std::string name = prefix + child.key();
     const double scale = graph ? graph->lr_scale(child.key()) : 1;
@@ -320,14 +337,13 @@ void Graph::set_outputs(std::vector<size_t> slots) {
 }
 
 std::optional<size_t> Graph::slot(const std::string& name) const {
-  const auto it = std::find_if(names_.rbegin(), names_.rend(), [&](const auto& known) { return known.first == name; });
-  return it == names_.rend() ? std::nullopt : std::optional<size_t>(it->second);
+  const auto it = slots_by_name_.find(name);
+  return it == slots_by_name_.end() ? std::nullopt : std::optional<size_t>(it->second);
 }
 
-std::vector<std::string> Graph::names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, slot] : names_) names.push_back(name);
-  return names;
+void Graph::add_name(const std::string& name, size_t slot) {
+  names_.push_back(name);
+  slots_by_name_[name] = slot;
 }
 
 }  // namespace trainrun

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "registry/layer.h"
@@ -41,7 +42,7 @@ class Graph : public torch::nn::Module {
   /// Slot of a named layer, output or input, or nothing.
   std::optional<size_t> slot(const std::string& name) const;
   /// Names that `slot` knows.
-  std::vector<std::string> names() const;
+  const std::vector<std::string>& names() const { return names_; }
 
   const std::vector<Node>& nodes() const { return nodes_; }
   std::vector<Node>& nodes() { return nodes_; }
@@ -55,7 +56,10 @@ class Graph : public torch::nn::Module {
  private:
   friend class GraphBuilder;
   std::vector<std::string> input_names_;
-  std::vector<std::pair<std::string, size_t>> names_;
+  /// `name` stands for `slot` from now on.
+  void add_name(const std::string& name, size_t slot);
+  std::vector<std::string> names_;  // as they came, for messages
+  std::unordered_map<std::string, size_t> slots_by_name_;
   std::vector<Node> nodes_;
   std::vector<size_t> outputs_;
   size_t num_slots_ = 0;

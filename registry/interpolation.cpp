@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "registry/expression.h"
+
 namespace trainrun {
 namespace {
 
@@ -44,13 +46,29 @@ TextPiece parse_environment(std::string_view body) {
   return piece;
 }
 
+TextPiece parse_expression(std::string_view body) {
+  try {
+    std::string error;
+    for (const std::string& name : Expression(body).names()) {
+      if (!parse_path(name, error)) return {TextPiece::Kind::kMalformed, error, {}, {}};
+    }
+    return {TextPiece::Kind::kExpression, std::string(body), {}, {}};
+  } catch (const ExpressionError& error) {
+    return {TextPiece::Kind::kMalformed, error.what(), {}, {}};
+  }
+}
+
 /// What stands between `${` and `}`.
 TextPiece parse_reference(std::string_view body) {
   const std::string_view name = trimmed(body);
   if (name.starts_with(kEnvironment)) return parse_environment(body.substr(body.find(':') + 1));
   std::string error;
+  const bool has_fallback = name.find(kFallback) != std::string_view::npos;
+  if (has_fallback && is_variable_name(name.substr(0, name.find(kFallback)))) {
+    return {TextPiece::Kind::kMalformed, "write ${env:" + std::string(name) + "}", {}, {}};
+  }
+  if (is_expression(name)) return parse_expression(name);
   if (parse_path(name, error)) return {TextPiece::Kind::kReference, std::string(name), {}, {}};
-  if (is_variable_name(name.substr(0, name.find(kFallback)))) error = "write ${env:" + std::string(name) + "}";
   return {TextPiece::Kind::kMalformed, error, {}, {}};
 }
 
@@ -75,22 +93,41 @@ std::optional<PathStep> parse_index(std::string_view text, size_t& i, std::strin
   return step;
 }
 
+/// The value of an expression whose names are all parameters; nothing where one is not, or where it has none, which
+/// goes to `problems`.
+std::optional<Value> substitute_expression(const TextPiece& piece, const std::map<std::string, Value>& parameters,
+                                           const Place& place, std::vector<Problem>* problems) {
+  const Expression expression(piece.text);
+  const std::vector<std::string> names = expression.names();
+  const auto is_parameter = [&](const std::string& name) { return parameters.contains(name); };
+  if (!std::all_of(names.begin(), names.end(), is_parameter)) return std::nullopt;
+  try {
+    return value_of(expression.evaluate([&](const std::string& name) { return operand_of(parameters.at(name), name); }),
+                    place);
+  } catch (const ExpressionError& error) {
+    if (problems) problems->push_back({place, "", piece.source + ": " + error.what()});
+    return std::nullopt;
+  }
+}
+
 Value substitute_text(const Value& scalar, const std::map<std::string, Value>& parameters,
                       std::vector<Problem>* problems) {
   if (scalar.text().find(kOpen) == std::string::npos) return scalar;
   const std::vector<TextPiece> pieces = parse_pieces(scalar.text());
-  const auto parameter_of = [&](const TextPiece& piece) {
+  const auto parameter_of = [&](const TextPiece& piece) -> std::optional<Value> {
+    if (piece.kind == TextPiece::Kind::kExpression) {
+      return substitute_expression(piece, parameters, scalar.place(), problems);
+    }
     const bool reference = piece.kind == TextPiece::Kind::kReference;
     const auto it = reference ? parameters.find(piece.text) : parameters.end();
-    return it == parameters.end() ? nullptr : &it->second;
+    return it == parameters.end() ? std::nullopt : std::optional<Value>(it->second);
   };
   if (pieces.size() == 1 && pieces[0].kind != TextPiece::Kind::kLiteral) {
-    const Value* parameter = parameter_of(pieces[0]);
-    return parameter ? *parameter : scalar;
+    return parameter_of(pieces[0]).value_or(scalar);
   }
   std::string text;
   for (const TextPiece& piece : pieces) {
-    const Value* parameter = parameter_of(piece);
+    const std::optional<Value> parameter = parameter_of(piece);
     if (piece.kind == TextPiece::Kind::kLiteral) {
       text += piece.text;
     } else if (parameter && parameter->is_scalar()) {

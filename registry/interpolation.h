@@ -31,6 +31,7 @@ struct TextPiece {
   enum class Kind {
     kLiteral,      // `text` as it stands; `$${` has become `${`
     kReference,    // `${text}`: another value of the recipe, or a block's parameter
+    kExpression,   // `${text}`: made of several, see expression.h
     kEnvironment,  // `${env:text}` or `${env:text:-fallback}`
     kMalformed     // `text` says what is wrong
   };
@@ -48,8 +49,9 @@ std::string escape_references(std::string_view text);
 
 /// `body` (of a block, as resolve_recipe leaves it) with its parameters put in: a scalar that is just `${name}` becomes
 /// that parameter's value, at the place where that was written; within a longer text the parameter's text is inserted
-/// and the result is a string. References to anything else stay. `$${` becomes `${`, so a body is substituted once. A
-/// list, mapping or null within a longer text is a problem; without `problems` that reference stays too.
+/// and the result is a string. An expression of parameters alone becomes its value. References to anything else stay.
+/// `$${` becomes `${`, so a body is substituted once. A list, mapping or null within a longer text is a problem, and so
+/// is an expression without a value; without `problems` they stay too.
 Value substitute(const Value& body, const std::map<std::string, Value>& parameters,
                  std::vector<Problem>* problems = nullptr);
 

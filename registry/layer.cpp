@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "registry/graph.h"
 #include "registry/interpolation.h"
@@ -62,9 +63,19 @@ class ListReader {
     if (!prefix.empty()) return add_repeated(*component, captures, result);
     for (int64_t i = 0; i < common.repeat && count_layer(written); ++i) {
       LayerSpec spec{common.name.value_or(std::to_string(result.layers.size())), *component, captures};
-      if (i > 0) spec.component.common.inputs.clear();                   // it follows the one before
+      if (i > 0) follow(result.layers.back().name, common.inputs, spec.component.common.inputs);
       if (i + 1 < common.repeat) spec.component.common.outputs.clear();  // the last one's are named
       add(std::move(spec), result);
+    }
+  }
+
+  /// The inputs of a repeated layer after its first: what the one before it gives, and whatever else all of them read.
+  static void follow(const std::string& before, const std::vector<std::string>& first, Names& inputs) {
+    inputs.assign(first.begin(), first.end());
+    if (first.size() > 1) {
+      inputs[0] = before;
+    } else {
+      inputs.clear();
     }
   }
 
@@ -72,15 +83,17 @@ class ListReader {
   void add_repeated(const Component<LayerKind>& component, const std::vector<std::string>& captures,
                     LayerList& result) {
     auto block = std::make_shared<Block>();
+    const bool several = component.common.inputs.size() > 1;
+    std::vector<std::string>& names = block->layers.input_names;  // a dot is in no name that a recipe gives
+    for (size_t i = 0; several && i < component.common.inputs.size(); ++i)
+      names.push_back("input." + std::to_string(i));
     for (int64_t i = 0; i < component.common.repeat && count_layer(component.written); ++i) {
       LayerSpec spec{std::to_string(i), component, captures};
       spec.component.common = LayerCommon();
       spec.component.common.share = component.common.share;
+      if (several && i == 0) spec.component.common.inputs.assign(names.begin(), names.end());
+      if (several && i > 0) follow(std::to_string(i - 1), names, spec.component.common.inputs);
       block->layers.layers.push_back(std::move(spec));
-    }
-    if (component.common.inputs.size() > 1) {
-      reader_.error(component.place, "a layer that is repeated under one name reads one input, not " +
-                                         std::to_string(component.common.inputs.size()));
     }
     LayerSpec spec{component.common.name.value_or(""), component, captures};
     spec.component.common.repeat = 1;
@@ -96,14 +109,12 @@ class ListReader {
   }
 
   void add(LayerSpec spec, LayerList& result) {
-    const auto same = [&](const LayerSpec& other) { return other.name == spec.name; };
-    const auto other = std::find_if(result.layers.begin(), result.layers.end(), same);
-    if (other != result.layers.end()) {
+    const auto [other, is_new] = lines_.emplace(spec.name, spec.component.place.line);
+    if (!is_new) {
       const Value* name = spec.component.written.find("name");
       const auto scope = reader_.enter(name ? "name" : "");
-      reader_.error(
-          name ? name->place() : spec.component.place,
-          "the name '" + spec.name + "' is taken by the layer on line " + std::to_string(other->component.place.line));
+      reader_.error(name ? name->place() : spec.component.place,
+                    "the name '" + spec.name + "' is taken by the layer on line " + std::to_string(other->second));
       return;
     }
     known_.insert(spec.name);
@@ -169,7 +180,9 @@ class ListReader {
     }
     const auto parameters = block_parameters(component.type, map, body, component);
     if (!parameters) return std::nullopt;
+    const size_t num_problems = reader_.problems().size();
     const Value expanded = substitute_parameters(body, *parameters);
+    if (reader_.problems().size() != num_problems) return std::nullopt;  // what was not put in would be a second fault
     const Value* layers = expanded.find("layers");
     if (!layers || !layers->is_list()) return std::nullopt;  // reported where the block is defined
     auto block = std::make_shared<Block>();
@@ -254,6 +267,7 @@ class ListReader {
   }
 
   Reader& reader_;
+  std::unordered_map<std::string, int> lines_;  // of the layers read so far, by name
   std::set<std::string> known_;
   std::set<std::string> free_;
 };

@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <memory>
+#include <string>
 
 namespace trainrun {
 
@@ -19,6 +21,9 @@ class ShapeMode {
   /// Floating-point operations (multiplications and additions) of the matrix products and convolutions seen on this
   /// thread while a ShapeMode lived, since the thread began.
   static int64_t flops();
+  /// Bytes of the tensors that operations were computed with on zeros, because they have neither a meta kernel nor a
+  /// shape function, by operation ("aten::where.self"); on this thread, since it began.
+  static const std::map<std::string, int64_t>& computed();
 
  private:
   struct State;

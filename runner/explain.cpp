@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "registry/schedulers/chainable.h"
 #include "registry/shape_mode.h"
 #include "runner/build.h"
 #include "runner/job.h"
@@ -16,7 +17,8 @@
 namespace trainrun {
 namespace {
 
-constexpr int64_t kRatePoints = 61;  // a multiple of ten intervals, so that every tenth of the job is among them
+constexpr int64_t kMostSteps = 2'000'000;  // that a scheduler which goes from step to step is followed
+constexpr int64_t kRatePoints = 61;        // a multiple of ten intervals, so that every tenth of the job is among them
 
 int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * tensor.element_size(); }
 
@@ -192,9 +194,11 @@ void explain_rates(const Recipe& recipe, const std::vector<GroupRates>& base, Ex
   const int64_t unit = by_epoch ? *length.steps_per_epoch : 1;
   const auto scheduler = build_at_place(*recipe.scheduler, {base, (total + unit - 1) / unit});
   result.monitor = scheduler->monitor();
+  const bool goes_step_by_step = dynamic_cast<const ChainableScheduler*>(scheduler.get()) != nullptr;
+  const int64_t shown = goes_step_by_step && total / unit > kMostSteps ? kMostSteps * unit : total;
   for (int64_t i = 0; i < kRatePoints; ++i) {
     RatePoint point;
-    point.step = std::llround(static_cast<double>(i) * static_cast<double>(total - 1) / (kRatePoints - 1));
+    point.step = std::llround(static_cast<double>(i) * static_cast<double>(shown - 1) / (kRatePoints - 1));
     point.rates = base;
     scheduler->set(point.step / unit, point.rates);
     scale_rates(point.rates);

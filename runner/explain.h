@@ -75,9 +75,11 @@ struct Explanation {
   std::vector<std::string> metrics;
   std::string optimizer;
   std::vector<GroupSummary> groups;
-  std::string scheduler;         // "" for constant rates
-  std::string monitor;           // the metric that the scheduler watches, or ""
-  std::vector<RatePoint> rates;  // from the first step to the last, evenly; empty where the length is unknown
+  std::string scheduler;  // "" for constant rates
+  std::string monitor;    // the metric that the scheduler watches, or ""
+  /// From the first step to the last, evenly; empty where the length is unknown. Of a scheduler that makes each rate
+  /// from the one before, no more than the first two million steps.
+  std::vector<RatePoint> rates;
   LengthSummary length;
   MemorySummary memory;
 };

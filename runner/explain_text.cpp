@@ -101,6 +101,9 @@ std::string short_scientific(double number) {
   return text;
 }
 
+/// Whether the rates end before the job does.
+bool is_cut(const Explanation& e) { return e.length.total_steps && e.rates.back().step + 1 < *e.length.total_steps; }
+
 std::string rate_table(const Explanation& e) {
   std::vector<Align> columns(12, Align::kRight);
   columns[0] = Align::kLeft;
@@ -113,7 +116,7 @@ std::string rate_table(const Explanation& e) {
     header.push_back(std::to_string(10 * i) + " %");
     steps.push_back(std::to_string(tenths[i].step));
   }
-  table.add(header);
+  if (!is_cut(e)) table.add(header);
   table.add(steps);
   std::vector<std::vector<std::string>> rows;
   for (size_t group = 0; group < e.groups.size(); ++group) {
@@ -134,6 +137,7 @@ std::string rates_text(const Explanation& e) {
   if (e.rates.empty()) return "learning rate: " + e.scheduler + ", over a length that is known once the data is read\n";
   std::string text = "learning rate: " + e.scheduler;
   if (!e.monitor.empty()) text += ", falls where " + e.monitor + " stops getting better (not shown)";
+  if (is_cut(e)) text += ", the first " + std::to_string(e.rates.back().step + 1) + " steps";
   return text + "\n  " + sparkline(e.rates) + "\n" + rate_table(e);
 }
 

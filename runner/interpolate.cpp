@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
+#include "registry/expression.h"
 #include "registry/interpolation.h"
 #include "runner/limits.h"
+#include "runner/recipe_position.h"
+#include "runner/source_form.h"
 #include "runner/utf8.h"
 
 namespace trainrun {
@@ -20,44 +24,6 @@ constexpr size_t kMaxProblems = 200;  // after which more would help nobody
 constexpr size_t kMaxSuggestions = 20;
 constexpr size_t kMaxCandidates = 1000;
 
-/// How far down `model.blocks.NAME` a value lies.
-enum class Region { kRoot, kModel, kBlocks, kBlock, kElsewhere };
-
-/// Where a value lies in the recipe: a chain of steps, on the stack of the walk that is there.
-struct Position {
-  const Position* parent = nullptr;
-  const std::string* key = nullptr;  // null for an item of a list
-  size_t index = 0;
-  size_t depth = 1;
-  Region region = Region::kRoot;
-  const Value* block = nullptr;  // the block whose body this is part of
-
-  Position child(const Value& value, const std::string& child_key) const {
-    Position next{this, &child_key, 0, depth + 1, Region::kElsewhere, block};
-    if (region == Region::kRoot && child_key == "model") next.region = Region::kModel;
-    if (region == Region::kModel && child_key == "blocks") next.region = Region::kBlocks;
-    if (region == Region::kBlocks || region == Region::kBlock) next.region = Region::kBlock;
-    if (region == Region::kBlocks) next.block = &value;
-    return next;
-  }
-  Position item(size_t child_index) const {
-    const Region next = region == Region::kBlock ? Region::kBlock : Region::kElsewhere;
-    return {this, nullptr, child_index, depth + 1, next, block};
-  }
-
-  std::string path() const {
-    if (!parent) return "";
-    std::string text = parent->path();
-    if (!key) return text + "[" + std::to_string(index) + "]";
-    return text + (text.empty() ? "" : ".") + *key;
-  }
-
-  bool has_parameter(const std::string& name) const {
-    const Value* parameters = block ? block->find("parameters") : nullptr;
-    return parameters && parameters->find(name);
-  }
-};
-
 /// Ends the interpolation: nothing more can be said about the recipe.
 class Stopped : public Error {
  public:
@@ -66,85 +32,6 @@ class Stopped : public Error {
 
  private:
   Problem problem_;
-};
-
-/// Into the source form that block bodies are in.
-Value escaped(Value value) {
-  if (value.is_scalar()) return Value::scalar(escape_references(value.text()), value.quoted(), value.place());
-  for (Value& item : value.items()) item = escaped(std::move(item));
-  for (Value::Entry& entry : value.entries()) entry.value = escaped(std::move(entry.value));
-  return value;
-}
-
-/// The first `${…}` that a value in source form still holds, or "".
-std::string first_reference(const Value& value) {
-  if (value.is_scalar() && value.text().find("${") != std::string::npos) {
-    for (const TextPiece& piece : parse_pieces(value.text())) {
-      if (piece.kind != TextPiece::Kind::kLiteral) return piece.source;
-    }
-  }
-  for (const Value& item : value.items()) {
-    if (std::string found = first_reference(item); !found.empty()) return found;
-  }
-  for (const Value::Entry& entry : value.entries()) {
-    if (std::string found = first_reference(entry.value); !found.empty()) return found;
-  }
-  return "";
-}
-
-/// The shortest path to a key named `name`, or "".
-std::string find_key(const Value& value, const std::string& name, const Position& here) {
-  std::string best;
-  const auto take = [&](std::string found) {
-    if (!found.empty() && (best.empty() || found.size() < best.size())) best = std::move(found);
-  };
-  for (const Value::Entry& entry : value.entries()) {
-    const Position next = here.child(entry.value, entry.key);
-    if (next.region == Region::kBlocks) continue;
-    take(entry.key == name ? next.path() : find_key(entry.value, name, next));
-  }
-  for (size_t i = 0; i < value.items().size(); ++i) take(find_key(value.items()[i], name, here.item(i)));
-  return best;
-}
-
-/// Text being put together. In a block's body the result is in source form: literal text escaped, parameters as
-/// written.
-class TextBuilder {
- public:
-  explicit TextBuilder(bool source_form) : source_form_(source_form) {}
-
-  void add_literal(std::string_view text) { literal_ += text; }
-  void add_parameter(const std::string& source) {
-    flush();
-    clash_ = clash_ || text_.ends_with('$');
-    text_ += source;
-  }
-  void add_source_form(std::string_view text) {
-    for (const TextPiece& piece : parse_pieces(text)) {
-      if (piece.kind == TextPiece::Kind::kLiteral) {
-        add_literal(piece.text);
-      } else {
-        add_parameter(piece.source);
-      }
-    }
-  }
-  /// A '$' came to stand right before a parameter's `${`, and there is no way to write that.
-  bool clash() const { return clash_; }
-  std::string take() {
-    flush();
-    return std::move(text_);
-  }
-
- private:
-  void flush() {
-    text_ += source_form_ ? escape_references(literal_) : literal_;
-    literal_.clear();
-  }
-
-  bool source_form_;
-  bool clash_ = false;
-  std::string text_;
-  std::string literal_;
 };
 
 class Interpolator {
@@ -232,6 +119,8 @@ class Interpolator {
       case TextPiece::Kind::kReference:
         if (position.has_parameter(piece.text)) return Value::scalar(piece.source, scalar.quoted(), scalar.place());
         return refer(piece, scalar, position);
+      case TextPiece::Kind::kExpression:
+        return evaluate_expression(piece, scalar, position);
       case TextPiece::Kind::kEnvironment:
         return read_environment(piece, scalar, position);
       case TextPiece::Kind::kMalformed:
@@ -240,6 +129,36 @@ class Interpolator {
     }
     report(scalar, position, (piece.source.ends_with('}') ? piece.source + ": " : "") + piece.text);
     return std::nullopt;
+  }
+
+  /// The value of an expression; within a block, where it holds parameters, the expression with all other names
+  /// replaced by their values.
+  std::optional<Value> evaluate_expression(const TextPiece& piece, const Value& scalar, const Position& position) {
+    const Expression expression(piece.text);
+    std::map<std::string, ExpressionValue> values;
+    bool has_parameters = false;
+    try {
+      for (const std::string& name : expression.names()) {
+        if (position.has_parameter(name)) {
+          has_parameters = true;
+        } else if (!values.contains(name)) {
+          const auto value = refer({TextPiece::Kind::kReference, name, {}, piece.source}, scalar, position);
+          if (!value) return std::nullopt;
+          values.emplace(name, operand_of(*value, name));
+        }
+      }
+      if (!has_parameters) {
+        return value_of(expression.evaluate([&](const std::string& name) { return values.at(name); }), scalar.place());
+      }
+      const auto known = [&](const std::string& name) {
+        const auto it = values.find(name);
+        return it == values.end() ? nullptr : &it->second;
+      };
+      return Value::scalar("${" + expression.with_values(known) + "}", scalar.quoted(), scalar.place());
+    } catch (const ExpressionError& error) {
+      report(scalar, position, piece.source + ": " + error.what());
+      return std::nullopt;
+    }
   }
 
   std::optional<Value> read_environment(const TextPiece& piece, const Value& scalar, const Position& position) {
@@ -410,6 +329,10 @@ class Interpolator {
       for (const Value::Entry& entry : parameters->entries()) keys.push_back(entry.key);
       const std::string parameter = nearest(path[0].key, keys);
       if (!parameter.empty()) return "; did you mean the parameter " + parameter + "?";
+    }
+    if (const size_t minus = path[0].key.find('-'); minus != std::string::npos) {
+      const std::string first = path[0].key.substr(0, minus);
+      if (root_.find(first) || from.has_parameter(first)) return "; to subtract, put spaces around the '-'";
     }
     const std::string elsewhere = find_key(root_, path[0].key, Position());
     if (!elsewhere.empty()) return "; did you mean " + elsewhere + "?";

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <map>
-#include <regex>
 #include <set>
 
 #include "registry/component_error.h"
 #include "registry/files/torch_file.h"
+#include "registry/out_of_memory.h"
 #include "registry/shape_mode.h"
 #include "runner/precision.h"
 
@@ -24,7 +24,10 @@ void at_place(const Place& place, const std::string& path, const std::string& wh
     body();
   } catch (const RecipeError&) {
     throw;
+  } catch (const OutOfMemory&) {
+    throw;  // of a component within
   } catch (const std::exception& error) {
+    rethrow_out_of_memory(error, place.to_string() + ": " + path);
     throw RecipeError({{place, path, what + error_text(error)}});
   }
 }
@@ -255,6 +258,14 @@ double LossValue::value(double of_means) const {
   return value;
 }
 
+std::vector<size_t> Model::loss_slots(size_t i) const {
+  std::vector<size_t> slots;
+  for (const Source& source : losses_[i].sources) {
+    if (source.field.empty()) slots.push_back(outputs_[source.graph_output]);
+  }
+  return slots;
+}
+
 Tensors Model::metric_inputs(size_t i, const Batch& batch, const Tensors& outputs) const {
   return gather(metric_sources_[i], batch, outputs);
 }
@@ -356,46 +367,6 @@ std::vector<std::string> Model::load_state_dict(const std::vector<std::pair<std:
     if (const auto it = given.find(name); it != given.end()) at::Tensor(tensor).copy_(it->second);
   }
   return passed_over;
-}
-
-namespace {
-
-/// The tensors under the names that `rename` gives them.
-NamedTensors renamed(const NamedTensors& tensors, const WeightsSection& weights) {
-  NamedTensors result;
-  std::map<std::string, std::string> old_names;
-  for (const auto& [old_name, tensor] : tensors) {
-    std::string name = old_name;
-    bool left_out = false;
-    for (const auto& [pattern, replacement] : weights.rename.entries) {
-      const std::regex compiled(pattern);
-      if (replacement) {
-        name = std::regex_replace(name, compiled, *replacement);
-      } else {
-        left_out = left_out || std::regex_search(name, compiled);
-      }
-    }
-    if (left_out) continue;
-    const auto [it, is_new] = old_names.emplace(name, old_name);
-    if (!is_new) {
-      throw Error(weights.path + ": rename makes '" + it->second + "' and '" + old_name + "' both '" + name + "'");
-    }
-    result.emplace_back(name, tensor);
-  }
-  return result;
-}
-
-}  // namespace
-
-std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model) {
-  if (!recipe.model.weights) return {};
-  WeightsSection weights;
-  if (const auto* path = std::get_if<std::string>(&*recipe.model.weights)) {
-    weights.path = *path;
-  } else {
-    weights = std::get<WeightsSection>(*recipe.model.weights);
-  }
-  return model.load_state_dict(renamed(load_weights(weights.path, weights.key), weights), weights.path, weights.strict);
 }
 
 namespace {

@@ -43,6 +43,8 @@ class Model {
   LossValue loss(const Batch& batch, const Tensors& outputs) const;
   /// The recipe's metrics for what this model gives. Throws RecipeError where one does not fit.
   std::vector<std::unique_ptr<Metric>> build_metrics(const Recipe& recipe) const;
+  /// The graph's slots that loss `i` of the recipe reads, besides fields of the batch.
+  std::vector<size_t> loss_slots(size_t i) const;
   /// What metric `i` of the recipe reads.
   Tensors metric_inputs(size_t i, const Batch& batch, const Tensors& outputs) const;
 

@@ -105,9 +105,16 @@ void WeightsSection::describe(Fields<WeightsSection>& f) {
   f.optional("rename", &WeightsSection::rename)
       .doc(
           "regular expressions and what each match in a tensor's name is replaced by ($1: the first group), in order; "
-          "null: leave such tensors out");
+          "null: leave such tensors out; {to: NAME, transpose: true}: also swap the two dimensions, as weights of "
+          "GPT-2's Conv1D need it for a Linear");
   f.optional("strict", &WeightsSection::strict)
       .doc("every tensor of the model must be there and no other; if false, both are listed and training begins");
+}
+
+void RenameSection::describe(Fields<RenameSection>& f) {
+  f.optional("to", &RenameSection::to)
+      .doc("what each match in the name is replaced by ($1: the first group); null: nothing is replaced");
+  f.optional("transpose", &RenameSection::transpose).doc("swap the two dimensions of such a tensor: [A, B] to [B, A]");
 }
 
 void WeightsSection::check(Checker& checker) const {

@@ -29,11 +29,18 @@ struct Codec<Blocks> {
   static std::string type_name() { return "mapping of blocks"; }
 };
 
+/// What becomes of the tensors whose name a pattern of `rename` matches.
+struct RenameSection {
+  std::optional<std::string> to;
+  bool transpose = false;
+  static void describe(Fields<RenameSection>& f);
+};
+
 /// Weights to begin with: `weights: PATH`, or a mapping.
 struct WeightsSection {
   std::string path;
   std::string key;
-  Named<std::optional<std::string>> rename;
+  Named<std::optional<std::variant<std::string, RenameSection>>> rename;
   bool strict = true;
   static void describe(Fields<WeightsSection>& f);
   void check(Checker& checker) const;

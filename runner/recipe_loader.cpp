@@ -10,6 +10,7 @@
 #include "runner/model.h"
 #include "runner/recipe_source.h"
 #include "runner/train_loop.h"
+#include "runner/trainable.h"
 #include "runner/yaml.h"
 
 namespace trainrun {
@@ -59,6 +60,7 @@ std::unique_ptr<Model> check_model(const Recipe& recipe, const Value& value, std
   try {
     model = plan_model(recipe);
     if (!value.find("optimizer") || has_fault(problems, {"optimizer"})) return model;
+    check_trainable(recipe, *model);
     group_parameters(recipe.optimizer, model->parameters(), model->lr_scales());
   } catch (const RecipeError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());

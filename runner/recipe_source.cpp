@@ -177,7 +177,7 @@ class FileLoader {
           error = "the environment variable " + piece.text + " is not set";
           part.reset();
         }
-      } else if (piece.kind == TextPiece::Kind::kReference) {
+      } else if (piece.kind == TextPiece::Kind::kReference || piece.kind == TextPiece::Kind::kExpression) {
         error = piece.source + ": the bases are read before the values; only ${env:…} can stand here";
         part.reset();
       } else if (piece.kind == TextPiece::Kind::kMalformed) {

@@ -5,6 +5,7 @@
 #include <climits>
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "registry/component_error.h"
 #include "registry/plugin.h"
@@ -86,6 +87,9 @@ int main(int argc, char** argv) {
   trainrun::Program program;
   try {
     return trainrun::run_program(argc, argv, program);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "trainrun: this machine has too little memory for that\n");
+    return trainrun::kJobFailed;
   } catch (const std::exception& error) {
     return trainrun::report(error, program.verbose);
   }

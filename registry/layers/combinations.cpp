@@ -1,10 +1,8 @@
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cosine_similarity.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/pairwise_distance.h>
 #include <ATen/ops/stack.h>
-
-#include <functional>
 
 #include "registry/layer.h"
 
@@ -14,21 +12,11 @@ namespace {
 using at::Tensor;
 constexpr size_t kMany = 1 << 16;
 
-Tensor add(const Tensor& a, const Tensor& b) { return a + b; }
-Tensor subtract(const Tensor& a, const Tensor& b) { return a - b; }
-Tensor multiply(const Tensor& a, const Tensor& b) { return a * b; }
-
-/// The first input combined with the second, that with the third, and so on, up to `kMost` of them.
-template <Tensor (*kCombine)(const Tensor&, const Tensor&), size_t kMost>
-struct Fold {
-  static void describe(Fields<Fold>&) {}
+struct MatMul {
+  static void describe(Fields<MatMul>&) {}
   Layer build(const LayerInputs& in) const {
-    in.require_inputs(2, kMost);
-    return {nullptr, [](const Tensors& inputs) -> Tensors {
-              Tensor result = kCombine(inputs[0], inputs[1]);
-              for (size_t i = 2; i < inputs.size(); ++i) result = kCombine(result, inputs[i]);
-              return {result};
-            }};
+    in.require_inputs(2, 2);
+    return {nullptr, [](const Tensors& inputs) -> Tensors { return {at::matmul(inputs[0], inputs[1])}; }};
   }
 };
 
@@ -70,16 +58,33 @@ struct CosineSimilarity {
   }
 };
 
+/// torch.nn.PairwiseDistance.
+struct PairwiseDistance {
+  double p = 2;
+  double eps = 1e-6;
+  bool keepdim = false;
+  static void describe(Fields<PairwiseDistance>& f) {
+    f.optional("p", &PairwiseDistance::p).doc("the norm: (sum of |x - y|^p)^(1/p)");
+    f.optional("eps", &PairwiseDistance::eps).doc("added to each difference");
+    f.optional("keepdim", &PairwiseDistance::keepdim).doc("the last dimension stays, with size 1");
+  }
+  Layer build(const LayerInputs& in) const {
+    in.require_inputs(2, 2);
+    return {nullptr, [own = *this](const Tensors& inputs) -> Tensors {
+              return {at::pairwise_distance(inputs[0], inputs[1], own.p, own.eps, own.keepdim)};
+            }};
+  }
+};
+
 }  // namespace
 
 void add_combinations(LayerRegistry& layers) {
-  layers.add<Fold<add, kMany>>("Add", "the sum of its inputs, broadcast");
-  layers.add<Fold<multiply, kMany>>("Mul", "the product of its inputs, element by element, broadcast");
-  layers.add<Fold<subtract, 2>>("Sub", "its first input less its second, broadcast");
-  layers.add<Fold<at::matmul, 2>>("MatMul", "matrix product of the last two dimensions of its two inputs");
+  layers.add<MatMul>("MatMul", "matrix product of the last two dimensions of its two inputs");
   layers.add<Concat>("Concat", "its inputs one after the other along a dimension");
   layers.add<Stack>("Stack", "its inputs, all of one shape, along a new dimension");
   layers.add<CosineSimilarity>("CosineSimilarity", "cosine of the angle between the vectors of its two inputs");
+  layers.add<PairwiseDistance>("PairwiseDistance",
+                               "distance between the vectors along the last dimension of its two inputs");
 }
 
 }  // namespace trainrun

@@ -18,11 +18,44 @@ namespace {
 constexpr const char* kClassWeightDoc = "a weight for each class";
 constexpr const char* kIgnoreIndexDoc = "targets of this value do not count";
 
+constexpr const char* kClassDimDoc = "the output's dimension that holds the classes; -1 for [N, T, C] against [N, T]";
+
+/// `tensor` with `class_dim` as its second dimension, where LibTorch wants the classes.
+at::Tensor classes_second(const at::Tensor& tensor, int64_t class_dim) {
+  return class_dim == 1 || tensor.dim() < 3 ? tensor : tensor.movedim(class_dim, 1);
+}
+
+/// The inputs as LibTorch wants them; `rows` of classes [M, C] against [M] where that spares a copy.
+Tensors in_order(const Tensors& in, int64_t class_dim) {
+  if (class_dim == 1 || in[0].dim() < 3) return in;
+  const bool same = in[0].sizes() == in[1].sizes() && in[1].is_floating_point();
+  const bool last = class_dim == -1 || class_dim == in[0].dim() - 1;
+  if (last && !same) return {in[0].flatten(0, -2), in[1].flatten()};
+  return {classes_second(in[0], class_dim), same ? classes_second(in[1], class_dim) : in[1]};
+}
+
+/// The examples with the classes second. Throws LayerError where the output has no dimension `class_dim`.
+LayerInputs in_order(const LayerInputs& in, int64_t class_dim) {
+  const auto rank = static_cast<int64_t>(in.shape(0).size());
+  const int64_t dim = class_dim < 0 ? class_dim + rank : class_dim;
+  if (dim < 1 || dim >= rank) {
+    throw LayerError("class_dim is " + std::to_string(class_dim) + ", but the output is " + shape_text(in.shape(0)) +
+                     ", whose first dimension is the batch");
+  }
+  LayerInputs moved = in;
+  const bool same = in.shape(0) == in.shape(1) && in.examples[1].is_floating_point();
+  moved.examples[0] = in.examples[0].movedim(dim, 1);
+  if (same) moved.examples[1] = in.examples[1].movedim(dim, 1);
+  return moved;
+}
+
 struct CrossEntropyLoss : ClassInputs {
   ClassWeights weight;
   int64_t ignore_index = -100;
   double label_smoothing = 0;
+  int64_t class_dim = 1;
   static void describe(auto& f) {
+    f.optional("class_dim", &CrossEntropyLoss::class_dim).doc(kClassDimDoc);
     f.optional("weight", &CrossEntropyLoss::weight).at_least(0).doc(kClassWeightDoc);
     f.optional("ignore_index", &CrossEntropyLoss::ignore_index).doc(kIgnoreIndexDoc);
     f.optional("label_smoothing", &CrossEntropyLoss::label_smoothing)
@@ -30,7 +63,8 @@ struct CrossEntropyLoss : ClassInputs {
         .at_most(1)
         .doc("share of the target that is spread over all classes");
   }
-  void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
+  void require(const LayerInputs& given, const std::vector<std::string>& roles) const {
+    const LayerInputs in = class_dim == 1 ? given : in_order(given, class_dim);
     const bool probabilities = in.shape(0) == in.shape(1) && in.examples[1].is_floating_point();
     if (!probabilities) return require_class_indices(in, weight);
     require_alike(in, roles);
@@ -39,7 +73,8 @@ struct CrossEntropyLoss : ClassInputs {
                        shape_text(in.shape(0)));
     }
   }
-  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+  at::Tensor operator()(const Tensors& given, int64_t reduction) const {
+    const Tensors in = in_order(given, class_dim);
     return at::cross_entropy_loss(in[0], in[1], weight.like(in[0]), reduction, ignore_index, label_smoothing);
   }
 };
@@ -47,12 +82,17 @@ struct CrossEntropyLoss : ClassInputs {
 struct NLLLoss : ClassInputs {
   ClassWeights weight;
   int64_t ignore_index = -100;
+  int64_t class_dim = 1;
   static void describe(auto& f) {
+    f.optional("class_dim", &NLLLoss::class_dim).doc(kClassDimDoc);
     f.optional("weight", &NLLLoss::weight).at_least(0).doc(kClassWeightDoc);
     f.optional("ignore_index", &NLLLoss::ignore_index).doc(kIgnoreIndexDoc);
   }
-  void require(const LayerInputs& in, const std::vector<std::string>&) const { require_class_indices(in, weight); }
-  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+  void require(const LayerInputs& in, const std::vector<std::string>&) const {
+    require_class_indices(class_dim == 1 ? in : in_order(in, class_dim), weight);
+  }
+  at::Tensor operator()(const Tensors& given, int64_t reduction) const {
+    const Tensors in = in_order(given, class_dim);
     return at::nll_loss_nd(in[0], in[1], weight.like(in[0]), reduction, ignore_index);
   }
 };

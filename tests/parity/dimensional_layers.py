@@ -5,9 +5,10 @@ from what flows in (in_channels, …) PyTorch is told."""
 
 import itertools
 
+import torch
 from torch import nn
 
-from rows import Row
+from rows import Function, Row
 
 SHAPES = {1: (3, 4, 11), 2: (3, 4, 9, 11), 3: (2, 4, 7, 6, 9)}  # [N, C, …]
 INFERRED = {"Conv": "in_channels", "Batch": "num_features", "Sync": "num_features", "Instance": "num_features", "Group": "num_channels",
@@ -93,6 +94,38 @@ POOLINGS = [
     *over_dims("AdaptiveMaxPool", {"output_size": (None, 2, None)}, dims=(2, 3)),
 ]
 
+
+
+def pooled(d: int, *sizes: int, **options) -> list[torch.Tensor]:
+    """The values and indices of a pooling of [2, 3, …]."""
+    x = torch.randn(2, 3, *sizes, generator=torch.Generator().manual_seed(4))
+    return list(getattr(nn.functional, f"max_pool{d}d")(x, return_indices=True, **options))
+
+
+def unpooling(d: int, options: dict, inputs: list[torch.Tensor], size: tuple | None = None) -> Row:
+    """torch.nn.MaxUnpool of `d` dimensions to `size`, which trainrun is told by a parameter or a third input."""
+    module = getattr(nn, f"MaxUnpool{d}d")
+    told = {k: v for k, v in options.items() if k not in ("inputs", "output_size")}
+    return Row({"type": f"MaxUnpool{d}d", "inputs": ["a", "b", "c"][:len(inputs)]} | options,
+               lambda: Function(lambda values, indices, *_: module(**told)(values, indices, output_size=size)), inputs)
+
+
+UNPOOLINGS = [
+    *[unpooling(d, {"kernel_size": 2}, pooled(d, *[8, 6, 4][:d], kernel_size=2)) for d in (1, 2, 3)],
+    *[unpooling(d, {"kernel_size": 3, "stride": 2, "padding": 1},
+                pooled(d, *[7, 9, 5][:d], kernel_size=3, stride=2, padding=1)) for d in (1, 2, 3)],
+    *[unpooling(d, {"kernel_size": 2, "output_size": [9, 7, 5][:d]}, pooled(d, *[9, 7, 5][:d], kernel_size=2), [9, 7, 5][:d])
+      for d in (1, 2, 3)],
+    *[unpooling(d, {"kernel_size": 2}, [*pooled(d, *[9, 7, 5][:d], kernel_size=2), torch.zeros(2, 1, *[9, 7, 5][:d])],
+                [9, 7, 5][:d]) for d in (1, 2, 3)],
+]
+
+FRACTIONAL_POOLINGS = [
+    *over_dims("FractionalMaxPool", {"kernel_size": 2, "output_size": 3}, {"kernel_size": (2, 3, 1), "output_size": (4, 2, 5)},
+               {"kernel_size": 2, "output_ratio": 0.5, "return_indices": True},
+               {"kernel_size": 2, "output_ratio": (0.6, 0.4, 0.7)}, dims=(2, 3)),
+]
+
 DROPOUTS = [
     *over_dims("Dropout", {}, {"p": 0.2, "inplace": True}, shapes={d: (30, 4) + (2,) * d for d in SHAPES}),
     same("Dropout2d", {}, (30, 4, 5)),
@@ -151,4 +184,4 @@ REARRANGEMENTS = [
     same("Unflatten", {"dim": -1, "unflattened_size": [3, 2, 2]}, (5, 12)),
 ]
 
-ROWS = [*CONVOLUTIONS, *NORMALIZATIONS, *POOLINGS, *DROPOUTS, *PADDINGS, *UPSAMPLES, *REARRANGEMENTS]
+ROWS = [*CONVOLUTIONS, *NORMALIZATIONS, *POOLINGS, *UNPOOLINGS, *FRACTIONAL_POOLINGS, *DROPOUTS, *PADDINGS, *UPSAMPLES, *REARRANGEMENTS]

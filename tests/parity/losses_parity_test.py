@@ -71,6 +71,11 @@ def gaussian_kl(reduction="mean"):
     return of
 
 
+def moved(class_dim, module):
+    """`module` of what has its classes in another dimension."""
+    return lambda output, target: copy.deepcopy(module).to(output.dtype)(output.movedim(class_dim, 1), target)
+
+
 def ctc(batch_first=False, **options):
     module = nn.CTCLoss(**options)
     return lambda log_probs, *rest: module(log_probs.transpose(0, 1) if batch_first else log_probs, *rest)
@@ -94,6 +99,20 @@ ROWS = {
         ({"ignore_index": 2}, nn.CrossEntropyLoss(ignore_index=2), draw(9, 4), labels(4, 9)),
         ({"label_smoothing": 0.2, "weight": WEIGHT, "ignore_index": 1},
          nn.CrossEntropyLoss(weights(WEIGHT), label_smoothing=0.2, ignore_index=1), draw(3, 4, 6), labels(4, 3, 6)),
+        ({"class_dim": -1}, moved(-1, nn.CrossEntropyLoss()), draw(3, 6, 4), labels(4, 3, 6)),
+        ({"class_dim": -1}, moved(-1, nn.CrossEntropyLoss()), draw(9, 4), labels(4, 9)),
+        ({"class_dim": 2}, moved(2, nn.CrossEntropyLoss()), draw(3, 5, 4, 2), labels(4, 3, 5, 2)),
+        ({"class_dim": -1, "label_smoothing": 0.2, "weight": WEIGHT, "ignore_index": 1},
+         moved(-1, nn.CrossEntropyLoss(weights(WEIGHT), label_smoothing=0.2, ignore_index=1)), draw(3, 6, 4), labels(4, 3, 6)),
+        ({"class_dim": -1, "reduction": "sum"}, moved(-1, nn.CrossEntropyLoss(reduction="sum")), draw(3, 2, 6, 4),
+         labels(4, 3, 2, 6)),
+        ({"class_dim": -1, "weight": WEIGHT},
+         lambda o, t: nn.CrossEntropyLoss(weights(WEIGHT).to(o))(o.transpose(1, 2), t.transpose(1, 2)),
+         draw(3, 6, 4), draw(3, 6, 4, seed=3).softmax(2)),
+    ],
+    "OutputLoss": [
+        ({}, lambda x: x.mean(), draw(9, 4)),
+        ({"reduction": "sum"}, lambda x: x.sum(), draw(9, 4)),
     ],
     "NLLLoss": [
         ({}, nn.NLLLoss(), draw(9, 4).log_softmax(1), labels(4, 9)),
@@ -101,6 +120,8 @@ ROWS = {
         ({"reduction": "sum"}, nn.NLLLoss(reduction="sum"), draw(3, 4, 6).log_softmax(1), labels(4, 3, 6)),
         ({"weight": WEIGHT, "ignore_index": 2}, nn.NLLLoss(weights(WEIGHT), ignore_index=2), draw(9, 4).log_softmax(1),
          labels(4, 9)),
+        ({"class_dim": -1, "weight": WEIGHT}, moved(-1, nn.NLLLoss(weights(WEIGHT))), draw(3, 6, 4).log_softmax(2),
+         labels(4, 3, 6)),
     ],
     "BCELoss": [
         ({}, nn.BCELoss(), uniform(9, 4), bits(9, 4)),
@@ -254,6 +275,10 @@ MISFITS = [
     ({"type": "NLLLoss", "weight": [1, 2]}, [draw(9, 4), labels(4, 9)], "weight has 2 classes, the output is [N, 4]"),
     ({"type": "NLLLoss"}, [draw(9, 4), draw(9)], "labels are class indices (int64), not Float"),
     ({"type": "CrossEntropyLoss"}, [draw(9, 4), labels(4, 9, 1)], "an output [N, 4] needs labels [N]"),
+    ({"type": "CrossEntropyLoss", "class_dim": 0}, [draw(9, 4), labels(4, 9)],
+     "class_dim is 0, but the output is [N, 4], whose first dimension is the batch"),
+    ({"type": "NLLLoss", "class_dim": 2}, [draw(9, 4), labels(4, 9)], "class_dim is 2, but the output is [N, 4]"),
+    ({"type": "OutputLoss"}, [draw(9, 4), labels(4, 9)], "it reads one output of a layer; write inputs: [NAME]"),
     ({"type": "MultiMarginLoss"}, [draw(9, 4, 2), labels(4, 9, 2)], "it needs [N, C], not [N, 4, 2]"),
     ({"type": "FocalLoss", "alpha": [1, 2]}, [draw(9, 4), labels(4, 9)], "weight has 2 classes"),
     ({"type": "FocalLoss", "alpha": [1, 2]}, [draw(9, 4), bits(9, 4)], "alpha is a list of class weights"),

@@ -23,6 +23,33 @@ def recurrent(kind):
 RNN, GRU, LSTM = map(recurrent, (nn.RNN, nn.GRU, nn.LSTM))
 
 
+class LSTMCell(nn.LSTMCell):
+    def forward(self, x, h, c):
+        return super().forward(x, (h, c))
+
+
+class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
+    """Of sequences too, and with all log-probabilities."""
+
+    def forward(self, x, target):
+        rows = x.flatten(0, -2)
+        output, loss = super().forward(rows, target.flatten())
+        return output.view_as(target), loss, self.log_prob(rows).view(*x.shape[:-1], -1)
+
+
+class WithParameter(nn.Module):
+    """A Linear and a free parameter, which `join` combines."""
+
+    def __init__(self, shape, init, join):
+        super().__init__()
+        self.x = nn.Linear(8, 6)
+        self.own = nn.Parameter(init(torch.zeros(shape)))
+        self.join = join
+
+    def forward(self, x):
+        return self.join(self.x(x), self.own)
+
+
 class Weighted(nn.EmbeddingBag):
     def forward(self, bags, weights):
         return super().forward(bags, per_sample_weights=weights)
@@ -222,6 +249,80 @@ COMBINATIONS = [
      lambda: nn.Bilinear(8, 2, 3, bias=False), SEQUENCE, (3, 5, 2)),
 ]
 
+POSITIVE = torch.rand(5, 8, generator=torch.Generator().manual_seed(3)) + 0.1
+
+ELEMENTWISE = [
+    ("Add", {"other": 2.5}, lambda: Function(lambda x: x + 2.5), IMAGE),
+    ("Add", {"other": 2, "inputs": ["a", "b"]}, lambda: Function(lambda a, b: a + b + 2), TABLE, (5, 1)),
+    ("Mul", {"other": -0.5}, lambda: Function(lambda x: x * -0.5), IMAGE),
+    ("Sub", {"other": 1.5}, lambda: Function(lambda x: x - 1.5), TABLE),
+    ("Div", {"inputs": ["a", "b"]}, lambda: Function(lambda a, b: a / b), TABLE, POSITIVE),
+    ("Div", {"other": 3}, lambda: Function(lambda x: x / 3), TABLE),
+    ("Pow", {"exponent": 3}, lambda: Function(lambda x: x ** 3), TABLE),
+    ("Pow", {"exponent": -0.5}, lambda: Function(lambda x: x ** -0.5), POSITIVE),
+    ("Pow", {"inputs": ["a", "b"]}, lambda: Function(torch.pow), POSITIVE, TABLE),
+    ("Clamp", {"min": -0.5}, lambda: Function(lambda x: x.clamp(min=-0.5)), TABLE),
+    ("Clamp", {"max": 0.3}, lambda: Function(lambda x: x.clamp(max=0.3)), TABLE),
+    ("Clamp", {"min": -1, "max": 1}, lambda: Function(lambda x: x.clamp(-1, 1)), IMAGE),
+    ("Abs", {}, lambda: Function(torch.abs), TABLE),
+    ("Exp", {}, lambda: Function(torch.exp), TABLE),
+    ("Log", {}, lambda: Function(torch.log), POSITIVE),
+    ("Sqrt", {}, lambda: Function(torch.sqrt), POSITIVE),
+    ("Sum", {"dim": 1}, lambda: Function(lambda x: x.sum(1)), SEQUENCE),
+    ("Sum", {"dim": [-2, -1], "keepdim": True}, lambda: Function(lambda x: x.sum((-2, -1), keepdim=True)), IMAGE),
+    ("Min", {"dim": 1}, lambda: Function(lambda x: tuple(x.min(1))), SEQUENCE),
+    ("Min", {"dim": -1, "keepdim": True}, lambda: Function(lambda x: tuple(x.min(-1, keepdim=True))), IMAGE),
+    ("Min", {"inputs": ["a", "b"]}, lambda: Function(torch.minimum), TABLE, (5, 1)),
+    ("Max", {"inputs": ["a", "b", "c"]}, lambda: Function(lambda a, b, c: a.maximum(b).maximum(c)), TABLE, TABLE, TABLE),
+    ("PairwiseDistance", {"inputs": ["a", "b"]}, nn.PairwiseDistance, TABLE, TABLE),
+    ("PairwiseDistance", {"inputs": ["a", "b"], "p": 1.0, "eps": 0.1, "keepdim": True},
+     lambda: nn.PairwiseDistance(1.0, 0.1, True), SEQUENCE, SEQUENCE),
+]
+
+NORMAL = {"type": "Normal", "std": 0.02}
+LINEAR = {"type": "Linear", "name": "x", "out_features": 6}
+
+PARAMETERS = [
+    ("Sequential", {"layers": [LINEAR, {"type": "Parameter", "name": "own", "shape": [1, 1, 6], "init": NORMAL},
+                               {"type": "Concat", "inputs": ["own", "x"], "dim": 1}]},
+     lambda: WithParameter((1, 1, 6), lambda t: nn.init.normal_(t, std=0.02),
+                           lambda x, own: torch.cat([own.expand(len(x), -1, -1), x], 1)), SEQUENCE),
+    ("Sequential", {"layers": [LINEAR, {"type": "Parameter", "name": "own", "shape": [6], "init": {"type": "Constant", "val": 0.1}},
+                               {"type": "Mul", "inputs": ["x", "own"]}]},
+     lambda: WithParameter((6,), lambda t: t + 0.1, lambda x, own: x * own), SEQUENCE),
+    ("Sequential", {"layers": [LINEAR, {"type": "Parameter", "name": "own", "shape": [], "init": {"type": "Constant", "val": 2}},
+                               {"type": "Exp", "name": "scale"}, {"type": "Mul", "inputs": ["x", "scale"]}]},
+     lambda: WithParameter((), lambda t: t + 2, lambda x, own: x * own.exp()), TABLE),
+    ("Sequential", {"layers": [LINEAR, {"type": "Parameter", "name": "own", "shape": [1, 6], "expand": True, "init": NORMAL},
+                               {"type": "Unsqueeze", "dim": 1, "name": "token"},
+                               {"type": "Concat", "inputs": ["x", "token"], "dim": 1}]},
+     lambda: WithParameter((1, 6), lambda t: nn.init.normal_(t, std=0.02),
+                           lambda x, own: torch.cat([x, own.expand(len(x), -1)[:, None]], 1)), SEQUENCE),
+]
+
+CELLS = [
+    ("RNNCell", {"hidden_size": 5}, lambda: nn.RNNCell(8, 5), TABLE),
+    ("RNNCell", {"hidden_size": 5, "nonlinearity": "relu", "bias": False, "inputs": ["a", "b"]},
+     lambda: nn.RNNCell(8, 5, False, "relu"), TABLE, (5, 5)),
+    ("GRUCell", {"hidden_size": 4, "input_size": 8}, lambda: nn.GRUCell(8, 4), TABLE),
+    ("GRUCell", {"hidden_size": 4, "bias": False, "inputs": ["a", "b"]}, lambda: nn.GRUCell(8, 4, False), TABLE, (5, 4)),
+    ("RNNCell", {"hidden_size": 5, "input_size": 8}, lambda: nn.RNNCell(8, 5), TABLE),
+    ("LSTMCell", {"hidden_size": 4, "input_size": 8}, lambda: nn.LSTMCell(8, 4), TABLE),
+    ("LSTMCell", {"hidden_size": 4, "bias": False, "inputs": ["a", "b", "c"]}, lambda: LSTMCell(8, 4, False), TABLE, (5, 4),
+     (5, 4)),
+]
+
+ADAPTIVE = {"n_classes": 9, "cutoffs": [3, 6], "inputs": ["a", "b"]}
+
+ADAPTIVE_SOFTMAX = [
+    ("AdaptiveLogSoftmaxWithLoss", ADAPTIVE | {"div_value": 2.0}, lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 9, [3, 6], 2.0),
+     (30, 8), indices(9, 30)),
+    ("AdaptiveLogSoftmaxWithLoss", ADAPTIVE | {"div_value": 1.5, "head_bias": True, "log_prob": True, "in_features": 8},
+     lambda: AdaptiveSoftmax(8, 9, [3, 6], 1.5, True), SEQUENCE, indices(9, 3, 5)),
+    ("AdaptiveLogSoftmaxWithLoss", ADAPTIVE | {"n_classes": 40, "cutoffs": [20]},  # no target in the tail
+     lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 40, [20]), (1, 8), indices(9, 1)),
+]
+
 BAG_ROWS = [
     ("EmbeddingBag", BAG, lambda: nn.EmbeddingBag(9, 4), BAGS),
     *[("EmbeddingBag", BAG | {"mode": mode, "padding_idx": 2},
@@ -344,4 +445,5 @@ TRANSFORMERS = [
     ("PositionalEncoding", {"encoding": "learned", "max_len": 5}, lambda: PositionalEncoding(8, 5), (5, 3, 8)),
 ]
 
-ROWS = [*ACTIVATIONS, *RESHAPES, *COMBINATIONS, *BAG_ROWS, *RECURRENTS, *ATTENTIONS, *TRANSFORMERS]
+ROWS = [*ACTIVATIONS, *RESHAPES, *COMBINATIONS, *ELEMENTWISE, *PARAMETERS, *CELLS, *ADAPTIVE_SOFTMAX, *BAG_ROWS, *RECURRENTS,
+        *ATTENTIONS, *TRANSFORMERS]

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "registry/plugin.h"
+#include "registry/shape_mode.h"
 #include "tests/registry/support.h"
 
 using namespace trainrun;        // NOLINT(google-build-using-namespace)
@@ -24,6 +25,7 @@ struct Example {
   std::vector<int64_t> shape = {2, 3, 8, 8};
   at::ScalarType dtype = at::kFloat;
   std::string inputs{};
+  std::string before{};  // the layers that make some of its inputs
 };
 
 /// Of the layers that exist over one, two and three dimensions.
@@ -45,8 +47,11 @@ void add_examples_of_dims(std::map<std::string, Example>& examples) {
       {"ReplicationPad", "padding: 1"},
       {"CircularPad", "padding: 1"}};
   std::vector<int64_t> shape = {2, 3};
-  for (const char* dims : {"1d", "2d", "3d"}) {
+  for (const std::string dims : {"1d", "2d", "3d"}) {
     shape.push_back(8);
+    const std::string pool =
+        "{type: MaxPool" + dims + ", kernel_size: 2, return_indices: true, outputs: [values, indices]}";
+    examples["MaxUnpool" + dims] = {"kernel_size: 2", shape, at::kFloat, "[values, indices]", pool};
     for (const auto& [family, parameters] : families) examples[family + dims] = {parameters, shape};
   }
 }
@@ -93,6 +98,24 @@ std::map<std::string, Example> make_layer_examples() {
       {"TransformerEncoder", {"nhead: 2, num_layers: 2", {2, 5, 4}}},
       {"TransformerDecoderLayer", {"nhead: 2", {2, 5, 4}, at::kFloat, "[x, x]"}},
       {"TransformerDecoder", {"nhead: 2, num_layers: 2", {2, 5, 4}, at::kFloat, "[x, x]"}},
+      {"Div", {"", {2, 3}, at::kFloat, "[x, x]"}},
+      {"Pow", {"exponent: 2"}},
+      {"Clamp", {"min: 0"}},
+      {"Sum", {"dim: [2, 3]"}},
+      {"Min", {"dim: 1"}},
+      {"PairwiseDistance", {"", {2, 3}, at::kFloat, "[x, x]"}},
+      {"Parameter", {"shape: [1, 3]", {2, 3}}},
+      {"RNNCell", {"hidden_size: 4", {2, 3}}},
+      {"GRUCell", {"hidden_size: 4", {2, 3}}},
+      {"LSTMCell", {"hidden_size: 4", {2, 3}}},
+      {"FractionalMaxPool2d", {"kernel_size: 2, output_size: 3"}},
+      {"FractionalMaxPool3d", {"kernel_size: 2, output_size: 3", {2, 3, 8, 8, 8}}},
+      {"AdaptiveLogSoftmaxWithLoss",
+       {"n_classes: 9, cutoffs: [4], div_value: 1",
+        {2, 3},
+        at::kFloat,
+        "[x, label]",
+        "{type: Max, dim: 1, outputs: [v, label]}"}},
       {"Sequential", {"layers: [ReLU]"}},
       {"Residual", {"main: [ReLU]"}},
       {"Parallel", {"layers: [ReLU, [Identity, ReLU]]"}},
@@ -127,6 +150,7 @@ const std::map<std::string, Tensors>& loss_examples() {
       {"TripletMarginLoss", alike(3)},
       {"CosineEmbeddingLoss", {torch::zeros({2, 3}), torch::zeros({2, 3}), torch::ones({2})}},
       {"CTCLoss", {torch::zeros({5, 2, 3}), torch::ones({2, 2}, at::kLong), lengths, lengths}},
+      {"OutputLoss", alike(1)},
   };
   return examples;
 }
@@ -173,6 +197,14 @@ const std::map<std::string, std::string>& data_parameters() {
   return parameters;
 }
 
+/// The layer with what its example says of it, and the layers before it.
+LayerList list_of(const std::string& name, const Example& example) {
+  return read<LayerList>("[" + example.before + (example.before.empty() ? "" : ", ") + "{type: " + name +
+                             (example.parameters.empty() ? "" : ", " + example.parameters) +
+                             (example.inputs.empty() ? "" : ", inputs: " + example.inputs) + "}]",
+                         catalog());
+}
+
 template <class Kind>
 Component<Kind> component(const std::string& name, const std::string& parameters) {
   return read<Component<Kind>>("{type: " + name + (parameters.empty() ? "" : ", " + parameters) + "}", catalog());
@@ -186,19 +218,47 @@ TEST_CASE("every layer of the catalog is built, runs and trains") {
     CAPTURE(name);
     const auto known = layer_examples().find(name);
     const Example example = known == layer_examples().end() ? Example{} : known->second;
-    std::string list = "[{type: " + name + (example.parameters.empty() ? "" : ", " + example.parameters) +
-                       (example.inputs.empty() ? "" : ", inputs: " + example.inputs) + "}]";
-    const auto layers = read<LayerList>(list, catalog());
+    const auto layers = list_of(name, example);
     auto x = torch::ones(example.shape, example.dtype);
     const auto graph = build_graph(layers, inputs_like(x));
     if (example.dtype == at::kFloat) x.requires_grad_();
     const Tensors outputs = graph->forward({x});
-    CHECK(outputs[0].sizes() == at::IntArrayRef(graph->nodes()[0].output_shapes[0]));
+    CHECK(outputs[0].sizes() == at::IntArrayRef(graph->nodes().back().output_shapes[0]));
     outputs[0].sum().backward();
     for (const auto& parameter : graph->named_parameters()) {
+      if (parameter.key().find(".tail.") != std::string::npos) continue;  // of classes that no target is of
       CAPTURE(parameter.key());
       CHECK(parameter.value().grad().defined());
     }
+  }
+}
+
+TEST_CASE("the shape mode computes nothing for any layer or loss") {
+  const std::map<std::string, int64_t> before = ShapeMode::computed();
+  const auto newly_computed = [&] {
+    std::vector<std::string> operations;
+    for (const auto& [operation, bytes] : ShapeMode::computed()) {
+      const auto known = before.find(operation);
+      if (bytes > (known == before.end() ? 0 : known->second)) operations.push_back(operation);
+    }
+    return join(operations);
+  };
+  for (const auto& item : catalog().layers.entries()) {
+    CAPTURE(item.first);
+    const auto known = layer_examples().find(item.first);
+    const Example example = known == layer_examples().end() ? Example{} : known->second;
+    const ShapeMode shapes;
+    build_graph(list_of(item.first, example), inputs_like(torch::empty(example.shape, example.dtype)));
+    REQUIRE(newly_computed() == "");
+  }
+  for (const char* loss : {"CrossEntropyLoss", "NLLLoss", "MSELoss", "BCEWithLogitsLoss"}) {
+    CAPTURE(loss);
+    const ShapeMode shapes;
+    const bool has_classes = std::string(loss) == "CrossEntropyLoss" || std::string(loss) == "NLLLoss";
+    const auto target = has_classes ? torch::empty({2, 7}, at::kLong) : torch::empty({2, 5, 7});
+    const LayerInputs inputs = examples({torch::empty({2, 5, 7}), target});  // [N, C, T]
+    CHECK(component<LossKind>(loss, "").build(inputs).forward(inputs.examples).numel() == 1);
+    CHECK(newly_computed() == "");
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include "registry/out_of_memory.h"
 #include "registry/shape_mode.h"
 #include "tests/registry/support.h"
 
@@ -240,5 +241,76 @@ TEST_CASE("what does not fit names layers, shapes and places") {
   CHECK(fault("- {type: Residual, main: [{type: Conv2d, out_channels: 2, kernel_size: 3}]}", image)
             .find("main gives [N, 2, 26, 26], shortcut gives [N, 1, 28, 28]") != std::string::npos);
   CHECK(fault("- {type: Embedding, num_embeddings: 3, embedding_dim: 2}", image).find("integer indices") !=
+        std::string::npos);
+}
+
+TEST_CASE("too little memory is no fault of the recipe") {
+  CHECK_THROWS_AS(build("[{type: Linear, out_features: 200000000000000}]", inputs_like(torch::zeros({2, 4}))),
+                  OutOfMemory);
+  try {
+    build("[{type: Sequential, name: big, layers: [{type: Linear, out_features: 200000000000000}]}]",
+          inputs_like(torch::zeros({2, 4})));
+  } catch (const OutOfMemory& error) {
+    CHECK(std::string(error.what()) ==
+          "test.yaml:1:41: [0].layers[0] (Linear): this machine has too little memory for it (3200000000000000 bytes "
+          "were "
+          "asked for)");
+  }
+}
+
+TEST_CASE("a free parameter has the layer's own name and is repeated for each sample where it stands for one") {
+  const auto graph = build(R"(
+- {type: Linear, out_features: 4, name: tokens}
+- {type: Parameter, shape: [1, 1, 4], name: cls_token, init: {type: Constant, val: 0.5}, lr_scale: 0.1}
+- {type: Concat, inputs: [cls_token, tokens], name: sequence}
+- {type: Parameter, shape: [4], name: gamma, init: {type: Constant, val: 2}}
+- {type: Mul, inputs: [sequence, gamma]}
+)",
+                           inputs_like(torch::zeros({2, 5, 3})));
+  CHECK(state_names(*graph) == std::vector<std::string>{"cls_token", "gamma", "tokens.weight", "tokens.bias"});
+  CHECK(graph->lr_scales() == std::map<std::string, double>{{"cls_token", 0.1}});
+  const Tensors outputs = graph->forward({torch::randn({7, 5, 3})});
+  CHECK(outputs[0].sizes() == at::IntArrayRef({7, 6, 4}));
+  CHECK(outputs[0].select(1, 0).eq(1).all().item<bool>());
+  outputs[0].sum().backward();
+  CHECK(graph->named_parameters()["cls_token"].grad().eq(14).all().item<bool>());  // seven samples, twice each
+  CHECK(fault("- {type: Parameter, shape: [3, 4], expand: true}", inputs_like(torch::zeros({2, 4})))
+            .find("expand repeats a first dimension of 1, but shape is [3, 4]") != std::string::npos);
+}
+
+TEST_CASE("two uses of one free parameter are one tensor") {
+  const auto graph = build("[{type: Parameter, shape: [4], name: a}, {type: Parameter, shape: [4], name: b, share: a}]",
+                           inputs_like(torch::zeros({2, 4})));
+  CHECK(graph->named_parameters()["a"].is_same(graph->named_parameters()["b"]));
+}
+
+TEST_CASE("a repeated layer that reads several inputs reads the one before it and, each time, the others") {
+  const std::string layer = "{type: Sub, inputs: [a, b], repeat: 3";
+  for (const std::string named : {"}", ", name: chain}"}) {
+    CAPTURE(named);
+    const auto graph =
+        build("[{type: Mul, other: 10, name: a}, {type: Mul, other: 0.5, inputs: x, name: b}, " + layer + named + "]",
+              inputs_like(torch::zeros({2, 4})));
+    const auto x = torch::randn({3, 4});
+    CHECK(torch::allclose(graph->forward({x})[0], 10 * x - 3 * (x / 2)));
+  }
+}
+
+TEST_CASE("numbers keep whole numbers whole") {
+  const auto index = inputs_like(torch::zeros({2, 4}, at::kLong));
+  const auto graph = build("[{type: Add, other: 1}, {type: Mul, other: 3}]", index);
+  CHECK(graph->forward({torch::ones({2, 4}, at::kLong)})[0].equal(torch::full({2, 4}, 6, at::kLong)));
+  CHECK(fault("- Add", index).find("it reads 2 or more inputs, or one and the number other") != std::string::npos);
+  CHECK(fault("- Max", index).find("it needs dim, the dimension that goes, or 2 or more inputs") != std::string::npos);
+  CHECK(fault("- Pow", index).find("it reads 2 inputs, or one and the number exponent") != std::string::npos);
+}
+
+TEST_CASE("unpooling says which sizes it can give") {
+  const std::string pool = "- {type: MaxPool1d, kernel_size: 3, return_indices: true, outputs: [v, i]}\n";
+  const auto signal = inputs_like(torch::zeros({2, 4, 11}));
+  CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3, inputs: [v, i], output_size: 13}", signal)
+            .find("an output size of 13 in dimension 2 is not between 6 and 12") != std::string::npos);
+  CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3}", signal).find("1 inputs given") != std::string::npos);
+  CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3, inputs: [v, v]}", signal).find("are int64 and as many") !=
         std::string::npos);
 }

@@ -27,6 +27,9 @@ std::string pieces(const std::string& content) {
       case Kind::kReference:
         words.push_back("reference " + piece.text);
         break;
+      case Kind::kExpression:
+        words.push_back("expression " + piece.text);
+        break;
       case Kind::kEnvironment:
         words.push_back("environment " + piece.text + (piece.fallback ? " or '" + *piece.fallback + "'" : ""));
         break;

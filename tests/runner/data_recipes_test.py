@@ -150,6 +150,24 @@ def test_mixup_trains_on_soft_labels_and_evaluates_on_hard_ones(tmp_path):
     assert metrics(tmp_path / "run", "eval")[-1]["eval/accuracy"] > 0.8
 
 
+def test_weights_are_transposed_where_rename_says_so(tmp_path):
+    """GPT-2's Conv1D keeps [in, out], a Linear [out, in]."""
+    (tmp_path / "mixed.yaml").write_text(MIXED)
+    weight, bias = torch.randn(64, 10), torch.randn(10)
+    torch.save({"h.c_fc.weight": weight, "h.c_fc.bias": bias}, tmp_path / "w.pt")
+    common = ["mixed.yaml", "training={max_steps: 1, num_epochs: null}", "optimizer.lr=0", "optimizer.weight_decay=0",
+              "checkpoint.every=1"]
+    for name, rename in {"once": "'^h\\.c_fc\\.(weight)$': {to: '1.$1', transpose: true}, '^h\\.c_fc': '1'",
+                         "apart": "'c_fc\\.weight$': {transpose: true}, '^h\\.c_fc': {to: '1'}"}.items():
+        trainrun(tmp_path, *common, f"output_dir={name}", "model.weights={path: w.pt, rename: {%s}}" % rename)
+        saved = safetensors.torch.load_file(next((tmp_path / name / "checkpoints").glob("*/model.safetensors")))
+        assert torch.equal(saved["1.weight"], weight.T) and torch.equal(saved["1.bias"], bias)
+    assert "rename would transpose 'h.c_fc.bias', which is [10] and does not have two dimensions" in trainrun(
+        tmp_path, *common, "output_dir=one", "model.weights={path: w.pt, rename: {'c_fc': {transpose: true}}}", status=1)
+    assert "unknown parameter of model.weights.rename" in trainrun(
+        tmp_path, "validate", "mixed.yaml", "model.weights={path: w.pt, rename: {x: {transposed: true}}}", status=2)
+
+
 def test_weights_are_renamed_and_what_does_not_fit_is_listed(tmp_path):
     (tmp_path / "mixed.yaml").write_text(MIXED)
     weight = torch.randn(10, 64)

@@ -1,10 +1,12 @@
 #include "runner/explain.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 #include <sstream>
 
+#include "registry/shape_mode.h"
 #include "runner/job.h"
 #include "runner/model.h"
 #include "runner/observers/observers.h"
@@ -174,6 +176,35 @@ TEST_CASE("the learning-rate curve is the scheduler's, from the first step to th
   CHECK(to_text(explain_recipe("recipes/digits_mlp.yaml")).find("constant 3.0e-03") != std::string::npos);
   const Explanation plateau = explain_recipe("recipes/digits_mlp.yaml", {"scheduler=ReduceLROnPlateau"});
   CHECK(plateau.monitor == "eval/loss");
+}
+
+TEST_CASE("of a billion steps a scheduler that goes from one to the next is followed for two million") {
+  const std::vector<std::string> job = {"training={max_steps: 1000000000}"};
+  const auto with = [&](const std::string& scheduler) {
+    std::vector<std::string> overrides = job;
+    overrides.push_back("scheduler=" + scheduler);
+    return explain_recipe("recipes/digits_mlp.yaml", overrides);
+  };
+  const Explanation stepwise = with("{type: ExponentialLR, gamma: 0.999999}");
+  CHECK(stepwise.length.total_steps == 1000000000);
+  CHECK(stepwise.rates.back().step == 1999999);
+  CHECK(stepwise.rates.back().rates[0].lr / (3e-3 * std::pow(0.999999, 1999999)) == doctest::Approx(1));
+  CHECK(to_text(stepwise).find("learning rate: ExponentialLR, the first 2000000 steps\n") != std::string::npos);
+  CHECK(to_text(stepwise).find("100 %") == std::string::npos);
+  const Explanation closed = with("{type: LinearWithWarmup, warmup_steps: 10}");
+  CHECK(closed.rates.back().step == 999999999);
+}
+
+TEST_CASE("a model of seven billion parameters is explained without computing anything") {
+  const auto computed = [] {
+    int64_t total = 0;
+    for (const auto& [operation, bytes] : ShapeMode::computed()) total += bytes;
+    return total;
+  };
+  const int64_t before = computed();
+  const Explanation e = explain_recipe("tests/recipes/decoder_7b.yaml");
+  CHECK(e.parameters > 6'800'000'000);
+  CHECK(computed() - before < 1 << 20);
 }
 
 TEST_CASE("a schedule by epochs changes between epochs only") {

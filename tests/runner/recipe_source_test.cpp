@@ -516,6 +516,44 @@ TEST_CASE("within a block its own parameters stay, other references are replaced
                                  "{type: X, mixed: 8/64, literal: '${channels}'}]")));
 }
 
+TEST_CASE("an expression becomes its value, wherever its names are") {
+  check_resolves("a: 6\nb: ${a * 7}\nc: ${(a + 1) // 2}\nd: ${a / 4}\ne: ${not f}\nf: ${a > 5}\n", {},
+                 "{a: 6, b: 42, c: 3, d: 1.5, e: false, f: true}");
+  check_resolves("a: 6\nname: x-${a * 2}-${ a - 1 }\n", {}, "{a: 6, name: x-12-5}");
+  check_resolves("l: [{n: 3}]\nx: ${l[0].n % 2 == 1 and true}\n", {}, "{l: [{n: 3}], x: true}");
+  check_resolves("a-b: 1\nx: ${a-b}\n", {}, "{a-b: 1, x: 1}");
+  check_resolves("a: 8\nx: ${b * 2}\nb: ${a / 4}\n", {}, "{a: 8, x: 4, b: 2}");
+  check_resolves("x: $${a * 2}\n", {}, "{x: '${a * 2}'}");
+}
+
+TEST_CASE("an expression without a value is a problem at its place") {
+  CHECK(errors("a: 6\nb: ${a // 0}\n") == "a.yaml:2:4: b: ${a // 0}: division by zero");
+  CHECK(errors("a: 6\nb: ${a * }\n") == "a.yaml:2:4: b: ${a * }: an operand is missing at the end");
+  CHECK(errors("a: [6]\nb: ${a * 2}\n") == "a.yaml:2:4: b: ${a * 2}: a is a list, not a number, a text, true or false");
+  CHECK(errors("width: 6\nb: ${widht * 2}\n") ==
+        "a.yaml:2:4: b: ${widht * 2}: no value named widht; did you mean width?");
+  CHECK(errors("a: 6\nb: ${a-1}\n") ==
+        "a.yaml:2:4: b: ${a-1}: no value named a-1; to subtract, put spaces around the '-'");
+  CHECK(errors("a: ${a + 1}\n").find("refers to itself") != std::string::npos);
+  CHECK(errors("a: ${env:HOME * 2}\n").find("is no name of an environment variable") != std::string::npos);
+}
+
+TEST_CASE("an expression of a block's parameters waits until the block is used") {
+  const ResolvedRecipe recipe = resolve(
+      "width: 8\nlast: x\n"
+      "model: {blocks: {b: {parameters: {c: 1, last: false}, x: ['${c * 2 + width}', 'k${c // 2}-${width * 2}', "
+      "'${not last}', '${width * 3}', '${c / 0}']}}}\n");
+  CHECK(errors(recipe) == "");
+  CHECK(at(recipe.value, "model.blocks.b.x[0]").text() == "${c * 2 + 8}");
+  CHECK(at(recipe.value, "model.blocks.b.x[3]").text() == "24");
+  std::vector<Problem> problems;
+  const Value used =
+      substitute(at(recipe.value, "model.blocks.b.x"), {{"c", parse("64")}, {"last", parse("true")}}, &problems);
+  CHECK(same_meaning(used, parse("[136, k32-16, false, 24, '${c / 0}']")));
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].message == "${c / 0}: division by zero");
+}
+
 TEST_CASE("a parameter's near match is suggested within its block") {
   CHECK(errors("model: {blocks: {b: {parameters: {channels: 1}, layers: ['${chanels}']}}}\n") ==
         "a.yaml:1:58: model.blocks.b.layers[0]: ${chanels}: no value named chanels; did you mean the parameter "

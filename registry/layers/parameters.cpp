@@ -1,0 +1,49 @@
+#include <ATen/ops/zeros.h>
+
+#include "registry/layer.h"
+#include "registry/layers/free_parameter.h"
+
+namespace trainrun {
+namespace {
+
+/// torch.nn.Parameter as a layer: a class token, a LayerScale, a temperature.
+struct LearnedTensor {
+  std::vector<int64_t> shape;
+  std::optional<bool> expand;
+  static void describe(Fields<LearnedTensor>& f) {
+    f.required("shape", &LearnedTensor::shape)
+        .at_least(0)
+        .doc(
+            "of the tensor itself, as in torch: [1, 1, 64] for a class token, [64] for a LayerScale, [] for one "
+            "number");
+    f.optional("expand", &LearnedTensor::expand)
+        .doc(
+            "repeat the first dimension, a 1, for each sample of the batch; null: do so where the tensor has as many "
+            "dimensions as what flows in");
+  }
+  Layer build(const LayerInputs& in) const {
+    in.require_inputs(1, 1);
+    const bool one_first = !shape.empty() && shape[0] == 1;
+    if (expand.value_or(false) && !one_first) {
+      throw LayerError("expand repeats a first dimension of 1, but shape is " + at::str(at::IntArrayRef(shape)));
+    }
+    const bool repeat = expand.value_or(one_first && shape.size() == in.shape().size());
+    const auto module = std::make_shared<FreeParameter>(at::zeros(shape));
+    return {module, [module, repeat](const Tensors& inputs) -> Tensors {
+              if (!repeat) return {module->value};
+              std::vector<int64_t> sizes = module->value.sizes().vec();
+              sizes[0] = inputs[0].size(0);
+              return {module->value.expand(sizes)};
+            }};
+  }
+};
+
+}  // namespace
+
+void add_parameters(LayerRegistry& layers) {
+  layers.add<LearnedTensor>(
+      "Parameter",
+      "a learned tensor, whatever flows in: zeros to begin with, or what init says; its state name is the layer's");
+}
+
+}  // namespace trainrun

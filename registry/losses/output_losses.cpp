@@ -1,0 +1,29 @@
+#include "registry/loss.h"
+
+namespace trainrun {
+namespace {
+
+struct OutputLoss {
+  std::string reduction = "mean";
+  static void describe(Fields<OutputLoss>& f) {
+    f.optional("reduction", &OutputLoss::reduction)
+        .one_of({"mean", "sum"})
+        .doc("of what the layer gives to one number");
+  }
+  Loss build(const LayerInputs& in) const {
+    if (in.examples.size() != 1) throw LayerError("it reads one output of a layer; write inputs: [NAME]");
+    if (!in.examples[0].is_floating_point()) throw LayerError("it needs numbers of floating point");
+    return {nullptr,
+            [mean = reduction == "mean"](const Tensors& inputs) { return mean ? inputs[0].mean() : inputs[0].sum(); }};
+  }
+};
+
+}  // namespace
+
+void add_output_losses(LossRegistry& losses) {
+  losses.add<OutputLoss>("OutputLoss",
+                         "what a layer gives is the loss: the mean or sum of it, for layers with a loss of their own "
+                         "(AdaptiveLogSoftmaxWithLoss) and for penalties");
+}
+
+}  // namespace trainrun
