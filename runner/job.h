@@ -84,7 +84,7 @@ class Job {
   Progress progress;
 
  private:
-  void connect(const Options& options);
+  void connect(const LoadedRecipe& loaded, const Options& options);
   void build_data();
   void build_model();
   void build_parallel();

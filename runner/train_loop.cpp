@@ -171,6 +171,8 @@ class Trainer {
 
   /// Returns whether this is the best so far.
   bool run_evaluation(int64_t epoch) {
+    if (job_.group) job_.group->set_step(progress_.step);
+    const PhaseScope phase(job_.group.get(), Phase::kEvaluation);
     if (job_.parallel) job_.parallel->share_buffers();
     progress_.metrics = evaluate(job_.recipe, *job_.model, *job_.eval_loader, job_.metrics, job_.group.get());
     job_.model->train();
