@@ -9,6 +9,7 @@
 #include "registry/shape_mode.h"
 #include "runner/build.h"
 #include "runner/device.h"
+#include "runner/distributed/agreement.h"
 #include "runner/distributed/block_allocator.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/sharded_model.h"
@@ -23,6 +24,14 @@ namespace {
 int64_t steps_of(int64_t batches, int64_t accumulation) { return (batches + accumulation - 1) / accumulation; }
 
 int64_t sharding_stage(const Recipe& recipe) { return recipe.distributed_type == "FSDP" ? recipe.sharding.stage() : 0; }
+
+GroupTimeouts timeouts_of(const DistributedSection& section) {
+  constexpr int64_t kLonger = 10;  // rank 0 alone reads and writes; evaluations may take some ranks longer
+  const auto seconds = [](int64_t number) { return std::chrono::seconds(number); };
+  return {seconds(section.timeout), seconds(section.meeting_timeout.value_or(section.timeout)),
+          seconds(section.evaluation_timeout.value_or(kLonger * section.timeout)),
+          seconds(section.checkpoint_timeout.value_or(kLonger * section.timeout))};
+}
 
 }  // namespace
 
@@ -47,7 +56,7 @@ void require_elementwise(const Component<OptimizerKind>& chosen, const Optimizer
 }
 
 Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.recipe) {
-  connect(options);
+  connect(loaded, options);
   build_data();
   build_model();
   build_optimizer();
@@ -67,19 +76,24 @@ Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.rec
   resume();
   if (shards()) return_free_memory();
   build_observers(options);
+  if (!group) return;
+  group->set_step(progress.step);
+  group->set_phase(Phase::kStep);
 }
 
-void Job::connect(const Options& options) {
+void Job::connect(const LoadedRecipe& loaded, const Options& options) {
   const Rendezvous place = options.rendezvous.value_or(Rendezvous());
   device = choose_device({recipe.device, recipe.distributed_type, place.local_rank, place.world_size});
   use_device(device, recipe.tf32);
   const bool multi_gpu = recipe.distributed_type == "MULTI_GPU";  // there is a group even if its launcher started one
   if (!options.rendezvous || (place.world_size == 1 && !multi_gpu)) return;
   if (sharding_stage(recipe) > 0) reuse_large_blocks();
-  const std::chrono::seconds timeout(recipe.distributed.timeout);
+  const GroupTimeouts timeouts = timeouts_of(recipe.distributed);
   using Backend = ProcessGroup::Backend;
-  group = std::make_unique<ProcessGroup>(place, timeout, options.dry_run ? Backend::kFake : Backend::kGloo);
-  if (!device.is_cpu() && !options.dry_run) group->add_device(*open_accelerator().accelerator, device, timeout);
+  group = std::make_unique<ProcessGroup>(place, timeouts, options.dry_run ? Backend::kFake : Backend::kGloo);
+  if (options.dry_run) return;
+  require_agreement(*group, facts_of_recipe(loaded.resolved));
+  if (!device.is_cpu()) group->add_device(*open_accelerator().accelerator, device, timeouts.step);
 }
 
 void Job::build_data() {
@@ -92,6 +106,11 @@ void Job::build_data() {
     share_learnt(*eval_data, train_data->learnt());
   }
   if (group && is_main()) group->barrier("rank 0's data");
+  if (group && !group->is_fake()) {
+    Facts facts = facts_of_data(*train_data, "dataset.train");
+    if (eval_data) facts.merge(facts_of_data(*eval_data, "dataset.eval"));
+    require_agreement(*group, facts);
+  }
   const DatasetInfo train_info = train_data->info();
   const DatasetInfo eval_info = eval_data ? eval_data->info() : DatasetInfo();
   transforms = std::make_unique<DataTransforms>(recipe, &train_info, eval_data ? &eval_info : nullptr);

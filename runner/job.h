@@ -93,7 +93,7 @@ class Job {
   std::function<std::chrono::steady_clock::time_point()> clock = std::chrono::steady_clock::now;
 
  private:
-  void connect(const Options& options);
+  void connect(const LoadedRecipe& loaded, const Options& options);
   void build_data();
   void build_model();
   void build_parallel();

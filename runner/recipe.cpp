@@ -268,7 +268,21 @@ void DistributedSection::describe(Fields<DistributedSection>& f) {
   f.optional("timeout", &DistributedSection::timeout)
       .at_least(1)
       .unit("seconds")
-      .doc("how long a rank waits for the others before it gives up");
+      .doc("how long a rank may be silent, and how long the others wait for it in a step, before they give up");
+  f.optional("meeting_timeout", &DistributedSection::meeting_timeout)
+      .at_least(1)
+      .unit("seconds")
+      .doc("how long a rank waits for all others to come; timeout by default");
+  f.optional("evaluation_timeout", &DistributedSection::evaluation_timeout)
+      .at_least(1)
+      .unit("seconds")
+      .doc("how long ranks that are not silent may take longer than others in an evaluation; 10 timeout by default");
+  f.optional("checkpoint_timeout", &DistributedSection::checkpoint_timeout)
+      .at_least(1)
+      .unit("seconds")
+      .doc(
+          "how long the others wait for a rank 0 that is not silent while it reads data, or reads or writes a "
+          "checkpoint; 10 timeout by default");
   f.optional("bucket_cap_mb", &DistributedSection::bucket_cap_mb)
       .at_least(1)
       .unit("MiB")

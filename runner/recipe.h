@@ -127,6 +127,9 @@ struct LoggingSection {
 
 struct DistributedSection {
   int64_t timeout = 100;
+  std::optional<int64_t> meeting_timeout;
+  std::optional<int64_t> evaluation_timeout;
+  std::optional<int64_t> checkpoint_timeout;
   int64_t bucket_cap_mb = 25;
   bool find_unused_parameters = false;
   std::optional<Component<CommHookKind>> comm_hook;

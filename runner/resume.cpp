@@ -114,6 +114,8 @@ void Job::open_folder(const LoadedRecipe& loaded) {
 }
 
 void Job::save(const std::string& name, bool best) {
+  if (group) group->set_step(progress.step);
+  const PhaseScope phase(group.get(), Phase::kCheckpoint);
   CheckpointContent content;
   content.model = parallel ? parallel->gather_model(model->state_dict()) : model->state_dict();
   content.optimizer = parallel ? parallel->gather_state(*optimizer) : optimizer->state();
@@ -148,6 +150,7 @@ json Job::state() const {
 }
 
 void Job::amend(const std::string& name, bool best) {
+  const PhaseScope phase(group.get(), Phase::kCheckpoint);
   const json amended = state();
   if (is_main()) checkpoints->amend(name, amended, best);
   if (group) group->barrier("a checkpoint");

@@ -124,6 +124,8 @@ class Trainer {
   /// Whether this is the best so far; nothing where a signal came before it was done.
   std::optional<bool> run_evaluation() {
     const Tensors random = job_.random_states();
+    if (job_.group) job_.group->set_step(progress_.step);
+    const PhaseScope phase(job_.group.get(), Phase::kEvaluation);
     if (job_.parallel) job_.parallel->share_buffers();
     EvaluationControl control;
     control.group = job_.group.get();

@@ -35,7 +35,7 @@ LaunchOptions launch_options(const LoadedRecipe& loaded) {
   options.num_processes = recipe.num_processes;
   options.num_machines = recipe.num_machines;
   options.machine_rank = recipe.machine_rank;
-  options.timeout = std::chrono::seconds(recipe.distributed.timeout);
+  options.timeout = std::chrono::seconds(recipe.distributed.meeting_timeout.value_or(recipe.distributed.timeout));
   options.pin_cores = recipe.distributed.pin_cores;
   if (recipe.num_machines == 1) return options;
   if (!recipe.main_process_ip || !recipe.main_process_port) {

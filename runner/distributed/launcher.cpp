@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
 
@@ -21,7 +22,9 @@
 
 #include "registry/error.h"
 #include "registry/value.h"
+#include "runner/distributed/bounded.h"
 #include "runner/distributed/meeting.h"
+#include "runner/distributed/rank_monitor.h"
 #include "runner/distributed/rank_output.h"
 
 namespace trainrun {
@@ -29,7 +32,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kStoreOutlivesRanks = 5000;  // milliseconds
+constexpr int kStoreOutlivesRanks = 2500;               // milliseconds
+constexpr std::chrono::seconds kGrace(3);               // for ranks to end by themselves where one has failed
+constexpr std::chrono::milliseconds kTimeOfStore(500);  // to say which rank is lost
 
 /// The cores that this process may use; empty where the system has more than can be told.
 std::vector<int> allowed_cores() {
@@ -169,14 +174,10 @@ std::string ending_of(int status) {
   return "ended with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
-/// The store of the ranks; for several machines at the place that they have been told, once all of them have come.
-c10::intrusive_ptr<c10d::TCPStore> meet_machines(const LaunchOptions& options) {
-  const bool is_keeper = options.machine_rank == 0;
-  if (options.num_machines == 1) return open_store(options.address, 0, true, options.timeout);
-  const auto deadline = Clock::now() + options.timeout;
-  auto store = open_store(is_keeper ? "127.0.0.1" : options.address, options.port, is_keeper, options.timeout);
+/// Waits until all machines have come to the store.
+void wait_for_machines(const LaunchOptions& options, c10d::Store& store, Clock::time_point deadline) {
   const auto key_of = [](int64_t machine) { return "machine/" + std::to_string(machine); };
-  if (store->add(key_of(options.machine_rank), 1) > 1) {
+  if (store.add(key_of(options.machine_rank), 1) > 1) {
     throw Error("another machine has come with machine_rank=" + std::to_string(options.machine_rank) +
                 "; each has a number of its own");
   }
@@ -184,23 +185,41 @@ c10::intrusive_ptr<c10d::TCPStore> meet_machines(const LaunchOptions& options) {
   for (int64_t machine = 0; machine < options.num_machines; ++machine) machines.push_back(key_of(machine));
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
   try {
-    store->wait(machines, std::max(left, std::chrono::milliseconds(1)));
+    store.wait(machines, std::max(left, std::chrono::milliseconds(1)));
   } catch (const std::exception&) {
-    std::erase_if(machines, [&](const std::string& machine) { return store->check({machine}); });
+    std::erase_if(machines, [&](const std::string& machine) { return store.check({machine}); });
     if (machines.empty()) throw;
     for (std::string& machine : machines) machine.replace(machine.find('/'), 1, " ");
     throw Error("of " + std::to_string(options.num_machines) + " machines, " + join(machines) +
                 (machines.size() == 1 ? " has" : " have") + " not come within " +
                 std::to_string(options.timeout.count()) +
-                " s (distributed.timeout); start the same command there, with its machine_rank");
+                " s (distributed.meeting_timeout); start the same command there, with its machine_rank");
   }
-  return store;
+}
+
+/// The store of the ranks; for several machines at the place that they have been told, once all of them have come.
+c10::intrusive_ptr<c10d::TCPStore> meet_machines(const LaunchOptions& options) {
+  const bool is_keeper = options.machine_rank == 0;
+  if (options.num_machines == 1) return open_store(options.address, 0, true, options.timeout);
+  const auto deadline = Clock::now() + options.timeout;
+  auto store = open_store(is_keeper ? "127.0.0.1" : options.address, options.port, is_keeper, options.timeout);
+  const std::function<bool()> wait = [options, store, deadline] {
+    wait_for_machines(options, *store, deadline);
+    return true;
+  };
+  if (run_bounded(wait, deadline + std::chrono::seconds(1))) return store;
+  throw Error("machine 0, which keeps the ranks' store at " + options.address + ":" + std::to_string(options.port) +
+              ", has not answered within " + std::to_string(options.timeout.count()) +
+              " s (distributed.meeting_timeout)");
 }
 
 /// This machine's ranks, while they run.
 class Ranks {
  public:
-  Ranks(const LaunchOptions& options, const std::vector<std::string>& arguments, int port) : options_(options) {
+  Ranks(const LaunchOptions& options, const std::vector<std::string>& arguments,
+        const c10::intrusive_ptr<c10d::TCPStore>& store)
+      : store_(store) {
+    const int port = store->getPort();
     for (const Share& share : shares_of(options)) {
       Child& child = children_.emplace_back();
       child.rank = share.rank;
@@ -265,13 +284,26 @@ class Ranks {
     if (exit_code_of(status) == 0 || exit_code_ != 0) return;
     exit_code_ = exit_code_of(status);
     if (passed_on_ != 0 && exit_code_ == 128 + passed_on_) return;  // as it was told
-    const std::string line = "trainrun: rank " + std::to_string(child.rank) + " " + ending_of(status);
-    std::fprintf(stderr, "%s; the other ranks are stopped\n", line.c_str());
+    const Failure own = {child.rank, "rank " + std::to_string(child.rank) + " " + ending_of(status)};
+    const Failure first = note_for_ranks(own);
+    const bool was_left = first.rank != child.rank;  // it ended because of another one
+    const std::string because = was_left ? ", because " + first.text : "";
+    std::fprintf(stderr, "trainrun: %s%s; the other ranks are stopped\n", own.text.c_str(), because.c_str());
     tell_all(SIGTERM);
-    deadline_ = Clock::now() + options_.timeout;
+    for (const Child& other : children_) {
+      if (was_left && other.running && other.rank == first.rank) ::kill(other.pid, SIGKILL);
+    }
+    deadline_ = Clock::now() + kGrace;
   }
 
-  const LaunchOptions& options_;
+  /// The first failure that any of the ranks has noted, or else this one.
+  Failure note_for_ranks(const Failure& failure) const {
+    const char* job = std::getenv("TORCHELASTIC_RUN_ID");  // the ranks inherit it
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(store_prefix(job ? job : ""), store_);
+    return note_failure(store, failure, kTimeOfStore);
+  }
+
+  c10::intrusive_ptr<c10d::TCPStore> store_;
   std::deque<Child> children_;
   int exit_code_ = 0;
   int passed_on_ = 0;  // the last signal to stop
@@ -283,7 +315,7 @@ class Ranks {
 int launch(const LaunchOptions& options, const std::vector<std::string>& arguments) {
   const auto store = meet_machines(options);
   const SignalPipe signals;
-  Ranks ranks(options, arguments, store->getPort());
+  Ranks ranks(options, arguments, store);
   const int exit_code = ranks.wait(signals);
   const bool has_failed = exit_code != 0 && !ranks.was_told_to_stop();
   if (has_failed && options.num_machines > 1 && options.machine_rank == 0) {

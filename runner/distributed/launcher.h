@@ -14,7 +14,7 @@ struct LaunchOptions {
   int64_t machine_rank = 0;
   std::string address = "127.0.0.1";  // of machine 0
   int port = 0;                       // there; 0: any, where there is one machine
-  std::chrono::seconds timeout{100};  // for other machines to come, and for ranks to end where one has failed
+  std::chrono::seconds timeout{100};  // for other machines to come
   bool pin_cores = true;
 };
 
@@ -24,7 +24,8 @@ struct LaunchOptions {
 /// are pinned, each has the same number of those that this process may use, unless there are fewer than ranks.
 /// OMP_NUM_THREADS is as many, unless it is set.
 /// SIGINT and SIGTERM are passed on. Where a rank fails, the others are stopped: those that do not end by themselves
-/// within the timeout are killed; a line says which was the first. Killed itself, it takes them along. Returns the exit
+/// within three seconds are killed, one that no longer answers at once; a line says which was the first, and because of
+/// which other one, if any. Killed itself, it takes them along. Returns the exit
 /// code: of the first that failed, 128+N where a signal ended it. Throws Error where machines do not find each other.
 int launch(const LaunchOptions& options, const std::vector<std::string>& arguments);
 

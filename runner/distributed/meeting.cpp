@@ -21,6 +21,7 @@
 
 #include "registry/files/file_io.h"
 #include "registry/value.h"
+#include "runner/distributed/bounded.h"
 #include "runner/distributed/process_group.h"
 
 namespace trainrun {
@@ -30,6 +31,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kHere = "127.0.0.1";
+constexpr milliseconds kMargin(1000);
 constexpr const char* kYes = "1";  // of a key that says all by being there
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -75,6 +77,11 @@ std::string unreachable(const std::string& address, int port, const std::string&
          ", where the ranks meet; is rank 0's machine started, is this its address, and may others connect to that "
          "port? (" +
          why + ")";
+}
+
+std::string not_our_store(const std::string& address, int port, const std::string& why) {
+  return "what listens at " + place_of(address, port) + ", where the ranks meet, is not their store (" + why +
+         "): another program has that port; choose a free one by main_process_port in the recipe, or by MASTER_PORT";
 }
 
 /// Nothing where it accepts a connection within a second, else the reason.
@@ -156,7 +163,13 @@ std::string missing_ranks(c10d::Store& store, int64_t world_size) {
 /// Waits for all ranks; returns whether they can meet at 127.0.0.1. A few operations of each rank, however many.
 bool wait_for_all(const Rendezvous& rendezvous, c10d::Store& store, Clock::time_point deadline) {
   const std::string network = network_name();
-  store.set("come/" + std::to_string(rendezvous.rank), kYes);
+  const std::string who = "rank " + std::to_string(rendezvous.rank);
+  const std::string where = place_of(rendezvous.address, rendezvous.port);
+  if (store.add("come/" + std::to_string(rendezvous.rank), 1) > 1) {
+    throw DistributedError("another process has come to " + where + " as " + who +
+                           ": do the ranks of another job meet at this port? Choose another one by main_process_port "
+                           "in the recipe, or by MASTER_PORT");
+  }
   try {
     if (rendezvous.rank == 0) store.set("network", network);
     store.wait({"network"}, until(deadline));
@@ -165,13 +178,11 @@ bool wait_for_all(const Rendezvous& rendezvous, c10d::Store& store, Clock::time_
     store.wait({"all"}, until(deadline));
     return !store.check({"several networks"});
   } catch (const std::exception& error) {
-    const std::string who = "rank " + std::to_string(rendezvous.rank);
-    const std::string where = place_of(rendezvous.address, rendezvous.port);
     if (Clock::now() < deadline) {
       throw DistributedError(who + " lost the store at " + where + " (" + first_line(error.what()) + ")");
     }
-    throw DistributedError(who + " has waited at " + where +
-                           " until the timeout (distributed.timeout): " + missing_ranks(store, rendezvous.world_size));
+    throw DistributedError(who + " has waited at " + where + " until the timeout (distributed.meeting_timeout): " +
+                           missing_ranks(store, rendezvous.world_size));
   }
 }
 
@@ -185,20 +196,40 @@ std::string own_address(const Rendezvous& rendezvous) {
   return outward;
 }
 
-}  // namespace
+/// Who keeps the store: our launcher where it starts the ranks.
+std::string keeper_of(const Rendezvous& rendezvous) {
+  return rendezvous.launcher == "trainrun" ? "the launcher" : "rank 0";
+}
 
-Meeting meet(const Rendezvous& rendezvous, std::chrono::seconds timeout) {
-  const Clock::time_point deadline = Clock::now() + timeout;
+Meeting meet_until(const Rendezvous& rendezvous, std::chrono::seconds timeout, Clock::time_point deadline) {
   const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   const bool is_agents = rendezvous.launcher == "torchrun" && agent && std::string(agent) == "True";
   const bool is_server = rendezvous.rank == 0 && rendezvous.launcher != "trainrun";
   const auto opened = is_agents ? open_own_store(rendezvous, deadline)
                                 : open_store(rendezvous.address, rendezvous.port, is_server, until(deadline));
   Meeting meeting;
-  meeting.store = c10::make_intrusive<c10d::PrefixStore>("trainrun/" + rendezvous.job, opened);
+  meeting.store = c10::make_intrusive<c10d::PrefixStore>(store_prefix(rendezvous.job), opened);
+  meeting.keeper = keeper_of(rendezvous);
   meeting.address = wait_for_all(rendezvous, *meeting.store, deadline) ? kHere : own_address(rendezvous);
   opened->setTimeout(timeout);
   return meeting;
+}
+
+}  // namespace
+
+std::string store_prefix(const std::string& job) { return "trainrun/" + job; }
+
+Meeting meet(const Rendezvous& rendezvous, std::chrono::seconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  const std::function<Meeting()> operation = [rendezvous, timeout, deadline] {
+    return meet_until(rendezvous, timeout, deadline);
+  };
+  // Where the store answers, this throws by itself at the deadline, and knows more.
+  if (auto meeting = run_bounded(operation, deadline + kMargin)) return *meeting;
+  throw DistributedError("rank " + std::to_string(rendezvous.rank) + " has waited at " +
+                         place_of(rendezvous.address, rendezvous.port) +
+                         " until the timeout (distributed.meeting_timeout): " + keeper_of(rendezvous) +
+                         ", which keeps the ranks' store, has not answered");
 }
 
 c10::intrusive_ptr<c10d::TCPStore> open_store(const std::string& address, int port, bool is_server,
@@ -211,10 +242,17 @@ c10::intrusive_ptr<c10d::TCPStore> open_store(const std::string& address, int po
   options.waitWorkers = false;
   options.timeout = until(deadline);
   try {
-    return c10::make_intrusive<c10d::TCPStore>(address, options);
+    const std::function<c10::intrusive_ptr<c10d::TCPStore>()> open = [address, options] {
+      return c10::make_intrusive<c10d::TCPStore>(address, options);
+    };
+    const auto opened = run_bounded(open, std::max(deadline, Clock::now() + kMargin));
+    if (opened) return *opened;
+    throw DistributedError(not_our_store(address, port, "it accepts connections and says nothing"));
+  } catch (const DistributedError&) {
+    throw;
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    if (!is_server) throw DistributedError(unreachable(address, port, first_line(text)));
+    if (!is_server) throw DistributedError(not_our_store(address, port, first_line(text)));
     if (text.find("EADDRINUSE") == std::string::npos) {
       throw DistributedError("cannot keep the ranks' store at port " + std::to_string(port) + ": " + first_line(text));
     }

@@ -17,6 +17,7 @@ namespace trainrun {
 /// The ranks of a job, once all of them have come.
 struct Meeting {
   c10::intrusive_ptr<c10d::Store> store;  // of this start of this job alone
+  std::string keeper;                     // of the store: "rank 0", or "the launcher"
   std::string address;                    // of this machine, for the other ranks to connect to; empty: unknown
 };
 
@@ -29,6 +30,9 @@ Meeting meet(const Rendezvous& rendezvous, std::chrono::seconds timeout);
 /// the timeout to appear, its name too. Throws DistributedError that says what to do.
 c10::intrusive_ptr<c10d::TCPStore> open_store(const std::string& address, int port, bool is_server,
                                               std::chrono::milliseconds timeout);
+
+/// What the ranks of a launcher's job write before the names of what they keep in the store.
+std::string store_prefix(const std::string& job);
 
 /// The address of this machine on the way to `host`; empty where there is no way.
 std::string address_towards(const std::string& host);

@@ -14,8 +14,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 
-#include "registry/value.h"
 #include "runner/device.h"
 #include "runner/distributed/meeting.h"
 
@@ -23,94 +23,72 @@ namespace trainrun {
 
 namespace {
 
-constexpr std::chrono::milliseconds kBeat(500);
+constexpr std::chrono::seconds kMargin(2);  // after which a wait of Gloo that has not thrown is ended
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
 }
 
-std::string key_of(int64_t rank) { return "heart/" + std::to_string(rank); }
-
-/// What a rank last noted.
-struct Heartbeat {
-  int64_t number = -1;
-  int64_t come_to = 0;
-  int64_t step = 0;
-};
-
-Heartbeat read_heartbeat(c10d::Store& store, int64_t rank) {
-  Heartbeat beat;
-  if (!store.check({key_of(rank)})) return beat;
-  const std::vector<uint8_t> noted = store.get(key_of(rank));
-  std::istringstream text(std::string(noted.begin(), noted.end()));
-  text >> beat.number >> beat.come_to >> beat.step;
-  return beat;
-}
-
 }  // namespace
 
-void ProcessGroup::guarded(const std::string& what, const std::function<void()>& body) {
-  ++come_to_;
+std::chrono::seconds GroupTimeouts::of(Phase phase) const {
+  switch (phase) {
+    case Phase::kMeeting:
+      return meeting;
+    case Phase::kEvaluation:
+      return evaluation;
+    case Phase::kStart:
+    case Phase::kCheckpoint:
+      return checkpoint;
+    case Phase::kStep:
+      break;
+  }
+  return step;
+}
+
+void ProcessGroup::guard(const std::string& what, const std::function<void()>& body,
+                         std::optional<RankMonitor::Duration> limit) {
+  std::optional<RankMonitor::Wait> wait;
+  if (monitor_) wait.emplace(*monitor_, what, limit);
   try {
     body();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    throw DistributedError("rank " + std::to_string(rank()) + " lost the others at step " + std::to_string(step_ + 1) +
-                           ", " + what + lagging() + " (" + text.substr(0, text.find('\n')) + ")");
+    const std::string reason = " (" + text.substr(0, text.find('\n')) + ")";
+    if (!monitor_) throw DistributedError("rank " + std::to_string(rank()) + " failed in " + what + reason);
+    const std::string lost = monitor_->give_up();
+    throw DistributedError(monitor_->where(what) + lost + reason);
   }
 }
 
-void ProcessGroup::beat() {
-  std::unique_lock lock(mutex_);
-  for (int64_t number = 0; !ends_; ++number) {
-    const std::string text = std::to_string(number) + " " + std::to_string(come_to_) + " " + std::to_string(step_);
-    lock.unlock();
-    try {
-      store_->set(key_of(rank()), std::vector<uint8_t>(text.begin(), text.end()));
-    } catch (const std::exception&) {
-      return;  // the store is gone: whoever needs it will say so
-    }
-    lock.lock();
-    end_.wait_for(lock, kBeat, [&] { return ends_; });
-  }
+void ProcessGroup::guarded(const std::string& what, const std::function<void()>& body) {
+  guard(what, body, std::nullopt);
 }
 
-/// Who does not answer, and who has not come as far as this rank: ": rank 1 has not answered since step 12".
-std::string ProcessGroup::lagging() {
-  std::vector<std::string> found;
-  try {
-    if (!store_) return "";
-    std::vector<Heartbeat> before;
-    for (int64_t other = 0; other < world_size(); ++other) before.push_back(read_heartbeat(*store_, other));
-    std::this_thread::sleep_for(3 * kBeat);
-    for (int64_t other = 0; other < world_size(); ++other) {
-      if (other == rank()) continue;
-      const Heartbeat beat = read_heartbeat(*store_, other);
-      const std::string who = "rank " + std::to_string(other);
-      if (beat.number < 0) {
-        found.push_back(who + " has not come");
-      } else if (beat.number == before[static_cast<size_t>(other)].number) {
-        found.push_back(who + " has not answered since step " + std::to_string(beat.step + 1));
-      } else if (beat.come_to < come_to_) {
-        found.push_back(who + " is behind, at step " + std::to_string(beat.step + 1));
-      }
-    }
-  } catch (const std::exception&) {
-    found.emplace_back("the store is lost as well");
-  }
-  return found.empty() ? "" : ": " + join(found);
+void ProcessGroup::wait_for_others(const std::string& what, const std::function<void()>& body) {
+  guard(what, body, timeouts_.of(phase_) + kMargin);
 }
 
-ProcessGroup::ProcessGroup(const Rendezvous& rendezvous, std::chrono::seconds timeout, Backend backend)
-    : rendezvous_(rendezvous), backend_(backend) {
-  guarded("the rendezvous at " + rendezvous.address + ":" + std::to_string(rendezvous.port), [&] { connect(timeout); });
-  if (!is_fake()) heart_ = std::thread([this] { beat(); });
+void ProcessGroup::set_step(int64_t step) {
+  if (monitor_) monitor_->set_step(step);
 }
 
-void ProcessGroup::connect(std::chrono::seconds timeout) {
+Phase ProcessGroup::set_phase(Phase phase) {
+  if (monitor_) monitor_->set_phase(phase);
+  if (gloo_) gloo_->setTimeout(timeouts_.of(phase));
+  return std::exchange(phase_, phase);
+}
+
+ProcessGroup::ProcessGroup(const Rendezvous& rendezvous, const GroupTimeouts& timeouts, Backend backend)
+    : rendezvous_(rendezvous), timeouts_(timeouts), backend_(backend) {
+  connect();
+  set_phase(Phase::kStart);
+}
+
+void ProcessGroup::connect() {
   const auto rank = static_cast<int>(rendezvous_.rank);
   const auto size = static_cast<int>(rendezvous_.world_size);
   if (is_fake()) {
@@ -121,22 +99,29 @@ void ProcessGroup::connect(std::chrono::seconds timeout) {
     group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
     return;
   }
-  const Meeting meeting = meet(rendezvous_, timeout);
+  const Meeting meeting = meet(rendezvous_, timeouts_.meeting);
   store_ = meeting.store;
-  const auto gloo_options = c10d::ProcessGroupGloo::Options::create(timeout);
+  monitor_ = std::make_unique<RankMonitor>(store_, rank, size, timeouts_.step, meeting.keeper);
+  wait_for_others("the rendezvous at " + rendezvous_.address + ":" + std::to_string(rendezvous_.port),
+                  [&] { connect_gloo(meeting.address); });
+}
+
+void ProcessGroup::connect_gloo(const std::string& address) {
+  const auto rank = static_cast<int>(rendezvous_.rank);
+  const auto size = static_cast<int>(rendezvous_.world_size);
+  const auto gloo_options = c10d::ProcessGroupGloo::Options::create(timeouts_.meeting);
   std::istringstream interfaces(variable("GLOO_SOCKET_IFNAME"));  // as in PyTorch: separated by commas
   for (std::string name; std::getline(interfaces, name, ',');) {
     gloo_options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(name));
   }
   if (gloo_options->devices.empty()) {
-    gloo_options->devices.push_back(meeting.address.empty()
-                                        ? c10d::ProcessGroupGloo::createDefaultDevice()
-                                        : c10d::ProcessGroupGloo::createDeviceForHostname(meeting.address));
+    gloo_options->devices.push_back(address.empty() ? c10d::ProcessGroupGloo::createDefaultDevice()
+                                                    : c10d::ProcessGroupGloo::createDeviceForHostname(address));
   }
-  const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store_),
-                                                                rank, size, gloo_options);
+  gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store_), rank,
+                                                      size, gloo_options);
   group_ = c10::make_intrusive<c10d::ProcessGroup>(store_, rank, size);
-  group_->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, gloo);
+  group_->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, gloo_);
   group_->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
 }
 
@@ -150,12 +135,6 @@ void ProcessGroup::add_device(const Accelerator& accelerator, at::Device device,
 
 ProcessGroup::~ProcessGroup() {
   if (nccl_) nccl_->abort();  // nothing is under way any more, or a rank is lost and would be waited for
-  {
-    const std::lock_guard lock(mutex_);
-    ends_ = true;
-  }
-  end_.notify_all();
-  if (heart_.joinable()) heart_.join();
 }
 
 void ProcessGroup::count(const std::string& operation, const std::string& what, const at::Tensor& tensor) {
@@ -171,7 +150,7 @@ std::map<std::pair<std::string, std::string>, Traffic> ProcessGroup::traffic() c
 }
 
 void ProcessGroup::sum(const std::vector<at::Tensor>& tensors, const std::string& what) {
-  guarded(what, [&] {
+  wait_for_others(what, [&] {
     for (const at::Tensor& tensor : tensors) {
       std::vector<at::Tensor> one = {tensor};
       count("all_reduce", what, tensor);
@@ -180,10 +159,10 @@ void ProcessGroup::sum(const std::vector<at::Tensor>& tensors, const std::string
   });
 }
 
-void ProcessGroup::sum(const at::Tensor& tensor) {  // within a forward or backward pass, which is guarded
+void ProcessGroup::sum(const at::Tensor& tensor) {
   std::vector<at::Tensor> one = {tensor};
   count("all_reduce", "layers and hooks", tensor);
-  group_->allreduce(one)->wait();
+  wait_for_others("layers and hooks", [&] { group_->allreduce(one)->wait(); });
 }
 
 FutureTensor ProcessGroup::start_sum(const at::Tensor& tensor) {
@@ -200,7 +179,7 @@ FutureTensor ProcessGroup::start_sum(const at::Tensor& tensor) {
 int64_t ProcessGroup::max(int64_t number, const std::string& what) {
   std::vector<at::Tensor> one = {at::full({1}, number, at::kLong)};
   count("all_reduce", what, one[0]);
-  guarded(what, [&] {
+  wait_for_others(what, [&] {
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::MAX;
     group_->allreduce(one, options)->wait();
@@ -212,7 +191,7 @@ void ProcessGroup::broadcast(const std::vector<at::Tensor>& tensors, const std::
   const c10::AutoGradMode no_gradients(false);
   std::map<at::ScalarType, std::vector<at::Tensor>> by_dtype;
   for (const at::Tensor& tensor : tensors) by_dtype[tensor.scalar_type()].push_back(tensor);
-  guarded(what, [&] {
+  wait_for_others(what, [&] {
     for (const auto& [dtype, alike] : by_dtype) {
       std::vector<at::Tensor> flat;
       for (const at::Tensor& tensor : alike) flat.push_back(tensor.detach().reshape(-1));
@@ -231,7 +210,7 @@ void ProcessGroup::broadcast(const std::vector<at::Tensor>& tensors, const std::
 
 at::Tensor ProcessGroup::gather_rows(const at::Tensor& rows, const std::string& what) {
   std::vector<at::Tensor> parts;
-  guarded(what, [&] {
+  wait_for_others(what, [&] {
     at::Tensor counts = at::zeros({world_size()}, at::kLong);
     counts[rank()] = rows.size(0);
     std::vector<at::Tensor> one = {counts};
@@ -259,7 +238,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroup::start_all_gather(const at::Tensor& 
   at::Tensor input = part;
   count("all_gather", what, part);
   c10::intrusive_ptr<c10d::Work> work;
-  guarded(what, [&] { work = group_->_allgather_base(output, input); });
+  wait_for_others(what, [&] { work = group_->_allgather_base(output, input); });
   return work;
 }
 
@@ -270,23 +249,23 @@ c10::intrusive_ptr<c10d::Work> ProcessGroup::start_reduce_scatter(const at::Tens
   count("reduce_scatter", what, whole);
   if (is_fake()) output.copy_(whole.narrow(0, rank() * part.numel(), part.numel()));  // c10d's fake leaves it as it is
   c10::intrusive_ptr<c10d::Work> work;
-  guarded(what, [&] { work = group_->_reduce_scatter_base(output, input); });
+  wait_for_others(what, [&] { work = group_->_reduce_scatter_base(output, input); });
   return work;
 }
 
 void ProcessGroup::finish(const c10::intrusive_ptr<c10d::Work>& work, const std::string& what) {
-  guarded(what, [&] { work->wait(); });
+  wait_for_others(what, [&] { work->wait(); });
 }
 
 void ProcessGroup::send_to_main(const at::Tensor& tensor, const std::string& what) {
   std::vector<at::Tensor> one = {tensor};
   count("send", what, tensor);
-  guarded(what, [&] { group_->send(one, 0, 0)->wait(); });
+  wait_for_others(what, [&] { group_->send(one, 0, 0)->wait(); });
 }
 
 void ProcessGroup::receive_from(int64_t rank, const at::Tensor& tensor, const std::string& what) {
   std::vector<at::Tensor> one = {tensor};
-  guarded(what, [&] { group_->recv(one, static_cast<int>(rank), 0)->wait(); });
+  wait_for_others(what, [&] { group_->recv(one, static_cast<int>(rank), 0)->wait(); });
 }
 
 namespace {
@@ -317,7 +296,7 @@ std::vector<std::string> ProcessGroup::gather_texts(const std::string& text, con
 }
 
 void ProcessGroup::barrier(const std::string& what) {
-  guarded(what, [&] { group_->barrier()->wait(); });
+  wait_for_others(what, [&] { group_->barrier()->wait(); });
 }
 
 }  // namespace trainrun

@@ -3,24 +3,25 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "registry/communicator.h"
 #include "registry/error.h"
+#include "runner/distributed/rank_monitor.h"
 #include "runner/distributed/rendezvous.h"
 
 namespace c10d {
 class Backend;
 class ProcessGroup;
+class ProcessGroupGloo;
 class Store;
 class Work;
 }  // namespace c10d
@@ -41,6 +42,16 @@ struct Traffic {
   int64_t bytes = 0;
 };
 
+/// How long ranks wait for each other.
+struct GroupTimeouts {
+  std::chrono::seconds step{100};  // and how long one may be silent at any time
+  std::chrono::seconds meeting{100};
+  std::chrono::seconds evaluation{1000};
+  std::chrono::seconds checkpoint{1000};  // and in start-up, which reads data and checkpoints
+
+  std::chrono::seconds of(Phase phase) const;
+};
+
 /// The processes of a job, connected by Gloo (Source: c10d, as torch.distributed uses it). A collective that does not
 /// end within the timeout, since a rank has died or hangs, throws DistributedError; nothing can be reduced afterwards.
 /// Every rank makes the same calls in the same order; `what` says what for, in errors and in `traffic`: "gradients".
@@ -51,7 +62,7 @@ class ProcessGroup : public Communicator {
     kFake  // this rank alone, as if the others were there and answered at once: for dry runs
   };
   /// Waits until all ranks have come. Throws DistributedError.
-  ProcessGroup(const Rendezvous& rendezvous, std::chrono::seconds timeout, Backend backend = Backend::kGloo);
+  ProcessGroup(const Rendezvous& rendezvous, const GroupTimeouts& timeouts, Backend backend = Backend::kGloo);
   ~ProcessGroup() override;
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -103,27 +114,45 @@ class ProcessGroup : public Communicator {
   /// ranks that do not answer or have not come as far as this one.
   void guarded(const std::string& what, const std::function<void()>& body);
   /// So many steps are done: for errors.
-  void set_step(int64_t step) { step_ = step; }
+  void set_step(int64_t step);
+  /// What the ranks do from now on: for errors, and how long they wait. Returns what it was before.
+  Phase set_phase(Phase phase);
 
  private:
-  void connect(std::chrono::seconds timeout);
-  void beat();
-  std::string lagging();
+  void connect();
+  void connect_gloo(const std::string& address);
+  void guard(const std::string& what, const std::function<void()>& body, std::optional<RankMonitor::Duration> limit);
+  /// `body` does nothing but wait for the others: as long as the phase allows.
+  void wait_for_others(const std::string& what, const std::function<void()>& body);
   void count(const std::string& operation, const std::string& what, const at::Tensor& tensor);
 
-  std::atomic<int64_t> step_ = 0;
-  std::atomic<int64_t> come_to_ = 0;  // how many times something was guarded: the same on all ranks
   Rendezvous rendezvous_;
+  GroupTimeouts timeouts_;
+  Phase phase_ = Phase::kMeeting;
   Backend backend_;
   c10::intrusive_ptr<c10d::Store> store_;
+  std::unique_ptr<RankMonitor> monitor_;  // null: this rank alone
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   c10::intrusive_ptr<c10d::Backend> nccl_;  // null: all tensors are on the CPU
   mutable std::mutex traffic_mutex_;
   std::map<std::pair<std::string, std::string>, Traffic> traffic_;
-  std::mutex mutex_;
-  std::condition_variable end_;
-  bool ends_ = false;
-  std::thread heart_;  // notes in the store, again and again, that this rank lives and how far it has come
+};
+
+/// While one lives, the ranks are in that phase; of a null group, nothing.
+class PhaseScope {
+ public:
+  PhaseScope(ProcessGroup* group, Phase phase)
+      : group_(group), before_(group ? group->set_phase(phase) : Phase::kStep) {}
+  ~PhaseScope() {
+    if (group_) group_->set_phase(before_);
+  }
+  PhaseScope(const PhaseScope&) = delete;
+  PhaseScope& operator=(const PhaseScope&) = delete;
+
+ private:
+  ProcessGroup* group_;
+  Phase before_;
 };
 
 }  // namespace trainrun

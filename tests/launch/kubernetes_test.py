@@ -47,7 +47,7 @@ def test_the_name_of_rank_0_may_not_be_known_at_first(tmp_path, own_losses):
 def test_a_rank_without_the_others_says_who_has_not_come(tmp_path):
     port = launching.free_port()
     arguments = launching.command(tmp_path / "run", *launching.SHORT, "distributed={timeout: 2}")
-    for rank, said in ((0, f"rank 0 has waited at 127.0.0.1:{port} until the timeout (distributed.timeout): rank 1 has not come"),
+    for rank, said in ((0, f"rank 0 has waited at 127.0.0.1:{port} until the timeout (distributed.meeting_timeout): rank 1 has not come"),
                        (1, f"nobody answers at 127.0.0.1:{port}, where the ranks meet")):
         done = subprocess.run(arguments, env=variables(rank, "127.0.0.1", port), cwd=launching.ROOT, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1

@@ -1,6 +1,7 @@
 """Two machines without a launcher between them: two network namespaces, joined by a cable."""
 
 import contextlib
+import re
 import subprocess
 import sys
 
@@ -71,7 +72,25 @@ def test_a_rank_killed_on_one_machine_ends_those_on_the_other_which_name_it(mach
         output = [job.communicate(timeout=60) for job in jobs]
     assert all(job.returncode != 0 for job in jobs), output
     assert f"rank {victim} was killed by signal 9" in output[victim][1]
-    assert f"rank {victim} has not answered since step" in output[1 - victim][1]
+    assert re.search(rf"lost the others during step \d+, .*rank {victim} (was killed by signal 9|has not answered since step)", output[1 - victim][1])
+    assert not any(launching.is_alive(pid) for pid in ranks.values())
+
+
+def test_a_network_that_is_cut_ends_both_machines_which_name_the_other(machines, tmp_path):
+    jobs = [start(machines, machine, tmp_path / "run", *launching.LONG, "distributed={timeout: 3}") for machine in range(2)]
+    with launching.ending(*jobs):
+        launching.wait_for(launching.has_trained(tmp_path / "run"), *jobs)
+        ranks = launching.ranks_of(tmp_path / "run")
+        subprocess.run([*machines[0], "ip", "link", "set", "cable", "down"], check=True)
+        try:
+            output = [job.communicate(timeout=8) for job in jobs]
+        finally:
+            subprocess.run([*machines[0], "ip", "link", "set", "cable", "up"], check=True)
+            subprocess.run([*machines[0], "ip", "route", "replace", "192.0.2.0/24", "dev", "cable"], check=True)
+    assert all(job.returncode == 1 for job in jobs), output
+    assert re.search(r"rank 0 lost the others during step \d+, .*rank 1 has not answered since step \d+", output[0][1]), output
+    assert re.search(r"rank 1 lost the others during step \d+, .*the launcher, which keeps the ranks' store, has not answered since step \d+|"
+                     r"rank 1 lost the others during step \d+, .*rank 0 has not answered since step \d+", output[1][1]), output
     assert not any(launching.is_alive(pid) for pid in ranks.values())
 
 
@@ -82,7 +101,7 @@ def test_a_machine_that_stays_alone_says_who_has_not_come(machines, tmp_path, al
         _, stderr = job.communicate(timeout=60)
     assert job.returncode == 1
     if alone == 0:
-        assert "of 2 machines, machine 1 has not come within 2 s (distributed.timeout); start the same command there" in stderr
+        assert "of 2 machines, machine 1 has not come within 2 s (distributed.meeting_timeout); start the same command there" in stderr
     else:
         assert f"nobody answers at {ADDRESSES[0]}:29511" in stderr
 
