@@ -13,21 +13,26 @@
 /// Changes with whatever would make an older plugin misbehave: trainrun's version, and LibTorch's.
 #define TRAINRUN_ABI "trainrun " TRAINRUN_VERSION ", LibTorch " TORCH_VERSION
 
+/// Where a plugin's file says TRAINRUN_ABI, to be read before any of its code runs.
+#define TRAINRUN_PLUGIN_SECTION ".trainrun_plugin"
+
 // NOLINTBEGIN(bugprone-macro-parentheses): the name of a parameter
-#define TRAINRUN_PLUGIN(catalog)                                                                               \
-  static void trainrun_plugin_body(trainrun::Catalog& catalog);                                                \
-  extern "C" __attribute__((visibility("default"))) const char* trainrun_plugin_abi() { return TRAINRUN_ABI; } \
-  extern "C" __attribute__((visibility("default"))) void trainrun_plugin_register(trainrun::Catalog& target) { \
-    trainrun_plugin_body(target);                                                                              \
-  }                                                                                                            \
+#define TRAINRUN_PLUGIN(catalog)                                                                                  \
+  __attribute__((section(TRAINRUN_PLUGIN_SECTION), used)) static const char trainrun_plugin_tag[] = TRAINRUN_ABI; \
+  static void trainrun_plugin_body(trainrun::Catalog& catalog);                                                   \
+  extern "C" __attribute__((visibility("default"))) const char* trainrun_plugin_abi() { return TRAINRUN_ABI; }    \
+  extern "C" __attribute__((visibility("default"))) void trainrun_plugin_register(trainrun::Catalog& target) {    \
+    trainrun_plugin_body(target);                                                                                 \
+  }                                                                                                               \
   static void trainrun_plugin_body(trainrun::Catalog& catalog)
 // NOLINTEND(bugprone-macro-parentheses)
 
 namespace trainrun {
 
 /// Opens the shared library at `path` and lets it add its components to `catalog`. It stays open for the life of the
-/// process. Throws PluginError: cannot be opened, is no plugin, was built for another trainrun or LibTorch, takes a
-/// name that is taken, or its registration throws.
+/// process. A file that does not say it is a plugin for this trainrun is not opened: opening runs code. Throws
+/// PluginError: cannot be opened, is no plugin, was built for another trainrun or LibTorch, takes a name that is taken,
+/// or its registration throws.
 void load_plugin(const std::string& path, Catalog& catalog);
 
 }  // namespace trainrun

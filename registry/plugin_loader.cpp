@@ -1,11 +1,13 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 
 #include "registry/component_error.h"
+#include "registry/files/file_io.h"
 #include "registry/plugin.h"
 
 namespace trainrun {
@@ -25,27 +27,79 @@ bool is_loaded(const std::string& path, const Catalog& catalog) {
   return found;
 }
 
-/// A library that lacks its end, where the section headers lie: a copy or a linker was cut short. dlopen would map it,
-/// and the program would die of SIGBUS where the file has no more.
-bool is_cut_off(const std::string& path) {
-  ElfW(Ehdr) header{};
-  std::ifstream file(path, std::ios::binary);
-  const bool is_elf =
-      file.read(reinterpret_cast<char*>(&header), sizeof header) && std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0;
-  std::error_code unreadable;
-  const uintmax_t size = fs::file_size(path, unreadable);
-  return is_elf && !unreadable && header.e_shoff + uintmax_t{header.e_shnum} * header.e_shentsize > size;
-}
-
 [[noreturn]] void throw_unopened(const std::string& path, const std::string& reason) {
   throw PluginError("the plugin " + path + " cannot be opened: " + reason +
                     "; build it with trainrun_add_plugin() of this trainrun's CMake package");
 }
 
+/// Reads of an ELF file for this machine what is asked for; nothing where the file does not hold so much.
+class ElfFile {
+ public:
+  explicit ElfFile(const std::string& path) : path_(path), file_(path) {}
+
+  /// The content of the section called `name`; nothing where there is none. Throws PluginError where the file is not a
+  /// shared library, or is cut off: dlopen would map it, and the program would die of SIGBUS.
+  std::optional<std::string> section(const std::string& name) {
+    ElfW(Ehdr) header{};
+    if (!read(0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
+      throw_unopened(path_, "it is not a shared library");
+    }
+    const bool has_table = header.e_shentsize == sizeof(ElfW(Shdr)) && header.e_shnum > 0;
+    const uint64_t table_bytes = uint64_t{header.e_shnum} * sizeof(ElfW(Shdr));
+    if (header.e_shoff > file_.size() || table_bytes > file_.size() - header.e_shoff) {
+      throw_unopened(path_, "the end of the file is missing");
+    }
+    ElfW(Shdr) names{};
+    if (!has_table || header.e_shstrndx >= header.e_shnum) return std::nullopt;
+    read(header.e_shoff + header.e_shstrndx * sizeof names, names);
+    for (uint64_t i = 0; i < header.e_shnum; ++i) {
+      ElfW(Shdr) section{};
+      read(header.e_shoff + i * sizeof section, section);
+      if (text(names.sh_offset + section.sh_name, name.size() + 1) != name + '\0') continue;
+      return text(section.sh_offset, std::min<uint64_t>(section.sh_size, kMostTagBytes));
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr uint64_t kMostTagBytes = 1024;
+
+  template <class T>
+  bool read(uint64_t offset, T& value) {
+    if (offset > file_.size() || sizeof value > file_.size() - offset) return false;
+    file_.seek(offset);
+    file_.read(&value, sizeof value);
+    return true;
+  }
+  std::string text(uint64_t offset, uint64_t size) {
+    if (offset > file_.size() || size > file_.size() - offset) return "";
+    std::string bytes(size, '\0');
+    file_.seek(offset);
+    file_.read(bytes.data(), size);
+    return bytes;
+  }
+
+  std::string path_;
+  FileReader file_;
+};
+
+/// What the plugin was built for, without running any of its code.
+std::string abi_of(const std::string& path) {
+  try {
+    const auto tag = ElfFile(path).section(TRAINRUN_PLUGIN_SECTION);
+    if (tag) return tag->substr(0, tag->find('\0'));
+  } catch (const DataError& error) {
+    const std::string reason = error.what();
+    throw_unopened(path, reason.starts_with(path + ": ") ? reason.substr(path.size() + 2) : reason);
+  }
+  throw PluginError(path +
+                    " is not a trainrun plugin, or one for an older trainrun; write TRAINRUN_PLUGIN(catalog) { … } in "
+                    "it, and build it again");
+}
+
 /// Never closed: the catalog, layers and exceptions refer to its code. One that is refused is of no further use either,
 /// but what it registered with LibTorch while it was opened stays.
 void* open_library(const std::string& path) {
-  if (is_cut_off(path)) throw_unopened(path, "the end of the file is missing");
   const std::string absolute = fs::absolute(path);
   // glibc declares that dlopen throws nothing, yet what the library's initialisers throw does come out of it. The
   // compiler must not know what is called here, or it would leave the handler out and such a plugin would end the
@@ -75,11 +129,10 @@ void load_plugin(const std::string& path, Catalog& catalog) {
   std::error_code unreadable;  // dlopen says why
   if (fs::status(path, unreadable).type() == fs::file_type::not_found) throw PluginError("there is no plugin " + path);
   if (is_loaded(path, catalog)) throw PluginError("the plugin " + path + " is loaded already; name it once");
-  void* library = open_library(path);
-  const std::string abi = symbol<const char*()>(library, path, "trainrun_plugin_abi")();
-  if (abi != TRAINRUN_ABI) {
+  if (const std::string abi = abi_of(path); abi != TRAINRUN_ABI) {
     throw PluginError("the plugin " + path + " was built for " + abi + ", this is " TRAINRUN_ABI "; build it again");
   }
+  void* library = open_library(path);
   auto* const add = symbol<void(Catalog&)>(library, path, "trainrun_plugin_register");
   Catalog extended = catalog;  // a plugin that fails half-way leaves nothing behind
   extended.for_each([&](auto& registry) { registry.set_origin(path); });

@@ -30,7 +30,7 @@ void name_floats(json& value) {
 
 void restore_floats(json& value) {
   if (value.is_object() && value.size() == 1 && value.contains(kFloat)) {
-    const std::string name = value[kFloat].get<std::string>();
+    const auto name = value[kFloat].get<std::string>();
     const double infinity = std::numeric_limits<double>::infinity();
     value = name == "nan" ? std::numeric_limits<double>::quiet_NaN() : name == "inf" ? infinity : -infinity;
   } else if (value.is_structured()) {
@@ -38,12 +38,22 @@ void restore_floats(json& value) {
   }
 }
 
+/// Throws NewerFormatError where `whole` says that it is of a format to come.
+void refuse_newer(const json& whole) {
+  const auto format = whole.find("format");
+  if (format == whole.end() || !format->is_number_integer() || format->get<int64_t>() <= kFormat) return;
+  const json versions = whole.value("versions", json::object());
+  const auto by = versions.is_object() ? versions.find("trainrun") : versions.end();
+  const bool named = versions.is_object() && by != versions.end() && by->is_string();
+  throw NewerFormatError("state.json has format " + std::to_string(format->get<int64_t>()) +
+                         (named ? ", written by trainrun " + by->get<std::string>() : std::string()) +
+                         "; this is trainrun " TRAINRUN_VERSION ", which knows formats up to " +
+                         std::to_string(kFormat) + "; use a newer trainrun");
+}
+
 CheckpointState from_json(json whole) {
-  const auto format = whole.at("format").get<int64_t>();
-  if (format > kFormat) {
-    throw DataError("state.json has format " + std::to_string(format) + ", this trainrun knows " +
-                    std::to_string(kFormat) + "; use a newer trainrun");
-  }
+  refuse_newer(whole);
+  if (whole.at("format").get<int64_t>() < 1) throw DataError("state.json has a format below 1");
   CheckpointState state;
   state.is_best = whole.at("is_best").get<bool>();
   for (const auto& [name, digest] : whole.at("files").items()) {
@@ -52,11 +62,19 @@ CheckpointState from_json(json whole) {
   for (const char* own : {"format", "files", "is_best"}) whole.erase(own);
   restore_floats(whole);
   state.content = std::move(whole);
-  state.step();
+  if (!state.content.at("step").is_number_integer() || state.step() < 0) {
+    throw DataError("state.json is not the state of a checkpoint: its step is not a number >= 0");
+  }
   return state;
 }
 
 }  // namespace
+
+std::string plain_message(const json::exception& error) {
+  const std::string text = error.what();
+  const size_t end = text.starts_with("[json.exception") ? text.find("] ") : std::string::npos;
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
 
 int64_t CheckpointState::step() const { return content.at("step").get<int64_t>(); }
 
@@ -92,7 +110,10 @@ CheckpointState parse_checkpoint_state(const std::string& text) {
   const std::string_view view = text;
   const bool begins_right =
       view.size() > body_start && view.starts_with(kBeforeDigest) && view.substr(0, body_start).ends_with(kAfterDigest);
-  if (!begins_right) throw DataError("state.json is damaged: it does not begin with its digest");
+  if (!begins_right) {
+    refuse_newer(json::parse(text, nullptr, /*allow_exceptions=*/false));  // it may begin otherwise some day
+    throw DataError("state.json is damaged: it does not begin with its digest");
+  }
   const std::string_view expected = view.substr(kBeforeDigest.size(), kDigestDigits);
   const std::string body = std::string(kBodyStart) + text.substr(body_start);
   const std::string found = sha256(body);
@@ -102,7 +123,7 @@ CheckpointState parse_checkpoint_state(const std::string& text) {
   try {
     return from_json(json::parse(body));
   } catch (const json::exception& error) {
-    throw DataError(std::string("state.json is no state of a checkpoint: ") + error.what());
+    throw DataError("state.json is not the state of a checkpoint: " + plain_message(error));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "registry/error.h"
 #include "registry/files/digest.h"
 
 namespace trainrun {
@@ -27,7 +28,16 @@ struct CheckpointState {
 /// written.
 std::string to_text(const CheckpointState& state);
 
-/// Throws DataError where the text is damaged, or newer than this program.
+/// A state.json that a newer trainrun wrote, and this one cannot judge.
+class NewerFormatError : public DataError {
+ public:
+  using DataError::DataError;
+};
+
+/// What a JSON library's message says, without its "[json.exception.type_error.302] ".
+std::string plain_message(const nlohmann::json::exception& error);
+
+/// Throws NewerFormatError, naming both versions, or DataError where the text is damaged or not a checkpoint's.
 CheckpointState parse_checkpoint_state(const std::string& text);
 
 }  // namespace trainrun

@@ -60,12 +60,23 @@ void write_checkpoint(const std::string& path, const CheckpointContent& content,
   sync_folder(path);
 }
 
+[[noreturn]] void throw_unusable(const std::string& path, const std::string& why) {
+  throw UnusableCheckpoint(path + " cannot be used now, though it may be whole: " + why +
+                           ". Nothing was changed; start again when it can be read, or move it out of its folder to go "
+                           "on from an older checkpoint");
+}
+
 CheckpointState read_state(const std::string& path) {
   const std::string file = inside(path, kStateFile);
   try {
     return parse_checkpoint_state(read_file(file, kMostStateBytes));
+  } catch (const ReadError& error) {
+    if (!error.is_missing()) throw_unusable(path, error.what());
+    throw CheckpointError(path + ": is not a whole checkpoint: " + error.what());
+  } catch (const NewerFormatError& error) {
+    throw_unusable(path, error.what());
   } catch (const DataError& error) {
-    throw CheckpointError(path + ": no whole checkpoint: " + error.what());
+    throw CheckpointError(path + ": is not a whole checkpoint: " + error.what());
   }
 }
 
@@ -75,10 +86,15 @@ CheckpointState read_state(const std::string& path) {
                         std::to_string(found.bytes) + " bytes); resume from another checkpoint");
 }
 
-void verify_file(const std::string& file, const FileDigest& expected) {
+/// `path` is the checkpoint's; `name` that of one of its files.
+void verify_file(const std::string& path, const std::string& name, const FileDigest& expected) {
+  const std::string file = inside(path, name);
   FileDigest found;
   try {
     found = digest_file(file);
+  } catch (const ReadError& error) {
+    if (!error.is_missing()) throw_unusable(path, error.what());
+    throw CheckpointError(error.what());
   } catch (const DataError& error) {
     throw CheckpointError(error.what());
   }
@@ -93,7 +109,9 @@ NamedTensors read_tensors(const std::string& path, const CheckpointState& state,
   try {
     content = read_safetensors(file, FileReader::Hashing::kOn);
   } catch (const DataError& error) {
-    verify_file(file, expected->second);  // says that it is damaged, if that is why
+    const auto* refused = dynamic_cast<const ReadError*>(&error);
+    if (refused && !refused->is_missing()) throw_unusable(path, error.what());
+    verify_file(path, name, expected->second);  // says that it is damaged, if that is why
     throw CheckpointError(error.what());
   }
   if (content.digest != expected->second) throw_mismatch(file, expected->second, content.digest);
@@ -111,11 +129,15 @@ struct Found {
 int64_t step_of_whole(const std::string& path) {
   const CheckpointState state = read_state(path);
   for (const auto& [name, expected] : state.files) {
+    const std::string file = inside(path, name);
     std::error_code error;
-    const uintmax_t bytes = fs::file_size(inside(path, name), error);
-    if (error) throw CheckpointError(inside(path, name) + ": " + error.message());
+    const uintmax_t bytes = fs::file_size(file, error);
+    const bool is_missing = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+    const bool is_other = error == std::errc::is_a_directory || error == std::errc::not_supported;
+    if (error && !is_missing && !is_other) throw_unusable(path, file + ": " + error.message());
+    if (error) throw CheckpointError(file + ": " + error.message());
     if (bytes != static_cast<uintmax_t>(expected.bytes)) {
-      throw CheckpointError(inside(path, name) + ": has " + std::to_string(bytes) + " bytes, expected " +
+      throw CheckpointError(file + ": has " + std::to_string(bytes) + " bytes, expected " +
                             std::to_string(expected.bytes));
     }
   }
@@ -134,40 +156,69 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-bool is_checkpoint_name(const std::string& folder, const std::string& name) {
+/// Whether a folder of a checkpoint's name is there; what is no folder is not ours.
+bool is_checkpoint(const std::string& folder, const std::string& name) {
+  if (!is_checkpoint_name(name)) return false;
   std::error_code error;
-  return !name.starts_with('.') && fs::symlink_status(inside(folder, name), error).type() == fs::file_type::directory;
+  const fs::file_type type = fs::symlink_status(inside(folder, name), error).type();
+  if (type == fs::file_type::none) throw_unusable(inside(folder, name), error.message());
+  return type == fs::file_type::directory;
 }
 
-/// The checkpoints of a folder that look whole, by step.
-std::vector<Found> scan(const std::string& folder, const Warn& warn) {
+/// What to do about a checkpoint that cannot be judged.
+enum class Unusable { kThrow, kLeaveAlone };
+
+/// The checkpoints of a folder that look whole, by step. `num_damaged`: how many do not.
+std::vector<Found> scan(const std::string& folder, Unusable unusable, const Warn& warn, size_t* num_damaged = nullptr) {
   std::vector<Found> found;
   for (const std::string& name : names_in(folder)) {
-    if (!is_checkpoint_name(folder, name)) continue;
     try {
-      found.push_back({step_of_whole(inside(folder, name)), name});
+      if (is_checkpoint(folder, name)) found.push_back({step_of_whole(inside(folder, name)), name});
     } catch (const CheckpointError& error) {
+      if (num_damaged) ++*num_damaged;
       warn(std::string("checkpoint passed over: ") + error.what());
+    } catch (const UnusableCheckpoint&) {
+      if (unusable == Unusable::kThrow) throw;
     }
   }
   std::sort(found.begin(), found.end());
   return found;
 }
 
-/// What a link names, or "".
-std::string target_of(const std::string& folder, const std::string& link) {
+/// What a link names; "" where there is none, nothing where the system does not say.
+std::optional<std::string> target_of(const std::string& folder, const std::string& link) {
   std::error_code error;
-  return fs::read_symlink(inside(folder, link), error).string();
+  const fs::path target = fs::read_symlink(inside(folder, link), error);
+  const bool is_none = error == std::errc::no_such_file_or_directory || error == std::errc::invalid_argument;
+  if (error && !is_none) return std::nullopt;
+  return target.string();
 }
 
 void check_name(const std::string& name) {
-  const bool is_plain = !name.empty() && !name.starts_with('.') && name.find('/') == std::string::npos;
-  if (!is_plain || name == kLatest || name == kBest) throw Error("'" + name + "' is no name for a checkpoint");
+  if (is_checkpoint_name(name)) return;
+  throw Error("'" + name + "' is not a name for a checkpoint; they are called epoch-0003 or step-00000120");
+}
+
+/// ".epoch-0003.tmp-1234", ".latest.tmp-1234": what a killed save leaves, and nothing that a user would make.
+bool is_unfinished(const std::string& name) {
+  const size_t mark = name.rfind(kTemporaryMark);
+  if (!name.starts_with('.') || mark == std::string::npos || mark == 0) return false;
+  const std::string of = name.substr(1, mark - 1);
+  return (is_checkpoint_name(of) || of == kLatest || of == kBest) && is_temporary_name(name, of);
 }
 
 void ignore(const std::string&) {}
 
 }  // namespace
+
+bool is_checkpoint_name(std::string_view name) {
+  const size_t dash = name.find('-');
+  if (dash == std::string_view::npos) return false;
+  const std::string_view word = name.substr(0, dash);
+  const std::string_view number = name.substr(dash + 1);
+  return (word == "epoch" || word == "step") && !number.empty() &&
+         number.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 CheckpointStore::CheckpointStore(std::string folder, RetentionPolicy policy)
     : folder_(std::move(folder)), policy_(policy) {}
@@ -242,7 +293,7 @@ void CheckpointStore::amend(const std::string& name, const json& state, bool is_
 
 std::vector<std::string> CheckpointStore::list() const {
   std::vector<std::string> names;
-  for (const Found& found : scan(folder_, ignore)) names.push_back(found.name);
+  for (const Found& found : scan(folder_, Unusable::kThrow, ignore)) names.push_back(found.name);
   return names;
 }
 
@@ -250,11 +301,12 @@ std::vector<std::string> CheckpointStore::list() const {
 /// there.
 void CheckpointStore::apply_retention(const std::string& newest) {
   if (policy_.keep_last <= 0) return;
-  const std::vector<Found> found = scan(folder_, ignore);
-  const std::string best = policy_.keep_best ? target_of(folder_, kBest) : "";
+  const std::vector<Found> found = scan(folder_, Unusable::kLeaveAlone, ignore);
+  const auto best = policy_.keep_best ? target_of(folder_, kBest) : "";
+  if (!best) return;  // which one must stay is not known just now; the next save sees to it
   const size_t excess = found.size() - std::min(found.size(), static_cast<size_t>(policy_.keep_last));
   for (size_t i = 0; i < excess; ++i) {
-    if (found[i].name != best && found[i].name != newest) discard(found[i].name);
+    if (found[i].name != *best && found[i].name != newest) discard(found[i].name);
   }
 }
 
@@ -269,17 +321,17 @@ void CheckpointStore::discard(const std::string& name) {
 
 void CheckpointStore::remove_leftovers() {
   for (const std::string& name : names_in(folder_)) {
-    if (!name.starts_with('.')) continue;
-    if (name.ends_with(kReplacedMark)) {
+    if (is_unfinished(name)) {
+      remove_all(path_of(name));
+    } else if (name.starts_with('.') && name.ends_with(kReplacedMark)) {
       const std::string original = name.substr(1, name.size() - 1 - std::string_view(kReplacedMark).size());
+      if (!is_checkpoint_name(original)) continue;
       std::error_code error;
       if (fs::exists(path_of(original), error)) {
         remove_all(path_of(name));
       } else {
         rename_path(path_of(name), path_of(original));
       }
-    } else if (name.find(kTemporaryMark) != std::string::npos) {
-      remove_all(path_of(name));
     }
   }
 }
@@ -295,29 +347,38 @@ std::optional<std::string> CheckpointStore::newest(const Warn& warn) {
 }
 
 std::optional<std::string> CheckpointStore::find_newest(const std::string& folder, const Warn& warn) {
-  const std::vector<Found> found = scan(folder, warn);
+  size_t num_damaged = 0;
+  const std::vector<Found> found = scan(folder, Unusable::kThrow, warn, &num_damaged);
   for (auto it = found.rbegin(); it != found.rend(); ++it) {
     std::string path = inside(folder, it->name);
     try {
       verify(path);
       return path;
     } catch (const CheckpointError& error) {
+      ++num_damaged;
       warn(std::string("checkpoint passed over: ") + error.what());
     }
   }
-  return std::nullopt;
+  if (num_damaged == 0) return std::nullopt;
+  throw CheckpointError(
+      folder + ": " +
+      (num_damaged == 1 ? "the only checkpoint is" : "all " + std::to_string(num_damaged) + " checkpoints are") +
+      " damaged, as said above. Nothing was changed; put back a whole one, or write "
+      "checkpoint.resume=no to begin anew in another folder");
 }
 
 json CheckpointStore::verify(const std::string& path) {
   const CheckpointState state = read_state(path);
-  for (const auto& [name, expected] : state.files) verify_file(inside(path, name), expected);
+  for (const auto& [name, expected] : state.files) verify_file(path, name, expected);
   return state.content;
 }
 
 CheckpointContent CheckpointStore::load(const std::string& path) {
   std::error_code error;
   const std::string folder = fs::canonical(path, error).string();  // a link may move while it is read
-  if (error) throw CheckpointError(path + ": no checkpoint: " + error.message());
+  const bool is_missing = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  if (error && !is_missing) throw_unusable(path, error.message());
+  if (error) throw CheckpointError(path + ": is not a checkpoint: " + error.message());
   CheckpointState state = read_state(folder);
   NamedTensors model = read_tensors(folder, state, kModelFile);
   NamedTensors optimizer = read_tensors(folder, state, kOptimizerFile);

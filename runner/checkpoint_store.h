@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "registry/error.h"
@@ -15,6 +16,13 @@ namespace trainrun {
 
 /// A checkpoint that is not there, not whole, or whose digests do not hold.
 class CheckpointError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A checkpoint of which nobody can say that it is damaged: the system did not let us read it, or a newer trainrun
+/// wrote it. Passing over it would lose what it holds.
+class UnusableCheckpoint : public Error {
  public:
   using Error::Error;
 };
@@ -31,6 +39,10 @@ struct RetentionPolicy {
   int64_t keep_last = 0;   // the newest so many are kept; 0: all
   bool keep_best = false;  // and the best one, however old
 };
+
+/// Whether this is a name that checkpoints have: `epoch-0003`, `step-00000120`. Folders of any other name beside them
+/// are the user's own, and stay as they are.
+bool is_checkpoint_name(std::string_view name);
 
 /// The checkpoints of one run: RUN/checkpoints/NAME/{model.safetensors, optimizer.safetensors, state.json}, and the
 /// links `latest` and `best`. A process killed at any instant, a full disk or a failing one leave every checkpoint that
@@ -50,17 +62,20 @@ class CheckpointStore {
   /// evaluation that comes after saving adds. Throws Error; then the checkpoint is whole, with the old state or the
   /// new.
   void amend(const std::string& name, const nlohmann::json& state, bool is_best);
-  /// Names of the checkpoints whose files are all there and as long as they should be, by step, oldest first.
+  /// Names of the checkpoints whose files are all there and as long as they should be, by step, oldest first. Throws
+  /// UnusableCheckpoint as `newest` does.
   std::vector<std::string> list() const;
-  /// The path of the newest checkpoint whose digests hold, or nothing; damaged ones are reported and passed over. Also
-  /// repairs what a killed `save` left: unfinished checkpoints go, the links are set right.
+  /// The path of the newest checkpoint whose digests hold, or nothing where there are no checkpoints; damaged ones are
+  /// reported and passed over. Also repairs what a killed `save` left: unfinished checkpoints go, the links are set
+  /// right. Throws CheckpointError where there are checkpoints and every one of them is damaged, UnusableCheckpoint
+  /// where one of them may be whole and cannot be read.
   std::optional<std::string> newest(const std::function<void(const std::string&)>& warn);
 
   /// As `newest`, but changes nothing: for those who only read a run, perhaps while it goes on.
   static std::optional<std::string> find_newest(const std::string& folder,
                                                 const std::function<void(const std::string&)>& warn);
   /// Checks every digest; returns the state as it was saved. Throws CheckpointError naming file, expected and found
-  /// digest.
+  /// digest; UnusableCheckpoint.
   static nlohmann::json verify(const std::string& path);
   /// Reads a checkpoint (or what a link names), checking every digest on the way. Throws CheckpointError as `verify`
   /// does.

@@ -9,6 +9,7 @@
 
 #include "registry/schedulers/chainable.h"
 #include "registry/shape_mode.h"
+#include "runner/arithmetic.h"
 #include "runner/build.h"
 #include "runner/job.h"
 #include "runner/model.h"
@@ -221,8 +222,8 @@ LengthSummary explain_length(const Recipe& recipe, const DatasetInfo& info) {
     const int64_t window = length.gradient_accumulation_steps;
     length.batches_per_epoch =
         DataLoader(data, {}, loader_options(recipe, nullptr, true, 0, recipe.num_processes)).num_batches();
-    length.steps_per_epoch = (*length.batches_per_epoch + window - 1) / window;
-    if (length.num_epochs) length.total_steps = *length.num_epochs * *length.steps_per_epoch;
+    length.steps_per_epoch = ceil_divide(*length.batches_per_epoch, window);
+    if (length.num_epochs) length.total_steps = saturating_product(*length.num_epochs, *length.steps_per_epoch);
   }
   if (const auto limit = recipe.training.max_steps; limit && (length.total_steps || !length.num_epochs)) {
     length.total_steps = std::min(length.total_steps.value_or(*limit), *limit);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runner/arithmetic.h"
 #include "runner/recipe_loader.h"
 
 namespace trainrun {
@@ -50,7 +51,9 @@ struct LengthSummary {
   int64_t batch_size = 0;
   int64_t num_processes = 0;
   int64_t gradient_accumulation_steps = 0;
-  int64_t effective_batch_size() const { return batch_size * num_processes * gradient_accumulation_steps; }
+  int64_t effective_batch_size() const {
+    return saturating_product(batch_size, saturating_product(num_processes, gradient_accumulation_steps));
+  }
 };
 
 /// Bytes, as far as they follow from the recipe.

@@ -13,6 +13,7 @@
 #include "runner/limits.h"
 #include "runner/recipe_position.h"
 #include "runner/source_form.h"
+#include "runner/secrets.h"
 #include "runner/utf8.h"
 
 namespace trainrun {
@@ -36,7 +37,9 @@ class Stopped : public Error {
 
 class Interpolator {
  public:
-  Interpolator(const Value& root, std::vector<Problem>& problems) : root_(root), problems_(problems) {}
+  enum class Secrets { kPutIn, kKeep };
+  Interpolator(const Value& root, std::vector<Problem>& problems, Secrets secrets)
+      : root_(root), problems_(problems), keeps_secrets_(secrets == Secrets::kKeep) {}
 
   Value run() { return rebuild(root_, Position()); }
 
@@ -51,6 +54,9 @@ class Interpolator {
     const Value* node;
     std::string path;
   };
+
+  /// Whether texts at `position` are to be as a recipe writes them: `$${` for `${`.
+  bool is_source_form(const Position& position) const { return keeps_secrets_ || position.block; }
 
   void report(const Value& scalar, const Position& position, const std::string& message) {
     ++failures_;
@@ -88,7 +94,7 @@ class Interpolator {
   }
 
   Value concatenate(const std::vector<TextPiece>& pieces, const Value& scalar, const Position& position) {
-    const bool source_form = position.block != nullptr;
+    const bool source_form = is_source_form(position);
     TextBuilder builder(source_form);
     const size_t failures_before = failures_;
     for (const TextPiece& piece : pieces) {
@@ -185,9 +191,12 @@ class Interpolator {
       report(scalar, position, "the environment variable " + piece.text + " is not UTF-8");
       return std::nullopt;
     }
+    if (keeps_secrets_ && may_be_secret(piece.text, text, position.section())) {
+      return Value::scalar(piece.source, /*quoted=*/false, scalar.place());
+    }
     const Value value = Value::scalar(text, /*quoted=*/false, scalar.place());
     count(weight_of(value), scalar, position);
-    return position.block ? escaped(value) : value;
+    return is_source_form(position) ? escaped(value) : value;
   }
 
   std::optional<Value> refer(const TextPiece& piece, const Value& scalar, const Position& position) {
@@ -213,7 +222,7 @@ class Interpolator {
       return std::nullopt;
     }
     if (there.block == position.block) return *resolved;
-    if (!there.block) return escaped(*resolved);
+    if (!there.block) return keeps_secrets_ ? *resolved : escaped(*resolved);
     const std::string parameter = first_reference(*resolved);
     if (!parameter.empty()) {
       report(scalar, position,
@@ -221,7 +230,7 @@ class Interpolator {
       return std::nullopt;
     }
     Value value = substitute(*resolved, {});
-    return position.block ? escaped(std::move(value)) : value;
+    return is_source_form(position) ? escaped(std::move(value)) : value;
   }
 
   /// The target's value, interpolated; null if that failed. Computed once per target.
@@ -349,6 +358,7 @@ class Interpolator {
 
   const Value& root_;
   std::vector<Problem>& problems_;
+  bool keeps_secrets_;
   std::unordered_map<const Value*, std::optional<Value>> resolved_;
   std::unordered_map<const Value*, std::unordered_map<std::string_view, const Value::Entry*>> indices_;
   std::vector<Open> open_;  // the targets being resolved, outermost first
@@ -364,10 +374,19 @@ class Interpolator {
 
 Value interpolate(const Value& recipe, std::vector<Problem>& problems) {
   try {
-    return Interpolator(recipe, problems).run();
+    return Interpolator(recipe, problems, Interpolator::Secrets::kPutIn).run();
   } catch (const Stopped& stopped) {
     problems.push_back(stopped.problem());
     return recipe;
+  }
+}
+
+Value interpolate_but_secrets(const Value& recipe) {
+  std::vector<Problem> known;  // interpolate reports them
+  try {
+    return Interpolator(recipe, known, Interpolator::Secrets::kKeep).run();
+  } catch (const Stopped&) {
+    return Value();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "registry/shape_mode.h"
+#include "runner/arithmetic.h"
 #include "runner/build.h"
 #include "runner/device.h"
 #include "runner/distributed/agreement.h"
@@ -21,7 +22,7 @@
 namespace trainrun {
 namespace {
 
-int64_t steps_of(int64_t batches, int64_t accumulation) { return (batches + accumulation - 1) / accumulation; }
+int64_t steps_of(int64_t batches, int64_t accumulation) { return ceil_divide(batches, accumulation); }
 
 int64_t sharding_stage(const Recipe& recipe) { return recipe.distributed_type == "FSDP" ? recipe.sharding.stage() : 0; }
 
@@ -55,7 +56,8 @@ void require_elementwise(const Component<OptimizerKind>& chosen, const Optimizer
                                     "{strategy: NO_SHARD}, or another optimizer"}});
 }
 
-Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.recipe) {
+Job::Job(const LoadedRecipe& loaded, const Options& options)
+    : recipe(loaded.recipe), quiet_(options.quiet), verbose_(options.verbose) {
   connect(loaded, options);
   build_data();
   build_model();
@@ -182,9 +184,12 @@ int64_t Job::steps_per_epoch() const {
 int64_t Job::total_steps() const {  // those done may have been of other ranks, with other numbers in an epoch
   const TrainingSection& training = recipe.training;
   const int64_t in_epoch = steps_of(progress.batch, training.gradient_accumulation_steps);
-  const int64_t by_epochs = training.num_epochs
-                                ? progress.step - in_epoch + (*training.num_epochs - progress.epoch) * steps_per_epoch()
-                                : INT64_MAX;
+  const int64_t by_epochs =
+      training.num_epochs
+          ? saturating_sum(
+                progress.step - in_epoch,
+                saturating_product(std::max<int64_t>(*training.num_epochs - progress.epoch, 0), steps_per_epoch()))
+          : INT64_MAX;
   return std::min(by_epochs, training.max_steps.value_or(INT64_MAX));
 }
 
@@ -218,7 +223,9 @@ void Job::build_observers(const Options& options) {
   info.num_parameters = model->num_parameters();
   info.train_samples = train_data->size();
   if (eval_data) info.eval_samples = eval_data->size();
-  info.effective_batch_size = recipe.dataloader.batch_size * world_size() * recipe.training.gradient_accumulation_steps;
+  info.effective_batch_size = saturating_product(recipe.dataloader.batch_size, world_size());
+  info.effective_batch_size = saturating_product(
+      info.effective_batch_size, std::min(recipe.training.gradient_accumulation_steps, train_loader->num_batches()));
   info.device = device_name(device);
   observers->on_start(info);
 }

@@ -101,14 +101,25 @@ class Job {
   void open_folder(const LoadedRecipe& loaded);
   void build_observers(const Options& options);
   void resume();
-  void restore(const CheckpointContent& content);
+  std::string write(const std::string& name, const CheckpointContent& content, bool best);
+  /// Throws CheckpointError naming `from`, DataError where the data is not what it was.
+  void restore(const std::string& from);
+  void restore_progress(const nlohmann::json& state);
+  void restore_random(const nlohmann::json& random);
+  void check_data(const nlohmann::json& saved);
+  void check_what_is_left(const std::string& from) const;
+  /// Of the data sets, as data_fingerprint.h has it; read once.
+  const nlohmann::json& data_fingerprint();
   void restore_optimizer(const NamedTensors& saved);
   std::optional<std::string> checkpoint_to_resume();
   /// What a checkpoint keeps besides tensors; called by all ranks.
-  nlohmann::json state() const;
+  nlohmann::json state();
   /// Where random numbers are drawn while training.
   std::vector<at::Device> random_sources() const;
 
+  bool quiet_ = false;
+  bool verbose_ = false;
+  std::optional<nlohmann::json> data_fingerprint_;
   std::vector<std::string> passed_over_;  // of model.weights, until there is a log
 };
 

@@ -7,6 +7,13 @@ namespace trainrun {
 namespace {
 
 constexpr const char* kNoLayers = "a model needs at least one layer";
+// Far beyond any use, and so that no product of them with sizes of models and data leaves an int64.
+constexpr double kMostBatchSize = 1e9;
+constexpr double kMostEpochs = 1e9;
+constexpr double kMostAccumulation = 1e6;
+constexpr double kMostProcesses = 1e6;
+constexpr double kMostSeconds = 1e9;
+constexpr double kMostMebibytes = 1e9;
 constexpr const char* kEveryDoc = "epoch, a number of optimizer steps, or null for never";
 
 using nlohmann::json;
@@ -198,9 +205,14 @@ void DataloaderSection::check(Checker& checker) const {
 }
 
 void DataloaderSection::describe(Fields<DataloaderSection>& f) {
-  f.optional("batch_size", &DataloaderSection::batch_size).at_least(1).unit("samples").doc("of each process");
+  f.optional("batch_size", &DataloaderSection::batch_size)
+      .at_least(1)
+      .at_most(kMostBatchSize)
+      .unit("samples")
+      .doc("of each process");
   f.optional("eval_batch_size", &DataloaderSection::eval_batch_size)
       .at_least(1)
+      .at_most(kMostBatchSize)
       .unit("samples")
       .doc("in evaluation; batch_size by default");
   f.optional("shuffle", &DataloaderSection::shuffle).doc("a new order each epoch, from seed + epoch");
@@ -220,10 +232,14 @@ void DataloaderSection::describe(Fields<DataloaderSection>& f) {
 }
 
 void TrainingSection::describe(Fields<TrainingSection>& f) {
-  f.optional("num_epochs", &TrainingSection::num_epochs).at_least(1).doc("passes over the training data");
+  f.optional("num_epochs", &TrainingSection::num_epochs)
+      .at_least(1)
+      .at_most(kMostEpochs)
+      .doc("passes over the training data");
   f.optional("max_steps", &TrainingSection::max_steps).at_least(1).doc("optimizer steps after which to stop");
   f.optional("gradient_accumulation_steps", &TrainingSection::gradient_accumulation_steps)
       .at_least(1)
+      .at_most(kMostAccumulation)
       .doc("batches whose gradients make one optimizer step");
   f.optional("max_grad_norm", &TrainingSection::max_grad_norm)
       .greater_than(0)
@@ -255,6 +271,9 @@ void CheckpointSection::describe(Fields<CheckpointSection>& f) {
       .doc(
           "auto: go on with an unfinished run of this recipe in output_dir; no; or the path of a checkpoint, "
           "or of a run, for its newest");
+  f.optional("allow_changed", &CheckpointSection::allow_changed)
+      .one_of({"data"})
+      .doc("what may differ from what a checkpoint was made with: [data] resumes with data that have changed");
   f.relation(json::parse(R"({"if": {"required": ["keep_best"], "properties": {"keep_best": {"type": "object"}}},
                              "then": {"properties": {"every": {"not": {"type": "null"}}}}})"));
 }
@@ -267,6 +286,7 @@ void LoggingSection::describe(Fields<LoggingSection>& f) {
 void DistributedSection::describe(Fields<DistributedSection>& f) {
   f.optional("timeout", &DistributedSection::timeout)
       .at_least(1)
+      .at_most(kMostSeconds)
       .unit("seconds")
       .doc("how long a rank may be silent, and how long the others wait for it in a step, before they give up");
   f.optional("meeting_timeout", &DistributedSection::meeting_timeout)
@@ -285,6 +305,7 @@ void DistributedSection::describe(Fields<DistributedSection>& f) {
           "checkpoint; 10 timeout by default");
   f.optional("bucket_cap_mb", &DistributedSection::bucket_cap_mb)
       .at_least(1)
+      .at_most(kMostMebibytes)
       .unit("MiB")
       .doc("gradients that are reduced together while the backward pass goes on");
   f.optional("find_unused_parameters", &DistributedSection::find_unused_parameters)
@@ -361,7 +382,7 @@ void Recipe::describe(Fields<Recipe>& f) {
   f.optional("distributed_type", &Recipe::distributed_type)
       .one_of({"NO", "MULTI_CPU", "MULTI_GPU", "FSDP"})
       .doc("how several processes share the job; Accelerate's names");
-  f.optional("num_processes", &Recipe::num_processes).at_least(1).doc("over all machines");
+  f.optional("num_processes", &Recipe::num_processes).at_least(1).at_most(kMostProcesses).doc("over all machines");
   f.optional("num_machines", &Recipe::num_machines)
       .at_least(1)
       .doc("each of which starts its share of the processes, where no launcher starts them all");

@@ -116,6 +116,7 @@ struct CheckpointSection {
   std::optional<int64_t> keep_last = 2;
   std::optional<KeepBestSection> keep_best;
   std::string resume = "auto";
+  std::vector<std::string> allow_changed;
   static void describe(Fields<CheckpointSection>& f);
 };
 

@@ -163,6 +163,7 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
   sort_problems(problems);
   if (!problems.empty()) throw RecipeError(problems);
   loaded.resolved = std::move(source.value);
+  loaded.kept = std::move(source.kept);
   return loaded;
 }
 

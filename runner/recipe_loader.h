@@ -12,6 +12,7 @@ struct LoadedRecipe {
   Recipe recipe;
   Value resolved;  // merged, overridden, interpolated: what the run's folder keeps
   std::string path;
+  Value kept;  // ResolvedRecipe's: what of it may be a secret
 };
 
 /// Reads the recipe at `path` with `key=value` overrides, loads its plugins into `catalog`, checks every value, and

@@ -38,6 +38,13 @@ struct Position {
     return text + (text.empty() ? "" : ".") + *key;
   }
 
+  /// The recipe's key that it is below: "dataset".
+  std::string section() const {
+    const Position* position = this;
+    while (position->parent && position->parent->parent) position = position->parent;
+    return position->key ? *position->key : "";
+  }
+
   bool has_parameter(const std::string& name) const {
     const Value* parameters = block ? block->find("parameters") : nullptr;
     return parameters && parameters->find(name);

@@ -1,15 +1,16 @@
 #include "runner/recipe_source.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "registry/files/regular_file.h"
 #include "registry/interpolation.h"
 #include "runner/interpolate.h"
 #include "runner/limits.h"
@@ -46,29 +47,37 @@ std::string nearest_file(const fs::path& path) {
 
 std::string did_you_mean(const std::string& near) { return near.empty() ? "" : "; did you mean " + near + "?"; }
 
-/// The file's text, or nothing with `error` set.
-std::optional<std::string> read_file(const std::string& path, std::string& error) {
-  std::error_code status_error;
-  const fs::file_status status = fs::status(path, status_error);
-  if (!fs::exists(status)) {
-    const bool missing = status.type() == fs::file_type::not_found;
-    error = (missing ? "no such file" : "cannot be read: " + status_error.message()) + did_you_mean(nearest_file(path));
-    return std::nullopt;
+/// A file that could not be had, and why.
+struct Unread {
+  std::string error;
+  bool is_refused = false;  // it is there, and the system did not let us read it
+};
+
+/// The file's text, or nothing with `unread` set.
+std::optional<std::string> read_recipe(const std::string& path, Unread& unread) {
+  try {
+    const Descriptor file = open_regular_file(path);
+    std::string text(kMaxRecipeBytes + 1, '\0');  // one more than parse_yaml accepts
+    size_t size = 0;
+    while (size < text.size()) {
+      const ssize_t got = ::read(file.number(), text.data() + size, text.size() - size);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw ReadError(path, "read", errno);
+      if (got == 0) break;
+      size += static_cast<size_t>(got);
+    }
+    text.resize(size);
+    return text;
+  } catch (const ReadError& error) {
+    unread.is_refused = !error.is_missing();
+    unread.error = unread.is_refused ? error.what() : "no such file" + did_you_mean(nearest_file(path));
+  } catch (const DataError& error) {
+    unread.error = error.what();
   }
-  if (fs::is_directory(status)) {
-    error = "this is a folder, not a recipe";
-    return std::nullopt;
-  }
-  errno = 0;
-  std::ifstream stream(path, std::ios::binary);
-  std::string text(kMaxRecipeBytes + 1, '\0');  // one more than parse_yaml accepts
-  if (stream) stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!stream.is_open() || stream.bad()) {
-    error = std::string("cannot be read: ") + (errno ? std::strerror(errno) : "unknown error");
-    return std::nullopt;
-  }
-  text.resize(static_cast<size_t>(stream.gcount()));
-  return text;
+  if (unread.error.starts_with(path + ": ")) unread.error.erase(0, path.size() + 2);
+  std::error_code unknown;
+  if (fs::is_directory(path, unknown)) unread.error = "this is a folder, not a recipe";
+  return std::nullopt;
 }
 
 /// Loads a file and what it is based on.
@@ -79,7 +88,6 @@ class FileLoader {
   /// The mapping in `path`, merged with its bases, or nothing where a file is missing or unusable. Problems that
   /// concern the file as a whole go to `mention`, where it was named.
   std::optional<Value> load(const std::string& path, const Problem& mention) {
-    std::string error;
     const auto fail = [&](const std::string& message) {
       problems_.push_back({mention.place, mention.path, message});
       return std::nullopt;
@@ -96,11 +104,19 @@ class FileLoader {
     }
     if (open_.size() >= kMaxBaseDepth) return fail("more than " + std::to_string(kMaxBaseDepth) + " bases in a row");
     if (++num_files_ > kMaxFiles) return fail("more than " + std::to_string(kMaxFiles) + " files in one recipe");
-    const auto text = read_file(path, error);
-    if (!text) return fail(error);
+    Unread unread;
+    const auto text = read_recipe(path, unread);
+    if (!text && unread.is_refused && unreadable_.empty()) unreadable_ = path + ": " + unread.error;
+    if (!text) return fail((is_base(mention) ? path + ": " : "") + unread.error);
     const size_t problems_before = problems_.size();
     Value recipe = parse_yaml(*text, std::make_shared<const std::string>(path), problems_);
-    if (recipe.is_null() && problems_.size() > problems_before) return std::nullopt;
+    const bool is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
+    const bool has_faults = recipe.is_null() && problems_.size() > problems_before;
+    if (is_base(mention) && !recipe.is_map() && !(is_yaml && has_faults)) {  // a file of passwords, perhaps: not shown
+      problems_.resize(problems_before);
+      return fail(path + " is not a recipe: it does not hold a mapping (key: value)");
+    }
+    if (has_faults) return std::nullopt;
     if (!recipe.is_map()) {
       problems_.push_back({recipe.place(), "", "a recipe is a mapping (key: value), found " + recipe.describe()});
       return std::nullopt;
@@ -111,7 +127,12 @@ class FileLoader {
     return merged;
   }
 
+  /// Of a file that is there and could not be read: why; "" for none.
+  const std::string& unreadable() const { return unreadable_; }
+
  private:
+  static bool is_base(const Problem& mention) { return !mention.path.empty(); }
+
   struct OpenFile {
     std::string identity;
     std::string path;
@@ -193,6 +214,7 @@ class FileLoader {
   std::vector<Problem>& problems_;
   std::vector<OpenFile> open_;  // from the recipe to the base being read
   size_t num_files_ = 0;
+  std::string unreadable_;
 };
 
 /// Merged and overridden, a recipe may be larger than each of its parts.
@@ -228,10 +250,15 @@ ResolvedRecipe resolve_recipe(const std::string& path, const std::vector<std::st
   result.directory = folder.empty() ? "." : folder.string();
   const std::vector<Override> changes = parse_overrides(overrides, result.problems);
   const Problem mention{{std::make_shared<const std::string>(path), 1, 1}, "", ""};
-  auto recipe = FileLoader(result.problems).load(path, mention);
+  FileLoader loader(result.problems);
+  auto recipe = loader.load(path, mention);
+  result.unreadable = loader.unreadable();
   if (recipe) {
     for (const Override& change : changes) apply_override(*recipe, change, result.problems);
-    if (is_within_bounds(*recipe, result.problems)) result.value = interpolate(*recipe, result.problems);
+    if (is_within_bounds(*recipe, result.problems)) {
+      result.value = interpolate(*recipe, result.problems);
+      result.kept = interpolate_but_secrets(*recipe);
+    }
   }
   sort_problems(result.problems);
   return result;

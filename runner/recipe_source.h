@@ -12,6 +12,8 @@ struct ResolvedRecipe {
   Value value;                    // a mapping without `base`; null where a file could not be read or parsed
   std::vector<Problem> problems;  // of all stages, sorted
   std::string directory;          // of the recipe's file: where `plugins` are looked for first
+  Value kept;                     // the value in source form, what may be a secret left as `${env:…}`
+  std::string unreadable;         // of a file that is there, and that the system did not let us read: why; else ""
 };
 
 /// Reads a recipe: its bases merged first, then the command line's `key=value`, then every `${…}` replaced. Never

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,13 +25,17 @@ namespace fs = std::filesystem;
 constexpr const char* kLock = ".lock";
 constexpr const char* kRecipe = "recipe.yaml";
 constexpr const char* kSummary = "summary.json";
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr std::array kWritten = {kRecipe, kSummary, kMetrics};  // beside, then renamed
+constexpr uint64_t kMostRecipeFileBytes = uint64_t{64} << 20;
 
 enum class Content { kNone, kUnfinished, kOther };
 
 /// What lies in a folder, and how to say it.
 struct Finding {
   Content content;
-  std::string words;  // of kOther: "holds another run"
+  std::string words;                   // of kOther: "holds another run"
+  std::vector<std::string> changes{};  // of kUnfinished: what is otherwise than before
 };
 
 /// Is a file of this name no sign of a run? A lock, or the trace of a process killed before it had written its recipe.
@@ -53,24 +58,21 @@ bool exists(const std::string& path) {
   return fs::exists(status);
 }
 
-bool says_the_same(const std::string& recipe_path, const RunFolder::SameRecipe& same_recipe) {
-  try {
-    return same_recipe(recipe_path);
-  } catch (const Error&) {
-    return false;  // a recipe that cannot be read is another one: its folder stays as it is
-  }
-}
-
-Finding look_into(const std::string& path, const RunFolder::SameRecipe& same_recipe, RunFolder::Resume resume) {
+Finding look_into(const std::string& path, const RunFolder::Compare& compare, RunFolder::Resume resume) {
   if (!exists(path)) return {Content::kNone, ""};
   std::error_code error;
-  if (!fs::is_directory(path, error)) return {Content::kOther, "is no folder"};
+  const bool is_folder = fs::is_directory(path, error);
+  if (error && error != std::errc::no_such_file_or_directory) throw FileError(path, "look at it", error.value());
+  if (!is_folder) return {Content::kOther, "is not a folder"};
   if (is_empty(path)) return {Content::kNone, ""};
   if (exists(path + "/" + kSummary)) return {Content::kOther, "holds a finished run" + way_to_go_on(path)};
   if (!exists(path + "/" + kRecipe)) return {Content::kOther, "holds other files"};
-  if (!says_the_same(path + "/" + kRecipe, same_recipe)) return {Content::kOther, "holds another run"};
+  const RunFolder::Kinship kinship = compare(path + "/" + kRecipe);
+  if (!kinship.is_same) {
+    return {Content::kOther, "holds another run" + (kinship.difference.empty() ? "" : " (" + kinship.difference + ")")};
+  }
   if (resume == RunFolder::Resume::kNever) return {Content::kOther, "holds an unfinished run, not to be resumed"};
-  return {Content::kUnfinished, ""};
+  return {Content::kUnfinished, "", kinship.changes};
 }
 
 std::string host_name() {
@@ -81,8 +83,14 @@ std::string host_name() {
 /// The lock file's descriptor, or nothing where another process holds it. `holder`: who that is.
 std::optional<Descriptor> lock(const std::string& path, std::string& holder, std::vector<std::string>& notes) {
   const std::string file = path + "/" + kLock;
-  Descriptor lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (lock.number() < 0) throw FileError(file, "create", errno);
+  // What the link of another would lead to, or another name of the file, must not be written to.
+  Descriptor lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666));
+  if (lock.number() < 0) throw FileError(file, "create the lock, which must be a plain file", errno);
+  struct stat status{};
+  if (::fstat(lock.number(), &status) < 0) throw FileError(file, "look at it", errno);
+  if (!S_ISREG(status.st_mode) || status.st_nlink > 1) {
+    throw Error(file + " is not a plain file of its own, as a run's lock must be; remove it");
+  }
   std::array<char, 300> text{};
   if (::flock(lock.number(), LOCK_EX | LOCK_NB) < 0) {
     if (errno == EWOULDBLOCK) {
@@ -112,21 +120,22 @@ std::string plain_path(const std::string& output_dir) {
 
 }  // namespace
 
-RunFolder RunFolder::open(const std::string& output_dir, const std::string& recipe_yaml, const SameRecipe& same_recipe,
+RunFolder RunFolder::open(const std::string& output_dir, const RecipeFile& recipe, const Compare& compare,
                           Resume resume) {
   const std::string base = plain_path(output_dir);
   RunFolder run;
+  run.recipe_ = recipe;
   std::string why;  // of the first folder passed over
   constexpr int kMostRuns = 100'000;
   for (int number = 1; number <= kMostRuns; ++number) {
     run.path_ = number == 1 ? base : base + "-" + std::to_string(number);
-    Finding finding = look_into(run.path_, same_recipe, resume);
+    Finding finding = look_into(run.path_, compare, resume);
     std::string holder;
     if (finding.content != Content::kOther) {
       create_folders(run.path_);
       std::optional<Descriptor> lock = trainrun::lock(run.path_, holder, run.notes_);
       if (lock) {
-        finding = look_into(run.path_, same_recipe, resume);  // what came while we had no lock
+        finding = look_into(run.path_, compare, resume);  // what came while we had no lock
         run.lock_ = std::move(*lock);
       } else {
         finding = {Content::kOther, "is in use by " + holder};
@@ -138,16 +147,74 @@ RunFolder RunFolder::open(const std::string& output_dir, const std::string& reci
       continue;
     }
     run.continues_ = finding.content == Content::kUnfinished;
-    if (!run.continues_) write_file_atomically(run.recipe_path(), recipe_yaml);
+    run.remove_leftovers();
+    if (!run.continues_ || !finding.changes.empty()) run.write_recipe();
     if (!why.empty()) run.notes_.push_back(why + "; this one goes to " + run.path_);
     if (run.continues_) run.notes_.push_back("goes on with the unfinished run in " + run.path_);
+    for (const std::string& change : finding.changes) run.notes_.push_back("in this start, " + change);
     return run;
   }
   throw Error(base + " and the " + std::to_string(kMostRuns) +
               " folders after it hold runs; choose another output_dir");
 }
 
-void RunFolder::finish(const std::string& summary_json) const { write_file_atomically(summary_path(), summary_json); }
+void RunFolder::write_recipe() const {
+  if (!recipe_.is_private) {
+    write_file_atomically(recipe_path(), recipe_.text);
+    return;
+  }
+  const std::string beside = temporary_path(recipe_path());
+  {
+    FileWriter file(beside);
+    if (::chmod(beside.c_str(), S_IRUSR | S_IWUSR) < 0) throw FileError(beside, "make it private", errno);
+    file.write(recipe_.text);
+    file.finish();
+  }
+  rename_path(beside, recipe_path());
+  sync_folder(path_);
+}
+
+void RunFolder::remove_leftovers() const {
+  std::vector<std::string> leftovers;
+  std::error_code error;
+  for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const bool is_ours = std::any_of(kWritten.begin(), kWritten.end(),
+                                     [&](const char* written) { return is_temporary_name(name, written); });
+    if (is_ours) leftovers.push_back(it->path().string());
+  }
+  if (error) throw FileError(path_, "look into the folder", error.value());
+  for (const std::string& leftover : leftovers) remove_all(leftover);
+}
+
+bool RunFolder::is_still_there() const {
+  struct stat held{};
+  struct stat named{};
+  if (::fstat(lock_.number(), &held) < 0) return true;  // it cannot be told
+  const bool found = ::lstat((path_ + "/" + kLock).c_str(), &named) == 0;
+  if (!found) return errno != ENOENT && errno != ENOTDIR;
+  return held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+bool RunFolder::make_whole() {
+  if (is_still_there()) return false;
+  create_folders(path_);
+  std::string holder;
+  std::optional<Descriptor> taken = trainrun::lock(path_, holder, notes_);
+  if (!taken) throw Error(path_ + " was removed or renamed while the run went on, and is now in use by " + holder);
+  const bool had_recipe = exists(recipe_path());
+  if (had_recipe && read_file(recipe_path(), kMostRecipeFileBytes) != recipe_.text) {
+    throw Error(path_ + " was removed or renamed while the run went on, and now holds another run");
+  }
+  lock_ = std::move(*taken);
+  if (!had_recipe) write_recipe();
+  return !had_recipe;
+}
+
+void RunFolder::finish(const std::string& summary_json) {
+  make_whole();
+  write_file_atomically(summary_path(), summary_json);
+}
 
 int64_t truncate_metrics(const std::string& path, int64_t step, bool evaluation_due) {
   if (!exists(path)) return 0;

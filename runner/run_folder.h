@@ -16,15 +16,28 @@ class RunFolder {
     kAuto,   // go on with an unfinished run of the same recipe
     kNever,  // always a new run
   };
-  /// Does this recipe.yaml, found in a folder, say the same job? An Error it throws means no.
-  using SameRecipe = std::function<bool(const std::string& recipe_path)>;
+  /// What a recipe.yaml that was found in a folder has to do with this run.
+  struct Kinship {
+    bool is_same = false;
+    std::string difference;              // for another run: how it differs, or ""
+    std::vector<std::string> changes{};  // for the same one: what is otherwise than before and changes no numbers
+  };
+  /// Compares such a recipe with the run's. What it throws, `open` throws: a recipe that cannot be read now may well be
+  /// that of this run.
+  using Compare = std::function<Kinship(const std::string& recipe_path)>;
+
+  /// What recipe.yaml is to hold.
+  struct RecipeFile {
+    std::string text;
+    bool is_private = false;  // for nobody's eyes but the owner's: it speaks of secrets
+  };
 
   /// Takes the first of `output_dir`, `output_dir-2`, `-3`, … that is new, empty, or (for kAuto) holds an unfinished
   /// run of the same recipe; a run is finished once summary.json is there. Folders that another process holds are
-  /// passed over, and of processes that start at the same moment only one gets a folder. A new run's folder holds
-  /// `recipe_yaml` as recipe.yaml. Nothing that was there is changed. Throws FileError where it cannot write.
-  static RunFolder open(const std::string& output_dir, const std::string& recipe_yaml, const SameRecipe& same_recipe,
-                        Resume resume);
+  /// passed over, and of processes that start at the same moment only one gets a folder. Its recipe.yaml becomes
+  /// `recipe`; what a killed process of an earlier start left half-written is removed; nothing else that was there is
+  /// changed. Throws FileError, ReadError where the system does not let us look or write.
+  static RunFolder open(const std::string& output_dir, const RecipeFile& recipe, const Compare& compare, Resume resume);
 
   const std::string& path() const { return path_; }
   /// An unfinished run was here; it may have saved no checkpoint yet.
@@ -38,14 +51,22 @@ class RunFolder {
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
   std::string summary_path() const { return path_ + "/summary.json"; }
 
+  /// Where the folder was removed or renamed while the run went on, makes it anew, with its lock and recipe.yaml, so
+  /// that what is saved next is not lost. Returns whether it had to. Throws FileError, and Error where another process
+  /// has taken the name.
+  bool make_whole();
   /// Writes summary.json: from now on the run counts as finished.
-  void finish(const std::string& summary_json) const;
+  void finish(const std::string& summary_json);
 
  private:
   RunFolder() = default;
+  bool is_still_there() const;
+  void write_recipe() const;
+  void remove_leftovers() const;
 
   std::string path_;
   bool continues_ = false;
+  RecipeFile recipe_;
   std::vector<std::string> notes_;
   Descriptor lock_;
 };

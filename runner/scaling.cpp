@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "registry/shape_mode.h"
+#include "runner/arithmetic.h"
 #include "runner/build.h"
 #include "runner/data.h"
 #include "runner/distributed/communication_plan.h"
@@ -157,7 +158,8 @@ ScalePlan plan_scale(const LoadedRecipe& loaded, const ScaleOptions& options) {
   plan.step = communication.step;
   plan.batch_size = recipe.dataloader.batch_size;
   plan.gradient_accumulation_steps = recipe.training.gradient_accumulation_steps;
-  plan.effective_batch_size = plan.batch_size * options.world_size * plan.gradient_accumulation_steps;
+  plan.effective_batch_size =
+      saturating_product(plan.batch_size, saturating_product(options.world_size, plan.gradient_accumulation_steps));
   plan.samples = share_samples(recipe, training_info(recipe), options.world_size);
   plan.flops = static_cast<double>(forward_flops(*model, training_info(recipe)));
   plan.notes = notes_of(recipe, communication);

@@ -1,9 +1,14 @@
+#include <fcntl.h>
 #include <malloc.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 
@@ -21,6 +26,16 @@ void keep_memory() {
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
   mallopt(M_TOP_PAD, 64 << 20);
+}
+
+/// Whoever started us may have closed standard input, output or error. The next file that is opened, a lock or a
+/// checkpoint, would get that number, and what is printed would go into it.
+void open_standard_streams() {
+  constexpr std::array kStreams = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
+  for (const int stream : kStreams) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (::open("/dev/null", O_RDWR) < 0) std::abort();  // it gets the lowest number that is free: this one
+  }
 }
 
 /// Each rank has a connection to every other one, rank 0 or the launcher one more to each: over a thousand ranks are
@@ -82,6 +97,7 @@ void add_recipe_arguments(CLI::App& verb, RecipeArguments& arguments) {
 }  // namespace trainrun
 
 int main(int argc, char** argv) {
+  trainrun::open_standard_streams();
   trainrun::keep_memory();
   trainrun::allow_many_connections();
   trainrun::Program program;

@@ -48,6 +48,11 @@ void close_checked(Descriptor& file, const std::string& path) {
 FileError::FileError(const std::string& path, const std::string& operation, int error_number)
     : Error(path + ": cannot " + operation + ": " + system_text(error_number)), error_number_(error_number) {}
 
+ReadError::ReadError(const std::string& path, const std::string& operation, int error_number)
+    : DataError(path + ": cannot " + operation + ": " + system_text(error_number)), error_number_(error_number) {}
+
+bool ReadError::is_missing() const { return error_number_ == ENOENT || error_number_ == ENOTDIR; }
+
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   std::swap(number_, other.number_);
   return *this;
@@ -116,7 +121,7 @@ FileDigest FileWriter::finish() {
 FileReader::FileReader(std::string path, Hashing hashing) : path_(std::move(path)), hashing_(hashing) {
   file_ = open_regular_file(path_);
   struct stat status{};
-  if (::fstat(file_.number(), &status) < 0) throw DataError(path_ + ": cannot open: " + system_text(errno));
+  if (::fstat(file_.number(), &status) < 0) throw ReadError(path_, "open", errno);
   size_ = static_cast<uint64_t>(status.st_size);
 }
 
@@ -125,7 +130,7 @@ void FileReader::read(void* data, size_t size) {
   while (size > 0) {
     const ssize_t found = uninterrupted(
         [&] { return ::pread(file_.number(), to, std::min(size, kPiece), static_cast<off_t>(position_)); });
-    if (found < 0) throw DataError(path_ + ": cannot read: " + system_text(errno));
+    if (found < 0) throw ReadError(path_, "read", errno);
     if (found == 0) throw DataError(path_ + ": ends at byte " + std::to_string(position_) + "; the file is cut short");
     if (hashing_ == Hashing::kOn) hash_.update(to, static_cast<size_t>(found));
     to += found;
@@ -234,7 +239,9 @@ std::string temporary_path(const std::string& path) {
 }
 
 bool is_temporary_name(std::string_view name, std::string_view of) {
-  return name.starts_with("." + std::string(of) + kTemporaryMark);
+  const std::string start = "." + std::string(of) + kTemporaryMark;
+  return name.size() > start.size() && name.starts_with(start) &&
+         name.find_first_not_of("0123456789", start.size()) == std::string_view::npos;
 }
 
 }  // namespace trainrun

@@ -21,6 +21,18 @@ class FileError : public Error {
   int error_number_;
 };
 
+/// A file that the system did not let us read: "runs/a/state.json: cannot read: Input/output error". What is in it is
+/// not known; unless it is missing, the next attempt may succeed.
+class ReadError : public DataError {
+ public:
+  ReadError(const std::string& path, const std::string& operation, int error_number);
+  /// Nothing has this name.
+  bool is_missing() const;
+
+ private:
+  int error_number_;
+};
+
 /// A file descriptor, closed at the end.
 class Descriptor {
  public:
@@ -59,7 +71,7 @@ class FileWriter {
   int64_t bytes_ = 0;
 };
 
-/// Reads a file in order. Every failure is a DataError that names the file.
+/// Reads a file in order. Every failure is a DataError that names the file: a ReadError where the system refused.
 class FileReader {
  public:
   enum class Hashing { kOff, kOn };
@@ -109,7 +121,8 @@ void remove_all(const std::string& path);
 constexpr const char* kTemporaryMark = ".tmp-";
 /// ".NAME.tmp-1234" in the folder of `path`, for this process.
 std::string temporary_path(const std::string& path);
-/// Is `name` (without folders) one that `temporary_path` makes for a file called `of`, in any process?
+/// Is `name` (without folders) one that `temporary_path` makes for a file called `of`, in any process? The mark must be
+/// followed by a number: ".keep.tmp-dir" is the user's own.
 bool is_temporary_name(std::string_view name, std::string_view of);
 
 }  // namespace trainrun

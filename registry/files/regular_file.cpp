@@ -7,14 +7,11 @@
 
 #include <array>
 #include <cerrno>
-#include <system_error>
 
 namespace trainrun {
 namespace {
 
-[[noreturn]] void fail(const std::string& path, int error_number) {
-  throw DataError(path + ": cannot open: " + std::generic_category().message(error_number));
-}
+[[noreturn]] void fail(const std::string& path, int error_number) { throw ReadError(path, "open", error_number); }
 
 [[noreturn]] void refuse(const std::string& path, const char* found) {
   throw DataError(path + ": expected a file, found " + found);

@@ -1,6 +1,7 @@
 #include "runner/observers/jsonl.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -43,9 +44,7 @@ Line begin_line(const Record& record, const std::string& split) {
 
 class JsonlLogger : public Logger {
  public:
-  explicit JsonlLogger(const LoggerInputs& inputs)
-      : path_(inputs.output_dir + "/metrics.jsonl"),
-        file_(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) {
+  explicit JsonlLogger(const LoggerInputs& inputs) : path_(inputs.output_dir + "/metrics.jsonl"), file_(open()) {
     if (file_.number() < 0) throw FileError(path_, "open", errno);
   }
 
@@ -53,7 +52,18 @@ class JsonlLogger : public Logger {
   void on_evaluation(const EvaluationRecord& record) override { write(jsonl_line(record)); }
 
  private:
+  Descriptor open() const { return Descriptor(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)); }
+
+  /// Where the file was removed with its folder, and the folder has been made anew, goes on in a new one.
+  void open_again_if_removed() {
+    struct stat status{};
+    if (::fstat(file_.number(), &status) < 0 || status.st_nlink > 0) return;
+    Descriptor file = open();
+    if (file.number() >= 0) file_ = std::move(file);
+  }
+
   void write(std::string line) {
+    open_again_if_removed();
     line += '\n';
     std::string_view rest = line;
     while (!rest.empty()) {  // the kernel takes a line at once, unless a signal or a full disk comes between

@@ -41,7 +41,24 @@ inline constexpr std::array<std::pair<long, const char*>, 16> kFileCalls = {{
     {SYS_flock, "flock"},
 }};
 
-/// What befalls a process at its system calls that change files.
+/// System calls that look at files.
+inline constexpr std::array<std::pair<long, const char*>, 13> kReadCalls = {{
+    {SYS_read, "read"},
+    {SYS_pread64, "read"},
+    {SYS_stat, "stat"},
+    {SYS_lstat, "stat"},
+    {SYS_fstat, "stat"},
+    {SYS_newfstatat, "stat"},
+    {SYS_statx, "stat"},
+    {SYS_fstatfs, "statfs"},
+    {SYS_access, "access"},
+    {SYS_getdents64, "getdents"},
+    {SYS_readlink, "readlink"},
+    {SYS_readlinkat, "readlink"},
+    {SYS_getcwd, "getcwd"},
+}};
+
+/// What befalls a process at its system calls that change files, or, for `reads`, that look at them as well.
 struct Fault {
   int kill_before = -1;  // SIGKILL instead of this call, counted from 0
   int fail_at = -1;      // this call fails with `error_number`
@@ -50,6 +67,7 @@ struct Fault {
   int signal = SIGTERM;
   /// Calls of these names are not carried out, and give this error (0: success). Without fsync, a test is quick.
   std::map<std::string, int> always = {};
+  bool reads = false;
 };
 
 struct Outcome {
@@ -60,17 +78,21 @@ struct Outcome {
 
 namespace detail {
 
-/// The name of the call that a process is about to make, or "" for one that changes no files.
-inline std::string name_of_call(pid_t process, const user_regs_struct& registers) {
-  for (const auto& [number, name] : kFileCalls) {
-    if (number != static_cast<long>(registers.orig_rax)) continue;
-    if (std::string(name) != "write") return name;
-    // A sanitizer writes to pipes of its own.
-    const std::string file = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(registers.rdi);
-    std::error_code closed;
-    return std::filesystem::is_regular_file(file, closed) ? name : "";
-  }
-  return "";
+/// The name of the call that a process is about to make, or "" for one that is not counted.
+inline std::string name_of_call(pid_t process, const user_regs_struct& registers, bool reads) {
+  const auto find = [&](const auto& calls) -> std::string {
+    for (const auto& [number, name] : calls) {
+      if (number == static_cast<long>(registers.orig_rax)) return name;
+    }
+    return "";
+  };
+  std::string name = find(kFileCalls);
+  if (name.empty() && reads) name = find(kReadCalls);
+  if (name != "write" && name != "read") return name;
+  // A sanitizer writes to pipes of its own.
+  const std::string file = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(registers.rdi);
+  std::error_code closed;
+  return std::filesystem::is_regular_file(file, closed) ? name : "";
 }
 
 [[noreturn]] inline void run_child(const std::function<int()>& work) {
@@ -122,7 +144,7 @@ inline Outcome run_with_fault(const std::function<int()>& work, const Fault& fau
       ::ptrace(PTRACE_SETREGS, child, nullptr, &registers);
       result.reset();
     }
-    const std::string name = entering ? detail::name_of_call(child, registers) : "";
+    const std::string name = entering ? detail::name_of_call(child, registers, fault.reads) : "";
     if (name.empty()) continue;
     const int index = static_cast<int>(outcome.calls.size());
     outcome.calls.push_back(name);

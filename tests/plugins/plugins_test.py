@@ -218,8 +218,8 @@ def test_a_plugins_components_are_checked_like_any(trained):
 
 NO_PLUGIN = {
     "wrong_abi": f"the plugin libwrong_abi.so was built for trainrun 0.0.1, LibTorch 2.0.0, this is {ABI}; build it again",
-    "no_entry_point": "libno_entry_point.so is no trainrun plugin: it has no trainrun_plugin_abi; write TRAINRUN_PLUGIN(catalog) { … } "
-                      "in it",
+    "no_entry_point": "libno_entry_point.so is not a trainrun plugin, or one for an older trainrun; write TRAINRUN_PLUGIN(catalog) { … } "
+                      "in it, and build it again",
     "undefined_symbol": "the plugin libundefined_symbol.so cannot be opened: undefined symbol: trainrun_test_function_that_is_gone; "
                         "build it with trainrun_add_plugin() of this trainrun's CMake package",
     "constructor_throws": "the plugin libconstructor_throws.so failed while its global objects were initialised: there is no device; "
@@ -228,14 +228,16 @@ NO_PLUGIN = {
                            "correct its TRAINRUN_PLUGIN(catalog) { … } and build it again",
     "taken_name": "the plugin libtaken_name.so: a layer called ReLU is already registered by trainrun itself; libtaken_name.so must "
                   "choose another name",
-    "text": "the plugin libtext.so cannot be opened: invalid ELF header; build it with trainrun_add_plugin() of this trainrun's CMake "
+    "text": "the plugin libtext.so cannot be opened: it is not a shared library; build it with trainrun_add_plugin() of this trainrun's CMake "
             "package",
-    "empty": "the plugin libempty.so cannot be opened: file too short; build it with trainrun_add_plugin() of this trainrun's CMake "
+    "empty": "the plugin libempty.so cannot be opened: it is not a shared library; build it with trainrun_add_plugin() of this trainrun's CMake "
              "package",
     "cut_off": "the plugin libcut_off.so cannot be opened: the end of the file is missing; build it with trainrun_add_plugin() of this "
                "trainrun's CMake package",
-    "folder": "the plugin libfolder.so cannot be opened: cannot read file data: Is a directory; build it with trainrun_add_plugin() of "
+    "folder": "the plugin libfolder.so cannot be opened: expected a file, found a folder; build it with trainrun_add_plugin() of "
               "this trainrun's CMake package",
+    "pipe": "the plugin libpipe.so cannot be opened: expected a file, found a pipe; build it with trainrun_add_plugin() of this "
+            "trainrun's CMake package",
     "absent": "there is no plugin libabsent.so",
 }
 
@@ -249,6 +251,7 @@ def folder_of_bad_plugins(tmp_path_factory):
     (folder / "libempty.so").touch()
     (folder / "libcut_off.so").write_bytes((PLUGINS / "libevery_kind.so").read_bytes()[:20000])
     (folder / "libfolder.so").mkdir()
+    os.mkfifo(folder / "libpipe.so")
     return folder
 
 

@@ -102,16 +102,16 @@ TEST_CASE("state.json names format, files, sizes and digests, and is plain JSON"
 TEST_CASE("the same content gives the same bytes") {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {});
-  store.save("a", content_at(1), false);
-  store.save("b", content_at(1), false);
+  store.save("step-1", content_at(1), false);
+  store.save("step-2", content_at(1), false);
   for (const char* file : {"/model.safetensors", "/optimizer.safetensors", "/state.json"}) {
-    CHECK(content_of(folder / "a" + file) == content_of(folder / "b" + file));
+    CHECK(content_of(folder / "step-1" + file) == content_of(folder / "step-2" + file));
   }
 }
 
 TEST_CASE("a change of any byte of a checkpoint is noticed") {
   const TemporaryFolder folder;
-  const std::string path = CheckpointStore(folder.path(), {}).save("a", content_at(7), false);
+  const std::string path = CheckpointStore(folder.path(), {}).save("step-1", content_at(7), false);
   for (const std::string file : {"/model.safetensors", "/optimizer.safetensors", "/state.json"}) {
     const std::string whole = content_of(path + file);
     for (size_t i = 0; i < whole.size(); ++i) {
@@ -134,7 +134,7 @@ TEST_CASE("a change of any byte of a checkpoint is noticed") {
 
 TEST_CASE("a damaged or missing file is an error that names it and both digests") {
   const TemporaryFolder folder;
-  const std::string path = CheckpointStore(folder.path(), {}).save("a", content_at(7), false);
+  const std::string path = CheckpointStore(folder.path(), {}).save("step-1", content_at(7), false);
   const std::string file = path + "/model.safetensors";
   const FileDigest expected = digest_file(file);
   std::string content = content_of(file);
@@ -146,8 +146,8 @@ TEST_CASE("a damaged or missing file is an error that names it and both digests"
   CHECK(has(error_of([&] { CheckpointStore::verify(path); }), message));
   fs::remove(file);
   CHECK(error_of([&] { CheckpointStore::load(path); }) == file + ": cannot open: No such file or directory");
-  CHECK(has(error_of([&] { CheckpointStore::load(folder / "none"); }), "none: no checkpoint: No such file"));
-  CHECK(has(error_of([&] { CheckpointStore::load(folder.path()); }), "no whole checkpoint: "));
+  CHECK(has(error_of([&] { CheckpointStore::load(folder / "none"); }), "none: is not a checkpoint: No such file"));
+  CHECK(has(error_of([&] { CheckpointStore::load(folder.path()); }), "is not a whole checkpoint: "));
 }
 
 TEST_CASE("a state that is not ours, or of a newer format, is an error") {
@@ -158,11 +158,13 @@ TEST_CASE("a state that is not ours, or of a newer format, is an error") {
   };
   CHECK(has(error_of([&] { parse_checkpoint_state(signed_text(R"("format": 2})")); }), "use a newer trainrun"));
   CHECK(has(error_of([&] { parse_checkpoint_state(signed_text(R"("format": 1})")); }), "is_best"));
-  CHECK(has(error_of([&] { parse_checkpoint_state(signed_text("nonsense")); }), "no state of a checkpoint"));
+  CHECK(has(error_of([&] { parse_checkpoint_state(signed_text("nonsense")); }), "not the state of a checkpoint"));
 
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {});
-  const auto refusal = [&](const json& state) { return error_of([&] { store.save("a", {{}, {}, state}, false); }); };
+  const auto refusal = [&](const json& state) {
+    return error_of([&] { store.save("step-1", {{}, {}, state}, false); });
+  };
   CHECK(has(refusal({{"epoch", 1}}), "integer 'step'"));
   CHECK(has(refusal({{"step", 1.5}}), "integer 'step'"));
   CHECK(has(refusal({{"step", 1}, {"files", 1}}), "key 'files'"));
@@ -170,11 +172,12 @@ TEST_CASE("a state that is not ours, or of a newer format, is an error") {
   CHECK(names_in(folder.path()).empty());
 }
 
-TEST_CASE("names that are links or leave the folder are refused") {
+TEST_CASE("names that are not a checkpoint's are refused") {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {});
-  for (const char* name : {"", "latest", "best", "a/b", "..", ".hidden"}) {
-    CHECK(has(error_of([&] { store.save(name, content_at(1), false); }), "is no name for a checkpoint"));
+  for (const char* name :
+       {"", "latest", "best", "a/b", "..", ".hidden", "my-copy", "epoch-", "epoch-1a", "my-epoch-0001"}) {
+    CHECK(has(error_of([&] { store.save(name, content_at(1), false); }), "is not a name for a checkpoint"));
   }
 }
 
@@ -241,12 +244,107 @@ TEST_CASE("the newest checkpoint whose digests hold is found, and damaged ones a
   CHECK(CheckpointStore::find_newest(folder / "checkpoints", warn) == folder / "checkpoints/step-10");
   REQUIRE(warnings.size() == 3);
   CHECK(has(warnings[0], "step-20/optimizer.safetensors: has 5 bytes, expected "));
-  CHECK(has(warnings[1], "step-30: no whole checkpoint"));
+  CHECK(has(warnings[1], "step-30: is not a whole checkpoint"));
   CHECK(has(warnings[2], "step-40/model.safetensors: is damaged"));
   CHECK(fs::read_symlink(folder / "checkpoints/latest") == "step-40");
   CHECK(store.newest(warn) == folder / "checkpoints/step-10");
   CHECK(fs::read_symlink(folder / "checkpoints/latest") == "step-10");
   CHECK(fs::exists(folder / "checkpoints/step-40"));  // the user's to remove
+}
+
+TEST_CASE("folders beside the checkpoints that have names of another form are neither read nor removed") {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path(), {.keep_last = 1, .keep_best = false});
+  store.save("epoch-0001", content_at(10), false);
+  const Names own = {"my-copy",         "my-epoch-0001", "my-epoch-0002",
+                     "epoch-0001-good", ".keep.tmp-dir", ".epoch-0001.tmp-x"};
+  for (const std::string& name : own) fs::copy(folder / "epoch-0001", folder / name, fs::copy_options::recursive);
+  write_content(folder / "my-copy/state.json", "damaged");
+  fs::create_directory(folder / ".epoch-0009.tmp-12345");  // of a killed save
+  CHECK(store.newest(must_not_warn) == folder / "epoch-0001");
+  CHECK(!fs::exists(folder / ".epoch-0009.tmp-12345"));
+  store.save("epoch-0002", content_at(10), false);  // of the same step
+  for (const std::string& name : own) CHECK(fs::exists(folder / name));
+  CHECK(!fs::exists(folder / "epoch-0001"));
+  CHECK(store.list() == Names{"epoch-0002"});
+  CHECK(store.newest(must_not_warn) == folder / "epoch-0002");
+}
+
+TEST_CASE("a checkpoint that cannot be read is not taken for a damaged one: nothing older is used instead") {
+  for (const char* file : {"state.json", "model.safetensors", "optimizer.safetensors", ""}) {
+    CAPTURE(file);
+    const TemporaryFolder folder;
+    CheckpointStore store(folder.path(), {.keep_last = 2, .keep_best = false});
+    store.save("step-10", content_at(10), false);
+    store.save("step-20", content_at(20), false);
+    const std::string path = folder / "step-20/" + file;
+    if (*file) {  // ELOOP stands for whatever the system may say but "no such file"
+      fs::rename(path, folder / "kept");
+      fs::create_symlink(fs::path(path).filename(), path);
+      CHECK_THROWS_AS(store.newest(must_not_warn), UnusableCheckpoint);
+      CHECK_THROWS_AS(CheckpointStore::load(folder / "step-20"), UnusableCheckpoint);
+      const std::string message = error_of([&] { store.newest(must_not_warn); });
+      CHECK(has(message, "step-20 cannot be used now, though it may be whole: "));
+      CHECK(has(message, "Too many levels of symbolic links"));
+      store.save("step-30", content_at(30), false);  // is not kept from saving, and lets it be
+      CHECK(fs::exists(folder / "step-30/state.json"));
+      fs::rename(folder / "kept", path);
+    }
+    CHECK(holds(CheckpointStore::load(folder / "step-20"), 20));
+  }
+}
+
+TEST_CASE("where every checkpoint is damaged, that is an error, not a beginning") {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path(), {});
+  for (const int64_t step : {10, 20}) store.save("step-" + std::to_string(step), content_at(step), false);
+  fs::remove(folder / "step-10/state.json");
+  write_content(folder / "step-20/model.safetensors", content_of(folder / "step-20/model.safetensors") + "x");
+  Names warnings;
+  const auto warn = [&](const std::string& message) { warnings.push_back(message); };
+  CHECK_THROWS_AS(store.newest(warn), CheckpointError);
+  CHECK(warnings.size() == 2);
+  CHECK(has(error_of([&] { store.newest(warn); }), "all 2 checkpoints are damaged"));
+  fs::remove_all(folder / "step-10");
+  CHECK(has(error_of([&] { store.newest(warn); }), "the only checkpoint is damaged"));
+}
+
+TEST_CASE("a checkpoint of a newer format is not passed over, and both versions are named") {
+  const auto signed_text = [](const std::string& lines) {
+    return "{\n  \"digest\": \"" + sha256("{\n" + lines) + "\",\n" + lines;
+  };
+  const std::string newer = R"(  "format": 2, "versions": {"trainrun": "7.1.0"}, "step": 20
+})";
+  for (const std::string& text : {signed_text(newer), "{" + newer}) {
+    const TemporaryFolder folder;
+    CheckpointStore store(folder.path(), {});
+    for (const int64_t step : {10, 20}) store.save("step-" + std::to_string(step), content_at(step), false);
+    write_content(folder / "step-20/state.json", text);
+    const std::string message = error_of([&] { store.newest(must_not_warn); });
+    CHECK(has(message, "has format 2, written by trainrun 7.1.0; this is trainrun " TRAINRUN_VERSION));
+    CHECK_THROWS_AS(store.newest(must_not_warn), UnusableCheckpoint);
+  }
+}
+
+TEST_CASE("a state.json that is signed but forged is an error in plain words") {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path(), {});
+  const std::string path = store.save("step-10", content_at(10), false);
+  const std::string text = content_of(path + "/state.json");
+  const auto forge = [&](const std::string& from, const std::string& to) {
+    std::string lines = text.substr(text.find(",\n") + 2);
+    REQUIRE(lines.find(from) != std::string::npos);
+    lines.replace(lines.find(from), from.size(), to);
+    write_content(path + "/state.json", "{\n  \"digest\": \"" + sha256("{\n" + lines) + "\",\n" + lines);
+    return error_of([&] { CheckpointStore::load(path); });
+  };
+  CHECK(has(forge("\"step\": 10", "\"step\": -1"), "its step is not a number >= 0"));
+  CHECK(has(forge("\"step\": 10", "\"step\": 18446744073709551615"), "its step is not a number >= 0"));
+  CHECK(has(forge("\"step\": 10", "\"step\": \"10\""), "its step is not a number >= 0"));
+  CHECK(has(forge("\"is_best\": false", "\"is_best\": 3"), "not the state of a checkpoint: type must be boolean"));
+  CHECK(
+      has(forge("\"bytes\": ", "\"bytes\": \"many\", \"x\": "), "not the state of a checkpoint: type must be number"));
+  CHECK(has(forge("\"$float\": \"inf\"", "\"$float\": 3"), "not the state of a checkpoint: type must be string"));
 }
 
 TEST_CASE("saving under a name that is taken replaces what it named") {

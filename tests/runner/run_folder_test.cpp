@@ -1,6 +1,7 @@
 #include "runner/run_folder.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,7 +25,8 @@ using Names = std::vector<std::string>;
 
 /// Recipes are the same here if their files are.
 RunFolder open(const std::string& path, const std::string& recipe = "seed: 1\n", Resume resume = Resume::kAuto) {
-  return RunFolder::open(path, recipe, [&](const std::string& found) { return content_of(found) == recipe; }, resume);
+  const auto compare = [&](const std::string& found) { return RunFolder::Kinship{content_of(found) == recipe, ""}; };
+  return RunFolder::open(path, {recipe}, compare, resume);
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -82,7 +84,7 @@ TEST_CASE("a folder that holds anything else is left alone, and the run says whe
   CHECK(std::distance(fs::directory_iterator(folder / "x"), {}) == 1);  // not even a lock was put there
   fs::remove_all(folder / "x");
   write_content(folder / "x", "a file");
-  next("is no folder");
+  next("is not a folder");
   fs::remove(folder / "x");
   const RunFolder other = open(folder / "x");
   std::array<char, 256> host{};
@@ -118,11 +120,82 @@ TEST_CASE("an empty folder, and the trace of a process killed at its start, are 
   CHECK(open(folder / "x").path() == folder / "x");
 }
 
-TEST_CASE("a recipe in the folder that cannot be read is another one") {
+TEST_CASE("a recipe in the folder that cannot be read now stops the start, and nothing is begun beside it") {
   const TemporaryFolder folder;
   open(folder / "x");
-  const auto broken = [](const std::string& path) -> bool { throw DataError(path + ": cannot read"); };
-  CHECK(RunFolder::open(folder / "x", "seed: 1\n", broken, Resume::kAuto).path() == folder / "x-2");
+  const auto broken = [](const std::string& path) -> RunFolder::Kinship { throw DataError(path + ": cannot read"); };
+  CHECK_THROWS_AS(RunFolder::open(folder / "x", {"seed: 1\n"}, broken, Resume::kAuto), DataError);
+  CHECK(!fs::exists(folder / "x-2"));
+}
+
+TEST_CASE("what differs and changes no numbers is noted, and recipe.yaml says it") {
+  const TemporaryFolder folder;
+  open(folder / "x");
+  const auto compare = [](const std::string&) {
+    return RunFolder::Kinship{true, "", {"dataloader.num_workers was 1 and is 2"}};
+  };
+  const RunFolder run = RunFolder::open(folder / "x", {"seed: 1 # 2\n"}, compare, Resume::kAuto);
+  CHECK(run.continues());
+  CHECK(run.notes()[1] == "in this start, dataloader.num_workers was 1 and is 2");
+  CHECK(content_of(run.recipe_path()) == "seed: 1 # 2\n");
+}
+
+TEST_CASE("a recipe that speaks of secrets is its owner's alone") {
+  const TemporaryFolder folder;
+  const auto compare = [](const std::string&) { return RunFolder::Kinship{}; };
+  const RunFolder run = RunFolder::open(folder / "x", {"token: ${env:TOKEN}\n", true}, compare, Resume::kAuto);
+  CHECK((fs::status(run.recipe_path()).permissions() & fs::perms::all) ==
+        (fs::perms::owner_read | fs::perms::owner_write));
+}
+
+TEST_CASE("what a killed start left half-written goes, and nothing of a like name that is the user's") {
+  const TemporaryFolder folder;
+  open(folder / "x");
+  for (const char* name : {".recipe.yaml.tmp-123", ".summary.json.tmp-9", ".metrics.jsonl.tmp-77"}) {
+    write_content(folder / "x/" + name, "half");
+  }
+  const Names own = {".recipe.yaml.tmp-mine", ".notes.tmp-12", "recipe.yaml.tmp-12", ".summary.json.tmp-"};
+  for (const std::string& name : own) write_content(folder / "x/" + name, "mine");
+  const RunFolder run = open(folder / "x");
+  CHECK(run.continues());
+  for (const std::string& name : own) CHECK(content_of(folder / "x/" + name) == "mine");
+  CHECK(std::distance(fs::directory_iterator(folder / "x"), {}) == 2 + std::ssize(own));  // .lock, recipe.yaml
+}
+
+TEST_CASE("a lock that is a link, another name of a file, or no file is refused, and what it leads to stays") {
+  const TemporaryFolder folder;
+  write_content(folder / "precious", "mine");
+  fs::create_directory(folder / "x");
+  fs::create_symlink("../precious", folder / "x/.lock");
+  CHECK(has(error_of(folder / "x"), "x/.lock: cannot create the lock, which must be a plain file: Too many levels"));
+  fs::remove(folder / "x/.lock");
+  fs::create_hard_link(folder / "precious", folder / "x/.lock");
+  CHECK(has(error_of(folder / "x"), "x/.lock is not a plain file of its own"));
+  fs::remove(folder / "x/.lock");
+  REQUIRE(::mkfifo((folder / "x/.lock").c_str(), 0600) == 0);
+  CHECK(has(error_of(folder / "x"), "x/.lock is not a plain file of its own"));
+  CHECK(content_of(folder / "precious") == "mine");
+}
+
+TEST_CASE("a folder that is removed or renamed while the run goes on is made whole") {
+  const TemporaryFolder folder;
+  RunFolder run = open(folder / "x");
+  CHECK(!run.make_whole());
+  fs::remove_all(folder / "x");
+  CHECK(run.make_whole());
+  CHECK(content_of(folder / "x/recipe.yaml") == "seed: 1\n");
+  CHECK(!run.make_whole());
+  CHECK(open(folder / "x").path() == folder / "x-2");  // it is held again
+  fs::rename(folder / "x", folder / "moved");
+  CHECK(run.make_whole());
+  CHECK(fs::exists(folder / "x/recipe.yaml"));
+  fs::remove_all(folder / "x");
+  run.finish("{}");
+  CHECK(fs::exists(folder / "x/recipe.yaml"));
+  CHECK(fs::exists(folder / "x/summary.json"));
+  fs::remove_all(folder / "x");
+  const RunFolder other = open(folder / "x", "seed: 2\n");
+  CHECK_THROWS_WITH_AS(run.make_whole(), doctest::Contains("is now in use by process"), Error);
 }
 
 TEST_CASE("slashes and dots at the end of output_dir do not end up inside the name") {

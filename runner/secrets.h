@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "registry/value.h"
+
+namespace trainrun {
+
+/// Whether the value of an environment variable must not be written to a file.
+/// `section`: the recipe's key under which it stands.
+bool may_be_secret(const std::string& variable, const std::string& value, const std::string& section);
+
+/// `recipe`, in source form, with those `${env:…}` again that `kept` (of interpolate_but_secrets) holds at the same
+/// places. `num_kept`: how many.
+Value with_secrets_kept(Value recipe, const Value& kept, size_t& num_kept);
+
+}  // namespace trainrun
