@@ -1,3 +1,5 @@
+#include <iterator>
+
 #include "runner/accelerate_keys.h"
 
 // Source: DeepSpeed 0.18, runtime/config.py, runtime/zero/config.py and the page "DeepSpeed Configuration JSON".
@@ -17,7 +19,7 @@ constexpr const char* kAllRanks = "parameters are sharded over all ranks, not wi
 constexpr const char* kWhole = "every rank computes whole layers and sequences; leave it out";
 constexpr const char* kSchedule = "batches, layers and data are those of the recipe throughout; leave it out";
 
-const std::vector<AccelerateKey> kTop = {
+constexpr AccelerateKey kTop[] = {
     {"train_micro_batch_size_per_gpu"},
     {"train_batch_size", kNoted},  // follows from the one before, accumulation and ranks
     {"gradient_accumulation_steps"},
@@ -92,7 +94,7 @@ const std::vector<AccelerateKey> kTop = {
     {"activation_checkpointing.profile", kNoted},
 };
 
-const std::vector<AccelerateKey> kPrecision = {
+constexpr AccelerateKey kPrecision[] = {
     {"fp16", kSection},
     {"fp16.enabled"},
     {"fp16.auto_cast", kNoted},
@@ -114,7 +116,7 @@ const std::vector<AccelerateKey> kPrecision = {
     {"bfloat16.immediate_grad_update", kNoted},
 };
 
-const std::vector<AccelerateKey> kZero = {
+constexpr AccelerateKey kZero[] = {
     {"zero_optimization", kSection},
     {"zero_optimization.stage"},
     {"zero_optimization.cpu_offload"},  // of old files, for offload_optimizer
@@ -192,9 +194,9 @@ const std::vector<AccelerateKey> kZero = {
 
 const std::vector<AccelerateKey>& deepspeed_file_keys() {
   static const std::vector<AccelerateKey> keys = [] {
-    std::vector<AccelerateKey> all = kTop;
-    all.insert(all.end(), kPrecision.begin(), kPrecision.end());
-    all.insert(all.end(), kZero.begin(), kZero.end());
+    std::vector<AccelerateKey> all(std::begin(kTop), std::end(kTop));
+    all.insert(all.end(), std::begin(kPrecision), std::end(kPrecision));
+    all.insert(all.end(), std::begin(kZero), std::end(kZero));
     return all;
   }();
   return keys;
