@@ -32,8 +32,9 @@ struct TensorFileOptions {
         .doc(
             "the fields of bytes (uint8) that are pixels, given as float32 in [0, 1]; other bytes are numbers, given "
             "as "
-            "int64. Null: of the fields that are not the target those with the most dimensions, if each sample has two "
-            "or more ([H, W], [C, H, W])");
+            "int64. Null: the first field, or one with more dimensions if these are three or more a sample ([C, H, "
+            "W]), "
+            "and fields of its shape; not the target");
     f.optional("split", &TensorFileOptions::split).doc("take a part of the samples, drawn by a seed; null: all");
   }
   void check(Checker& checker) const {
@@ -111,16 +112,19 @@ class TensorFileDataset : public TensorDataset {
       for (const std::string& image : *options_.images) mark_image(image, fields);
       return;
     }
-    constexpr size_t kFewestDims = 3;  // [N, H, W]
-    size_t most = kFewestDims;
-    const auto could_be = [&](const Found& field) {
-      return field.entry().dtype == at::kByte && field.name != options_.target;
-    };
+    const Found* input = nullptr;  // what is an image most likely
     for (const Found& field : fields) {
-      if (could_be(field)) most = std::max(most, field.entry().shape.size());
+      constexpr size_t kDimsOfImages = 4;  // [N, C, H, W]
+      const size_t dims = field.entry().shape.size();
+      if (!has_bytes(field) || (&field != &fields[0] && dims < kDimsOfImages)) continue;
+      if (!input || dims > input->entry().shape.size()) input = &field;
     }
-    for (Found& field : fields) field.is_image = could_be(field) && field.entry().shape.size() == most;
+    if (!input) return;
+    const std::vector<int64_t> shape = input->entry().shape;
+    for (Found& field : fields) field.is_image = has_bytes(field) && field.entry().shape == shape;
   }
+
+  bool has_bytes(const Found& field) const { return field.entry().dtype == at::kByte && field.name != options_.target; }
 
   void mark_image(const std::string& name, std::vector<Found>& fields) const {
     const auto it = std::find_if(fields.begin(), fields.end(), [&](const Found& field) { return field.name == name; });

@@ -89,6 +89,9 @@ def test_masks_stay_masks_and_only_images_are_scaled(probe, tmp_path):
     scaled = {k: torch.from_numpy(arrays[k]).float() / 255 for k in arrays}
     assert_same(read(probe, spec)[0], whole | {"image": scaled["image"]}, "by default")
     assert_same(read(probe, spec | {"images": []})[0], whole, "no images")
+    chosen = {"x": "flags", "again": "flags", "mask": "mask", "label": "label"}  # a signal of bytes, the model's input
+    signals = {"x": scaled["flags"], "again": scaled["flags"], "mask": whole["mask"], "label": whole["label"]}
+    assert_same(read(probe, spec | {"fields": chosen})[0], signals, "the first field and those of its shape")
     assert_same(read(probe, spec | {"images": ["mask", "flags"]})[0], whole | {k: scaled[k] for k in ("mask", "flags")}, "chosen")
     assert "images: there is no field 'imag'; did you mean image?" in error_of(probe, spec | {"images": ["imag"]})
     assert "images: field 'padding' holds Bool, not bytes (uint8)" in error_of(probe, spec | {"images": ["padding"]})
