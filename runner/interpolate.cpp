@@ -325,6 +325,10 @@ class Interpolator {
 
   std::string suggest(const Value& node, const Path& path, size_t i, const Position& from) {
     if (++num_suggestions_ > kMaxSuggestions) return "";
+    if (const size_t minus = path[0].key.find('-'); path.size() == 1 && minus != std::string::npos) {
+      const std::string first = path[0].key.substr(0, minus);
+      if (root_.find(first) || from.has_parameter(first)) return "; to subtract, put spaces around the '-'";
+    }
     std::vector<std::string> keys;
     for (const Value::Entry& entry : node.entries()) {
       if (keys.size() < kMaxCandidates) keys.push_back(entry.key);
@@ -338,10 +342,6 @@ class Interpolator {
       for (const Value::Entry& entry : parameters->entries()) keys.push_back(entry.key);
       const std::string parameter = nearest(path[0].key, keys);
       if (!parameter.empty()) return "; did you mean the parameter " + parameter + "?";
-    }
-    if (const size_t minus = path[0].key.find('-'); minus != std::string::npos) {
-      const std::string first = path[0].key.substr(0, minus);
-      if (root_.find(first) || from.has_parameter(first)) return "; to subtract, put spaces around the '-'";
     }
     const std::string elsewhere = find_key(root_, path[0].key, Position());
     if (!elsewhere.empty()) return "; did you mean " + elsewhere + "?";

@@ -179,7 +179,7 @@ TEST_CASE("the learning-rate curve is the scheduler's, from the first step to th
 }
 
 TEST_CASE("of a billion steps a scheduler that goes from one to the next is followed for two million") {
-  const std::vector<std::string> job = {"training={max_steps: 1000000000}"};
+  const std::vector<std::string> job = {"training={max_steps: 1000000000, num_epochs: null}"};
   const auto with = [&](const std::string& scheduler) {
     std::vector<std::string> overrides = job;
     overrides.push_back("scheduler=" + scheduler);
