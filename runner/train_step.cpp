@@ -122,7 +122,7 @@ std::optional<double> train_step(Job& job, BatchStream& batches) {
       if (job.grad_scaler) loss = job.grad_scaler->scale(loss);
       if (job.parallel) {
         job.parallel->prepare_backward(synchronize, loss);
-        job.group->guarded("a backward pass", [&] { loss.backward(); });
+        job.group->guarded("a backward pass", [&] { run_backward_of_rank(occasion, loss); });
         job.parallel->finish_backward(synchronize);
       } else {
         named("the backward pass", occasion, [&] { run_backward(job, batch, loss); });
