@@ -32,7 +32,7 @@ struct StepRecord {
   double seconds = 0;   // since the run's start, training of earlier starts counted
   double loss = 0;      // mean over the step's samples
   double loss_avg = 0;  // mean over the steps since the last record
-  double lr = 0;        // of the first group
+  double lr = 0;        // of the first group that is not frozen
   double samples_per_second = 0;
   std::optional<double> grad_norm;                     // before clipping; where clipping is on
   std::optional<double> loss_scale;                    // where the loss is scaled

@@ -195,7 +195,8 @@ int64_t DataLoader::global_batch_size(int64_t batch) const {
 
 Batch DataLoader::surplus_batch() const {
   const bool on_gpu = !device_.is_cpu();
-  BatchMaker maker(dataset_, transforms_, options_, 0, at::zeros({1}, at::kLong), on_gpu);
+  const Sampler in_order(dataset_.size(), SamplerOptions());
+  BatchMaker maker(dataset_, transforms_, in_order, options_.seed, 0, on_gpu);
   if (!on_gpu) return maker.make(0, 1);
   return *batches_on(device_, std::make_unique<SurplusStream>(std::move(maker)))->next();
 }

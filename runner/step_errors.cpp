@@ -1,5 +1,7 @@
 #include "runner/step_errors.h"
 
+#include <c10/util/Exception.h>
+
 #include "registry/component_error.h"
 #include "runner/train_loop.h"
 
@@ -45,6 +47,16 @@ void throw_named(const std::string& what, const Occasion& occasion, const std::e
   }
   if (dynamic_cast<const Error*>(&error)) throw;
   std::throw_with_nested(TrainingError(what + " failed in " + occasion.text() + ": " + error_text(error)));
+}
+
+void run_backward_of_rank(const Occasion& occasion, const at::Tensor& loss) {
+  try {
+    loss.backward();
+  } catch (const c10::DistError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw_named("the backward pass", occasion, error);
+  }
 }
 
 void run_backward(Job& job, const Batch& batch, const at::Tensor& loss) {

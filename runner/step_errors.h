@@ -37,4 +37,8 @@ auto named(const char* what, const Occasion& occasion, const Body& body) {
 /// could not be computed: to find it, the passes are made once more with a note at every layer.
 void run_backward(Job& job, const Batch& batch, const at::Tensor& loss);
 
+/// `loss`.backward() beside other ranks. What LibTorch finds wrong on this rank becomes a TrainingError; what is wrong
+/// with the connection is passed on as it is.
+void run_backward_of_rank(const Occasion& occasion, const at::Tensor& loss);
+
 }  // namespace trainrun

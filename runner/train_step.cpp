@@ -162,7 +162,7 @@ class Step {
     if (job_.grad_scaler) loss = job_.grad_scaler->scale(loss);
     if (job_.parallel) {
       job_.parallel->prepare_backward(synchronize, loss);
-      job_.group->guarded("a backward pass", [&] { loss.backward(); });
+      job_.group->guarded("a backward pass", [&] { run_backward_of_rank(occasion, loss); });
       job_.parallel->finish_backward(synchronize);
     } else {
       named("the backward pass", occasion, [&] { run_backward(job_, batch, loss); });

@@ -1,6 +1,7 @@
 // What components throw while a job trains or evaluates is told in one line: who, where in the recipe, when.
 #include "runner/step_errors.h"
 
+#include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/module.h>
 
@@ -16,7 +17,8 @@ using namespace test;
 class BadGradient : public torch::autograd::Function<BadGradient> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& input) { return input.clone(); }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*, torch::autograd::variable_list) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list&) {
     TORCH_CHECK(false, "no gradient today\nand a second line");
   }
 };
@@ -97,12 +99,12 @@ std::string failure_of(const std::vector<std::string>& overrides) {
   return failure_of(script, overrides);
 }
 
-const auto fail_in_batch = [](int64_t wanted) {
+auto fail_in_batch(int64_t wanted) {
   return [=](const at::Tensor& input, int64_t batch) {
     TORCH_CHECK(batch != wanted, "the probe broke\nin two lines");
     return input;
   };
-};
+}
 
 }  // namespace
 
@@ -142,6 +144,14 @@ TEST_CASE("a backward pass that fails names the layer whose gradient could not b
   CHECK(
       text.ends_with("model.layers[2].layers[0]: the backward pass of WithoutGradient failed in training step 1 "
                      "(epoch 0, batch 0): no gradient today"));
+}
+
+TEST_CASE("beside other ranks a backward pass that fails here is not taken for a lost connection") {
+  const at::Tensor weight = at::ones({2}).requires_grad_();
+  const Occasion occasion{Occasion::Phase::kTraining, 3, 0, 2};
+  CHECK_THROWS_WITH_AS(run_backward_of_rank(occasion, BadGradient::apply(weight).sum()),
+                       "the backward pass failed in training step 3 (epoch 0, batch 2): no gradient today",
+                       TrainingError);
 }
 
 TEST_CASE("a loss, a metric and an optimizer that fail are named") {
