@@ -28,9 +28,9 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kBeat(500);
 constexpr milliseconds kTick(100);
 constexpr milliseconds kLongestGap(1000);     // between two ticks, as long as this process runs
-constexpr milliseconds kTimeToThrow(500);     // from a failure on: a wait that throws by itself says more
+constexpr milliseconds kTimeToThrow(300);     // from a failure on: a wait that throws by itself says more
 constexpr milliseconds kStoreOutlives(1500);  // from a failure on: the others read it from there
-constexpr milliseconds kTimeToWait(2000);     // from a failure on: for those that compute to come to a wait
+constexpr milliseconds kTimeToWait(1000);     // from a failure on: for those that compute to come to a wait
 constexpr milliseconds kTimeToEnd(3500);      // from giving up on
 constexpr milliseconds kTimeToFindOut(2500);  // who is lost
 constexpr milliseconds kTimeForLastBeat(1000);
