@@ -1,5 +1,6 @@
 #include "runner/data_fingerprint.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <sys/stat.h>
 

@@ -106,7 +106,7 @@ class Job {
   void restore(const std::string& from);
   void restore_progress(const nlohmann::json& state);
   void restore_random(const nlohmann::json& random);
-  void check_data(const nlohmann::json& saved);
+  void check_data(const nlohmann::json& state);
   void check_what_is_left(const std::string& from) const;
   /// Of the data sets, as data_fingerprint.h has it; read once.
   const nlohmann::json& data_fingerprint();

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -51,6 +53,8 @@ std::vector<Scenario> scenarios() {
   };
 }
 
+/// Each call fails with one of them, in turn; with TRAINRUN_LONG_TESTS in the environment, with each.
+constexpr std::array kErrors = {ENOSPC, EIO, EMFILE, ESTALE, EACCES, ENOMEM};
 constexpr RetentionPolicy kPolicy{.keep_last = 2, .keep_best = true};
 
 /// The exit code of a save: 0, 3 for an error that names a path, 4 for another.
@@ -210,11 +214,13 @@ TEST_CASE(
     const TemporaryFolder whole;
     before.copy_to(whole.path());
     const size_t calls = save_with_fault(whole / "checkpoints", scenario, {}).calls.size();
-    for (size_t i = 0; i < calls; ++i) {
+    const size_t turns = std::getenv("TRAINRUN_LONG_TESTS") ? kErrors.size() : 1;
+    for (size_t turn = 0; turn < calls * turns; ++turn) {
+      const size_t i = turn % calls;
       const TemporaryFolder folder;
       const std::string checkpoints = folder / "checkpoints";
       before.copy_to(folder.path());
-      const Fault fault{.fail_at = static_cast<int>(i), .error_number = i % 2 == 0 ? ENOSPC : EIO};
+      const Fault fault{.fail_at = static_cast<int>(i), .error_number = kErrors[(i + turn / calls) % kErrors.size()]};
       const Outcome outcome = save_with_fault(checkpoints, scenario, fault);
       CAPTURE(i);
       REQUIRE(i < outcome.calls.size());
