@@ -11,9 +11,11 @@
 #include <string_view>
 
 #include "runner/build.h"
+#include "runner/data_checks.h"
 #include "runner/device.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/sharded_model.h"
+#include "runner/index_checks.h"
 #include "runner/recipe_source.h"
 #include "runner/train_loop.h"
 #include "runner/yaml.h"
@@ -139,6 +141,9 @@ Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.rec
   connect(options);
   build_data();
   build_model();
+  check_indices(recipe, model->graph(), *train_data, training_info(recipe));
+  if (eval_data) check_indices(recipe, model->graph(), *eval_data, evaluation_info(recipe));
+  check_batch_norms(recipe, model->graph(), train_data->size(), world_size());
   build_optimizer();
   if (options.dry_run) return;
   if (is_main()) {
@@ -150,6 +155,10 @@ Job::Job(const LoadedRecipe& loaded, const Options& options) : recipe(loaded.rec
   }
   if (device.is_cpu() && recipe.device == "auto" && sees_gpu() && recipe.distributed_type != "MULTI_CPU") {
     spdlog::warn("on the CPU, though there is a GPU: {}", open_accelerator().missing);
+  }
+  if (const std::string text = inferred_text(inferred_of(*train_data)); !text.empty()) spdlog::info(text);
+  for (const std::string& text : scale_warnings(recipe, model->graph(), *train_data, transforms->training())) {
+    spdlog::warn(text);
   }
   if (!passed_over_.empty()) spdlog::warn("model.weights: " + join(passed_over_, "; "));
   resume();
