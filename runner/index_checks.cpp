@@ -10,7 +10,7 @@
 namespace trainrun {
 namespace {
 
-/// By the table itself: LibTorch's modules do not keep the options that they were made from.
+/// How many vectors an Embedding or EmbeddingBag has; nothing for other layers.
 std::optional<int64_t> num_embeddings(const Layer& layer) {
   const auto* module = layer.state.get();
   at::Tensor table;
@@ -31,7 +31,7 @@ void find_embeddings(const Graph& graph, std::vector<std::string> fields, std::v
     if (std::all_of(read.begin(), read.end(), [](const std::string& field) { return field.empty(); })) continue;
     const auto size = num_embeddings(node.layer);
     if (size && !read[0].empty()) {
-      uses.push_back({read[0], {0, 0, *size}, node.place, node.path, node.type});
+      uses.push_back({read[0], {0, *size}, node.place, node.path, node.type});
     }
     if (node.layer.state) find_within(*node.layer.state, read, uses);
   }
