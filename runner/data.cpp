@@ -7,7 +7,9 @@
 #include <array>
 #include <utility>
 
+#include "registry/datasets/views.h"
 #include "runner/build.h"
+#include "runner/index_checks.h"
 
 namespace trainrun {
 
@@ -47,7 +49,9 @@ at::Tensor weights_of(const Dataset& data, const SamplerSection& sampler) {
     const at::Tensor weights = data.column(*name).to(at::kDouble).flatten();
     const bool fits = weights.numel() == data.size() && weights.isfinite().all().item<bool>() &&
                       weights.ge(0).all().item<bool>() && weights.sum().item<double>() > 0;
-    if (!fits) throw DataError("sampler WeightedRandom: '" + *name + "' does not hold one weight >= 0 a sample");
+    if (!fits) {
+      throw DataError("sampler WeightedRandom: '" + *name + "' does not hold one weight >= 0 a sample, some above 0");
+    }
     return weights;
   }
   const at::Tensor classes = classes_of(data, sampler);
@@ -60,7 +64,19 @@ at::Tensor weights_of(const Dataset& data, const SamplerSection& sampler) {
     throw DataError("sampler WeightedRandom: weights has " + std::to_string(list.size()) +
                     " numbers, there is a class " + std::to_string(most));
   }
-  return at::tensor(list, at::kDouble).index_select(0, classes);
+  const at::Tensor weights = at::tensor(list, at::kDouble).index_select(0, classes);
+  if (weights.sum().item<double>() == 0) {
+    throw DataError("sampler WeightedRandom: no sample is of a class whose weight is above 0, so none can be drawn");
+  }
+  return weights;
+}
+
+/// Throws where PyTorch's multinomial, which draws, cannot.
+void require_drawable(const at::Tensor& weights) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  if (!weights.defined() || weights.numel() <= kMost) return;
+  throw DataError("among " + std::to_string(weights.numel()) + " samples none can be drawn by weight, at most among " +
+                  std::to_string(kMost));
 }
 
 }  // namespace
@@ -68,8 +84,16 @@ at::Tensor weights_of(const Dataset& data, const SamplerSection& sampler) {
 std::unique_ptr<Dataset> open_data(const Component<DatasetKind>& dataset, const Recipe& recipe) {
   DatasetInputs inputs;
   inputs.seed = static_cast<uint64_t>(recipe.seed);
-  auto data = build_at_place(dataset, inputs);
+  auto data = std::make_unique<CheckedDataset>(build_at_place(dataset, inputs));
+  if (recipe.dataset.eval && &dataset == &*recipe.dataset.eval) {
+    read_as_inferred(*data, inferred_of(*recipe.dataset.train.build(inputs)));
+  }
   data->open();
+  try {
+    require_countable(data->size());
+  } catch (const DataError& error) {
+    throw RecipeError({{dataset.place, dataset.path, error.what()}});
+  }
   return data;
 }
 
@@ -166,6 +190,7 @@ DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool
   const auto sampler = section.chosen_sampler();
   if (!sampler) {
     if (data && section.shuffle) options.drawing.weights = data->sampling_weights();
+    require_drawable(options.drawing.weights);
     return options;
   }
   options.drawing.num_samples = sampler->num_samples.value_or(0);
@@ -175,6 +200,7 @@ DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool
     options.drawing.strata = classes_of(*data, *sampler);
   } else {
     options.drawing.weights = weights_of(*data, *sampler);
+    require_drawable(options.drawing.weights);
   }
   return options;
 }

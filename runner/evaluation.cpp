@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "runner/device.h"
+#include "runner/index_checks.h"
 #include "runner/train_loop.h"
 
 namespace trainrun {
@@ -46,6 +47,7 @@ std::vector<std::pair<std::string, double>> evaluate_trained(const TrainedModel&
   const DataLoader loader(*data, transforms.evaluation(), loader_options(recipe, data.get(), false), device);
   Model model(recipe, evaluation_info(recipe));
   model.load_state_dict(checkpoint.model, trained.checkpoint);
+  check_indices(recipe, model.graph(), *data, evaluation_info(recipe));
   if (!device.is_cpu()) model.to(device);
   return *evaluate(recipe, model, loader, model.build_metrics(recipe));
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "registry/datasets/data_details.h"
 #include "registry/schedulers/chainable.h"
 #include "registry/shape_mode.h"
 #include "runner/arithmetic.h"
@@ -118,7 +119,10 @@ void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) 
     row.name = field.name;
     row.type = field.name == info.target ? "target" : "input";
     row.output_shapes = {shape_text(example_sizes(field)) + " " + c10::getDtypeNames(field.dtype).first};
-    if (field.num_classes) row.output_shapes[0] += ", " + std::to_string(*field.num_classes) + " classes";
+    if (field.num_classes) {
+      const std::string number = std::to_string(*field.num_classes);
+      row.output_shapes[0] += ", " + (field.name == info.target ? number + " classes" : "below " + number);
+    }
     result.layers.push_back(row);
     inputs.push_back(at::empty(example_sizes(field), field.dtype));
     result.memory.batch += bytes_of(inputs.back()) / kExampleBatch;
@@ -255,6 +259,7 @@ Explanation explain(const LoadedRecipe& loaded) {
   result.optimizer = recipe.optimizer.type;
   const auto model = plan_model(recipe);
   const DatasetInfo info = training_info(recipe);
+  result.inferred = inferred_of(*build_at_place(recipe.dataset.train, {}));
   explain_layers(*model, info, result);
   result.length = explain_length(recipe, info);
   result.memory.activations *= result.length.batch_size;

@@ -85,9 +85,11 @@ struct Explanation {
   std::vector<RatePoint> rates;
   LengthSummary length;
   MemorySummary memory;
+  nlohmann::json inferred;  // of the training data: `columns: auto`; null: nothing had to be
 };
 
-/// Builds what the recipe names in the shape mode and describes it. Opens no data. Throws RecipeError where a pattern
+/// Builds what the recipe names in the shape mode and describes it. Opens no data, but for a table whose columns
+/// are to be inferred. Throws RecipeError where a pattern
 /// of `param_groups` matches nothing.
 Explanation explain(const LoadedRecipe& loaded);
 

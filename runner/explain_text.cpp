@@ -173,6 +173,28 @@ ordered_json json_of(const MemorySummary& memory) {
       {"activations", memory.activations}, {"batch", memory.batch},         {"total", memory.total()}};
 }
 
+/// What `columns: auto` came out as, and as a recipe may say it.
+std::string inferred_table(const nlohmann::json& inferred) {
+  if (inferred.is_null()) return "";
+  TextTable table({Align::kLeft, Align::kLeft, Align::kRight, Align::kRight});
+  table.add({"column", "type", "missing", "different"});
+  std::string line;
+  for (const auto& column : inferred.at("columns")) {
+    const std::string name = column.at("name");
+    const std::string type = column.at("type");
+    table.add({name, type + (column.value("one_hot", false) ? ", one-hot" : ""),
+               grouped(column.at("missing_values").get<int64_t>()),
+               grouped(column.at("distinct_values").get<int64_t>())});
+    const bool is_label = &column == &inferred.at("columns").back();
+    if (is_label && (type == "integer" || type == "number")) continue;  // which the task says
+    line += (line.empty() ? "" : ", ") + column.at("key").get<std::string>() + ": " +
+            column.at("recipe").get<std::string>();
+  }
+  return "\ncolumns of " + inferred.at("path").get<std::string>() + ", inferred from its " +
+         grouped(inferred.at("rows").get<int64_t>()) + " rows; the label last\n" + table.to_string("  ") +
+         "  to fix them, write\n  columns: {" + line + "}\n";
+}
+
 }  // namespace
 
 std::string to_text(const Explanation& e) {
@@ -188,7 +210,8 @@ std::string to_text(const Explanation& e) {
   facts.add({"samples", samples_text(e.length)});
   facts.add({"steps", steps_text(e.length)});
   facts.add({"effective batch", effective_batch_text(e.length)});
-  text += facts.to_string("", kWidth) + "\noptimizer: " + e.optimizer + "\n" + group_table(e) + "\n" + rates_text(e);
+  text += facts.to_string("", kWidth) + inferred_table(e.inferred) + "\noptimizer: " + e.optimizer + "\n" +
+          group_table(e) + "\n" + rates_text(e);
   return text;
 }
 
@@ -216,6 +239,7 @@ ordered_json to_json(const Explanation& e) {
           {"trainable_parameters", e.trainable_parameters},
           {"flops", e.flops},
           {"loss", e.loss},
+          {"inferred", e.inferred},
           {"metrics", e.metrics},
           {"length", json_of(e.length)},
           {"memory_bytes", json_of(e.memory)},

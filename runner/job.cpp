@@ -9,11 +9,13 @@
 #include "registry/shape_mode.h"
 #include "runner/arithmetic.h"
 #include "runner/build.h"
+#include "runner/data_checks.h"
 #include "runner/device.h"
 #include "runner/distributed/agreement.h"
 #include "runner/distributed/block_allocator.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/sharded_model.h"
+#include "runner/index_checks.h"
 #include "runner/rank_seed.h"
 #include "runner/start_notes.h"
 #include "runner/threads.h"
@@ -61,6 +63,9 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   connect(loaded, options);
   build_data();
   build_model();
+  check_indices(recipe, model->graph(), *train_data, training_info(recipe));
+  if (eval_data) check_indices(recipe, model->graph(), *eval_data, evaluation_info(recipe));
+  check_batch_norms(recipe, model->graph(), train_data->size(), world_size());
   build_optimizer();
   if (options.dry_run) return;
   if (is_main()) {
@@ -74,6 +79,10 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
     spdlog::warn("on the CPU, though there is a GPU: {}", open_accelerator().missing);
   }
   if (is_main()) log_start_notes(loaded);
+  if (const std::string text = inferred_text(inferred_of(*train_data)); !text.empty()) spdlog::info(text);
+  for (const std::string& text : scale_warnings(recipe, model->graph(), *train_data, transforms->training())) {
+    spdlog::warn(text);
+  }
   if (!passed_over_.empty()) spdlog::warn("model.weights: " + join(passed_over_, "; "));
   resume();
   if (shards()) return_free_memory();

@@ -12,6 +12,8 @@
 #include "registry/files/torch_file.h"
 #include "registry/out_of_memory.h"
 #include "registry/shape_mode.h"
+#include "runner/data_checks.h"
+#include "runner/index_checks.h"
 #include "runner/precision.h"
 
 namespace trainrun {
@@ -51,10 +53,15 @@ class Faults {
   std::vector<Problem> problems_;
 };
 
+/// `inferred`: as what the data is to be read (read_as_inferred), or null.
 DatasetInfo split_info(const Component<DatasetKind>& dataset, const std::vector<Component<TransformKind>>& first,
-                       const std::vector<Component<TransformKind>>& then) {
+                       const std::vector<Component<TransformKind>>& then, const nlohmann::json& inferred) {
   DatasetInfo info;
-  at_place(dataset.place, dataset.path, "", [&] { info = dataset.build({})->info(); });
+  at_place(dataset.place, dataset.path, "", [&] {
+    const auto data = dataset.build({});
+    read_as_inferred(*data, inferred);
+    info = data->info();
+  });
   for (const auto* transforms : {&first, &then}) {
     for (const Component<TransformKind>& transform : *transforms) {
       at_place(transform.place, transform.path, "", [&] { transform.build({info})->describe(info); });
@@ -83,11 +90,14 @@ std::string shapes_text(const LayerInputs& inputs, const Names& names) {
 }  // namespace
 
 DatasetInfo training_info(const Recipe& recipe) {
-  return split_info(recipe.dataset.train, recipe.dataset.train_transforms, recipe.dataset.transforms);
+  return split_info(recipe.dataset.train, recipe.dataset.train_transforms, recipe.dataset.transforms, nullptr);
 }
 
 DatasetInfo evaluation_info(const Recipe& recipe) {
-  return split_info(*recipe.dataset.eval, recipe.dataset.eval_transforms, recipe.dataset.transforms);
+  const Component<DatasetKind>& train = recipe.dataset.train;
+  nlohmann::json inferred;
+  at_place(train.place, train.path, "", [&] { inferred = inferred_of(*train.build({})); });
+  return split_info(*recipe.dataset.eval, recipe.dataset.eval_transforms, recipe.dataset.transforms, inferred);
 }
 
 Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& evaluated)
@@ -392,6 +402,9 @@ std::unique_ptr<Model> plan_model(const Recipe& recipe) {
   const DatasetInfo evaluated = recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo();
   const ShapeMode shapes;
   auto model = std::make_unique<Model>(recipe, info, evaluated);
+  check_known_indices(recipe, model->graph(), info);
+  if (info.num_samples) check_batch_norms(recipe, model->graph(), *info.num_samples, recipe.num_processes);
+  if (recipe.dataset.eval) check_known_indices(recipe, model->graph(), evaluated);
   if (!recipe.dataset.eval) return model;
   for (const FieldInfo& field : info.fields) {
     const FieldInfo* other = evaluated.find(field.name);

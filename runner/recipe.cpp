@@ -187,6 +187,10 @@ void SamplerSection::describe(Fields<SamplerSection>& f) {
 }
 
 void SamplerSection::check(Checker& checker) const {
+  const auto* list = std::get_if<std::vector<double>>(&weights);
+  if (list && std::all_of(list->begin(), list->end(), [](double weight) { return weight == 0; })) {
+    checker.fail("weights", "are all 0, so that nothing would be drawn");
+  }
   if (type != "Stratified") return;
   const bool by_weight = num_samples || !replacement || weights != decltype(weights)(std::string("balanced"));
   if (by_weight) checker.fail("type", "weights, num_samples and replacement are for WeightedRandom");

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "registry/catalog.h"
 #include "registry/datasets/data_file.h"
@@ -95,18 +96,26 @@ class JsonlTable : public TableReader {
     throw DataError(path_ + ":" + std::to_string(lines_.number()) + ": " + fault);
   }
 
+  [[noreturn]] void fail_at(const std::string& column, const std::string& fault) const {
+    throw DataError(path_ + ":" + std::to_string(lines_.number()) + ":" + column + ": " + fault);
+  }
+
   bool read_object() {
     constexpr int kDeepest = 16;
     if (!lines_.next(line_)) return false;
-    const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
+    std::set<std::string> keys;  // of the object itself
+    const auto checked = [&](int depth, Json::parse_event_t event, Json& value) {
       if (depth > kDeepest) fail("is nested too deeply");
+      if (depth == 1 && event == Json::parse_event_t::key && !keys.insert(value.get<std::string>()).second) {
+        fail("the key '" + value.get<std::string>() + "' is there twice");
+      }
       return true;
     };
     try {
-      object_ = Json::parse(line_, shallow);
+      object_ = Json::parse(line_, checked);
     } catch (const Json::exception& error) {
       const std::string text = error.what();
-      fail("is no JSON: " + text.substr(text.find("] ") == std::string::npos ? 0 : text.find("] ") + 2));
+      fail("is not JSON: " + text.substr(text.find("] ") == std::string::npos ? 0 : text.find("] ") + 2));
     }
     if (!object_.is_object())
       fail(std::string("expected an object, {\"column\": value, …}, found a ") + object_.type_name());
@@ -120,6 +129,7 @@ class JsonlTable : public TableReader {
       cell.text = value.get<std::string>();
     } else if (value.is_boolean()) {
       cell.kind = Cell::Kind::kInteger;
+      cell.is_boolean = true;
       cell.integer = value.get<bool>() ? 1 : 0;
     } else if (value.is_number_integer() &&
                (!value.is_number_unsigned() || value.get<uint64_t>() <= std::numeric_limits<int64_t>::max())) {
@@ -132,7 +142,7 @@ class JsonlTable : public TableReader {
       cell.kind = Cell::Kind::kList;
       for (const Json& item : value) cell.list.push_back(this->cell(key, item, depth + 1));
     } else if (!value.is_null()) {
-      fail(key + ": an object within an object cannot be read");
+      fail_at(key, "an object within an object cannot be read");
     }
     return cell;
   }

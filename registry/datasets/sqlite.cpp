@@ -67,7 +67,7 @@ class SqliteTable : public TableReader {
   using Statement = std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)>;
 
   [[noreturn]] void fail() const {
-    throw DataError(path_ + (number_ > 0 ? ": row " + std::to_string(number_) : "") + ": " +
+    throw DataError(path_ + (number_ > 0 ? ":" + std::to_string(number_) : "") + ": " +
                     sqlite3_errmsg(database_.get()));
   }
 
@@ -111,7 +111,7 @@ class SqliteTable : public TableReader {
                          static_cast<size_t>(sqlite3_column_bytes(rows_.get(), column)));
         return;
       default:
-        throw DataError(path_ + ": row " + std::to_string(number_) + ":" + names_[static_cast<size_t>(column)] +
+        throw DataError(path_ + ":" + std::to_string(number_) + ":" + names_[static_cast<size_t>(column)] +
                         ": is a BLOB, which is not read");
     }
   }
@@ -127,7 +127,7 @@ class SqliteSource : public TableSource {
  public:
   explicit SqliteSource(Sqlite options) : options_(std::move(options)) {}
   std::unique_ptr<TableReader> open() const override { return std::make_unique<SqliteTable>(options_); }
-  std::string place(int64_t row_number) const override { return options_.path + ": row " + std::to_string(row_number); }
+  std::string place(int64_t row_number) const override { return options_.path + ":" + std::to_string(row_number); }
 
  private:
   Sqlite options_;

@@ -95,7 +95,7 @@ class SyntheticDataset : public Dataset {
   DatasetInfo info() const override {
     DatasetInfo info;
     info.fields.push_back(
-        {options_.input_name(), options_.shape, options_.vocab_size ? at::kLong : at::kFloat, std::nullopt});
+        {options_.input_name(), options_.shape, options_.vocab_size ? at::kLong : at::kFloat, options_.vocab_size});
     if (options_.is_classification()) {
       info.fields.push_back({options_.target_name(), {}, at::kLong, options_.num_classes});
     } else {

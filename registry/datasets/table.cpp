@@ -1,7 +1,7 @@
 #include "registry/datasets/table.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,106 +9,9 @@
 #include <map>
 
 #include "registry/datasets/table_columns.h"
+#include "registry/datasets/table_inference.h"
 
 namespace trainrun {
-
-// --- what a recipe says
-
-void ColumnOptions::describe(Fields<ColumnOptions>& f) {
-  f.optional("type", &ColumnOptions::type)
-      .one_of({"number", "integer", "category"})
-      .doc("numbers go into the field features; integers and categories (as their index) are fields of their own");
-  f.optional("categories", &ColumnOptions::categories)
-      .doc("in the order of their index; null: those of the training samples, sorted");
-  f.optional("allow_unknown", &ColumnOptions::allow_unknown)
-      .doc("a category that is not among them gets the index after the last, and is no error");
-  f.optional("missing", &ColumnOptions::missing)
-      .words({"error", "mean", "median", "most_frequent"})
-      .doc(
-          "what stands for a missing value: a number, or a category; or mean, median (of numbers) or most_frequent (of "
-          "categories) of the training samples; or error");
-  f.optional("shape", &ColumnOptions::shape)
-      .at_least(1)
-      .doc("of lists of numbers, which are a field of their own; []: a single value");
-}
-
-int64_t ColumnOptions::numel() const {
-  int64_t product = 1;
-  for (const int64_t size : shape) product *= size;
-  return product;
-}
-
-ColumnOptions TableOptions::column(const std::string& name) const {
-  const auto* written = columns.find(name);
-  if (!written) return {};
-  if (const auto* options = std::get_if<ColumnOptions>(written)) return *options;
-  ColumnOptions options;
-  options.type = std::get<std::string>(*written);
-  return options;
-}
-
-namespace {
-
-/// Why a column's options do not fit together; "" if they do.
-std::string fault_of(const ColumnOptions& column) {
-  const std::vector<std::string> types = {"number", "integer", "category"};
-  if (std::find(types.begin(), types.end(), column.type) == types.end()) {
-    return "expected number, integer or category, found '" + column.type + "'" + suggestion(column.type, types);
-  }
-  const auto* word = std::get_if<std::string>(&column.missing);
-  if (column.is_category()) {
-    if (!column.shape.empty()) return "a list of categories cannot be read";
-    if (word && (*word == "mean" || *word == "median")) return "categories have no " + *word;
-    if (column.categories && column.categories->empty()) return "categories names none";
-    return "";
-  }
-  if (column.categories || column.allow_unknown) return "categories are for type category";
-  if (!column.shape.empty() && !is_error(column)) return "in a list no value may be missing";
-  if (word && *word == "most_frequent") return "most_frequent is for type category";
-  if (word && *word != "error" && (column.is_integer() || !is_statistic(column))) {
-    return column.is_integer() ? "missing must be an integer or error"
-                               : "missing must be a number, mean, median or error";
-  }
-  constexpr double kMostExact = 9007199254740992.0;  // 2^53: integers up to it are exact as numbers
-  if (!word && column.is_integer()) {
-    const double missing = std::get<double>(column.missing);
-    if (missing != std::floor(missing) || std::abs(missing) > kMostExact) return "missing must be an integer or error";
-  }
-  return "";
-}
-
-}  // namespace
-
-void TableOptions::check_options(Checker& checker) const {
-  if (num_classes && !is_classification()) checker.fail("num_classes", "is for the task classification");
-  for (const auto& [name, unused] : columns.entries) {
-    const ColumnOptions options = column(name);
-    const std::string fault = fault_of(options);
-    if (!fault.empty()) checker.fail("columns", "'" + name + "': " + fault);
-    if (name == label && (!options.is_category() || !is_classification() || !is_error(options))) {
-      checker.fail("columns", "the label '" + name +
-                                  "' may only be a category without missing values, in the task classification");
-    }
-    const bool own_field = name != label && !options.is_feature();
-    if (own_field && (name == "features" || name == "label")) {
-      checker.fail("columns", "a column called '" + name + "' cannot be a field of its own: there is one");
-    }
-  }
-  if (!features) return;
-  for (size_t i = 0; i < features->size(); ++i) {
-    const std::string& name = (*features)[i];
-    if (name == label) checker.fail("features", "the label '" + name + "' may not be a feature");
-    const auto before = features->begin() + static_cast<int64_t>(i);
-    if (std::find(features->begin(), before, name) != before) {
-      checker.fail("features", "'" + name + "' is there twice");
-    }
-  }
-  for (const auto& [name, unused] : columns.entries) {
-    if (name != label && std::find(features->begin(), features->end(), name) == features->end()) {
-      checker.fail("columns", "'" + name + "' is not among the features");
-    }
-  }
-}
 
 namespace {
 
@@ -121,26 +24,22 @@ at::Tensor tensor_of(const std::vector<T>& values, const std::vector<int64_t>& s
   return tensor;
 }
 
-class TableDataset : public TensorDataset {
+class TableDataset : public TensorDataset, public DetailedDataset {
  public:
   TableDataset(TableOptions options, std::unique_ptr<TableSource> source)
       : options_(std::move(options)), source_(std::move(source)) {}
 
   DatasetInfo info() const override {
+    const std::vector<std::string> all = source_->open()->names();
     std::vector<std::string> names;
-    if (options_.features) {
-      names = *options_.features;
-    } else {  // the file's beginning alone says which there are
-      const std::vector<std::string> all = source_->open()->names();
-      for (const size_t place : select_columns(all)) names.push_back(all[place]);
-      names.pop_back();  // the label
-    }
+    for (const size_t place : select_columns(all)) names.push_back(all[place]);
+    names.pop_back();  // the label
     DatasetInfo info;
     int64_t num_features = 0;
     for (const std::string& name : names) {
-      const ColumnOptions column = options_.column(name);
+      const ColumnOptions column = options().column(name);
       if (column.is_feature()) {
-        ++num_features;
+        num_features += column.width();
         continue;
       }
       const bool number = column.type == "number";
@@ -161,14 +60,25 @@ class TableDataset : public TensorDataset {
   void open() override {
     const auto reader = source_->open();
     columns_ = make_columns(select_columns(reader->names()), reader->names());
-    CellParser parser(*source_, options_.na_values);
+    CellParser parser(*source_, options().na_values);
+    std::vector<std::string> faults(columns_.size());  // the first of each column
+    const auto reading = [&](size_t i, const auto& read) {
+      if (!faults[i].empty()) return;
+      try {
+        read();
+      } catch (const DataError& error) {
+        faults[i] = error.what();
+      }
+    };
     std::vector<Cell> row;
+    const size_t label = columns_.size() - 1;
     while (reader->next(row)) {
       rows_.push_back(reader->row_number());
       parser.set_row(rows_.back());
-      for (size_t i = 0; i + 1 < columns_.size(); ++i) parser.add(row[columns_[i].place], columns_[i]);
-      add_label(row[columns_.back().place], parser);
+      for (size_t i = 0; i < label; ++i) reading(i, [&] { parser.add(row[columns_[i].place], columns_[i]); });
+      reading(label, [&] { add_label(row[columns_.back().place], parser); });
     }
+    throw_faults(faults);
     if (rows_.empty()) throw DataError(options_.path + ": has no rows below the names of its columns");
     if (std::none_of(columns_.begin(), columns_.end(), [](const Column& column) { return column.learns(); })) {
       make_fields();
@@ -220,38 +130,135 @@ class TableDataset : public TensorDataset {
     make_fields();
   }
 
+  /// "people.csv:17:age"
+  std::string place(int64_t index, const std::string& field) const override {
+    const bool is_label = field == "label";
+    return source_->place(rows_.at(static_cast<size_t>(index))) + ":" + (is_label ? options_.label : field);
+  }
+
+  std::vector<std::string> names_within(const std::string& field) const override {
+    return field == "features" ? feature_names_ : std::vector<std::string>();
+  }
+
+  json inferred() const override {
+    if (!options_.infers()) return nullptr;
+    options();
+    return inferred_->to_json();
+  }
+  void set_inferred(const json& inferred) override {
+    if (options_.infers() && !resolved_) {
+      inferred_ = std::make_shared<const InferredTable>(InferredTable::from_json(inferred));
+    }
+  }
+
  private:
+  /// What the recipe says, or what follows from the file where it leaves that open.
+  const TableOptions& options() const {
+    if (!options_.infers()) return options_;
+    const std::lock_guard<std::mutex> lock(options_.memory->mutex);
+    if (resolved_) return *resolved_;
+    if (!inferred_) {
+      std::shared_ptr<const InferredTable>& known = options_.memory->table;
+      if (!known) {
+        const std::vector<std::string> names = source_->open()->names();
+        known = std::make_shared<const InferredTable>(infer_table(options_, *source_, select_columns(names)));
+      }
+      inferred_ = known;
+    }
+    resolved_ = options_;
+    resolved_->columns = inferred_->listed();
+    if (!resolved_->num_classes) resolved_->num_classes = inferred_->num_classes;
+    return *resolved_;
+  }
+
+  /// All at once, each with what to write into the recipe.
+  void throw_faults(const std::vector<std::string>& faults) const {
+    std::vector<size_t> faulty;  // of columns_
+    std::vector<size_t> places;
+    for (size_t i = 0; i < faults.size(); ++i) {
+      if (faults[i].empty()) continue;
+      faulty.push_back(i);
+      places.push_back(columns_[i].place);
+    }
+    if (faulty.empty()) return;
+    int64_t rows = 0;
+    const auto facts = look_at_columns(*source_, places, MissingValues(options().na_values), rows);
+    std::string lines;
+    for (size_t i = 0; i < faulty.size(); ++i) {
+      const Column& column = columns_[faulty[i]];
+      const bool is_label = faulty[i] + 1 == columns_.size();
+      const std::string cure = cure_of(column.options, facts[i], is_label);
+      lines += (lines.empty() ? "" : "\n") + faults[faulty[i]] +
+               (cure.empty() ? "" : "; write columns: {" + yaml_text(column.name) + ": " + cure + "}");
+    }
+    throw DataError(lines);
+  }
+
+  /// What a recipe says of a column as the file has it, other than it says now; "": the file has to be mended.
+  std::string cure_of(const ColumnOptions& now, const ColumnFacts& facts, bool is_label) const {
+    std::string fault;
+    if (is_label) {
+      const ColumnOptions found = facts.label_options(options_.is_classification(), fault);
+      const bool is_number = facts.mostly_numbers() && !facts.all_integers();
+      if (!fault.empty() || is_number || (options_.num_classes && facts.all_integers())) return "";
+      return found.type != now.type && (found.is_category() || found.is_boolean()) ? found.type : "";
+    }
+    ColumnOptions found = facts.options(fault);
+    if (!fault.empty()) return "";
+    found.categories.reset();
+    found.one_hot = found.allow_unknown = false;
+    if (found.is_category() && (facts.mostly_numbers() || now.is_date())) return "";  // mistakes, more likely
+    if (found.is_category() || now.is_category()) {
+      found = ColumnOptions();
+      found.type = "category";
+      found.missing = std::string("most_frequent");
+    } else if (now.is_integer() && facts.all_integers()) {
+      found.type = "integer";
+      found.missing = 0.0;
+    }
+    if (found.type == now.type && !facts.has_missing()) return "";
+    if (!facts.has_missing()) found.missing = std::string("error");
+    return recipe_text(found);
+  }
+
   static int64_t num_indices(const ColumnOptions& column) {
     return static_cast<int64_t>(column.categories->size()) + (column.allow_unknown ? 1 : 0);
   }
   std::optional<int64_t> num_classes() const {
-    const ColumnOptions label = options_.column(options_.label);
-    return label.categories ? num_indices(label) : options_.num_classes;
+    const ColumnOptions label = options().column(options_.label);
+    if (label.is_boolean()) return std::max<int64_t>(options().num_classes.value_or(2), 2);
+    return label.categories ? num_indices(label) : options().num_classes;
   }
 
   /// The places of the features, then that of the label.
   std::vector<size_t> select_columns(const std::vector<std::string>& names) const {
     std::vector<size_t> places;
+    for (auto name = names.begin(); name != names.end(); ++name) {
+      if (std::find(names.begin(), name, *name) == name) continue;
+      throw DataError(source_->place(1) + ":" + *name + ": two columns are called '" + *name + "'");
+    }
     const size_t label = place_of(options_.label, names);
     if (options_.features) {
       for (const std::string& feature : *options_.features) places.push_back(place_of(feature, names));
+    } else if (inferred_) {  // in the training file's order
+      for (const InferredTable::Entry& entry : inferred_->columns) {
+        if (entry.name != options_.label) places.push_back(place_of(entry.name, names));
+      }
     } else {
       for (size_t i = 0; i < names.size(); ++i) {
         if (i != label) places.push_back(i);
       }
     }
     if (places.empty()) throw DataError(options_.path + ": has no column but the label '" + options_.label + "'");
-    for (const auto& [name, unused] : options_.columns.entries) place_of(name, names);
+    for (const auto& [name, unused] : options_.listed().entries) place_of(name, names);
     places.push_back(label);
     return places;
   }
 
   size_t place_of(const std::string& name, const std::vector<std::string>& names) const {
     const auto it = std::find(names.begin(), names.end(), name);
-    const std::string where = source_->place(1);
-    if (it == names.end()) throw DataError(where + ": there is no column '" + name + "'" + suggestion(name, names));
-    if (std::find(it + 1, names.end(), name) != names.end()) {
-      throw DataError(where + ": two columns are called '" + name + "'");
+    if (it == names.end()) {
+      throw DataError(source_->place(1) + ":" + name + ": there is no such column" + suggestion(name, names));
     }
     return static_cast<size_t>(it - names.begin());
   }
@@ -261,7 +268,7 @@ class TableDataset : public TensorDataset {
     for (const size_t place : places) {
       Column& column = columns.emplace_back();
       column.name = names[place];
-      column.options = options_.column(column.name);
+      column.options = options().column(column.name);
       column.place = place;
       if (column.options.categories) column.categories = *column.options.categories;
       if (is_statistic(column.options) || is_error(column.options)) continue;
@@ -279,8 +286,10 @@ class TableDataset : public TensorDataset {
     Column& label = columns_.back();
     if (label.options.is_category()) {
       parser.add_category(cell, label);
+    } else if (label.options.is_boolean()) {
+      label.integers.push_back(parser.boolean(cell, label.name) ? 1 : 0);
     } else if (options_.is_classification()) {
-      label.integers.push_back(parser.class_index(cell, label.name, options_.num_classes));
+      label.integers.push_back(parser.class_index(cell, label.name, options().num_classes));
     } else {
       label.numbers.push_back(parser.number(cell, label.name));
     }
@@ -314,22 +323,7 @@ class TableDataset : public TensorDataset {
 
   /// From the columns, whose memory is then given back.
   void make_fields() {
-    std::vector<const Column*> features;
-    for (size_t i = 0; i + 1 < columns_.size(); ++i) {
-      if (columns_[i].options.is_feature()) features.push_back(&columns_[i]);
-    }
-    const int64_t num_features = static_cast<int64_t>(features.size());
-    if (num_features > 0) {
-      at::Tensor rows = at::empty({size(), num_features}, at::kFloat);
-      float* to = rows.mutable_data_ptr<float>();
-      for (int64_t row = 0; row < size(); ++row) {
-        for (const Column* column : features) {
-          const float value = column->numbers[static_cast<size_t>(row)];
-          *to++ = std::isnan(value) ? static_cast<float>(*column->missing_number) : value;
-        }
-      }
-      set_field("features", rows);
-    }
+    make_features();
     for (size_t i = 0; i + 1 < columns_.size(); ++i) {
       const Column& column = columns_[i];
       if (column.options.is_feature()) continue;
@@ -344,6 +338,37 @@ class TableDataset : public TensorDataset {
     columns_.clear();
   }
 
+  void make_features() {
+    std::vector<const Column*> features;
+    int64_t width = 0;
+    for (size_t i = 0; i + 1 < columns_.size(); ++i) {
+      const Column& column = columns_[i];
+      if (!column.options.is_feature()) continue;
+      features.push_back(&column);
+      width += column.options.width();
+      for (int64_t k = 0; k < column.options.width(); ++k) feature_names_.push_back(column.name);
+    }
+    if (features.empty()) return;
+    at::Tensor rows = at::zeros({size(), width}, at::kFloat);
+    float* first = rows.mutable_data_ptr<float>();  // of the column, in the first row
+    for (const Column* column : features) {
+      if (column->options.is_category()) {
+        const std::vector<int64_t> indices = indices_of(*column);
+        for (int64_t row = 0; row < size(); ++row) {  // what is unknown is all 0
+          const int64_t index = indices[static_cast<size_t>(row)];
+          if (index < column->options.width()) first[row * width + index] = 1;
+        }
+      } else {
+        for (int64_t row = 0; row < size(); ++row) {
+          const float value = column->numbers[static_cast<size_t>(row)];
+          first[row * width] = std::isnan(value) ? static_cast<float>(*column->missing_number) : value;
+        }
+      }
+      first += column->options.width();
+    }
+    set_field("features", rows);
+  }
+
   void set_label(const Column& label) {
     if (!options_.is_classification()) return set_field("label", tensor_of(label.numbers, {size(), 1}, at::kFloat));
     if (!label.options.is_category()) return set_field("label", tensor_of(label.integers, {size()}, at::kLong));
@@ -355,7 +380,10 @@ class TableDataset : public TensorDataset {
   }
 
   TableOptions options_;
+  mutable std::optional<TableOptions> resolved_;  // with what was inferred
+  mutable std::shared_ptr<const InferredTable> inferred_;
   std::unique_ptr<TableSource> source_;
+  std::vector<std::string> feature_names_;
   std::vector<Column> columns_;  // the label last; empty once the fields are made
   std::vector<int64_t> rows_;    // numbers of the rows
   json learnt_;

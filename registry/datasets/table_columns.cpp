@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "registry/datasets/dates.h"
 #include "registry/text_view.h"
 
 namespace trainrun {
@@ -25,9 +26,6 @@ std::string shown(std::string_view text) {
   return "'" + std::string(text.substr(0, kMostShown)) + "…'";
 }
 
-namespace {
-
-/// How a cell looks in a message, and what a category is called.
 std::string text_of(const Cell& cell) {
   switch (cell.kind) {
     case Cell::Kind::kMissing:
@@ -44,6 +42,47 @@ std::string text_of(const Cell& cell) {
   return "(a list)";
 }
 
+bool MissingValues::contains(const Cell& cell, bool of_category) const {
+  if (cell.kind == Cell::Kind::kMissing) return true;
+  if (cell.kind != Cell::Kind::kText) return false;
+  const std::string_view text = trimmed(cell.text);
+  if (texts_) return std::find(texts_->begin(), texts_->end(), text) != texts_->end();
+  if (text.empty() || of_category) return text.empty();
+  constexpr std::array<std::string_view, 12> kWords = {"NA",  "N/A",  "n/a",  "#N/A", "<NA>", "NaN",
+                                                       "nan", "-nan", "null", "NULL", "None", "?"};
+  return std::find(kWords.begin(), kWords.end(), text) != kWords.end();
+}
+
+std::optional<bool> parse_boolean(const Cell& cell) {
+  if (cell.kind == Cell::Kind::kList || cell.kind == Cell::Kind::kMissing) return std::nullopt;
+  std::string text = cell.is_boolean ? (cell.integer != 0 ? "true" : "false") : text_of(cell);
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c); });
+  for (const char* yes : {"true", "t", "yes", "y", "on", "1", "1.0"}) {
+    if (text == yes) return true;
+  }
+  for (const char* no : {"false", "f", "no", "n", "off", "0", "0.0"}) {
+    if (text == no) return false;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> parse_cell_number(const Cell& cell) {
+  if (cell.kind == Cell::Kind::kInteger) return static_cast<double>(cell.integer);
+  if (cell.kind == Cell::Kind::kNumber) return cell.number;
+  if (cell.kind != Cell::Kind::kText) return std::nullopt;
+  std::string_view text = trimmed(cell.text);
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  double value = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || result.ptr != text.data() + text.size() || result.ec == std::errc::invalid_argument) {
+    return std::nullopt;
+  }
+  return result.ec == std::errc::result_out_of_range ? std::numeric_limits<double>::infinity() : value;
+}
+
+namespace {
+
 /// NumPy's median.
 double median_of(std::vector<float> values) {
   std::sort(values.begin(), values.end());
@@ -54,56 +93,64 @@ double median_of(std::vector<float> values) {
 
 }  // namespace
 
+namespace {
+/// " ('NA')" where a text says so.
+std::string missing_text(const Cell& cell) {
+  const std::string text = cell.kind == Cell::Kind::kText ? text_of(cell) : "";
+  return text.empty() ? "" : " (" + shown(text) + ")";
+}
+}  // namespace
+
 void CellParser::fail(const std::string& column, const std::string& fault) const {
   throw DataError(source_.place(row_number_) + ":" + column + ": " + fault);
 }
-bool CellParser::is_missing(const Cell& cell) const {
-  if (cell.kind == Cell::Kind::kMissing) return true;
-  return cell.kind == Cell::Kind::kText &&
-         std::find(na_values_.begin(), na_values_.end(), trimmed(cell.text)) != na_values_.end();
-}
 
 float CellParser::number(const Cell& cell, const std::string& column) const {
-  if (is_missing(cell)) fail(column, "the value is missing");
-  double value = 0;
-  bool out_of_range = false;
-  if (cell.kind == Cell::Kind::kInteger) {
-    value = static_cast<double>(cell.integer);
-  } else if (cell.kind == Cell::Kind::kNumber) {
-    value = cell.number;
-  } else if (cell.kind == Cell::Kind::kList) {
-    fail(column, "is a list; say its shape");
-  } else {
-    std::string_view text = trimmed(cell.text);
-    if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (text.empty() || result.ptr != text.data() + text.size() || result.ec == std::errc::invalid_argument) {
-      fail(column, text.empty() ? "the value is missing" : shown(cell.text) + " is no number");
-    }
-    out_of_range = result.ec == std::errc::result_out_of_range;
-  }
-  if (std::isnan(value)) fail(column, shown(text_of(cell)) + " is no number");
-  const auto single = static_cast<float>(value);
-  if (out_of_range || std::isinf(single)) fail(column, shown(text_of(cell)) + " is too large or too small");
+  if (is_missing(cell)) fail(column, "the value is missing" + missing_text(cell));
+  if (cell.kind == Cell::Kind::kList) fail(column, "is a list; say its shape");
+  const auto value = parse_cell_number(cell);
+  if (!value && trimmed(cell.text).empty()) fail(column, "the value is missing");
+  if (!value || std::isnan(*value)) fail(column, shown(text_of(cell)) + " is not a number");
+  const auto single = static_cast<float>(*value);
+  if (std::isinf(single)) fail(column, shown(text_of(cell)) + " is too large or too small");
   return single;
 }
 
+bool CellParser::boolean(const Cell& cell, const std::string& column) const {
+  if (is_missing(cell)) fail(column, "the value is missing" + missing_text(cell));
+  const auto value = parse_boolean(cell);
+  if (!value) fail(column, shown(text_of(cell)) + " is neither true nor false");
+  return *value;
+}
+
+float CellParser::feature(const Cell& cell, const Column& column) const {
+  if (column.options.is_boolean()) return boolean(cell, column.name) ? 1 : 0;
+  if (!column.options.is_date()) return number(cell, column.name);
+  if (is_missing(cell)) fail(column.name, "the value is missing" + missing_text(cell));
+  const std::string format = column.options.format.value_or("");
+  const auto days = cell.kind == Cell::Kind::kText ? parse_date(trimmed(cell.text), format) : std::nullopt;
+  if (!days) {
+    fail(column.name, shown(text_of(cell)) + " is not a date" +
+                          (format.empty() ? " as ISO 8601 writes it, 2024-05-31; another form is named by format"
+                                          : " of the form " + format));
+  }
+  return static_cast<float>(*days);
+}
+
 int64_t CellParser::integer(const Cell& cell, const std::string& column) const {
-  if (is_missing(cell)) fail(column, "the value is missing");
+  if (is_missing(cell)) fail(column, "the value is missing" + missing_text(cell));
   if (cell.kind == Cell::Kind::kInteger) return cell.integer;
   const auto value = cell.kind == Cell::Kind::kList ? std::nullopt : parse_integer(text_of(cell));
-  if (!value) fail(column, shown(text_of(cell)) + " is no integer");
+  if (!value) fail(column, shown(text_of(cell)) + " is not an integer");
   return *value;
 }
 
 int64_t CellParser::class_index(const Cell& cell, const std::string& column, std::optional<int64_t> num_classes) const {
-  if (is_missing(cell)) fail(column, "the value is missing");
+  if (is_missing(cell)) fail(column, "the value is missing" + missing_text(cell));
   const auto value = cell.kind == Cell::Kind::kInteger ? std::optional(cell.integer) : parse_integer(text_of(cell));
   if (!value) {
     fail(column, shown(text_of(cell)) +
-                     " is no class; classes are integers from 0 (for a number to predict, say task: regression; for "
-                     "names, say columns: {" +
-                     column + ": category})");
+                     " is not a class; classes are integers from 0, for a number to predict say task: regression");
   }
   if (*value < 0 || (num_classes && *value >= *num_classes)) {
     fail(column, "class " + std::to_string(*value) + " is not " +
@@ -113,7 +160,7 @@ int64_t CellParser::class_index(const Cell& cell, const std::string& column, std
 }
 
 void CellParser::add_category(const Cell& cell, Column& column) const {
-  if (is_missing(cell)) {
+  if (is_missing(cell, true)) {
     if (is_error(column.options)) fail(column.name, "the value is missing");
     column.integers.push_back(kMissingCategory);
     return;
@@ -125,7 +172,7 @@ void CellParser::add_category(const Cell& cell, Column& column) const {
 }
 
 void CellParser::add_list(const Cell& cell, Column& column) const {
-  if (cell.kind != Cell::Kind::kList) fail(column.name, shown(text_of(cell)) + " is no list");
+  if (cell.kind != Cell::Kind::kList) fail(column.name, shown(text_of(cell)) + " is not a list");
   const size_t count = add_items(cell, column);
   if (static_cast<int64_t>(count) != column.options.numel()) {
     fail(column.name,
@@ -144,7 +191,7 @@ void CellParser::add(const Cell& cell, Column& column) const {
                                        : integer(cell, column.name));
   } else {
     const bool replaced = is_missing(cell) && !is_error(column.options);
-    column.numbers.push_back(replaced ? kMissing : number(cell, column.name));
+    column.numbers.push_back(replaced ? kMissing : feature(cell, column));
   }
 }
 

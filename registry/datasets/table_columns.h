@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <limits>
 #include <optional>
 #include <string>
@@ -39,11 +40,29 @@ struct Column {
   bool learns() const { return (options.is_category() && !options.categories) || is_statistic(options); }
 };
 
-/// Reads cells into columns. Messages: "FILE:LINE:COLUMN: …".
+/// Which cells hold no value.
+class MissingValues {
+ public:
+  explicit MissingValues(std::optional<std::vector<std::string>> texts) : texts_(std::move(texts)) {}
+  /// `of_category`: only what certainly is no name of one.
+  bool contains(const Cell& cell, bool of_category) const;
+
+ private:
+  std::optional<std::vector<std::string>> texts_;
+};
+
+/// How a cell looks in a message, and what a category is called.
+std::string text_of(const Cell& cell);
+/// true: 1, false: 0, as many programs spell them; nothing: neither.
+std::optional<bool> parse_boolean(const Cell& cell);
+/// The number in a cell, "inf" and "nan" included, or nothing; an infinity where it is too large for a double.
+std::optional<double> parse_cell_number(const Cell& cell);
+
+/// Reads cells into columns. Messages: "FILE:ROW:COLUMN: …".
 class CellParser {
  public:
-  CellParser(const TableSource& source, const std::vector<std::string>& na_values)
-      : source_(source), na_values_(na_values) {}
+  CellParser(const TableSource& source, std::optional<std::vector<std::string>> na_values)
+      : source_(source), missing_(std::move(na_values)) {}
   void set_row(int64_t row_number) { row_number_ = row_number; }
 
   /// Adds a cell to the column, as its type says.
@@ -51,17 +70,19 @@ class CellParser {
   void add_category(const Cell& cell, Column& column) const;
 
   float number(const Cell& cell, const std::string& column) const;
+  bool boolean(const Cell& cell, const std::string& column) const;
   int64_t class_index(const Cell& cell, const std::string& column, std::optional<int64_t> num_classes) const;
 
  private:
   [[noreturn]] void fail(const std::string& column, const std::string& fault) const;
-  bool is_missing(const Cell& cell) const;
+  bool is_missing(const Cell& cell, bool of_category = false) const { return missing_.contains(cell, of_category); }
+  float feature(const Cell& cell, const Column& column) const;
   int64_t integer(const Cell& cell, const std::string& column) const;
   void add_list(const Cell& cell, Column& column) const;
   size_t add_items(const Cell& list, Column& column) const;
 
   const TableSource& source_;
-  const std::vector<std::string>& na_values_;
+  MissingValues missing_;
   int64_t row_number_ = 0;
 };
 

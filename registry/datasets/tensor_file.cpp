@@ -57,7 +57,7 @@ struct TensorFileOptions {
 
 /// Pixels are given as float32 in [0, 1], truth values as bool (the target's as 0 and 1), other integers as int64,
 /// other numbers as float32.
-class TensorFileDataset : public TensorDataset {
+class TensorFileDataset : public TensorDataset, public DetailedDataset {
  public:
   explicit TensorFileDataset(TensorFileOptions options) : options_(std::move(options)) {}
 
@@ -83,10 +83,16 @@ class TensorFileDataset : public TensorDataset {
         set_field(field.name, tensor, std::numeric_limits<uint8_t>::max());
       } else {
         tensor = tensor.to(given_as(field));
-        if (field.name == options_.target) check_classes(tensor);
         set_field(field.name, tensor);
+        if (field.name == options_.target) check_classes(tensor);
       }
     }
+  }
+
+  /// "train.npz:17:label": the row's number is its index, as NumPy counts.
+  std::string place(int64_t index, const std::string& field) const override {
+    const std::string* own = options_.fields ? options_.fields->find(field) : nullptr;
+    return options_.path.value_or(own ? *own : "") + ":" + std::to_string(index) + ":" + field;
   }
 
  private:
@@ -143,11 +149,15 @@ class TensorFileDataset : public TensorDataset {
 
   void check_classes(const at::Tensor& target) const {
     if (!options_.num_classes || target.scalar_type() != at::kLong || target.numel() == 0) return;
-    const auto most = target.max().item<int64_t>();
-    if (most >= *options_.num_classes || target.min().item<int64_t>() < 0) {
-      throw DataError(options_.path.value_or(options_.target) + ": class " +
-                      std::to_string(most >= *options_.num_classes ? most : target.min().item<int64_t>()) +
-                      " is not from 0 to " + std::to_string(*options_.num_classes - 1));
+    const at::Tensor wrong = target.lt(0).logical_or(target.ge(*options_.num_classes)).nonzero();
+    if (wrong.size(0) == 0) return;
+    const auto row = wrong[0][0].item<int64_t>();
+    const at::Tensor values = target[row].flatten();
+    for (int64_t i = 0; i < values.numel(); ++i) {
+      const auto value = values[i].item<int64_t>();
+      if (value >= 0 && value < *options_.num_classes) continue;
+      throw DataError(place(row, options_.target) + ": class " + std::to_string(value) + " is not from 0 to " +
+                      std::to_string(*options_.num_classes - 1));
     }
   }
 

@@ -9,6 +9,7 @@
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/randperm.h>
 #include <ATen/ops/tensor.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -37,6 +38,15 @@ at::Tensor DatasetView::column(const std::string& field) const {
   return base_->column(field).index_select(0, indices_);
 }
 
+at::Tensor DatasetView::held(const std::string& field) const {
+  const at::Tensor rows = held_field(*base_, field);
+  return rows.defined() ? rows.index_select(0, indices_) : rows;
+}
+
+std::string DatasetView::place(int64_t index, const std::string& field) const {
+  return place_of_sample(*base_, indices_[index].item<int64_t>(), field);
+}
+
 at::Tensor DatasetView::sampling_weights() const {
   const at::Tensor weights = base_->sampling_weights();
   return weights.defined() ? weights.index_select(0, indices_) : weights;
@@ -51,11 +61,15 @@ class ChosenSamples : public DatasetView {
 
   DatasetInfo info() const override {
     DatasetInfo info = base_->info();
-    if (info.num_samples) info.num_samples = choose_(*info.num_samples).numel();
+    if (info.num_samples) {
+      require_countable(*info.num_samples);
+      info.num_samples = choose_(*info.num_samples).numel();
+    }
     return info;
   }
   void open() override {
     base_->open();
+    require_countable(base_->size());
     indices_ = choose_(base_->size());
   }
 
@@ -69,8 +83,33 @@ std::unique_ptr<Dataset> choose_samples(std::unique_ptr<Dataset> base, Choice ch
   return std::make_unique<ChosenSamples>(std::move(base), std::move(choose));
 }
 
-void DatasetKind::finish(Component<DatasetKind>& component, const Value&, Reader&) {
+namespace {
+
+bool is_empty(const std::variant<int64_t, std::vector<int64_t>>& subset) {
+  const auto* count = std::get_if<int64_t>(&subset);
+  return count ? *count == 0 : std::get<std::vector<int64_t>>(subset).empty();
+}
+
+}  // namespace
+
+void require_countable(int64_t size) {
+  const double needed = static_cast<double>(size) * sizeof(int64_t);
+  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (needed <= memory) return;
+  throw DataError(std::to_string(size) + " samples: their numbers alone, in the order of an epoch, would take " +
+                  std::to_string(std::llround(needed / 1e9)) + " GB of memory, this machine has " +
+                  std::to_string(std::llround(memory / 1e9)));
+}
+
+void DatasetKind::finish(Component<DatasetKind>& component, const Value& map, Reader& reader) {
   if (!component.common.subset) return;
+  if (is_empty(*component.common.subset)) {
+    const Value* subset = map.find("subset");
+    const auto scope = reader.enter("subset");
+    reader.error(subset ? subset->place() : map.place(),
+                 "leaves no sample; write how many to take, or leave it out for all");
+    return;
+  }
   const Choice choose = [subset = *component.common.subset](int64_t size) {
     const auto* count = std::get_if<int64_t>(&subset);
     const at::Tensor chosen =
@@ -171,13 +210,14 @@ struct Concat {
   std::unique_ptr<Dataset> build(const DatasetInputs& inputs) const;
 };
 
-class ConcatDataset : public Dataset {
+class ConcatDataset : public Dataset, public DetailedDataset {
  public:
   ConcatDataset(const Concat& options, const DatasetInputs& inputs) : weights_(options.weights) {
     for (const Component<DatasetKind>& dataset : options.datasets) parts_.push_back(dataset.build(inputs));
   }
 
   DatasetInfo info() const override {
+    read_alike();
     DatasetInfo info = parts_[0]->info();
     for (size_t i = 1; i < parts_.size(); ++i) {
       const DatasetInfo other = parts_[i]->info();
@@ -189,6 +229,7 @@ class ConcatDataset : public Dataset {
   }
 
   void open() override {
+    read_alike();
     starts_ = {0};
     for (const auto& part : parts_) {
       part->open();
@@ -225,6 +266,25 @@ class ConcatDataset : public Dataset {
     return at::cat(columns);
   }
 
+  at::Tensor held(const std::string& field) const override {
+    std::vector<at::Tensor> columns;
+    for (const auto& part : parts_) {
+      columns.push_back(held_field(*part, field));
+      if (!columns.back().defined()) return {};
+    }
+    return at::cat(columns);
+  }
+  std::string place(int64_t index, const std::string& field) const override {
+    size_t part = 0;
+    while (index >= starts_[part + 1]) ++part;
+    return place_of_sample(*parts_[part], index - starts_[part], field);
+  }
+  std::vector<std::string> names_within(const std::string& field) const override {
+    return names_within_field(*parts_[0], field);
+  }
+  nlohmann::json inferred() const override { return inferred_of(*parts_[0]); }
+  void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*parts_[0], inferred); }
+
   /// weights[i] is the share of data set i, however many samples it has.
   at::Tensor sampling_weights() const override {
     if (!weights_) return {};
@@ -238,6 +298,12 @@ class ConcatDataset : public Dataset {
   }
 
  private:
+  /// The others as the first one's file says, if it had to.
+  void read_alike() const {
+    if (parts_.size() < 2) return;
+    const nlohmann::json inferred = inferred_of(*parts_[0]);
+    for (size_t i = 1; i < parts_.size(); ++i) read_as_inferred(*parts_[i], inferred);
+  }
   static void check_alike(const DatasetInfo& first, const DatasetInfo& other, size_t number) {
     bool alike = first.fields.size() == other.fields.size() && first.target == other.target;
     for (size_t i = 0; alike && i < first.fields.size(); ++i) {

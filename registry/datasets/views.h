@@ -6,12 +6,12 @@
 #include <variant>
 #include <vector>
 
-#include "registry/dataset.h"
+#include "registry/datasets/data_details.h"
 
 namespace trainrun {
 
 /// Some samples of another data set, in an order of their own.
-class DatasetView : public Dataset {
+class DatasetView : public Dataset, public DetailedDataset {
  public:
   /// Samples `indices` ([n] int64) of `base`, which is open.
   DatasetView(std::shared_ptr<Dataset> base, at::Tensor indices);
@@ -24,12 +24,22 @@ class DatasetView : public Dataset {
   nlohmann::json learnt() const override { return base_->learnt(); }
   void set_learnt(const nlohmann::json& state) override { base_->set_learnt(state); }
   at::Tensor column(const std::string& field) const override;
+  at::Tensor held(const std::string& field) const override;
+  std::string place(int64_t index, const std::string& field) const override;
+  std::vector<std::string> names_within(const std::string& field) const override {
+    return names_within_field(*base_, field);
+  }
+  nlohmann::json inferred() const override { return inferred_of(*base_); }
+  void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*base_, inferred); }
   at::Tensor sampling_weights() const override;
 
  protected:
   std::shared_ptr<Dataset> base_;
   at::Tensor indices_;  // undefined until it is open
 };
+
+/// Throws DataError where not even the numbers of so many samples, 8 bytes each, fit into this machine's memory.
+void require_countable(int64_t num_samples);
 
 /// Which samples of a data set of `size` samples: [n] int64.
 using Choice = std::function<at::Tensor(int64_t size)>;

@@ -4,7 +4,7 @@
 #include <ATen/ops/cat.h>
 
 #include "registry/catalog.h"
-#include "registry/dataset.h"
+#include "registry/datasets/data_details.h"
 
 namespace trainrun {
 namespace {
@@ -26,7 +26,7 @@ struct Windows {
 
 /// A sample is `length` rows of the base, each field [length, …], and the targets of the `horizon` rows that follow.
 /// The past of a target that is a number goes into `features`, behind the others.
-class WindowsDataset : public Dataset {
+class WindowsDataset : public Dataset, public DetailedDataset {
  public:
   WindowsDataset(const Windows& options, std::unique_ptr<Dataset> base) : options_(options), base_(std::move(base)) {}
 
@@ -102,6 +102,19 @@ class WindowsDataset : public Dataset {
     base_->learn(std::get<0>(at::_unique(rows, true)));
   }
   nlohmann::json learnt() const override { return base_->learnt(); }
+  nlohmann::json inferred() const override { return inferred_of(*base_); }
+  void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*base_, inferred); }
+  /// Of the target its first row to come, of the others the first row of the past.
+  std::string place(int64_t index, const std::string& field) const override {
+    const bool is_target = field == base_->info().target;
+    return place_of_sample(*base_, index * options_.stride + (is_target ? options_.length : 0), field);
+  }
+  std::vector<std::string> names_within(const std::string& field) const override {
+    std::vector<std::string> names = names_within_field(*base_, field);
+    const DatasetInfo rows = base_->info();
+    if (field == kFeatures && has_past(*rows.find(rows.target))) names.push_back(rows.target);
+    return names;
+  }
   void set_learnt(const nlohmann::json& state) override { base_->set_learnt(state); }
 
  private:

@@ -10,6 +10,7 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/soft_margin_loss.h>
 
+#include "registry/index_range.h"
 #include "registry/losses/loss_of.h"
 
 namespace trainrun {
@@ -209,6 +210,8 @@ struct FocalLoss : ClassInputs {
     require_alike(in, roles);
     if (weights) throw LayerError("alpha is a list of class weights, but the targets are no class indices");
   }
+  /// Whether it reads class indices, not numbers.
+  static bool reads_classes(const at::Tensor& output, const at::Tensor& target) { return !is_binary({output, target}); }
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     return is_binary(in) ? binary(with_labels_as_numbers(in), reduction) : multiclass(in, reduction);
   }
@@ -249,6 +252,19 @@ struct FocalLoss : ClassInputs {
 };
 
 }  // namespace
+
+std::optional<IndexRange> class_range(const Component<LossKind>& loss, const at::Tensor& output,
+                                      const at::Tensor& target) {
+  if (output.dim() < 2 || target.scalar_type() != at::kLong) return std::nullopt;
+  const int64_t classes = output.size(1);
+  if (const auto* chosen = loss.as<LossOf<CrossEntropyLoss>>()) return IndexRange{0, classes, chosen->ignore_index};
+  if (const auto* chosen = loss.as<LossOf<NLLLoss>>()) return IndexRange{0, classes, chosen->ignore_index};
+  if (loss.as<LossOf<MultiMarginLoss>>()) return IndexRange{0, classes};
+  if (loss.as<LossOf<MultiLabelMarginLoss>>()) return IndexRange{-1, classes};
+  const auto* focal = loss.as<LossOf<FocalLoss>>();
+  if (focal && FocalLoss::reads_classes(output, target)) return IndexRange{0, classes, focal->ignore_index};
+  return std::nullopt;
+}
 
 void add_classification_losses(LossRegistry& losses) {
   losses.add<LossOf<CrossEntropyLoss>>(

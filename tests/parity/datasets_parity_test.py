@@ -247,7 +247,7 @@ def test_columns_have_types_missing_values_and_categories(probe, tmp_path, kind)
 
     unknown = write_table(tmp_path, kind, [{"age": 1, "city": "Rom", "size": 1, "zip": 1, "label": "no"}])
     message = error_of(probe, unknown | {"columns": COLUMNS}, learnt=reply["learnt"])
-    row = {"CSV": ":2:", "JSONL": ":1:", "SQLite": ": row 1:"}[kind]
+    row = {"CSV": ":2:", "JSONL": ":1:", "SQLite": ":1:"}[kind]
     assert row + "city: category 'Rom' is in no training sample; did you mean Rome?; allow_unknown: true" in message
     allowed = COLUMNS | {"city": COLUMNS["city"] | {"allow_unknown": True}}
     fields, _ = read(probe, unknown | {"columns": allowed}, learnt=reply["learnt"])
@@ -277,14 +277,14 @@ def test_lists_of_jsonl_are_fields_of_their_own(probe, tmp_path):
                          "box": torch.tensor([[[1, 2.5], [3, 4]], [[0, 0], [0, 1]]])}, "lists")
     for line, expected in [
         ('{"input_ids": [1, 2], "box": [1, 2, 3, 4], "label": 0}', ":3:input_ids: a list of 2 numbers, expected 3"),
-        ('{"input_ids": [1, 2, "x"], "box": [1, 2, 3, 4], "label": 0}', ":3:input_ids: 'x' is no integer"),
-        ('{"input_ids": 3, "box": [1, 2, 3, 4], "label": 0}', ":3:input_ids: '3' is no list"),
-        ('{"input_ids": [1, 2, 3], "label": 0}', ":3:box: '' is no list"),
-        ('{"input_ids": {"a": 1}, "label": 0}', ":3: input_ids: an object within an object"),
-        ('{"input_ids": [1, 2', ":3: is no JSON: parse error"),
+        ('{"input_ids": [1, 2, "x"], "box": [1, 2, 3, 4], "label": 0}', ":3:input_ids: 'x' is not an integer"),
+        ('{"input_ids": 3, "box": [1, 2, 3, 4], "label": 0}', ":3:input_ids: '3' is not a list"),
+        ('{"input_ids": [1, 2, 3], "label": 0}', ":3:box: '' is not a list"),
+        ('{"input_ids": {"a": 1}, "label": 0}', ":3:input_ids: an object within an object"),
+        ('{"input_ids": [1, 2', ":3: is not JSON: parse error"),
         ("[1, 2]", ":3: expected an object"),
         ("[" * 100000, ":3: is nested too deeply"),
-        ('{"input_ids": [1, 2, 3], "box": [1, 2, 3, 1e999], "label": 0}', ":3: is no JSON"),
+        ('{"input_ids": [1, 2, 3], "box": [1, 2, 3, 1e999], "label": 0}', ":3: is not JSON"),
     ]:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows) + line)
         message = error_of(probe, spec)
@@ -306,7 +306,7 @@ def test_sqlite_reads_a_query_and_says_what_is_wrong(probe, tmp_path):
     assert "syntax error" in error_of(probe, by_query | {"query": "SELEKT 1"})
     assert "expected a SELECT" in error_of(probe, by_query | {"query": "CREATE TABLE x (a)"})
     assert "write either table or query" in error_of(probe, by_query | {"table": "x"})
-    assert "row 3:age: the value is missing" in error_of(
+    assert ":3:age: the value is missing" in error_of(
         probe, spec | {"features": ["age"], "columns": {"label": "category"}})
     (tmp_path / "t.db").write_text("this is no database, but a text that is long enough to be one, or is it not?" * 20)
     assert "file is not a database" in error_of(probe, spec)
@@ -316,11 +316,11 @@ def test_sqlite_reads_a_query_and_says_what_is_wrong(probe, tmp_path):
     database.execute("INSERT INTO b VALUES (?, 1)", [b"bytes"])
     database.commit()
     database.close()
-    assert "row 1:x: is a BLOB" in error_of(probe, {"type": "SQLite", "path": str(tmp_path / "b.db"), "table": "b", "label": "label"})
+    assert ":1:x: is a BLOB" in error_of(probe, {"type": "SQLite", "path": str(tmp_path / "b.db"), "table": "b", "label": "label"})
 
 
 @pytest.mark.parametrize("columns, expected", [
-    ({"age": "numbr"}, "'age': expected number, integer or category, found 'numbr'; did you mean number?"),
+    ({"age": "numbr"}, "'age': expected number, integer, boolean, date or category, found 'numbr'; did you mean number?"),
     ({"age": {"missing": "most_frequent"}}, "most_frequent is for type category"),
     ({"city": {"type": "category", "missing": "mean"}}, "categories have no mean"),
     ({"city": {"type": "category", "categories": []}}, "categories names none"),
@@ -330,8 +330,8 @@ def test_sqlite_reads_a_query_and_says_what_is_wrong(probe, tmp_path):
     ({"age": {"shape": [2], "missing": 0}}, "in a list no value may be missing"),
     ({"age": {"categories": ["a"]}}, "categories are for type category"),
     ({"age": {"typ": "number"}}, "did you mean type?"),
-    ({"label": "integer"}, "may only be a category"),
-    ({"nothing": "category", "label": "category"}, "there is no column 'nothing'"),
+    ({"label": "integer"}, "may only be a category or a boolean"),
+    ({"nothing": "category", "label": "category"}, ":1:nothing: there is no such column"),
 ], ids=str)
 def test_columns_that_do_not_fit_are_errors(probe, tmp_path, columns, expected):
     assert expected in error_of(probe, write_table(tmp_path, "CSV") | {"columns": columns})

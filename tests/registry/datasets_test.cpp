@@ -335,12 +335,14 @@ TEST_CASE_FIXTURE(CsvFixture, "CSV without a header names columns by number") {
 }
 
 TEST_CASE_FIXTURE(CsvFixture, "CSV knows its shapes from `features`, or else from the first line alone") {
+  for (const char* options : {"", R"(, "features": ["a"])"}) {
+    const std::string message = message_of<DataError>([&] { dataset(recipe(options))->info(); });
+    CHECK_MESSAGE(contains(message, path + ": cannot open: No such file"), message);
+  }
+  folder.write("table.csv", "a,b,y\nnot,a,\"table");
   CHECK(dataset(recipe(R"(, "features": ["a", "b"], "num_classes": 3)"))->info().fields[0].shape ==
         std::vector<int64_t>{2});
   CHECK(dataset(recipe(R"(, "features": ["a"], "num_classes": 3)"))->info().fields[1].num_classes == 3);
-  const std::string message = message_of<DataError>([&] { dataset(recipe())->info(); });
-  CHECK_MESSAGE(contains(message, path + ": cannot open: No such file"), message);
-  folder.write("table.csv", "a,b,y\nnot,a,\"table");
   CHECK(dataset(recipe())->info().fields[0].shape == std::vector<int64_t>{2});
 }
 
@@ -349,29 +351,28 @@ TEST_CASE_FIXTURE(CsvFixture, "an error of a CSV file names file, line and colum
     const std::string message = error_of(content, options);
     CHECK_MESSAGE(message == path + expected, message);
   };
-  check("a,y\n1,0\nx,1\n", ":3:a: 'x' is no number");
-  check("a,y\n1,0\n\n,1\n", ":4:a: the value is missing");
-  check("a,y\n1,0\nnan,1\n", ":3:a: 'nan' is no number");
+  check("a,y\n1,0\nx,1\n", ":3:a: 'x' is not a number; write columns: {a: category}");
+  check("a,y\n1,0\n\n,1\n", ":4:a: the value is missing; write columns: {a: {missing: median}}");
+  check("a,y\n1,0\nnan,1\n", ":3:a: the value is missing ('nan'); write columns: {a: {missing: median}}");
   check("a,y\n1e99,0\n", ":2:a: '1e99' is too large or too small");
-  check("a,y\n1 2,0\n", ":2:a: '1 2' is no number");
+  check("a,y\n1 2,0\n", ":2:a: '1 2' is not a number; write columns: {a: category}");
   check("a,y\n1,\n", ":2:y: the value is missing");
   check("a,y\n1,0.5\n",
-        ":2:y: '0.5' is no class; classes are integers from 0 (for a number to predict, say task: regression; "
-        "for names, say columns: {y: category})");
+        ":2:y: '0.5' is not a class; classes are integers from 0, for a number to predict say task: regression");
   check("a,y\n1,cat\n",
-        ":2:y: 'cat' is no class; classes are integers from 0 (for a number to predict, say task: regression; "
-        "for names, say columns: {y: category})");
-  check("a,y\n1,-1\n", ":2:y: class -1 is not 0 or more");
+        ":2:y: 'cat' is not a class; classes are integers from 0, for a number to predict say task: regression; "
+        "write columns: {y: category}");
+  check("a,y\n1,-1\n", ":2:y: class -1 is not 0 or more; write columns: {y: category}");
   check("a,y\n1,3\n", ":2:y: class 3 is not from 0 to 2", R"(, "num_classes": 3)");
-  check("a,y\n1,high\n", ":2:y: 'high' is no number", R"(, "task": "regression")");
+  check("a,y\n1,high\n", ":2:y: 'high' is not a number", R"(, "task": "regression")");
   check("a,y\n1,0\n1,2,3\n", ":3: 3 columns, the first line has 2");
   check("a,y\n1,0\n1\n", ":3: 1 columns, the first line has 2");
   check("b,a,y\n\"1\n\n\",1,0\n\"2", ":5: a quoted field that begins in this record is never closed",
         R"(, "features": ["a"])");
   check("a,y\n\"1\"x,0\n", ":2: column 1: text after a closing quotation mark");
-  check("a,b\n1,0\n", ":1: there is no column 'y'; known: a, b");
-  check("alpha,y\n1,0\n", ":1: there is no column 'alpa'; did you mean alpha?", R"(, "features": ["alpa"])");
-  check("y,a,y\n1,0,1\n", ":1: two columns are called 'y'");
+  check("a,b\n1,0\n", ":1:y: there is no such column; known: a, b");
+  check("alpha,y\n1,0\n", ":1:alpa: there is no such column; did you mean alpha?", R"(, "features": ["alpa"])");
+  check("y,a,y\n1,0,1\n", ":1:y: two columns are called 'y'");
   check("y\n1\n", ": has no column but the label 'y'");
   check("", ": is empty");
   check("a,y\n", ": has no rows below the names of its columns");

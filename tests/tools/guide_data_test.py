@@ -31,11 +31,11 @@ def trainrun(*arguments, folder):
     return subprocess.run([os.environ["TRAINRUN_BINARY"], *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.parametrize("recipe", ["cars", "folds", "arrays", "weights"])
+@pytest.mark.parametrize("recipe", ["auto", "cars", "folds", "arrays", "weights"])
 def test_the_guides_recipes_train_and_are_evaluated(folder, recipe):
     result = trainrun(f"{recipe}.yaml", folder=folder)
     assert result.returncode == 0, result.stdout + result.stderr
-    if recipe in ("cars", "folds"):
+    if recipe in ("auto", "cars", "folds"):
         evaluated = trainrun("eval", f"runs/{recipe}", folder=folder)
         assert evaluated.returncode == 0, evaluated.stderr
         assert re.search(r"mae|accuracy", evaluated.stdout)

@@ -1,0 +1,53 @@
+#include "registry/datasets/data_details.h"
+
+namespace trainrun {
+namespace {
+
+std::string numbered_place(int64_t index, const std::string& field) {
+  return "sample " + std::to_string(index) + ":" + field;
+}
+
+}  // namespace
+
+at::Tensor DetailedDataset::held(const std::string&) const { return {}; }
+std::string DetailedDataset::place(int64_t index, const std::string& field) const {
+  return numbered_place(index, field);
+}
+std::vector<std::string> DetailedDataset::names_within(const std::string&) const { return {}; }
+nlohmann::json DetailedDataset::inferred() const { return nullptr; }
+void DetailedDataset::set_inferred(const nlohmann::json&) {}
+
+at::Tensor held_field(const Dataset& data, const std::string& field) {
+  if (dynamic_cast<const TensorDataset*>(&data)) {
+    const FieldInfo* info = nullptr;
+    const DatasetInfo fields = data.info();
+    info = fields.find(field);
+    // What is not kept as it is given, images as bytes, is given as numbers.
+    return info && !at::isFloatingType(info->dtype) ? data.column(field) : at::Tensor();
+  }
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->held(field) : at::Tensor();
+}
+
+std::string place_of_sample(const Dataset& data, int64_t index, const std::string& field) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->place(index, field) : numbered_place(index, field);
+}
+
+std::vector<std::string> names_within_field(const Dataset& data, const std::string& field) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->names_within(field) : std::vector<std::string>();
+}
+
+nlohmann::json inferred_of(const Dataset& data) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->inferred() : nlohmann::json();
+}
+
+void read_as_inferred(Dataset& data, const nlohmann::json& inferred) {
+  if (auto* detailed = dynamic_cast<DetailedDataset*>(&data); detailed && !inferred.is_null()) {
+    detailed->set_inferred(inferred);
+  }
+}
+
+}  // namespace trainrun

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "registry/dataset.h"
+
+namespace trainrun {
+
+/// What only some data sets can tell of their samples. Ask by the functions below, which serve any data set.
+class DetailedDataset {
+ public:
+  virtual ~DetailedDataset() = default;
+  virtual at::Tensor held(const std::string& field) const;
+  virtual std::string place(int64_t index, const std::string& field) const;
+  virtual std::vector<std::string> names_within(const std::string& field) const;
+  virtual nlohmann::json inferred() const;
+  virtual void set_inferred(const nlohmann::json& inferred);
+};
+
+/// One field of all samples ([size(), …]) where it lies in memory as `get` gives it; undefined where it does not.
+at::Tensor held_field(const Dataset& data, const std::string& field);
+/// Where a field of sample `index` was read: "people.csv:17:city", the file, the row (the line of a text file, the
+/// number of a database's row, the index in an array) and the column; "sample 17:city" where there is no file to name.
+std::string place_of_sample(const Dataset& data, int64_t index, const std::string& field);
+/// The names of a field's numbers along its last dimension: the columns of a table. Empty: they have none.
+std::vector<std::string> names_within_field(const Dataset& data, const std::string& field);
+/// What a file alone told of how it is to be read (`columns: auto`); null: nothing had to be inferred. Needs no `open`.
+nlohmann::json inferred_of(const Dataset& data);
+/// Has data that would infer be read as other data, whose `inferred_of` is given; before `info` and `open`. Null, or
+/// data that does not infer: nothing is done.
+void read_as_inferred(Dataset& data, const nlohmann::json& inferred);
+
+}  // namespace trainrun

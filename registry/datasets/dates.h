@@ -1,0 +1,18 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainrun {
+
+/// Reads a date, or a date with a time of day, as days since 1970-01-01T00:00 UTC, the time as a fraction. `format` is
+/// strptime's ("%d.%m.%Y"), or "" for ISO 8601: "2024-05-31", "2024-05-31T18:30:05.5Z", "2024-05-31 18:30+02:00".
+/// Nothing where the text is something else, or there is no such day.
+std::optional<double> parse_date(std::string_view text, const std::string& format);
+
+/// The formats that are tried where none is given: "" (ISO 8601) first.
+const std::vector<std::string>& date_formats();
+
+}  // namespace trainrun
