@@ -1,6 +1,5 @@
 #include "runner/data_checks.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linspace.h>
 #include <torch/nn/module.h>
@@ -8,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "registry/datasets/data_details.h"
 
@@ -81,8 +81,11 @@ Batch some_samples(const Dataset& data, const DataLoader::Transforms& transforms
   const int64_t count = std::min(kMost, data.size());
   const at::Tensor places = at::linspace(0, static_cast<double>(data.size() - 1), count, at::kDouble).to(at::kLong);
   Batch batch = data.get(places);
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{0});
-  for (const auto& transform : transforms) transform->apply(batch, generator);
+  std::vector<int64_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  for (size_t i = 0; i < transforms.size(); ++i) {
+    if (!transforms[i]->pairs()) transforms[i]->apply(batch, SampleDraws({0, 0, static_cast<int64_t>(i)}, numbers));
+  }
   return batch;
 }
 

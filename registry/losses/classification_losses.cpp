@@ -256,9 +256,12 @@ struct FocalLoss : ClassInputs {
 std::optional<IndexRange> class_range(const Component<LossKind>& loss, const at::Tensor& output,
                                       const at::Tensor& target) {
   if (output.dim() < 2 || target.scalar_type() != at::kLong) return std::nullopt;
+  const auto along = [&](const auto& chosen) {
+    return IndexRange{0, output.size(output.dim() < 3 ? 1 : chosen.class_dim), chosen.ignore_index};
+  };
+  if (const auto* chosen = loss.as<LossOf<CrossEntropyLoss>>()) return along(*chosen);
+  if (const auto* chosen = loss.as<LossOf<NLLLoss>>()) return along(*chosen);
   const int64_t classes = output.size(1);
-  if (const auto* chosen = loss.as<LossOf<CrossEntropyLoss>>()) return IndexRange{0, classes, chosen->ignore_index};
-  if (const auto* chosen = loss.as<LossOf<NLLLoss>>()) return IndexRange{0, classes, chosen->ignore_index};
   if (loss.as<LossOf<MultiMarginLoss>>()) return IndexRange{0, classes};
   if (loss.as<LossOf<MultiLabelMarginLoss>>()) return IndexRange{-1, classes};
   const auto* focal = loss.as<LossOf<FocalLoss>>();
