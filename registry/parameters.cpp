@@ -289,8 +289,11 @@ std::string list_hint(const Value& value, const std::string& item) {
 }
 
 std::string number_text(double number) {
+  constexpr double kMostDigits = 1e15;  // of whole numbers that are written out: 1000000000, not 1e+09
+  const bool whole = std::abs(number) < kMostDigits && number == std::trunc(number);
   char buffer[32];
-  const auto result = std::to_chars(buffer, buffer + sizeof buffer, number);
+  const auto result = whole ? std::to_chars(buffer, buffer + sizeof buffer, number, std::chars_format::fixed)
+                            : std::to_chars(buffer, buffer + sizeof buffer, number);
   return {buffer, result.ptr};
 }
 

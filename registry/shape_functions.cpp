@@ -161,8 +161,9 @@ void max_unpool_shape(const std::vector<c10::IValue>& args, Stack* stack) {
 /// aten::channel_shuffle.
 void channel_shuffle_shape(const std::vector<c10::IValue>& args, Stack* stack) {
   const at::Tensor& input = args[0].toTensor();
-  TORCH_CHECK(input.dim() > 2 && input.size(1) % args[1].toInt() == 0, "the channels of ", input.sizes(),
-              " are not divided by ", args[1].toInt(), " groups");
+  const int64_t groups = args[1].toInt();
+  TORCH_CHECK(input.dim() > 2 && input.size(1) % groups == 0, "Number of channels must be divisible by groups. Got ",
+              input.size(1), " channels and ", groups, " groups.");
   same_shape(args, stack);
 }
 

@@ -2,7 +2,6 @@
 
 #include <time.h>
 
-#include <charconv>
 #include <chrono>
 
 namespace trainrun {
@@ -32,9 +31,12 @@ class Scanner {
   /// A number of exactly `digits` digits from 0 to `most`.
   std::optional<int> number(size_t digits, int most) {
     int value = 0;
-    if (rest_.size() < digits || rest_[0] == '-') return std::nullopt;
-    const auto result = std::from_chars(rest_.data(), rest_.data() + digits, value);
-    if (result.ec != std::errc() || result.ptr != rest_.data() + digits || value > most) return std::nullopt;
+    if (rest_.size() < digits) return std::nullopt;
+    for (const char digit : rest_.substr(0, digits)) {
+      if (digit < '0' || digit > '9') return std::nullopt;
+      value = 10 * value + (digit - '0');
+    }
+    if (value > most) return std::nullopt;
     rest_.remove_prefix(digits);
     return value;
   }

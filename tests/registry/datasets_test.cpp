@@ -361,8 +361,8 @@ TEST_CASE_FIXTURE(CsvFixture, "an error of a CSV file names file, line and colum
         ":2:y: '0.5' is not a class; classes are integers from 0, for a number to predict say task: regression");
   check("a,y\n1,cat\n",
         ":2:y: 'cat' is not a class; classes are integers from 0, for a number to predict say task: regression; "
-        "write columns: {y: category}");
-  check("a,y\n1,-1\n", ":2:y: class -1 is not 0 or more; write columns: {y: category}");
+        "write columns: {'y': category}");
+  check("a,y\n1,-1\n", ":2:y: class -1 is not 0 or more; write columns: {'y': category}");
   check("a,y\n1,3\n", ":2:y: class 3 is not from 0 to 2", R"(, "num_classes": 3)");
   check("a,y\n1,high\n", ":2:y: 'high' is not a number", R"(, "task": "regression")");
   check("a,y\n1,0\n1,2,3\n", ":3: 3 columns, the first line has 2");

@@ -1,5 +1,6 @@
 #include <torch/torch.h>
 
+#include "registry/component_error.h"
 #include "registry/graph.h"
 #include "tests/registry/support.h"
 
@@ -99,15 +100,18 @@ TEST_CASE("one number alone cannot be normalized") {
   static const Catalog catalog = builtins();
   const auto graph = build_graph(read<LayerList>("[BatchNorm1d]", catalog), inputs_like(torch::zeros({2, 4})));
   CHECK_THROWS_WITH_AS(graph->forward({torch::zeros({1, 4})}),
-                       "it normalizes over more than one value per channel while training, [1, 4] has one", LayerError);
+                       "test.yaml:1:2: [0]: BatchNorm1d failed on [1, 4]: it normalizes over more than one value per "
+                       "channel while training, [1, 4] has one",
+                       ComponentError);
   graph->eval();
   CHECK(graph->forward({torch::zeros({1, 4})})[0].sizes() == at::IntArrayRef({1, 4}));
 
   const LayerInputs points = inputs_like(torch::zeros({2, 4}));
   const auto groups = build_graph(read<LayerList>("[{type: GroupNorm, num_groups: 4}]", catalog), points);
   CHECK_THROWS_WITH_AS(groups->forward({torch::zeros({1, 4})}),
-                       "it normalizes over more than one value per group while training, [1, 4] in 4 groups has one",
-                       LayerError);
+                       "test.yaml:1:2: [0]: GroupNorm failed on [1, 4]: it normalizes over more than one value per "
+                       "group while training, [1, 4] in 4 groups has one",
+                       ComponentError);
   groups->forward({torch::zeros({2, 4})});  // as in PyTorch
   const auto halves = build_graph(read<LayerList>("[{type: GroupNorm, num_groups: 2}]", catalog), points);
   halves->forward({torch::zeros({1, 4})});
