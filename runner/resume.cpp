@@ -328,7 +328,7 @@ void Job::restore_progress(const json& state) {
 
 void Job::restore_random(const json& random) {
   const auto rank = static_cast<size_t>(group ? group->rank() : 0);
-  if (rank >= random.size()) {  // a rank that the checkpoint did not have
+  if (!is_main() && rank >= random.size()) {  // a rank that the checkpoint did not have
     at::manual_seed(rank_seed(static_cast<uint64_t>(recipe.seed), group->rank(), progress.step));
     return;
   }

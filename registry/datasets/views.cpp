@@ -92,11 +92,11 @@ bool is_empty(const std::variant<int64_t, std::vector<int64_t>>& subset) {
 
 }  // namespace
 
-void require_countable(int64_t size) {
-  const double needed = static_cast<double>(size) * sizeof(int64_t);
+void require_countable(int64_t num_samples) {
+  const double needed = static_cast<double>(num_samples) * sizeof(int64_t);
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (needed <= memory) return;
-  throw DataError(std::to_string(size) + " samples: their numbers alone, in the order of an epoch, would take " +
+  throw DataError(std::to_string(num_samples) + " samples: their numbers alone, in the order of an epoch, would take " +
                   std::to_string(std::llround(needed / 1e9)) + " GB of memory, this machine has " +
                   std::to_string(std::llround(memory / 1e9)));
 }

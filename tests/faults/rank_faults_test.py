@@ -38,6 +38,11 @@ def has_begun(folder) -> bool:
     return log.exists() and "effective batch" in log.read_text()
 
 
+def cpu_ticks(pid: int) -> int:
+    """What a process has computed so far, in hundredths of a second."""
+    return sum(int(word) for word in pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])
+
+
 def is_saving(folder) -> bool:
     return any(path.name.startswith(".") and path.is_dir() for path in (pathlib.Path(folder) / "checkpoints").glob(".*"))
 
@@ -106,7 +111,7 @@ class Job:
     def __init__(self, folder, fault: str, phase: str, kind: str, num_ranks: int, stack: contextlib.ExitStack):
         self.folder = folder / "run"
         self.said = folder / "said.txt"
-        self.fault, self.num_ranks = fault, num_ranks
+        self.fault, self.phase, self.num_ranks = fault, phase, num_ranks
         recipe, self.has_come, self.place = PHASES[phase]
         self.machines = Machines(stack) if fault == "cut off" else None
         self.own_launcher = fault in ("killed", "stopped")
@@ -160,6 +165,9 @@ class Job:
         ranks = self.ranks()
         if self.has_come:
             self.wait_until(lambda: self.has_come(self.folder))
+        if self.phase == "evaluation":  # it is what takes time after the step's line
+            before = {pid: cpu_ticks(pid) for pid in ranks.values()}
+            self.wait_until(lambda: all(cpu_ticks(pid) >= ticks + 20 for pid, ticks in before.items()))
         if self.fault == "cut off":
             self.machines.cut()
         else:
@@ -208,7 +216,7 @@ def test_a_slow_disk_of_rank_0_does_not_count_against_the_others(tmp_path):
     strace = launching.need("strace")
     words = launching.command(tmp_path / "run", "dataloader={batch_size: 16}", "evaluation.every=null", "checkpoint={every: 2}", "distributed_type=MULTI_CPU",
                               "num_processes=2", "training={num_epochs: null, max_steps: 3}", "distributed={timeout: 2}")
-    slow = [strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=4000000:when=1", *words]
+    slow = [strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=4000000:when=7", *words]
     done = launching.run(slow)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "run/checkpoints/step-00000002").exists()
