@@ -22,7 +22,7 @@ namespace trainrun {
 namespace {
 
 namespace fs = std::filesystem;
-using Facts = std::vector<std::pair<std::string, std::string>>;
+using NamedLines = std::vector<std::pair<std::string, std::string>>;
 
 std::string first_line_of(const fs::path& path) {
   std::ifstream file(path);
@@ -130,7 +130,7 @@ std::string gpus() {
   return join(found) + "; driver " + trimmed(first_line_of("/proc/driver/nvidia/version"));
 }
 
-void add_software(Facts& facts) {
+void add_software(NamedLines& facts) {
   facts.emplace_back("trainrun", TRAINRUN_VERSION);
   facts.emplace_back("LibTorch", TORCH_VERSION);
 #if defined(__clang__)
@@ -147,7 +147,7 @@ void add_software(Facts& facts) {
 }
 
 /// What computes on GPUs, where there are some.
-void add_gpus(Facts& facts) {
+void add_gpus(NamedLines& facts) {
   if (!sees_gpu()) return;
   const OpenedAccelerator& opened = open_accelerator();
   facts.emplace_back("CUDA", opened.accelerator ? opened.accelerator->versions() : opened.missing);
@@ -167,7 +167,7 @@ std::string waiting_text() {
   return "wait " + waiting.text + (hint.empty() ? "" : "; " + hint);
 }
 
-void add_hardware(Facts& facts) {
+void add_hardware(NamedLines& facts) {
   facts.emplace_back("CPU", entry("/proc/cpuinfo", "model name"));
   facts.emplace_back("CPUs", std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + " online, " +
                                  std::to_string(usable_cpus()) + " usable by this process");
@@ -184,7 +184,7 @@ void add_hardware(Facts& facts) {
   facts.emplace_back("limits", control_group_limits());
 }
 
-void add_variables(Facts& facts) {
+void add_variables(NamedLines& facts) {
   std::vector<std::string> set;
   for (const char* name :
        {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS", "OMP_PROC_BIND", "KMP_AFFINITY",
@@ -197,9 +197,9 @@ void add_variables(Facts& facts) {
 
 }  // namespace
 
-Facts describe_environment() {
+NamedLines describe_environment() {
   if (sees_gpu()) open_accelerator();  // before LibTorch is asked anything: see prepare_device
-  Facts facts;
+  NamedLines facts;
   add_software(facts);
   add_hardware(facts);
   add_variables(facts);

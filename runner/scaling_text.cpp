@@ -10,7 +10,7 @@ namespace {
 using nlohmann::ordered_json;
 using Align = TextTable::Align;
 
-constexpr size_t kWidth = 100;
+constexpr size_t kTextWidth = 100;
 constexpr size_t kMostSamples = 8;  // that are shown by number
 constexpr double kMicro = 1e6;
 constexpr double kGiga = 1e9;
@@ -151,7 +151,7 @@ std::string time_text(const ScalePlan& plan) {
   facts.add({"a step", short_duration(time.step()) + ": " + rate_text(rate) + " samples/s, efficiency " +
                            decimal(100 * time.efficiency(), 1) + " % of as many single ranks (predicted)"});
   for (const std::string& note : plan.notes) facts.add({"note", note});
-  return facts.to_string("", kWidth);
+  return facts.to_string("", kTextWidth);
 }
 
 ordered_json json_of(const Link& link) {

@@ -12,9 +12,9 @@
 namespace trainrun {
 namespace {
 
-constexpr size_t kLeastBytes = size_t{1} << 20;  // smaller ones fit anywhere on the heap
-constexpr size_t kMostFree = 4;                  // buffers kept: two layers' parameters and gradients
-constexpr size_t kMostWaste = 4;                 // a buffer may be larger than asked for by one part in so many
+constexpr size_t kLeastBufferBytes = size_t{1} << 20;  // smaller ones fit anywhere on the heap
+constexpr size_t kMostFree = 4;                        // buffers kept: two layers' parameters and gradients
+constexpr size_t kMostBufferWaste = 4;                 // a buffer may be larger than asked for by one part in so many
 
 }  // namespace
 
@@ -31,7 +31,7 @@ struct BufferPool::Free {
     const std::lock_guard lock(mutex);
     auto best = buffers.end();
     for (auto it = buffers.begin(); it != buffers.end(); ++it) {
-      if (it->second < bytes || it->second > bytes + bytes / kMostWaste) continue;
+      if (it->second < bytes || it->second > bytes + bytes / kMostBufferWaste) continue;
       if (best == buffers.end() || it->second <= best->second) best = it;
     }
     if (best != buffers.end()) {
@@ -63,7 +63,7 @@ BufferPool::BufferPool() : free_(std::make_shared<Free>()) {}
 
 void BufferPool::take_memory(const at::Tensor& tensor) const {
   const size_t bytes = tensor.nbytes();
-  if (!tensor.is_cpu() || bytes < kLeastBytes) return trainrun::take_memory(tensor);
+  if (!tensor.is_cpu() || bytes < kLeastBufferBytes) return trainrun::take_memory(tensor);
   const auto [memory, capacity] = free_->take(bytes);
   auto* buffer = new Buffer{free_, memory, capacity};  // NOLINT(cppcoreguidelines-owning-memory): by DataPtr
   const auto release = [](void* context) {

@@ -43,7 +43,7 @@ std::string name_of(int64_t rank) { return "rank " + std::to_string(rank); }
 /// What a rank last noted.
 struct Heartbeat {
   int64_t number = -1;  // -1: it has not come
-  Position position;
+  RankPosition position;
   bool leaves = false;  // of itself; it is not lost
 };
 
@@ -83,21 +83,21 @@ Failure note_in(c10d::Store& store, const Failure& failure) {
 
 /// Where a rank was lost whose last beat was at `last`, while this one waits for it at `own`: it has been with this
 /// rank at all waits before, so that it has come at least as far.
-std::string lost_at(const Position& last, const Position& own) {
-  const auto order = [](const Position& position) {
+std::string lost_at(const RankPosition& last, const RankPosition& own) {
+  const auto order = [](const RankPosition& position) {
     return std::tuple(position.come_to, position.step, position.phase);
   };
-  const Position& farther = order(last) < order(own) ? own : last;
+  const RankPosition& farther = order(last) < order(own) ? own : last;
   return phase_text(farther.phase, farther.step);
 }
 
-Failure silent(int64_t rank, const Heartbeat& last, const Position& own) {
+Failure silent(int64_t rank, const Heartbeat& last, const RankPosition& own) {
   if (last.number < 0) return {rank, name_of(rank) + " has not come"};
   return {rank, name_of(rank) + " has not answered since " + lost_at(last.position, own)};
 }
 
 /// Who does not beat any more, or else who has not come as far as this rank; nothing where all are there.
-std::optional<Failure> look_around(c10d::Store& store, int64_t rank, int64_t world_size, const Position& own) {
+std::optional<Failure> look_around(c10d::Store& store, int64_t rank, int64_t world_size, const RankPosition& own) {
   std::vector<Heartbeat> before;
   for (int64_t other = 0; other < world_size; ++other) before.push_back(read_heartbeat(store, other));
   for (int i = 0; i < 6; ++i) {
@@ -186,7 +186,7 @@ struct RankMonitor::State {
   bool ends = false;
   bool heart_has_ended = false;
   Duration awake{0};
-  Position own;
+  RankPosition own;
   bool gives_up = false;
   std::string last_what;  // what it gave up at
   Duration gave_up_at{0};

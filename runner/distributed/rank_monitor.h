@@ -22,7 +22,7 @@ enum class Phase { kMeeting, kStart, kEvaluation, kCheckpoint, kStep };
 std::string phase_text(Phase phase, int64_t step);
 
 /// How far a rank has come.
-struct Position {
+struct RankPosition {
   int64_t come_to = 0;  // how many times it has waited for the others: the same on all ranks
   int64_t step = 0;     // optimizer steps done
   Phase phase = Phase::kMeeting;

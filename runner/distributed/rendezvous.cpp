@@ -51,8 +51,8 @@ struct Launched {
 };
 
 /// Checked: rank `rank` of `world_size`, if both are set.
-std::optional<Launched> launched(const VariableReader& reader, const char* launcher, const char* rank, const char* world_size,
-                                 const char* local_rank) {
+std::optional<Launched> launched(const VariableReader& reader, const char* launcher, const char* rank,
+                                 const char* world_size, const char* local_rank) {
   const auto own = reader.number(rank);
   const auto size = reader.number(world_size);
   if (!own || !size) return std::nullopt;
