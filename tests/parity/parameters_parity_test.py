@@ -43,6 +43,11 @@ EXPLAINED: dict[str, str] = {
     "layer.Hardtanh.max_value": "deprecated in PyTorch for max_val",
     "layer.Hardtanh.min_value": "deprecated in PyTorch for min_val",
     "layer.MultiheadAttention.is_causal": "an argument of the call in Python",
+    "layer.AdaptiveLogSoftmaxWithLoss.log_prob": "a method of its own in Python, an output here",
+    **{f"layer.MaxUnpool{dims}d.output_size": "an argument of the call in Python" for dims in (1, 2, 3)},
+    "layer.Parameter.shape": "Python takes the tensor",
+    "layer.Parameter.expand": "Python code expands where it uses the tensor",
+    **{f"loss.{name}.class_dim": "Python code transposes" for name in ("CrossEntropyLoss", "NLLLoss")},
     "layer.PReLU.init": "as for any layer: init: {type: Constant, val: 0.1}",
     **{f"layer.Transformer{part}Layer.activation": "a function in Python, its name in recipes" for part in ("Encoder", "Decoder")},
     **{f"layer.Transformer{part}.{name}": "an argument of the call in Python" for part, name in (
@@ -126,11 +131,10 @@ def required_of(definitions, kind: str, name: str) -> set[str]:
     text = json.dumps(definitions[kind])
     if f'"const": "{name}"' not in text:
         return found
-    for alternative in definitions[kind]["anyOf"]:
-        for case in alternative.get("allOf", []):
-            if case.get("if", {}).get("properties", {}).get("type", {}).get("const") == name:
-                for part in case["then"].get("allOf", [case["then"]]):
-                    found |= set(part.get("required", []))
+    for case in definitions[kind]["then"]["allOf"]:  # of a mapping; the rest is of names alone
+        if case.get("if", {}).get("properties", {}).get("type", {}).get("const") == name:
+            for part in case["then"].get("allOf", [case["then"]]):
+                found |= set(part.get("required", []))
     return found
 
 

@@ -116,6 +116,7 @@ def train(make_model: Callable[[], nn.Module], make_optimizer, make_scheduler, d
 def run_trainrun(recipe: str, folder: pathlib.Path, *overrides: str) -> tuple[list[dict], pathlib.Path]:
     """Trains `recipe` into `folder`, a line of figures each step; those lines, and the folder."""
     command = [os.environ["TRAINRUN_BINARY"], "--quiet", recipe, f"output_dir={folder}", "logging.every_steps=1", *overrides]
-    done = subprocess.run(command, capture_output=True, text=True)
+    threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # sums over other parts would round otherwise
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | threads)
     assert done.returncode == 0, f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()], folder
