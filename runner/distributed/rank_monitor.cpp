@@ -20,6 +20,14 @@
 #include "runner/distributed/bounded.h"
 
 namespace trainrun {
+
+/// What a rank last noted.
+struct Heartbeat {
+  int64_t number = -1;  // -1: it has not come
+  RankPosition position;
+  bool leaves = false;  // of itself; it is not lost
+};
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -39,13 +47,6 @@ constexpr const char* kFailure = "failure";
 std::string key_of(int64_t rank) { return "heart/" + std::to_string(rank); }
 
 std::string name_of(int64_t rank) { return "rank " + std::to_string(rank); }
-
-/// What a rank last noted.
-struct Heartbeat {
-  int64_t number = -1;  // -1: it has not come
-  RankPosition position;
-  bool leaves = false;  // of itself; it is not lost
-};
 
 std::string to_text(const Heartbeat& beat) {
   std::ostringstream text;
