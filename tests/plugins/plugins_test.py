@@ -157,7 +157,7 @@ def test_a_plugins_logger_is_told_everything(trained):
     history = "start line\n"
     for number, step in enumerate(by_hand(), 1):
         history += f"progress {number}\nstep {number} lr {step['rate']:g}\n"
-        history += f"evaluation eval/loss eval/bias\ncheckpoint epoch-{number:04}\n"
+        history += f"checkpoint epoch-{number:04}\nevaluation eval/loss eval/bias\n"
     assert (folder / "runs/line/history.txt").read_text() == history + "end 3\n"
 
 
