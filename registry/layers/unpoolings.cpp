@@ -75,10 +75,9 @@ struct MaxUnpool {
                        std::to_string(usual + step()[i]));
     }
   }
-  Tensor unpool(const Tensor& values, const Tensor& indices, std::vector<int64_t> sizes) const {
+  Tensor unpool(const Tensor& values, const Tensor& indices, const std::vector<int64_t>& sizes) const {
     if constexpr (kDims == 1) {
-      sizes.push_back(1);
-      return at::max_unpool2d(values.unsqueeze(-1), indices.unsqueeze(-1), sizes).squeeze(-1);
+      return at::max_unpool2d(values.unsqueeze(-1), indices.unsqueeze(-1), {sizes[0], 1}).squeeze(-1);
     } else if constexpr (kDims == 2) {
       return at::max_unpool2d(values, indices, sizes);
     } else {

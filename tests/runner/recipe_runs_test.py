@@ -18,7 +18,7 @@ OVERRIDE_FAULTS = [
     ("optimizer.lr=fast", "command line:1:14: optimizer.lr: expected a number, found 'fast'"),
     ("optimizer.learning_rate=0.1", "command line:1:11: optimizer.learning_rate: unknown parameter of AdamW (its type is from "
                                     "recipes/digits_mlp.yaml:21:19); did you mean lr, which is given as well?"),
-    ("dataloader.batch_size=0", "command line:1:23: dataloader.batch_size: must be >= 1, is 0"),
+    ("dataloader.batch_size=0", "command line:1:23: dataloader.batch_size: must be >= 1 and <= 1000000000, is 0"),
 ]
 
 

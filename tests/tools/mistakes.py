@@ -166,7 +166,7 @@ KINDS_OF_VALUES = [
     change("a number in quotes", "lr: 1e-3", "lr: '1e-3'", "optimizer.lr: expected a number, found '1e-3'; write it without quotes"),
     change("a number with a comma", "lr: 1e-3", "lr: '0,001'", "optimizer.lr: expected a number"),
     change("a fraction for a count", "batch_size: 32", "batch_size: 32.5", "dataloader.batch_size: expected an integer"),
-    change("zero for a count", "batch_size: 32", "batch_size: 0", "dataloader.batch_size: must be >= 1, is 0"),
+    change("zero for a count", "batch_size: 32", "batch_size: 0", "dataloader.batch_size: must be >= 1 and <= 1000000000, is 0"),
     change("a negative rate", "lr: 1e-3", "lr: -1", "optimizer.lr: must be >= 0, is -1"),
     change("yes for true", "batch_size: 32", "batch_size: 32, shuffle: yes", "dataloader.shuffle: expected true or false, found 'yes'; write true"),
     change("true in quotes", "batch_size: 32", "batch_size: 32, shuffle: 'true'", "write it without quotes"),
@@ -249,16 +249,16 @@ NOTES = [
 
 TABLES = [
     table("a table that is not there", None, "no/such.csv", "path: DATA", "path: no/such.csv", exit_code=2),
-    table("a label that is no column", "a,b\n1,0\n2,1\n", "there is no column 'y'; known: a, b", exit_code=2),
+    table("a label that is no column", "a,b\n1,0\n2,1\n", "DATA.csv:1:y: there is no such column; known: a, b", exit_code=2),
     table("a word among numbers", "a,y\n1,0\nx,1\n", ["3", "x"]),
     table("a missing value", "a,y\n1,0\n,1\n", ["3"]),
     table("a row too short", "a,b,y\n1,2,0\n3,1\n", ["3"]),
     table("a row too long", "a,y\n1,0\n2,1,5\n", ["3"]),
     table("an empty table", "", "DATA", exit_code=2),
     table("a header alone", "a,y\n", "DATA"),
-    table("a feature that is no column", "a,y\n1,0\n", ["c"], "label: y", "label: y, features: [c]"),
+    table("a feature that is no column", "a,y\n1,0\n", "DATA.csv:1:c: there is no such column; known: a, y", "label: y", "label: y, features: [c]", exit_code=2),
     table("a quote left open in a table", 'a,y\n1,0\n"2,1\n', ["DATA"]),
-    table("a folder for a table", None, "is a folder", "path: DATA", "path: recipes", exit_code=2),
+    table("a folder for a table", None, "expected a file, found a folder", "path: DATA", "path: recipes", exit_code=2),
 ]
 
 FILES = [
