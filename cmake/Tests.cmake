@@ -16,8 +16,8 @@ set(test_environment
   "TRAINRUN_TEST_PLUGINS=${plugins_folder}/build")
 if(TRAINRUN_SANITIZERS)
   # LibTorch itself is not instrumented: what it hands us in a std::vector would be taken for an overflow, and what it
-  # keeps until exit for a leak.
-  list(APPEND test_environment "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0" "UBSAN_OPTIONS=print_stacktrace=1")
+  # keeps until exit for a leak. A request for more memory than there is fails, as it does elsewhere.
+  list(APPEND test_environment "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0:allocator_may_return_null=1" "UBSAN_OPTIONS=print_stacktrace=1")
 endif()
 
 # trainrun_test(NAME LABEL COMMAND...): a ctest entry. One that has "plugin" in its name finds the test plugins built.
@@ -40,6 +40,9 @@ if(test_sources)
   foreach(source IN LISTS test_sources)
     file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${source}")
     string(REGEX REPLACE "_test\\.cpp$" "" name "${name}")
+    if(TRAINRUN_SANITIZERS AND name STREQUAL "faults/signal_phases")
+      continue()  # it drives the program, which the sanitizers' build leaves out
+    endif()
     trainrun_test(${name} unit $<TARGET_FILE:trainrun_tests> "--source-file=*/tests/${name}_test.cpp" --no-version)
   endforeach()
 endif()
