@@ -12,8 +12,8 @@
 #include "registry/interpolation.h"
 #include "runner/limits.h"
 #include "runner/recipe_position.h"
-#include "runner/source_form.h"
 #include "runner/secrets.h"
+#include "runner/source_form.h"
 #include "runner/utf8.h"
 
 namespace trainrun {

@@ -1,7 +1,8 @@
 // Throws while dlopen initialises its global objects, before trainrun can ask it anything. It happens: TORCH_LIBRARY,
 // which registers operators by such an object, throws where an operator is registered twice.
 #include <c10/util/Exception.h>
-#include <registry/plugin.h>
+
+#include "registry/plugin.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Calls what is not there, as a plugin built for another trainrun may.
-#include <registry/plugin.h>
+#include "registry/plugin.h"
 
 extern "C" void trainrun_test_function_that_is_gone();
 
