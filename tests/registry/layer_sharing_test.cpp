@@ -28,7 +28,7 @@ std::string fault(const std::string& yaml, const at::Tensor& input) {
 std::string refused(const std::string& type, const std::string& common, const std::string& option,
                     const at::Tensor& input) {
   const std::string both = "{type: " + type + (common.empty() ? "" : ", " + common);
-  const std::string text = fault("- " + both + ", name: a}\n- " + both + ", " + option + ", share: a}", input);
+  std::string text = fault("- " + both + ", name: a}\n- " + both + ", " + option + ", share: a}", input);
   const std::string start = "[1].";
   const size_t place = text.find(start);
   if (place == std::string::npos) return text;

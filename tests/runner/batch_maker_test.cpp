@@ -48,7 +48,7 @@ struct Cut {
 
 /// Sample by its number in the epoch, as batches cut in this way give it.
 std::map<int64_t, Batch> samples_of(const DataLoader::Transforms& chosen, const Cut& cut, int64_t epoch = 2,
-                                    Drawing drawing = {}) {
+                                    const Drawing& drawing = {}) {
   const Waves data;
   std::map<int64_t, Batch> samples;
   for (int64_t rank = 0; rank < cut.world_size; ++rank) {

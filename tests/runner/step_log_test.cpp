@@ -58,8 +58,8 @@ TEST_CASE("the learning rate that is told is that of the first parameter group t
 }
 
 TEST_CASE("of groups that are all frozen the first is told") {
-  CHECK(leading_group({{.lr = 0}, {.lr = 0}}) == 0);
-  CHECK(leading_group({{.lr = 0.1, .lr_scale = 0}, {.lr = 0}, {.lr = 0.1}}) == 2);
+  CHECK(leading_group({{0, {}, 1}, {0, {}, 1}}) == 0);
+  CHECK(leading_group({{0.1, {}, 0}, {0, {}, 1}, {0.1, {}, 1}}) == 2);
 }
 
 }  // namespace trainrun
