@@ -1,4 +1,4 @@
-# libtrainrun_cuda.so: what the program opens where there is a GPU (runner/cuda). Host code alone, so no nvcc; it is
+# libtrainrun_cuda.so: what the program opens where there is a GPU (runner/device/cuda). Host code alone, so no nvcc; it is
 # built wherever NVIDIA's headers are: beside LibTorch, where tools/setup saw a GPU; among the tests' Python packages,
 # so in CI; or of an installed CUDA 13 toolkit. Nothing else links it, nor anything of NVIDIA's.
 
@@ -38,7 +38,7 @@ if(NOT cuda_includes)
 elseif(NOT EXISTS "${TRAINRUN_LIBTORCH}/lib/libtorch_cuda.so")
   message(STATUS "the CUDA part is left out: ${TRAINRUN_LIBTORCH} is a LibTorch for the CPU")
 else()
-  trainrun_sources(cuda_sources runner/cuda)
+  trainrun_sources(cuda_sources runner/device/cuda)
   add_library(trainrun_cuda SHARED ${cuda_sources})
   set_source_files_properties(${cuda_sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   set_target_properties(trainrun_cuda PROPERTIES DEFINE_SYMBOL "")

@@ -1,4 +1,5 @@
-"""The direction of dependencies, read off the #include lines: tools -> runner -> registry -> LibTorch, never upward."""
+"""The direction of dependencies, read off the #include lines: tools -> runner -> registry -> LibTorch, never upward, nor
+between the rooms of runner/; and no circles of files."""
 
 import pathlib
 import re
@@ -22,8 +23,75 @@ LIBRARIES = {
     "valijson/": {"tests"},
 }
 MAX_FILES_WITH_YAML_CPP = 1
+# The rooms of runner/, the lowest first: one may include itself and those before it.
+ROOMS = [
+    "base",
+    "recipe",
+    "device",
+    "data",
+    "model",
+    "distributed",
+    "run",
+    "observers",
+    "train",
+    "foresight",
+    "interop",
+    "report",
+]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def room_fault(name: str, target: str) -> str | None:
+    """What is wrong where the file `name` of runner/ includes `target`, by the order of the rooms."""
+    own, other = name.split("/")[1], target.split("/")[1]
+    for room, file in ((own, name), (other, target)):
+        if room not in ROOMS:
+            return f"{file} is in no room of runner/"
+    return None if ROOMS.index(other) <= ROOMS.index(own) else f"runner/{own} may not include {target}"
+
+
+def includes_of(root: pathlib.Path) -> dict[str, set[str]]:
+    """Of each file, header and source taken together ("registry/layer"), those that it includes."""
+    graph: dict[str, set[str]] = {}
+    for folder in MAY_INCLUDE:
+        for path in sorted(p for p in (root / folder).rglob("*") if p.suffix in {".h", ".cpp"}):
+            own = str(path.relative_to(root).with_suffix(""))
+            for line in path.read_text().splitlines():
+                match = INCLUDE.match(line)
+                if match and match.group(1) == '"':
+                    target = str(pathlib.PurePath(match.group(2)).with_suffix(""))
+                    if target != own:
+                        graph.setdefault(own, set()).add(target)
+    return graph
+
+
+def circles_of(root: pathlib.Path) -> list[str]:
+    """Every group of files that include each other, by whatever way (Tarjan 1972), as "a, b include each other"."""
+    graph = includes_of(root)
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    circles = []
+
+    def visit(file: str) -> None:
+        number[file] = low[file] = len(number)
+        stack.append(file)
+        for other in sorted(graph.get(file, ())):
+            if other not in number:
+                visit(other)
+            if other in stack:
+                low[file] = min(low[file], low[other])
+        if low[file] == number[file]:
+            begin = stack.index(file)
+            group, stack[begin:] = sorted(stack[begin:]), []
+            if len(group) > 1:
+                circles.append(", ".join(group) + " include each other")
+
+    for file in sorted(graph):
+        if file not in number:
+            visit(file)
+    return circles
 
 
 def faults_of(root: pathlib.Path) -> list[str]:
@@ -43,6 +111,10 @@ def faults_of(root: pathlib.Path) -> list[str]:
                         faults.append(f'{place}: "{target}" is no file of the project; say it from the top folder')
                     elif target.split("/")[0] not in allowed:
                         faults.append(f"{place}: {folder} may not include {target}")
+                    elif folder == "runner" and target.startswith("runner/"):
+                        fault = room_fault(str(name), target)
+                        if fault:
+                            faults.append(f"{place}: {fault}")
                 elif target.split("/")[0] in MAY_INCLUDE:
                     faults.append(f'{place}: say "{target}", in quotes')
                 for library, folders in LIBRARIES.items():
@@ -59,23 +131,32 @@ def test_no_include_goes_up():
     assert faults_of(ROOT) == []
 
 
+def test_no_files_include_each_other():
+    assert circles_of(ROOT) == []
+
+
+def test_each_room_has_its_readme():
+    assert sorted(p.name for p in (ROOT / "runner").iterdir() if p.is_dir()) == sorted(ROOMS)
+    assert [room for room in ROOMS if not (ROOT / "runner" / room / "README.md").is_file()] == []
+
+
 def test_an_include_that_goes_up_is_found(tmp_path):
     for name, text in {
-        "registry/layer.h": '#include "runner/job.h"\n',
+        "registry/layer.h": '#include "runner/train/job.h"\n',
         "registry/log.cpp": "\n#include <spdlog/spdlog.h>\n",
-        "runner/job.h": '#include "registry/layer.h"\n#include "job.h"\n',
-        "tools/main.cpp": '#include "runner/job.h"\n#include "registry/layer.h"\n',
+        "runner/train/job.h": '#include "registry/layer.h"\n#include "job.h"\n',
+        "tools/main.cpp": '#include "runner/train/job.h"\n#include "registry/layer.h"\n',
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     assert faults_of(tmp_path) == [
-        "registry/layer.h:1: registry may not include runner/job.h",
+        "registry/layer.h:1: registry may not include runner/train/job.h",
         "registry/log.cpp:2: registry may not include spdlog/spdlog.h",
-        'runner/job.h:2: "job.h" is no file of the project; say it from the top folder',
+        'runner/train/job.h:2: "job.h" is no file of the project; say it from the top folder',
     ]
 
 
 if __name__ == "__main__":
-    found = faults_of(ROOT)
+    found = faults_of(ROOT) + circles_of(ROOT)
     print("\n".join(found), end="\n" if found else "")
     sys.exit(1 if found else 0)

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "runner/accelerate_config.h"
+#include "runner/interop/accelerate_config.h"
 #include "tools/verbs.h"
 
 namespace trainrun {

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "runner/recipe_notes.h"
+#include "runner/model/recipe_notes.h"
 
 namespace trainrun {
 

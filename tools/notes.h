@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runner/recipe_loader.h"
+#include "runner/model/recipe_loader.h"
 #include "tools/verbs.h"
 
 namespace trainrun {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "registry/files/file_io.h"
-#include "runner/yaml.h"
+#include "runner/recipe/yaml.h"
 #include "tools/verbs.h"
 
 namespace trainrun {

@@ -1,7 +1,7 @@
 #include <cstdio>
 
-#include "runner/environment.h"
-#include "runner/text.h"
+#include "runner/base/text.h"
+#include "runner/report/environment.h"
 #include "tools/verbs.h"
 
 namespace trainrun {

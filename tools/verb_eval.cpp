@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <memory>
 
-#include "runner/evaluation.h"
-#include "runner/finite.h"
-#include "runner/train_loop.h"
+#include "runner/train/evaluation.h"
+#include "runner/train/finite.h"
+#include "runner/train/train_loop.h"
 #include "tools/verbs.h"
 
 namespace trainrun {

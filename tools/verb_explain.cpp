@@ -1,9 +1,9 @@
 #include <cstdio>
 #include <memory>
 
-#include "runner/explain.h"
-#include "runner/recipe_defaults.h"
-#include "runner/scaling.h"
+#include "runner/foresight/explain.h"
+#include "runner/foresight/scaling.h"
+#include "runner/recipe/recipe_defaults.h"
 #include "tools/accelerate_option.h"
 #include "tools/notes.h"
 #include "tools/verbs.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "runner/job_file.h"
+#include "runner/interop/job_file.h"
 #include "tools/accelerate_option.h"
 #include "tools/verbs.h"
 

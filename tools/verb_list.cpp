@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "registry/files/file_io.h"
-#include "runner/reference.h"
+#include "runner/report/reference.h"
 #include "tools/plugins.h"
 #include "tools/verbs.h"
 

@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "registry/component_error.h"
-#include "runner/device.h"
+#include "runner/base/signals.h"
+#include "runner/device/device.h"
 #include "runner/distributed/launcher.h"
-#include "runner/signals.h"
-#include "runner/train_loop.h"
+#include "runner/train/train_loop.h"
 #include "tools/accelerate_option.h"
 #include "tools/verbs.h"
 

@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "runner/recipe_schema.h"
+#include "runner/recipe/recipe_schema.h"
 #include "tools/plugins.h"
 #include "tools/verbs.h"
 

@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "runner/recipe_loader.h"
+#include "runner/model/recipe_loader.h"
 #include "tools/accelerate_option.h"
 #include "tools/notes.h"
 #include "tools/verbs.h"

@@ -1,135 +1,14 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <variant>
-#include <vector>
 
-#include "registry/datasets/views.h"
-#include "registry/named.h"
+#include "registry/datasets/table_options.h"
 
 namespace trainrun {
-
-/// One value of a row, as its file has it.
-struct Cell {
-  enum class Kind { kMissing, kText, kInteger, kNumber, kList };
-  Kind kind = Kind::kMissing;
-  bool is_boolean = false;  // an integer that the file writes as true or false
-  std::string text;
-  int64_t integer = 0;
-  double number = 0;
-  std::vector<Cell> list;
-};
-
-/// Reads a table row by row. Everything wrong is a DataError that names file and place.
-class TableReader {
- public:
-  virtual ~TableReader() = default;
-  /// The columns' names.
-  virtual const std::vector<std::string>& names() const = 0;
-  /// Reads the next row, a cell a column; false at the end.
-  virtual bool next(std::vector<Cell>& row) = 0;
-  /// The number by which people find the last row: its line, or its place among the rows, from 1.
-  virtual int64_t row_number() const = 0;
-};
-
-struct InferredTable;
-
-/// What a column holds: `age: number`, `city: {type: category, missing: unknown}`.
-struct ColumnOptions {
-  std::string type = "number";
-  std::optional<std::vector<std::string>> categories;
-  bool allow_unknown = false;
-  std::variant<double, std::string> missing = std::string("error");
-  bool one_hot = false;
-  std::optional<std::string> format;
-  std::vector<int64_t> shape;
-
-  static void describe(Fields<ColumnOptions>& f);
-  bool is_category() const { return type == "category"; }
-  bool is_integer() const { return type == "integer"; }
-  bool is_boolean() const { return type == "boolean"; }
-  bool is_date() const { return type == "date"; }
-  /// Whether it goes, with others, into the field `features`.
-  bool is_feature() const { return is_category() ? one_hot : !is_integer() && shape.empty(); }
-  /// How many numbers of `features` it is: 1, or one for each category.
-  int64_t width() const { return is_category() ? static_cast<int64_t>(categories->size()) : 1; }
-  int64_t numel() const;
-};
-
-/// What the recipe says of any table. Files of tables derive from it and say how they are read.
-struct TableOptions {
-  using Columns = Named<std::variant<std::string, ColumnOptions>>;
-
-  std::string path;
-  std::string label;
-  std::optional<std::vector<std::string>> features;
-  std::variant<std::string, Columns> columns = Columns();
-  std::optional<std::vector<std::string>> na_values;
-  std::string task = "classification";
-  std::optional<int64_t> num_classes;
-  std::optional<SplitOptions> split;
-
-  template <class T>
-  static void describe_into(Fields<T>& f);
-  void check_options(Checker& checker) const;
-  bool is_classification() const { return task == "classification"; }
-  /// Whether the types follow from the file: `columns: auto`.
-  bool infers() const { return std::holds_alternative<std::string>(columns); }
-  /// Those that the recipe lists.
-  const Columns& listed() const;
-  ColumnOptions column(const std::string& name) const;
-
-  /// What was inferred, kept by all copies, so that the file is looked through once.
-  struct Memory {
-    std::mutex mutex;
-    std::shared_ptr<const InferredTable> table;
-  };
-  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
-};
-
-/// How a table's file is read.
-class TableSource {
- public:
-  virtual ~TableSource() = default;
-  virtual std::unique_ptr<TableReader> open() const = 0;
-  /// "FILE:ROW" of a row by its number.
-  virtual std::string place(int64_t row_number) const = 0;
-};
 
 /// The table as a data set: columns of numbers, booleans, dates (days since 1970) and one-hot categories together as
 /// `features` [N, F] float32; each other category ([N] int64), integer and list a field of its own, under its column's
 /// name; the label as `label`. Categories that are not listed are those of the training samples, sorted.
 std::unique_ptr<Dataset> make_table(const TableOptions& options, std::unique_ptr<TableSource> source);
-
-template <class T>
-void TableOptions::describe_into(Fields<T>& f) {
-  f.required("path", &TableOptions::path).doc("the file");
-  f.required("label", &TableOptions::label).doc("the column to predict");
-  f.optional("features", &TableOptions::features)
-      .not_empty("names no column")
-      .doc("the columns to predict from, in this order; null: all but the label");
-  f.optional("columns", &TableOptions::columns)
-      .one_of({"auto"})
-      .doc(
-          "what columns hold: number, integer, boolean, date or category, or a mapping with type, categories, missing, "
-          "…; the others hold numbers. Or auto: what the training file's values say, which `explain` shows");
-  f.optional("na_values", &TableOptions::na_values)
-      .doc(
-          "texts that stand for a missing value; null: the empty text, and in columns that are not categories NA, N/A, "
-          "nan, null, None and ?");
-  f.optional("task", &TableOptions::task)
-      .one_of({"classification", "regression"})
-      .doc(
-          "the label is a class, given as [N] int64: an integer from 0, or a category; or a number, given as [N, 1] "
-          "float32");
-  f.optional("num_classes", &TableOptions::num_classes).at_least(1).doc("labels are below this; for classification");
-  f.optional("split", &TableOptions::split).doc("take a part of the rows, drawn by a seed; null: all");
-  f.relation(nlohmann::json::parse(
-      R"({"if": {"required": ["task"], "properties": {"task": {"const": "regression"}}},
-          "then": {"properties": {"num_classes": {"not": {"type": "integer"}}}}})"));
-}
 
 }  // namespace trainrun

@@ -10,16 +10,6 @@
 
 namespace trainrun {
 
-bool is_statistic(const ColumnOptions& column) {
-  const auto* word = std::get_if<std::string>(&column.missing);
-  return word && (*word == "mean" || *word == "median" || *word == "most_frequent");
-}
-
-bool is_error(const ColumnOptions& column) {
-  const auto* word = std::get_if<std::string>(&column.missing);
-  return word && *word == "error";
-}
-
 std::string shown(std::string_view text) {
   constexpr size_t kMostShown = 40;
   if (text.size() <= kMostShown) return "'" + std::string(text) + "'";

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "registry/datasets/table.h"
+#include "registry/datasets/table_options.h"
 
 // The columns of a table, while it is read.
 
@@ -17,9 +17,6 @@ namespace trainrun {
 inline constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
 inline constexpr int64_t kMissingCategory = -1;
 
-/// Whether a statistic of the training samples stands for a missing value; whether one is an error.
-bool is_statistic(const ColumnOptions& column);
-bool is_error(const ColumnOptions& column);
 /// A text from the data in a message: in quotation marks, cut off where it is long.
 std::string shown(std::string_view text);
 

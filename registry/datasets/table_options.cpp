@@ -1,12 +1,21 @@
+#include "registry/datasets/table_options.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "registry/datasets/table.h"
-#include "registry/datasets/table_columns.h"
 
 // What a recipe says of a table.
 
 namespace trainrun {
+
+bool is_statistic(const ColumnOptions& column) {
+  const auto* word = std::get_if<std::string>(&column.missing);
+  return word && (*word == "mean" || *word == "median" || *word == "most_frequent");
+}
+
+bool is_error(const ColumnOptions& column) {
+  const auto* word = std::get_if<std::string>(&column.missing);
+  return word && *word == "error";
+}
 
 void ColumnOptions::describe(Fields<ColumnOptions>& f) {
   f.optional("type", &ColumnOptions::type)

@@ -2,12 +2,9 @@
 
 #include <openssl/evp.h>
 
-#include <algorithm>
 #include <array>
-#include <vector>
 
 #include "registry/error.h"
-#include "registry/files/file_io.h"
 
 namespace trainrun {
 namespace {
@@ -45,17 +42,6 @@ std::string sha256(std::string_view bytes) {
   Sha256 hash;
   hash.update(bytes.data(), bytes.size());
   return hash.finish();
-}
-
-FileDigest digest_file(const std::string& path) {
-  FileReader file(path, FileReader::Hashing::kOn);
-  std::vector<char> piece(size_t{1} << 20);
-  for (uint64_t left = file.size(); left > 0;) {
-    const size_t size = std::min<uint64_t>(left, piece.size());
-    file.read(piece.data(), size);
-    left -= size;
-  }
-  return file.digest();
 }
 
 }  // namespace trainrun

@@ -32,7 +32,5 @@ class Sha256 {
 };
 
 std::string sha256(std::string_view bytes);
-/// Reads the whole file, in pieces. Throws DataError.
-FileDigest digest_file(const std::string& path);
 
 }  // namespace trainrun

@@ -27,8 +27,6 @@ auto uninterrupted(const Call& call) {
   return result;
 }
 
-std::string system_text(int error_number) { return std::generic_category().message(error_number); }
-
 std::string folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
@@ -44,25 +42,6 @@ void close_checked(Descriptor& file, const std::string& path) {
 }
 
 }  // namespace
-
-FileError::FileError(const std::string& path, const std::string& operation, int error_number)
-    : Error(path + ": cannot " + operation + ": " + system_text(error_number)), error_number_(error_number) {}
-
-ReadError::ReadError(const std::string& path, const std::string& operation, int error_number)
-    : DataError(path + ": cannot " + operation + ": " + system_text(error_number)), error_number_(error_number) {}
-
-bool ReadError::is_missing() const { return error_number_ == ENOENT || error_number_ == ENOTDIR; }
-
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  std::swap(number_, other.number_);
-  return *this;
-}
-
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
-int Descriptor::release() { return std::exchange(number_, -1); }
 
 FileWriter::FileWriter(std::string path) : path_(std::move(path)) {
   const int file = uninterrupted([&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); });
@@ -150,6 +129,17 @@ std::string read_file(const std::string& path, uint64_t most_bytes) {
   std::string content(file.size(), '\0');
   file.read(content.data(), content.size());
   return content;
+}
+
+FileDigest digest_file(const std::string& path) {
+  FileReader file(path, FileReader::Hashing::kOn);
+  std::vector<char> piece(size_t{1} << 20);
+  for (uint64_t left = file.size(); left > 0;) {
+    const size_t size = std::min<uint64_t>(left, piece.size());
+    file.read(piece.data(), size);
+    left -= size;
+  }
+  return file.digest();
 }
 
 FileDigest write_file_atomically(const std::string& path, const std::function<void(FileWriter&)>& fill) {

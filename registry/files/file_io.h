@@ -6,46 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "registry/error.h"
+#include "registry/files/descriptor.h"
 #include "registry/files/digest.h"
 
 namespace trainrun {
-
-/// A change of the file system that failed: "runs/a/model.safetensors: cannot write: No space left on device".
-class FileError : public Error {
- public:
-  FileError(const std::string& path, const std::string& operation, int error_number);
-  int error_number() const { return error_number_; }
-
- private:
-  int error_number_;
-};
-
-/// A file that the system did not let us read: "runs/a/state.json: cannot read: Input/output error". What is in it is
-/// not known; unless it is missing, the next attempt may succeed.
-class ReadError : public DataError {
- public:
-  ReadError(const std::string& path, const std::string& operation, int error_number);
-  /// Nothing has this name.
-  bool is_missing() const;
-
- private:
-  int error_number_;
-};
-
-/// A file descriptor, closed at the end.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor();
-  int number() const { return number_; }
-  int release();
-
- private:
-  int number_;
-};
 
 /// Writes a new file from its start to its end and hashes what it writes. A file that is not finished is removed again.
 class FileWriter {
@@ -94,6 +58,8 @@ class FileReader {
   Sha256 hash_;
 };
 
+/// Reads the whole file, in pieces. Throws DataError.
+FileDigest digest_file(const std::string& path);
 /// The file's content; throws DataError also where it is longer than `most_bytes`.
 std::string read_file(const std::string& path, uint64_t most_bytes);
 

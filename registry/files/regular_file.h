@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "registry/files/file_io.h"
+#include "registry/files/descriptor.h"
 
 namespace trainrun {
 

@@ -22,7 +22,7 @@
 #include "registry/files/file_io.h"
 #include "registry/value.h"
 #include "runner/distributed/bounded.h"
-#include "runner/distributed/process_group.h"
+#include "runner/distributed/distributed_error.h"
 
 namespace trainrun {
 namespace {

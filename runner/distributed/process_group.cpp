@@ -16,7 +16,7 @@
 #include <sstream>
 #include <utility>
 
-#include "runner/device.h"
+#include "runner/device/device.h"
 #include "runner/distributed/meeting.h"
 
 namespace trainrun {

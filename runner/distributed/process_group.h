@@ -15,6 +15,7 @@
 
 #include "registry/communicator.h"
 #include "registry/error.h"
+#include "runner/distributed/distributed_error.h"
 #include "runner/distributed/rank_monitor.h"
 #include "runner/distributed/rendezvous.h"
 
@@ -29,12 +30,6 @@ class Work;
 namespace trainrun {
 
 class Accelerator;
-
-/// A rank is lost, or communication with it failed.
-class DistributedError : public Error {
- public:
-  using Error::Error;
-};
 
 /// What was handed to one collective: calls, and bytes of this rank's tensors in them.
 struct Traffic {

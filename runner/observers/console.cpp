@@ -6,8 +6,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include "runner/base/text.h"
 #include "runner/observers/terminal.h"
-#include "runner/text.h"
 
 namespace trainrun {
 namespace {

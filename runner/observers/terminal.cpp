@@ -7,7 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "runner/signals.h"
+#include "runner/base/signals.h"
 
 namespace trainrun {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/checkpoint_store.h"
+#include "runner/run/checkpoint_store.h"
 #include "tests/faults/system_calls.h"
 #include "tests/temporary_folder.h"
 

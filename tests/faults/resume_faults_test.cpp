@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "runner/checkpoint_store.h"
-#include "runner/recipe_source.h"
-#include "runner/run_folder.h"
-#include "runner/run_identity.h"
+#include "runner/recipe/recipe_source.h"
+#include "runner/run/checkpoint_store.h"
+#include "runner/run/run_folder.h"
+#include "runner/run/run_identity.h"
 #include "tests/faults/system_calls.h"
 #include "tests/temporary_folder.h"
 

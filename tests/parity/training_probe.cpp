@@ -1,8 +1,8 @@
 #include "tests/parity/training_probe.h"
 
-#include "runner/job.h"
-#include "runner/recipe_loader.h"
-#include "runner/train_loop.h"
+#include "runner/model/recipe_loader.h"
+#include "runner/train/job.h"
+#include "runner/train/train_loop.h"
 
 namespace trainrun {
 

@@ -6,7 +6,7 @@
 
 #include "registry/catalog.h"
 #include "registry/graph.h"
-#include "runner/yaml.h"
+#include "runner/recipe/yaml.h"
 // After LibTorch, which has a CHECK of its own.
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "runner/accelerate_config.h"
+#include "runner/interop/accelerate_config.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "runner/batch_maker.h"
+#include "runner/data/batch_maker.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -9,7 +9,7 @@
 
 #include <map>
 
-#include "runner/data_loader.h"
+#include "runner/data/data_loader.h"
 #include "tests/registry/data_support.h"
 
 namespace trainrun {

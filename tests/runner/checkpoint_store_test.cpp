@@ -1,4 +1,4 @@
-#include "runner/checkpoint_store.h"
+#include "runner/run/checkpoint_store.h"
 
 #include <ATen/ATen.h>
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/checkpoint_state.h"
+#include "runner/run/checkpoint_state.h"
 #include "tests/temporary_folder.h"
 
 namespace trainrun {

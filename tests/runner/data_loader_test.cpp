@@ -1,4 +1,4 @@
-#include "runner/data_loader.h"
+#include "runner/data/data_loader.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>

@@ -1,4 +1,4 @@
-#include "runner/device_batches.h"
+#include "runner/data/device_batches.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>

@@ -1,4 +1,4 @@
-#include "runner/device.h"
+#include "runner/device/device.h"
 
 #include <ATen/core/Tensor.h>
 // After LibTorch, which has a CHECK of its own.

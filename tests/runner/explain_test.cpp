@@ -1,4 +1,4 @@
-#include "runner/explain.h"
+#include "runner/foresight/explain.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "registry/shape_mode.h"
-#include "runner/job.h"
-#include "runner/model.h"
+#include "runner/model/model.h"
 #include "runner/observers/observers.h"
+#include "runner/train/job.h"
 #include "tests/temporary_folder.h"
 // After LibTorch, which has a CHECK of its own.
 #include <doctest/doctest.h>

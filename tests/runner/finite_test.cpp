@@ -1,5 +1,5 @@
 // What is not finite is neither saved nor called done.
-#include "runner/finite.h"
+#include "runner/train/finite.h"
 
 #include <cmath>
 #include <csignal>

@@ -15,10 +15,10 @@
 #include <sstream>
 
 #include "registry/catalog.h"
+#include "runner/base/text.h"
 #include "runner/observers/console.h"
 #include "runner/observers/jsonl.h"
 #include "runner/observers/terminal.h"
-#include "runner/text.h"
 #include "tests/temporary_folder.h"
 
 namespace trainrun {

@@ -1,4 +1,4 @@
-#include "runner/precision.h"
+#include "runner/model/precision.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/equal.h>

@@ -1,13 +1,13 @@
-#include "runner/recipe_defaults.h"
+#include "runner/recipe/recipe_defaults.h"
 
 #include <doctest/doctest.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "runner/explain.h"
+#include "runner/foresight/explain.h"
+#include "runner/model/recipe_loader.h"
 #include "runner/observers/observers.h"
-#include "runner/recipe_loader.h"
 #include "tests/temporary_folder.h"
 
 using namespace trainrun;  // NOLINT(google-build-using-namespace)

@@ -1,4 +1,4 @@
-#include "runner/recipe_source.h"
+#include "runner/recipe/recipe_source.h"
 
 #include <doctest/doctest.h>
 
@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "registry/interpolation.h"
-#include "runner/limits.h"
-#include "runner/merge.h"
-#include "runner/yaml.h"
+#include "runner/base/limits.h"
+#include "runner/recipe/merge.h"
+#include "runner/recipe/yaml.h"
 
 namespace trainrun {
 namespace {

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <set>
 
+#include "runner/model/recipe_loader.h"
 #include "runner/observers/observers.h"
-#include "runner/recipe_loader.h"
 
 using namespace trainrun;  // NOLINT(google-build-using-namespace)
 

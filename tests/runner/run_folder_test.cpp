@@ -1,4 +1,4 @@
-#include "runner/run_folder.h"
+#include "runner/run/run_folder.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

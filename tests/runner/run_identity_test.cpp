@@ -1,10 +1,10 @@
-#include "runner/run_identity.h"
+#include "runner/run/run_identity.h"
 
 #include <doctest/doctest.h>
 
 #include <memory>
 
-#include "runner/yaml.h"
+#include "runner/recipe/yaml.h"
 
 namespace trainrun {
 namespace {

@@ -1,4 +1,4 @@
-#include "runner/scaling.h"
+#include "runner/foresight/scaling.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/arange.h>

@@ -10,11 +10,11 @@
 #include <set>
 #include <sstream>
 
+#include "runner/model/recipe_loader.h"
 #include "runner/observers/observers.h"
-#include "runner/recipe_loader.h"
-#include "runner/recipe_schema.h"
-#include "runner/reference.h"
-#include "runner/yaml.h"
+#include "runner/recipe/recipe_schema.h"
+#include "runner/recipe/yaml.h"
+#include "runner/report/reference.h"
 
 #define VALIJSON_USE_EXCEPTIONS 1
 #include <valijson/adapters/nlohmann_json_adapter.hpp>

@@ -1,5 +1,5 @@
 // What components throw while a job trains or evaluates is told in one line: who, where in the recipe, when.
-#include "runner/step_errors.h"
+#include "runner/train/step_errors.h"
 
 #include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/custom_function.h>

@@ -1,4 +1,4 @@
-#include "runner/step_log.h"
+#include "runner/train/step_log.h"
 
 #include "tests/runner/training_support.h"
 

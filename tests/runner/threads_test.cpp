@@ -1,4 +1,4 @@
-#include "runner/threads.h"
+#include "runner/device/threads.h"
 
 #include <doctest/doctest.h>
 

@@ -12,9 +12,9 @@
 
 #include "registry/catalog.h"
 #include "registry/shape_mode.h"
+#include "runner/base/signals.h"
 #include "runner/observers/observers.h"
-#include "runner/signals.h"
-#include "runner/train_loop.h"
+#include "runner/train/train_loop.h"
 #include "tests/temporary_folder.h"
 // After LibTorch, which has a CHECK of its own.
 #include <doctest/doctest.h>

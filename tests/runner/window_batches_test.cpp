@@ -1,4 +1,4 @@
-#include "runner/window_batches.h"
+#include "runner/data/window_batches.h"
 
 #include <ATen/ops/from_blob.h>
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "runner/yaml.h"
+#include "runner/recipe/yaml.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 #include <random>
 
 #include "registry/interpolation.h"
-#include "runner/limits.h"
+#include "runner/base/limits.h"
 
 namespace trainrun {
 namespace {

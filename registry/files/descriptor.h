@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+
+#include "registry/error.h"
+
+namespace trainrun {
+
+/// A change of the file system that failed: "runs/a/model.safetensors: cannot write: No space left on device".
+class FileError : public Error {
+ public:
+  FileError(const std::string& path, const std::string& operation, int error_number);
+  int error_number() const { return error_number_; }
+
+ private:
+  int error_number_;
+};
+
+/// A file that the system did not let us read: "runs/a/state.json: cannot read: Input/output error". What is in it is
+/// not known; unless it is missing, the next attempt may succeed.
+class ReadError : public DataError {
+ public:
+  ReadError(const std::string& path, const std::string& operation, int error_number);
+  /// Nothing has this name.
+  bool is_missing() const;
+
+ private:
+  int error_number_;
+};
+
+/// A file descriptor, closed at the end.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+  int number() const { return number_; }
+  int release();
+
+ private:
+  int number_;
+};
+
+}  // namespace trainrun

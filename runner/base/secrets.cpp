@@ -1,0 +1,49 @@
+#include "runner/base/secrets.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "registry/interpolation.h"
+
+namespace trainrun {
+namespace {
+
+bool has_environment(const Value& scalar) {
+  if (scalar.text().find("${") == std::string::npos) return false;
+  const std::vector<TextPiece> pieces = parse_pieces(scalar.text());
+  return std::any_of(pieces.begin(), pieces.end(),
+                     [](const TextPiece& piece) { return piece.kind == TextPiece::Kind::kEnvironment; });
+}
+
+}  // namespace
+
+bool may_be_secret(const std::string& variable, const std::string& value, const std::string& section) {
+  std::string name = variable;
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  for (const char* word : {"TOKEN", "SECRET", "PASS", "PWD", "KEY", "CREDENTIAL", "AUTH", "COOKIE", "DSN"}) {
+    if (name.find(word) != std::string::npos) return true;
+  }
+  const bool is_free_text =
+      section == "dataset" || section == "logging" || section == "name" || section == "output_dir";
+  if (!is_free_text || Value::scalar(value, /*quoted=*/false, {}).scalar_type() != ScalarType::kString) return false;
+  std::error_code not_there;
+  return !std::filesystem::exists(value, not_there);
+}
+
+Value with_secrets_kept(Value recipe, const Value& kept, size_t& num_kept) {
+  if (recipe.is_scalar() && kept.is_scalar() && has_environment(kept)) {
+    ++num_kept;
+    return Value::scalar(kept.text(), kept.quoted(), recipe.place());
+  }
+  for (size_t i = 0; i < std::min(recipe.items().size(), kept.items().size()); ++i) {
+    recipe.items()[i] = with_secrets_kept(std::move(recipe.items()[i]), kept.items()[i], num_kept);
+  }
+  for (Value::Entry& entry : recipe.entries()) {
+    const Value* other = kept.find(entry.key);
+    if (other) entry.value = with_secrets_kept(std::move(entry.value), *other, num_kept);
+  }
+  return recipe;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,86 @@
+#include "runner/data/batch_maker.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runner/data/device_batches.h"
+
+namespace trainrun {
+
+namespace {
+
+bool any_pairs(const BatchMaker::Transforms& transforms) {
+  return std::any_of(transforms.begin(), transforms.end(), [](const auto& transform) { return transform->pairs(); });
+}
+
+/// The rows of `batch`, which holds the samples `held`, that are those of `wanted`. `held` is in ascending order.
+Batch rows_of_samples(const Batch& batch, const std::vector<int64_t>& held, const std::vector<int64_t>& wanted) {
+  std::vector<int64_t> rows;
+  rows.reserve(wanted.size());
+  for (const int64_t number : wanted) {
+    rows.push_back(std::lower_bound(held.begin(), held.end(), number) - held.begin());
+  }
+  return rows_of(batch, at::tensor(rows, at::kLong));
+}
+
+}  // namespace
+
+BatchMaker::BatchMaker(const Dataset& dataset, const Transforms& transforms, const Sampler& sampler, uint64_t seed,
+                       int64_t epoch, bool pin)
+    : dataset_(dataset),
+      transforms_(transforms),
+      seed_(seed),
+      epoch_(epoch),
+      rank_(sampler.rank()),
+      world_size_(sampler.world_size()),
+      num_samples_(sampler.num_samples()),
+      pairs_(any_pairs(transforms)),
+      order_(pairs_ ? sampler.all_indices(epoch) : sampler.indices(epoch)),
+      pin_(pin) {}
+
+Batch BatchMaker::make(int64_t first, int64_t size) const {
+  const at::NoGradGuard no_grad;
+  Numbers numbers(static_cast<size_t>(size));
+  for (int64_t i = 0; i < size; ++i) numbers[static_cast<size_t>(i)] = (first + i) * world_size_ + rank_;
+  Batch batch = transformed(numbers, transforms_.size());
+  return pin_ ? pinned(batch) : batch;
+}
+
+Batch BatchMaker::transformed(const Numbers& numbers, size_t count) const {
+  size_t begin = count;  // of the transforms after the last one that pairs
+  while (begin > 0 && !transforms_[begin - 1]->pairs()) --begin;
+  Batch batch = begin > 0 ? paired(numbers, begin) : gathered(numbers);
+  for (size_t i = begin; i < count; ++i) transforms_[i]->apply(batch, draws(i, numbers));
+  return batch;
+}
+
+Batch BatchMaker::paired(const Numbers& numbers, size_t count) const {
+  Numbers before;
+  before.reserve(numbers.size());
+  for (const int64_t number : numbers) before.push_back(number > 0 ? number - 1 : num_samples_ - 1);
+  Numbers both = numbers;
+  both.insert(both.end(), before.begin(), before.end());
+  std::sort(both.begin(), both.end());
+  both.erase(std::unique(both.begin(), both.end()), both.end());
+  const Batch all = transformed(both, count - 1);
+  Batch batch = rows_of_samples(all, both, numbers);
+  transforms_[count - 1]->apply_to_pairs(batch, rows_of_samples(all, both, before), draws(count - 1, numbers));
+  return batch;
+}
+
+Batch BatchMaker::gathered(const Numbers& numbers) const {
+  at::Tensor places = at::empty({static_cast<int64_t>(numbers.size())}, at::kLong);  // of the samples, in order_
+  auto* to = places.mutable_data_ptr<int64_t>();
+  for (const int64_t number : numbers) *to++ = pairs_ ? number % num_samples_ : number / world_size_;
+  return dataset_.get(order_.index_select(0, places).to(at::kLong));
+}
+
+SampleDraws BatchMaker::draws(size_t transform, const Numbers& numbers) const {
+  return {{seed_, epoch_, static_cast<int64_t>(transform)}, numbers};
+}
+
+}  // namespace trainrun

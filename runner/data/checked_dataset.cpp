@@ -1,0 +1,64 @@
+#include "runner/data/checked_dataset.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/aminmax.h>
+
+namespace trainrun {
+namespace {
+
+/// Where `values` are not in the range: a mask of their shape.
+at::Tensor outside(const at::Tensor& values, const IndexRange& range) {
+  const at::Tensor wrong = values.lt(range.least).logical_or_(values.ge(range.below));
+  return range.ignored ? wrong.logical_and_(values.ne(*range.ignored)) : wrong;
+}
+
+/// What to do about values from `least` to `most`.
+std::string cure(const IndexUse& use, int64_t least, int64_t most) {
+  if (!use.is_label) {
+    return least < 0 ? "indices count from 0" : "write num_embeddings: " + std::to_string(most + 1) + " or more";
+  }
+  if (least == 1 && most == use.range.below) {
+    return "classes count from 0 and these from 1; subtract 1, or have a table number them by the column's type "
+           "category";
+  }
+  if (least < 0) {
+    return "classes count from 0" + std::string(use.range.ignored ? "; those of ignore_index do not count" : "");
+  }
+  return "classes go up to " + std::to_string(most) + ", so the output must have " + std::to_string(most + 1);
+}
+
+/// "the output that CrossEntropyLoss (a.yaml:9:7: loss) reads has 10 classes"
+std::string bound_text(const IndexUse& use) {
+  const std::string where = use.place.to_string();
+  const std::string reader = use.type + " (" + (where.empty() ? "" : where + ": ") + use.path + ")";
+  const std::string bound = std::to_string(use.range.below);
+  return use.is_label ? "the output that " + reader + " reads has " + bound + " classes"
+                      : reader + " has num_embeddings " + bound;
+}
+
+}  // namespace
+
+void check_values(const IndexUse& use, const Dataset& data, const at::Tensor& values, const at::Tensor& samples) {
+  if (values.numel() == 0 || at::isFloatingType(values.scalar_type())) return;
+  const auto [low, high] = at::aminmax(values);
+  const auto least = low.item<int64_t>();
+  const auto most = high.item<int64_t>();
+  if (least >= use.range.least && most < use.range.below) return;
+  const at::Tensor places = outside(values, use.range).nonzero();
+  if (places.size(0) == 0) return;
+  const auto row = places[0][0].item<int64_t>();
+  at::Tensor value = values;
+  for (int64_t dim = 0; dim < places.size(1); ++dim) value = value[places[0][dim].item<int64_t>()];
+  const int64_t sample = samples.defined() ? samples[row].item<int64_t>() : row;
+  throw DataError(place_of_sample(data, sample, use.field) + ": " + std::to_string(value.item<int64_t>()) +
+                  " is not from " + std::to_string(use.range.least) + " to " + std::to_string(use.range.below - 1) +
+                  ": " + bound_text(use) + "; " + cure(use, least, most));
+}
+
+Batch CheckedDataset::get(const at::Tensor& indices) const {
+  Batch batch = base_->get(indices);
+  for (const IndexUse& use : uses_) check_values(use, *this, batch.at(use.field), indices);
+  return batch;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "registry/datasets/data_details.h"
+#include "registry/index_range.h"
+
+namespace trainrun {
+
+/// A field of the batch that something reads as indices.
+struct IndexUse {
+  std::string field;
+  IndexRange range;
+  Place place;  // of the reader
+  std::string path;
+  std::string type;
+  bool is_label = false;  // a loss reads it
+};
+
+/// Another data set, whose samples can be checked as they are made.
+class CheckedDataset : public Dataset, public DetailedDataset {
+ public:
+  explicit CheckedDataset(std::unique_ptr<Dataset> base) : base_(std::move(base)) {}
+  /// From now on `get` throws DataError, with the sample's place, where a field is not what `uses` need.
+  void check(std::vector<IndexUse> uses) { uses_ = std::move(uses); }
+
+  DatasetInfo info() const override { return base_->info(); }
+  void open() override { base_->open(); }
+  int64_t size() const override { return base_->size(); }
+  Batch get(const at::Tensor& indices) const override;
+  void learn(const at::Tensor& indices) override { base_->learn(indices); }
+  nlohmann::json learnt() const override { return base_->learnt(); }
+  void set_learnt(const nlohmann::json& state) override { base_->set_learnt(state); }
+  at::Tensor column(const std::string& field) const override { return base_->column(field); }
+  at::Tensor sampling_weights() const override { return base_->sampling_weights(); }
+  at::Tensor held(const std::string& field) const override { return held_field(*base_, field); }
+  std::string place(int64_t index, const std::string& field) const override {
+    return place_of_sample(*base_, index, field);
+  }
+  std::vector<std::string> names_within(const std::string& field) const override {
+    return names_within_field(*base_, field);
+  }
+  nlohmann::json inferred() const override { return inferred_of(*base_); }
+  void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*base_, inferred); }
+
+ private:
+  std::unique_ptr<Dataset> base_;
+  std::vector<IndexUse> uses_;
+};
+
+/// Throws DataError, with the sample's place, if a value of `values` ([N, …] integers, those of the samples `samples`;
+/// undefined: 0 to N - 1) is not what `use` needs.
+void check_values(const IndexUse& use, const Dataset& data, const at::Tensor& values, const at::Tensor& samples);
+
+}  // namespace trainrun

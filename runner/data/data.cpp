@@ -1,0 +1,208 @@
+#include "runner/data/data.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/tensor.h>
+
+#include <array>
+#include <utility>
+
+#include "registry/build.h"
+#include "registry/datasets/views.h"
+#include "runner/data/checked_dataset.h"
+
+namespace trainrun {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr std::array kLists = {"train_transforms", "eval_transforms", "transforms"};
+
+/// Builds transforms for the fields that reach them; `info` becomes what they leave.
+std::vector<std::shared_ptr<Transform>> build_list(const std::vector<Component<TransformKind>>& components,
+                                                   DatasetInfo& info) {
+  std::vector<std::shared_ptr<Transform>> transforms;
+  for (const Component<TransformKind>& component : components) {
+    transforms.push_back(build_at_place(component, {info}));
+    transforms.back()->describe(info);
+  }
+  return transforms;
+}
+
+at::Tensor all_samples(const Dataset& data) { return at::arange(data.size(), at::kLong); }
+
+/// The field of classes that a sampler goes by: [N] int64.
+at::Tensor classes_of(const Dataset& data, const SamplerSection& sampler) {
+  const std::string field = sampler.field.value_or(data.info().target);
+  const at::Tensor classes = data.column(field);
+  const bool fits = classes.dim() == 1 && classes.scalar_type() == at::kLong;
+  if (!fits || (classes.numel() > 0 && classes.min().item<int64_t>() < 0)) {
+    throw DataError("sampler " + sampler.type + ": field '" + field + "' does not hold one class, from 0, a sample");
+  }
+  return classes;
+}
+
+/// How often each sample is drawn.
+at::Tensor weights_of(const Dataset& data, const SamplerSection& sampler) {
+  if (const auto* name = std::get_if<std::string>(&sampler.weights); name && *name != "balanced") {
+    const at::Tensor weights = data.column(*name).to(at::kDouble).flatten();
+    const bool fits = weights.numel() == data.size() && weights.isfinite().all().item<bool>() &&
+                      weights.ge(0).all().item<bool>() && weights.sum().item<double>() > 0;
+    if (!fits) {
+      throw DataError("sampler WeightedRandom: '" + *name + "' does not hold one weight >= 0 a sample, some above 0");
+    }
+    return weights;
+  }
+  const at::Tensor classes = classes_of(data, sampler);
+  if (std::holds_alternative<std::string>(sampler.weights)) {
+    return classes.bincount().to(at::kDouble).reciprocal().index_select(0, classes);
+  }
+  const auto& list = std::get<std::vector<double>>(sampler.weights);
+  const auto most = classes.max().item<int64_t>();
+  if (most >= static_cast<int64_t>(list.size())) {
+    throw DataError("sampler WeightedRandom: weights has " + std::to_string(list.size()) +
+                    " numbers, there is a class " + std::to_string(most));
+  }
+  const at::Tensor weights = at::tensor(list, at::kDouble).index_select(0, classes);
+  if (weights.sum().item<double>() == 0) {
+    throw DataError("sampler WeightedRandom: no sample is of a class whose weight is above 0, so none can be drawn");
+  }
+  return weights;
+}
+
+/// Throws where PyTorch's multinomial, which draws, cannot.
+void require_drawable(const at::Tensor& weights) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  if (!weights.defined() || weights.numel() <= kMost) return;
+  throw DataError("among " + std::to_string(weights.numel()) + " samples none can be drawn by weight, at most among " +
+                  std::to_string(kMost));
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_data(const Component<DatasetKind>& dataset, const Recipe& recipe) {
+  DatasetInputs inputs;
+  inputs.seed = static_cast<uint64_t>(recipe.seed);
+  auto data = std::make_unique<CheckedDataset>(build_at_place(dataset, inputs));
+  if (recipe.dataset.eval && &dataset == &*recipe.dataset.eval) {
+    read_as_inferred(*data, inferred_of(*recipe.dataset.train.build(inputs)));
+  }
+  data->open();
+  try {
+    require_countable(data->size());
+  } catch (const DataError& error) {
+    throw RecipeError({{dataset.place, dataset.path, error.what()}});
+  }
+  return data;
+}
+
+void share_learnt(Dataset& data, const json& learnt) {
+  if (learnt.is_null()) {
+    data.learn(all_samples(data));
+  } else {
+    data.set_learnt(learnt);
+  }
+}
+
+DataTransforms::DataTransforms(const Recipe& recipe, const DatasetInfo* train, const DatasetInfo* eval) {
+  const DatasetSection& section = recipe.dataset;
+  DatasetInfo info;
+  if (eval) {
+    info = *eval;
+    eval_ = build_list(section.eval_transforms, info);
+  }
+  if (train) {
+    info = *train;
+    train_ = build_list(section.train_transforms, info);
+  }
+  common_ = build_list(section.transforms, info);
+}
+
+DataLoader::Transforms DataTransforms::all(const List& first) const {
+  DataLoader::Transforms transforms(first.begin(), first.end());
+  transforms.insert(transforms.end(), common_.begin(), common_.end());
+  return transforms;
+}
+
+void DataTransforms::learn(const Recipe& recipe, const Dataset& train) {
+  learn(recipe, train, train_);
+  learn(recipe, train, eval_);
+}
+
+void DataTransforms::learn(const Recipe& recipe, const Dataset& train, const List& first) {
+  List transforms = first;
+  transforms.insert(transforms.end(), common_.begin(), common_.end());
+  DataLoaderOptions options;
+  options.batch_size = recipe.dataloader.batch_size;
+  options.num_workers = recipe.dataloader.num_workers;
+  options.seed = static_cast<uint64_t>(recipe.seed);
+  for (size_t i = 0; i < transforms.size(); ++i) {
+    if (!transforms[i]->learns() || !transforms[i]->learnt().is_null()) continue;
+    const DataLoader::Transforms before(transforms.begin(), transforms.begin() + static_cast<std::ptrdiff_t>(i));
+    const DataLoader loader(train, before, options);
+    const auto batches = loader.iterate(0);
+    transforms[i]->learn([&] { return batches->next(); });
+  }
+}
+
+json DataTransforms::learnt() const {
+  json state;
+  const std::array lists = {&train_, &eval_, &common_};
+  for (size_t list = 0; list < lists.size(); ++list) {
+    for (size_t i = 0; i < lists[list]->size(); ++i) {
+      json own = (*lists[list])[i]->learnt();
+      if (!own.is_null()) state[kLists[list]][std::to_string(i)] = std::move(own);
+    }
+  }
+  return state;
+}
+
+void DataTransforms::set_learnt(const json& state) {
+  const std::array lists = {&train_, &eval_, &common_};
+  for (size_t list = 0; list < lists.size(); ++list) {
+    for (size_t i = 0; i < lists[list]->size(); ++i) {
+      Transform& transform = *(*lists[list])[i];
+      if (!transform.learns()) continue;
+      const std::string index = std::to_string(i);
+      const bool known = state.is_object() && state.contains(kLists[list]) && state[kLists[list]].contains(index);
+      if (!known) {
+        throw DataError("the checkpoint does not hold what " + std::string(kLists[list]) + "[" + index + "] learnt");
+      }
+      transform.set_learnt(state[kLists[list]][index]);
+    }
+  }
+}
+
+DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool training, int64_t rank,
+                                 int64_t world_size) {
+  const DataloaderSection& section = recipe.dataloader;
+  DataLoaderOptions options;
+  options.batch_size = training ? section.batch_size : section.eval_batch_size.value_or(section.batch_size);
+  options.drop_last = training && section.drop_last;
+  options.shuffle = training && section.shuffle;
+  options.num_workers = section.num_workers;
+  options.seed = static_cast<uint64_t>(recipe.seed);
+  options.rank = rank;
+  options.world_size = world_size;
+  options.split = training ? Split::kPad : Split::kEverySampleOnce;
+  if (!training) return options;
+  const auto sampler = section.chosen_sampler();
+  if (!sampler) {
+    if (data && section.shuffle) options.drawing.weights = data->sampling_weights();
+    require_drawable(options.drawing.weights);
+    return options;
+  }
+  options.drawing.num_samples = sampler->num_samples.value_or(0);
+  options.drawing.replacement = sampler->replacement;
+  if (!data) return options;
+  if (sampler->type == "Stratified") {
+    options.drawing.strata = classes_of(*data, *sampler);
+  } else {
+    options.drawing.weights = weights_of(*data, *sampler);
+    require_drawable(options.drawing.weights);
+  }
+  return options;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runner/data/data_loader.h"
+#include "runner/recipe/recipe.h"
+
+namespace trainrun {
+
+/// Builds and opens a data set of the recipe. It has not learnt yet.
+std::unique_ptr<Dataset> open_data(const Component<DatasetKind>& dataset, const Recipe& recipe);
+/// Has `data` read as what was learnt (Dataset::learnt) from the training data says; where that is null, it learns from
+/// itself.
+void share_learnt(Dataset& data, const nlohmann::json& learnt);
+
+/// The transforms of both splits, those in common made once.
+class DataTransforms {
+ public:
+  /// `train`, `eval`: fields as the data sets give them; null where there is none, or its transforms are not needed.
+  DataTransforms(const Recipe& recipe, const DatasetInfo* train, const DatasetInfo* eval);
+
+  /// Those that learn see the training samples, as the transforms before them leave them; in order.
+  void learn(const Recipe& recipe, const Dataset& train);
+  /// What they learnt, as checkpoints keep it; null: none learns.
+  nlohmann::json learnt() const;
+  /// Instead of `learn`. Throws DataError where `state` is of other transforms.
+  void set_learnt(const nlohmann::json& state);
+
+  DataLoader::Transforms training() const { return {all(train_)}; }
+  DataLoader::Transforms evaluation() const { return {all(eval_)}; }
+
+ private:
+  using List = std::vector<std::shared_ptr<Transform>>;
+  DataLoader::Transforms all(const List& first) const;
+  void learn(const Recipe& recipe, const Dataset& train, const List& first);
+
+  List train_;
+  List eval_;
+  List common_;  // after either
+};
+
+/// How many samples a batch has, and in what order they come. `data` is open, or null where only counts are wanted.
+/// For the samples of one of several processes.
+DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool training, int64_t rank = 0,
+                                 int64_t world_size = 1);
+
+}  // namespace trainrun

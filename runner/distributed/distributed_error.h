@@ -1,0 +1,13 @@
+#pragma once
+
+#include "registry/error.h"
+
+namespace trainrun {
+
+/// A rank is lost, or communication with it failed.
+class DistributedError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace trainrun

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runner/base/arithmetic.h"
+#include "runner/model/recipe_loader.h"
+
+namespace trainrun {
+
+class Model;
+
+/// One layer of the model, or one of the batch's fields that it reads.
+struct LayerSummary {
+  std::string name;  // in the state dict: "layer1.0.conv2"
+  std::string type;
+  int depth = 0;              // of nesting
+  bool is_container = false;  // the layers within follow; the numbers below are of what it does besides them
+  std::vector<std::string> output_shapes;  // "[N, 32, 26, 26]"
+  int64_t parameters = 0;
+  int64_t flops = 0;  // of one sample, forward: multiplications and additions of matrix products and convolutions
+  int64_t activation_bytes = 0;  // of one sample: outputs that are memory of their own, not views
+};
+
+/// The parameters that share their options.
+struct GroupSummary {
+  std::string match;      // "" for those that no pattern matches
+  std::string overrides;  // "weight_decay: 0"
+  int64_t tensors = 0;
+  int64_t parameters = 0;
+  double lr = 0;  // the recipe's
+};
+
+/// The rates of each group for the step that follows `step` finished ones.
+struct RatePoint {
+  int64_t step = 0;
+  std::vector<GroupRates> rates;
+};
+
+/// How long the job is; what depends on the size of data that nobody opened is missing.
+struct LengthSummary {
+  std::optional<int64_t> train_samples;
+  std::optional<int64_t> eval_samples;
+  std::optional<int64_t> batches_per_epoch;  // of each process
+  std::optional<int64_t> steps_per_epoch;
+  std::optional<int64_t> total_steps;
+  std::optional<int64_t> num_epochs;
+  int64_t batch_size = 0;
+  int64_t num_processes = 0;
+  int64_t gradient_accumulation_steps = 0;
+  int64_t effective_batch_size() const {
+    return saturating_product(batch_size, saturating_product(num_processes, gradient_accumulation_steps));
+  }
+};
+
+/// Bytes, as far as they follow from the recipe.
+struct MemorySummary {
+  int64_t weights = 0;  // parameters and buffers
+  int64_t gradients = 0;
+  int64_t optimizer_state = 0;
+  int64_t activations = 0;  // of one batch
+  int64_t batch = 0;        // the batch itself
+  int64_t total() const { return weights + gradients + optimizer_state + activations + batch; }
+};
+
+/// What a recipe comes to.
+struct Explanation {
+  std::string name;
+  std::string path;
+  std::vector<LayerSummary> layers;  // the fields of the batch first
+  int64_t parameters = 0;
+  int64_t trainable_parameters = 0;
+  int64_t flops = 0;  // of one sample, forward
+  std::string loss;
+  std::vector<std::string> metrics;
+  std::string optimizer;
+  std::vector<GroupSummary> groups;
+  std::string scheduler;  // "" for constant rates
+  std::string monitor;    // the metric that the scheduler watches, or ""
+  /// From the first step to the last, evenly; empty where the length is unknown. Of a scheduler that makes each rate
+  /// from the one before, no more than the first two million steps.
+  std::vector<RatePoint> rates;
+  LengthSummary length;
+  MemorySummary memory;
+  nlohmann::json inferred;  // of the training data: `columns: auto`; null: nothing had to be
+};
+
+/// Builds what the recipe names in the shape mode and describes it. Opens no data, but for a table whose columns
+/// are to be inferred. Throws RecipeError where a pattern
+/// of `param_groups` matches nothing.
+Explanation explain(const LoadedRecipe& loaded);
+
+LengthSummary explain_length(const Recipe& recipe, const DatasetInfo& training_info);
+/// Of one sample: multiplications and additions of matrix products and convolutions. `model` has no memory.
+int64_t forward_flops(Model& model, const DatasetInfo& info);
+
+/// For people, within 100 columns unless names or shapes are long.
+std::string to_text(const Explanation& explanation);
+nlohmann::ordered_json to_json(const Explanation& explanation);
+
+}  // namespace trainrun

@@ -1,0 +1,163 @@
+#include "runner/model/data_checks.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/linspace.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "registry/datasets/data_details.h"
+
+namespace trainrun {
+namespace {
+
+bool is_batch_norm(const std::string& type) {
+  return type.find("BatchNorm") != std::string::npos && type.find("Instance") == std::string::npos;
+}
+
+/// The graphs of layers that a layer holds: itself, or those of its children.
+void visit_graphs(const torch::nn::Module& module, const std::function<void(const Graph&)>& visit) {
+  if (const auto* graph = dynamic_cast<const Graph*>(&module)) return visit(*graph);
+  for (const auto& child : module.named_children()) visit_graphs(*child.value(), visit);
+}
+
+void visit_nodes(const Graph& graph, const std::function<void(const Graph::Node&)>& visit) {
+  for (const Graph::Node& node : graph.nodes()) {
+    visit(node);
+    if (node.layer.state) visit_graphs(*node.layer.state, [&](const Graph& inner) { visit_nodes(inner, visit); });
+  }
+}
+
+/// Of one sample, each channel's values in the layer's input [N, C, …].
+int64_t values_of_channel(const Graph::Node& node) {
+  const std::vector<int64_t>& shape = node.input_shapes.at(0);
+  if (shape.size() < 2) return 0;
+  int64_t values = shape[0];
+  for (size_t dim = 2; dim < shape.size(); ++dim) values *= shape[dim];
+  return values / kExampleBatch;
+}
+
+/// What training does about batches of one sample: "" where there is none.
+std::string lone_sample(const Recipe& recipe, int64_t num_samples, int64_t world_size, std::string& cure) {
+  const DataloaderSection& loader = recipe.dataloader;
+  if (const auto sampler = loader.chosen_sampler()) num_samples = sampler->num_samples.value_or(num_samples);
+  const int64_t own = (num_samples + world_size - 1) / world_size;
+  if (loader.batch_size == 1) {
+    cure = "a larger dataloader.batch_size";
+    return "batch_size is 1";
+  }
+  if (loader.drop_last || own % loader.batch_size != 1) return "";
+  cure = "dataloader.drop_last: true, or another batch_size";
+  return "the last batch of an epoch has one sample, " + std::to_string(own) + " samples" +
+         (world_size > 1 ? " a process" : "") + " in batches of " + std::to_string(loader.batch_size);
+}
+
+bool is_normalization(const std::string& type) { return type.find("Norm") != std::string::npos; }
+
+/// Whether a layer other than a normalization reads the field straight from the batch.
+bool is_read_as_it_is(const Graph& graph, const std::string& field) {
+  const auto slot = graph.slot(field);
+  if (!slot || *slot >= graph.input_names().size()) return false;
+  for (const Graph::Node& node : graph.nodes()) {
+    const bool reads = std::find(node.inputs.begin(), node.inputs.end(), *slot) != node.inputs.end();
+    if (reads && !is_normalization(node.type)) return true;
+  }
+  return false;
+}
+
+/// "85000", "1.2e+09"
+std::string rounded(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", number);
+  return text;
+}
+
+/// Some of the training samples, as they reach the model.
+Batch some_samples(const Dataset& data, const DataLoader::Transforms& transforms) {
+  constexpr int64_t kMost = 512;
+  const int64_t count = std::min(kMost, data.size());
+  const at::Tensor places = at::linspace(0, static_cast<double>(data.size() - 1), count, at::kDouble).to(at::kLong);
+  Batch batch = data.get(places);
+  std::vector<int64_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  for (size_t i = 0; i < transforms.size(); ++i) {
+    if (!transforms[i]->pairs()) transforms[i]->apply(batch, SampleDraws({0, 0, static_cast<int64_t>(i)}, numbers));
+  }
+  return batch;
+}
+
+}  // namespace
+
+void check_batch_norms(const Recipe& recipe, const Graph& graph, int64_t num_samples, int64_t world_size) {
+  std::string cure;
+  const std::string why = lone_sample(recipe, num_samples, world_size, cure);
+  if (why.empty()) return;
+  std::vector<Problem> problems;
+  visit_nodes(graph, [&](const Graph::Node& node) {
+    if (!is_batch_norm(node.type) || values_of_channel(node) != 1) return;
+    const bool over_ranks = world_size > 1 && (node.type == "SyncBatchNorm" || recipe.sync_batchnorm);
+    if (over_ranks) return;  // each has a sample
+    problems.push_back(
+        {node.place, node.path,
+         node.type + " cannot normalize one value a channel in training, and " + why + "; write " + cure});
+  });
+  if (!problems.empty()) throw RecipeError(problems);
+}
+
+std::vector<std::string> scale_warnings(const Recipe& recipe, const Graph& graph, const Dataset& data,
+                                        const DataLoader::Transforms& transforms) {
+  constexpr double kLarge = 1e3;
+  constexpr size_t kMostNamed = 5;
+  std::vector<std::string> warnings;
+  const DatasetInfo info = data.info();
+  const auto fits = [&](const FieldInfo& field) {
+    return field.name != info.target && at::isFloatingType(field.dtype) && !field.shape.empty() &&
+           field.shape.size() <= 2 && is_read_as_it_is(graph, field.name);
+  };
+  if (data.size() == 0 || std::none_of(info.fields.begin(), info.fields.end(), fits)) return warnings;
+  const Batch batch = some_samples(data, transforms);
+  for (const FieldInfo& field : info.fields) {
+    if (!fits(field)) continue;
+    const at::Tensor rows = batch.at(field.name).to(at::kDouble);
+    if (rows.dim() < 2 || rows.size(-1) == 0) continue;
+    const at::Tensor largest = std::get<0>(rows.reshape({-1, rows.size(-1)}).abs().max(0));  // [F]
+    const std::vector<std::string> names = names_within_field(data, field.name);
+    std::vector<std::string> large;
+    for (int64_t i = 0; i < largest.numel(); ++i) {
+      const auto value = largest[i].item<double>();
+      if (!(value >= kLarge)) continue;
+      const bool named = names.size() == static_cast<size_t>(largest.numel());
+      const std::string name = named ? names[static_cast<size_t>(i)] : field.name + "[" + std::to_string(i) + "]";
+      large.push_back("'" + name + "' (up to " + rounded(value) + ")");
+    }
+    if (large.empty()) continue;
+    const size_t rest = large.size() - std::min(large.size(), kMostNamed);
+    large.resize(large.size() - rest);
+    const std::string transform =
+        field.name == "features" ? "Standardize" : "{type: Standardize, field: " + field.name + "}";
+    warnings.push_back(recipe.dataset.train.path +
+                       ": the model learns best from numbers of about 1 and gets larger ones: " + join(large) +
+                       (rest > 0 ? " and " + std::to_string(rest) + " more" : "") + "; write dataset.transforms: [" +
+                       transform + "]");
+  }
+  return warnings;
+}
+
+std::string inferred_text(const nlohmann::json& inferred) {
+  if (inferred.is_null()) return "";
+  std::vector<std::string> parts;
+  for (const auto& column : inferred.at("columns")) {
+    std::string part = column.at("name").get<std::string>() + " " + column.at("type").get<std::string>();
+    if (column.contains("categories")) part += " of " + std::to_string(column["categories"].size());
+    const auto missing = column.at("missing_values").get<int64_t>();
+    if (missing > 0) part += " (" + std::to_string(missing) + " missing)";
+    parts.push_back(part);
+  }
+  return inferred.at("path").get<std::string>() + ", " + std::to_string(inferred.at("rows").get<int64_t>()) +
+         " rows, columns: auto: " + join(parts);
+}
+
+}  // namespace trainrun

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "registry/graph.h"
+#include "runner/data/data_loader.h"
+#include "runner/recipe/recipe.h"
+
+namespace trainrun {
+
+/// Throws RecipeError where training would come to a batch of one sample, of which a BatchNorm of the graph sees one
+/// value a channel. `num_samples`: of an epoch, all ranks together.
+void check_batch_norms(const Recipe& recipe, const Graph& graph, int64_t num_samples, int64_t world_size);
+
+/// A line for each field of numbers whose columns reach the model a thousand times larger than it can learn from well,
+/// with their names and what to do. `transforms`: those of training.
+std::vector<std::string> scale_warnings(const Recipe& recipe, const Graph& graph, const Dataset& data,
+                                        const DataLoader::Transforms& transforms);
+
+/// "people.csv, 200 rows, columns: auto: age number, city category of 3": a line, or "" where nothing had to be
+/// inferred.
+std::string inferred_text(const nlohmann::json& inferred);
+
+}  // namespace trainrun

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "registry/metric.h"
+#include "runner/recipe/recipe.h"
+
+namespace trainrun {
+
+/// "PREFIX/loss/NAME" of each loss, where there are several.
+std::vector<std::string> loss_part_names(const Recipe& recipe, const std::string& prefix);
+
+/// What the metrics come to: {"eval/accuracy", …}. Throws ComponentError.
+Figures metric_figures(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics);
+
+/// Names of the figures that an evaluation gives.
+std::vector<std::string> evaluation_names(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics);
+
+}  // namespace trainrun

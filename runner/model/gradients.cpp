@@ -1,0 +1,45 @@
+#include "runner/model/gradients.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+namespace trainrun {
+
+void reset_gradients(const Tensors& parameters) {
+  for (const at::Tensor& parameter : parameters) parameter.mutable_grad().reset();
+}
+
+Tensors gradients_of(const Tensors& parameters) {
+  Tensors gradients;
+  for (const at::Tensor& parameter : parameters) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  return gradients;
+}
+
+double clip_gradients(const Tensors& parameters, double max_norm, Communicator* shards) {
+  const at::NoGradGuard no_gradients;
+  const Tensors gradients = gradients_of(parameters);
+  if (gradients.empty() && !shards) return 0;
+  at::Tensor norm;
+  if (gradients.empty()) {  // on the device where the other ranks have theirs
+    norm = at::zeros({}, at::TensorOptions(parameters.empty() ? at::Device(at::kCPU) : parameters[0].device()));
+  } else {
+    norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
+  }
+  if (shards) {
+    const at::Tensor square = norm.square();
+    shards->sum(square);
+    norm = square.sqrt();
+  }
+  constexpr double kEpsilon = 1e-6;  // as clip_grad_norm_
+  if (!gradients.empty()) at::_foreach_mul_(gradients, (max_norm / (norm + kEpsilon)).clamp_max(1.0));
+  return norm.item<double>();
+}
+
+}  // namespace trainrun

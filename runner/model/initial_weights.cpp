@@ -1,0 +1,65 @@
+#include <map>
+#include <regex>
+
+#include "registry/files/torch_file.h"
+#include "runner/model/model.h"
+
+namespace trainrun {
+namespace {
+
+/// One tensor as the patterns of `rename` leave it; nothing where they leave it out.
+std::optional<std::pair<std::string, at::Tensor>> renamed_one(std::string name, at::Tensor tensor,
+                                                              const WeightsSection& weights) {
+  bool left_out = false;
+  for (const auto& [pattern, replacement] : weights.rename.entries) {
+    const std::regex compiled(pattern);
+    if (!std::regex_search(name, compiled)) continue;
+    if (!replacement) {
+      left_out = true;
+    } else if (const auto* text = std::get_if<std::string>(&*replacement)) {
+      name = std::regex_replace(name, compiled, *text);
+    } else {
+      const auto& more = std::get<RenameSection>(*replacement);
+      if (more.transpose && tensor.dim() != 2) {
+        throw Error(weights.path + ": rename would transpose '" + name + "', which is " + at::str(tensor.sizes()) +
+                    " and does not have two dimensions");
+      }
+      if (more.transpose) tensor = tensor.t();
+      if (more.to) name = std::regex_replace(name, compiled, *more.to);
+    }
+  }
+  if (left_out) return std::nullopt;
+  return std::pair(std::move(name), std::move(tensor));
+}
+
+/// The tensors as `rename` makes them.
+NamedTensors renamed(const NamedTensors& tensors, const WeightsSection& weights) {
+  NamedTensors result;
+  std::map<std::string, std::string> old_names;
+  for (const auto& [old_name, tensor] : tensors) {
+    auto item = renamed_one(old_name, tensor, weights);
+    if (!item) continue;
+    const auto [it, is_new] = old_names.emplace(item->first, old_name);
+    if (!is_new) {
+      throw Error(weights.path + ": rename makes '" + it->second + "' and '" + old_name + "' both '" + item->first +
+                  "'");
+    }
+    result.push_back(std::move(*item));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model) {
+  if (!recipe.model.weights) return {};
+  WeightsSection weights;
+  if (const auto* path = std::get_if<std::string>(&*recipe.model.weights)) {
+    weights.path = *path;
+  } else {
+    weights = std::get<WeightsSection>(*recipe.model.weights);
+  }
+  return model.load_state_dict(renamed(load_weights(weights.path, weights.key), weights), weights.path, weights.strict);
+}
+
+}  // namespace trainrun

@@ -1,0 +1,421 @@
+#include "runner/model/model.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "registry/component_error.h"
+#include "registry/files/torch_file.h"
+#include "registry/out_of_memory.h"
+#include "registry/shape_mode.h"
+#include "runner/model/data_checks.h"
+#include "runner/model/index_checks.h"
+#include "runner/model/precision.h"
+
+namespace trainrun {
+namespace {
+
+/// Runs `body`; what it throws becomes a fault of the recipe at `place`.
+template <class Body>
+void at_place(const Place& place, const std::string& path, const std::string& what, const Body& body) {
+  try {
+    body();
+  } catch (const RecipeError&) {
+    throw;
+  } catch (const OutOfMemory&) {
+    throw;  // of a component within
+  } catch (const std::exception& error) {
+    rethrow_out_of_memory(error, place.to_string() + ": " + path);
+    throw RecipeError({{place, path, what + error_text(error)}});
+  }
+}
+
+/// Collects the faults of several components, so that all are told at once.
+class Faults {
+ public:
+  template <class Body>
+  void of(const Place& place, const std::string& path, const std::string& what, const Body& body) {
+    try {
+      at_place(place, path, what, body);
+    } catch (const RecipeError& error) {
+      problems_.insert(problems_.end(), error.problems().begin(), error.problems().end());
+    }
+  }
+  void throw_if_any() const {
+    if (!problems_.empty()) throw RecipeError(problems_);
+  }
+
+ private:
+  std::vector<Problem> problems_;
+};
+
+/// `inferred`: as what the data is to be read (read_as_inferred), or null.
+DatasetInfo split_info(const Component<DatasetKind>& dataset, const std::vector<Component<TransformKind>>& first,
+                       const std::vector<Component<TransformKind>>& then, const nlohmann::json& inferred) {
+  DatasetInfo info;
+  at_place(dataset.place, dataset.path, "", [&] {
+    const auto data = dataset.build({});
+    read_as_inferred(*data, inferred);
+    info = data->info();
+  });
+  for (const auto* transforms : {&first, &then}) {
+    for (const Component<TransformKind>& transform : *transforms) {
+      at_place(transform.place, transform.path, "", [&] { transform.build({info})->describe(info); });
+    }
+  }
+  return info;
+}
+
+/// Metrics see the batches of evaluation, whose labels no Mixup made soft.
+DatasetInfo seen_by_metrics(DatasetInfo info, const DatasetInfo& evaluated) {
+  for (FieldInfo& field : info.fields) {
+    if (const FieldInfo* other = evaluated.find(field.name)) field = *other;
+  }
+  return info;
+}
+
+/// "[N, 10] and [N]"; what the recipe names comes with its name: "mean [N, 8] and log_var [N, 8]".
+std::string shapes_text(const LayerInputs& inputs, const Names& names) {
+  std::vector<std::string> shapes;
+  for (size_t i = 0; i < inputs.examples.size(); ++i) {
+    shapes.push_back((i < names.size() ? names[i] + " " : "") + shape_text(inputs.examples[i].sizes()));
+  }
+  return join(shapes, " and ");
+}
+
+}  // namespace
+
+DatasetInfo training_info(const Recipe& recipe) {
+  return split_info(recipe.dataset.train, recipe.dataset.train_transforms, recipe.dataset.transforms, nullptr);
+}
+
+DatasetInfo evaluation_info(const Recipe& recipe) {
+  const Component<DatasetKind>& train = recipe.dataset.train;
+  nlohmann::json inferred;
+  at_place(train.place, train.path, "", [&] { inferred = inferred_of(*train.build({})); });
+  return split_info(*recipe.dataset.eval, recipe.dataset.eval_transforms, recipe.dataset.transforms, inferred);
+}
+
+Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& evaluated)
+    : info_(info), autocast_dtype_(autocast_dtype(recipe.mixed_precision)) {
+  LayerInputs inputs;
+  {
+    const ShapeMode shapes;
+    for (const FieldInfo& field : info.fields) {
+      std::vector<int64_t> sizes = {kExampleBatch};
+      sizes.insert(sizes.end(), field.shape.begin(), field.shape.end());
+      inputs.names.push_back(field.name);
+      inputs.examples.push_back(at::empty(sizes, field.dtype));
+    }
+  }
+  graph_ = build_graph(recipe.model.layers, inputs);
+  if (recipe.model.init) recipe.model.init->apply(parameters());
+  outputs_ = {graph_->outputs()[0]};
+  build_losses(recipe);
+  info_ = seen_by_metrics(info_, evaluated);
+  for (const Component<MetricKind>& metric : recipe.metrics) {
+    metric_sources_.push_back(find_sources(metric.common.inputs, metric.place, metric.path));
+  }
+  check_metrics(recipe);
+  graph_->set_outputs(outputs_);
+}
+
+void Model::build_losses(const Recipe& recipe) {
+  Faults faults;
+  for (const Component<LossKind>& loss : recipe.loss) {
+    WeightedLoss built;
+    built.weight = loss.common.loss_weight;
+    const Value* reduction = loss.written.find("reduction");
+    built.sums = reduction && reduction->text() == "sum";
+    built.sources = find_sources(loss.common.inputs, loss.place, loss.path);
+    const LayerInputs inputs = examples(built.sources);
+    const std::string what = loss.type + " does not fit " + shapes_text(inputs, loss.common.inputs) + ": ";
+    faults.of(loss.place, loss.path, what, [&] {
+      {
+        const ShapeMode shapes;
+        const c10::AutoGradMode no_gradients(false);
+        const at::Tensor value = loss.build(inputs).forward(inputs.examples);
+        TORCH_CHECK(value.numel() == 1, "it gives ", value.sizes(), ", not one number");
+      }
+      built.loss = loss.build(inputs);
+      built.loss.forward = [name = name_of(loss), forward = built.loss.forward](const Tensors& given) {
+        return as_component(name, given, [&] { return forward(given); });
+      };
+    });
+    losses_.push_back(std::move(built));
+  }
+  faults.throw_if_any();
+}
+
+std::vector<std::unique_ptr<Metric>> Model::build_metrics(const Recipe& recipe) const {
+  Faults faults;
+  std::vector<std::unique_ptr<Metric>> metrics;
+  for (size_t i = 0; i < recipe.metrics.size(); ++i) {
+    const Component<MetricKind>& metric = recipe.metrics[i];
+    const LayerInputs inputs = examples(metric_sources_[i]);
+    const std::string what = metric.type + " does not fit " + shapes_text(inputs, metric.common.inputs) + ": ";
+    faults.of(metric.place, metric.path, what, [&] { metrics.push_back(metric.build(inputs)); });
+  }
+  faults.throw_if_any();
+  return metrics;
+}
+
+void Model::check_metrics(const Recipe& recipe) const {
+  const ShapeMode shapes;
+  const c10::AutoGradMode no_gradients(false);
+  Faults faults;
+  const auto metrics = build_metrics(recipe);
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    const Component<MetricKind>& metric = recipe.metrics[i];
+    const LayerInputs inputs = examples(metric_sources_[i]);
+    const std::string what = metric.type + " does not fit " + shapes_text(inputs, metric.common.inputs) + ": ";
+    faults.of(metric.place, metric.path, what, [&] { metrics[i]->update(inputs.examples); });
+  }
+  faults.throw_if_any();
+}
+
+std::vector<Model::Source> Model::find_sources(const Names& names, const Place& place, const std::string& path) {
+  const auto output = [&](size_t slot) {
+    const auto it = std::find(outputs_.begin(), outputs_.end(), slot);
+    const auto position = static_cast<size_t>(it - outputs_.begin());
+    if (it == outputs_.end()) outputs_.push_back(slot);
+    return Source{"", position};
+  };
+  if (names.empty()) return {output(outputs_[0]), Source{info_.target, 0}};
+  std::vector<Source> sources;
+  for (const std::string& name : names) {
+    const auto slot = graph_->slot(name);
+    if (info_.find(name) && (!slot || *slot < info_.fields.size())) {
+      sources.push_back({name, 0});
+    } else if (slot) {
+      sources.push_back(output(*slot));
+    } else {
+      throw RecipeError(
+          {{place, path + ".inputs",
+            "no layer and no field of the batch is called '" + name + "'" + suggestion(name, graph_->names())}});
+    }
+  }
+  return sources;
+}
+
+LayerInputs Model::examples(const std::vector<Source>& sources) const {
+  const ShapeMode shapes;
+  LayerInputs inputs;
+  for (const Source& source : sources) {
+    if (!source.field.empty()) {
+      const FieldInfo& field = *info_.find(source.field);
+      std::vector<int64_t> sizes = {kExampleBatch};
+      sizes.insert(sizes.end(), field.shape.begin(), field.shape.end());
+      inputs.examples.push_back(at::empty(sizes, field.dtype));
+      inputs.num_classes.push_back(field.num_classes);
+      inputs.names.push_back(source.field);
+      continue;
+    }
+    const size_t slot = outputs_[source.graph_output];
+    for (const Graph::Node& node : graph_->nodes()) {
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        if (node.outputs[i] == slot) inputs.examples.push_back(at::empty(node.output_shapes[i], node.output_dtypes[i]));
+      }
+    }
+    inputs.num_classes.emplace_back();
+    inputs.names.emplace_back();
+  }
+  return inputs;
+}
+
+Tensors Model::forward(const Batch& batch) {
+  Tensors inputs;
+  for (const std::string& name : graph_->input_names()) inputs.push_back(batch.at(name));
+  const Autocast autocast(autocast_dtype_, device_);
+  Tensors outputs = graph_->forward(inputs);
+  for (at::Tensor& output : outputs) {  // losses and metrics are computed in float32
+    if (autocast_dtype_ && output.scalar_type() == *autocast_dtype_) output = output.to(at::kFloat);
+  }
+  return outputs;
+}
+
+LossValue Model::loss(const Batch& batch, const Tensors& outputs) const {
+  LossValue value;
+  for (const WeightedLoss& part : losses_) {
+    const at::Tensor own = part.loss.forward(gather(part.sources, batch, outputs));
+    const at::Tensor weighted = part.weight == 1 ? own : own * part.weight;
+    at::Tensor& sum = part.sums ? value.sums : value.means;
+    sum = sum.defined() ? sum + weighted : weighted;
+    if (losses_.size() < 2) continue;
+    value.parts.push_back(own.detach());
+    value.parts_sum.push_back(part.sums);
+  }
+  return value;
+}
+
+at::Tensor LossValue::total(double of_means, double of_sums) const {
+  const auto times = [](const at::Tensor& loss, double factor) {
+    return loss.defined() && factor != 1 ? loss * factor : loss;
+  };
+  at::Tensor mean = times(means, of_means);
+  at::Tensor sum = times(sums, of_sums);
+  if (!mean.defined()) return sum;
+  return sum.defined() ? mean + sum : mean;
+}
+
+double LossValue::value(double of_means) const {
+  double value = means.defined() ? of_means * means.item<double>() : 0;
+  if (sums.defined()) value += sums.item<double>();
+  return value;
+}
+
+std::vector<size_t> Model::loss_slots(size_t i) const {
+  std::vector<size_t> slots;
+  for (const Source& source : losses_[i].sources) {
+    if (source.field.empty()) slots.push_back(outputs_[source.graph_output]);
+  }
+  return slots;
+}
+
+Tensors Model::metric_inputs(size_t i, const Batch& batch, const Tensors& outputs) const {
+  return gather(metric_sources_[i], batch, outputs);
+}
+
+Tensors Model::gather(const std::vector<Source>& sources, const Batch& batch, const Tensors& outputs) const {
+  Tensors tensors;
+  for (const Source& source : sources) {
+    tensors.push_back(source.field.empty() ? outputs[source.graph_output] : batch.at(source.field));
+  }
+  return tensors;
+}
+
+std::vector<std::pair<std::string, at::Tensor>> Model::parameters() const {
+  std::vector<std::pair<std::string, at::Tensor>> result;
+  std::set<const at::TensorImpl*> seen;  // a parameter that layers share is one, under its first name
+  for (const auto& item : graph_->named_parameters()) {
+    if (seen.insert(item.value().unsafeGetTensorImpl()).second) result.emplace_back(item.key(), item.value());
+  }
+  return result;
+}
+
+namespace {
+
+/// A module's own parameters, then its buffers, then its children's: the order of Python's state_dict().
+void collect_state(const torch::nn::Module& module, const std::string& prefix,
+                   std::vector<std::pair<std::string, at::Tensor>>& state) {
+  for (const auto& item : module.named_parameters(false)) state.emplace_back(prefix + item.key(), item.value());
+  for (const auto& item : module.named_buffers(false)) state.emplace_back(prefix + item.key(), item.value());
+  for (const auto& item : module.named_children()) collect_state(*item.value(), prefix + item.key() + ".", state);
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, at::Tensor>> Model::state_dict() const {
+  std::vector<std::pair<std::string, at::Tensor>> state;
+  collect_state(*graph_, "", state);
+  std::erase_if(state, [](const auto& item) { return !item.second.defined(); });
+  return state;
+}
+
+Tensors Model::buffers() const {
+  Tensors buffers;
+  for (const auto& item : graph_->named_buffers()) {
+    if (item.value().defined()) buffers.push_back(item.value());
+  }
+  return buffers;
+}
+
+int64_t Model::num_parameters() const {
+  int64_t count = 0;
+  for (const auto& [name, parameter] : parameters()) count += parameter.numel();
+  return count;
+}
+
+void Model::train(bool on) {
+  graph_->train(on);
+  for (const WeightedLoss& part : losses_) {
+    if (part.loss.state) part.loss.state->train(on);
+  }
+}
+
+void Model::to(at::Device device) {
+  device_ = device.type();
+  graph_->to(device);
+  for (const WeightedLoss& part : losses_) {
+    if (part.loss.state) part.loss.state->to(device);
+  }
+}
+
+std::vector<std::string> Model::load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                                                const std::string& origin, bool strict) {
+  const std::map<std::string, at::Tensor> given(tensors.begin(), tensors.end());
+  std::vector<std::string> missing;
+  std::vector<std::string> unexpected;
+  std::vector<std::string> faults;  // where it is not strict, either
+  std::set<std::string> known;
+  const auto own = state_dict();
+  for (const auto& [name, tensor] : own) {
+    known.insert(name);
+    const auto it = given.find(name);
+    if (it == given.end()) {
+      missing.push_back("missing " + name + " " + at::str(tensor.sizes()));
+    } else if (it->second.sizes() != tensor.sizes()) {
+      faults.push_back(name + " is " + at::str(it->second.sizes()) + ", the model's is " + at::str(tensor.sizes()));
+    }
+  }
+  for (const auto& [name, tensor] : tensors) {
+    if (!known.contains(name)) unexpected.push_back("unexpected " + name + " " + at::str(tensor.sizes()));
+  }
+  std::vector<std::string> passed_over = missing;
+  passed_over.insert(passed_over.end(), unexpected.begin(), unexpected.end());
+  if (strict) faults.insert(faults.begin(), passed_over.begin(), passed_over.end());
+  if (!faults.empty()) throw Error(origin + " does not fit the model: " + join(faults, "; "));
+  if (missing.size() == own.size() && !own.empty()) {
+    throw Error(origin + " has no tensor of the model: " + join(passed_over, "; "));
+  }
+  const c10::AutoGradMode no_gradients(false);
+  for (const auto& [name, tensor] : own) {
+    if (const auto it = given.find(name); it != given.end()) at::Tensor(tensor).copy_(it->second);
+  }
+  return passed_over;
+}
+
+namespace {
+
+/// Sizes that follow from the data must be the same for training and evaluation: there is one set of weights.
+void check_same_state(const Component<DatasetKind>& dataset,
+                      const std::vector<std::pair<std::string, at::Tensor>>& trained,
+                      const std::vector<std::pair<std::string, at::Tensor>>& evaluated) {
+  for (size_t i = 0; i < std::min(trained.size(), evaluated.size()); ++i) {
+    const at::Tensor& own = trained[i].second;
+    const at::Tensor& other = evaluated[i].second;
+    if (own.sizes() == other.sizes()) continue;
+    throw RecipeError({{dataset.place, dataset.path,
+                        "its batches do not fit the model that dataset.train gives: " + trained[i].first +
+                            " would be " + at::str(other.sizes()) + ", it is " + at::str(own.sizes())}});
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Model> plan_model(const Recipe& recipe) {
+  const DatasetInfo info = training_info(recipe);
+  const DatasetInfo evaluated = recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo();
+  const ShapeMode shapes;
+  auto model = std::make_unique<Model>(recipe, info, evaluated);
+  check_known_indices(recipe, model->graph(), info);
+  if (info.num_samples) check_batch_norms(recipe, model->graph(), *info.num_samples, recipe.num_processes);
+  if (recipe.dataset.eval) check_known_indices(recipe, model->graph(), evaluated);
+  if (!recipe.dataset.eval) return model;
+  for (const FieldInfo& field : info.fields) {
+    const FieldInfo* other = evaluated.find(field.name);
+    const bool is_label = field.name == info.target;  // transforms of training may make it soft
+    if (!other || (!is_label && (other->dtype != field.dtype || other->shape.size() != field.shape.size()))) {
+      throw RecipeError({{recipe.dataset.eval->place, recipe.dataset.eval->path,
+                          "its batches have no field '" + field.name + "' like those of dataset.train"}});
+    }
+  }
+  check_same_state(*recipe.dataset.eval, model->state_dict(), Model(recipe, evaluated).state_dict());
+  return model;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "registry/graph.h"
+#include "runner/recipe/recipe.h"
+
+namespace trainrun {
+
+/// The loss of one batch. What is minimized is `means` + `sums`; of a batch cut into pieces it is the mean of the
+/// pieces' `means`, by their samples, plus the sum of their `sums`.
+struct LossValue {
+  at::Tensor means;               // of the losses that average over samples: a scalar; undefined where there are none
+  at::Tensor sums;                // of those with `reduction: sum`
+  std::vector<at::Tensor> parts;  // each loss by itself, not weighted, where the recipe has several
+  std::vector<bool> parts_sum;    // which of them have `reduction: sum`
+
+  /// means * of_means + sums * of_sums: a scalar.
+  at::Tensor total(double of_means = 1, double of_sums = 1) const;
+  /// The same as a number, of `sums` as they are.
+  double value(double of_means = 1) const;
+};
+
+/// The layers, the losses and what each reads, wired to the fields of a batch.
+class Model {
+ public:
+  /// Where a loss or a metric finds an input: a field of the batch, or an output of the graph.
+  struct Source {
+    std::string field;  // "" for an output of the graph
+    size_t graph_output = 0;
+  };
+
+  /// Builds for batches of `info`, with real weights from the default random generator, or within the ShapeMode
+  /// without. Metrics read batches of `evaluated`, where its fields differ. Throws RecipeError where layers, loss or
+  /// metrics do not fit.
+  Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& evaluated = {});
+
+  /// The graph's outputs: what loss and metrics read, and the last layer's first output.
+  Tensors forward(const Batch& batch);
+  /// Of the batch whose outputs are given.
+  LossValue loss(const Batch& batch, const Tensors& outputs) const;
+  /// The recipe's metrics for what this model gives. Throws RecipeError where one does not fit.
+  std::vector<std::unique_ptr<Metric>> build_metrics(const Recipe& recipe) const;
+  /// The graph's slots that loss `i` of the recipe reads, besides fields of the batch.
+  std::vector<size_t> loss_slots(size_t i) const;
+  /// What metric `i` of the recipe reads.
+  Tensors metric_inputs(size_t i, const Batch& batch, const Tensors& outputs) const;
+
+  Graph& graph() { return *graph_; }
+  const Graph& graph() const { return *graph_; }
+  /// Parameters and buffers by their PyTorch names, in PyTorch's order.
+  std::vector<std::pair<std::string, at::Tensor>> state_dict() const;
+  /// The parameters alone.
+  std::vector<std::pair<std::string, at::Tensor>> parameters() const;
+  /// What layers keep besides: running means, counts.
+  Tensors buffers() const;
+  int64_t num_parameters() const;
+  /// How many times the optimizer's learning rate parameters learn at, by name; others: once.
+  std::map<std::string, double> lr_scales() const { return graph_->lr_scales(); }
+  void train(bool on = true);
+  /// Moves all that is computed with to `device`; batches must be there, too. Tensors stay the objects they are.
+  void to(at::Device device);
+
+  /// Copies `tensors` into the state dict. Throws Error that lists what is missing, unexpected, or of another shape.
+  /// Not `strict`: what is missing stays as it is, what is unexpected is passed over; both are returned, one line each,
+  /// or nothing.
+  std::vector<std::string> load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                                           const std::string& origin, bool strict = true);
+
+ private:
+  std::vector<Source> find_sources(const Names& names, const Place& place, const std::string& path);
+  LayerInputs examples(const std::vector<Source>& sources) const;
+  Tensors gather(const std::vector<Source>& sources, const Batch& batch, const Tensors& outputs) const;
+  void build_losses(const Recipe& recipe);
+  void check_metrics(const Recipe& recipe) const;
+
+  DatasetInfo info_;
+  std::optional<at::ScalarType> autocast_dtype_;
+  at::DeviceType device_ = at::kCPU;
+  std::shared_ptr<Graph> graph_;
+  std::vector<size_t> outputs_;  // slots of the graph
+  struct WeightedLoss {
+    double weight;
+    bool sums = false;  // `reduction: sum`: a batch's loss is the sum of its pieces', not their mean
+    Loss loss;
+    std::vector<Source> sources;
+  };
+  std::vector<WeightedLoss> losses_;
+  std::vector<std::vector<Source>> metric_sources_;
+};
+
+/// Loads the weights that `model.weights` names, if it names any; what was passed over is returned, a line each. Throws
+/// DataError, Error.
+std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model);
+
+/// Fields of the batches that a split gives, after its transforms; opens no data.
+DatasetInfo training_info(const Recipe& recipe);
+DatasetInfo evaluation_info(const Recipe& recipe);
+
+/// The model in the shape mode: no memory, no data. Throws RecipeError where anything does not fit.
+std::unique_ptr<Model> plan_model(const Recipe& recipe);
+
+}  // namespace trainrun

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <nlohmann/json.hpp>
+
+#include <optional>
+
+#include "registry/communicator.h"
+#include "registry/layer.h"
+#include "runner/recipe/recipe.h"
+
+namespace trainrun {
+
+/// What `mixed_precision` computes in; nothing for "no".
+std::optional<at::ScalarType> autocast_dtype(const std::string& mixed_precision);
+
+/// While one lives, on this thread, operations on `device` compute in `dtype` where autocast's lists for that device
+/// say so (torch.autocast). Without a dtype it does nothing.
+class Autocast {
+ public:
+  explicit Autocast(std::optional<at::ScalarType> dtype, at::DeviceType device = at::kCPU);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  bool active_;
+  at::DeviceType device_;
+  bool was_enabled_ = false;
+  at::ScalarType had_dtype_ = at::kFloat;
+};
+
+/// Scales the loss so that small gradients do not vanish in float16, as torch.amp.GradScaler does:
+///
+///   scaler.scale(loss).backward();
+///   if (scaler.unscale(parameters)) optimizer.step();   // else a gradient has overflowed: the step is skipped
+///   scaler.update();
+///
+/// The scale grows after `growth_interval` steps without an overflow and shrinks at each one. Source: Micikevicius et
+/// al. 2018, "Mixed precision training".
+class GradScaler {
+ public:
+  explicit GradScaler(const GradScalerSection& options);
+
+  at::Tensor scale(const at::Tensor& loss) const;
+  /// Divides the gradients by the scale, in place; whether all are finite.
+  /// `shards`: where each rank has pieces of the gradients only, those that know the others; every rank calls it.
+  bool unscale(const Tensors& parameters, Communicator* shards = nullptr);
+  /// Adapts the scale to what the last `unscale` found.
+  void update();
+
+  double current() const { return static_cast<double>(scale_); }
+  /// As a checkpoint keeps it.
+  nlohmann::json state() const;
+  void load_state(const nlohmann::json& state);
+
+ private:
+  GradScalerSection options_;
+  float scale_;
+  int64_t growth_tracker_ = 0;  // steps without an overflow since the scale last changed
+  bool found_inf_ = false;
+};
+
+}  // namespace trainrun

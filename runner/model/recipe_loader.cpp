@@ -1,0 +1,172 @@
+#include "runner/model/recipe_loader.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "registry/build.h"
+#include "registry/interpolation.h"
+#include "registry/plugin.h"
+#include "runner/model/figures.h"
+#include "runner/model/model.h"
+#include "runner/model/trainable.h"
+#include "runner/recipe/recipe_source.h"
+#include "runner/recipe/yaml.h"
+
+namespace trainrun {
+namespace {
+
+/// Paths are relative to the working directory; plugins are looked for beside the recipe first. Throws PluginError.
+std::string find_plugin(const std::string& plugin, const std::string& directory) {
+  const std::string beside = (std::filesystem::path(directory) / plugin).lexically_normal().string();
+  const std::string from_here = std::filesystem::path(plugin).lexically_normal().string();
+  for (const std::string& candidate : {beside, from_here}) {
+    std::error_code unreadable;  // load_plugin says why
+    if (std::filesystem::exists(candidate, unreadable) || unreadable) return candidate;
+  }
+  throw PluginError("there is no plugin " + beside + (beside == from_here ? "" : ", nor " + from_here));
+}
+
+/// Before anything else is read, since what plugins add may be used in the recipe.
+void load_plugins(ResolvedRecipe& source, Catalog& catalog, std::vector<Problem>& problems) {
+  Value* plugins = source.value.find("plugins");
+  if (!plugins || !plugins->is_list()) return;
+  for (size_t i = 0; i < plugins->items().size(); ++i) {
+    Value& plugin = plugins->items()[i];
+    if (!plugin.is_scalar() || plugin.scalar_type() != ScalarType::kString) continue;
+    try {
+      const std::string path = find_plugin(plugin.text(), source.directory);
+      load_plugin(path, catalog);
+      // As the run's folder keeps it: found from any working directory.
+      plugin = Value::scalar(std::filesystem::absolute(path).string(), true, plugin.place());
+    } catch (const PluginError& error) {
+      problems.push_back({plugin.place(), "plugins[" + std::to_string(i) + "]", error.what()});
+    }
+  }
+}
+
+bool has_fault(const std::vector<Problem>& problems, const std::vector<std::string>& sections) {
+  return std::any_of(problems.begin(), problems.end(), [&](const Problem& problem) {
+    return std::any_of(sections.begin(), sections.end(),
+                       [&](const std::string& section) { return problem.path.starts_with(section); });
+  });
+}
+
+/// What can be checked of the model even where other sections have faults. Null where there is no model to speak of.
+std::unique_ptr<Model> check_model(const Recipe& recipe, const Value& value, std::vector<Problem>& problems) {
+  const bool known = value.find("model") && value.find("dataset") && value.find("loss");
+  if (!known || has_fault(problems, {"model", "dataset", "loss", "metrics", "plugins"})) return nullptr;
+  std::unique_ptr<Model> model;
+  try {
+    model = plan_model(recipe);
+    if (!value.find("optimizer") || has_fault(problems, {"optimizer"})) return model;
+    check_trainable(recipe, *model);
+    group_parameters(recipe.optimizer, model->parameters(), model->lr_scales());
+  } catch (const RecipeError& error) {
+    problems.insert(problems.end(), error.problems().begin(), error.problems().end());
+  }
+  return model;
+}
+
+/// What could not be resolved, merged or loaded was reported; that it is then of the wrong type, incomplete or unknown
+/// is no second fault.
+void drop_repeated(std::vector<Problem>& problems, size_t num_first) {
+  std::set<std::string> places;
+  std::vector<std::string> incomplete;  // mappings that `<<` should have completed
+  bool plugin_failed = false;
+  for (size_t i = 0; i < num_first; ++i) {
+    const Problem& problem = problems[i];
+    places.insert(problem.place.to_string());
+    if (problem.path.ends_with(".<<")) incomplete.push_back(problem.path.substr(0, problem.path.size() - 3));
+    plugin_failed = plugin_failed || problem.path.starts_with("plugins[");
+  }
+  const auto repeated = [&](const Problem& problem) {
+    const auto contains = [&](const std::string& path) { return problem.path.starts_with(path); };
+    return places.contains(problem.place.to_string()) || std::any_of(incomplete.begin(), incomplete.end(), contains) ||
+           (plugin_failed && problem.unknown_component);
+  };
+  problems.erase(std::remove_if(problems.begin() + static_cast<std::ptrdiff_t>(num_first), problems.end(), repeated),
+                 problems.end());
+}
+
+/// console and jsonl, unless the recipe says who is told.
+void set_default_loggers(Recipe& recipe, Reader& reader) {
+  if (recipe.logging.report_to) return;
+  std::vector<Value> names;
+  for (const char* name : {"console", "jsonl"}) names.push_back(Value::scalar(name, false, {}));
+  recipe.logging.report_to = Codec<std::vector<Component<LoggerKind>>>::read(Value::list(names, {}), reader);
+}
+
+/// What is monitored must be among what evaluation gives, and there must be evaluations. What it gives is known where
+/// there is a model.
+void check_monitors(const Recipe& recipe, const Model* model, const Value& value, std::vector<Problem>& problems) {
+  const std::vector<std::string> names =
+      model ? evaluation_names(recipe, model->build_metrics(recipe)) : std::vector<std::string>();
+  const Value* dataset = value.find("dataset");
+  const auto given = [&](const char* key) { return dataset && dataset->find(key) && !dataset->find(key)->is_null(); };
+  const bool has_data = given("eval") || given("fold");
+  const auto check = [&](const std::string& monitor, const Place& place, const std::string& path) {
+    if (!has_data) {
+      problems.push_back({place, path, "there are no evaluations to watch: give dataset.eval"});
+    } else if (!recipe.evaluation.every) {
+      problems.push_back({place, path, "there are no evaluations to watch: evaluation.every is null"});
+    } else if (model && std::find(names.begin(), names.end(), monitor) == names.end()) {
+      problems.push_back({place, path, "evaluation gives no '" + monitor + "'" + suggestion(monitor, names)});
+    }
+  };
+  if (recipe.checkpoint.keep_best) {
+    const Value* keep_best = value.find("checkpoint")->find("keep_best");
+    check(recipe.checkpoint.keep_best->monitor, keep_best->find("monitor")->place(), "checkpoint.keep_best.monitor");
+    if (!recipe.checkpoint.every) {
+      problems.push_back({keep_best->place(), "checkpoint.keep_best", "nothing is kept: checkpoint.every is null"});
+    }
+  }
+  if (!recipe.scheduler) return;
+  const std::string monitor = build_at_place(*recipe.scheduler, {{}, 1})->monitor();
+  const Value* written = recipe.scheduler->written.find("monitor");
+  if (!monitor.empty()) {
+    check(monitor, written ? written->place() : recipe.scheduler->place, written ? "scheduler.monitor" : "scheduler");
+  }
+}
+
+}  // namespace
+
+LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog) {
+  ResolvedRecipe source = resolve_recipe(path, overrides);
+  std::vector<Problem> problems = source.problems;
+  LoadedRecipe loaded;
+  loaded.path = path;
+  if (source.value.is_map()) {
+    if (!source.value.find("name")) {
+      source.value.set("name", {}, Value::scalar(std::filesystem::path(path).stem().string(), true, {}));
+    }
+    load_plugins(source, catalog, problems);
+    const size_t num_source_problems = problems.size();
+    Reader reader(catalog, problems);
+    const Value* model = source.value.find("model");
+    reader.blocks = model ? model->find("blocks") : nullptr;  // they are layer types from here on
+    loaded.recipe = Codec<Recipe>::fields().read(source.value, reader, "");
+    set_default_loggers(loaded.recipe, reader);
+    loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));
+    const auto planned = check_model(loaded.recipe, source.value, problems);
+    if (!has_fault(problems, {"metrics", "checkpoint", "scheduler"})) {
+      try {
+        check_monitors(loaded.recipe, planned.get(), source.value, problems);
+      } catch (const RecipeError& error) {  // a component that cannot be built
+        problems.insert(problems.end(), error.problems().begin(), error.problems().end());
+      }
+    }
+    drop_repeated(problems, num_source_problems);
+  } else if (problems.empty()) {
+    problems.push_back({source.value.place(), "", "a recipe is a mapping: model, loss, dataset, optimizer, training"});
+  }
+  sort_problems(problems);
+  if (!problems.empty()) throw RecipeError(problems);
+  loaded.resolved = std::move(source.value);
+  loaded.kept = std::move(source.kept);
+  return loaded;
+}
+
+std::string resolved_text(const Value& resolved) { return to_yaml(escape_interpolation(resolved)); }
+
+}  // namespace trainrun

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runner/recipe/recipe.h"
+
+namespace trainrun {
+
+/// A recipe, read and checked.
+struct LoadedRecipe {
+  Recipe recipe;
+  Value resolved;  // merged, overridden, interpolated: what the run's folder keeps
+  std::string path;
+  Value kept;  // ResolvedRecipe's: what of it may be a secret
+};
+
+/// Reads the recipe at `path` with `key=value` overrides, loads its plugins into `catalog`, checks every value, and
+/// finds the shapes of the model; opens no data. Throws RecipeError with every fault there is.
+LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog);
+
+/// The text of `resolved` that, loaded again, gives the same recipe.
+std::string resolved_text(const Value& resolved);
+
+}  // namespace trainrun

@@ -1,0 +1,112 @@
+#include "runner/model/recipe_notes.h"
+
+#include <functional>
+#include <set>
+
+#include "runner/model/model.h"
+
+namespace trainrun {
+namespace {
+
+constexpr double kTooSmallRate = 1e-8;  // less than float32 weights of usual size can tell
+constexpr double kTooLargeRate = 10;
+
+/// Steps of these have the size of the learning rate itself, whatever the gradients.
+const std::set<std::string>& adaptive_optimizers() {
+  static const std::set<std::string> names = {"Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Lion", "RMSprop"};
+  return names;
+}
+
+/// Schedulers that set the rate themselves, whatever the optimizer's is.
+const std::set<std::string>& rate_setters() {
+  static const std::set<std::string> names = {"OneCycleLR", "CyclicLR", "Piecewise"};
+  return names;
+}
+
+void visit(const Value& value, const std::function<void(const Value&)>& visitor) {
+  visitor(value);
+  for (const Value& item : value.items()) visit(item, visitor);
+  for (const Value::Entry& entry : value.entries()) visit(entry.value, visitor);
+}
+
+void note_rate(const Recipe& recipe, std::vector<Problem>& notes) {
+  const Value* written = recipe.optimizer.written.find("lr");
+  const auto rate = written && written->is_scalar() ? parse_number(written->text()) : std::nullopt;
+  if (!rate || (recipe.scheduler && rate_setters().contains(recipe.scheduler->type))) return;
+  const auto note = [&](const std::string& text) { notes.push_back({written->place(), "optimizer.lr", text}); };
+  const std::string number = detail::number_text(*rate);
+  const bool adaptive = adaptive_optimizers().contains(recipe.optimizer.type);
+  if (*rate == 0) {
+    note("is 0: the weights will stay as they are");
+  } else if (*rate < kTooSmallRate) {
+    note("is " + number + ", which is too small to change weights in float32");
+  } else if (*rate >= (adaptive ? 1 : kTooLargeRate)) {
+    note("is " + number + ", which is very large for " + recipe.optimizer.type + "; the loss will probably not fall");
+  }
+}
+
+void note_metrics(const Recipe& recipe, const Value& resolved, std::vector<Problem>& notes) {
+  const bool has_eval = recipe.dataset.eval.has_value() || recipe.dataset.fold.has_value();
+  if (has_eval) return;
+  if (const Value* metrics = resolved.find("metrics"); metrics && !recipe.metrics.empty()) {
+    notes.push_back({metrics->place(), "metrics", "are never computed: there is no dataset.eval to evaluate on"});
+  }
+  const Value* dataset = resolved.find("dataset");
+  const Value* transforms = dataset ? dataset->find("eval_transforms") : nullptr;
+  if (transforms && !recipe.dataset.eval_transforms.empty()) {
+    notes.push_back({transforms->place(), "dataset.eval_transforms", "are never used: there is no dataset.eval"});
+  }
+}
+
+/// Layers that read sequences, [T, N, C] unless they say `batch_first`.
+const std::set<std::string>& sequence_layers() {
+  static const std::set<std::string> names = {"TransformerEncoder",
+                                              "TransformerEncoderLayer",
+                                              "TransformerDecoder",
+                                              "TransformerDecoderLayer",
+                                              "MultiheadAttention",
+                                              "RNN",
+                                              "GRU",
+                                              "LSTM"};
+  return names;
+}
+
+bool is_undecided(const Value& layer) {
+  const Value* type = layer.is_map() ? layer.find("type") : nullptr;
+  return type && type->is_scalar() && sequence_layers().contains(type->text()) && !layer.find("batch_first");
+}
+
+/// Notes the layers for which the batch, which comes first, would be the sequence.
+void note_batch_first(const Recipe& recipe, const std::set<std::string>& undecided, std::vector<Problem>& notes) {
+  const auto model = plan_model(recipe);
+  for (const auto& module : model->graph().modules()) {
+    const auto* graph = dynamic_cast<const Graph*>(module.get());
+    if (!graph) continue;
+    for (const Graph::Node& node : graph->nodes()) {
+      if (!undecided.contains(node.place.to_string()) || node.input_shapes.empty()) continue;
+      const std::vector<int64_t>& shape = node.input_shapes[0];
+      const bool batch_is_first = shape.size() == 3 && shape[0] == kExampleBatch && shape[1] != kExampleBatch;
+      if (!batch_is_first) continue;
+      notes.push_back({node.place, node.path,
+                       node.type + " takes its input for [T, N, C], since batch_first is false by default, but the "
+                                   "batch comes first here; write batch_first: true"});
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Problem> recipe_notes(const LoadedRecipe& loaded) {
+  std::vector<Problem> notes;
+  note_metrics(loaded.recipe, loaded.resolved, notes);
+  note_rate(loaded.recipe, notes);
+  std::set<std::string> undecided;
+  visit(loaded.resolved, [&](const Value& value) {
+    if (is_undecided(value)) undecided.insert(value.place().to_string());
+  });
+  if (!undecided.empty()) note_batch_first(loaded.recipe, undecided, notes);
+  sort_problems(notes);
+  return notes;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,464 @@
+#include "runner/recipe/recipe.h"
+
+#include "registry/datasets/views.h"
+#include "registry/pattern.h"
+
+namespace trainrun {
+namespace {
+
+constexpr const char* kNoLayers = "a model needs at least one layer";
+// Far beyond any use, and so that no product of them with sizes of models and data leaves an int64.
+constexpr double kMostBatchSize = 1e9;
+constexpr double kMostEpochs = 1e9;
+constexpr double kMostAccumulation = 1e6;
+constexpr double kMostProcesses = 1e6;
+constexpr double kMostSeconds = 1e9;
+constexpr double kMostMebibytes = 1e9;
+constexpr const char* kEveryDoc = "epoch, a number of optimizer steps, or null for never";
+
+using nlohmann::json;
+/// "2/5": the second of five; numbers from 0 and how many, or nothing.
+std::optional<std::pair<int64_t, int64_t>> parse_fold(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos) return std::nullopt;
+  const auto number = parse_integer(text.substr(0, slash));
+  const auto count = parse_integer(text.substr(slash + 1));
+  if (!number || !count || *count < 2 || *number < 1 || *number > *count) return std::nullopt;
+  return std::pair(*number - 1, *count);
+}
+
+/// auto, cpu, cuda, cuda:0, …, cuda:99
+bool is_device(const std::string& device) {
+  if (device == "auto" || device == "cpu" || device == "cuda") return true;
+  if (!device.starts_with("cuda:") || device.size() > 7) return false;
+  const auto number = parse_integer(device.substr(5));
+  return number && *number >= 0 && device == "cuda:" + std::to_string(*number);
+}
+
+}  // namespace
+
+std::optional<Blocks> Codec<Blocks>::read(const Value& value, Reader& reader) {
+  if (!value.is_map()) {
+    reader.error(value.place(), "expected a mapping of names to blocks, found " + value.describe());
+    return std::nullopt;
+  }
+  Blocks blocks;
+  for (const Value::Entry& entry : value.entries()) {
+    const auto scope = reader.enter(entry.key);
+    blocks.names.push_back(entry.key);
+    if (reader.catalog().layers.find(entry.key)) {
+      reader.error(entry.key_place,
+                   "there is a layer called " + entry.key + " already; choose another name for the block");
+    }
+    if (!entry.value.is_map()) {
+      reader.error(entry.value.place(), "expected {parameters: …, layers: […]}, found " + entry.value.describe());
+      continue;
+    }
+    const std::vector<std::string> known = {"parameters", "inputs", "layers"};
+    for (const Value::Entry& part : entry.value.entries()) {
+      if (std::find(known.begin(), known.end(), part.key) != known.end()) continue;
+      const auto key = reader.enter(part.key);
+      reader.error(part.key_place, "unknown key of a block" + suggestion(part.key, known));
+    }
+    const Value* layers = entry.value.find("layers");
+    const Value* parameters = entry.value.find("parameters");
+    if (!layers) reader.error(entry.value.place(), "the block needs layers: […]");
+    if (layers && !layers->is_list()) {
+      const auto key = reader.enter("layers");
+      reader.error(layers->place(), "expected a list of layers, found " + layers->describe());
+    }
+    if (parameters && !parameters->is_map() && !parameters->is_null()) {
+      const auto key = reader.enter("parameters");
+      reader.error(parameters->place(),
+                   "expected a mapping of names to defaults (null: no default), found " + parameters->describe());
+    }
+  }
+  return blocks;
+}
+
+json Codec<Blocks>::schema(SchemaContext& context) {
+  const json block = {{"type", "object"},
+                      {"required", {"layers"}},
+                      {"additionalProperties", false},
+                      {"properties",
+                       {{"parameters",
+                         {{"type", {"object", "null"}},
+                          {"description", "names and their defaults; null: must be given where it is used"}}},
+                        {"inputs", detail::or_interpolation(Codec<Names>::schema(context))},
+                        {"layers", detail::or_interpolation(Codec<LayerList>::schema(context))}}}};
+  return {{"type", "object"},
+          {"propertyNames", {{"not", {{"enum", context.catalog.layers.names()}}}}},
+          {"additionalProperties", block}};
+}
+
+void ModelSection::describe(Fields<ModelSection>& f) {
+  f.optional("blocks", &ModelSection::blocks).doc("named pieces of the model, used like layer types");
+  f.required("layers", &ModelSection::layers).not_empty(kNoLayers).doc("the layers, in order");
+  f.optional("init", &ModelSection::init)
+      .doc(
+          "initial values of all weights, or of the parameters whose state name a pattern matches; after the layers' "
+          "own");
+  f.optional("weights", &ModelSection::weights).doc("a state dict to start from: .safetensors, or .pt of torch.save");
+  f.relation(json::parse(R"({"if": {"required": ["blocks"]},
+                             "else": {"properties": {"layers": {"$ref": "#/definitions/known_layer"}}}})"));
+}
+
+void WeightsSection::describe(Fields<WeightsSection>& f) {
+  f.required("path", &WeightsSection::path).doc("a .safetensors file, or a .pt or .pth of torch.save");
+  f.optional("key", &WeightsSection::key)
+      .doc(
+          "where a .pt file holds more: under which key the state dict is; \"\": state_dict, model or "
+          "model_state_dict");
+  f.optional("rename", &WeightsSection::rename)
+      .doc(
+          "regular expressions and what each match in a tensor's name is replaced by ($1: the first group), in order; "
+          "null: leave such tensors out; {to: NAME, transpose: true}: also swap the two dimensions, as weights of "
+          "GPT-2's Conv1D need it for a Linear");
+  f.optional("strict", &WeightsSection::strict)
+      .doc("every tensor of the model must be there and no other; if false, both are listed and training begins");
+}
+
+void RenameSection::describe(Fields<RenameSection>& f) {
+  f.optional("to", &RenameSection::to)
+      .doc("what each match in the name is replaced by ($1: the first group); null: nothing is replaced");
+  f.optional("transpose", &RenameSection::transpose).doc("swap the two dimensions of such a tensor: [A, B] to [B, A]");
+}
+
+void WeightsSection::check(Checker& checker) const {
+  for (const auto& [pattern, unused] : rename.entries) {
+    const std::string fault = pattern_fault(pattern);
+    if (!fault.empty()) checker.fail("rename", fault);
+  }
+}
+
+void ModelSection::check(Checker& checker) const {
+  if (layers.layers.empty()) checker.fail("layers", kNoLayers);  // each has `if: false`
+}
+
+void DatasetSection::describe(Fields<DatasetSection>& f) {
+  f.required("train", &DatasetSection::train).doc("what is trained on");
+  f.optional("eval", &DatasetSection::eval).doc("what is evaluated on");
+  f.optional("transforms", &DatasetSection::transforms).doc("done to both, in order");
+  f.optional("train_transforms", &DatasetSection::train_transforms).doc("done before transforms, in training only");
+  f.optional("eval_transforms", &DatasetSection::eval_transforms).doc("done before transforms, in evaluation only");
+  f.optional("fold", &DatasetSection::fold)
+      .doc("2/5: train is cut into five parts by the seed, the second is evaluated on, the others are trained on");
+  f.relation(json::parse(R"({"properties": {"fold": {"not": {"type": "string", "pattern": "^[^$]*$", "not": {
+                                 "type": "string", "pattern": "^[1-9][0-9]*/([2-9]|[1-9][0-9]+)$"}}}}})"));
+  f.relation(json::parse(R"({"if": {"required": ["fold"], "properties": {"fold": {"type": "string"}}},
+                             "then": {"properties": {"eval": {"type": "null"}}}})"));
+}
+
+void DatasetSection::check(Checker& checker) const {
+  if (!fold) return;
+  if (!parse_fold(*fold)) checker.fail("fold", "expected 1/5 for the first of five folds, found '" + *fold + "'");
+  if (eval) checker.fail("fold", "makes its own evaluation data out of train; leave out eval");
+}
+
+void DatasetSection::apply_fold(uint64_t seed) {
+  const auto parsed = fold ? parse_fold(*fold) : std::nullopt;
+  if (!parsed || eval || !train.build) return;
+  const auto part = [whole = train.build, parsed = *parsed, seed](bool training) {
+    const Choice choose = [=](int64_t size) { return fold_samples(size, parsed.first, parsed.second, seed, training); };
+    return [=](const DatasetInputs& inputs) { return choose_samples(whole(inputs), choose); };
+  };
+  eval = train;
+  eval->build = part(false);
+  train.build = part(true);
+}
+
+void SamplerSection::describe(Fields<SamplerSection>& f) {
+  f.required("type", &SamplerSection::type)
+      .one_of({"WeightedRandom", "Stratified"})
+      .doc("WeightedRandom draws by weight; Stratified has in every batch of each class its share");
+  f.optional("weights", &SamplerSection::weights)
+      .at_least(0)
+      .words({"balanced"})
+      .doc("balanced: each class as often; a weight for each class; or the field that holds each sample's");
+  f.optional("field", &SamplerSection::field).doc("the field that holds the class; the data set's target by default");
+  f.optional("num_samples", &SamplerSection::num_samples)
+      .at_least(1)
+      .doc("drawn by weight in an epoch; as many as there are by default");
+  f.optional("replacement", &SamplerSection::replacement).doc("a sample may be drawn by weight several times");
+  f.relation(json::parse(R"({"if": {"required": ["type"], "properties": {"type": {"const": "Stratified"}}},
+                             "then": {"properties": {"num_samples": {"not": {"type": "integer"}},
+                                                     "replacement": {"not": {"const": false}},
+                                                     "weights": {"not": {"type": "array"}}}}})"));
+}
+
+void SamplerSection::check(Checker& checker) const {
+  const auto* list = std::get_if<std::vector<double>>(&weights);
+  if (list && std::all_of(list->begin(), list->end(), [](double weight) { return weight == 0; })) {
+    checker.fail("weights", "are all 0, so that nothing would be drawn");
+  }
+  if (type != "Stratified") return;
+  const bool by_weight = num_samples || !replacement || weights != decltype(weights)(std::string("balanced"));
+  if (by_weight) checker.fail("type", "weights, num_samples and replacement are for WeightedRandom");
+}
+
+std::optional<SamplerSection> DataloaderSection::chosen_sampler() const {
+  if (!sampler) return std::nullopt;
+  if (const auto* section = std::get_if<SamplerSection>(&*sampler)) return *section;
+  SamplerSection section;
+  section.type = std::get<std::string>(*sampler);
+  return section;
+}
+
+void DataloaderSection::check(Checker& checker) const {
+  if (sampler && !shuffle) checker.fail("sampler", "draws at random, shuffle: false asks for the data's own order");
+}
+
+void DataloaderSection::describe(Fields<DataloaderSection>& f) {
+  f.optional("batch_size", &DataloaderSection::batch_size)
+      .at_least(1)
+      .at_most(kMostBatchSize)
+      .unit("samples")
+      .doc("of each process");
+  f.optional("eval_batch_size", &DataloaderSection::eval_batch_size)
+      .at_least(1)
+      .at_most(kMostBatchSize)
+      .unit("samples")
+      .doc("in evaluation; batch_size by default");
+  f.optional("shuffle", &DataloaderSection::shuffle).doc("a new order each epoch, from seed + epoch");
+  f.optional("sampler", &DataloaderSection::sampler)
+      .one_of({"WeightedRandom", "Stratified"})
+      .doc(
+          "in training, instead of a plain shuffle: WeightedRandom or Stratified, or a mapping with type and "
+          "parameters");
+  f.optional("drop_last", &DataloaderSection::drop_last).doc("leave out a last batch that is not full");
+  f.optional("num_workers", &DataloaderSection::num_workers)
+      .at_least(0)
+      .at_most(256)
+      .doc("threads that make batches ahead; 0: none. The batches do not depend on it");
+  f.relation(json::parse(R"({"if": {"required": ["shuffle"], "properties": {"shuffle": {"const": false}}},
+                             "then": {"properties": {"sampler": {"not": {"anyOf": [
+                                 {"type": "object"}, {"enum": ["WeightedRandom", "Stratified"]}]}}}}})"));
+}
+
+void TrainingSection::describe(Fields<TrainingSection>& f) {
+  f.optional("num_epochs", &TrainingSection::num_epochs)
+      .at_least(1)
+      .at_most(kMostEpochs)
+      .doc("passes over the training data");
+  f.optional("max_steps", &TrainingSection::max_steps).at_least(1).doc("optimizer steps after which to stop");
+  f.optional("gradient_accumulation_steps", &TrainingSection::gradient_accumulation_steps)
+      .at_least(1)
+      .at_most(kMostAccumulation)
+      .doc("batches whose gradients make one optimizer step");
+  f.optional("max_grad_norm", &TrainingSection::max_grad_norm)
+      .greater_than(0)
+      .doc("gradients with a larger 2-norm are scaled down to it");
+  f.relation(json::parse(
+      R"({"anyOf": [{"required": ["num_epochs"], "properties": {"num_epochs": {"not": {"type": "null"}}}},
+                    {"required": ["max_steps"], "properties": {"max_steps": {"not": {"type": "null"}}}}]})"));
+}
+
+void TrainingSection::check(Checker& checker) const {
+  if (!num_epochs && !max_steps) checker.fail("num_epochs", "training needs num_epochs or max_steps");
+}
+
+void EvaluationSection::describe(Fields<EvaluationSection>& f) {
+  f.optional("every", &EvaluationSection::every).at_least(1).one_of({"epoch"}).doc(kEveryDoc);
+}
+
+void KeepBestSection::describe(Fields<KeepBestSection>& f) {
+  f.required("monitor", &KeepBestSection::monitor).doc("the metric that says which is best: eval/accuracy");
+  f.optional("mode", &KeepBestSection::mode).one_of({"min", "max"}).doc("whether less or more of it is better");
+}
+
+void CheckpointSection::describe(Fields<CheckpointSection>& f) {
+  f.optional("every", &CheckpointSection::every).at_least(1).one_of({"epoch"}).doc(kEveryDoc);
+  f.optional("keep_last", &CheckpointSection::keep_last).at_least(1).doc("so many of the newest are kept; null: all");
+  f.optional("keep_best", &CheckpointSection::keep_best).doc("the best one is kept as well");
+  f.optional("resume", &CheckpointSection::resume)
+      .words({"auto", "no"})
+      .doc(
+          "auto: go on with an unfinished run of this recipe in output_dir; no; or the path of a checkpoint, "
+          "or of a run, for its newest");
+  f.optional("allow_changed", &CheckpointSection::allow_changed)
+      .one_of({"data"})
+      .doc("what may differ from what a checkpoint was made with: [data] resumes with data that have changed");
+  f.relation(json::parse(R"({"if": {"required": ["keep_best"], "properties": {"keep_best": {"type": "object"}}},
+                             "then": {"properties": {"every": {"not": {"type": "null"}}}}})"));
+}
+
+void LoggingSection::describe(Fields<LoggingSection>& f) {
+  f.optional("every_steps", &LoggingSection::every_steps).at_least(1).unit("optimizer steps").doc("between two lines");
+  f.optional("report_to", &LoggingSection::report_to).doc("who is told; console and jsonl by default");
+}
+
+void DistributedSection::describe(Fields<DistributedSection>& f) {
+  f.optional("timeout", &DistributedSection::timeout)
+      .at_least(1)
+      .at_most(kMostSeconds)
+      .unit("seconds")
+      .doc("how long a rank may be silent, and how long the others wait for it in a step, before they give up");
+  f.optional("meeting_timeout", &DistributedSection::meeting_timeout)
+      .at_least(1)
+      .unit("seconds")
+      .doc("how long a rank waits for all others to come; timeout by default");
+  f.optional("evaluation_timeout", &DistributedSection::evaluation_timeout)
+      .at_least(1)
+      .unit("seconds")
+      .doc("how long ranks that are not silent may take longer than others in an evaluation; 10 timeout by default");
+  f.optional("checkpoint_timeout", &DistributedSection::checkpoint_timeout)
+      .at_least(1)
+      .unit("seconds")
+      .doc(
+          "how long the others wait for a rank 0 that is not silent while it reads data, or reads or writes a "
+          "checkpoint; 10 timeout by default");
+  f.optional("bucket_cap_mb", &DistributedSection::bucket_cap_mb)
+      .at_least(1)
+      .at_most(kMostMebibytes)
+      .unit("MiB")
+      .doc("gradients that are reduced together while the backward pass goes on");
+  f.optional("find_unused_parameters", &DistributedSection::find_unused_parameters)
+      .doc("layers may take no part in a step on some rank; costs a walk over the graph each step");
+  f.optional("comm_hook", &DistributedSection::comm_hook)
+      .doc("how gradients travel: BF16Compression, FP16Compression, PowerSGD, or a plugin's; as they are by default");
+  f.optional("pin_cores", &DistributedSection::pin_cores)
+      .doc("each rank that trainrun starts keeps to its own share of the machine's cores");
+}
+
+void ShardingSection::describe(Fields<ShardingSection>& f) {
+  f.optional("strategy", &ShardingSection::strategy)
+      .one_of({"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"})
+      .doc("each rank keeps its part of parameters, gradients and optimizer state; of the latter two; of nothing");
+  f.optional("zero_stage", &ShardingSection::zero_stage)
+      .at_least(1)
+      .at_most(3)
+      .doc("the same in DeepSpeed's words: 3 is FULL_SHARD, 2 SHARD_GRAD_OP, 1 shards the optimizer state alone");
+  f.optional("wrap", &ShardingSection::wrap)
+      .doc(
+          "regular expressions: a layer whose state name one matches in full is gathered and sharded as one; by "
+          "default "
+          "each of the model's own layers");
+  f.optional("prefetch", &ShardingSection::prefetch)
+      .doc("begin to gather the next layer's parameters while one computes; costs that layer's memory");
+  f.optional("cpu_offload", &ShardingSection::cpu_offload)
+      .doc("keep optimizer state in the machine's memory: so it is on the CPU; on a GPU, not in this version");
+}
+
+void ShardingSection::check(Checker& checker) const {
+  for (const std::string& pattern : wrap) {
+    const std::string fault = pattern_fault(pattern);
+    if (!fault.empty()) checker.fail("wrap", fault);
+  }
+}
+
+int64_t ShardingSection::stage() const {
+  if (zero_stage) return *zero_stage;
+  if (strategy == "FULL_SHARD") return 3;
+  return strategy == "SHARD_GRAD_OP" ? 2 : 0;
+}
+
+void GradScalerSection::describe(Fields<GradScalerSection>& f) {
+  f.optional("init_scale", &GradScalerSection::init_scale).greater_than(0).doc("what the first loss is multiplied by");
+  f.optional("growth_factor", &GradScalerSection::growth_factor)
+      .greater_than(1)
+      .doc("what the scale is multiplied by after growth_interval steps without an overflow");
+  f.optional("backoff_factor", &GradScalerSection::backoff_factor)
+      .greater_than(0)
+      .less_than(1)
+      .doc("what the scale is multiplied by after an overflow");
+  f.optional("growth_interval", &GradScalerSection::growth_interval)
+      .at_least(1)
+      .unit("optimizer steps")
+      .doc("without an overflow, after which the scale grows");
+}
+
+void Recipe::describe(Fields<Recipe>& f) {
+  f.optional("version", &Recipe::version).at_least(1).at_most(1).doc("of the recipe language");
+  f.optional("name", &Recipe::name).doc("of the run; the file's name by default");
+  f.optional("seed", &Recipe::seed).at_least(0).doc("of weights, order of samples, dropout");
+  f.optional("deterministic", &Recipe::deterministic).doc("use deterministic algorithms only, or fail");
+  f.optional("output_dir", &Recipe::output_dir).doc("where the run lives; runs/NAME by default");
+  f.optional("plugins", &Recipe::plugins).doc("shared libraries that register more components");
+  f.required("model", &Recipe::model).doc("the layers");
+  f.required("loss", &Recipe::loss).doc("what is minimized");
+  f.optional("metrics", &Recipe::metrics).doc("what evaluation measures besides the loss");
+  f.required("dataset", &Recipe::dataset).doc("the data");
+  f.optional("dataloader", &Recipe::dataloader).doc("how samples become batches");
+  f.required("optimizer", &Recipe::optimizer).doc("how weights follow from gradients");
+  f.optional("scheduler", &Recipe::scheduler).doc("how the learning rate changes; constant by default");
+  f.required("training", &Recipe::training).doc("how long, and the step");
+  f.optional("evaluation", &Recipe::evaluation).doc("when to evaluate; at the end in any case, unless every is null");
+  f.optional("distributed_type", &Recipe::distributed_type)
+      .one_of({"NO", "MULTI_CPU", "MULTI_GPU", "FSDP"})
+      .doc("how several processes share the job; Accelerate's names");
+  f.optional("num_processes", &Recipe::num_processes).at_least(1).at_most(kMostProcesses).doc("over all machines");
+  f.optional("num_machines", &Recipe::num_machines)
+      .at_least(1)
+      .doc("each of which starts its share of the processes, where no launcher starts them all");
+  f.optional("machine_rank", &Recipe::machine_rank).at_least(0).doc("this machine among them; the first is 0");
+  f.optional("main_process_ip", &Recipe::main_process_ip)
+      .doc("where the processes meet, if whoever starts them does not say: rank 0's address");
+  f.optional("main_process_port", &Recipe::main_process_port).at_least(1).at_most(65535).doc("and its port");
+  f.optional("distributed", &Recipe::distributed).doc("how several processes work together");
+  f.optional("sharding", &Recipe::sharding).doc("what ranks keep a part of only, where distributed_type is FSDP");
+  f.optional("sync_batchnorm", &Recipe::sync_batchnorm)
+      .doc("BatchNorm layers normalize over the batches of all ranks, as SyncBatchNorm does");
+  f.optional("device", &Recipe::device)
+      .words({"auto", "cpu", "cuda"})
+      .doc("auto: a GPU where there is one; cpu; cuda, or cuda:1 for the second GPU");
+  f.optional("num_threads", &Recipe::num_threads)
+      .at_least(1)
+      .at_most(4096)
+      .one_of({"auto"})
+      .doc("of each operation on the CPU; auto: OMP_NUM_THREADS, else by the CPUs there are and the size of the model");
+  f.optional("tf32", &Recipe::tf32).doc("float32 products in TensorFloat-32 on GPUs that have it");
+  f.optional("mixed_precision", &Recipe::mixed_precision)
+      .one_of({"no", "bf16", "fp16", "fp8"})
+      .doc("of the layers' arithmetic: autocast; weights, optimizer and loss stay in float32");
+  f.optional("grad_scaler", &Recipe::grad_scaler).doc("how the loss is scaled where mixed_precision is fp16");
+  f.optional("checkpoint", &Recipe::checkpoint).doc("what is saved, and when");
+  f.optional("logging", &Recipe::logging).doc("who is told what, and when");
+  f.relation(json::parse(R"({"properties": {"mixed_precision": {"not": {"const": "fp8"}}}})"));
+  f.relation(json::parse(R"({"properties": {"device": {"not": {"type": "string", "pattern": "^[^$]*$", "not": {
+                                 "pattern": "^(auto|cpu|cuda(:(0|[1-9][0-9]?))?)$"}}}}})"));
+  f.relation(json::parse(
+      R"({"if": {"required": ["distributed_type"], "properties": {"distributed_type": {"const": "MULTI_GPU"}}},
+          "then": {"properties": {"device": {"not": {"const": "cpu"}}}}})"));
+  f.relation(json::parse(
+      R"({"if": {"required": ["distributed_type"], "properties": {"distributed_type": {"const": "MULTI_CPU"}}},
+          "then": {"properties": {"device": {"not": {"type": "string", "pattern": "^cuda"}}}}})"));
+  f.relation(json::parse(  // what is best is known from evaluations
+      R"({"if": {"required": ["checkpoint"],
+                 "properties": {"checkpoint": {"type": "object", "required": ["keep_best"],
+                                               "properties": {"keep_best": {"type": "object"}}}}},
+          "then": {"properties": {"dataset": {"anyOf": [{"required": ["eval"],
+                                                         "properties": {"eval": {"not": {"type": "null"}}}},
+                                                        {"required": ["fold"],
+                                                         "properties": {"fold": {"not": {"type": "null"}}}}]},
+                                  "evaluation": {"properties": {"every": {"not": {"type": "null"}}}}}}})"));
+}
+
+void Recipe::check(Checker& checker) const {
+  if (!is_device(device)) {
+    checker.fail("device", "expected auto, cpu, cuda, or cuda:0 for the first GPU, found '" + device + "'");
+  }
+  if ((device == "cpu" && distributed_type == "MULTI_GPU") ||
+      (device.starts_with("cuda") && distributed_type == "MULTI_CPU")) {
+    checker.fail("device", "is " + device + ", distributed_type is " + distributed_type + "; leave one of the two out");
+  }
+  if (mixed_precision == "fp8") {
+    checker.fail("mixed_precision",
+                 "fp8 needs products of scaled float8 matrices, which LibTorch has on recent GPUs alone; write bf16");
+  }
+  if (distributed.comm_hook && distributed_type == "FSDP" && sharding.stage() > 0) {
+    checker.fail("distributed", "a comm_hook is for gradients that are not sharded; leave one of the two out");
+  }
+  if (num_processes != 1 && distributed_type == "NO") {
+    checker.fail("num_processes", "several processes need a distributed_type, such as MULTI_CPU");
+  }
+  if (num_processes % num_machines != 0) {
+    checker.fail("num_machines", std::to_string(num_processes) + " processes do not spread evenly over " +
+                                     std::to_string(num_machines) + " machines");
+  }
+  if (machine_rank >= num_machines) {
+    checker.fail("machine_rank", "is " + std::to_string(machine_rank) + " of " + std::to_string(num_machines) +
+                                     " machines; the first is 0");
+  }
+}
+
+}  // namespace trainrun

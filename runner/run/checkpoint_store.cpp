@@ -1,0 +1,388 @@
+#include "runner/run/checkpoint_store.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "registry/files/file_io.h"
+#include "runner/run/checkpoint_state.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Warn = std::function<void(const std::string&)>;
+
+constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kStateFile = "state.json";
+constexpr const char* kLatest = "latest";
+constexpr const char* kBest = "best";
+constexpr const char* kReplacedMark = ".replaced";
+
+std::string inside(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }
+
+/// Removes a half-written checkpoint when saving it fails.
+class Unfinished {
+ public:
+  explicit Unfinished(std::string path) : path_(std::move(path)) {}
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+  ~Unfinished() {
+    std::error_code already_failing;
+    fs::remove_all(path_, already_failing);
+  }
+
+ private:
+  std::string path_;
+};
+
+FileDigest write_tensors(const std::string& path, const NamedTensors& tensors) {
+  FileWriter file(path);
+  write_safetensors(file, tensors);
+  return file.finish();
+}
+
+void write_checkpoint(const std::string& path, const CheckpointContent& content, bool is_best) {
+  remove_all(path);
+  std::error_code error;
+  fs::create_directory(path, error);
+  if (error) throw FileError(path, "create the folder", error.value());
+  CheckpointState state{content.state, {}, is_best};
+  state.files[kModelFile] = write_tensors(inside(path, kModelFile), content.model);
+  state.files[kOptimizerFile] = write_tensors(inside(path, kOptimizerFile), content.optimizer);
+  FileWriter file(inside(path, kStateFile));
+  file.write(to_text(state));
+  file.finish();
+  sync_folder(path);
+}
+
+[[noreturn]] void throw_unusable(const std::string& path, const std::string& why) {
+  throw UnusableCheckpoint(path + " cannot be used now, though it may be whole: " + why +
+                           ". Nothing was changed; start again when it can be read, or move it out of its folder to go "
+                           "on from an older checkpoint");
+}
+
+CheckpointState read_state(const std::string& path) {
+  const std::string file = inside(path, kStateFile);
+  try {
+    return parse_checkpoint_state(read_file(file, kMostStateBytes));
+  } catch (const ReadError& error) {
+    if (!error.is_missing()) throw_unusable(path, error.what());
+    throw CheckpointError(path + ": is not a whole checkpoint: " + error.what());
+  } catch (const NewerFormatError& error) {
+    throw_unusable(path, error.what());
+  } catch (const DataError& error) {
+    throw CheckpointError(path + ": is not a whole checkpoint: " + error.what());
+  }
+}
+
+[[noreturn]] void throw_mismatch(const std::string& file, const FileDigest& expected, const FileDigest& found) {
+  throw CheckpointError(file + ": is damaged: expected SHA-256 " + expected.sha256 + " (" +
+                        std::to_string(expected.bytes) + " bytes), found " + found.sha256 + " (" +
+                        std::to_string(found.bytes) + " bytes); resume from another checkpoint");
+}
+
+/// `path` is the checkpoint's; `name` that of one of its files.
+void verify_file(const std::string& path, const std::string& name, const FileDigest& expected) {
+  const std::string file = inside(path, name);
+  FileDigest found;
+  try {
+    found = digest_file(file);
+  } catch (const ReadError& error) {
+    if (!error.is_missing()) throw_unusable(path, error.what());
+    throw CheckpointError(error.what());
+  } catch (const DataError& error) {
+    throw CheckpointError(error.what());
+  }
+  if (found != expected) throw_mismatch(file, expected, found);
+}
+
+NamedTensors read_tensors(const std::string& path, const CheckpointState& state, const char* name) {
+  const std::string file = inside(path, name);
+  const auto expected = state.files.find(name);
+  if (expected == state.files.end()) throw CheckpointError(inside(path, kStateFile) + ": names no file " + name);
+  SafetensorsContent content;
+  try {
+    content = read_safetensors(file, FileReader::Hashing::kOn);
+  } catch (const DataError& error) {
+    const auto* refused = dynamic_cast<const ReadError*>(&error);
+    if (refused && !refused->is_missing()) throw_unusable(path, error.what());
+    verify_file(path, name, expected->second);  // says that it is damaged, if that is why
+    throw CheckpointError(error.what());
+  }
+  if (content.digest != expected->second) throw_mismatch(file, expected->second, content.digest);
+  return std::move(content.tensors);
+}
+
+/// One checkpoint of a folder, as far as a glance tells.
+struct Found {
+  int64_t step;
+  std::string name;
+  bool operator<(const Found& other) const { return std::tie(step, name) < std::tie(other.step, other.name); }
+};
+
+/// A glance at a checkpoint: its state, and whether its files are as long as they should be.
+int64_t step_of_whole(const std::string& path) {
+  const CheckpointState state = read_state(path);
+  for (const auto& [name, expected] : state.files) {
+    const std::string file = inside(path, name);
+    std::error_code error;
+    const uintmax_t bytes = fs::file_size(file, error);
+    const bool is_missing = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+    const bool is_other = error == std::errc::is_a_directory || error == std::errc::not_supported;
+    if (error && !is_missing && !is_other) throw_unusable(path, file + ": " + error.message());
+    if (error) throw CheckpointError(file + ": " + error.message());
+    if (bytes != static_cast<uintmax_t>(expected.bytes)) {
+      throw CheckpointError(file + ": has " + std::to_string(bytes) + " bytes, expected " +
+                            std::to_string(expected.bytes));
+    }
+  }
+  return state.step();
+}
+
+/// The names in a folder, sorted; none where it does not exist.
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) throw FileError(folder, "list", error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Whether a folder of a checkpoint's name is there; what is no folder is not ours.
+bool is_checkpoint(const std::string& folder, const std::string& name) {
+  if (!is_checkpoint_name(name)) return false;
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(inside(folder, name), error).type();
+  if (type == fs::file_type::none) throw_unusable(inside(folder, name), error.message());
+  return type == fs::file_type::directory;
+}
+
+/// What to do about a checkpoint that cannot be judged.
+enum class Unusable { kThrow, kLeaveAlone };
+
+/// The checkpoints of a folder that look whole, by step. `num_damaged`: how many do not.
+std::vector<Found> scan(const std::string& folder, Unusable unusable, const Warn& warn, size_t* num_damaged = nullptr) {
+  std::vector<Found> found;
+  for (const std::string& name : names_in(folder)) {
+    try {
+      if (is_checkpoint(folder, name)) found.push_back({step_of_whole(inside(folder, name)), name});
+    } catch (const CheckpointError& error) {
+      if (num_damaged) ++*num_damaged;
+      warn(std::string("checkpoint passed over: ") + error.what());
+    } catch (const UnusableCheckpoint&) {
+      if (unusable == Unusable::kThrow) throw;
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+/// What a link names; "" where there is none, nothing where the system does not say.
+std::optional<std::string> target_of(const std::string& folder, const std::string& link) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(inside(folder, link), error);
+  const bool is_none = error == std::errc::no_such_file_or_directory || error == std::errc::invalid_argument;
+  if (error && !is_none) return std::nullopt;
+  return target.string();
+}
+
+void check_name(const std::string& name) {
+  if (is_checkpoint_name(name)) return;
+  throw Error("'" + name + "' is not a name for a checkpoint; they are called epoch-0003 or step-00000120");
+}
+
+/// ".epoch-0003.tmp-1234", ".latest.tmp-1234": what a killed save leaves, and nothing that a user would make.
+bool is_unfinished(const std::string& name) {
+  const size_t mark = name.rfind(kTemporaryMark);
+  if (!name.starts_with('.') || mark == std::string::npos || mark == 0) return false;
+  const std::string of = name.substr(1, mark - 1);
+  return (is_checkpoint_name(of) || of == kLatest || of == kBest) && is_temporary_name(name, of);
+}
+
+void ignore(const std::string&) {}
+
+}  // namespace
+
+bool is_checkpoint_name(std::string_view name) {
+  const size_t dash = name.find('-');
+  if (dash == std::string_view::npos) return false;
+  const std::string_view word = name.substr(0, dash);
+  const std::string_view number = name.substr(dash + 1);
+  return (word == "epoch" || word == "step") && !number.empty() &&
+         number.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+CheckpointStore::CheckpointStore(std::string folder, RetentionPolicy policy)
+    : folder_(std::move(folder)), policy_(policy) {}
+
+std::string CheckpointStore::path_of(const std::string& name) const { return inside(folder_, name); }
+
+std::string CheckpointStore::save(const std::string& name, const CheckpointContent& content, bool is_best) {
+  check_name(name);
+  create_folders(folder_);
+  const std::string beside = temporary_path(path_of(name));
+  {
+    const Unfinished unfinished(beside);  // after put_in_place: what was replaced
+    write_checkpoint(beside, content, is_best);
+    put_in_place(beside, name);
+  }
+  replace_link(name, path_of(kLatest));
+  if (is_best) replace_link(name, path_of(kBest));
+  sync_folder(folder_);
+  apply_retention(name);
+  return path_of(name);
+}
+
+void CheckpointStore::put_in_place(const std::string& from, const std::string& name) {
+  const std::string path = path_of(name);
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) {
+    rename_path(from, path);
+  } else if (!exchange_paths(from, path)) {
+    // Without an exchange there is an instant with no checkpoint of this name; remove_leftovers knows its trace.
+    const std::string replaced = path_of("." + name + kReplacedMark);
+    remove_all(replaced);
+    rename_path(path, replaced);
+    try {
+      rename_path(from, path);
+    } catch (const FileError&) {
+      rename_path(replaced, path);
+      throw;
+    }
+    sync_folder(folder_);
+    remove_all(replaced);
+  } else {
+    sync_folder(folder_);  // `from` is now what was replaced, and about to go
+  }
+}
+
+void CheckpointStore::mark_best(const std::string& name) {
+  check_name(name);
+  read_state(path_of(name));
+  replace_link(name, path_of(kBest));
+  sync_folder(folder_);
+  apply_retention(name);
+}
+
+/// The new state lies beside the checkpoints until it is whole, where `remove_leftovers` finds it.
+void CheckpointStore::amend(const std::string& name, const json& state, bool is_best) {
+  check_name(name);
+  const std::string path = path_of(name);
+  const std::string beside = temporary_path(path);
+  {
+    const Unfinished unfinished(beside);
+    FileWriter file(beside);
+    file.write(to_text(CheckpointState{state, read_state(path).files, is_best}));
+    file.finish();
+    rename_path(beside, inside(path, kStateFile));
+  }
+  sync_folder(path);
+  if (!is_best) return;
+  replace_link(name, path_of(kBest));
+  sync_folder(folder_);
+  apply_retention(name);
+}
+
+std::vector<std::string> CheckpointStore::list() const {
+  std::vector<std::string> names;
+  for (const Found& found : scan(folder_, Unusable::kThrow, ignore)) names.push_back(found.name);
+  return names;
+}
+
+/// Never removes `newest`: after a resume from an older checkpoint, later ones of the abandoned future may still lie
+/// there.
+void CheckpointStore::apply_retention(const std::string& newest) {
+  if (policy_.keep_last <= 0) return;
+  const std::vector<Found> found = scan(folder_, Unusable::kLeaveAlone, ignore);
+  const auto best = policy_.keep_best ? target_of(folder_, kBest) : "";
+  if (!best) return;  // which one must stay is not known just now; the next save sees to it
+  const size_t excess = found.size() - std::min(found.size(), static_cast<size_t>(policy_.keep_last));
+  for (size_t i = 0; i < excess; ++i) {
+    if (found[i].name != *best && found[i].name != newest) discard(found[i].name);
+  }
+}
+
+/// Out of sight in one instant, then file by file.
+void CheckpointStore::discard(const std::string& name) {
+  if (target_of(folder_, kBest) == name) remove_all(path_of(kBest));
+  const std::string beside = temporary_path(path_of(name));
+  remove_all(beside);
+  rename_path(path_of(name), beside);
+  remove_all(beside);
+}
+
+void CheckpointStore::remove_leftovers() {
+  for (const std::string& name : names_in(folder_)) {
+    if (is_unfinished(name)) {
+      remove_all(path_of(name));
+    } else if (name.starts_with('.') && name.ends_with(kReplacedMark)) {
+      const std::string original = name.substr(1, name.size() - 1 - std::string_view(kReplacedMark).size());
+      if (!is_checkpoint_name(original)) continue;
+      std::error_code error;
+      if (fs::exists(path_of(original), error)) {
+        remove_all(path_of(name));
+      } else {
+        rename_path(path_of(name), path_of(original));
+      }
+    }
+  }
+}
+
+std::optional<std::string> CheckpointStore::newest(const Warn& warn) {
+  remove_leftovers();
+  std::optional<std::string> path = find_newest(folder_, warn);
+  if (!path) return path;
+  const std::string name = fs::path(*path).filename().string();
+  if (target_of(folder_, kLatest) != name) replace_link(name, path_of(kLatest));
+  if (read_state(*path).is_best && target_of(folder_, kBest) != name) replace_link(name, path_of(kBest));
+  return path;
+}
+
+std::optional<std::string> CheckpointStore::find_newest(const std::string& folder, const Warn& warn) {
+  size_t num_damaged = 0;
+  const std::vector<Found> found = scan(folder, Unusable::kThrow, warn, &num_damaged);
+  for (auto it = found.rbegin(); it != found.rend(); ++it) {
+    std::string path = inside(folder, it->name);
+    try {
+      verify(path);
+      return path;
+    } catch (const CheckpointError& error) {
+      ++num_damaged;
+      warn(std::string("checkpoint passed over: ") + error.what());
+    }
+  }
+  if (num_damaged == 0) return std::nullopt;
+  throw CheckpointError(
+      folder + ": " +
+      (num_damaged == 1 ? "the only checkpoint is" : "all " + std::to_string(num_damaged) + " checkpoints are") +
+      " damaged, as said above. Nothing was changed; put back a whole one, or write "
+      "checkpoint.resume=no to begin anew in another folder");
+}
+
+json CheckpointStore::verify(const std::string& path) {
+  const CheckpointState state = read_state(path);
+  for (const auto& [name, expected] : state.files) verify_file(path, name, expected);
+  return state.content;
+}
+
+CheckpointContent CheckpointStore::load(const std::string& path) {
+  std::error_code error;
+  const std::string folder = fs::canonical(path, error).string();  // a link may move while it is read
+  const bool is_missing = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  if (error && !is_missing) throw_unusable(path, error.message());
+  if (error) throw CheckpointError(path + ": is not a checkpoint: " + error.message());
+  CheckpointState state = read_state(folder);
+  NamedTensors model = read_tensors(folder, state, kModelFile);
+  NamedTensors optimizer = read_tensors(folder, state, kOptimizerFile);
+  return {std::move(model), std::move(optimizer), std::move(state.content)};
+}
+
+}  // namespace trainrun

@@ -1,0 +1,34 @@
+#include "runner/run/resume_path.h"
+
+#include <filesystem>
+
+#include "registry/error.h"
+#include "runner/run/checkpoint_store.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_run(const fs::path& path) {
+  std::error_code unreadable;
+  return fs::exists(path / "recipe.yaml", unreadable) && !fs::exists(path / "model.safetensors", unreadable);
+}
+
+}  // namespace
+
+std::string checkpoint_to_go_on_from(const std::string& path) {
+  if (!is_run(path)) return path;
+  const fs::path checkpoints = fs::path(path) / "checkpoints";
+  const auto newest = CheckpointStore::find_newest(checkpoints.string(), [](const std::string&) {});
+  if (!newest) throw Error("checkpoint.resume: the run in " + path + " holds no whole checkpoint");
+  return *newest;
+}
+
+std::string way_to_go_on(const std::string& folder) {
+  std::error_code unreadable;
+  const bool has_any = fs::exists(fs::path(folder) / "checkpoints/latest", unreadable);
+  return has_any ? "; to go on from where it ended, add checkpoint.resume=" + folder : "";
+}
+
+}  // namespace trainrun

@@ -1,0 +1,70 @@
+// Loss and metrics over the evaluation split.
+#include <ATen/core/grad_mode.h>
+
+#include "registry/component_error.h"
+#include "runner/model/figures.h"
+#include "runner/train/loss_figures.h"
+#include "runner/train/step_errors.h"
+#include "runner/train/train_loop.h"
+
+namespace trainrun {
+namespace {
+
+/// Brings what ranks measured on their samples together.
+void merge_over_ranks(ProcessGroup& group, const std::vector<std::unique_ptr<Metric>>& metrics) {
+  for (const auto& metric : metrics) {
+    std::vector<at::Tensor> sums = metric->sums();
+    for (at::Tensor& sum : sums) sum = sum.contiguous().clone();
+    group.sum(sums, "evaluation");
+    metric->set_sums(sums);
+    std::vector<at::Tensor> rows = metric->gathered();
+    for (at::Tensor& own : rows) own = group.gather_rows(own.contiguous(), "evaluation");
+    metric->set_gathered(rows);
+  }
+}
+
+/// Parameters that are sharded, and layers that span ranks, need every rank in every forward pass: a rank that has
+/// fewer batches than others makes as many passes, of which nothing is counted.
+void keep_pace(Model& model, const DataLoader& loader, Occasion occasion) {
+  for (; occasion.batch < loader.most_batches(); ++occasion.batch) {
+    named("the evaluation", occasion, [&] { model.forward(loader.surplus_batch()); });
+  }
+}
+
+}  // namespace
+
+std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
+                                const std::vector<std::unique_ptr<Metric>>& metrics, const EvaluationControl& control) {
+  const at::NoGradGuard no_gradients;
+  model.train(false);
+  for (const auto& metric : metrics) metric->reset();
+  EvaluatedLosses losses(recipe);
+  const auto batches = loader.iterate(0);
+  Occasion occasion{Occasion::Phase::kEvaluation, control.step, 0, 0};
+  for (;; ++occasion.batch) {
+    if (control.gives_up && occasion.batch < loader.fewest_batches() && control.gives_up()) return std::nullopt;
+    const auto batch = named("making a batch", occasion, [&] { return batches->next(); });
+    if (!batch) break;
+    named("the evaluation", occasion, [&] {
+      const Tensors outputs = model.forward(*batch);
+      losses.add(model.loss(*batch, outputs), batch->size());
+      for (size_t i = 0; i < metrics.size(); ++i) {
+        const Tensors inputs = model.metric_inputs(i, *batch, outputs);
+        as_component(name_of(recipe.metrics[i]), inputs, [&] { metrics[i]->update(inputs); });
+      }
+    });
+  }
+  if (ProcessGroup* group = control.group) {
+    keep_pace(model, loader, occasion);
+    losses.merge(*group);
+    merge_over_ranks(*group, metrics);
+  }
+  Figures figures = {{"eval/loss", losses.figure(0)}};
+  const std::vector<std::string> names = loss_part_names(recipe, "eval");
+  for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], losses.figure(i + 1));
+  const Figures measured = named("the evaluation", occasion, [&] { return metric_figures(recipe, metrics); });
+  figures.insert(figures.end(), measured.begin(), measured.end());
+  return figures;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,241 @@
+#include "runner/train/job.h"
+
+#include <ATen/Context.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "registry/build.h"
+#include "registry/shape_mode.h"
+#include "runner/base/arithmetic.h"
+#include "runner/device/device.h"
+#include "runner/device/threads.h"
+#include "runner/distributed/agreement.h"
+#include "runner/distributed/block_allocator.h"
+#include "runner/distributed/data_parallel.h"
+#include "runner/distributed/sharded_model.h"
+#include "runner/model/data_checks.h"
+#include "runner/model/index_checks.h"
+#include "runner/train/rank_seed.h"
+#include "runner/train/start_notes.h"
+
+namespace trainrun {
+namespace {
+
+int64_t steps_of(int64_t batches, int64_t accumulation) { return ceil_divide(batches, accumulation); }
+
+int64_t sharding_stage(const Recipe& recipe) { return recipe.distributed_type == "FSDP" ? recipe.sharding.stage() : 0; }
+
+GroupTimeouts timeouts_of(const DistributedSection& section) {
+  constexpr int64_t kLonger = 10;  // rank 0 alone reads and writes; evaluations may take some ranks longer
+  const auto seconds = [](int64_t number) { return std::chrono::seconds(number); };
+  return {seconds(section.timeout), seconds(section.meeting_timeout.value_or(section.timeout)),
+          seconds(section.evaluation_timeout.value_or(kLonger * section.timeout)),
+          seconds(section.checkpoint_timeout.value_or(kLonger * section.timeout))};
+}
+
+}  // namespace
+
+std::unique_ptr<Scheduler> build_scheduler(const Job& job) {
+  if (!job.recipe.scheduler) return nullptr;
+  SchedulerInputs inputs;
+  inputs.base = job.optimizer->rates;
+  inputs.total_steps = job.total_steps();
+  if (job.recipe.scheduler->common.interval == "epoch") {
+    const int64_t in_epoch = steps_of(job.progress.batch, job.recipe.training.gradient_accumulation_steps);
+    const int64_t to_do = job.total_steps() - job.progress.step + in_epoch;
+    inputs.total_steps = job.progress.epoch + steps_of(to_do, job.steps_per_epoch());
+  }
+  return build_at_place(*job.recipe.scheduler, inputs);
+}
+
+void require_elementwise(const Component<OptimizerKind>& chosen, const Optimizer& optimizer) {
+  if (optimizer.is_elementwise()) return;
+  throw RecipeError({{chosen.place, chosen.path,
+                      chosen.type + " looks at whole tensors, of which ranks have pieces only; write sharding: "
+                                    "{strategy: NO_SHARD}, or another optimizer"}});
+}
+
+Job::Job(const LoadedRecipe& loaded, const Options& options)
+    : recipe(loaded.recipe), quiet_(options.quiet), verbose_(options.verbose) {
+  connect(loaded, options);
+  build_data();
+  build_model();
+  check_indices(recipe, model->graph(), *train_data, training_info(recipe));
+  if (eval_data) check_indices(recipe, model->graph(), *eval_data, evaluation_info(recipe));
+  check_batch_norms(recipe, model->graph(), train_data->size(), world_size());
+  build_optimizer();
+  if (options.dry_run) return;
+  if (is_main()) {
+    open_folder(loaded);
+    start_log(folder->log_path(), options.quiet, options.verbose);
+    for (const std::string& note : folder->notes()) spdlog::info(note);
+  } else {
+    spdlog::set_level(spdlog::level::off);
+  }
+  if (device.is_cpu() && recipe.device == "auto" && sees_gpu() && recipe.distributed_type != "MULTI_CPU") {
+    spdlog::warn("on the CPU, though there is a GPU: {}", open_accelerator().missing);
+  }
+  if (is_main()) log_start_notes(loaded);
+  if (const std::string text = inferred_text(inferred_of(*train_data)); !text.empty()) spdlog::info(text);
+  for (const std::string& text : scale_warnings(recipe, model->graph(), *train_data, transforms->training())) {
+    spdlog::warn(text);
+  }
+  if (!passed_over_.empty()) spdlog::warn("model.weights: " + join(passed_over_, "; "));
+  resume();
+  if (shards()) return_free_memory();
+  build_observers(options);
+  if (!group) return;
+  group->set_step(progress.step);
+  group->set_phase(Phase::kStep);
+}
+
+void Job::connect(const LoadedRecipe& loaded, const Options& options) {
+  const Rendezvous place = options.rendezvous.value_or(Rendezvous());
+  device = choose_device({recipe.device, recipe.distributed_type, place.local_rank, place.world_size});
+  use_device(device, recipe.tf32);
+  const bool multi_gpu = recipe.distributed_type == "MULTI_GPU";  // there is a group even if its launcher started one
+  if (!options.rendezvous || (place.world_size == 1 && !multi_gpu)) return;
+  if (sharding_stage(recipe) > 0) reuse_large_blocks();
+  const GroupTimeouts timeouts = timeouts_of(recipe.distributed);
+  using Backend = ProcessGroup::Backend;
+  group = std::make_unique<ProcessGroup>(place, timeouts, options.dry_run ? Backend::kFake : Backend::kGloo);
+  if (options.dry_run) return;
+  require_agreement(*group, facts_of_recipe(loaded.resolved));
+  if (!device.is_cpu()) group->add_device(*open_accelerator().accelerator, device, timeouts.step);
+}
+
+void Job::build_data() {
+  const int64_t rank = group ? group->rank() : 0;
+  if (!is_main()) group->barrier("rank 0's data");  // which may have to be fetched first
+  train_data = open_data(recipe.dataset.train, recipe);
+  share_learnt(*train_data, nullptr);
+  if (recipe.dataset.eval) {
+    eval_data = open_data(*recipe.dataset.eval, recipe);
+    share_learnt(*eval_data, train_data->learnt());
+  }
+  if (group && is_main()) group->barrier("rank 0's data");
+  if (group && !group->is_fake()) {
+    Facts facts = facts_of_data(*train_data, "dataset.train");
+    if (eval_data) facts.merge(facts_of_data(*eval_data, "dataset.eval"));
+    require_agreement(*group, facts);
+  }
+  const DatasetInfo train_info = train_data->info();
+  const DatasetInfo eval_info = eval_data ? eval_data->info() : DatasetInfo();
+  transforms = std::make_unique<DataTransforms>(recipe, &train_info, eval_data ? &eval_info : nullptr);
+  transforms->learn(recipe, *train_data);
+  train_loader = std::make_unique<DataLoader>(
+      *train_data, transforms->training(), loader_options(recipe, train_data.get(), true, rank, world_size()), device);
+  if (!eval_data) return;
+  eval_loader = std::make_unique<DataLoader>(
+      *eval_data, transforms->evaluation(), loader_options(recipe, eval_data.get(), false, rank, world_size()), device);
+}
+
+void Job::build_model() {
+  if (recipe.deterministic) {
+    at::globalContext().setDeterministicAlgorithms(true, false);
+    at::globalContext().setDeterministicFillUninitializedMemory(false);  // it costs time and changes no result
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);                     // or cuBLAS may add up in any order
+  }
+  at::manual_seed(static_cast<uint64_t>(recipe.seed));
+  const int64_t flops_before = ShapeMode::flops();
+  model = std::make_unique<Model>(recipe, training_info(recipe),
+                                  recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo());
+  const int64_t flops_of_sample = (ShapeMode::flops() - flops_before) / kExampleBatch;
+  set_num_threads(recipe.num_threads, flops_of_sample * recipe.dataloader.batch_size);
+  passed_over_ = load_initial_weights(recipe, *model);
+  if (!device.is_cpu()) model->to(device);
+  metrics = model->build_metrics(recipe);
+  if (group) build_parallel();
+  if (!is_main()) at::manual_seed(rank_seed(static_cast<uint64_t>(recipe.seed), group->rank(), 0));
+  for (const auto& [name, tensor] : parallel ? parallel->parameters() : model->parameters()) {
+    if (tensor.requires_grad()) parameters.push_back(tensor);
+  }
+}
+
+void Job::build_parallel() {
+  for (const auto& module : model->graph().modules()) {
+    if (auto* spanning = dynamic_cast<SpansRanks*>(module.get())) spanning->span(*group, recipe.sync_batchnorm);
+  }
+  if (const int64_t stage = sharding_stage(recipe); stage > 0) {
+    if (recipe.sharding.cpu_offload && !device.is_cpu()) {
+      throw Error("sharding.cpu_offload: this version steps on the GPU alone; leave it out, or write device: cpu");
+    }
+    const ShardingOptions options = {stage, recipe.sharding.wrap, recipe.sharding.prefetch};
+    parallel = std::make_unique<ShardedModel>(*group, model->graph(), model->buffers(), options);
+    return;
+  }
+  DataParallel::Named named = model->parameters();
+  std::erase_if(named, [](const auto& parameter) { return !parameter.second.requires_grad(); });
+  const auto& hook = recipe.distributed.comm_hook;
+  parallel = std::make_unique<DataParallel>(
+      *group, named, model->buffers(),
+      DataParallelOptions{recipe.distributed.bucket_cap_mb, recipe.distributed.find_unused_parameters},
+      hook ? build_at_place(*hook, CommHookInputs{world_size()}) : nullptr);
+}
+
+void Job::build_optimizer() {
+  const OptimizerInputs inputs =
+      group_parameters(recipe.optimizer, parallel ? parallel->parameters() : model->parameters(), model->lr_scales());
+  optimizer = build_at_place(recipe.optimizer, inputs);
+  if (shards()) require_elementwise(recipe.optimizer, *optimizer);
+  if (recipe.mixed_precision == "fp16") grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler);
+  if (!recipe.scheduler) return scale_rates(optimizer->rates);
+  scheduler = build_scheduler(*this);
+}
+
+int64_t Job::steps_per_epoch() const {
+  return steps_of(train_loader->num_batches(), recipe.training.gradient_accumulation_steps);
+}
+
+int64_t Job::total_steps() const {  // those done may have been of other ranks, with other numbers in an epoch
+  const TrainingSection& training = recipe.training;
+  const int64_t in_epoch = steps_of(progress.batch, training.gradient_accumulation_steps);
+  const int64_t by_epochs =
+      training.num_epochs
+          ? saturating_sum(
+                progress.step - in_epoch,
+                saturating_product(std::max<int64_t>(*training.num_epochs - progress.epoch, 0), steps_per_epoch()))
+          : INT64_MAX;
+  return std::min(by_epochs, training.max_steps.value_or(INT64_MAX));
+}
+
+void Job::set_rates() {
+  if (!scheduler) return;
+  scheduler->set(recipe.scheduler->common.interval == "epoch" ? progress.epoch : progress.step - progress.skipped_steps,
+                 optimizer->rates);
+  scale_rates(optimizer->rates);
+}
+
+void Job::build_observers(const Options& options) {
+  if (!is_main()) {
+    observers = std::make_unique<Observers>(std::vector<std::unique_ptr<Logger>>());
+    return;
+  }
+  LoggerInputs inputs;
+  inputs.output_dir = folder->path();
+  inputs.quiet = options.quiet;
+  inputs.interactive = !options.quiet && isatty(STDOUT_FILENO) == 1;
+  std::vector<std::unique_ptr<Logger>> loggers;
+  for (const Component<LoggerKind>& logger : *recipe.logging.report_to) {
+    loggers.push_back(build_at_place(logger, inputs));
+  }
+  observers = std::make_unique<Observers>(std::move(loggers));
+  RunInfo info;
+  info.name = recipe.name;
+  info.output_dir = folder->path();
+  info.total_steps = total_steps();
+  info.start_step = progress.step;
+  info.num_epochs = recipe.training.num_epochs.value_or(0);
+  info.num_parameters = model->num_parameters();
+  info.train_samples = train_data->size();
+  if (eval_data) info.eval_samples = eval_data->size();
+  info.effective_batch_size = saturating_product(recipe.dataloader.batch_size, world_size());
+  info.effective_batch_size = saturating_product(
+      info.effective_batch_size, std::min(recipe.training.gradient_accumulation_steps, train_loader->num_batches()));
+  info.device = device_name(device);
+  observers->on_start(info);
+}
+
+}  // namespace trainrun

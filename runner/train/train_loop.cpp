@@ -1,0 +1,261 @@
+#include "runner/train/train_loop.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cmath>
+#include <csignal>
+
+#include "registry/component_error.h"
+#include "runner/base/signals.h"
+#include "runner/device/device.h"
+#include "runner/observers/observers.h"
+#include "runner/train/finite.h"
+#include "runner/train/resources.h"
+#include "runner/train/step_log.h"
+
+namespace trainrun {
+namespace {
+
+/// Whether something that happens `every` epoch or N steps is due now.
+bool is_due(const Every& every, int64_t step, bool epoch_ended) {
+  if (!every) return false;
+  if (const auto* steps = std::get_if<int64_t>(&*every)) return step % *steps == 0;
+  return epoch_ended;
+}
+
+std::string numbered(const char* format, int64_t number) {
+  char name[32];
+  std::snprintf(name, sizeof name, format, static_cast<long long>(number));
+  return name;
+}
+
+std::optional<double> figure_of(const Figures& figures, const std::string& name) {
+  for (const auto& [known, figure] : figures) {
+    if (known == name) return figure;
+  }
+  return std::nullopt;
+}
+
+/// Drives a Job: what happens between steps.
+///
+/// What is due after a step is saved before it is evaluated; `evaluation_due` in the checkpoint says so until the
+/// evaluation's figures are added to it. Whatever happens between, a resumed run makes the evaluation first.
+class Trainer {
+ public:
+  explicit Trainer(Job& job)
+      : job_(job), progress_(job.progress), total_steps_(job.total_steps()), log_(job), first_step_(progress_.step) {}
+
+  int run() {
+    job_.model->train();
+    saved_step_ = progress_.step;
+    StopSignals::begin_training(progress_.step);
+    if (progress_.evaluation_due) catch_up();
+    while (signal_ == 0 && progress_.step < total_steps_) train_epoch();
+    if (signal_ != 0 && !is_done()) return stop();
+    finish();
+    return 0;
+  }
+
+  double seconds() const { return log_.seconds(); }
+
+ private:
+  bool is_done() const { return progress_.step == total_steps_ && !progress_.evaluation_due; }
+  bool saves() const { return job_.recipe.checkpoint.every.has_value(); }
+  bool epoch_ended() const { return progress_.batch == 0; }
+
+  void train_epoch() {
+    const auto batches = job_.train_loader->iterate(progress_.epoch, progress_.batch);
+    const int64_t num_batches = job_.train_loader->num_batches();
+    const int64_t epoch = progress_.epoch;
+    while (signal_ == 0 && progress_.epoch == epoch && progress_.step < total_steps_) {
+      const int64_t first_batch = progress_.batch;
+      const std::optional<double> loss = train_step(job_, *batches);
+      if (!loss) return heed_signals();
+      StopSignals::note_step(progress_.step);
+      log_.record(*loss, epoch, first_batch, progress_.step == total_steps_);
+      if (progress_.batch == num_batches) ++progress_.epoch, progress_.batch = 0;
+      between_steps();
+    }
+  }
+
+  void between_steps() {
+    const StepLog::Pause pause(log_);
+    const bool last = progress_.step == total_steps_;
+    const auto due = [&](const Every& every) {
+      return every && (last || is_due(every, progress_.step, epoch_ended()));
+    };
+    progress_.evaluation_due = job_.eval_loader && due(job_.recipe.evaluation.every);
+    if (due(job_.recipe.checkpoint.every)) save(false);
+    heed_signals();
+    if (signal_ != 0 || !progress_.evaluation_due) return;
+    const auto best = run_evaluation();
+    if (best && saved_step_ == progress_.step) {
+      job_.amend(checkpoint_name(), *best);
+    } else if (best && *best && saves()) {
+      save(true);
+    }
+    heed_signals();
+  }
+
+  /// Makes the evaluation that the run was stopped before.
+  void catch_up() {
+    const StepLog::Pause pause(log_);
+    progress_.evaluation_due = job_.eval_loader && job_.recipe.evaluation.every;
+    if (!progress_.evaluation_due) return;
+    const auto best = run_evaluation();
+    if (best && saves()) save(*best);  // the checkpoint may lie in another run's folder
+  }
+
+  void heed_signals() {
+    if (signal_ != 0) return;
+    const int asked = agreed_signal(job_);
+    if (asked == kSaveAndGoOn) {
+      save_on_request();
+    } else {
+      signal_ = asked;
+    }
+  }
+
+  void save_on_request() {
+    if (!saves()) return spdlog::warn("asked to save, but checkpoint.every is null; nothing is saved");
+    if (saved_step_ != progress_.step) save(false);
+  }
+
+  /// Whether this is the best so far; nothing where a signal came before it was done.
+  std::optional<bool> run_evaluation() {
+    const Tensors random = job_.random_states();
+    if (job_.group) job_.group->set_step(progress_.step);
+    const PhaseScope phase(job_.group.get(), Phase::kEvaluation);
+    if (job_.parallel) job_.parallel->share_buffers();
+    EvaluationControl control;
+    control.group = job_.group.get();
+    control.step = progress_.step;
+    control.gives_up = [this, &random, asked = int64_t{0}]() mutable { return gives_up_evaluation(random, asked++); };
+    const auto figures = evaluate(job_.recipe, *job_.model, *job_.eval_loader, job_.metrics, control);
+    job_.model->train();
+    if (!figures) {
+      job_.set_random_states(random);
+      return std::nullopt;
+    }
+    progress_.metrics = *figures;
+    progress_.evaluation_due = false;
+    const int64_t epoch = progress_.epoch - (epoch_ended() ? 1 : 0);
+    job_.observers->on_evaluation({progress_.step, epoch, log_.seconds(), progress_.metrics});
+    if (const auto fault = non_finite_loss(*figures)) spdlog::warn("{} after step {}", *fault, progress_.step);
+    if (job_.scheduler && !job_.scheduler->monitor().empty()) {
+      if (const auto watched = figure_of(*figures, job_.scheduler->monitor())) job_.scheduler->observe(*watched);
+    }
+    return is_best(*figures);
+  }
+
+  /// `random`: where random numbers stood before the evaluation.
+  bool gives_up_evaluation(const Tensors& random, int64_t asked) {
+    constexpr int64_t kBatchesBetweenAgreements = 8;  // each makes the ranks wait for each other
+    if (job_.group && asked % kBatchesBetweenAgreements != 0) return false;
+    const int signal = agreed_signal(job_);
+    if (signal != kSaveAndGoOn) {
+      signal_ = signal;
+      return signal != 0;
+    }
+    const Tensors now = job_.random_states();
+    job_.set_random_states(random);
+    save_on_request();
+    job_.set_random_states(now);
+    return false;
+  }
+
+  bool is_best(const Figures& figures) {
+    const auto& keep_best = job_.recipe.checkpoint.keep_best;
+    const auto watched = keep_best ? figure_of(figures, keep_best->monitor) : std::nullopt;
+    if (!watched || !std::isfinite(*watched)) return false;
+    const bool better =
+        !progress_.best || (keep_best->mode == "min" ? *watched < *progress_.best : *watched > *progress_.best);
+    if (better) progress_.best = watched;
+    return better;
+  }
+
+  std::string checkpoint_name() const {
+    return epoch_ended() ? numbered("epoch-%04lld", progress_.epoch) : numbered("step-%08lld", progress_.step);
+  }
+
+  void save(bool best) {
+    require_finite_weights();
+    progress_.seconds = log_.seconds();
+    job_.save(checkpoint_name(), best);
+    saved_step_ = progress_.step;
+    StopSignals::note_saved(saved_step_);
+  }
+
+  void require_finite_weights() {
+    const auto name = non_finite_weight(job_);
+    if (!name) return;
+    throw TrainingError("the weights are not finite after step " + std::to_string(progress_.step) + ": " + *name +
+                        " holds NaN or an infinity; they are not saved; try a lower learning rate or max_grad_norm" +
+                        newest_checkpoint(job_));
+  }
+
+  int stop() {
+    if (saves() && saved_step_ != progress_.step) save(false);
+    job_.observers->on_end({progress_.step, log_.seconds(), signal_name(signal_), progress_.metrics});
+    return signal_;
+  }
+
+  void finish() {
+    if (saved_step_ != progress_.step || !saves()) require_finite_weights();
+    if (const auto fault = non_finite_loss(progress_.metrics)) {
+      throw TrainingError("the last evaluation failed: " + *fault + newest_finite_evaluation(job_));
+    }
+    const double took = log_.seconds();
+    nlohmann::json figures = nlohmann::json::object();
+    for (const auto& [name, value] : progress_.metrics) figures[name] = value;
+    nlohmann::json summary = {{"step", progress_.step},
+                              {"seconds", took},
+                              {"metrics", figures},
+                              {"ranks", resources_of_ranks(job_, progress_.step - first_step_)}};
+    if (!job_.device.is_cpu()) summary["peak_gpu_memory"] = peak_memory(job_.device);  // bytes, of this process
+    if (job_.is_main()) job_.folder->finish(summary.dump(2) + "\n");
+    if (job_.group) job_.group->barrier("the end");
+    job_.observers->on_end({progress_.step, took, "", progress_.metrics});
+  }
+
+  Job& job_;
+  Progress& progress_;
+  int64_t total_steps_;
+  StepLog log_;
+  int64_t first_step_;       // that this process began with
+  int signal_ = 0;           // to stop
+  int64_t saved_step_ = -1;  // of the newest checkpoint
+};
+
+}  // namespace
+
+int train(Job& job) {
+  Trainer trainer(job);
+  try {
+    return trainer.run();
+  } catch (const std::exception& error) {
+    const std::string text = error_text(error);
+    write_error_to_log(text);  // who called this tells the console
+    job.observers->on_end({job.progress.step, trainer.seconds(), "error: " + text, job.progress.metrics});
+    throw;
+  }
+}
+
+int agreed_signal(Job& job) {
+  int own = StopSignals::received();
+  if (own == 0) {
+    if (const int asked = StopSignals::take_save_request(); asked != 0) {
+      own = kSaveAndGoOn;
+      if (asked == SIGPIPE) {
+        spdlog::warn("standard output is closed; training goes on, and log.txt has what would be said");
+      } else {
+        spdlog::info("{}: saves and goes on", signal_name(asked));
+      }
+    }
+  }
+  if (!job.group) return own;
+  job.group->set_step(job.progress.step);
+  return static_cast<int>(job.group->max(own, "the end of the step"));
+}
+
+}  // namespace trainrun

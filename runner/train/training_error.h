@@ -1,0 +1,13 @@
+#pragma once
+
+#include "registry/error.h"
+
+namespace trainrun {
+
+/// Training cannot go on: a loss that is not a number, a layer that fails.
+class TrainingError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace trainrun
