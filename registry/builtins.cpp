@@ -87,6 +87,9 @@ Catalog builtins() {
   ADD(catalog.comm_hooks, compressions)
   ADD(catalog.comm_hooks, power_sgd)
 
+  ADD(catalog.callbacks, early_stopping)
+  ADD(catalog.callbacks, ema)
+
   return catalog;
 }
 

@@ -11,6 +11,7 @@ const TransformRegistry& registry_of(const Catalog& catalog, TransformKind) { re
 const OptimizerRegistry& registry_of(const Catalog& catalog, OptimizerKind) { return catalog.optimizers; }
 const SchedulerRegistry& registry_of(const Catalog& catalog, SchedulerKind) { return catalog.schedulers; }
 const CommHookRegistry& registry_of(const Catalog& catalog, CommHookKind) { return catalog.comm_hooks; }
+const CallbackRegistry& registry_of(const Catalog& catalog, CallbackKind) { return catalog.callbacks; }
 const LoggerRegistry& registry_of(const Catalog& catalog, LoggerKind) { return catalog.loggers; }
 
 namespace {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "registry/callback.h"
 #include "registry/comm_hook.h"
 #include "registry/dataset.h"
 #include "registry/initializer.h"
@@ -30,6 +31,7 @@ class Catalog {
   OptimizerRegistry optimizers;
   SchedulerRegistry schedulers;
   CommHookRegistry comm_hooks;
+  CallbackRegistry callbacks;
   LoggerRegistry loggers;
 
   /// Calls `visit(registry)` for each registry. A new kind is added here, and works in `list`, `schema` and the
@@ -37,12 +39,14 @@ class Catalog {
   template <class Visit>
   void for_each(const Visit& visit) const {
     visit(layers), visit(initializers), visit(losses), visit(metrics), visit(datasets);
-    visit(transforms), visit(optimizers), visit(schedulers), visit(comm_hooks), visit(loggers);
+    visit(transforms), visit(optimizers), visit(schedulers), visit(comm_hooks), visit(callbacks);
+    visit(loggers);
   }
   template <class Visit>
   void for_each(const Visit& visit) {
     visit(layers), visit(initializers), visit(losses), visit(metrics), visit(datasets);
-    visit(transforms), visit(optimizers), visit(schedulers), visit(comm_hooks), visit(loggers);
+    visit(transforms), visit(optimizers), visit(schedulers), visit(comm_hooks), visit(callbacks);
+    visit(loggers);
   }
 };
 

@@ -61,6 +61,12 @@ class Optimizer {
   /// Whether each element of a parameter changes by itself, whatever the others are: then ranks may keep pieces of
   /// parameters.
   virtual bool is_elementwise() const { return false; }
+  /// Whether `step` leaves everything as it is where `overflow` is 1, without the host's knowing; others are called
+  /// only after the host has read it.
+  virtual bool skips_overflow() const { return false; }
+  /// For those: whether the gradients of the next step overflowed, a float32 scalar beside the parameters; undefined
+  /// where they did not.
+  at::Tensor overflow;
   /// Of each group, for the next step.
   std::vector<GroupRates> rates;
 };

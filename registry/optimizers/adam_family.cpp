@@ -1,4 +1,5 @@
 #include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_sub.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/zeros.h>
@@ -46,6 +47,7 @@ template <bool kDecoupled>
 class Adam : public GroupedOptimizer {
  public:
   bool is_elementwise() const override { return true; }
+  bool skips_overflow() const override { return true; }
   explicit Adam(const OptimizerInputs& inputs)
       : GroupedOptimizer(inputs, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"}) {
     const c10::AutoGradMode no_gradients(false);
@@ -68,16 +70,17 @@ class Adam : public GroupedOptimizer {
       if (now.parameters.empty()) continue;
       const AdamOptions<kDecoupled>& o = options_[i];
       at::_foreach_add_(now.lists[3], 1);
+      const std::optional<at::Tensor> skips = overflow.defined() ? std::optional(overflow) : std::nullopt;
       const auto kernel = [&](auto function) {
         function(now.parameters, now.gradients, now.lists[0], now.lists[1], now.lists[2], now.lists[3], rates[i].lr,
-                 *rates[i].momentum, o.betas[1], o.weight_decay, o.eps, o.amsgrad, o.maximize, std::nullopt,
-                 std::nullopt);
+                 *rates[i].momentum, o.betas[1], o.weight_decay, o.eps, o.amsgrad, o.maximize, std::nullopt, skips);
       };
       if (o.decoupled_weight_decay) {
         kernel([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
       } else {
         kernel([](auto&&... arguments) { at::_fused_adam_(arguments...); });
       }
+      if (skips) at::_foreach_sub_(now.lists[3], Tensors(now.lists[3].size(), overflow));
     }
   }
 

@@ -1,6 +1,9 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
+
+#include <algorithm>
 
 #include "registry/optimizers/grouped_optimizer.h"
 
@@ -38,6 +41,11 @@ struct SGDOptions {
 class SGD : public GroupedOptimizer {
  public:
   bool is_elementwise() const override { return true; }
+  /// With dampening a parameter's first gradient counts for more than later ones, so whether it is the first must be
+  /// known.
+  bool skips_overflow() const override {
+    return std::all_of(options_.begin(), options_.end(), [](const SGDOptions& o) { return o.dampening == 0; });
+  }
   explicit SGD(const OptimizerInputs& inputs) : GroupedOptimizer(inputs, {"momentum_buffer"}) {
     for (Group& group : groups_) {
       options_.push_back(*static_cast<const SGDOptions*>(group.parameters.options.get()));
@@ -48,6 +56,7 @@ class SGD : public GroupedOptimizer {
 
   void step(const LossClosure&) override {
     const c10::AutoGradMode no_gradients(false);
+    const std::optional<at::Tensor> skips = overflow.defined() ? std::optional(overflow) : std::nullopt;
     for (size_t i = 0; i < groups_.size(); ++i) {
       const Active now = active(groups_[i]);
       const double momentum = rates[i].momentum.value_or(0);
@@ -55,17 +64,19 @@ class SGD : public GroupedOptimizer {
       for (const bool first : {true, false}) {  // a parameter's first gradient is its momentum
         Tensors parameters, gradients, buffers;
         for (size_t k = 0; k < now.parameters.size(); ++k) {
-          if (begun(k) == first) continue;
+          if ((begun(k) || skips) == first) continue;
           parameters.push_back(now.parameters[k]);
           gradients.push_back(now.gradients[k]);
           if (momentum == 0) continue;
-          if (first) groups_[i].lists[0][now.indices[k]] = at::empty_like(now.parameters[k]);
-          buffers.push_back(groups_[i].lists[0][now.indices[k]]);
+          at::Tensor& buffer = groups_[i].lists[0][now.indices[k]];
+          if (first) buffer = at::empty_like(now.parameters[k]);
+          if (!buffer.defined()) buffer = at::zeros_like(now.parameters[k]);
+          buffers.push_back(buffer);
         }
         if (parameters.empty()) continue;
         const SGDOptions& o = options_[i];
         at::_fused_sgd_(parameters, gradients, buffers, o.weight_decay, momentum, rates[i].lr, o.dampening, o.nesterov,
-                        o.maximize, first, std::nullopt, std::nullopt);
+                        o.maximize, first, std::nullopt, skips);
       }
     }
   }

@@ -43,8 +43,9 @@ class ParallelModel {
   virtual std::unique_ptr<Whole> make_whole() { return nullptr; }
   /// The model's tensors as one process would have them; on rank 0, on others nothing that can be read.
   virtual NamedTensors gather_model(const NamedTensors& state_dict) { return state_dict; }
-  /// The optimizer's state, as one process would have it; on rank 0, on others nothing that can be read.
-  virtual NamedTensors gather_state(Optimizer& optimizer) { return optimizer.state(); }
+  /// Tensors that belong to parameters, each called PARAMETER.something, as one process would have them: an optimizer's
+  /// state, say; on rank 0, on others nothing that can be read.
+  virtual NamedTensors gather_state(const NamedTensors& own) { return own; }
   /// This rank's part of what `gather_state` gave, under another number of ranks perhaps.
   virtual NamedTensors own_state(const NamedTensors& whole) { return whole; }
   /// What must be found again after a resume besides: of the communication hook. [world_size, …] each.

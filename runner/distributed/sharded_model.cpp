@@ -356,11 +356,11 @@ at::Tensor ShardedModel::collect(const Unit& unit, size_t parameter, const at::T
   return whole.view(shaped.sizes());
 }
 
-NamedTensors ShardedModel::gather_state(Optimizer& optimizer) {
+NamedTensors ShardedModel::gather_state(const NamedTensors& of_rank) {
   const c10::AutoGradMode no_gradients(false);
   std::map<std::string, at::Tensor> own;
   std::string names;  // with dtype, and whether there is one number for a whole parameter
-  for (const auto& [name, tensor] : optimizer.state()) {
+  for (const auto& [name, tensor] : of_rank) {
     own.emplace(name, tensor);
     names += name + " " + std::to_string(static_cast<int>(tensor.scalar_type())) + (tensor.dim() > 0 ? " 0\n" : " 1\n");
   }
@@ -380,7 +380,7 @@ NamedTensors ShardedModel::gather_state(Optimizer& optimizer) {
   for (const std::string& name : order) {
     const auto [dtype, is_number] = known.at(name);
     const auto [unit, i] = find(name.substr(0, name.rfind('.')));
-    if (!unit) throw Error("sharding: the optimizer's " + name + " belongs to no parameter");
+    if (!unit) throw Error("sharding: the state " + name + " belongs to no parameter");
     const auto kept = own.find(name);
     const at::TensorOptions options = unit->shard.options().dtype(dtype);
     if (!is_number) {

@@ -37,7 +37,7 @@ class ShardedModel : public ParallelModel {
   bool is_sharded() const override { return true; }
   std::unique_ptr<Whole> make_whole() override;
   NamedTensors gather_model(const NamedTensors& state_dict) override;
-  NamedTensors gather_state(Optimizer& optimizer) override;
+  NamedTensors gather_state(const NamedTensors& of_rank) override;
   NamedTensors own_state(const NamedTensors& whole) override;
 
  private:

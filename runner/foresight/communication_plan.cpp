@@ -11,6 +11,7 @@
 #include "registry/shape_mode.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/shard_layout.h"
+#include "runner/train/asked_signals.h"
 
 namespace trainrun {
 namespace {
@@ -260,8 +261,8 @@ void add_common(const Recipe& recipe, Model& model, int64_t world_size, std::vec
   add_synchronized_layers(recipe, model.graph(), world_size, lines);
   const auto num_losses = static_cast<int64_t>(recipe.loss.size());
   const int64_t parts = num_losses > 1 ? num_losses : 0;
-  add_traffic(lines, "the loss", "all_reduce", 1, (parts + 1) * static_cast<int64_t>(sizeof(double)));
-  add_traffic(lines, "the end of the step", "all_reduce", 1, static_cast<int64_t>(sizeof(int64_t)));
+  add_traffic(lines, "the end of the step", "all_reduce", 1,
+              (parts + 1 + kSignalNumbers) * static_cast<int64_t>(sizeof(double)));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
-#include "runner/train/train_loop.h"
+#include "runner/train/train_step.h"
 
 namespace trainrun {
 namespace {
@@ -47,7 +47,6 @@ DryRun dry_run(const LoadedRecipe& loaded, int64_t world_size, int64_t rank, int
     while (progress.batch < job.train_loader->num_batches() && progress.step < steps) {
       const int64_t first = progress.batch;
       train_step(job, *batches);
-      agreed_signal(job);
       for (int64_t batch = first; batch < progress.batch; ++batch) {
         result.num_samples += job.train_loader->batch_size(batch);
       }

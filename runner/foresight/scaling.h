@@ -45,7 +45,7 @@ struct StepTime {
   double gradients = 0;  // communication that could overlap with them
   double parameters = 0;
   double exposed = 0;  // what of it does not
-  double others = 0;   // buffers, the loss, the end of the step, layers: nothing overlaps with these
+  double others = 0;   // buffers, the end of the step, layers: nothing overlaps with these
   double step() const { return compute + exposed + others; }
   double efficiency() const { return compute / step(); }  // against one rank with the same batch_size
 };

@@ -22,10 +22,9 @@ Tensors gradients_of(const Tensors& parameters) {
   return gradients;
 }
 
-double clip_gradients(const Tensors& parameters, double max_norm, Communicator* shards) {
+at::Tensor clip_gradients(const Tensors& parameters, double max_norm, Communicator* shards) {
   const at::NoGradGuard no_gradients;
   const Tensors gradients = gradients_of(parameters);
-  if (gradients.empty() && !shards) return 0;
   at::Tensor norm;
   if (gradients.empty()) {  // on the device where the other ranks have theirs
     norm = at::zeros({}, at::TensorOptions(parameters.empty() ? at::Device(at::kCPU) : parameters[0].device()));
@@ -39,7 +38,7 @@ double clip_gradients(const Tensors& parameters, double max_norm, Communicator* 
   }
   constexpr double kEpsilon = 1e-6;  // as clip_grad_norm_
   if (!gradients.empty()) at::_foreach_mul_(gradients, (max_norm / (norm + kEpsilon)).clamp_max(1.0));
-  return norm.item<double>();
+  return norm;
 }
 
 }  // namespace trainrun

@@ -11,9 +11,9 @@ void reset_gradients(const Tensors& parameters);
 /// The gradients there are.
 Tensors gradients_of(const Tensors& parameters);
 
-/// Rescales gradients in place so that their total 2-norm is at most `max_norm`; returns the norm before. Source:
-/// Pascanu et al. 2013, "On the difficulty of training RNNs"; semantics of torch.nn.utils.clip_grad_norm_.
+/// Rescales gradients in place so that their total 2-norm is at most `max_norm`; returns the norm before, a scalar on
+/// the gradients' device. Source: Pascanu et al. 2013, "On the difficulty of training RNNs"; semantics of torch.nn.utils.clip_grad_norm_.
 /// `shards`: where each rank has pieces of the gradients only, those that know the others; every rank calls it.
-double clip_gradients(const Tensors& parameters, double max_norm, Communicator* shards = nullptr);
+at::Tensor clip_gradients(const Tensors& parameters, double max_norm, Communicator* shards = nullptr);
 
 }  // namespace trainrun

@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -262,10 +263,26 @@ at::Tensor LossValue::total(double of_means, double of_sums) const {
   return sum.defined() ? mean + sum : mean;
 }
 
-double LossValue::value(double of_means) const {
-  double value = means.defined() ? of_means * means.item<double>() : 0;
-  if (sums.defined()) value += sums.item<double>();
-  return value;
+namespace {
+
+/// As a float64 scalar, without a way back to the parameters.
+at::Tensor number_of(const at::Tensor& loss, double factor = 1) {
+  const at::Tensor number = loss.detach().reshape({}).to(at::kDouble);
+  return factor == 1 ? number : number * factor;
+}
+
+}  // namespace
+
+at::Tensor LossValue::value(double of_means) const {
+  if (!means.defined()) return number_of(sums);
+  const at::Tensor mean = number_of(means, of_means);
+  return sums.defined() ? mean + number_of(sums) : mean;
+}
+
+at::Tensor LossValue::part_values(double of_means) const {
+  Tensors numbers;
+  for (size_t i = 0; i < parts.size(); ++i) numbers.push_back(number_of(parts[i], parts_sum[i] ? 1 : of_means));
+  return at::stack(numbers);
 }
 
 std::vector<size_t> Model::loss_slots(size_t i) const {

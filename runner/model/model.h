@@ -19,8 +19,10 @@ struct LossValue {
 
   /// means * of_means + sums * of_sums: a scalar.
   at::Tensor total(double of_means = 1, double of_sums = 1) const;
-  /// The same as a number, of `sums` as they are.
-  double value(double of_means = 1) const;
+  /// The same as a float64 scalar beside the graph of gradients, of `sums` as they are.
+  at::Tensor value(double of_means = 1) const;
+  /// [parts]: each of `parts` likewise.
+  at::Tensor part_values(double of_means = 1) const;
 };
 
 /// The layers, the losses and what each reads, wired to the fields of a batch.

@@ -3,11 +3,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/_amp_update_scale.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
-
-#include <cmath>
 
 #include "runner/model/gradients.h"
 
@@ -38,43 +38,39 @@ Autocast::~Autocast() {
   autocast::set_autocast_dtype(device_, had_dtype_);
 }
 
-GradScaler::GradScaler(const GradScalerSection& options)
-    : options_(options), scale_(static_cast<float>(options.init_scale)) {}
+GradScaler::GradScaler(const GradScalerSection& options, at::Device device)
+    : options_(options),
+      scale_(at::full({}, static_cast<float>(options.init_scale), at::TensorOptions(device).dtype(at::kFloat))),
+      growth_tracker_(at::zeros({}, at::TensorOptions(device).dtype(at::kInt))) {}
 
 at::Tensor GradScaler::scale(const at::Tensor& loss) const { return loss * scale_; }
 
-bool GradScaler::unscale(const Tensors& parameters, Communicator* shards) {
+at::Tensor GradScaler::unscale(const Tensors& parameters, Communicator* shards) {
   const c10::AutoGradMode no_gradients(false);
   const Tensors gradients = gradients_of(parameters);
-  if (gradients.empty() && !shards) return true;
-  const at::TensorOptions options(parameters.empty() ? at::Device(at::kCPU) : parameters[0].device());
-  at::Tensor found_inf = at::zeros({1}, options);
-  const auto inverse = static_cast<float>(1 / static_cast<double>(scale_));
-  if (!gradients.empty()) {
-    at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, at::full({1}, inverse, options));
-  }
-  if (shards) shards->sum(found_inf);
-  found_inf_ = found_inf.item<float>() != 0;
-  return !found_inf_;
+  at::Tensor overflow = at::zeros_like(scale_);
+  if (gradients.empty() && !shards) return overflow;
+  const at::Tensor inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
+  if (!gradients.empty()) at::_amp_foreach_non_finite_check_and_unscale_(gradients, overflow, inverse);
+  if (!shards) return overflow;
+  shards->sum(overflow);
+  return overflow.clamp_max(1);  // kernels that skip look for a 1
 }
 
-void GradScaler::update() {
-  if (found_inf_) {
-    scale_ = static_cast<float>(static_cast<double>(scale_) * options_.backoff_factor);
-    growth_tracker_ = 0;
-  } else if (++growth_tracker_ == options_.growth_interval) {
-    const auto grown = static_cast<float>(static_cast<double>(scale_) * options_.growth_factor);
-    if (std::isfinite(grown)) scale_ = grown;
-    growth_tracker_ = 0;
-  }
-  found_inf_ = false;
+void GradScaler::update(const at::Tensor& overflow) {
+  at::_amp_update_scale_(scale_, growth_tracker_, overflow, options_.growth_factor, options_.backoff_factor,
+                         options_.growth_interval);
 }
 
-nlohmann::json GradScaler::state() const { return {{"scale", scale_}, {"growth_tracker", growth_tracker_}}; }
+double GradScaler::current() const { return static_cast<double>(scale_.item<float>()); }
+
+nlohmann::json GradScaler::state() const {
+  return {{"scale", scale_.item<float>()}, {"growth_tracker", static_cast<int64_t>(growth_tracker_.item<int>())}};
+}
 
 void GradScaler::load_state(const nlohmann::json& state) {
-  scale_ = state.at("scale").get<float>();
-  growth_tracker_ = state.at("growth_tracker").get<int64_t>();
+  scale_.fill_(state.at("scale").get<float>());
+  growth_tracker_.fill_(state.at("growth_tracker").get<int64_t>());
 }
 
 }  // namespace trainrun

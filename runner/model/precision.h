@@ -33,32 +33,33 @@ class Autocast {
 /// Scales the loss so that small gradients do not vanish in float16, as torch.amp.GradScaler does:
 ///
 ///   scaler.scale(loss).backward();
-///   if (scaler.unscale(parameters)) optimizer.step();   // else a gradient has overflowed: the step is skipped
-///   scaler.update();
+///   overflow = scaler.unscale(parameters);   // 1: a gradient has overflowed, and the optimizer skips the step
+///   scaler.update(overflow);
 ///
-/// The scale grows after `growth_interval` steps without an overflow and shrinks at each one. Source: Micikevicius et
-/// al. 2018, "Mixed precision training".
+/// The scale grows after `growth_interval` steps without an overflow and shrinks at each one. It lives on the device
+/// where gradients are, so that none of this makes the host wait. Source: Micikevicius et al. 2018, "Mixed precision
+/// training".
 class GradScaler {
  public:
-  explicit GradScaler(const GradScalerSection& options);
+  explicit GradScaler(const GradScalerSection& options, at::Device device = at::kCPU);
 
   at::Tensor scale(const at::Tensor& loss) const;
-  /// Divides the gradients by the scale, in place; whether all are finite.
+  /// Divides the gradients by the scale, in place; a float32 scalar on the device: 0 where all are finite, else 1.
   /// `shards`: where each rank has pieces of the gradients only, those that know the others; every rank calls it.
-  bool unscale(const Tensors& parameters, Communicator* shards = nullptr);
-  /// Adapts the scale to what the last `unscale` found.
-  void update();
+  at::Tensor unscale(const Tensors& parameters, Communicator* shards = nullptr);
+  /// Adapts the scale to what `unscale` found.
+  void update(const at::Tensor& overflow);
 
-  double current() const { return static_cast<double>(scale_); }
+  /// The scale, read from the device.
+  double current() const;
   /// As a checkpoint keeps it.
   nlohmann::json state() const;
   void load_state(const nlohmann::json& state);
 
  private:
   GradScalerSection options_;
-  float scale_;
-  int64_t growth_tracker_ = 0;  // steps without an overflow since the scale last changed
-  bool found_inf_ = false;
+  at::Tensor scale_;           // float32 scalar
+  at::Tensor growth_tracker_;  // int32 scalar: steps without an overflow since the scale last changed
 };
 
 }  // namespace trainrun

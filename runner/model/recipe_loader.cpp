@@ -121,6 +121,12 @@ void check_monitors(const Recipe& recipe, const Model* model, const Value& value
       problems.push_back({keep_best->place(), "checkpoint.keep_best", "nothing is kept: checkpoint.every is null"});
     }
   }
+  for (const Component<CallbackKind>& callback : recipe.callbacks) {
+    const std::string monitor = build_at_place(callback, {})->monitor();
+    const Value* written = callback.written.find("monitor");
+    if (monitor.empty()) continue;
+    check(monitor, written ? written->place() : callback.place, callback.path + (written ? ".monitor" : ""));
+  }
   if (!recipe.scheduler) return;
   const std::string monitor = build_at_place(*recipe.scheduler, {{}, 1})->monitor();
   const Value* written = recipe.scheduler->written.find("monitor");
@@ -149,7 +155,7 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
     set_default_loggers(loaded.recipe, reader);
     loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));
     const auto planned = check_model(loaded.recipe, source.value, problems);
-    if (!has_fault(problems, {"metrics", "checkpoint", "scheduler"})) {
+    if (!has_fault(problems, {"metrics", "checkpoint", "scheduler", "callbacks"})) {
       try {
         check_monitors(loaded.recipe, planned.get(), source.value, problems);
       } catch (const RecipeError& error) {  // a component that cannot be built

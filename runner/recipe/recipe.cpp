@@ -383,6 +383,8 @@ void Recipe::describe(Fields<Recipe>& f) {
   f.optional("scheduler", &Recipe::scheduler).doc("how the learning rate changes; constant by default");
   f.required("training", &Recipe::training).doc("how long, and the step");
   f.optional("evaluation", &Recipe::evaluation).doc("when to evaluate; at the end in any case, unless every is null");
+  f.optional("callbacks", &Recipe::callbacks)
+      .doc("what takes part in the run besides: averages of the weights, an early end; in this order");
   f.optional("distributed_type", &Recipe::distributed_type)
       .one_of({"NO", "MULTI_CPU", "MULTI_GPU", "FSDP"})
       .doc("how several processes share the job; Accelerate's names");

@@ -174,6 +174,7 @@ struct Recipe {
   std::optional<Component<SchedulerKind>> scheduler;
   TrainingSection training;
   EvaluationSection evaluation;
+  std::vector<Component<CallbackKind>> callbacks;
   std::string distributed_type = "NO";
   int64_t num_processes = 1;
   int64_t num_machines = 1;

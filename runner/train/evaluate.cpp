@@ -25,9 +25,9 @@ void merge_over_ranks(ProcessGroup& group, const std::vector<std::unique_ptr<Met
 
 /// Parameters that are sharded, and layers that span ranks, need every rank in every forward pass: a rank that has
 /// fewer batches than others makes as many passes, of which nothing is counted.
-void keep_pace(Model& model, const DataLoader& loader, Occasion occasion) {
+void keep_pace(const Predictor::Forward& forward, const DataLoader& loader, Occasion occasion) {
   for (; occasion.batch < loader.most_batches(); ++occasion.batch) {
-    named("the evaluation", occasion, [&] { model.forward(loader.surplus_batch()); });
+    named("the evaluation", occasion, [&] { forward(loader.surplus_batch()); });
   }
 }
 
@@ -39,6 +39,10 @@ std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLo
   model.train(false);
   for (const auto& metric : metrics) metric->reset();
   EvaluatedLosses losses(recipe);
+  const Predictor::Forward forward = [&](const Batch& batch) {
+    const Predictor::Forward pass = [&](const Batch& given) { return model.forward(given); };
+    return control.scope ? control.scope->predict(batch, pass) : pass(batch);
+  };
   const auto batches = loader.iterate(0);
   Occasion occasion{Occasion::Phase::kEvaluation, control.step, 0, 0};
   for (;; ++occasion.batch) {
@@ -46,7 +50,7 @@ std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLo
     const auto batch = named("making a batch", occasion, [&] { return batches->next(); });
     if (!batch) break;
     named("the evaluation", occasion, [&] {
-      const Tensors outputs = model.forward(*batch);
+      const Tensors outputs = forward(*batch);
       losses.add(model.loss(*batch, outputs), batch->size());
       for (size_t i = 0; i < metrics.size(); ++i) {
         const Tensors inputs = model.metric_inputs(i, *batch, outputs);
@@ -54,14 +58,12 @@ std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLo
       }
     });
   }
-  if (ProcessGroup* group = control.group) {
-    keep_pace(model, loader, occasion);
-    losses.merge(*group);
-    merge_over_ranks(*group, metrics);
-  }
-  Figures figures = {{"eval/loss", losses.figure(0)}};
+  if (control.group) keep_pace(forward, loader, occasion);
+  const std::vector<double> values = losses.figures(control.group);
+  if (control.group) merge_over_ranks(*control.group, metrics);
+  Figures figures = {{"eval/loss", values[0]}};
   const std::vector<std::string> names = loss_part_names(recipe, "eval");
-  for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], losses.figure(i + 1));
+  for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], values[i + 1]);
   const Figures measured = named("the evaluation", occasion, [&] { return metric_figures(recipe, metrics); });
   figures.insert(figures.end(), measured.begin(), measured.end());
   return figures;

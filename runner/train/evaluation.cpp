@@ -8,6 +8,17 @@
 
 namespace trainrun {
 
+namespace {
+
+/// What an evaluation needs of a checkpoint.
+Snapshots load_parts(const std::string& checkpoint, const Recipe& recipe) {
+  std::vector<std::string> names = {"learnt"};
+  for (size_t i = 0; i < recipe.callbacks.size(); ++i) names.push_back(callback_part(i));
+  return parts_of(CheckpointStore::load(checkpoint), names);
+}
+
+}  // namespace
+
 TrainedModel find_trained(const std::string& run_or_checkpoint) {
   namespace fs = std::filesystem;
   const fs::path path(run_or_checkpoint);
@@ -35,8 +46,8 @@ std::vector<std::pair<std::string, double>> evaluate_trained(const TrainedModel&
   const LoadedRecipe loaded = load_recipe(trained.recipe, overrides, catalog);
   const Recipe& recipe = loaded.recipe;
   if (!recipe.dataset.eval) throw Error(trained.recipe + " has no dataset.eval to evaluate on");
-  const CheckpointContent checkpoint = CheckpointStore::load(trained.checkpoint);
-  const nlohmann::json learnt = checkpoint.state.value("learnt", nlohmann::json::object());
+  const Snapshots saved = load_parts(trained.checkpoint, recipe);
+  const nlohmann::json learnt = saved.contains("learnt") ? saved.at("learnt").values : nlohmann::json::object();
   const auto data = open_data(*recipe.dataset.eval, recipe);
   share_learnt(*data, learnt.value("dataset", nlohmann::json()));
   const DatasetInfo info = data->info();
@@ -46,10 +57,19 @@ std::vector<std::pair<std::string, double>> evaluate_trained(const TrainedModel&
   use_device(device, recipe.tf32);
   const DataLoader loader(*data, transforms.evaluation(), loader_options(recipe, data.get(), false), device);
   Model model(recipe, evaluation_info(recipe));
-  model.load_state_dict(checkpoint.model, trained.checkpoint);
+  model.load_state_dict(saved.at("model").tensors, trained.checkpoint);
   check_indices(recipe, model.graph(), *data, evaluation_info(recipe));
   if (!device.is_cpu()) model.to(device);
-  return *evaluate(recipe, model, loader, model.build_metrics(recipe));
+  const auto step = saved.at(kProgressPart).values.at("step").get<int64_t>();
+  Callbacks callbacks(recipe, std::make_unique<ModelRun>(model, nullptr, nullptr, step));
+  for (size_t i = 0; i < recipe.callbacks.size(); ++i) {
+    const auto own = saved.find(callback_part(i));
+    callbacks.load(i, own == saved.end() ? Snapshot() : own->second);
+  }
+  const EvaluationScope scope(callbacks);
+  EvaluationControl control;
+  control.scope = &scope;
+  return *evaluate(recipe, model, loader, model.build_metrics(recipe), control);
 }
 
 }  // namespace trainrun

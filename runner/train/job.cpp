@@ -17,6 +17,7 @@
 #include "runner/distributed/sharded_model.h"
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
+#include "runner/train/own_callbacks.h"
 #include "runner/train/rank_seed.h"
 #include "runner/train/start_notes.h"
 
@@ -66,6 +67,11 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   if (eval_data) check_indices(recipe, model->graph(), *eval_data, evaluation_info(recipe));
   check_batch_norms(recipe, model->graph(), train_data->size(), world_size());
   build_optimizer();
+  account = std::make_unique<StepAccount>(device, group.get(), progress);
+  callbacks = std::make_unique<Callbacks>(
+      recipe, std::make_unique<ModelRun>(*model, parallel.get(), group.get(), progress.step));
+  add_own_callbacks(*this);
+  parts_ = parts_of_job(*this);
   if (options.dry_run) return;
   if (is_main()) {
     open_folder(loaded);
@@ -93,7 +99,8 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
 
 void Job::connect(const LoadedRecipe& loaded, const Options& options) {
   const Rendezvous place = options.rendezvous.value_or(Rendezvous());
-  device = choose_device({recipe.device, recipe.distributed_type, place.local_rank, place.world_size});
+  device = options.device.value_or(
+      choose_device({recipe.device, recipe.distributed_type, place.local_rank, place.world_size}));
   use_device(device, recipe.tf32);
   const bool multi_gpu = recipe.distributed_type == "MULTI_GPU";  // there is a group even if its launcher started one
   if (!options.rendezvous || (place.world_size == 1 && !multi_gpu)) return;
@@ -180,7 +187,7 @@ void Job::build_optimizer() {
       group_parameters(recipe.optimizer, parallel ? parallel->parameters() : model->parameters(), model->lr_scales());
   optimizer = build_at_place(recipe.optimizer, inputs);
   if (shards()) require_elementwise(recipe.optimizer, *optimizer);
-  if (recipe.mixed_precision == "fp16") grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler);
+  if (recipe.mixed_precision == "fp16") grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler, device);
   if (!recipe.scheduler) return scale_rates(optimizer->rates);
   scheduler = build_scheduler(*this);
 }

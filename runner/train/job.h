@@ -16,22 +16,12 @@
 #include "runner/observers/observers.h"
 #include "runner/run/checkpoint_store.h"
 #include "runner/run/run_folder.h"
+#include "runner/train/callbacks.h"
+#include "runner/train/progress.h"
+#include "runner/train/stateful.h"
+#include "runner/train/step_account.h"
 
 namespace trainrun {
-
-/// Where training stands: what a checkpoint must put back besides weights, optimizer, scheduler and random numbers.
-struct Progress {
-  int64_t step = 0;                                     // finished optimizer steps
-  int64_t epoch = 0;                                    // the epoch we are in, from 0
-  int64_t batch = 0;                                    // the next batch of that epoch
-  double seconds = 0;                                   // of training so far, over all starts
-  double loss_sum = 0;                                  // since the last line of the log
-  int64_t loss_count = 0;                               // steps in that sum
-  std::optional<double> best;                           // of the monitored metric
-  int64_t skipped_steps = 0;                            // of `step`: those whose gradients overflowed in float16
-  std::vector<std::pair<std::string, double>> metrics;  // the last evaluation
-  bool evaluation_due = false;                          // of `step`: what is saved has not been evaluated yet
-};
 
 /// Throws RecipeError where an optimizer cannot work on pieces of parameters.
 void require_elementwise(const Component<OptimizerKind>& chosen, const Optimizer& optimizer);
@@ -43,6 +33,7 @@ class Job {
     bool quiet = false;
     bool verbose = false;
     std::optional<Rendezvous> rendezvous = std::nullopt;  // with the other processes of the job
+    std::optional<at::Device> device = std::nullopt;      // to compute on, whatever the recipe says: for tests
     bool dry_run = false;  // this rank alone, as if the others were there; no folder, log, checkpoints or observers
   };
 
@@ -58,6 +49,10 @@ class Job {
   /// Whether this process is the one that writes and speaks: rank 0.
   bool is_main() const { return !group || group->is_main(); }
   int64_t world_size() const { return group ? group->world_size() : 1; }
+  /// Everything that a checkpoint keeps, by part; on rank 0. Called by all ranks. With copies of its own it may be
+  /// written while training goes on.
+  enum class Copies { kShared, kOwn };
+  Snapshots capture(Copies copies);
   /// Writes a checkpoint of the current state; called by all ranks.
   void save(const std::string& name, bool best);
   /// Has the checkpoint of the current step, which is there, say what its evaluation found; called by all ranks.
@@ -85,10 +80,11 @@ class Job {
   std::unique_ptr<GradScaler> grad_scaler;  // null: the loss is not scaled
   std::unique_ptr<CheckpointStore> checkpoints;
   std::unique_ptr<Observers> observers;
-  Tensors parameters;               // those that want a gradient; this rank's pieces where it is sharded
-  std::optional<double> grad_norm;  // of the last step, before clipping; where clipping is on
-  std::vector<double> loss_parts;   // of the last step: each loss, not weighted; where the recipe has several
+  Tensors parameters;      // those that want a gradient; this rank's pieces where it is sharded
+  bool continues = false;  // the folder holds this run, unfinished
   Progress progress;
+  std::unique_ptr<StepAccount> account;  // what steps found
+  std::unique_ptr<Callbacks> callbacks;
   /// What times are taken from; a test may set another.
   std::function<std::chrono::steady_clock::time_point()> clock = std::chrono::steady_clock::now;
 
@@ -104,23 +100,13 @@ class Job {
   std::string write(const std::string& name, const CheckpointContent& content, bool best);
   /// Throws CheckpointError naming `from`, DataError where the data is not what it was.
   void restore(const std::string& from);
-  void restore_progress(const nlohmann::json& state);
-  void restore_random(const nlohmann::json& random);
-  void check_data(const nlohmann::json& state);
   void check_what_is_left(const std::string& from) const;
-  /// Of the data sets, as data_fingerprint.h has it; read once.
-  const nlohmann::json& data_fingerprint();
-  void restore_optimizer(const NamedTensors& saved);
   std::optional<std::string> checkpoint_to_resume();
-  /// What a checkpoint keeps besides tensors; called by all ranks.
-  nlohmann::json state();
-  /// Where random numbers are drawn while training.
-  std::vector<at::Device> random_sources() const;
 
   bool quiet_ = false;
   bool verbose_ = false;
-  std::optional<nlohmann::json> data_fingerprint_;
-  std::vector<std::string> passed_over_;  // of model.weights, until there is a log
+  std::vector<std::unique_ptr<Stateful>> parts_;  // that a checkpoint keeps
+  std::vector<std::string> passed_over_;          // of model.weights, until there is a log
 };
 
 /// Counted over the whole job, from where it stands; null: constant rates.

@@ -1,44 +1,47 @@
 #include "runner/train/loss_figures.h"
 
-#include <ATen/ops/tensor.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
 
 namespace trainrun {
+namespace {
 
-void add_parts(std::vector<double>& sums, const LossValue& losses, double weight) {
-  sums.resize(losses.parts.size());
-  for (size_t i = 0; i < sums.size(); ++i) {
-    sums[i] += (losses.parts_sum[i] ? 1 : weight) * losses.parts[i].item<double>();
-  }
+void add_weighted(at::Tensor& sum, const at::Tensor& loss, double times) {
+  const at::Tensor number = loss.detach().reshape({}).to(at::kDouble) * times;
+  sum = sum.defined() ? sum + number : number;
 }
 
-double sum_over_ranks(ProcessGroup& group, double loss, std::vector<double>& parts) {
-  std::vector<double> numbers = parts;
-  numbers.push_back(loss);
-  const at::Tensor sums = at::tensor(numbers, at::kDouble);
-  group.sum({sums}, "the loss");
-  const auto* values = sums.const_data_ptr<double>();
-  std::copy(values, values + parts.size(), parts.begin());
-  return values[parts.size()];
-}
+}  // namespace
 
 void EvaluatedLosses::add(const LossValue& losses, int64_t size) {
   const auto samples = static_cast<double>(size);
-  if (losses.means.defined()) means_[0] += samples * losses.means.item<double>();
-  if (losses.sums.defined()) sums_[0] += losses.sums.item<double>();
+  if (losses.means.defined()) add_weighted(means_[0], losses.means, samples);
+  if (losses.sums.defined()) add_weighted(sums_[0], losses.sums, 1);
   for (size_t i = 0; i < losses.parts.size(); ++i) {
-    const auto part = losses.parts[i].item<double>();
-    (losses.parts_sum[i] ? sums_ : means_)[i + 1] += losses.parts_sum[i] ? part : samples * part;
+    add_weighted((losses.parts_sum[i] ? sums_ : means_)[i + 1], losses.parts[i], losses.parts_sum[i] ? 1 : samples);
   }
   samples_ += samples;
 }
 
-void EvaluatedLosses::merge(ProcessGroup& group) {
-  const auto count = static_cast<std::ptrdiff_t>(means_.size());
-  std::vector<double> numbers = means_;
-  numbers.insert(numbers.end(), sums_.begin(), sums_.end());
-  samples_ = sum_over_ranks(group, samples_, numbers);
-  means_.assign(numbers.begin(), numbers.begin() + count);
-  sums_.assign(numbers.begin() + count, numbers.end());
+std::vector<double> EvaluatedLosses::figures(ProcessGroup* group) const {
+  Tensors added = means_;
+  added.insert(added.end(), sums_.begin(), sums_.end());
+  const auto known = std::find_if(added.begin(), added.end(), [](const at::Tensor& sum) { return sum.defined(); });
+  const at::Tensor none = at::zeros({}, known == added.end() ? at::TensorOptions(at::kDouble) : known->options());
+  for (at::Tensor& sum : added) sum = sum.defined() ? sum : none;
+  const at::Tensor numbers = at::zeros({static_cast<int64_t>(added.size()) + 1}, at::kDouble);
+  numbers.narrow(0, 0, numbers.numel() - 1).copy_(at::stack(added));
+  numbers.select(0, numbers.numel() - 1).fill_(samples_);
+  if (group) group->sum({numbers}, "the loss");
+  const auto* value = numbers.const_data_ptr<double>();
+  std::vector<double> figures;
+  for (size_t i = 0; i < means_.size(); ++i) {
+    figures.push_back(value[i] / value[added.size()] + value[means_.size() + i]);
+  }
+  return figures;
 }
 
 }  // namespace trainrun

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "runner/distributed/process_group.h"
@@ -9,13 +8,8 @@
 
 namespace trainrun {
 
-/// sums += weight * parts, where these are means over samples; what adds up over samples does so.
-void add_parts(std::vector<double>& sums, const LossValue& losses, double weight);
-
-/// Adds up a step's loss, and its parts, over ranks.
-double sum_over_ranks(ProcessGroup& group, double loss, std::vector<double>& parts);
-
 /// The loss of an evaluation, and each of several: of all samples as of one batch, however they were cut into batches.
+/// Added up on the device where batches are computed, and read once.
 class EvaluatedLosses {
  public:
   explicit EvaluatedLosses(const Recipe& recipe)
@@ -23,14 +17,13 @@ class EvaluatedLosses {
 
   /// What a batch of `size` samples gave.
   void add(const LossValue& losses, int64_t size);
-  /// Adds what the other ranks have; collective.
-  void merge(ProcessGroup& group);
-  /// 0: of what is minimized; i + 1: of loss i of several.
-  double figure(size_t i) const { return means_[i] / samples_ + sums_[i]; }
+  /// Reads what was added, together with what the other ranks have; `group` is null for one process. Collective. First
+  /// what is minimized, then each of several losses.
+  std::vector<double> figures(ProcessGroup* group) const;
 
  private:
-  std::vector<double> means_;  // of losses that average over samples, times the samples
-  std::vector<double> sums_;   // of those with `reduction: sum`
+  Tensors means_;  // of losses that average over samples, times the samples; undefined: 0
+  Tensors sums_;   // of those with `reduction: sum`
   double samples_ = 0;
 };
 

@@ -1,23 +1,12 @@
 #pragma once
 
-#include <cstdint>
 #include <exception>
 #include <string>
 
 #include "runner/train/job.h"
+#include "runner/train/occasion.h"
 
 namespace trainrun {
-
-/// What a job was about when something failed.
-struct Occasion {
-  enum class Phase { kTraining, kEvaluation } phase = Phase::kTraining;
-  int64_t step = 0;   // of training: the one being made; of an evaluation: the last that was, 0 where there is none
-  int64_t epoch = 0;  // of training
-  int64_t batch = 0;
-
-  /// "training step 12 (epoch 0, batch 11)", "the evaluation after step 12 (batch 3)"
-  std::string text() const;
-};
 
 /// Throws a TrainingError for `error`, which is being handled: it names the component that failed, or else `what`, and
 /// the occasion. Other errors of ours pass: they say themselves where.

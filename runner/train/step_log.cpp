@@ -1,8 +1,10 @@
 #include "runner/train/step_log.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "runner/train/loss_figures.h"
+#include "runner/model/figures.h"
+#include "runner/train/train_step.h"
 
 namespace trainrun {
 
@@ -23,33 +25,32 @@ double StepLog::seconds() const {
   return seconds_before_ + std::chrono::duration<double>(job_.clock() - start_).count();
 }
 
-void StepLog::record(double loss, int64_t epoch, int64_t first_batch, bool is_last) {
+void StepLog::record(const StepResult& result, int64_t epoch, bool is_last) {
   Progress& progress = job_.progress;
-  const int64_t end_batch = progress.batch;
-  for (int64_t batch = first_batch; batch < end_batch; ++batch) samples_ += job_.train_loader->global_batch_size(batch);
-  progress.loss_sum += loss;
-  ++progress.loss_count;
-  job_.observers->on_progress(progress.step, loss);
-  if (progress.step % job_.recipe.logging.every_steps != 0 && !is_last) return;
+  samples_ += result.samples;
+  const bool is_due = progress.step % job_.recipe.logging.every_steps == 0 || is_last;
+  if (is_due || job_.device.is_cpu() || std::exchange(is_first_, false)) read_account(job_);
+  const StepAccount::Figures& figures = job_.account->figures();
+  job_.observers->on_progress(progress.step, figures.loss);
+  if (!is_due) return;
   const Time now = job_.clock();
   StepRecord record;
   record.step = progress.step;
   record.epoch = epoch;
   record.seconds = seconds();
-  record.loss = loss;
+  record.loss = figures.loss;
   record.loss_avg = progress.loss_sum / static_cast<double>(progress.loss_count);
   record.lr = job_.optimizer->rates[rate_group_].lr;
-  record.grad_norm = job_.grad_norm;
+  record.grad_norm = figures.grad_norm;
   if (job_.grad_scaler) record.loss_scale = job_.grad_scaler->current();
   record.skipped_steps = progress.skipped_steps;
   const std::vector<std::string> names = loss_part_names(job_.recipe, "train");
-  for (size_t i = 0; i < names.size(); ++i) record.losses.emplace_back(names[i], job_.loss_parts[i]);
+  for (size_t i = 0; i < names.size(); ++i) record.losses.emplace_back(names[i], figures.parts[i]);
   record.samples_per_second = static_cast<double>(samples_) / std::chrono::duration<double>(now - last_line_).count();
   job_.observers->on_step(record);
   last_line_ = now;
   samples_ = 0;
-  progress.loss_sum = 0;
-  progress.loss_count = 0;
+  job_.account->begin_line();
 }
 
 }  // namespace trainrun

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "registry/step_result.h"
 #include "runner/train/job.h"
 
 namespace trainrun {
@@ -15,8 +16,9 @@ class StepLog {
 
   explicit StepLog(Job& job);
 
-  /// A step is finished: `loss`, and the first of its batches, of `epoch`.
-  void record(double loss, int64_t epoch, int64_t first_batch, bool is_last);
+  /// A step of `epoch` is finished. What it found is read where that costs nothing, where a line is due, and after the
+  /// first step of this process: then whoever watches has a loss to look at, and one that is not finite shows early.
+  void record(const StepResult& result, int64_t epoch, bool is_last);
   /// Seconds of training so far, over all starts, evaluations and checkpoints counted.
   double seconds() const;
 
@@ -40,6 +42,7 @@ class StepLog {
   double seconds_before_;  // of earlier starts
   Time last_line_;         // moved on by what is no training
   int64_t samples_ = 0;    // since then
+  bool is_first_ = true;
 };
 
 /// The parameter group whose learning rate stands for all: the first that is not frozen, as the recipe has it.

@@ -3,15 +3,16 @@
 #include <spdlog/spdlog.h>
 
 #include <cmath>
-#include <csignal>
 
 #include "registry/component_error.h"
 #include "runner/base/signals.h"
 #include "runner/device/device.h"
 #include "runner/observers/observers.h"
+#include "runner/train/asked_signals.h"
 #include "runner/train/finite.h"
 #include "runner/train/resources.h"
 #include "runner/train/step_log.h"
+#include "runner/train/train_step.h"
 
 namespace trainrun {
 namespace {
@@ -29,13 +30,6 @@ std::string numbered(const char* format, int64_t number) {
   return name;
 }
 
-std::optional<double> figure_of(const Figures& figures, const std::string& name) {
-  for (const auto& [known, figure] : figures) {
-    if (known == name) return figure;
-  }
-  return std::nullopt;
-}
-
 /// Drives a Job: what happens between steps.
 ///
 /// What is due after a step is saved before it is evaluated; `evaluation_due` in the checkpoint says so until the
@@ -50,7 +44,7 @@ class Trainer {
     saved_step_ = progress_.step;
     StopSignals::begin_training(progress_.step);
     if (progress_.evaluation_due) catch_up();
-    while (signal_ == 0 && progress_.step < total_steps_) train_epoch();
+    while (signal_ == 0 && !is_at_end()) train_epoch();
     if (signal_ != 0 && !is_done()) return stop();
     finish();
     return 0;
@@ -59,7 +53,8 @@ class Trainer {
   double seconds() const { return log_.seconds(); }
 
  private:
-  bool is_done() const { return progress_.step == total_steps_ && !progress_.evaluation_due; }
+  bool is_at_end() const { return progress_.step >= total_steps_ || !progress_.stopped.empty(); }
+  bool is_done() const { return is_at_end() && !progress_.evaluation_due; }
   bool saves() const { return job_.recipe.checkpoint.every.has_value(); }
   bool epoch_ended() const { return progress_.batch == 0; }
 
@@ -67,18 +62,19 @@ class Trainer {
     const auto batches = job_.train_loader->iterate(progress_.epoch, progress_.batch);
     const int64_t num_batches = job_.train_loader->num_batches();
     const int64_t epoch = progress_.epoch;
-    while (signal_ == 0 && progress_.epoch == epoch && progress_.step < total_steps_) {
-      const int64_t first_batch = progress_.batch;
-      const std::optional<double> loss = train_step(job_, *batches);
-      if (!loss) return heed_signals();
+    while (signal_ == 0 && progress_.epoch == epoch && !is_at_end()) {
+      const std::optional<StepResult> result = train_step(job_, *batches);
+      if (!result) return heed_signals();
+      job_.callbacks->after_step(*result);
       StopSignals::note_step(progress_.step);
-      log_.record(*loss, epoch, first_batch, progress_.step == total_steps_);
+      log_.record(*result, epoch, progress_.step == total_steps_);
       if (progress_.batch == num_batches) ++progress_.epoch, progress_.batch = 0;
-      between_steps();
+      between_steps(result->signal);
     }
   }
 
-  void between_steps() {
+  /// `agreed`: the signal that several ranks agreed on in this step.
+  void between_steps(int agreed) {
     const StepLog::Pause pause(log_);
     const bool last = progress_.step == total_steps_;
     const auto due = [&](const Every& every) {
@@ -86,13 +82,15 @@ class Trainer {
     };
     progress_.evaluation_due = job_.eval_loader && due(job_.recipe.evaluation.every);
     if (due(job_.recipe.checkpoint.every)) save(false);
-    heed_signals();
+    if (job_.group) heed(agreed);
+    const bool time_has_passed = saved_step_ == progress_.step;
+    if (!job_.group || time_has_passed) heed_signals();
     if (signal_ != 0 || !progress_.evaluation_due) return;
     const auto best = run_evaluation();
     if (best && saved_step_ == progress_.step) {
       job_.amend(checkpoint_name(), *best);
-    } else if (best && *best && saves()) {
-      save(true);
+    } else if (best && (*best || is_at_end()) && saves()) {
+      save(*best);
     }
     heed_signals();
   }
@@ -107,8 +105,10 @@ class Trainer {
   }
 
   void heed_signals() {
-    if (signal_ != 0) return;
-    const int asked = agreed_signal(job_);
+    if (signal_ == 0) heed(agreed_signal(job_.group.get()));
+  }
+
+  void heed(int asked) {
     if (asked == kSaveAndGoOn) {
       save_on_request();
     } else {
@@ -123,55 +123,64 @@ class Trainer {
 
   /// Whether this is the best so far; nothing where a signal came before it was done.
   std::optional<bool> run_evaluation() {
-    const Tensors random = job_.random_states();
-    if (job_.group) job_.group->set_step(progress_.step);
-    const PhaseScope phase(job_.group.get(), Phase::kEvaluation);
-    if (job_.parallel) job_.parallel->share_buffers();
-    EvaluationControl control;
-    control.group = job_.group.get();
-    control.step = progress_.step;
-    control.gives_up = [this, &random, asked = int64_t{0}]() mutable { return gives_up_evaluation(random, asked++); };
-    const auto figures = evaluate(job_.recipe, *job_.model, *job_.eval_loader, job_.metrics, control);
-    job_.model->train();
-    if (!figures) {
-      job_.set_random_states(random);
-      return std::nullopt;
-    }
+    read_account(job_);
+    const std::optional<Figures> figures = evaluate_split();
+    if (!figures) return std::nullopt;
     progress_.metrics = *figures;
     progress_.evaluation_due = false;
     const int64_t epoch = progress_.epoch - (epoch_ended() ? 1 : 0);
     job_.observers->on_evaluation({progress_.step, epoch, log_.seconds(), progress_.metrics});
     if (const auto fault = non_finite_loss(*figures)) spdlog::warn("{} after step {}", *fault, progress_.step);
-    if (job_.scheduler && !job_.scheduler->monitor().empty()) {
-      if (const auto watched = figure_of(*figures, job_.scheduler->monitor())) job_.scheduler->observe(*watched);
-    }
-    return is_best(*figures);
+    const Verdict verdict = job_.callbacks->after_evaluation(*figures);
+    heed_stop(verdict.stop);
+    return verdict.is_best;
+  }
+
+  /// Nothing where a signal came before it was done: all is then as it was.
+  std::optional<Figures> evaluate_split() {
+    const Tensors random = job_.random_states();
+    if (job_.group) job_.group->set_step(progress_.step);
+    const PhaseScope phase(job_.group.get(), Phase::kEvaluation);
+    if (job_.parallel) job_.parallel->share_buffers();
+    EvaluationScope scope(*job_.callbacks);
+    if (job_.parallel && scope.changes()) job_.parallel->share_buffers();
+    EvaluationControl control;
+    control.group = job_.group.get();
+    control.step = progress_.step;
+    control.scope = &scope;
+    control.gives_up = [&, asked = int64_t{0}]() mutable { return gives_up_evaluation(random, scope, asked++); };
+    auto figures = evaluate(job_.recipe, *job_.model, *job_.eval_loader, job_.metrics, control);
+    job_.model->train();
+    if (!figures) job_.set_random_states(random);
+    return figures;
   }
 
   /// `random`: where random numbers stood before the evaluation.
-  bool gives_up_evaluation(const Tensors& random, int64_t asked) {
+  bool gives_up_evaluation(const Tensors& random, EvaluationScope& scope, int64_t asked) {
     constexpr int64_t kBatchesBetweenAgreements = 8;  // each makes the ranks wait for each other
     if (job_.group && asked % kBatchesBetweenAgreements != 0) return false;
-    const int signal = agreed_signal(job_);
+    const int signal = agreed_signal(job_.group.get());
     if (signal != kSaveAndGoOn) {
       signal_ = signal;
       return signal != 0;
     }
     const Tensors now = job_.random_states();
     job_.set_random_states(random);
+    scope.leave();
     save_on_request();
+    scope.enter();
     job_.set_random_states(now);
     return false;
   }
 
-  bool is_best(const Figures& figures) {
-    const auto& keep_best = job_.recipe.checkpoint.keep_best;
-    const auto watched = keep_best ? figure_of(figures, keep_best->monitor) : std::nullopt;
-    if (!watched || !std::isfinite(*watched)) return false;
-    const bool better =
-        !progress_.best || (keep_best->mode == "min" ? *watched < *progress_.best : *watched > *progress_.best);
-    if (better) progress_.best = watched;
-    return better;
+  /// A callback's `reason` to end training here, or "". All ranks do what one of them says.
+  void heed_stop(const std::string& reason) {
+    if (job_.recipe.callbacks.empty()) return;
+    progress_.stopped = reason;
+    const bool is_asked = job_.group && job_.group->max(reason.empty() ? 0 : 1, "callbacks") > 0;
+    if (is_asked && reason.empty()) progress_.stopped = "a callback of another rank says so";
+    if (progress_.stopped.empty()) return;
+    spdlog::info("training ends after step {}: {}", progress_.step, progress_.stopped);
   }
 
   std::string checkpoint_name() const {
@@ -179,6 +188,7 @@ class Trainer {
   }
 
   void save(bool best) {
+    read_account(job_);
     require_finite_weights();
     progress_.seconds = log_.seconds();
     job_.save(checkpoint_name(), best);
@@ -212,6 +222,7 @@ class Trainer {
                               {"seconds", took},
                               {"metrics", figures},
                               {"ranks", resources_of_ranks(job_, progress_.step - first_step_)}};
+    if (!progress_.stopped.empty()) summary["stopped"] = progress_.stopped;
     if (!job_.device.is_cpu()) summary["peak_gpu_memory"] = peak_memory(job_.device);  // bytes, of this process
     if (job_.is_main()) job_.folder->finish(summary.dump(2) + "\n");
     if (job_.group) job_.group->barrier("the end");
@@ -239,23 +250,6 @@ int train(Job& job) {
     job.observers->on_end({job.progress.step, trainer.seconds(), "error: " + text, job.progress.metrics});
     throw;
   }
-}
-
-int agreed_signal(Job& job) {
-  int own = StopSignals::received();
-  if (own == 0) {
-    if (const int asked = StopSignals::take_save_request(); asked != 0) {
-      own = kSaveAndGoOn;
-      if (asked == SIGPIPE) {
-        spdlog::warn("standard output is closed; training goes on, and log.txt has what would be said");
-      } else {
-        spdlog::info("{}: saves and goes on", signal_name(asked));
-      }
-    }
-  }
-  if (!job.group) return own;
-  job.group->set_step(job.progress.step);
-  return static_cast<int>(job.group->max(own, "the end of the step"));
 }
 
 }  // namespace trainrun

@@ -16,23 +16,13 @@ namespace trainrun {
 /// loading and saving throw.
 int train(Job& job);
 
-/// One optimizer step over the next `gradient_accumulation_steps` batches (fewer at the end of an epoch); the mean loss
-/// over their samples, and in `job.loss_parts` that of each loss. Nothing where a signal to stop came before the last
-/// of several batches: the job is then as it was before. Throws TrainingError that names what failed.
-std::optional<double> train_step(Job& job, BatchStream& batches);
-
-/// What `agreed_signal` gives where no rank shall stop and one shall save.
-constexpr int kSaveAndGoOn = 1;
-
-/// The signal to stop that has come, to whichever rank, or kSaveAndGoOn, or 0; all ranks agree. After every step.
-int agreed_signal(Job& job);
-
 /// What an evaluation is told besides.
 struct EvaluationControl {
   ProcessGroup* group = nullptr;  // whose ranks share it
   int64_t step = 0;               // after which it comes; for errors
   /// Asked before a batch that every rank has, by all of them alike: whether to give up. Null: never.
   std::function<bool()> gives_up = nullptr;
+  const EvaluationScope* scope = nullptr;  // of callbacks; null: one forward pass a batch
 };
 
 /// Loss and metrics over the whole evaluation split: {"eval/loss", …}, where there are several losses each of them,

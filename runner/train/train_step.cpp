@@ -1,67 +1,123 @@
 // One optimizer step.
+#include "runner/train/train_step.h"
+
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 
 #include "registry/component_error.h"
-#include "runner/base/signals.h"
 #include "runner/base/text.h"
-#include "runner/data/window_batches.h"
 #include "runner/model/gradients.h"
+#include "runner/train/asked_signals.h"
 #include "runner/train/finite.h"
-#include "runner/train/loss_figures.h"
 #include "runner/train/step_errors.h"
-#include "runner/train/train_loop.h"
 
 namespace trainrun {
-
 namespace {
 
-/// Tells a signal to stop within a window of accumulation, and takes back what the window has changed so far: random
-/// numbers that were drawn, running means of layers. The weights change at its end alone.
-class WindowStop {
- public:
-  WindowStop(Job& job, int64_t window) : job_(job), heeds_(window > 1) {
-    if (!heeds_) return;
-    random_ = job.random_states();
-    buffers_ = job.model->buffers();
-    for (const at::Tensor& buffer : buffers_) before_.push_back(buffer.clone());
-  }
+[[noreturn]] void throw_not_finite(const Job& job, double loss, const Occasion& occasion) {
+  throw TrainingError("the loss is " + decimal(loss) + " at step " + std::to_string(occasion.step) + ", epoch " +
+                      std::to_string(occasion.epoch) + ", batch " + std::to_string(occasion.batch) +
+                      "; try a lower learning rate, max_grad_norm, or look for bad values in the data" +
+                      newest_checkpoint(job));
+}
 
-  /// After a batch was read. Ranks agree later.
-  bool comes_while_reading() {
-    if (!heeds_ || job_.group || StopSignals::received() == 0) return false;
-    take_back();
-    return true;
-  }
+/// A CPU says at once that a loss is not finite; a GPU keeps it for `read_account`.
+void check_loss(Job& job, const LossValue& losses, const Occasion& occasion) {
+  const at::Tensor value = losses.value();
+  job.account->watch(value, occasion);
+  if (!job.device.is_cpu()) return;
+  if (const auto loss = value.item<double>(); !std::isfinite(loss)) throw_not_finite(job, loss, occasion);
+}
 
-  /// After a batch that is not the window's last; all ranks get one answer.
-  bool comes_after_batch() {
-    constexpr int64_t kBatchesBetweenAgreements = 8;  // each makes the ranks wait for each other
-    if (!heeds_) return false;
-    const int own = StopSignals::received();
-    if (!job_.group && own == 0) return false;
-    if (job_.group && ++asked_ % kBatchesBetweenAgreements != 0) return false;
-    if (job_.group && job_.group->max(own, "a signal to stop") == 0) return false;
-    take_back();
-    return true;
-  }
+void add_to(at::Tensor& sum, const at::Tensor& share) { sum = sum.defined() ? sum + share : share; }
 
- private:
-  void take_back() {
-    const at::NoGradGuard no_gradients;
-    job_.set_random_states(random_);
-    for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(before_[i]);
+/// The forward and backward pass of a batch; adds its share of the window's loss to `result`.
+void add_gradients(Job& job, const Batch& batch, bool synchronize, const Occasion& occasion, StepResult& result) {
+  if (job.parallel) job.parallel->prepare_forward(synchronize);
+  const LossValue losses =
+      named("the forward pass", occasion, [&] { return job.model->loss(batch, job.model->forward(batch)); });
+  check_loss(job, losses, occasion);
+  const double weight = static_cast<double>(batch.size()) / static_cast<double>(result.samples);
+  add_to(result.loss, losses.value(weight));
+  if (!losses.parts.empty()) add_to(result.parts, losses.part_values(weight));
+  const auto ranks = static_cast<double>(job.world_size());  // DataParallel takes the mean over ranks
+  at::Tensor loss = losses.total(weight * ranks, ranks);
+  if (job.grad_scaler) loss = job.grad_scaler->scale(loss);
+  if (job.parallel) {
+    job.parallel->prepare_backward(synchronize, loss);
+    job.group->guarded("a backward pass", [&] { run_backward_of_rank(occasion, loss); });
+    job.parallel->finish_backward(synchronize);
+  } else {
+    named("the backward pass", occasion, [&] { run_backward(job, batch, loss); });
   }
+}
 
-  Job& job_;
-  bool heeds_;
-  int64_t asked_ = 0;
-  Tensors random_;
-  Tensors buffers_;
-  Tensors before_;  // what they held
-};
+/// Brings the ranks' losses and signals together by one sum of numbers that lie on the host: the parts, the loss, and
+/// how many ranks got each signal. A GPU's losses stay there until somebody reads them, and zeros are sent in their
+/// place.
+void share_with_ranks(Job& job, StepResult& result, int own_signal) {
+  const int64_t num_parts = result.parts.defined() ? result.parts.numel() : 0;
+  const at::Tensor numbers = at::zeros({num_parts + 1 + kSignalNumbers}, at::kDouble);
+  if (job.device.is_cpu()) {
+    if (num_parts > 0) numbers.narrow(0, 0, num_parts).copy_(result.parts);
+    numbers.select(0, num_parts).copy_(result.loss);
+  }
+  const at::Tensor signals = numbers.narrow(0, num_parts + 1, kSignalNumbers);
+  count_signal(own_signal, signals);
+  job.group->sum({numbers}, "the end of the step");
+  result.signal = greatest_signal(signals);
+  if (!job.device.is_cpu()) return;
+  result.loss = numbers.select(0, num_parts);
+  if (num_parts > 0) result.parts = numbers.narrow(0, 0, num_parts);
+}
+
+bool is_overflow(const at::Tensor& overflow) { return overflow.defined() && overflow.item<float>() != 0; }
+
+void unscale_and_clip(Job& job, StepResult& result) {
+  if (job.grad_scaler) result.overflow = job.grad_scaler->unscale(job.parameters, job.shards());
+  if (!job.recipe.training.max_grad_norm) return;
+  if (job.device.is_cpu() && is_overflow(result.overflow)) return;
+  result.grad_norm = clip_gradients(job.parameters, *job.recipe.training.max_grad_norm, job.shards());
+}
+
+std::optional<StepResult> make_pass(Job& job, Window& window, bool heeds_signals) {
+  StepResult result;
+  result.samples = window.samples();
+  reset_gradients(job.parameters);
+  window.begin();
+  for (int64_t i = 0; i < window.size(); ++i) {
+    const std::optional<Batch> batch = window.next(i);
+    if (!batch) return std::nullopt;
+    const bool synchronize = i == window.size() - 1;  // before it, gradients add up on each rank
+    add_gradients(job, *batch, synchronize, window.occasion(i), result);
+    if (window.is_stopped_after(i)) return std::nullopt;
+  }
+  if (job.group) share_with_ranks(job, result, heeds_signals ? own_signal() : 0);
+  unscale_and_clip(job, result);
+  return result;
+}
+
+/// What an optimizer may ask for while it steps. Where the weights are still the same it gets the loss that is `known`.
+LossClosure closure_of(Job& job, Window& window, const StepResult& known) {
+  const auto over_ranks = [&job](const at::Tensor& loss) {
+    if (!job.group || job.device.is_cpu()) return loss;
+    const at::Tensor sum = loss.clone();
+    job.group->sum({sum}, "the loss");
+    return sum;
+  };
+  return [&job, &window, over_ranks, loss = known.loss, is_known = true]() mutable {
+    if (std::exchange(is_known, false)) return over_ranks(loss);
+    if (job.grad_scaler) {
+      throw TrainingError(job.recipe.optimizer.type +
+                          " looks at a batch more than once, which a scaled loss is not made for; write "
+                          "mixed_precision: bf16 or 'no'");
+    }
+    return over_ranks(make_pass(job, window, /*heeds_signals=*/false)->loss);
+  };
+}
 
 /// What the closure throws says itself where.
 void step_optimizer(Job& job, const LossClosure& closure) {
@@ -74,121 +130,41 @@ void step_optimizer(Job& job, const LossClosure& closure) {
   }
 }
 
-int64_t batches_of_window(const Job& job) {
-  return std::min(job.recipe.training.gradient_accumulation_steps,
-                  job.train_loader->num_batches() - job.progress.batch);
-}
-
-/// One optimizer step, over the batches of a window of accumulation.
-class Step {
- public:
-  Step(Job& job, BatchStream& stream)
-      : job_(job),
-        progress_(job.progress),
-        window_(batches_of_window(job)),
-        batches_(*job.train_loader, stream, progress_.epoch, progress_.batch, window_),
-        stop_(job, window_) {
-    for (int64_t i = 0; i < window_; ++i) samples_ += job.train_loader->global_batch_size(progress_.batch + i);
-  }
-
-  /// The mean loss; nothing where a signal came before the weights changed.
-  std::optional<double> run() {
-    job_.set_rates();
-    const std::optional<double> loss = compute_gradients();
-    if (!loss) return std::nullopt;
-    changes_ = true;
-    if (finite_) {
-      named("the optimizer", occasion(window_ - 1), [&] { step_optimizer(job_, closure(*loss)); });
-    } else {
-      ++progress_.skipped_steps;
-    }
-    if (job_.grad_scaler) job_.grad_scaler->update();
-    progress_.batch += window_;
-    ++progress_.step;
-    return loss;
-  }
-
- private:
-  Occasion occasion(int64_t batch_of_window) const {
-    return {Occasion::Phase::kTraining, progress_.step + 1, progress_.epoch, progress_.batch + batch_of_window};
-  }
-
-  /// Who asks for the loss where the weights are still the same gets the one that is `known`.
-  LossClosure closure(double known) {
-    return [this, known, is_known = true]() mutable {
-      if (std::exchange(is_known, false)) return at::scalar_tensor(known, at::kDouble);
-      if (job_.grad_scaler) {
-        throw TrainingError(job_.recipe.optimizer.type +
-                            " looks at a batch more than once, which a scaled loss is not made for; write "
-                            "mixed_precision: bf16 or 'no'");
-      }
-      return at::scalar_tensor(*compute_gradients(), at::kDouble);
-    };
-  }
-
-  /// A pass over the window: leaves the gradients of its mean loss, over all ranks and clipped, in the parameters.
-  std::optional<double> compute_gradients() {
-    double loss = 0;
-    job_.loss_parts.clear();
-    reset_gradients(job_.parameters);
-    batches_.begin();
-    for (int64_t i = 0; i < window_; ++i) {
-      const Batch batch = named("making a batch", occasion(i), [&] { return batches_.next(); });
-      if (!changes_ && stop_.comes_while_reading()) return std::nullopt;
-      const bool synchronize = i == window_ - 1;  // before it, gradients add up on each rank
-      loss += add_gradients(batch, synchronize, occasion(i));
-      if (!synchronize && !changes_ && stop_.comes_after_batch()) return std::nullopt;
-    }
-    if (job_.group) loss = sum_over_ranks(*job_.group, loss, job_.loss_parts);
-    if (job_.grad_scaler) finite_ = job_.grad_scaler->unscale(job_.parameters, job_.shards());
-    job_.grad_norm.reset();
-    if (job_.recipe.training.max_grad_norm && finite_) {
-      job_.grad_norm = clip_gradients(job_.parameters, *job_.recipe.training.max_grad_norm, job_.shards());
-    }
-    return loss;
-  }
-
-  /// The forward and backward pass of a batch; returns its share of the window's loss.
-  double add_gradients(const Batch& batch, bool synchronize, const Occasion& occasion) {
-    if (job_.parallel) job_.parallel->prepare_forward(synchronize);
-    const LossValue losses =
-        named("the forward pass", occasion, [&] { return job_.model->loss(batch, job_.model->forward(batch)); });
-    if (const double value = losses.value(); !std::isfinite(value)) throw_not_finite(value, occasion);
-    const double weight = static_cast<double>(batch.size()) / static_cast<double>(samples_);
-    const double share = losses.value(weight);
-    add_parts(job_.loss_parts, losses, weight);
-    const auto ranks = static_cast<double>(job_.world_size());  // DataParallel takes the mean over ranks
-    at::Tensor loss = losses.total(weight * ranks, ranks);
-    if (job_.grad_scaler) loss = job_.grad_scaler->scale(loss);
-    if (job_.parallel) {
-      job_.parallel->prepare_backward(synchronize, loss);
-      job_.group->guarded("a backward pass", [&] { run_backward_of_rank(occasion, loss); });
-      job_.parallel->finish_backward(synchronize);
-    } else {
-      named("the backward pass", occasion, [&] { run_backward(job_, batch, loss); });
-    }
-    return share;
-  }
-
-  [[noreturn]] void throw_not_finite(double loss, const Occasion& occasion) const {
-    throw TrainingError("the loss is " + decimal(loss) + " at step " + std::to_string(occasion.step) + ", epoch " +
-                        std::to_string(occasion.epoch) + ", batch " + std::to_string(occasion.batch) +
-                        "; try a lower learning rate, max_grad_norm, or look for bad values in the data" +
-                        newest_checkpoint(job_));
-  }
-
-  Job& job_;
-  Progress& progress_;
-  int64_t window_;       // batches
-  int64_t samples_ = 0;  // of the window, of all ranks
-  WindowBatches batches_;
-  WindowStop stop_;
-  bool finite_ = true;    // the gradients; where the loss is scaled
-  bool changes_ = false;  // the weights: the optimizer is at work
-};
-
 }  // namespace
 
-std::optional<double> train_step(Job& job, BatchStream& batches) { return Step(job, batches).run(); }
+std::optional<StepResult> compute_gradients(Job& job, Window& window) {
+  return make_pass(job, window, /*heeds_signals=*/true);
+}
+
+std::optional<bool> apply_gradients(Job& job, const StepResult& result, Window& window) {
+  job.account->count_skipped();
+  job.set_rates();
+  const bool skips_there = result.overflow.defined() && !job.device.is_cpu() && job.optimizer->skips_overflow();
+  job.optimizer->overflow = skips_there ? result.overflow : at::Tensor();
+  const bool is_skipped = !skips_there && is_overflow(result.overflow);
+  if (!is_skipped) {
+    named("the optimizer", window.occasion(window.size() - 1),
+          [&] { step_optimizer(job, closure_of(job, window, result)); });
+  }
+  if (job.grad_scaler) job.grad_scaler->update(result.overflow);
+  if (skips_there) return std::nullopt;
+  return is_skipped;
+}
+
+std::optional<StepResult> train_step(Job& job, BatchStream& batches) {
+  Window window(job, batches);
+  std::optional<StepResult> result = compute_gradients(job, window);
+  if (!result) return std::nullopt;
+  const std::optional<bool> overflowed = apply_gradients(job, *result, window);
+  job.progress.batch += window.size();
+  ++job.progress.step;
+  if (job.group) job.group->set_step(job.progress.step);
+  job.account->add(*result, overflowed);
+  return result;
+}
+
+void read_account(Job& job) {
+  if (const auto found = job.account->read()) throw_not_finite(job, found->loss, found->occasion);
+}
 
 }  // namespace trainrun

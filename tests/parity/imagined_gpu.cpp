@@ -7,9 +7,11 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -18,10 +20,20 @@ namespace trainrun {
 namespace {
 
 const at::Device kGpu(at::kCUDA, 0);
+constexpr size_t kBytes = size_t{1} << 30;
 const c10::Stream kStream(c10::Stream::DEFAULT, kGpu);
 
-class Memory : public c10::Allocator {
+std::atomic<int64_t> num_waits = 0;
+
+class Memory : public c10::DeviceAllocator {
  public:
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t) override {}
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override { return {}; }
+  void resetAccumulatedStats(c10::DeviceIndex) override {}
+  void resetPeakStats(c10::DeviceIndex) override {}
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override { return {kBytes, kBytes}; }
   c10::DataPtr allocate(size_t bytes) override {
     void* data = bytes > 0 ? std::malloc(bytes) : nullptr;
     return {data, data, &std::free, kGpu};
@@ -40,6 +52,8 @@ struct Guard : c10::impl::NoOpDeviceGuardImpl<at::kCUDA> {
   void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
   void block(void*, const c10::Stream&) const override {}
   void destroyEvent(void*, c10::DeviceIndex) const noexcept override {}
+  void synchronizeEvent(void*) const override {}
+  c10::Stream getStreamFromGlobalPool(at::Device, bool) const override { return kStream; }
 };
 
 struct Hooks : at::CUDAHooksInterface {
@@ -50,6 +64,8 @@ struct Hooks : at::CUDAHooksInterface {
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   c10::DeviceIndex deviceCount() const override { return 1; }
   c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  at::Allocator* getPinnedMemoryAllocator() const override { return at::getCPUAllocator(); }
+  bool isPinnedPtr(const void*) const override { return true; }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
     return at::detail::getDefaultCPUGenerator();
   }
@@ -138,17 +154,22 @@ at::Tensor make_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::opt
                                            dtype.value_or(at::kFloat));
 }
 
-at::Tensor& copy_into(at::Tensor& to, const at::Tensor& from, bool) {
+at::Tensor& copy_into(at::Tensor& to, const at::Tensor& from, bool is_asynchronous) {
+  if (from.is_cuda() && !to.is_cuda() && !is_asynchronous) ++num_waits;
   as_cpu(to).copy_(as_cpu(from));
   return to;
 }
 
-at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool is_asynchronous) {
+  if (from.is_cuda() && !to.is_cuda() && !is_asynchronous) ++num_waits;
   as_cpu(to).copy_(as_cpu(from));
   return to;
 }
 
-at::Scalar number_of(const at::Tensor& tensor) { return as_cpu(tensor).item(); }
+at::Scalar number_of(const at::Tensor& tensor) {
+  ++num_waits;
+  return as_cpu(tensor).item();
+}
 
 const at::Tensor& resize(const at::Tensor& tensor, at::IntArrayRef sizes, std::optional<at::MemoryFormat>) {
   if (tensor.sizes() == sizes) return tensor;  // NOLINT(bugprone-return-const-ref-from-parameter): the operator's form
@@ -163,6 +184,8 @@ const at::Tensor& resize(const at::Tensor& tensor, at::IntArrayRef sizes, std::o
 }
 
 }  // namespace
+
+int64_t waits_for_gpu() { return num_waits; }
 
 void imagine_gpu() {
   static const Guard guard;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 namespace trainrun {
 
 /// Has LibTorch believe in a GPU, cuda:0. Its memory is the computer's and its operations are the CPU's, but as on a
@@ -8,5 +10,9 @@ namespace trainrun {
 /// depthwise, transposed and 3-D convolutions, LSTM and GRU, CTC. Once, before the first operation, and without
 /// libtorch_cuda.
 void imagine_gpu();
+
+/// How many times the host has waited for that GPU so far: a number read (`_local_scalar_dense`), or a tensor copied to
+/// the CPU and not asynchronously.
+int64_t waits_for_gpu();
 
 }  // namespace trainrun

@@ -397,7 +397,9 @@ json run_model(Request& request) {
 json run_training(Request& request) {
   Catalog catalog = request.catalog();
   NamedTensors state;
-  json reply = train_recipe(request["recipe"], request["overrides"].get<std::vector<std::string>>(), catalog, state);
+  const std::string device = request.has("device") ? request["device"].get<std::string>() : "";
+  json reply =
+      train_recipe(request["recipe"], request["overrides"].get<std::vector<std::string>>(), catalog, state, device);
   request.give("state", state);
   return reply;
 }

@@ -282,6 +282,62 @@ std::unique_ptr<trainrun::CommHook> ScaledMean::build(const trainrun::CommHookIn
   return std::make_unique<ScaledMeanHook>(by / static_cast<double>(inputs.world_size));
 }
 
+// --- callback: evaluates outputs that are `add` too large, and says farewell after some evaluations ---
+
+struct Farewell {
+  double add = 0;
+  int64_t after = 2;
+
+  static void describe(Fields<Farewell>& f) {
+    f.optional("add", &Farewell::add).doc("to every output, in evaluations");
+    f.optional("after", &Farewell::after).at_least(1).doc("so many evaluations training ends").unit("evaluations");
+  }
+  std::unique_ptr<trainrun::Callback> build(const trainrun::CallbackInputs&) const;
+};
+
+class Adder : public trainrun::Scope, public trainrun::Predictor {
+ public:
+  explicit Adder(double add) : add_(add) {}
+  trainrun::Predictor* predictor() override { return this; }
+  Tensors predict(const trainrun::Batch& batch, const Forward& forward) override { return {forward(batch)[0] + add_}; }
+
+ private:
+  double add_;
+};
+
+class FarewellCallback : public trainrun::Callback {
+ public:
+  explicit FarewellCallback(const Farewell& options) : options_(options) {}
+  void after_step(trainrun::Run& run, const trainrun::StepResult& result) override {
+    steps_.fill_(run.step());
+    losses_ += result.loss;
+  }
+  std::unique_ptr<trainrun::Scope> around_evaluation(trainrun::Run&) override {
+    return std::make_unique<Adder>(options_.add);
+  }
+  trainrun::Verdict after_evaluation(trainrun::Run&, const trainrun::Figures&) override {
+    return {false, ++evaluations_ == options_.after ? "farewell" : ""};
+  }
+  void save(trainrun::Run&, trainrun::Snapshot& snapshot) const override {
+    snapshot.tensors = {{"steps", steps_}, {"losses", losses_}};
+    snapshot.values = evaluations_;
+  }
+  void load(trainrun::Run&, const trainrun::Snapshot& snapshot) override {
+    for (const auto& [name, tensor] : snapshot.tensors) (name == "steps" ? steps_ : losses_).copy_(tensor);
+    evaluations_ = snapshot.values.get<int64_t>();
+  }
+
+ private:
+  Farewell options_;
+  at::Tensor steps_ = at::zeros({}, at::kLong);
+  at::Tensor losses_ = at::zeros({}, at::kDouble);
+  int64_t evaluations_ = 0;
+};
+
+std::unique_ptr<trainrun::Callback> Farewell::build(const trainrun::CallbackInputs&) const {
+  return std::make_unique<FarewellCallback>(*this);
+}
+
 }  // namespace
 
 TRAINRUN_PLUGIN(catalog) {
@@ -293,5 +349,6 @@ TRAINRUN_PLUGIN(catalog) {
   catalog.optimizers.add<SignDescent>("SignDescent", "steps of one length against the gradient's sign");
   catalog.schedulers.add<Halving>("Halving", "half the rate, every few steps");
   catalog.comm_hooks.add<ScaledMean>("ScaledMean", "a mean over ranks, times a number");
+  catalog.callbacks.add<Farewell>("Farewell", "ends training after some evaluations of outputs that are too large");
   catalog.loggers.add<History>("history", "a line for everything that happens, in history.txt");
 }

@@ -43,7 +43,7 @@ logging: {every_steps: 1, report_to: [console, jsonl, history]}
 """
 COMPONENTS = {
     "layer": "Gain", "loss": "HalfSquaredError", "metric": "Bias", "dataset": "Line", "transform": "Shift",
-    "optimizer": "SignDescent", "scheduler": "Halving", "comm_hook": "ScaledMean", "logger": "history",
+    "optimizer": "SignDescent", "scheduler": "Halving", "comm_hook": "ScaledMean", "callback": "Farewell", "logger": "history",
 }
 
 
@@ -117,6 +117,27 @@ def test_a_plugins_communication_hook_makes_the_gradients(tmp_path):
         output_of("line.yaml", f"output_dir={name}", *overrides, folder=tmp_path)
         gains.append(tensors_of(tmp_path / name / "checkpoints/epoch-0003", "model")["scale.gain"])
     assert gains[1] == pytest.approx(gains[0], rel=1e-6)
+
+
+def test_a_plugins_callback_takes_part_in_evaluations_ends_the_training_and_goes_on_from_a_checkpoint(tmp_path):
+    put("libevery_kind.so", tmp_path)
+    (tmp_path / "line.yaml").write_text(RECIPE)
+    steps = by_hand()
+    callbacks = "callbacks=[{type: Farewell, add: 0.25}]"
+    output_of("line.yaml", "output_dir=whole", callbacks, folder=tmp_path)
+    output_of("line.yaml", "output_dir=first", callbacks, "training.num_epochs=1", folder=tmp_path)
+    output_of("line.yaml", "output_dir=second", callbacks, "checkpoint.resume=first", folder=tmp_path)
+    for run in ("whole", "second"):
+        lines = [json.loads(line) for line in (tmp_path / run / "metrics.jsonl").read_text().splitlines()]
+        assert lines[-1]["step"] == 2 and lines[-1]["split"] == "eval"  # of three
+        assert lines[-1]["eval/bias"] == pytest.approx(steps[1]["figures"]["eval/bias"] + 0.25, rel=1e-6)
+        assert json.loads((tmp_path / run / "summary.json").read_text())["stopped"] == "farewell"
+        assert "training ends after step 2: farewell" in (tmp_path / run / "log.txt").read_text()
+        saved = tensors_of(tmp_path / run / "checkpoints/latest", "optimizer")
+        assert saved["callbacks[0].steps"] == 2
+        assert saved["callbacks[0].losses"] == pytest.approx(steps[0]["loss"] + steps[1]["loss"], rel=1e-6)
+    evaluated = json.loads(output_of("eval", "whole", "--json", folder=tmp_path))
+    assert evaluated["eval/bias"] == pytest.approx(steps[1]["figures"]["eval/bias"] + 0.25, rel=1e-6)
 
 
 def tensors_of(checkpoint, file):

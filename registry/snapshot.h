@@ -1,0 +1,15 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "registry/files/safetensors.h"
+
+namespace trainrun {
+
+/// What one part of a run keeps in a checkpoint: tensors by name, and values, null where there are none.
+struct Snapshot {
+  NamedTensors tensors;
+  nlohmann::json values;
+};
+
+}  // namespace trainrun

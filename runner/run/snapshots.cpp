@@ -1,0 +1,57 @@
+#include "runner/run/snapshots.h"
+
+#include <algorithm>
+
+namespace trainrun {
+namespace {
+
+constexpr const char* kModelPart = "model";
+constexpr const char* kOptimizerPart = "optimizer";
+
+/// What goes before the names of a part's tensors in the optimizer's file.
+std::string prefix_of(const std::string& part) { return part + "."; }
+
+}  // namespace
+
+CheckpointContent content_of(const Snapshots& parts) {
+  CheckpointContent content;
+  content.state = nlohmann::json::object();
+  for (const auto& [part, snapshot] : parts) {
+    const bool is_progress = part == kProgressPart;
+    if (is_progress) content.state.update(snapshot.values);
+    if (!is_progress && !snapshot.values.is_discarded()) content.state[part] = snapshot.values;
+    NamedTensors& file = part == kModelPart ? content.model : content.optimizer;
+    const std::string prefix = part == kModelPart || part == kOptimizerPart ? "" : prefix_of(part);
+    for (const auto& [name, tensor] : snapshot.tensors) file.emplace_back(prefix + name, tensor);
+  }
+  return content;
+}
+
+Snapshots parts_of(const CheckpointContent& content, const std::vector<std::string>& names) {
+  Snapshots parts;
+  for (const std::string& part : names) {
+    const auto values = content.state.find(part);
+    if (values != content.state.end()) parts[part].values = *values;
+  }
+  for (const auto& [name, tensor] : content.optimizer) {
+    const auto owner = std::find_if(names.begin(), names.end(), [&, &full = name](const std::string& part) {
+      return part != kModelPart && part != kOptimizerPart && full.starts_with(prefix_of(part));
+    });
+    if (owner == names.end()) {
+      parts[kOptimizerPart].tensors.emplace_back(name, tensor);
+    } else {
+      parts[*owner].tensors.emplace_back(name.substr(prefix_of(*owner).size()), tensor);
+    }
+  }
+  parts[kModelPart].tensors = content.model;
+  parts[kProgressPart].values = content.state;
+  return parts;
+}
+
+void make_own(Snapshots& parts) {
+  for (auto& [part, snapshot] : parts) {
+    for (auto& [name, tensor] : snapshot.tensors) tensor = tensor.detach().clone();
+  }
+}
+
+}  // namespace trainrun

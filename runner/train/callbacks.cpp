@@ -1,0 +1,84 @@
+#include "runner/train/callbacks.h"
+
+#include "registry/build.h"
+
+namespace trainrun {
+
+NamedTensors ModelRun::parameters() const {
+  return parallel_ && parallel_->is_sharded() ? parallel_->parameters() : model_.parameters();
+}
+
+NamedTensors ModelRun::buffers() const {
+  NamedTensors buffers;
+  for (const auto& item : model_.graph().named_buffers()) {
+    if (item.value().defined()) buffers.emplace_back(item.key(), item.value());
+  }
+  return buffers;
+}
+
+Callbacks::Callbacks(const Recipe& recipe, std::unique_ptr<Run> run) : run_(std::move(run)) {
+  for (const Component<CallbackKind>& callback : recipe.callbacks) {
+    items_.push_back({name_of(callback), build_at_place(callback, {})});
+  }
+}
+
+void Callbacks::add_own(ComponentName name, std::unique_ptr<Callback> callback) {
+  own_.push_back({std::move(name), std::move(callback)});
+}
+
+template <class Body>
+void Callbacks::for_each(const Body& body) {
+  for (std::vector<Item>* items : {&own_, &items_}) {
+    for (const Item& item : *items) as_component(item.name, {}, [&] { body(*item.callback); });
+  }
+}
+
+void Callbacks::after_step(const StepResult& result) {
+  for_each([&](Callback& callback) { callback.after_step(*run_, result); });
+}
+
+Verdict Callbacks::after_evaluation(const Figures& figures) {
+  Verdict all;
+  for_each([&](Callback& callback) {
+    const Verdict own = callback.after_evaluation(*run_, figures);
+    all.is_best = all.is_best || own.is_best;
+    if (all.stop.empty()) all.stop = own.stop;
+  });
+  return all;
+}
+
+std::vector<std::unique_ptr<Scope>> Callbacks::around_evaluation() {
+  std::vector<std::unique_ptr<Scope>> scopes;
+  for_each([&](Callback& callback) {
+    if (auto scope = callback.around_evaluation(*run_)) scopes.push_back(std::move(scope));
+  });
+  return scopes;
+}
+
+Snapshot Callbacks::save(size_t i) {
+  Snapshot snapshot;
+  as_component(items_[i].name, {}, [&] { items_[i].callback->save(*run_, snapshot); });
+  return snapshot;
+}
+
+void Callbacks::load(size_t i, const Snapshot& snapshot) {
+  as_component(items_[i].name, {}, [&] { items_[i].callback->load(*run_, snapshot); });
+}
+
+std::string callback_part(size_t i) { return "callbacks[" + std::to_string(i) + "]"; }
+
+void EvaluationScope::leave() {
+  while (!scopes_.empty()) scopes_.pop_back();  // the last one first
+}
+
+Tensors EvaluationScope::predict(const Batch& batch, const Predictor::Forward& forward) const {
+  Predictor::Forward pass = forward;
+  for (const auto& scope : scopes_) {
+    Predictor* predictor = scope->predictor();
+    if (!predictor) continue;
+    pass = [predictor, inner = pass](const Batch& given) { return predictor->predict(given, inner); };
+  }
+  return pass(batch);
+}
+
+}  // namespace trainrun

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "registry/callback.h"
+#include "registry/component_error.h"
+#include "runner/distributed/parallel_model.h"
+#include "runner/model/model.h"
+#include "runner/recipe/recipe.h"
+
+namespace trainrun {
+
+/// What callbacks see of a model that is trained, or evaluated.
+class ModelRun : public Run {
+ public:
+  /// `parallel`, `ranks`: null for one process. All outlive this.
+  ModelRun(const Model& model, const ParallelModel* parallel, Communicator* ranks, const int64_t& step)
+      : model_(model), parallel_(parallel), ranks_(ranks), step_(step) {}
+
+  int64_t step() const override { return step_; }
+  NamedTensors parameters() const override;
+  NamedTensors buffers() const override;
+  Communicator* ranks() const override { return ranks_; }
+
+ private:
+  const Model& model_;
+  const ParallelModel* parallel_;
+  Communicator* ranks_;
+  const int64_t& step_;
+};
+
+/// Those of a recipe, called in its order, after the runner's own.
+class Callbacks {
+ public:
+  Callbacks(const Recipe& recipe, std::unique_ptr<Run> run);
+
+  /// One of the runner's own, which has its state elsewhere.
+  void add_own(ComponentName name, std::unique_ptr<Callback> callback);
+
+  void after_step(const StepResult& result);
+  /// All verdicts in one: `stop` of the first that says so.
+  Verdict after_evaluation(const Figures& figures);
+  /// The scopes of all, in order.
+  std::vector<std::unique_ptr<Scope>> around_evaluation();
+  /// State of the recipe's callback `i`: of this rank.
+  Snapshot save(size_t i);
+  void load(size_t i, const Snapshot& snapshot);
+
+ private:
+  struct Item {
+    ComponentName name;
+    std::unique_ptr<Callback> callback;
+  };
+  template <class Body>
+  void for_each(const Body& body);
+
+  std::unique_ptr<Run> run_;
+  std::vector<Item> own_;
+  std::vector<Item> items_;  // as the recipe has them
+};
+
+/// The name of the recipe's callback `i` among the parts of a checkpoint: "callbacks[0]".
+std::string callback_part(size_t i);
+
+/// What callbacks do to an evaluation, while one lives.
+class EvaluationScope {
+ public:
+  explicit EvaluationScope(Callbacks& callbacks) : callbacks_(callbacks) { enter(); }
+  ~EvaluationScope() { leave(); }
+  EvaluationScope(const EvaluationScope&) = delete;
+  EvaluationScope& operator=(const EvaluationScope&) = delete;
+
+  /// Puts everything back for a while, as a checkpoint in its midst needs it.
+  void leave();
+  void enter() { scopes_ = callbacks_.around_evaluation(); }
+  /// Whether any callback has something to change.
+  bool changes() const { return !scopes_.empty(); }
+  /// What losses and metrics read of `batch`: each predictor asks the one before it, the first one the model.
+  Tensors predict(const Batch& batch, const Predictor::Forward& forward) const;
+
+ private:
+  Callbacks& callbacks_;
+  std::vector<std::unique_ptr<Scope>> scopes_;
+};
+
+}  // namespace trainrun

@@ -1,0 +1,92 @@
+// What a checkpoint keeps of the data: what they were, and what was learnt of them.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "runner/data/data_fingerprint.h"
+#include "runner/train/job.h"
+#include "runner/train/job_parts.h"
+
+namespace trainrun {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kAllowChangedData =
+    "; put the data back as they were, or write checkpoint.allow_changed=[data] to go on with them as they are";
+
+bool may_change(const Recipe& recipe) {
+  const auto& names = recipe.checkpoint.allow_changed;
+  return std::find(names.begin(), names.end(), "data") != names.end();
+}
+
+/// By key: `dataset.train`, `dataset.eval`.
+class DataPart : public Stateful {
+ public:
+  explicit DataPart(Job& job) : Stateful("data"), job_(job) {}
+
+  json values() override { return job_.is_main() ? fingerprint() : json(json::value_t::discarded); }
+
+  void load(const Snapshot& saved) override {
+    if (saved.values.is_null()) return;  // there were checkpoints without
+    for (const std::string key : {"train", "eval"}) {
+      if (!saved.values.contains(key) || !fingerprint().contains(key)) continue;
+      const DataDifference difference = compare_fingerprints(saved.values.at(key), fingerprint().at(key));
+      if (!difference.doubt.empty()) spdlog::warn("dataset.{}: {}", key, difference.doubt);
+      if (difference.change.empty()) continue;
+      const std::string change = "dataset." + key + " has changed since the checkpoint was made: " + difference.change;
+      if (!may_change(job_.recipe)) throw DataError(change + kAllowChangedData);
+      spdlog::warn("{}; checkpoint.allow_changed says to go on", change);
+    }
+  }
+
+ private:
+  /// As data_fingerprint.h has it; read once.
+  const json& fingerprint() {
+    if (fingerprint_.is_null()) {
+      fingerprint_["train"] = fingerprint_of(*job_.train_data, job_.recipe.dataset.train);
+      if (job_.eval_data) fingerprint_["eval"] = fingerprint_of(*job_.eval_data, *job_.recipe.dataset.eval);
+    }
+    return fingerprint_;
+  }
+
+  Job& job_;
+  json fingerprint_;
+};
+
+/// What data sets and transforms have learnt of the training data.
+class LearntPart : public Stateful {
+ public:
+  explicit LearntPart(Job& job) : Stateful("learnt"), job_(job) {}
+
+  json values() override { return {{"dataset", job_.train_data->learnt()}, {"transforms", job_.transforms->learnt()}}; }
+
+  void load(const Snapshot& saved) override {
+    const json learnt = saved.values.is_null() ? json::object() : saved.values;
+    take_back_dataset(learnt.value("dataset", json()));
+    job_.transforms->set_learnt(learnt.value("transforms", json()));
+  }
+
+ private:
+  void take_back_dataset(const json& learnt) {
+    if (learnt == job_.train_data->learnt()) return;
+    const std::string message =
+        "dataset.train has changed since the checkpoint was made: categories, or what stands for missing values, are "
+        "others now";
+    if (!may_change(job_.recipe)) throw DataError(message + kAllowChangedData);
+    spdlog::warn("{}; those of the checkpoint are kept, as checkpoint.allow_changed says", message);
+    job_.train_data->set_learnt(learnt);
+    if (job_.eval_data) job_.eval_data->set_learnt(learnt);
+  }
+
+  Job& job_;
+};
+
+}  // namespace
+
+void add_data_parts(Job& job, Parts& parts) {
+  parts.push_back(std::make_unique<DataPart>(job));
+  parts.push_back(std::make_unique<LearntPart>(job));
+}
+
+}  // namespace trainrun

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainrun {
+
+/// Where training stands: what a checkpoint must put back besides weights, optimizer, scheduler and random numbers.
+struct Progress {
+  int64_t step = 0;                                     // finished optimizer steps
+  int64_t epoch = 0;                                    // the epoch we are in, from 0
+  int64_t batch = 0;                                    // the next batch of that epoch
+  double seconds = 0;                                   // of training so far, over all starts
+  double loss_sum = 0;                                  // since the last line of the log; on a GPU as last read
+  int64_t loss_count = 0;                               // steps in that sum
+  std::optional<double> best;                           // of the monitored metric
+  int64_t skipped_steps = 0;                            // of `step`: those whose gradients overflowed in float16
+  std::vector<std::pair<std::string, double>> metrics;  // the last evaluation
+  std::string stopped;                                  // why a callback ended training here; "": it goes on
+  bool evaluation_due = false;                          // of `step`: what is saved has not been evaluated yet
+};
+
+}  // namespace trainrun

@@ -1,0 +1,121 @@
+"""Callbacks against PyTorch: EMA against torch.optim.swa_utils.AveragedModel, fed with the weights that trainrun saved after each step; one process,
+two ranks with copies, two ranks with pieces; resumed at every step."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+import reference
+
+RECIPE = str(pathlib.Path("tests/recipes/digits_small.yaml").resolve())
+TOLERANCE = 1e-6
+NUM_STEPS = 6
+DECAY = 0.8
+LAYERS = "model.layers=[Flatten, {type: Linear, out_features: 33}, BatchNorm1d, ReLU, {type: Dropout, p: 0.2}, {type: Linear, out_features: 10}]"
+RANKS = {
+    "one process": [],
+    "copies": ["distributed_type=MULTI_CPU", "num_processes=2"],
+    "pieces": ["distributed_type=FSDP", "num_processes=2"],
+    "pieces of the optimizer's state": ["distributed_type=FSDP", "num_processes=2", "sharding.zero_stage=1"],
+}
+
+
+def make_model():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 33), nn.BatchNorm1d(33), nn.ReLU(), nn.Dropout(0.2), nn.Linear(33, 10))
+
+
+def run(folder, *overrides, steps=NUM_STEPS):
+    common = [LAYERS, f"training={{num_epochs: null, max_steps: {steps}}}", "dataloader={batch_size: 16, eval_batch_size: 100}",
+              "checkpoint={every: 1, keep_last: null}", "evaluation.every=2"]
+    return reference.run_trainrun(RECIPE, folder, *common, *overrides)[0]
+
+
+def tensors_of(folder, step, file):
+    return safetensors.torch.load_file(folder / f"checkpoints/step-{step:08}/{file}.safetensors")
+
+
+def averages_of(folder, step):
+    prefix, suffix = "callbacks[0].", ".average"
+    return {name[len(prefix):-len(suffix)]: tensor for name, tensor in tensors_of(folder, step, "optimizer").items() if name.startswith(prefix)}
+
+
+def loss_of(model):
+    images, labels = reference.digits("test")
+    model.eval()
+    with torch.no_grad():
+        return functional.cross_entropy(model(images), labels).item()
+
+
+@pytest.mark.parametrize("use_buffers", [False, True])
+@pytest.mark.parametrize("ranks", RANKS)
+def test_an_average_of_the_weights_is_that_of_pytorch_and_is_what_is_evaluated(tmp_path, ranks, use_buffers):
+    lines = run(tmp_path / "run", f"callbacks=[{{type: EMA, decay: {DECAY}, use_buffers: {str(use_buffers).lower()}}}]", *RANKS[ranks])
+    evaluated = {line["step"]: line["eval/loss"] for line in lines if line["split"] == "eval"}
+    model = make_model()
+    averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(DECAY), use_buffers=use_buffers)
+    for step in range(1, NUM_STEPS + 1):
+        model.load_state_dict(tensors_of(tmp_path / "run", step, "model"))
+        averaged.update_parameters(model)
+        state = averaged.module.state_dict()
+        expected = {name: state[name] for name, _ in averaged.module.named_parameters()}
+        if use_buffers:
+            expected |= {name: state[name] for name, _ in averaged.module.named_buffers()}
+        actual = averages_of(tmp_path / "run", step)
+        assert actual.keys() == expected.keys()
+        for name, tensor in expected.items():
+            torch.testing.assert_close(actual[name], tensor, rtol=TOLERANCE, atol=TOLERANCE)
+        if step in evaluated:
+            assert evaluated[step] == pytest.approx(loss_of(averaged.module), rel=1e-5)
+            assert evaluated[step] != pytest.approx(loss_of(model), rel=1e-3)
+    assert sorted(evaluated) == [2, 4, 6]
+    done = subprocess.run([os.environ["TRAINRUN_BINARY"], "eval", str(tmp_path / "run"), "--json", "num_processes=1"], capture_output=True, text=True,
+                          check=True)
+    assert json.loads(done.stdout)["eval/loss"] == pytest.approx(evaluated[6], rel=1e-5)
+
+
+def outcome_of(folder):
+    """What a run leaves, without what measures time."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line.pop("time")
+        line.pop("train/samples_per_second", None)
+    files = {file: (folder / f"checkpoints/latest/{file}.safetensors").read_bytes() for file in ("model", "optimizer")}
+    return {line["step"]: line for line in lines if line["split"] == "eval"}, files
+
+
+@pytest.mark.parametrize("ranks", ["copies", "pieces"])
+def test_ranks_go_on_from_every_step_with_the_same_average(tmp_path, ranks):
+    overrides = [f"callbacks=[{{type: EMA, decay: {DECAY}, use_buffers: true}}]", *RANKS[ranks]]
+    run(tmp_path / "whole", *overrides)
+    evaluated, files = outcome_of(tmp_path / "whole")
+    for step in range(1, NUM_STEPS):
+        checkpoint = tmp_path / f"whole/checkpoints/step-{step:08}"
+        run(tmp_path / f"from-{step}", *overrides, f"checkpoint.resume={checkpoint}")
+        rest, same = outcome_of(tmp_path / f"from-{step}")
+        assert same == files, step
+        assert rest == {number: line for number, line in evaluated.items() if number > step}
+
+
+@pytest.mark.parametrize("ranks", ["one process", "copies", "pieces"])
+def test_all_ranks_stop_early_together_and_a_run_that_goes_on_stops_where_it_would_have(tmp_path, ranks):
+    """A rate of 0: no evaluation after the first is better."""
+    overrides = ["callbacks=[{type: EarlyStopping, patience: 2}]", "optimizer={type: SGD, lr: 0}", "evaluation.every=1",
+                 LAYERS.replace("BatchNorm1d, ", "").replace("{type: Dropout, p: 0.2}, ", ""), *RANKS[ranks]]
+    lines = run(tmp_path / "whole", *overrides, steps=20)
+    assert max(line["step"] for line in lines) == 3
+    summary = json.loads((tmp_path / "whole/summary.json").read_text())
+    assert summary["step"] == 3
+    assert summary["stopped"].startswith("eval/loss has not improved for 2 evaluations: ")
+    for step in (1, 2):
+        checkpoint = tmp_path / f"whole/checkpoints/step-{step:08}"
+        rest = run(tmp_path / f"from-{step}", *overrides, f"checkpoint.resume={checkpoint}", steps=20)
+        assert max(line["step"] for line in rest) == 3
+        assert json.loads((tmp_path / f"from-{step}/summary.json").read_text())["stopped"] == summary["stopped"]
