@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runner/train/loss_figures.h"
+#include "runner/model/figures.h"
 
 namespace trainrun {
 
