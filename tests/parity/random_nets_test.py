@@ -11,6 +11,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -132,7 +133,7 @@ class Case:
         except ProbeError as error:
             if refusal:
                 return Outcome("refused by both", f"{refusal} | {error}")
-            if not finite and "the loss is" in str(error):
+            if not finite and re.search("the loss is|the last evaluation failed", str(error)):
                 return Outcome("not finite in both", str(error))
             return Outcome("different", f"trainrun refuses: {error}")
         if refusal:
