@@ -1,6 +1,7 @@
 """Random recipes: small nets of every kind on random data, each a function of its seed."""
 
 import random
+import re
 
 import torch
 
@@ -274,7 +275,8 @@ class RandomRecipe:
         if kind not in NO_DECAY:
             spec |= self.some({"weight_decay": 0.05}, 0.4)
         if r.random() < 0.4:
-            group = {"match": r.choice(["bias$", "^head", "weight$"]), "lr": spec["lr"] / 4}
+            patterns = [pattern for pattern in ("bias$", "^head", "weight$") if self.has_parameter(pattern)]
+            group = {"match": r.choice(patterns), "lr": spec["lr"] / 4}
             spec["param_groups"] = [group | ({"weight_decay": 0.0} if kind != "Rprop" and r.random() < 0.5 else {})]
         return spec
 
@@ -329,11 +331,11 @@ class RandomRecipe:
         rules = [{"match": r"^table\.weight$" if self.tied else r"^head\.weight$"} | torch_recipes.named_spec(weights)]
         if "bias" not in self.layers[-1]:
             rules.append({"match": r"^head\.bias$"} | torch_recipes.named_spec(biases))
-        return rules + ([{"match": "weight", "type": "Normal", "std": 0.3}] if r.random() < 0.5 and self.has_other_weights() else [])
+        return rules + ([{"match": "weight", "type": "Normal", "std": 0.3}] if r.random() < 0.5 and self.has_parameter("^(?!head|table).*weight") else [])
 
-    def has_other_weights(self) -> bool:
+    def has_parameter(self, pattern: str) -> bool:
         net = torch_recipes.Net(self.layers, {"image": self.train["image"][:2]}, self.blocks)
-        return any("weight" in name and name not in ("head.weight", "table.weight") for name, _ in net.named_parameters())
+        return any(re.search(pattern, name) for name, _ in net.named_parameters())
 
     def second_loss(self):
         kind = {"class": "MultiMarginLoss", "bits": "SoftMarginLoss", "number": "MSELoss"}[self.target]
