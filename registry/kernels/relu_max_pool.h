@@ -31,13 +31,13 @@ bool can_fuse_relu_max_pool2d(const MaxPoolWindow& window, at::ScalarType dtype)
 bool supports_relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window);
 
 /// max_pool2d(relu(x)) of x [N, C, H, W] or [C, H, W] in one pass; differentiable any number of times. The output and
-/// the gradients are those of the two ATen operations, bit for bit, NaN and signed zeros included; its memory format is
-/// x's. One byte per output value is kept for the backward pass, where ATen keeps the ReLU's output and 64-bit indices;
-/// x may be changed in place afterwards.
+/// the gradients are those of the two ATen operations, bit for bit, NaN and signed zeros included; in bfloat16 a NaN
+/// may be another NaN. The memory format is x's. One byte per output value is kept for the backward pass, where ATen
+/// keeps the ReLU's output and 64-bit indices; x may be changed in place afterwards.
 ///
 /// A tensor for which `supports_relu_max_pool2d` is false is computed by the two ATen operations, and the call is
 /// counted in `relu_max_pool2d_calls().by_aten`. A window or a shape that max_pool2d refuses is refused with its
-/// message (c10::Error). `path` forces the instructions, for tests: it must be available.
+/// message (c10::Error). `path` forces the instructions, for tests: it must be available (Error).
 at::Tensor relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window, std::optional<CpuPath> path = {});
 
 /// How often `relu_max_pool2d` was called since the program began, by who computed. For tests and reports.
