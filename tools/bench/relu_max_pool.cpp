@@ -14,6 +14,7 @@
 #include <chrono>
 #include <climits>
 #include <cstdio>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ using namespace trainrun::kernels;
 
 namespace {
 
-constexpr int kRounds = 15;
+constexpr int kRounds = 9;
 constexpr double kSecondsPerRound = 0.02;
 
 struct Case {
@@ -32,11 +33,23 @@ struct Case {
   at::ScalarType dtype = at::kFloat;
 };
 
+struct Seconds {
+  double wall, cpu;  // cpu: of all threads; what else the machine does hardly shows in it
+};
+
 template <class Work>
-double seconds_of(const Work& work, int64_t times) {
+Seconds seconds_of(const Work& work, int64_t times) {
   const auto start = std::chrono::steady_clock::now();
+  const std::clock_t cpu_start = std::clock();
   for (int64_t i = 0; i < times; ++i) work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(times);
+  const double cpu = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
+  const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return {wall / static_cast<double>(times), cpu / static_cast<double>(times)};
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
 /// Runs `pool` on x and sends `gradient` back through it.
@@ -54,17 +67,18 @@ void measure(const Case& c, CpuPath path, int threads) {
   };
   const auto fused = [&](const at::Tensor& in) { return relu_max_pool2d(in, w, path); };
   const at::Tensor gradient = at::randn_like(aten(x).detach());
-  const auto times = static_cast<int64_t>(kSecondsPerRound / seconds_of([&] { step(aten, x, gradient); }, 5)) + 1;
-  std::vector<double> theirs, ours, ratios;
+  const auto times = static_cast<int64_t>(kSecondsPerRound / seconds_of([&] { step(aten, x, gradient); }, 5).cpu) + 1;
+  std::vector<double> theirs, ours, ratios, cpu_ratios;
   for (int round = 0; round < kRounds; ++round) {
-    theirs.push_back(seconds_of([&] { step(aten, x, gradient); }, times));
-    ours.push_back(seconds_of([&] { step(fused, x, gradient); }, times));
-    ratios.push_back(theirs.back() / ours.back());
+    const Seconds a = seconds_of([&] { step(aten, x, gradient); }, times);
+    const Seconds b = seconds_of([&] { step(fused, x, gradient); }, times);
+    theirs.push_back(a.cpu);
+    ours.push_back(b.cpu);
+    ratios.push_back(a.wall / b.wall);
+    cpu_ratios.push_back(a.cpu / b.cpu);
   }
-  std::sort(ratios.begin(), ratios.end());
-  std::printf("%-34s %-8s %7d %10.1f %10.1f %7.2f\n", c.name.c_str(), name_of(path).c_str(), threads,
-              *std::min_element(theirs.begin(), theirs.end()) * 1e6, *std::min_element(ours.begin(), ours.end()) * 1e6,
-              ratios[kRounds / 2]);
+  std::printf("%-34s %-8s %7d %10.0f %10.0f %7.2f %7.2f\n", c.name.c_str(), name_of(path).c_str(), threads,
+              median(theirs) * 1e6, median(ours) * 1e6, median(cpu_ratios), median(ratios));
 }
 
 }  // namespace
@@ -87,8 +101,8 @@ int main(int argc, char** argv) {
       {"ResNet stem, channels_last", {4, 64, 112, 112}, stem, last},
       {"[64, 32, 26, 26] bfloat16", {64, 32, 26, 26}, halving, at::MemoryFormat::Contiguous, at::kBFloat16},
   };
-  std::printf("%-34s %-8s %7s %10s %10s %7s\n", "forward and backward", "path", "threads", "ATen us", "fused us",
-              "ratio");
+  std::printf("%-34s %-8s %7s %10s %10s %7s %7s\n", "forward and backward", "path", "threads", "ATen us", "fused us",
+              "CPU", "wall");
   for (const Case& c : cases) {
     if (c.name.find(wanted) == std::string::npos) continue;
     for (const CpuPath path : available_cpu_paths()) {
