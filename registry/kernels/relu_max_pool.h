@@ -26,8 +26,8 @@ struct MaxPoolWindow {
 bool can_fuse_relu_max_pool2d(const MaxPoolWindow& window, at::ScalarType dtype);
 
 /// Whether `relu_max_pool2d` computes this very tensor itself: what `can_fuse_relu_max_pool2d` asks, and that `x` is a
-/// plain CPU tensor of 3 or 4 dimensions, contiguous or channels_last, seen by no dispatcher mode and without a
-/// forward-mode gradient; and that no window of the pooling can lie outside of it.
+/// plain CPU tensor of 3 or 4 dimensions, seen by no dispatcher mode and without a forward-mode gradient; contiguous,
+/// or channels_last where windows do not overlap; and that no window of the pooling can lie outside of it.
 bool supports_relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window);
 
 /// max_pool2d(relu(x)) of x [N, C, H, W] or [C, H, W] in one pass; differentiable any number of times. The output and
