@@ -31,7 +31,7 @@ bool can_fuse_relu_max_pool2d(const MaxPoolWindow& window, at::ScalarType dtype)
 bool supports_relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window);
 
 /// max_pool2d(relu(x)) of x [N, C, H, W] or [C, H, W] in one pass; differentiable any number of times. The output and
-/// the gradients are those of the two ATen operations, bit for bit, NaN and signed zeros included; in bfloat16 a NaN
+/// the gradients are those of the two ATen operations, bit for bit, NaN and signed zeros included; but a NaN
 /// may be another NaN. The memory format is x's. One byte per output value is kept for the backward pass, where ATen
 /// keeps the ReLU's output and 64-bit indices; x may be changed in place afterwards.
 ///
