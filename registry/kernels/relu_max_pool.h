@@ -2,23 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
 #include <optional>
 
 #include "registry/kernels/cpu_path.h"
+#include "registry/kernels/max_pool_window.h"
 
 namespace trainrun::kernels {
-
-/// The window of a MaxPool2d, height before width, with torch.nn.MaxPool2d's meaning. `stride` has no default here:
-/// whoever reads a recipe knows that it is `kernel_size` unless given.
-struct MaxPoolWindow {
-  std::array<int64_t, 2> kernel_size;
-  std::array<int64_t, 2> stride;
-  std::array<int64_t, 2> padding = {0, 0};
-  std::array<int64_t, 2> dilation = {1, 1};
-  bool ceil_mode = false;
-};
 
 /// Whether ReLU followed by this pooling can be fused at all, by what is known before there are data: the window has at
 /// most 255 points (the winner's place is kept in a byte), and inputs of `dtype` are float32, float64, bfloat16 or

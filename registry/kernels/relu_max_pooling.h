@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "registry/kernels/cpu_path.h"
-#include "registry/kernels/relu_max_pool.h"
+#include "registry/kernels/max_pool_window.h"
 #include "registry/kernels/relu_max_pool_loops.h"
 
 namespace trainrun::kernels {
