@@ -56,7 +56,7 @@ int report(const std::exception& error, bool verbose) {
 }
 
 int run_program(int argc, char** argv, Program& program) {
-  program.arguments = {argv, argv + argc};
+  program.arguments = with_shipped_recipes({argv, argv + argc});
   program.catalog = builtins();
   add_observers(program.catalog.loggers);
   CLI::App app("a training job from one recipe", "trainrun");
@@ -71,7 +71,7 @@ int run_program(int argc, char** argv, Program& program) {
   for (const auto add :
        {add_run, add_validate, add_explain, add_list, add_schema, add_eval, add_env, add_config, add_launch})
     add(app, program);
-  std::vector<std::string> arguments = expanded({argv + 1, argv + argc}, app);
+  std::vector<std::string> arguments = expanded({program.arguments.begin() + 1, program.arguments.end()}, app);
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end
   try {
     app.parse(arguments);
