@@ -4,7 +4,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "registry/graph.h"
+#include "registry/graph/graph.h"
 #include "registry/interpolation.h"
 
 namespace trainrun {

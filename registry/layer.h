@@ -46,8 +46,8 @@ inline Layer layer_of_function(std::function<at::Tensor(const at::Tensor&)> func
           [function = std::move(function)](const Tensors& inputs) -> Tensors { return {function(inputs[0])}; }};
 }
 
-/// What a layer builder gets: examples of what will flow in (shape and dtype; no data, see shape_mode.h), the batch
-/// first.
+/// What a layer builder gets: examples of what will flow in (shape and dtype; no data, see graph/shape_mode.h), the
+/// batch first.
 struct LayerInputs {
   Tensors examples;
   /// Names under which layers nested in this one may ask for the examples: "" for none. As many as examples.

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "registry/datasets/data_details.h"
+#include "registry/graph/shape_mode.h"
 #include "registry/schedulers/chainable.h"
-#include "registry/shape_mode.h"
 #include "runner/arithmetic.h"
 #include "runner/build.h"
 #include "runner/job.h"

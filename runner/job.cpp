@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "registry/shape_mode.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/arithmetic.h"
 #include "runner/build.h"
 #include "runner/data_checks.h"

@@ -10,8 +10,8 @@
 
 #include "registry/component_error.h"
 #include "registry/files/torch_file.h"
+#include "registry/graph/shape_mode.h"
 #include "registry/out_of_memory.h"
-#include "registry/shape_mode.h"
 #include "runner/data_checks.h"
 #include "runner/index_checks.h"
 #include "runner/precision.h"

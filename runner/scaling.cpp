@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "registry/shape_mode.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/arithmetic.h"
 #include "runner/build.h"
 #include "runner/data.h"

@@ -1,7 +1,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 
-#include "registry/graph.h"
+#include "registry/graph/graph.h"
 
 namespace trainrun {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-#include "registry/shape_mode.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/build.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/shard_layout.h"

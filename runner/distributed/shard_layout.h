@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "registry/graph.h"
+#include "registry/graph/graph.h"
 
 namespace trainrun {
 

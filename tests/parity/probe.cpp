@@ -22,8 +22,8 @@
 #include <set>
 
 #include "registry/files/safetensors.h"
-#include "registry/graph.h"
-#include "registry/shape_mode.h"
+#include "registry/graph/graph.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/model.h"
 #include "runner/observers/observers.h"
 #include "runner/recipe_loader.h"

@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
+#include "registry/graph/shape_mode.h"
 #include "registry/plugin.h"
-#include "registry/shape_mode.h"
 #include "tests/registry/support.h"
 
 using namespace trainrun;        // NOLINT(google-build-using-namespace)

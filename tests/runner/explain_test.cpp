@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "registry/shape_mode.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/job.h"
 #include "runner/model.h"
 #include "runner/observers/observers.h"
@@ -35,7 +35,7 @@ const LayerSummary& layer(const Explanation& e, const std::string& name) {
   throw Error("no layer " + name);
 }
 
-int64_t sum(const Explanation& e, int64_t LayerSummary::* member) {
+int64_t sum(const Explanation& e, int64_t LayerSummary::*member) {
   return std::accumulate(e.layers.begin(), e.layers.end(), int64_t{0},
                          [&](int64_t total, const LayerSummary& layer) { return total + layer.*member; });
 }

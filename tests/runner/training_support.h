@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "registry/catalog.h"
-#include "registry/shape_mode.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/observers/observers.h"
 #include "runner/signals.h"
 #include "runner/train_loop.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/graph.h"
+#include "registry/graph/graph.h"
 
 namespace trainrun {
 

@@ -1,4 +1,4 @@
-#include "registry/layer_sharing.h"
+#include "registry/graph/layer_sharing.h"
 
 #include <nlohmann/json.hpp>
 #include <torch/nn/module.h>

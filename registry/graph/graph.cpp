@@ -1,4 +1,4 @@
-#include "registry/graph.h"
+#include "registry/graph/graph.h"
 
 #include <c10/core/GradMode.h>
 
@@ -6,10 +6,10 @@
 #include <map>
 
 #include "registry/component_error.h"
-#include "registry/layer_sharing.h"
+#include "registry/graph/layer_sharing.h"
+#include "registry/graph/shape_mode.h"
 #include "registry/layers/free_parameter.h"
 #include "registry/out_of_memory.h"
-#include "registry/shape_mode.h"
 
 namespace trainrun {
 namespace {
