@@ -21,10 +21,7 @@ bool is_number(const std::string& name) {
 struct Block {
   LayerList layers;
   static void describe(Fields<Block>& f) { f.required("layers", &Block::layers); }
-  Layer build(const LayerInputs& in) const {
-    const auto graph = in.graph(layers);
-    return {graph, [graph](const Tensors& inputs) { return graph->forward(inputs); }};
-  }
+  Layer build(const LayerInputs& in) const { return in.graph(layers); }
 };
 
 /// Reads the layers of a list in order, and knows which names they may use.
@@ -104,6 +101,7 @@ class ListReader {
 
   static void set_block(Component<LayerKind>& component, std::shared_ptr<const Block> block) {
     component.options_type = &typeid(Block);
+    component.attributes = nlohmann::json::object();
     component.build = [block](const LayerInputs& inputs) { return block->build(inputs); };
     component.options = std::move(block);
   }
@@ -274,6 +272,10 @@ class ListReader {
 
 }  // namespace
 
+Layer::Layer(std::shared_ptr<Graph> layers) : state(layers), graph(std::move(layers)) {}
+
+Tensors Layer::forward(const Tensors& inputs) const { return graph ? graph->forward(inputs) : operation->run(inputs); }
+
 at::IntArrayRef LayerInputs::shape(size_t i) const {
   if (i >= examples.size()) throw LayerError("it needs " + std::to_string(i + 1) + " inputs");
   return examples[i].sizes();
@@ -373,6 +375,12 @@ std::optional<LayerList> Codec<LayerList>::read(const Value& value, Reader& read
   LayerList layers = list.read(value, {});
   reader.free_names.insert(reader.free_names.end(), list.free_names().begin(), list.free_names().end());
   return layers;
+}
+
+nlohmann::json Codec<LayerList>::write(const LayerList& value) {
+  nlohmann::json types = nlohmann::json::array();
+  for (const LayerSpec& spec : value.layers) types.push_back(spec.component.type);
+  return types;
 }
 
 nlohmann::json Codec<LayerList>::schema(SchemaContext&) {

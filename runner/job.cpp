@@ -164,7 +164,9 @@ void Job::build_parallel() {
       throw Error("sharding.cpu_offload: this version steps on the GPU alone; leave it out, or write device: cpu");
     }
     const ShardingOptions options = {stage, recipe.sharding.wrap, recipe.sharding.prefetch};
-    parallel = std::make_unique<ShardedModel>(*group, model->graph(), model->buffers(), options);
+    auto sharded = std::make_unique<ShardedModel>(*group, model->graph(), model->buffers(), options);
+    model->set_brackets(sharded->brackets());
+    parallel = std::move(sharded);
     return;
   }
   DataParallel::Named named = model->parameters();

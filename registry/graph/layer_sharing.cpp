@@ -5,17 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 #include <string_view>
 #include <utility>
-
-#include "registry/catalog.h"
 
 namespace trainrun {
 namespace {
 
 using nlohmann::json;
-using torch::nn::Module;
 
 thread_local const LayerScope* innermost = nullptr;
 
@@ -25,18 +21,12 @@ const Graph::Node* find_node(const Graph& graph, const std::string& name) {
   return it == graph.nodes().end() ? nullptr : &*it;
 }
 
-/// The layer at `path` below the children of `module`.
-const Graph::Node* find_below(const std::shared_ptr<Module>& module, const std::string& path) {
-  if (!module) return nullptr;
+/// The layer at `path` below a layer.
+const Graph::Node* find_below(const Layer& layer, const std::string& path) {
+  if (!layer.graph) return nullptr;
   const size_t dot = path.find('.');
-  const std::string step = path.substr(0, dot);
-  if (const auto* graph = dynamic_cast<const Graph*>(module.get())) {
-    const Graph::Node* node = find_node(*graph, step);
-    return !node || dot == std::string::npos ? node : find_below(node->layer.state, path.substr(dot + 1));
-  }
-  const auto children = module->named_children();
-  const auto* child = children.find(step);
-  return child && dot != std::string::npos ? find_below(*child, path.substr(dot + 1)) : nullptr;
+  const Graph::Node* node = find_node(*layer.graph, path.substr(0, dot));
+  return !node || dot == std::string::npos ? node : find_below(node->layer, path.substr(dot + 1));
 }
 
 /// Whether a layer may leave this option to what flows in.
@@ -47,71 +37,36 @@ bool follows_from_input(const std::string& option) {
   return std::find(kSizes.begin(), kSizes.end(), option) != kSizes.end();
 }
 
-const LayerRegistry& builtin_layers() {
-  static const Catalog catalog = builtins();
-  return catalog.layers;
+/// Lists of layers are compared layer by layer.
+bool holds_layers(const std::string& option) { return option == "layers" || option == "main" || option == "shortcut"; }
+
+/// A list of equal numbers is that number: `kernel_size: [3, 3]` is 3.
+json short_form(const json& value) {
+  const bool equal = value.is_array() && !value.empty() && value[0].is_number() &&
+                     std::all_of(value.begin(), value.end(), [&](const json& item) { return item == value[0]; });
+  return equal ? value[0] : value;
 }
 
-/// What an option is without being written; null for one that a plugin declares.
-json default_of(const std::string& type, const std::string& option) {
-  const auto* layer = builtin_layers().find(type);
-  if (!layer) return nullptr;
-  for (const Parameter& parameter : layer->parameters) {
-    if (parameter.name == option) return parameter.default_value;
-  }
-  return nullptr;
-}
-
-/// A value as JSON, where a list of equal numbers is that number: `kernel_size: [3, 3]` is 3.
-json to_json(const Value& value) {
-  if (value.is_list()) {
-    json items = json::array();
-    for (const Value& item : value.items()) items.push_back(to_json(item));
-    const bool equal = !items.empty() && items[0].is_number() &&
-                       std::all_of(items.begin(), items.end(), [&](const json& item) { return item == items[0]; });
-    return equal ? items[0] : items;
-  }
-  if (value.is_map()) {
-    json entries = json::object();
-    for (const Value::Entry& entry : value.entries()) entries[entry.key] = to_json(entry.value);
-    return entries;
-  }
-  if (value.is_null() || value.scalar_type() == ScalarType::kNull) return nullptr;
-  if (value.scalar_type() == ScalarType::kString) return value.text();
-  if (value.scalar_type() == ScalarType::kBool) return value.text()[0] == 't' || value.text()[0] == 'T';
-  const json number = json::parse(value.text(), nullptr, false);
-  return number.is_discarded() ? json(value.text()) : number;
-}
-
-json option_of(const Graph::Node& node, const std::string& option) {
-  const Value* written = node.written ? node.written->find(option) : nullptr;
-  return written ? to_json(*written) : default_of(node.type, option);
-}
-
-/// Whether `option` says something of a layer's place rather than of the layer; or of layers within, compared on their
-/// own.
-bool is_of_place(const std::string& option) {
-  static constexpr std::array<std::string_view, 12> kOptions = {
-      "type", "name", "inputs", "outputs", "repeat", "if", "share", "init", "lr_scale", "layers", "main", "shortcut"};
-  return std::find(kOptions.begin(), kOptions.end(), option) != kOptions.end();
+/// "2" for 2.0, as it may have been written.
+std::string text_of(const json& value) {
+  if (value.is_number_float()) return detail::number_text(value.get<double>());
+  return value.dump();
 }
 
 std::optional<LayerDifference> option_difference(const Graph::Node& own, const Graph::Node& other) {
-  const bool is_block = dynamic_cast<const Graph*>(own.layer.state.get()) && !builtin_layers().find(own.type);
-  if (is_block) return std::nullopt;  // its parameters show in its layers
-  std::set<std::string> options;
-  for (const Graph::Node* node : {&own, &other}) {
-    if (!node->written) continue;
-    for (const Value::Entry& entry : node->written->entries()) options.insert(entry.key);
-  }
-  for (const std::string& option : options) {
-    if (is_of_place(option)) continue;
-    const json value = option_of(own, option);
-    const json theirs = option_of(other, option);
-    if (value == theirs || (follows_from_input(option) && (value.is_null() || theirs.is_null()))) continue;
-    return LayerDifference{option, option + " is " + value.dump() + ", but " + theirs.dump()};
+  for (const auto& [option, written] : own.attributes.items()) {
+    const json value = short_form(written);
+    const json theirs = short_form(other.attributes.value(option, json()));
+    if (holds_layers(option) || value == theirs) continue;
+    if (follows_from_input(option) && (value.is_null() || theirs.is_null())) continue;
+    return LayerDifference{option, option + " is " + text_of(value) + ", but " + text_of(theirs)};
   }
   return std::nullopt;
+}
+
+bool is_same_init(const Graph::Node& own, const Graph::Node& other) {
+  if (!own.init || !other.init) return own.init == other.init;
+  return same_meaning(*own.init, *other.init);
 }
 
 /// Between two layers at the same place of two containers: what a layer may say besides its own options, too.
@@ -121,18 +76,23 @@ std::optional<LayerDifference> nested_difference(const Graph::Node& own, const G
   };
   if (own.name != other.name) return said("name", own.name, other.name);
   if (own.type != other.type) return said("type", own.type, other.type);
-  if (option_of(own, "init") != option_of(other, "init")) return said("init", "its own", "another");
+  if (!is_same_init(own, other)) return said("init", "its own", "another");
   if (own.inputs != other.inputs) return said("inputs", "its own", "another");
   return find_difference(own, other);
 }
 
-std::optional<LayerDifference> module_difference(const std::shared_ptr<Module>& own,
-                                                 const std::shared_ptr<Module>& other);
+/// "3 layers"; of a container's parts, the lists of layers among them: "2 branches".
+std::string count_text(const Graph& graph) {
+  const auto& nodes = graph.nodes();
+  if (nodes.empty() || nodes[0].is_written) return std::to_string(nodes.size()) + " layers";
+  const auto lists = std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return node.layer.graph; });
+  return std::to_string(lists) + " branches";
+}
 
 std::optional<LayerDifference> graph_difference(const Graph& own, const Graph& other) {
   if (own.nodes().size() != other.nodes().size()) {
-    return LayerDifference{"layers", "there are " + std::to_string(own.nodes().size()) + " layers, but " +
-                                         std::to_string(other.nodes().size())};
+    const std::string theirs = count_text(other);
+    return LayerDifference{"layers", "there are " + count_text(own) + ", but " + theirs.substr(0, theirs.find(' '))};
   }
   for (size_t i = 0; i < own.nodes().size(); ++i) {
     const Graph::Node& node = own.nodes()[i];
@@ -141,26 +101,6 @@ std::optional<LayerDifference> graph_difference(const Graph& own, const Graph& o
       found = LayerDifference{"lr_scale", "lr_scale is its own, but another"};
     }
     if (found) return LayerDifference{node.name + "." + found->option, node.name + "." + found->text};
-  }
-  return std::nullopt;
-}
-
-/// Between the layers that two containers hold.
-std::optional<LayerDifference> module_difference(const std::shared_ptr<Module>& own,
-                                                 const std::shared_ptr<Module>& other) {
-  if (!own || !other) return std::nullopt;
-  const auto* graph = dynamic_cast<const Graph*>(own.get());
-  const auto* other_graph = dynamic_cast<const Graph*>(other.get());
-  if (graph && other_graph) return graph_difference(*graph, *other_graph);
-  const auto others = other->named_children();
-  if (own->named_children().size() != others.size()) {
-    return LayerDifference{"layers", "there are " + std::to_string(own->named_children().size()) + " branches, but " +
-                                         std::to_string(others.size())};
-  }
-  for (const auto& child : own->named_children()) {
-    const auto* theirs = others.find(child.key());
-    auto found = theirs ? module_difference(child.value(), *theirs) : std::nullopt;
-    if (found) return LayerDifference{child.key() + "." + found->option, child.key() + "." + found->text};
   }
   return std::nullopt;
 }
@@ -184,7 +124,7 @@ const Graph::Node* LayerScope::find(const std::string& name) {
   const size_t dot = name.find('.');
   for (const LayerScope* scope = innermost; scope; scope = scope->outside_) {
     const Graph::Node* node = find_node(scope->graph_, name.substr(0, dot));
-    if (node && dot != std::string::npos) node = find_below(node->layer.state, name.substr(dot + 1));
+    if (node && dot != std::string::npos) node = find_below(node->layer, name.substr(dot + 1));
     if (node) return node;
   }
   return nullptr;
@@ -200,7 +140,8 @@ std::vector<std::string> LayerScope::names() {
 
 std::optional<LayerDifference> find_difference(const Graph::Node& own, const Graph::Node& other) {
   if (auto found = option_difference(own, other)) return found;
-  return module_difference(own.layer.state, other.layer.state);
+  if (!own.layer.graph || !other.layer.graph) return std::nullopt;
+  return graph_difference(*own.layer.graph, *other.layer.graph);
 }
 
 ParameterSizes parameter_sizes(const Layer& layer) {
