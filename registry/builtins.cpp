@@ -87,6 +87,8 @@ Catalog builtins() {
   ADD(catalog.comm_hooks, compressions)
   ADD(catalog.comm_hooks, power_sgd)
 
+  ADD(catalog.fusions, relu_max_pool)
+
   return catalog;
 }
 

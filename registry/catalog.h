@@ -7,6 +7,7 @@
 
 #include "registry/comm_hook.h"
 #include "registry/dataset.h"
+#include "registry/fusion.h"
 #include "registry/initializer.h"
 #include "registry/layer.h"
 #include "registry/logger.h"
@@ -18,7 +19,7 @@
 
 namespace trainrun {
 
-/// Everything a recipe can name.
+/// Everything a recipe can name, and the fusions of what it names.
 class Catalog {
  public:
   LayerRegistry layers;
@@ -31,6 +32,7 @@ class Catalog {
   SchedulerRegistry schedulers;
   CommHookRegistry comm_hooks;
   LoggerRegistry loggers;
+  FusionRegistry fusions;
 
   /// Calls `visit(registry)` for each registry. A new kind is added here, and works in `list`, `schema` and the
   /// reference.

@@ -57,12 +57,13 @@ class Checker {
 template <class T>
 concept Checked = requires(const T& t, Checker& checker) { t.check(checker); };
 
-/// One declared parameter of T: its description and how it is read into T.
+/// One declared parameter of T: its description, how it is read into T, and what T has.
 template <class T>
 class FieldOf {
  public:
   Parameter parameter;
   std::function<void(T&, const Value&, Reader&)> read;
+  std::function<nlohmann::json(const T&)> write;
 };
 
 /// Refines the parameter just declared.
@@ -115,6 +116,9 @@ class Fields {
   T read(const Value& map, Reader& reader, const std::string& owner,
          const std::vector<std::string>& known_elsewhere = {}) const;
 
+  /// Every parameter of `component` as a recipe would have it, defaults included.
+  nlohmann::json write(const T& component) const;
+
   std::vector<Parameter> parameters() const;
   const std::vector<nlohmann::json>& relations() const { return relations_; }
   /// {"type": "object", "properties": …, "additionalProperties": false, "required": …, "allOf": relations}
@@ -128,7 +132,21 @@ class Fields {
   std::vector<nlohmann::json> relations_;
 };
 
+/// A part of the recipe that is a plain mapping: anything with `describe` and no `build`.
+template <class T>
+concept Section = requires(Fields<T>& fields) { T::describe(fields); };
+
 namespace detail {
+
+/// What a parameter is where nothing is written. A section says so parameter by parameter.
+template <class F>
+nlohmann::json default_value(const F& initial) {
+  if constexpr (Section<F>) {
+    return nlohmann::json::object();
+  } else {
+    return Codec<F>::write(initial);
+  }
+}
 
 /// Reports `text` where the parameter has choices and it is none of them.
 void check_choice(const std::string& text, const Parameter& parameter, const Place& place, Reader& reader);
@@ -177,11 +195,12 @@ FieldBuilder<F> Fields<T>::add(std::string name, F T::* member, bool required) {
   parameter.name = std::move(name);
   parameter.required = required;
   parameter.type = Codec<F>::type_name();
-  if (!required) parameter.default_value = Codec<F>::write(T{}.*member);
+  if (!required) parameter.default_value = detail::default_value(T{}.*member);
   parameter.schema = [](SchemaContext& context) { return Codec<F>::schema(context); };
   field.read = [member, &parameter](T& target, const Value& value, Reader& reader) {
     if (auto result = detail::read_parameter<F>(parameter, value, reader)) target.*member = std::move(*result);
   };
+  field.write = [member](const T& component) { return Codec<F>::write(component.*member); };
   return FieldBuilder<F>(parameter);
 }
 
@@ -209,6 +228,13 @@ T Fields<T>::read(const Value& map, Reader& reader, const std::string& owner,
 }
 
 template <class T>
+nlohmann::json Fields<T>::write(const T& component) const {
+  nlohmann::json result = nlohmann::json::object();
+  for (const FieldOf<T>& field : fields_) result[field.parameter.name] = field.write(component);
+  return result;
+}
+
+template <class T>
 std::vector<Parameter> Fields<T>::parameters() const {
   std::vector<Parameter> result;
   for (const FieldOf<T>& field : fields_) result.push_back(field.parameter);
@@ -221,10 +247,6 @@ nlohmann::json Fields<T>::schema(SchemaContext& context) const {
   schema.update(detail::whole_schema(parameters(), relations_));
   return schema;
 }
-
-/// A part of the recipe that is a plain mapping: anything with `describe` and no `build`.
-template <class T>
-concept Section = requires(Fields<T>& fields) { T::describe(fields); };
 
 /// Sections nest: `training: {num_epochs: 8}`.
 template <Section T>
@@ -241,7 +263,7 @@ struct Codec<T> {
     return fields().read(value, reader, std::string(reader.path()));
   }
   static nlohmann::json schema(SchemaContext& context) { return fields().schema(context); }
-  static nlohmann::json write(const T&) { return nlohmann::json::object(); }
+  static nlohmann::json write(const T& value) { return fields().write(value); }
   static std::string type_name() { return "mapping"; }
 };
 

@@ -29,6 +29,7 @@ struct Component {
   typename Kind::Common common;
   std::shared_ptr<const void> options;  // the component's own struct
   const std::type_info* options_type = nullptr;
+  nlohmann::json attributes;  // all its own parameters, by name: what is written, or the default
   std::function<typename Kind::Product(const typename Kind::Inputs&)> build;
   /// Reads another set of options of the same type, as parameter groups need.
   std::function<std::shared_ptr<const void>(const Value&, Reader&)> read_options;
@@ -111,6 +112,7 @@ void Registry<Kind>::add(const std::string& name, const std::string& doc) {
     };
     component.options = component.read_options(map, reader);
     component.options_type = &typeid(C);
+    component.attributes = fields->write(*static_cast<const C*>(component.options.get()));
     component.build = [options =
                            std::static_pointer_cast<const C>(component.options)](const typename Kind::Inputs& inputs) ->
         typename Kind::Product { return options->build(inputs); };

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "registry/build.h"
-#include "registry/shape_mode.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/base/arithmetic.h"
 #include "runner/device/device.h"
 #include "runner/device/threads.h"
@@ -163,7 +163,9 @@ void Job::build_parallel() {
       throw Error("sharding.cpu_offload: this version steps on the GPU alone; leave it out, or write device: cpu");
     }
     const ShardingOptions options = {stage, recipe.sharding.wrap, recipe.sharding.prefetch};
-    parallel = std::make_unique<ShardedModel>(*group, model->graph(), model->buffers(), options);
+    auto sharded = std::make_unique<ShardedModel>(*group, model->graph(), model->buffers(), options);
+    model->set_brackets(sharded->brackets());
+    parallel = std::move(sharded);
     return;
   }
   DataParallel::Named named = model->parameters();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "registry/graph/graph.h"
 #include "registry/plugin.h"
 
 namespace {
@@ -278,6 +279,15 @@ class ScaledMeanHook : public trainrun::CommHook {
   double factor_;
 };
 
+// --- fusion: two gains in a row are computed as one layer ---
+
+at::Tensor gain_of(const trainrun::GraphNode* node) { return *node->layer.state->named_parameters().find("gain"); }
+
+std::shared_ptr<const trainrun::Operation> fuse_gains(const trainrun::Fusion::Nodes& nodes) {
+  return trainrun::operation_of([first = gain_of(nodes[0]), second = gain_of(nodes[1])](
+                                    const Tensors& inputs) -> Tensors { return {second * (first * inputs[0])}; });
+}
+
 std::unique_ptr<trainrun::CommHook> ScaledMean::build(const trainrun::CommHookInputs& inputs) const {
   return std::make_unique<ScaledMeanHook>(by / static_cast<double>(inputs.world_size));
 }
@@ -294,4 +304,5 @@ TRAINRUN_PLUGIN(catalog) {
   catalog.schedulers.add<Halving>("Halving", "half the rate, every few steps");
   catalog.comm_hooks.add<ScaledMean>("ScaledMean", "a mean over ranks, times a number");
   catalog.loggers.add<History>("history", "a line for everything that happens, in history.txt");
+  catalog.fusions.add({"TwoGains", "two gains in a row", {"Gain", "Gain"}, fuse_gains});
 }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "registry/catalog.h"
-#include "registry/shape_mode.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/base/signals.h"
 #include "runner/observers/observers.h"
 #include "runner/train/train_loop.h"
