@@ -87,6 +87,18 @@ int run_program(int argc, char** argv, Program& program) {
   return kJobFailed;
 }
 
+int run_and_report(int argc, char** argv) {
+  Program program;
+  try {
+    return run_program(argc, argv, program);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "trainrun: this machine has too little memory for that\n");
+    return kJobFailed;
+  } catch (const std::exception& error) {
+    return report(error, program.verbose);
+  }
+}
+
 }  // namespace
 
 void add_recipe_arguments(CLI::App& verb, RecipeArguments& arguments) {
@@ -100,13 +112,10 @@ int main(int argc, char** argv) {
   trainrun::open_standard_streams();
   trainrun::keep_memory();
   trainrun::allow_many_connections();
-  trainrun::Program program;
-  try {
-    return trainrun::run_program(argc, argv, program);
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "trainrun: this machine has too little memory for that\n");
-    return trainrun::kJobFailed;
-  } catch (const std::exception& error) {
-    return trainrun::report(error, program.verbose);
+  const int exit_code = trainrun::run_and_report(argc, argv);
+  if (trainrun::left_a_logger_behind()) {  // its thread may still use what would be destroyed now
+    std::fflush(nullptr);
+    std::_Exit(exit_code);
   }
+  return exit_code;
 }

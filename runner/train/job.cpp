@@ -211,19 +211,13 @@ void Job::set_rates() {
 }
 
 void Job::build_observers(const Options& options) {
-  if (!is_main()) {
-    observers = std::make_unique<Observers>(std::vector<std::unique_ptr<Logger>>());
-    return;
-  }
+  observers = std::make_unique<Observers>();
+  if (!is_main()) return;
   LoggerInputs inputs;
   inputs.output_dir = folder->path();
   inputs.quiet = options.quiet;
   inputs.interactive = !options.quiet && isatty(STDOUT_FILENO) == 1;
-  std::vector<std::unique_ptr<Logger>> loggers;
-  for (const Component<LoggerKind>& logger : *recipe.logging.report_to) {
-    loggers.push_back(build_at_place(logger, inputs));
-  }
-  observers = std::make_unique<Observers>(std::move(loggers));
+  for (const Component<LoggerKind>& logger : *recipe.logging.report_to) observers->add(logger, inputs);
   RunInfo info;
   info.name = recipe.name;
   info.output_dir = folder->path();
@@ -237,6 +231,8 @@ void Job::build_observers(const Options& options) {
   info.effective_batch_size = saturating_product(
       info.effective_batch_size, std::min(recipe.training.gradient_accumulation_steps, train_loader->num_batches()));
   info.device = device_name(device);
+  info.recipe = folder->recipe_text();
+  info.evaluation_due = progress.evaluation_due;
   observers->on_start(info);
 }
 

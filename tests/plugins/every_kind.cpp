@@ -255,6 +255,31 @@ struct History {
   }
 };
 
+// --- a logger that throws, or hangs until somebody writes to a pipe ---
+
+class TroubledLogger : public trainrun::Logger {
+ public:
+  explicit TroubledLogger(std::string pipe) : pipe_(std::move(pipe)) {}
+  void on_step(const trainrun::StepRecord& record) override {
+    if (pipe_.empty()) throw trainrun::Error("no step is good enough, nor is step " + std::to_string(record.step));
+    std::ifstream(pipe_).get();
+  }
+
+ private:
+  std::string pipe_;
+};
+
+struct Troubled {
+  std::string pipe;
+
+  static void describe(Fields<Troubled>& f) {
+    f.optional("pipe", &Troubled::pipe).doc("what it reads a byte of at each step; \"\": it throws instead");
+  }
+  std::unique_ptr<trainrun::Logger> build(const trainrun::LoggerInputs&) const {
+    return std::make_unique<TroubledLogger>(pipe);
+  }
+};
+
 /// Sums one gradient after the other, and multiplies the mean.
 struct ScaledMean {
   double by = 1;
@@ -305,4 +330,5 @@ TRAINRUN_PLUGIN(catalog) {
   catalog.comm_hooks.add<ScaledMean>("ScaledMean", "a mean over ranks, times a number");
   catalog.loggers.add<History>("history", "a line for everything that happens, in history.txt");
   catalog.fusions.add({"TwoGains", "two gains in a row", {"Gain", "Gain"}, fuse_gains});
+  catalog.loggers.add<Troubled>("Troubled", "throws or hangs");
 }
