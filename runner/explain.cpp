@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kMostSteps = 2'000'000;  // that a scheduler which goes from step to step is followed
 constexpr int64_t kRatePoints = 61;        // a multiple of ten intervals, so that every tenth of the job is among them
 
-int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * tensor.element_size(); }
+int64_t tensor_bytes(const at::Tensor& tensor) { return tensor.numel() * tensor.element_size(); }
 
 /// The graphs of layers that a layer holds, by name: itself, or children of a container.
 std::vector<std::pair<std::string, std::shared_ptr<Graph>>> graphs_within(
@@ -95,7 +95,7 @@ class LayerWalk {
     for (const at::Tensor& output : outputs) {
       const bool is_view =
           std::any_of(inputs.begin(), inputs.end(), [&](const at::Tensor& input) { return output.is_alias_of(input); });
-      if (!is_view) bytes += bytes_of(output) / kExampleBatch;
+      if (!is_view) bytes += tensor_bytes(output) / kExampleBatch;
     }
     return bytes;
   }
@@ -125,7 +125,7 @@ void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) 
     }
     result.layers.push_back(row);
     inputs.push_back(at::empty(example_sizes(field), field.dtype));
-    result.memory.batch += bytes_of(inputs.back()) / kExampleBatch;
+    result.memory.batch += tensor_bytes(inputs.back()) / kExampleBatch;
   }
   LayerWalk(result.layers).walk(model.graph(), inputs, "", 0);
   for (const LayerSummary& layer : result.layers) {
@@ -136,9 +136,9 @@ void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) 
     result.parameters += tensor.numel();
     if (!tensor.requires_grad()) continue;
     result.trainable_parameters += tensor.numel();
-    result.memory.gradients += bytes_of(tensor);
+    result.memory.gradients += tensor_bytes(tensor);
   }
-  for (const auto& [name, tensor] : model.state_dict()) result.memory.weights += bytes_of(tensor);
+  for (const auto& [name, tensor] : model.state_dict()) result.memory.weights += tensor_bytes(tensor);
 }
 
 /// A data set of which nothing is known but its size: enough to count batches.
