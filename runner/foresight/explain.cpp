@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kMostSteps = 2'000'000;  // that a scheduler which goes from step to step is followed
 constexpr int64_t kRatePoints = 61;        // a multiple of ten intervals, so that every tenth of the job is among them
 
-int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * tensor.element_size(); }
+int64_t tensor_bytes(const at::Tensor& tensor) { return tensor.numel() * tensor.element_size(); }
 
 /// Runs the layers of a model one by one in the shape mode and writes down what each is and does. The parts that a
 /// layer of the recipe is made of have no row: what they do, it does.
@@ -120,7 +120,7 @@ void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) 
     }
     result.layers.push_back(row);
     inputs.push_back(at::empty(example_sizes(field), field.dtype));
-    result.memory.batch += bytes_of(inputs.back()) / kExampleBatch;
+    result.memory.batch += tensor_bytes(inputs.back()) / kExampleBatch;
   }
   LayerWalk(model.graph(), result.layers).run(inputs);
   for (const LayerSummary& layer : result.layers) {
@@ -131,9 +131,9 @@ void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) 
     result.parameters += tensor.numel();
     if (!tensor.requires_grad()) continue;
     result.trainable_parameters += tensor.numel();
-    result.memory.gradients += bytes_of(tensor);
+    result.memory.gradients += tensor_bytes(tensor);
   }
-  for (const auto& [name, tensor] : model.state_dict()) result.memory.weights += bytes_of(tensor);
+  for (const auto& [name, tensor] : model.state_dict()) result.memory.weights += tensor_bytes(tensor);
 }
 
 /// A data set of which nothing is known but its size: enough to count batches.

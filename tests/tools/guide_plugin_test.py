@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 
 import pytest
 
@@ -12,10 +13,12 @@ TRAINRUN = INSTALLED / "bin/trainrun"
 
 
 @pytest.fixture(scope="module", name="folder")
-def built_plugin(tmp_path_factory):
-    """A folder with the guide's files, the plugin built."""
-    folder = tmp_path_factory.mktemp("guide")
-    build_plugin(folder, f"-DCMAKE_PREFIX_PATH={INSTALLED}")
+def built_plugin():
+    """A folder with the guide's files, the plugin built: beside the installed tree, so that ccache knows both in any clone."""
+    folder = INSTALLED.parent / "guide"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    build_plugin(folder, INSTALLED)
     return folder
 
 

@@ -1,5 +1,6 @@
 """The steps of docs/guide/layer_plugin.md, for the tests that follow them."""
 
+import os
 import pathlib
 import re
 import shutil
@@ -16,14 +17,21 @@ def run(*command, folder, code=0, **options):
     return result.stdout + result.stderr
 
 
-def build_plugin(folder, *options):
-    """Writes the guide's files into `folder` and builds the plugin, with further options of CMake."""
+def ccache_launcher(*folders):
+    """CMake's option for ccache, where there is one: what lies in `folders` is known by its path relative to their parent."""
+    if not shutil.which("ccache"):
+        return []
+    settings = [f"CCACHE_BASEDIR={os.path.commonpath(folders)}", "CCACHE_NOHASHDIR=1"]
+    return ["-DCMAKE_CXX_COMPILER_LAUNCHER=" + ";".join(["env", *settings, shutil.which("ccache")])]
+
+
+def build_plugin(folder, prefix):
+    """Writes the guide's files into `folder` and builds the plugin against the trainrun installed in `prefix`."""
     files = re.findall(r"^`([\w.]+)`:\n\n```\w+\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     assert [name for name, _ in files] == ["gated_linear.cpp", "CMakeLists.txt", "gated.yaml"]
     for name, text in files:
         (folder / name).write_text(text)
-    launcher = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={shutil.which('ccache')}"] if shutil.which("ccache") else []
-    run("cmake", "-B", "build", *options, *launcher, folder=folder)
+    run("cmake", "-B", "build", f"-DCMAKE_PREFIX_PATH={prefix}", *ccache_launcher(folder, prefix), folder=folder)
     run("cmake", "--build", "build", folder=folder)
 
 
