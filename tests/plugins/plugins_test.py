@@ -206,7 +206,6 @@ def test_a_plugins_logger_that_hangs_for_good_is_left_behind(tmp_path):
     assert len(lines_of(tmp_path / "runs/line")) == 6
 
 
-@pytest.mark.parametrize("what, step", [("", 3), ("/checkpoints/latest", 3), ("/checkpoints/epoch-0002", 2)])
 def test_a_plugins_fusion_takes_the_place_of_layers_and_changes_no_bit(tmp_path):
     put("libevery_kind.so", tmp_path)
     recipe = RECIPE.replace("- {type: Gain, name: scale}", "- {type: Gain, name: scale}\n    - {type: Gain, name: again}")
@@ -215,12 +214,13 @@ def test_a_plugins_fusion_takes_the_place_of_layers_and_changes_no_bit(tmp_path)
     assert explained["fused"] == [{"layers": "scale + again", "types": "Gain + Gain", "fusion": "TwoGains"}]
     runs = []
     for fuse in ["true", "false"]:
-        output_of("line.yaml", f"output_dir={fuse}", f"training.fuse={fuse}", folder=tmp_path)
-        runs.append(tensors_of(tmp_path / fuse / "checkpoints/latest", "model"))
+        output_of("line.yaml", f"output_dir=fuse_{fuse}", f"training.fuse={fuse}", folder=tmp_path)
+        runs.append(tensors_of(tmp_path / f"fuse_{fuse}" / "checkpoints/latest", "model"))
     assert runs[0] == runs[1]
     assert set(runs[0]) == {"scale.gain", "again.gain"}
 
 
+@pytest.mark.parametrize("what, step", [("", 3), ("/checkpoints/latest", 3), ("/checkpoints/epoch-0002", 2)])
 def test_a_checkpoint_of_a_plugins_components_is_evaluated_again(trained, what, step):
     program, folder = trained
     figures = json.loads(output_of("eval", f"runs/line{what}", "--json", folder=folder, program=program))
