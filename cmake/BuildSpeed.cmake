@@ -54,9 +54,9 @@ if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
 endif()
 
 # g++ reads a precompiled header and instantiates what waits in it in the time that the headers in it take. That pays
-# where sources are many, not for the few units of a unity build.
+# where sources are many, as the tests are, not for the few units of a unity build.
 set(TRAINRUN_PRECOMPILED_HEADER ON)
-if(TRAINRUN_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+if(TRAINRUN_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT TRAINRUN_TESTS)
   set(TRAINRUN_PRECOMPILED_HEADER OFF)
 endif()
 
@@ -82,8 +82,7 @@ endfunction()
 # Folders whose code describes, reads, checks and prints, or hands tensors to LibTorch, which computes.
 set(TRAINRUN_COMPUTES_NOTHING
   registry/initializers registry/layers registry/losses registry/schedulers
-  runner/foresight runner/interop runner/observers runner/recipe runner/report tools
-  tests/registry tests/runner)
+  runner/foresight runner/interop runner/observers runner/recipe runner/report tools)
 
 # trainrun_unity(TARGET): where TRAINRUN_UNITY is on, the sources of a folder are compiled as one, 16 at a time at most:
 # most of the time goes into headers, which are then read once. Folders with few sources share a unit. A source keeps its
@@ -133,6 +132,9 @@ function(trainrun_unity target)
     set(file "${PROJECT_BINARY_DIR}/unity/${unit}.cpp")
     file(CONFIGURE OUTPUT "${file}" CONTENT "${text_of_${unit}}" @ONLY)  # left alone where it says that already
     target_sources(${target} PRIVATE "${file}")
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+      set_source_files_properties("${file}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    endif()
     if(unit IN_LIST light_units)
       trainrun_compile_lightly("${file}")
     endif()
