@@ -53,9 +53,19 @@ if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   endif()
 endif()
 
+# g++ reads a precompiled header and instantiates what waits in it in the time that the headers in it take. That pays
+# where sources are many, as the tests are, not for the few units of a unity build.
+set(TRAINRUN_PRECOMPILED_HEADER ON)
+if(TRAINRUN_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT TRAINRUN_TESTS)
+  set(TRAINRUN_PRECOMPILED_HEADER OFF)
+endif()
+
 # trainrun_precompiled_header(TARGET): the common precompiled header, for the sources that gain by it. g++ instantiates
 # all that waits in it anew in each file, 4 s of work, so there only those get it that include torch/nn, directly or not.
 function(trainrun_precompiled_header target)
+  if(NOT TRAINRUN_PRECOMPILED_HEADER)
+    return()
+  endif()
   target_precompile_headers(${target} REUSE_FROM trainrun_pch)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     return()
@@ -69,32 +79,71 @@ function(trainrun_precompiled_header target)
   endforeach()
 endfunction()
 
-# trainrun_unity(TARGET): where TRAINRUN_UNITY is on, the sources of a folder are compiled as one, a dozen or so at a time:
-# most of the time goes into headers, which are then read once. A source keeps its unit when others come and go nearby.
+# Folders whose code describes, reads, checks and prints, or hands tensors to LibTorch, which computes.
+set(TRAINRUN_COMPUTES_NOTHING
+  registry/initializers registry/layers registry/losses registry/schedulers
+  runner/foresight runner/interop runner/observers runner/recipe runner/report tools)
+
+# trainrun_unity(TARGET): where TRAINRUN_UNITY is on, the sources of a folder are compiled as one, 16 at a time at most:
+# most of the time goes into headers, which are then read once. Folders with few sources share a unit. A source keeps its
+# unit when others come and go nearby. Units name their sources relative to the project, so that ccache finds them in
+# every clone (CMake's own unity builds write absolute paths). Sources with options of their own stay alone.
 function(trainrun_unity target)
   if(NOT TRAINRUN_UNITY)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  set(most 16)  # sources in a unit
+  set(few 6)    # fewer in a folder share a unit with those of others
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
-    cmake_path(GET source PARENT_PATH folder)
-    list(APPEND "in ${folder}" "${source}")
+    get_source_file_property(options "${source}" COMPILE_OPTIONS)
+    if(options)
+      continue()
+    endif()
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE path)
+    cmake_path(GET path PARENT_PATH folder)
+    list(APPEND "in ${folder}" "${path}")
     list(APPEND folders "${folder}")
+    set_source_files_properties("${source}" PROPERTIES HEADER_FILE_ONLY ON)
   endforeach()
   list(REMOVE_DUPLICATES folders)
   foreach(folder IN LISTS folders)
     list(LENGTH "in ${folder}" count)
-    math(EXPR units "(${count} + 11) / 12")
-    foreach(source IN LISTS "in ${folder}")
-      cmake_path(GET source STEM name)
+    math(EXPR parts "(${count} + ${most} - 1) / ${most}")
+    foreach(path IN LISTS "in ${folder}")
+      cmake_path(GET path STEM name)
       string(SHA1 digest "${name}")
       string(SUBSTRING "${digest}" 0 6 digest)
-      math(EXPR unit "0x${digest} % ${units}")
-      cmake_path(GET folder STEM group)
-      set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${group}_${unit}")
+      math(EXPR part "0x${digest} % ${parts}")
+      string(REPLACE "/" "_" unit "${folder}_${part}")
+      if(count LESS few)
+        set(unit ${target}_rest)
+      endif()
+      string(APPEND text_of_${unit} "#include \"${path}\"\n")
+      list(APPEND units "${unit}")
+      if(folder IN_LIST TRAINRUN_COMPUTES_NOTHING AND NOT count LESS few)
+        list(APPEND light_units "${unit}")
+      endif()
     endforeach()
   endforeach()
+  list(REMOVE_DUPLICATES units)
+  foreach(unit IN LISTS units)
+    set(file "${PROJECT_BINARY_DIR}/unity/${unit}.cpp")
+    file(CONFIGURE OUTPUT "${file}" CONTENT "${text_of_${unit}}" @ONLY)  # left alone where it says that already
+    target_sources(${target} PRIVATE "${file}")
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+      set_source_files_properties("${file}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    endif()
+    if(unit IN_LIST light_units)
+      trainrun_compile_lightly("${file}")
+    endif()
+  endforeach()
+endfunction()
+
+# trainrun_compile_lightly(SOURCE...): without the optimizations that take as long as all the rest and gain nothing there.
+function(trainrun_compile_lightly)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")
 endfunction()
 
 function(_trainrun_includes_torch_nn file variable)

@@ -5,23 +5,31 @@
 #   lib/libtrainrun_cuda.so         what is opened where there is a GPU; where it was built
 #   lib/cmake/trainrun              find_package(trainrun)
 #   lib/trainrun/{torch,nvidia}     LibTorch, laid as in its wheel: its libraries find each other by that
-#   include/trainrun                the public headers: #include <registry/plugin.h>
+#   include/trainrun                the public headers, #include <registry/plugin.h>, and the JSON library that they speak of
 #   share/trainrun                  recipes, their embedded data, schemas
+#
+# The component `trainrun` is all of it but LibTorch. A wheel (tools/wheel) is that component as site-packages/trainrun,
+# beside site-packages/torch, so LibTorch is looked for there, too.
 include(CMakePackageConfigHelpers)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME trainrun)
 
-set_target_properties(trainrun_registry PROPERTIES INSTALL_RPATH "$ORIGIN:$ORIGIN/trainrun/torch/lib")
+set(libtorch_of_library "$ORIGIN/trainrun/torch/lib:$ORIGIN/../../torch/lib")
+set_target_properties(trainrun_registry PROPERTIES INSTALL_RPATH "$ORIGIN:${libtorch_of_library}")
 install(TARGETS trainrun_registry LIBRARY DESTINATION lib)
 if(TARGET trainrun)
-  set_target_properties(trainrun PROPERTIES INSTALL_RPATH "$ORIGIN/../lib:$ORIGIN/../lib/trainrun/torch/lib")
+  set_target_properties(trainrun PROPERTIES
+    INSTALL_RPATH "$ORIGIN/../lib:$ORIGIN/../lib/trainrun/torch/lib:$ORIGIN/../../torch/lib")
   install(TARGETS trainrun RUNTIME DESTINATION bin)
 endif()
 
 if(TARGET trainrun_cuda)
-  set_target_properties(trainrun_cuda PROPERTIES INSTALL_RPATH "$ORIGIN:$ORIGIN/trainrun/torch/lib")
+  set_target_properties(trainrun_cuda PROPERTIES INSTALL_RPATH "$ORIGIN:${libtorch_of_library}")
   install(TARGETS trainrun_cuda LIBRARY DESTINATION lib)
 endif()
 
 install(DIRECTORY registry DESTINATION include/trainrun FILES_MATCHING PATTERN "*.h")
+find_path(TRAINRUN_NLOHMANN_INCLUDE nlohmann/json.hpp REQUIRED)
+install(DIRECTORY "${TRAINRUN_NLOHMANN_INCLUDE}/nlohmann" DESTINATION include/trainrun)
 install(DIRECTORY recipes schemas DESTINATION share/trainrun OPTIONAL)
 
 file(GLOB libtorch_files
@@ -37,19 +45,19 @@ if(TARGET trainrun_cuda AND cudnn)
   file(GLOB of_cuda "${TRAINRUN_LIBTORCH}/lib/libtorch_cuda*.so" "${TRAINRUN_LIBTORCH}/lib/libc10_cuda.so"
     "${TRAINRUN_LIBTORCH}/lib/libtorch_nvshmem.so" "${TRAINRUN_LIBTORCH}/lib/libcaffe2_nvrtc.so")
   list(APPEND libtorch_files ${of_cuda})
-  install(DIRECTORY "${TRAINRUN_LIBTORCH}/../nvidia" DESTINATION lib/trainrun USE_SOURCE_PERMISSIONS
+  install(DIRECTORY "${TRAINRUN_LIBTORCH}/../nvidia" DESTINATION lib/trainrun COMPONENT libtorch USE_SOURCE_PERMISSIONS
     FILES_MATCHING PATTERN "*.so*" PATTERN "*icense*")
   file(GLOB more_licences "${TRAINRUN_LIBTORCH}/../nvidia_*.dist-info/licenses")
   list(APPEND licence_folders ${more_licences})
   list(REMOVE_DUPLICATES licence_folders)
 endif()
-install(PROGRAMS ${libtorch_files} DESTINATION lib/trainrun/torch/lib)
-install(PROGRAMS ${nvidia_files} DESTINATION lib/trainrun/nvidia/cu13/lib)
-install(DIRECTORY "${TRAINRUN_LIBTORCH}/include" DESTINATION lib/trainrun/torch)
+install(PROGRAMS ${libtorch_files} DESTINATION lib/trainrun/torch/lib COMPONENT libtorch)
+install(PROGRAMS ${nvidia_files} DESTINATION lib/trainrun/nvidia/cu13/lib COMPONENT libtorch)
+install(DIRECTORY "${TRAINRUN_LIBTORCH}/include" DESTINATION lib/trainrun/torch COMPONENT libtorch)
 foreach(folder IN LISTS licence_folders)
   get_filename_component(package "${folder}" DIRECTORY)
   get_filename_component(package "${package}" NAME)
-  install(DIRECTORY "${folder}" DESTINATION "lib/trainrun/${package}")
+  install(DIRECTORY "${folder}" DESTINATION "lib/trainrun/${package}" COMPONENT libtorch)
 endforeach()
 
 configure_package_config_file(cmake/trainrunConfig.cmake.in trainrunConfig.cmake INSTALL_DESTINATION lib/cmake/trainrun)

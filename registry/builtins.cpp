@@ -89,6 +89,7 @@ Catalog builtins() {
 
   ADD(catalog.callbacks, early_stopping)
   ADD(catalog.callbacks, ema)
+  ADD(catalog.fusions, relu_max_pool)
 
   return catalog;
 }

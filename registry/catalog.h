@@ -8,6 +8,7 @@
 #include "registry/callback.h"
 #include "registry/comm_hook.h"
 #include "registry/dataset.h"
+#include "registry/fusion.h"
 #include "registry/initializer.h"
 #include "registry/layer.h"
 #include "registry/logger.h"
@@ -19,7 +20,7 @@
 
 namespace trainrun {
 
-/// Everything a recipe can name.
+/// Everything a recipe can name, and the fusions of what it names.
 class Catalog {
  public:
   LayerRegistry layers;
@@ -33,6 +34,7 @@ class Catalog {
   CommHookRegistry comm_hooks;
   CallbackRegistry callbacks;
   LoggerRegistry loggers;
+  FusionRegistry fusions;
 
   /// Calls `visit(registry)` for each registry. A new kind is added here, and works in `list`, `schema` and the
   /// reference.

@@ -28,9 +28,6 @@ class Reader {
   const std::string& path() const { return path_; }
 
   void error(const Place& place, const std::string& message) { problems_.push_back({place, path_, message}); }
-  void error_at(const Place& place, const std::string& path, const std::string& message) {
-    problems_.push_back({place, path, message});
-  }
 
   /// Extends the path while it lives.
   class Scope {

@@ -31,19 +31,29 @@ std::vector<fs::path> code_folders() {
   return folders;
 }
 
+/// Where a file that comes with trainrun may be.
+std::vector<std::string> places_of(const std::string& name) {
+  std::vector<std::string> places;
+  for (const fs::path& folder : code_folders()) {
+    for (const char* up : {"..", "../.."})  // ../.. for a library in lib/x86_64-linux-gnu
+      places.push_back((folder / up / "share" / "trainrun" / name).lexically_normal().string());
+  }
+  return places;
+}
+
 }  // namespace
 
-std::string shipped_file(const std::string& name) {
-  std::vector<std::string> tried;
-  for (const fs::path& folder : code_folders()) {
-    for (const char* up : {"..", "../.."}) {  // ../.. for a library in lib/x86_64-linux-gnu
-      const fs::path path = (folder / up / "share" / "trainrun" / name).lexically_normal();
-      std::error_code unreadable;
-      if (fs::is_regular_file(path, unreadable)) return path.string();
-      tried.push_back(path.string());
-    }
+std::optional<std::string> find_shipped_file(const std::string& name) {
+  for (const std::string& path : places_of(name)) {
+    std::error_code unreadable;
+    if (fs::is_regular_file(path, unreadable)) return path;
   }
-  throw DataError("a file that comes with trainrun is missing: " + name + "; looked for " + join(tried));
+  return std::nullopt;
+}
+
+std::string shipped_file(const std::string& name) {
+  if (const std::optional<std::string> path = find_shipped_file(name)) return *path;
+  throw DataError("a file that comes with trainrun is missing: " + name + "; looked for " + join(places_of(name)));
 }
 
 }  // namespace trainrun

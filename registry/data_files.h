@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace trainrun {
@@ -7,5 +8,8 @@ namespace trainrun {
 /// The path of a file that comes with trainrun, found beside the library or the program wherever they were built or
 /// installed: `shipped_file("recipes/data/digits.csv.gz")`. Throws DataError naming every place tried.
 std::string shipped_file(const std::string& name);
+
+/// The same, or none where there is no such file.
+std::optional<std::string> find_shipped_file(const std::string& name);
 
 }  // namespace trainrun

@@ -22,7 +22,7 @@ namespace {
 
 using NodePointer = std::unique_ptr<const Expression::Node>;
 
-constexpr int kMaxDepth = 64;  // of parentheses and operators of one operand
+constexpr int kMaxLevels = 64;  // of parentheses and operators of one operand
 
 bool is_name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
 bool is_name_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
@@ -231,7 +231,7 @@ class ExpressionParser {
   /// Counts how deep the parser is, so that no text exhausts the stack.
   struct Depth {
     explicit Depth(int& counter) : depth(counter) {
-      if (++depth > kMaxDepth) throw ExpressionError("more than " + std::to_string(kMaxDepth) + " levels deep");
+      if (++depth > kMaxLevels) throw ExpressionError("more than " + std::to_string(kMaxLevels) + " levels deep");
     }
     ~Depth() { --depth; }
     Depth(const Depth&) = delete;

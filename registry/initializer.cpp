@@ -5,7 +5,7 @@
 #include <regex>
 
 #include "registry/component_error.h"
-#include "registry/layer.h"
+#include "registry/layer_shapes.h"
 #include "registry/pattern.h"
 
 namespace trainrun {

@@ -4,7 +4,6 @@
 #include <set>
 #include <unordered_map>
 
-#include "registry/graph.h"
 #include "registry/interpolation.h"
 
 namespace trainrun {
@@ -21,10 +20,7 @@ bool is_number(const std::string& name) {
 struct Block {
   LayerList layers;
   static void describe(Fields<Block>& f) { f.required("layers", &Block::layers); }
-  Layer build(const LayerInputs& in) const {
-    const auto graph = in.graph(layers);
-    return {graph, [graph](const Tensors& inputs) { return graph->forward(inputs); }};
-  }
+  Layer build(const LayerInputs& in) const { return in.graph(layers); }
 };
 
 /// Reads the layers of a list in order, and knows which names they may use.
@@ -104,6 +100,7 @@ class ListReader {
 
   static void set_block(Component<LayerKind>& component, std::shared_ptr<const Block> block) {
     component.options_type = &typeid(Block);
+    component.attributes = nlohmann::json::object();
     component.build = [block](const LayerInputs& inputs) { return block->build(inputs); };
     component.options = std::move(block);
   }
@@ -304,16 +301,6 @@ void LayerInputs::require_inputs(size_t least, size_t most) const {
                    std::to_string(num_own()) + " given; write inputs: […]");
 }
 
-std::shared_ptr<Graph> LayerInputs::graph(const LayerList& layers) const { return build_graph(layers, *this); }
-
-std::string shape_text(at::IntArrayRef shape) {
-  std::vector<std::string> sizes;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    sizes.push_back(i == 0 && shape[0] == kExampleBatch ? "N" : std::to_string(shape[i]));
-  }
-  return "[" + join(sizes) + "]";
-}
-
 std::optional<Names> Codec<Names>::read(const Value& value, Reader& reader) {
   if (value.is_map() || value.is_null()) {
     reader.error(value.place(), "expected a " + type_name() + ", found " + value.describe());
@@ -373,6 +360,12 @@ std::optional<LayerList> Codec<LayerList>::read(const Value& value, Reader& read
   LayerList layers = list.read(value, {});
   reader.free_names.insert(reader.free_names.end(), list.free_names().begin(), list.free_names().end());
   return layers;
+}
+
+nlohmann::json Codec<LayerList>::write(const LayerList& value) {
+  nlohmann::json types = nlohmann::json::array();
+  for (const LayerSpec& spec : value.layers) types.push_back(spec.component.type);
+  return types;
 }
 
 nlohmann::json Codec<LayerList>::schema(SchemaContext&) {

@@ -5,9 +5,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "registry/graph/operation.h"
 #include "registry/initializer.h"
+#include "registry/layer_shapes.h"
 #include "registry/registry.h"
 
 namespace torch::nn {
@@ -16,38 +19,54 @@ class Module;  // only files that make or use one need its (large) header
 
 namespace trainrun {
 
-using Tensors = std::vector<at::Tensor>;
 class Graph;
 struct LayerKind;
 struct LayerList;
 
-/// What a layer builder gives: its module, and what it does with its inputs.
+/// What a layer builder gives: its module, and what it does with its inputs. That is either an operation, or a graph of
+/// layers, which everyone who looks at the model can read.
+///
+///   return {module, [module](const Tensors& inputs) -> Tensors { … }};   // a layer that computes
+///   return in.graph(layers);                                             // one that is made of others
 struct Layer {
+  using Function = std::function<Tensors(const Tensors&)>;
+  using Tie = std::function<void(const std::string& parameter, const at::Tensor& tensor)>;
+
+  Layer() = default;
+  /// `module` may be null; `function` gives one or more outputs, of which the next layer reads the first.
+  Layer(std::shared_ptr<torch::nn::Module> module, Function function, const Operation::Traits& traits = {})
+      : state(std::move(module)), operation(operation_of(std::move(function), traits)) {}
+  /// The graph is the layer's module, too.
+  Layer(std::shared_ptr<Graph> layers);  // NOLINT(google-explicit-constructor): `return in.graph(layers);`
+
+  Tensors forward(const Tensors& inputs) const;
+
   /// Holds parameters and buffers, and knows training from evaluation; registered under the node's name. Null if there
   /// is none.
   std::shared_ptr<torch::nn::Module> state;
-  /// One or more outputs; the next layer reads the first.
-  std::function<Tensors(const Tensors&)> forward;
+  std::shared_ptr<const Operation> operation;  // null where there is a graph
+  std::shared_ptr<Graph> graph;                // null where there is an operation
   /// Makes the layer use `tensor` as its parameter of that name, for weights tied to those of a layer of another type
   /// (`share:`). Null where it cannot.
-  std::function<void(const std::string& parameter, const at::Tensor& tensor)> tie = nullptr;
+  Tie tie;
 };
 
 /// A layer whose `module` has `Tensor forward(Tensor)`.
 template <class Holder>
-Layer layer_of(const Holder& holder) {
+Layer layer_of(const Holder& holder, const Operation::Traits& traits = {}) {
   return {holder.ptr(),
-          [module = holder.ptr()](const Tensors& inputs) -> Tensors { return {module->forward(inputs[0])}; }};
+          [module = holder.ptr()](const Tensors& inputs) -> Tensors { return {module->forward(inputs[0])}; }, traits};
 }
 
 /// A layer that keeps nothing: `function` maps its one input to its one output.
-inline Layer layer_of_function(std::function<at::Tensor(const at::Tensor&)> function) {
-  return {nullptr,
-          [function = std::move(function)](const Tensors& inputs) -> Tensors { return {function(inputs[0])}; }};
+inline Layer layer_of_function(std::function<at::Tensor(const at::Tensor&)> function,
+                               const Operation::Traits& traits = {}) {
+  return {nullptr, [function = std::move(function)](const Tensors& inputs) -> Tensors { return {function(inputs[0])}; },
+          traits};
 }
 
-/// What a layer builder gets: examples of what will flow in (shape and dtype; no data, see shape_mode.h), the batch
-/// first.
+/// What a layer builder gets: examples of what will flow in (shape and dtype; no data, see graph/shape_mode.h), the
+/// batch first.
 struct LayerInputs {
   Tensors examples;
   /// Names under which layers nested in this one may ask for the examples: "" for none. As many as examples.
@@ -79,15 +98,6 @@ struct LayerInputs {
  private:
   std::optional<size_t> num_own_;
 };
-
-/// A layer that does not fit what flows in, or whose parameters do not fit together. The graph adds the place.
-class LayerError : public Error {
- public:
-  using Error::Error;
-};
-
-/// "[N, 32, 26, 26]": a shape with the batch left open.
-std::string shape_text(at::IntArrayRef shape);
 
 /// One name or a list of them: `inputs: x`, `inputs: [x, y]`.
 struct Names : std::vector<std::string> {
@@ -142,7 +152,8 @@ template <>
 struct Codec<LayerList> {
   static std::optional<LayerList> read(const Value& value, Reader& reader);
   static nlohmann::json schema(SchemaContext& context);
-  static nlohmann::json write(const LayerList&) { return nlohmann::json::array(); }
+  /// The layers' types; a Graph has the layers themselves.
+  static nlohmann::json write(const LayerList& value);
   static std::string type_name() { return "list of layers"; }
 };
 

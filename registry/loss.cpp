@@ -1,6 +1,6 @@
 #include "registry/loss.h"
 
-#include "registry/catalog.h"
+#include "registry/metric.h"
 
 namespace trainrun {
 namespace {

@@ -5,12 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "registry/figures.h"
 #include "registry/layer.h"
 
 namespace trainrun {
-
-/// Figures by name.
-using Figures = std::vector<std::pair<std::string, double>>;
 
 /// A figure over a whole split, exact: never an average of the batches' averages. What it keeps of the batches is
 /// merged over ranks before `compute`: sums by addition, the rest by gathering.

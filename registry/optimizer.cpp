@@ -6,7 +6,6 @@
 #include <iterator>
 #include <regex>
 
-#include "registry/optimizers/low_precision_state.h"
 #include "registry/pattern.h"
 
 namespace trainrun {

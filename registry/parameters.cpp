@@ -167,6 +167,76 @@ std::string Range::to_string() const {
   return text;
 }
 
+FieldBuilder& FieldBuilder::at_least(double minimum) { return parameter_.range.minimum = minimum, *this; }
+
+FieldBuilder& FieldBuilder::at_most(double maximum) { return parameter_.range.maximum = maximum, *this; }
+
+FieldBuilder& FieldBuilder::greater_than(double minimum) {
+  return parameter_.range.above_minimum = true, at_least(minimum);
+}
+
+FieldBuilder& FieldBuilder::less_than(double maximum) {
+  return parameter_.range.below_maximum = true, at_most(maximum);
+}
+
+FieldBuilder& FieldBuilder::one_of(std::initializer_list<std::string_view> choices) {
+  return parameter_.choices.assign(choices.begin(), choices.end()), *this;
+}
+
+FieldBuilder& FieldBuilder::one_of(std::vector<std::string> choices) {
+  return parameter_.choices = std::move(choices), *this;
+}
+
+FieldBuilder& FieldBuilder::words(std::initializer_list<std::string_view> words) {
+  return parameter_.open_choices = true, one_of(words);
+}
+
+FieldBuilder& FieldBuilder::not_empty(std::string_view message) { return parameter_.if_empty = message, *this; }
+
+FieldBuilder& FieldBuilder::unit(std::string_view unit) { return parameter_.unit = unit, *this; }
+
+FieldBuilder& FieldBuilder::doc(std::string_view doc) { return parameter_.doc = doc, *this; }
+
+std::vector<Parameter> FieldList::parameters() const {
+  std::vector<Parameter> result;
+  for (const Field& field : fields_) result.push_back(field.parameter);
+  return result;
+}
+
+json FieldList::write(const void* component) const {
+  json result = json::object();
+  for (const Field& field : fields_) {
+    result[field.parameter.name] = field.write(static_cast<const char*>(component) + field.offset);
+  }
+  return result;
+}
+
+json FieldList::schema(SchemaContext& context) const {
+  json schema = detail::properties_schema(parameters(), context);
+  schema.update(detail::whole_schema(parameters(), relations_));
+  return schema;
+}
+
+void FieldList::read_into(void* target, const Value& map, Reader& reader, const std::string& owner,
+                          const std::vector<std::string>& known_elsewhere) const {
+  std::vector<const Parameter*> known;
+  for (const Field& field : fields_) known.push_back(&field.parameter);
+  detail::check_keys(map, known, known_elsewhere, owner, reader);
+  for (const Field& field : fields_) {
+    const Value* value = map.find(field.parameter.name);
+    if (!value) continue;
+    const auto scope = reader.enter(field.parameter.name);
+    field.read(field.parameter, *value, reader, static_cast<char*>(target) + field.offset);
+  }
+}
+
+Parameter& FieldList::add(std::string_view name, std::string type, json (*schema)(SchemaContext&), Field field) {
+  field.parameter.name = name;
+  field.parameter.type = std::move(type);
+  field.parameter.schema = schema;
+  return fields_.emplace_back(std::move(field)).parameter;
+}
+
 void Checker::fail(const std::string& parameter, const std::string& message) {
   const Value* value = component_.find(parameter);
   const auto scope = reader_.enter(parameter);
@@ -380,4 +450,18 @@ void check_keys(const Value& map, const std::vector<const Parameter*>& parameter
 }
 
 }  // namespace detail
+template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const bool*);
+template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const int64_t*);
+template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const double*);
+template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::string*);
+template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::optional<int64_t>*);
+template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::optional<double>*);
+template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::optional<std::string>*);
+template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::vector<int64_t>*);
+template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::vector<double>*);
+template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::vector<std::string>*);
+template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const Ints<1>*);
+template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const Ints<2>*);
+template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const Ints<3>*);
+
 }  // namespace trainrun

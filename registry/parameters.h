@@ -3,11 +3,14 @@
 #include <nlohmann/json.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "registry/codec.h"
@@ -57,78 +60,113 @@ class Checker {
 template <class T>
 concept Checked = requires(const T& t, Checker& checker) { t.check(checker); };
 
-/// One declared parameter of T: its description and how it is read into T.
-template <class T>
-class FieldOf {
- public:
+/// One declared parameter: its description, how it is read into a member of a struct, and what the member holds.
+struct Field {
   Parameter parameter;
-  std::function<void(T&, const Value&, Reader&)> read;
+  std::ptrdiff_t offset = 0;  // of the member in the struct
+  void (*read)(const Parameter&, const Value&, Reader&, void* member) = nullptr;
+  nlohmann::json (*write)(const void* member) = nullptr;
 };
 
 /// Refines the parameter just declared.
-template <class F>
 class FieldBuilder {
  public:
   explicit FieldBuilder(Parameter& parameter) : parameter_(parameter) {}
-  FieldBuilder& at_least(double minimum) { return parameter_.range.minimum = minimum, *this; }
-  FieldBuilder& at_most(double maximum) { return parameter_.range.maximum = maximum, *this; }
-  FieldBuilder& greater_than(double minimum) { return parameter_.range.above_minimum = true, at_least(minimum); }
-  FieldBuilder& less_than(double maximum) { return parameter_.range.below_maximum = true, at_most(maximum); }
-  FieldBuilder& one_of(std::vector<std::string> choices) { return parameter_.choices = std::move(choices), *this; }
+  FieldBuilder& at_least(double minimum);
+  FieldBuilder& at_most(double maximum);
+  FieldBuilder& greater_than(double minimum);
+  FieldBuilder& less_than(double maximum);
+  FieldBuilder& one_of(std::initializer_list<std::string_view> choices);
+  FieldBuilder& one_of(std::vector<std::string> choices);
   /// Words with a meaning of their own, where any other string (a path, say) may stand as well.
-  FieldBuilder& words(std::vector<std::string> words) {
-    return parameter_.open_choices = true, one_of(std::move(words));
-  }
+  FieldBuilder& words(std::initializer_list<std::string_view> words);
   /// Of a list (not of lists in it) or a string; `message` says what is wrong with an empty one.
-  FieldBuilder& not_empty(std::string message) { return parameter_.if_empty = std::move(message), *this; }
-  FieldBuilder& unit(std::string unit) { return parameter_.unit = std::move(unit), *this; }
-  FieldBuilder& doc(std::string doc) { return parameter_.doc = std::move(doc), *this; }
+  FieldBuilder& not_empty(std::string_view message);
+  FieldBuilder& unit(std::string_view unit);
+  FieldBuilder& doc(std::string_view doc);
 
  private:
   Parameter& parameter_;
 };
 
-/// Collects the parameters of T as `T::describe(Fields<T>&)` declares them; then reads a T from a recipe.
-template <class T>
-class Fields {
+/// The parameters of a struct whose type is not known here: what `Fields` does that is the same for every struct, which
+/// is compiled once and not for each of some hundred.
+class FieldList {
  public:
-  /// Declares all of T's parameters.
-  Fields() { T::describe(*this); }
-
-  /// A member of T or of a base of T.
-  template <class F, class Base>
-  FieldBuilder<F> required(std::string name, F Base::* member) {
-    return add<F>(std::move(name), member, true);
-  }
-  /// The default is the member's initialiser.
-  template <class F, class Base>
-  FieldBuilder<F> optional(std::string name, F Base::* member) {
-    return add<F>(std::move(name), member, false);
-  }
-
   /// What JSON Schema can say of T's `check`: a schema for the whole mapping. For editors; reading does not use it.
   void relation(nlohmann::json schema) { relations_.push_back(std::move(schema)); }
 
-  /// Reads `map` into a T; what is wrong goes to `reader`. Keys in `known_elsewhere` are left alone, others refused:
-  /// `owner`
-  /// ("Conv2d", "training") says in the message whose parameters they would be.
-  T read(const Value& map, Reader& reader, const std::string& owner,
-         const std::vector<std::string>& known_elsewhere = {}) const;
+  /// Every parameter of the struct at `component` as a recipe would have it, defaults included.
+  nlohmann::json write(const void* component) const;
 
   std::vector<Parameter> parameters() const;
   const std::vector<nlohmann::json>& relations() const { return relations_; }
   /// {"type": "object", "properties": …, "additionalProperties": false, "required": …, "allOf": relations}
   nlohmann::json schema(SchemaContext& context) const;
 
- private:
+ protected:
+  /// Declares a member of type F, `offset` bytes into the struct; `fallback` is its default, or null where it is
+  /// required.
   template <class F>
-  FieldBuilder<F> add(std::string name, F T::* member, bool required);
+  FieldBuilder declare(std::string_view name, std::ptrdiff_t offset, const F* fallback);
+  /// Reads `map` into the struct at `target`.
+  void read_into(void* target, const Value& map, Reader& reader, const std::string& owner,
+                 const std::vector<std::string>& known_elsewhere) const;
 
-  std::deque<FieldOf<T>> fields_;  // a deque: builders point into it
+ private:
+  Parameter& add(std::string_view name, std::string type, nlohmann::json (*schema)(SchemaContext&), Field field);
+
+  std::deque<Field> fields_;  // a deque: builders point into it
   std::vector<nlohmann::json> relations_;
 };
 
+/// Collects the parameters of T as `T::describe(Fields<T>&)` declares them; then reads a T from a recipe.
+template <class T>
+class Fields : public FieldList {
+ public:
+  /// Declares all of T's parameters.
+  Fields() { T::describe(*this); }
+
+  /// A member of T or of a base of T.
+  template <class F, class Base>
+  FieldBuilder required(std::string_view name, F Base::* member) {
+    return declare<F>(name, offset_of(defaults_.*member), nullptr);
+  }
+  /// The default is the member's initialiser.
+  template <class F, class Base>
+  FieldBuilder optional(std::string_view name, F Base::* member) {
+    return declare<F>(name, offset_of(defaults_.*member), &(defaults_.*member));
+  }
+
+  /// Reads `map` into a T; what is wrong goes to `reader`. Keys in `known_elsewhere` are left alone, others refused:
+  /// `owner` ("Conv2d", "training") says in the message whose parameters they would be.
+  T read(const Value& map, Reader& reader, const std::string& owner,
+         const std::vector<std::string>& known_elsewhere = {}) const;
+
+ private:
+  template <class F>
+  std::ptrdiff_t offset_of(const F& member) const {
+    return reinterpret_cast<const char*>(&member) - reinterpret_cast<const char*>(&defaults_);
+  }
+
+  const T defaults_{};
+};
+
+/// A part of the recipe that is a plain mapping: anything with `describe` and no `build`.
+template <class T>
+concept Section = requires(Fields<T>& fields) { T::describe(fields); };
+
 namespace detail {
+
+/// What a parameter is where nothing is written. A section says so parameter by parameter.
+template <class F>
+nlohmann::json default_value(const F& initial) {
+  if constexpr (Section<F>) {
+    return nlohmann::json::object();
+  } else {
+    return Codec<F>::write(initial);
+  }
+}
 
 /// Reports `text` where the parameter has choices and it is none of them.
 void check_choice(const std::string& text, const Parameter& parameter, const Place& place, Reader& reader);
@@ -167,38 +205,34 @@ nlohmann::json whole_schema(const std::vector<Parameter>& parameters, const std:
 void check_keys(const Value& map, const std::vector<const Parameter*>& parameters,
                 const std::vector<std::string>& known_elsewhere, const std::string& owner, Reader& reader);
 
+/// Reads one parameter into the member of type F at `member`; one that is wrong leaves it as it is.
+template <class F>
+void read_member(const Parameter& parameter, const Value& value, Reader& reader, void* member) {
+  if (auto result = read_parameter<F>(parameter, value, reader)) *static_cast<F*>(member) = std::move(*result);
+}
+
+template <class F>
+nlohmann::json write_member(const void* member) {
+  return Codec<F>::write(*static_cast<const F*>(member));
+}
+
 }  // namespace detail
 
-template <class T>
 template <class F>
-FieldBuilder<F> Fields<T>::add(std::string name, F T::* member, bool required) {
-  FieldOf<T>& field = fields_.emplace_back();
-  Parameter& parameter = field.parameter;
-  parameter.name = std::move(name);
-  parameter.required = required;
-  parameter.type = Codec<F>::type_name();
-  if (!required) parameter.default_value = Codec<F>::write(T{}.*member);
-  parameter.schema = [](SchemaContext& context) { return Codec<F>::schema(context); };
-  field.read = [member, &parameter](T& target, const Value& value, Reader& reader) {
-    if (auto result = detail::read_parameter<F>(parameter, value, reader)) target.*member = std::move(*result);
-  };
-  return FieldBuilder<F>(parameter);
+FieldBuilder FieldList::declare(std::string_view name, std::ptrdiff_t offset, const F* fallback) {
+  Parameter& parameter = add(name, Codec<F>::type_name(), &Codec<F>::schema,
+                             {{}, offset, &detail::read_member<F>, &detail::write_member<F>});
+  parameter.required = fallback == nullptr;
+  if (fallback) parameter.default_value = detail::default_value(*fallback);
+  return FieldBuilder(parameter);
 }
 
 template <class T>
 T Fields<T>::read(const Value& map, Reader& reader, const std::string& owner,
                   const std::vector<std::string>& known_elsewhere) const {
-  std::vector<const Parameter*> known;
-  for (const FieldOf<T>& field : fields_) known.push_back(&field.parameter);
   const size_t before = reader.problems().size();
-  detail::check_keys(map, known, known_elsewhere, owner, reader);
   T result{};
-  for (const FieldOf<T>& field : fields_) {
-    const Value* value = map.find(field.parameter.name);
-    if (!value) continue;
-    const auto scope = reader.enter(field.parameter.name);
-    field.read(result, *value, reader);
-  }
+  read_into(&result, map, reader, owner, known_elsewhere);
   if constexpr (Checked<T>) {
     if (reader.problems().size() == before) {
       Checker checker(map, reader);
@@ -207,24 +241,6 @@ T Fields<T>::read(const Value& map, Reader& reader, const std::string& owner,
   }
   return result;
 }
-
-template <class T>
-std::vector<Parameter> Fields<T>::parameters() const {
-  std::vector<Parameter> result;
-  for (const FieldOf<T>& field : fields_) result.push_back(field.parameter);
-  return result;
-}
-
-template <class T>
-nlohmann::json Fields<T>::schema(SchemaContext& context) const {
-  nlohmann::json schema = detail::properties_schema(parameters(), context);
-  schema.update(detail::whole_schema(parameters(), relations_));
-  return schema;
-}
-
-/// A part of the recipe that is a plain mapping: anything with `describe` and no `build`.
-template <class T>
-concept Section = requires(Fields<T>& fields) { T::describe(fields); };
 
 /// Sections nest: `training: {num_epochs: 8}`.
 template <Section T>
@@ -241,8 +257,23 @@ struct Codec<T> {
     return fields().read(value, reader, std::string(reader.path()));
   }
   static nlohmann::json schema(SchemaContext& context) { return fields().schema(context); }
-  static nlohmann::json write(const T&) { return nlohmann::json::object(); }
+  static nlohmann::json write(const T& value) { return fields().write(&value); }
   static std::string type_name() { return "mapping"; }
 };
+
+// Members of these types are everywhere: parameters.cpp holds the code for them.
+extern template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const bool*);
+extern template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const int64_t*);
+extern template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const double*);
+extern template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::string*);
+extern template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::optional<int64_t>*);
+extern template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::optional<double>*);
+extern template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::optional<std::string>*);
+extern template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::vector<int64_t>*);
+extern template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::vector<double>*);
+extern template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const std::vector<std::string>*);
+extern template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const Ints<1>*);
+extern template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const Ints<2>*);
+extern template FieldBuilder FieldList::declare(std::string_view, std::ptrdiff_t, const Ints<3>*);
 
 }  // namespace trainrun

@@ -7,8 +7,16 @@
 /// What the author of a plugin includes: one shared library that adds components of any kind.
 ///
 ///   #include <registry/plugin.h>
-///   struct Scale { double factor = 1; static void describe(…); trainrun::Layer build(const trainrun::LayerInputs&)
-///   const; }; TRAINRUN_PLUGIN(catalog) { catalog.layers.add<Scale>("Scale", "multiplies by a factor"); }
+///
+///   struct Scale {
+///     double factor = 1;
+///     static void describe(trainrun::Fields<Scale>& f) { f.optional("factor", &Scale::factor).doc("what to multiply by"); }
+///     trainrun::Layer build(const trainrun::LayerInputs&) const {
+///       return trainrun::layer_of_function([factor = factor](const at::Tensor& x) { return x * factor; });
+///     }
+///   };
+///
+///   TRAINRUN_PLUGIN(catalog) { catalog.layers.add<Scale>("Scale", "multiplies by a factor"); }
 
 /// Changes with whatever would make an older plugin misbehave: trainrun's version, and LibTorch's.
 #define TRAINRUN_ABI "trainrun " TRAINRUN_VERSION ", LibTorch " TORCH_VERSION

@@ -136,6 +136,7 @@ void load_plugin(const std::string& path, Catalog& catalog) {
   auto* const add = symbol<void(Catalog&)>(library, path, "trainrun_plugin_register");
   Catalog extended = catalog;  // a plugin that fails half-way leaves nothing behind
   extended.for_each([&](auto& registry) { registry.set_origin(path); });
+  extended.fusions.set_origin(path);
   try {
     add(extended);
   } catch (const PluginError& error) {
@@ -145,6 +146,7 @@ void load_plugin(const std::string& path, Catalog& catalog) {
                       "; correct its TRAINRUN_PLUGIN(catalog) { … } and build it again");
   }
   extended.for_each([&](auto& registry) { registry.set_origin(""); });
+  extended.fusions.set_origin("");
   catalog = std::move(extended);
 }
 

@@ -29,6 +29,7 @@ struct Component {
   typename Kind::Common common;
   std::shared_ptr<const void> options;  // the component's own struct
   const std::type_info* options_type = nullptr;
+  nlohmann::json attributes;  // all its own parameters, by name: what is written, or the default
   std::function<typename Kind::Product(const typename Kind::Inputs&)> build;
   /// Reads another set of options of the same type, as parameter groups need.
   std::function<std::shared_ptr<const void>(const Value&, Reader&)> read_options;
@@ -74,6 +75,17 @@ class Registry {
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  private:
+  /// What is known of a component's struct where its type is not: the same code then serves every component.
+  struct Options {
+    using Read = std::shared_ptr<const void> (*)(const FieldList&, const Value&, Reader&, const std::string& name,
+                                                 const std::vector<std::string>& known_elsewhere);
+    std::shared_ptr<const FieldList> fields;
+    const std::type_info* type;
+    Read read;
+    typename Kind::Product (*build)(const void* options, const typename Kind::Inputs&);
+  };
+  void add_options(const std::string& name, const std::string& doc, Options options);
+
   std::map<std::string, Entry> entries_;
   std::string origin_;
 };
@@ -87,14 +99,26 @@ namespace detail {
 template <class Kind>
 template <class C>
 void Registry<Kind>::add(const std::string& name, const std::string& doc) {
+  add_options(name, doc,
+              {std::make_shared<const Fields<C>>(), &typeid(C),
+               [](const FieldList& fields, const Value& map, Reader& reader, const std::string& owner,
+                  const std::vector<std::string>& known_elsewhere) -> std::shared_ptr<const void> {
+                 return std::make_shared<const C>(
+                     static_cast<const Fields<C>&>(fields).read(map, reader, owner, known_elsewhere));
+               },
+               [](const void* options, const typename Kind::Inputs& inputs) ->
+               typename Kind::Product { return static_cast<const C*>(options)->build(inputs); }});
+}
+
+template <class Kind>
+void Registry<Kind>::add_options(const std::string& name, const std::string& doc, Options options) {
   if (const Entry* other = find(name)) detail::throw_duplicate(Kind::kName, name, other->origin, origin_);
-  const auto fields = std::make_shared<const Fields<C>>();
   Entry entry;
   entry.name = name;
   entry.doc = doc;
   entry.origin = origin_;
-  entry.parameters = fields->parameters();
-  entry.relations = fields->relations();
+  entry.parameters = options.fields->parameters();
+  entry.relations = options.fields->relations();
   std::vector<std::string> known_elsewhere = {"type"};
   for (const Parameter& common : Codec<typename Kind::Common>::fields().parameters()) {
     known_elsewhere.push_back(common.name);
@@ -104,16 +128,16 @@ void Registry<Kind>::add(const std::string& name, const std::string& doc) {
       if (own.name == reserved) detail::throw_reserved(Kind::kName, name, reserved);
     }
   }
-  entry.read = [fields, name, known_elsewhere](const Value& map, Reader& reader, Component<Kind>& component) {
-    component.read_options = [fields, name, known_elsewhere](const Value& written,
-                                                             Reader& errors) -> std::shared_ptr<const void> {
-      return std::make_shared<const C>(fields->read(written, errors, name, known_elsewhere));
+  entry.read = [options, name, known_elsewhere](const Value& map, Reader& reader, Component<Kind>& component) {
+    component.read_options = [options, name, known_elsewhere](const Value& written, Reader& errors) {
+      return options.read(*options.fields, written, errors, name, known_elsewhere);
     };
     component.options = component.read_options(map, reader);
-    component.options_type = &typeid(C);
-    component.build = [options =
-                           std::static_pointer_cast<const C>(component.options)](const typename Kind::Inputs& inputs) ->
-        typename Kind::Product { return options->build(inputs); };
+    component.options_type = options.type;
+    component.attributes = options.fields->write(component.options.get());
+    component.build = [own = component.options, build = options.build](const typename Kind::Inputs& inputs) {
+      return build(own.get(), inputs);
+    };
   };
   entries_.emplace(name, std::move(entry));
 }

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 
+#include "registry/data_files.h"
 #include "registry/error.h"
 #include "registry/hints.h"
 
@@ -58,6 +60,19 @@ std::vector<std::string> expanded(std::vector<std::string> arguments, const CLI:
         {{{}, "", "trainrun: there is no file and no verb '" + *first + "'; did you mean " + near + "?"}});
   }
   arguments.insert(arguments.begin(), "run");  // before options that have a value
+  return arguments;
+}
+
+std::vector<std::string> with_shipped_recipes(std::vector<std::string> arguments) {
+  for (std::string& word : arguments) {
+    std::error_code unreadable;
+    const bool may_be_shipped = word.starts_with("recipes/") && word.ends_with(".yaml");
+    if (!may_be_shipped || std::filesystem::exists(word, unreadable)) continue;
+    const std::optional<std::string> shipped = find_shipped_file(word);
+    if (!shipped) continue;  // the verb says that there is no such file
+    std::fprintf(stderr, "trainrun: there is no %s here; this is %s\n", word.c_str(), shipped->c_str());
+    word = *shipped;
+  }
   return arguments;
 }
 

@@ -56,7 +56,7 @@ int report(const std::exception& error, bool verbose) {
 }
 
 int run_program(int argc, char** argv, Program& program) {
-  program.arguments = {argv, argv + argc};
+  program.arguments = with_shipped_recipes({argv, argv + argc});
   program.catalog = builtins();
   add_observers(program.catalog.loggers);
   CLI::App app("a training job from one recipe", "trainrun");
@@ -68,10 +68,10 @@ int run_program(int argc, char** argv, Program& program) {
   app.footer(
       "trainrun RECIPE [key=value …] is short for trainrun run RECIPE [key=value …].\n"
       "Every verb takes --quiet (-q), --verbose (-v) and --help (-h).");
-  for (const auto add :
-       {add_run, add_validate, add_explain, add_list, add_schema, add_eval, add_env, add_config, add_launch})
+  for (const auto add : {add_run, add_validate, add_explain, add_profile, add_list, add_schema, add_eval, add_env,
+                         add_config, add_launch})
     add(app, program);
-  std::vector<std::string> arguments = expanded({argv + 1, argv + argc}, app);
+  std::vector<std::string> arguments = expanded({program.arguments.begin() + 1, program.arguments.end()}, app);
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end
   try {
     app.parse(arguments);
@@ -87,6 +87,18 @@ int run_program(int argc, char** argv, Program& program) {
   return kJobFailed;
 }
 
+int run_and_report(int argc, char** argv) {
+  Program program;
+  try {
+    return run_program(argc, argv, program);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "trainrun: this machine has too little memory for that\n");
+    return kJobFailed;
+  } catch (const std::exception& error) {
+    return report(error, program.verbose);
+  }
+}
+
 }  // namespace
 
 void add_recipe_arguments(CLI::App& verb, RecipeArguments& arguments) {
@@ -100,13 +112,10 @@ int main(int argc, char** argv) {
   trainrun::open_standard_streams();
   trainrun::keep_memory();
   trainrun::allow_many_connections();
-  trainrun::Program program;
-  try {
-    return trainrun::run_program(argc, argv, program);
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "trainrun: this machine has too little memory for that\n");
-    return trainrun::kJobFailed;
-  } catch (const std::exception& error) {
-    return trainrun::report(error, program.verbose);
+  const int exit_code = trainrun::run_and_report(argc, argv);
+  if (trainrun::left_a_logger_behind()) {  // its thread may still use what would be destroyed now
+    std::fflush(nullptr);
+    std::_Exit(exit_code);
   }
+  return exit_code;
 }

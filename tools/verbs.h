@@ -34,6 +34,7 @@ void add_recipe_arguments(CLI::App& verb, RecipeArguments& arguments);
 void add_run(CLI::App& app, Program& program);
 void add_validate(CLI::App& app, Program& program);
 void add_explain(CLI::App& app, Program& program);
+void add_profile(CLI::App& app, Program& program);
 void add_list(CLI::App& app, Program& program);
 void add_schema(CLI::App& app, Program& program);
 void add_eval(CLI::App& app, Program& program);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "registry/error.h"
+#include "registry/files/file_io.h"
 #include "registry/files/regular_file.h"
 
 namespace trainrun {

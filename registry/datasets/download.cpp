@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -99,6 +100,18 @@ struct Answer {
   std::string message;
 };
 
+/// Where this system keeps the certificates that it trusts, or "" for where libcurl looks: in the place of the system
+/// that it was built for, while a wheel's libcurl runs on others, too.
+std::string trusted_certificates() {
+  if (const char* named = std::getenv("SSL_CERT_FILE")) return named;
+  for (const char* path : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                           "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
+    std::error_code unreadable;
+    if (fs::exists(path, unreadable)) return path;
+  }
+  return "";
+}
+
 /// One request: everything from the end of `part` on.
 Answer request(const std::string& url, PartFile& part, int64_t stall_seconds) {
   static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
@@ -119,6 +132,8 @@ Answer request(const std::string& url, PartFile& part, int64_t stall_seconds) {
   set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(stall_seconds));
   set(CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(part.size()));
+  const std::string certificates = trusted_certificates();
+  if (!certificates.empty()) set(CURLOPT_CAINFO, certificates.c_str());
   set(CURLOPT_ERRORBUFFER, static_cast<char*>(detail));
   set(CURLOPT_WRITEFUNCTION, &on_data);
   set(CURLOPT_WRITEDATA, static_cast<void*>(&transfer));

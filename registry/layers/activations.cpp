@@ -40,7 +40,10 @@ struct Activation {  // NOLINT(bugprone-crtp-constructor-accessibility): a recip
   Layer build(const LayerInputs& in) const {
     const Own& own = static_cast<const Own&>(*this);
     if constexpr (requires { own.check_inputs(in); }) own.check_inputs(in);
-    return layer_of_function([own](const Tensor& input) { return own.apply(input); });
+    bool inplace = false;
+    if constexpr (requires { own.inplace; }) inplace = own.inplace;
+    return layer_of_function([own](const Tensor& input) { return own.apply(input); },
+                             {.in_place = inplace, .view = inplace});
   }
 };
 
@@ -225,12 +228,14 @@ struct RReLU {
   }
   Layer build(const LayerInputs&) const {
     const auto mode = std::make_shared<Mode>();
-    return {mode, [mode, own = *this](const Tensors& inputs) -> Tensors {
+    return {mode,
+            [mode, own = *this](const Tensors& inputs) -> Tensors {
               Tensor x = inputs[0];
               const bool training = mode->is_training();
               return {own.inplace ? at::rrelu_(x, own.lower, own.upper, training)
                                   : at::rrelu(x, own.lower, own.upper, training)};
-            }};
+            },
+            {.in_place = inplace, .view = inplace, .random = true}};
   }
 };
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "registry/graph/shape_mode.h"
 #include "registry/layer.h"
-#include "registry/shape_mode.h"
 
 namespace trainrun {
 namespace {

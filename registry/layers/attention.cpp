@@ -187,11 +187,13 @@ struct MultiheadAttention {
     options.add_zero_attn = add_zero_attn;
     options.batch_first = batch_first;
     const auto module = std::make_shared<Attention>(options);
-    return {module, [module, is_causal = is_causal](const Tensors& inputs) -> Tensors {
+    return {module,
+            [module, is_causal = is_causal](const Tensors& inputs) -> Tensors {
               const bool self = inputs.size() == 1;
               return {module->forward(inputs[0], inputs[self ? 0 : 1], inputs[self ? 0 : 2],
                                       inputs.size() == 4 ? inputs[3] : Tensor(), is_causal)};
-            }};
+            },
+            {.random = dropout > 0}};
   }
 
  private:
@@ -252,13 +254,15 @@ struct PositionalEncoding {
     in.require_dims(3, 3, batch_first ? "[N, T, C]" : "[T, N, C]");
     const int64_t features = in.infer("d_model", d_model, 2);
     const auto module = std::make_shared<PositionalEncodingModule>(encoding == "learned", max_len, features);
-    return {module, [module, own = *this](const Tensors& inputs) -> Tensors {
+    return {module,
+            [module, own = *this](const Tensors& inputs) -> Tensors {
               const int64_t length = inputs[0].size(own.batch_first ? 1 : 0);
               TORCH_CHECK(length <= own.max_len, "the sequence has ", length, " positions, max_len is ", own.max_len);
               const Tensor positions = module->table(inputs[0]).slice(0, 0, length);
               const Tensor sum = inputs[0] + (own.batch_first ? positions : positions.unsqueeze(1));
               return {at::dropout(sum, own.dropout, module->is_training())};
-            }};
+            },
+            {.random = dropout > 0}};
   }
 };
 

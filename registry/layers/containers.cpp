@@ -1,25 +1,24 @@
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
+#include <c10/core/GradMode.h>
 
-#include "registry/graph.h"
+#include "registry/graph/graph.h"
+#include "registry/graph/shape_mode.h"
 
 namespace trainrun {
 namespace {
-
-Layer layer_of_graph(const std::shared_ptr<Graph>& graph) {
-  return {graph, [graph](const Tensors& inputs) { return graph->forward(inputs); }};
-}
 
 struct Sequential {
   LayerList layers;
   static void describe(Fields<Sequential>& f) {
     f.required("layers", &Sequential::layers).doc("the layers, each reading the one before");
   }
-  Layer build(const LayerInputs& in) const { return layer_of_graph(in.graph(layers)); }
+  Layer build(const LayerInputs& in) const { return in.graph(layers); }
 };
 
-/// Holds the children of a container under their names.
-struct Children : torch::nn::Module {};
+/// The parameters of an Add that adds what it reads, and no number.
+nlohmann::json plain_sum() { return {{"other", nullptr}}; }
 
 struct Residual {
   LayerList main;
@@ -29,16 +28,21 @@ struct Residual {
     f.optional("shortcut", &Residual::shortcut).doc("the layers beside them; the input itself by default");
   }
   Layer build(const LayerInputs& in) const {
-    const auto children = std::make_shared<Children>();
-    const auto main_graph = children->register_module("main", in.graph(main));
-    const auto shortcut_graph = children->register_module("shortcut", in.graph(shortcut));
-    return {children, [main_graph, shortcut_graph](const Tensors& inputs) -> Tensors {
-              const at::Tensor sum = main_graph->forward(inputs)[0];
-              const at::Tensor beside = shortcut_graph->forward(inputs)[0];
-              TORCH_CHECK(sum.sizes() == beside.sizes(), "main gives ", shape_text(sum.sizes()), ", shortcut gives ",
-                          shape_text(beside.sizes()));
-              return {sum + beside};
-            }};
+    GraphOfParts parts(in);
+    const size_t sum = parts.add("main", main);
+    const size_t beside = parts.add("shortcut", shortcut);
+    require_same(parts.example(sum), parts.example(beside));
+    const auto add = [](const Tensors& inputs) -> Tensors {
+      require_same(inputs[0], inputs[1]);
+      return {inputs[0] + inputs[1]};
+    };
+    return parts.finish(parts.add("sum", "Add", {nullptr, add}, {sum, beside}, {parts.example(sum)}, plain_sum()));
+  }
+
+ private:
+  static void require_same(const at::Tensor& sum, const at::Tensor& beside) {
+    TORCH_CHECK(sum.sizes() == beside.sizes(), "main gives ", shape_text(sum.sizes()), ", shortcut gives ",
+                shape_text(beside.sizes()));
   }
 };
 
@@ -59,11 +63,17 @@ struct Codec<Branch> {
   static nlohmann::json schema(SchemaContext& context) {
     return {{"anyOf", {Codec<LayerList>::schema(context), {{"$ref", "#/definitions/layer"}}}}};
   }
-  static nlohmann::json write(const Branch&) { return nlohmann::json::array(); }
+  static nlohmann::json write(const Branch& value) { return Codec<LayerList>::write(value.layers); }
   static std::string type_name() { return "layer or list of layers"; }
 };
 
 namespace {
+
+Tensors without_data(const Layer::Function& function, const Tensors& examples) {
+  const ShapeMode shapes;
+  const c10::AutoGradMode no_gradients(false);
+  return function(examples);
+}
 
 struct Parallel {
   std::vector<Branch> layers;
@@ -79,21 +89,29 @@ struct Parallel {
     f.optional("dim", &Parallel::dim).doc("the dimension that concat and stack work along; 0 is the batch");
   }
   Layer build(const LayerInputs& in) const {
-    const auto children = std::make_shared<Children>();
-    std::vector<std::shared_ptr<Graph>> branches;
-    for (const Branch& branch : layers) {
-      branches.push_back(children->register_module(std::to_string(branches.size()), in.graph(branch.layers)));
-    }
-    return {children, [branches, merge = merge, dim = dim](const Tensors& inputs) -> Tensors {
-              Tensors outputs;
-              for (const auto& branch : branches) outputs.push_back(branch->forward(inputs)[0]);
-              if (merge == "concat") return {at::cat(outputs, dim)};
-              if (merge == "stack") return {at::stack(outputs, dim)};
-              if (merge == "none") return outputs;
-              at::Tensor sum = outputs[0];
-              for (size_t i = 1; i < outputs.size(); ++i) sum = sum + outputs[i];
-              return {sum};
-            }};
+    GraphOfParts parts(in);
+    std::vector<size_t> branches;
+    for (const Branch& branch : layers) branches.push_back(parts.add(std::to_string(branches.size()), branch.layers));
+    if (merge == "none") return parts.finish(branches);
+    const Layer::Function function = merging();
+    Tensors examples;
+    for (const size_t branch : branches) examples.push_back(parts.example(branch));
+    const Tensors merged = without_data(function, examples);
+    const bool adds = merge == "add";
+    const std::string type = adds ? "Add" : merge == "concat" ? "Concat" : "Stack";
+    const nlohmann::json attributes = adds ? plain_sum() : nlohmann::json{{"dim", dim}};
+    return parts.finish(parts.add("merge", type, {nullptr, function}, branches, merged, attributes));
+  }
+
+ private:
+  Layer::Function merging() const {
+    if (merge == "concat") return [dim = dim](const Tensors& inputs) -> Tensors { return {at::cat(inputs, dim)}; };
+    if (merge == "stack") return [dim = dim](const Tensors& inputs) -> Tensors { return {at::stack(inputs, dim)}; };
+    return [](const Tensors& inputs) -> Tensors {
+      at::Tensor sum = inputs[0];
+      for (size_t i = 1; i < inputs.size(); ++i) sum = sum + inputs[i];
+      return {sum};
+    };
   }
 };
 

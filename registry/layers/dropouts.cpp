@@ -27,13 +27,15 @@ struct DropoutOf {
   Layer build(const LayerInputs& in) const {
     in.require_dims(kLeast, kMost, kLeast == 5 ? "[N, C, D, H, W]" : kMost == 3 ? "[N, C, L]" : "[N, C, …]");
     const auto mode = std::make_shared<torch::nn::Module>();  // knows training from evaluation
-    return {mode, [mode, *this](const Tensors& inputs) -> Tensors {
+    return {mode,
+            [mode, *this](const Tensors& inputs) -> Tensors {
               if constexpr (kOverwrites) {
                 at::Tensor input = inputs[0];
                 if (inplace) return {kDropInPlace(input, p, mode->is_training())};
               }
               return {kDrop(inputs[0], p, mode->is_training())};
-            }};
+            },
+            {.in_place = kOverwrites && inplace, .view = true, .random = true}};
   }
 };
 

@@ -17,10 +17,12 @@ struct GaussianSample {
                        " must be alike");
     }
     const auto mode = std::make_shared<torch::nn::Module>();  // knows training from evaluation
-    return {mode, [mode](const Tensors& inputs) -> Tensors {
+    return {mode,
+            [mode](const Tensors& inputs) -> Tensors {
               if (!mode->is_training()) return {inputs[0] * 1};
               return {inputs[0] + (inputs[1] * 0.5).exp() * at::randn_like(inputs[0])};
-            }};
+            },
+            {.random = true}};
   }
 };
 

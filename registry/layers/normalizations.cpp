@@ -136,9 +136,10 @@ struct RunningNorm {
     if constexpr (kOfBatch) {
       const auto module =
           std::make_shared<BatchNormModule>(channels, affine, track_running_stats, kOver == Over::kRanks);
-      return {module, [module, *this](const Tensors& inputs) -> Tensors {
-                return {batch_norm(*module, inputs[0], momentum, eps)};
-              }};
+      return {
+          module,
+          [module, *this](const Tensors& inputs) -> Tensors { return {batch_norm(*module, inputs[0], momentum, eps)}; },
+          {.spans_ranks = true}};
     } else {
       const auto module = std::make_shared<RunningNormModule>(channels, affine, track_running_stats);
       return {module, [module, *this](const Tensors& inputs) -> Tensors {

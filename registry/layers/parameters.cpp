@@ -29,12 +29,14 @@ struct LearnedTensor {
     }
     const bool repeat = expand.value_or(one_first && shape.size() == in.shape().size());
     const auto module = std::make_shared<FreeParameter>(at::zeros(shape));
-    return {module, [module, repeat](const Tensors& inputs) -> Tensors {
+    return {module,
+            [module, repeat](const Tensors& inputs) -> Tensors {
               if (!repeat) return {module->value};
               std::vector<int64_t> sizes = module->value.sizes().vec();
               sizes[0] = inputs[0].size(0);
               return {module->value.expand(sizes)};
-            }};
+            },
+            {.view = true}};
   }
 };
 

@@ -53,7 +53,8 @@ struct Recurrent {
     if constexpr (kIsLSTM) options.proj_size(proj_size);
     Module module(options);
     check_states(in);
-    return {module.ptr(), [module](const Tensors& inputs) mutable -> Tensors {
+    return {module.ptr(),
+            [module](const Tensors& inputs) mutable -> Tensors {
               if constexpr (kIsLSTM) {
                 using States = std::tuple<at::Tensor, at::Tensor>;
                 auto [sequence, state] = inputs.size() == 3 ? module->forward(inputs[0], States{inputs[1], inputs[2]})
@@ -63,7 +64,8 @@ struct Recurrent {
                 auto [sequence, state] = module->forward(inputs[0], inputs.size() == 2 ? inputs[1] : at::Tensor());
                 return {sequence, state};
               }
-            }};
+            },
+            {.random = dropout > 0}};
   }
 
  private:

@@ -9,10 +9,12 @@
 namespace trainrun {
 namespace {
 
+constexpr Operation::Traits kView = {.view = true};
+
 struct Identity {
   static void describe(Fields<Identity>&) {}
   Layer build(const LayerInputs&) const {
-    return layer_of_function([](const at::Tensor& input) { return input; });
+    return layer_of_function([](const at::Tensor& input) { return input; }, kView);
   }
 };
 
@@ -24,7 +26,7 @@ struct Flatten {
     f.optional("end_dim", &Flatten::end_dim).doc("the last one; -1 is the last there is");
   }
   Layer build(const LayerInputs&) const {
-    return layer_of_function([*this](const at::Tensor& input) { return input.flatten(start_dim, end_dim); });
+    return layer_of_function([*this](const at::Tensor& input) { return input.flatten(start_dim, end_dim); }, kView);
   }
 };
 
@@ -38,7 +40,8 @@ struct Unflatten {
         .doc("what it is split into; one size may be -1 and is inferred");
   }
   Layer build(const LayerInputs&) const {
-    return layer_of_function([*this](const at::Tensor& input) { return input.unflatten(dim, unflattened_size); });
+    return layer_of_function([*this](const at::Tensor& input) { return input.unflatten(dim, unflattened_size); },
+                             kView);
   }
 };
 
@@ -59,11 +62,12 @@ struct Reshape {
     if (open ? known == 0 || flowing % known != 0 : known != flowing) {
       throw LayerError("its " + std::to_string(flowing) + " elements do not make " + at::str(at::IntArrayRef(shape)));
     }
-    return layer_of_function([shape = shape](const at::Tensor& input) {
+    const auto reshape = [shape = shape](const at::Tensor& input) {
       std::vector<int64_t> sizes = {input.size(0)};
       sizes.insert(sizes.end(), shape.begin(), shape.end());
       return input.reshape(sizes);
-    });
+    };
+    return layer_of_function(reshape, kView);
   }
 };
 
@@ -75,7 +79,7 @@ struct Select {
     f.required("index", &Select::index).doc("which of its entries stays; -1 is the last");
   }
   Layer build(const LayerInputs&) const {
-    return layer_of_function([*this](const at::Tensor& input) { return input.select(dim, index); });
+    return layer_of_function([*this](const at::Tensor& input) { return input.select(dim, index); }, kView);
   }
 };
 
@@ -95,7 +99,7 @@ struct Permute {
       throw LayerError("dims is " + at::str(at::IntArrayRef(dims)) + ", but " + shape_text(in.shape()) + " has " +
                        std::to_string(rank) + " dimensions: each is named once");
     }
-    return layer_of_function([dims = dims](const at::Tensor& input) { return input.permute(dims); });
+    return layer_of_function([dims = dims](const at::Tensor& input) { return input.permute(dims); }, kView);
   }
 };
 
@@ -107,7 +111,7 @@ struct Transpose {
     f.required("dim1", &Transpose::dim1).doc("the one it changes places with");
   }
   Layer build(const LayerInputs&) const {
-    return layer_of_function([*this](const at::Tensor& input) { return input.transpose(dim0, dim1); });
+    return layer_of_function([*this](const at::Tensor& input) { return input.transpose(dim0, dim1); }, kView);
   }
 };
 
@@ -126,7 +130,7 @@ struct Squeeze {
     } else {
       dims = std::get<1>(*dim);
     }
-    return layer_of_function([dims](const at::Tensor& input) { return input.squeeze(dims); });
+    return layer_of_function([dims](const at::Tensor& input) { return input.squeeze(dims); }, kView);
   }
 };
 
@@ -136,7 +140,7 @@ struct Unsqueeze {
     f.required("dim", &Unsqueeze::dim).doc("the place of the new dimension of size 1; 0 is the batch's");
   }
   Layer build(const LayerInputs&) const {
-    return layer_of_function([dim = dim](const at::Tensor& input) { return input.unsqueeze(dim); });
+    return layer_of_function([dim = dim](const at::Tensor& input) { return input.unsqueeze(dim); }, kView);
   }
 };
 
@@ -154,10 +158,12 @@ struct Split {
     if (size && *size == 0) checker.fail("split_size_or_sections", "must be >= 1, is 0");
   }
   Layer build(const LayerInputs&) const {
-    return {nullptr, [*this](const Tensors& inputs) -> Tensors {
+    return {nullptr,
+            [*this](const Tensors& inputs) -> Tensors {
               if (const auto* size = std::get_if<int64_t>(&split_size_or_sections)) return inputs[0].split(*size, dim);
               return inputs[0].split_with_sizes(std::get<1>(split_size_or_sections), dim);
-            }};
+            },
+            kView};
   }
 };
 
@@ -169,14 +175,16 @@ struct Chunk {
     f.optional("dim", &Chunk::dim).doc("the dimension that is cut; 0 is the batch");
   }
   Layer build(const LayerInputs&) const {
-    return {nullptr, [*this](const Tensors& inputs) -> Tensors {
+    return {nullptr,
+            [*this](const Tensors& inputs) -> Tensors {
               Tensors pieces = inputs[0].chunk(chunks, dim);
               if (static_cast<int64_t>(pieces.size()) != chunks) {  // as torch.chunk does, which says nothing
                 throw LayerError("a dimension of size " + std::to_string(inputs[0].size(dim)) + " makes " +
                                  std::to_string(pieces.size()) + " chunks, not " + std::to_string(chunks));
               }
               return pieces;
-            }};
+            },
+            kView};
   }
 };
 

@@ -210,20 +210,22 @@ struct Transformer {
                                         is_causal,
                                         memory_is_causal};
     if constexpr (kIsStack) {
-      return layer(std::make_shared<TransformerStack>(options, num_layers, norm));
+      return layer(std::make_shared<TransformerStack>(options, num_layers, norm), dropout > 0);
     } else {
-      return layer(std::make_shared<TransformerLayer>(options));
+      return layer(std::make_shared<TransformerLayer>(options), dropout > 0);
     }
   }
 
  private:
   template <class Module>
-  static Layer layer(const std::shared_ptr<Module>& module) {
-    return {module, [module](const Tensors& inputs) -> Tensors {
+  static Layer layer(const std::shared_ptr<Module>& module, bool random) {
+    return {module,
+            [module](const Tensors& inputs) -> Tensors {
               const auto input = [&](size_t i) { return i < inputs.size() ? inputs[i] : Tensor(); };
               const Sequences with = kIsDecoder ? Sequences{input(1), input(2), input(3)} : Sequences{{}, input(1), {}};
               return {module->forward(inputs[0], with)};
-            }};
+            },
+            {.random = random}};
   }
 };
 

@@ -124,13 +124,15 @@ struct FractionalMaxPool {
       throw LayerError(std::to_string(sizes[i]) + " windows of " + std::to_string(kernel_size[i]) +
                        " do not fit an input of " + std::to_string(in.shape()[i + 2]));
     }
-    return {nullptr, [*this](const Tensors& inputs) -> Tensors {
+    return {nullptr,
+            [*this](const Tensors& inputs) -> Tensors {
               const Tensor& x = inputs[0];
               // Where the windows lie: drawn anew each time, in evaluation too, as in Python.
               const Tensor samples = at::rand({x.size(0), x.size(1), kDims}, x.options());
               const auto [values, indices] = pool(x, size_of(x.sizes()), samples);
               return return_indices ? Tensors{values, indices} : Tensors{values};
-            }};
+            },
+            {.random = true}};
   }
 
  private:

@@ -17,17 +17,29 @@ struct Bracket {
   size_t low() const { return ends[0].value <= ends[1].value ? 0 : 1; }
 };
 
+/// Rounds as PyTorch does, where slopes are tensors of the gradient's type T: between points that are close to each
+/// other hardly a digit is left of the difference, and whether it is 0 decides where the search goes on.
+template <class T>
+double minimum_within(const LinePoint& a, const LinePoint& b, double low, double high) {
+  const auto slope_a = static_cast<T>(a.slope);
+  const auto slope_b = static_cast<T>(b.slope);
+  const T d1 = slope_a + slope_b - static_cast<T>(3 * (a.value - b.value) / (a.t - b.t));
+  const T square = d1 * d1 - slope_a * slope_b;
+  if (!(square >= 0)) return (low + high) / 2;
+  const T d2 = std::sqrt(square);
+  const bool in_order = a.t <= b.t;
+  const T left = in_order ? slope_a : slope_b;
+  const T right = in_order ? slope_b : slope_a;
+  const auto width = static_cast<T>(std::abs(b.t - a.t));
+  const T minimum = static_cast<T>(std::max(a.t, b.t)) - width * ((right + d2 - d1) / (right - left + 2 * d2));
+  return std::min(std::max(static_cast<double>(minimum), low), high);
+}
+
 }  // namespace
 
 double minimum_of_cubic(const LinePoint& a, const LinePoint& b, double low, double high) {
-  const double d1 = a.slope + b.slope - 3 * (a.value - b.value) / (a.t - b.t);
-  const double square = d1 * d1 - a.slope * b.slope;
-  if (!(square >= 0)) return (low + high) / 2;
-  const double d2 = std::sqrt(square);
-  const auto [left, right] = a.t <= b.t ? std::pair(&a, &b) : std::pair(&b, &a);
-  const double minimum =
-      right->t - (right->t - left->t) * ((right->slope + d2 - d1) / (right->slope - left->slope + 2 * d2));
-  return std::min(std::max(minimum, low), high);
+  const bool is_double = a.gradient.defined() && a.gradient.scalar_type() == at::kDouble;
+  return is_double ? minimum_within<double>(a, b, low, high) : minimum_within<float>(a, b, low, high);
 }
 
 LinePoint strong_wolfe(const std::function<LinePoint(double)>& evaluate, const LinePoint& start, double first,

@@ -1,11 +1,10 @@
-#include "registry/optimizers/low_precision_state.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include "registry/optimizer.h"
 #include "registry/storage.h"
 
 namespace trainrun {

@@ -108,7 +108,7 @@ bool have_one_shape(const Batch& a, const Batch& b) {
                     });
 }
 
-int64_t bytes_of(const Batch& batch) {
+int64_t size_in_bytes(const Batch& batch) {
   int64_t bytes = 0;
   for (const Batch::Field& field : batch.fields()) bytes += static_cast<int64_t>(field.tensor.nbytes());
   return bytes;
@@ -134,7 +134,7 @@ std::optional<Batch> samples_within(int64_t limit, at::Device device, const Data
   const at::NoGradGuard no_gradients;
   const SampleMaker maker(dataset, transforms);
   const auto one = maker.make(0, 1);
-  if (!one || one->fields().empty() || bytes_of(*one) * dataset.size() > limit) return std::nullopt;
+  if (!one || one->fields().empty() || size_in_bytes(*one) * dataset.size() > limit) return std::nullopt;
   Batch all = with_each(*one, [&](const at::Tensor& tensor) {
     std::vector<int64_t> sizes = tensor.sizes().vec();
     sizes[0] = dataset.size();

@@ -52,14 +52,7 @@ Sampler::Sampler(int64_t num_samples, SamplerOptions options)
 
 int64_t Sampler::size(int64_t rank) const {
   const int64_t world_size = options_.world_size;
-  switch (options_.split) {
-    case Split::kDropLast:
-      return num_samples_ / world_size;
-    case Split::kEverySampleOnce:
-      return (num_samples_ - rank + world_size - 1) / world_size;
-    case Split::kPad:
-      break;
-  }
+  if (options_.split == Split::kEverySampleOnce) return (num_samples_ - rank + world_size - 1) / world_size;
   return (num_samples_ + world_size - 1) / world_size;
 }
 

@@ -9,7 +9,6 @@ namespace trainrun {
 /// How samples are shared out among the ranks when their number is no multiple of the ranks'.
 enum class Split {
   kPad,             // every rank gets the same number: the first samples of the order come again at its end
-  kDropLast,        // every rank gets the same number: the last samples of the order are left out
   kEverySampleOnce  // some ranks get one sample more than others
 };
 
@@ -30,8 +29,8 @@ struct SamplerOptions {
   Drawing drawing = {};  // where it says anything, `shuffle` does not count
 };
 
-/// The order in which a rank sees the samples of a data set. For kPad and kDropLast that of
-/// torch.utils.data.DistributedSampler(num_replicas=world_size, rank=rank, shuffle, seed, drop_last) after
+/// The order in which a rank sees the samples of a data set. For kPad that of
+/// torch.utils.data.DistributedSampler(num_replicas=world_size, rank=rank, shuffle, seed) after
 /// set_epoch(epoch). By weights it is torch.multinomial(weights, num_samples, replacement), as WeightedRandomSampler's.
 class Sampler {
  public:

@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kHere = "127.0.0.1";
-constexpr milliseconds kMargin(1000);
+constexpr milliseconds kMeetingMargin(1000);
 constexpr const char* kYes = "1";  // of a key that says all by being there
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -225,7 +225,7 @@ Meeting meet(const Rendezvous& rendezvous, std::chrono::seconds timeout) {
     return meet_until(rendezvous, timeout, deadline);
   };
   // Where the store answers, this throws by itself at the deadline, and knows more.
-  if (auto meeting = run_bounded(operation, deadline + kMargin)) return *meeting;
+  if (auto meeting = run_bounded(operation, deadline + kMeetingMargin)) return *meeting;
   throw DistributedError("rank " + std::to_string(rendezvous.rank) + " has waited at " +
                          place_of(rendezvous.address, rendezvous.port) +
                          " until the timeout (distributed.meeting_timeout): " + keeper_of(rendezvous) +
@@ -245,7 +245,7 @@ c10::intrusive_ptr<c10d::TCPStore> open_store(const std::string& address, int po
     const std::function<c10::intrusive_ptr<c10d::TCPStore>()> open = [address, options] {
       return c10::make_intrusive<c10d::TCPStore>(address, options);
     };
-    const auto opened = run_bounded(open, std::max(deadline, Clock::now() + kMargin));
+    const auto opened = run_bounded(open, std::max(deadline, Clock::now() + kMeetingMargin));
     if (opened) return *opened;
     throw DistributedError(not_our_store(address, port, "it accepts connections and says nothing"));
   } catch (const DistributedError&) {

@@ -46,7 +46,7 @@ constexpr const char* kFailure = "failure";
 
 std::string key_of(int64_t rank) { return "heart/" + std::to_string(rank); }
 
-std::string name_of(int64_t rank) { return "rank " + std::to_string(rank); }
+std::string rank_name(int64_t rank) { return "rank " + std::to_string(rank); }
 
 std::string to_text(const Heartbeat& beat) {
   std::ostringstream text;
@@ -93,8 +93,8 @@ std::string lost_at(const RankPosition& last, const RankPosition& own) {
 }
 
 Failure silent(int64_t rank, const Heartbeat& last, const RankPosition& own) {
-  if (last.number < 0) return {rank, name_of(rank) + " has not come"};
-  return {rank, name_of(rank) + " has not answered since " + lost_at(last.position, own)};
+  if (last.number < 0) return {rank, rank_name(rank) + " has not come"};
+  return {rank, rank_name(rank) + " has not answered since " + lost_at(last.position, own)};
 }
 
 /// Who does not beat any more, or else who has not come as far as this rank; nothing where all are there.
@@ -118,7 +118,7 @@ std::optional<Failure> look_around(c10d::Store& store, int64_t rank, int64_t wor
     if (beat.number == before[static_cast<size_t>(other)].number) {
       add(lost, silent(other, beat, own));
     } else if (beat.position.come_to < own.come_to) {
-      add(behind, {other, name_of(other) + " is behind, at " + phase_text(beat.position.phase, beat.position.step)});
+      add(behind, {other, rank_name(other) + " is behind, at " + phase_text(beat.position.phase, beat.position.step)});
     }
   }
   if (!lost) return behind;
@@ -159,12 +159,12 @@ struct RankMonitor::State {
   State(c10::intrusive_ptr<c10d::Store> given, int64_t own_rank, int64_t size, Duration silence, std::string kept_by)
       : store(std::move(given)), rank(own_rank), world_size(size), timeout(silence), keeper(std::move(kept_by)) {}
 
-  bool keeps_store() const { return rank == 0 && keeper == name_of(0); }
+  bool keeps_store() const { return rank == 0 && keeper == rank_name(0); }
   std::string where(const std::string& what) const {
-    return name_of(rank) + " lost the others during " + phase_text(own.phase, own.step) + ", " + what;
+    return rank_name(rank) + " lost the others during " + phase_text(own.phase, own.step) + ", " + what;
   }
   Failure store_failure() const {
-    const int64_t lost = keeper == name_of(0) ? 0 : -1;
+    const int64_t lost = keeper == rank_name(0) ? 0 : -1;
     return {lost, keeper + ", which keeps the ranks' store, has not answered since " + phase_text(own.phase, own.step)};
   }
   void fail(const Failure& found) {
@@ -299,7 +299,7 @@ RankMonitor::~RankMonitor() {
   std::unique_lock lock(state_->mutex);
   const bool is_own_error = std::uncaught_exceptions() > 0 && !state_->gives_up && !state_->failure;
   const bool others_read_from_here = (state_->gives_up || is_own_error) && state_->keeps_store();
-  const Failure own = {state_->rank, name_of(state_->rank) + " has ended with an error at " +
+  const Failure own = {state_->rank, rank_name(state_->rank) + " has ended with an error at " +
                                          phase_text(state_->own.phase, state_->own.step)};
   lock.unlock();
   if (is_own_error) note_failure(state_->store, own, kTimeForLastBeat);

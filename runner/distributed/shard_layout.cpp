@@ -6,31 +6,25 @@
 #include <set>
 
 #include "registry/error.h"
+#include "registry/graph/flatten.h"
 
 namespace trainrun {
 namespace {
 
 int64_t rounded_up(int64_t number, int64_t multiple) { return (number + multiple - 1) / multiple * multiple; }
 
-/// A layer of the graph or of one nested in it, with its state name.
-struct NamedNode {
-  std::string name;
-  Graph::Node* node;
-  bool is_own;  // of the graph itself
-};
-
-void collect_nodes(torch::nn::Module& module, const std::string& prefix, bool is_own, std::vector<NamedNode>& nodes) {
-  auto* graph = dynamic_cast<Graph*>(&module);
-  for (const auto& child : module.named_children()) {
-    const std::string name = prefix + child.key();
-    if (graph) {
-      for (Graph::Node& node : graph->nodes()) {
-        if (node.name == child.key()) nodes.push_back({name, &node, is_own});
-      }
-    }
-    collect_nodes(*child.value(), name + ".", false, nodes);
+/// The layers that the recipe has and that are modules, by their state names.
+std::vector<FlatLayer> modules_of(const Graph& graph) {
+  const auto modules = graph.named_modules();
+  std::vector<FlatLayer> layers;
+  for (FlatLayer& layer : flatten(graph).layers) {
+    if (layer.node->is_written && modules.contains(layer.name)) layers.push_back(std::move(layer));
   }
+  return layers;
 }
+
+/// Whether it is a layer of the graph itself.
+bool is_own(const FlatLayer& layer) { return layer.depth == 0; }
 
 bool lies_in(const std::string& parameter, const std::string& layer) { return parameter.starts_with(layer + "."); }
 
@@ -51,22 +45,21 @@ std::pair<int64_t, int64_t> ShardLayout::piece(size_t parameter, int64_t size, i
   return {begin, end - begin};
 }
 
-std::vector<ShardUnit> shard_units(Graph& graph, const std::vector<std::string>& wrap) {
-  std::vector<NamedNode> nodes;
-  collect_nodes(graph, "", true, nodes);
-  std::vector<NamedNode> wrapped;
+std::vector<ShardUnit> shard_units(const Graph& graph, const std::vector<std::string>& wrap) {
+  const std::vector<FlatLayer> layers = modules_of(graph);
+  std::vector<FlatLayer> wrapped;
   if (wrap.empty()) {
-    std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(wrapped), [](const auto& node) { return node.is_own; });
+    std::copy_if(layers.begin(), layers.end(), std::back_inserter(wrapped), is_own);
   }
   for (const std::string& pattern : wrap) {
     const std::regex compiled(pattern);
     const size_t before = wrapped.size();
-    for (const NamedNode& node : nodes) {
-      if (std::regex_match(node.name, compiled)) wrapped.push_back(node);
+    for (const FlatLayer& layer : layers) {
+      if (std::regex_match(layer.name, compiled)) wrapped.push_back(layer);
     }
     if (wrapped.size() != before) continue;
     std::vector<std::string> names;
-    for (const NamedNode& node : nodes) names.push_back(node.name);
+    for (const FlatLayer& layer : layers) names.push_back(layer.name);
     throw Error("sharding.wrap: '" + pattern + "' matches no layer's name" + suggestion(pattern, names));
   }
 
@@ -78,9 +71,9 @@ std::vector<ShardUnit> shard_units(Graph& graph, const std::vector<std::string>&
   std::set<const at::TensorImpl*> seen;
   for (const auto& item : graph.named_parameters()) {
     const at::TensorImpl* parameter = item.value().unsafeGetTensorImpl();
-    const NamedNode* chosen = nullptr;  // the innermost wrapped layer
-    for (const NamedNode& node : wrapped) {
-      if (lies_in(item.key(), node.name) && (!chosen || node.name.size() > chosen->name.size())) chosen = &node;
+    const FlatLayer* chosen = nullptr;  // the innermost wrapped layer
+    for (const FlatLayer& layer : wrapped) {
+      if (lies_in(item.key(), layer.name) && (!chosen || layer.name.size() > chosen->name.size())) chosen = &layer;
     }
     if (uses[parameter] > 1) chosen = nullptr;
     if (!chosen) own_layers_of_rest.insert(item.key().substr(0, item.key().find('.')));
@@ -90,11 +83,11 @@ std::vector<ShardUnit> shard_units(Graph& graph, const std::vector<std::string>&
       continue;
     }
     auto unit = std::find_if(units.begin(), units.end(), [&](const auto& other) { return other.name == chosen->name; });
-    if (unit == units.end()) unit = units.insert(units.end(), {chosen->name, {}, {chosen->node}});
+    if (unit == units.end()) unit = units.insert(units.end(), {chosen->name, {}, {chosen->name}});
     unit->parameters.emplace_back(item.key(), item.value());
   }
-  for (const NamedNode& node : nodes) {
-    if (node.is_own && own_layers_of_rest.contains(node.name)) rest.nodes.push_back(node.node);
+  for (const Graph::Node& node : graph.nodes()) {
+    if (node.layer.state && own_layers_of_rest.contains(node.name)) rest.layers.push_back(node.name);
   }
   if (!rest.parameters.empty()) units.insert(units.begin(), rest);
   return units;

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "registry/graph.h"
+#include "registry/graph/graph.h"
 
 namespace trainrun {
 
@@ -28,12 +28,12 @@ struct ShardLayout {
 struct ShardUnit {
   std::string name;  // "" for what lies in no wrapped layer
   std::vector<std::pair<std::string, at::Tensor>> parameters;
-  std::vector<Graph::Node*> nodes;  // before which it is gathered; one, but for ""
+  std::vector<std::string> layers;  // before which it is gathered; one, but for ""
 };
 
 /// Cuts a model into units: the layers whose state name a pattern matches in full, without patterns the graph's own
 /// layers; parameters that several layers share, and what lies outside, come in a unit of their own. In the graph's
 /// order; units without parameters are left out. Throws Error where a pattern matches no layer.
-std::vector<ShardUnit> shard_units(Graph& graph, const std::vector<std::string>& wrap);
+std::vector<ShardUnit> shard_units(const Graph& graph, const std::vector<std::string>& wrap);
 
 }  // namespace trainrun

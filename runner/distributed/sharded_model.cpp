@@ -51,7 +51,10 @@ struct ShardedModel::Piece {
 
 struct ShardedModel::Unit {
   Unit(ShardUnit given, int64_t world_size)
-      : name(given.name), parameters(std::move(given.parameters)), layout(sizes_of(parameters), world_size) {}
+      : name(given.name),
+        layers(std::move(given.layers)),
+        parameters(std::move(given.parameters)),
+        layout(sizes_of(parameters), world_size) {}
 
   /// Parameter `i` within `flat` [world_size * shard_size].
   at::Tensor view(const at::Tensor& flat, size_t i) const {
@@ -60,6 +63,7 @@ struct ShardedModel::Unit {
   }
 
   std::string name;
+  std::vector<std::string> layers;
   std::vector<std::pair<std::string, at::Tensor>> parameters;
   ShardLayout layout;
   at::Tensor shard;                          // [shard_size]: this rank's parameters
@@ -80,12 +84,11 @@ struct ShardedModel::Unit {
   Unit* previous = nullptr;
 };
 
-ShardedModel::ShardedModel(ProcessGroup& group, Graph& graph, Tensors buffers, const ShardingOptions& options)
+ShardedModel::ShardedModel(ProcessGroup& group, const Graph& graph, Tensors buffers, const ShardingOptions& options)
     : group_(group), buffers_(std::move(buffers)), options_(options) {
   const c10::AutoGradMode no_gradients(false);
   Unit* last = nullptr;
   for (ShardUnit& given : shard_units(graph, options.wrap)) {
-    const std::vector<Graph::Node*> nodes = given.nodes;
     Unit& unit = *units_.emplace_back(std::make_unique<Unit>(std::move(given), group.world_size()));
     Tensors tensors;
     for (const auto& [name, parameter] : unit.parameters) {
@@ -122,7 +125,6 @@ ShardedModel::ShardedModel(ProcessGroup& group, Graph& graph, Tensors buffers, c
     }
     keep(unit);
     release(unit);
-    for (Graph::Node* node : nodes) wrap(unit, *node, node == nodes.back());
     if (!unit.name.empty()) {
       unit.previous = last;
       if (last) last->next = &unit;
@@ -180,17 +182,25 @@ void ShardedModel::keep(Unit& unit) {
   unit.shard.copy_(unit.whole.narrow(0, group_.rank() * size, size));
 }
 
-void ShardedModel::wrap(Unit& unit, Graph::Node& node, bool is_last) {
-  node.layer.forward = [this, &unit, is_last, inner = node.layer.forward](const Tensors& inputs) {
-    before_forward(unit);
-    Tensors outputs = inner(inputs);
-    if (!unit.name.empty()) {
-      after_forward(unit, outputs);
-    } else if (is_last && !c10::GradMode::is_enabled()) {
-      release(unit);
+std::vector<Bracket> ShardedModel::brackets() {
+  std::vector<Bracket> brackets;
+  for (const auto& owned : units_) {
+    Unit& unit = *owned;
+    for (const std::string& layer : unit.layers) {
+      Bracket bracket;
+      bracket.layer = layer;
+      bracket.before = [this, &unit] { before_forward(unit); };
+      if (!unit.name.empty()) {
+        bracket.after = [this, &unit](const Tensors& outputs) { after_forward(unit, outputs); };
+      } else if (layer == unit.layers.back()) {
+        bracket.after = [this, &unit](const Tensors&) {
+          if (!c10::GradMode::is_enabled()) release(unit);
+        };
+      }
+      brackets.push_back(std::move(bracket));
     }
-    return outputs;
-  };
+  }
+  return brackets;
 }
 
 void ShardedModel::before_forward(Unit& unit) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "registry/graph/passes.h"
 #include "runner/distributed/buffer_pool.h"
 #include "runner/distributed/parallel_model.h"
 #include "runner/distributed/process_group.h"
@@ -24,10 +25,13 @@ struct ShardingOptions {
 /// Zhao et al. 2023, "PyTorch FSDP". Every rank must compute the same layers.
 class ShardedModel : public ParallelModel {
  public:
-  /// The graph's parameters become views of what is gathered; its layers call back. `buffers`: broadcast from rank 0
-  /// before each synchronized forward pass. The graph must live as long.
-  ShardedModel(ProcessGroup& group, Graph& graph, Tensors buffers, const ShardingOptions& options);
+  /// The graph's parameters become views of what is gathered; `brackets` must be around its layers whenever it
+  /// computes. `buffers`: broadcast from rank 0 before each synchronized forward pass. The graph must live as long.
+  ShardedModel(ProcessGroup& group, const Graph& graph, Tensors buffers, const ShardingOptions& options);
   ~ShardedModel() override;
+
+  /// What gathers each unit before its layers compute, and releases it after them. They must not outlive this.
+  std::vector<Bracket> brackets();
 
   void prepare_forward(bool synchronize) override;
   void prepare_backward(bool synchronize, const at::Tensor& loss) override;
@@ -52,7 +56,6 @@ class ShardedModel : public ParallelModel {
   void before_forward(Unit& unit);
   void after_forward(Unit& unit, const Tensors& outputs);
   void before_backward(Unit& unit);
-  void wrap(Unit& unit, Graph::Node& node, bool is_last);
   at::Tensor whole_zeros(const Unit& unit) const;
   void take_gradient(Unit& unit, size_t parameter);
   void reduce(Unit& unit);

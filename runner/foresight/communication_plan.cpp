@@ -8,7 +8,8 @@
 #include <numeric>
 
 #include "registry/build.h"
-#include "registry/shape_mode.h"
+#include "registry/graph/flatten.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/shard_layout.h"
 #include "runner/train/asked_signals.h"
@@ -239,19 +240,15 @@ void plan_shards(const Recipe& recipe, Model& model, int64_t world_size, int64_t
 }
 
 /// Batch normalizations over all ranks: a row of each rank's statistics forward, two sums backward.
-void add_synchronized_layers(const Recipe& recipe, Graph& graph, int64_t world_size, std::vector<TrafficLine>& lines) {
+void add_synchronized_layers(const Recipe& recipe, const Graph& graph, int64_t world_size,
+                             std::vector<TrafficLine>& lines) {
   const int64_t window = recipe.training.gradient_accumulation_steps;
-  for (const auto& module : graph.modules()) {
-    const auto* nested = dynamic_cast<const Graph*>(module.get());
-    if (!nested) continue;
-    for (const Graph::Node& node : nested->nodes()) {
-      if (!dynamic_cast<SpansRanks*>(node.layer.state.get())) continue;
-      if (!recipe.sync_batchnorm && node.type != "SyncBatchNorm") continue;
-      const int64_t channels = node.input_shapes[0][1];
-      const int64_t forward = world_size * (2 * channels + 1) * kNumberBytes;
-      add_traffic(lines, "layers and hooks", "all_reduce", 2 * window,
-                  window * (forward + 2 * channels * kNumberBytes));
-    }
+  for (const FlatLayer& layer : flatten(graph).layers) {
+    if (!layer.is_leaf() || !layer.node->layer.operation->traits().spans_ranks) continue;
+    if (!recipe.sync_batchnorm && layer.node->type != "SyncBatchNorm") continue;
+    const int64_t channels = layer.node->input_shapes[0][1];
+    const int64_t forward = world_size * (2 * channels + 1) * kNumberBytes;
+    add_traffic(lines, "layers and hooks", "all_reduce", 2 * window, window * (forward + 2 * channels * kNumberBytes));
   }
 }
 

@@ -9,8 +9,9 @@
 
 #include "registry/build.h"
 #include "registry/datasets/data_details.h"
+#include "registry/graph/flatten.h"
+#include "registry/graph/shape_mode.h"
 #include "registry/schedulers/chainable.h"
-#include "registry/shape_mode.h"
 #include "runner/base/arithmetic.h"
 #include "runner/foresight/optimizer_memory.h"
 #include "runner/model/model.h"
@@ -22,62 +23,65 @@ namespace {
 constexpr int64_t kMostSteps = 2'000'000;  // that a scheduler which goes from step to step is followed
 constexpr int64_t kRatePoints = 61;        // a multiple of ten intervals, so that every tenth of the job is among them
 
-int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * tensor.element_size(); }
+int64_t tensor_bytes(const at::Tensor& tensor) { return tensor.numel() * tensor.element_size(); }
 
-/// The graphs of layers that a layer holds, by name: itself, or children of a container.
-std::vector<std::pair<std::string, std::shared_ptr<Graph>>> graphs_within(
-    const std::shared_ptr<torch::nn::Module>& module) {
-  if (!module) return {};
-  if (const auto graph = std::dynamic_pointer_cast<Graph>(module)) return {{"", graph}};
-  std::vector<std::pair<std::string, std::shared_ptr<Graph>>> graphs;
-  for (const auto& child : module->named_children()) {
-    for (auto& [name, graph] : graphs_within(child.value())) {
-      graphs.emplace_back(name.empty() ? child.key() : child.key() + "." + name, graph);
-    }
-  }
-  return graphs;
-}
-
-/// Runs the layers of a graph one by one in the shape mode and writes down what each is and does.
+/// Runs the layers of a model one by one in the shape mode and writes down what each is and does. The parts that a
+/// layer of the recipe is made of have no row: what they do, it does.
 class LayerWalk {
  public:
-  explicit LayerWalk(std::vector<LayerSummary>& rows) : rows_(rows) {}
+  LayerWalk(const Graph& graph, std::vector<LayerSummary>& rows) : flat_(flatten(graph)), rows_(rows) {}
 
-  void walk(Graph& graph, const Tensors& inputs, const std::string& prefix, int depth) {
-    Tensors slots(graph.num_slots());
-    std::copy(inputs.begin(), inputs.end(), slots.begin());
-    for (const Graph::Node& node : graph.nodes()) {
-      Tensors arguments;
-      for (const size_t slot : node.inputs) arguments.push_back(slots[slot]);
-      const Tensors outputs = add(node, arguments, prefix, depth);
-      for (size_t i = 0; i < node.outputs.size(); ++i) slots[node.outputs[i]] = outputs[i];
-    }
+  void run(const Tensors& inputs) {
+    slots_.assign(inputs.begin(), inputs.end());
+    slots_.resize(flat_.num_slots);
+    for (size_t i = 0; i < flat_.layers.size();) i = walk(i, nullptr, 0, 0);
   }
 
  private:
-  Tensors add(const Graph::Node& node, const Tensors& arguments, const std::string& prefix, int depth) {
-    const size_t own_row = rows_.size();
-    LayerSummary row;
-    row.name = prefix + node.name;
-    row.type = node.type;
-    row.depth = depth;
-    for (const auto& shape : node.output_shapes) row.output_shapes.push_back(shape_text(shape));
-    const int64_t flops_before = ShapeMode::flops();
-    const Tensors outputs = node.layer.forward(arguments);
-    row.flops = (ShapeMode::flops() - flops_before) / kExampleBatch;
-    const auto graphs = graphs_within(node.layer.state);
-    row.is_container = !graphs.empty();
-    const bool is_graph = row.is_container && graphs[0].first.empty();  // its outputs are those of a layer within
-    if (!is_graph) row.activation_bytes = new_bytes(outputs, arguments);
-    rows_.push_back(row);
-    for (const auto& [name, graph] : graphs) {
-      const size_t first = rows_.size();
-      walk(*graph, arguments, row.name + "." + (name.empty() ? "" : name + "."), depth + 1);
-      for (size_t i = first; i < rows_.size(); ++i) rows_[own_row].flops -= rows_[i].flops;
+  /// The layer `index` and those within, whose depth is at least `depth`; returns what comes after them. `around` and
+  /// its `row`: the layer of the recipe that it lies in.
+  size_t walk(size_t index, const FlatLayer* around, size_t row, int depth) {
+    const FlatLayer& layer = flat_.layers[index];
+    const bool has_row = layer.node->is_written || !around;
+    if (has_row) {
+      around = &layer;
+      row = add_row(layer, depth);
     }
-    rows_[own_row].flops = std::max<int64_t>(0, rows_[own_row].flops);
-    if (node.layer.state) rows_[own_row].parameters = count_parameters(*node.layer.state);
-    return outputs;
+    if (layer.is_leaf()) compute(layer, *around, rows_[row]);
+    for (size_t i = index + 1; i < layer.end;) i = walk(i, around, row, depth + (has_row ? 1 : 0));
+    if (has_row && layer.node->layer.state) rows_[row].parameters = count_parameters(*layer.node->layer.state);
+    return layer.end;
+  }
+
+  size_t add_row(const FlatLayer& layer, int depth) {
+    LayerSummary row;
+    row.name = layer.name;
+    row.type = layer.node->type;
+    row.depth = depth;
+    row.is_container = !layer.is_leaf();
+    for (const auto& shape : layer.node->output_shapes) row.output_shapes.push_back(shape_text(shape));
+    rows_.push_back(std::move(row));
+    return rows_.size() - 1;
+  }
+
+  /// `around`: the layer itself, or the one that it is a part of, to whose `row` the work is added.
+  void compute(const FlatLayer& layer, const FlatLayer& around, LayerSummary& row) {
+    Tensors arguments;
+    for (const size_t slot : layer.inputs) arguments.push_back(slots_[slot]);
+    const int64_t flops_before = ShapeMode::flops();
+    const Tensors outputs = layer.node->layer.operation->run(arguments);
+    row.flops += (ShapeMode::flops() - flops_before) / kExampleBatch;
+    for (size_t i = 0; i < layer.outputs.size(); ++i) {
+      const size_t slot = layer.outputs[i];
+      slots_[slot] = outputs[i];
+      const bool comes_out = std::find(around.outputs.begin(), around.outputs.end(), slot) != around.outputs.end();
+      if (comes_out && !is_view(outputs[i], around)) row.activation_bytes += bytes_of(outputs[i]) / kExampleBatch;
+    }
+  }
+
+  bool is_view(const at::Tensor& output, const FlatLayer& around) const {
+    return std::any_of(around.inputs.begin(), around.inputs.end(),
+                       [&](size_t slot) { return output.is_alias_of(slots_[slot]); });
   }
 
   /// Those that no row before this one has: not those of layers within, nor those shared with an earlier layer.
@@ -89,18 +93,9 @@ class LayerWalk {
     return count;
   }
 
-  /// Of one sample.
-  static int64_t new_bytes(const Tensors& outputs, const Tensors& inputs) {
-    int64_t bytes = 0;
-    for (const at::Tensor& output : outputs) {
-      const bool is_view =
-          std::any_of(inputs.begin(), inputs.end(), [&](const at::Tensor& input) { return output.is_alias_of(input); });
-      if (!is_view) bytes += bytes_of(output) / kExampleBatch;
-    }
-    return bytes;
-  }
-
+  FlatGraph flat_;
   std::vector<LayerSummary>& rows_;
+  Tensors slots_;
   std::set<const at::TensorImpl*> counted_;
 };
 
@@ -125,9 +120,9 @@ void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) 
     }
     result.layers.push_back(row);
     inputs.push_back(at::empty(example_sizes(field), field.dtype));
-    result.memory.batch += bytes_of(inputs.back()) / kExampleBatch;
+    result.memory.batch += tensor_bytes(inputs.back()) / kExampleBatch;
   }
-  LayerWalk(result.layers).walk(model.graph(), inputs, "", 0);
+  LayerWalk(model.graph(), result.layers).run(inputs);
   for (const LayerSummary& layer : result.layers) {
     result.flops += layer.flops;
     result.memory.activations += layer.activation_bytes;
@@ -136,9 +131,9 @@ void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) 
     result.parameters += tensor.numel();
     if (!tensor.requires_grad()) continue;
     result.trainable_parameters += tensor.numel();
-    result.memory.gradients += bytes_of(tensor);
+    result.memory.gradients += tensor_bytes(tensor);
   }
-  for (const auto& [name, tensor] : model.state_dict()) result.memory.weights += bytes_of(tensor);
+  for (const auto& [name, tensor] : model.state_dict()) result.memory.weights += tensor_bytes(tensor);
 }
 
 /// A data set of which nothing is known but its size: enough to count batches.
@@ -261,6 +256,9 @@ Explanation explain(const LoadedRecipe& loaded) {
   const DatasetInfo info = training_info(recipe);
   result.inferred = inferred_of(*build_at_place(recipe.dataset.train, {}));
   explain_layers(*model, info, result);
+  for (const PlanStep& step : model->plan().steps) {
+    if (!step.fusion.empty()) result.fused.push_back({step.layer, step.name.type, step.fusion});
+  }
   result.length = explain_length(recipe, info);
   result.memory.activations *= result.length.batch_size;
   result.memory.batch *= result.length.batch_size;

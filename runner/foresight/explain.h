@@ -25,6 +25,13 @@ struct LayerSummary {
   int64_t activation_bytes = 0;  // of one sample: outputs that are memory of their own, not views
 };
 
+/// Layers that are computed as one.
+struct FusedSummary {
+  std::string layers;  // "1 + 2"
+  std::string types;   // "ReLU + MaxPool2d"
+  std::string fusion;
+};
+
 /// The parameters that share their options.
 struct GroupSummary {
   std::string match;      // "" for those that no pattern matches
@@ -71,6 +78,7 @@ struct Explanation {
   std::string name;
   std::string path;
   std::vector<LayerSummary> layers;  // the fields of the batch first
+  std::vector<FusedSummary> fused;
   int64_t parameters = 0;
   int64_t trainable_parameters = 0;
   int64_t flops = 0;  // of one sample, forward

@@ -46,6 +46,13 @@ std::string memory_parts(const MemorySummary& m) {
                part("activations", m.activations), part("batch", m.batch)});
 }
 
+/// "1 + 2 (ReLU + MaxPool2d)"
+std::string fused_text(const Explanation& e) {
+  std::vector<std::string> texts;
+  for (const FusedSummary& fused : e.fused) texts.push_back(fused.layers + " (" + fused.types + ")");
+  return join(texts);
+}
+
 std::string known(const std::optional<int64_t>& number) { return number ? grouped(*number) : "?"; }
 
 std::string samples_text(const LengthSummary& length) {
@@ -206,6 +213,7 @@ std::string to_text(const Explanation& e) {
   facts.add({"memory", "about " + bytes_text(static_cast<double>(e.memory.total())) + " at batch size " +
                            grouped(e.length.batch_size) + ", estimated: every layer's output, no work space"});
   facts.add({"", memory_parts(e.memory)});
+  if (!e.fused.empty()) facts.add({"fused", fused_text(e)});
   facts.add({"loss", e.loss + (e.metrics.empty() ? "" : ", metrics " + join(e.metrics))});
   facts.add({"samples", samples_text(e.length)});
   facts.add({"steps", steps_text(e.length)});
@@ -218,6 +226,10 @@ std::string to_text(const Explanation& e) {
 ordered_json to_json(const Explanation& e) {
   ordered_json layers = ordered_json::array();
   for (const LayerSummary& layer : e.layers) layers.push_back(json_of(layer));
+  ordered_json fused = ordered_json::array();
+  for (const FusedSummary& one : e.fused) {
+    fused.push_back({{"layers", one.layers}, {"types", one.types}, {"fusion", one.fusion}});
+  }
   ordered_json groups = ordered_json::array();
   for (const GroupSummary& group : e.groups) {
     groups.push_back({{"match", group.match.empty() ? ordered_json() : ordered_json(group.match)},
@@ -235,6 +247,7 @@ ordered_json to_json(const Explanation& e) {
   return {{"name", e.name},
           {"recipe", e.path},
           {"layers", layers},
+          {"fused", fused},
           {"parameters", e.parameters},
           {"trainable_parameters", e.trainable_parameters},
           {"flops", e.flops},

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "registry/build.h"
-#include "registry/shape_mode.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/base/arithmetic.h"
 #include "runner/data/data.h"
 #include "runner/foresight/communication_plan.h"

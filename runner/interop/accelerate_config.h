@@ -1,7 +1,5 @@
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,9 +8,6 @@
 #include "runner/model/recipe_loader.h"
 
 namespace trainrun {
-
-/// The text of a file, or nothing where it cannot be read.
-using ReadText = std::function<std::optional<std::string>(const std::string& path)>;
 
 /// Maps the text of `path`, YAML or JSON, as `accelerate config` of 0.11 to 1.15 writes it. `read` is asked for a
 /// DeepSpeed file that it names. Never throws for what is wrong with the file. Source: accelerate 1.15,

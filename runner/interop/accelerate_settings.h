@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,5 +24,8 @@ struct AccelerateConfig {
   /// As load_recipe takes them: "num_processes=4".
   std::vector<std::string> overrides() const;
 };
+
+/// The text of a file, or nothing where it cannot be read.
+using ReadText = std::function<std::optional<std::string>(const std::string& path)>;
 
 }  // namespace trainrun

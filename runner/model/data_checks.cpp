@@ -6,29 +6,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <numeric>
 
 #include "registry/datasets/data_details.h"
+#include "registry/graph/flatten.h"
 
 namespace trainrun {
 namespace {
 
 bool is_batch_norm(const std::string& type) {
   return type.find("BatchNorm") != std::string::npos && type.find("Instance") == std::string::npos;
-}
-
-/// The graphs of layers that a layer holds: itself, or those of its children.
-void visit_graphs(const torch::nn::Module& module, const std::function<void(const Graph&)>& visit) {
-  if (const auto* graph = dynamic_cast<const Graph*>(&module)) return visit(*graph);
-  for (const auto& child : module.named_children()) visit_graphs(*child.value(), visit);
-}
-
-void visit_nodes(const Graph& graph, const std::function<void(const Graph::Node&)>& visit) {
-  for (const Graph::Node& node : graph.nodes()) {
-    visit(node);
-    if (node.layer.state) visit_graphs(*node.layer.state, [&](const Graph& inner) { visit_nodes(inner, visit); });
-  }
 }
 
 /// Of one sample, each channel's values in the layer's input [N, C, …].
@@ -96,14 +83,15 @@ void check_batch_norms(const Recipe& recipe, const Graph& graph, int64_t num_sam
   const std::string why = lone_sample(recipe, num_samples, world_size, cure);
   if (why.empty()) return;
   std::vector<Problem> problems;
-  visit_nodes(graph, [&](const Graph::Node& node) {
-    if (!is_batch_norm(node.type) || values_of_channel(node) != 1) return;
+  for (const FlatLayer& layer : flatten(graph).layers) {
+    const Graph::Node& node = *layer.node;
+    if (!is_batch_norm(node.type) || values_of_channel(node) != 1) continue;
     const bool over_ranks = world_size > 1 && (node.type == "SyncBatchNorm" || recipe.sync_batchnorm);
-    if (over_ranks) return;  // each has a sample
+    if (over_ranks) continue;  // each has a sample
     problems.push_back(
-        {node.place, node.path,
+        {layer.written->place, layer.written->path,
          node.type + " cannot normalize one value a channel in training, and " + why + "; write " + cure});
-  });
+  }
   if (!problems.empty()) throw RecipeError(problems);
 }
 

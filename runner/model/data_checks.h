@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/graph.h"
+#include "registry/graph/graph.h"
 #include "runner/data/data_loader.h"
 #include "runner/recipe/recipe.h"
 

@@ -4,7 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/nn/modules/embedding.h>
 
-#include <algorithm>
+#include "registry/graph/flatten.h"
 
 namespace trainrun {
 namespace {
@@ -19,27 +19,16 @@ std::optional<int64_t> num_embeddings(const Layer& layer) {
   return table.size(0);
 }
 
-void find_within(const torch::nn::Module& module, const std::vector<std::string>& read, std::vector<IndexUse>& uses);
-
-/// Walks a graph and those within it. `fields`: of each slot, the field that it is, or "".
-void find_embeddings(const Graph& graph, std::vector<std::string> fields, std::vector<IndexUse>& uses) {
-  fields.resize(graph.num_slots());
-  for (const Graph::Node& node : graph.nodes()) {
-    std::vector<std::string> read;
-    for (const size_t slot : node.inputs) read.push_back(fields[slot]);
-    if (std::all_of(read.begin(), read.end(), [](const std::string& field) { return field.empty(); })) continue;
-    const auto size = num_embeddings(node.layer);
-    if (size && !read[0].empty()) {
-      uses.push_back({read[0], {0, *size}, node.place, node.path, node.type});
+void find_embeddings(const Graph& graph, std::vector<IndexUse>& uses) {
+  for (const FlatLayer& layer : flatten(graph).layers) {
+    if (!layer.is_leaf() || layer.inputs.empty() || layer.inputs[0] >= graph.num_inputs()) continue;
+    const std::string& field = graph.input_names()[layer.inputs[0]];
+    const auto size = num_embeddings(layer.node->layer);
+    if (size && !field.empty()) {
+      const Graph::Node& written = *layer.written;
+      uses.push_back({field, {0, *size}, written.place, written.path, layer.node->type});
     }
-    if (node.layer.state) find_within(*node.layer.state, read, uses);
   }
-}
-
-/// In the graphs of layers that a layer holds: itself, or children of a container, which all read what it reads.
-void find_within(const torch::nn::Module& module, const std::vector<std::string>& read, std::vector<IndexUse>& uses) {
-  if (const auto* graph = dynamic_cast<const Graph*>(&module)) return find_embeddings(*graph, read, uses);
-  for (const auto& child : module.named_children()) find_within(*child.value(), read, uses);
 }
 
 at::Tensor example_of(at::IntArrayRef sizes, at::ScalarType dtype) {
@@ -83,7 +72,7 @@ std::vector<IndexUse> index_uses(const Recipe& recipe, const Graph& graph, const
     const auto range = class_range(loss, output, example_of(*target));
     if (range) uses.push_back({field, *range, loss.place, loss.path, loss.type, true});
   }
-  find_embeddings(graph, graph.input_names(), uses);
+  find_embeddings(graph, uses);
   return uses;
 }
 

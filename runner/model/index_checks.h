@@ -1,6 +1,6 @@
 #pragma once
 
-#include "registry/graph.h"
+#include "registry/graph/graph.h"
 #include "runner/data/checked_dataset.h"
 #include "runner/recipe/recipe.h"
 

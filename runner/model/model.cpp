@@ -11,8 +11,9 @@
 
 #include "registry/component_error.h"
 #include "registry/files/torch_file.h"
+#include "registry/graph/graph_builder.h"
+#include "registry/graph/shape_mode.h"
 #include "registry/out_of_memory.h"
-#include "registry/shape_mode.h"
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/precision.h"
@@ -123,6 +124,18 @@ Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& e
   }
   check_metrics(recipe);
   graph_->set_outputs(outputs_);
+  if (recipe.training.fuse) plan_options_.fusions = recipe.fusions;
+  plan_ = make_plan(*graph_, plan_options_);
+}
+
+void Model::set_brackets(std::vector<Bracket> brackets) {
+  plan_options_.brackets = std::move(brackets);
+  plan_ = make_plan(*graph_, plan_options_);
+}
+
+void Model::set_measure(std::function<std::shared_ptr<const Operation>(const PlanStep&)> measure) {
+  plan_options_.measure = std::move(measure);
+  plan_ = make_plan(*graph_, plan_options_);
 }
 
 void Model::build_losses(const Recipe& recipe) {
@@ -232,7 +245,7 @@ Tensors Model::forward(const Batch& batch) {
   Tensors inputs;
   for (const std::string& name : graph_->input_names()) inputs.push_back(batch.at(name));
   const Autocast autocast(autocast_dtype_, device_);
-  Tensors outputs = graph_->forward(inputs);
+  Tensors outputs = plan_.run(inputs);
   for (at::Tensor& output : outputs) {  // losses and metrics are computed in float32
     if (autocast_dtype_ && output.scalar_type() == *autocast_dtype_) output = output.to(at::kFloat);
   }

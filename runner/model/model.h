@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "registry/graph.h"
+#include "registry/graph/graph.h"
+#include "registry/graph/passes.h"
 #include "runner/recipe/recipe.h"
 
 namespace trainrun {
@@ -50,6 +51,13 @@ class Model {
   /// What metric `i` of the recipe reads.
   Tensors metric_inputs(size_t i, const Batch& batch, const Tensors& outputs) const;
 
+  /// How the layers are run: with the recipe's fusions, and what was put around them since.
+  const Plan& plan() const { return plan_; }
+  /// Has `brackets` around layers from now on. Throws Error where one names no layer.
+  void set_brackets(std::vector<Bracket> brackets);
+  /// Has what `measure` makes of each step run in its place from now on; null: the step itself.
+  void set_measure(std::function<std::shared_ptr<const Operation>(const PlanStep&)> measure);
+
   Graph& graph() { return *graph_; }
   const Graph& graph() const { return *graph_; }
   /// Parameters and buffers by their PyTorch names, in PyTorch's order.
@@ -82,6 +90,8 @@ class Model {
   std::optional<at::ScalarType> autocast_dtype_;
   at::DeviceType device_ = at::kCPU;
   std::shared_ptr<Graph> graph_;
+  PlanOptions plan_options_;
+  Plan plan_;
   std::vector<size_t> outputs_;  // slots of the graph
   struct WeightedLoss {
     double weight;

@@ -152,6 +152,7 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
     const Value* model = source.value.find("model");
     reader.blocks = model ? model->find("blocks") : nullptr;  // they are layer types from here on
     loaded.recipe = Codec<Recipe>::fields().read(source.value, reader, "");
+    loaded.recipe.fusions = std::make_shared<const FusionRegistry>(catalog.fusions);
     set_default_loggers(loaded.recipe, reader);
     loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));
     const auto planned = check_model(loaded.recipe, source.value, problems);

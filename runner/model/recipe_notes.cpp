@@ -3,6 +3,7 @@
 #include <functional>
 #include <set>
 
+#include "registry/graph/flatten.h"
 #include "runner/model/model.h"
 
 namespace trainrun {
@@ -79,18 +80,15 @@ bool is_undecided(const Value& layer) {
 /// Notes the layers for which the batch, which comes first, would be the sequence.
 void note_batch_first(const Recipe& recipe, const std::set<std::string>& undecided, std::vector<Problem>& notes) {
   const auto model = plan_model(recipe);
-  for (const auto& module : model->graph().modules()) {
-    const auto* graph = dynamic_cast<const Graph*>(module.get());
-    if (!graph) continue;
-    for (const Graph::Node& node : graph->nodes()) {
-      if (!undecided.contains(node.place.to_string()) || node.input_shapes.empty()) continue;
-      const std::vector<int64_t>& shape = node.input_shapes[0];
-      const bool batch_is_first = shape.size() == 3 && shape[0] == kExampleBatch && shape[1] != kExampleBatch;
-      if (!batch_is_first) continue;
-      notes.push_back({node.place, node.path,
-                       node.type + " takes its input for [T, N, C], since batch_first is false by default, but the "
-                                   "batch comes first here; write batch_first: true"});
-    }
+  for (const FlatLayer& layer : flatten(model->graph()).layers) {
+    const Graph::Node& node = *layer.node;
+    if (!node.is_written || !undecided.contains(node.place.to_string()) || node.input_shapes.empty()) continue;
+    const std::vector<int64_t>& shape = node.input_shapes[0];
+    const bool batch_is_first = shape.size() == 3 && shape[0] == kExampleBatch && shape[1] != kExampleBatch;
+    if (!batch_is_first) continue;
+    notes.push_back({node.place, node.path,
+                     node.type + " takes its input for [T, N, C], since batch_first is false by default, but the "
+                                 "batch comes first here; write batch_first: true"});
   }
 }
 

@@ -32,7 +32,7 @@ bool is_of_one_class(const std::string& name) {
   return !last.empty() && last.find_first_not_of("0123456789") == std::string::npos;
 }
 
-std::string figures(const std::vector<std::pair<std::string, double>>& metrics) {
+std::string figures(const Figures& metrics) {
   std::string text;
   for (const auto& [name, value] : metrics) {
     if (!is_of_one_class(name)) text += (text.empty() ? "" : " ") + figure(name, value);
@@ -63,6 +63,8 @@ class ConsoleLogger : public Logger {
   ConsoleLogger(const ConsoleLogger&) = delete;
   ConsoleLogger& operator=(const ConsoleLogger&) = delete;
   ~ConsoleLogger() override { remove_bar(); }
+  /// Its lines stand between those that training logs, in their order, and above the bar.
+  bool is_told_at_once() const override { return true; }
 
   void on_start(const RunInfo& info) override {
     info_ = info;

@@ -1,37 +1,46 @@
 #include "runner/observers/observers.h"
 
+#include "registry/build.h"
 #include "runner/observers/console.h"
+#include "runner/observers/csv_log.h"
 #include "runner/observers/jsonl.h"
+#include "runner/observers/tensorboard.h"
 
 namespace trainrun {
 
 void add_observers(LoggerRegistry& loggers) {
   add_console(loggers);
   add_jsonl(loggers);
+  add_csv(loggers);
+  add_tensorboard(loggers);
 }
 
-void Observers::on_start(const RunInfo& info) {
-  for (const auto& logger : loggers_) logger->on_start(info);
+Observers::~Observers() { finish(); }
+
+void Observers::add(const Component<LoggerKind>& chosen, const LoggerInputs& inputs) {
+  add(name_of(chosen), build_at_place(chosen, inputs));
 }
 
-void Observers::on_progress(int64_t step, double loss) {
-  for (const auto& logger : loggers_) logger->on_progress(step, loss);
+void Observers::add(const ComponentName& name, std::unique_ptr<Logger> logger) {
+  if (logger->is_told_at_once()) {
+    observers_.push_back(std::make_unique<PromptObserver>(name, std::move(logger)));
+  } else {
+    observers_.push_back(std::make_unique<QueuedObserver>(name, std::move(logger)));
+  }
 }
 
-void Observers::on_step(const StepRecord& record) {
-  for (const auto& logger : loggers_) logger->on_step(record);
-}
-
-void Observers::on_evaluation(const EvaluationRecord& record) {
-  for (const auto& logger : loggers_) logger->on_evaluation(record);
-}
-
-void Observers::on_checkpoint(const CheckpointRecord& record) {
-  for (const auto& logger : loggers_) logger->on_checkpoint(record);
+void Observers::tell(const Event& event) {
+  for (const auto& observer : observers_) observer->tell(event);
 }
 
 void Observers::on_end(const EndRecord& record) {
-  for (const auto& logger : loggers_) logger->on_end(record);
+  tell(record);
+  finish();
+}
+
+void Observers::finish() {
+  const auto end = Observer::Clock::now();
+  for (const auto& observer : observers_) observer->finish(end, patience_);
 }
 
 }  // namespace trainrun

@@ -1,28 +1,48 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "registry/logger.h"
+#include "runner/observers/observer.h"
 
 namespace trainrun {
 
-/// Adds the loggers that come with the runner: console, jsonl.
+/// Adds the loggers that come with the runner: console, jsonl, CSV, TensorBoard.
 void add_observers(LoggerRegistry& loggers);
 
-/// Tells several loggers, in order.
+/// Tells the loggers of a run, in the recipe's order: those that say `is_told_at_once` on the calling thread, each other
+/// one on a thread of its own, so that none of these slows the run down or another logger. None can end the run.
 class Observers : public Logger {
  public:
-  explicit Observers(std::vector<std::unique_ptr<Logger>> loggers) : loggers_(std::move(loggers)) {}
-  void on_start(const RunInfo& info) override;
-  void on_progress(int64_t step, double loss) override;
-  void on_step(const StepRecord& record) override;
-  void on_evaluation(const EvaluationRecord& record) override;
-  void on_checkpoint(const CheckpointRecord& record) override;
+  /// At the end of a run loggers have so long together to do what is left.
+  static constexpr auto kPatience = std::chrono::seconds(10);
+
+  explicit Observers(std::chrono::milliseconds patience = kPatience) : patience_(patience) {}
+  Observers(const Observers&) = delete;
+  Observers& operator=(const Observers&) = delete;
+  ~Observers() override;
+
+  /// Builds a logger, which is told everything from now on. Throws what building throws.
+  void add(const Component<LoggerKind>& chosen, const LoggerInputs& inputs);
+  void add(const ComponentName& name, std::unique_ptr<Logger> logger);
+
+  void on_start(const RunInfo& info) override { tell(info); }
+  void on_progress(int64_t step, double loss) override { tell(ProgressRecord{step, loss}); }
+  void on_step(const StepRecord& record) override { tell(record); }
+  void on_evaluation(const EvaluationRecord& record) override { tell(record); }
+  void on_checkpoint(const CheckpointRecord& record) override { tell(record); }
+  /// Also waits, for `patience` at most, until every logger has been told everything.
   void on_end(const EndRecord& record) override;
 
  private:
-  std::vector<std::unique_ptr<Logger>> loggers_;
+  void tell(const Event& event);
+  void finish();
+
+  std::chrono::milliseconds patience_;
+  std::vector<std::unique_ptr<Observer>> observers_;
 };
 
 /// Sends what is logged (spdlog) to the console and, with times, to `path`; called once a run. `quiet`: errors only on

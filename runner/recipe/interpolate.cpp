@@ -19,9 +19,9 @@
 namespace trainrun {
 namespace {
 
-constexpr size_t kMaxChain = 32;      // references that lead to references
-constexpr size_t kMaxFallbacks = 8;   // defaults within defaults
-constexpr size_t kMaxProblems = 200;  // after which more would help nobody
+constexpr size_t kMaxChain = 32;                   // references that lead to references
+constexpr size_t kMaxNestedFallbacks = 8;          // defaults within defaults
+constexpr size_t kMaxInterpolationProblems = 200;  // after which more would help nobody
 constexpr size_t kMaxSuggestions = 20;
 constexpr size_t kMaxCandidates = 1000;
 
@@ -61,7 +61,7 @@ class Interpolator {
   void report(const Value& scalar, const Position& position, const std::string& message) {
     ++failures_;
     Problem problem{scalar.place(), position.path(), message};
-    if (++num_problems_ > kMaxProblems) throw Stopped(std::move(problem));
+    if (++num_problems_ > kMaxInterpolationProblems) throw Stopped(std::move(problem));
     problems_.push_back(std::move(problem));
   }
 
@@ -171,8 +171,8 @@ class Interpolator {
     const char* found = std::getenv(piece.text.c_str());
     const std::string text = found ? found : "";
     if (text.empty() && piece.fallback) {
-      if (num_fallbacks_ >= kMaxFallbacks) {
-        report(scalar, position, "more than " + std::to_string(kMaxFallbacks) + " defaults within each other");
+      if (num_fallbacks_ >= kMaxNestedFallbacks) {
+        report(scalar, position, "more than " + std::to_string(kMaxNestedFallbacks) + " defaults within each other");
         return std::nullopt;
       }
       const size_t failures_before = failures_;

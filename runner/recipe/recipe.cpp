@@ -248,6 +248,8 @@ void TrainingSection::describe(Fields<TrainingSection>& f) {
   f.optional("max_grad_norm", &TrainingSection::max_grad_norm)
       .greater_than(0)
       .doc("gradients with a larger 2-norm are scaled down to it");
+  f.optional("fuse", &TrainingSection::fuse)
+      .doc("compute some layers that follow each other as one, which is faster; explain shows which");
   f.relation(json::parse(
       R"({"anyOf": [{"required": ["num_epochs"], "properties": {"num_epochs": {"not": {"type": "null"}}}},
                     {"required": ["max_steps"], "properties": {"max_steps": {"not": {"type": "null"}}}}]})"));

@@ -96,6 +96,7 @@ struct TrainingSection {
   std::optional<int64_t> max_steps;
   int64_t gradient_accumulation_steps = 1;
   std::optional<double> max_grad_norm;
+  bool fuse = true;
   static void describe(Fields<TrainingSection>& f);
   void check(Checker& checker) const;
 };
@@ -191,6 +192,7 @@ struct Recipe {
   CheckpointSection checkpoint;
   LoggingSection logging;
   std::variant<int64_t, std::string> num_threads = std::string("auto");
+  std::shared_ptr<const FusionRegistry> fusions;  // those there are, plugins' included; not written in the recipe
   static void describe(Fields<Recipe>& f);
   void check(Checker& checker) const;
 };

@@ -264,14 +264,6 @@ void CheckpointStore::put_in_place(const std::string& from, const std::string& n
   }
 }
 
-void CheckpointStore::mark_best(const std::string& name) {
-  check_name(name);
-  read_state(path_of(name));
-  replace_link(name, path_of(kBest));
-  sync_folder(folder_);
-  apply_retention(name);
-}
-
 /// The new state lies beside the checkpoints until it is whole, where `remove_leftovers` finds it.
 void CheckpointStore::amend(const std::string& name, const json& state, bool is_best) {
   check_name(name);

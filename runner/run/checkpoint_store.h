@@ -56,8 +56,6 @@ class CheckpointStore {
   /// `latest` and, for `is_best`, `best`; only then removes what the policy lets go. Returns its path. Throws Error;
   /// then nothing that was there before is lost.
   std::string save(const std::string& name, const CheckpointContent& content, bool is_best);
-  /// Makes `best` an existing checkpoint, for an evaluation that comes after saving.
-  void mark_best(const std::string& name);
   /// Gives an existing checkpoint another state, in one instant, and where `is_best` makes it `best`: what an
   /// evaluation that comes after saving adds. Throws Error; then the checkpoint is whole, with the old state or the
   /// new.

@@ -45,6 +45,8 @@ class RunFolder {
   /// What the user should read: "runs/x holds another run; this one goes to runs/x-2".
   const std::vector<std::string>& notes() const { return notes_; }
 
+  /// What recipe.yaml holds.
+  const std::string& recipe_text() const { return recipe_.text; }
   std::string recipe_path() const { return path_ + "/recipe.yaml"; }
   std::string log_path() const { return path_ + "/log.txt"; }
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "registry/build.h"
-#include "registry/shape_mode.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/base/arithmetic.h"
 #include "runner/device/device.h"
 #include "runner/device/threads.h"
@@ -17,6 +17,7 @@
 #include "runner/distributed/sharded_model.h"
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
+#include "runner/train/job_parts.h"
 #include "runner/train/own_callbacks.h"
 #include "runner/train/rank_seed.h"
 #include "runner/train/start_notes.h"
@@ -70,7 +71,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   account = std::make_unique<StepAccount>(device, group.get(), progress);
   callbacks = std::make_unique<Callbacks>(
       recipe, std::make_unique<ModelRun>(*model, parallel.get(), group.get(), progress.step));
-  add_own_callbacks(*this);
+  add_own_callbacks(recipe, scheduler.get(), progress.best, *callbacks);
   parts_ = parts_of_job(*this);
   if (options.dry_run) return;
   if (is_main()) {
@@ -170,7 +171,9 @@ void Job::build_parallel() {
       throw Error("sharding.cpu_offload: this version steps on the GPU alone; leave it out, or write device: cpu");
     }
     const ShardingOptions options = {stage, recipe.sharding.wrap, recipe.sharding.prefetch};
-    parallel = std::make_unique<ShardedModel>(*group, model->graph(), model->buffers(), options);
+    auto sharded = std::make_unique<ShardedModel>(*group, model->graph(), model->buffers(), options);
+    model->set_brackets(sharded->brackets());
+    parallel = std::move(sharded);
     return;
   }
   DataParallel::Named named = model->parameters();
@@ -216,19 +219,13 @@ void Job::set_rates() {
 }
 
 void Job::build_observers(const Options& options) {
-  if (!is_main()) {
-    observers = std::make_unique<Observers>(std::vector<std::unique_ptr<Logger>>());
-    return;
-  }
+  observers = std::make_unique<Observers>();
+  if (!is_main()) return;
   LoggerInputs inputs;
   inputs.output_dir = folder->path();
   inputs.quiet = options.quiet;
   inputs.interactive = !options.quiet && isatty(STDOUT_FILENO) == 1;
-  std::vector<std::unique_ptr<Logger>> loggers;
-  for (const Component<LoggerKind>& logger : *recipe.logging.report_to) {
-    loggers.push_back(build_at_place(logger, inputs));
-  }
-  observers = std::make_unique<Observers>(std::move(loggers));
+  for (const Component<LoggerKind>& logger : *recipe.logging.report_to) observers->add(logger, inputs);
   RunInfo info;
   info.name = recipe.name;
   info.output_dir = folder->path();
@@ -242,6 +239,8 @@ void Job::build_observers(const Options& options) {
   info.effective_batch_size = saturating_product(
       info.effective_batch_size, std::min(recipe.training.gradient_accumulation_steps, train_loader->num_batches()));
   info.device = device_name(device);
+  info.recipe = folder->recipe_text();
+  info.evaluation_due = progress.evaluation_due;
   observers->on_start(info);
 }
 

@@ -4,7 +4,11 @@
 
 namespace trainrun {
 
+class Job;
 using Parts = std::vector<std::unique_ptr<Stateful>>;
+
+/// All of a job's, in the order in which they are taken back: each may look at what those before it have put back.
+Parts parts_of_job(Job& job);
 
 void add_data_parts(Job& job, Parts& parts);
 void add_model_parts(Job& job, Parts& parts);

@@ -8,20 +8,20 @@ namespace {
 /// Tells a scheduler that watches a figure what it has become; its state is the scheduler's.
 class Plateau : public Callback {
  public:
-  explicit Plateau(Job& job) : job_(job) {}
+  explicit Plateau(Scheduler& scheduler) : scheduler_(scheduler) {}
   Verdict after_evaluation(Run&, const Figures& figures) override {
-    if (const auto watched = figure_of(figures, job_.scheduler->monitor())) job_.scheduler->observe(*watched);
+    if (const auto watched = figure_of(figures, scheduler_.monitor())) scheduler_.observe(*watched);
     return {};
   }
 
  private:
-  Job& job_;
+  Scheduler& scheduler_;
 };
 
 /// `checkpoint.keep_best`; the best so far is a part of the job's progress.
 class KeepBest : public Callback {
  public:
-  explicit KeepBest(Job& job) : keep_best_(*job.recipe.checkpoint.keep_best), best_(job.progress.best) {}
+  KeepBest(const KeepBestSection& keep_best, std::optional<double>& best) : keep_best_(keep_best), best_(best) {}
 
   Verdict after_evaluation(Run&, const Figures& figures) override {
     const auto watched = figure_of(figures, keep_best_.monitor);
@@ -38,12 +38,13 @@ class KeepBest : public Callback {
 
 }  // namespace
 
-void add_own_callbacks(Job& job) {
-  if (job.scheduler && !job.scheduler->monitor().empty()) {
-    job.callbacks->add_own(name_of(*job.recipe.scheduler), std::make_unique<Plateau>(job));
+void add_own_callbacks(const Recipe& recipe, Scheduler* scheduler, std::optional<double>& best, Callbacks& callbacks) {
+  if (scheduler && !scheduler->monitor().empty()) {
+    callbacks.add_own(name_of(*recipe.scheduler), std::make_unique<Plateau>(*scheduler));
   }
-  if (job.recipe.checkpoint.keep_best) {
-    job.callbacks->add_own({{}, "checkpoint.keep_best", "keep_best"}, std::make_unique<KeepBest>(job));
+  if (recipe.checkpoint.keep_best) {
+    callbacks.add_own({{}, "checkpoint.keep_best", "keep_best"},
+                      std::make_unique<KeepBest>(*recipe.checkpoint.keep_best, best));
   }
 }
 

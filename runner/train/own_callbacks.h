@@ -1,11 +1,15 @@
 #pragma once
 
-#include "runner/train/job.h"
+#include <optional>
+
+#include "registry/scheduler.h"
+#include "runner/recipe/recipe.h"
+#include "runner/train/callbacks.h"
 
 namespace trainrun {
 
 /// What follows from the recipe's other sections at the points where callbacks are called: a scheduler that watches a
-/// figure, and which evaluation is the best.
-void add_own_callbacks(Job& job);
+/// figure (null: there is no scheduler), and which evaluation is the `best`. All of these outlive the callbacks.
+void add_own_callbacks(const Recipe& recipe, Scheduler* scheduler, std::optional<double>& best, Callbacks& callbacks);
 
 }  // namespace trainrun

@@ -8,8 +8,6 @@
 
 namespace trainrun {
 
-class Job;
-
 /// A part of a job that a checkpoint keeps.
 class Stateful {
  public:
@@ -27,8 +25,5 @@ class Stateful {
  private:
   std::string name_;
 };
-
-/// All of a job's, in the order in which they are taken back: each may look at what those before it have put back.
-std::vector<std::unique_ptr<Stateful>> parts_of_job(Job& job);
 
 }  // namespace trainrun

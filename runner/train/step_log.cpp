@@ -40,7 +40,9 @@ void StepLog::record(const StepResult& result, int64_t epoch, bool is_last) {
   record.seconds = seconds();
   record.loss = figures.loss;
   record.loss_avg = progress.loss_sum / static_cast<double>(progress.loss_count);
-  record.lr = job_.optimizer->rates[rate_group_].lr;
+  const std::vector<GroupRates>& rates = job_.optimizer->rates;
+  record.lr = rates[rate_group_].lr;
+  for (size_t i = 0; rates.size() > 1 && i < rates.size(); ++i) record.group_lrs.push_back(rates[i].lr);
   record.grad_norm = figures.grad_norm;
   if (job_.grad_scaler) record.loss_scale = job_.grad_scaler->current();
   record.skipped_steps = progress.skipped_steps;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/files/digest.h"
+#include "registry/files/file_io.h"
 #include "tests/faults/system_calls.h"
 #include "tests/temporary_folder.h"
 

@@ -110,7 +110,7 @@ def ranks_of(folder, variable: str = "RANK", below: int | None = None) -> dict[i
 def is_alive(pid: int) -> bool:
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it has gone, or goes while it is read
         return False
 
 

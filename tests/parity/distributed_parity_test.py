@@ -152,10 +152,12 @@ def test_bfloat16_state_is_gathered_and_goes_on(tmp_path):
     assert state["fc.weight.exp_avg"].dtype == torch.bfloat16 and state["fc.weight.exp_avg"].shape == (10, 32)
 
 
-@pytest.mark.parametrize("recipe", ["digits_triplet", "digits_transformer", "digits_gru", "digits_unet", "tied"])
+@pytest.mark.parametrize("recipe", ["digits_triplet", "digits_transformer", "digits_gru", "digits_unet", "tied", "class_token"])
 def test_sharding_any_net_changes_nothing(tmp_path, recipe):
     """Weights that several layers share, attention, recurrent layers, skips: as with whole copies."""
     path, common = f"recipes/{recipe}.yaml", ["checkpoint.keep_best=null", "metrics=[]"]  # Adam would make much of a gradient that is 0 but for rounding
+    if recipe == "class_token":  # free parameters, which are layers without a module
+        path = "tests/recipes/valid/class_token.yaml"
     if recipe == "tied":
         path = RECIPE
         common = ["model.layers=[Flatten, {type: Linear, out_features: 16}, {name: a, type: Linear, out_features: 16}, ReLU, "

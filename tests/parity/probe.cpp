@@ -22,8 +22,8 @@
 #include <set>
 
 #include "registry/files/safetensors.h"
-#include "registry/graph.h"
-#include "registry/shape_mode.h"
+#include "registry/graph/graph_builder.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/data/sampler.h"
 #include "runner/model/model.h"
 #include "runner/model/recipe_loader.h"

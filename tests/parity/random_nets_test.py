@@ -8,8 +8,10 @@ import argparse
 import collections
 import concurrent.futures
 import json
+import math
 import os
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -37,7 +39,7 @@ AMPLIFIED = 30  # a difference so many times what noise makes is none of roundin
 
 @dataclass
 class Outcome:
-    kind: str  # "equal", "rounding", "refused by both", "not finite in both", or "different"
+    kind: str  # "equal", "rounding", "refused by both", "not finite in both", "PyTorch fails", or "different"
     message: str = ""
 
 
@@ -122,13 +124,16 @@ class Case:
             expected = self.expected()
         except (ValueError, RuntimeError) as error:  # a batch of one sample in BatchNorm, say
             expected, refusal = None, str(error)
+        except ZeroDivisionError:  # LBFGS's line search of a step of length 0 (a rate of 0); trainrun stays where it is
+            losses = self.trained(probe, 0).losses
+            return Outcome("PyTorch fails" if all(map(math.isfinite, losses)) else "different", f"by a division by zero; losses {losses}")
         finite = expected is not None and all(map(torch.isfinite, map(torch.tensor, expected.losses + expected.evaluations)))
         try:
             actual = self.trained(probe, len(expected.losses) if expected else 0)
         except ProbeError as error:
             if refusal:
                 return Outcome("refused by both", f"{refusal} | {error}")
-            if not finite and "the loss is" in str(error):
+            if not finite and re.search("the loss is|the last evaluation failed", str(error)):
                 return Outcome("not finite in both", str(error))
             return Outcome("different", f"trainrun refuses: {error}")
         if refusal:

@@ -1,6 +1,7 @@
 """Random recipes: small nets of every kind on random data, each a function of its seed."""
 
 import random
+import re
 
 import torch
 
@@ -11,7 +12,8 @@ ACTIVATIONS = ["ReLU", "ReLU6", "SELU", "SiLU", "Mish", "Hardswish", "Hardsigmoi
                {"type": "ELU", "alpha": 0.7}, "CELU", "Hardtanh", {"type": "Softplus", "beta": 2}, {"type": "Softshrink", "lambd": 0.1},
                {"type": "Threshold", "threshold": 0.1, "value": 0.05}]
 BASE_RATES = {"SGD": 0.05, "Adam": 3e-3, "AdamW": 3e-3, "RMSprop": 1e-3, "Adagrad": 0.01, "Adadelta": 0.5, "Adamax": 5e-3, "NAdam": 2e-3,
-              "RAdam": 5e-3, "ASGD": 0.05, "Rprop": 1e-3, "Adafactor": 0.01}
+              "RAdam": 5e-3, "ASGD": 0.05, "Rprop": 1e-3, "Adafactor": 0.01, "LBFGS": 0.1}
+NO_DECAY = ("Rprop", "LBFGS")
 
 
 class RandomRecipe:
@@ -37,6 +39,9 @@ class RandomRecipe:
                           "sequence": (r.randint(3, 7), 2 * r.randint(1, 4)), "tokens": (r.randint(3, 7),)}[kind]
             self.num_classes = r.randint(2, 6)
             self.target = r.choice(["class", "class", "number", "bits"])
+            self.tied = kind == "tokens" and self.target == "class" and r.random() < 0.5  # the head is the Embedding's table
+            if self.tied:
+                self.num_classes = self.vocabulary
         if kind == "tokens":
             x = torch.randint(self.vocabulary, (size, *self.shape), generator=self.generator)
         else:
@@ -54,6 +59,7 @@ class RandomRecipe:
     def body(self, kind: str):
         if kind == "tokens":
             options = {"padding_idx": 0} if self.random.random() < 0.3 else {}
+            options |= {"name": "table"} if self.tied else {}
             self.add({"type": "Embedding", "num_embeddings": self.vocabulary, "embedding_dim": 2 * self.random.randint(2, 4)} | options)
         for _ in range(self.random.randint(2, 7)):
             for _ in range(20):  # until one fits
@@ -233,7 +239,11 @@ class RandomRecipe:
             self.add(r.choice([{"type": "Mean", "dim": 1}, {"type": "Select", "dim": 1, "index": -1}, {"type": "Max", "dim": 1}]))
         if self.x.dim() > 2:
             assert self.add("Flatten", 1)
-        assert self.add({"type": "Linear", "out_features": self.num_classes, "name": "head"}, 1)
+        head = {"type": "Linear", "out_features": self.num_classes, "name": "head"}
+        if self.tied:
+            assert self.add({"type": "Linear", "out_features": self.layers[0]["embedding_dim"]}, 1)
+            head |= {"share": "table"} | self.some({"bias": False}, 0.5)
+        assert self.add(head, 1)
 
     # --- the job
 
@@ -260,10 +270,13 @@ class RandomRecipe:
             spec |= self.some({"amsgrad": True, "betas": [0.8, 0.9], "eps": 1e-6}, 0.3)
         if kind == "RMSprop":
             spec |= self.some({"momentum": 0.5, "centered": True, "alpha": 0.9}, 0.3)
-        if kind != "Rprop":
+        if kind == "LBFGS":
+            return spec | {"max_iter": r.randint(1, 4)} | self.some({"history_size": 2, "line_search_fn": "strong_wolfe"}, 0.5)
+        if kind not in NO_DECAY:
             spec |= self.some({"weight_decay": 0.05}, 0.4)
         if r.random() < 0.4:
-            group = {"match": r.choice(["bias$", "^head", "weight$"]), "lr": spec["lr"] / 4}
+            patterns = [pattern for pattern in ("bias$", "^head", "weight$") if self.has_parameter(pattern)]
+            group = {"match": r.choice(patterns), "lr": spec["lr"] / 4}
             spec["param_groups"] = [group | ({"weight_decay": 0.0} if kind != "Rprop" and r.random() < 0.5 else {})]
         return spec
 
@@ -298,6 +311,8 @@ class RandomRecipe:
             "optimizer": self.optimizer(), "training": training}
         if self.blocks:
             self.recipe["model"]["blocks"] = self.blocks
+        if r.random() < 0.25:
+            self.recipe["model"]["init"] = self.initializers()
         if r.random() < 0.6:
             self.recipe["scheduler"] = self.scheduler() | self.some({"interval": "epoch"}, 0.3)
         if r.random() < 0.12:
@@ -305,6 +320,22 @@ class RandomRecipe:
         self.resumed = r.random() < 0.2  # stopped half way, and gone on with
         if r.random() < 0.2:
             self.recipe["loss"] = [self.recipe["loss"], self.second_loss()]
+
+    def initializers(self):
+        """One for all weights that it fits, or rules for the head's, which every net has."""
+        r = self.random
+        weights = r.choice([
+            {"type": "Normal", "std": 0.2}, {"type": "TruncNormal", "std": 0.3}, "XavierUniform", {"type": "XavierNormal", "gain": 0.7},
+            {"type": "KaimingNormal", "nonlinearity": "relu"}, {"type": "KaimingUniform", "a": 0.3}, {"type": "Orthogonal", "gain": 0.8}])
+        biases = r.choice(["Zeros", {"type": "Constant", "val": 0.1}, {"type": "Uniform", "a": -0.1, "b": 0.1}])
+        rules = [{"match": r"^table\.weight$" if self.tied else r"^head\.weight$"} | torch_recipes.named_spec(weights)]
+        if "bias" not in self.layers[-1]:
+            rules.append({"match": r"^head\.bias$"} | torch_recipes.named_spec(biases))
+        return rules + ([{"match": "weight", "type": "Normal", "std": 0.3}] if r.random() < 0.5 and self.has_parameter("^(?!head|table).*weight") else [])
+
+    def has_parameter(self, pattern: str) -> bool:
+        net = torch_recipes.Net(self.layers, {"image": self.train["image"][:2]}, self.blocks)
+        return any(re.search(pattern, name) for name, _ in net.named_parameters())
 
     def second_loss(self):
         kind = {"class": "MultiMarginLoss", "bits": "SoftMarginLoss", "number": "MSELoss"}[self.target]

@@ -251,12 +251,26 @@ def make_scheduler(spec: dict | None, optimizer):
     return getattr(lr_scheduler, spec["type"])(optimizer, **options)
 
 
+INITIALIZERS = {"Normal": nn.init.normal_, "TruncNormal": nn.init.trunc_normal_, "Uniform": nn.init.uniform_, "Zeros": nn.init.zeros_,
+                "Constant": nn.init.constant_, "Orthogonal": nn.init.orthogonal_, "XavierUniform": nn.init.xavier_uniform_,
+                "XavierNormal": nn.init.xavier_normal_, "KaimingUniform": nn.init.kaiming_uniform_, "KaimingNormal": nn.init.kaiming_normal_}
+
+
+def initialize(net: Net, rules: list):
+    """Overwrites the parameters in their order, each by the first rule that matches its name."""
+    for name, parameter in net.named_parameters():
+        rule = next((rule for rule in rules if re.search(rule["match"], name)), None)
+        if rule:
+            INITIALIZERS[rule["type"]](parameter, **{k: v for k, v in rule.items() if k not in ("match", "type")})
+
+
 def train(recipe: dict, train_data: dict, eval_data: dict, noise: float = 0, noise_seed: int = 0) -> Run:
     """`noise`: relative, of the initial weights, to see how far rounding may lead."""
     run, target = Run(), recipe["dataset"]["train"]["target"]
     fields = {name: tensor for name, tensor in train_data.items() if name != target}
     torch.manual_seed(recipe["seed"])
     net = Net(recipe["model"]["layers"], {name: tensor[:2] for name, tensor in fields.items()}, recipe["model"].get("blocks", {}))
+    initialize(net, recipe["model"].get("init", []))
     if noise:
         generator = torch.Generator().manual_seed(noise_seed)
         with torch.no_grad():
@@ -278,16 +292,18 @@ def train(recipe: dict, train_data: dict, eval_data: dict, noise: float = 0, noi
     for epoch in range(recipe["training"]["num_epochs"]):
         net.train()
         for window in windows(recipe, len(train_data[target]), epoch):
-            optimizer.zero_grad()
-            size, value = sum(len(batch) for batch in window), 0.0
-            for batch in window:
-                loss = loss_of(train_data, batch, len(batch) / size)
-                loss.backward()
-                value += loss.item()
-            if clip:
-                nn.utils.clip_grad_norm_(net.parameters(), clip)
-            optimizer.step()
-            run.losses.append(value)
+            def closure(window=window):
+                optimizer.zero_grad()
+                size, value = sum(len(batch) for batch in window), 0.0
+                for batch in window:
+                    loss = loss_of(train_data, batch, len(batch) / size)
+                    loss.backward()
+                    value += loss.item()
+                if clip:
+                    nn.utils.clip_grad_norm_(net.parameters(), clip)
+                return value
+
+            run.losses.append(float(optimizer.step(closure)))
             if scheduler and not by_epoch:
                 scheduler.step()
         if by_epoch:

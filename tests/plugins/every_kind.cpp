@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "registry/graph/graph.h"
 #include "registry/plugin.h"
 
 namespace {
@@ -254,6 +255,31 @@ struct History {
   }
 };
 
+// --- a logger that throws, or hangs until somebody writes to a pipe ---
+
+class TroubledLogger : public trainrun::Logger {
+ public:
+  explicit TroubledLogger(std::string pipe) : pipe_(std::move(pipe)) {}
+  void on_step(const trainrun::StepRecord& record) override {
+    if (pipe_.empty()) throw trainrun::Error("no step is good enough, nor is step " + std::to_string(record.step));
+    std::ifstream(pipe_).get();
+  }
+
+ private:
+  std::string pipe_;
+};
+
+struct Troubled {
+  std::string pipe;
+
+  static void describe(Fields<Troubled>& f) {
+    f.optional("pipe", &Troubled::pipe).doc("what it reads a byte of at each step; \"\": it throws instead");
+  }
+  std::unique_ptr<trainrun::Logger> build(const trainrun::LoggerInputs&) const {
+    return std::make_unique<TroubledLogger>(pipe);
+  }
+};
+
 /// Sums one gradient after the other, and multiplies the mean.
 struct ScaledMean {
   double by = 1;
@@ -277,6 +303,15 @@ class ScaledMeanHook : public trainrun::CommHook {
  private:
   double factor_;
 };
+
+// --- fusion: two gains in a row are computed as one layer ---
+
+at::Tensor gain_of(const trainrun::GraphNode* node) { return *node->layer.state->named_parameters().find("gain"); }
+
+std::shared_ptr<const trainrun::Operation> fuse_gains(const trainrun::Fusion::Nodes& nodes) {
+  return trainrun::operation_of([first = gain_of(nodes[0]), second = gain_of(nodes[1])](
+                                    const Tensors& inputs) -> Tensors { return {second * (first * inputs[0])}; });
+}
 
 std::unique_ptr<trainrun::CommHook> ScaledMean::build(const trainrun::CommHookInputs& inputs) const {
   return std::make_unique<ScaledMeanHook>(by / static_cast<double>(inputs.world_size));
@@ -351,4 +386,6 @@ TRAINRUN_PLUGIN(catalog) {
   catalog.comm_hooks.add<ScaledMean>("ScaledMean", "a mean over ranks, times a number");
   catalog.callbacks.add<Farewell>("Farewell", "ends training after some evaluations of outputs that are too large");
   catalog.loggers.add<History>("history", "a line for everything that happens, in history.txt");
+  catalog.fusions.add({"TwoGains", "two gains in a row", {"Gain", "Gain"}, fuse_gains});
+  catalog.loggers.add<Troubled>("Troubled", "throws or hangs");
 }

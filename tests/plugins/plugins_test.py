@@ -182,6 +182,65 @@ def test_a_plugins_logger_is_told_everything(trained):
     assert (folder / "runs/line/history.txt").read_text() == history + "end 3\n"
 
 
+def lines_of(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_plugins_logger_that_throws_is_named_once_and_the_job_goes_on(tmp_path):
+    put("libevery_kind.so", tmp_path)
+    (tmp_path / "line.yaml").write_text(RECIPE.replace("history]", "Troubled]"))
+    done = trainrun("line.yaml", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    place = "line.yaml:16:55: logging.report_to[2]"
+    assert done.stderr == (f"warning: {place}: Troubled failed and is left out from now on; training goes on: "
+                           "no step is good enough, nor is step 1\n")
+    assert [line["step"] for line in lines_of(tmp_path / "runs/line") if line["split"] == "train"] == [1, 2, 3]
+
+
+def test_a_job_trains_to_its_end_while_a_plugins_logger_hangs(tmp_path):
+    """The logger waits for a pipe that is written to once the run has ended; until then nothing is told to it."""
+    put("libevery_kind.so", tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "line.yaml").write_text(RECIPE.replace("history]", "{type: Troubled, pipe: pipe}]"))
+    job = subprocess.Popen([str(PROGRAMS["the build's"]), "line.yaml"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    said = []
+    for line in job.stdout:  # "done" comes before the wait for loggers
+        said.append(line)
+        if line.startswith("done"):
+            break
+    assert said[-1].startswith("done 3 steps"), said
+    assert (tmp_path / "runs/line/summary.json").exists()
+    assert len(lines_of(tmp_path / "runs/line")) == 6
+    with open(tmp_path / "pipe", "w") as pipe:
+        pipe.write("...")
+    job.stdout.read()
+    assert job.wait(timeout=120) == 0
+
+
+def test_a_plugins_logger_that_hangs_for_good_is_left_behind(tmp_path):
+    put("libevery_kind.so", tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "line.yaml").write_text(RECIPE.replace("history]", "{type: Troubled, pipe: pipe}]"))
+    done = trainrun("line.yaml", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Troubled has not come to an end 10.0 s after the run did; it is left behind, with " in done.stderr
+    assert len(lines_of(tmp_path / "runs/line")) == 6
+
+
+def test_a_plugins_fusion_takes_the_place_of_layers_and_changes_no_bit(tmp_path):
+    put("libevery_kind.so", tmp_path)
+    recipe = RECIPE.replace("- {type: Gain, name: scale}", "- {type: Gain, name: scale}\n    - {type: Gain, name: again}")
+    (tmp_path / "line.yaml").write_text(recipe)
+    explained = json.loads(output_of("explain", "line.yaml", "--json", folder=tmp_path))
+    assert explained["fused"] == [{"layers": "scale + again", "types": "Gain + Gain", "fusion": "TwoGains"}]
+    runs = []
+    for fuse in ["true", "false"]:
+        output_of("line.yaml", f"output_dir=fuse_{fuse}", f"training.fuse={fuse}", folder=tmp_path)
+        runs.append(tensors_of(tmp_path / f"fuse_{fuse}" / "checkpoints/latest", "model"))
+    assert runs[0] == runs[1]
+    assert set(runs[0]) == {"scale.gain", "again.gain"}
+
+
 @pytest.mark.parametrize("what, step", [("", 3), ("/checkpoints/latest", 3), ("/checkpoints/epoch-0002", 2)])
 def test_a_checkpoint_of_a_plugins_components_is_evaluated_again(trained, what, step):
     program, folder = trained

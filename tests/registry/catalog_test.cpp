@@ -1,12 +1,15 @@
 #include "registry/catalog.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <torch/torch.h>
 
 #include <map>
 #include <set>
 
+#include "registry/graph/graph_builder.h"
+#include "registry/graph/passes.h"
+#include "registry/graph/shape_mode.h"
 #include "registry/plugin.h"
-#include "registry/shape_mode.h"
 #include "tests/registry/support.h"
 
 using namespace trainrun;        // NOLINT(google-build-using-namespace)
@@ -229,6 +232,47 @@ TEST_CASE("every layer of the catalog is built, runs and trains") {
       if (parameter.key().find(".tail.") != std::string::npos) continue;  // of classes that no target is of
       CAPTURE(parameter.key());
       CHECK(parameter.value().grad().defined());
+    }
+  }
+}
+
+TEST_CASE("no layer does more to its inputs' memory and to the random numbers than its operation's traits say") {
+  const auto generator_state = [] { return at::detail::getDefaultCPUGenerator().get_state(); };
+  PlanOptions options;
+  options.measure = [&](const PlanStep& step) {
+    return operation_of([&, step](const Tensors& inputs) {
+      CAPTURE(step.name.type);
+      std::vector<uint32_t> versions;
+      for (const at::Tensor& input : inputs) versions.push_back(input._version());
+      const at::Tensor state = generator_state();
+      Tensors outputs = step.operation->run(inputs);
+      const Operation::Traits traits = step.operation->traits();
+      if (!traits.random) CHECK(state.equal(generator_state()));
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (!traits.in_place) CHECK(inputs[i]._version() == versions[i]);
+        for (const at::Tensor& output : outputs) {
+          if (!traits.view) CHECK_FALSE(output.is_alias_of(inputs[i]));
+        }
+      }
+      return outputs;
+    });
+  };
+  for (const auto& item : catalog().layers.entries()) {
+    const std::string& name = item.first;
+    const auto known = layer_examples().find(name);
+    Example example = known == layer_examples().end() ? Example{} : known->second;
+    const auto has = [&](const std::string& parameter) {
+      const std::vector<Parameter>& own = item.second.parameters;
+      return std::any_of(own.begin(), own.end(), [&](const Parameter& one) { return one.name == parameter; });
+    };
+    for (const bool in_place : {false, true}) {
+      if (in_place && !has("inplace")) continue;
+      if (in_place) example.parameters += (example.parameters.empty() ? "" : ", ") + std::string("inplace: true");
+      const auto graph = build_graph(list_of(name, example), inputs_like(torch::ones(example.shape, example.dtype)));
+      for (const bool training : {true, false}) {
+        graph->train(training);
+        make_plan(*graph, options).run({torch::ones(example.shape, example.dtype)});
+      }
     }
   }
 }

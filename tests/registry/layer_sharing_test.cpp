@@ -1,8 +1,9 @@
-#include "registry/layer_sharing.h"
+#include "registry/graph/layer_sharing.h"
 
 #include <torch/torch.h>
 
-#include "registry/shape_mode.h"
+#include "registry/graph/graph_builder.h"
+#include "registry/graph/shape_mode.h"
 #include "tests/registry/support.h"
 
 using namespace trainrun;        // NOLINT(google-build-using-namespace)

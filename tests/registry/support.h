@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "registry/catalog.h"
-#include "registry/graph.h"
+#include "registry/graph/graph.h"
 #include "runner/recipe/yaml.h"
 // After LibTorch, which has a CHECK of its own.
 #include <doctest/doctest.h>

@@ -189,9 +189,9 @@ TEST_CASE("latest and best are relative links to checkpoints, and can be loaded"
   CHECK(fs::read_symlink(folder / "latest") == "epoch-0002");
   CHECK(fs::read_symlink(folder / "best") == "epoch-0001");
   CHECK(holds(CheckpointStore::load(folder / "best"), 10));
-  store.mark_best("epoch-0002");
+  store.amend("epoch-0002", content_at(20).state, true);
   CHECK(fs::read_symlink(folder / "best") == "epoch-0002");
-  CHECK_THROWS_AS(store.mark_best("epoch-0003"), CheckpointError);
+  CHECK_THROWS_AS(store.amend("epoch-0003", content_at(30).state, true), CheckpointError);
 }
 
 TEST_CASE("the newest so many checkpoints are kept, by step") {
@@ -219,7 +219,7 @@ TEST_CASE("the best checkpoint is kept however old, until another is better") {
   CheckpointStore store(folder.path(), {.keep_last = 2, .keep_best = true});
   for (const int64_t step : {1, 2, 3, 4}) store.save("step-" + std::to_string(step), content_at(step), step == 1);
   CHECK(store.list() == Names{"step-1", "step-3", "step-4"});
-  store.mark_best("step-4");
+  store.amend("step-4", content_at(4).state, true);
   CHECK(store.list() == Names{"step-3", "step-4"});
 
   CheckpointStore careless(folder.path(), {.keep_last = 1, .keep_best = false});

@@ -97,24 +97,21 @@ TEST_CASE("the order of samples is torch.randperm of seed + epoch, or the data s
 TEST_CASE("ranks share the samples as DistributedSampler does") {
   struct Case {
     int64_t num_samples, world_size;
-    bool drop_last, shuffle;
+    bool shuffle;
     int64_t epoch;
     std::vector<Indices> ranks;
   };
-  // Python: DistributedSampler(range(n), num_replicas, rank, shuffle, seed=7, drop_last), set_epoch(epoch)
+  // Python: DistributedSampler(range(n), num_replicas, rank, shuffle, seed=7), set_epoch(epoch)
   const Case cases[] = {
-      {11, 4, false, true, 3, {{10, 1, 9}, {6, 3, 5}, {8, 2, 4}, {0, 7, 10}}},
-      {11, 4, true, true, 3, {{10, 1}, {6, 3}, {8, 2}, {0, 7}}},
-      {11, 4, false, false, 0, {{0, 4, 8}, {1, 5, 9}, {2, 6, 10}, {3, 7, 0}}},
-      {3, 8, false, true, 0, {{0}, {1}, {2}, {0}, {1}, {2}, {0}, {1}}},
-      {3, 8, true, true, 0, {{}, {}, {}, {}, {}, {}, {}, {}}},
-      {3, 7, false, false, 1, {{0}, {1}, {2}, {0}, {1}, {2}, {0}}},
-      {12, 4, true, true, 1, {{3, 9, 8}, {10, 4, 2}, {0, 1, 5}, {6, 7, 11}}},
+      {11, 4, true, 3, {{10, 1, 9}, {6, 3, 5}, {8, 2, 4}, {0, 7, 10}}},
+      {11, 4, false, 0, {{0, 4, 8}, {1, 5, 9}, {2, 6, 10}, {3, 7, 0}}},
+      {3, 8, true, 0, {{0}, {1}, {2}, {0}, {1}, {2}, {0}, {1}}},
+      {3, 7, false, 1, {{0}, {1}, {2}, {0}, {1}, {2}, {0}}},
+      {12, 4, true, 1, {{3, 9, 8}, {10, 4, 2}, {0, 1, 5}, {6, 7, 11}}},
   };
   for (const Case& one : cases) {
     for (int64_t rank = 0; rank < one.world_size; ++rank) {
-      const Sampler sampler(one.num_samples,
-                            {one.shuffle, 7, one.drop_last ? Split::kDropLast : Split::kPad, rank, one.world_size});
+      const Sampler sampler(one.num_samples, {one.shuffle, 7, Split::kPad, rank, one.world_size});
       CHECK(list(sampler.indices(one.epoch)) == one.ranks[static_cast<size_t>(rank)]);
       CHECK(sampler.size() == static_cast<int64_t>(one.ranks[static_cast<size_t>(rank)].size()));
     }

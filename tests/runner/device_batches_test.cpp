@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "registry/error.h"
+#include "runner/data/data_loader.h"
 
 namespace trainrun {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "registry/shape_mode.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/model/model.h"
 #include "runner/observers/observers.h"
 #include "runner/train/job.h"

@@ -132,17 +132,25 @@ TEST_CASE("evaluations that fall between checkpoints are caught up as well, and 
 
 TEST_CASE(
     "what ends a run between a checkpoint and its evaluation, or before the checkpoint says so, changes nothing") {
+  namespace fs = std::filesystem;
   struct Crash : std::exception {};
   for (const bool after_evaluation : {false, true}) {
     CAPTURE(after_evaluation);
     const TemporaryFolder folder;
     Script killed;
-    if (after_evaluation) {  // metrics.jsonl has its line already
-      killed.at_evaluation_line = [](int64_t) { throw Crash(); };
+    if (after_evaluation) {  // metrics.jsonl has its line already; what a kill would leave is put aside
+      killed.at_evaluation_line = [&](int64_t) {
+        const auto options = fs::copy_options::recursive | fs::copy_options::copy_symlinks;
+        if (!fs::exists(folder / "left")) fs::copy(folder / "run", folder / "left", options);
+      };
+      CHECK(train_in(folder / "run", killed, kTwoEpochs) == 0);
+      fs::remove_all(folder / "run");
+      fs::rename(folder / "left", folder / "run");
     } else {
       killed.in_evaluation = [](const at::Tensor&, int64_t) -> at::Tensor { throw Crash(); };
+      CHECK_THROWS(train_in(folder / "run", killed, kTwoEpochs));
     }
-    CHECK_THROWS(train_in(folder / "run", killed, kTwoEpochs));
+    CHECK(state_of(folder / "run/checkpoints/latest")["evaluation_due"] == true);
     check_goes_on_as_undisturbed(folder, kTwoEpochs);
   }
 }

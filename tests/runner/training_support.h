@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "registry/catalog.h"
-#include "registry/shape_mode.h"
+#include "registry/graph/shape_mode.h"
 #include "runner/base/signals.h"
 #include "runner/observers/observers.h"
 #include "runner/train/train_loop.h"
@@ -52,6 +52,7 @@ struct Probe {
 
 class WatchingLogger : public Logger {
  public:
+  bool is_told_at_once() const override { return true; }  // a test acts at an exact step
   void on_step(const StepRecord& record) override { script->lines.push_back(record); }
   void on_evaluation(const EvaluationRecord& record) override {
     script->evaluations.push_back(record);

@@ -1,10 +1,8 @@
-#include "runner/train/stateful.h"
-
 #include "runner/train/job_parts.h"
 
 namespace trainrun {
 
-std::vector<std::unique_ptr<Stateful>> parts_of_job(Job& job) {
+Parts parts_of_job(Job& job) {
   Parts parts;
   add_data_parts(job, parts);
   add_model_parts(job, parts);

@@ -1,15 +1,13 @@
-#include "registry/graph.h"
+#include "registry/graph/graph_builder.h"
 
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <map>
 
 #include "registry/component_error.h"
-#include "registry/layer_sharing.h"
-#include "registry/layers/free_parameter.h"
+#include "registry/graph/layer_sharing.h"
+#include "registry/graph/shape_mode.h"
 #include "registry/out_of_memory.h"
-#include "registry/shape_mode.h"
 
 namespace trainrun {
 namespace {
@@ -32,6 +30,7 @@ class GraphBuilder {
  public:
   GraphBuilder(const LayerList& list, const LayerInputs& inputs) : scope_(*graph_), shapes_only_(ShapeMode::active()) {
     graph_->input_names_ = inputs.names;
+    graph_->num_inputs_ = inputs.examples.size();
     for (size_t i = 0; i < inputs.examples.size(); ++i) {
       const std::string name = i < inputs.names.size() ? inputs.names[i] : "";
       const std::string source = name.empty() ? "the enclosing layer" : "'" + name + "'";
@@ -60,9 +59,10 @@ class GraphBuilder {
   };
 
   size_t add_slot(const at::Tensor& example, std::string source) {
+    graph_->slots_.push_back(example.to(at::kMeta));
     examples_.push_back(example);
     sources_.push_back(std::move(source));
-    return graph_->num_slots_++;
+    return examples_.size() - 1;
   }
 
   void add(const LayerSpec& spec) {
@@ -71,9 +71,8 @@ class GraphBuilder {
     node.type = spec.component.type;
     node.path = spec.component.path;
     node.place = spec.component.place;
-    node.options = spec.component.options;
-    node.options_type = spec.component.options_type;
-    node.written = std::make_shared<const Value>(spec.component.written);
+    node.attributes = spec.component.attributes;
+    if (const Value* init = spec.component.written.find("init")) node.init = std::make_shared<const Value>(*init);
     const LayerInputs inputs = wire(spec, node);
     Made made = in_shape_mode(spec, inputs, node);
     if (spec.component.common.share) {
@@ -83,18 +82,10 @@ class GraphBuilder {
       initialize(spec, node.layer);
     }
     name_outputs(spec, made.outputs, node);
-    register_state(node);
+    graph_->register_state(node);
     if (spec.component.common.lr_scale != 1) graph_->lr_scales_[node.name] = spec.component.common.lr_scale;
     graph_->outputs_ = node.outputs;
     graph_->nodes_.push_back(std::move(node));
-  }
-
-  void register_state(const Graph::Node& node) {
-    if (const auto* own = dynamic_cast<const FreeParameter*>(node.layer.state.get())) {
-      graph_->register_parameter(node.name, own->value);  // as PyTorch has `self.NAME = nn.Parameter(…)`
-    } else if (node.layer.state) {
-      graph_->register_module(node.name, node.layer.state);
-    }
   }
 
   /// Makes `node`, `planned` for its shapes, the layer that `share` names: one module in both places, which draws no
@@ -260,90 +251,6 @@ std::shared_ptr<Graph> build_graph(const LayerList& layers, const LayerInputs& i
   return GraphBuilder(layers, inputs).graph();
 }
 
-namespace {
-
-void collect_lr_scales(const torch::nn::Module& module, const std::string& prefix,
-                       std::map<std::string, double>& scales) {
-  const auto* graph = dynamic_cast<const Graph*>(&module);
-  for (const auto& own : module.named_parameters(/*recurse=*/false)) {
-    const double scale = graph ? graph->lr_scale(own.key()) : 1;
-    if (scale != 1) scales.emplace(prefix + own.key(), 1).first->second *= scale;
-  }
-  for (const auto& child : module.named_children()) {
-    const std::string name = prefix + child.key();
-    const double scale = graph ? graph->lr_scale(child.key()) : 1;
-    if (scale != 1) {
-      for (const auto& item : child.value()->named_parameters()) {
-        scales.emplace(name + "." + item.key(), 1).first->second *= scale;
-      }
-    }
-    collect_lr_scales(*child.value(), name + ".", scales);
-  }
-}
-
-}  // namespace
-
-double Graph::lr_scale(const std::string& layer) const {
-  const auto it = lr_scales_.find(layer);
-  return it == lr_scales_.end() ? 1 : it->second;
-}
-
-std::map<std::string, double> Graph::lr_scales() const {
-  std::map<std::string, double> scales;
-  collect_lr_scales(*this, "", scales);
-  return scales;
-}
-
-namespace {
-
-/// What a layer gives; where it fails, a ComponentError names it.
-Tensors forward_of(const Graph::Node& node, const Tensors& inputs) {
-  try {
-    Tensors outputs = node.layer.forward(inputs);
-    if (BackwardTrace* trace = BackwardTrace::current()) trace->watch(name_of(node), outputs);
-    return outputs;
-  } catch (const std::exception& error) {
-    throw_component_error(name_of(node), inputs, error);
-  }
-}
-
-}  // namespace
-
-Tensors Graph::forward(const Tensors& inputs) {
-  Tensors slots(num_slots_);
-  std::copy(inputs.begin(), inputs.end(), slots.begin());
-  Tensors arguments;
-  for (const Node& node : nodes_) {
-    arguments.clear();
-    for (const size_t slot : node.inputs) arguments.push_back(slots[slot]);
-    for (const size_t slot : node.last_used) slots[slot].reset();
-    Tensors outputs = forward_of(node, arguments);
-    for (size_t i = 0; i < node.outputs.size(); ++i) slots[node.outputs[i]] = std::move(outputs[i]);
-  }
-  Tensors result;
-  for (const size_t slot : outputs_) result.push_back(slots[slot]);
-  return result;
-}
-
-void Graph::set_outputs(std::vector<size_t> slots) {
-  outputs_ = std::move(slots);
-  std::map<size_t, size_t> last;  // slot -> the last node that reads it, or that makes it in vain
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    nodes_[i].last_used.clear();
-    for (const size_t slot : nodes_[i].inputs) last[slot] = i;
-  }
-  for (const size_t slot : outputs_) last.erase(slot);
-  for (const auto& [slot, node] : last) nodes_[node].last_used.push_back(slot);
-}
-
-std::optional<size_t> Graph::slot(const std::string& name) const {
-  const auto it = slots_by_name_.find(name);
-  return it == slots_by_name_.end() ? std::nullopt : std::optional<size_t>(it->second);
-}
-
-void Graph::add_name(const std::string& name, size_t slot) {
-  names_.push_back(name);
-  slots_by_name_[name] = slot;
-}
+std::shared_ptr<Graph> LayerInputs::graph(const LayerList& layers) const { return build_graph(layers, *this); }
 
 }  // namespace trainrun

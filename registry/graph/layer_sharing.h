@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/graph.h"
+#include "registry/graph/graph.h"
 
 namespace trainrun {
 
@@ -34,8 +34,7 @@ struct LayerDifference {
   std::string text;    // "stride is 2, but 1"
 };
 /// The first difference between two layers of one type: in an option, or in the layers of a container. A size that one
-/// of them leaves to what flows in is no difference: that of their parameters shows it. The defaults of a plugin's
-/// layers are not known here: both must write the same options.
+/// of them leaves to what flows in is no difference: that of their parameters shows it.
 std::optional<LayerDifference> find_difference(const Graph::Node& own, const Graph::Node& other);
 
 /// Name and shape of each parameter.

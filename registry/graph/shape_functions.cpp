@@ -1,4 +1,4 @@
-#include "registry/shape_functions.h"
+#include "registry/graph/shape_functions.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Reduction.h>

@@ -1,4 +1,4 @@
-#include "registry/shape_mode.h"
+#include "registry/graph/shape_mode.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -12,7 +12,7 @@
 #include <functional>
 #include <set>
 
-#include "registry/shape_functions.h"
+#include "registry/graph/shape_functions.h"
 
 // A dispatcher mode on a key that nothing else uses. Whatever makes a tensor makes it on the meta device; an operation
 // without a meta kernel in C++ has a shape function of ours (shape_functions.h), or is run on zeros on the CPU, one

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainrun {
+
+/// Figures by name, in an order that stays: {"eval/loss", 0.05}, {"eval/accuracy", 0.98}.
+using Figures = std::vector<std::pair<std::string, double>>;
+
+}  // namespace trainrun

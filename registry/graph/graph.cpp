@@ -1,0 +1,70 @@
+#include "registry/graph/graph.h"
+
+#include <map>
+
+#include "registry/layers/free_parameter.h"
+
+namespace trainrun {
+namespace {
+
+/// The scales of the layers of `graph`, whose parameters are called `prefix` and so on, times those of layers within.
+void collect_lr_scales(const Graph& graph, const std::string& prefix, std::map<std::string, double>& scales) {
+  for (const Graph::Node& node : graph.nodes()) {
+    const double scale = graph.lr_scale(node.name);
+    if (scale != 1 && node.layer.state) {
+      for (const auto& item : graph.named_parameters()) {
+        const bool is_own = item.key() == node.name || item.key().starts_with(node.name + ".");
+        if (is_own) scales.emplace(prefix + item.key(), 1).first->second *= scale;
+      }
+    }
+    if (node.layer.graph) collect_lr_scales(*node.layer.graph, prefix + node.name + ".", scales);
+  }
+}
+
+}  // namespace
+
+Layer::Layer(std::shared_ptr<Graph> layers) : state(layers), graph(std::move(layers)) {}
+
+Tensors Layer::forward(const Tensors& inputs) const { return graph ? graph->forward(inputs) : operation->run(inputs); }
+
+double Graph::lr_scale(const std::string& layer) const {
+  const auto it = lr_scales_.find(layer);
+  return it == lr_scales_.end() ? 1 : it->second;
+}
+
+std::map<std::string, double> Graph::lr_scales() const {
+  std::map<std::string, double> scales;
+  collect_lr_scales(*this, "", scales);
+  return scales;
+}
+
+void Graph::register_state(const Node& node) {
+  if (const auto* own = dynamic_cast<const FreeParameter*>(node.layer.state.get())) {
+    register_parameter(node.name, own->value);  // as PyTorch has `self.NAME = nn.Parameter(…)`
+  } else if (node.layer.state) {
+    register_module(node.name, node.layer.state);
+  }
+}
+
+void Graph::set_outputs(std::vector<size_t> slots) {
+  outputs_ = std::move(slots);
+  plan_ = nullptr;
+}
+
+Tensors Graph::example_outputs() const {
+  Tensors examples;
+  for (const size_t slot : outputs_) examples.push_back(slots_[slot]);
+  return examples;
+}
+
+std::optional<size_t> Graph::slot(const std::string& name) const {
+  const auto it = slots_by_name_.find(name);
+  return it == slots_by_name_.end() ? std::nullopt : std::optional<size_t>(it->second);
+}
+
+void Graph::add_name(const std::string& name, size_t slot) {
+  names_.push_back(name);
+  slots_by_name_[name] = slot;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "registry/layer.h"
+
+namespace trainrun {
+
+class Plan;
+
+/// One layer at its place in the graph. Slots number the tensors that flow: the graph's inputs first.
+struct GraphNode {
+  std::string name;
+  std::string type;
+  std::string path;  // "model.layers[2]"
+  Place place;
+  bool is_written = true;     // false: a part that the layer around it is made of, at whose place in the recipe it is
+  nlohmann::json attributes;  // the layer's parameters, by name: what is written, or the default
+  std::shared_ptr<const Value> init;  // what is written there of its initial values; null: nothing
+  std::vector<size_t> inputs;
+  std::vector<size_t> outputs;
+  Layer layer;
+  std::vector<std::vector<int64_t>> input_shapes;  // with the example batch (kExampleBatch)
+  std::vector<std::vector<int64_t>> output_shapes;
+  std::vector<at::ScalarType> output_dtypes;
+};
+
+/// A list of layers, wired and built: one torch::nn::Module whose children carry the state-dict names of PyTorch.
+class Graph : public torch::nn::Module {
+ public:
+  using Node = GraphNode;
+
+  /// The graph's outputs, layer by layer as they are. `inputs` are in the order of `input_names()`.
+  Tensors forward(const Tensors& inputs);  // defined in passes.cpp, where its plan is made
+
+  /// What `forward` gives, in this order: at first the outputs of the last layer.
+  void set_outputs(std::vector<size_t> slots);
+  const std::vector<size_t>& outputs() const { return outputs_; }
+  /// Slot of a named layer, output or input, or nothing.
+  std::optional<size_t> slot(const std::string& name) const;
+  /// Names that `slot` knows.
+  const std::vector<std::string>& names() const { return names_; }
+
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<std::string>& input_names() const { return input_names_; }
+  size_t num_inputs() const { return num_inputs_; }
+  size_t num_slots() const { return slots_.size(); }
+  /// Tensors like those that it gives, for the examples that it was built with.
+  Tensors example_outputs() const;
+  /// The `lr_scale` of one of its layers.
+  double lr_scale(const std::string& layer) const;
+  /// The product of the scales of the layers that a parameter lies in, by its state name; others' is 1.
+  std::map<std::string, double> lr_scales() const;
+
+ private:
+  friend class GraphBuilder;
+  friend class GraphOfParts;
+  /// Makes the node's parameters and buffers the graph's, under its name.
+  void register_state(const Node& node);
+  std::vector<std::string> input_names_;
+  /// `name` stands for `slot` from now on.
+  void add_name(const std::string& name, size_t slot);
+  std::vector<std::string> names_;  // as they came, for messages
+  std::unordered_map<std::string, size_t> slots_by_name_;
+  std::vector<Node> nodes_;
+  std::vector<size_t> outputs_;
+  size_t num_inputs_ = 0;
+  Tensors slots_;                            // examples of what flows there, without data
+  std::shared_ptr<const Plan> plan_;         // what `forward` runs; made when it is first needed
+  std::map<std::string, double> lr_scales_;  // of layers
+};
+
+/// Makes the graph of a container from parts that are built: lists of layers, and what is done with their outputs.
+class GraphOfParts {
+ public:
+  /// What flows into the container has the first slots.
+  explicit GraphOfParts(const LayerInputs& inputs);
+
+  /// Adds a part that reads `inputs`; of which component it is, it says with `type` and `attributes`. `outputs`:
+  /// tensors like those that it will give. Returns their slots.
+  std::vector<size_t> add(const std::string& name, const std::string& type, Layer layer, std::vector<size_t> inputs,
+                          const Tensors& outputs, nlohmann::json attributes = nlohmann::json::object());
+  /// Adds a list of layers, which reads all that flows into the container; returns the slot of its first output.
+  size_t add(const std::string& name, const LayerList& layers);
+  /// A tensor like the one that will have this slot.
+  const at::Tensor& example(size_t slot) const;
+  std::shared_ptr<Graph> finish(std::vector<size_t> outputs);
+
+ private:
+  const LayerInputs& inputs_;
+  std::shared_ptr<Graph> graph_;
+};
+
+}  // namespace trainrun

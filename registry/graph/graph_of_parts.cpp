@@ -1,0 +1,49 @@
+#include <numeric>
+
+#include "registry/graph/graph.h"
+
+namespace trainrun {
+
+GraphOfParts::GraphOfParts(const LayerInputs& inputs) : inputs_(inputs), graph_(std::make_shared<Graph>()) {
+  graph_->input_names_ = inputs.names;
+  graph_->num_inputs_ = inputs.examples.size();
+  graph_->slots_ = inputs.examples;
+}
+
+std::vector<size_t> GraphOfParts::add(const std::string& name, const std::string& type, Layer layer,
+                                      std::vector<size_t> inputs, const Tensors& outputs, nlohmann::json attributes) {
+  GraphNode node;
+  node.name = name;
+  node.type = type;
+  node.is_written = false;
+  node.attributes = std::move(attributes);
+  node.layer = std::move(layer);
+  for (const size_t slot : inputs) node.input_shapes.push_back(graph_->slots_[slot].sizes().vec());
+  node.inputs = std::move(inputs);
+  for (const at::Tensor& output : outputs) {
+    node.outputs.push_back(graph_->slots_.size());
+    node.output_shapes.push_back(output.sizes().vec());
+    node.output_dtypes.push_back(output.scalar_type());
+    graph_->slots_.push_back(output);
+  }
+  graph_->register_state(node);
+  graph_->nodes_.push_back(std::move(node));
+  return graph_->nodes_.back().outputs;
+}
+
+size_t GraphOfParts::add(const std::string& name, const LayerList& layers) {
+  const auto graph = inputs_.graph(layers);
+  std::vector<size_t> all(inputs_.examples.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return add(name, "Sequential", graph, all, graph->example_outputs(),
+             {{"layers", Codec<LayerList>::write(layers)}})[0];
+}
+
+const at::Tensor& GraphOfParts::example(size_t slot) const { return graph_->slots_[slot]; }
+
+std::shared_ptr<Graph> GraphOfParts::finish(std::vector<size_t> outputs) {
+  graph_->set_outputs(std::move(outputs));
+  return std::move(graph_);
+}
+
+}  // namespace trainrun

@@ -1,0 +1,37 @@
+#include "registry/graph/plan.h"
+
+#include <algorithm>
+
+namespace trainrun {
+namespace {
+
+/// What a step gives; where it fails, a ComponentError names it.
+Tensors outputs_of(const PlanStep& step, const Tensors& inputs) {
+  try {
+    Tensors outputs = step.operation->run(inputs);
+    if (BackwardTrace* trace = BackwardTrace::current(); trace && step.computes) trace->watch(step.name, outputs);
+    return outputs;
+  } catch (const std::exception& error) {
+    throw_component_error(step.name, inputs, error);
+  }
+}
+
+}  // namespace
+
+Tensors Plan::run(const Tensors& inputs) const {
+  Tensors slots(num_slots);
+  std::copy(inputs.begin(), inputs.end(), slots.begin());
+  Tensors arguments;
+  for (const PlanStep& step : steps) {
+    for (const size_t slot : step.inputs) arguments.push_back(slots[slot]);
+    Tensors given = outputs_of(step, arguments);
+    arguments.clear();
+    for (size_t i = 0; i < step.outputs.size(); ++i) slots[step.outputs[i]] = std::move(given[i]);
+    for (const size_t slot : step.released) slots[slot].reset();
+  }
+  Tensors result;
+  for (const size_t slot : outputs) result.push_back(slots[slot]);
+  return result;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trainrun::kernels {
+
+/// Which instructions a kernel is computed with. The results are the same, bit for bit; only the time differs.
+enum class CpuPath { kGeneric, kAvx2, kAvx512 };
+
+/// Whether this processor has the instructions of `path`. AVX-512 means F, BW, DQ and VL together.
+bool is_available(CpuPath path);
+/// The widest path that this processor has; asked once, then remembered.
+CpuPath best_cpu_path();
+/// Every path that this processor has, kGeneric first.
+std::vector<CpuPath> available_cpu_paths();
+/// "generic", "AVX2", "AVX-512".
+std::string name_of(CpuPath path);
+
+}  // namespace trainrun::kernels

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "registry/kernels/cpu_path.h"
+#include "registry/kernels/max_pool_window.h"
+
+namespace trainrun::kernels {
+
+/// Whether ReLU followed by this pooling can be fused at all, by what is known before there are data: the window has at
+/// most 255 points (the winner's place is kept in a byte), and inputs of `dtype` are float32, float64, bfloat16 or
+/// half.
+bool can_fuse_relu_max_pool2d(const MaxPoolWindow& window, at::ScalarType dtype);
+
+/// Whether `relu_max_pool2d` computes this very tensor itself: what `can_fuse_relu_max_pool2d` asks, and that `x` is a
+/// plain CPU tensor of 3 or 4 dimensions, seen by no dispatcher mode and without a forward-mode gradient; contiguous,
+/// or channels_last where windows do not overlap; and that no window of the pooling can lie outside of it.
+bool supports_relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window);
+
+/// max_pool2d(relu(x)) of x [N, C, H, W] or [C, H, W] in one pass; differentiable any number of times. The output and
+/// the gradients are those of the two ATen operations, bit for bit, NaN and signed zeros included; but a NaN
+/// may be another NaN. The memory format is x's. One byte per output value is kept for the backward pass, where ATen
+/// keeps the ReLU's output and 64-bit indices; x may be changed in place afterwards.
+///
+/// A tensor for which `supports_relu_max_pool2d` is false is computed by the two ATen operations, and the call is
+/// counted in `relu_max_pool2d_calls().by_aten`. A window or a shape that max_pool2d refuses is refused with its
+/// message (c10::Error). `path` forces the instructions, for tests: it must be available (Error).
+at::Tensor relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window, std::optional<CpuPath> path = {});
+
+/// How often `relu_max_pool2d` was called since the program began, by who computed. For tests and reports.
+struct ReluMaxPoolCalls {
+  int64_t fused = 0;
+  int64_t by_aten = 0;
+};
+ReluMaxPoolCalls relu_max_pool2d_calls();
+
+}  // namespace trainrun::kernels

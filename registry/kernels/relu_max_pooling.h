@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "registry/kernels/cpu_path.h"
+#include "registry/kernels/max_pool_window.h"
+#include "registry/kernels/relu_max_pool_loops.h"
+
+namespace trainrun::kernels {
+
+/// The pooling of tensors of one shape, type and memory format: the three passes, without autograd. Part of
+/// relu_max_pool.h's making; an autograd graph keeps it from the forward pass to the backward one.
+class ReluMaxPooling : public torch::CustomClassHolder {
+ public:
+  /// `x` must be supported (`supports_relu_max_pool2d`). Throws what max_pool2d throws where the window does not fit
+  /// it. `path` holds where there is a loop for it; others are computed by the generic ones.
+  ReluMaxPooling(const at::Tensor& x, const MaxPoolWindow& window, CpuPath path);
+
+  /// The output, and the winners [the output's shape] (uint8), undefined unless they are asked for.
+  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, bool with_winners) const;
+  /// The gradient of x.
+  at::Tensor backward(const at::Tensor& grad_y, const at::Tensor& winners) const;
+  /// What stands at the winners' places in a tensor of x's shape.
+  at::Tensor gather(const at::Tensor& of_x, const at::Tensor& winners) const;
+
+ private:
+  at::Tensor empty(const std::vector<int64_t>& shape, const at::TensorOptions& options) const;
+
+  PoolGeometry geometry_;
+  std::vector<int64_t> x_shape_, y_shape_;
+  at::MemoryFormat format_;
+  CpuPath path_;
+};
+using ReluMaxPoolingPtr = c10::intrusive_ptr<ReluMaxPooling>;
+
+}  // namespace trainrun::kernels

@@ -1,0 +1,109 @@
+#include "runner/observers/observer.h"
+
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <csignal>
+
+#include "runner/base/text.h"
+
+namespace trainrun {
+namespace {
+
+std::atomic<bool> has_left_one_behind = false;
+
+}  // namespace
+
+bool left_a_logger_behind() { return has_left_one_behind; }
+
+void Observer::warn(const std::string& text) const {
+  spdlog::warn(Problem{name_.place, name_.path, name_.type + " " + text}.to_string());
+}
+
+void Observer::say_that_it_failed(const std::string& text) const {
+  warn("failed and is left out from now on; training goes on: " + text);
+}
+
+void PromptObserver::tell(const Event& event) {
+  if (!logger_) return;
+  try {
+    trainrun::tell(*logger_, event);
+  } catch (const std::exception& error) {
+    logger_.reset();
+    say_that_it_failed(error_text(error));
+  }
+}
+
+/// What the thread and the observer share.
+struct QueuedObserver::Work {
+  explicit Work(size_t most_waiting) : queue(most_waiting) {}
+
+  EventQueue queue;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_done = false;
+  std::optional<std::string> failure;
+};
+
+QueuedObserver::QueuedObserver(const ComponentName& name, std::unique_ptr<Logger> logger, size_t most_waiting)
+    : Observer(name, nullptr), work_(std::make_shared<Work>(most_waiting)) {
+  thread_ = std::thread([work = work_, own = std::move(logger)]() mutable { run(*work, std::move(own)); });
+}
+
+QueuedObserver::~QueuedObserver() { finish(Clock::now(), std::chrono::milliseconds(0)); }
+
+/// The logger is also destroyed here: that may take as long as anything else that it does.
+void QueuedObserver::run(Work& work, std::unique_ptr<Logger> logger) {
+  sigset_t all;  // signals are the training thread's: system calls of a logger are not interrupted
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  std::optional<std::string> failure;
+  try {
+    while (const auto event = work.queue.take()) trainrun::tell(*logger, *event);
+  } catch (const std::exception& error) {
+    failure = error_text(error);
+  }
+  logger.reset();
+  const std::lock_guard<std::mutex> lock(work.mutex);
+  work.failure = std::move(failure);
+  work.is_done = true;
+  work.changed.notify_one();
+}
+
+void QueuedObserver::note_failure() {
+  const std::lock_guard<std::mutex> lock(work_->mutex);
+  if (failed_ || !work_->failure) return;
+  failed_ = true;
+  say_that_it_failed(*work_->failure);
+}
+
+void QueuedObserver::tell(const Event& event) {
+  note_failure();
+  if (failed_ || !thread_.joinable() || work_->queue.put(event) || left_out_++ > 0) return;
+  warn("is slower than training: " + grouped(static_cast<int64_t>(work_->queue.size())) +
+       " lines wait for it; what comes now is left out until it has caught up");
+}
+
+void QueuedObserver::finish(Clock::time_point end, std::chrono::milliseconds patience) {
+  if (!thread_.joinable()) return;
+  work_->queue.close();
+  std::unique_lock<std::mutex> lock(work_->mutex);
+  const bool is_done = work_->changed.wait_until(lock, end + patience, [&] { return work_->is_done; });
+  lock.unlock();
+  if (is_done) {
+    thread_.join();
+  } else {
+    thread_.detach();
+    has_left_one_behind = true;
+  }
+  note_failure();
+  if (failed_) return;
+  if (left_out_ > 0) warn("was slower than training: " + grouped(left_out_) + " lines were left out");
+  if (is_done) return;
+  warn("has not come to an end " + duration(std::chrono::duration<double>(patience).count()) +
+       " after the run did; it is left behind, with " + grouped(static_cast<int64_t>(work_->queue.size())) +
+       " lines that it was to be told");
+}
+
+}  // namespace trainrun

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "registry/component_error.h"
+#include "runner/observers/event_queue.h"
+
+namespace trainrun {
+
+/// One logger of a run: who it is in the recipe, and how it is told. What it throws is logged once, with its place, and
+/// from then on it is left out. The training thread alone calls these.
+class Observer {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Observer(ComponentName name, std::unique_ptr<Logger> logger) : name_(std::move(name)), logger_(std::move(logger)) {}
+  virtual ~Observer() = default;
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+
+  /// Tells the logger, now or soon.
+  virtual void tell(const Event& event) = 0;
+  /// Nothing is told any more. Waits until the logger has been told everything, but no longer than `patience` after
+  /// `end`.
+  virtual void finish(Clock::time_point end, std::chrono::milliseconds patience) {
+    static_cast<void>(end), static_cast<void>(patience);
+  }
+
+ protected:
+  /// Logs a warning about this logger, at its place in the recipe.
+  void warn(const std::string& text) const;
+  void say_that_it_failed(const std::string& text) const;
+
+  ComponentName name_;
+  std::unique_ptr<Logger> logger_;  // null: left out
+};
+
+/// Tells on the thread that calls it.
+class PromptObserver : public Observer {
+ public:
+  using Observer::Observer;
+  void tell(const Event& event) override;
+};
+
+/// Tells on a thread of the logger's own.
+class QueuedObserver : public Observer {
+ public:
+  /// So many events wait for a logger at most: a few megabytes.
+  static constexpr size_t kMostWaiting = 10'000;
+
+  QueuedObserver(const ComponentName& name, std::unique_ptr<Logger> logger, size_t most_waiting = kMostWaiting);
+  ~QueuedObserver() override;
+  void tell(const Event& event) override;
+  void finish(Clock::time_point end, std::chrono::milliseconds patience) override;
+
+ private:
+  struct Work;
+  static void run(Work& work, std::unique_ptr<Logger> logger);
+  void note_failure();
+
+  std::shared_ptr<Work> work_;  // the thread's, too: it may outlive this object
+  std::thread thread_;
+  bool failed_ = false;   // and it has been said
+  int64_t left_out_ = 0;  // events, for want of room
+};
+
+/// Whether a logger's thread was left behind because its logger came to no end. The process then has to end without
+/// destroying what that thread may use.
+bool left_a_logger_behind();
+
+}  // namespace trainrun

@@ -1,0 +1,106 @@
+#include "runner/observers/tensorboard.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+
+#include "registry/files/file_io.h"
+#include "runner/observers/appended_file.h"
+#include "runner/observers/tfevents.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "events.out.tfevents.";
+
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// The newest of the times in the names of the folder's event files; 0: there is none.
+int64_t newest_time_in(const std::string& folder) {
+  int64_t newest = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(kPrefix)) continue;
+    int64_t time = 0;
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), time);
+    newest = std::max(newest, time);
+  }
+  return newest;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
+  return name.data();
+}
+
+/// TensorBoard reads a folder's files in the order of their names: what goes on after another file has a later time in
+/// its name, even where both began in one second.
+std::string new_path_in(const std::string& folder, int64_t newest_time) {
+  const int64_t time = std::max(static_cast<int64_t>(wall_time()), newest_time + 1);
+  std::string digits = std::to_string(time);
+  digits.insert(0, digits.size() < 10 ? 10 - digits.size() : 0, '0');
+  return folder + "/" + std::string(kPrefix) + digits + "." + host_name() + "." + std::to_string(::getpid()) + ".0";
+}
+
+class TensorBoardLogger : public Logger {
+ public:
+  explicit TensorBoardLogger(std::string folder) : folder_(std::move(folder)) {}
+
+  void on_start(const RunInfo& info) override {
+    create_folders(folder_);
+    const int64_t newest_time = newest_time_in(folder_);
+    file_.emplace(new_path_in(folder_, newest_time));
+    begin_file();
+    if (newest_time > 0 || info.start_step > 0) append(restart_event(wall_time(), info.start_step));
+    append(text_event(wall_time(), info.start_step, "recipe/text_summary", "```yaml\n" + info.recipe + "```\n"));
+  }
+
+  void on_step(const StepRecord& record) override { append(scalars_event(wall_time(), record.step, record.figures())); }
+
+  void on_evaluation(const EvaluationRecord& record) override {
+    append(scalars_event(wall_time(), record.step, record.metrics));
+  }
+
+ private:
+  void begin_file() { file_->append(framed_record(version_event(wall_time()))); }
+
+  void append(const std::string& event) {
+    if (file_->is_removed()) {  // with the run's folder, say, which is there again after the next checkpoint
+      std::error_code not_yet;
+      fs::create_directory(folder_, not_yet);
+      if (file_->made_anew()) begin_file();
+    }
+    file_->append(framed_record(event));
+  }
+
+  std::string folder_;
+  std::optional<AppendedFile> file_;  // from on_start on
+};
+
+struct TensorBoard {
+  std::optional<std::string> log_dir;
+
+  static void describe(Fields<TensorBoard>& f) {
+    f.optional("log_dir", &TensorBoard::log_dir)
+        .doc("the folder of the event files, of this run alone; null: tensorboard in the run's folder");
+  }
+  std::unique_ptr<Logger> build(const LoggerInputs& inputs) const {
+    return std::make_unique<TensorBoardLogger>(log_dir.value_or(inputs.output_dir + "/tensorboard"));
+  }
+};
+
+}  // namespace
+
+void add_tensorboard(LoggerRegistry& loggers) {
+  loggers.add<TensorBoard>("TensorBoard", "every figure, and the recipe, for `tensorboard --logdir`");
+}
+
+}  // namespace trainrun

@@ -1,0 +1,132 @@
+#include "runner/observers/tfevents.h"
+
+#include <protozero/pbf_writer.hpp>
+
+#include <array>
+
+namespace trainrun {
+namespace {
+
+// Numbers of fields and enumerators, from TensorBoard's .proto files.
+enum class EventField : protozero::pbf_tag_type {
+  kWallTime = 1,
+  kStep = 2,
+  kFileVersion = 3,
+  kSummary = 5,
+  kSessionLog = 7,
+};
+constexpr protozero::pbf_tag_type kStatusOfSessionLog = 1;
+constexpr int kSessionStart = 1;
+constexpr protozero::pbf_tag_type kValueOfSummary = 1;
+enum class ValueField : protozero::pbf_tag_type { kTag = 1, kSimpleValue = 2, kTensor = 8, kMetadata = 9 };
+constexpr protozero::pbf_tag_type kPluginDataOfMetadata = 1;
+constexpr protozero::pbf_tag_type kNameOfPluginData = 1;
+enum class TensorField : protozero::pbf_tag_type { kDtype = 1, kShape = 2, kStringVal = 8 };
+constexpr int kStringDtype = 7;
+constexpr protozero::pbf_tag_type kDimOfShape = 2;
+constexpr protozero::pbf_tag_type kSizeOfDim = 1;
+
+template <class Field>
+constexpr protozero::pbf_tag_type tag(Field field) {
+  return static_cast<protozero::pbf_tag_type>(field);
+}
+
+constexpr std::array<uint32_t, 256> crc_table() {
+  constexpr uint32_t kCastagnoliReflected = 0x82F63B78;
+  std::array<uint32_t, 256> table{};
+  for (uint32_t byte = 0; byte < table.size(); ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kCastagnoliReflected : 0);
+    table[byte] = crc;
+  }
+  return table;
+}
+
+/// A checksum of what holds checksums is made unlike them.
+uint32_t masked(uint32_t crc) {
+  constexpr uint32_t kMaskDelta = 0xA282EAD8;
+  return ((crc >> 15) | (crc << 17)) + kMaskDelta;
+}
+
+template <class Number>
+void append_little_endian(std::string& bytes, Number number) {
+  for (size_t i = 0; i < sizeof number; ++i) bytes += static_cast<char>(number >> (8 * i) & 0xFF);
+}
+
+std::string begin_event(double wall_time, int64_t step) {
+  std::string message;
+  protozero::pbf_writer event(message);
+  event.add_double(tag(EventField::kWallTime), wall_time);
+  event.add_int64(tag(EventField::kStep), step);
+  return message;
+}
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  static constexpr std::array<uint32_t, 256> kTable = crc_table();
+  uint32_t crc = 0xFFFFFFFF;
+  for (const char byte : bytes) crc = kTable[(crc ^ static_cast<uint8_t>(byte)) & 0xFF] ^ (crc >> 8);
+  return ~crc;
+}
+
+std::string framed_record(std::string_view message) {
+  std::string record;
+  append_little_endian(record, static_cast<uint64_t>(message.size()));
+  append_little_endian(record, masked(crc32c(record)));
+  record += message;
+  append_little_endian(record, masked(crc32c(message)));
+  return record;
+}
+
+std::string version_event(double wall_time) {
+  std::string message = begin_event(wall_time, 0);
+  protozero::pbf_writer(message).add_string(tag(EventField::kFileVersion), "brain.Event:2");
+  return message;
+}
+
+std::string restart_event(double wall_time, int64_t step) {
+  std::string message = begin_event(wall_time, step + 1);
+  protozero::pbf_writer event(message);
+  protozero::pbf_writer(event, tag(EventField::kSessionLog)).add_enum(kStatusOfSessionLog, kSessionStart);
+  return message;
+}
+
+std::string scalars_event(double wall_time, int64_t step, const Figures& figures) {
+  std::string message = begin_event(wall_time, step);
+  protozero::pbf_writer event(message);
+  protozero::pbf_writer summary(event, tag(EventField::kSummary));
+  for (const auto& [name, figure] : figures) {
+    protozero::pbf_writer value(summary, kValueOfSummary);
+    value.add_string(tag(ValueField::kTag), name);
+    value.add_float(tag(ValueField::kSimpleValue), static_cast<float>(figure));
+  }
+  summary.commit();
+  return message;
+}
+
+std::string text_event(double wall_time, int64_t step, const std::string& name, const std::string& text) {
+  std::string message = begin_event(wall_time, step);
+  protozero::pbf_writer event(message);
+  protozero::pbf_writer summary(event, tag(EventField::kSummary));
+  protozero::pbf_writer value(summary, kValueOfSummary);
+  value.add_string(tag(ValueField::kTag), name);
+  {
+    protozero::pbf_writer tensor(value, tag(ValueField::kTensor));
+    tensor.add_enum(tag(TensorField::kDtype), kStringDtype);
+    {
+      protozero::pbf_writer shape(tensor, tag(TensorField::kShape));
+      protozero::pbf_writer(shape, kDimOfShape).add_int64(kSizeOfDim, 1);
+    }
+    tensor.add_bytes(tag(TensorField::kStringVal), text);
+  }
+  {
+    protozero::pbf_writer metadata(value, tag(ValueField::kMetadata));
+    protozero::pbf_writer(metadata, kPluginDataOfMetadata).add_string(kNameOfPluginData, "text");
+  }
+  value.commit();
+  summary.commit();
+  return message;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,140 @@
+"""A wheel of this build, installed beside torch in virtual environments of their own."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+
+from plugin_guide import ROOT, build_plugin, check_explained_and_trained, run
+
+BUILD = pathlib.Path(os.environ["TRAINRUN_BUILD_DIR"])
+WITH_TORCH = pathlib.Path(sysconfig.get_path("purelib"))  # of the Python that runs the tests
+# What LibTorch brings along, and what every Linux with Python has: glibc, the libraries of g++, and zlib.
+OF_TORCH = {"libtorch_cpu.so", "libtorch_cuda.so", "libc10.so", "libc10_cuda.so", "libgomp.so.1"}
+PLAIN = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2",
+         "libgcc_s.so.1", "libstdc++.so.6", "libz.so.1"}
+# A compiler's or a launcher's settings are not of a plain machine.
+PLAIN_ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("TRAINRUN_", "LD_", "PYTHON"))}
+
+
+@pytest.fixture(scope="module", name="wheel")
+def made_wheel(tmp_path_factory):
+    """The wheel of the build that is tested."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, ROOT / "tools/make_wheel.py", BUILD, folder, folder=folder)
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+def environment_with(wheel, folder):
+    """A fresh virtual environment in `folder` with the wheel alone; its site-packages."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder, folder=folder.parent)
+    run(sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "--no-index", "--no-deps", wheel, folder=folder.parent)
+    [packages] = folder.glob("lib/python3.*/site-packages")
+    return packages
+
+
+@pytest.fixture(scope="module", name="beside")
+def environment_with_torch_beside(wheel, tmp_path_factory):
+    """An environment whose site-packages has torch and its libraries, as pip would lay them."""
+    folder = tmp_path_factory.mktemp("beside") / "environment"
+    packages = environment_with(wheel, folder)
+    for name in ("torch", "nvidia"):
+        if (WITH_TORCH / name).exists():
+            (packages / name).symlink_to(WITH_TORCH / name)
+    return folder
+
+
+@pytest.fixture(scope="module", name="elsewhere")
+def environment_with_torch_elsewhere(wheel, tmp_path_factory):
+    """An environment that finds torch in another folder of sys.path."""
+    folder = tmp_path_factory.mktemp("elsewhere") / "environment"
+    packages = environment_with(wheel, folder)
+    (packages / "torch.pth").write_text(f"{WITH_TORCH}\n")
+    return folder
+
+
+def test_the_digits_train_with_nothing_compiled(beside, tmp_path):
+    text = run(beside / "bin/trainrun", "recipes/digits_cnn.yaml", folder=tmp_path, env=PLAIN_ENVIRONMENT)
+    assert "there is no recipes/digits_cnn.yaml here; this is " in text
+    accuracy = re.findall(r'"eval/accuracy": ?([0-9.]+)', (tmp_path / "runs/digits_cnn/metrics.jsonl").read_text())
+    assert float(accuracy[-1]) > 0.98
+    assert (tmp_path / "runs/digits_cnn/checkpoints/latest/model.safetensors").is_file()
+
+
+def test_two_processes_train_where_torch_is_elsewhere(elsewhere, tmp_path):
+    options = ["distributed_type=MULTI_CPU", "num_processes=2", "training={max_steps: 2}"]
+    run(elsewhere / "bin/trainrun", "recipes/digits_mlp.yaml", *options, folder=tmp_path, env=PLAIN_ENVIRONMENT)
+    assert (tmp_path / "runs/digits_mlp/summary.json").is_file()
+
+
+def test_python_is_gone_once_the_program_runs(beside, tmp_path):
+    """What runs is the program itself, so signals reach it and Python costs no memory."""
+    script = f"exec {beside}/bin/trainrun env > /dev/null; echo never"
+    traced = run("strace", "-qq", "-f", "-e", "trace=execve", "sh", "-c", script, folder=tmp_path, env=PLAIN_ENVIRONMENT)
+    programs = re.findall(r'^(\[pid .*)?execve\("([^"]+)", .* = 0$', traced, re.MULTILINE)
+    assert programs[-1][1].endswith("site-packages/trainrun/bin/trainrun")
+    assert all(not process for process, _ in programs)  # no process was started besides
+
+
+def test_without_torch_the_message_says_what_to_install(wheel, tmp_path):
+    packages = environment_with(wheel, tmp_path / "environment")
+    program = tmp_path / "environment/bin/trainrun"
+    error = run(program, "env", folder=tmp_path, code=1, env=PLAIN_ENVIRONMENT)
+    assert "there is no torch for " in error and "-m pip install torch==2.11.0" in error
+    (packages / "torch").mkdir()
+    (packages / "torch/__init__.py").touch()
+    (packages / "torch/version.py").write_text("__version__ = '2.9.1+cpu'\n")
+    error = run(program, "env", folder=tmp_path, code=1, env=PLAIN_ENVIRONMENT)
+    assert "torch is torch 2.9.1+cpu, and this trainrun runs on torch 2.11.0" in error
+
+
+def test_the_plugin_guide_can_be_followed_against_the_wheel(beside, tmp_path):
+    prefix = run(beside / "bin/python", "-c", "import trainrun; print(trainrun.prefix)", folder=tmp_path).strip()
+    build_plugin(tmp_path, prefix)
+    check_explained_and_trained(beside / "bin/trainrun", tmp_path)
+    cache = (tmp_path / "build/CMakeCache.txt").read_text()
+    assert str(ROOT / "registry") not in cache and "nlohmann_json_DIR" not in cache
+
+
+def elf_files(beside):
+    """Every program and library of the wheel."""
+    [packages] = beside.glob("lib/python3.*/site-packages")
+    files = [path for path in packages.glob("trainrun*/**/*") if path.is_file() and not path.is_symlink()]
+    return [path for path in files if path.open("rb").read(4) == b"\x7fELF"]
+
+
+def test_the_wheel_needs_no_library_that_a_plain_machine_lacks(beside):
+    files = elf_files(beside)
+    own = {path.name for path in files}
+    assert {"trainrun", "libtrainrun_registry.so"} <= own
+    needed = {}
+    for path in files:
+        for name in re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", path, folder=beside)):
+            needed.setdefault(name, []).append(path.name)
+    strangers = {name: users for name, users in needed.items() if name not in own | OF_TORCH | PLAIN}
+    assert not strangers
+    assert any(name.startswith("libyaml-cpp-") for name in needed)  # a name of its own: it meets no other yaml-cpp
+    for path in files:
+        [*found] = re.findall(r"R(?:UN)?PATH.*\[(.*)\]", run("readelf", "-d", path, folder=beside))
+        assert all(place.startswith("$ORIGIN") for text in found for place in text.split(":")), path
+
+
+def test_the_readme_says_which_system_the_wheel_needs(beside, wheel):
+    versions = {"GLIBC": (0,), "GLIBCXX": (0,)}
+    for path in elf_files(beside):
+        needed = subprocess.run(["objdump", "-T", path], capture_output=True, text=True, check=True).stdout
+        for name, version in re.findall(r"\((GLIBC|GLIBCXX)_([0-9.]+)\)", needed):
+            versions[name] = max(versions[name], tuple(map(int, version.split("."))))
+    text = {name: ".".join(map(str, version)) for name, version in versions.items()}
+    readme = (ROOT / "README.md").read_text()
+    stated = re.search(r"glibc ([0-9.]+) and GLIBCXX_([0-9.]+)", readme)
+    assert stated, "README.md says nothing of glibc"
+    as_numbers = [tuple(map(int, version.split("."))) for version in stated.groups()]
+    assert versions["GLIBC"] <= as_numbers[0] and versions["GLIBCXX"] <= as_numbers[1], text
+    tag = re.search(r"manylinux_(\d+)_(\d+)_x86_64", wheel.name)
+    assert tag and versions["GLIBC"] <= tuple(map(int, tag.groups())), wheel.name

@@ -1,0 +1,5 @@
+"""`python -m trainrun` is `trainrun`."""
+
+from trainrun import main
+
+main()
