@@ -64,6 +64,8 @@ foreach(source IN LISTS python_tests)
   # Where there is no GPU, what needs one is listed as skipped, not as passed.
   set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "\n[0-9]+ skipped in ")
 endforeach()
+# The limits that they set for processes to end are the program's own promise: nothing else may load the machine.
+set_tests_properties(faults/rank_faults launch/machines PROPERTIES RUN_SERIAL ON)
 
 # A tree is installed and moved, and the plugins of tests/plugins are built against it, as their author would.
 if(EXISTS "${PROJECT_SOURCE_DIR}/tests/plugins/CMakeLists.txt" AND NOT TRAINRUN_SANITIZERS)

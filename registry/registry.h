@@ -84,7 +84,7 @@ class Registry {
     Read read;
     typename Kind::Product (*build)(const void* options, const typename Kind::Inputs&);
   };
-  void add_options(const std::string& name, const std::string& doc, Options options);
+  void add_options(const std::string& name, const std::string& doc, const Options& options);
 
   std::map<std::string, Entry> entries_;
   std::string origin_;
@@ -111,7 +111,7 @@ void Registry<Kind>::add(const std::string& name, const std::string& doc) {
 }
 
 template <class Kind>
-void Registry<Kind>::add_options(const std::string& name, const std::string& doc, Options options) {
+void Registry<Kind>::add_options(const std::string& name, const std::string& doc, const Options& options) {
   if (const Entry* other = find(name)) detail::throw_duplicate(Kind::kName, name, other->origin, origin_);
   Entry entry;
   entry.name = name;

@@ -136,15 +136,18 @@ class Fuser {
 
 // --- brackets ---
 
-PlanStep beside(const FlatLayer& layer, std::vector<size_t> inputs, std::function<void(const Tensors&)> action) {
+/// `action` gets what is in the `slots`, and may put others there.
+PlanStep beside(const FlatLayer& layer, const std::vector<size_t>& slots, std::function<void(Tensors&)> action) {
   PlanStep step;
   step.operation = operation_of(
       [action = std::move(action)](const Tensors& tensors) -> Tensors {
-        action(tensors);
-        return {};
+        Tensors changed = tensors;
+        action(changed);
+        return changed;
       },
       {.spans_ranks = true});
-  step.inputs = std::move(inputs);
+  step.inputs = slots;
+  step.outputs = slots;
   step.layer = layer.name;
   step.name = name_of(*layer.written);
   step.computes = false;
@@ -174,7 +177,7 @@ void add_brackets(const FlatGraph& flat, const std::vector<Bracket>& brackets, P
     }
     if (!first_step) throw Error("no layer within '" + brackets[i].layer + "' computes");
     const FlatLayer& layer = flat.layers[first];
-    before[*first_step].push_back(beside(layer, {}, [action = brackets[i].before](const Tensors&) { action(); }));
+    before[*first_step].push_back(beside(layer, {}, [action = brackets[i].before](Tensors&) { action(); }));
     if (brackets[i].after) after[last_step].push_back(beside(layer, layer.outputs, brackets[i].after));
   }
   std::vector<PlanStep> steps;

@@ -16,7 +16,7 @@ class Graph;
 struct Bracket {
   std::string layer;  // its name in the state dict; it may be a container
   std::function<void()> before;
-  std::function<void(const Tensors& outputs)> after;  // null: nothing
+  std::function<void(Tensors& outputs)> after;  // may put others in the outputs' place; null: nothing
 };
 
 /// What a plan has beyond the layers as they are.

@@ -191,10 +191,13 @@ std::vector<Bracket> ShardedModel::brackets() {
       bracket.layer = layer;
       bracket.before = [this, &unit] { before_forward(unit); };
       if (!unit.name.empty()) {
-        bracket.after = [this, &unit](const Tensors& outputs) { after_forward(unit, outputs); };
-      } else if (layer == unit.layers.back()) {
-        bracket.after = [this, &unit](const Tensors&) {
-          if (!c10::GradMode::is_enabled()) release(unit);
+        bracket.after = [this, &unit](Tensors& outputs) { after_forward(unit, outputs); };
+      } else {
+        const bool is_last = layer == unit.layers.back();
+        bracket.after = [this, &unit, is_last](Tensors& outputs) {
+          if (c10::GradMode::is_enabled()) return;  // it is released after the backward pass
+          copy_views(unit, outputs);
+          if (is_last) release(unit);
         };
       }
       brackets.push_back(std::move(bracket));
@@ -208,15 +211,24 @@ void ShardedModel::before_forward(Unit& unit) {
   if (options_.prefetch && unit.next) start_gather(*unit.next);
 }
 
-void ShardedModel::after_forward(Unit& unit, const Tensors& outputs) {
+/// What a layer gives of its parameters' own memory (a class token, say) is read after that is given back.
+void ShardedModel::copy_views(const Unit& unit, Tensors& outputs) {
+  for (at::Tensor& output : outputs) {
+    if (output.is_alias_of(unit.whole)) output = output.clone();
+  }
+}
+
+void ShardedModel::after_forward(Unit& unit, Tensors& outputs) {
   const bool trains = c10::GradMode::is_enabled();
+  const bool releases = !trains || options_.stage == 3;
+  if (releases) copy_views(unit, outputs);
   if (trains) {
     for (const at::Tensor& output : outputs) {
       if (!output.requires_grad()) continue;
       output.register_hook([this, &unit](const at::Tensor&) { before_backward(unit); });
     }
   }
-  if (!trains || options_.stage == 3) release(unit);
+  if (releases) release(unit);
 }
 
 void ShardedModel::before_backward(Unit& unit) {

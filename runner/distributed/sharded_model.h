@@ -54,7 +54,8 @@ class ShardedModel : public ParallelModel {
   void release(Unit& unit);
   void keep(Unit& unit);
   void before_forward(Unit& unit);
-  void after_forward(Unit& unit, const Tensors& outputs);
+  void after_forward(Unit& unit, Tensors& outputs);
+  static void copy_views(const Unit& unit, Tensors& outputs);
   void before_backward(Unit& unit);
   at::Tensor whole_zeros(const Unit& unit) const;
   void take_gradient(Unit& unit, size_t parameter);

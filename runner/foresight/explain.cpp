@@ -75,7 +75,7 @@ class LayerWalk {
       const size_t slot = layer.outputs[i];
       slots_[slot] = outputs[i];
       const bool comes_out = std::find(around.outputs.begin(), around.outputs.end(), slot) != around.outputs.end();
-      if (comes_out && !is_view(outputs[i], around)) row.activation_bytes += bytes_of(outputs[i]) / kExampleBatch;
+      if (comes_out && !is_view(outputs[i], around)) row.activation_bytes += tensor_bytes(outputs[i]) / kExampleBatch;
     }
   }
 

@@ -23,6 +23,6 @@ std::string restart_event(double wall_time, int64_t step);
 /// Scalars, as float32, which is what TensorBoard shows.
 std::string scalars_event(double wall_time, int64_t step, const Figures& figures);
 /// A text in Markdown, for TensorBoard's page of texts.
-std::string text_event(double wall_time, int64_t step, const std::string& tag, const std::string& text);
+std::string text_event(double wall_time, int64_t step, const std::string& name, const std::string& text);
 
 }  // namespace trainrun

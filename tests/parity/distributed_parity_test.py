@@ -162,7 +162,7 @@ def test_sharding_any_net_changes_nothing(tmp_path, recipe):
         path = RECIPE
         common = ["model.layers=[Flatten, {type: Linear, out_features: 16}, {name: a, type: Linear, out_features: 16}, ReLU, "
                   "{name: b, type: Linear, out_features: 16, share: a}, {type: Linear, out_features: 10}]"]
-    common += ["optimizer={type: SGD, lr: 0.1}", "num_processes=2", "dataloader.batch_size=16", "training={num_epochs: null, max_steps: 6}", "evaluation.every=null"]
+    common += ["optimizer={type: SGD, lr: 0.1}", "num_processes=2", "dataloader.batch_size=16", "training={num_epochs: null, max_steps: 6}", "evaluation.every=3"]
     runs = [train_plain(tmp_path / kind, *common, f"distributed_type={kind}", path=path) for kind in ("MULTI_CPU", "FSDP")]
     assert losses(runs[1][0]) == pytest.approx(losses(runs[0][0]), rel=1e-5)
     assert runs[0][1].keys() == runs[1][1].keys()

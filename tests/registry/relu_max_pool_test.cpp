@@ -91,7 +91,7 @@ void check_identical(const at::Tensor& x, const MaxPoolWindow& window, CpuPath p
 }
 
 struct Draw {
-  std::mt19937 generator{7};
+  std::mt19937 generator{7};  // NOLINT(bugprone-random-generator-seed): the same windows each time
   int64_t operator()(int64_t least, int64_t most) {
     return std::uniform_int_distribution<int64_t>(least, most)(generator);
   }
