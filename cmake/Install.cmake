@@ -22,6 +22,7 @@ if(TARGET trainrun_cuda)
 endif()
 
 install(DIRECTORY registry DESTINATION include/trainrun FILES_MATCHING PATTERN "*.h")
+install(FILES "${public_headers_header}" DESTINATION include/trainrun/registry)
 install(DIRECTORY recipes schemas DESTINATION share/trainrun OPTIONAL)
 
 file(GLOB libtorch_files

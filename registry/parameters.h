@@ -142,6 +142,12 @@ template <class F>
 std::optional<F> read_parameter(const Parameter& parameter, const Value& value, Reader& reader) {
   const Value spelled = spelled_as_choice(value, parameter.choices);
   const size_t before = reader.problems().size();
+  if constexpr (HasChoice<F>) {
+    if (spelled.is_scalar() && spelled.scalar_type() == ScalarType::kString) {
+      check_choice(spelled.text(), parameter, value.place(), reader);
+      if (reader.problems().size() != before) return std::nullopt;
+    }
+  }
   std::optional<F> result = Codec<F>::read(spelled, reader);
   if (!result || reader.problems().size() != before) return std::nullopt;
   check_not_empty(value, parameter, reader);
@@ -177,6 +183,9 @@ FieldBuilder<F> Fields<T>::add(std::string name, F T::* member, bool required) {
   parameter.name = std::move(name);
   parameter.required = required;
   parameter.type = Codec<F>::type_name();
+  if constexpr (detail::HasChoice<F>) {
+    for (const char* word : Words<typename detail::ChoiceIn<F>::Type>::kWords) parameter.choices.emplace_back(word);
+  }
   if (!required) parameter.default_value = Codec<F>::write(T{}.*member);
   parameter.schema = [](SchemaContext& context) { return Codec<F>::schema(context); };
   field.read = [member, &parameter](T& target, const Value& value, Reader& reader) {

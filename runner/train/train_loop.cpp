@@ -168,8 +168,7 @@ class Trainer {
     const auto& keep_best = job_.recipe.checkpoint.keep_best;
     const auto watched = keep_best ? figure_of(figures, keep_best->monitor) : std::nullopt;
     if (!watched || !std::isfinite(*watched)) return false;
-    const bool better =
-        !progress_.best || (keep_best->mode == "min" ? *watched < *progress_.best : *watched > *progress_.best);
+    const bool better = !progress_.best || trainrun::is_better(*watched, *progress_.best, keep_best->mode);
     if (better) progress_.best = watched;
     return better;
   }

@@ -294,9 +294,7 @@ class ScaledMeanHook : public trainrun::CommHook {
   explicit ScaledMeanHook(double factor) : factor_(factor) {}
   trainrun::FutureTensor reduce(const trainrun::GradientBucket& bucket, trainrun::Communicator& ranks) override {
     for (const at::Tensor& gradient : bucket.gradients) ranks.sum(gradient.mul_(factor_));
-    auto done = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-    done->markCompleted(bucket.values);
-    return done;
+    return trainrun::finished(bucket.values);
   }
 
  private:
