@@ -30,6 +30,7 @@ endif()
 install(DIRECTORY registry DESTINATION include/trainrun FILES_MATCHING PATTERN "*.h")
 find_path(TRAINRUN_NLOHMANN_INCLUDE nlohmann/json.hpp REQUIRED)
 install(DIRECTORY "${TRAINRUN_NLOHMANN_INCLUDE}/nlohmann" DESTINATION include/trainrun)
+install(FILES "${public_headers_header}" DESTINATION include/trainrun/registry)
 install(DIRECTORY recipes schemas DESTINATION share/trainrun OPTIONAL)
 
 file(GLOB libtorch_files

@@ -2,10 +2,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -113,6 +115,49 @@ struct Codec<std::string> {
   static std::optional<std::string> read(const Value& value, Reader& reader);
   static nlohmann::json schema(SchemaContext&) { return {{"type", "string"}}; }
   static nlohmann::json write(const std::string& value) { return value; }
+  static std::string type_name() { return "string"; }
+};
+
+/// The words that the values of an enum are in a recipe, from value 0 on; they are its parameter's choices.
+///   enum class Mode { kMin, kMax };
+///   template <>
+///   struct Words<Mode> { static constexpr std::array kWords = {"min", "max"}; };
+template <class E>
+struct Words;
+
+template <class E>
+concept Choice = std::is_enum_v<E> && requires { Words<E>::kWords.size(); };
+
+template <Choice E>
+std::string word_of(E value) {
+  return Words<E>::kWords[static_cast<size_t>(value)];
+}
+/// Nothing for what is none of the words.
+template <Choice E>
+std::optional<E> choice_of(const std::string& word) {
+  const auto found = std::find(Words<E>::kWords.begin(), Words<E>::kWords.end(), word);
+  if (found == Words<E>::kWords.end()) return std::nullopt;
+  return static_cast<E>(found - Words<E>::kWords.begin());
+}
+
+/// JSON has the word, too, such as in a checkpoint.
+template <Choice E>
+void to_json(nlohmann::json& json, const E& choice) {
+  json = word_of(choice);
+}
+template <Choice E>
+void to_json(nlohmann::ordered_json& json, const E& choice) {
+  json = word_of(choice);
+}
+
+template <Choice E>
+struct Codec<E> {
+  static std::optional<E> read(const Value& value, Reader& reader) {
+    const auto word = Codec<std::string>::read(value, reader);
+    return word ? choice_of<E>(*word) : std::nullopt;  // a word that is no choice has been reported: read_parameter
+  }
+  static nlohmann::json schema(SchemaContext&) { return {{"type", "string"}}; }
+  static nlohmann::json write(E value) { return word_of(value); }
   static std::string type_name() { return "string"; }
 };
 
@@ -268,6 +313,20 @@ struct Codec<std::variant<T...>> {
 };
 
 namespace detail {
+
+/// The enum that a parameter's type is, or is or null; void for other types.
+template <class T>
+struct ChoiceIn {
+  using Type = void;
+};
+template <Choice E>
+struct ChoiceIn<E> {
+  using Type = E;
+};
+template <class T>
+struct ChoiceIn<std::optional<T>> : ChoiceIn<T> {};
+template <class T>
+concept HasChoice = !std::is_void_v<typename ChoiceIn<T>::Type>;
 
 /// Calls `visit(double)` for each number in a parameter's value, so that one range check serves every type.
 template <class T, class Visit>

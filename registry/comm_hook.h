@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "registry/communicator.h"
+#include "registry/named_tensors.h"
 #include "registry/registry.h"
 
 namespace trainrun {
@@ -27,8 +28,8 @@ class CommHook {
   /// `bucket.values` over ranks, in their dtype and shape.
   virtual FutureTensor reduce(const GradientBucket& bucket, Communicator& ranks) = 0;
   /// What this rank must find again after a resume, by name; every rank has the same names and shapes.
-  virtual std::vector<std::pair<std::string, at::Tensor>> state() { return {}; }
-  virtual void load_state(const std::vector<std::pair<std::string, at::Tensor>>& state) { static_cast<void>(state); }
+  virtual NamedTensors state() { return {}; }
+  virtual void load_state(const NamedTensors& state) { static_cast<void>(state); }
 };
 
 struct CommHookInputs {

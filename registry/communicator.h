@@ -13,6 +13,8 @@ namespace trainrun {
 
 /// A tensor that is on its way: `Future::value().toTensor()` once completed.
 using FutureTensor = c10::intrusive_ptr<c10::ivalue::Future>;
+/// One that has arrived: `tensor`.
+FutureTensor finished(const at::Tensor& tensor);
 
 /// The processes that train together, as components see them. Every rank must make the same calls in the same order.
 class Communicator {

@@ -53,7 +53,7 @@ nlohmann::json Codec<InitializerRules>::schema(SchemaContext& context) {
   return {{"anyOf", {Codec<Component<InitializerKind>>::schema(context), {{"type", "array"}, {"items", rule}}}}};
 }
 
-void InitializerRules::apply(const std::vector<std::pair<std::string, at::Tensor>>& parameters) const {
+void InitializerRules::apply(const NamedTensors& parameters) const {
   const c10::AutoGradMode no_gradients(false);
   std::vector<bool> used(rules.size());
   std::vector<std::regex> patterns;

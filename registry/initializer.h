@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "registry/named_tensors.h"
 #include "registry/registry.h"
 
 namespace trainrun {
@@ -41,7 +42,7 @@ struct InitializerRules {
 
   /// Applies the rules to `parameters` in their order. Throws RecipeError at the place of a rule that matches none, or
   /// whose initializer does not fit.
-  void apply(const std::vector<std::pair<std::string, at::Tensor>>& parameters) const;
+  void apply(const NamedTensors& parameters) const;
 };
 
 template <>

@@ -59,7 +59,6 @@ void OptimizerCommon::describe(Fields<OptimizerCommon>& f) {
   f.optional("param_groups", &OptimizerCommon::param_groups)
       .doc("other options for the parameters whose state name a pattern matches; the first that matches wins");
   f.optional("state_dtype", &OptimizerCommon::state_dtype)
-      .one_of({"fp32", "bf16"})
       .doc("in which the optimizer keeps its running averages between steps; bf16 halves their memory");
 }
 
@@ -75,15 +74,14 @@ void OptimizerKind::finish(Component<OptimizerKind>& optimizer, const Value& map
     for (const Value::Entry& entry : group.overrides.entries()) merged.set(entry.key, entry.key_place, entry.value);
     group.options = optimizer.read_options(merged, reader);
   }
-  if (optimizer.common.state_dtype == "bf16") {
+  if (optimizer.common.state_dtype == StateDtype::kBf16) {
     optimizer.build = [build = optimizer.build](const OptimizerInputs& inputs) {
       return with_low_precision_state(build(inputs), inputs);
     };
   }
 }
 
-OptimizerInputs group_parameters(const Component<OptimizerKind>& optimizer,
-                                 const std::vector<std::pair<std::string, at::Tensor>>& parameters,
+OptimizerInputs group_parameters(const Component<OptimizerKind>& optimizer, const NamedTensors& parameters,
                                  const std::map<std::string, double>& lr_scales) {
   const std::vector<GroupSpec>& specs = optimizer.common.param_groups;
   std::vector<std::vector<ParameterGroup>> groups(specs.size() + 1);  // of each pattern: by scale

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "registry/layer.h"
+#include "registry/named_tensors.h"
 #include "registry/registry.h"
 
 namespace trainrun {
@@ -55,7 +56,7 @@ class Optimizer {
   /// is.
   virtual void step(const LossClosure& closure) = 0;
   /// What a checkpoint keeps, by name ("0.weight.exp_avg"); the tensors themselves, not copies.
-  virtual std::vector<std::pair<std::string, at::Tensor>> state() = 0;
+  virtual NamedTensors state() = 0;
   /// Takes back what `state` gave. Throws Error where a name is missing or a shape differs.
   virtual void load_state(const std::map<std::string, at::Tensor>& saved);
   /// Whether each element of a parameter changes by itself, whatever the others are: then ranks may keep pieces of
@@ -88,9 +89,16 @@ struct Codec<GroupSpec> {
   static std::string type_name() { return "{match: PATTERN, parameter: value, …}"; }
 };
 
+/// In which an optimizer keeps its running averages between steps.
+enum class StateDtype { kFp32, kBf16 };
+template <>
+struct Words<StateDtype> {
+  static constexpr std::array kWords = {"fp32", "bf16"};
+};
+
 struct OptimizerCommon {
   std::vector<GroupSpec> param_groups;
-  std::string state_dtype = "fp32";
+  StateDtype state_dtype = StateDtype::kFp32;
   static void describe(Fields<OptimizerCommon>& f);
 };
 
@@ -108,8 +116,7 @@ const OptimizerRegistry& registry_of(const Catalog& catalog, OptimizerKind);
 /// Sorts the parameters that want a gradient into groups: the first pattern that matches wins, the rest is the default
 /// group. `lr_scales`: by state name, where it is not 1. Throws RecipeError at the place of a pattern that matches
 /// nothing.
-OptimizerInputs group_parameters(const Component<OptimizerKind>& optimizer,
-                                 const std::vector<std::pair<std::string, at::Tensor>>& parameters,
+OptimizerInputs group_parameters(const Component<OptimizerKind>& optimizer, const NamedTensors& parameters,
                                  const std::map<std::string, double>& lr_scales = {});
 
 /// Keeps the state that `optimizer` has in float32 as bfloat16 between steps, which halves it while the next step's

@@ -180,6 +180,12 @@ template <class F>
 std::optional<F> read_parameter(const Parameter& parameter, const Value& value, Reader& reader) {
   const Value spelled = spelled_as_choice(value, parameter.choices);
   const size_t before = reader.problems().size();
+  if constexpr (HasChoice<F>) {
+    if (spelled.is_scalar() && spelled.scalar_type() == ScalarType::kString) {
+      check_choice(spelled.text(), parameter, value.place(), reader);
+      if (reader.problems().size() != before) return std::nullopt;
+    }
+  }
   std::optional<F> result = Codec<F>::read(spelled, reader);
   if (!result || reader.problems().size() != before) return std::nullopt;
   check_not_empty(value, parameter, reader);
@@ -222,6 +228,9 @@ template <class F>
 FieldBuilder FieldList::declare(std::string_view name, std::ptrdiff_t offset, const F* fallback) {
   Parameter& parameter = add(name, Codec<F>::type_name(), &Codec<F>::schema,
                              {{}, offset, &detail::read_member<F>, &detail::write_member<F>});
+  if constexpr (detail::HasChoice<F>) {
+    for (const char* word : Words<typename detail::ChoiceIn<F>::Type>::kWords) parameter.choices.emplace_back(word);
+  }
   parameter.required = fallback == nullptr;
   if (fallback) parameter.default_value = detail::default_value(*fallback);
   return FieldBuilder(parameter);

@@ -3,6 +3,7 @@
 #include <torch/version.h>
 
 #include "registry/catalog.h"
+#include "registry/public_headers.h"  // made by the build
 
 /// What the author of a plugin includes: one shared library that adds components of any kind.
 ///
@@ -18,8 +19,9 @@
 ///
 ///   TRAINRUN_PLUGIN(catalog) { catalog.layers.add<Scale>("Scale", "multiplies by a factor"); }
 
-/// Changes with whatever would make an older plugin misbehave: trainrun's version, and LibTorch's.
-#define TRAINRUN_ABI "trainrun " TRAINRUN_VERSION ", LibTorch " TORCH_VERSION
+/// Changes with whatever would make an older plugin misbehave: trainrun's version, LibTorch's, and any of the headers that a
+/// plugin is compiled against.
+#define TRAINRUN_ABI "trainrun " TRAINRUN_VERSION ", LibTorch " TORCH_VERSION ", headers " TRAINRUN_PUBLIC_HEADERS
 
 /// Where a plugin's file says TRAINRUN_ABI, to be read before any of its code runs.
 #define TRAINRUN_PLUGIN_SECTION ".trainrun_plugin"
@@ -34,13 +36,3 @@
   }                                                                                                               \
   static void trainrun_plugin_body(trainrun::Catalog& catalog)
 // NOLINTEND(bugprone-macro-parentheses)
-
-namespace trainrun {
-
-/// Opens the shared library at `path` and lets it add its components to `catalog`. It stays open for the life of the
-/// process. A file that does not say it is a plugin for this trainrun is not opened: opening runs code. Throws
-/// PluginError: cannot be opened, is no plugin, was built for another trainrun or LibTorch, takes a name that is taken,
-/// or its registration throws.
-void load_plugin(const std::string& path, Catalog& catalog);
-
-}  // namespace trainrun

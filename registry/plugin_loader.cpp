@@ -1,3 +1,5 @@
+#include "registry/plugin_loader.h"
+
 #include <dlfcn.h>
 #include <link.h>
 

@@ -4,7 +4,6 @@ namespace trainrun {
 
 void SchedulerCommon::describe(Fields<SchedulerCommon>& f) {
   f.optional("interval", &SchedulerCommon::interval)
-      .one_of({"step", "epoch"})
       .doc("what its own counts (step_size, T_max, warmup_steps, …) count");
 }
 

@@ -32,8 +32,15 @@ class Scheduler {
   virtual void load_state(const nlohmann::json& state) { static_cast<void>(state); }
 };
 
+/// What a scheduler counts.
+enum class Interval { kStep, kEpoch };
+template <>
+struct Words<Interval> {
+  static constexpr std::array kWords = {"step", "epoch"};
+};
+
 struct SchedulerCommon {
-  std::string interval = "step";
+  Interval interval = Interval::kStep;
   static void describe(Fields<SchedulerCommon>& f);
 };
 

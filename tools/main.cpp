@@ -13,7 +13,7 @@
 #include <new>
 
 #include "registry/component_error.h"
-#include "registry/plugin.h"
+#include "registry/plugin_loader.h"
 #include "runner/observers/observers.h"
 #include "tools/command_line.h"
 #include "tools/verbs.h"

@@ -3,12 +3,17 @@
 #include <cstdio>
 
 #include "runner/model/recipe_notes.h"
+#include "tools/accelerate_option.h"
 
 namespace trainrun {
 
-void print_notes(const LoadedRecipe& loaded, const Program& program) {
-  if (program.quiet) return;
+LoadedRecipe load_with_notes(const RecipeArguments& arguments, const std::string& accelerate, Program& program) {
+  const AccelerateConfig config = read_accelerate_option(accelerate);
+  LoadedRecipe loaded = load_recipe(arguments.path, config, arguments.overrides, program.catalog);
+  print_notes(config, program);
+  if (program.quiet) return loaded;
   for (const Problem& note : recipe_notes(loaded)) std::fprintf(stderr, "note: %s\n", note.to_string().c_str());
+  return loaded;
 }
 
 }  // namespace trainrun

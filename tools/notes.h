@@ -1,11 +1,14 @@
 #pragma once
 
+#include <string>
+
 #include "runner/model/recipe_loader.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
 
-/// What is no fault of a recipe but hardly meant, on standard error; nothing with --quiet.
-void print_notes(const LoadedRecipe& loaded, const Program& program);
+/// Loads the recipe of `arguments`, with what the file of --accelerate-config says ("": there is none). The notes of both,
+/// what is no fault but hardly meant, go to standard error; nothing with --quiet.
+LoadedRecipe load_with_notes(const RecipeArguments& arguments, const std::string& accelerate, Program& program);
 
 }  // namespace trainrun

@@ -1,6 +1,6 @@
 #include "tools/plugins.h"
 
-#include "registry/plugin.h"
+#include "registry/plugin_loader.h"
 
 namespace trainrun {
 

@@ -90,11 +90,7 @@ void add_explain(CLI::App& app, Program& program) {
   verb->add_flag("--defaults", arguments->defaults, "instead: the resolved recipe with every default written out");
   add_scale_options(*verb, *arguments);
   verb->callback([&program, arguments] {
-    const AccelerateConfig config = read_accelerate_option(arguments->accelerate);
-    const LoadedRecipe loaded =
-        load_recipe(arguments->recipe.path, config, arguments->recipe.overrides, program.catalog);
-    print_notes(config, program);
-    print_notes(loaded, program);
+    const LoadedRecipe loaded = load_with_notes(arguments->recipe, arguments->accelerate, program);
     if (arguments->defaults) {
       std::fputs(resolved_text(with_defaults(loaded.resolved, program.catalog)).c_str(), stdout);
       return;

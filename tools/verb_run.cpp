@@ -19,7 +19,7 @@ namespace {
 /// What to do with the processes that the recipe and whoever started this one speak of. Throws Error where they differ.
 void check_processes(const Recipe& recipe, const Rendezvous& rendezvous) {
   const std::string started = rendezvous.launcher + " started " + std::to_string(rendezvous.world_size) + " processes";
-  if (recipe.distributed_type == "NO" && rendezvous.world_size > 1) {
+  if (recipe.distributed_type == DistributedType::kNo && rendezvous.world_size > 1) {
     throw Error(started + ", the recipe's distributed_type is 'NO'; write MULTI_CPU");
   }
   if (recipe.num_processes != 1 && recipe.num_processes != rendezvous.world_size) {

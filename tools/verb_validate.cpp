@@ -15,10 +15,7 @@ void add_validate(CLI::App& app, Program& program) {
   add_recipe_arguments(*verb, *arguments);
   add_accelerate_option(*verb, *accelerate);
   verb->callback([&program, arguments, accelerate] {
-    const AccelerateConfig config = read_accelerate_option(*accelerate);
-    const LoadedRecipe loaded = load_recipe(arguments->path, config, arguments->overrides, program.catalog);
-    print_notes(config, program);
-    print_notes(loaded, program);
+    load_with_notes(*arguments, *accelerate, program);
     if (!program.quiet) std::printf("%s: valid\n", arguments->path.c_str());
   });
 }

@@ -3,18 +3,19 @@
 #include <cstdio>
 
 #include "registry/callback.h"
+#include "registry/monitor.h"
 
 namespace trainrun {
 namespace {
 
 struct EarlyStopping {
   std::string monitor = "eval/loss";
-  std::string mode = "min";
+  MonitorMode mode = MonitorMode::kMin;
   int64_t patience = 3;
   double min_delta = 0;
   static void describe(Fields<EarlyStopping>& f) {
     f.optional("monitor", &EarlyStopping::monitor).doc("the figure that is watched, at each evaluation");
-    f.optional("mode", &EarlyStopping::mode).one_of({"min", "max"}).doc("whether smaller or larger is better");
+    f.optional("mode", &EarlyStopping::mode).doc("whether smaller or larger is better");
     f.optional("patience", &EarlyStopping::patience)
         .at_least(0)
         .doc("training ends at the evaluation that is this many after the best one")
@@ -70,7 +71,8 @@ class Stopper : public Callback {
   bool is_better(double figure) const {
     if (std::isnan(figure)) return false;
     if (!best_) return true;
-    return options_.mode == "min" ? figure + options_.min_delta < *best_ : figure - options_.min_delta > *best_;
+    const double gain = options_.mode == MonitorMode::kMin ? -options_.min_delta : options_.min_delta;
+    return trainrun::is_better(figure, *best_ + gain, options_.mode);
   }
 
   EarlyStopping options_;

@@ -110,20 +110,18 @@ class PowerSGDHook : public CommHook {
       compress(bucket, ranks);
     }
     if (bucket.is_last) ++step_;
-    const auto done = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-    done->markCompleted(bucket.values);
-    return done;
+    return finished(bucket.values);
   }
 
-  std::vector<std::pair<std::string, at::Tensor>> state() override {
-    std::vector<std::pair<std::string, at::Tensor>> state = {{"step", at::full({1}, step_, at::kLong)},
-                                                             {"drawn", at::full({1}, seeds_.drawn(), at::kLong)}};
+  NamedTensors state() override {
+    NamedTensors state = {{"step", at::full({1}, step_, at::kLong)},
+                          {"drawn", at::full({1}, seeds_.drawn(), at::kLong)}};
     for (const auto& [index, error] : errors_) state.emplace_back("error." + std::to_string(index), error);
     for (const auto& [index, q] : qs_) state.emplace_back("q." + std::to_string(index), q);
     return state;
   }
 
-  void load_state(const std::vector<std::pair<std::string, at::Tensor>>& state) override {
+  void load_state(const NamedTensors& state) override {
     for (const auto& [name, tensor] : state) {
       if (name == "step") step_ = tensor.item<int64_t>();
       if (name == "drawn") {

@@ -10,10 +10,10 @@
 
 #include "registry/files/digest.h"
 #include "registry/files/file_io.h"
+#include "registry/named_tensors.h"
 
 namespace trainrun {
 
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 using FileMetadata = std::map<std::string, std::string>;
 
 /// Writes tensors of any device, strides and dtype that the format has, one after the other: no more than one of them

@@ -131,7 +131,7 @@ class GraphBuilder {
 
   static void initialize(const LayerSpec& spec, const Layer& layer) {
     if (!spec.component.common.init) return;
-    std::vector<std::pair<std::string, at::Tensor>> parameters;
+    NamedTensors parameters;
     if (layer.state) {
       for (const auto& item : layer.state->named_parameters()) parameters.emplace_back(item.key(), item.value());
     }

@@ -48,6 +48,18 @@ Tensors with_labels_as_numbers(Tensors inputs);
 /// at::Reduction's values, and one of our own.
 constexpr int64_t kBatchMean = -1;  // the sum over all elements divided by N
 
+/// What is made of the losses of samples or elements. Not every loss has the last one.
+enum class Reduction { kMean, kSum, kBatchMean };
+template <>
+struct Words<Reduction> {
+  static constexpr std::array kWords = {"mean", "sum", "batchmean"};
+};
+/// As formulas take it.
+constexpr int64_t number_of(Reduction reduction) {
+  constexpr std::array<int64_t, 3> kNumbers = {at::Reduction::Mean, at::Reduction::Sum, kBatchMean};
+  return kNumbers[static_cast<size_t>(reduction)];
+}
+
 /// What a formula says unless it says otherwise: two inputs.
 struct AlikeInputs {
   static std::vector<std::string> roles() { return {"output", "target"}; }
@@ -68,7 +80,7 @@ struct ClassInputs : AlikeInputs {
 ///   static std::vector<std::string> roles_of(size_t num_inputs)
 template <class Formula>
 struct LossOf : Formula {
-  std::string reduction = "mean";
+  Reduction reduction = Reduction::kMean;
 
   static void describe(Fields<LossOf>& f) {
     Formula::describe(f);
@@ -87,10 +99,8 @@ struct LossOf : Formula {
     } else {
       require_alike(in, roles);
     }
-    int64_t kind = kBatchMean;
-    if (reduction == "mean") kind = at::Reduction::Mean;
-    if (reduction == "sum") kind = at::Reduction::Sum;
-    return {nullptr, [formula = static_cast<const Formula&>(*this), kind](const Tensors& inputs) {
+    return {nullptr,
+            [formula = static_cast<const Formula&>(*this), kind = number_of(reduction)](const Tensors& inputs) {
               return Formula::kLabelsAsNumbers ? formula(with_labels_as_numbers(inputs), kind) : formula(inputs, kind);
             }};
   }

@@ -1,10 +1,10 @@
-#include "registry/loss.h"
+#include "registry/losses/loss_of.h"
 
 namespace trainrun {
 namespace {
 
 struct OutputLoss {
-  std::string reduction = "mean";
+  Reduction reduction = Reduction::kMean;
   static void describe(Fields<OutputLoss>& f) {
     f.optional("reduction", &OutputLoss::reduction)
         .one_of({"mean", "sum"})
@@ -13,8 +13,9 @@ struct OutputLoss {
   Loss build(const LayerInputs& in) const {
     if (in.examples.size() != 1) throw LayerError("it reads one output of a layer; write inputs: [NAME]");
     if (!in.examples[0].is_floating_point()) throw LayerError("it needs numbers of floating point");
-    return {nullptr,
-            [mean = reduction == "mean"](const Tensors& inputs) { return mean ? inputs[0].mean() : inputs[0].sum(); }};
+    return {nullptr, [mean = reduction == Reduction::kMean](const Tensors& inputs) {
+              return mean ? inputs[0].mean() : inputs[0].sum();
+            }};
   }
 };
 

@@ -9,6 +9,14 @@
 // Metrics that follow from how often each class was taken for each. Numbers equal scikit-learn's.
 
 namespace trainrun {
+
+/// What is made of the figures of classes.
+enum class ClassAverage { kBinary, kMicro, kMacro, kWeighted, kNone };
+template <>
+struct Words<ClassAverage> {
+  static constexpr std::array kWords = {"binary", "micro", "macro", "weighted", "none"};
+};
+
 namespace {
 
 /// How many samples of each class were taken for each.
@@ -65,11 +73,10 @@ enum class Score { kPrecision, kRecall, kF1 };
 /// Precision, recall or F1: of class c a share part(c) / whole(c).
 template <Score kScore>
 struct ClassScore {
-  std::optional<std::string> average;
+  std::optional<ClassAverage> average;
   double zero_division = 0;
   static void describe(auto& f) {
     f.optional("average", &ClassScore::average)
-        .one_of({"binary", "micro", "macro", "weighted", "none"})
         .doc(
             "over the classes; binary: of class 1 alone; none: a figure for each; by default binary where the model "
             "has one output, else macro");
@@ -79,13 +86,13 @@ struct ClassScore {
         .doc("what it is where nothing was there to be divided by");
   }
   void require(const ClassScores& scores) const {
-    if (average == "binary" && scores.num_classes() != 2) {
+    if (average == ClassAverage::kBinary && scores.num_classes() != 2) {
       throw LayerError("average is binary, the output has " + std::to_string(scores.num_classes()) + " classes");
     }
   }
   Figures operator()(const Confusion& c) const {
-    const std::string how = average.value_or(c.is_binary ? "binary" : "macro");
-    if (how == "binary") return {{"", share(part(c, 1), whole(c, 1))}};
+    const ClassAverage how = average.value_or(c.is_binary ? ClassAverage::kBinary : ClassAverage::kMacro);
+    if (how == ClassAverage::kBinary) return {{"", share(part(c, 1), whole(c, 1))}};
     Figures figures;
     double parts = 0, wholes = 0, sum = 0, occurring = 0, weighted = 0;
     for (size_t i = 0; i < c.classes; ++i) {
@@ -98,11 +105,11 @@ struct ClassScore {
       sum += own;
       occurring += 1;
     }
-    if (how == "none") return figures;
+    if (how == ClassAverage::kNone) return figures;
     const double total = c.total();
     if (total == 0) return {{"", zero_division}};
-    if (how == "micro") return {{"", share(parts, wholes)}};
-    return {{"", how == "macro" ? sum / occurring : weighted / total}};
+    if (how == ClassAverage::kMicro) return {{"", share(parts, wholes)}};
+    return {{"", how == ClassAverage::kMacro ? sum / occurring : weighted / total}};
   }
 
  private:

@@ -19,8 +19,8 @@ GroupedOptimizer::GroupedOptimizer(OptimizerInputs inputs, std::vector<std::stri
     groups_.push_back({std::move(group), std::vector<Tensors>(list_names_.size())});
 }
 
-std::vector<std::pair<std::string, at::Tensor>> GroupedOptimizer::state() {
-  std::vector<std::pair<std::string, at::Tensor>> state;
+NamedTensors GroupedOptimizer::state() {
+  NamedTensors state;
   for (const Group& group : groups_) {
     for (size_t i = 0; i < group.parameters.names.size(); ++i) {
       for (size_t k = 0; k < list_names_.size(); ++k) {

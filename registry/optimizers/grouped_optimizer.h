@@ -12,7 +12,7 @@ namespace trainrun {
 /// and which parameters have a gradient.
 class GroupedOptimizer : public Optimizer {
  public:
-  std::vector<std::pair<std::string, at::Tensor>> state() override;
+  NamedTensors state() override;
 
  protected:
   /// State of one group: `lists[k][i]` is list k of parameter i.

@@ -89,14 +89,13 @@ class LBFGS : public Optimizer {
     }
   }
 
-  std::vector<std::pair<std::string, at::Tensor>> state() override {
+  NamedTensors state() override {
     const auto number = [](double value) { return at::scalar_tensor(value, at::kDouble); };
-    std::vector<std::pair<std::string, at::Tensor>> state = {
-        {owner_ + "func_evals", number(static_cast<double>(func_evals_))},
-        {owner_ + "n_iter", number(static_cast<double>(n_iter_))},
-        {owner_ + "t", number(t_)},
-        {owner_ + "H_diag", number(scale_)},
-        {owner_ + "prev_loss", number(prev_loss_)}};
+    NamedTensors state = {{owner_ + "func_evals", number(static_cast<double>(func_evals_))},
+                          {owner_ + "n_iter", number(static_cast<double>(n_iter_))},
+                          {owner_ + "t", number(t_)},
+                          {owner_ + "H_diag", number(scale_)},
+                          {owner_ + "prev_loss", number(prev_loss_)}};
     if (n_iter_ == 0) return state;
     state.emplace_back(owner_ + "d", direction_);
     state.emplace_back(owner_ + "prev_flat_grad", prev_gradient_);

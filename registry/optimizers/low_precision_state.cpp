@@ -48,8 +48,8 @@ class LowPrecisionState : public Optimizer {
     narrow();
   }
 
-  std::vector<std::pair<std::string, at::Tensor>> state() override {
-    std::vector<std::pair<std::string, at::Tensor>> state;
+  NamedTensors state() override {
+    NamedTensors state;
     for (const auto& [name, tensor] : inner_->state()) {
       const auto it = narrow_.find(name);
       state.emplace_back(name, it == narrow_.end() ? tensor : it->second);

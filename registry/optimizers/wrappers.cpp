@@ -21,7 +21,7 @@ using Inner = Component<OptimizerKind>;
 
 /// All parameters of a wrapper, to be grouped anew by the optimizers within.
 struct Ungrouped {
-  std::vector<std::pair<std::string, at::Tensor>> parameters;
+  NamedTensors parameters;
   std::map<std::string, double> lr_scales;
 
   explicit Ungrouped(const OptimizerInputs& inputs) {
@@ -50,7 +50,7 @@ class Wrapper : public Optimizer {
     inner_->rates = rates;
     inner_->step(closure);
   }
-  std::vector<std::pair<std::string, at::Tensor>> state() override { return inner_->state(); }
+  NamedTensors state() override { return inner_->state(); }
   void load_state(const std::map<std::string, at::Tensor>& saved) override { inner_->load_state(saved); }
 
  protected:
@@ -98,7 +98,7 @@ class LookaheadOptimizer : public Wrapper {
     at::_foreach_add_(slow_, at::_foreach_sub(tensors_, slow_), alpha_);
     at::_foreach_copy_(tensors_, slow_);
   }
-  std::vector<std::pair<std::string, at::Tensor>> state() override {
+  NamedTensors state() override {
     auto state = Wrapper::state();
     for (size_t i = 0; i < slow_.size(); ++i) state.emplace_back(names_[i] + kSlow, slow_[i]);
     state.emplace_back(kSteps, num_steps_);
@@ -200,15 +200,16 @@ class OptimizerChain : public Optimizer {
  public:
   OptimizerChain(const std::vector<OptimizerPart>& parts, const OptimizerInputs& inputs) {
     const Ungrouped all(inputs);
-    std::vector<std::vector<std::pair<std::string, at::Tensor>>> parameters(parts.size());
+    std::vector<NamedTensors> parameters(parts.size());
+    std::vector<std::regex> patterns;
+    for (const OptimizerPart& part : parts) patterns.emplace_back(part.match);
     for (const auto& item : all.parameters) {
-      const auto part = std::find_if(parts.begin(), parts.end(), [&](const OptimizerPart& candidate) {
-        return std::regex_search(item.first, std::regex(candidate.match));
-      });
-      if (part == parts.end()) {
+      const auto matches = [&](const std::regex& pattern) { return std::regex_search(item.first, pattern); };
+      const auto pattern = std::find_if(patterns.begin(), patterns.end(), matches);
+      if (pattern == patterns.end()) {
         throw Error("no pattern matches " + item.first + "; an optimizer without `match` takes what is left");
       }
-      parameters[static_cast<size_t>(part - parts.begin())].push_back(item);
+      parameters[static_cast<size_t>(pattern - patterns.begin())].push_back(item);
     }
     for (size_t i = 0; i < parts.size(); ++i) {
       if (parameters[i].empty()) throw Error("'" + parts[i].match + "' leaves " + parts[i].optimizer.type + " nothing");
@@ -227,8 +228,8 @@ class OptimizerChain : public Optimizer {
       link.optimizer->step(closure);
     }
   }
-  std::vector<std::pair<std::string, at::Tensor>> state() override {
-    std::vector<std::pair<std::string, at::Tensor>> state;
+  NamedTensors state() override {
+    NamedTensors state;
     for (size_t i = 0; i < links_.size(); ++i) {
       for (auto& [name, tensor] : links_[i].optimizer->state()) {
         state.emplace_back(links_[i].owns(name) ? name : prefix(i) + name, tensor);

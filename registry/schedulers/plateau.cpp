@@ -1,32 +1,39 @@
 #include <cmath>
 #include <limits>
 
+#include "registry/monitor.h"
 #include "registry/scheduler.h"
 
 namespace trainrun {
+
+/// What an improvement is measured by.
+enum class ThresholdMode { kRelative, kAbsolute };
+template <>
+struct Words<ThresholdMode> {
+  static constexpr std::array kWords = {"rel", "abs"};
+};
+
 namespace {
 
 struct ReduceLROnPlateau {
   std::string monitor = "eval/loss";
-  std::string mode = "min";
+  MonitorMode mode = MonitorMode::kMin;
   double factor = 0.1;
   int64_t patience = 10;
   double threshold = 1e-4;
-  std::string threshold_mode = "rel";
+  ThresholdMode threshold_mode = ThresholdMode::kRelative;
   int64_t cooldown = 0;
   double min_lr = 0;
   double eps = 1e-8;
   static void describe(Fields<ReduceLROnPlateau>& f) {
     f.optional("monitor", &ReduceLROnPlateau::monitor).doc("the metric that is watched, at each evaluation");
-    f.optional("mode", &ReduceLROnPlateau::mode).one_of({"min", "max"}).doc("whether less or more is better");
+    f.optional("mode", &ReduceLROnPlateau::mode).doc("whether less or more is better");
     f.optional("factor", &ReduceLROnPlateau::factor).at_least(0).less_than(1).doc("times the rate, on a plateau");
     f.optional("patience", &ReduceLROnPlateau::patience)
         .at_least(0)
         .doc("evaluations without improvement that are let pass");
     f.optional("threshold", &ReduceLROnPlateau::threshold).at_least(0).doc("less than this is no improvement");
-    f.optional("threshold_mode", &ReduceLROnPlateau::threshold_mode)
-        .one_of({"rel", "abs"})
-        .doc("as a share or as a difference");
+    f.optional("threshold_mode", &ReduceLROnPlateau::threshold_mode).doc("as a share or as a difference");
     f.optional("cooldown", &ReduceLROnPlateau::cooldown)
         .at_least(0)
         .doc("evaluations after a change that do not count");
@@ -41,7 +48,7 @@ class Plateau : public Scheduler {
  public:
   Plateau(const ReduceLROnPlateau& options, const SchedulerInputs& inputs) : options_(options) {
     const double infinity = std::numeric_limits<double>::infinity();
-    best_ = options.mode == "min" ? infinity : -infinity;
+    best_ = options.mode == MonitorMode::kMin ? infinity : -infinity;
     for (const GroupRates& base : inputs.base) lrs_.push_back(base.lr);
   }
 
@@ -82,10 +89,10 @@ class Plateau : public Scheduler {
 
  private:
   bool is_better(double value) const {
-    const double sign = options_.mode == "min" ? -1 : 1;
-    const bool relative = options_.threshold_mode == "rel";
+    const double sign = options_.mode == MonitorMode::kMin ? -1 : 1;
+    const bool relative = options_.threshold_mode == ThresholdMode::kRelative;
     const double bar = relative ? best_ * (1 + sign * options_.threshold) : best_ + sign * options_.threshold;
-    return options_.mode == "min" ? value < bar : value > bar;
+    return trainrun::is_better(value, bar, options_.mode);
   }
   ReduceLROnPlateau options_;
   std::vector<double> lrs_;

@@ -4,6 +4,14 @@
 #include "registry/schedulers/closed_form.h"
 
 namespace trainrun {
+
+/// The shape of a rise or fall.
+enum class WarmupShape { kLinear, kCosine, kOneMinusSqrt };
+template <>
+struct Words<WarmupShape> {
+  static constexpr std::array kWords = {"linear", "cosine", "1-sqrt"};
+};
+
 namespace {
 
 /// The schedules of Hugging Face transformers (get_linear_schedule_with_warmup, …): formulas and defaults are its own.
@@ -125,8 +133,8 @@ struct InverseSqrt : Warmup {
 struct WarmupStableDecay : Warmup {
   int64_t num_decay_steps = 0;
   std::optional<int64_t> num_stable_steps;
-  std::string warmup_type = "linear";
-  std::string decay_type = "cosine";
+  WarmupShape warmup_type = WarmupShape::kLinear;
+  WarmupShape decay_type = WarmupShape::kCosine;
   double min_lr_ratio = 0;
   double num_cycles = 0.5;
   static void describe(Fields<WarmupStableDecay>& f) {
@@ -135,12 +143,8 @@ struct WarmupStableDecay : Warmup {
     f.optional("num_stable_steps", &WarmupStableDecay::num_stable_steps)
         .at_least(0)
         .doc("it stays so long in between; what warm-up and decay leave of the job by default");
-    f.optional("warmup_type", &WarmupStableDecay::warmup_type)
-        .one_of({"linear", "cosine", "1-sqrt"})
-        .doc("shape of the rise");
-    f.optional("decay_type", &WarmupStableDecay::decay_type)
-        .one_of({"linear", "cosine", "1-sqrt"})
-        .doc("shape of the fall");
+    f.optional("warmup_type", &WarmupStableDecay::warmup_type).doc("shape of the rise");
+    f.optional("decay_type", &WarmupStableDecay::decay_type).doc("shape of the fall");
     f.optional("min_lr_ratio", &WarmupStableDecay::min_lr_ratio)
         .at_least(0)
         .at_most(1)
@@ -153,14 +157,14 @@ struct WarmupStableDecay : Warmup {
     const auto above_least = [&](double share) { return std::max(0.0, share * (1 - min_lr_ratio) + min_lr_ratio); };
     if (t < rise) {
       const double done = ratio(t, rise);
-      if (warmup_type == "linear") return above_least(done);
-      return above_least(warmup_type == "cosine" ? 1 - cosine(done) : 1 - std::sqrt(1 - done));
+      if (warmup_type == WarmupShape::kLinear) return above_least(done);
+      return above_least(warmup_type == WarmupShape::kCosine ? 1 - cosine(done) : 1 - std::sqrt(1 - done));
     }
     if (t < rise + stable) return 1;
     if (t >= rise + stable + num_decay_steps) return min_lr_ratio;
     const double done = ratio(t - rise - stable, num_decay_steps);
-    if (decay_type == "linear") return above_least(1 - done);
-    return above_least(decay_type == "cosine" ? cosine(num_cycles * 2 * done) : 1 - std::sqrt(done));
+    if (decay_type == WarmupShape::kLinear) return above_least(1 - done);
+    return above_least(decay_type == WarmupShape::kCosine ? cosine(num_cycles * 2 * done) : 1 - std::sqrt(done));
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
     const int64_t rise = warmup(inputs);

@@ -23,6 +23,14 @@
 #include "registry/transforms/fields.h"
 
 namespace trainrun {
+
+/// What is shown beyond an image's edge.
+enum class PaddingMode { kConstant, kEdge, kReflect, kSymmetric };
+template <>
+struct Words<PaddingMode> {
+  static constexpr std::array kWords = {"constant", "edge", "reflect", "symmetric"};
+};
+
 namespace {
 
 using Size = std::array<int64_t, 2>;  // height, width
@@ -37,7 +45,7 @@ struct Sides {
 struct Pad {
   std::variant<int64_t, std::array<int64_t, 2>, std::array<int64_t, 4>> padding;
   double fill = 0;
-  std::string padding_mode = "constant";
+  PaddingMode padding_mode = PaddingMode::kConstant;
   std::string field = "image";
 
   static void describe(Fields<Pad>& f) {
@@ -47,7 +55,6 @@ struct Pad {
         .doc("at all sides; or [left and right, top and bottom]; or [left, top, right, bottom]");
     f.optional("fill", &Pad::fill).doc("value of what is added, in mode constant");
     f.optional("padding_mode", &Pad::padding_mode)
-        .one_of({"constant", "edge", "reflect", "symmetric"})
         .doc("what is added: fill; the last pixel; the image mirrored without, or with, its last pixel");
     f.optional("field", &Pad::field).doc("the field of the batch to change");
   }
@@ -68,17 +75,18 @@ struct Pad {
   }
   /// A mirror shows no more than there is.
   void check_reach(const FieldInfo& images, int64_t most, int64_t size) const {
-    const int64_t limit = padding_mode == "reflect" ? size - 1 : padding_mode == "symmetric" ? size : INT64_MAX;
+    const bool reflects = padding_mode == PaddingMode::kReflect;
+    const int64_t limit = reflects ? size - 1 : padding_mode == PaddingMode::kSymmetric ? size : INT64_MAX;
     if (most > limit) {
-      throw LayerError("Pad: padding_mode " + padding_mode + " can add " + std::to_string(limit) + " pixels to '" +
-                       field + "' " + batch_text(images.shape) + ", not " + std::to_string(most));
+      throw LayerError("Pad: padding_mode " + word_of(padding_mode) + " can add " + std::to_string(limit) +
+                       " pixels to '" + field + "' " + batch_text(images.shape) + ", not " + std::to_string(most));
     }
   }
 
   void apply(Batch& batch, const SampleDraws&) const {
     at::Tensor& images = batch.at(field);
     const Sides s = sides();
-    if (padding_mode == "constant") {
+    if (padding_mode == PaddingMode::kConstant) {
       images = at::constant_pad_nd(images, {s.left, s.right, s.top, s.bottom}, fill);
     } else {
       images = images.index_select(2, sources(images.size(2), s.top, s.bottom))
@@ -87,10 +95,10 @@ struct Pad {
   }
   /// Which of `size` pixels each one of the padded row shows.
   at::Tensor sources(int64_t size, int64_t before, int64_t after) const {
-    const int64_t mirror = padding_mode == "reflect" ? 1 : 0;  // where the last pixel is not shown twice
+    const int64_t mirror = padding_mode == PaddingMode::kReflect ? 1 : 0;  // where the last pixel is not shown twice
     std::vector<int64_t> places;
     for (int64_t i = -before; i < size + after; ++i) {
-      if (padding_mode == "edge") {
+      if (padding_mode == PaddingMode::kEdge) {
         places.push_back(std::clamp<int64_t>(i, 0, size - 1));
       } else {
         places.push_back(i < 0 ? -i - 1 + mirror : i >= size ? 2 * size - 1 - mirror - i : i);

@@ -52,18 +52,20 @@ std::string library_path() {
 }
 
 bool wants_gpu(const DeviceWish& wish) {
-  return wish.device.starts_with("cuda") || wish.distributed_type == "MULTI_GPU";
+  return wish.device.is_cuda() || wish.distributed_type == DistributedType::kMultiGpu;
 }
 
-bool wants_cpu(const DeviceWish& wish) { return wish.device == "cpu" || wish.distributed_type == "MULTI_CPU"; }
+bool wants_cpu(const DeviceWish& wish) {
+  return wish.device.is_cpu() || wish.distributed_type == DistributedType::kMultiCpu;
+}
 
 /// "there are 2", "there is 1"
 std::string there_are(int64_t number) { return number == 1 ? "there is 1" : "there are " + std::to_string(number); }
 
-/// The text of a key of a resolved recipe, or what stands for it by default.
-std::string text_or(const Value& recipe, const std::string& key, const std::string& by_default) {
+/// The text of a key of a resolved recipe, or "".
+std::string text_of(const Value& recipe, const std::string& key) {
   const Value* value = recipe.is_map() ? recipe.find(key) : nullptr;
-  return value && value->is_scalar() ? value->text() : by_default;
+  return value && value->is_scalar() ? value->text() : "";
 }
 
 }  // namespace
@@ -101,7 +103,10 @@ const OpenedAccelerator& open_accelerator() {
 void prepare_device(const std::string& path, const std::vector<std::string>& overrides) {
   if (!sees_gpu()) return;
   const ResolvedRecipe recipe = resolve_recipe(path, overrides);
-  const DeviceWish wish = {text_or(recipe.value, "device", "auto"), text_or(recipe.value, "distributed_type", "NO")};
+  DeviceWish wish;
+  wish.device = DeviceChoice::parse(text_of(recipe.value, "device")).value_or(DeviceChoice());
+  wish.distributed_type =
+      choice_of<DistributedType>(text_of(recipe.value, "distributed_type")).value_or(DistributedType::kNo);
   if (!wants_cpu(wish)) open_accelerator();
 }
 
@@ -112,22 +117,23 @@ at::Device choose_device(const DeviceWish& wish) {
 at::Device choose_device(const DeviceWish& wish, const OpenedAccelerator& opened) {
   if (wants_cpu(wish)) return at::kCPU;
   const int64_t num_gpus = opened.num_gpus();
-  const bool multi_gpu = wish.distributed_type == "MULTI_GPU";
+  const bool multi_gpu = wish.distributed_type == DistributedType::kMultiGpu;
   if (num_gpus == 0) {
     if (!wants_gpu(wish)) return at::kCPU;
-    throw Error((multi_gpu ? "distributed_type: MULTI_GPU needs GPUs: " : "device: " + wish.device + " needs a GPU: ") +
-                opened.missing +
-                (multi_gpu ? "; distributed_type: MULTI_CPU trains on the CPU" : "; device: cpu trains on the CPU"));
+    throw Error(
+        (multi_gpu ? "distributed_type: MULTI_GPU needs GPUs: " : "device: " + wish.device.text() + " needs a GPU: ") +
+        opened.missing +
+        (multi_gpu ? "; distributed_type: MULTI_CPU trains on the CPU" : "; device: cpu trains on the CPU"));
   }
-  if (wish.device.starts_with("cuda:")) {
-    const int64_t number = std::stoll(wish.device.substr(5));
+  if (wish.device.number) {
+    const int64_t number = *wish.device.number;
     if (wish.local_rank > 0) {
-      throw Error("device: " + wish.device +
+      throw Error("device: " + wish.device.text() +
                   " is one GPU, and several processes of this machine would share it; write " +
                   "device: cuda, and each takes its own");
     }
     if (number >= num_gpus) {
-      throw Error("device: " + wish.device + " is not there: " + there_are(num_gpus) + ", the first is cuda:0");
+      throw Error("device: " + wish.device.text() + " is not there: " + there_are(num_gpus) + ", the first is cuda:0");
     }
     return {at::kCUDA, static_cast<at::DeviceIndex>(number)};
   }

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "runner/recipe/choices.h"
+
 namespace c10d {
 class Backend;
 class Store;
@@ -62,8 +64,8 @@ void prepare_device(const std::string& path, const std::vector<std::string>& ove
 
 /// What a recipe and whoever started this process say of where to compute.
 struct DeviceWish {
-  std::string device = "auto";  // auto, cpu, cuda, cuda:N
-  std::string distributed_type = "NO";
+  DeviceChoice device;
+  DistributedType distributed_type = DistributedType::kNo;
   int64_t local_rank = 0;  // among the processes of this machine
   int64_t world_size = 1;
 };

@@ -35,12 +35,6 @@ class HookBridge : public c10d::CommHookInterface {
   at::Tensor parseHookResult(const c10::IValue& result) override { return result.toTensor(); }
 
  private:
-  static FutureTensor finished(const at::Tensor& values) {
-    const auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-    future->markCompleted(values);
-    return future;
-  }
-
   ProcessGroup& group_;
   CommHook* hook_;
   const bool& settled_;  // before that, gradients are zeros on every rank
@@ -89,8 +83,8 @@ struct DataParallel::State {
   std::shared_ptr<c10d::Logger> logger;
 };
 
-DataParallel::DataParallel(ProcessGroup& group, Named parameters, Tensors buffers, const DataParallelOptions& options,
-                           std::unique_ptr<CommHook> hook)
+DataParallel::DataParallel(ProcessGroup& group, NamedTensors parameters, Tensors buffers,
+                           const DataParallelOptions& options, std::unique_ptr<CommHook> hook)
     : group_(group), parameters_(std::move(parameters)), state_(std::make_unique<State>()) {
   state_->buffers = std::move(buffers);
   state_->hook = std::move(hook);

@@ -23,24 +23,23 @@ std::vector<std::vector<size_t>> gradient_buckets(const Tensors& parameters, int
 /// Distributed"). Within a window gradients stay local.
 class DataParallel : public ParallelModel {
  public:
-  using Named = std::vector<std::pair<std::string, at::Tensor>>;
   /// `parameters`: those with gradients; `buffers`: broadcast from rank 0 before each synchronized forward pass;
   /// `hook`: null for plain sums. Throws DistributedError where the ranks' models differ in shape.
-  DataParallel(ProcessGroup& group, Named parameters, Tensors buffers, const DataParallelOptions& options,
+  DataParallel(ProcessGroup& group, NamedTensors parameters, Tensors buffers, const DataParallelOptions& options,
                std::unique_ptr<CommHook> hook);
   ~DataParallel() override;
 
   void prepare_forward(bool synchronize) override;
   void prepare_backward(bool synchronize, const at::Tensor& loss) override;
   void share_buffers() override;
-  Named parameters() const override { return parameters_; }
+  NamedTensors parameters() const override { return parameters_; }
   NamedTensors hook_state() override;
   void load_hook_state(const NamedTensors& state) override;
 
  private:
   struct State;
   ProcessGroup& group_;
-  Named parameters_;
+  NamedTensors parameters_;
   std::unique_ptr<State> state_;
 };
 

@@ -16,9 +16,11 @@
 #include <memory>
 #include <random>
 #include <sstream>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "registry/component_error.h"
 #include "registry/files/file_io.h"
 #include "registry/value.h"
 #include "runner/distributed/bounded.h"
@@ -33,8 +35,6 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kHere = "127.0.0.1";
 constexpr milliseconds kMeetingMargin(1000);
 constexpr const char* kYes = "1";  // of a key that says all by being there
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
@@ -139,7 +139,7 @@ c10::intrusive_ptr<c10d::TCPStore> open_own_store(const Rendezvous& rendezvous, 
       auto store = open_store(address, port, false, std::min(until(deadline), milliseconds(2000)));
       if (store->check({name})) return store;
     } catch (const std::exception& error) {  // what a rank 0 that is gone has left
-      why = first_line(error.what());
+      why = error_text(error);
     }
     std::this_thread::sleep_for(milliseconds(100));
   }
@@ -179,7 +179,7 @@ bool wait_for_all(const Rendezvous& rendezvous, c10d::Store& store, Clock::time_
     return !store.check({"several networks"});
   } catch (const std::exception& error) {
     if (Clock::now() < deadline) {
-      throw DistributedError(who + " lost the store at " + where + " (" + first_line(error.what()) + ")");
+      throw DistributedError(who + " lost the store at " + where + " (" + error_text(error) + ")");
     }
     throw DistributedError(who + " has waited at " + where + " until the timeout (distributed.meeting_timeout): " +
                            missing_ranks(store, rendezvous.world_size));
@@ -251,10 +251,9 @@ c10::intrusive_ptr<c10d::TCPStore> open_store(const std::string& address, int po
   } catch (const DistributedError&) {
     throw;
   } catch (const std::exception& error) {
-    const std::string text = error.what();
-    if (!is_server) throw DistributedError(not_our_store(address, port, first_line(text)));
-    if (text.find("EADDRINUSE") == std::string::npos) {
-      throw DistributedError("cannot keep the ranks' store at port " + std::to_string(port) + ": " + first_line(text));
+    if (!is_server) throw DistributedError(not_our_store(address, port, error_text(error)));
+    if (std::string_view(error.what()).find("EADDRINUSE") == std::string::npos) {
+      throw DistributedError("cannot keep the ranks' store at port " + std::to_string(port) + ": " + error_text(error));
     }
     throw DistributedError("port " + std::to_string(port) +
                            ", at which the ranks meet, is taken on this machine; choose a free one by "

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "registry/files/safetensors.h"
 #include "registry/layer.h"
+#include "registry/named_tensors.h"
 #include "registry/optimizer.h"
 
 namespace trainrun {
@@ -31,7 +31,7 @@ class ParallelModel {
   virtual void share_buffers() = 0;
 
   /// What this rank's optimizer changes, by state name: the parameters, or this rank's pieces of them.
-  virtual std::vector<std::pair<std::string, at::Tensor>> parameters() const = 0;
+  virtual NamedTensors parameters() const = 0;
   /// Whether they are pieces. Then a gradient's norm, or whether all are finite, is only known from all ranks.
   virtual bool is_sharded() const { return false; }
 

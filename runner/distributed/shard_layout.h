@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "registry/graph/graph.h"
+#include "registry/named_tensors.h"
 
 namespace trainrun {
 
@@ -27,7 +28,7 @@ struct ShardLayout {
 /// A layer that is gathered as one, and what it holds.
 struct ShardUnit {
   std::string name;  // "" for what lies in no wrapped layer
-  std::vector<std::pair<std::string, at::Tensor>> parameters;
+  NamedTensors parameters;
   std::vector<std::string> layers;  // before which it is gathered; one, but for ""
 };
 

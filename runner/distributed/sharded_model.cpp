@@ -35,7 +35,7 @@ class AfterGradient : public torch::autograd::FunctionPostHook {
   std::function<void()> call_;
 };
 
-std::vector<int64_t> sizes_of(const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
+std::vector<int64_t> sizes_of(const NamedTensors& parameters) {
   std::vector<int64_t> sizes;
   for (const auto& [name, parameter] : parameters) sizes.push_back(parameter.numel());
   return sizes;
@@ -64,7 +64,7 @@ struct ShardedModel::Unit {
 
   std::string name;
   std::vector<std::string> layers;
-  std::vector<std::pair<std::string, at::Tensor>> parameters;
+  NamedTensors parameters;
   ShardLayout layout;
   at::Tensor shard;                          // [shard_size]: this rank's parameters
   at::Tensor whole;                          // [world_size * shard_size]: memory only while gathered
@@ -148,8 +148,8 @@ std::pair<ShardedModel::Unit*, size_t> ShardedModel::find(const std::string& par
   return {nullptr, 0};
 }
 
-std::vector<std::pair<std::string, at::Tensor>> ShardedModel::parameters() const {
-  std::vector<std::pair<std::string, at::Tensor>> result;
+NamedTensors ShardedModel::parameters() const {
+  NamedTensors result;
   for (const auto& [unit, i] : order_) result.emplace_back(unit->parameters[i].first, unit->pieces[i].tensor);
   return result;
 }

@@ -37,7 +37,7 @@ class ShardedModel : public ParallelModel {
   void prepare_backward(bool synchronize, const at::Tensor& loss) override;
   void finish_backward(bool synchronize) override;
   void share_buffers() override;
-  std::vector<std::pair<std::string, at::Tensor>> parameters() const override;
+  NamedTensors parameters() const override;
   bool is_sharded() const override { return true; }
   std::unique_ptr<Whole> make_whole() override;
   NamedTensors gather_model(const NamedTensors& state_dict) override;

@@ -17,8 +17,6 @@
 namespace trainrun {
 namespace {
 
-using Named = std::vector<std::pair<std::string, at::Tensor>>;
-
 constexpr int64_t kNumberBytes = 4;  // a float32 that all ranks must agree on
 
 int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * tensor.element_size(); }
@@ -42,9 +40,7 @@ class Recorder : public Communicator {
   int64_t world_size() const override { return world_size_; }
   FutureTensor start_sum(const at::Tensor& tensor) override {
     add_traffic(lines_, "gradients", "all_reduce", 1, bytes_of(tensor));
-    const auto done = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-    done->markCompleted(tensor);
-    return done;
+    return finished(tensor);
   }
   void sum(const at::Tensor& tensor) override {
     add_traffic(lines_, "layers and hooks", "all_reduce", 1, bytes_of(tensor));
@@ -234,7 +230,8 @@ void plan_shards(const Recipe& recipe, Model& model, int64_t world_size, int64_t
   const int64_t passes = plan.reduces_every_pass ? window : 1;
   add_traffic(plan.step, "gradients", "reduce_scatter", passes * static_cast<int64_t>(plan.reductions.size()),
               passes * sum_of(plan.reductions));
-  if (recipe.mixed_precision == "fp16") add_traffic(plan.step, "layers and hooks", "all_reduce", 1, kNumberBytes);
+  if (recipe.mixed_precision == MixedPrecision::kFp16)
+    add_traffic(plan.step, "layers and hooks", "all_reduce", 1, kNumberBytes);
   if (recipe.training.max_grad_norm) add_traffic(plan.step, "layers and hooks", "all_reduce", 1, kNumberBytes);
   plan.first_step = plan.step;
 }
@@ -276,7 +273,7 @@ void add_traffic(std::vector<TrafficLine>& lines, const std::string& purpose, co
 
 CommunicationPlan plan_communication(const Recipe& recipe, Model& model, int64_t world_size, int64_t rank) {
   CommunicationPlan plan;
-  const bool is_sharded = recipe.distributed_type == "FSDP" && recipe.sharding.stage() > 0;
+  const bool is_sharded = recipe.sharding_stage() > 0;
   if (is_sharded && world_size > 1) {
     plan_shards(recipe, model, world_size, rank, plan);
   } else {

@@ -14,7 +14,7 @@ namespace trainrun {
 struct CommunicationPlan {
   int64_t parameters_bytes = 0;  // kept between steps
   int64_t gradients_bytes = 0;
-  std::vector<std::pair<std::string, at::Tensor>> parameters;  // what the optimizer changes; without memory
+  NamedTensors parameters;            // what the optimizer changes; without memory
   int64_t gathered_bytes = 0;         // most of whole parameters at a time, where they are sharded
   int64_t whole_gradients_bytes = 0;  // most of whole gradients at a time, where they are sharded
   int64_t num_units = 0;              // that are sharded as one

@@ -188,7 +188,7 @@ void explain_rates(const Recipe& recipe, const std::vector<GroupRates>& base, Ex
     return;
   }
   result.scheduler = recipe.scheduler->type;
-  const bool by_epoch = recipe.scheduler->common.interval == "epoch";
+  const bool by_epoch = recipe.scheduler->common.interval == Interval::kEpoch;
   if (!length.total_steps || (by_epoch && !length.steps_per_epoch)) return;
   const int64_t total = *length.total_steps;
   const int64_t unit = by_epoch ? *length.steps_per_epoch : 1;

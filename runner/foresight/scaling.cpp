@@ -32,7 +32,7 @@ int64_t ranks_per_node(const Recipe& recipe, const ScaleOptions& options) {
 }
 
 void check_options(const Recipe& recipe, const ScaleOptions& options) {
-  if (options.world_size > 1 && recipe.distributed_type == "NO") {
+  if (options.world_size > 1 && recipe.distributed_type == DistributedType::kNo) {
     throw ScaleOptionsError(
         "several ranks need a distributed_type, the recipe's is 'NO'; add distributed_type=MULTI_CPU or FSDP");
   }
@@ -124,7 +124,7 @@ std::vector<std::string> notes_of(const Recipe& recipe, const CommunicationPlan&
   if (communication.num_units > 0) {
     notes.emplace_back("Gloo does a reduce_scatter as an all_reduce, which sends twice as much");
   }
-  if (recipe.distributed.comm_hook && recipe.distributed_type != "FSDP") {
+  if (recipe.distributed.comm_hook && recipe.distributed_type != DistributedType::kFsdp) {
     notes.push_back("gradients travel as " + recipe.distributed.comm_hook->type +
                     " sends them in its first two steps; their time is that of whole gradients");
   }
@@ -143,7 +143,7 @@ ScalePlan plan_scale(const LoadedRecipe& loaded, const ScaleOptions& options) {
   ScalePlan plan;
   plan.name = recipe.name;
   plan.path = loaded.path;
-  plan.distributed_type = recipe.distributed_type;
+  plan.distributed_type = word_of(recipe.distributed_type);
   plan.stage = communication.num_units > 0 ? recipe.sharding.stage() : 0;
   plan.options = options;
   plan.ranks_per_node = ranks_per_node(recipe, options);

@@ -26,12 +26,12 @@ std::string spelled(const std::string& name, const std::string& also, char other
 int64_t processes_per_machine(const Recipe& recipe) { return recipe.num_processes / recipe.num_machines; }
 
 bool needs_gpus(const Recipe& recipe) {
-  return recipe.distributed_type == "MULTI_GPU" || recipe.device.starts_with("cuda");
+  return recipe.distributed_type == DistributedType::kMultiGpu || recipe.device.is_cuda();
 }
 
 /// There may be GPUs: the recipe takes one where it finds it.
 bool may_use_gpus(const Recipe& recipe) {
-  return !needs_gpus(recipe) && recipe.device == "auto" && recipe.distributed_type != "MULTI_CPU";
+  return !needs_gpus(recipe) && recipe.device.is_auto() && recipe.distributed_type != DistributedType::kMultiCpu;
 }
 
 std::string output_dir(const Recipe& recipe) { return recipe.output_dir.value_or("runs/" + recipe.name); }

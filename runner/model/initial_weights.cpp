@@ -9,10 +9,12 @@ namespace {
 
 /// One tensor as the patterns of `rename` leave it; nothing where they leave it out.
 std::optional<std::pair<std::string, at::Tensor>> renamed_one(std::string name, at::Tensor tensor,
-                                                              const WeightsSection& weights) {
+                                                              const WeightsSection& weights,
+                                                              const std::vector<std::regex>& patterns) {
   bool left_out = false;
-  for (const auto& [pattern, replacement] : weights.rename.entries) {
-    const std::regex compiled(pattern);
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    const std::regex& compiled = patterns[i];
+    const auto& replacement = weights.rename.entries[i].second;
     if (!std::regex_search(name, compiled)) continue;
     if (!replacement) {
       left_out = true;
@@ -36,8 +38,10 @@ std::optional<std::pair<std::string, at::Tensor>> renamed_one(std::string name, 
 NamedTensors renamed(const NamedTensors& tensors, const WeightsSection& weights) {
   NamedTensors result;
   std::map<std::string, std::string> old_names;
+  std::vector<std::regex> patterns;
+  for (const auto& [pattern, unused] : weights.rename.entries) patterns.emplace_back(pattern);
   for (const auto& [old_name, tensor] : tensors) {
-    auto item = renamed_one(old_name, tensor, weights);
+    auto item = renamed_one(old_name, tensor, weights, patterns);
     if (!item) continue;
     const auto [it, is_new] = old_names.emplace(item->first, old_name);
     if (!is_new) {

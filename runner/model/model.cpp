@@ -318,8 +318,8 @@ Tensors Model::gather(const std::vector<Source>& sources, const Batch& batch, co
   return tensors;
 }
 
-std::vector<std::pair<std::string, at::Tensor>> Model::parameters() const {
-  std::vector<std::pair<std::string, at::Tensor>> result;
+NamedTensors Model::parameters() const {
+  NamedTensors result;
   std::set<const at::TensorImpl*> seen;  // a parameter that layers share is one, under its first name
   for (const auto& item : graph_->named_parameters()) {
     if (seen.insert(item.value().unsafeGetTensorImpl()).second) result.emplace_back(item.key(), item.value());
@@ -330,8 +330,7 @@ std::vector<std::pair<std::string, at::Tensor>> Model::parameters() const {
 namespace {
 
 /// A module's own parameters, then its buffers, then its children's: the order of Python's state_dict().
-void collect_state(const torch::nn::Module& module, const std::string& prefix,
-                   std::vector<std::pair<std::string, at::Tensor>>& state) {
+void collect_state(const torch::nn::Module& module, const std::string& prefix, NamedTensors& state) {
   for (const auto& item : module.named_parameters(false)) state.emplace_back(prefix + item.key(), item.value());
   for (const auto& item : module.named_buffers(false)) state.emplace_back(prefix + item.key(), item.value());
   for (const auto& item : module.named_children()) collect_state(*item.value(), prefix + item.key() + ".", state);
@@ -339,8 +338,8 @@ void collect_state(const torch::nn::Module& module, const std::string& prefix,
 
 }  // namespace
 
-std::vector<std::pair<std::string, at::Tensor>> Model::state_dict() const {
-  std::vector<std::pair<std::string, at::Tensor>> state;
+NamedTensors Model::state_dict() const {
+  NamedTensors state;
   collect_state(*graph_, "", state);
   std::erase_if(state, [](const auto& item) { return !item.second.defined(); });
   return state;
@@ -375,8 +374,7 @@ void Model::to(at::Device device) {
   }
 }
 
-std::vector<std::string> Model::load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
-                                                const std::string& origin, bool strict) {
+std::vector<std::string> Model::load_state_dict(const NamedTensors& tensors, const std::string& origin, bool strict) {
   const std::map<std::string, at::Tensor> given(tensors.begin(), tensors.end());
   std::vector<std::string> missing;
   std::vector<std::string> unexpected;
@@ -412,9 +410,8 @@ std::vector<std::string> Model::load_state_dict(const std::vector<std::pair<std:
 namespace {
 
 /// Sizes that follow from the data must be the same for training and evaluation: there is one set of weights.
-void check_same_state(const Component<DatasetKind>& dataset,
-                      const std::vector<std::pair<std::string, at::Tensor>>& trained,
-                      const std::vector<std::pair<std::string, at::Tensor>>& evaluated) {
+void check_same_state(const Component<DatasetKind>& dataset, const NamedTensors& trained,
+                      const NamedTensors& evaluated) {
   for (size_t i = 0; i < std::min(trained.size(), evaluated.size()); ++i) {
     const at::Tensor& own = trained[i].second;
     const at::Tensor& other = evaluated[i].second;

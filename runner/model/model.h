@@ -6,6 +6,7 @@
 
 #include "registry/graph/graph.h"
 #include "registry/graph/passes.h"
+#include "registry/named_tensors.h"
 #include "runner/recipe/recipe.h"
 
 namespace trainrun {
@@ -61,9 +62,9 @@ class Model {
   Graph& graph() { return *graph_; }
   const Graph& graph() const { return *graph_; }
   /// Parameters and buffers by their PyTorch names, in PyTorch's order.
-  std::vector<std::pair<std::string, at::Tensor>> state_dict() const;
+  NamedTensors state_dict() const;
   /// The parameters alone.
-  std::vector<std::pair<std::string, at::Tensor>> parameters() const;
+  NamedTensors parameters() const;
   /// What layers keep besides: running means, counts.
   Tensors buffers() const;
   int64_t num_parameters() const;
@@ -76,8 +77,7 @@ class Model {
   /// Copies `tensors` into the state dict. Throws Error that lists what is missing, unexpected, or of another shape.
   /// Not `strict`: what is missing stays as it is, what is unexpected is passed over; both are returned, one line each,
   /// or nothing.
-  std::vector<std::string> load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
-                                           const std::string& origin, bool strict = true);
+  std::vector<std::string> load_state_dict(const NamedTensors& tensors, const std::string& origin, bool strict = true);
 
  private:
   std::vector<Source> find_sources(const Names& names, const Place& place, const std::string& path);

@@ -15,9 +15,9 @@ namespace trainrun {
 
 namespace autocast = at::autocast;
 
-std::optional<at::ScalarType> autocast_dtype(const std::string& mixed_precision) {
-  if (mixed_precision == "bf16") return at::kBFloat16;
-  if (mixed_precision == "fp16") return at::kHalf;
+std::optional<at::ScalarType> autocast_dtype(MixedPrecision mixed_precision) {
+  if (mixed_precision == MixedPrecision::kBf16) return at::kBFloat16;
+  if (mixed_precision == MixedPrecision::kFp16) return at::kHalf;
   return std::nullopt;
 }
 

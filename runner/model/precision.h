@@ -12,7 +12,7 @@
 namespace trainrun {
 
 /// What `mixed_precision` computes in; nothing for "no".
-std::optional<at::ScalarType> autocast_dtype(const std::string& mixed_precision);
+std::optional<at::ScalarType> autocast_dtype(MixedPrecision mixed_precision);
 
 /// While one lives, on this thread, operations on `device` compute in `dtype` where autocast's lists for that device
 /// say so (torch.autocast). Without a dtype it does nothing.

@@ -6,7 +6,7 @@
 
 #include "registry/build.h"
 #include "registry/interpolation.h"
-#include "registry/plugin.h"
+#include "registry/plugin_loader.h"
 #include "runner/model/figures.h"
 #include "runner/model/model.h"
 #include "runner/model/trainable.h"

@@ -27,14 +27,6 @@ std::optional<std::pair<int64_t, int64_t>> parse_fold(const std::string& text) {
   return std::pair(*number - 1, *count);
 }
 
-/// auto, cpu, cuda, cuda:0, …, cuda:99
-bool is_device(const std::string& device) {
-  if (device == "auto" || device == "cpu" || device == "cuda") return true;
-  if (!device.starts_with("cuda:") || device.size() > 7) return false;
-  const auto number = parse_integer(device.substr(5));
-  return number && *number >= 0 && device == "cuda:" + std::to_string(*number);
-}
-
 }  // namespace
 
 std::optional<Blocks> Codec<Blocks>::read(const Value& value, Reader& reader) {
@@ -265,7 +257,7 @@ void EvaluationSection::describe(Fields<EvaluationSection>& f) {
 
 void KeepBestSection::describe(Fields<KeepBestSection>& f) {
   f.required("monitor", &KeepBestSection::monitor).doc("the metric that says which is best: eval/accuracy");
-  f.optional("mode", &KeepBestSection::mode).one_of({"min", "max"}).doc("whether less or more of it is better");
+  f.optional("mode", &KeepBestSection::mode).doc("whether less or more of it is better");
 }
 
 void CheckpointSection::describe(Fields<CheckpointSection>& f) {
@@ -324,7 +316,6 @@ void DistributedSection::describe(Fields<DistributedSection>& f) {
 
 void ShardingSection::describe(Fields<ShardingSection>& f) {
   f.optional("strategy", &ShardingSection::strategy)
-      .one_of({"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"})
       .doc("each rank keeps its part of parameters, gradients and optimizer state; of the latter two; of nothing");
   f.optional("zero_stage", &ShardingSection::zero_stage)
       .at_least(1)
@@ -350,8 +341,8 @@ void ShardingSection::check(Checker& checker) const {
 
 int64_t ShardingSection::stage() const {
   if (zero_stage) return *zero_stage;
-  if (strategy == "FULL_SHARD") return 3;
-  return strategy == "SHARD_GRAD_OP" ? 2 : 0;
+  if (strategy == ShardingStrategy::kFullShard) return 3;
+  return strategy == ShardingStrategy::kShardGradOp ? 2 : 0;
 }
 
 void GradScalerSection::describe(Fields<GradScalerSection>& f) {
@@ -388,7 +379,6 @@ void Recipe::describe(Fields<Recipe>& f) {
   f.optional("callbacks", &Recipe::callbacks)
       .doc("what takes part in the run besides: averages of the weights, an early end; in this order");
   f.optional("distributed_type", &Recipe::distributed_type)
-      .one_of({"NO", "MULTI_CPU", "MULTI_GPU", "FSDP"})
       .doc("how several processes share the job; Accelerate's names");
   f.optional("num_processes", &Recipe::num_processes).at_least(1).at_most(kMostProcesses).doc("over all machines");
   f.optional("num_machines", &Recipe::num_machines)
@@ -412,7 +402,6 @@ void Recipe::describe(Fields<Recipe>& f) {
       .doc("of each operation on the CPU; auto: OMP_NUM_THREADS, else by the CPUs there are and the size of the model");
   f.optional("tf32", &Recipe::tf32).doc("float32 products in TensorFloat-32 on GPUs that have it");
   f.optional("mixed_precision", &Recipe::mixed_precision)
-      .one_of({"no", "bf16", "fp16", "fp8"})
       .doc("of the layers' arithmetic: autocast; weights, optimizer and loss stay in float32");
   f.optional("grad_scaler", &Recipe::grad_scaler).doc("how the loss is scaled where mixed_precision is fp16");
   f.optional("checkpoint", &Recipe::checkpoint).doc("what is saved, and when");
@@ -438,21 +427,19 @@ void Recipe::describe(Fields<Recipe>& f) {
 }
 
 void Recipe::check(Checker& checker) const {
-  if (!is_device(device)) {
-    checker.fail("device", "expected auto, cpu, cuda, or cuda:0 for the first GPU, found '" + device + "'");
+  if ((device.is_cpu() && distributed_type == DistributedType::kMultiGpu) ||
+      (device.is_cuda() && distributed_type == DistributedType::kMultiCpu)) {
+    checker.fail("device", "is " + device.text() + ", distributed_type is " + word_of(distributed_type) +
+                               "; leave one of the two out");
   }
-  if ((device == "cpu" && distributed_type == "MULTI_GPU") ||
-      (device.starts_with("cuda") && distributed_type == "MULTI_CPU")) {
-    checker.fail("device", "is " + device + ", distributed_type is " + distributed_type + "; leave one of the two out");
-  }
-  if (mixed_precision == "fp8") {
+  if (mixed_precision == MixedPrecision::kFp8) {
     checker.fail("mixed_precision",
                  "fp8 needs products of scaled float8 matrices, which LibTorch has on recent GPUs alone; write bf16");
   }
-  if (distributed.comm_hook && distributed_type == "FSDP" && sharding.stage() > 0) {
+  if (distributed.comm_hook && sharding_stage() > 0) {
     checker.fail("distributed", "a comm_hook is for gradients that are not sharded; leave one of the two out");
   }
-  if (num_processes != 1 && distributed_type == "NO") {
+  if (num_processes != 1 && distributed_type == DistributedType::kNo) {
     checker.fail("num_processes", "several processes need a distributed_type, such as MULTI_CPU");
   }
   if (num_processes % num_machines != 0) {

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "registry/catalog.h"
+#include "registry/monitor.h"
 #include "registry/named.h"
+#include "runner/recipe/choices.h"
 
 // The recipe as plain structs: what a recipe file may say, section by section. Names, defaults, ranges and
 // documentation stand in recipe.cpp, once; errors, the JSON Schema and the reference page follow from there.
@@ -108,7 +110,7 @@ struct EvaluationSection {
 
 struct KeepBestSection {
   std::string monitor = "eval/loss";
-  std::string mode = "min";
+  MonitorMode mode = MonitorMode::kMin;
   static void describe(Fields<KeepBestSection>& f);
 };
 
@@ -140,7 +142,7 @@ struct DistributedSection {
 };
 
 struct ShardingSection {
-  std::string strategy = "FULL_SHARD";
+  ShardingStrategy strategy = ShardingStrategy::kFullShard;
   std::optional<int64_t> zero_stage;
   std::vector<std::string> wrap;
   bool prefetch = true;
@@ -176,7 +178,7 @@ struct Recipe {
   TrainingSection training;
   EvaluationSection evaluation;
   std::vector<Component<CallbackKind>> callbacks;
-  std::string distributed_type = "NO";
+  DistributedType distributed_type = DistributedType::kNo;
   int64_t num_processes = 1;
   int64_t num_machines = 1;
   int64_t machine_rank = 0;
@@ -185,9 +187,9 @@ struct Recipe {
   DistributedSection distributed;
   ShardingSection sharding;
   bool sync_batchnorm = false;
-  std::string device = "auto";
+  DeviceChoice device;
   bool tf32 = false;
-  std::string mixed_precision = "no";
+  MixedPrecision mixed_precision = MixedPrecision::kNo;
   GradScalerSection grad_scaler;
   CheckpointSection checkpoint;
   LoggingSection logging;
@@ -195,6 +197,8 @@ struct Recipe {
   std::shared_ptr<const FusionRegistry> fusions;  // those there are, plugins' included; not written in the recipe
   static void describe(Fields<Recipe>& f);
   void check(Checker& checker) const;
+  /// What ranks keep a part of only, as ShardingSection::stage; 0 also where the job is not sharded at all.
+  int64_t sharding_stage() const { return distributed_type == DistributedType::kFsdp ? sharding.stage() : 0; }
 };
 
 }  // namespace trainrun

@@ -27,8 +27,6 @@ namespace {
 
 int64_t steps_of(int64_t batches, int64_t accumulation) { return ceil_divide(batches, accumulation); }
 
-int64_t sharding_stage(const Recipe& recipe) { return recipe.distributed_type == "FSDP" ? recipe.sharding.stage() : 0; }
-
 GroupTimeouts timeouts_of(const DistributedSection& section) {
   constexpr int64_t kLonger = 10;  // rank 0 alone reads and writes; evaluations may take some ranks longer
   const auto seconds = [](int64_t number) { return std::chrono::seconds(number); };
@@ -44,7 +42,7 @@ std::unique_ptr<Scheduler> build_scheduler(const Job& job) {
   SchedulerInputs inputs;
   inputs.base = job.optimizer->rates;
   inputs.total_steps = job.total_steps();
-  if (job.recipe.scheduler->common.interval == "epoch") {
+  if (job.recipe.scheduler->common.interval == Interval::kEpoch) {
     const int64_t in_epoch = steps_of(job.progress.batch, job.recipe.training.gradient_accumulation_steps);
     const int64_t to_do = job.total_steps() - job.progress.step + in_epoch;
     inputs.total_steps = job.progress.epoch + steps_of(to_do, job.steps_per_epoch());
@@ -81,7 +79,8 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   } else {
     spdlog::set_level(spdlog::level::off);
   }
-  if (device.is_cpu() && recipe.device == "auto" && sees_gpu() && recipe.distributed_type != "MULTI_CPU") {
+  if (device.is_cpu() && recipe.device.is_auto() && sees_gpu() &&
+      recipe.distributed_type != DistributedType::kMultiCpu) {
     spdlog::warn("on the CPU, though there is a GPU: {}", open_accelerator().missing);
   }
   if (is_main()) log_start_notes(loaded);
@@ -103,9 +102,10 @@ void Job::connect(const LoadedRecipe& loaded, const Options& options) {
   device = options.device.value_or(
       choose_device({recipe.device, recipe.distributed_type, place.local_rank, place.world_size}));
   use_device(device, recipe.tf32);
-  const bool multi_gpu = recipe.distributed_type == "MULTI_GPU";  // there is a group even if its launcher started one
+  const bool multi_gpu =
+      recipe.distributed_type == DistributedType::kMultiGpu;  // there is a group even if its launcher started one
   if (!options.rendezvous || (place.world_size == 1 && !multi_gpu)) return;
-  if (sharding_stage(recipe) > 0) reuse_large_blocks();
+  if (recipe.sharding_stage() > 0) reuse_large_blocks();
   const GroupTimeouts timeouts = timeouts_of(recipe.distributed);
   using Backend = ProcessGroup::Backend;
   group = std::make_unique<ProcessGroup>(place, timeouts, options.dry_run ? Backend::kFake : Backend::kGloo);
@@ -166,7 +166,7 @@ void Job::build_parallel() {
   for (const auto& module : model->graph().modules()) {
     if (auto* spanning = dynamic_cast<SpansRanks*>(module.get())) spanning->span(*group, recipe.sync_batchnorm);
   }
-  if (const int64_t stage = sharding_stage(recipe); stage > 0) {
+  if (const int64_t stage = recipe.sharding_stage(); stage > 0) {
     if (recipe.sharding.cpu_offload && !device.is_cpu()) {
       throw Error("sharding.cpu_offload: this version steps on the GPU alone; leave it out, or write device: cpu");
     }
@@ -176,7 +176,7 @@ void Job::build_parallel() {
     parallel = std::move(sharded);
     return;
   }
-  DataParallel::Named named = model->parameters();
+  NamedTensors named = model->parameters();
   std::erase_if(named, [](const auto& parameter) { return !parameter.second.requires_grad(); });
   const auto& hook = recipe.distributed.comm_hook;
   parallel = std::make_unique<DataParallel>(
@@ -190,7 +190,7 @@ void Job::build_optimizer() {
       group_parameters(recipe.optimizer, parallel ? parallel->parameters() : model->parameters(), model->lr_scales());
   optimizer = build_at_place(recipe.optimizer, inputs);
   if (shards()) require_elementwise(recipe.optimizer, *optimizer);
-  if (recipe.mixed_precision == "fp16") grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler, device);
+  if (recipe.mixed_precision == MixedPrecision::kFp16) grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler, device);
   if (!recipe.scheduler) return scale_rates(optimizer->rates);
   scheduler = build_scheduler(*this);
 }
@@ -213,8 +213,9 @@ int64_t Job::total_steps() const {  // those done may have been of other ranks, 
 
 void Job::set_rates() {
   if (!scheduler) return;
-  scheduler->set(recipe.scheduler->common.interval == "epoch" ? progress.epoch : progress.step - progress.skipped_steps,
-                 optimizer->rates);
+  scheduler->set(
+      recipe.scheduler->common.interval == Interval::kEpoch ? progress.epoch : progress.step - progress.skipped_steps,
+      optimizer->rates);
   scale_rates(optimizer->rates);
 }
 

@@ -79,7 +79,7 @@ class Request {
   void give(const std::string& prefix, const std::string& name, const at::Tensor& tensor) {
     if (tensor.defined()) results_.emplace_back(prefix + "." + name, tensor.detach().to(at::kCPU).clone());
   }
-  void give(const std::string& prefix, const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  void give(const std::string& prefix, const NamedTensors& tensors) {
     for (const auto& [name, tensor] : tensors) give(prefix, name, tensor);
   }
   void write_results() const {
@@ -93,8 +93,8 @@ class Request {
   NamedTensors results_;
 };
 
-std::vector<std::pair<std::string, at::Tensor>> state_of(const torch::nn::Module& module) {
-  std::vector<std::pair<std::string, at::Tensor>> state;
+NamedTensors state_of(const torch::nn::Module& module) {
+  NamedTensors state;
   for (const auto& item : module.named_parameters()) state.emplace_back(item.key(), item.value());
   for (const auto& item : module.named_buffers()) state.emplace_back(item.key(), item.value());
   return state;
@@ -271,7 +271,7 @@ std::set<int64_t> numbers(const Request& request, const char* key) {
 
 /// The loss that optimizers with a closure are tried on: convex, least at `goals`. Leaves its gradients in
 /// `parameters`.
-at::Tensor distance(const std::vector<std::pair<std::string, at::Tensor>>& parameters, const TensorMap& goals) {
+at::Tensor distance(const NamedTensors& parameters, const TensorMap& goals) {
   at::Tensor loss = at::zeros({}, parameters[0].second.options());
   for (const auto& [name, parameter] : parameters) {
     parameter.mutable_grad().reset();
@@ -287,7 +287,7 @@ at::Tensor distance(const std::vector<std::pair<std::string, at::Tensor>>& param
 /// those of the recipe.
 json run_optimizer(Request& request) {
   const auto component = request.spec<Component<OptimizerKind>>();
-  std::vector<std::pair<std::string, at::Tensor>> parameters;
+  NamedTensors parameters;
   for (const auto& [name, tensor] : request.tensors("parameter")) {
     parameters.emplace_back(name, tensor.clone().set_requires_grad(true));
   }
@@ -322,7 +322,7 @@ json run_optimizer(Request& request) {
 /// Seconds of each of `steps` steps on `tensors` parameters of `numel` elements, after some that warm up.
 json time_optimizer(Request& request) {
   const auto component = request.spec<Component<OptimizerKind>>();
-  std::vector<std::pair<std::string, at::Tensor>> parameters;
+  NamedTensors parameters;
   const std::vector<int64_t> shape = request["shape"];
   for (int64_t i = 0; i < request.number("num_parameters"); ++i) {
     parameters.emplace_back(std::to_string(i) + ".weight", at::randn(shape).set_requires_grad(true));

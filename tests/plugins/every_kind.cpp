@@ -175,8 +175,8 @@ class SignDescentOptimizer : public trainrun::Optimizer {
     }
   }
 
-  std::vector<std::pair<std::string, at::Tensor>> state() override {
-    std::vector<std::pair<std::string, at::Tensor>> state;
+  trainrun::NamedTensors state() override {
+    trainrun::NamedTensors state;
     for (const trainrun::ParameterGroup& group : inputs_.groups) {
       for (const std::string& name : group.names) state.emplace_back(name + ".sign_sum", sign_sums_[state.size()]);
     }
@@ -295,9 +295,7 @@ class ScaledMeanHook : public trainrun::CommHook {
   explicit ScaledMeanHook(double factor) : factor_(factor) {}
   trainrun::FutureTensor reduce(const trainrun::GradientBucket& bucket, trainrun::Communicator& ranks) override {
     for (const at::Tensor& gradient : bucket.gradients) ranks.sum(gradient.mul_(factor_));
-    auto done = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-    done->markCompleted(bucket.values);
-    return done;
+    return trainrun::finished(bucket.values);
   }
 
  private:

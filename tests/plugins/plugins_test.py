@@ -1,5 +1,6 @@
 """Plugins: one with a component of every kind does what its components say, and what is wrong with others is said in one line."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -18,9 +19,18 @@ PROGRAMS = {
     "the build's": pathlib.Path(os.environ.get("TRAINRUN_BINARY", ROOT / "build/release/bin/trainrun")),
     "the installed": PLUGINS.parent / "installed/bin/trainrun",
 }
-ABI = "trainrun {}, LibTorch {}".format(
+
+
+def digest_of_public_headers():
+    headers = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "registry").rglob("*.h"))
+    lines = [f"{header} {hashlib.sha256((ROOT / header).read_bytes()).hexdigest()}\n" for header in headers]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:12]
+
+
+ABI = "trainrun {}, LibTorch {}, headers {}".format(
     re.search(r"project\(trainrun VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1],
-    re.search(r"TRAINRUN_LIBTORCH_VERSION (\S+)\)", (ROOT / "cmake/LibTorch.cmake").read_text())[1])
+    re.search(r"TRAINRUN_LIBTORCH_VERSION (\S+)\)", (ROOT / "cmake/LibTorch.cmake").read_text())[1],
+    digest_of_public_headers())
 
 # Whatever the plugin has a component for is the plugin's.
 RECIPE = """\

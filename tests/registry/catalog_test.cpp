@@ -9,7 +9,7 @@
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/passes.h"
 #include "registry/graph/shape_mode.h"
-#include "registry/plugin.h"
+#include "registry/plugin_loader.h"
 #include "tests/registry/support.h"
 
 using namespace trainrun;        // NOLINT(google-build-using-namespace)
@@ -380,9 +380,7 @@ class Twins : public Communicator {
   void sum(const at::Tensor& tensor) override { tensor.mul_(2); }
   FutureTensor start_sum(const at::Tensor& tensor) override {
     sum(tensor);
-    auto done = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-    done->markCompleted(tensor);
-    return done;
+    return finished(tensor);
   }
 };
 

@@ -35,26 +35,11 @@ std::string npy(int64_t rows) {
   return file;
 }
 
-std::string deflated(const std::string& content) {
-  constexpr int kRaw = -15;
-  z_stream stream{};
-  deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kRaw, 8, Z_DEFAULT_STRATEGY);
-  std::string result(deflateBound(&stream, content.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
-  stream.avail_in = static_cast<uInt>(content.size());
-  stream.next_out = reinterpret_cast<Bytef*>(result.data());
-  stream.avail_out = static_cast<uInt>(result.size());
-  deflate(&stream, Z_FINISH);
-  result.resize(stream.total_out);
-  deflateEnd(&stream);
-  return result;
-}
-
 /// A zip archive, its members stored or deflated.
 std::string zip(const std::vector<std::pair<std::string, std::string>>& members, bool deflate) {
   std::string file, directory;
   for (const auto& [name, content] : members) {
-    const std::string packed = deflate ? deflated(content) : content;
+    const std::string packed = deflate ? test::deflated(content) : content;
     const auto crc = crc32(0, reinterpret_cast<const Bytef*>(content.data()), static_cast<uInt>(content.size()));
     const std::string common = bytes_of<uint16_t>(20) + bytes_of<uint16_t>(0) + bytes_of<uint16_t>(deflate ? 8 : 0) +
                                bytes_of<uint32_t>(0) + bytes_of(static_cast<uint32_t>(crc)) +

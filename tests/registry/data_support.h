@@ -49,9 +49,10 @@ inline std::string read_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-inline std::string gzip(const std::string& content) {
+/// As zlib packs it at `level`; `window_bits` says in which format.
+inline std::string packed(const std::string& content, int level, int window_bits) {
   z_stream stream{};
-  deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  deflateInit2(&stream, level, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY);
   std::string result(deflateBound(&stream, content.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
   stream.avail_in = static_cast<uInt>(content.size());
@@ -62,6 +63,9 @@ inline std::string gzip(const std::string& content) {
   deflateEnd(&stream);
   return result;
 }
+inline std::string gzip(const std::string& content) { return packed(content, Z_BEST_SPEED, 15 + 16); }
+/// Without a header, as in a zip archive.
+inline std::string deflated(const std::string& content) { return packed(content, Z_BEST_COMPRESSION, -15); }
 
 /// The mapping as a recipe would have it.
 inline Value value_of(const nlohmann::json& json) {

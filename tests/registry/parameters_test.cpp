@@ -1,6 +1,17 @@
 #include "registry/parameters.h"
 
+#include "registry/monitor.h"
 #include "tests/registry/support.h"
+
+namespace trainrun {
+
+enum class Strength { kNo, kWeak, kStrong };
+template <>
+struct Words<Strength> {
+  static constexpr std::array kWords = {"no", "weak", "strong"};
+};
+
+}  // namespace trainrun
 
 using namespace trainrun;        // NOLINT(google-build-using-namespace)
 using namespace trainrun::test;  // NOLINT(google-build-using-namespace)
@@ -25,6 +36,24 @@ struct Sample {
     f.optional("limit", &Sample::limit).at_least(2);
     f.optional("numbers", &Sample::numbers).at_most(9);
     f.optional("every", &Sample::every).at_least(1).one_of({"epoch"});
+  }
+};
+
+/// The same parameters as enums and as texts.
+struct AsEnums {
+  Strength strength = Strength::kWeak;
+  std::optional<Strength> other;
+  static void describe(Fields<AsEnums>& f) {
+    f.optional("strength", &AsEnums::strength).doc("how strong");
+    f.optional("other", &AsEnums::other);
+  }
+};
+struct AsTexts {
+  std::string strength = "weak";
+  std::optional<std::string> other;
+  static void describe(Fields<AsTexts>& f) {
+    f.optional("strength", &AsTexts::strength).one_of({"no", "weak", "strong"}).doc("how strong");
+    f.optional("other", &AsTexts::other).one_of({"no", "weak", "strong"});
   }
 };
 
@@ -65,6 +94,31 @@ TEST_CASE("'no' is a word where a choice has it, however it is spelled") {
     CHECK(read<Sample>(std::string("{count: 1, word: ") + spelling + "}", catalog()).word == "no");
   }
   CHECK(fault("{count: 1, word: fp8}") == "test.yaml:1:18: word: 'fp8' is none of no, bf16, fp16");
+}
+
+TEST_CASE("an enum is read, refused and described as a text with the same choices is") {
+  const auto enums = read<AsEnums>("{strength: strong, other: off}", catalog());
+  CHECK(enums.strength == Strength::kStrong);
+  CHECK(enums.other == Strength::kNo);
+  CHECK_FALSE(read<AsEnums>("{other: null}", catalog()).other);
+  for (const char* yaml :
+       {"{strength: strog}", "{other: strog}", "{strength: 3}", "{strength: true}", "{strength: null}",
+        "{strength: [weak]}", "{other: ''}", "{strength: 'null'}", "{other: {}}", "{strength: weak}"}) {
+    CAPTURE(yaml);
+    std::vector<Problem> of_enums, of_texts;
+    read<AsEnums>(yaml, catalog(), of_enums);
+    read<AsTexts>(yaml, catalog(), of_texts);
+    REQUIRE(of_enums.size() == of_texts.size());
+    for (size_t i = 0; i < of_enums.size(); ++i) CHECK(of_enums[i].to_string() == of_texts[i].to_string());
+  }
+  SchemaContext context{catalog()};
+  CHECK(Codec<AsEnums>::schema(context) == Codec<AsTexts>::schema(context));
+}
+
+TEST_CASE("JSON has an enum's word") {
+  CHECK(nlohmann::json(MonitorMode::kMax) == "max");
+  CHECK(nlohmann::json{"eval/loss", MonitorMode::kMin} == nlohmann::json{"eval/loss", "min"});
+  CHECK(nlohmann::ordered_json{{"mode", MonitorMode::kMin}}.dump() == R"({"mode":"min"})");
 }
 
 TEST_CASE("wrong types and values out of range name the place, what was expected and what was found") {

@@ -480,9 +480,9 @@ TEST_CASE("the file comes after the recipe and before the command line") {
   Catalog catalog = known_components();
   const LoadedRecipe loaded = load_recipe("tests/recipes/digits_small.yaml", read_sample("multi_cpu.yaml"),
                                           {"num_processes=4", "device=auto"}, catalog);
-  CHECK(loaded.recipe.distributed_type == "MULTI_CPU");
+  CHECK(loaded.recipe.distributed_type == DistributedType::kMultiCpu);
   CHECK(loaded.recipe.num_processes == 4);
-  CHECK(loaded.recipe.device == "auto");
+  CHECK(loaded.recipe.device.is_auto());
   const LoadedRecipe plain = load_recipe("tests/recipes/digits_small.yaml", AccelerateConfig(), {}, catalog);
   CHECK(plain.recipe.num_processes == 1);
 }

@@ -26,6 +26,8 @@ class ImaginedGpus : public Accelerator {
   int64_t number_;
 };
 
+DeviceChoice device(const char* text) { return DeviceChoice::parse(text).value(); }
+
 std::string chosen(const DeviceWish& wish, int64_t num_gpus) {
   const ImaginedGpus gpus(num_gpus);
   const OpenedAccelerator opened =
@@ -46,30 +48,30 @@ std::string refusal(const DeviceWish& wish, int64_t num_gpus) {
 TEST_CASE("without a wish a GPU is taken where there is one") {
   CHECK(chosen({}, 2) == "cuda:0");
   CHECK(chosen({}, 0) == "cpu");
-  CHECK(chosen({"cpu"}, 2) == "cpu");
-  CHECK(chosen({"cuda"}, 2) == "cuda:0");
-  CHECK(chosen({"cuda:1"}, 2) == "cuda:1");
+  CHECK(chosen({device("cpu")}, 2) == "cpu");
+  CHECK(chosen({device("cuda")}, 2) == "cuda:0");
+  CHECK(chosen({device("cuda:1")}, 2) == "cuda:1");
 }
 
 TEST_CASE("each process of a machine takes a GPU of its own, with MULTI_CPU none") {
-  for (const char* type : {"MULTI_GPU", "FSDP"}) {
-    CHECK(chosen({"auto", type, 0, 4}, 2) == "cuda:0");
-    CHECK(chosen({"cuda", type, 1, 4}, 2) == "cuda:1");
+  for (const DistributedType type : {DistributedType::kMultiGpu, DistributedType::kFsdp}) {
+    CHECK(chosen({device("auto"), type, 0, 4}, 2) == "cuda:0");
+    CHECK(chosen({device("cuda"), type, 1, 4}, 2) == "cuda:1");
   }
-  CHECK(chosen({"auto", "FSDP", 1, 2}, 0) == "cpu");
-  CHECK(chosen({"auto", "MULTI_CPU", 5, 6}, 2) == "cpu");
+  CHECK(chosen({device("auto"), DistributedType::kFsdp, 1, 2}, 0) == "cpu");
+  CHECK(chosen({device("auto"), DistributedType::kMultiCpu, 5, 6}, 2) == "cpu");
 }
 
 TEST_CASE("a GPU that is not there is an error that says what is missing and what to write") {
-  CHECK(refusal({"cuda"}, 0) == "device: cuda needs a GPU: there is none; device: cpu trains on the CPU");
-  CHECK(refusal({"auto", "MULTI_GPU"}, 0) ==
+  CHECK(refusal({device("cuda")}, 0) == "device: cuda needs a GPU: there is none; device: cpu trains on the CPU");
+  CHECK(refusal({device("auto"), DistributedType::kMultiGpu}, 0) ==
         "distributed_type: MULTI_GPU needs GPUs: there is none; distributed_type: MULTI_CPU trains on the CPU");
-  CHECK(refusal({"cuda:2"}, 2) == "device: cuda:2 is not there: there are 2, the first is cuda:0");
+  CHECK(refusal({device("cuda:2")}, 2) == "device: cuda:2 is not there: there are 2, the first is cuda:0");
   CHECK(
-      refusal({"auto", "MULTI_GPU", 1, 2}, 1) ==
+      refusal({device("auto"), DistributedType::kMultiGpu, 1, 2}, 1) ==
       "process 2 of this machine finds no GPU: there is 1; start as many processes a machine as it has GPUs, or write "
       "device: cpu and distributed_type: MULTI_CPU");
-  CHECK(refusal({"cuda:0", "MULTI_GPU", 1, 2}, 4) ==
+  CHECK(refusal({device("cuda:0"), DistributedType::kMultiGpu, 1, 2}, 4) ==
         "device: cuda:0 is one GPU, and several processes of this machine would share it; write device: cuda, and each "
         "takes its own");
 }

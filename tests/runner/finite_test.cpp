@@ -30,7 +30,7 @@ struct Spoiler {
       const c10::AutoGradMode no_gradients(false);
       if (--left_ == 0) inputs_.groups.back().tensors.back().fill_(std::numeric_limits<double>::infinity());
     }
-    std::vector<std::pair<std::string, at::Tensor>> state() override { return {}; }
+    NamedTensors state() override { return {}; }
 
    private:
     OptimizerInputs inputs_;

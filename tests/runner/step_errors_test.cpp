@@ -56,7 +56,7 @@ struct FailingMetric {
 class StuckOptimizer : public Optimizer {
  public:
   void step(const LossClosure&) override { TORCH_CHECK(false, "the optimizer is stuck"); }
-  std::vector<std::pair<std::string, at::Tensor>> state() override { return {}; }
+  NamedTensors state() override { return {}; }
 };
 
 struct FailingOptimizer {

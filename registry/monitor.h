@@ -1,0 +1,19 @@
+#pragma once
+
+#include "registry/codec.h"
+
+namespace trainrun {
+
+/// Whether less or more of a watched figure is better.
+enum class MonitorMode { kMin, kMax };
+template <>
+struct Words<MonitorMode> {
+  static constexpr std::array kWords = {"min", "max"};
+};
+
+/// Whether `value` is better than `other`; never where either is NaN.
+inline bool is_better(double value, double other, MonitorMode mode) {
+  return mode == MonitorMode::kMin ? value < other : value > other;
+}
+
+}  // namespace trainrun

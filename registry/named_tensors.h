@@ -1,0 +1,14 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainrun {
+
+/// Tensors by name ("0.weight"), in an order that stays.
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+}  // namespace trainrun
