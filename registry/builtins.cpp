@@ -10,9 +10,8 @@
 
 namespace trainrun {
 
-Catalog builtins() {
-  Catalog catalog;
-
+// Not in an anonymous namespace, in which ADD would look for the families, too.
+static void add_models(Catalog& catalog) {
   ADD(catalog.layers, activations)
   ADD(catalog.layers, adaptive_softmax)
   ADD(catalog.layers, attentions)
@@ -49,7 +48,9 @@ Catalog builtins() {
   ADD(catalog.metrics, ranking_metrics)
   ADD(catalog.metrics, regression_metrics)
   ADD(catalog.metrics, sequence_metrics)
+}
 
+static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, digits)
   ADD(catalog.datasets, mnist_family)
   ADD(catalog.datasets, csv)
@@ -66,7 +67,9 @@ Catalog builtins() {
   ADD(catalog.transforms, label_transforms)
   ADD(catalog.transforms, noise_transforms)
   ADD(catalog.transforms, standardize)
+}
 
+static void add_training(Catalog& catalog) {
   ADD(catalog.optimizers, adam_family)
   ADD(catalog.optimizers, adam_variants)
   ADD(catalog.optimizers, classic_optimizers)
@@ -89,8 +92,15 @@ Catalog builtins() {
 
   ADD(catalog.callbacks, early_stopping)
   ADD(catalog.callbacks, ema)
-  ADD(catalog.fusions, relu_max_pool)
 
+  ADD(catalog.fusions, relu_max_pool)
+}
+
+Catalog builtins() {
+  Catalog catalog;
+  add_models(catalog);
+  add_data(catalog);
+  add_training(catalog);
   return catalog;
 }
 

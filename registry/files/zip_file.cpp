@@ -59,15 +59,18 @@ void read_extra(std::string_view extra, ZipFile::Member& member) {
   }
 }
 
-}  // namespace
+/// Where the list of members is, how long, and of how many: from the end of the file.
+struct Directory {
+  uint64_t count;
+  uint64_t bytes;
+  uint64_t offset;
+};
 
-ZipFile::ZipFile(const std::string& path) : file_(path) { read_directory(); }
-
-void ZipFile::read_directory() {
-  const uint64_t size = file_.size();
+Directory find_directory(FileReader& file) {
+  const uint64_t size = file.size();
   std::string tail(std::min(size, kEndBytes + kMostComment + kEnd64LocatorBytes), '\0');
-  file_.seek(size - tail.size());
-  file_.read(tail.data(), tail.size());
+  file.seek(size - tail.size());
+  file.read(tail.data(), tail.size());
   const size_t end = tail.rfind(kEndMagic);
   if (end == std::string::npos || end + kEndBytes > tail.size()) damaged("its end is missing");
   uint64_t count = number_at<uint16_t>(tail, end + 10);
@@ -79,8 +82,8 @@ void ZipFile::read_directory() {
     const auto place = number_at<uint64_t>(tail, end - kEnd64LocatorBytes + 8);
     if (size < kEnd64Bytes || place > size - kEnd64Bytes) damaged("its end is missing");
     std::string record(kEnd64Bytes, '\0');
-    file_.seek(place);
-    file_.read(record.data(), record.size());
+    file.seek(place);
+    file.read(record.data(), record.size());
     if (number_at<uint32_t>(record, 0) != kEnd64Magic) damaged("its end is missing");
     count = number_at<uint64_t>(record, 32);
     bytes = number_at<uint64_t>(record, 40);
@@ -89,45 +92,59 @@ void ZipFile::read_directory() {
   if (bytes > std::min(size, kMostDirectoryBytes) || offset > size - bytes) {
     damaged("its list of members lies beyond its end");
   }
+  return {count, bytes, offset};
+}
+
+/// The member whose entry of the list begins at `place`, which moves on to the next. `size`: of the whole file.
+ZipFile::Member read_entry(std::string_view view, uint64_t& place, uint64_t size) {
+  if (number_at<uint32_t>(view, place) != kCentralMagic) damaged("its list of members makes no sense");
+  const auto flags = number_at<uint16_t>(view, place + 8);
+  const auto method = number_at<uint16_t>(view, place + 10);
+  const uint64_t name_bytes = number_at<uint16_t>(view, place + 28);
+  const uint64_t extra_bytes = number_at<uint16_t>(view, place + 30);
+  const uint64_t comment_bytes = number_at<uint16_t>(view, place + 32);
+  ZipFile::Member member;
+  member.crc = number_at<uint32_t>(view, place + 16);
+  member.stored_bytes = number_at<uint32_t>(view, place + 20);
+  member.bytes = number_at<uint32_t>(view, place + 24);
+  member.header_offset = number_at<uint32_t>(view, place + 42);
+  place += kCentralBytes;
+  if (place + name_bytes + extra_bytes + comment_bytes > view.size()) damaged("its list of members is cut off");
+  member.name = view.substr(place, name_bytes);
+  read_extra(view.substr(place + name_bytes, extra_bytes), member);
+  place += name_bytes + extra_bytes + comment_bytes;
+
+  const std::string what = "member '" + member.name + "'";
+  constexpr uint16_t kEncrypted = 1;
+  constexpr uint16_t kStored = 0;
+  constexpr uint16_t kDeflated = 8;
+  if (flags & kEncrypted) throw DataError(what + " is encrypted");
+  if (method != kStored && method != kDeflated) {
+    throw DataError(what + " is compressed by method " + std::to_string(method) +
+                    "; stored and deflated ones are read");
+  }
+  member.deflated = method == kDeflated;
+  const bool too_long =
+      member.stored_bytes > size ||
+      (member.deflated ? member.bytes / kBestCompression > member.stored_bytes : member.bytes != member.stored_bytes);
+  if (too_long) damaged(what + " claims to have " + std::to_string(member.bytes) + " bytes");
+  return member;
+}
+
+}  // namespace
+
+ZipFile::ZipFile(const std::string& path) : file_(path) { read_directory(); }
+
+void ZipFile::read_directory() {
+  const auto [count, bytes, offset] = find_directory(file_);
   std::string directory(bytes, '\0');
   file_.seek(offset);
   file_.read(directory.data(), directory.size());
-  const std::string_view view = directory;
   std::set<std::string> names;
   uint64_t place = 0;
   for (uint64_t i = 0; i < count; ++i) {
-    if (number_at<uint32_t>(view, place) != kCentralMagic) damaged("its list of members makes no sense");
-    const auto flags = number_at<uint16_t>(view, place + 8);
-    const auto method = number_at<uint16_t>(view, place + 10);
-    const uint64_t name_bytes = number_at<uint16_t>(view, place + 28);
-    const uint64_t extra_bytes = number_at<uint16_t>(view, place + 30);
-    const uint64_t comment_bytes = number_at<uint16_t>(view, place + 32);
-    Member member;
-    member.crc = number_at<uint32_t>(view, place + 16);
-    member.stored_bytes = number_at<uint32_t>(view, place + 20);
-    member.bytes = number_at<uint32_t>(view, place + 24);
-    member.header_offset = number_at<uint32_t>(view, place + 42);
-    place += kCentralBytes;
-    if (place + name_bytes + extra_bytes + comment_bytes > view.size()) damaged("its list of members is cut off");
-    member.name = view.substr(place, name_bytes);
-    read_extra(view.substr(place + name_bytes, extra_bytes), member);
-    place += name_bytes + extra_bytes + comment_bytes;
-
-    const std::string what = "member '" + member.name + "'";
-    if (!names.insert(member.name).second) damaged(what + " is there twice");
-    constexpr uint16_t kEncrypted = 1;
-    constexpr uint16_t kStored = 0;
-    constexpr uint16_t kDeflated = 8;
-    if (flags & kEncrypted) throw DataError(what + " is encrypted");
-    if (method != kStored && method != kDeflated) {
-      throw DataError(what + " is compressed by method " + std::to_string(method) +
-                      "; stored and deflated ones are read");
-    }
-    member.deflated = method == kDeflated;
-    const bool too_long =
-        member.stored_bytes > size ||
-        (member.deflated ? member.bytes / kBestCompression > member.stored_bytes : member.bytes != member.stored_bytes);
-    if (too_long) damaged(what + " claims to have " + std::to_string(member.bytes) + " bytes");
+    Member member = read_entry(directory, place, file_.size());
+    if (!names.insert(member.name).second) damaged("member '" + member.name + "' is there twice");
     members_.push_back(std::move(member));
   }
   has_checksums_ = std::any_of(members_.begin(), members_.end(), [](const Member& m) { return m.crc != 0; });

@@ -6,7 +6,6 @@
 namespace trainrun {
 namespace {
 
-constexpr const char* kNoLayers = "a model needs at least one layer";
 // Far beyond any use, and so that no product of them with sizes of models and data leaves an int64.
 constexpr double kMostBatchSize = 1e9;
 constexpr double kMostEpochs = 1e9;
@@ -17,6 +16,7 @@ constexpr double kMostMebibytes = 1e9;
 constexpr const char* kEveryDoc = "epoch, a number of optimizer steps, or null for never";
 
 using nlohmann::json;
+
 /// "2/5": the second of five; numbers from 0 and how many, or nothing.
 std::optional<std::pair<int64_t, int64_t>> parse_fold(const std::string& text) {
   const size_t slash = text.find('/');
@@ -28,104 +28,6 @@ std::optional<std::pair<int64_t, int64_t>> parse_fold(const std::string& text) {
 }
 
 }  // namespace
-
-std::optional<Blocks> Codec<Blocks>::read(const Value& value, Reader& reader) {
-  if (!value.is_map()) {
-    reader.error(value.place(), "expected a mapping of names to blocks, found " + value.describe());
-    return std::nullopt;
-  }
-  Blocks blocks;
-  for (const Value::Entry& entry : value.entries()) {
-    const auto scope = reader.enter(entry.key);
-    blocks.names.push_back(entry.key);
-    if (reader.catalog().layers.find(entry.key)) {
-      reader.error(entry.key_place,
-                   "there is a layer called " + entry.key + " already; choose another name for the block");
-    }
-    if (!entry.value.is_map()) {
-      reader.error(entry.value.place(), "expected {parameters: …, layers: […]}, found " + entry.value.describe());
-      continue;
-    }
-    const std::vector<std::string> known = {"parameters", "inputs", "layers"};
-    for (const Value::Entry& part : entry.value.entries()) {
-      if (std::find(known.begin(), known.end(), part.key) != known.end()) continue;
-      const auto key = reader.enter(part.key);
-      reader.error(part.key_place, "unknown key of a block" + suggestion(part.key, known));
-    }
-    const Value* layers = entry.value.find("layers");
-    const Value* parameters = entry.value.find("parameters");
-    if (!layers) reader.error(entry.value.place(), "the block needs layers: […]");
-    if (layers && !layers->is_list()) {
-      const auto key = reader.enter("layers");
-      reader.error(layers->place(), "expected a list of layers, found " + layers->describe());
-    }
-    if (parameters && !parameters->is_map() && !parameters->is_null()) {
-      const auto key = reader.enter("parameters");
-      reader.error(parameters->place(),
-                   "expected a mapping of names to defaults (null: no default), found " + parameters->describe());
-    }
-  }
-  return blocks;
-}
-
-json Codec<Blocks>::schema(SchemaContext& context) {
-  const json block = {{"type", "object"},
-                      {"required", {"layers"}},
-                      {"additionalProperties", false},
-                      {"properties",
-                       {{"parameters",
-                         {{"type", {"object", "null"}},
-                          {"description", "names and their defaults; null: must be given where it is used"}}},
-                        {"inputs", detail::or_interpolation(Codec<Names>::schema(context))},
-                        {"layers", detail::or_interpolation(Codec<LayerList>::schema(context))}}}};
-  return {{"type", "object"},
-          {"propertyNames", {{"not", {{"enum", context.catalog.layers.names()}}}}},
-          {"additionalProperties", block}};
-}
-
-void ModelSection::describe(Fields<ModelSection>& f) {
-  f.optional("blocks", &ModelSection::blocks).doc("named pieces of the model, used like layer types");
-  f.required("layers", &ModelSection::layers).not_empty(kNoLayers).doc("the layers, in order");
-  f.optional("init", &ModelSection::init)
-      .doc(
-          "initial values of all weights, or of the parameters whose state name a pattern matches; after the layers' "
-          "own");
-  f.optional("weights", &ModelSection::weights).doc("a state dict to start from: .safetensors, or .pt of torch.save");
-  f.relation(json::parse(R"({"if": {"required": ["blocks"]},
-                             "else": {"properties": {"layers": {"$ref": "#/definitions/known_layer"}}}})"));
-}
-
-void WeightsSection::describe(Fields<WeightsSection>& f) {
-  f.required("path", &WeightsSection::path).doc("a .safetensors file, or a .pt or .pth of torch.save");
-  f.optional("key", &WeightsSection::key)
-      .doc(
-          "where a .pt file holds more: under which key the state dict is; \"\": state_dict, model or "
-          "model_state_dict");
-  f.optional("rename", &WeightsSection::rename)
-      .doc(
-          "regular expressions and what each match in a tensor's name is replaced by ($1: the first group), in order; "
-          "null: leave such tensors out; {to: NAME, transpose: true}: also swap the two dimensions, as weights of "
-          "GPT-2's Conv1D need it for a Linear");
-  f.optional("strict", &WeightsSection::strict)
-      .doc("every tensor of the model must be there and no other; if false, both are listed and training begins");
-}
-
-void RenameSection::describe(Fields<RenameSection>& f) {
-  f.optional("to", &RenameSection::to)
-      .doc("what each match in the name is replaced by ($1: the first group); null: nothing is replaced");
-  f.optional("transpose", &RenameSection::transpose).doc("swap the two dimensions of such a tensor: [A, B] to [B, A]");
-}
-
-void WeightsSection::check(Checker& checker) const {
-  for (const auto& [pattern, unused] : rename.entries) {
-    const std::string fault = pattern_fault(pattern);
-    if (!fault.empty()) checker.fail("rename", fault);
-  }
-}
-
-void ModelSection::check(Checker& checker) const {
-  if (layers.layers.empty()) checker.fail("layers", kNoLayers);  // each has `if: false`
-}
 
 void DatasetSection::describe(Fields<DatasetSection>& f) {
   f.required("train", &DatasetSection::train).doc("what is trained on");
@@ -360,6 +262,32 @@ void GradScalerSection::describe(Fields<GradScalerSection>& f) {
       .doc("without an overflow, after which the scale grows");
 }
 
+namespace {
+
+/// What `Recipe::check` sees, as far as JSON Schema can say it.
+void relate_keys(Fields<Recipe>& f) {
+  f.relation(json::parse(R"({"properties": {"mixed_precision": {"not": {"const": "fp8"}}}})"));
+  f.relation(json::parse(R"({"properties": {"device": {"not": {"type": "string", "pattern": "^[^$]*$", "not": {
+                                 "pattern": "^(auto|cpu|cuda(:(0|[1-9][0-9]?))?)$"}}}}})"));
+  f.relation(json::parse(
+      R"({"if": {"required": ["distributed_type"], "properties": {"distributed_type": {"const": "MULTI_GPU"}}},
+          "then": {"properties": {"device": {"not": {"const": "cpu"}}}}})"));
+  f.relation(json::parse(
+      R"({"if": {"required": ["distributed_type"], "properties": {"distributed_type": {"const": "MULTI_CPU"}}},
+          "then": {"properties": {"device": {"not": {"type": "string", "pattern": "^cuda"}}}}})"));
+  f.relation(json::parse(  // what is best is known from evaluations
+      R"({"if": {"required": ["checkpoint"],
+                 "properties": {"checkpoint": {"type": "object", "required": ["keep_best"],
+                                               "properties": {"keep_best": {"type": "object"}}}}},
+          "then": {"properties": {"dataset": {"anyOf": [{"required": ["eval"],
+                                                         "properties": {"eval": {"not": {"type": "null"}}}},
+                                                        {"required": ["fold"],
+                                                         "properties": {"fold": {"not": {"type": "null"}}}}]},
+                                  "evaluation": {"properties": {"every": {"not": {"type": "null"}}}}}}})"));
+}
+
+}  // namespace
+
 void Recipe::describe(Fields<Recipe>& f) {
   f.optional("version", &Recipe::version).at_least(1).at_most(1).doc("of the recipe language");
   f.optional("name", &Recipe::name).doc("of the run; the file's name by default");
@@ -406,24 +334,7 @@ void Recipe::describe(Fields<Recipe>& f) {
   f.optional("grad_scaler", &Recipe::grad_scaler).doc("how the loss is scaled where mixed_precision is fp16");
   f.optional("checkpoint", &Recipe::checkpoint).doc("what is saved, and when");
   f.optional("logging", &Recipe::logging).doc("who is told what, and when");
-  f.relation(json::parse(R"({"properties": {"mixed_precision": {"not": {"const": "fp8"}}}})"));
-  f.relation(json::parse(R"({"properties": {"device": {"not": {"type": "string", "pattern": "^[^$]*$", "not": {
-                                 "pattern": "^(auto|cpu|cuda(:(0|[1-9][0-9]?))?)$"}}}}})"));
-  f.relation(json::parse(
-      R"({"if": {"required": ["distributed_type"], "properties": {"distributed_type": {"const": "MULTI_GPU"}}},
-          "then": {"properties": {"device": {"not": {"const": "cpu"}}}}})"));
-  f.relation(json::parse(
-      R"({"if": {"required": ["distributed_type"], "properties": {"distributed_type": {"const": "MULTI_CPU"}}},
-          "then": {"properties": {"device": {"not": {"type": "string", "pattern": "^cuda"}}}}})"));
-  f.relation(json::parse(  // what is best is known from evaluations
-      R"({"if": {"required": ["checkpoint"],
-                 "properties": {"checkpoint": {"type": "object", "required": ["keep_best"],
-                                               "properties": {"keep_best": {"type": "object"}}}}},
-          "then": {"properties": {"dataset": {"anyOf": [{"required": ["eval"],
-                                                         "properties": {"eval": {"not": {"type": "null"}}}},
-                                                        {"required": ["fold"],
-                                                         "properties": {"fold": {"not": {"type": "null"}}}}]},
-                                  "evaluation": {"properties": {"every": {"not": {"type": "null"}}}}}}})"));
+  relate_keys(f);
 }
 
 void Recipe::check(Checker& checker) const {

@@ -190,7 +190,8 @@ void Job::build_optimizer() {
       group_parameters(recipe.optimizer, parallel ? parallel->parameters() : model->parameters(), model->lr_scales());
   optimizer = build_at_place(recipe.optimizer, inputs);
   if (shards()) require_elementwise(recipe.optimizer, *optimizer);
-  if (recipe.mixed_precision == MixedPrecision::kFp16) grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler, device);
+  if (recipe.mixed_precision == MixedPrecision::kFp16)
+    grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler, device);
   if (!recipe.scheduler) return scale_rates(optimizer->rates);
   scheduler = build_scheduler(*this);
 }
