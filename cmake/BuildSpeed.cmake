@@ -87,7 +87,8 @@ set(TRAINRUN_COMPUTES_NOTHING
 # trainrun_unity(TARGET): where TRAINRUN_UNITY is on, the sources of a folder are compiled as one, 16 at a time at most:
 # most of the time goes into headers, which are then read once. Folders with few sources share a unit. A source keeps its
 # unit when others come and go nearby. Units name their sources relative to the project, so that ccache finds them in
-# every clone (CMake's own unity builds write absolute paths). Sources with options of their own stay alone.
+# every clone (CMake's own unity builds write absolute paths). Sources with options of their own stay alone, as
+# do those with SKIP_UNITY_BUILD_INCLUSION.
 function(trainrun_unity target)
   if(NOT TRAINRUN_UNITY)
     return()
@@ -97,7 +98,8 @@ function(trainrun_unity target)
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     get_source_file_property(options "${source}" COMPILE_OPTIONS)
-    if(options)
+    get_source_file_property(alone "${source}" SKIP_UNITY_BUILD_INCLUSION)
+    if(options OR alone)
       continue()
     endif()
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}")

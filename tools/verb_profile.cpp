@@ -28,8 +28,7 @@ void add_profile(CLI::App& app, Program& program) {
   verb->add_flag("--json", arguments->as_json, "print one JSON object, of seconds");
   verb->callback([&program, arguments] {
     prepare_device(arguments->recipe.path, arguments->recipe.overrides);
-    const LoadedRecipe loaded = load_recipe(arguments->recipe.path, arguments->recipe.overrides, program.catalog);
-    print_notes(loaded, program);
+    const LoadedRecipe loaded = load_with_notes(arguments->recipe, "", program);
     const Profile found = profile(loaded, arguments->steps);
     std::fputs(arguments->as_json ? (to_json(found).dump(2) + "\n").c_str() : to_text(found).c_str(), stdout);
   });

@@ -56,7 +56,7 @@ namespace {
 
 class ChosenSamples : public DatasetView {
  public:
-  ChosenSamples(std::unique_ptr<Dataset> base, Choice choose)
+  ChosenSamples(std::unique_ptr<Dataset> base, Selection choose)
       : DatasetView(std::move(base), {}), choose_(std::move(choose)) {}
 
   DatasetInfo info() const override {
@@ -74,12 +74,12 @@ class ChosenSamples : public DatasetView {
   }
 
  private:
-  Choice choose_;
+  Selection choose_;
 };
 
 }  // namespace
 
-std::unique_ptr<Dataset> choose_samples(std::unique_ptr<Dataset> base, Choice choose) {
+std::unique_ptr<Dataset> choose_samples(std::unique_ptr<Dataset> base, Selection choose) {
   return std::make_unique<ChosenSamples>(std::move(base), std::move(choose));
 }
 
@@ -110,7 +110,7 @@ void DatasetKind::finish(Component<DatasetKind>& component, const Value& map, Re
                  "leaves no sample; write how many to take, or leave it out for all");
     return;
   }
-  const Choice choose = [subset = *component.common.subset](int64_t size) {
+  const Selection choose = [subset = *component.common.subset](int64_t size) {
     const auto* count = std::get_if<int64_t>(&subset);
     const at::Tensor chosen =
         count ? at::arange(*count, at::kLong) : at::tensor(std::get<std::vector<int64_t>>(subset), at::kLong);

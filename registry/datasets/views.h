@@ -42,9 +42,9 @@ class DatasetView : public Dataset, public DetailedDataset {
 void require_countable(int64_t num_samples);
 
 /// Which samples of a data set of `size` samples: [n] int64.
-using Choice = std::function<at::Tensor(int64_t size)>;
+using Selection = std::function<at::Tensor(int64_t size)>;
 /// The samples of `base` that `choose` chooses; `base` is opened with it. `choose` throws DataError where it cannot.
-std::unique_ptr<Dataset> choose_samples(std::unique_ptr<Dataset> base, Choice choose);
+std::unique_ptr<Dataset> choose_samples(std::unique_ptr<Dataset> base, Selection choose);
 
 /// `split: {fractions: [0.8, 0.2], seed: 0, part: train}`
 struct SplitOptions {

@@ -9,7 +9,8 @@
 #include <chrono>
 
 #include "runner/device/device.h"
-#include "runner/train/train_loop.h"
+#include "runner/train/job.h"
+#include "runner/train/train_step.h"
 
 namespace trainrun {
 namespace {
@@ -225,7 +226,7 @@ Profile profile(const LoadedRecipe& loaded, int64_t steps) {
       const int64_t first = progress.batch;
       const double begin = watch.seconds();
       watch.run_for(accounts.rest);
-      train_step(job, batches);
+      if (const auto result = train_step(job, batches)) job.callbacks->after_step(*result);
       watch.run_for(0);
       step_seconds += watch.seconds() - begin;
       for (int64_t i = first; i < progress.batch; ++i) samples += static_cast<double>(job.train_loader->batch_size(i));

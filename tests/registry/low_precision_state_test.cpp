@@ -12,11 +12,11 @@ const Catalog& catalog() {
   return catalog;
 }
 
-struct Run {
+struct TrainedParameter {
   at::Tensor parameter;
   std::unique_ptr<Optimizer> optimizer;
 
-  explicit Run(const std::string& yaml) : parameter(torch::ones({400}).requires_grad_()) {
+  explicit TrainedParameter(const std::string& yaml) : parameter(torch::ones({400}).requires_grad_()) {
     const auto spec = test::read<Component<OptimizerKind>>(yaml, catalog());
     optimizer = spec.build(group_parameters(spec, {{"w", parameter}}));
   }
@@ -35,8 +35,8 @@ struct Run {
 }  // namespace
 
 TEST_CASE("state_dtype bf16 keeps running means as bfloat16, and they still follow small changes") {
-  Run narrow("{type: AdamW, lr: 0.001, state_dtype: bf16}");
-  Run wide("{type: AdamW, lr: 0.001}");
+  TrainedParameter narrow("{type: AdamW, lr: 0.001, state_dtype: bf16}");
+  TrainedParameter wide("{type: AdamW, lr: 0.001}");
   const at::Tensor first = torch::full({400}, 4.0);
   const at::Tensor later = torch::full({400}, 0.5);
   for (int step = 0; step < 1500; ++step) {
@@ -58,8 +58,8 @@ TEST_CASE("state_dtype bf16 goes on from its checkpoint exactly") {
         "{type: RMSprop, state_dtype: bf16}"}) {
     CAPTURE(yaml);
     torch::manual_seed(1);
-    Run whole(yaml);
-    Run part(yaml);
+    TrainedParameter whole(yaml);
+    TrainedParameter part(yaml);
     std::vector<at::Tensor> gradients;
     for (int i = 0; i < 6; ++i) gradients.push_back(torch::randn({400}));
     for (int i = 0; i < 3; ++i) whole.step(gradients[i]);
