@@ -69,7 +69,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   account = std::make_unique<StepAccount>(device, group.get(), progress);
   callbacks = std::make_unique<Callbacks>(
       recipe, std::make_unique<ModelRun>(*model, parallel.get(), group.get(), progress.step));
-  add_own_callbacks(recipe, scheduler.get(), progress.best, *callbacks);
+  add_own_callbacks(recipe, scheduler, progress.best, *callbacks);
   parts_ = parts_of_job(*this);
   if (options.dry_run) return;
   if (is_main()) {

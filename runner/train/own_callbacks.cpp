@@ -10,14 +10,14 @@ namespace {
 /// Tells a scheduler that watches a figure what it has become; its state is the scheduler's.
 class Plateau : public Callback {
  public:
-  explicit Plateau(Scheduler& scheduler) : scheduler_(scheduler) {}
+  explicit Plateau(const std::unique_ptr<Scheduler>& scheduler) : scheduler_(scheduler) {}
   Verdict after_evaluation(Run&, const Figures& figures) override {
-    if (const auto watched = figure_of(figures, scheduler_.monitor())) scheduler_.observe(*watched);
+    if (const auto watched = figure_of(figures, scheduler_->monitor())) scheduler_->observe(*watched);
     return {};
   }
 
  private:
-  Scheduler& scheduler_;
+  const std::unique_ptr<Scheduler>& scheduler_;  // the job's: a resume puts another there
 };
 
 /// `checkpoint.keep_best`; the best so far is a part of the job's progress.
@@ -40,9 +40,10 @@ class KeepBest : public Callback {
 
 }  // namespace
 
-void add_own_callbacks(const Recipe& recipe, Scheduler* scheduler, std::optional<double>& best, Callbacks& callbacks) {
+void add_own_callbacks(const Recipe& recipe, const std::unique_ptr<Scheduler>& scheduler, std::optional<double>& best,
+                       Callbacks& callbacks) {
   if (scheduler && !scheduler->monitor().empty()) {
-    callbacks.add_own(name_of(*recipe.scheduler), std::make_unique<Plateau>(*scheduler));
+    callbacks.add_own(name_of(*recipe.scheduler), std::make_unique<Plateau>(scheduler));
   }
   if (recipe.checkpoint.keep_best) {
     callbacks.add_own({{}, "checkpoint.keep_best", "keep_best"},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "registry/scheduler.h"
@@ -9,7 +10,9 @@
 namespace trainrun {
 
 /// What follows from the recipe's other sections at the points where callbacks are called: a scheduler that watches a
-/// figure (null: there is no scheduler), and which evaluation is the `best`. All of these outlive the callbacks.
-void add_own_callbacks(const Recipe& recipe, Scheduler* scheduler, std::optional<double>& best, Callbacks& callbacks);
+/// figure (null: there is no scheduler; a resume puts another in its place), and which evaluation is the `best`. All of
+/// these outlive the callbacks.
+void add_own_callbacks(const Recipe& recipe, const std::unique_ptr<Scheduler>& scheduler, std::optional<double>& best,
+                       Callbacks& callbacks);
 
 }  // namespace trainrun

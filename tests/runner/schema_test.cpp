@@ -196,7 +196,8 @@ TEST_CASE("the schema accepts every component's example in the reference, and no
       {"metric", "/metrics/0"},       {"dataset", "/dataset/train"},
       {"optimizer", "/optimizer"},    {"transform", "/dataset/transforms/0"},
       {"scheduler", "/scheduler"},    {"logger", "/logging/report_to/0"},
-      {"initializer", "/model/init"}, {"comm_hook", "/distributed/comm_hook"}};
+      {"initializer", "/model/init"}, {"comm_hook", "/distributed/comm_hook"},
+      {"callback", "/callbacks/0"}};
   const json recipe = parse(text_of("tests/recipes/valid/minimal.yaml"));
   for (const KindReference& kind : kinds_of(catalog_of_the_program())) {
     for (const ComponentReference& component : kind.components) {
