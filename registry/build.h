@@ -1,6 +1,6 @@
 #pragma once
 
-#include "registry/component_error.h"
+#include "registry/fault.h"
 #include "registry/files/file_io.h"
 #include "registry/registry.h"
 
@@ -10,20 +10,14 @@ namespace trainrun {
 /// files and data that cannot be had: those say themselves where, and are no fault of the recipe.
 template <class Kind>
 typename Kind::Product build_at_place(const Component<Kind>& component, const typename Kind::Inputs& inputs) {
-  const auto fault = [&](const std::string& text) {
-    return RecipeError(
-        {{component.place, component.path, component.type + " cannot be built: " + text.substr(0, text.find('\n'))}});
-  };
   try {
     return component.build(inputs);
-  } catch (const RecipeError&) {
-    throw;
   } catch (const DataError&) {
     throw;
   } catch (const FileError&) {
     throw;
   } catch (const std::exception& error) {
-    throw fault(error_text(error));
+    throw_fault(component.place, component.path, component.type + " cannot be built: ", error);
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include <regex>
 
-#include "registry/component_error.h"
+#include "registry/fault.h"
 #include "registry/layer_shapes.h"
 #include "registry/pattern.h"
 
@@ -63,13 +63,9 @@ void InitializerRules::apply(const NamedTensors& parameters) const {
       if (!std::regex_search(name, patterns[i])) continue;
       used[i] = true;
       const Component<InitializerKind>& initializer = rules[i].initializer;
-      try {
-        initializer.build({})(parameter);
-      } catch (const std::exception& error) {
-        throw RecipeError({{initializer.place, initializer.path,
-                            initializer.type + " does not fit " + name + " " + at::str(parameter.sizes()) + ": " +
-                                error_text(error)}});
-      }
+      at_place(initializer.place, initializer.path,
+               initializer.type + " does not fit " + name + " " + at::str(parameter.sizes()) + ": ",
+               [&, &tensor = parameter] { initializer.build({})(tensor); });
       break;
     }
   }

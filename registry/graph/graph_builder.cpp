@@ -4,10 +4,9 @@
 
 #include <algorithm>
 
-#include "registry/component_error.h"
+#include "registry/fault.h"
 #include "registry/graph/layer_sharing.h"
 #include "registry/graph/shape_mode.h"
-#include "registry/out_of_memory.h"
 
 namespace trainrun {
 namespace {
@@ -207,18 +206,12 @@ class GraphBuilder {
       made.layer = spec.component.build(inputs);
       if (run) made.outputs = made.layer.forward(inputs.examples);
       return made;
-    } catch (const RecipeError&) {
-      throw;  // a nested layer's, with its own place
-    } catch (const OutOfMemory&) {
-      throw;
     } catch (const std::exception& error) {
-      rethrow_out_of_memory(error, node.place.to_string() + ": " + node.path + " (" + node.type + ")");
       std::vector<std::string> flowing;
       for (size_t i = 0; i < inputs.num_own(); ++i) {
         flowing.push_back(shape_text(inputs.examples[i].sizes()) + " from " + sources_[node.inputs[i]]);
       }
-      throw RecipeError({{node.place, node.path,
-                          node.type + " does not fit its input " + join(flowing, " and ") + ": " + error_text(error)}});
+      throw_fault(node.place, node.path, node.type + " does not fit its input " + join(flowing, " and ") + ": ", error);
     }
   }
 

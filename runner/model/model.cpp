@@ -9,32 +9,16 @@
 #include <map>
 #include <set>
 
-#include "registry/component_error.h"
+#include "registry/fault.h"
 #include "registry/files/torch_file.h"
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/shape_mode.h"
-#include "registry/out_of_memory.h"
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/precision.h"
 
 namespace trainrun {
 namespace {
-
-/// Runs `body`; what it throws becomes a fault of the recipe at `place`.
-template <class Body>
-void at_place(const Place& place, const std::string& path, const std::string& what, const Body& body) {
-  try {
-    body();
-  } catch (const RecipeError&) {
-    throw;
-  } catch (const OutOfMemory&) {
-    throw;  // of a component within
-  } catch (const std::exception& error) {
-    rethrow_out_of_memory(error, place.to_string() + ": " + path);
-    throw RecipeError({{place, path, what + error_text(error)}});
-  }
-}
 
 /// Collects the faults of several components, so that all are told at once.
 class Faults {

@@ -251,9 +251,8 @@ TEST_CASE("too little memory is no fault of the recipe") {
           inputs_like(torch::zeros({2, 4})));
   } catch (const OutOfMemory& error) {
     CHECK(std::string(error.what()) ==
-          "test.yaml:1:41: [0].layers[0] (Linear): this machine has too little memory for it (3200000000000000 bytes "
-          "were "
-          "asked for)");
+          "test.yaml:1:41: [0].layers[0]: this machine has too little memory for it (3200000000000000 bytes were asked "
+          "for)");
   }
 }
 
