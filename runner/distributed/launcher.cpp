@@ -258,12 +258,14 @@ class Ranks {
     std::optional<RankOutput> output;
   };
 
-  /// A signal, or output, which is handed on; for a second at most.
+  /// A signal, or output, which is handed on; until the deadline, and for a second at most.
   void wait_for_something(const SignalPipe& signals) {
     std::vector<pollfd> ends = {{signals.read_end(), POLLIN, 0}};
     for (const Child& child : children_) ends.push_back({child.output ? child.output->read_end() : -1, POLLIN, 0});
-    constexpr int kSecond = 1000;
-    if (::poll(ends.data(), ends.size(), kSecond) <= 0) return;
+    using std::chrono::milliseconds;
+    milliseconds wait(1000);
+    if (deadline_) wait = std::clamp(std::chrono::ceil<milliseconds>(*deadline_ - Clock::now()), milliseconds(10), wait);
+    if (::poll(ends.data(), ends.size(), static_cast<int>(wait.count())) <= 0) return;
     for (size_t i = 0; i < children_.size(); ++i) {
       if (ends[i + 1].revents != 0) children_[i].output->pass_on();
     }
@@ -290,6 +292,7 @@ class Ranks {
     const std::string because = was_left ? ", because " + first.text : "";
     std::fprintf(stderr, "trainrun: %s%s; the other ranks are stopped\n", own.text.c_str(), because.c_str());
     tell_all(SIGTERM);
+    tell_all(SIGCONT);  // one that is stopped would not hear of it
     for (const Child& other : children_) {
       if (was_left && other.running && other.rank == first.rank) ::kill(other.pid, SIGKILL);
     }
