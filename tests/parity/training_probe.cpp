@@ -13,6 +13,7 @@ std::vector<int64_t> waits;
 
 class WaitsLogger : public Logger {
  public:
+  bool is_told_at_once() const override { return true; }
   void on_progress(int64_t, double) override { waits.push_back(waits_for_gpu()); }
   void on_step(const StepRecord&) override { waits.back() = waits_for_gpu(); }  // the line itself reads, too
 };
