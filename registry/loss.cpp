@@ -11,7 +11,7 @@ constexpr const char* kInputsDoc =
 void check_name(const std::optional<std::string>& name, Checker& checker) {
   if (!name) return;
   if (name->empty() || name->find_first_of("/ \t\n") != std::string::npos) {
-    checker.fail("name", "a name of figures has no '/' and no spaces");
+    checker.fail("name", "the name becomes part of the names of figures, and cannot contain '/' or spaces");
   }
 }
 

@@ -37,7 +37,7 @@ std::optional<GroupSpec> Codec<GroupSpec>::read(const Value& value, Reader& read
   for (const Value::Entry& entry : value.entries()) {
     if (entry.key != "type" && entry.key != "param_groups" && entry.key != "state_dtype") continue;
     const auto scope = reader.enter(entry.key);
-    reader.error(entry.key_place, "a group has parameters of its optimizer only");
+    reader.error(entry.key_place, "a group can set only the parameters of its optimizer");
   }
   const auto pattern = read_pattern(*match, reader);
   if (!pattern) return std::nullopt;

@@ -7,7 +7,7 @@
 
 namespace trainrun {
 
-/// Why `pattern` is no regular expression; "" if it is one.
+/// Why `pattern` is not a regular expression; "" if it is one.
 std::string pattern_fault(const std::string& pattern);
 
 /// The regular expression under `match`, to be searched in names. Nothing: it is none, which was reported.

@@ -57,15 +57,16 @@ void add_scaled(CLI::App& verb, CLI::Option* world_size, const std::string& name
 void add_scale_options(CLI::App& verb, ExplainArguments& arguments) {
   CLI::Option* world_size =
       verb.add_option("--world-size", arguments.world_size,
-                      "instead: what each of so many ranks would hold and send, and how long a step would take")
+                      "print instead what each of this many ranks would hold and send, and how long a step would take")
           ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   ScaleOptions& scale = arguments.scale;
   verb.add_option("--ranks-per-node", scale.ranks_per_node, "default: the recipe's num_machines, else up to 8")
       ->check(CLI::PositiveNumber)
       ->needs(world_size);
-  verb.add_option("--rank", scale.rank, "whose memory is told, and who is run dry (default: 0)")->needs(world_size);
+  verb.add_option("--rank", scale.rank, "the rank whose memory is printed, and which --dry-run runs (default: 0)")
+      ->needs(world_size);
   verb.add_flag("--dry-run", arguments.dry_run,
-                "do two steps of that rank on the recipe's data, alone, and compare; writes nothing")
+                "run two steps of that rank alone, on the recipe's data, and compare; writes nothing")
       ->needs(world_size);
   add_scaled(verb, world_size, "--bandwidth-intra", kGiga, scale.intra.bandwidth, "GB/s of a rank in a node (10)");
   add_scaled(verb, world_size, "--latency-intra", kMicro, scale.intra.latency, "microseconds in a node (5)");
@@ -81,13 +82,13 @@ void add_scale_options(CLI::App& verb, ExplainArguments& arguments) {
 }  // namespace
 
 void add_explain(CLI::App& app, Program& program) {
-  CLI::App* verb =
-      app.add_subcommand("explain", "what a recipe comes to: shapes, parameters, FLOPs, memory, steps; opens no data");
+  CLI::App* verb = app.add_subcommand(
+      "explain", "show what a recipe amounts to: shapes, parameters, FLOPs, memory, steps; opens no data");
   const auto arguments = std::make_shared<ExplainArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
   add_accelerate_option(*verb, arguments->accelerate);
   verb->add_flag("--json", arguments->as_json, "print one JSON object");
-  verb->add_flag("--defaults", arguments->defaults, "instead: the resolved recipe with every default written out");
+  verb->add_flag("--defaults", arguments->defaults, "print instead the resolved recipe with every default written out");
   add_scale_options(*verb, *arguments);
   verb->callback([&program, arguments] {
     const LoadedRecipe loaded = load_with_notes(arguments->recipe, arguments->accelerate, program);

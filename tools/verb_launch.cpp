@@ -27,7 +27,7 @@ void check_options(const LaunchArguments& arguments) {
     if (!value.empty() && arguments.launcher != launcher) refuse(std::string(option) + " is for --emit " + launcher);
     const auto is_odd = [](unsigned char c) { return std::isspace(c) || std::iscntrl(c); };
     if (std::any_of(value.begin(), value.end(), is_odd))
-      refuse(std::string(option) + ": '" + value + "' is no single word");
+      refuse(std::string(option) + ": '" + value + "' is not a single word");
   };
   only_for("--image", options.image, "kubernetes");
   only_for("--partition", options.partition, "slurm");

@@ -41,7 +41,7 @@ void read_line(const std::string& line, const std::string& where, Samples& sampl
     const bool separated = is_label ? result.ptr == end : result.ptr != end && *result.ptr == ',';
     const int most = is_label ? static_cast<int>(kNumClasses) - 1 : kMostInk;
     if (result.ec != std::errc() || !separated || value < 0 || value > most) {
-      throw DataError(where + ": column " + std::to_string(column + 1) + " is no number from 0 to " +
+      throw DataError(where + ": column " + std::to_string(column + 1) + " is not a number from 0 to " +
                       std::to_string(most));
     }
     at = result.ptr + 1;

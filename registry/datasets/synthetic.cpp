@@ -44,7 +44,7 @@ struct Synthetic {
   static void describe(Fields<Synthetic>& f) {
     f.required("num_samples", &Synthetic::num_samples).at_least(1).doc("number of samples");
     f.required("shape", &Synthetic::shape)
-        .not_empty("names no dimension")
+        .not_empty("expected at least one dimension")
         .at_least(1)
         .doc(
             "of one sample: [C, H, W] gives the field `image`, other shapes `features`, with a vocabulary `input_ids`");
@@ -67,7 +67,7 @@ struct Synthetic {
   void check(Checker& checker) const {
     double numel = 1;
     for (const int64_t size : shape) numel *= static_cast<double>(size);
-    if (numel > kMostNumbers) checker.fail("shape", "a sample of more than 2^31 numbers");
+    if (numel > kMostNumbers) checker.fail("shape", "a sample would have more than 2^31 numbers");
   }
 
   bool is_classification() const { return task == "classification"; }

@@ -38,8 +38,8 @@ struct TensorFileOptions {
     f.optional("split", &TensorFileOptions::split).doc("take a part of the samples, drawn by a seed; null: all");
   }
   void check(Checker& checker) const {
-    if (!path && !fields) checker.fail("path", "names no file; neither does fields");
-    if (fields && fields->entries.empty()) checker.fail("fields", "names none");
+    if (!path && !fields) checker.fail("path", "path or fields must name a file");
+    if (fields && fields->entries.empty()) checker.fail("fields", "expected at least one field");
     if (fields && !fields->find(target)) {
       std::vector<std::string> names;
       for (const auto& [name, unused] : fields->entries) names.push_back(name);

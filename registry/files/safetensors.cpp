@@ -150,7 +150,7 @@ json parse_header(const std::string& path, const std::string& text) {
     if (!text.starts_with('{')) damaged(path, "its header does not begin with '{'");
     return json::parse(text, check);
   } catch (const json::exception& error) {
-    damaged(path, std::string("its header is no JSON: ") + error.what());
+    damaged(path, std::string("its header is not JSON: ") + error.what());
   }
 }
 
@@ -190,7 +190,7 @@ SafetensorsFile::Entry entry_of(const std::string& name, const json& tensor, uin
   const at::ScalarType type = kDtypes[dtype].type;
   const std::vector<int64_t> shape = integers(member(tensor, "shape"));
   const std::vector<int64_t> range = integers(member(tensor, "data_offsets"));
-  if (range.size() != 2 || range[0] > range[1]) throw DataError("its data_offsets are no [begin, end]");
+  if (range.size() != 2 || range[0] > range[1]) throw DataError("its data_offsets are not [begin, end]");
   const uint64_t bytes = bytes_of(shape, type);
   const uint64_t given = static_cast<uint64_t>(range[1] - range[0]);
   if (bytes != given) {
@@ -203,7 +203,7 @@ SafetensorsFile::Entry entry_of(const std::string& name, const json& tensor, uin
 FileMetadata metadata_of(const std::string& path, const json& map) {
   FileMetadata metadata;
   for (const auto& [key, value] : map.items()) {
-    if (!map.is_object() || !value.is_string()) damaged(path, "its __metadata__ is no map of strings");
+    if (!map.is_object() || !value.is_string()) damaged(path, "its __metadata__ is not a map of strings");
     metadata[key] = value.get<std::string>();
   }
   return metadata;

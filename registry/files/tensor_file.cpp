@@ -100,7 +100,7 @@ class HeaderParser {
       const size_t begin = place_;
       while (place_ < text_.size() && text_[place_] >= '0' && text_[place_] <= '9') ++place_;
       const auto size = parse_integer(text_.substr(begin, place_ - begin));
-      if (!size) fail("a size is no number");
+      if (!size) fail("a size is not a number");
       sizes.push_back(*size);
       if (!accept(',') && !peek(')')) fail("expected ','");
     }

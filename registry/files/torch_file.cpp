@@ -317,7 +317,7 @@ NamedTensors read_torch_file(const std::string& path, const std::string& key) {
   try {
     return TorchFile(path).state_dict(key);
   } catch (const c10::Error& error) {
-    throw DataError(path + ": is damaged, or no file of torch.save: " + error.what_without_backtrace());
+    throw DataError(path + ": is damaged, or was not written by torch.save: " + error.what_without_backtrace());
   } catch (const DataError& error) {
     throw DataError(path + ": " + error.what());
   }

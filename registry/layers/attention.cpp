@@ -26,7 +26,7 @@ Attention::Attention(const AttentionOptions& options) : options_(options) {
   const int64_t embed_dim = options.embed_dim;
   if (embed_dim % options.num_heads != 0) {
     throw LayerError(std::to_string(options.num_heads) + " heads do not divide the " + std::to_string(embed_dim) +
-                     " features that flow in");
+                     " features of the input");
   }
   const int64_t kdim = options.kdim.value_or(embed_dim);
   const int64_t vdim = options.vdim.value_or(embed_dim);

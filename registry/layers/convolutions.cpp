@@ -95,7 +95,7 @@ struct Convolution {
     const int64_t channels = in.infer("in_channels", in_channels, 1);
     if (channels % groups != 0) {
       throw LayerError("groups is " + std::to_string(groups) + ", which does not divide the " +
-                       std::to_string(channels) + " channels that flow in");
+                       std::to_string(channels) + " channels of the input");
     }
     std::vector<int64_t> sizes = {kTransposed ? channels : out_channels,
                                   (kTransposed ? out_channels : channels) / groups};

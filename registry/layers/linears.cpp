@@ -98,7 +98,7 @@ struct EmbeddingTable {
   Options options(const LayerInputs& in) const {
     const at::ScalarType dtype = in.examples.at(0).scalar_type();
     if (dtype != at::kLong && dtype != at::kInt) {
-      throw LayerError("it looks up integer indices, " + std::string(at::toString(dtype)) + " flows in");
+      throw LayerError("it looks up integer indices, but the input is " + std::string(at::toString(dtype)));
     }
     Options options(num_embeddings, embedding_dim);
     options.padding_idx(padding_idx).max_norm(max_norm).norm_type(norm_type).scale_grad_by_freq(scale_grad_by_freq);
@@ -129,7 +129,7 @@ struct EmbeddingBag : EmbeddingTable {
   }
   void check(Checker& checker) const {  // NOLINT(bugprone-derived-method-shadowing-base-method): it calls that one
     EmbeddingTable::check(checker);
-    if (mode == "max" && scale_grad_by_freq) checker.fail("scale_grad_by_freq", "is not there for mode: max");
+    if (mode == "max" && scale_grad_by_freq) checker.fail("scale_grad_by_freq", "is not available for mode: max");
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(1, 2);

@@ -164,7 +164,7 @@ struct GroupNorm {
     const int64_t channels = in.infer("num_channels", num_channels, 1);
     if (channels % num_groups != 0) {
       throw LayerError("num_groups is " + std::to_string(num_groups) + ", which does not divide the " +
-                       std::to_string(channels) + " channels that flow in");
+                       std::to_string(channels) + " channels of the input");
     }
     const auto module = std::make_shared<ScaleModule>(channels, affine, affine);
     return {module, [module, *this](const Tensors& inputs) -> Tensors {
@@ -188,8 +188,8 @@ std::vector<int64_t> trailing_shape(const LayerInputs& in, const TrailingShape& 
   }
   const at::IntArrayRef flowing = in.shape();
   if (shape.size() >= flowing.size() || flowing.slice(flowing.size() - shape.size()) != at::IntArrayRef(shape)) {
-    throw LayerError("normalized_shape is " + at::str(at::IntArrayRef(shape)) + ", but " + shape_text(flowing) +
-                     " flows in");
+    throw LayerError("normalized_shape is " + at::str(at::IntArrayRef(shape)) + ", but the input is " +
+                     shape_text(flowing));
   }
   return shape;
 }

@@ -73,7 +73,7 @@ struct Upsample {
     }
     if (align_corners && dims_of_mode() == 0) checker.fail("align_corners", "has no meaning for mode " + mode);
     if (size && recompute_scale_factor.value_or(false)) {
-      checker.fail("recompute_scale_factor", "has no meaning where size is given");
+      checker.fail("recompute_scale_factor", "has no effect if size is given");
     }
   }
 

@@ -208,7 +208,7 @@ struct FocalLoss : ClassInputs {
     const ClassWeights weights = class_weights();
     if (!is_binary(in.examples)) return require_class_indices(in, weights);
     require_alike(in, roles);
-    if (weights) throw LayerError("alpha is a list of class weights, but the targets are no class indices");
+    if (weights) throw LayerError("alpha is a list of class weights, but the targets are not class indices");
   }
   /// Whether it reads class indices, not numbers.
   static bool reads_classes(const at::Tensor& output, const at::Tensor& target) { return !is_binary({output, target}); }

@@ -17,8 +17,8 @@ at::Tensor ClassWeights::like(const at::Tensor& tensor) const {
 
 void require_roles(const LayerInputs& in, const std::vector<std::string>& roles) {
   if (in.examples.size() == roles.size()) return;
-  throw LayerError("it reads " + std::to_string(roles.size()) + " inputs, " + std::to_string(in.examples.size()) +
-                   " given; write inputs: [" + join(roles) + "]");
+  throw LayerError("it reads " + std::to_string(roles.size()) + " inputs, but gets " +
+                   std::to_string(in.examples.size()) + "; write inputs: [" + join(roles) + "]");
 }
 
 namespace {
@@ -48,7 +48,7 @@ void require_alike(const LayerInputs& in, const std::vector<std::string>& roles)
   for (size_t i = 1; i < in.examples.size(); ++i) {
     if (in.shape(i) == in.shape(0) || lack_last_dim(in.examples[i], in.examples[0])) continue;
     throw LayerError("the " + roles[0] + " is " + shape_text(in.shape(0)) + " and the " + roles[i] + " " +
-                     shape_text(in.shape(i)) + "; they must be alike");
+                     shape_text(in.shape(i)) + "; they must have the same shape");
   }
 }
 

@@ -87,7 +87,7 @@ struct GaussianNLLLoss : AlikeInputs {
     const at::IntArrayRef variance = in.shape(2);
     if (variance == in.shape(0) || variance == at::IntArrayRef(lacking) || variance == at::IntArrayRef(single)) return;
     throw LayerError("the output is " + shape_text(in.shape(0)) + " and the variance " + shape_text(variance) +
-                     "; they must be alike, or the variance's last dimension 1");
+                     "; they must have the same shape, except that the variance's last dimension may be 1");
   }
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     at::Tensor variance = in[2].dim() == in[0].dim() ? in[2].clone() : in[2].unsqueeze(-1).clone();

@@ -226,7 +226,8 @@ struct RandomRotation {
   void check(Checker& checker) const {
     const auto [least, most] = range();
     if (least > most) {
-      checker.fail("degrees", std::holds_alternative<double>(degrees) ? "must be >= 0" : "the least comes first");
+      checker.fail("degrees",
+                   std::holds_alternative<double>(degrees) ? "must be >= 0" : "the smaller number comes first");
     }
   }
   std::array<double, 2> range() const {

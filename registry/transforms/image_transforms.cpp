@@ -37,18 +37,18 @@ struct Normalize {
 
   static void describe(Fields<Normalize>& f) {
     f.required("mean", &Normalize::mean)
-        .not_empty("names no number")
+        .not_empty("expected at least one number")
         .doc("taken from each channel: a number, or one a channel");
     f.required("std", &Normalize::std)
         .greater_than(0)
-        .not_empty("names no number")
+        .not_empty("expected at least one number")
         .doc("each channel is then divided by it: a number, or one a channel");
     f.optional("field", &Normalize::field).doc("the field of the batch to change");
   }
   void check(Checker& checker) const {
     if (list(mean).size() > 1 && list(std).size() > 1 && list(mean).size() != list(std).size()) {
-      checker.fail(
-          "std", "has " + std::to_string(list(std).size()) + " numbers, mean has " + std::to_string(list(mean).size()));
+      checker.fail("std", "has " + std::to_string(list(std).size()) + " numbers, but mean has " +
+                              std::to_string(list(mean).size()));
     }
   }
   static std::vector<double> list(const Numbers& numbers) {

@@ -44,10 +44,10 @@ struct RandomErasing {
     f.optional("field", &RandomErasing::field).doc("the field of the batch to change");
   }
   void check(Checker& checker) const {
-    if (scale[0] > scale[1]) checker.fail("scale", "the least comes first");
-    if (ratio[0] > ratio[1]) checker.fail("ratio", "the least comes first");
+    if (scale[0] > scale[1]) checker.fail("scale", "the smaller number comes first");
+    if (ratio[0] > ratio[1]) checker.fail("ratio", "the smaller number comes first");
     const auto* list = std::get_if<std::vector<double>>(&value);
-    if (list && list->empty()) checker.fail("value", "names no number");
+    if (list && list->empty()) checker.fail("value", "expected at least one number");
   }
   void change(DatasetInfo& info) const {
     const FieldInfo& images = float_image_field(info, field, "RandomErasing");

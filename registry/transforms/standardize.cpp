@@ -43,7 +43,8 @@ class StandardizeTransform : public Transform {
     const bool fits = dims == 1 ? options_.dim == 1 : dim_of(dims) >= 1 && dim_of(dims) < dims;
     if (!fits) {
       throw LayerError("Standardize: dim " + std::to_string(options_.dim) + " of '" + field.name + "' " +
-                       batch_text(field.shape) + " is " + (dim_of(dims) == 0 ? "the batch" : "none of its dimensions"));
+                       batch_text(field.shape) + " is " +
+                       (dim_of(dims) == 0 ? "the batch" : "not one of its dimensions"));
     }
   }
 

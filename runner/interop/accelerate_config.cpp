@@ -47,7 +47,7 @@ class Mapper {
     const Value* written = root_.find("distributed_type");
     if (!written) {
       draft_.refuse(*root_.value, "distributed_type",
-                    "is not there; write 'NO' for one process, MULTI_CPU, MULTI_GPU or FSDP");
+                    "is missing; write 'NO' for one process, MULTI_CPU, MULTI_GPU or FSDP");
       return nullptr;
     }
     const std::string name = is_off(*written) ? "NO" : upper(written->text());

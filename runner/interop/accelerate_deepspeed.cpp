@@ -160,7 +160,7 @@ Value read_deepspeed_file(Draft& draft, const Value& name, const ReadText& read)
   Value file = parse_yaml(*text, std::make_shared<const std::string>(name.text()), draft.problems());
   if (file.is_null() || (file.is_map() && file.find("zero_optimization"))) return file;
   if (file.is_map()) {
-    draft.refuse(file, "zero_optimization", "is not there; write {stage: 0}");
+    draft.refuse(file, "zero_optimization", "is missing; write {stage: 0}");
   } else {
     draft.refuse(file, "", "a DeepSpeed file is a mapping, found " + file.describe());
   }

@@ -340,12 +340,12 @@ void Recipe::describe(Fields<Recipe>& f) {
 void Recipe::check(Checker& checker) const {
   if ((device.is_cpu() && distributed_type == DistributedType::kMultiGpu) ||
       (device.is_cuda() && distributed_type == DistributedType::kMultiCpu)) {
-    checker.fail("device", "is " + device.text() + ", distributed_type is " + word_of(distributed_type) +
+    checker.fail("device", "is " + device.text() + ", but distributed_type is " + word_of(distributed_type) +
                                "; leave one of the two out");
   }
   if (mixed_precision == MixedPrecision::kFp8) {
     checker.fail("mixed_precision",
-                 "fp8 needs products of scaled float8 matrices, which LibTorch has on recent GPUs alone; write bf16");
+                 "fp8 needs products of scaled float8 matrices, which LibTorch has only on recent GPUs; write bf16");
   }
   if (distributed.comm_hook && sharding_stage() > 0) {
     checker.fail("distributed", "a comm_hook is for gradients that are not sharded; leave one of the two out");
@@ -358,8 +358,8 @@ void Recipe::check(Checker& checker) const {
                                      std::to_string(num_machines) + " machines");
   }
   if (machine_rank >= num_machines) {
-    checker.fail("machine_rank", "is " + std::to_string(machine_rank) + " of " + std::to_string(num_machines) +
-                                     " machines; the first is 0");
+    checker.fail("machine_rank", "is " + std::to_string(machine_rank) + ", but num_machines is " +
+                                     std::to_string(num_machines) + "; machines are numbered from 0");
   }
 }
 

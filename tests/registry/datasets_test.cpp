@@ -386,7 +386,7 @@ TEST_CASE_FIXTURE(CsvFixture, "parameters of CSV that do not fit together are er
   };
   check(R"(, "delimiter": "::")", "delimiter: must be one character");
   check(R"(, "delimiter": "\"")", "delimiter: must be one character");
-  check(R"(, "features": [])", "features: names no column");
+  check(R"(, "features": [])", "features: expected at least one column");
   check(R"(, "features": ["a", "y"])", "features: the label 'y' may not be a feature");
   check(R"(, "features": ["a", "a"])", "features: 'a' is there twice");
   check(R"(, "task": "regression", "num_classes": 3)", "num_classes: is for the task classification");

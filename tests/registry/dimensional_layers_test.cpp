@@ -54,13 +54,13 @@ TEST_CASE("a window larger than the input is said with both sizes, whatever the 
 
 TEST_CASE("channels that the groups do not divide are said with both numbers") {
   CHECK(fault("{type: Conv1d, out_channels: 6, kernel_size: 3, groups: 3}", kLine) ==
-        "groups is 3, which does not divide the 4 channels that flow in");
+        "groups is 3, which does not divide the 4 channels of the input");
   CHECK(fault("{type: ConvTranspose2d, out_channels: 6, kernel_size: 3, groups: 3}", kPicture) ==
-        "groups is 3, which does not divide the 4 channels that flow in");
+        "groups is 3, which does not divide the 4 channels of the input");
   CHECK(fault("{type: Conv3d, out_channels: 5, kernel_size: 3, groups: 2}", kVolume) ==
         "[0].groups: must divide out_channels, 5");
   CHECK(fault("{type: GroupNorm, num_groups: 3}", kPicture) ==
-        "num_groups is 3, which does not divide the 4 channels that flow in");
+        "num_groups is 3, which does not divide the 4 channels of the input");
   CHECK(fault("{type: PixelShuffle, upscale_factor: 3}", kPicture).find("is not divisible by 9") != std::string::npos);
   CHECK(fault("{type: ChannelShuffle, groups: 3}", kPicture).find("Got 4 channels and 3 groups") != std::string::npos);
 }

@@ -56,10 +56,10 @@ const at::Tensor kSequence = torch::zeros({2, 5, 8});  // [N, T, C]
 }  // namespace
 
 TEST_CASE("layers of sequences say what does not fit") {
-  CHECK(fault("MultiheadAttention, num_heads: 3", {kSequence}) == "3 heads do not divide the 8 features that flow in");
+  CHECK(fault("MultiheadAttention, num_heads: 3", {kSequence}) == "3 heads do not divide the 8 features of the input");
   CHECK(fault("TransformerEncoder, nhead: 5, num_layers: 2", {kSequence}) ==
-        "5 heads do not divide the 8 features that flow in");
-  CHECK(fault("MultiheadAttention, num_heads: 2, embed_dim: 6", {kSequence}) == "embed_dim is 6, but 8 flow in");
+        "5 heads do not divide the 8 features of the input");
+  CHECK(fault("MultiheadAttention, num_heads: 2, embed_dim: 6", {kSequence}) == "embed_dim is 6, but the input has 8");
   CHECK(fault("MultiheadAttention, num_heads: 2", {kTable}) == "it needs [T, N, C], not [N, 6]");
   CHECK(fault("MultiheadAttention, num_heads: 2, inputs: [x, x]", {kSequence}) ==
         "it reads a query, or query, key and value, or query, key, value and key padding mask: 2 inputs given");
@@ -80,7 +80,7 @@ TEST_CASE("layers of sequences say what does not fit") {
   CHECK(fault("LSTM, hidden_size: 3, inputs: [x, x]", {kSequence}) ==
         "it reads the sequence, or the sequence and the states h and c to begin with: 2 inputs given");
   CHECK(fault("EmbeddingBag, num_embeddings: 3, embedding_dim: 2", {kTable}) ==
-        "it looks up integer indices, Float flows in");
+        "it looks up integer indices, but the input is Float");
   CHECK(fault("EmbeddingBag, num_embeddings: 3, embedding_dim: 2, inputs: [x, y]",
               {torch::zeros({2, 6}, at::kLong), kTable}) == "weights of a bag's indices need mode: sum");
 }
@@ -101,8 +101,8 @@ TEST_CASE("a dimension that is not there is said to be out of range") {
   CHECK(fault("Softmax", {kSequence}) == "write dim: PyTorch's own choice for [N, 5, 8] is 0, the batch");
   CHECK(fault("GLU", {torch::zeros({2, 5})}) == "Halving dimension must be even, but dimension 1 is size 5");
   CHECK(fault("Chunk, chunks: 4", {kTable}) == "a dimension of size 6 makes 3 chunks, not 4");
-  CHECK(fault("Sub, inputs: [x, x, x]", {kTable}) == "it reads 2 inputs, 3 given; write inputs: […]");
-  CHECK(fault("PReLU, num_parameters: 4", {kTable}) == "num_parameters is 4, but 6 flow in");
+  CHECK(fault("Sub, inputs: [x, x, x]", {kTable}) == "it reads 2 inputs, but gets 3; write inputs: […]");
+  CHECK(fault("PReLU, num_parameters: 4", {kTable}) == "num_parameters is 4, but the input has 6");
 }
 
 TEST_CASE("parameters that do not fit together are said where they stand") {
@@ -113,7 +113,7 @@ TEST_CASE("parameters that do not fit together are said where they stand") {
   CHECK(parameter_fault("CELU, alpha: 0") == "[0].alpha: must not be 0, by which CELU divides");
   CHECK(parameter_fault("Mean, dim: []") == "[0].dim: needs at least one dimension");
   CHECK(parameter_fault("EmbeddingBag, num_embeddings: 3, embedding_dim: 2, mode: max, scale_grad_by_freq: true") ==
-        "[0].scale_grad_by_freq: is not there for mode: max");
+        "[0].scale_grad_by_freq:is not available for mode: max");
 }
 
 TEST_CASE("an evaluated batch of one sample keeps its batch dimension") {

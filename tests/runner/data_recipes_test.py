@@ -182,7 +182,7 @@ def test_weights_are_renamed_and_what_does_not_fit_is_listed(tmp_path):
     assert torch.equal(saved["1.weight"], weight)
     left_out = "{path: w.pt, key: net, rename: {'^module\\.fc\\.': '1.', extra: null}, strict: false}"
     assert "unexpected" not in trainrun(tmp_path, *common, "output_dir=left", "model.weights=" + left_out)
-    assert "is no regular expression" in trainrun(
+    assert "is not a regular expression" in trainrun(
         tmp_path, "validate", "mixed.yaml", "model.weights={path: w.pt, rename: {'(': x}}", status=2)
     torch.save({"1.weight": torch.ones(3, 3)}, tmp_path / "w.pt")
     assert "1.weight is [3, 3], the model's is [10, 64]" in trainrun(
