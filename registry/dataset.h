@@ -68,7 +68,7 @@ struct DatasetCommon {
   static void describe(Fields<DatasetCommon>& f) {
     f.optional("subset", &DatasetCommon::subset)
         .at_least(0)
-        .doc("only the first so many samples; or those of these numbers, in this order");
+        .doc("use only this many samples, the first ones; or the samples with these numbers, in this order");
   }
 };
 

@@ -328,16 +328,15 @@ void LayerCommon::describe(Fields<LayerCommon>& f) {
   f.optional("inputs", &LayerCommon::inputs)
       .doc("names of earlier layers or of fields of the batch; the previous layer's first output by default");
   f.optional("outputs", &LayerCommon::outputs).doc("names for this layer's outputs, in order");
-  f.optional("repeat", &LayerCommon::repeat).at_least(1).doc("so many layers like this one, one after the other");
+  f.optional("repeat", &LayerCommon::repeat).at_least(1).doc("number of layers like this one, one after the other");
   f.optional("if", &LayerCommon::enabled).doc("false leaves the layer out; for blocks' parameters");
   f.optional("share", &LayerCommon::share)
       .doc(
-          "an earlier layer, of this list or of one around it (encoder.fc1: within a container), that this layer is: "
-          "one "
-          "module in both places, its options the same; Linear and Embedding share their weight alone");
+          "an earlier layer, in this list or in one around it (encoder.fc1: within a container), whose module this "
+          "layer uses; their options must be the same; Linear and Embedding share only their weight");
   f.optional("lr_scale", &LayerCommon::lr_scale)
       .at_least(0)
-      .doc("its parameters' learning rate is so many times the optimizer's; 0 keeps them as they are");
+      .doc("its parameters' learning rate is this many times the optimizer's; 0 keeps them as they are");
   f.optional("init", &LayerCommon::init)
       .doc("initial values of its weights, or of the parameters whose name a pattern matches");
   f.relation(nlohmann::json::parse(  // `$`: a `${…}`

@@ -18,15 +18,15 @@ void check_name(const std::optional<std::string>& name, Checker& checker) {
 }  // namespace
 
 void LossCommon::describe(Fields<LossCommon>& f) {
-  f.optional("name", &LossCommon::name).doc("of its figure where there are several losses; its type by default");
+  f.optional("name", &LossCommon::name).doc("name of its figure, if there are several losses; its type by default");
   f.optional("inputs", &LossCommon::inputs).doc(kInputsDoc);
-  f.optional("loss_weight", &LossCommon::loss_weight).doc("its factor in what is minimized");
+  f.optional("loss_weight", &LossCommon::loss_weight).doc("its factor in the sum that is minimized");
 }
 
 void LossCommon::check(Checker& checker) const { check_name(name, checker); }
 
 void MetricCommon::describe(Fields<MetricCommon>& f) {
-  f.optional("name", &MetricCommon::name).doc("of its figures; its type in snake case by default");
+  f.optional("name", &MetricCommon::name).doc("name of its figures; its type in snake case by default");
   f.optional("inputs", &MetricCommon::inputs).doc(kInputsDoc);
 }
 

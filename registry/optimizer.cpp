@@ -59,7 +59,7 @@ void OptimizerCommon::describe(Fields<OptimizerCommon>& f) {
   f.optional("param_groups", &OptimizerCommon::param_groups)
       .doc("other options for the parameters whose state name a pattern matches; the first that matches wins");
   f.optional("state_dtype", &OptimizerCommon::state_dtype)
-      .doc("in which the optimizer keeps its running averages between steps; bf16 halves their memory");
+      .doc("dtype in which the optimizer keeps its running averages between steps; bf16 halves their memory");
 }
 
 void OptimizerKind::finish(Component<OptimizerKind>& optimizer, const Value& map, Reader& reader) {

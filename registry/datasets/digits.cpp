@@ -83,8 +83,10 @@ struct Digits {
     f.optional("test_fraction", &Digits::test_fraction)
         .greater_than(0)
         .less_than(1)
-        .doc("part of each class's images that is for testing");
-    f.optional("seed", &Digits::seed).at_least(0).doc("of the draw that splits the images; the same for both splits");
+        .doc("share of each class's images that is for testing");
+    f.optional("seed", &Digits::seed)
+        .at_least(0)
+        .doc("seed of the draw that splits the images; the same for both splits");
   }
   void check(Checker& checker) const {
     if (num_samples() == 0) checker.fail("test_fraction", "leaves no images to " + split);

@@ -27,7 +27,7 @@ void ColumnOptions::describe(Fields<ColumnOptions>& f) {
   f.optional("categories", &ColumnOptions::categories)
       .doc("in the order of their index; null: those of the training samples, sorted");
   f.optional("allow_unknown", &ColumnOptions::allow_unknown)
-      .doc("a category that is not among them gets the index after the last, and is no error");
+      .doc("a category that is not among them gets the index after the last, instead of being an error");
   f.optional("missing", &ColumnOptions::missing)
       .words({"error", "mean", "median", "most_frequent"})
       .doc(
@@ -40,7 +40,7 @@ void ColumnOptions::describe(Fields<ColumnOptions>& f) {
       .doc("of dates, as strptime has it: \"%d.%m.%Y\"; null: ISO 8601, 2024-05-31 or 2024-05-31T18:30:00Z");
   f.optional("shape", &ColumnOptions::shape)
       .at_least(1)
-      .doc("of lists of numbers, which are a field of their own; []: a single value");
+      .doc("shape of lists of numbers, which become a field of their own; []: a single value");
 }
 
 int64_t ColumnOptions::numel() const {

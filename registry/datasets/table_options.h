@@ -105,7 +105,7 @@ class TableSource {
 
 template <class T>
 void TableOptions::describe_into(Fields<T>& f) {
-  f.required("path", &TableOptions::path).doc("the file");
+  f.required("path", &TableOptions::path).doc("path of the file");
   f.required("label", &TableOptions::label).doc("the column to predict");
   f.optional("features", &TableOptions::features)
       .not_empty("expected at least one column")

@@ -20,14 +20,16 @@ struct TensorFileOptions {
 
   static void describe(Fields<TensorFileOptions>& f) {
     f.optional("path", &TensorFileOptions::path)
-        .doc("a .safetensors, .npz or .npy file; its tensors have one row a sample. Null: fields names files");
+        .doc("a .safetensors, .npz or .npy file; its tensors have one row for each sample. Null: fields names files");
     f.optional("fields", &TensorFileOptions::fields)
         .doc(
             "the batch's fields, the model's input first, each with its tensor's name in path, or a file of one "
             "tensor; "
             "null: all of path, under their own names");
     f.optional("target", &TensorFileOptions::target).doc("the field that the loss compares with");
-    f.optional("num_classes", &TensorFileOptions::num_classes).at_least(1).doc("of the target, where it holds classes");
+    f.optional("num_classes", &TensorFileOptions::num_classes)
+        .at_least(1)
+        .doc("number of classes of the target, if it holds classes");
     f.optional("images", &TensorFileOptions::images)
         .doc(
             "the fields of bytes (uint8) that are pixels, given as float32 in [0, 1]; other bytes are numbers, given "

@@ -159,11 +159,11 @@ struct MultiheadAttention {
   std::optional<int64_t> embed_dim;
   static void describe(Fields<MultiheadAttention>& f) {
     using M = MultiheadAttention;
-    f.required("num_heads", &M::num_heads).at_least(1).doc("attention in so many parts of the features");
-    f.optional("dropout", &M::dropout).at_least(0).at_most(1).doc("of the attention weights, while training");
+    f.required("num_heads", &M::num_heads).at_least(1).doc("number of parts of the features that attend separately");
+    f.optional("dropout", &M::dropout).at_least(0).at_most(1).doc("dropout of the attention weights, while training");
     f.optional("bias", &M::bias).doc("learned biases of the projections");
-    f.optional("add_bias_kv", &M::add_bias_kv).doc("a learned key and value more");
-    f.optional("add_zero_attn", &M::add_zero_attn).doc("a key and value of zeros more");
+    f.optional("add_bias_kv", &M::add_bias_kv).doc("add a learned key and value");
+    f.optional("add_zero_attn", &M::add_zero_attn).doc("add a key and a value of zeros");
     f.optional("kdim", &M::kdim).at_least(1).doc("features of the key; inferred");
     f.optional("vdim", &M::vdim).at_least(1).doc("features of the value; inferred");
     f.optional("batch_first", &M::batch_first).doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
@@ -246,7 +246,7 @@ struct PositionalEncoding {
         .one_of({"sinusoidal", "learned"})
         .doc("sines and cosines of wavelengths from 2 pi to 10000 * 2 pi, or a learned vector for each position");
     f.optional("max_len", &P::max_len).at_least(1).doc("the longest sequence there will be");
-    f.optional("dropout", &P::dropout).at_least(0).at_most(1).doc("of the sum, while training");
+    f.optional("dropout", &P::dropout).at_least(0).at_most(1).doc("dropout of the sum, while training");
     f.optional("batch_first", &P::batch_first).doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
     f.optional("d_model", &P::d_model).at_least(1).doc("number of features; inferred");
   }

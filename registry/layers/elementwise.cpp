@@ -43,7 +43,7 @@ template <Binary kCombine, WithNumber kCombineNumber, size_t kMost>
 struct Arithmetic {
   std::optional<double> other;
   static void describe(Fields<Arithmetic>& f) {
-    f.optional("other", &Arithmetic::other).doc("a number that stands for a last input: the same for each element");
+    f.optional("other", &Arithmetic::other).doc("a number in place of the last input, the same for each element");
   }
   Layer build(const LayerInputs& in) const {
     if (!other && in.num_own() < 2) throw LayerError("it reads 2 or more inputs, or 1 input and the parameter other");
@@ -74,8 +74,8 @@ struct Clamp {
   std::optional<double> min;
   std::optional<double> max;
   static void describe(Fields<Clamp>& f) {
-    f.optional("min", &Clamp::min).doc("what is less becomes this; null: no limit");
-    f.optional("max", &Clamp::max).doc("what is more becomes this; null: no limit. It wins where it is less than min");
+    f.optional("min", &Clamp::min).doc("smaller values become this; null: no limit");
+    f.optional("max", &Clamp::max).doc("larger values become this; null: no limit. If it is less than min, it wins");
     f.relation(nlohmann::json::parse(R"({"anyOf": [{"required": ["min"]}, {"required": ["max"]}]})"));
   }
   void check(Checker& checker) const {

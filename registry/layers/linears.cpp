@@ -30,11 +30,9 @@ struct Linear {
   bool bias = true;
   std::optional<int64_t> in_features;
   static void describe(Fields<Linear>& f) {
-    f.required("out_features", &Linear::out_features).at_least(1).doc("size of the last dimension that comes out");
+    f.required("out_features", &Linear::out_features).at_least(1).doc("size of the output's last dimension");
     f.optional("bias", &Linear::bias).doc("adds a learned vector");
-    f.optional("in_features", &Linear::in_features)
-        .at_least(1)
-        .doc("size of the last dimension that flows in; inferred");
+    f.optional("in_features", &Linear::in_features).at_least(1).doc("size of the input's last dimension; inferred");
   }
   Layer build(const LayerInputs& in) const {
     const int64_t features = in.infer("in_features", in_features, -1);
@@ -48,7 +46,7 @@ struct Bilinear {
   std::optional<int64_t> in1_features;
   std::optional<int64_t> in2_features;
   static void describe(Fields<Bilinear>& f) {
-    f.required("out_features", &Bilinear::out_features).at_least(1).doc("size of the last dimension that comes out");
+    f.required("out_features", &Bilinear::out_features).at_least(1).doc("size of the output's last dimension");
     f.optional("bias", &Bilinear::bias).doc("adds a learned vector");
     f.optional("in1_features", &Bilinear::in1_features)
         .at_least(1)

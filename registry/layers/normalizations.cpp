@@ -206,7 +206,7 @@ struct LayerNorm {
         .doc("the trailing sizes that are normalized together; inferred: the last one");
     f.optional("eps", &LayerNorm::eps).at_least(0).doc("added to the variance");
     f.optional("elementwise_affine", &LayerNorm::elementwise_affine).doc("learned scale and shift of each element");
-    f.optional("bias", &LayerNorm::bias).doc("the shift, where there is a scale");
+    f.optional("bias", &LayerNorm::bias).doc("learn a shift, if there is a scale");
   }
   Layer build(const LayerInputs& in) const {
     const std::vector<int64_t> shape = trailing_shape(in, normalized_shape);

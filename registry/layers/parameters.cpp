@@ -14,12 +14,12 @@ struct LearnedTensor {
     f.required("shape", &LearnedTensor::shape)
         .at_least(0)
         .doc(
-            "of the tensor itself, as in torch: [1, 1, 64] for a class token, [64] for a LayerScale, [] for one "
+            "shape of the tensor itself, as in torch: [1, 1, 64] for a class token, [64] for a LayerScale, [] for one "
             "number");
     f.optional("expand", &LearnedTensor::expand)
         .doc(
-            "repeat the first dimension, a 1, for each sample of the batch; null: do so where the tensor has as many "
-            "dimensions as what flows in");
+            "repeat the first dimension, of size 1, for each sample of the batch; null: do so if the tensor has as "
+            "many dimensions as the input");
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(1, 1);

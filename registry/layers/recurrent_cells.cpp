@@ -20,7 +20,9 @@ struct RecurrentCell {
     f.required("hidden_size", &RecurrentCell::hidden_size).at_least(1).doc("size of the state");
     f.optional("bias", &RecurrentCell::bias).doc("learned biases");
     if constexpr (kIsRNN) {
-      f.optional("nonlinearity", &RecurrentCell::nonlinearity).one_of({"tanh", "relu"}).doc("what makes the new state");
+      f.optional("nonlinearity", &RecurrentCell::nonlinearity)
+          .one_of({"tanh", "relu"})
+          .doc("function that makes the new state");
     }
     f.optional("input_size", &RecurrentCell::input_size).at_least(1).doc("features; inferred");
   }

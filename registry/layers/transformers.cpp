@@ -170,11 +170,11 @@ struct Transformer {
     f.required("nhead", &T::nhead).at_least(1).doc("heads of the attention");
     if constexpr (kIsStack) {
       f.required("num_layers", &T::num_layers).at_least(1).doc("layers, one after the other");
-      f.optional("norm", &T::norm).doc("a LayerNorm after the last one; for norm_first");
+      f.optional("norm", &T::norm).doc("a LayerNorm after the last layer; for norm_first");
     }
     f.optional("dim_feedforward", &T::dim_feedforward).at_least(1).doc("features between the two linear maps");
     f.optional("dropout", &T::dropout).at_least(0).at_most(1).doc("probability of a zero, while training");
-    f.optional("activation", &T::activation).one_of({"relu", "gelu"}).doc("between the two linear maps");
+    f.optional("activation", &T::activation).one_of({"relu", "gelu"}).doc("function between the two linear maps");
     f.optional("layer_norm_eps", &T::layer_norm_eps).at_least(0).doc("added to the variance");
     f.optional("batch_first", &T::batch_first).doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
     f.optional("norm_first", &T::norm_first).doc("normalize what attention and linear maps read, not what they give");

@@ -201,7 +201,7 @@ struct FocalLoss : ClassInputs {
         .doc(
             "with 0/1 targets: weight of the ones, 1 - alpha of the zeros, 0.25 by default, -1: none; with class "
             "indices: a factor, or a list of one for each class, none by default");
-    f.optional("gamma", &FocalLoss::gamma).at_least(0).doc("how much less what is easy counts");
+    f.optional("gamma", &FocalLoss::gamma).at_least(0).doc("how much less easy samples count");
     f.optional("ignore_index", &FocalLoss::ignore_index).doc("class indices of this value do not count");
   }
   void require(const LayerInputs& in, const std::vector<std::string>& roles) const {

@@ -8,7 +8,7 @@ struct OutputLoss {
   static void describe(Fields<OutputLoss>& f) {
     f.optional("reduction", &OutputLoss::reduction)
         .one_of({"mean", "sum"})
-        .doc("of what the layer gives to one number");
+        .doc("how the layer's output is reduced to one number");
   }
   Loss build(const LayerInputs& in) const {
     if (in.examples.size() != 1) throw LayerError("it reads one output of a layer; write inputs: [NAME]");

@@ -24,7 +24,7 @@ struct Plain : AlikeInputs {
 struct SmoothL1Loss : AlikeInputs {
   double beta = 1;
   static void describe(auto& f) {
-    f.optional("beta", &SmoothL1Loss::beta).at_least(0).doc("the difference from where on it is linear");
+    f.optional("beta", &SmoothL1Loss::beta).at_least(0).doc("the difference beyond which the loss is linear");
   }
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     return at::smooth_l1_loss(in[0], in[1], reduction, beta);
@@ -34,7 +34,7 @@ struct SmoothL1Loss : AlikeInputs {
 struct HuberLoss : AlikeInputs {
   double delta = 1;
   static void describe(auto& f) {
-    f.optional("delta", &HuberLoss::delta).greater_than(0).doc("the difference from where on it is linear");
+    f.optional("delta", &HuberLoss::delta).greater_than(0).doc("the difference beyond which the loss is linear");
   }
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     return at::huber_loss(in[0], in[1], reduction, delta);

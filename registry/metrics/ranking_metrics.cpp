@@ -64,7 +64,9 @@ struct RankingMetric : ProbabilityMetric {
   static void describe(Fields<RankingMetric>& f) {
     f.optional("average", &RankingMetric::average)
         .one_of({"macro", "weighted", "none"})
-        .doc("over the classes, each against the rest; weighted by their samples; none: a figure for each");
+        .doc(
+            "average over the classes, each against the rest; weighted: by their number of samples; none: a figure for "
+            "each class");
     ProbabilityMetric::describe(f);
   }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {

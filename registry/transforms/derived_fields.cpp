@@ -37,7 +37,7 @@ struct Triplets {
 
   static void describe(Fields<Triplets>& f) {
     f.optional("field", &Triplets::field).doc("the field of the batch whose samples are the anchors");
-    f.optional("label", &Triplets::label).doc("their classes");
+    f.optional("label", &Triplets::label).doc("the field that holds the classes of the samples");
     f.optional("positive", &Triplets::positive).doc("the new field that holds, for each anchor, another of its class");
     f.optional("negative", &Triplets::negative).doc("the new field that holds, for each anchor, one of another class");
   }

@@ -38,11 +38,11 @@ struct Normalize {
   static void describe(Fields<Normalize>& f) {
     f.required("mean", &Normalize::mean)
         .not_empty("expected at least one number")
-        .doc("taken from each channel: a number, or one a channel");
+        .doc("subtracted from each channel: one number, or one for each channel");
     f.required("std", &Normalize::std)
         .greater_than(0)
         .not_empty("expected at least one number")
-        .doc("each channel is then divided by it: a number, or one a channel");
+        .doc("each channel is then divided by this: one number, or one for each channel");
     f.optional("field", &Normalize::field).doc("the field of the batch to change");
   }
   void check(Checker& checker) const {
@@ -104,7 +104,7 @@ struct RandomCrop {
   std::string field = "image";
 
   static void describe(Fields<RandomCrop>& f) {
-    f.required("size", &RandomCrop::size).at_least(1).doc("height and width of what is left");
+    f.required("size", &RandomCrop::size).at_least(1).doc("height and width of the part that is kept");
     f.optional("padding", &RandomCrop::padding).at_least(0).unit("pixels").doc("added at each side before the crop");
     f.optional("fill", &RandomCrop::fill).doc("value of the padding");
     f.optional("field", &RandomCrop::field).doc("the field of the batch to change");

@@ -36,11 +36,13 @@ struct RandomErasing {
     f.optional("scale", &RandomErasing::scale)
         .at_least(0)
         .at_most(1)
-        .doc("least and most of the image's area that the rectangle takes");
-    f.optional("ratio", &RandomErasing::ratio).greater_than(0).doc("least and most of its height over its width");
+        .doc("smallest and largest share of the image's area that the rectangle covers");
+    f.optional("ratio", &RandomErasing::ratio)
+        .greater_than(0)
+        .doc("smallest and largest ratio of its height to its width");
     f.optional("value", &RandomErasing::value)
         .one_of({"random"})
-        .doc("what is put there: a number, one a channel, or random: normal noise");
+        .doc("what is put there: one number, one for each channel, or random: normal noise");
     f.optional("field", &RandomErasing::field).doc("the field of the batch to change");
   }
   void check(Checker& checker) const {
@@ -103,7 +105,7 @@ struct GaussianNoise {
   std::string field = "image";
 
   static void describe(Fields<GaussianNoise>& f) {
-    f.optional("mean", &GaussianNoise::mean).doc("of the noise");
+    f.optional("mean", &GaussianNoise::mean).doc("mean of the noise");
     f.optional("sigma", &GaussianNoise::sigma).at_least(0).doc("standard deviation of the noise");
     f.optional("clip", &GaussianNoise::clip).doc("keep the result in [0, 1]");
     f.optional("field", &GaussianNoise::field).doc("the field of the batch to change");

@@ -206,7 +206,8 @@ std::string progress_bar(const ProgressState& state, size_t width) {
 }
 
 void add_console(LoggerRegistry& loggers) {
-  loggers.add<Console>("console", "lines on the console and in log.txt; a progress bar where somebody watches");
+  loggers.add<Console>("console",
+                       "lines on the console and in log.txt; a progress bar if standard output is a terminal");
 }
 
 }  // namespace trainrun
