@@ -244,7 +244,7 @@ std::unique_ptr<CommHook> PowerSGD::build(const CommHookInputs&) const { return 
 }  // namespace
 
 void add_power_sgd(CommHookRegistry& comm_hooks) {
-  comm_hooks.add<PowerSGD>("PowerSGD", "gradient matrices travel as two thin factors: many times fewer bytes");
+  comm_hooks.add<PowerSGD>("PowerSGD", "gradient matrices are sent as two thin factors: many times fewer bytes");
 }
 
 }  // namespace trainrun

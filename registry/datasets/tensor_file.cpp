@@ -210,9 +210,9 @@ class TensorFileDataset : public TensorDataset, public DetailedDataset {
     const auto shape_of = [](const Found& field) { return field.entry().shape; };
     for (const Found& field : found) {
       if (shape_of(field).empty())
-        throw DataError("field '" + field.name + "' is a single number, expected a row a sample");
+        throw DataError("field '" + field.name + "' is a single number, expected one row for each sample");
       if (shape_of(field)[0] != shape_of(found[0])[0]) {
-        throw DataError("field '" + field.name + "' has " + std::to_string(shape_of(field)[0]) + " samples, '" +
+        throw DataError("field '" + field.name + "' has " + std::to_string(shape_of(field)[0]) + " samples, but '" +
                         found[0].name + "' has " + std::to_string(shape_of(found[0])[0]));
       }
     }
@@ -230,7 +230,8 @@ std::unique_ptr<Dataset> TensorFileOptions::build(const DatasetInputs&) const {
 }  // namespace
 
 void add_tensor_file(DatasetRegistry& datasets) {
-  datasets.add<TensorFileOptions>("TensorFile", "tensors of a .safetensors, .npz or .npy file, one row a sample");
+  datasets.add<TensorFileOptions>("TensorFile",
+                                  "tensors of a .safetensors, .npz or .npy file, one row for each sample");
 }
 
 }  // namespace trainrun

@@ -97,7 +97,7 @@ void require_countable(int64_t num_samples) {
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (needed <= memory) return;
   throw DataError(std::to_string(num_samples) + " samples: their numbers alone, in the order of an epoch, would take " +
-                  std::to_string(std::llround(needed / 1e9)) + " GB of memory, this machine has " +
+                  std::to_string(std::llround(needed / 1e9)) + " GB of memory, but this machine has " +
                   std::to_string(std::llround(memory / 1e9)));
 }
 
@@ -116,7 +116,7 @@ void DatasetKind::finish(Component<DatasetKind>& component, const Value& map, Re
         count ? at::arange(*count, at::kLong) : at::tensor(std::get<std::vector<int64_t>>(subset), at::kLong);
     const int64_t needed = chosen.numel() == 0 ? 0 : chosen.max().item<int64_t>() + 1;
     if (needed > size) {
-      throw DataError("the subset goes to sample " + std::to_string(needed - 1) + ", there are only " +
+      throw DataError("the subset goes to sample " + std::to_string(needed - 1) + ", but there are only " +
                       std::to_string(size) + ", from 0");
     }
     return chosen;

@@ -138,7 +138,7 @@ class WindowsDataset : public Dataset, public DetailedDataset {
   const FieldInfo& target_of(const DatasetInfo& rows) const {
     const FieldInfo& target = *rows.find(rows.target);
     const bool single = target.shape.empty() || target.shape == std::vector<int64_t>{1};
-    if (!single) throw DataError("Windows: '" + target.name + "' must be one number or class a row");
+    if (!single) throw DataError("Windows: '" + target.name + "' must be one number or class in each row");
     if (!has_past(target) && options_.horizon > 1) {
       throw DataError("Windows: one class is predicted, that of the next row; horizon must be 1");
     }

@@ -130,7 +130,7 @@ std::string header_of(const std::vector<Piece>& pieces, const FileMetadata& meta
 // ---- reading
 
 [[noreturn]] void damaged(const std::string& path, const std::string& what) {
-  throw DataError(path + ": no valid safetensors file: " + what);
+  throw DataError(path + ": not a valid safetensors file: " + what);
 }
 
 /// What the header says, refusing what the format has no place for: other nesting, and a key twice.
@@ -138,11 +138,12 @@ json parse_header(const std::string& path, const std::string& text) {
   std::vector<std::set<std::string>> keys;
   const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
     constexpr int kDeepest = 3;  // header > tensor > shape > number
-    if (depth > kDeepest) throw DataError(path + ": no valid safetensors file: its header is nested too deeply");
+    if (depth > kDeepest) throw DataError(path + ": not a valid safetensors file: its header is nested too deeply");
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      throw DataError(path + ": no valid safetensors file: '" + parsed.get<std::string>() + "' is in its header twice");
+      throw DataError(path + ": not a valid safetensors file: '" + parsed.get<std::string>() +
+                      "' is in its header twice");
     }
     return true;
   };

@@ -95,7 +95,7 @@ class TorchFile {
       const std::string& first = zip_.members()[0].name;
       folder_ = first.substr(0, first.find('/') + 1);
     }
-    if (!record("data.pkl")) throw DataError("it is a zip archive, but no file of torch.save");
+    if (!record("data.pkl")) throw DataError("it is a zip archive, but was not written by torch.save");
     if (record("constants.pkl")) {
       throw DataError(
           "it is a TorchScript archive; save its state dict instead: torch.save(module.state_dict(), path)");

@@ -132,10 +132,10 @@ void nll_loss_2d_shape(const std::vector<c10::IValue>& args, Stack* stack) {
   const at::Tensor& target = args[1].toTensor();
   TORCH_CHECK(scores.dim() == 4 && target.dim() == 3 && scores.size(0) == target.size(0) &&
                   scores.sizes().slice(2) == target.sizes().slice(1),
-              "scores ", scores.sizes(), " do not go with classes ", target.sizes());
+              "scores ", scores.sizes(), " do not match classes ", target.sizes());
   const at::Tensor weight = optional_tensor(args[2]);
   TORCH_CHECK(!weight.defined() || weight.numel() == scores.size(1), "weight has ",
-              weight.defined() ? weight.numel() : 0, " classes, the scores have ", scores.size(1));
+              weight.defined() ? weight.numel() : 0, " classes, but the scores have ", scores.size(1));
   const bool reduced = args[3].toInt() != at::Reduction::None;
   stack->push_back(meta_like(scores, reduced ? at::IntArrayRef() : target.sizes()));
   stack->push_back(meta_like(scores, {}));

@@ -63,7 +63,7 @@ void Attention::check(const Tensor& query, const Tensor& key, const Tensor& valu
     TORCH_CHECK(tensor.dim() == 3, "attention reads ", layout, ", not ", tensor.sizes());
   }
   const auto check_features = [](const char* what, const Tensor& tensor, int64_t expected) {
-    TORCH_CHECK(tensor.size(2) == expected, what, " has ", tensor.size(2), " features, expected are ", expected);
+    TORCH_CHECK(tensor.size(2) == expected, what, " has ", tensor.size(2), " features, expected ", expected);
   };
   check_features("the query", query, options_.embed_dim);
   check_features("the key", key, options_.kdim.value_or(options_.embed_dim));
@@ -172,8 +172,9 @@ struct MultiheadAttention {
   }
   Layer build(const LayerInputs& in) const {
     if (in.num_own() == 2 || in.num_own() > 4) {
-      throw LayerError("it reads a query, or query, key and value, or query, key, value and key padding mask: " +
-                       std::to_string(in.num_own()) + " inputs given");
+      throw LayerError(
+          "it reads a query, or query, key and value, or query, key, value and key padding mask, but gets " +
+          std::to_string(in.num_own()) + " inputs");
     }
     in.require_dims(3, 3, batch_first ? "[N, T, C]" : "[T, N, C]");
     AttentionOptions options;

@@ -81,7 +81,7 @@ struct PairwiseDistance {
 void add_combinations(LayerRegistry& layers) {
   layers.add<MatMul>("MatMul", "matrix product of the last two dimensions of its two inputs");
   layers.add<Concat>("Concat", "its inputs one after the other along a dimension");
-  layers.add<Stack>("Stack", "its inputs, all of one shape, along a new dimension");
+  layers.add<Stack>("Stack", "its inputs, all of the same shape, along a new dimension");
   layers.add<CosineSimilarity>("CosineSimilarity", "cosine of the angle between the vectors of its two inputs");
   layers.add<PairwiseDistance>("PairwiseDistance",
                                "distance between the vectors along the last dimension of its two inputs");

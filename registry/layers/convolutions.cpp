@@ -164,7 +164,7 @@ void add_convolutions_of(LayerRegistry& layers) {
   const std::string dims = std::to_string(kDims) + "d";
   layers.add<Convolution<kDims, false>>("Conv" + dims, doc_of_dims<kDims>("convolution over"));
   layers.add<Convolution<kDims, true>>("ConvTranspose" + dims,
-                                       doc_of_dims<kDims>("transposed convolution, which makes larger, over"));
+                                       doc_of_dims<kDims>("transposed convolution, which enlarges, over"));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ void require_several(at::IntArrayRef sizes, bool of_each_sample) {
   for (const int64_t size : sizes.slice(2)) number *= size;
   if (number != 1) return;
   throw LayerError(std::string("it normalizes over more than one value per channel") +
-                   (of_each_sample ? " of a sample, " : " while training, ") + shape_text(sizes) + " has one");
+                   (of_each_sample ? " of a sample, but " : " while training, but ") + shape_text(sizes) + " has one");
 }
 
 /// Throws unless a group of `num_groups` holds more than one number, or the batch more than one sample, as torch.nn's
@@ -33,8 +33,8 @@ void require_several_in_groups(at::IntArrayRef sizes, int64_t num_groups) {
   int64_t number = sizes[0] * sizes[1] / num_groups;
   for (const int64_t size : sizes.slice(2)) number *= size;
   if (number != 1) return;
-  throw LayerError("it normalizes over more than one value per group while training, " + shape_text(sizes) + " in " +
-                   std::to_string(num_groups) + " groups has one");
+  throw LayerError("it normalizes over more than one value per group while training, but " + shape_text(sizes) +
+                   " in " + std::to_string(num_groups) + " groups has one");
 }
 
 /// A learned scale and shift; either may be missing.

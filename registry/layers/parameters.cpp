@@ -43,9 +43,9 @@ struct LearnedTensor {
 }  // namespace
 
 void add_parameters(LayerRegistry& layers) {
-  layers.add<LearnedTensor>(
-      "Parameter",
-      "a learned tensor, whatever flows in: zeros to begin with, or what init says; its state name is the layer's");
+  layers.add<LearnedTensor>("Parameter",
+                            "a learned tensor that does not depend on the input; it begins as zeros, or as init says; "
+                            "its state name is the layer's name");
 }
 
 }  // namespace trainrun

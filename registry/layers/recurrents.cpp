@@ -76,8 +76,8 @@ struct Recurrent {
     const size_t states = kIsLSTM ? 2 : 1;
     if (in.num_own() != 1 && in.num_own() != 1 + states) {
       throw LayerError(std::string("it reads the sequence, or the sequence and ") +
-                       (kIsLSTM ? "the states h and c" : "the state h") +
-                       " to begin with: " + std::to_string(in.num_own()) + " inputs given");
+                       (kIsLSTM ? "the states h and c" : "the state h") + " to begin with, but gets " +
+                       std::to_string(in.num_own()) + " inputs");
     }
     const int64_t batch = in.shape()[batch_first ? 0 : 1];
     for (size_t i = 1; i < in.num_own(); ++i) {

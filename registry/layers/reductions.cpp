@@ -50,7 +50,7 @@ struct Extremum {
     f.optional("keepdim", &Extremum::keepdim).doc("keep the dimension, with size 1");
   }
   Layer build(const LayerInputs& in) const {
-    if (!dim && in.num_own() < 2) throw LayerError("it needs dim, the dimension that goes, or 2 or more inputs");
+    if (!dim && in.num_own() < 2) throw LayerError("it needs dim, the dimension that is removed, or 2 or more inputs");
     if (dim) in.require_inputs(1, 1);
     return {nullptr,
             [*this](const Tensors& inputs) -> Tensors { return dim ? along(inputs[0]) : elementwise(inputs); }};

@@ -190,12 +190,13 @@ struct Transformer {
   Layer build(const LayerInputs& in) const {
     in.require_dims(3, 3, batch_first ? "[N, T, C]" : "[T, N, C]");
     if (kIsDecoder && (in.num_own() < 2 || in.num_own() > 4)) {
-      throw LayerError("it reads a sequence and the encoder's, and may read a padding mask of the first and of both: " +
-                       std::to_string(in.num_own()) + " inputs given");
+      throw LayerError(
+          "it reads a sequence and the encoder's, and optionally the padding mask of the first or of both, but gets " +
+          std::to_string(in.num_own()) + " inputs");
     }
     if (!kIsDecoder && in.num_own() > 2) {
-      throw LayerError("it reads a sequence, and may read its padding mask: " + std::to_string(in.num_own()) +
-                       " inputs given");
+      throw LayerError("it reads a sequence, and optionally its padding mask, but gets " +
+                       std::to_string(in.num_own()) + " inputs");
     }
     const TransformerOptions options = {in.infer("d_model", d_model, 2),
                                         nhead,
@@ -234,10 +235,10 @@ struct Transformer {
 void add_transformers(LayerRegistry& layers) {
   layers.add<Transformer<false, false>>(
       "TransformerEncoderLayer", "self-attention and two linear maps; inputs: the sequence, its key padding mask");
-  layers.add<Transformer<false, true>>("TransformerEncoder",
-                                       "a stack of encoder layers that begin with the same weights "
-                                       "(TransformerEncoderLayer with repeat: with others each); "
-                                       "inputs: the sequence, its key padding mask");
+  layers.add<Transformer<false, true>>(
+      "TransformerEncoder",
+      "a stack of encoder layers that begin with the same weights (with TransformerEncoderLayer and repeat, each has "
+      "its own); inputs: the sequence, its key padding mask");
   layers.add<Transformer<true, false>>("TransformerDecoderLayer",
                                        "self-attention, attention to an encoder's output and two linear maps; inputs: "
                                        "the sequence, the memory, the key padding masks of both");

@@ -30,16 +30,15 @@ struct MaxUnpool {
   }
   Layer build(const LayerInputs& in) const {
     if (in.num_own() < 2 || in.num_own() > 3) {
-      throw LayerError(
-          "it reads what MaxPool" + std::to_string(kDims) +
-          "d with return_indices gives, the values and the indices, and may read a tensor of the size that "
-          "is to come out: " +
-          std::to_string(in.num_own()) + " inputs given");
+      throw LayerError("it reads the values and the indices of a MaxPool" + std::to_string(kDims) +
+                       "d with return_indices, and optionally a tensor of the size of the output, but gets " +
+                       std::to_string(in.num_own()) + " inputs");
     }
     require_image<kDims>(in);
     if (in.shape(1) != in.shape(0) || in.examples[1].scalar_type() != at::kLong) {
-      throw LayerError("the indices of values " + shape_text(in.shape(0)) + " are int64 and as many, not " +
-                       at::toString(in.examples[1].scalar_type()) + " " + shape_text(in.shape(1)));
+      throw LayerError("the indices of values " + shape_text(in.shape(0)) +
+                       " must be int64 and of the same shape, not " + at::toString(in.examples[1].scalar_type()) + " " +
+                       shape_text(in.shape(1)));
     }
     if (in.num_own() == 3 && output_size)
       throw LayerError("either output_size or a third input says the size, not both");
@@ -162,7 +161,7 @@ void add_unpooling_of(LayerRegistry& layers) {
                                                        " back where they were, with zeros around them, " +
                                                        kImage<kDims> +
                                                        "; inputs: the values, the indices, and a tensor "
-                                                       "of the size that comes out");
+                                                       "of the size of the output");
 }
 
 }  // namespace

@@ -75,16 +75,16 @@ struct CosineEmbeddingLoss : ClassInputs {
 
 void add_embedding_losses(LossRegistry& losses) {
   losses.add<LossOf<HingeEmbeddingLoss>>(
-      "HingeEmbeddingLoss", "of distances: themselves where the target is 1, the margin less them where -1");
+      "HingeEmbeddingLoss", "the distance where the target is 1, max(0, margin - distance) where it is -1");
   losses.add<LossOf<MarginRankingLoss>>(
       "MarginRankingLoss",
-      "input1 should be above input2 where the target is 1, below where -1; inputs: [a, b, target]");
+      "a should be above b where the target is 1, and below it where the target is -1; inputs: [a, b, target]");
   losses.add<LossOf<TripletMarginLoss>>(
       "TripletMarginLoss",
       "the anchor should be nearer the positive than the negative; inputs: [anchor, positive, negative]");
   losses.add<LossOf<CosineEmbeddingLoss>>("CosineEmbeddingLoss",
-                                          "pairs [N, D] should have a cosine of 1 where the target is 1, none above "
-                                          "the margin where -1; inputs: [a, b, target]");
+                                          "pairs [N, D] should have a cosine of 1 where the target is 1, and at most "
+                                          "the margin where it is -1; inputs: [a, b, target]");
 }
 
 }  // namespace trainrun

@@ -55,7 +55,8 @@ void require_alike(const LayerInputs& in, const std::vector<std::string>& roles)
 void require_class_indices(const LayerInputs& in, const ClassWeights& weight) {
   const at::IntArrayRef output = in.shape(0);
   if (weight && (output.size() < 2 || static_cast<int64_t>(weight->size()) != output[1])) {
-    throw LayerError("weight has " + std::to_string(weight->size()) + " classes, the output is " + shape_text(output));
+    throw LayerError("weight has " + std::to_string(weight->size()) + " classes, but the output is " +
+                     shape_text(output));
   }
   std::vector<int64_t> labels = output.vec();  // [N, …]
   if (labels.size() > 1) labels.erase(labels.begin() + 1);
@@ -66,7 +67,7 @@ void require_class_indices(const LayerInputs& in, const ClassWeights& weight) {
   }
   const auto classes = in.num_classes.size() > 1 ? in.num_classes[1] : std::nullopt;
   if (classes && output.size() > 1 && output[1] < *classes) {
-    throw LayerError("the output has " + std::to_string(output[1]) + " classes, the labels " +
+    throw LayerError("the output has " + std::to_string(output[1]) + " classes, but the labels have " +
                      std::to_string(*classes));
   }
   if (!fits) {

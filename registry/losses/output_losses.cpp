@@ -23,7 +23,7 @@ struct OutputLoss {
 
 void add_output_losses(LossRegistry& losses) {
   losses.add<OutputLoss>("OutputLoss",
-                         "what a layer gives is the loss: the mean or sum of it, for layers with a loss of their own "
+                         "the mean or sum of a layer's output is the loss; for layers with a loss of their own "
                          "(AdaptiveLogSoftmaxWithLoss) and for penalties");
 }
 

@@ -117,8 +117,8 @@ struct GaussianKLLoss : AlikeInputs {
 }  // namespace
 
 void add_regression_losses(LossRegistry& losses) {
-  losses.add<LossOf<Plain<at::mse_loss>>>("MSELoss",
-                                          "mean of the squared differences of output and target, which have one shape");
+  losses.add<LossOf<Plain<at::mse_loss>>>(
+      "MSELoss", "mean of the squared differences of output and target, which have the same shape");
   losses.add<LossOf<Plain<at::l1_loss>>>("L1Loss", "mean of the absolute differences of output and target");
   losses.add<LossOf<SmoothL1Loss>>("SmoothL1Loss", "squared where the difference is below beta, else linear");
   losses.add<LossOf<HuberLoss>>("HuberLoss",

@@ -179,13 +179,14 @@ struct CohenKappa {
 }  // namespace
 
 void add_confusion_metrics(MetricRegistry& metrics) {
-  metrics.add<ConfusionMetricOf<ClassScore<Score::kPrecision>>>("Precision",
-                                                                "share of those taken for a class that are of it");
-  metrics.add<ConfusionMetricOf<ClassScore<Score::kRecall>>>("Recall",
-                                                             "share of those of a class that are taken for it");
+  metrics.add<ConfusionMetricOf<ClassScore<Score::kPrecision>>>(
+      "Precision", "share of the samples predicted as a class that are of that class");
+  metrics.add<ConfusionMetricOf<ClassScore<Score::kRecall>>>(
+      "Recall", "share of the samples of a class that are predicted as that class");
   metrics.add<ConfusionMetricOf<ClassScore<Score::kF1>>>("F1", "harmonic mean of precision and recall");
   metrics.add<ConfusionMetricOf<ConfusionMatrix>>(
-      "ConfusionMatrix", "how many of class i were taken for class j, a figure i/j each; not on the console");
+      "ConfusionMatrix",
+      "how many samples of class i were predicted as class j, in a figure i/j for each pair; not on the console");
   metrics.add<ConfusionMetricOf<MatthewsCorrCoef>>("MatthewsCorrCoef", "correlation of labels and predictions");
   metrics.add<ConfusionMetricOf<CohenKappa>>("CohenKappa", "agreement of labels and predictions beyond chance");
 }

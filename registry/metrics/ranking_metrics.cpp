@@ -102,9 +102,9 @@ struct RankingMetric : ProbabilityMetric {
 
 void add_ranking_metrics(MetricRegistry& metrics) {
   metrics.add<RankingMetric<RocArea>>(
-      "AUROC", "area under the receiver operating characteristic; of several classes each against the rest");
+      "AUROC", "area under the receiver operating characteristic; for several classes, each against the rest");
   metrics.add<RankingMetric<PrecisionArea>>(
-      "AveragePrecision", "mean precision over the recalls; of several classes each against the rest");
+      "AveragePrecision", "mean precision over the recalls; for several classes, each against the rest");
 }
 
 }  // namespace trainrun

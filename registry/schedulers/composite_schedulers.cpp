@@ -137,8 +137,9 @@ struct SequentialLR {
 }  // namespace
 
 void add_composite_schedulers(SchedulerRegistry& schedulers) {
-  schedulers.add<ChainedScheduler>("ChainedScheduler", "several at once, each changing what the others made");
-  schedulers.add<SequentialLR>("SequentialLR", "one after the other, from milestone to milestone");
+  schedulers.add<ChainedScheduler>("ChainedScheduler",
+                                   "several schedulers at once, each changing the rates that the others made");
+  schedulers.add<SequentialLR>("SequentialLR", "several schedulers one after the other, from milestone to milestone");
 }
 
 }  // namespace trainrun

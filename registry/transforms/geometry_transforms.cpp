@@ -286,7 +286,7 @@ struct RandomRotation {
 void add_geometry_transforms(TransformRegistry& transforms) {
   transforms.add<Pad>("Pad", "adds a border to each image");
   transforms.add<CenterCrop>("CenterCrop", "the middle of each image");
-  transforms.add<Resize>("Resize", "each image in another size");
+  transforms.add<Resize>("Resize", "resizes each image");
   transforms.add<RandomRotation>("RandomRotation", "turns each image by an angle of its own, keeping its size");
 }
 

@@ -25,7 +25,7 @@ void with_element(const at::Tensor& tensor, const Body& body) {
     case 8:
       return body(uint64_t{});
     default:
-      throw Error("images of " + std::to_string(tensor.element_size()) + " bytes a number cannot be transformed");
+      throw Error("images of " + std::to_string(tensor.element_size()) + " bytes per number cannot be transformed");
   }
 }
 
@@ -74,7 +74,7 @@ class NormalizeTransform : public Transform {
     }
     const int64_t given = std::max(mean_.numel(), std_.numel());
     if (given != 1 && given != field.shape[0]) {
-      throw LayerError("Normalize: mean and std have " + std::to_string(given) + " numbers, '" + field_ + "' " +
+      throw LayerError("Normalize: mean and std have " + std::to_string(given) + " numbers, but '" + field_ + "' " +
                        batch_text(field.shape) + " has " + std::to_string(field.shape[0]) + " channels");
     }
   }

@@ -55,7 +55,7 @@ struct RandomErasing {
     const FieldInfo& images = float_image_field(info, field, "RandomErasing");
     const auto* list = std::get_if<std::vector<double>>(&value);
     if (list && list->size() != 1 && static_cast<int64_t>(list->size()) != images.shape[0]) {
-      throw LayerError("RandomErasing: value has " + std::to_string(list->size()) + " numbers, '" + field + "' " +
+      throw LayerError("RandomErasing: value has " + std::to_string(list->size()) + " numbers, but '" + field + "' " +
                        batch_text(images.shape) + " has " + std::to_string(images.shape[0]) + " channels");
     }
   }
@@ -127,8 +127,7 @@ struct GaussianNoise {
 }  // namespace
 
 void add_noise_transforms(TransformRegistry& transforms) {
-  transforms.add<RandomErasing>("RandomErasing",
-                                "puts something else into a rectangle of each image, with a probability");
+  transforms.add<RandomErasing>("RandomErasing", "overwrites a rectangle of each image, with some probability");
   transforms.add<GaussianNoise>("GaussianNoise", "adds normal noise to each number");
 }
 

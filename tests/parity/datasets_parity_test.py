@@ -125,7 +125,7 @@ def test_a_damaged_tensor_file_is_an_error_that_names_it(probe, tmp_path):
     content = open(whole, "rb").read()
     y = save(tmp_path, "y", np.zeros(4, np.int64))
     cases = {
-        "short": (content[:-1], "has 47 bytes of data, its shape and type want 48"),
+        "short": (content[:-1], "has 47 bytes of data, but its shape and type need 48"),
         "long": (content + b"x", "has 49 bytes of data"),
         "header": (content[:60], "ends within the header"),
         "magic": (b"x" + content, "expected a .safetensors, .npy or .npz file"),
@@ -146,7 +146,7 @@ def test_a_damaged_tensor_file_is_an_error_that_names_it(probe, tmp_path):
     objects = save(tmp_path, "objects", np.array([{}, None, 1, 2], dtype=object))
     assert "holds Python objects" in error_of(probe, {"type": "TensorFile", "fields": {"x": objects, "y": y}, "target": "y"})
     three = save(tmp_path, "three", np.zeros((3, 2)))
-    assert "field 'y' has 4 samples, 'x' has 3" in error_of(
+    assert "field 'y' has 4 samples, but 'x' has 3" in error_of(
         probe, {"type": "TensorFile", "fields": {"x": three, "y": y}, "target": "y"})
     scalar = save(tmp_path, "scalar", np.zeros(()))
     assert "is a single number" in error_of(probe, {"type": "TensorFile", "fields": {"x": scalar, "y": y}, "target": "y"})
@@ -177,7 +177,7 @@ def test_a_damaged_npz_file_is_an_error_and_no_crash(probe, tmp_path, arrays):
         assert silent < 60
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "x")
-    assert "is a zip archive, but no .npz file: it holds 'readme.txt'" in error_of(probe, {"type": "TensorFile", "path": str(path)})
+    assert "is a zip archive, but not an .npz file: it holds 'readme.txt'" in error_of(probe, {"type": "TensorFile", "path": str(path)})
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("x.npy", "x" * 100)
     assert "compressed by method 12" in error_of(probe, {"type": "TensorFile", "path": str(path)})
@@ -385,7 +385,7 @@ def test_subset_and_concat(probe, tmp_path):
     fields, _ = read(probe, both)
     assert fields["x"].tolist() == [0, 1, 2, 9, 8]
     assert fields["label"].tolist() == [0, 1, 2, 0, 2]
-    assert "the subset goes to sample 10, there are only 10, from 0" in error_of(probe, data | {"subset": 11})
+    assert "the subset goes to sample 10, but there are only 10, from 0" in error_of(probe, data | {"subset": 11})
     assert "the subset goes to sample 12" in error_of(probe, data | {"subset": [3, 12]})
     assert "expected 2, one for each data set, found 1" in error_of(probe, both | {"weights": [1]})
     other = {"type": "TensorFile", "fields": {"z": data["fields"]["x"], "label": data["fields"]["label"]}}

@@ -272,7 +272,7 @@ MISFITS = [
     ({"type": "BCEWithLogitsLoss"}, [draw(9, 4), labels(2, 9)], "the output is [N, 4] and the target [N]"),
     ({"type": "BCEWithLogitsLoss", "pos_weight": [1, 2]}, [draw(9, 4), bits(9, 4)], "pos_weight has 2 numbers"),
     ({"type": "BCELoss", "weight": [1, 2]}, [uniform(9, 4), bits(9, 4)], "weight has 2 numbers"),
-    ({"type": "NLLLoss", "weight": [1, 2]}, [draw(9, 4), labels(4, 9)], "weight has 2 classes, the output is [N, 4]"),
+    ({"type": "NLLLoss", "weight": [1, 2]}, [draw(9, 4), labels(4, 9)], "weight has 2 classes, but the output is [N, 4]"),
     ({"type": "NLLLoss"}, [draw(9, 4), draw(9)], "labels are class indices (int64), not Float"),
     ({"type": "CrossEntropyLoss"}, [draw(9, 4), labels(4, 9, 1)], "an output [N, 4] needs labels [N]"),
     ({"type": "CrossEntropyLoss", "class_dim": 0}, [draw(9, 4), labels(4, 9)],

@@ -281,7 +281,7 @@ def test_every_transform_and_every_parameter_has_a_row(probe):
     ({"type": "Resize", "size": 4}, {"image": torch.ones(2, 1, 5, 5).byte()}, "holds integers"),
     ({"type": "RandomRotation", "degrees": -3}, PICTURES, "degrees: must be >= 0"),
     ({"type": "RandomErasing", "scale": [0.5, 0.1]}, PICTURES, "scale: the smaller number comes first"),
-    ({"type": "RandomErasing", "value": [1, 2]}, PICTURES, "value has 2 numbers, 'image' [N, 3, 9, 7] has 3 channels"),
+    ({"type": "RandomErasing", "value": [1, 2]}, PICTURES, "value has 2 numbers, but 'image' [N, 3, 9, 7] has 3 channels"),
     ({"type": "RandomErasing", "value": "rand"}, PICTURES, "random"),
     ({"type": "OneHot"}, LABELS, "does not say how many classes 'label' has; write num_classes"),
     ({"type": "OneHot", "num_classes": 3}, LABELS, "class 4 of 'label' is not from 0 to 2"),
@@ -293,7 +293,7 @@ def test_every_transform_and_every_parameter_has_a_row(probe):
     ({"type": "Copy", "to": "label"}, BOTH, "there is a field 'label' already"),
     ({"type": "Triplets", "positive": "x", "negative": "x"}, BOTH, "the two new fields need two names"),
     ({"type": "Triplets"}, {"image": images(3, 1, 2, 2), "label": torch.tensor([1, 1, 1])}, "all samples of a batch are of class 1"),
-    ({"type": "Triplets"}, {"image": images(3, 1, 2, 2), "label": images(3)}, "does not hold one class"),
+    ({"type": "Triplets"}, {"image": images(3, 1, 2, 2), "label": images(3)}, "does not hold a class"),
 ], ids=str)
 def test_what_does_not_fit_is_an_error(probe, spec, batch, expected):
     with pytest.raises(ProbeError) as error:

@@ -207,7 +207,7 @@ TEST_CASE_FIXTURE(MnistFixture, "a damaged MNIST file is an error that names it 
   SUBCASE("too long") { check(error_of(images + "x", labels), image_path, "more bytes than its header announces"); }
   SUBCASE("not IDX") {
     check(error_of("<html>sorry</html>", labels), image_path,
-          "no IDX file: it begins with 3c68746d, expected 00000803");
+          "not an IDX file: it begins with 3c68746d, expected 00000803");
     check(error_of(idx({20, 28, 28}, 9, 13), labels), image_path, "another type of numbers");
   }
   SUBCASE("swapped") { check(error_of(labels, images), image_path, "of 1 dimensions, expected 3 (images)"); }

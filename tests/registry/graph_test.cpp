@@ -301,7 +301,8 @@ TEST_CASE("numbers keep whole numbers whole") {
   CHECK(graph->forward({torch::ones({2, 4}, at::kLong)})[0].equal(torch::full({2, 4}, 6, at::kLong)));
   CHECK(fault("- Add", index).find("it reads 2 or more inputs, or 1 input and the parameter other") !=
         std::string::npos);
-  CHECK(fault("- Max", index).find("it needs dim, the dimension that goes, or 2 or more inputs") != std::string::npos);
+  CHECK(fault("- Max", index).find("it needs dim, the dimension that is removed, or 2 or more inputs") !=
+        std::string::npos);
   CHECK(fault("- Pow", index).find("it reads 2 inputs, or 1 input and the parameter exponent") != std::string::npos);
 }
 
@@ -310,7 +311,7 @@ TEST_CASE("unpooling says which sizes it can give") {
   const auto signal = inputs_like(torch::zeros({2, 4, 11}));
   CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3, inputs: [v, i], output_size: 13}", signal)
             .find("an output size of 13 in dimension 2 is not between 6 and 12") != std::string::npos);
-  CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3}", signal).find("1 inputs given") != std::string::npos);
-  CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3, inputs: [v, v]}", signal).find("are int64 and as many") !=
+  CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3}", signal).find("but gets 1 inputs") != std::string::npos);
+  CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3, inputs: [v, v]}", signal).find("must be int64 and of the same shape") !=
         std::string::npos);
 }

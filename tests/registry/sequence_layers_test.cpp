@@ -62,23 +62,24 @@ TEST_CASE("layers of sequences say what does not fit") {
   CHECK(fault("MultiheadAttention, num_heads: 2, embed_dim: 6", {kSequence}) == "embed_dim is 6, but the input has 8");
   CHECK(fault("MultiheadAttention, num_heads: 2", {kTable}) == "it needs [T, N, C], not [N, 6]");
   CHECK(fault("MultiheadAttention, num_heads: 2, inputs: [x, x]", {kSequence}) ==
-        "it reads a query, or query, key and value, or query, key, value and key padding mask: 2 inputs given");
+        "it reads a query, or query, key and value, or query, key, value and key padding mask, but gets 2 inputs");
   CHECK(fault("MultiheadAttention, num_heads: 2, batch_first: true, inputs: [x, x, x, y]",
               {kSequence, torch::zeros({2, 4}, at::kBool)}) == "the padding mask of 5 keys is [N, 5], not [2, 4]");
   CHECK(fault("MultiheadAttention, num_heads: 2, batch_first: true, inputs: [x, y, z]",
               {kSequence, torch::zeros({2, 6, 8}), torch::zeros({2, 7, 8})}) ==
         "key and value are of different lengths: [2, 6, 8] and [2, 7, 8]");
   CHECK(fault("TransformerDecoderLayer, nhead: 2", {kSequence}) ==
-        "it reads a sequence and the encoder's, and may read a padding mask of the first and of both: 1 inputs given");
+        "it reads a sequence and the encoder's, and optionally the padding mask of the first or of both, but gets 1 "
+        "inputs");
   CHECK(fault("TransformerDecoderLayer, nhead: 2, batch_first: true, inputs: [x, y]",
-              {kSequence, torch::zeros({2, 5, 6})}) == "the key has 6 features, expected are 8");
+              {kSequence, torch::zeros({2, 5, 6})}) == "the key has 6 features, expected 8");
   CHECK(fault("PositionalEncoding, max_len: 4, batch_first: true", {kSequence}) ==
         "the sequence has 5 positions, max_len is 4");
   CHECK(fault("GRU, hidden_size: 3", {kTable}) == "it needs [T, N, C], not [N, 6]");
   CHECK(fault("GRU, hidden_size: 3, batch_first: true, inputs: [x, y]", {kSequence, torch::zeros({1, 2, 4})}) ==
         "its state is [1, 2, 3], but [1, 2, 4] is given");
   CHECK(fault("LSTM, hidden_size: 3, inputs: [x, x]", {kSequence}) ==
-        "it reads the sequence, or the sequence and the states h and c to begin with: 2 inputs given");
+        "it reads the sequence, or the sequence and the states h and c to begin with, but gets 2 inputs");
   CHECK(fault("EmbeddingBag, num_embeddings: 3, embedding_dim: 2", {kTable}) ==
         "it looks up integer indices, but the input is Float");
   CHECK(fault("EmbeddingBag, num_embeddings: 3, embedding_dim: 2, inputs: [x, y]",

@@ -206,7 +206,7 @@ SHAPES = [
     change("a convolution after Flatten", "{type: Linear, out_features: 32}", "{type: Conv2d, out_channels: 4, kernel_size: 3}", "it needs [N, C, H, W], not [N, 64]"),
     change("a kernel larger than the image", "- Flatten", "- {type: Conv2d, out_channels: 4, kernel_size: 9}\n    - Flatten", "a window of 9 does not fit an input of 8"),
     change("too many poolings", "- Flatten", "- {type: MaxPool2d, kernel_size: 2, repeat: 4}\n    - Flatten", "a window of 2 does not fit an input of 1"),
-    change("classes that are fewer than the labels", "out_features: 10", "out_features: 5", "the output has 5 classes, the labels 10"),
+    change("classes that are fewer than the labels", "out_features: 10", "out_features: 5", "the output has 5 classes, but the labels have 10"),
     change("MSELoss of classes", "CrossEntropyLoss", "MSELoss", "MSELoss does not fit [N, 10] and [N]"),
     Mistake("classes in the last dimension", OF_SEQUENCES, "CrossEntropyLoss does not fit [N, 12, 9] and [N, 12]: classes are the last dimension of [N, 12, 9], the loss wants them second; put {type: Permute, dims: [0, 2, 1]} before it", data=SEQUENCES),
     change("heads that do not divide", "- Flatten", "- {type: Reshape, shape: [8, 8]}\n    - {type: MultiheadAttention, num_heads: 3, batch_first: true}\n    - Flatten", "3 heads do not divide the 8 features of the input"),
