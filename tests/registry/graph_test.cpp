@@ -312,6 +312,6 @@ TEST_CASE("unpooling says which sizes it can give") {
   CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3, inputs: [v, i], output_size: 13}", signal)
             .find("an output size of 13 in dimension 2 is not between 6 and 12") != std::string::npos);
   CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3}", signal).find("but gets 1 inputs") != std::string::npos);
-  CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3, inputs: [v, v]}", signal).find("must be int64 and of the same shape") !=
-        std::string::npos);
+  CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3, inputs: [v, v]}", signal)
+            .find("must be int64 and of the same shape") != std::string::npos);
 }
