@@ -36,7 +36,7 @@ class Graph : public torch::nn::Module {
  public:
   using Node = GraphNode;
 
-  /// Computes the graph's outputs. `inputs` are in the order of `input_names()`.
+  /// Computes the graph's outputs layer by layer, without fusions. `inputs` are in the order of `input_names()`.
   Tensors forward(const Tensors& inputs);  // defined in passes.cpp, where its plan is made
 
   /// Sets which slots `forward` returns, in this order; initially those of the last layer's outputs.

@@ -22,7 +22,7 @@ class Operation {
   };
 
   virtual ~Operation() = default;
-  /// Returns one or more outputs; a layer that names no output reads the first.
+  /// Returns one or more outputs, of which the next layer reads the first.
   virtual Tensors run(const Tensors& inputs) const = 0;
   virtual Traits traits() const { return {}; }
 };
