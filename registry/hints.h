@@ -7,8 +7,7 @@
 
 namespace trainrun {
 
-// What error messages suggest. The names that other systems have for the parts of a recipe are never accepted, only
-// suggested from.
+// What error messages suggest. Names from other systems are never accepted as synonyms; they only lead to suggestions.
 
 /// Lower case without '_' and '-': "KernelSize" and "kernel_size" are the same word.
 std::string folded(const std::string& word);
