@@ -60,7 +60,8 @@ void add_scale_options(CLI::App& verb, ExplainArguments& arguments) {
                       "print instead what each of this many ranks would hold and send, and how long a step would take")
           ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   ScaleOptions& scale = arguments.scale;
-  verb.add_option("--ranks-per-node", scale.ranks_per_node, "default: the recipe's num_machines, else up to 8")
+  verb.add_option("--ranks-per-node", scale.ranks_per_node,
+                  "ranks on each node (default: by the recipe's num_machines, else up to 8)")
       ->check(CLI::PositiveNumber)
       ->needs(world_size);
   verb.add_option("--rank", scale.rank, "the rank whose memory is printed, and which --dry-run runs (default: 0)")
@@ -68,15 +69,18 @@ void add_scale_options(CLI::App& verb, ExplainArguments& arguments) {
   verb.add_flag("--dry-run", arguments.dry_run,
                 "run two steps of that rank alone, on the recipe's data, and compare; writes nothing")
       ->needs(world_size);
-  add_scaled(verb, world_size, "--bandwidth-intra", kGiga, scale.intra.bandwidth, "GB/s of a rank in a node (10)");
-  add_scaled(verb, world_size, "--latency-intra", kMicro, scale.intra.latency, "microseconds in a node (5)");
+  add_scaled(verb, world_size, "--bandwidth-intra", kGiga, scale.intra.bandwidth,
+             "GB/s of a rank within a node (default: 10)");
+  add_scaled(verb, world_size, "--latency-intra", kMicro, scale.intra.latency,
+             "latency within a node in microseconds (default: 5)");
   add_scaled(verb, world_size, "--bandwidth-inter", kGiga, scale.inter.bandwidth,
-             "GB/s of a node, which its ranks share (12.5)");
-  add_scaled(verb, world_size, "--latency-inter", kMicro, scale.inter.latency, "microseconds between nodes (20)");
+             "GB/s between nodes, which the ranks of a node share (default: 12.5)");
+  add_scaled(verb, world_size, "--latency-inter", kMicro, scale.inter.latency,
+             "latency between nodes in microseconds (default: 20)");
   add_scaled(verb, world_size, "--compute-ms-per-sample", kMilli, scale.sample_seconds,
-             "milliseconds of a forward and a backward pass");
+             "milliseconds of the forward and the backward pass of a sample");
   add_scaled(verb, world_size, "--flops-per-second", 1, scale.flops_per_second,
-             "of a rank, where --compute-ms-per-sample is not given (1e11)");
+             "speed of a rank, unless --compute-ms-per-sample is given (default: 1e11)");
 }
 
 }  // namespace

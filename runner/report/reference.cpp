@@ -241,7 +241,8 @@ std::string recipe_page() {
   std::string text = "# The recipe\n\n";
   text += kGenerated;
   text +=
-      "A recipe is one YAML file. At its top level it may have `base` (a recipe, or a list of recipes, on which this one "
+      "A recipe is one YAML file. At its top level it may have `base` (a recipe, or a list of recipes, on which this "
+      "one "
       "is based) and these keys:\n\n";
   text += markdown_table(Codec<Recipe>::fields().parameters());
   for (const SectionReference& section : sections) {
