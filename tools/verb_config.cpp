@@ -141,7 +141,7 @@ void ask_machines(Interview& interview, Fragment& fragment) {
     const int64_t processes =
         interview.ask_number("How many processes, over all machines", 2 * machines, machines, kMostProcesses);
     if (processes % machines == 0) return fragment.set("num_processes", processes);
-    std::fprintf(stderr, "  %lld processes do not spread evenly over %lld machines\n",
+    std::fprintf(stderr, "  %lld processes cannot be divided evenly over %lld machines\n",
                  static_cast<long long>(processes), static_cast<long long>(machines));
   }
 }

@@ -113,7 +113,7 @@ class ConsoleLogger : public Logger {
       // What the error was, the program says last, once, and log.txt has it.
       spdlog::error("stopped at step {} {}", position(record.step, info_.total_steps), text);
     } else {
-      spdlog::info("stopped by {} at step {} {}; the same command goes on", record.reason,
+      spdlog::info("stopped by {} at step {} {}; the same command resumes it", record.reason,
                    position(record.step, info_.total_steps), text);
     }
     say_where_weights_are();

@@ -91,7 +91,7 @@ void SamplerSection::check(Checker& checker) const {
   }
   if (type != "Stratified") return;
   const bool by_weight = num_samples || !replacement || weights != decltype(weights)(std::string("balanced"));
-  if (by_weight) checker.fail("type", "weights, num_samples and replacement are for WeightedRandom");
+  if (by_weight) checker.fail("type", "weights, num_samples and replacement are only for WeightedRandom");
 }
 
 std::optional<SamplerSection> DataloaderSection::chosen_sampler() const {
@@ -103,7 +103,7 @@ std::optional<SamplerSection> DataloaderSection::chosen_sampler() const {
 }
 
 void DataloaderSection::check(Checker& checker) const {
-  if (sampler && !shuffle) checker.fail("sampler", "draws at random, shuffle: false asks for the data's own order");
+  if (sampler && !shuffle) checker.fail("sampler", "draws at random, but shuffle: false asks for the data's own order");
 }
 
 void DataloaderSection::describe(Fields<DataloaderSection>& f) {
@@ -383,7 +383,7 @@ void Recipe::check(Checker& checker) const {
     checker.fail("num_processes", "several processes need a distributed_type, such as MULTI_CPU");
   }
   if (num_processes % num_machines != 0) {
-    checker.fail("num_machines", std::to_string(num_processes) + " processes do not spread evenly over " +
+    checker.fail("num_machines", std::to_string(num_processes) + " processes cannot be divided evenly over " +
                                      std::to_string(num_machines) + " machines");
   }
   if (machine_rank >= num_machines) {

@@ -131,7 +131,7 @@ def test_a_shorter_length_than_what_is_done_is_an_error(folder):
     (["dataloader.num_workers=2"], "dataloader.num_workers was 1 and is 2"),
     (["logging.every_steps=7"], "logging.every_steps was 1 and is 7"),
     (["checkpoint.keep_last=9"], "checkpoint.keep_last was 2 and is 9"),
-    (["optimizer.lr=0.001", "optimizer.momentum=0", "loss={type: MSELoss, reduction: mean}"], "goes on with the unfinished run"),
+    (["optimizer.lr=0.001", "optimizer.momentum=0", "loss={type: MSELoss, reduction: mean}"], "resumes the unfinished run"),
     (["evaluation.every=11"], "evaluation.every differs"),
     (["name=other"], "name differs"),
 ])

@@ -121,7 +121,7 @@ def test_samplers_resume_in_mid_epoch(people, sampler):
 
 def test_sampler_errors(people):
     assert "draws at random" in trainrun(people, "validate", "table.yaml", "dataloader={sampler: Stratified, shuffle: false}", status=2)
-    assert "are for WeightedRandom" in trainrun(
+    assert "are only for WeightedRandom" in trainrun(
         people, "validate", "table.yaml", "dataloader.sampler={type: Stratified, num_samples: 3}", status=2)
     assert "weights has 1 numbers, there is a class 1" in trainrun(
         people, "table.yaml", "dataloader.sampler={type: WeightedRandom, weights: [1]}", status=1)
