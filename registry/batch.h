@@ -8,7 +8,7 @@
 
 namespace trainrun {
 
-/// The named tensors of one batch, the number of samples first: {"image": [N, 1, 28, 28], "label": [N]}.
+/// The named tensors of one batch, whose first dimension is the samples: {"image": [N, 1, 28, 28], "label": [N]}.
 class Batch {
  public:
   struct Field {
@@ -16,7 +16,7 @@ class Batch {
     at::Tensor tensor;
   };
 
-  /// The field's tensor; throws Error naming the fields there are.
+  /// The field's tensor. Throws Error, which names the existing fields, if there is none.
   at::Tensor& at(const std::string& name);
   const at::Tensor& at(const std::string& name) const;
   void set(const std::string& name, at::Tensor tensor);
@@ -28,19 +28,19 @@ class Batch {
   std::vector<Field> fields_;
 };
 
-/// What a field of a data set looks like, one sample of it.
+/// What one sample of a field of a data set looks like.
 struct FieldInfo {
   std::string name;
   std::vector<int64_t> shape;  // without the batch: [1, 28, 28]; [] for a number
   at::ScalarType dtype = at::kFloat;
-  std::optional<int64_t> num_classes;  // of a label
+  std::optional<int64_t> num_classes;  // number of classes of a label
 };
 
-/// What is known of a data set before its files are opened.
+/// What is known about a data set before its files are opened.
 struct DatasetInfo {
   std::vector<FieldInfo> fields;       // the first is what the first layer reads
   std::string target;                  // the field that the loss compares with
-  std::optional<int64_t> num_samples;  // where it is fixed or known
+  std::optional<int64_t> num_samples;  // if it is fixed or known
   const FieldInfo* find(const std::string& name) const;
 };
 

@@ -6,8 +6,8 @@
 
 namespace trainrun {
 
-/// What `component` builds. What its `build` throws becomes a fault of the recipe at the component's place, but for
-/// files and data that cannot be had: those say themselves where, and are no fault of the recipe.
+/// Builds `component`. An exception from its `build` becomes an error of the recipe at the component's place, except
+/// for files and data that cannot be read: those errors name their own place, and the recipe is not at fault.
 template <class Kind>
 typename Kind::Product build_at_place(const Component<Kind>& component, const typename Kind::Inputs& inputs) {
   try {

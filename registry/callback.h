@@ -13,66 +13,67 @@
 
 namespace trainrun {
 
-/// What a callback sees of the run that it takes part in.
+/// The run, as a callback that takes part in it sees it.
 class Run {
  public:
   virtual ~Run() = default;
-  /// Finished optimizer steps.
+  /// The number of finished optimizer steps.
   virtual int64_t step() const = 0;
-  /// The model's parameters by state name, to read and to change in place: whole, or, where a rank has only pieces of
-  /// them, this rank's pieces ([n], n may be 0).
+  /// The model's parameters by state name, to be read and changed in place. They are whole or, if each rank has only
+  /// pieces of them, this rank's pieces ([n]; n may be 0).
   virtual NamedTensors parameters() const = 0;
-  /// What layers keep besides, by state name: running means, counts. Whole on every rank.
+  /// The model's buffers by state name, such as running means and counts. Whole on every rank.
   virtual NamedTensors buffers() const = 0;
   /// The ranks that train together; null for one process.
   virtual Communicator* ranks() const = 0;
 };
 
-/// How an evaluation makes what losses and metrics read of a batch.
+/// How an evaluation computes the outputs of a batch that losses and metrics read.
 class Predictor {
  public:
   using Forward = std::function<Tensors(const Batch&)>;
   virtual ~Predictor() = default;
-  /// `forward`: one pass of the model, in evaluation mode and without gradients. The result has the tensors that one
-  /// pass gives, in shape and order. Every rank makes as many passes as the others.
+  /// `forward` makes one pass of the model, in evaluation mode and without gradients. The result must have as many
+  /// tensors as one pass, in the same shapes and order. Every rank must make the same number of passes.
   virtual Tensors predict(const Batch& batch, const Forward& forward) { return forward(batch); }
 };
 
-/// What holds during an evaluation; its end puts everything back.
+/// A change that holds during an evaluation; the destructor undoes it.
 class Scope {
  public:
   virtual ~Scope() = default;
-  /// Null: one forward pass.
+  /// Null stands for a single forward pass.
   virtual Predictor* predictor() { return nullptr; }
 };
 
-/// What a callback has to say of an evaluation.
+/// What a callback decides after an evaluation.
 struct Verdict {
-  bool is_best = false;  // the best so far: its checkpoint becomes `best`
-  std::string stop;      // why training ends here; "": it goes on
+  bool is_best = false;  // it is the best so far: its checkpoint becomes `best`
+  std::string stop;      // why training ends here; "" if it goes on
 };
 
-/// Takes part in a run: on every rank, in the recipe's order, at a few points. What it throws ends the run, and names
-/// it. What it changes of the run it must change alike on all ranks.
+/// Takes part in a run. Each function is called on every rank, in the order of the recipe's callbacks. An exception
+/// ends the run, with a message that names the callback. Whatever a callback changes, it must change alike on all
+/// ranks.
 class Callback {
  public:
   virtual ~Callback() = default;
-  /// After each optimizer step. To read a tensor of `result` makes the host wait for a GPU.
+  /// Called after each optimizer step. Reading a tensor of `result` makes the host wait for a GPU.
   virtual void after_step(Run& run, const StepResult& result) { static_cast<void>(run), static_cast<void>(result); }
-  /// Before an evaluation, of the verb `eval` too; null: nothing changes. Where a checkpoint is asked for in its midst,
-  /// the scope ends, and this is called again.
+  /// Called before an evaluation, also that of `trainrun eval`; null if nothing changes. If a checkpoint is asked for
+  /// during the evaluation, the scope ends for it, and this is called again.
   virtual std::unique_ptr<Scope> around_evaluation(Run& run) { return static_cast<void>(run), nullptr; }
-  /// What an evaluation of the run found, by name: {"eval/loss", 0.4}. The checkpoint before it has the callback's
-  /// tensors already: what changes here belongs into its values.
+  /// Called with the figures of an evaluation, such as {"eval/loss", 0.4}. The checkpoint was begun before the
+  /// evaluation and already has the callback's tensors, so state that changes here must be among the snapshot's values.
   virtual Verdict after_evaluation(Run& run, const Figures& figures) {
     return static_cast<void>(run), static_cast<void>(figures), Verdict();
   }
-  /// The figure that it watches: one that evaluation must give; or "".
+  /// The name of the figure that it watches, which evaluations must have, or "".
   virtual std::string monitor() const { return ""; }
-  /// What must be found again when the run goes on. A tensor that has the shape of `run`'s parameter NAME is called
-  /// NAME.something: the ranks' pieces are then put together. Others are rank 0's.
+  /// Saves what is needed when the run is resumed. A tensor in the shape of `run`'s parameter NAME must be called
+  /// NAME.something, so that the ranks' pieces are put together. Of other tensors, those of rank 0 are saved.
   virtual void save(Run& run, Snapshot& snapshot) const { static_cast<void>(run), static_cast<void>(snapshot); }
-  /// Takes back what `save` gave, cut to this rank's pieces. Throws Error where it does not fit.
+  /// Restores what `save` saved, cut to this rank's pieces. Throws Error if it does not fit.
   virtual void load(Run& run, const Snapshot& snapshot) { static_cast<void>(run), static_cast<void>(snapshot); }
 };
 
@@ -87,7 +88,7 @@ struct CallbackKind {
 using CallbackRegistry = Registry<CallbackKind>;
 const CallbackRegistry& registry_of(const Catalog& catalog, CallbackKind);
 
-/// The figure called `name`, or nothing.
+/// The value of the figure called `name`, if there is one.
 std::optional<double> figure_of(const Figures& figures, const std::string& name);
 
 }  // namespace trainrun

@@ -20,7 +20,7 @@
 
 namespace trainrun {
 
-/// Everything a recipe can name, and the fusions of what it names.
+/// Everything that a recipe can name, and the fusions.
 class Catalog {
  public:
   LayerRegistry layers;
@@ -55,10 +55,10 @@ class Catalog {
 /// The components that come with the registry: one page, builtins.cpp.
 Catalog builtins();
 
-/// The JSON Schema definitions of every component: "layer.Conv2d" is its mapping with nothing required, "layer" any
-/// layer, whole, "every_layer" what all have; "known_layer" a layer, or a list, without the types of blocks;
-/// "initializer_rule" an initializer with the pattern of what it is for; "interpolation" a `${…}`, "interpolated_text"
-/// a text with one.
+/// The JSON Schema definitions of every component. "layer.Conv2d" is its mapping, with nothing required; "layer" is any
+/// complete layer; "every_layer" has what all layers share; "known_layer" is a layer or a list of layers, without the
+/// types of blocks; "initializer_rule" is an initializer with the pattern of the parameters that it is for;
+/// "interpolation" is a `${…}`, and "interpolated_text" is a text that contains one.
 nlohmann::json schema_definitions(const Catalog& catalog);
 
 }  // namespace trainrun

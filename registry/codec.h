@@ -19,7 +19,8 @@ namespace trainrun {
 class Catalog;
 struct Parameter;
 
-/// What reading a recipe needs at hand: where we are, the components there are, and where faults go.
+/// What the reading of a recipe needs: the current path, the known components, and the list to which problems are
+/// added.
 class Reader {
  public:
   Reader(const Catalog& catalog, std::vector<Problem>& problems) : catalog_(catalog), problems_(problems) {}
@@ -31,7 +32,7 @@ class Reader {
 
   void error(const Place& place, const std::string& message) { problems_.push_back({place, path_, message}); }
 
-  /// Extends the path while it lives.
+  /// Extends the path for as long as the object lives.
   class Scope {
    public:
     Scope(Reader& reader, const std::string& step) : reader_(reader), length_(reader.path_.size()) {
@@ -48,15 +49,15 @@ class Reader {
   Scope enter(const std::string& key) { return {*this, path_.empty() || key.empty() ? key : "." + key}; }
   Scope enter(size_t index) { return {*this, "[" + std::to_string(index) + "]"}; }
 
-  /// Named pieces of this recipe (`model.blocks`) that may be used like layer types; null where there are none.
+  /// Named pieces of this recipe (`model.blocks`) that may be used like layer types; null if there are none.
   const Value* blocks = nullptr;
-  /// How deep we are in layers within layers, and how many layers were read: both bounded, so that no recipe expands
-  /// for ever.
+  /// The current depth of layers within layers, and the number of layers read so far. Both are bounded, so that no
+  /// recipe expands for ever.
   int layer_depth = 0;
   int64_t num_layers_read = 0;
-  /// The blocks being expanded, outermost first: none may be used within itself.
+  /// The blocks being expanded, outermost first; a block may not be used within itself.
   std::vector<std::string> open_blocks;
-  /// Names that the layers read so far take from outside their own list.
+  /// Names from outside their own list that the layers read so far use.
   std::vector<std::string> free_names;
 
  private:
@@ -132,7 +133,7 @@ template <Choice E>
 std::string word_of(E value) {
   return Words<E>::kWords[static_cast<size_t>(value)];
 }
-/// Nothing for what is none of the words.
+/// The value whose word this is; empty if there is none.
 template <Choice E>
 std::optional<E> choice_of(const std::string& word) {
   const auto found = std::find(Words<E>::kWords.begin(), Words<E>::kWords.end(), word);
@@ -140,7 +141,7 @@ std::optional<E> choice_of(const std::string& word) {
   return static_cast<E>(found - Words<E>::kWords.begin());
 }
 
-/// JSON has the word, too, such as in a checkpoint.
+/// JSON, such as that of a checkpoint, also holds the word.
 template <Choice E>
 void to_json(nlohmann::json& json, const E& choice) {
   json = word_of(choice);
@@ -154,7 +155,7 @@ template <Choice E>
 struct Codec<E> {
   static std::optional<E> read(const Value& value, Reader& reader) {
     const auto word = Codec<std::string>::read(value, reader);
-    return word ? choice_of<E>(*word) : std::nullopt;  // a word that is no choice has been reported: read_parameter
+    return word ? choice_of<E>(*word) : std::nullopt;  // read_parameter has reported a wrong word
   }
   static nlohmann::json schema(SchemaContext&) { return {{"type", "string"}}; }
   static nlohmann::json write(E value) { return word_of(value); }
@@ -273,8 +274,8 @@ struct Codec<std::array<T, N>> {
   }
 };
 
-/// One of several types, tried in order: `every: epoch` or `every: 500`. Where none fits, what is said is that, unless
-/// one of them fits but for something within it, or something that it lacks.
+/// One of several types, tried in order: `every: epoch` or `every: 500`. If none fits, the message says so, unless one
+/// of them fits except for a fault within it, or for something that is missing: then the message says that.
 template <class... T>
 struct Codec<std::variant<T...>> {
   static std::optional<std::variant<T...>> read(const Value& value, Reader& reader) {
@@ -369,7 +370,7 @@ void for_each_string(const T& value, const Visit& visit) {
   }
 }
 
-/// `no`, `off`, `NO` and `false` written plainly mean the choice 'no' (or 'NO') where there is one.
+/// `no`, `off`, `NO` and `false` without quotes mean the choice 'no' (or 'NO') if there is such a choice.
 Value spelled_as_choice(const Value& value, const std::vector<std::string>& choices);
 /// The shortest text that reads back as `number`.
 std::string number_text(double number);

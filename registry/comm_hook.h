@@ -13,21 +13,21 @@ namespace trainrun {
 
 /// Gradients that are reduced together.
 struct GradientBucket {
-  int64_t index = 0;                  // 0: the first that is ready in each backward pass
+  int64_t index = 0;                  // 0 for the first one that is ready in each backward pass
   at::Tensor values;                  // [n]: all gradients of the bucket; may be written
   std::vector<at::Tensor> gradients;  // the same memory, in the parameters' shapes
   bool is_last = false;               // of this backward pass
 };
 
-/// How gradients become their mean over ranks: what stands between the backward pass and the network. Source: PyTorch's
-/// DDP communication hooks.
+/// How gradients become their mean over ranks, between the backward pass and the network. Source: PyTorch's DDP
+/// communication hooks.
 class CommHook {
  public:
   virtual ~CommHook() = default;
-  /// Begins the reduction of a bucket, on a thread of the backward pass; what completes holds the mean of
+  /// Begins the reduction of a bucket, on a thread of the backward pass. The future completes with the mean of
   /// `bucket.values` over ranks, in their dtype and shape.
   virtual FutureTensor reduce(const GradientBucket& bucket, Communicator& ranks) = 0;
-  /// What this rank must find again after a resume, by name; every rank has the same names and shapes.
+  /// The tensors that this rank needs after a resume, by name; every rank has the same names and shapes.
   virtual NamedTensors state() { return {}; }
   virtual void load_state(const NamedTensors& state) { static_cast<void>(state); }
 };

@@ -11,9 +11,9 @@ struct Future;  // ATen/core/ivalue.h, for those who make or wait for one
 
 namespace trainrun {
 
-/// A tensor that is on its way: `Future::value().toTensor()` once completed.
+/// A tensor that is still being computed: `Future::value().toTensor()` once completed.
 using FutureTensor = c10::intrusive_ptr<c10::ivalue::Future>;
-/// One that has arrived: `tensor`.
+/// A completed future that holds `tensor`.
 FutureTensor finished(const at::Tensor& tensor);
 
 /// The processes that train together, as components see them. Every rank must make the same calls in the same order.
@@ -22,13 +22,13 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int64_t rank() const = 0;
   virtual int64_t world_size() const = 0;
-  /// Begins to replace `tensor` (contiguous) by its sum over ranks; the future holds that tensor.
+  /// Begins to replace `tensor` (contiguous) by its sum over ranks; the future completes with that tensor.
   virtual FutureTensor start_sum(const at::Tensor& tensor) = 0;
-  /// Replaces `tensor` by its sum over ranks. Throws where a rank is lost.
+  /// Replaces `tensor` by its sum over ranks. Throws if a rank is lost.
   virtual void sum(const at::Tensor& tensor) = 0;
 };
 
-/// A layer that works on the batches of all ranks: SyncBatchNorm, and BatchNorm where the recipe says `sync_batchnorm`.
+/// A layer that works on the batches of all ranks: SyncBatchNorm, and BatchNorm if the recipe sets `sync_batchnorm`.
 class SpansRanks {
  public:
   virtual ~SpansRanks() = default;

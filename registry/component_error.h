@@ -12,13 +12,13 @@
 
 namespace trainrun {
 
-/// What `error` says. Of LibTorch's errors, and of others that are not ours, the first line: neither a place in
-/// LibTorch's sources nor a backtrace.
+/// The message of `error`; of LibTorch's errors, and of others that are not ours, only the first line, without a place
+/// in LibTorch's sources or a backtrace.
 std::string error_text(const std::exception& error);
-/// All that is known of `error` and of what it was thrown for, backtraces included; for `--verbose`.
+/// All that is known about `error` and its causes, with backtraces; for `--verbose`.
 std::string error_details(const std::exception& error);
 
-/// A component as messages name it.
+/// How messages name a component.
 struct ComponentName {
   Place place;
   std::string path;  // "model.layers[2]"
@@ -30,8 +30,8 @@ ComponentName name_of(const Component& component) {
   return {component.place, component.path, component.type};
 }
 
-/// A layer, loss, metric, optimizer or scheduler that failed while it worked. The error that it threw is nested in this
-/// one.
+/// The error of a layer, loss, metric, optimizer or scheduler that failed while it ran. The error that it threw is
+/// nested in this one.
 class ComponentError : public Error {
  public:
   /// `inputs`: "[64, 10] and [64]", or "".
@@ -49,11 +49,11 @@ class ComponentError : public Error {
 /// "[64, 1, 28, 28] and [64]"
 std::string sizes_text(const std::vector<at::Tensor>& tensors);
 
-/// Throws a ComponentError for `error`, which is being handled; one that names a component already passes.
+/// Throws a ComponentError for `error`, which is being handled; an error that already names a component is rethrown.
 [[noreturn]] void throw_component_error(const ComponentName& name, const std::vector<at::Tensor>& inputs,
                                         const std::exception& error);
 
-/// What `body` returns; what it throws becomes a ComponentError.
+/// Returns what `body` returns; an exception from it becomes a ComponentError.
 template <class Body>
 auto as_component(const ComponentName& name, const std::vector<at::Tensor>& inputs, const Body& body) {
   try {
@@ -63,7 +63,8 @@ auto as_component(const ComponentName& name, const std::vector<at::Tensor>& inpu
   }
 }
 
-/// While one lives, graphs note the layer whose gradient came last: where a backward pass fails, it is that layer's.
+/// While an object of this class lives, graphs note the layer whose gradient came last: if a backward pass fails, it
+/// failed in that layer.
 class BackwardTrace {
  public:
   BackwardTrace();
@@ -73,9 +74,9 @@ class BackwardTrace {
 
   /// This thread's, or null.
   static BackwardTrace* current();
-  /// A layer gave `outputs`. Of a container and the last layer in it, the layer counts.
+  /// Notes that a layer returned `outputs`. Of a container and the last layer in it, the layer counts.
   void watch(const ComponentName& layer, const std::vector<at::Tensor>& outputs);
-  /// Nothing where no gradient has come.
+  /// Empty if no gradient has come.
   std::optional<ComponentName> last() const { return *last_; }
 
  private:

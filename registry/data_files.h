@@ -9,7 +9,7 @@ namespace trainrun {
 /// installed: `shipped_file("recipes/data/digits.csv.gz")`. Throws DataError naming every place tried.
 std::string shipped_file(const std::string& name);
 
-/// The same, or none where there is no such file.
+/// The same, but empty if there is no such file.
 std::optional<std::string> find_shipped_file(const std::string& name);
 
 }  // namespace trainrun

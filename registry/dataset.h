@@ -9,12 +9,12 @@
 
 namespace trainrun {
 
-/// Samples by index. Made without opening anything; `open` reads.
+/// Samples by index. Constructing a data set opens nothing; `open` reads the files.
 class Dataset {
  public:
   virtual ~Dataset() = default;
-  /// Fields, shapes, target. Opens no data; throws DataError where a recipe leaves that to the data and it is not
-  /// there.
+  /// Fields, shapes and target. Opens no data, unless the recipe leaves types to be inferred from them; throws
+  /// DataError if these data are missing.
   virtual DatasetInfo info() const = 0;
   /// Reads, or makes ready to read. Throws DataError naming file and cause. Called once, before size and get.
   virtual void open() = 0;
@@ -23,21 +23,22 @@ class Dataset {
   /// The samples at `indices` ([N] int64, on the CPU), as one batch. Safe to call from several threads.
   virtual Batch get(const at::Tensor& indices) const = 0;
 
-  /// Learns from the samples at `indices` what all are read by: categories, what stands for missing values. Called
-  /// once, after open and before get, for training data; other data takes over what it learnt. Most learn nothing.
+  /// Learns from the samples at `indices` how all are read: categories, and what replaces missing values. Called once,
+  /// after open and before get, for training data; other data use what they learnt. Most data sets learn nothing.
   virtual void learn(const at::Tensor& indices);
-  /// What was learnt, as checkpoints keep it; null: nothing.
+  /// What was learnt, as checkpoints keep it; null for nothing.
   virtual nlohmann::json learnt() const;
-  /// Instead of `learn`. Throws DataError where `state` is of another data set.
+  /// Called instead of `learn`. Throws DataError if `state` is of another data set.
   virtual void set_learnt(const nlohmann::json& state);
 
-  /// One field of all samples ([size(), …]): what samplers and splits go by. Throws Error naming the fields there are.
+  /// One field of all samples ([size(), …]), for samplers and splits. Throws Error, which names the existing fields.
   virtual at::Tensor column(const std::string& field) const;
-  /// How often each sample is to be drawn in training, relative to the others ([size()] float64); undefined: all alike.
+  /// How often each sample is drawn in training, relative to the others ([size()] float64); undefined if all alike.
   virtual at::Tensor sampling_weights() const;
 };
 
-/// A data set held as tensors, one row a sample; images may be kept as bytes and are given as float32 in [0, 1].
+/// A data set held as tensors with one row for each sample; images may be kept as bytes and are returned as float32 in
+/// [0, 1].
 class TensorDataset : public Dataset {
  public:
   int64_t size() const override;
@@ -45,7 +46,7 @@ class TensorDataset : public Dataset {
   at::Tensor column(const std::string& field) const override;
 
  protected:
-  /// Sets field `name` to `rows` [n, …]; `divisor` > 0: bytes given as float32 divided by it.
+  /// Sets field `name` to `rows` [n, …]; with `divisor` > 0 they are bytes, returned as float32 divided by it.
   void set_field(const std::string& name, at::Tensor rows, double divisor = 0);
 
  private:
@@ -58,17 +59,17 @@ class TensorDataset : public Dataset {
 };
 
 struct DatasetInputs {
-  /// Seed of the run, for data that is drawn.
+  /// Seed of the run, for data that are drawn.
   uint64_t seed = 0;
 };
 
-/// What every data set may say.
+/// The parameters that every data set has.
 struct DatasetCommon {
   std::optional<std::variant<int64_t, std::vector<int64_t>>> subset;
   static void describe(Fields<DatasetCommon>& f) {
     f.optional("subset", &DatasetCommon::subset)
         .at_least(0)
-        .doc("only the first so many samples; or those of these numbers, in this order");
+        .doc("use only this many samples, the first ones; or the samples with these numbers, in this order");
   }
 };
 
@@ -77,7 +78,7 @@ struct DatasetKind {
   using Inputs = DatasetInputs;
   using Product = std::unique_ptr<Dataset>;
   using Common = DatasetCommon;
-  /// Has `build` give the subset where one is asked for.
+  /// Makes `build` return the subset, if the recipe asks for one.
   static void finish(Component<DatasetKind>& component, const Value& map, Reader& reader);
 };
 using DatasetRegistry = Registry<DatasetKind>;

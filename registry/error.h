@@ -14,7 +14,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Data that cannot be had or read: a file is missing, damaged or of another format.
+/// Data that cannot be read: a file is missing, damaged, or in another format.
 class DataError : public Error {
  public:
   using Error::Error;
@@ -54,7 +54,7 @@ void sort_problems(std::vector<Problem>& problems);
 /// none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
 
-/// "; did you mean kernel_size?", or "; known: A, B, C" where nothing is near and the list is short, or "".
+/// "; did you mean kernel_size?", or "; known: A, B, C" if nothing is near and the list is short, or "".
 std::string suggestion(const std::string& word, const std::vector<std::string>& candidates);
 
 /// "A, B, C"

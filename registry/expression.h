@@ -21,13 +21,13 @@ class ExpressionError : public Error {
   using Error::Error;
 };
 
-/// What stands in a `${…}` that is more than a name: `${channels * 2}`, `${not last}`, `${(width + 1) // 2}`.
+/// The content of a `${…}` that is more than a name: `${channels * 2}`, `${not last}`, `${(width + 1) // 2}`.
 ///
-/// Operators are Python's and mean what they mean there. From the one that binds least:
+/// Operators are Python's and mean what they mean there. From the loosest to the tightest:
 ///   or    and    not    == != < <= > >=    + -    * / // %    - (of one operand)    ( )
 /// Operands are names (`width`, `model.layers[0].out_channels`), numbers, true, false, null and 'texts'. Whole numbers
-/// stay whole but for `/`; `and`, `or` and `not` want true or false and look at the second operand only where it
-/// matters; comparisons are not chained.
+/// stay whole except with `/`; `and`, `or` and `not` need true or false, and evaluate the second operand only if it
+/// matters; comparisons cannot be chained.
 class Expression {
  public:
   /// Throws ExpressionError, which says what is wrong where.

@@ -11,8 +11,8 @@ namespace trainrun {
 
 struct GraphNode;  // registry/graph/graph.h, which files that make a fusion include
 
-/// Layers, each of which reads the one before and nothing else, that are computed as one. What they are stays as it is:
-/// modules, state names, checkpoints; only the steps of a Plan change.
+/// Layers that are computed as one. Each of them reads the one before and nothing else. Their modules, state names and
+/// checkpoints stay as they are; only the steps of a Plan change.
 ///
 ///   catalog.fusions.add({"ReluMaxPool", "…", {"ReLU", "MaxPool2d"}, fuse});
 struct Fusion {
@@ -21,21 +21,21 @@ struct Fusion {
 
   std::string name;
   std::string doc;                 // one line
-  std::vector<std::string> types;  // of the layers, the first first
-  /// The operation that takes their place, from the first one's inputs to the last one's outputs; null where these
-  /// layers, by their attributes and shapes, cannot be fused. It may call `layer.operation` of the nodes, which live as
-  /// long, for inputs that it was not made for.
+  std::vector<std::string> types;  // types of the layers, in their order
+  /// Returns the operation that takes their place, from the inputs of the first to the outputs of the last; null if the
+  /// attributes or shapes of these layers do not allow it. The operation may call `layer.operation` of the nodes, which
+  /// live as long as it does, for inputs that it cannot handle.
   std::function<std::shared_ptr<const Operation>(const Nodes& nodes)> fuse;
   std::string origin{};  // "" for one that came with trainrun, else the plugin's file; `add` sets it
 };
 
-/// The fusions there are. Of two that fit the same layers the one that was added first is taken.
+/// All fusions. If two fit the same layers, the one that was added first is used.
 class FusionRegistry {
  public:
   /// Throws PluginError if the name is taken.
   void add(Fusion fusion);
   const std::vector<Fusion>& entries() const { return fusions_; }
-  /// What is added from now on comes from this plugin.
+  /// Sets the plugin from which later additions come.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  private:

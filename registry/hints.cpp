@@ -64,7 +64,6 @@ constexpr auto kOtherSpellings = std::to_array<Pairing>({
     {"test", "eval"},
     {"evalbatchsize", "eval_batch_size"},
     {"dense", "Linear"},
-    {"relu6", "ReLU"},
     {"adamwtorch", "AdamW"},
     {"crossentropy", "CrossEntropyLoss"},
     {"mse", "MSELoss"},

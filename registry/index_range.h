@@ -13,8 +13,8 @@ struct IndexRange {
   std::optional<int64_t> ignored = std::nullopt;
 };
 
-/// What the second input of a loss may hold where it is class indices for the first, of `output` ([N, C, …], or
-/// with its classes where `class_dim` says) against `target`; nothing where the loss reads no class indices.
+/// What the second input of a loss may hold if it is class indices for the first, `output` ([N, C, …], or with its
+/// classes in `class_dim`) and `target`; empty if the loss reads no class indices.
 std::optional<IndexRange> class_range(const Component<LossKind>& loss, const at::Tensor& output,
                                       const at::Tensor& target);
 

@@ -39,7 +39,7 @@ TextPiece parse_environment(std::string_view body) {
   const size_t split = body.find(kFallback);
   const std::string name(trimmed(body.substr(0, split)));
   if (!is_variable_name(name)) {
-    return {TextPiece::Kind::kMalformed, "'" + name + "' is no name of an environment variable", {}, {}};
+    return {TextPiece::Kind::kMalformed, "'" + name + "' is not the name of an environment variable", {}, {}};
   }
   TextPiece piece{TextPiece::Kind::kEnvironment, name, {}, {}};
   if (split != std::string_view::npos) piece.fallback = std::string(body.substr(split + kFallback.size()));
@@ -82,7 +82,7 @@ std::optional<PathStep> parse_index(std::string_view text, size_t& i, std::strin
   const std::string_view digits = text.substr(i + 1, end - i - 1);
   const auto number = digits.size() > 9 ? std::nullopt : parse_integer(digits);
   if (!number || *number < 0 || digits.find_first_not_of("0123456789") != std::string_view::npos) {
-    error = "'" + std::string(digits) + "' is no index; an index is a number that counts from 0";
+    error = "'" + std::string(digits) + "' is not an index; an index is a number that counts from 0";
     return std::nullopt;
   }
   PathStep step;
@@ -171,8 +171,8 @@ std::optional<Path> parse_path(std::string_view text, std::string& error) {
       const size_t end = std::min(text.find_first_of(".[]", i), text.size());
       const std::string_view key = text.substr(i, end - i);
       if (!key_wanted || key.empty() || key.find_first_of("{}:$ \t\n") != std::string_view::npos) {
-        error =
-            text.empty() ? "a name is missing" : "'" + std::string(text) + "' is no path such as model.layers[0].type";
+        error = text.empty() ? "a name is missing"
+                             : "'" + std::string(text) + "' is not a path such as model.layers[0].type";
         return std::nullopt;
       }
       path.push_back({std::string(key), 0, false, i});

@@ -20,18 +20,18 @@ struct PathStep {
 };
 using Path = std::vector<PathStep>;
 
-/// Reads `model.layers[0].out_channels`. Returns nothing and sets `error` for what is no path ("an index counts from
-/// 0").
+/// Reads `model.layers[0].out_channels`. If the text is not a path, returns nothing and sets `error` ("an index counts
+/// from 0").
 std::optional<Path> parse_path(std::string_view text, std::string& error);
-/// The inverse; only the first `length` steps.
+/// The inverse of parse_path, for the first `length` steps.
 std::string path_text(const Path& path, size_t length = static_cast<size_t>(-1));
 
 /// A piece of a scalar's text.
 struct TextPiece {
   enum class Kind {
-    kLiteral,      // `text` as it stands; `$${` has become `${`
+    kLiteral,      // `text` itself; `$${` has become `${`
     kReference,    // `${text}`: another value of the recipe, or a block's parameter
-    kExpression,   // `${text}`: made of several, see expression.h
+    kExpression,   // `${text}`: computed from several values, see expression.h
     kEnvironment,  // `${env:text}` or `${env:text:-fallback}`
     kMalformed     // `text` says what is wrong
   };

@@ -195,9 +195,9 @@ class ListReader {
     }
     if (!input_names.empty() && std::max<size_t>(1, component.common.inputs.size()) != input_names.size()) {
       reader_.error(written.place(), "the block " + component.type + " reads " + std::to_string(input_names.size()) +
-                                         " inputs (" + join(input_names) + "), " +
+                                         " inputs (" + join(input_names) + "), but gets " +
                                          std::to_string(std::max<size_t>(1, component.common.inputs.size())) +
-                                         " given; write inputs: […]");
+                                         "; write inputs: […]");
     }
     set_block(component, std::move(block));
     if (reader_.problems().size() != before) return std::nullopt;
@@ -284,8 +284,8 @@ int64_t LayerInputs::infer(const std::string& parameter, const std::optional<int
     throw LayerError(parameter + " cannot follow from " + shape_text(sizes) + ": too few dimensions");
   }
   if (given && *given != sizes[position]) {
-    throw LayerError(parameter + " is " + std::to_string(*given) + ", but " + std::to_string(sizes[position]) +
-                     " flow in");
+    throw LayerError(parameter + " is " + std::to_string(*given) + ", but the input has " +
+                     std::to_string(sizes[position]));
   }
   return sizes[position];
 }
@@ -297,8 +297,8 @@ void LayerInputs::require_dims(int64_t least, int64_t most, const std::string& m
 
 void LayerInputs::require_inputs(size_t least, size_t most) const {
   if (num_own() >= least && num_own() <= most) return;
-  throw LayerError("it reads " + std::to_string(least) + (most > least ? " or more" : "") + " inputs, " +
-                   std::to_string(num_own()) + " given; write inputs: […]");
+  throw LayerError("it reads " + std::to_string(least) + (most > least ? " or more" : "") + " inputs, but gets " +
+                   std::to_string(num_own()) + "; write inputs: […]");
 }
 
 std::optional<Names> Codec<Names>::read(const Value& value, Reader& reader) {
@@ -328,16 +328,15 @@ void LayerCommon::describe(Fields<LayerCommon>& f) {
   f.optional("inputs", &LayerCommon::inputs)
       .doc("names of earlier layers or of fields of the batch; the previous layer's first output by default");
   f.optional("outputs", &LayerCommon::outputs).doc("names for this layer's outputs, in order");
-  f.optional("repeat", &LayerCommon::repeat).at_least(1).doc("so many layers like this one, one after the other");
+  f.optional("repeat", &LayerCommon::repeat).at_least(1).doc("number of layers like this one, one after the other");
   f.optional("if", &LayerCommon::enabled).doc("false leaves the layer out; for blocks' parameters");
   f.optional("share", &LayerCommon::share)
       .doc(
-          "an earlier layer, of this list or of one around it (encoder.fc1: within a container), that this layer is: "
-          "one "
-          "module in both places, its options the same; Linear and Embedding share their weight alone");
+          "an earlier layer, in this list or in one around it (encoder.fc1: within a container), whose module this "
+          "layer uses; their options must be the same; Linear and Embedding share only their weight");
   f.optional("lr_scale", &LayerCommon::lr_scale)
       .at_least(0)
-      .doc("its parameters' learning rate is so many times the optimizer's; 0 keeps them as they are");
+      .doc("its parameters' learning rate is this many times the optimizer's; 0 keeps them as they are");
   f.optional("init", &LayerCommon::init)
       .doc("initial values of its weights, or of the parameters whose name a pattern matches");
   f.relation(nlohmann::json::parse(  // `$`: a `${…}`
@@ -348,7 +347,8 @@ void LayerCommon::check(Checker& checker) const {
   if (name && name->find('.') != std::string::npos) {
     checker.fail("name", "'" + *name + "' has a dot, which separates nested names in the state dict");
   }
-  if (name && is_number(*name)) checker.fail("name", "'" + *name + "' is a number, which unnamed layers are known by");
+  if (name && is_number(*name))
+    checker.fail("name", "'" + *name + "' is a number; numbers are the names of layers without a name");
 }
 
 std::optional<LayerList> Codec<LayerList>::read(const Value& value, Reader& reader) {

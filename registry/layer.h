@@ -23,8 +23,8 @@ class Graph;
 struct LayerKind;
 struct LayerList;
 
-/// What a layer builder gives: its module, and what it does with its inputs. That is either an operation, or a graph of
-/// layers, which everyone who looks at the model can read.
+/// What a layer's `build` returns: its module, and what it computes, which is either an operation or a graph of layers.
+/// A graph can be read by all code that looks at the model.
 ///
 ///   return {module, [module](const Tensors& inputs) -> Tensors { … }};   // a layer that computes
 ///   return in.graph(layers);                                             // one that is made of others
@@ -33,21 +33,21 @@ struct Layer {
   using Tie = std::function<void(const std::string& parameter, const at::Tensor& tensor)>;
 
   Layer() = default;
-  /// `module` may be null; `function` gives one or more outputs, of which the next layer reads the first.
+  /// `module` may be null; `function` returns one or more outputs, of which the next layer reads the first.
   Layer(std::shared_ptr<torch::nn::Module> module, Function function, const Operation::Traits& traits = {})
       : state(std::move(module)), operation(operation_of(std::move(function), traits)) {}
-  /// The graph is the layer's module, too.
+  /// The graph is also the layer's module.
   Layer(std::shared_ptr<Graph> layers);  // NOLINT(google-explicit-constructor): `return in.graph(layers);`
 
   Tensors forward(const Tensors& inputs) const;
 
-  /// Holds parameters and buffers, and knows training from evaluation; registered under the node's name. Null if there
-  /// is none.
+  /// The module that holds parameters and buffers, and that distinguishes training from evaluation; it is registered
+  /// under the node's name. Null if there is none.
   std::shared_ptr<torch::nn::Module> state;
-  std::shared_ptr<const Operation> operation;  // null where there is a graph
-  std::shared_ptr<Graph> graph;                // null where there is an operation
-  /// Makes the layer use `tensor` as its parameter of that name, for weights tied to those of a layer of another type
-  /// (`share:`). Null where it cannot.
+  std::shared_ptr<const Operation> operation;  // null if there is a graph
+  std::shared_ptr<Graph> graph;                // null if there is an operation
+  /// Makes the layer use `tensor` as its parameter of that name, to share weights with a layer of another type
+  /// (`share:`). Null if it cannot.
   Tie tie;
 };
 
@@ -58,15 +58,15 @@ Layer layer_of(const Holder& holder, const Operation::Traits& traits = {}) {
           [module = holder.ptr()](const Tensors& inputs) -> Tensors { return {module->forward(inputs[0])}; }, traits};
 }
 
-/// A layer that keeps nothing: `function` maps its one input to its one output.
+/// A layer without state: `function` maps its one input to its one output.
 inline Layer layer_of_function(std::function<at::Tensor(const at::Tensor&)> function,
                                const Operation::Traits& traits = {}) {
   return {nullptr, [function = std::move(function)](const Tensors& inputs) -> Tensors { return {function(inputs[0])}; },
           traits};
 }
 
-/// What a layer builder gets: examples of what will flow in (shape and dtype; no data, see graph/shape_mode.h), the
-/// batch first.
+/// What a layer's `build` receives: examples of its inputs (shape and dtype without data, see graph/shape_mode.h), with
+/// the batch as their first dimension.
 struct LayerInputs {
   Tensors examples;
   /// Names under which layers nested in this one may ask for the examples: "" for none. As many as examples.
@@ -74,15 +74,15 @@ struct LayerInputs {
   /// Where the examples come from, for messages: "model.layers[2] (Conv2d, a.yaml:14:9)". Empty, or as many as
   /// examples.
   std::vector<std::string> sources;
-  /// Names that only layers further out know, for suggestions.
+  /// Names that only the lists around this one know, for suggestions.
   std::vector<std::string> names_outside;
-  /// How many classes a label among the examples has, where that is known. Empty, or as many as examples.
+  /// How many classes a label among the examples has, if that is known. Empty, or as many as examples.
   std::vector<std::optional<int64_t>> num_classes;
 
   /// Shape of input `i`: [N, …]. Throws LayerError if there is no such input.
   at::IntArrayRef shape(size_t i = 0) const;
-  /// Size of `dim` (negative: from the end) of input 0, for parameters that follow from it; `given` is what the recipe
-  /// says. Throws LayerError where the two differ or the input has no such dimension.
+  /// The size of dimension `dim` of input 0 (from the end if negative), for a parameter that follows from it; `given`
+  /// is what the recipe says. Throws LayerError if the two differ, or if the input has no such dimension.
   int64_t infer(const std::string& parameter, const std::optional<int64_t>& given, int64_t dim) const;
   /// Throws LayerError unless input 0 has between `least` and `most` dimensions, the batch counted.
   void require_dims(int64_t least, int64_t most, const std::string& meaning) const;
@@ -112,7 +112,7 @@ struct Codec<Names> {
   static std::string type_name() { return "name or list of names"; }
 };
 
-/// What every layer may say besides its own parameters.
+/// The parameters that every layer has besides its own.
 struct LayerCommon {
   std::optional<std::string> name;
   Names inputs;
@@ -139,7 +139,7 @@ const LayerRegistry& registry_of(const Catalog& catalog, LayerKind);
 struct LayerSpec {
   std::string name;  // "conv1", or its index: "3"
   Component<LayerKind> component;
-  std::vector<std::string> captures;  // names from outside that layers nested in it read
+  std::vector<std::string> captures;  // names from outside that the layers within it read
 };
 
 /// A list of layers as a recipe has it: blocks, `repeat` and `if` resolved. The parameter type of `layers`, `main`, ….

@@ -9,7 +9,8 @@
 
 namespace trainrun {
 
-/// A layer that does not fit what flows in, or whose parameters do not fit together. The graph adds the place.
+/// The error of a layer that does not fit its inputs, or whose parameters do not fit together. The graph adds the
+/// place.
 class LayerError : public Error {
  public:
   using Error::Error;

@@ -12,39 +12,39 @@
 
 namespace trainrun {
 
-/// What a run is, as far as those who watch it need to know.
+/// What a logger needs to know about a run.
 struct RunInfo {
   std::string name;
   std::string output_dir;
   int64_t total_steps = 0;  // optimizer steps of the whole job
-  int64_t start_step = 0;   // > 0: resumed there
-  int64_t num_epochs = 0;   // 0 where max_steps rules
+  int64_t start_step = 0;   // > 0 if the run was resumed there
+  int64_t num_epochs = 0;   // 0 if max_steps decides the length
   int64_t num_parameters = 0;
   int64_t train_samples = 0;
   std::optional<int64_t> eval_samples;
   int64_t effective_batch_size = 0;
   std::string device;  // "cpu"
-  /// What recipe.yaml holds: the recipe, resolved, but for what may be a secret, which is still `${env:…}`. YAML.
+  /// The content of recipe.yaml: the resolved recipe, as YAML, in which possible secrets are still `${env:…}`.
   std::string recipe;
-  /// The evaluation after `start_step` comes again, whether or not it was told before the run was stopped.
+  /// Whether the evaluation after `start_step` is made again, even if it was logged before the run was stopped.
   bool evaluation_due = false;
 };
 
-/// Finished optimizer steps, the newest of them in figures. Who writes all of them takes `figures()`, which a new figure
-/// joins by itself.
+/// The figures of the newest finished optimizer step. A logger that writes all figures uses `figures()`, which includes
+/// figures that are added later.
 struct StepRecord {
   int64_t step = 0;     // finished optimizer steps
   int64_t epoch = 0;    // counts from 0
-  double seconds = 0;   // since the run's start, training of earlier starts counted
+  double seconds = 0;   // of training, including that before the run was resumed
   double loss = 0;      // mean over the step's samples
   double loss_avg = 0;  // mean over the steps since the last record
   double lr = 0;        // of the first group that is not frozen
   double samples_per_second = 0;
-  std::vector<double> group_lrs;     // of every parameter group, where there are several
-  std::optional<double> grad_norm;   // before clipping; where clipping is on
-  std::optional<double> loss_scale;  // where the loss is scaled
-  int64_t skipped_steps = 0;         // so far, for gradients that overflowed
-  Figures losses;                    // {"train/loss/digit", 0.3}: each loss, where there are several
+  std::vector<double> group_lrs;     // of every parameter group, if there are several
+  std::optional<double> grad_norm;   // before clipping; only if clipping is on
+  std::optional<double> loss_scale;  // only if the loss is scaled
+  int64_t skipped_steps = 0;         // so far, because gradients overflowed
+  Figures losses;                    // {"train/loss/digit", 0.3}: each loss, if there are several
 
   /// Every figure: {"train/loss", 0.4}, {"train/lr", 2e-4}, {"train/lr/0", 2e-4}, …
   Figures figures() const;
@@ -65,23 +65,23 @@ struct CheckpointRecord {
 struct EndRecord {
   int64_t step = 0;
   double seconds = 0;
-  std::string reason;  // "" where the job is done; "SIGTERM", "error: …" otherwise
-  Figures metrics;     // the last evaluation
+  std::string reason;  // "" if the job is done; otherwise "SIGTERM", "error: …"
+  Figures metrics;     // of the last evaluation
 };
 
-/// Watches a run on rank 0 and cannot change it, nor stop it, nor slow it down: each is told by a thread of its own, in
-/// the order in which things happen. One that throws is named and left out from then on, and the job goes on. At the end
-/// of the run what still waits for it is told, for some seconds at most.
+/// Watches a run on rank 0, and cannot change it, stop it, or slow it down: each logger is called on a thread of its
+/// own, in the order in which things happen. If a logger throws, a message names it, it is left out from then on, and
+/// the job goes on. At the end of the run its waiting calls are still made, for a few seconds at most.
 class Logger {
  public:
   virtual ~Logger() = default;
-  /// Whether it is told on the training thread, which then waits for it: for what has to agree with the checkpoints at
-  /// any instant, or with the terminal. It must be quick.
+  /// Whether it is called on the training thread, which then waits for it. For loggers whose output must agree with the
+  /// checkpoints, or with the terminal, at any time; they must be quick.
   virtual bool is_told_at_once() const { return false; }
   virtual void on_start(const RunInfo&) {}
-  /// The newest optimizer step; not every one where they come faster than the logger takes them. For progress bars.
+  /// The newest optimizer step, for progress bars. Steps are left out if they come faster than the logger handles them.
   virtual void on_progress(int64_t step, double loss) { static_cast<void>(step), static_cast<void>(loss); }
-  /// Every `logging.every_steps` steps.
+  /// Called every `logging.every_steps` steps.
   virtual void on_step(const StepRecord&) {}
   virtual void on_evaluation(const EvaluationRecord&) {}
   virtual void on_checkpoint(const CheckpointRecord&) {}

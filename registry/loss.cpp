@@ -11,22 +11,22 @@ constexpr const char* kInputsDoc =
 void check_name(const std::optional<std::string>& name, Checker& checker) {
   if (!name) return;
   if (name->empty() || name->find_first_of("/ \t\n") != std::string::npos) {
-    checker.fail("name", "a name of figures has no '/' and no spaces");
+    checker.fail("name", "the name becomes part of the names of figures, and cannot contain '/' or spaces");
   }
 }
 
 }  // namespace
 
 void LossCommon::describe(Fields<LossCommon>& f) {
-  f.optional("name", &LossCommon::name).doc("of its figure where there are several losses; its type by default");
+  f.optional("name", &LossCommon::name).doc("name of its figure, if there are several losses; its type by default");
   f.optional("inputs", &LossCommon::inputs).doc(kInputsDoc);
-  f.optional("loss_weight", &LossCommon::loss_weight).doc("its factor in what is minimized");
+  f.optional("loss_weight", &LossCommon::loss_weight).doc("its factor in the sum that is minimized");
 }
 
 void LossCommon::check(Checker& checker) const { check_name(name, checker); }
 
 void MetricCommon::describe(Fields<MetricCommon>& f) {
-  f.optional("name", &MetricCommon::name).doc("of its figures; its type in snake case by default");
+  f.optional("name", &MetricCommon::name).doc("name of its figures; its type in snake case by default");
   f.optional("inputs", &MetricCommon::inputs).doc(kInputsDoc);
 }
 

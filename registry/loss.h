@@ -4,7 +4,7 @@
 
 namespace trainrun {
 
-/// What a loss builder gives.
+/// What a loss's `build` returns.
 struct Loss {
   std::shared_ptr<torch::nn::Module> state;  // parameters and buffers of the loss itself; null if there are none
   /// [output, target] (or what `inputs:` names) -> a scalar.
@@ -12,7 +12,7 @@ struct Loss {
 };
 
 struct LossCommon {
-  std::optional<std::string> name;  // of its figure, where there are several losses
+  std::optional<std::string> name;  // of its figure, if there are several losses
   Names inputs;
   double loss_weight = 1;  // not `weight`: that is PyTorch's, one for each class
   static void describe(Fields<LossCommon>& f);
@@ -28,7 +28,7 @@ struct LossKind {
 using LossRegistry = Registry<LossKind>;
 const LossRegistry& registry_of(const Catalog& catalog, LossKind);
 
-/// `loss: CrossEntropyLoss`, or a list of losses: what is minimized is then the sum of loss_weight times loss.
+/// `loss: CrossEntropyLoss`, or a list of losses, whose sum, each times its loss_weight, is minimized.
 struct LossList : std::vector<Component<LossKind>> {
   using std::vector<Component<LossKind>>::vector;
 };

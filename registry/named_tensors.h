@@ -8,7 +8,7 @@
 
 namespace trainrun {
 
-/// Tensors by name ("0.weight"), in an order that stays.
+/// Tensors by name ("0.weight"), in a fixed order.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 }  // namespace trainrun

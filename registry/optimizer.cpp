@@ -37,7 +37,7 @@ std::optional<GroupSpec> Codec<GroupSpec>::read(const Value& value, Reader& read
   for (const Value::Entry& entry : value.entries()) {
     if (entry.key != "type" && entry.key != "param_groups" && entry.key != "state_dtype") continue;
     const auto scope = reader.enter(entry.key);
-    reader.error(entry.key_place, "a group has parameters of its optimizer only");
+    reader.error(entry.key_place, "a group can set only the parameters of its optimizer");
   }
   const auto pattern = read_pattern(*match, reader);
   if (!pattern) return std::nullopt;
@@ -59,7 +59,7 @@ void OptimizerCommon::describe(Fields<OptimizerCommon>& f) {
   f.optional("param_groups", &OptimizerCommon::param_groups)
       .doc("other options for the parameters whose state name a pattern matches; the first that matches wins");
   f.optional("state_dtype", &OptimizerCommon::state_dtype)
-      .doc("in which the optimizer keeps its running averages between steps; bf16 halves their memory");
+      .doc("dtype in which the optimizer keeps its running averages between steps; bf16 halves their memory");
 }
 
 void OptimizerKind::finish(Component<OptimizerKind>& optimizer, const Value& map, Reader& reader) {

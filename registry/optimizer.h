@@ -15,29 +15,29 @@
 
 namespace trainrun {
 
-/// What schedulers may change of a parameter group.
+/// The part of a parameter group that schedulers may change.
 struct GroupRates {
   double lr = 0;
-  std::optional<double> momentum;  // SGD's momentum, Adam's first beta; nothing where the optimizer has neither
-  double lr_scale = 1;             // of the layers' own; `lr` is without it until scale_rates
+  std::optional<double> momentum;  // SGD's momentum, Adam's first beta; empty if the optimizer has neither
+  double lr_scale = 1;             // the `lr_scale` of its layers; `lr` does not include it until scale_rates
 };
 
-/// Multiplies each group's learning rate, as a recipe or a scheduler says it, by its scale.
+/// Multiplies each group's learning rate, as set by the recipe or a scheduler, by its scale.
 void scale_rates(std::vector<GroupRates>& rates);
 
 /// The parameters that share their options.
 struct ParameterGroup {
   std::vector<std::string> names;  // state names, as many as tensors
   Tensors tensors;
-  std::shared_ptr<const void> options;  // the optimizer's own struct, with what the group's pattern overrides
+  std::shared_ptr<const void> options;  // the optimizer's own struct, with the overrides of the group's pattern
   double lr_scale = 1;
-  /// The rates to begin with.
+  /// The initial rates.
   GroupRates rates(double lr, std::optional<double> momentum) const { return {lr, momentum, lr_scale}; }
 };
 
 struct OptimizerInputs {
-  /// The patterns' groups in the recipe's order, then the default one; one that holds several scales of the learning
-  /// rate as one group each. None is empty.
+  /// The groups of the patterns in the recipe's order, then the default group. A group whose parameters have different
+  /// lr_scales is divided into one group for each. No group is empty.
   std::vector<ParameterGroup> groups;
   template <class C>
   const C& options(size_t group) const {
@@ -45,7 +45,7 @@ struct OptimizerInputs {
   }
 };
 
-/// Recomputes loss and gradients of the current batch; for optimizers that look more than once.
+/// Computes the loss and gradients of the current batch again, for optimizers that evaluate it more than once.
 using LossClosure = std::function<at::Tensor()>;
 
 /// Changes parameters from their gradients.
@@ -55,25 +55,25 @@ class Optimizer {
   /// One step from the gradients that the parameters hold, with `rates`. A parameter without a gradient is left as it
   /// is.
   virtual void step(const LossClosure& closure) = 0;
-  /// What a checkpoint keeps, by name ("0.weight.exp_avg"); the tensors themselves, not copies.
+  /// The tensors that a checkpoint keeps, by name ("0.weight.exp_avg"); not copies.
   virtual NamedTensors state() = 0;
-  /// Takes back what `state` gave. Throws Error where a name is missing or a shape differs.
+  /// Restores what `state` returned. Throws Error if a name is missing or a shape differs.
   virtual void load_state(const std::map<std::string, at::Tensor>& saved);
-  /// Whether each element of a parameter changes by itself, whatever the others are: then ranks may keep pieces of
+  /// Whether the change of each element of a parameter is independent of the others, so that ranks may keep pieces of
   /// parameters.
   virtual bool is_elementwise() const { return false; }
-  /// Whether `step` leaves everything as it is where `overflow` is 1, without the host's knowing; others are called
-  /// only after the host has read it.
+  /// Whether `step` itself leaves everything unchanged if `overflow` is 1, so that the host need not read it. Other
+  /// optimizers are called only after the host has read it.
   virtual bool skips_overflow() const { return false; }
-  /// For those: whether the gradients of the next step overflowed, a float32 scalar beside the parameters; undefined
-  /// where they did not.
+  /// For such optimizers: a float32 scalar on the parameters' device that is 1 if the gradients of the next step
+  /// overflowed; undefined if they did not.
   at::Tensor overflow;
-  /// Of each group, for the next step.
+  /// The rates of each group for the next step.
   std::vector<GroupRates> rates;
 };
 
-/// `{match: 'bias$', weight_decay: 0}`: a regular expression searched in state names, and what its parameters do
-/// otherwise.
+/// `{match: 'bias$', weight_decay: 0}`: a regular expression that is searched in state names, and other options for the
+/// parameters that it matches.
 struct GroupSpec {
   std::string match;
   Place place;
@@ -89,7 +89,7 @@ struct Codec<GroupSpec> {
   static std::string type_name() { return "{match: PATTERN, parameter: value, …}"; }
 };
 
-/// In which an optimizer keeps its running averages between steps.
+/// The dtype in which an optimizer keeps its running averages between steps.
 enum class StateDtype { kFp32, kBf16 };
 template <>
 struct Words<StateDtype> {
@@ -113,9 +113,9 @@ struct OptimizerKind {
 using OptimizerRegistry = Registry<OptimizerKind>;
 const OptimizerRegistry& registry_of(const Catalog& catalog, OptimizerKind);
 
-/// Sorts the parameters that want a gradient into groups: the first pattern that matches wins, the rest is the default
-/// group. `lr_scales`: by state name, where it is not 1. Throws RecipeError at the place of a pattern that matches
-/// nothing.
+/// Sorts the parameters that need a gradient into groups: the first pattern that matches wins, and the rest are the
+/// default group. `lr_scales` are by state name, and 1 if missing. Throws RecipeError at the place of a pattern that
+/// matches nothing.
 OptimizerInputs group_parameters(const Component<OptimizerKind>& optimizer, const NamedTensors& parameters,
                                  const std::map<std::string, double>& lr_scales = {});
 

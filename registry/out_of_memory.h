@@ -7,7 +7,7 @@
 
 namespace trainrun {
 
-/// The machine has too little memory for what a recipe asks for: a fault of neither the recipe nor the data.
+/// The machine has too little memory for what a recipe asks for; neither the recipe nor the data is at fault.
 class OutOfMemory : public Error {
  public:
   using Error::Error;

@@ -264,7 +264,7 @@ void check_choice(const std::string& text, const Parameter& parameter, const Pla
   }
   const std::string near = nearest(text, parameter.choices);
   reader.error(place,
-               "'" + text + "' is none of " + join(possible) + (near.empty() ? "" : "; did you mean " + near + "?"));
+               "'" + text + "' is not one of " + join(possible) + (near.empty() ? "" : "; did you mean " + near + "?"));
 }
 
 void check_not_empty(const Value& value, const Parameter& parameter, Reader& reader) {

@@ -29,11 +29,11 @@ struct Range {
   std::string to_string() const;
 };
 
-/// What a component (or a section of the recipe) says of one parameter.
+/// What a component (or a section of the recipe) declares about one parameter.
 struct Parameter {
   std::string name;
   std::string type;  // "integer", "number or [h, w]", …
-  std::string unit;  // "seconds"; "" for none
+  std::string unit;  // "seconds"; "" if it has none
   std::string doc;   // one line
   bool required = false;
   nlohmann::json default_value;  // null when required, or when the default is null
@@ -44,11 +44,11 @@ struct Parameter {
   std::function<nlohmann::json(SchemaContext&)> schema;  // without default and description
 };
 
-/// Says, after a component's parameters were read one by one, that some do not fit together.
+/// Collects, after a component's parameters were read one by one, what does not fit together.
 class Checker {
  public:
   Checker(const Value& component, Reader& reader) : component_(component), reader_(reader) {}
-  /// A fault of `parameter` (or of the whole component where it is not written).
+  /// Reports a fault of `parameter` (or of the whole component, if the parameter is not written).
   void fail(const std::string& parameter, const std::string& message);
 
  private:
@@ -78,9 +78,9 @@ class FieldBuilder {
   FieldBuilder& less_than(double maximum);
   FieldBuilder& one_of(std::initializer_list<std::string_view> choices);
   FieldBuilder& one_of(std::vector<std::string> choices);
-  /// Words with a meaning of their own, where any other string (a path, say) may stand as well.
+  /// Words with a meaning of their own, besides which any other string (such as a path) is allowed.
   FieldBuilder& words(std::initializer_list<std::string_view> words);
-  /// Of a list (not of lists in it) or a string; `message` says what is wrong with an empty one.
+  /// Refuses an empty list (but not empty lists in it) or string, with `message`.
   FieldBuilder& not_empty(std::string_view message);
   FieldBuilder& unit(std::string_view unit);
   FieldBuilder& doc(std::string_view doc);
@@ -89,14 +89,15 @@ class FieldBuilder {
   Parameter& parameter_;
 };
 
-/// The parameters of a struct whose type is not known here: what `Fields` does that is the same for every struct, which
-/// is compiled once and not for each of some hundred.
+/// The parameters of a struct whose type is not known here: the part of `Fields` that is the same for every struct, and
+/// is therefore compiled once instead of some hundred times.
 class FieldList {
  public:
-  /// What JSON Schema can say of T's `check`: a schema for the whole mapping. For editors; reading does not use it.
+  /// The part of T's `check` that JSON Schema can express: a schema for the whole mapping. Editors use it, reading does
+  /// not.
   void relation(nlohmann::json schema) { relations_.push_back(std::move(schema)); }
 
-  /// Every parameter of the struct at `component` as a recipe would have it, defaults included.
+  /// Every parameter of the struct at `component` as a recipe would write it, defaults included.
   nlohmann::json write(const void* component) const;
 
   std::vector<Parameter> parameters() const;
@@ -138,8 +139,8 @@ class Fields : public FieldList {
     return declare<F>(name, offset_of(defaults_.*member), &(defaults_.*member));
   }
 
-  /// Reads `map` into a T; what is wrong goes to `reader`. Keys in `known_elsewhere` are left alone, others refused:
-  /// `owner` ("Conv2d", "training") says in the message whose parameters they would be.
+  /// Reads `map` into a T; problems are added to `reader`. Keys in `known_elsewhere` are left alone, other unknown keys
+  /// are refused; the message names `owner` ("Conv2d", "training") as the one whose parameters they would be.
   T read(const Value& map, Reader& reader, const std::string& owner,
          const std::vector<std::string>& known_elsewhere = {}) const;
 
@@ -158,7 +159,7 @@ concept Section = requires(Fields<T>& fields) { T::describe(fields); };
 
 namespace detail {
 
-/// What a parameter is where nothing is written. A section says so parameter by parameter.
+/// A parameter's default, as JSON. The parameters of a section have their own defaults.
 template <class F>
 nlohmann::json default_value(const F& initial) {
   if constexpr (Section<F>) {
@@ -168,14 +169,14 @@ nlohmann::json default_value(const F& initial) {
   }
 }
 
-/// Reports `text` where the parameter has choices and it is none of them.
+/// Reports `text` if the parameter has choices and it is not one of them.
 void check_choice(const std::string& text, const Parameter& parameter, const Place& place, Reader& reader);
-/// Reports `value` where it is empty and the parameter may not be.
+/// Reports `value` if it is empty and the parameter may not be.
 void check_not_empty(const Value& value, const Parameter& parameter, Reader& reader);
 /// "expected a mapping, found 'lr:0.1'; is there no space after the colon?"
 std::string no_mapping(const Value& value);
 
-/// Reads one parameter: range, choices and emptiness are checked here, once, for every type.
+/// Reads one parameter. Range, choices and emptiness are checked here, in one place for every type.
 template <class F>
 std::optional<F> read_parameter(const Parameter& parameter, const Value& value, Reader& reader) {
   const Value spelled = spelled_as_choice(value, parameter.choices);
@@ -205,7 +206,7 @@ nlohmann::json or_interpolation(const nlohmann::json& schema);
 /// {"type": "object", "properties": …, "additionalProperties": false}: each parameter by itself, with its range,
 /// choices, default and documentation.
 nlohmann::json properties_schema(const std::vector<Parameter>& parameters, SchemaContext& context);
-/// What a mapping must have besides to be whole: {"required": …, "allOf": relations}, or {}.
+/// What a complete mapping must also have: {"required": …, "allOf": relations}, or {}.
 nlohmann::json whole_schema(const std::vector<Parameter>& parameters, const std::vector<nlohmann::json>& relations);
 /// Reports the keys of `map` that are neither parameters nor known elsewhere, and what is required and missing.
 void check_keys(const Value& map, const std::vector<const Parameter*>& parameters,

@@ -8,7 +8,7 @@ std::string pattern_fault(const std::string& pattern) {
   try {
     static_cast<void>(std::regex(pattern));
   } catch (const std::regex_error& error) {
-    return "'" + pattern + "' is no regular expression: " + error.what();
+    return "'" + pattern + "' is not a regular expression: " + error.what();
   }
   return "";
 }

@@ -7,10 +7,10 @@
 
 namespace trainrun {
 
-/// Why `pattern` is no regular expression; "" if it is one.
+/// Why `pattern` is not a regular expression; "" if it is one.
 std::string pattern_fault(const std::string& pattern);
 
-/// The regular expression under `match`, to be searched in names. Nothing: it is none, which was reported.
+/// The regular expression under `match`, to be searched in names; empty if it is invalid, which was reported.
 std::optional<std::string> read_pattern(const Value& match, Reader& reader);
 
 }  // namespace trainrun

@@ -5,7 +5,7 @@
 #include "registry/catalog.h"
 #include "registry/public_headers.h"  // made by the build
 
-/// What the author of a plugin includes: one shared library that adds components of any kind.
+/// The header that a plugin includes. A plugin is a shared library that adds components of any kind.
 ///
 ///   #include <registry/plugin.h>
 ///
@@ -19,11 +19,11 @@
 ///
 ///   TRAINRUN_PLUGIN(catalog) { catalog.layers.add<Scale>("Scale", "multiplies by a factor"); }
 
-/// Changes with whatever would make an older plugin misbehave: trainrun's version, LibTorch's, and any of the headers that a
-/// plugin is compiled against.
+/// Changes with everything that could make an older plugin misbehave: the versions of trainrun and LibTorch, and the
+/// headers that a plugin is compiled against.
 #define TRAINRUN_ABI "trainrun " TRAINRUN_VERSION ", LibTorch " TORCH_VERSION ", headers " TRAINRUN_PUBLIC_HEADERS
 
-/// Where a plugin's file says TRAINRUN_ABI, to be read before any of its code runs.
+/// The section of a plugin's file that holds TRAINRUN_ABI, which is read before any of its code runs.
 #define TRAINRUN_PLUGIN_SECTION ".trainrun_plugin"
 
 // NOLINTBEGIN(bugprone-macro-parentheses): the name of a parameter

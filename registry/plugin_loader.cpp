@@ -121,7 +121,7 @@ void* open_library(const std::string& path) {
 template <class Function>
 Function* symbol(void* library, const std::string& path, const char* name) {
   if (void* found = dlsym(library, name)) return reinterpret_cast<Function*>(found);
-  throw PluginError(path + " is no trainrun plugin: it has no " + name +
+  throw PluginError(path + " is not a trainrun plugin: it has no " + name +
                     "; write TRAINRUN_PLUGIN(catalog) { … } in it");
 }
 

@@ -7,9 +7,9 @@
 namespace trainrun {
 
 /// Opens the shared library at `path` and lets it add its components to `catalog`. It stays open for the life of the
-/// process. A file that does not say it is a plugin for this trainrun is not opened: opening runs code. Throws
-/// PluginError: cannot be opened, is no plugin, was built for another trainrun or LibTorch, takes a name that is taken,
-/// or its registration throws.
+/// process. Because opening a library runs its code, a file that is not marked as a plugin for this trainrun is not
+/// opened. Throws PluginError if the file cannot be opened, is not a plugin, was built for another trainrun or
+/// LibTorch, registers a name that is taken, or if its registration throws.
 void load_plugin(const std::string& path, Catalog& catalog);
 
 }  // namespace trainrun

@@ -60,7 +60,7 @@ void report_unknown(const Value& value, const std::string& kind, const std::stri
     hint = "; " + hint;
   } else {
     hint = suggestion(type, names);
-    if (hint.empty()) hint = "; `trainrun list " + kind + "` names those there are";
+    if (hint.empty()) hint = "; `trainrun list " + kind + "` names all that there are";
   }
   reader.error(written->place(), "unknown " + kind + " '" + type + "'" + hint);
   reader.problems().back().unknown_component = true;

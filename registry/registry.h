@@ -13,11 +13,11 @@
 
 namespace trainrun {
 
-/// A component as a recipe names it, read and checked, ready to be built. `Kind` (LayerKind, LossKind, …) says what it
-/// is:
+/// A component that a recipe names, read and checked and ready to be built. `Kind` (LayerKind, LossKind, …) describes
+/// the kind of component:
 ///   Kind::kName      "layer", for messages
-///   Kind::Inputs     what building gets
-///   Kind::Product    what building gives
+///   Kind::Inputs     what `build` receives
+///   Kind::Product    what `build` returns
 ///   Kind::Common     a Section of the parameters that every component of the kind has
 ///   static void Kind::finish(Component<Kind>&, const Value&, Reader&)   optional: reads what the kind adds
 template <class Kind>
@@ -29,12 +29,12 @@ struct Component {
   typename Kind::Common common;
   std::shared_ptr<const void> options;  // the component's own struct
   const std::type_info* options_type = nullptr;
-  nlohmann::json attributes;  // all its own parameters, by name: what is written, or the default
+  nlohmann::json attributes;  // all its own parameters by name, defaults included
   std::function<typename Kind::Product(const typename Kind::Inputs&)> build;
   /// Reads another set of options of the same type, as parameter groups need.
   std::function<std::shared_ptr<const void>(const Value&, Reader&)> read_options;
 
-  /// The component's own struct if it is a `C`, else nullptr.
+  /// The component's own struct if its type is `C`, else nullptr.
   template <class C>
   const C* as() const {
     return options_type && *options_type == typeid(C) ? static_cast<const C*>(options.get()) : nullptr;
@@ -71,11 +71,11 @@ class Registry {
   }
   const std::map<std::string, Entry>& entries() const { return entries_; }
 
-  /// What is added from now on comes from this plugin.
+  /// Sets the plugin from which later additions come.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  private:
-  /// What is known of a component's struct where its type is not: the same code then serves every component.
+  /// What is known about a component's struct without its type, so that the same code serves every component.
   struct Options {
     using Read = std::shared_ptr<const void> (*)(const FieldList&, const Value&, Reader&, const std::string& name,
                                                  const std::vector<std::string>& known_elsewhere);

@@ -5,8 +5,8 @@
 
 namespace trainrun {
 
-/// Random numbers one after the other, from a key: SplitMix64 begun at the key. Costs nothing to begin, a few
-/// nanoseconds a number. Not for several threads at once.
+/// A stream of random numbers that follows from a key: SplitMix64 started at the key. Starting costs nothing, a number
+/// a few nanoseconds. Not for several threads at once.
 class RandomStream {
  public:
   explicit RandomStream(uint64_t key) : state_(key) {}
@@ -29,26 +29,26 @@ class RandomStream {
   uint64_t state_;
 };
 
-/// What the random numbers of a batch depend on besides the sample.
+/// What the random numbers of a sample depend on, besides the sample itself.
 struct DrawKey {
   uint64_t seed = 0;      // of the run
   int64_t epoch = 0;      // from 0
   int64_t transform = 0;  // its place among the transforms, so that no two draw alike
 };
 
-/// Where a transform draws from: each sample of a batch has a stream of its own, which is a function of (seed, epoch,
-/// number of the sample, transform) and of nothing else. A sample is thus changed alike whatever the batch size, the
-/// number of ranks, the accumulation, the threads, and wherever a run was resumed.
+/// The random numbers for a transform: each sample of a batch has a stream of its own, which is a function of (seed,
+/// epoch, number of the sample, transform) and of nothing else. A sample is thus changed in the same way whatever the
+/// batch size, the number of ranks, the accumulation and the threads, and wherever a run was resumed.
 ///
-/// The number of a sample is its place in the epoch's order over all ranks, not its index in the data set: one that
-/// comes twice in an epoch, as a sampler with replacement gives it, is changed in two ways.
+/// The number of a sample is its place in the epoch's order over all ranks, not its index in the data set: a sample
+/// that comes twice in an epoch, as with replacement, is changed in two different ways.
 class SampleDraws {
  public:
   /// `numbers`: of the samples, row by row.
   SampleDraws(const DrawKey& key, std::vector<int64_t> numbers);
-  /// The stream of the sample in row `row`, from its beginning: take it once.
+  /// The stream of the sample in row `row`, from its beginning; call this once for each row.
   RandomStream of(int64_t row) const;
-  /// Whether anything was drawn: else the batch would be the same in any epoch.
+  /// Whether anything was drawn; otherwise the batch would be the same in any epoch.
   bool used() const { return used_; }
 
  private:

@@ -3,8 +3,7 @@
 namespace trainrun {
 
 void SchedulerCommon::describe(Fields<SchedulerCommon>& f) {
-  f.optional("interval", &SchedulerCommon::interval)
-      .doc("what its own counts (step_size, T_max, warmup_steps, …) count");
+  f.optional("interval", &SchedulerCommon::interval).doc("the unit of its numbers (step_size, T_max, warmup_steps, …)");
 }
 
 }  // namespace trainrun

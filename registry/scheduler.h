@@ -12,7 +12,7 @@
 namespace trainrun {
 
 struct SchedulerInputs {
-  std::vector<GroupRates> base;  // the groups' rates as the recipe has them
+  std::vector<GroupRates> base;  // the groups' rates as the recipe sets them
   int64_t total_steps = 0;       // of the whole job, in the scheduler's own interval (steps or epochs)
 };
 
@@ -20,19 +20,19 @@ struct SchedulerInputs {
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
-  /// Rates for the step that follows `t` finished steps (or epochs: `interval`). A function of `t`, the inputs, and for
-  /// those that watch a metric of what `observe` was told.
+  /// Sets the rates for the step that follows `t` finished steps (or epochs: `interval`). They are a function of `t`,
+  /// of the inputs and, for schedulers that watch a metric, of the values passed to `observe`.
   virtual void set(int64_t t, std::vector<GroupRates>& rates) = 0;
   /// The metric it watches ("eval/loss"), or "".
   virtual std::string monitor() const { return ""; }
-  /// A new value of the watched metric, after an evaluation.
+  /// Called after an evaluation with the new value of the watched metric.
   virtual void observe(double value) { static_cast<void>(value); }
   /// What a checkpoint keeps; null if `set` is a function of `t` alone.
   virtual nlohmann::json state() const { return nullptr; }
   virtual void load_state(const nlohmann::json& state) { static_cast<void>(state); }
 };
 
-/// What a scheduler counts.
+/// The unit in which a scheduler counts.
 enum class Interval { kStep, kEpoch };
 template <>
 struct Words<Interval> {

@@ -6,7 +6,7 @@
 
 namespace trainrun {
 
-/// What one part of a run keeps in a checkpoint: tensors by name, and values, null where there are none.
+/// What one part of a run keeps in a checkpoint: tensors by name, and values, which are null if there are none.
 struct Snapshot {
   NamedTensors tensors;
   nlohmann::json values;

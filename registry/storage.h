@@ -4,9 +4,10 @@
 
 namespace trainrun {
 
-// A tensor's memory comes and goes while its views stay what they are: they keep the storage, not what it holds.
+// A tensor's memory can be released and taken again while its views stay valid: they refer to the storage, not to its
+// memory.
 
-/// Allocates, not initialized, for a tensor that covers its whole storage.
+/// Allocates uninitialized memory for a tensor that covers its whole storage.
 inline void take_memory(const at::Tensor& tensor) {
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   const size_t bytes = tensor.nbytes();
@@ -14,7 +15,7 @@ inline void take_memory(const at::Tensor& tensor) {
   storage->set_nbytes(bytes);
 }
 
-/// Frees; nothing may read the tensor or its views until `take_memory`.
+/// Frees the memory; nothing may read the tensor or its views until `take_memory`.
 inline void give_memory_back(const at::Tensor& tensor) {
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   storage->set_data_ptr_noswap(at::DataPtr(nullptr, tensor.device()));

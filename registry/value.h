@@ -16,7 +16,7 @@ struct Place {
   int line = 0;
   int column = 0;
 
-  /// "recipes/a.yaml:14:9", or "" for a place that is nowhere.
+  /// "recipes/a.yaml:14:9", or "" for a place in no file.
   std::string to_string() const;
 };
 

@@ -63,7 +63,7 @@ int run_program(int argc, char** argv, Program& program) {
   app.set_version_flag("--version", "trainrun " TRAINRUN_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
-  app.add_flag("--quiet,-q", program.quiet, "say nothing but errors");
+  app.add_flag("--quiet,-q", program.quiet, "print only errors");
   app.add_flag("--verbose,-v", program.verbose, "say more");
   app.footer(
       "trainrun RECIPE [key=value …] is short for trainrun run RECIPE [key=value …].\n"

@@ -5,7 +5,7 @@
 namespace trainrun {
 
 void add_plugin_option(CLI::App& verb, std::vector<std::string>& plugins) {
-  verb.add_option("--plugin", plugins, "a shared library whose components are added")
+  verb.add_option("--plugin", plugins, "a plugin (shared library) whose components are added")
       ->type_name("LIB")
       ->allow_extra_args(false);
 }

@@ -127,7 +127,8 @@ constexpr int64_t kMostProcesses = 1000000;
 void ask_machines(Interview& interview, Fragment& fragment) {
   const int64_t machines = interview.ask_number("How many machines", 1, 1, kMostMachines);
   if (machines > 1) {
-    fragment.set("machine_rank", interview.ask_number("Which of them is this one, from 0", 0, 0, machines - 1));
+    fragment.set("machine_rank",
+                 interview.ask_number("Which of them is this machine, counted from 0", 0, 0, machines - 1));
     fragment.set(
         "main_process_ip", interview.ask("Name or IP address of machine 0", std::nullopt, [](const std::string& text) {
           const bool is_word = text.find_first_of(" \t:/") == std::string::npos || text.find("::") != std::string::npos;
@@ -140,7 +141,7 @@ void ask_machines(Interview& interview, Fragment& fragment) {
     const int64_t processes =
         interview.ask_number("How many processes, over all machines", 2 * machines, machines, kMostProcesses);
     if (processes % machines == 0) return fragment.set("num_processes", processes);
-    std::fprintf(stderr, "  %lld processes do not spread evenly over %lld machines\n",
+    std::fprintf(stderr, "  %lld processes cannot be divided evenly over %lld machines\n",
                  static_cast<long long>(processes), static_cast<long long>(machines));
   }
 }
@@ -148,7 +149,7 @@ void ask_machines(Interview& interview, Fragment& fragment) {
 std::string ask_all() {
   Interview interview;
   Fragment fragment;
-  const std::string type = interview.ask_choice("How is the job shared out?",
+  const std::string type = interview.ask_choice("How should the job be distributed?",
                                                 {{"NO", "one process"},
                                                  {"MULTI_CPU", "several processes, each with the whole model, on CPUs"},
                                                  {"MULTI_GPU", "the same, each on a GPU"},
@@ -158,7 +159,7 @@ std::string ask_all() {
   if (type == "MULTI_CPU") {
     fragment.set("device", "cpu");
   } else if (type != "MULTI_GPU") {
-    const bool cpu = interview.ask_yes_no("Stay on the CPU, even where there is a GPU", false);
+    const bool cpu = interview.ask_yes_no("Stay on the CPU, even if there is a GPU", false);
     fragment.set("device", cpu ? "cpu" : "auto");
   }
   if (type == "FSDP") {
@@ -170,12 +171,12 @@ std::string ask_all() {
     fragment.set("sharding", Value::map({{"strategy", {}, Value::scalar(strategy, /*quoted=*/true, {})}}, {}));
   }
   fragment.set("mixed_precision",
-               interview.ask_choice("What do the layers compute in?",
+               interview.ask_choice("In which precision do the layers compute?",
                                     {{"no", "float32"},
                                      {"bf16", "bfloat16"},
                                      {"fp16", "float16, the loss scaled"},
                                      {"fp8", "",
-                                      "fp8 is not there: LibTorch has its products on recent GPUs alone; "
+                                      "fp8 is not available: LibTorch has its products only on recent GPUs; "
                                       "choose bf16"}}));
   return fragment.text();
 }
@@ -210,7 +211,7 @@ int config(const std::string& output) {
 }  // namespace
 
 void add_config(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand("config", "ask how a job is shared out, and write the recipe's keys");
+  CLI::App* verb = app.add_subcommand("config", "ask how to distribute a job, and write the recipe's keys");
   const auto output = std::make_shared<std::string>();
   verb->add_option("--output", *output, "write them here; standard output by default")->type_name("FILE");
   verb->callback([&program, output] { program.exit_code = config(*output); });

@@ -7,7 +7,7 @@
 namespace trainrun {
 
 void add_env(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand("env", "versions, devices, libraries: what to paste into a bug report");
+  CLI::App* verb = app.add_subcommand("env", "print versions, devices and libraries, to be pasted into a bug report");
   verb->callback([&program] {
     TextTable table({TextTable::Align::kLeft, TextTable::Align::kLeft});
     for (const auto& [name, value] : describe_environment()) table.add({name, value});

@@ -24,7 +24,7 @@ std::string plain(double number) {
 }  // namespace
 
 void add_eval(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand("eval", "evaluate what was trained");
+  CLI::App* verb = app.add_subcommand("eval", "evaluate the model that a run saved");
   const auto arguments = std::make_shared<RecipeArguments>();
   const auto as_json = std::make_shared<bool>(false);
   verb->add_option("run", arguments->path, "a run's folder (its best checkpoint, else its newest), or a checkpoint's")

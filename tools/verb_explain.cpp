@@ -57,37 +57,42 @@ void add_scaled(CLI::App& verb, CLI::Option* world_size, const std::string& name
 void add_scale_options(CLI::App& verb, ExplainArguments& arguments) {
   CLI::Option* world_size =
       verb.add_option("--world-size", arguments.world_size,
-                      "instead: what each of so many ranks would hold and send, and how long a step would take")
+                      "print instead what each of this many ranks would hold and send, and how long a step would take")
           ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   ScaleOptions& scale = arguments.scale;
-  verb.add_option("--ranks-per-node", scale.ranks_per_node, "default: the recipe's num_machines, else up to 8")
+  verb.add_option("--ranks-per-node", scale.ranks_per_node,
+                  "ranks on each node (default: by the recipe's num_machines, else up to 8)")
       ->check(CLI::PositiveNumber)
       ->needs(world_size);
-  verb.add_option("--rank", scale.rank, "whose memory is told, and who is run dry (default: 0)")->needs(world_size);
-  verb.add_flag("--dry-run", arguments.dry_run,
-                "do two steps of that rank on the recipe's data, alone, and compare; writes nothing")
+  verb.add_option("--rank", scale.rank, "the rank whose memory is printed, and which --dry-run runs (default: 0)")
       ->needs(world_size);
-  add_scaled(verb, world_size, "--bandwidth-intra", kGiga, scale.intra.bandwidth, "GB/s of a rank in a node (10)");
-  add_scaled(verb, world_size, "--latency-intra", kMicro, scale.intra.latency, "microseconds in a node (5)");
+  verb.add_flag("--dry-run", arguments.dry_run,
+                "run two steps of that rank alone, on the recipe's data, and compare; writes nothing")
+      ->needs(world_size);
+  add_scaled(verb, world_size, "--bandwidth-intra", kGiga, scale.intra.bandwidth,
+             "GB/s of a rank within a node (default: 10)");
+  add_scaled(verb, world_size, "--latency-intra", kMicro, scale.intra.latency,
+             "latency within a node in microseconds (default: 5)");
   add_scaled(verb, world_size, "--bandwidth-inter", kGiga, scale.inter.bandwidth,
-             "GB/s of a node, which its ranks share (12.5)");
-  add_scaled(verb, world_size, "--latency-inter", kMicro, scale.inter.latency, "microseconds between nodes (20)");
+             "GB/s between nodes, which the ranks of a node share (default: 12.5)");
+  add_scaled(verb, world_size, "--latency-inter", kMicro, scale.inter.latency,
+             "latency between nodes in microseconds (default: 20)");
   add_scaled(verb, world_size, "--compute-ms-per-sample", kMilli, scale.sample_seconds,
-             "milliseconds of a forward and a backward pass");
+             "milliseconds of the forward and the backward pass of a sample");
   add_scaled(verb, world_size, "--flops-per-second", 1, scale.flops_per_second,
-             "of a rank, where --compute-ms-per-sample is not given (1e11)");
+             "speed of a rank, unless --compute-ms-per-sample is given (default: 1e11)");
 }
 
 }  // namespace
 
 void add_explain(CLI::App& app, Program& program) {
-  CLI::App* verb =
-      app.add_subcommand("explain", "what a recipe comes to: shapes, parameters, FLOPs, memory, steps; opens no data");
+  CLI::App* verb = app.add_subcommand(
+      "explain", "show what a recipe amounts to: shapes, parameters, FLOPs, memory, steps; opens no data");
   const auto arguments = std::make_shared<ExplainArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
   add_accelerate_option(*verb, arguments->accelerate);
   verb->add_flag("--json", arguments->as_json, "print one JSON object");
-  verb->add_flag("--defaults", arguments->defaults, "instead: the resolved recipe with every default written out");
+  verb->add_flag("--defaults", arguments->defaults, "print instead the resolved recipe with every default written out");
   add_scale_options(*verb, *arguments);
   verb->callback([&program, arguments] {
     const LoadedRecipe loaded = load_with_notes(arguments->recipe, arguments->accelerate, program);

@@ -27,7 +27,7 @@ void check_options(const LaunchArguments& arguments) {
     if (!value.empty() && arguments.launcher != launcher) refuse(std::string(option) + " is for --emit " + launcher);
     const auto is_odd = [](unsigned char c) { return std::isspace(c) || std::iscntrl(c); };
     if (std::any_of(value.begin(), value.end(), is_odd))
-      refuse(std::string(option) + ": '" + value + "' is no single word");
+      refuse(std::string(option) + ": '" + value + "' is not a single word");
   };
   only_for("--image", options.image, "kubernetes");
   only_for("--partition", options.partition, "slurm");
@@ -65,12 +65,12 @@ void add_launch(CLI::App& app, Program& program) {
   const auto arguments = std::make_shared<LaunchArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
   add_accelerate_option(*verb, arguments->accelerate);
-  verb->add_option("--emit", arguments->launcher, "what starts the processes")
+  verb->add_option("--emit", arguments->launcher, "the launcher that starts the processes")
       ->required()
       ->check(CLI::IsMember(job_launchers()));
   verb->add_option("--image", arguments->options.image, "kubernetes: the container image that has trainrun in it");
-  verb->add_option("--partition", arguments->options.partition, "slurm: where to queue");
-  verb->add_option("--time", arguments->options.time, "slurm: the longest it may take: 4:00:00");
+  verb->add_option("--partition", arguments->options.partition, "slurm: the partition in which to queue the job");
+  verb->add_option("--time", arguments->options.time, "slurm: the time limit of the job, such as 4:00:00");
   verb->callback([&program, arguments] { emit(*arguments, program); });
 }
 

@@ -66,7 +66,7 @@ void write_pages(const Catalog& catalog, const std::string& folder, bool quiet) 
 }  // namespace
 
 void add_list(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand("list", "the components there are, and their parameters");
+  CLI::App* verb = app.add_subcommand("list", "list the components that recipes can name, and their parameters");
   const auto arguments = std::make_shared<ListArguments>();
   verb->add_option("kind", arguments->kind, "layers, losses, …; or the name of a component");
   verb->add_option("name", arguments->name, "of a component: Conv2d");

@@ -21,7 +21,7 @@ struct ProfileArguments {
 
 void add_profile(CLI::App& app, Program& program) {
   CLI::App* verb =
-      app.add_subcommand("profile", "where the time of a training step goes, layer by layer; writes nothing");
+      app.add_subcommand("profile", "measure where the time of a training step goes, layer by layer; writes nothing");
   const auto arguments = std::make_shared<ProfileArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
   verb->add_option("--steps", arguments->steps, "optimizer steps to measure (default: 20)")->check(CLI::PositiveNumber);

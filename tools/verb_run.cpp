@@ -20,11 +20,11 @@ namespace {
 void check_processes(const Recipe& recipe, const Rendezvous& rendezvous) {
   const std::string started = rendezvous.launcher + " started " + std::to_string(rendezvous.world_size) + " processes";
   if (recipe.distributed_type == DistributedType::kNo && rendezvous.world_size > 1) {
-    throw Error(started + ", the recipe's distributed_type is 'NO'; write MULTI_CPU");
+    throw Error(started + ", but the recipe's distributed_type is 'NO'; write MULTI_CPU");
   }
   if (recipe.num_processes != 1 && recipe.num_processes != rendezvous.world_size) {
-    throw Error(started + ", the recipe's num_processes is " + std::to_string(recipe.num_processes) +
-                "; leave it out, or make them alike");
+    throw Error(started + ", but the recipe's num_processes is " + std::to_string(recipe.num_processes) +
+                "; leave it out, or make the two equal");
   }
 }
 
@@ -71,7 +71,7 @@ std::unique_ptr<Job> build_job(const LoadedRecipe& loaded, const Job::Options& o
 }  // namespace
 
 void add_run(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand("run", "train what a recipe says");
+  CLI::App* verb = app.add_subcommand("run", "train the job that a recipe describes");
   const auto arguments = std::make_shared<RecipeArguments>();
   const auto accelerate = std::make_shared<std::string>();
   add_recipe_arguments(*verb, *arguments);

@@ -8,7 +8,7 @@
 namespace trainrun {
 
 void add_schema(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand("schema", "the JSON Schema of recipes, for editors");
+  CLI::App* verb = app.add_subcommand("schema", "print the JSON Schema of recipes, for editors");
   const auto plugins = std::make_shared<std::vector<std::string>>();
   add_plugin_option(*verb, *plugins);
   verb->callback([&program, plugins] {

@@ -9,7 +9,7 @@
 namespace trainrun {
 
 void add_validate(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand("validate", "check a recipe: every error, none of the data");
+  CLI::App* verb = app.add_subcommand("validate", "check a recipe and report every error; opens no data");
   const auto arguments = std::make_shared<RecipeArguments>();
   const auto accelerate = std::make_shared<std::string>();
   add_recipe_arguments(*verb, *arguments);

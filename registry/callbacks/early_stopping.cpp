@@ -18,11 +18,11 @@ struct EarlyStopping {
     f.optional("mode", &EarlyStopping::mode).doc("whether smaller or larger is better");
     f.optional("patience", &EarlyStopping::patience)
         .at_least(0)
-        .doc("training ends at the evaluation that is this many after the best one")
+        .doc("training ends when this many evaluations have followed the best one")
         .unit("evaluations");
     f.optional("min_delta", &EarlyStopping::min_delta)
         .at_least(0)
-        .doc("what a figure must be better by than the best so far to count as better");
+        .doc("how much better than the best so far a figure must be to count as better");
   }
   std::unique_ptr<Callback> build(const CallbackInputs&) const;
 };
@@ -85,7 +85,7 @@ std::unique_ptr<Callback> EarlyStopping::build(const CallbackInputs&) const { re
 }  // namespace
 
 void add_early_stopping(CallbackRegistry& callbacks) {
-  callbacks.add<EarlyStopping>("EarlyStopping", "ends training where a figure of the evaluations gets no better");
+  callbacks.add<EarlyStopping>("EarlyStopping", "ends training when a figure of the evaluations no longer improves");
 }
 
 }  // namespace trainrun

@@ -21,10 +21,11 @@ struct EMA {
     f.optional("decay", &EMA::decay)
         .at_least(0)
         .at_most(1)
-        .doc("share of the average that is kept at each optimizer step; the rest is the new weights'");
+        .doc("share of the average that is kept at each optimizer step; the rest comes from the new weights");
     f.optional("use_buffers", &EMA::use_buffers)
         .doc(
-            "average what layers keep besides (BatchNorm's running means) as well; otherwise the model's own are used");
+            "average the layers' buffers (such as BatchNorm's running means) as well; otherwise the model's own are "
+            "used");
     f.optional("use_for_evaluation", &EMA::use_for_evaluation)
         .doc("evaluate with the averaged weights, while training and in `trainrun eval`; checkpoints have both");
   }

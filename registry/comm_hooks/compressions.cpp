@@ -38,9 +38,9 @@ struct BF16Compression {
 }  // namespace
 
 void add_compressions(CommHookRegistry& comm_hooks) {
-  comm_hooks.add<FP16Compression>("FP16Compression", "gradients travel as float16: half the bytes");
+  comm_hooks.add<FP16Compression>("FP16Compression", "gradients are sent as float16: half the bytes");
   comm_hooks.add<BF16Compression>("BF16Compression",
-                                  "gradients travel as bfloat16: half the bytes, float32's range, fewer digits");
+                                  "gradients are sent as bfloat16: half the bytes, float32's range, fewer digits");
 }
 
 }  // namespace trainrun

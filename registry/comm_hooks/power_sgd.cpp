@@ -29,21 +29,24 @@ struct PowerSGD {
   static void describe(Fields<PowerSGD>& f) {
     f.optional("matrix_approximation_rank", &PowerSGD::matrix_approximation_rank)
         .at_least(1)
-        .doc("columns of the two factors that a gradient matrix is sent as");
+        .doc("number of columns of the two factors as which a gradient matrix is sent");
     f.optional("start_powerSGD_iter", &PowerSGD::start_power_sgd_iter)
         .at_least(0)
         .unit("optimizer steps")
-        .doc("until then gradients travel whole; at least 2 with use_error_feedback or warm_start");
+        .doc("until then gradients are sent whole; at least 2 with use_error_feedback or warm_start");
     f.optional("min_compression_rate", &PowerSGD::min_compression_rate)
         .greater_than(0)
-        .doc("a gradient whose factors are not so many times smaller travels whole");
+        .doc("a gradient is sent whole unless its factors are this many times smaller");
     f.optional("orthogonalization_epsilon", &PowerSGD::orthogonalization_epsilon)
         .at_least(0)
         .doc("added to a column's norm; needed where gradients may be all zeros");
     f.optional("use_error_feedback", &PowerSGD::use_error_feedback)
         .doc("what compression left out is added to the next step's gradients");
     f.optional("warm_start", &PowerSGD::warm_start).doc("begin with the factors of the step before");
-    f.optional("random_seed", &PowerSGD::random_seed).at_least(0).at_most(4294967295.0).doc("of the first factors");
+    f.optional("random_seed", &PowerSGD::random_seed)
+        .at_least(0)
+        .at_most(4294967295.0)
+        .doc("seed of the first factors");
     f.relation(nlohmann::json::parse(
         R"({"if": {"properties": {"start_powerSGD_iter": {"type": "integer", "maximum": 1}},
                    "required": ["start_powerSGD_iter"]},
@@ -241,7 +244,7 @@ std::unique_ptr<CommHook> PowerSGD::build(const CommHookInputs&) const { return 
 }  // namespace
 
 void add_power_sgd(CommHookRegistry& comm_hooks) {
-  comm_hooks.add<PowerSGD>("PowerSGD", "gradient matrices travel as two thin factors: many times fewer bytes");
+  comm_hooks.add<PowerSGD>("PowerSGD", "gradient matrices are sent as two thin factors: many times fewer bytes");
 }
 
 }  // namespace trainrun

@@ -41,7 +41,7 @@ void read_line(const std::string& line, const std::string& where, Samples& sampl
     const bool separated = is_label ? result.ptr == end : result.ptr != end && *result.ptr == ',';
     const int most = is_label ? static_cast<int>(kNumClasses) - 1 : kMostInk;
     if (result.ec != std::errc() || !separated || value < 0 || value > most) {
-      throw DataError(where + ": column " + std::to_string(column + 1) + " is no number from 0 to " +
+      throw DataError(where + ": column " + std::to_string(column + 1) + " is not a number from 0 to " +
                       std::to_string(most));
     }
     at = result.ptr + 1;
@@ -83,8 +83,10 @@ struct Digits {
     f.optional("test_fraction", &Digits::test_fraction)
         .greater_than(0)
         .less_than(1)
-        .doc("part of each class's images that is for testing");
-    f.optional("seed", &Digits::seed).at_least(0).doc("of the draw that splits the images; the same for both splits");
+        .doc("share of each class's images that is for testing");
+    f.optional("seed", &Digits::seed)
+        .at_least(0)
+        .doc("seed of the draw that splits the images; the same for both splits");
   }
   void check(Checker& checker) const {
     if (num_samples() == 0) checker.fail("test_fraction", "leaves no images to " + split);

@@ -30,11 +30,11 @@ at::Tensor read_idx(const std::string& path, int64_t num_dims) {
   std::array<unsigned char, 4> magic{};
   file.read_exactly(magic.data(), magic.size(), "the IDX header");
   if (magic[0] != 0 || magic[1] != 0) {
-    throw DataError(path + ": no IDX file: it begins with " + hexadecimal(magic) + ", expected 0000080" +
+    throw DataError(path + ": not an IDX file: it begins with " + hexadecimal(magic) + ", expected 0000080" +
                     std::to_string(num_dims));
   }
   if (magic[2] != kUnsignedByte) {
-    throw DataError(path + ": an IDX file of another type of numbers (magic number " + hexadecimal(magic) +
+    throw DataError(path + ": an IDX file with another type of numbers (magic number " + hexadecimal(magic) +
                     "), expected unsigned bytes (08)");
   }
   if (magic[3] != num_dims) {
@@ -48,7 +48,7 @@ at::Tensor read_idx(const std::string& path, int64_t num_dims) {
     file.read_exactly(bytes.data(), bytes.size(), "the IDX header");
     sizes.push_back(int64_t{bytes[0]} << 24 | int64_t{bytes[1]} << 16 | int64_t{bytes[2]} << 8 | int64_t{bytes[3]});
     if (sizes.back() > 0 && total > kMostBytes / sizes.back()) {
-      throw DataError(path + ": damaged IDX header: it speaks of more than " + std::to_string(kMostBytes) + " bytes");
+      throw DataError(path + ": damaged IDX header: it announces more than " + std::to_string(kMostBytes) + " bytes");
     }
     total *= sizes.back();
   }

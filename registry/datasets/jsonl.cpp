@@ -173,7 +173,7 @@ std::unique_ptr<Dataset> Jsonl::build(const DatasetInputs&) const {
 }  // namespace
 
 void add_jsonl(DatasetRegistry& datasets) {
-  datasets.add<Jsonl>("JSONL", "a JSON object a line, as text or .gz: its keys as features, one key as label");
+  datasets.add<Jsonl>("JSONL", "one JSON object in each line, as text or .gz: its keys as features, one key as label");
 }
 
 }  // namespace trainrun

@@ -180,7 +180,7 @@ struct IdxComponent {
     f.optional("download", &IdxComponent::download)
         .doc("fetch the files that `root` lacks, by way of the cache that all recipes share (TRAINRUN_CACHE)");
     f.optional("mirrors", &IdxComponent::mirrors)
-        .doc("urls of folders to fetch from, in this order; where left out, the public ones");
+        .doc("URLs of folders to fetch from, in this order; the public ones by default");
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const {
     return std::make_unique<IdxImages>(kFamily(), IdxOptions{root, split, download, mirrors});

@@ -44,30 +44,31 @@ struct Synthetic {
   static void describe(Fields<Synthetic>& f) {
     f.required("num_samples", &Synthetic::num_samples).at_least(1).doc("number of samples");
     f.required("shape", &Synthetic::shape)
-        .not_empty("names no dimension")
+        .not_empty("expected at least one dimension")
         .at_least(1)
         .doc(
-            "of one sample: [C, H, W] gives the field `image`, other shapes `features`, with a vocabulary `input_ids`");
+            "shape of one sample: [C, H, W] gives the field `image`, other shapes `features`, with a vocabulary "
+            "`input_ids`");
     f.optional("task", &Synthetic::task)
         .one_of({"classification", "regression"})
         .doc("a class per sample, [N] int64, or numbers, [N, num_targets] float32");
-    f.optional("num_classes", &Synthetic::num_classes).at_least(1).doc("of a classification");
-    f.optional("num_targets", &Synthetic::num_targets).at_least(1).doc("of a regression");
+    f.optional("num_classes", &Synthetic::num_classes).at_least(1).doc("number of classes, of a classification");
+    f.optional("num_targets", &Synthetic::num_targets).at_least(1).doc("number of targets, of a regression");
     f.optional("vocab_size", &Synthetic::vocab_size)
         .at_least(1)
         .doc("samples are int64 token ids below this, not numbers");
     f.optional("noise", &Synthetic::noise)
         .at_least(0)
-        .doc("how hard it is: the noise's standard deviation, that of what can be learned being 1");
-    f.optional("seed", &Synthetic::seed).at_least(0).doc("of the samples: take another for evaluation");
+        .doc("standard deviation of the noise; what can be learned has a standard deviation of 1");
+    f.optional("seed", &Synthetic::seed).at_least(0).doc("seed of the samples; use another one for evaluation");
     f.optional("task_seed", &Synthetic::task_seed)
         .at_least(0)
-        .doc("of the rule to learn: the same for training and evaluation");
+        .doc("seed of the rule to be learned; the same for training and evaluation");
   }
   void check(Checker& checker) const {
     double numel = 1;
     for (const int64_t size : shape) numel *= static_cast<double>(size);
-    if (numel > kMostNumbers) checker.fail("shape", "a sample of more than 2^31 numbers");
+    if (numel > kMostNumbers) checker.fail("shape", "a sample would have more than 2^31 numbers");
   }
 
   bool is_classification() const { return task == "classification"; }

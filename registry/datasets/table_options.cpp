@@ -27,7 +27,7 @@ void ColumnOptions::describe(Fields<ColumnOptions>& f) {
   f.optional("categories", &ColumnOptions::categories)
       .doc("in the order of their index; null: those of the training samples, sorted");
   f.optional("allow_unknown", &ColumnOptions::allow_unknown)
-      .doc("a category that is not among them gets the index after the last, and is no error");
+      .doc("a category that is not among them gets the index after the last, instead of being an error");
   f.optional("missing", &ColumnOptions::missing)
       .words({"error", "mean", "median", "most_frequent"})
       .doc(
@@ -40,7 +40,7 @@ void ColumnOptions::describe(Fields<ColumnOptions>& f) {
       .doc("of dates, as strptime has it: \"%d.%m.%Y\"; null: ISO 8601, 2024-05-31 or 2024-05-31T18:30:00Z");
   f.optional("shape", &ColumnOptions::shape)
       .at_least(1)
-      .doc("of lists of numbers, which are a field of their own; []: a single value");
+      .doc("shape of lists of numbers, which become a field of their own; []: a single value");
 }
 
 int64_t ColumnOptions::numel() const {
@@ -72,20 +72,20 @@ std::string fault_of(const ColumnOptions& column) {
     return "expected number, integer, boolean, date or category, found '" + column.type + "'" +
            suggestion(column.type, types);
   }
-  if (column.format && !column.is_date()) return "format is for type date";
-  if (column.one_hot && !column.is_category()) return "one_hot is for type category";
+  if (column.format && !column.is_date()) return "format is only for type date";
+  if (column.one_hot && !column.is_category()) return "one_hot is only for type category";
   if (column.one_hot && !column.categories) return "one_hot needs to know the categories; list them";
   if (!column.shape.empty() && (column.is_boolean() || column.is_date())) return "a list is of numbers or integers";
   const auto* word = std::get_if<std::string>(&column.missing);
   if (column.is_category()) {
     if (!column.shape.empty()) return "a list of categories cannot be read";
     if (word && (*word == "mean" || *word == "median")) return "categories have no " + *word;
-    if (column.categories && column.categories->empty()) return "categories names none";
+    if (column.categories && column.categories->empty()) return "categories must name at least one category";
     return "";
   }
-  if (column.categories || column.allow_unknown) return "categories are for type category";
+  if (column.categories || column.allow_unknown) return "categories are only for columns of type category";
   if (!column.shape.empty() && !is_error(column)) return "in a list no value may be missing";
-  if (word && *word == "most_frequent") return "most_frequent is for type category";
+  if (word && *word == "most_frequent") return "missing: most_frequent is only for columns of type category";
   if (word && *word != "error" && (column.is_integer() || !is_statistic(column))) {
     return column.is_integer() ? "missing must be an integer or error"
                                : "missing must be a number, mean, median or error";

@@ -105,10 +105,10 @@ class TableSource {
 
 template <class T>
 void TableOptions::describe_into(Fields<T>& f) {
-  f.required("path", &TableOptions::path).doc("the file");
+  f.required("path", &TableOptions::path).doc("path of the file");
   f.required("label", &TableOptions::label).doc("the column to predict");
   f.optional("features", &TableOptions::features)
-      .not_empty("names no column")
+      .not_empty("expected at least one column")
       .doc("the columns to predict from, in this order; null: all but the label");
   f.optional("columns", &TableOptions::columns)
       .one_of({"auto"})

@@ -20,14 +20,16 @@ struct TensorFileOptions {
 
   static void describe(Fields<TensorFileOptions>& f) {
     f.optional("path", &TensorFileOptions::path)
-        .doc("a .safetensors, .npz or .npy file; its tensors have one row a sample. Null: fields names files");
+        .doc("a .safetensors, .npz or .npy file; its tensors have one row for each sample. Null: fields names files");
     f.optional("fields", &TensorFileOptions::fields)
         .doc(
             "the batch's fields, the model's input first, each with its tensor's name in path, or a file of one "
             "tensor; "
             "null: all of path, under their own names");
     f.optional("target", &TensorFileOptions::target).doc("the field that the loss compares with");
-    f.optional("num_classes", &TensorFileOptions::num_classes).at_least(1).doc("of the target, where it holds classes");
+    f.optional("num_classes", &TensorFileOptions::num_classes)
+        .at_least(1)
+        .doc("number of classes of the target, if it holds classes");
     f.optional("images", &TensorFileOptions::images)
         .doc(
             "the fields of bytes (uint8) that are pixels, given as float32 in [0, 1]; other bytes are numbers, given "
@@ -38,8 +40,8 @@ struct TensorFileOptions {
     f.optional("split", &TensorFileOptions::split).doc("take a part of the samples, drawn by a seed; null: all");
   }
   void check(Checker& checker) const {
-    if (!path && !fields) checker.fail("path", "names no file; neither does fields");
-    if (fields && fields->entries.empty()) checker.fail("fields", "names none");
+    if (!path && !fields) checker.fail("path", "path or fields must name a file");
+    if (fields && fields->entries.empty()) checker.fail("fields", "expected at least one field");
     if (fields && !fields->find(target)) {
       std::vector<std::string> names;
       for (const auto& [name, unused] : fields->entries) names.push_back(name);
@@ -208,9 +210,9 @@ class TensorFileDataset : public TensorDataset, public DetailedDataset {
     const auto shape_of = [](const Found& field) { return field.entry().shape; };
     for (const Found& field : found) {
       if (shape_of(field).empty())
-        throw DataError("field '" + field.name + "' is a single number, expected a row a sample");
+        throw DataError("field '" + field.name + "' is a single number, expected one row for each sample");
       if (shape_of(field)[0] != shape_of(found[0])[0]) {
-        throw DataError("field '" + field.name + "' has " + std::to_string(shape_of(field)[0]) + " samples, '" +
+        throw DataError("field '" + field.name + "' has " + std::to_string(shape_of(field)[0]) + " samples, but '" +
                         found[0].name + "' has " + std::to_string(shape_of(found[0])[0]));
       }
     }
@@ -228,7 +230,8 @@ std::unique_ptr<Dataset> TensorFileOptions::build(const DatasetInputs&) const {
 }  // namespace
 
 void add_tensor_file(DatasetRegistry& datasets) {
-  datasets.add<TensorFileOptions>("TensorFile", "tensors of a .safetensors, .npz or .npy file, one row a sample");
+  datasets.add<TensorFileOptions>("TensorFile",
+                                  "tensors of a .safetensors, .npz or .npy file, one row for each sample");
 }
 
 }  // namespace trainrun

@@ -97,7 +97,7 @@ void require_countable(int64_t num_samples) {
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (needed <= memory) return;
   throw DataError(std::to_string(num_samples) + " samples: their numbers alone, in the order of an epoch, would take " +
-                  std::to_string(std::llround(needed / 1e9)) + " GB of memory, this machine has " +
+                  std::to_string(std::llround(needed / 1e9)) + " GB of memory, but this machine has " +
                   std::to_string(std::llround(memory / 1e9)));
 }
 
@@ -116,7 +116,7 @@ void DatasetKind::finish(Component<DatasetKind>& component, const Value& map, Re
         count ? at::arange(*count, at::kLong) : at::tensor(std::get<std::vector<int64_t>>(subset), at::kLong);
     const int64_t needed = chosen.numel() == 0 ? 0 : chosen.max().item<int64_t>() + 1;
     if (needed > size) {
-      throw DataError("the subset goes to sample " + std::to_string(needed - 1) + ", there are only " +
+      throw DataError("the subset goes to sample " + std::to_string(needed - 1) + ", but there are only " +
                       std::to_string(size) + ", from 0");
     }
     return chosen;
@@ -137,9 +137,10 @@ size_t SplitOptions::number() const {
 void SplitOptions::check(Checker& checker) const {
   constexpr double kRounding = 1e-9;
   const double sum = std::accumulate(fractions.begin(), fractions.end(), 0.0);
-  if (std::abs(sum - 1) > kRounding) checker.fail("fractions", "their sum must be 1, is " + detail::number_text(sum));
+  if (std::abs(sum - 1) > kRounding)
+    checker.fail("fractions", "their sum must be 1, but is " + detail::number_text(sum));
   if (number() >= fractions.size()) {
-    checker.fail("part", "there are " + std::to_string(fractions.size()) + " parts, numbered from 0");
+    checker.fail("part", "there are only " + std::to_string(fractions.size()) + " parts, numbered from 0");
   }
 }
 
@@ -193,7 +194,7 @@ struct Concat {
 
   static void describe(Fields<Concat>& f) {
     f.required("datasets", &Concat::datasets)
-        .not_empty("names no data set")
+        .not_empty("expected at least one data set")
         .doc("one after the other; their fields must be alike");
     f.optional("weights", &Concat::weights)
         .at_least(0)
@@ -202,7 +203,7 @@ struct Concat {
   void check(Checker& checker) const {
     if (!weights) return;
     if (weights->size() != datasets.size()) {
-      checker.fail("weights", "expected " + std::to_string(datasets.size()) + ", one a data set, found " +
+      checker.fail("weights", "expected " + std::to_string(datasets.size()) + ", one for each data set, found " +
                                   std::to_string(weights->size()));
     }
     if (std::accumulate(weights->begin(), weights->end(), 0.0) == 0) checker.fail("weights", "are all 0");

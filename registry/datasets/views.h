@@ -69,14 +69,14 @@ void SplitOptions::describe_into(Fields<T>& f) {
   f.optional("fractions", &SplitOptions::fractions)
       .greater_than(0)
       .at_most(1)
-      .doc("of the samples, each part's; their sum is 1");
-  f.optional("seed", &SplitOptions::seed).at_least(0).doc("of the draw; the same for all parts");
+      .doc("share of the samples in each part; their sum is 1");
+  f.optional("seed", &SplitOptions::seed).at_least(0).doc("seed of the draw; the same for all parts");
   f.optional("part", &SplitOptions::part)
       .at_least(0)
       .one_of({"train", "validation", "test"})
       .doc("which part this is: its number from 0; or train, the first, validation, the second, test, the last");
   f.optional("shuffle", &SplitOptions::shuffle)
-      .doc("drawn at random; if false the parts lie one after the other, as the past and the future do");
+      .doc("draw the parts at random; if false they follow each other, such as past and future");
 }
 
 /// Fold number `fold` (from 0) of `num_folds`: the samples to evaluate on, or those to train on, ascending. The folds

@@ -17,9 +17,12 @@ struct Windows {
 
   static void describe(Fields<Windows>& f) {
     f.required("dataset", &Windows::dataset).doc("rows in the order of time, such as a CSV table's");
-    f.required("length", &Windows::length).at_least(1).unit("rows").doc("what the model sees of the past");
-    f.optional("horizon", &Windows::horizon).at_least(1).unit("rows").doc("what it is to predict of the future");
-    f.optional("stride", &Windows::stride).at_least(1).unit("rows").doc("from one window's begin to the next one's");
+    f.required("length", &Windows::length).at_least(1).unit("rows").doc("length of the past that the model sees");
+    f.optional("horizon", &Windows::horizon).at_least(1).unit("rows").doc("length of the future that it is to predict");
+    f.optional("stride", &Windows::stride)
+        .at_least(1)
+        .unit("rows")
+        .doc("distance from the beginning of one window to that of the next");
   }
   std::unique_ptr<Dataset> build(const DatasetInputs& inputs) const;
 };
@@ -135,7 +138,7 @@ class WindowsDataset : public Dataset, public DetailedDataset {
   const FieldInfo& target_of(const DatasetInfo& rows) const {
     const FieldInfo& target = *rows.find(rows.target);
     const bool single = target.shape.empty() || target.shape == std::vector<int64_t>{1};
-    if (!single) throw DataError("Windows: '" + target.name + "' must be one number or class a row");
+    if (!single) throw DataError("Windows: '" + target.name + "' must be one number or class in each row");
     if (!has_past(target) && options_.horizon > 1) {
       throw DataError("Windows: one class is predicted, that of the next row; horizon must be 1");
     }

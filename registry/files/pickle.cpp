@@ -156,7 +156,7 @@ class Parser {
   bool extend(const std::vector<Id>& items) {
     Node& target = top();
     if (target.kind != Kind::kList && target.kind != Kind::kSet && target.kind != Kind::kCall) {
-      fail("it appends to what is no list");
+      fail("it appends to something that is not a list");
     }
     if (target.kind != Kind::kCall) target.items.insert(target.items.end(), items.begin(), items.end());
     return true;
@@ -164,7 +164,7 @@ class Parser {
 
   bool set_items(const std::vector<Id>& items) {
     Node& target = top();
-    if (target.kind != Kind::kDict && target.kind != Kind::kCall) fail("it sets a key of what is no dict");
+    if (target.kind != Kind::kDict && target.kind != Kind::kCall) fail("it sets a key of something that is not a dict");
     if (items.size() % 2 != 0) fail("it sets a key without a value");
     for (size_t i = 0; i < items.size(); i += 2) target.entries.emplace_back(items[i], items[i + 1]);
     return true;
@@ -182,7 +182,7 @@ class Parser {
   bool stack_global() {
     const std::vector<Id> names = pop_many(2);
     for (const Id name : names) {
-      if (pickle_[name].kind != Kind::kString) fail("it names a global by what is no string");
+      if (pickle_[name].kind != Kind::kString) fail("the name of a global is not a string");
     }
     return global(pickle_[names[0]].text, pickle_[names[1]].text);
   }

@@ -130,7 +130,7 @@ std::string header_of(const std::vector<Piece>& pieces, const FileMetadata& meta
 // ---- reading
 
 [[noreturn]] void damaged(const std::string& path, const std::string& what) {
-  throw DataError(path + ": no valid safetensors file: " + what);
+  throw DataError(path + ": not a valid safetensors file: " + what);
 }
 
 /// What the header says, refusing what the format has no place for: other nesting, and a key twice.
@@ -138,11 +138,12 @@ json parse_header(const std::string& path, const std::string& text) {
   std::vector<std::set<std::string>> keys;
   const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
     constexpr int kDeepest = 3;  // header > tensor > shape > number
-    if (depth > kDeepest) throw DataError(path + ": no valid safetensors file: its header is nested too deeply");
+    if (depth > kDeepest) throw DataError(path + ": not a valid safetensors file: its header is nested too deeply");
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      throw DataError(path + ": no valid safetensors file: '" + parsed.get<std::string>() + "' is in its header twice");
+      throw DataError(path + ": not a valid safetensors file: '" + parsed.get<std::string>() +
+                      "' is in its header twice");
     }
     return true;
   };
@@ -150,7 +151,7 @@ json parse_header(const std::string& path, const std::string& text) {
     if (!text.starts_with('{')) damaged(path, "its header does not begin with '{'");
     return json::parse(text, check);
   } catch (const json::exception& error) {
-    damaged(path, std::string("its header is no JSON: ") + error.what());
+    damaged(path, std::string("its header is not JSON: ") + error.what());
   }
 }
 
@@ -190,7 +191,7 @@ SafetensorsFile::Entry entry_of(const std::string& name, const json& tensor, uin
   const at::ScalarType type = kDtypes[dtype].type;
   const std::vector<int64_t> shape = integers(member(tensor, "shape"));
   const std::vector<int64_t> range = integers(member(tensor, "data_offsets"));
-  if (range.size() != 2 || range[0] > range[1]) throw DataError("its data_offsets are no [begin, end]");
+  if (range.size() != 2 || range[0] > range[1]) throw DataError("its data_offsets are not [begin, end]");
   const uint64_t bytes = bytes_of(shape, type);
   const uint64_t given = static_cast<uint64_t>(range[1] - range[0]);
   if (bytes != given) {
@@ -203,7 +204,7 @@ SafetensorsFile::Entry entry_of(const std::string& name, const json& tensor, uin
 FileMetadata metadata_of(const std::string& path, const json& map) {
   FileMetadata metadata;
   for (const auto& [key, value] : map.items()) {
-    if (!map.is_object() || !value.is_string()) damaged(path, "its __metadata__ is no map of strings");
+    if (!map.is_object() || !value.is_string()) damaged(path, "its __metadata__ is not a map of strings");
     metadata[key] = value.get<std::string>();
   }
   return metadata;

@@ -100,7 +100,7 @@ class HeaderParser {
       const size_t begin = place_;
       while (place_ < text_.size() && text_[place_] >= '0' && text_[place_] <= '9') ++place_;
       const auto size = parse_integer(text_.substr(begin, place_ - begin));
-      if (!size) fail("a size is no number");
+      if (!size) fail("a size is not a number");
       sizes.push_back(*size);
       if (!accept(',') && !peek(')')) fail("expected ','");
     }
@@ -164,8 +164,8 @@ NpyHeader parse_npy(std::string_view start, uint64_t bytes) {
   }
   header.data_bytes = static_cast<uint64_t>(data_bytes);
   if (bytes - header.data_offset != header.data_bytes) {
-    throw DataError("has " + std::to_string(bytes - header.data_offset) + " bytes of data, its shape and type want " +
-                    std::to_string(header.data_bytes));
+    throw DataError("has " + std::to_string(bytes - header.data_offset) +
+                    " bytes of data, but its shape and type need " + std::to_string(header.data_bytes));
   }
   return header;
 }
@@ -231,7 +231,7 @@ class NpzFile : public TensorFile {
       constexpr std::string_view kEnding = ".npy";
       if (member.name.ends_with('/')) continue;
       if (!member.name.ends_with(kEnding)) {
-        throw DataError(path + ": is a zip archive, but no .npz file: it holds '" + member.name + "'");
+        throw DataError(path + ": is a zip archive, but not an .npz file: it holds '" + member.name + "'");
       }
       const NpyHeader header = naming(path + ": " + member.name, [&] {
         return parse_npy(zip_.read_start(member, kMostNpyHeaderBytes), member.bytes);

@@ -95,7 +95,7 @@ class TorchFile {
       const std::string& first = zip_.members()[0].name;
       folder_ = first.substr(0, first.find('/') + 1);
     }
-    if (!record("data.pkl")) throw DataError("it is a zip archive, but no file of torch.save");
+    if (!record("data.pkl")) throw DataError("it is a zip archive, but was not written by torch.save");
     if (record("constants.pkl")) {
       throw DataError(
           "it is a TorchScript archive; save its state dict instead: torch.save(module.state_dict(), path)");
@@ -317,7 +317,7 @@ NamedTensors read_torch_file(const std::string& path, const std::string& key) {
   try {
     return TorchFile(path).state_dict(key);
   } catch (const c10::Error& error) {
-    throw DataError(path + ": is damaged, or no file of torch.save: " + error.what_without_backtrace());
+    throw DataError(path + ": is damaged, or was not written by torch.save: " + error.what_without_backtrace());
   } catch (const DataError& error) {
     throw DataError(path + ": " + error.what());
   }

@@ -14,15 +14,15 @@ namespace trainrun {
 
 class Plan;
 
-/// One layer at its place in the graph. Slots number the tensors that flow: the graph's inputs first.
+/// One layer at its place in the graph. Slots number the tensors that flow through the graph, its inputs first.
 struct GraphNode {
   std::string name;
   std::string type;
   std::string path;  // "model.layers[2]"
   Place place;
-  bool is_written = true;     // false: a part that the layer around it is made of, at whose place in the recipe it is
-  nlohmann::json attributes;  // the layer's parameters, by name: what is written, or the default
-  std::shared_ptr<const Value> init;  // what is written there of its initial values; null: nothing
+  bool is_written = true;             // false for a part of the layer around it, whose place in the recipe it has
+  nlohmann::json attributes;          // the layer's parameters by name, defaults included
+  std::shared_ptr<const Value> init;  // its initial values as the recipe says them; null if it says nothing
   std::vector<size_t> inputs;
   std::vector<size_t> outputs;
   Layer layer;
@@ -36,13 +36,13 @@ class Graph : public torch::nn::Module {
  public:
   using Node = GraphNode;
 
-  /// The graph's outputs, layer by layer as they are. `inputs` are in the order of `input_names()`.
+  /// Computes the graph's outputs layer by layer, without fusions. `inputs` are in the order of `input_names()`.
   Tensors forward(const Tensors& inputs);  // defined in passes.cpp, where its plan is made
 
-  /// What `forward` gives, in this order: at first the outputs of the last layer.
+  /// Sets which slots `forward` returns, in this order; initially those of the last layer's outputs.
   void set_outputs(std::vector<size_t> slots);
   const std::vector<size_t>& outputs() const { return outputs_; }
-  /// Slot of a named layer, output or input, or nothing.
+  /// The slot of a layer, output or input of that name, if there is one.
   std::optional<size_t> slot(const std::string& name) const;
   /// Names that `slot` knows.
   const std::vector<std::string>& names() const { return names_; }
@@ -51,11 +51,11 @@ class Graph : public torch::nn::Module {
   const std::vector<std::string>& input_names() const { return input_names_; }
   size_t num_inputs() const { return num_inputs_; }
   size_t num_slots() const { return slots_.size(); }
-  /// Tensors like those that it gives, for the examples that it was built with.
+  /// Tensors like its outputs, for the examples that it was built with.
   Tensors example_outputs() const;
   /// The `lr_scale` of one of its layers.
   double lr_scale(const std::string& layer) const;
-  /// The product of the scales of the layers that a parameter lies in, by its state name; others' is 1.
+  /// For each parameter, by its state name: the product of the scales of the layers around it. A missing one has 1.
   std::map<std::string, double> lr_scales() const;
 
  private:
@@ -76,19 +76,19 @@ class Graph : public torch::nn::Module {
   std::map<std::string, double> lr_scales_;  // of layers
 };
 
-/// Makes the graph of a container from parts that are built: lists of layers, and what is done with their outputs.
+/// Builds the graph of a container from its parts: lists of layers, and operations on their outputs.
 class GraphOfParts {
  public:
-  /// What flows into the container has the first slots.
+  /// The container's inputs have the first slots.
   explicit GraphOfParts(const LayerInputs& inputs);
 
-  /// Adds a part that reads `inputs`; of which component it is, it says with `type` and `attributes`. `outputs`:
-  /// tensors like those that it will give. Returns their slots.
+  /// Adds a part that reads the slots `inputs`; `type` and `attributes` say which component it is, and `outputs` are
+  /// tensors like its outputs. Returns the slots of the outputs.
   std::vector<size_t> add(const std::string& name, const std::string& type, Layer layer, std::vector<size_t> inputs,
                           const Tensors& outputs, nlohmann::json attributes = nlohmann::json::object());
-  /// Adds a list of layers, which reads all that flows into the container; returns the slot of its first output.
+  /// Adds a list of layers that reads all of the container's inputs; returns the slot of its first output.
   size_t add(const std::string& name, const LayerList& layers);
-  /// A tensor like the one that will have this slot.
+  /// A tensor like the one that this slot will hold.
   const at::Tensor& example(size_t slot) const;
   std::shared_ptr<Graph> finish(std::vector<size_t> outputs);
 

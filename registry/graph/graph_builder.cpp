@@ -218,9 +218,10 @@ class GraphBuilder {
   void name_outputs(const LayerSpec& spec, const Tensors& outputs, Graph::Node& node) {
     const Names& wanted = spec.component.common.outputs;
     if (wanted.size() > outputs.size()) {
-      throw RecipeError({{place_of(spec.component, "outputs"), node.path + ".outputs",
-                          node.type + " has " + std::to_string(outputs.size()) + " output" +
-                              (outputs.size() == 1 ? "" : "s") + ", " + std::to_string(wanted.size()) + " are named"}});
+      throw RecipeError(
+          {{place_of(spec.component, "outputs"), node.path + ".outputs",
+            node.type + " has " + std::to_string(outputs.size()) + " output" + (outputs.size() == 1 ? "" : "s") +
+                ", but outputs names " + std::to_string(wanted.size())}});
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
       const size_t slot = add_slot(outputs[i], node.path + " (" + node.type + ", " + node.place.to_string() + ")");

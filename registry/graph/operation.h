@@ -10,19 +10,19 @@ namespace trainrun {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// What a layer does with its inputs: a step of a Plan.
+/// What a layer computes from its inputs; a Plan runs it as one step.
 class Operation {
  public:
-  /// What those who rearrange steps must know. Each says what may happen, with some inputs or while training.
+  /// What code that rearranges steps must know. A trait is true if it holds for some inputs, or only while training.
   struct Traits {
-    bool in_place = false;     // it changes what it reads
-    bool view = false;         // what it gives is memory that others have, of what it reads or keeps
+    bool in_place = false;     // it changes its inputs
+    bool view = false;         // its outputs share memory with its inputs, or with tensors that it keeps
     bool random = false;       // it draws random numbers
-    bool spans_ranks = false;  // ranks wait for each other in it
+    bool spans_ranks = false;  // it communicates: ranks wait for each other
   };
 
   virtual ~Operation() = default;
-  /// One or more outputs; who reads the layer reads the first.
+  /// Returns one or more outputs, of which the next layer reads the first.
   virtual Tensors run(const Tensors& inputs) const = 0;
   virtual Traits traits() const { return {}; }
 };

@@ -35,7 +35,7 @@ std::vector<int64_t> convolution_sizes(const at::Tensor& input, const at::Tensor
   TORCH_CHECK(input.dim() == weight.dim(), "a convolution with weight ", weight.sizes(), " expects ", spatial + 2,
               " dimensions, not ", input.sizes());
   const int64_t expected = transposed ? weight.size(0) : weight.size(1) * groups;
-  TORCH_CHECK(input.size(1) == expected, "it expects ", expected, " channels, ", input.size(1), " flow in");
+  TORCH_CHECK(input.size(1) == expected, "it expects ", expected, " channels, but the input has ", input.size(1));
   std::vector<int64_t> sizes = {input.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
   for (int64_t i = 0; i < spatial; ++i) {
     const auto at_dim = [&](at::IntArrayRef list) { return list.size() == 1 ? list[0] : list[i]; };
@@ -66,7 +66,7 @@ void batch_norm_shape(const std::vector<c10::IValue>& args, Stack* stack) {
   const at::Tensor& input = args[0].toTensor();
   const bool has_weight = args[1].isTensor() && args[1].toTensor().defined();
   TORCH_CHECK(!has_weight || args[1].toTensor().size(0) == input.size(1), "it expects ",
-              has_weight ? args[1].toTensor().size(0) : 0, " channels, ", input.size(1), " flow in");
+              has_weight ? args[1].toTensor().size(0) : 0, " channels, but the input has ", input.size(1));
   stack->push_back(at::empty_strided(input.sizes(), input.strides(), input.options()));
 }
 
@@ -83,8 +83,8 @@ void recurrent_shape(const std::vector<c10::IValue>& args, Stack* stack) {
   const Tensors weights = args[2].toTensorVector();
   const bool bidirectional = args[7].toBool();
   TORCH_CHECK(input.dim() == 3, "it expects [N, T, C], or [T, N, C], not ", input.sizes());
-  TORCH_CHECK(input.size(2) == weights[0].size(1), "it expects ", weights[0].size(1), " features, ", input.size(2),
-              " flow in");
+  TORCH_CHECK(input.size(2) == weights[0].size(1), "it expects ", weights[0].size(1), " features, but the input has ",
+              input.size(2));
   const int64_t directions = bidirectional ? 2 : 1;
   const int64_t positions = input.size(0) * input.size(1);
   for (const at::Tensor& weight : weights) count_flops(weight.dim() == 2 ? 2 * positions * weight.numel() : 0);
@@ -132,10 +132,10 @@ void nll_loss_2d_shape(const std::vector<c10::IValue>& args, Stack* stack) {
   const at::Tensor& target = args[1].toTensor();
   TORCH_CHECK(scores.dim() == 4 && target.dim() == 3 && scores.size(0) == target.size(0) &&
                   scores.sizes().slice(2) == target.sizes().slice(1),
-              "scores ", scores.sizes(), " do not go with classes ", target.sizes());
+              "scores ", scores.sizes(), " do not match classes ", target.sizes());
   const at::Tensor weight = optional_tensor(args[2]);
   TORCH_CHECK(!weight.defined() || weight.numel() == scores.size(1), "weight has ",
-              weight.defined() ? weight.numel() : 0, " classes, the scores have ", scores.size(1));
+              weight.defined() ? weight.numel() : 0, " classes, but the scores have ", scores.size(1));
   const bool reduced = args[3].toInt() != at::Reduction::None;
   stack->push_back(meta_like(scores, reduced ? at::IntArrayRef() : target.sizes()));
   stack->push_back(meta_like(scores, {}));

@@ -119,8 +119,8 @@ struct Hardtanh : Activation<Hardtanh> {
   double max_val = 1;
   bool inplace = false;
   static void describe(Fields<Hardtanh>& f) {
-    f.optional("min_val", &Hardtanh::min_val).doc("what comes out at least");
-    f.optional("max_val", &Hardtanh::max_val).doc("what comes out at most");
+    f.optional("min_val", &Hardtanh::min_val).doc("the smallest output");
+    f.optional("max_val", &Hardtanh::max_val).doc("the largest output");
     describe_inplace(f);
   }
   void check(Checker& checker) const {
@@ -136,8 +136,8 @@ struct Threshold : Activation<Threshold> {
   double value = 0;
   bool inplace = false;
   static void describe(Fields<Threshold>& f) {
-    f.required("threshold", &Threshold::threshold).doc("what is greater stays as it is");
-    f.required("value", &Threshold::value).doc("what all else becomes");
+    f.required("threshold", &Threshold::threshold).doc("values above it stay as they are");
+    f.required("value", &Threshold::value).doc("what all other values become");
     describe_inplace(f);
   }
   Tensor apply(Tensor x) const {
@@ -149,8 +149,8 @@ struct Softplus : Activation<Softplus> {
   double beta = 1;
   double threshold = 20;
   static void describe(Fields<Softplus>& f) {
-    f.optional("beta", &Softplus::beta).greater_than(0).doc("the larger, the sharper the bend");
-    f.optional("threshold", &Softplus::threshold).doc("where beta * x is greater, x itself comes out");
+    f.optional("beta", &Softplus::beta).greater_than(0).doc("the larger it is, the sharper the bend");
+    f.optional("threshold", &Softplus::threshold).doc("where beta * x is greater, the output is x itself");
   }
   Tensor apply(const Tensor& x) const { return at::softplus(x, beta, threshold); }
 };
@@ -160,7 +160,7 @@ template <Tensor (*kFunction)(const Tensor&, const at::Scalar&)>
 struct Shrink : Activation<Shrink<kFunction>> {
   double lambd = 0.5;
   static void describe(Fields<Shrink>& f) {
-    f.optional("lambd", &Shrink::lambd).at_least(0).doc("what lies between -lambd and lambd becomes 0");
+    f.optional("lambd", &Shrink::lambd).at_least(0).doc("values between -lambd and lambd become 0");
   }
   Tensor apply(const Tensor& x) const { return kFunction(x, lambd); }
 };
@@ -202,7 +202,7 @@ struct PReLU {
   static void describe(Fields<PReLU>& f) {
     f.optional("num_parameters", &PReLU::num_parameters)
         .at_least(1)
-        .doc("learned slopes: one for all, or as many as channels flow in");
+        .doc("learned slopes: one for all, or one for each channel of the input");
   }
   Layer build(const LayerInputs& in) const {
     if (num_parameters != 1) in.infer("num_parameters", num_parameters, 1);

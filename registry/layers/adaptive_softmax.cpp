@@ -105,7 +105,7 @@ struct AdaptiveLogSoftmaxWithLoss {
         .doc("class indices, rising, at which a new cluster begins; those before the first are the head's");
     f.optional("div_value", &A::div_value)
         .greater_than(0)
-        .doc("each cluster's features are so many times fewer than the one's before");
+        .doc("each cluster has this many times fewer features than the one before it");
     f.optional("head_bias", &A::head_bias).doc("a learned bias of the head");
     f.optional("log_prob", &A::log_prob)
         .doc(

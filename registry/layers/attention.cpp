@@ -26,7 +26,7 @@ Attention::Attention(const AttentionOptions& options) : options_(options) {
   const int64_t embed_dim = options.embed_dim;
   if (embed_dim % options.num_heads != 0) {
     throw LayerError(std::to_string(options.num_heads) + " heads do not divide the " + std::to_string(embed_dim) +
-                     " features that flow in");
+                     " features of the input");
   }
   const int64_t kdim = options.kdim.value_or(embed_dim);
   const int64_t vdim = options.vdim.value_or(embed_dim);
@@ -63,7 +63,7 @@ void Attention::check(const Tensor& query, const Tensor& key, const Tensor& valu
     TORCH_CHECK(tensor.dim() == 3, "attention reads ", layout, ", not ", tensor.sizes());
   }
   const auto check_features = [](const char* what, const Tensor& tensor, int64_t expected) {
-    TORCH_CHECK(tensor.size(2) == expected, what, " has ", tensor.size(2), " features, expected are ", expected);
+    TORCH_CHECK(tensor.size(2) == expected, what, " has ", tensor.size(2), " features, expected ", expected);
   };
   check_features("the query", query, options_.embed_dim);
   check_features("the key", key, options_.kdim.value_or(options_.embed_dim));
@@ -159,11 +159,11 @@ struct MultiheadAttention {
   std::optional<int64_t> embed_dim;
   static void describe(Fields<MultiheadAttention>& f) {
     using M = MultiheadAttention;
-    f.required("num_heads", &M::num_heads).at_least(1).doc("attention in so many parts of the features");
-    f.optional("dropout", &M::dropout).at_least(0).at_most(1).doc("of the attention weights, while training");
+    f.required("num_heads", &M::num_heads).at_least(1).doc("number of parts of the features that attend separately");
+    f.optional("dropout", &M::dropout).at_least(0).at_most(1).doc("dropout of the attention weights, while training");
     f.optional("bias", &M::bias).doc("learned biases of the projections");
-    f.optional("add_bias_kv", &M::add_bias_kv).doc("a learned key and value more");
-    f.optional("add_zero_attn", &M::add_zero_attn).doc("a key and value of zeros more");
+    f.optional("add_bias_kv", &M::add_bias_kv).doc("add a learned key and value");
+    f.optional("add_zero_attn", &M::add_zero_attn).doc("add a key and a value of zeros");
     f.optional("kdim", &M::kdim).at_least(1).doc("features of the key; inferred");
     f.optional("vdim", &M::vdim).at_least(1).doc("features of the value; inferred");
     f.optional("batch_first", &M::batch_first).doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
@@ -172,8 +172,9 @@ struct MultiheadAttention {
   }
   Layer build(const LayerInputs& in) const {
     if (in.num_own() == 2 || in.num_own() > 4) {
-      throw LayerError("it reads a query, or query, key and value, or query, key, value and key padding mask: " +
-                       std::to_string(in.num_own()) + " inputs given");
+      throw LayerError(
+          "it reads a query, or query, key and value, or query, key, value and key padding mask, but gets " +
+          std::to_string(in.num_own()) + " inputs");
     }
     in.require_dims(3, 3, batch_first ? "[N, T, C]" : "[T, N, C]");
     AttentionOptions options;
@@ -246,7 +247,7 @@ struct PositionalEncoding {
         .one_of({"sinusoidal", "learned"})
         .doc("sines and cosines of wavelengths from 2 pi to 10000 * 2 pi, or a learned vector for each position");
     f.optional("max_len", &P::max_len).at_least(1).doc("the longest sequence there will be");
-    f.optional("dropout", &P::dropout).at_least(0).at_most(1).doc("of the sum, while training");
+    f.optional("dropout", &P::dropout).at_least(0).at_most(1).doc("dropout of the sum, while training");
     f.optional("batch_first", &P::batch_first).doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
     f.optional("d_model", &P::d_model).at_least(1).doc("number of features; inferred");
   }

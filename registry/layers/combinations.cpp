@@ -47,8 +47,8 @@ struct CosineSimilarity {
   int64_t dim = 1;
   double eps = 1e-8;
   static void describe(Fields<CosineSimilarity>& f) {
-    f.optional("dim", &CosineSimilarity::dim).doc("the dimension that holds the vectors, and goes");
-    f.optional("eps", &CosineSimilarity::eps).at_least(0).doc("lengths are at least so much");
+    f.optional("dim", &CosineSimilarity::dim).doc("the dimension that holds the vectors, which is removed");
+    f.optional("eps", &CosineSimilarity::eps).at_least(0).doc("smallest length that a vector is taken to have");
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(2, 2);
@@ -66,7 +66,7 @@ struct PairwiseDistance {
   static void describe(Fields<PairwiseDistance>& f) {
     f.optional("p", &PairwiseDistance::p).doc("the norm: (sum of |x - y|^p)^(1/p)");
     f.optional("eps", &PairwiseDistance::eps).doc("added to each difference");
-    f.optional("keepdim", &PairwiseDistance::keepdim).doc("the last dimension stays, with size 1");
+    f.optional("keepdim", &PairwiseDistance::keepdim).doc("keep the last dimension, with size 1");
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(2, 2);
@@ -81,7 +81,7 @@ struct PairwiseDistance {
 void add_combinations(LayerRegistry& layers) {
   layers.add<MatMul>("MatMul", "matrix product of the last two dimensions of its two inputs");
   layers.add<Concat>("Concat", "its inputs one after the other along a dimension");
-  layers.add<Stack>("Stack", "its inputs, all of one shape, along a new dimension");
+  layers.add<Stack>("Stack", "its inputs, all of the same shape, along a new dimension");
   layers.add<CosineSimilarity>("CosineSimilarity", "cosine of the angle between the vectors of its two inputs");
   layers.add<PairwiseDistance>("PairwiseDistance",
                                "distance between the vectors along the last dimension of its two inputs");

@@ -25,7 +25,8 @@ struct Residual {
   LayerList shortcut;
   static void describe(Fields<Residual>& f) {
     f.required("main", &Residual::main).doc("the layers whose output is added");
-    f.optional("shortcut", &Residual::shortcut).doc("the layers beside them; the input itself by default");
+    f.optional("shortcut", &Residual::shortcut)
+        .doc("the layers whose output is added to it; the input itself by default");
   }
   Layer build(const LayerInputs& in) const {
     GraphOfParts parts(in);

@@ -53,7 +53,7 @@ struct Convolution {
   std::optional<int64_t> in_channels;
 
   static void describe(Fields<Convolution>& f) {
-    f.required("out_channels", &Convolution::out_channels).at_least(1).doc("number of feature maps made");
+    f.required("out_channels", &Convolution::out_channels).at_least(1).doc("number of feature maps in the output");
     f.required("kernel_size", &Convolution::kernel_size).at_least(1).doc("size of the window");
     f.optional("stride", &Convolution::stride).at_least(1).doc("step of the window");
     if constexpr (kTransposed) {
@@ -78,7 +78,7 @@ struct Convolution {
     std::vector<std::string> modes = {"zeros"};
     if (!kTransposed) modes.insert(modes.end(), {"reflect", "replicate", "circular"});
     f.optional("padding_mode", &Convolution::padding_mode).one_of(modes).doc("what the added points hold");
-    f.optional("in_channels", &Convolution::in_channels).at_least(1).doc("number of channels that flow in; inferred");
+    f.optional("in_channels", &Convolution::in_channels).at_least(1).doc("number of the input's channels; inferred");
   }
 
   void check(Checker& checker) const {
@@ -95,7 +95,7 @@ struct Convolution {
     const int64_t channels = in.infer("in_channels", in_channels, 1);
     if (channels % groups != 0) {
       throw LayerError("groups is " + std::to_string(groups) + ", which does not divide the " +
-                       std::to_string(channels) + " channels that flow in");
+                       std::to_string(channels) + " channels of the input");
     }
     std::vector<int64_t> sizes = {kTransposed ? channels : out_channels,
                                   (kTransposed ? out_channels : channels) / groups};
@@ -164,7 +164,7 @@ void add_convolutions_of(LayerRegistry& layers) {
   const std::string dims = std::to_string(kDims) + "d";
   layers.add<Convolution<kDims, false>>("Conv" + dims, doc_of_dims<kDims>("convolution over"));
   layers.add<Convolution<kDims, true>>("ConvTranspose" + dims,
-                                       doc_of_dims<kDims>("transposed convolution, which makes larger, over"));
+                                       doc_of_dims<kDims>("transposed convolution, which enlarges, over"));
 }
 
 }  // namespace

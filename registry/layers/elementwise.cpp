@@ -43,10 +43,10 @@ template <Binary kCombine, WithNumber kCombineNumber, size_t kMost>
 struct Arithmetic {
   std::optional<double> other;
   static void describe(Fields<Arithmetic>& f) {
-    f.optional("other", &Arithmetic::other).doc("a number that stands for a last input: the same for each element");
+    f.optional("other", &Arithmetic::other).doc("a number in place of the last input, the same for each element");
   }
   Layer build(const LayerInputs& in) const {
-    if (!other && in.num_own() < 2) throw LayerError("it reads 2 or more inputs, or one and the number other");
+    if (!other && in.num_own() < 2) throw LayerError("it reads 2 or more inputs, or 1 input and the parameter other");
     in.require_inputs(other ? 1 : 2, other ? kMost - 1 : kMost);
     return {nullptr, [other = other](const Tensors& inputs) -> Tensors {
               Tensor result = inputs[0];
@@ -62,7 +62,7 @@ struct Pow {
     f.optional("exponent", &Pow::exponent).doc("a number; without it a second input holds the exponents");
   }
   Layer build(const LayerInputs& in) const {
-    if (!exponent && in.num_own() != 2) throw LayerError("it reads 2 inputs, or one and the number exponent");
+    if (!exponent && in.num_own() != 2) throw LayerError("it reads 2 inputs, or 1 input and the parameter exponent");
     in.require_inputs(exponent ? 1 : 2, exponent ? 1 : 2);
     return {nullptr, [exponent = exponent](const Tensors& inputs) -> Tensors {
               return {exponent ? at::pow(inputs[0], scalar_of(*exponent)) : at::pow(inputs[0], inputs[1])};
@@ -74,8 +74,8 @@ struct Clamp {
   std::optional<double> min;
   std::optional<double> max;
   static void describe(Fields<Clamp>& f) {
-    f.optional("min", &Clamp::min).doc("what is less becomes this; null: no limit");
-    f.optional("max", &Clamp::max).doc("what is more becomes this; null: no limit. It wins where it is less than min");
+    f.optional("min", &Clamp::min).doc("smaller values become this; null: no limit");
+    f.optional("max", &Clamp::max).doc("larger values become this; null: no limit. If it is less than min, it wins");
     f.relation(nlohmann::json::parse(R"({"anyOf": [{"required": ["min"]}, {"required": ["max"]}]})"));
   }
   void check(Checker& checker) const {

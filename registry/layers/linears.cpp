@@ -30,11 +30,9 @@ struct Linear {
   bool bias = true;
   std::optional<int64_t> in_features;
   static void describe(Fields<Linear>& f) {
-    f.required("out_features", &Linear::out_features).at_least(1).doc("size of the last dimension that comes out");
+    f.required("out_features", &Linear::out_features).at_least(1).doc("size of the output's last dimension");
     f.optional("bias", &Linear::bias).doc("adds a learned vector");
-    f.optional("in_features", &Linear::in_features)
-        .at_least(1)
-        .doc("size of the last dimension that flows in; inferred");
+    f.optional("in_features", &Linear::in_features).at_least(1).doc("size of the input's last dimension; inferred");
   }
   Layer build(const LayerInputs& in) const {
     const int64_t features = in.infer("in_features", in_features, -1);
@@ -48,7 +46,7 @@ struct Bilinear {
   std::optional<int64_t> in1_features;
   std::optional<int64_t> in2_features;
   static void describe(Fields<Bilinear>& f) {
-    f.required("out_features", &Bilinear::out_features).at_least(1).doc("size of the last dimension that comes out");
+    f.required("out_features", &Bilinear::out_features).at_least(1).doc("size of the output's last dimension");
     f.optional("bias", &Bilinear::bias).doc("adds a learned vector");
     f.optional("in1_features", &Bilinear::in1_features)
         .at_least(1)
@@ -98,7 +96,7 @@ struct EmbeddingTable {
   Options options(const LayerInputs& in) const {
     const at::ScalarType dtype = in.examples.at(0).scalar_type();
     if (dtype != at::kLong && dtype != at::kInt) {
-      throw LayerError("it looks up integer indices, " + std::string(at::toString(dtype)) + " flows in");
+      throw LayerError("it looks up integer indices, but the input is " + std::string(at::toString(dtype)));
     }
     Options options(num_embeddings, embedding_dim);
     options.padding_idx(padding_idx).max_norm(max_norm).norm_type(norm_type).scale_grad_by_freq(scale_grad_by_freq);
@@ -129,7 +127,7 @@ struct EmbeddingBag : EmbeddingTable {
   }
   void check(Checker& checker) const {  // NOLINT(bugprone-derived-method-shadowing-base-method): it calls that one
     EmbeddingTable::check(checker);
-    if (mode == "max" && scale_grad_by_freq) checker.fail("scale_grad_by_freq", "is not there for mode: max");
+    if (mode == "max" && scale_grad_by_freq) checker.fail("scale_grad_by_freq", "is not available for mode: max");
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(1, 2);

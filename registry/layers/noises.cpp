@@ -14,7 +14,7 @@ struct GaussianSample {
     in.require_inputs(2, 2);
     if (in.shape(0) != in.shape(1)) {
       throw LayerError("mean " + shape_text(in.shape(0)) + " and log_variance " + shape_text(in.shape(1)) +
-                       " must be alike");
+                       " must have the same shape");
     }
     const auto mode = std::make_shared<torch::nn::Module>();  // knows training from evaluation
     return {mode,

@@ -24,7 +24,7 @@ void require_several(at::IntArrayRef sizes, bool of_each_sample) {
   for (const int64_t size : sizes.slice(2)) number *= size;
   if (number != 1) return;
   throw LayerError(std::string("it normalizes over more than one value per channel") +
-                   (of_each_sample ? " of a sample, " : " while training, ") + shape_text(sizes) + " has one");
+                   (of_each_sample ? " of a sample, but " : " while training, but ") + shape_text(sizes) + " has one");
 }
 
 /// Throws unless a group of `num_groups` holds more than one number, or the batch more than one sample, as torch.nn's
@@ -33,8 +33,8 @@ void require_several_in_groups(at::IntArrayRef sizes, int64_t num_groups) {
   int64_t number = sizes[0] * sizes[1] / num_groups;
   for (const int64_t size : sizes.slice(2)) number *= size;
   if (number != 1) return;
-  throw LayerError("it normalizes over more than one value per group while training, " + shape_text(sizes) + " in " +
-                   std::to_string(num_groups) + " groups has one");
+  throw LayerError("it normalizes over more than one value per group while training, but " + shape_text(sizes) +
+                   " in " + std::to_string(num_groups) + " groups has one");
 }
 
 /// A learned scale and shift; either may be missing.
@@ -164,7 +164,7 @@ struct GroupNorm {
     const int64_t channels = in.infer("num_channels", num_channels, 1);
     if (channels % num_groups != 0) {
       throw LayerError("num_groups is " + std::to_string(num_groups) + ", which does not divide the " +
-                       std::to_string(channels) + " channels that flow in");
+                       std::to_string(channels) + " channels of the input");
     }
     const auto module = std::make_shared<ScaleModule>(channels, affine, affine);
     return {module, [module, *this](const Tensors& inputs) -> Tensors {
@@ -188,8 +188,8 @@ std::vector<int64_t> trailing_shape(const LayerInputs& in, const TrailingShape& 
   }
   const at::IntArrayRef flowing = in.shape();
   if (shape.size() >= flowing.size() || flowing.slice(flowing.size() - shape.size()) != at::IntArrayRef(shape)) {
-    throw LayerError("normalized_shape is " + at::str(at::IntArrayRef(shape)) + ", but " + shape_text(flowing) +
-                     " flows in");
+    throw LayerError("normalized_shape is " + at::str(at::IntArrayRef(shape)) + ", but the input is " +
+                     shape_text(flowing));
   }
   return shape;
 }
@@ -206,7 +206,7 @@ struct LayerNorm {
         .doc("the trailing sizes that are normalized together; inferred: the last one");
     f.optional("eps", &LayerNorm::eps).at_least(0).doc("added to the variance");
     f.optional("elementwise_affine", &LayerNorm::elementwise_affine).doc("learned scale and shift of each element");
-    f.optional("bias", &LayerNorm::bias).doc("the shift, where there is a scale");
+    f.optional("bias", &LayerNorm::bias).doc("learn a shift, if there is a scale");
   }
   Layer build(const LayerInputs& in) const {
     const std::vector<int64_t> shape = trailing_shape(in, normalized_shape);

@@ -14,12 +14,12 @@ struct LearnedTensor {
     f.required("shape", &LearnedTensor::shape)
         .at_least(0)
         .doc(
-            "of the tensor itself, as in torch: [1, 1, 64] for a class token, [64] for a LayerScale, [] for one "
+            "shape of the tensor itself, as in torch: [1, 1, 64] for a class token, [64] for a LayerScale, [] for one "
             "number");
     f.optional("expand", &LearnedTensor::expand)
         .doc(
-            "repeat the first dimension, a 1, for each sample of the batch; null: do so where the tensor has as many "
-            "dimensions as what flows in");
+            "repeat the first dimension, of size 1, for each sample of the batch; null: do so if the tensor has as "
+            "many dimensions as the input");
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(1, 1);
@@ -43,9 +43,9 @@ struct LearnedTensor {
 }  // namespace
 
 void add_parameters(LayerRegistry& layers) {
-  layers.add<LearnedTensor>(
-      "Parameter",
-      "a learned tensor, whatever flows in: zeros to begin with, or what init says; its state name is the layer's");
+  layers.add<LearnedTensor>("Parameter",
+                            "a learned tensor that does not depend on the input; it begins as zeros, or as init says; "
+                            "its state name is the layer's name");
 }
 
 }  // namespace trainrun

@@ -157,7 +157,7 @@ struct AdaptivePool {
   static void describe(Fields<AdaptivePool>& f) {
     f.required("output_size", &AdaptivePool::output_size)
         .at_least(1)
-        .doc("size that comes out; null keeps what flows in");
+        .doc("size of the output; null keeps that of the input");
     if constexpr (kMax) {
       f.optional("return_indices", &AdaptivePool::return_indices)
           .doc("a second output: where in its feature map each value was, counted row by row");

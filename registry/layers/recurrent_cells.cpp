@@ -20,7 +20,9 @@ struct RecurrentCell {
     f.required("hidden_size", &RecurrentCell::hidden_size).at_least(1).doc("size of the state");
     f.optional("bias", &RecurrentCell::bias).doc("learned biases");
     if constexpr (kIsRNN) {
-      f.optional("nonlinearity", &RecurrentCell::nonlinearity).one_of({"tanh", "relu"}).doc("what makes the new state");
+      f.optional("nonlinearity", &RecurrentCell::nonlinearity)
+          .one_of({"tanh", "relu"})
+          .doc("function that makes the new state");
     }
     f.optional("input_size", &RecurrentCell::input_size).at_least(1).doc("features; inferred");
   }
@@ -61,7 +63,7 @@ struct RecurrentCell {
     const size_t states = kIsLSTM ? 2 : 1;
     if (in.num_own() != 1 && in.num_own() != 1 + states) {
       throw LayerError(std::string("it reads [N, C], or that and ") + (kIsLSTM ? "the states h and c" : "the state h") +
-                       ": " + std::to_string(in.num_own()) + " inputs given");
+                       ", but gets " + std::to_string(in.num_own()) + " inputs");
     }
     for (size_t i = 1; i < in.num_own(); ++i) {
       if (in.shape(i).size() == 2 && in.shape(i)[1] == hidden_size && in.shape(i)[0] == in.shape()[0]) continue;

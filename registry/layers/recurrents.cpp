@@ -26,13 +26,15 @@ struct Recurrent {
     f.required("hidden_size", &Recurrent::hidden_size).at_least(1).doc("size of the state");
     f.optional("num_layers", &Recurrent::num_layers).at_least(1).doc("recurrent layers stacked on each other");
     if constexpr (kIsRNN) {
-      f.optional("nonlinearity", &Recurrent::nonlinearity).one_of({"tanh", "relu"}).doc("what makes the new state");
+      f.optional("nonlinearity", &Recurrent::nonlinearity)
+          .one_of({"tanh", "relu"})
+          .doc("function that makes the new state");
     }
     f.optional("bias", &Recurrent::bias).doc(kIsRNN ? "learned biases" : "learned biases of the gates");
     f.optional("batch_first", &Recurrent::batch_first)
         .doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
     f.optional("dropout", &Recurrent::dropout).at_least(0).at_most(1).doc("between stacked layers, while training");
-    f.optional("bidirectional", &Recurrent::bidirectional).doc("a second one reads the sequence backwards");
+    f.optional("bidirectional", &Recurrent::bidirectional).doc("a second layer reads the sequence backwards");
     if constexpr (kIsLSTM) {
       f.optional("proj_size", &Recurrent::proj_size).at_least(0).doc("size of the projected state; 0: none");
     }
@@ -74,8 +76,8 @@ struct Recurrent {
     const size_t states = kIsLSTM ? 2 : 1;
     if (in.num_own() != 1 && in.num_own() != 1 + states) {
       throw LayerError(std::string("it reads the sequence, or the sequence and ") +
-                       (kIsLSTM ? "the states h and c" : "the state h") +
-                       " to begin with: " + std::to_string(in.num_own()) + " inputs given");
+                       (kIsLSTM ? "the states h and c" : "the state h") + " to begin with, but gets " +
+                       std::to_string(in.num_own()) + " inputs");
     }
     const int64_t batch = in.shape()[batch_first ? 0 : 1];
     for (size_t i = 1; i < in.num_own(); ++i) {

@@ -22,8 +22,8 @@ struct Reduction {
   Dims dim;
   bool keepdim = false;
   static void describe(Fields<Reduction>& f) {
-    f.required("dim", &Reduction::dim).doc("the dimension that goes, or a list of them; 0 is the batch");
-    f.optional("keepdim", &Reduction::keepdim).doc("they stay, with size 1");
+    f.required("dim", &Reduction::dim).doc("the dimension that is removed, or a list of them; 0 is the batch");
+    f.optional("keepdim", &Reduction::keepdim).doc("keep the dimensions, with size 1");
   }
   void check(Checker& checker) const {
     const auto* list = std::get_if<std::vector<int64_t>>(&dim);
@@ -45,12 +45,12 @@ struct Extremum {
   static void describe(Fields<Extremum>& f) {
     f.optional("dim", &Extremum::dim)
         .doc(
-            "the dimension that goes; 0 is the batch. Without it there are several inputs, compared element by "
-            "element");
-    f.optional("keepdim", &Extremum::keepdim).doc("it stays, with size 1");
+            "the dimension that is removed; 0 is the batch. Without it there are several inputs, which are compared "
+            "element by element");
+    f.optional("keepdim", &Extremum::keepdim).doc("keep the dimension, with size 1");
   }
   Layer build(const LayerInputs& in) const {
-    if (!dim && in.num_own() < 2) throw LayerError("it needs dim, the dimension that goes, or 2 or more inputs");
+    if (!dim && in.num_own() < 2) throw LayerError("it needs dim, the dimension that is removed, or 2 or more inputs");
     if (dim) in.require_inputs(1, 1);
     return {nullptr,
             [*this](const Tensors& inputs) -> Tensors { return dim ? along(inputs[0]) : elementwise(inputs); }};

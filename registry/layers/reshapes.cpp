@@ -23,7 +23,7 @@ struct Flatten {
   int64_t end_dim = -1;
   static void describe(Fields<Flatten>& f) {
     f.optional("start_dim", &Flatten::start_dim).doc("the first dimension that is merged; 0 is the batch");
-    f.optional("end_dim", &Flatten::end_dim).doc("the last one; -1 is the last there is");
+    f.optional("end_dim", &Flatten::end_dim).doc("the last dimension that is merged; -1 is the last of the tensor");
   }
   Layer build(const LayerInputs&) const {
     return layer_of_function([*this](const at::Tensor& input) { return input.flatten(start_dim, end_dim); }, kView);
@@ -75,8 +75,8 @@ struct Select {
   int64_t dim = 0;
   int64_t index = 0;
   static void describe(Fields<Select>& f) {
-    f.required("dim", &Select::dim).doc("the dimension that goes; 0 is the batch");
-    f.required("index", &Select::index).doc("which of its entries stays; -1 is the last");
+    f.required("dim", &Select::dim).doc("the dimension that is removed; 0 is the batch");
+    f.required("index", &Select::index).doc("which of its entries is taken; -1 is the last");
   }
   Layer build(const LayerInputs&) const {
     return layer_of_function([*this](const at::Tensor& input) { return input.select(dim, index); }, kView);
@@ -108,7 +108,7 @@ struct Transpose {
   int64_t dim1 = 0;
   static void describe(Fields<Transpose>& f) {
     f.required("dim0", &Transpose::dim0).doc("one dimension; 0 is the batch");
-    f.required("dim1", &Transpose::dim1).doc("the one it changes places with");
+    f.required("dim1", &Transpose::dim1).doc("the dimension that it is swapped with");
   }
   Layer build(const LayerInputs&) const {
     return layer_of_function([*this](const at::Tensor& input) { return input.transpose(dim0, dim1); }, kView);
@@ -119,7 +119,8 @@ struct Squeeze {
   std::optional<std::variant<int64_t, std::vector<int64_t>>> dim;
   static void describe(Fields<Squeeze>& f) {
     f.optional("dim", &Squeeze::dim)
-        .doc("the dimension that goes, or a list of them; one of another size than 1 stays; null: all but the batch");
+        .doc(
+            "the dimension that is removed, or a list of them; one whose size is not 1 stays; null: all but the batch");
   }
   Layer build(const LayerInputs& in) const {
     std::vector<int64_t> dims;

@@ -54,10 +54,10 @@ struct Upsample {
   std::optional<bool> align_corners;
   std::optional<bool> recompute_scale_factor;
   static void describe(Fields<Upsample>& f) {
-    f.optional("size", &Upsample::size).at_least(1).doc("size that comes out, or one for each dimension");
+    f.optional("size", &Upsample::size).at_least(1).doc("size of the output, or one for each dimension");
     f.optional("scale_factor", &Upsample::scale_factor)
         .greater_than(0)
-        .doc("how many times larger it comes out, or one factor for each dimension");
+        .doc("how many times larger the output is, or one factor for each dimension");
     f.optional("mode", &Upsample::mode)
         .one_of({"nearest", "nearest-exact", "area", "linear", "bilinear", "bicubic", "trilinear"})
         .doc("linear is for [N, C, L], bilinear and bicubic for [N, C, H, W], trilinear for [N, C, D, H, W]");
@@ -73,7 +73,7 @@ struct Upsample {
     }
     if (align_corners && dims_of_mode() == 0) checker.fail("align_corners", "has no meaning for mode " + mode);
     if (size && recompute_scale_factor.value_or(false)) {
-      checker.fail("recompute_scale_factor", "has no meaning where size is given");
+      checker.fail("recompute_scale_factor", "has no effect if size is given");
     }
   }
 
@@ -199,7 +199,7 @@ struct Unfold : Patches {
 struct Fold : Patches {
   Pair output_size;
   static void describe(Fields<Fold>& f) {
-    f.required("output_size", &Fold::output_size).at_least(1).doc("height and width of the image that comes out");
+    f.required("output_size", &Fold::output_size).at_least(1).doc("height and width of the output image");
     describe_patches(f);
   }
   Layer build(const LayerInputs& in) const {

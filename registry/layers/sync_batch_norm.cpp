@@ -64,7 +64,8 @@ struct SyncBatchNormFunction : torch::autograd::Function<SyncBatchNormFunction> 
     const at::Tensor input = is_double ? given : given.to(at::kFloat);
     const Statistics found = statistics_over_ranks(input, ranks);
     if (found.num_samples <= 1) {
-      throw LayerError("it normalizes over more than one value per channel while training, all ranks have one");
+      throw LayerError(
+          "it normalizes over more than one value per channel while training, but all ranks together have one");
     }
     if (running_mean.defined()) {
       running_mean.mul_(1 - momentum).add_(found.mean, momentum);

@@ -170,11 +170,11 @@ struct Transformer {
     f.required("nhead", &T::nhead).at_least(1).doc("heads of the attention");
     if constexpr (kIsStack) {
       f.required("num_layers", &T::num_layers).at_least(1).doc("layers, one after the other");
-      f.optional("norm", &T::norm).doc("a LayerNorm after the last one; for norm_first");
+      f.optional("norm", &T::norm).doc("a LayerNorm after the last layer; for norm_first");
     }
     f.optional("dim_feedforward", &T::dim_feedforward).at_least(1).doc("features between the two linear maps");
     f.optional("dropout", &T::dropout).at_least(0).at_most(1).doc("probability of a zero, while training");
-    f.optional("activation", &T::activation).one_of({"relu", "gelu"}).doc("between the two linear maps");
+    f.optional("activation", &T::activation).one_of({"relu", "gelu"}).doc("function between the two linear maps");
     f.optional("layer_norm_eps", &T::layer_norm_eps).at_least(0).doc("added to the variance");
     f.optional("batch_first", &T::batch_first).doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
     f.optional("norm_first", &T::norm_first).doc("normalize what attention and linear maps read, not what they give");
@@ -190,12 +190,13 @@ struct Transformer {
   Layer build(const LayerInputs& in) const {
     in.require_dims(3, 3, batch_first ? "[N, T, C]" : "[T, N, C]");
     if (kIsDecoder && (in.num_own() < 2 || in.num_own() > 4)) {
-      throw LayerError("it reads a sequence and the encoder's, and may read a padding mask of the first and of both: " +
-                       std::to_string(in.num_own()) + " inputs given");
+      throw LayerError(
+          "it reads a sequence and the encoder's, and optionally the padding mask of the first or of both, but gets " +
+          std::to_string(in.num_own()) + " inputs");
     }
     if (!kIsDecoder && in.num_own() > 2) {
-      throw LayerError("it reads a sequence, and may read its padding mask: " + std::to_string(in.num_own()) +
-                       " inputs given");
+      throw LayerError("it reads a sequence, and optionally its padding mask, but gets " +
+                       std::to_string(in.num_own()) + " inputs");
     }
     const TransformerOptions options = {in.infer("d_model", d_model, 2),
                                         nhead,
@@ -234,10 +235,10 @@ struct Transformer {
 void add_transformers(LayerRegistry& layers) {
   layers.add<Transformer<false, false>>(
       "TransformerEncoderLayer", "self-attention and two linear maps; inputs: the sequence, its key padding mask");
-  layers.add<Transformer<false, true>>("TransformerEncoder",
-                                       "a stack of encoder layers that begin with the same weights "
-                                       "(TransformerEncoderLayer with repeat: with others each); "
-                                       "inputs: the sequence, its key padding mask");
+  layers.add<Transformer<false, true>>(
+      "TransformerEncoder",
+      "a stack of encoder layers that begin with the same weights (with TransformerEncoderLayer and repeat, each has "
+      "its own); inputs: the sequence, its key padding mask");
   layers.add<Transformer<true, false>>("TransformerDecoderLayer",
                                        "self-attention, attention to an encoder's output and two linear maps; inputs: "
                                        "the sequence, the memory, the key padding masks of both");

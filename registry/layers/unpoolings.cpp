@@ -23,23 +23,22 @@ struct MaxUnpool {
   static void describe(Fields<MaxUnpool>& f) {
     f.required("kernel_size", &MaxUnpool::kernel_size).at_least(1).doc("size of the pooling's window");
     f.optional("stride", &MaxUnpool::stride).at_least(1).doc("step of the window; kernel_size by default");
-    f.optional("padding", &MaxUnpool::padding).at_least(0).doc("that the pooling added at each border");
+    f.optional("padding", &MaxUnpool::padding).at_least(0).doc("the padding that the pooling added at each border");
     f.optional("output_size", &MaxUnpool::output_size)
         .at_least(1)
-        .doc("size that comes out, where the pooling left some points over; a third input says it as well, by its own");
+        .doc("size of the output, if the pooling left some points over; the size of a third input gives it as well");
   }
   Layer build(const LayerInputs& in) const {
     if (in.num_own() < 2 || in.num_own() > 3) {
-      throw LayerError(
-          "it reads what MaxPool" + std::to_string(kDims) +
-          "d with return_indices gives, the values and the indices, and may read a tensor of the size that "
-          "is to come out: " +
-          std::to_string(in.num_own()) + " inputs given");
+      throw LayerError("it reads the values and the indices of a MaxPool" + std::to_string(kDims) +
+                       "d with return_indices, and optionally a tensor of the size of the output, but gets " +
+                       std::to_string(in.num_own()) + " inputs");
     }
     require_image<kDims>(in);
     if (in.shape(1) != in.shape(0) || in.examples[1].scalar_type() != at::kLong) {
-      throw LayerError("the indices of values " + shape_text(in.shape(0)) + " are int64 and as many, not " +
-                       at::toString(in.examples[1].scalar_type()) + " " + shape_text(in.shape(1)));
+      throw LayerError("the indices of values " + shape_text(in.shape(0)) +
+                       " must be int64 and of the same shape, not " + at::toString(in.examples[1].scalar_type()) + " " +
+                       shape_text(in.shape(1)));
     }
     if (in.num_own() == 3 && output_size)
       throw LayerError("either output_size or a third input says the size, not both");
@@ -97,11 +96,11 @@ struct FractionalMaxPool {
   static void describe(Fields<FractionalMaxPool>& f) {
     using Pool = FractionalMaxPool;
     f.required("kernel_size", &Pool::kernel_size).at_least(1).doc("size of the window");
-    f.optional("output_size", &Pool::output_size).at_least(1).doc("size that comes out");
+    f.optional("output_size", &Pool::output_size).at_least(1).doc("size of the output");
     f.optional("output_ratio", &Pool::output_ratio)
         .greater_than(0)
         .less_than(1)
-        .doc("size that comes out as a share of what flows in, or one share for each dimension");
+        .doc("size of the output as a share of the input's, or one share for each dimension");
     f.optional("return_indices", &Pool::return_indices)
         .doc("a second output: where in its feature map each value was, counted row by row");
   }
@@ -162,7 +161,7 @@ void add_unpooling_of(LayerRegistry& layers) {
                                                        " back where they were, with zeros around them, " +
                                                        kImage<kDims> +
                                                        "; inputs: the values, the indices, and a tensor "
-                                                       "of the size that comes out");
+                                                       "of the size of the output");
 }
 
 }  // namespace

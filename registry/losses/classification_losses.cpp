@@ -70,7 +70,7 @@ struct CrossEntropyLoss : ClassInputs {
     if (!probabilities) return require_class_indices(in, weight);
     require_alike(in, roles);
     if (weight && (in.shape(0).size() < 2 || static_cast<int64_t>(weight->size()) != in.shape(0)[1])) {
-      throw LayerError("weight has " + std::to_string(weight->size()) + " classes, the output is " +
+      throw LayerError("weight has " + std::to_string(weight->size()) + " classes, but the output is " +
                        shape_text(in.shape(0)));
     }
   }
@@ -201,14 +201,14 @@ struct FocalLoss : ClassInputs {
         .doc(
             "with 0/1 targets: weight of the ones, 1 - alpha of the zeros, 0.25 by default, -1: none; with class "
             "indices: a factor, or a list of one for each class, none by default");
-    f.optional("gamma", &FocalLoss::gamma).at_least(0).doc("how much less what is easy counts");
+    f.optional("gamma", &FocalLoss::gamma).at_least(0).doc("how much less easy samples count");
     f.optional("ignore_index", &FocalLoss::ignore_index).doc("class indices of this value do not count");
   }
   void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
     const ClassWeights weights = class_weights();
     if (!is_binary(in.examples)) return require_class_indices(in, weights);
     require_alike(in, roles);
-    if (weights) throw LayerError("alpha is a list of class weights, but the targets are no class indices");
+    if (weights) throw LayerError("alpha is a list of class weights, but the targets are not class indices");
   }
   /// Whether it reads class indices, not numbers.
   static bool reads_classes(const at::Tensor& output, const at::Tensor& target) { return !is_binary({output, target}); }
@@ -271,21 +271,23 @@ std::optional<IndexRange> class_range(const Component<LossKind>& loss, const at:
 
 void add_classification_losses(LossRegistry& losses) {
   losses.add<LossOf<CrossEntropyLoss>>(
-      "CrossEntropyLoss", "of logits [N, C, …] against class indices [N, …] (int64) or probabilities [N, C, …]");
-  losses.add<LossOf<NLLLoss>>("NLLLoss", "of log-probabilities [N, C, …] against class indices [N, …] (int64)");
+      "CrossEntropyLoss",
+      "cross-entropy of logits [N, C, …] against class indices [N, …] (int64) or probabilities [N, C, …]");
+  losses.add<LossOf<NLLLoss>>(
+      "NLLLoss", "negative log-likelihood: log-probabilities [N, C, …] against class indices [N, …] (int64)");
   losses.add<LossOf<BCELoss>>("BCELoss", "binary cross-entropy of probabilities against targets from 0 to 1");
   losses.add<LossOf<BCEWithLogitsLoss>>("BCEWithLogitsLoss",
                                         "binary cross-entropy of logits against targets from 0 to 1");
   losses.add<LossOf<SoftMarginLoss>>("SoftMarginLoss", "log(1 + exp(-target output)) with targets 1 and -1");
-  losses.add<LossOf<MultiMarginLoss>>("MultiMarginLoss",
-                                      "hinge of scores [N, C] against class indices [N]: the target's should lead");
+  losses.add<LossOf<MultiMarginLoss>>(
+      "MultiMarginLoss", "hinge of scores [N, C] against class indices [N]: the target's score should be the largest");
   losses.add<LossOf<MultiLabelMarginLoss>>(
       "MultiLabelMarginLoss", "hinge of scores [N, C] against several class indices [N, C], the rest of them -1");
   losses.add<LossOf<MultiLabelSoftMarginLoss>>("MultiLabelSoftMarginLoss",
                                                "binary cross-entropy of logits [N, C], the mean over the classes");
   losses.add<LossOf<FocalLoss>>("FocalLoss",
-                                "cross-entropy in which what is easy counts less; of logits against 0/1 targets alike "
-                                "in shape, or [N, C, …] against class indices [N, …] (Lin et al. 2017)");
+                                "cross-entropy in which easy samples count less; of logits against 0/1 targets of the "
+                                "same shape, or [N, C, …] against class indices [N, …] (Lin et al. 2017)");
 }
 
 }  // namespace trainrun

@@ -11,7 +11,8 @@ namespace {
 struct HingeEmbeddingLoss : AlikeInputs {
   double margin = 1;
   static void describe(auto& f) {
-    f.optional("margin", &HingeEmbeddingLoss::margin).doc("distance from which on what is unlike costs nothing");
+    f.optional("margin", &HingeEmbeddingLoss::margin)
+        .doc("distance from which a pair of different samples costs nothing");
   }
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     return at::hinge_embedding_loss(in[0], in[1], margin, reduction);
@@ -41,8 +42,7 @@ struct TripletMarginLoss : AlikeInputs {
         .doc("by how much the negative should be farther than the positive");
     f.optional("p", &TripletMarginLoss::p).at_least(0).doc("of the distance's p-norm");
     f.optional("eps", &TripletMarginLoss::eps).at_least(0).doc("added to the differences");
-    f.optional("swap", &TripletMarginLoss::swap)
-        .doc("take the positive for the anchor where it is nearer the negative");
+    f.optional("swap", &TripletMarginLoss::swap).doc("use the positive as the anchor if it is nearer to the negative");
   }
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     return at::triplet_margin_loss(in[0], in[1], in[2], margin, p, eps, swap, reduction);
@@ -56,7 +56,7 @@ struct CosineEmbeddingLoss : ClassInputs {
     f.optional("margin", &CosineEmbeddingLoss::margin)
         .at_least(-1)
         .at_most(1)
-        .doc("cosine up to which what is unlike costs nothing");
+        .doc("cosine up to which a pair of different samples costs nothing");
   }
   void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
     in.require_dims(2, 2, "[N, D]");
@@ -75,16 +75,16 @@ struct CosineEmbeddingLoss : ClassInputs {
 
 void add_embedding_losses(LossRegistry& losses) {
   losses.add<LossOf<HingeEmbeddingLoss>>(
-      "HingeEmbeddingLoss", "of distances: themselves where the target is 1, the margin less them where -1");
+      "HingeEmbeddingLoss", "the distance where the target is 1, max(0, margin - distance) where it is -1");
   losses.add<LossOf<MarginRankingLoss>>(
       "MarginRankingLoss",
-      "input1 should be above input2 where the target is 1, below where -1; inputs: [a, b, target]");
+      "a should be above b where the target is 1, and below it where the target is -1; inputs: [a, b, target]");
   losses.add<LossOf<TripletMarginLoss>>(
       "TripletMarginLoss",
       "the anchor should be nearer the positive than the negative; inputs: [anchor, positive, negative]");
   losses.add<LossOf<CosineEmbeddingLoss>>("CosineEmbeddingLoss",
-                                          "pairs [N, D] should have a cosine of 1 where the target is 1, none above "
-                                          "the margin where -1; inputs: [a, b, target]");
+                                          "pairs [N, D] should have a cosine of 1 where the target is 1, and at most "
+                                          "the margin where it is -1; inputs: [a, b, target]");
 }
 
 }  // namespace trainrun

@@ -17,8 +17,8 @@ at::Tensor ClassWeights::like(const at::Tensor& tensor) const {
 
 void require_roles(const LayerInputs& in, const std::vector<std::string>& roles) {
   if (in.examples.size() == roles.size()) return;
-  throw LayerError("it reads " + std::to_string(roles.size()) + " inputs, " + std::to_string(in.examples.size()) +
-                   " given; write inputs: [" + join(roles) + "]");
+  throw LayerError("it reads " + std::to_string(roles.size()) + " inputs, but gets " +
+                   std::to_string(in.examples.size()) + "; write inputs: [" + join(roles) + "]");
 }
 
 namespace {
@@ -48,14 +48,15 @@ void require_alike(const LayerInputs& in, const std::vector<std::string>& roles)
   for (size_t i = 1; i < in.examples.size(); ++i) {
     if (in.shape(i) == in.shape(0) || lack_last_dim(in.examples[i], in.examples[0])) continue;
     throw LayerError("the " + roles[0] + " is " + shape_text(in.shape(0)) + " and the " + roles[i] + " " +
-                     shape_text(in.shape(i)) + "; they must be alike");
+                     shape_text(in.shape(i)) + "; they must have the same shape");
   }
 }
 
 void require_class_indices(const LayerInputs& in, const ClassWeights& weight) {
   const at::IntArrayRef output = in.shape(0);
   if (weight && (output.size() < 2 || static_cast<int64_t>(weight->size()) != output[1])) {
-    throw LayerError("weight has " + std::to_string(weight->size()) + " classes, the output is " + shape_text(output));
+    throw LayerError("weight has " + std::to_string(weight->size()) + " classes, but the output is " +
+                     shape_text(output));
   }
   std::vector<int64_t> labels = output.vec();  // [N, …]
   if (labels.size() > 1) labels.erase(labels.begin() + 1);
@@ -66,7 +67,7 @@ void require_class_indices(const LayerInputs& in, const ClassWeights& weight) {
   }
   const auto classes = in.num_classes.size() > 1 ? in.num_classes[1] : std::nullopt;
   if (classes && output.size() > 1 && output[1] < *classes) {
-    throw LayerError("the output has " + std::to_string(output[1]) + " classes, the labels " +
+    throw LayerError("the output has " + std::to_string(output[1]) + " classes, but the labels have " +
                      std::to_string(*classes));
   }
   if (!fits) {

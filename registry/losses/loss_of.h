@@ -86,8 +86,8 @@ struct LossOf : Formula {
     Formula::describe(f);
     f.optional("reduction", &LossOf::reduction)
         .one_of(Formula::reductions())
-        .doc(Formula::reductions().size() == 2 ? "of the losses of samples or elements to one number; sums add up over "
-                                                 "accumulated batches and ranks, as in PyTorch"
+        .doc(Formula::reductions().size() == 2 ? "how the losses of samples or elements are reduced to one number; "
+                                                 "sums add up over accumulated batches and ranks, as in PyTorch"
                                                : "batchmean: the sum over all elements divided by the batch's size");
   }
   Loss build(const LayerInputs& in) const {

@@ -8,7 +8,7 @@ struct OutputLoss {
   static void describe(Fields<OutputLoss>& f) {
     f.optional("reduction", &OutputLoss::reduction)
         .one_of({"mean", "sum"})
-        .doc("of what the layer gives to one number");
+        .doc("how the layer's output is reduced to one number");
   }
   Loss build(const LayerInputs& in) const {
     if (in.examples.size() != 1) throw LayerError("it reads one output of a layer; write inputs: [NAME]");
@@ -23,7 +23,7 @@ struct OutputLoss {
 
 void add_output_losses(LossRegistry& losses) {
   losses.add<OutputLoss>("OutputLoss",
-                         "what a layer gives is the loss: the mean or sum of it, for layers with a loss of their own "
+                         "the mean or sum of a layer's output is the loss; for layers with a loss of their own "
                          "(AdaptiveLogSoftmaxWithLoss) and for penalties");
 }
 

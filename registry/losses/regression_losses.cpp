@@ -24,7 +24,7 @@ struct Plain : AlikeInputs {
 struct SmoothL1Loss : AlikeInputs {
   double beta = 1;
   static void describe(auto& f) {
-    f.optional("beta", &SmoothL1Loss::beta).at_least(0).doc("the difference from where on it is linear");
+    f.optional("beta", &SmoothL1Loss::beta).at_least(0).doc("the difference beyond which the loss is linear");
   }
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     return at::smooth_l1_loss(in[0], in[1], reduction, beta);
@@ -34,7 +34,7 @@ struct SmoothL1Loss : AlikeInputs {
 struct HuberLoss : AlikeInputs {
   double delta = 1;
   static void describe(auto& f) {
-    f.optional("delta", &HuberLoss::delta).greater_than(0).doc("the difference from where on it is linear");
+    f.optional("delta", &HuberLoss::delta).greater_than(0).doc("the difference beyond which the loss is linear");
   }
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     return at::huber_loss(in[0], in[1], reduction, delta);
@@ -87,7 +87,7 @@ struct GaussianNLLLoss : AlikeInputs {
     const at::IntArrayRef variance = in.shape(2);
     if (variance == in.shape(0) || variance == at::IntArrayRef(lacking) || variance == at::IntArrayRef(single)) return;
     throw LayerError("the output is " + shape_text(in.shape(0)) + " and the variance " + shape_text(variance) +
-                     "; they must be alike, or the variance's last dimension 1");
+                     "; they must have the same shape, except that the variance's last dimension may be 1");
   }
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     at::Tensor variance = in[2].dim() == in[0].dim() ? in[2].clone() : in[2].unsqueeze(-1).clone();
@@ -117,8 +117,8 @@ struct GaussianKLLoss : AlikeInputs {
 }  // namespace
 
 void add_regression_losses(LossRegistry& losses) {
-  losses.add<LossOf<Plain<at::mse_loss>>>("MSELoss",
-                                          "mean of the squared differences of output and target, which have one shape");
+  losses.add<LossOf<Plain<at::mse_loss>>>(
+      "MSELoss", "mean of the squared differences of output and target, which have the same shape");
   losses.add<LossOf<Plain<at::l1_loss>>>("L1Loss", "mean of the absolute differences of output and target");
   losses.add<LossOf<SmoothL1Loss>>("SmoothL1Loss", "squared where the difference is below beta, else linear");
   losses.add<LossOf<HuberLoss>>("HuberLoss",

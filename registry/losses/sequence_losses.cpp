@@ -51,7 +51,7 @@ struct CTCLoss : ClassInputs {
 
 void add_sequence_losses(LossRegistry& losses) {
   losses.add<LossOf<CTCLoss>>("CTCLoss",
-                              "of label sequences without alignment; inputs: [log_probs, targets, input_lengths, "
+                              "loss of label sequences without alignment; inputs: [log_probs, targets, input_lengths, "
                               "target_lengths], [T, N, C], [N, S], [N] and [N]; or without input_lengths");
 }
 

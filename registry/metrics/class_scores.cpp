@@ -27,7 +27,7 @@ ClassScores::ClassScores(const LayerInputs& in, int64_t ignore_index) : ignore_i
   if (!is_binary_) num_classes_ = output[1];
   const auto known = in.num_classes.size() > 1 ? in.num_classes[1] : std::nullopt;
   if (known && num_classes_ < *known) {
-    throw LayerError("the output has " + std::to_string(num_classes_) + " classes, the labels " +
+    throw LayerError("the output has " + std::to_string(num_classes_) + " classes, but the labels have " +
                      std::to_string(*known));
   }
 }

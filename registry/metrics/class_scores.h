@@ -47,7 +47,7 @@ struct ThresholdMetric : ClassMetric {
   static void describe(auto& f) {
     ClassMetric::describe(f);
     f.optional("threshold", &ThresholdMetric::threshold)
-        .doc("of a model with one output, class 1 is above it: 0 for logits, 0.5 for probabilities");
+        .doc("for a model with one output: class 1 is above this; 0 for logits, 0.5 for probabilities");
   }
 };
 struct ProbabilityMetric : ClassMetric {

@@ -108,8 +108,8 @@ struct CalibrationError : ProbabilityMetric {
 }  // namespace
 
 void add_classification_metrics(MetricRegistry& metrics) {
-  metrics.add<Accuracy>("Accuracy",
-                        "share of targets whose logit is the largest; of one logit, that it is above a threshold");
+  metrics.add<Accuracy>(
+      "Accuracy", "share of targets whose logit is the largest; for a single logit, whether it is above a threshold");
   metrics.add<TopKAccuracy>("TopKAccuracy", "share of targets whose logit is among the k largest");
   metrics.add<Perplexity>("Perplexity", "exp of the mean cross-entropy of logits [N, C, …] against labels [N, …]");
   metrics.add<CalibrationError>("CalibrationError",

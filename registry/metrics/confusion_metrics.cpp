@@ -78,12 +78,9 @@ struct ClassScore {
   static void describe(auto& f) {
     f.optional("average", &ClassScore::average)
         .doc(
-            "over the classes; binary: of class 1 alone; none: a figure for each; by default binary where the model "
-            "has one output, else macro");
-    f.optional("zero_division", &ClassScore::zero_division)
-        .at_least(0)
-        .at_most(1)
-        .doc("what it is where nothing was there to be divided by");
+            "average over the classes; binary: only class 1; none: a figure for each class; by default binary if the "
+            "model has one output, else macro");
+    f.optional("zero_division", &ClassScore::zero_division).at_least(0).at_most(1).doc("the value if the divisor is 0");
   }
   void require(const ClassScores& scores) const {
     if (average == ClassAverage::kBinary && scores.num_classes() != 2) {
@@ -161,7 +158,7 @@ struct CohenKappa {
   static void describe(auto& f) {
     f.optional("weights", &CohenKappa::weights)
         .one_of({"linear", "quadratic"})
-        .doc("how much farther classes count more; by default all faults count alike");
+        .doc("how much more an error between distant classes counts; by default all errors count alike");
   }
   void require(const ClassScores&) const {}
   Figures operator()(const Confusion& c) const {
@@ -182,13 +179,14 @@ struct CohenKappa {
 }  // namespace
 
 void add_confusion_metrics(MetricRegistry& metrics) {
-  metrics.add<ConfusionMetricOf<ClassScore<Score::kPrecision>>>("Precision",
-                                                                "share of those taken for a class that are of it");
-  metrics.add<ConfusionMetricOf<ClassScore<Score::kRecall>>>("Recall",
-                                                             "share of those of a class that are taken for it");
+  metrics.add<ConfusionMetricOf<ClassScore<Score::kPrecision>>>(
+      "Precision", "share of the samples predicted as a class that are of that class");
+  metrics.add<ConfusionMetricOf<ClassScore<Score::kRecall>>>(
+      "Recall", "share of the samples of a class that are predicted as that class");
   metrics.add<ConfusionMetricOf<ClassScore<Score::kF1>>>("F1", "harmonic mean of precision and recall");
   metrics.add<ConfusionMetricOf<ConfusionMatrix>>(
-      "ConfusionMatrix", "how many of class i were taken for class j, a figure i/j each; not on the console");
+      "ConfusionMatrix",
+      "how many samples of class i were predicted as class j, in a figure i/j for each pair; not on the console");
   metrics.add<ConfusionMetricOf<MatthewsCorrCoef>>("MatthewsCorrCoef", "correlation of labels and predictions");
   metrics.add<ConfusionMetricOf<CohenKappa>>("CohenKappa", "agreement of labels and predictions beyond chance");
 }

@@ -17,7 +17,7 @@ struct TripletAccuracy {
     for (const size_t i : {size_t{1}, size_t{2}}) {
       if (in.shape(i) == in.shape(0)) continue;
       throw LayerError("anchor " + shape_text(in.shape(0)) + ", positive " + shape_text(in.shape(1)) +
-                       " and negative " + shape_text(in.shape(2)) + " must be alike");
+                       " and negative " + shape_text(in.shape(2)) + " must have the same shape");
     }
     const auto add = [p = p](const Tensors& inputs) {
       const at::Tensor right =

@@ -64,7 +64,9 @@ struct RankingMetric : ProbabilityMetric {
   static void describe(Fields<RankingMetric>& f) {
     f.optional("average", &RankingMetric::average)
         .one_of({"macro", "weighted", "none"})
-        .doc("over the classes, each against the rest; weighted by their samples; none: a figure for each");
+        .doc(
+            "average over the classes, each against the rest; weighted: by their number of samples; none: a figure for "
+            "each class");
     ProbabilityMetric::describe(f);
   }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
@@ -100,9 +102,9 @@ struct RankingMetric : ProbabilityMetric {
 
 void add_ranking_metrics(MetricRegistry& metrics) {
   metrics.add<RankingMetric<RocArea>>(
-      "AUROC", "area under the receiver operating characteristic; of several classes each against the rest");
+      "AUROC", "area under the receiver operating characteristic; for several classes, each against the rest");
   metrics.add<RankingMetric<PrecisionArea>>(
-      "AveragePrecision", "mean precision over the recalls; of several classes each against the rest");
+      "AveragePrecision", "mean precision over the recalls; for several classes, each against the rest");
 }
 
 }  // namespace trainrun

@@ -15,12 +15,12 @@ namespace {
 void require_one_shape(const MetricInputs& in) {
   in.require_inputs(2, 2);
   if (in.shape(0) == in.shape(1)) return;
-  throw LayerError("it compares tensors of one shape, not " + shape_text(in.shape(0)) + " and " +
+  throw LayerError("it compares tensors of the same shape, not " + shape_text(in.shape(0)) + " and " +
                    shape_text(in.shape(1)));
 }
 
 at::Tensor difference(const Tensors& inputs) {
-  TORCH_CHECK(inputs[0].sizes() == inputs[1].sizes(), "it compares tensors of one shape, not ",
+  TORCH_CHECK(inputs[0].sizes() == inputs[1].sizes(), "it compares tensors of the same shape, not ",
               shape_text(inputs[0].sizes()), " and ", shape_text(inputs[1].sizes()));
   return inputs[0].to(at::kDouble) - inputs[1].to(at::kDouble);
 }

@@ -63,9 +63,7 @@ struct NAdam {
   bool maximize = false;
   static void describe(Fields<NAdam>& f) {
     describe_common(f);
-    f.optional("momentum_decay", &NAdam::momentum_decay)
-        .at_least(0)
-        .doc("how fast the momentum comes to its full size");
+    f.optional("momentum_decay", &NAdam::momentum_decay).at_least(0).doc("how fast the momentum reaches its full size");
   }
   std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const { return foreach_optimizer<NAdam>(inputs); }
 

@@ -86,7 +86,7 @@ struct LARS {
     f.optional("weight_decay", &LARS::weight_decay).at_least(0).doc("times the weights, added to the gradient");
     f.optional("trust_coefficient", &LARS::trust_coefficient)
         .greater_than(0)
-        .doc("a layer's step over its weights; null, for biases say, takes lr as it is");
+        .doc("ratio of a layer's step to its weights; null (for example for biases) uses lr as it is");
     f.optional("eps", &LARS::eps).at_least(0).doc("added to the denominator");
     f.optional("maximize", &LARS::maximize).doc("climb instead of descend");
   }

@@ -241,7 +241,8 @@ std::unique_ptr<Optimizer> LBFGSOptions::build(const OptimizerInputs& inputs) co
 }  // namespace
 
 void add_lbfgs(OptimizerRegistry& optimizers) {
-  optimizers.add<LBFGSOptions>("LBFGS", "a quasi-Newton method that looks several times a step; for whole batches");
+  optimizers.add<LBFGSOptions>(
+      "LBFGS", "a quasi-Newton method that evaluates the loss several times in a step; for whole batches");
 }
 
 }  // namespace trainrun

@@ -75,7 +75,7 @@ struct Adagrad {
     f.optional("lr_decay", &Adagrad::lr_decay).at_least(0).doc("the rate is lr / (1 + steps * lr_decay)");
     f.optional("initial_accumulator_value", &Adagrad::initial_accumulator_value)
         .at_least(0)
-        .doc("what the sum of squares begins with");
+        .doc("initial value of the sum of squares");
   }
   std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const { return foreach_optimizer<Adagrad>(inputs); }
 

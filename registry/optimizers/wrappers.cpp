@@ -189,7 +189,7 @@ struct ChainedOptimizer {
   std::vector<OptimizerPart> optimizers;
   static void describe(Fields<ChainedOptimizer>& f) {
     f.required("optimizers", &ChainedOptimizer::optimizers)
-        .not_empty("names no optimizer")
+        .not_empty("expected at least one optimizer")
         .doc("each with the parameters it steps on: {match: PATTERN, optimizer: …}");
   }
   std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const;

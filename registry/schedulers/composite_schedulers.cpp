@@ -109,7 +109,7 @@ struct SequentialLR {
   std::vector<int64_t> milestones;
   static void describe(Fields<SequentialLR>& f) {
     f.required("schedulers", &SequentialLR::schedulers)
-        .doc("one after the other; `the whole job` is to each its own stretch");
+        .doc("one after the other; for each, `the whole job` means its own stretch");
     f.required("milestones", &SequentialLR::milestones).at_least(1).doc("when the second, the third, … begins");
   }
   void check(Checker& checker) const {
@@ -137,8 +137,9 @@ struct SequentialLR {
 }  // namespace
 
 void add_composite_schedulers(SchedulerRegistry& schedulers) {
-  schedulers.add<ChainedScheduler>("ChainedScheduler", "several at once, each changing what the others made");
-  schedulers.add<SequentialLR>("SequentialLR", "one after the other, from milestone to milestone");
+  schedulers.add<ChainedScheduler>("ChainedScheduler",
+                                   "several schedulers at once, each changing the rates that the others made");
+  schedulers.add<SequentialLR>("SequentialLR", "several schedulers one after the other, from milestone to milestone");
 }
 
 }  // namespace trainrun

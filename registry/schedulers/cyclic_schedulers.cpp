@@ -54,7 +54,7 @@ struct OneCycleLR {
     f.optional("div_factor", &OneCycleLR::div_factor).greater_than(0).doc("the cycle starts at max_lr / div_factor");
     f.optional("final_div_factor", &OneCycleLR::final_div_factor)
         .greater_than(0)
-        .doc("and ends at max_lr / div_factor / final_div_factor");
+        .doc("the cycle ends at max_lr / div_factor / final_div_factor");
     f.optional("three_phase", &OneCycleLR::three_phase).doc("fall to the starting rate first, then to the last one");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const;
@@ -141,14 +141,14 @@ struct CyclicLR {
         .at_least(0)
         .not_empty("needs at least one value")
         .doc("the highest rate; one for each group as a list");
-    f.optional("step_size_up", &CyclicLR::step_size_up).at_least(1).doc("the rate rises in so many");
+    f.optional("step_size_up", &CyclicLR::step_size_up).at_least(1).doc("number of steps in which the rate rises");
     f.optional("step_size_down", &CyclicLR::step_size_down)
         .at_least(1)
-        .doc("and falls in so many; as many as it rises by default");
+        .doc("number of steps in which it falls; by default as many as it rises in");
     f.optional("mode", &CyclicLR::mode)
         .one_of({"triangular", "triangular2", "exp_range"})
         .doc("cycles stay as high, get half as high each time, or shrink by gamma at each step");
-    f.optional("gamma", &CyclicLR::gamma).at_least(0).doc("exp_range: by this factor");
+    f.optional("gamma", &CyclicLR::gamma).at_least(0).doc("factor for exp_range");
     f.optional("cycle_momentum", &CyclicLR::cycle_momentum).doc("momentum (Adam's first beta) falls as the rate rises");
     f.optional("base_momentum", &CyclicLR::base_momentum)
         .at_least(0)

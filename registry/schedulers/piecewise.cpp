@@ -41,7 +41,7 @@ struct Piecewise {
 }  // namespace
 
 void add_piecewise(SchedulerRegistry& schedulers) {
-  schedulers.add<Piecewise>("Piecewise", "the rate times factors given at points of time");
+  schedulers.add<Piecewise>("Piecewise", "the rate times factors that are given at points in time");
 }
 
 }  // namespace trainrun

@@ -27,18 +27,21 @@ struct ReduceLROnPlateau {
   double eps = 1e-8;
   static void describe(Fields<ReduceLROnPlateau>& f) {
     f.optional("monitor", &ReduceLROnPlateau::monitor).doc("the metric that is watched, at each evaluation");
-    f.optional("mode", &ReduceLROnPlateau::mode).doc("whether less or more is better");
-    f.optional("factor", &ReduceLROnPlateau::factor).at_least(0).less_than(1).doc("times the rate, on a plateau");
+    f.optional("mode", &ReduceLROnPlateau::mode).doc("whether a smaller or a larger figure is better");
+    f.optional("factor", &ReduceLROnPlateau::factor).at_least(0).less_than(1).doc("factor of the rate on a plateau");
     f.optional("patience", &ReduceLROnPlateau::patience)
         .at_least(0)
-        .doc("evaluations without improvement that are let pass");
-    f.optional("threshold", &ReduceLROnPlateau::threshold).at_least(0).doc("less than this is no improvement");
-    f.optional("threshold_mode", &ReduceLROnPlateau::threshold_mode).doc("as a share or as a difference");
+        .doc("evaluations without improvement before the rate changes");
+    f.optional("threshold", &ReduceLROnPlateau::threshold)
+        .at_least(0)
+        .doc("a change smaller than this is not an improvement");
+    f.optional("threshold_mode", &ReduceLROnPlateau::threshold_mode)
+        .doc("whether threshold is a share or a difference");
     f.optional("cooldown", &ReduceLROnPlateau::cooldown)
         .at_least(0)
-        .doc("evaluations after a change that do not count");
+        .doc("evaluations after a change of the rate that do not count");
     f.optional("min_lr", &ReduceLROnPlateau::min_lr).at_least(0).doc("the lowest rate");
-    f.optional("eps", &ReduceLROnPlateau::eps).at_least(0).doc("smaller changes are not made");
+    f.optional("eps", &ReduceLROnPlateau::eps).at_least(0).doc("changes of the rate smaller than this are not made");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const;
 };

@@ -14,10 +14,10 @@ struct ConstantLR {
   double factor = 1.0 / 3;
   int64_t total_iters = 5;
   static void describe(Fields<ConstantLR>& f) {
-    f.optional("factor", &ConstantLR::factor).at_least(0).at_most(1).doc("times the learning rate at first");
+    f.optional("factor", &ConstantLR::factor).at_least(0).at_most(1).doc("factor of the learning rate at the start");
     f.optional("total_iters", &ConstantLR::total_iters)
         .at_least(0)
-        .doc("how long; the full rate afterwards. 0, as in PyTorch: for ever, or not at all after another scheduler");
+        .doc("how long; the full rate follows. 0, as in PyTorch: for ever, or not at all after another scheduler");
   }
   void check(Checker& checker) const {
     if (factor == 0 && total_iters > 0) checker.fail("factor", "a rate times 0 does not come back; make it above 0");
@@ -59,9 +59,14 @@ struct LinearLR {
     f.optional("start_factor", &LinearLR::start_factor)
         .greater_than(0)
         .at_most(1)
-        .doc("times the learning rate at first");
-    f.optional("end_factor", &LinearLR::end_factor).at_least(0).at_most(1).doc("times the learning rate at the end");
-    f.optional("total_iters", &LinearLR::total_iters).at_least(0).doc("from one to the other in so many");
+        .doc("factor of the learning rate at the start");
+    f.optional("end_factor", &LinearLR::end_factor)
+        .at_least(0)
+        .at_most(1)
+        .doc("factor of the learning rate at the end");
+    f.optional("total_iters", &LinearLR::total_iters)
+        .at_least(0)
+        .doc("number of steps (or epochs) from one to the other");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
     return recurrence(inputs, [*this](int64_t t, double lr, double) {
@@ -79,7 +84,7 @@ struct PolynomialLR {
   int64_t total_iters = 5;
   double power = 1;
   static void describe(Fields<PolynomialLR>& f) {
-    f.optional("total_iters", &PolynomialLR::total_iters).at_least(0).doc("down to 0 in so many");
+    f.optional("total_iters", &PolynomialLR::total_iters).at_least(0).doc("number of steps (or epochs) down to 0");
     f.optional("power", &PolynomialLR::power).at_least(0).doc("of what remains");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
@@ -95,8 +100,10 @@ struct StepLR {
   int64_t step_size = 1;
   double gamma = 0.1;
   static void describe(Fields<StepLR>& f) {
-    f.required("step_size", &StepLR::step_size).at_least(1).doc("the rate changes every so many");
-    f.optional("gamma", &StepLR::gamma).at_least(0).doc("by this factor");
+    f.required("step_size", &StepLR::step_size)
+        .at_least(1)
+        .doc("number of steps, or epochs, between two changes of the rate");
+    f.optional("gamma", &StepLR::gamma).at_least(0).doc("the rate changes by this factor");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
     return recurrence(inputs,
@@ -108,8 +115,10 @@ struct MultiStepLR {
   std::vector<int64_t> milestones;
   double gamma = 0.1;
   static void describe(Fields<MultiStepLR>& f) {
-    f.required("milestones", &MultiStepLR::milestones).at_least(0).doc("the rate changes at these");
-    f.optional("gamma", &MultiStepLR::gamma).at_least(0).doc("by this factor");
+    f.required("milestones", &MultiStepLR::milestones)
+        .at_least(0)
+        .doc("the steps (or epochs) at which the rate changes");
+    f.optional("gamma", &MultiStepLR::gamma).at_least(0).doc("the rate changes by this factor");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
     return recurrence(inputs, [*this](int64_t t, double lr, double) {
@@ -153,10 +162,12 @@ struct CosineAnnealingWarmRestarts {
   int64_t T_mult = 1;  // NOLINT(readability-identifier-naming)
   double eta_min = 0;
   static void describe(Fields<CosineAnnealingWarmRestarts>& f) {
-    f.required("T_0", &CosineAnnealingWarmRestarts::T_0).at_least(1).doc("the first restart comes after so many");
+    f.required("T_0", &CosineAnnealingWarmRestarts::T_0)
+        .at_least(1)
+        .doc("number of steps (or epochs) before the first restart");
     f.optional("T_mult", &CosineAnnealingWarmRestarts::T_mult)
         .at_least(1)
-        .doc("each cycle is so many times longer than the last one");
+        .doc("each cycle is this many times longer than the last one");
     f.optional("eta_min", &CosineAnnealingWarmRestarts::eta_min).at_least(0).doc("the lowest rate");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {

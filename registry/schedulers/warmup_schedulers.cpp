@@ -32,8 +32,11 @@ struct Warmup {
 
 template <class T>
 void describe_warmup(Fields<T>& f) {
-  f.optional("warmup_steps", &T::warmup_steps).at_least(0).doc("the rate rises from 0 in so many");
-  f.optional("warmup_ratio", &T::warmup_ratio).at_least(0).at_most(1).doc("or in this share of the whole job");
+  f.optional("warmup_steps", &T::warmup_steps).at_least(0).doc("number of steps in which the rate rises from 0");
+  f.optional("warmup_ratio", &T::warmup_ratio)
+      .at_least(0)
+      .at_most(1)
+      .doc("instead of warmup_steps: the same as a share of the whole job");
   f.optional("total_steps", &T::total_steps).at_least(1).doc("when it ends; the whole job by default");
   f.relation(nlohmann::json::parse(
       R"({"if": {"required": ["warmup_ratio"], "properties": {"warmup_ratio": {"type": "number"}}},
@@ -120,7 +123,9 @@ struct InverseSqrt : Warmup {
     describe_warmup(f);
     f.optional("timescale", &InverseSqrt::timescale)
         .at_least(1)
-        .doc("half the rate three times this after the warm-up; as long as the warm-up by default, 10,000 without one");
+        .doc(
+            "the rate has halved three times this long after the warm-up; by default the length of the warm-up, or "
+            "10,000 without one");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
     const int64_t rise = warmup(inputs);
@@ -139,10 +144,12 @@ struct WarmupStableDecay : Warmup {
   double num_cycles = 0.5;
   static void describe(Fields<WarmupStableDecay>& f) {
     describe_warmup(f);
-    f.required("num_decay_steps", &WarmupStableDecay::num_decay_steps).at_least(0).doc("the rate falls in so many");
+    f.required("num_decay_steps", &WarmupStableDecay::num_decay_steps)
+        .at_least(0)
+        .doc("number of steps in which the rate falls");
     f.optional("num_stable_steps", &WarmupStableDecay::num_stable_steps)
         .at_least(0)
-        .doc("it stays so long in between; what warm-up and decay leave of the job by default");
+        .doc("number of steps in between at the full rate; by default what warm-up and decay leave of the job");
     f.optional("warmup_type", &WarmupStableDecay::warmup_type).doc("shape of the rise");
     f.optional("decay_type", &WarmupStableDecay::decay_type).doc("shape of the fall");
     f.optional("min_lr_ratio", &WarmupStableDecay::min_lr_ratio)

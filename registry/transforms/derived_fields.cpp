@@ -37,7 +37,7 @@ struct Triplets {
 
   static void describe(Fields<Triplets>& f) {
     f.optional("field", &Triplets::field).doc("the field of the batch whose samples are the anchors");
-    f.optional("label", &Triplets::label).doc("their classes");
+    f.optional("label", &Triplets::label).doc("the field that holds the classes of the samples");
     f.optional("positive", &Triplets::positive).doc("the new field that holds, for each anchor, another of its class");
     f.optional("negative", &Triplets::negative).doc("the new field that holds, for each anchor, one of another class");
   }
@@ -47,7 +47,7 @@ struct Triplets {
   void change(DatasetInfo& info) const {
     const FieldInfo& labels = find_field(info, label, "Triplets");
     if (labels.dtype != at::kLong || !labels.shape.empty()) {
-      throw LayerError("Triplets: '" + label + "' does not hold one class (int64) a sample");
+      throw LayerError("Triplets: '" + label + "' does not hold a class (int64) for each sample");
     }
     const FieldInfo anchors = find_field(info, field, "Triplets");
     add_field(info, anchors, positive, "Triplets");
@@ -84,8 +84,9 @@ struct Triplets {
 }  // namespace
 
 void add_derived_fields(TransformRegistry& transforms) {
-  transforms.add<Copy>("Copy", "a field of the batch once more, under another name");
-  transforms.add<Triplets>("Triplets", "for each sample of a batch another of its class and one of another class");
+  transforms.add<Copy>("Copy", "copies a field of the batch to another name");
+  transforms.add<Triplets>("Triplets",
+                           "adds, for each sample of a batch, another one of its class and one of another class");
 }
 
 }  // namespace trainrun

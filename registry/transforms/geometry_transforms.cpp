@@ -116,7 +116,7 @@ struct CenterCrop {
   static void describe(Fields<CenterCrop>& f) {
     f.required("size", &CenterCrop::size)
         .at_least(1)
-        .doc("height and width of what is left; more than there is: zeros");
+        .doc("height and width of the part that is kept; zeros beyond the image");
     f.optional("field", &CenterCrop::field).doc("the field of the batch to change");
   }
   void change(DatasetInfo& info) const {
@@ -149,11 +149,11 @@ struct Resize {
     f.required("size", &Resize::size).at_least(1).unit("pixels").doc("[height, width]; or of the shorter side");
     f.optional("interpolation", &Resize::interpolation)
         .one_of({"nearest", "nearest-exact", "bilinear", "bicubic"})
-        .doc("how new pixels follow from old ones");
+        .doc("how new pixels are computed from old ones");
     f.optional("max_size", &Resize::max_size)
         .at_least(1)
         .unit("pixels")
-        .doc("of the longer side, where size is that of the shorter");
+        .doc("greatest length of the longer side, if size is that of the shorter");
     f.optional("antialias", &Resize::antialias)
         .doc("average what falls on one pixel when an image is made smaller; for bilinear and bicubic");
     f.optional("field", &Resize::field).doc("the field of the batch to change");
@@ -216,7 +216,7 @@ struct RandomRotation {
         .doc("angles are drawn from -degrees to degrees; or from [least, most]; counter-clockwise");
     f.optional("interpolation", &RandomRotation::interpolation)
         .one_of({"nearest", "bilinear"})
-        .doc("how new pixels follow from old ones");
+        .doc("how new pixels are computed from old ones");
     f.optional("center", &RandomRotation::center)
         .unit("pixels")
         .doc("[x, y] of the point to turn around, from the upper left; null: the image's centre");
@@ -226,7 +226,8 @@ struct RandomRotation {
   void check(Checker& checker) const {
     const auto [least, most] = range();
     if (least > most) {
-      checker.fail("degrees", std::holds_alternative<double>(degrees) ? "must be >= 0" : "the least comes first");
+      checker.fail("degrees",
+                   std::holds_alternative<double>(degrees) ? "must be >= 0" : "the smaller number comes first");
     }
   }
   std::array<double, 2> range() const {
@@ -285,7 +286,7 @@ struct RandomRotation {
 void add_geometry_transforms(TransformRegistry& transforms) {
   transforms.add<Pad>("Pad", "adds a border to each image");
   transforms.add<CenterCrop>("CenterCrop", "the middle of each image");
-  transforms.add<Resize>("Resize", "each image in another size");
+  transforms.add<Resize>("Resize", "resizes each image");
   transforms.add<RandomRotation>("RandomRotation", "turns each image by an angle of its own, keeping its size");
 }
 

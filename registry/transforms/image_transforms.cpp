@@ -25,7 +25,7 @@ void with_element(const at::Tensor& tensor, const Body& body) {
     case 8:
       return body(uint64_t{});
     default:
-      throw Error("images of " + std::to_string(tensor.element_size()) + " bytes a number cannot be transformed");
+      throw Error("images of " + std::to_string(tensor.element_size()) + " bytes per number cannot be transformed");
   }
 }
 
@@ -37,18 +37,18 @@ struct Normalize {
 
   static void describe(Fields<Normalize>& f) {
     f.required("mean", &Normalize::mean)
-        .not_empty("names no number")
-        .doc("taken from each channel: a number, or one a channel");
+        .not_empty("expected at least one number")
+        .doc("subtracted from each channel: one number, or one for each channel");
     f.required("std", &Normalize::std)
         .greater_than(0)
-        .not_empty("names no number")
-        .doc("each channel is then divided by it: a number, or one a channel");
+        .not_empty("expected at least one number")
+        .doc("each channel is then divided by this: one number, or one for each channel");
     f.optional("field", &Normalize::field).doc("the field of the batch to change");
   }
   void check(Checker& checker) const {
     if (list(mean).size() > 1 && list(std).size() > 1 && list(mean).size() != list(std).size()) {
-      checker.fail(
-          "std", "has " + std::to_string(list(std).size()) + " numbers, mean has " + std::to_string(list(mean).size()));
+      checker.fail("std", "has " + std::to_string(list(std).size()) + " numbers, but mean has " +
+                              std::to_string(list(mean).size()));
     }
   }
   static std::vector<double> list(const Numbers& numbers) {
@@ -74,7 +74,7 @@ class NormalizeTransform : public Transform {
     }
     const int64_t given = std::max(mean_.numel(), std_.numel());
     if (given != 1 && given != field.shape[0]) {
-      throw LayerError("Normalize: mean and std have " + std::to_string(given) + " numbers, '" + field_ + "' " +
+      throw LayerError("Normalize: mean and std have " + std::to_string(given) + " numbers, but '" + field_ + "' " +
                        batch_text(field.shape) + " has " + std::to_string(field.shape[0]) + " channels");
     }
   }
@@ -104,7 +104,7 @@ struct RandomCrop {
   std::string field = "image";
 
   static void describe(Fields<RandomCrop>& f) {
-    f.required("size", &RandomCrop::size).at_least(1).doc("height and width of what is left");
+    f.required("size", &RandomCrop::size).at_least(1).doc("height and width of the part that is kept");
     f.optional("padding", &RandomCrop::padding).at_least(0).unit("pixels").doc("added at each side before the crop");
     f.optional("fill", &RandomCrop::fill).doc("value of the padding");
     f.optional("field", &RandomCrop::field).doc("the field of the batch to change");

@@ -47,7 +47,9 @@ struct OneHot {
   std::string field = "label";
 
   static void describe(Fields<OneHot>& f) {
-    f.optional("num_classes", &OneHot::num_classes).at_least(1).doc("as many numbers each; the data set's by default");
+    f.optional("num_classes", &OneHot::num_classes)
+        .at_least(1)
+        .doc("length of each vector; the data set's number of classes by default");
     f.optional("field", &OneHot::field).doc("the field of the batch to change");
   }
   void change(DatasetInfo& info) const {
@@ -73,8 +75,12 @@ struct Mixup {
   static void describe(Fields<Mixup>& f) {
     f.optional("alpha", &Mixup::alpha)
         .greater_than(0)
-        .doc("each sample's share is drawn from Beta(alpha, alpha): 1 any alike, less: nearer to 0 or 1");
-    f.optional("num_classes", &Mixup::num_classes).at_least(1).doc("of the labels; the data set's by default");
+        .doc(
+            "each sample's proportion is drawn from Beta(alpha, alpha): with 1, all are equally likely; below 1, those "
+            "near 0 and 1 are likelier");
+    f.optional("num_classes", &Mixup::num_classes)
+        .at_least(1)
+        .doc("number of classes of the labels; the data set's by default");
     f.optional("field", &Mixup::field).doc("the field of the batch that is mixed");
     f.optional("label", &Mixup::label).doc("its labels: classes become soft ones, [N, num_classes]; numbers are mixed");
   }

@@ -36,24 +36,26 @@ struct RandomErasing {
     f.optional("scale", &RandomErasing::scale)
         .at_least(0)
         .at_most(1)
-        .doc("least and most of the image's area that the rectangle takes");
-    f.optional("ratio", &RandomErasing::ratio).greater_than(0).doc("least and most of its height over its width");
+        .doc("smallest and largest share of the image's area that the rectangle covers");
+    f.optional("ratio", &RandomErasing::ratio)
+        .greater_than(0)
+        .doc("smallest and largest ratio of its height to its width");
     f.optional("value", &RandomErasing::value)
         .one_of({"random"})
-        .doc("what is put there: a number, one a channel, or random: normal noise");
+        .doc("what is put there: one number, one for each channel, or random: normal noise");
     f.optional("field", &RandomErasing::field).doc("the field of the batch to change");
   }
   void check(Checker& checker) const {
-    if (scale[0] > scale[1]) checker.fail("scale", "the least comes first");
-    if (ratio[0] > ratio[1]) checker.fail("ratio", "the least comes first");
+    if (scale[0] > scale[1]) checker.fail("scale", "the smaller number comes first");
+    if (ratio[0] > ratio[1]) checker.fail("ratio", "the smaller number comes first");
     const auto* list = std::get_if<std::vector<double>>(&value);
-    if (list && list->empty()) checker.fail("value", "names no number");
+    if (list && list->empty()) checker.fail("value", "expected at least one number");
   }
   void change(DatasetInfo& info) const {
     const FieldInfo& images = float_image_field(info, field, "RandomErasing");
     const auto* list = std::get_if<std::vector<double>>(&value);
     if (list && list->size() != 1 && static_cast<int64_t>(list->size()) != images.shape[0]) {
-      throw LayerError("RandomErasing: value has " + std::to_string(list->size()) + " numbers, '" + field + "' " +
+      throw LayerError("RandomErasing: value has " + std::to_string(list->size()) + " numbers, but '" + field + "' " +
                        batch_text(images.shape) + " has " + std::to_string(images.shape[0]) + " channels");
     }
   }
@@ -103,7 +105,7 @@ struct GaussianNoise {
   std::string field = "image";
 
   static void describe(Fields<GaussianNoise>& f) {
-    f.optional("mean", &GaussianNoise::mean).doc("of the noise");
+    f.optional("mean", &GaussianNoise::mean).doc("mean of the noise");
     f.optional("sigma", &GaussianNoise::sigma).at_least(0).doc("standard deviation of the noise");
     f.optional("clip", &GaussianNoise::clip).doc("keep the result in [0, 1]");
     f.optional("field", &GaussianNoise::field).doc("the field of the batch to change");
@@ -125,8 +127,7 @@ struct GaussianNoise {
 }  // namespace
 
 void add_noise_transforms(TransformRegistry& transforms) {
-  transforms.add<RandomErasing>("RandomErasing",
-                                "puts something else into a rectangle of each image, with a probability");
+  transforms.add<RandomErasing>("RandomErasing", "overwrites a rectangle of each image, with some probability");
   transforms.add<GaussianNoise>("GaussianNoise", "adds normal noise to each number");
 }
 

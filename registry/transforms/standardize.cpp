@@ -19,7 +19,9 @@ struct Standardize {
     f.optional("field", &Standardize::field)
         .doc("the field of the batch to change: each number of [N, F], each channel of [N, C, …]");
     f.optional("dim", &Standardize::dim)
-        .doc("the dimension whose entries have a mean each: 1 that of channels, -1 that of the features of [N, L, F]");
+        .doc(
+            "the dimension whose entries each have a mean of their own: 1 for channels, -1 for the features of [N, L, "
+            "F]");
     f.optional("with_mean", &Standardize::with_mean).doc("take the training samples' mean away");
     f.optional("with_std", &Standardize::with_std).doc("divide by their standard deviation; where that is 0, by 1");
   }
@@ -43,7 +45,8 @@ class StandardizeTransform : public Transform {
     const bool fits = dims == 1 ? options_.dim == 1 : dim_of(dims) >= 1 && dim_of(dims) < dims;
     if (!fits) {
       throw LayerError("Standardize: dim " + std::to_string(options_.dim) + " of '" + field.name + "' " +
-                       batch_text(field.shape) + " is " + (dim_of(dims) == 0 ? "the batch" : "none of its dimensions"));
+                       batch_text(field.shape) + " is " +
+                       (dim_of(dims) == 0 ? "the batch" : "not one of its dimensions"));
     }
   }
 

@@ -18,7 +18,7 @@ std::string cure(const IndexUse& use, int64_t least, int64_t most) {
     return least < 0 ? "indices count from 0" : "write num_embeddings: " + std::to_string(most + 1) + " or more";
   }
   if (least == 1 && most == use.range.below) {
-    return "classes count from 0 and these from 1; subtract 1, or have a table number them by the column's type "
+    return "classes must count from 0, and these count from 1; subtract 1, or, in a table, give the column the type "
            "category";
   }
   if (least < 0) {

@@ -38,7 +38,8 @@ at::Tensor classes_of(const Dataset& data, const SamplerSection& sampler) {
   const at::Tensor classes = data.column(field);
   const bool fits = classes.dim() == 1 && classes.scalar_type() == at::kLong;
   if (!fits || (classes.numel() > 0 && classes.min().item<int64_t>() < 0)) {
-    throw DataError("sampler " + sampler.type + ": field '" + field + "' does not hold one class, from 0, a sample");
+    throw DataError("sampler " + sampler.type + ": field '" + field +
+                    "' does not hold a class, an integer from 0, for each sample");
   }
   return classes;
 }
@@ -50,7 +51,8 @@ at::Tensor weights_of(const Dataset& data, const SamplerSection& sampler) {
     const bool fits = weights.numel() == data.size() && weights.isfinite().all().item<bool>() &&
                       weights.ge(0).all().item<bool>() && weights.sum().item<double>() > 0;
     if (!fits) {
-      throw DataError("sampler WeightedRandom: '" + *name + "' does not hold one weight >= 0 a sample, some above 0");
+      throw DataError("sampler WeightedRandom: '" + *name +
+                      "' does not hold a weight >= 0 for each sample, with some above 0");
     }
     return weights;
   }

@@ -85,7 +85,7 @@ OpenedAccelerator open_accelerator(const std::string& path) {
                          "); run tools/setup on the machine with the GPU, which fetches them"};
   }
   auto* const get = reinterpret_cast<const Accelerator* (*)()>(dlsym(library, "trainrun_cuda_accelerator"));
-  if (!get) return {nullptr, path + " is not of this trainrun; build it again"};
+  if (!get) return {nullptr, path + " was built for another trainrun; build it again"};
   const Accelerator* accelerator = get();
   if (accelerator->num_gpus() > 0) return {accelerator, ""};
   return {nullptr, "the NVIDIA driver gives no GPU (nvidia-smi says more)"};
@@ -133,13 +133,14 @@ at::Device choose_device(const DeviceWish& wish, const OpenedAccelerator& opened
                   "device: cuda, and each takes its own");
     }
     if (number >= num_gpus) {
-      throw Error("device: " + wish.device.text() + " is not there: " + there_are(num_gpus) + ", the first is cuda:0");
+      throw Error("device: " + wish.device.text() + " does not exist: " + there_are(num_gpus) +
+                  ", the first is cuda:0");
     }
     return {at::kCUDA, static_cast<at::DeviceIndex>(number)};
   }
   if (wish.local_rank >= num_gpus) {
     throw Error("process " + std::to_string(wish.local_rank + 1) + " of this machine finds no GPU: " +
-                there_are(num_gpus) + "; start as many processes a machine as it has GPUs, or write device: cpu" +
+                there_are(num_gpus) + "; start as many processes on each machine as it has GPUs, or write device: cpu" +
                 (multi_gpu ? " and distributed_type: MULTI_CPU" : ""));
   }
   return {at::kCUDA, static_cast<at::DeviceIndex>(wish.local_rank)};

@@ -179,7 +179,7 @@ void wait_for_machines(const LaunchOptions& options, c10d::Store& store, Clock::
   const auto key_of = [](int64_t machine) { return "machine/" + std::to_string(machine); };
   if (store.add(key_of(options.machine_rank), 1) > 1) {
     throw Error("another machine has come with machine_rank=" + std::to_string(options.machine_rank) +
-                "; each has a number of its own");
+                "; give each machine a different number");
   }
   std::vector<std::string> machines;
   for (int64_t machine = 0; machine < options.num_machines; ++machine) machines.push_back(key_of(machine));

@@ -22,7 +22,7 @@ int64_t ranks_per_node(const Recipe& recipe, const ScaleOptions& options) {
   const int64_t world_size = options.world_size;
   if (options.ranks_per_node) {
     if (world_size % *options.ranks_per_node == 0) return *options.ranks_per_node;
-    throw ScaleOptionsError(std::to_string(world_size) + " ranks do not spread evenly over nodes of " +
+    throw ScaleOptionsError(std::to_string(world_size) + " ranks cannot be divided evenly over nodes of " +
                             std::to_string(*options.ranks_per_node) + "; choose --ranks-per-node so that they do");
   }
   if (recipe.num_machines > 1 && world_size % recipe.num_machines == 0) return world_size / recipe.num_machines;

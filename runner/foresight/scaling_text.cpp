@@ -146,7 +146,7 @@ std::string time_text(const ScalePlan& plan) {
                                                     amount_text(plan.options.flops_per_second) + "FLOP/s")});
   facts.add({"communication", "gradients " + short_duration(time.gradients) + ", parameters " +
                                   short_duration(time.parameters) + ", of which " + short_duration(time.exposed) +
-                                  " beside no computing; others " + short_duration(time.others)});
+                                  " not overlapped with computing; others " + short_duration(time.others)});
   const double rate = static_cast<double>(plan.effective_batch_size) / time.step();
   facts.add({"a step", short_duration(time.step()) + ": " + rate_text(rate) + " samples/s, efficiency " +
                            decimal(100 * time.efficiency(), 1) + " % of as many single ranks (predicted)"});

@@ -47,7 +47,7 @@ class Mapper {
     const Value* written = root_.find("distributed_type");
     if (!written) {
       draft_.refuse(*root_.value, "distributed_type",
-                    "is not there; write 'NO' for one process, MULTI_CPU, MULTI_GPU or FSDP");
+                    "is missing; write 'NO' for one process, MULTI_CPU, MULTI_GPU or FSDP");
       return nullptr;
     }
     const std::string name = is_off(*written) ? "NO" : upper(written->text());
@@ -132,7 +132,7 @@ class Mapper {
     const Value* backend = dynamo.value ? dynamo.find("dynamo_backend") : root_.find("dynamo_backend");
     if (!is_on(backend)) return;
     draft_.refuse(*backend, joined_path(dynamo.path, "dynamo_backend"),
-                  "torch.compile is Python's; layers run as they are here; write 'NO'");
+                  "torch.compile needs Python; layers run as they are here; write 'NO'");
   }
 
   void map_precision() {
@@ -143,7 +143,7 @@ class Mapper {
     const std::string name = is_off(*precision) ? "NO" : upper(precision->text());
     if (name == "FP8") {
       draft_.refuse(*precision, "mixed_precision",
-                    "fp8 needs Transformer Engine, MS-AMP or torchao, all Python's; write bf16");
+                    "fp8 needs Transformer Engine, MS-AMP or torchao, which need Python; write bf16");
     } else if (draft_.has("mixed_precision")) {
       draft_.refuse(*precision, "mixed_precision",
                     "the DeepSpeed file says it; write \"auto\" there, or leave it out here");

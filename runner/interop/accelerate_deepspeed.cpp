@@ -52,7 +52,7 @@ std::optional<int64_t> apply(Draft& draft, const DeepSpeed& said, const Value& t
   const Value* parameters = said.parameter_device;
   if (is_on(parameters) && is_memory(draft, *parameters, said.path + ".offload_param_device")) {
     draft.note(*parameters, said.path + ".offload_param_device",
-               "parameters stay on their device; sharding.cpu_offload moves optimizer state alone");
+               "parameters stay on their device; sharding.cpu_offload moves only optimizer state");
   }
   return is_stage ? stage : std::nullopt;
 }
@@ -89,7 +89,7 @@ void map_loss_scale(Draft& draft, const Value& file) {
     draft.note(*again, "fp16.consecutive_hysteresis", "the loss scale is lowered at each overflow, without hysteresis");
   }
   if (const Value* least = in_file(file, {"fp16", "min_loss_scale"}); is_on(least)) {
-    draft.note(*least, "fp16.min_loss_scale", "the loss scale has no least value");
+    draft.note(*least, "fp16.min_loss_scale", "the loss scale has no lower bound");
   }
 }
 
@@ -135,7 +135,7 @@ void map_file_optimizer(Draft& draft, const Value& file, std::vector<std::string
   if (std::find(compressing.begin(), compressing.end(), upper(type->text())) != compressing.end()) {
     draft.refuse(*type, "optimizer.type",
                  type->text() +
-                     " compresses what ranks send, which optimizers do not do here; write AdamW, and "
+                     " compresses what ranks send, which trainrun's optimizers do not do; write AdamW, and "
                      "distributed.comm_hook: PowerSGD in the recipe");
   } else {
     not_read.emplace_back("optimizer.type");
@@ -160,7 +160,7 @@ Value read_deepspeed_file(Draft& draft, const Value& name, const ReadText& read)
   Value file = parse_yaml(*text, std::make_shared<const std::string>(name.text()), draft.problems());
   if (file.is_null() || (file.is_map() && file.find("zero_optimization"))) return file;
   if (file.is_map()) {
-    draft.refuse(file, "zero_optimization", "is not there; write {stage: 0}");
+    draft.refuse(file, "zero_optimization", "is missing; write {stage: 0}");
   } else {
     draft.refuse(file, "", "a DeepSpeed file is a mapping, found " + file.describe());
   }

@@ -12,8 +12,8 @@ constexpr KeyFate kRefused = KeyFate::kRefused;
 constexpr KeyFate kSection = KeyFate::kSection;
 
 constexpr const char* kKept =
-    "activations are kept, not computed anew; set it to false, and take smaller batches with "
-    "gradient_accumulation_steps where memory is short";
+    "activations are kept, not recomputed; set it to false, and use smaller batches with "
+    "gradient_accumulation_steps if memory is short";
 constexpr const char* kFull = "what ranks send each other is float32; leave it out";
 constexpr const char* kAllRanks = "parameters are sharded over all ranks, not within groups; leave it out";
 constexpr const char* kWhole = "every rank computes whole layers and sequences; leave it out";
@@ -58,7 +58,7 @@ constexpr AccelerateKey kTop[] = {
     {"scheduler", kNoted},
     {"data_types", kSection},
     {"data_types.grad_accum_dtype", kRefused, "gradients add up in float32; write fp32", "fp32"},
-    {"amp", kRefused, "Apex's amp is not here; write bf16: {enabled: true}"},
+    {"amp", kRefused, "Apex's amp is not supported; write bf16: {enabled: true}"},
     {"torch_autocast", kRefused, "write bf16: {enabled: true}, which runs under autocast"},
     {"tensor_parallel", kSection},
     {"tensor_parallel.autotp_size", kRefused, kWhole, "1"},
@@ -81,10 +81,10 @@ constexpr AccelerateKey kTop[] = {
     {"data_efficiency", kRefused, kSchedule},
     {"eigenvalue", kRefused, kSchedule},
     {"elasticity", kRefused,
-     "the batch size does not follow the number of ranks; leave it out, and start trainrun under torchrun where ranks "
+     "the batch size does not follow the number of ranks; leave it out, and start trainrun under torchrun if ranks "
      "come and go"},
-    {"hybrid_engine", kRefused, "it is of inference in between; leave it out"},
-    {"compile", kRefused, "torch.compile is Python's; leave it out"},
+    {"hybrid_engine", kRefused, "it concerns inference during training; leave it out"},
+    {"compile", kRefused, "torch.compile needs Python; leave it out"},
     {"activation_checkpointing", kSection},
     {"activation_checkpointing.partition_activations", kRefused, kKept},
     {"activation_checkpointing.cpu_checkpointing", kRefused, kKept},

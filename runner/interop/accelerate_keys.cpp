@@ -4,8 +4,7 @@ namespace trainrun {
 namespace {
 
 constexpr const char* kNoXla = "TPUs need XLA, which LibTorch does not have; write MULTI_GPU or MULTI_CPU";
-constexpr const char* kNoDevice =
-    "LibTorch's wheel knows CPUs and NVIDIA GPUs, no such device; write MULTI_GPU or MULTI_CPU";
+constexpr const char* kNoDevice = "LibTorch's wheel supports only CPUs and NVIDIA GPUs; write MULTI_GPU or MULTI_CPU";
 
 }  // namespace
 
@@ -67,8 +66,8 @@ const std::vector<AccelerateKey>& fsdp_keys() {
       {"fsdp_sync_module_states", KeyFate::kMeaningless},         // always so
       {"fsdp_cpu_ram_efficient_loading", KeyFate::kMeaningless},  // of Transformers' from_pretrained
       {"fsdp_activation_checkpointing", KeyFate::kRefused,
-       "activations are kept, not computed anew; set it to false, and take smaller batches with "
-       "training.gradient_accumulation_steps where memory is short"},
+       "activations are kept, not recomputed; set it to false, and use smaller batches with "
+       "training.gradient_accumulation_steps if memory is short"},
       {"fsdp_activation_checkpointing_offload", KeyFate::kRefused, "activations stay on their device; set it to false"},
       {"fsdp_ignored_modules", KeyFate::kRefused, "every layer's parameters are sharded; leave it out"},
   };

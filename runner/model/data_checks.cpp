@@ -90,7 +90,7 @@ void check_batch_norms(const Recipe& recipe, const Graph& graph, int64_t num_sam
     if (over_ranks) continue;  // each has a sample
     problems.push_back(
         {layer.written->place, layer.written->path,
-         node.type + " cannot normalize one value a channel in training, and " + why + "; write " + cure});
+         node.type + " cannot normalize one value per channel in training, and " + why + "; write " + cure});
   }
   if (!problems.empty()) throw RecipeError(problems);
 }

@@ -402,7 +402,7 @@ void check_same_state(const Component<DatasetKind>& dataset, const NamedTensors&
     if (own.sizes() == other.sizes()) continue;
     throw RecipeError({{dataset.place, dataset.path,
                         "its batches do not fit the model that dataset.train gives: " + trained[i].first +
-                            " would be " + at::str(other.sizes()) + ", it is " + at::str(own.sizes())}});
+                            " would be " + at::str(other.sizes()) + ", but is " + at::str(own.sizes())}});
   }
 }
 

@@ -107,7 +107,7 @@ void check_monitors(const Recipe& recipe, const Model* model, const Value& value
   const bool has_data = given("eval") || given("fold");
   const auto check = [&](const std::string& monitor, const Place& place, const std::string& path) {
     if (!has_data) {
-      problems.push_back({place, path, "there are no evaluations to watch: give dataset.eval"});
+      problems.push_back({place, path, "there are no evaluations to watch: add dataset.eval"});
     } else if (!recipe.evaluation.every) {
       problems.push_back({place, path, "there are no evaluations to watch: evaluation.every is null"});
     } else if (model && std::find(names.begin(), names.end(), monitor) == names.end()) {
@@ -118,7 +118,8 @@ void check_monitors(const Recipe& recipe, const Model* model, const Value& value
     const Value* keep_best = value.find("checkpoint")->find("keep_best");
     check(recipe.checkpoint.keep_best->monitor, keep_best->find("monitor")->place(), "checkpoint.keep_best.monitor");
     if (!recipe.checkpoint.every) {
-      problems.push_back({keep_best->place(), "checkpoint.keep_best", "nothing is kept: checkpoint.every is null"});
+      problems.push_back(
+          {keep_best->place(), "checkpoint.keep_best", "no checkpoint is kept, because checkpoint.every is null"});
     }
   }
   for (const Component<CallbackKind>& callback : recipe.callbacks) {

@@ -87,7 +87,7 @@ void note_batch_first(const Recipe& recipe, const std::set<std::string>& undecid
     const bool batch_is_first = shape.size() == 3 && shape[0] == kExampleBatch && shape[1] != kExampleBatch;
     if (!batch_is_first) continue;
     notes.push_back({node.place, node.path,
-                     node.type + " takes its input for [T, N, C], since batch_first is false by default, but the "
+                     node.type + " reads its input as [T, N, C], since batch_first is false by default, but the "
                                  "batch comes first here; write batch_first: true"});
   }
 }

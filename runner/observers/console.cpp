@@ -113,7 +113,7 @@ class ConsoleLogger : public Logger {
       // What the error was, the program says last, once, and log.txt has it.
       spdlog::error("stopped at step {} {}", position(record.step, info_.total_steps), text);
     } else {
-      spdlog::info("stopped by {} at step {} {}; the same command goes on", record.reason,
+      spdlog::info("stopped by {} at step {} {}; the same command resumes it", record.reason,
                    position(record.step, info_.total_steps), text);
     }
     say_where_weights_are();
@@ -206,7 +206,8 @@ std::string progress_bar(const ProgressState& state, size_t width) {
 }
 
 void add_console(LoggerRegistry& loggers) {
-  loggers.add<Console>("console", "lines on the console and in log.txt; a progress bar where somebody watches");
+  loggers.add<Console>("console",
+                       "lines on the console and in log.txt; a progress bar if standard output is a terminal");
 }
 
 }  // namespace trainrun

@@ -129,7 +129,9 @@ std::string csv_record(const std::vector<std::string>& fields) {
 }
 
 void add_csv(LoggerRegistry& loggers) {
-  loggers.add<Csv>("CSV", "every figure in metrics.csv: a column each, a row for each line of the log and evaluation");
+  loggers.add<Csv>(
+      "CSV",
+      "every figure in metrics.csv: a column for each figure, a row for each line of the log and each evaluation");
 }
 
 }  // namespace trainrun

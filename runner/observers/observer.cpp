@@ -101,9 +101,9 @@ void QueuedObserver::finish(Clock::time_point end, std::chrono::milliseconds pat
   if (failed_) return;
   if (left_out_ > 0) warn("was slower than training: " + grouped(left_out_) + " lines were left out");
   if (is_done) return;
-  warn("has not come to an end " + duration(std::chrono::duration<double>(patience).count()) +
-       " after the run did; it is left behind, with " + grouped(static_cast<int64_t>(work_->queue.size())) +
-       " lines that it was to be told");
+  warn("has not finished " + duration(std::chrono::duration<double>(patience).count()) +
+       " after the end of the run; it is abandoned, with " + grouped(static_cast<int64_t>(work_->queue.size())) +
+       " lines that it has not received");
 }
 
 }  // namespace trainrun

@@ -90,7 +90,7 @@ struct TensorBoard {
 
   static void describe(Fields<TensorBoard>& f) {
     f.optional("log_dir", &TensorBoard::log_dir)
-        .doc("the folder of the event files, of this run alone; null: tensorboard in the run's folder");
+        .doc("the folder of the event files, for this run only; null: tensorboard in the run's folder");
   }
   std::unique_ptr<Logger> build(const LoggerInputs& inputs) const {
     return std::make_unique<TensorBoardLogger>(log_dir.value_or(inputs.output_dir + "/tensorboard"));

@@ -30,13 +30,15 @@ std::optional<std::pair<int64_t, int64_t>> parse_fold(const std::string& text) {
 }  // namespace
 
 void DatasetSection::describe(Fields<DatasetSection>& f) {
-  f.required("train", &DatasetSection::train).doc("what is trained on");
-  f.optional("eval", &DatasetSection::eval).doc("what is evaluated on");
-  f.optional("transforms", &DatasetSection::transforms).doc("done to both, in order");
-  f.optional("train_transforms", &DatasetSection::train_transforms).doc("done before transforms, in training only");
-  f.optional("eval_transforms", &DatasetSection::eval_transforms).doc("done before transforms, in evaluation only");
+  f.required("train", &DatasetSection::train).doc("the training data");
+  f.optional("eval", &DatasetSection::eval).doc("the evaluation data");
+  f.optional("transforms", &DatasetSection::transforms).doc("applied to training and evaluation data, in order");
+  f.optional("train_transforms", &DatasetSection::train_transforms).doc("applied before transforms, in training only");
+  f.optional("eval_transforms", &DatasetSection::eval_transforms).doc("applied before transforms, in evaluation only");
   f.optional("fold", &DatasetSection::fold)
-      .doc("2/5: train is cut into five parts by the seed, the second is evaluated on, the others are trained on");
+      .doc(
+          "2/5: the training data are divided into five parts by the seed; the second is for evaluation, the others "
+          "are for training");
   f.relation(json::parse(R"({"properties": {"fold": {"not": {"type": "string", "pattern": "^[^$]*$", "not": {
                                  "type": "string", "pattern": "^[1-9][0-9]*/([2-9]|[1-9][0-9]+)$"}}}}})"));
   f.relation(json::parse(R"({"if": {"required": ["fold"], "properties": {"fold": {"type": "string"}}},
@@ -64,15 +66,17 @@ void DatasetSection::apply_fold(uint64_t seed) {
 void SamplerSection::describe(Fields<SamplerSection>& f) {
   f.required("type", &SamplerSection::type)
       .one_of({"WeightedRandom", "Stratified"})
-      .doc("WeightedRandom draws by weight; Stratified has in every batch of each class its share");
+      .doc("WeightedRandom draws samples by weight; Stratified gives each batch its share of every class");
   f.optional("weights", &SamplerSection::weights)
       .at_least(0)
       .words({"balanced"})
-      .doc("balanced: each class as often; a weight for each class; or the field that holds each sample's");
+      .doc(
+          "balanced: each class is drawn equally often; or a weight for each class; or the field that holds each "
+          "sample's weight");
   f.optional("field", &SamplerSection::field).doc("the field that holds the class; the data set's target by default");
   f.optional("num_samples", &SamplerSection::num_samples)
       .at_least(1)
-      .doc("drawn by weight in an epoch; as many as there are by default");
+      .doc("number of samples drawn by weight in an epoch; by default as many as there are");
   f.optional("replacement", &SamplerSection::replacement).doc("a sample may be drawn by weight several times");
   f.relation(json::parse(R"({"if": {"required": ["type"], "properties": {"type": {"const": "Stratified"}}},
                              "then": {"properties": {"num_samples": {"not": {"type": "integer"}},
@@ -87,7 +91,7 @@ void SamplerSection::check(Checker& checker) const {
   }
   if (type != "Stratified") return;
   const bool by_weight = num_samples || !replacement || weights != decltype(weights)(std::string("balanced"));
-  if (by_weight) checker.fail("type", "weights, num_samples and replacement are for WeightedRandom");
+  if (by_weight) checker.fail("type", "weights, num_samples and replacement are only for WeightedRandom");
 }
 
 std::optional<SamplerSection> DataloaderSection::chosen_sampler() const {
@@ -99,7 +103,7 @@ std::optional<SamplerSection> DataloaderSection::chosen_sampler() const {
 }
 
 void DataloaderSection::check(Checker& checker) const {
-  if (sampler && !shuffle) checker.fail("sampler", "draws at random, shuffle: false asks for the data's own order");
+  if (sampler && !shuffle) checker.fail("sampler", "draws at random, but shuffle: false asks for the data's own order");
 }
 
 void DataloaderSection::describe(Fields<DataloaderSection>& f) {
@@ -107,12 +111,12 @@ void DataloaderSection::describe(Fields<DataloaderSection>& f) {
       .at_least(1)
       .at_most(kMostBatchSize)
       .unit("samples")
-      .doc("of each process");
+      .doc("size of each process's batches");
   f.optional("eval_batch_size", &DataloaderSection::eval_batch_size)
       .at_least(1)
       .at_most(kMostBatchSize)
       .unit("samples")
-      .doc("in evaluation; batch_size by default");
+      .doc("size of batches in evaluation; batch_size by default");
   f.optional("shuffle", &DataloaderSection::shuffle).doc("a new order each epoch, from seed + epoch");
   f.optional("sampler", &DataloaderSection::sampler)
       .one_of({"WeightedRandom", "Stratified"})
@@ -123,7 +127,7 @@ void DataloaderSection::describe(Fields<DataloaderSection>& f) {
   f.optional("num_workers", &DataloaderSection::num_workers)
       .at_least(0)
       .at_most(256)
-      .doc("threads that make batches ahead; 0: none. The batches do not depend on it");
+      .doc("threads that make batches ahead of time; 0: none. The batches do not depend on it");
   f.relation(json::parse(R"({"if": {"required": ["shuffle"], "properties": {"shuffle": {"const": false}}},
                              "then": {"properties": {"sampler": {"not": {"anyOf": [
                                  {"type": "object"}, {"enum": ["WeightedRandom", "Stratified"]}]}}}}})"));
@@ -158,29 +162,37 @@ void EvaluationSection::describe(Fields<EvaluationSection>& f) {
 }
 
 void KeepBestSection::describe(Fields<KeepBestSection>& f) {
-  f.required("monitor", &KeepBestSection::monitor).doc("the metric that says which is best: eval/accuracy");
-  f.optional("mode", &KeepBestSection::mode).doc("whether less or more of it is better");
+  f.required("monitor", &KeepBestSection::monitor)
+      .doc("the figure that decides which checkpoint is best, such as eval/accuracy");
+  f.optional("mode", &KeepBestSection::mode).doc("whether a smaller or a larger figure is better");
 }
 
 void CheckpointSection::describe(Fields<CheckpointSection>& f) {
   f.optional("every", &CheckpointSection::every).at_least(1).one_of({"epoch"}).doc(kEveryDoc);
-  f.optional("keep_last", &CheckpointSection::keep_last).at_least(1).doc("so many of the newest are kept; null: all");
-  f.optional("keep_best", &CheckpointSection::keep_best).doc("the best one is kept as well");
+  f.optional("keep_last", &CheckpointSection::keep_last)
+      .at_least(1)
+      .doc("how many of the newest checkpoints are kept; null: all");
+  f.optional("keep_best", &CheckpointSection::keep_best).doc("keep the best checkpoint as well");
   f.optional("resume", &CheckpointSection::resume)
       .words({"auto", "no"})
       .doc(
-          "auto: go on with an unfinished run of this recipe in output_dir; no; or the path of a checkpoint, "
-          "or of a run, for its newest");
+          "auto: resume an unfinished run of this recipe in output_dir; no: begin anew; or the path of a checkpoint, "
+          "or of a run, whose newest checkpoint is used");
   f.optional("allow_changed", &CheckpointSection::allow_changed)
       .one_of({"data"})
-      .doc("what may differ from what a checkpoint was made with: [data] resumes with data that have changed");
+      .doc(
+          "what may have changed since a checkpoint was made: with [data] a run is resumed even if its data have "
+          "changed");
   f.relation(json::parse(R"({"if": {"required": ["keep_best"], "properties": {"keep_best": {"type": "object"}}},
                              "then": {"properties": {"every": {"not": {"type": "null"}}}}})"));
 }
 
 void LoggingSection::describe(Fields<LoggingSection>& f) {
-  f.optional("every_steps", &LoggingSection::every_steps).at_least(1).unit("optimizer steps").doc("between two lines");
-  f.optional("report_to", &LoggingSection::report_to).doc("who is told; console and jsonl by default");
+  f.optional("every_steps", &LoggingSection::every_steps)
+      .at_least(1)
+      .unit("optimizer steps")
+      .doc("length of the interval between two lines of the log");
+  f.optional("report_to", &LoggingSection::report_to).doc("the loggers; console and jsonl by default");
 }
 
 void DistributedSection::describe(Fields<DistributedSection>& f) {
@@ -196,42 +208,48 @@ void DistributedSection::describe(Fields<DistributedSection>& f) {
   f.optional("evaluation_timeout", &DistributedSection::evaluation_timeout)
       .at_least(1)
       .unit("seconds")
-      .doc("how long ranks that are not silent may take longer than others in an evaluation; 10 timeout by default");
+      .doc(
+          "how much longer than others a rank that is not silent may take in an evaluation; 10 times timeout by "
+          "default");
   f.optional("checkpoint_timeout", &DistributedSection::checkpoint_timeout)
       .at_least(1)
       .unit("seconds")
       .doc(
-          "how long the others wait for a rank 0 that is not silent while it reads data, or reads or writes a "
-          "checkpoint; 10 timeout by default");
+          "how long the other ranks wait for rank 0, if it is not silent, while it reads data, or reads or writes a "
+          "checkpoint; 10 times timeout by default");
   f.optional("bucket_cap_mb", &DistributedSection::bucket_cap_mb)
       .at_least(1)
       .at_most(kMostMebibytes)
       .unit("MiB")
-      .doc("gradients that are reduced together while the backward pass goes on");
+      .doc("size of the groups of gradients that are reduced together during the backward pass");
   f.optional("find_unused_parameters", &DistributedSection::find_unused_parameters)
-      .doc("layers may take no part in a step on some rank; costs a walk over the graph each step");
+      .doc("allow layers that take no part in a step on some rank; costs a walk over the graph in each step");
   f.optional("comm_hook", &DistributedSection::comm_hook)
-      .doc("how gradients travel: BF16Compression, FP16Compression, PowerSGD, or a plugin's; as they are by default");
+      .doc(
+          "how gradients are sent: BF16Compression, FP16Compression, PowerSGD, or a plugin's hook; by default as they "
+          "are");
   f.optional("pin_cores", &DistributedSection::pin_cores)
       .doc("each rank that trainrun starts keeps to its own share of the machine's cores");
 }
 
 void ShardingSection::describe(Fields<ShardingSection>& f) {
   f.optional("strategy", &ShardingSection::strategy)
-      .doc("each rank keeps its part of parameters, gradients and optimizer state; of the latter two; of nothing");
+      .doc(
+          "FULL_SHARD: each rank keeps only its part of parameters, gradients and optimizer state; SHARD_GRAD_OP: of "
+          "gradients and optimizer state; NO_SHARD: each keeps all");
   f.optional("zero_stage", &ShardingSection::zero_stage)
       .at_least(1)
       .at_most(3)
-      .doc("the same in DeepSpeed's words: 3 is FULL_SHARD, 2 SHARD_GRAD_OP, 1 shards the optimizer state alone");
+      .doc("the strategy in DeepSpeed's words: 3 is FULL_SHARD, 2 is SHARD_GRAD_OP, 1 shards only the optimizer state");
   f.optional("wrap", &ShardingSection::wrap)
       .doc(
           "regular expressions: a layer whose state name one matches in full is gathered and sharded as one; by "
           "default "
           "each of the model's own layers");
   f.optional("prefetch", &ShardingSection::prefetch)
-      .doc("begin to gather the next layer's parameters while one computes; costs that layer's memory");
+      .doc("gather the next layer's parameters while a layer computes; costs the memory of that layer");
   f.optional("cpu_offload", &ShardingSection::cpu_offload)
-      .doc("keep optimizer state in the machine's memory: so it is on the CPU; on a GPU, not in this version");
+      .doc("keep optimizer state in the machine's memory: always so on the CPU; not possible on a GPU in this version");
 }
 
 void ShardingSection::check(Checker& checker) const {
@@ -259,7 +277,7 @@ void GradScalerSection::describe(Fields<GradScalerSection>& f) {
   f.optional("growth_interval", &GradScalerSection::growth_interval)
       .at_least(1)
       .unit("optimizer steps")
-      .doc("without an overflow, after which the scale grows");
+      .doc("length of the interval without an overflow after which the scale grows");
 }
 
 namespace {
@@ -289,11 +307,14 @@ void relate_keys(Fields<Recipe>& f) {
 }  // namespace
 
 void Recipe::describe(Fields<Recipe>& f) {
-  f.optional("version", &Recipe::version).at_least(1).at_most(1).doc("of the recipe language");
-  f.optional("name", &Recipe::name).doc("of the run; the file's name by default");
-  f.optional("seed", &Recipe::seed).at_least(0).doc("of weights, order of samples, dropout");
-  f.optional("deterministic", &Recipe::deterministic).doc("use deterministic algorithms only, or fail");
-  f.optional("output_dir", &Recipe::output_dir).doc("where the run lives; runs/NAME by default");
+  f.optional("version", &Recipe::version).at_least(1).at_most(1).doc("version of the recipe language");
+  f.optional("name", &Recipe::name).doc("name of the run; the file's name by default");
+  f.optional("seed", &Recipe::seed)
+      .at_least(0)
+      .doc("seed of all random numbers: initial weights, order of samples, dropout");
+  f.optional("deterministic", &Recipe::deterministic)
+      .doc("use only deterministic algorithms; an operation that has none is an error");
+  f.optional("output_dir", &Recipe::output_dir).doc("folder of the run; runs/NAME by default");
   f.optional("plugins", &Recipe::plugins).doc("shared libraries that register more components");
   f.required("model", &Recipe::model).doc("the layers");
   f.required("loss", &Recipe::loss).doc("what is minimized");
@@ -302,50 +323,58 @@ void Recipe::describe(Fields<Recipe>& f) {
   f.optional("dataloader", &Recipe::dataloader).doc("how samples become batches");
   f.required("optimizer", &Recipe::optimizer).doc("how weights follow from gradients");
   f.optional("scheduler", &Recipe::scheduler).doc("how the learning rate changes; constant by default");
-  f.required("training", &Recipe::training).doc("how long, and the step");
+  f.required("training", &Recipe::training).doc("how long to train, and how a step is made");
   f.optional("evaluation", &Recipe::evaluation).doc("when to evaluate; at the end in any case, unless every is null");
   f.optional("callbacks", &Recipe::callbacks)
-      .doc("what takes part in the run besides: averages of the weights, an early end; in this order");
+      .doc("what else takes part in the run, in this order: averages of the weights, an early end");
   f.optional("distributed_type", &Recipe::distributed_type)
       .doc("how several processes share the job; Accelerate's names");
-  f.optional("num_processes", &Recipe::num_processes).at_least(1).at_most(kMostProcesses).doc("over all machines");
+  f.optional("num_processes", &Recipe::num_processes)
+      .at_least(1)
+      .at_most(kMostProcesses)
+      .doc("number of processes, over all machines");
   f.optional("num_machines", &Recipe::num_machines)
       .at_least(1)
-      .doc("each of which starts its share of the processes, where no launcher starts them all");
-  f.optional("machine_rank", &Recipe::machine_rank).at_least(0).doc("this machine among them; the first is 0");
+      .doc("number of machines; each starts its share of the processes, unless a launcher starts them all");
+  f.optional("machine_rank", &Recipe::machine_rank).at_least(0).doc("number of this machine, from 0");
   f.optional("main_process_ip", &Recipe::main_process_ip)
-      .doc("where the processes meet, if whoever starts them does not say: rank 0's address");
-  f.optional("main_process_port", &Recipe::main_process_port).at_least(1).at_most(65535).doc("and its port");
+      .doc("address of rank 0, where the processes meet, unless a launcher gives it");
+  f.optional("main_process_port", &Recipe::main_process_port)
+      .at_least(1)
+      .at_most(65535)
+      .doc("port of rank 0, at which the processes meet");
   f.optional("distributed", &Recipe::distributed).doc("how several processes work together");
-  f.optional("sharding", &Recipe::sharding).doc("what ranks keep a part of only, where distributed_type is FSDP");
+  f.optional("sharding", &Recipe::sharding).doc("what each rank keeps only a part of, if distributed_type is FSDP");
   f.optional("sync_batchnorm", &Recipe::sync_batchnorm)
       .doc("BatchNorm layers normalize over the batches of all ranks, as SyncBatchNorm does");
   f.optional("device", &Recipe::device)
       .words({"auto", "cpu", "cuda"})
-      .doc("auto: a GPU where there is one; cpu; cuda, or cuda:1 for the second GPU");
+      .doc("auto: a GPU if there is one; cpu; cuda, or cuda:1 for the second GPU");
   f.optional("num_threads", &Recipe::num_threads)
       .at_least(1)
       .at_most(4096)
       .one_of({"auto"})
-      .doc("of each operation on the CPU; auto: OMP_NUM_THREADS, else by the CPUs there are and the size of the model");
+      .doc(
+          "threads of each operation on the CPU; auto: OMP_NUM_THREADS, or else by the number of CPUs and the size of "
+          "the model");
   f.optional("tf32", &Recipe::tf32).doc("float32 products in TensorFloat-32 on GPUs that have it");
   f.optional("mixed_precision", &Recipe::mixed_precision)
-      .doc("of the layers' arithmetic: autocast; weights, optimizer and loss stay in float32");
-  f.optional("grad_scaler", &Recipe::grad_scaler).doc("how the loss is scaled where mixed_precision is fp16");
+      .doc("precision of the layers' arithmetic (autocast); weights, optimizer and loss stay in float32");
+  f.optional("grad_scaler", &Recipe::grad_scaler).doc("how the loss is scaled if mixed_precision is fp16");
   f.optional("checkpoint", &Recipe::checkpoint).doc("what is saved, and when");
-  f.optional("logging", &Recipe::logging).doc("who is told what, and when");
+  f.optional("logging", &Recipe::logging).doc("what is logged, where, and how often");
   relate_keys(f);
 }
 
 void Recipe::check(Checker& checker) const {
   if ((device.is_cpu() && distributed_type == DistributedType::kMultiGpu) ||
       (device.is_cuda() && distributed_type == DistributedType::kMultiCpu)) {
-    checker.fail("device", "is " + device.text() + ", distributed_type is " + word_of(distributed_type) +
+    checker.fail("device", "is " + device.text() + ", but distributed_type is " + word_of(distributed_type) +
                                "; leave one of the two out");
   }
   if (mixed_precision == MixedPrecision::kFp8) {
     checker.fail("mixed_precision",
-                 "fp8 needs products of scaled float8 matrices, which LibTorch has on recent GPUs alone; write bf16");
+                 "fp8 needs products of scaled float8 matrices, which LibTorch has only on recent GPUs; write bf16");
   }
   if (distributed.comm_hook && sharding_stage() > 0) {
     checker.fail("distributed", "a comm_hook is for gradients that are not sharded; leave one of the two out");
@@ -354,12 +383,12 @@ void Recipe::check(Checker& checker) const {
     checker.fail("num_processes", "several processes need a distributed_type, such as MULTI_CPU");
   }
   if (num_processes % num_machines != 0) {
-    checker.fail("num_machines", std::to_string(num_processes) + " processes do not spread evenly over " +
+    checker.fail("num_machines", std::to_string(num_processes) + " processes cannot be divided evenly over " +
                                      std::to_string(num_machines) + " machines");
   }
   if (machine_rank >= num_machines) {
-    checker.fail("machine_rank", "is " + std::to_string(machine_rank) + " of " + std::to_string(num_machines) +
-                                     " machines; the first is 0");
+    checker.fail("machine_rank", "is " + std::to_string(machine_rank) + ", but num_machines is " +
+                                     std::to_string(num_machines) + "; machines are numbered from 0");
   }
 }
 

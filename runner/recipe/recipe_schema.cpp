@@ -77,7 +77,7 @@ json recipe_schema(const Catalog& catalog) {
   json recipe = Codec<Recipe>::schema(context);
   json overlay = Overlay(catalog, definitions).of(recipe);
   const json base = {
-      {"description", "recipes that this one is merged onto"},
+      {"description", "recipes on which this one is based"},
       {"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}, {{"type", "null"}}}}};
   recipe["properties"]["base"] = base;
   overlay["properties"]["base"] = base;

@@ -190,7 +190,7 @@ class Builder : public YAML::EventHandler {
     const Frame& frame = frames_.back();
     const bool key_without_value = frame.node.value.is_map() && frame.key_state == KeyState::kGood;
     if (key_without_value && frame.flow && frame.key_is_plain && frame.key.find(':') != std::string::npos) {
-      report(frame.key_place, "no space after the colon of '" + frame.key + "'");
+      report(frame.key_place, "there is no space after the colon of '" + frame.key + "'");
     } else if (frame.flow && source_.at(offset, ",") && (expects_key() || frame.node.value.is_list())) {
       report(source_.place(offset), "nothing stands before this comma");
     }
@@ -236,7 +236,8 @@ class Builder : public YAML::EventHandler {
     const std::string_view name = tag.starts_with(kCoreTag) ? tag.substr(kCoreTag.size()) : std::string_view();
     if (name == "str") return Value::scalar(plain.text(), /*quoted=*/true, plain.place());
     if (name == "null" || name == "bool" || name == "int" || name == "float") {
-      if (!fits_core_tag(name, plain)) report(plain.place(), "'" + plain.text() + "' is no " + std::string(name));
+      if (!fits_core_tag(name, plain))
+        report(plain.place(), "'" + plain.text() + "' is not of type " + std::string(name));
     } else {
       report_unknown_tag(tag, plain.place());
     }
@@ -253,7 +254,7 @@ class Builder : public YAML::EventHandler {
     total_weight_ += weight;
     if (total_weight_ > kMaxRecipeValues) {
       stop(frames_.empty() ? source_.place(0) : frames_.back().node.value.place(),
-           "more than " + std::to_string(kMaxRecipeValues) + " values, with aliases expanded");
+           "more than " + std::to_string(kMaxRecipeValues) + " values once its aliases are expanded");
     }
   }
 
@@ -286,7 +287,7 @@ class Builder : public YAML::EventHandler {
     count(node.weight);
     if (frames_.size() + node.depth > kMaxRecipeDepth) {
       stop(node.value.place(),
-           "nested deeper than " + std::to_string(kMaxRecipeDepth) + " levels, with aliases expanded");
+           "nested deeper than " + std::to_string(kMaxRecipeDepth) + " levels once its aliases are expanded");
     }
     if (anchor) anchors_[anchor] = node;
     if (frames_.empty()) {
@@ -409,7 +410,7 @@ Value parse_source(const YamlText& source, std::vector<Problem>& problems) {
     return {};
   }
   if (!builder.saw_document() || builder.empty()) {
-    problems.push_back({source.place(0), "", "there is nothing here"});
+    problems.push_back({source.place(0), "", "the file is empty; expected a mapping (key: value)"});
     return {};
   }
   return builder.take_root();

@@ -88,7 +88,7 @@ Problem syntax_problem(const YAML::Exception& error, const YamlText& source, con
       const std::string word = key_without_space(source.line(suspect));
       if (word.empty()) continue;
       const size_t start = source.line_start(suspect) + source.line(suspect).find(word);
-      return {source.place(start), "", "no space after the colon of '" + word + "'"};
+      return {source.place(start), "", "there is no space after the colon of '" + word + "'"};
     }
   }
   return {source.place(offset), "", explain(error.msg, source, offset, open_flow)};

@@ -63,7 +63,8 @@ Place YamlText::place(size_t offset) const {
 
 std::optional<Problem> YamlText::find_unreadable() const {
   if (text_.size() > kMaxRecipeBytes) {
-    return Problem{place(0), "", "larger than " + std::to_string(kMaxRecipeBytes >> 10) + " KiB; this is no recipe"};
+    return Problem{place(0), "",
+                   "larger than " + std::to_string(kMaxRecipeBytes >> 10) + " KiB, so this is not a recipe"};
   }
   size_t offset = 0;
   while (offset < text_.size()) {

@@ -205,7 +205,7 @@ std::string kind_page(const KindReference& kind) {
     text += "| [`" + component.name + "`](#" + anchor(component.name) + ") | " + component.doc + " |\n";
   }
   if (!kind.common.empty()) {
-    text += "\nEvery " + kind.kind + " has these besides its own:\n\n" + markdown_table(kind.common);
+    text += "\nEvery " + kind.kind + " also has these parameters:\n\n" + markdown_table(kind.common);
   }
   for (const ComponentReference& component : kind.components) {
     text += "\n## " + component.name + "\n\n" + component.doc + "\n\n```yaml\n" + example_of(component) + "\n```\n";
@@ -241,8 +241,9 @@ std::string recipe_page() {
   std::string text = "# The recipe\n\n";
   text += kGenerated;
   text +=
-      "A recipe is one YAML file. `base` (a recipe or a list of them, that this one is merged onto) and these may "
-      "stand at its top:\n\n";
+      "A recipe is one YAML file. At its top level it may have `base` (a recipe, or a list of recipes, on which this "
+      "one "
+      "is based) and these keys:\n\n";
   text += markdown_table(Codec<Recipe>::fields().parameters());
   for (const SectionReference& section : sections) {
     text += "\n## " + section.path + "\n\n" + markdown_table(section.parameters);

@@ -150,7 +150,7 @@ RunFolder RunFolder::open(const std::string& output_dir, const RecipeFile& recip
     run.remove_leftovers();
     if (!run.continues_ || !finding.changes.empty()) run.write_recipe();
     if (!why.empty()) run.notes_.push_back(why + "; this one goes to " + run.path_);
-    if (run.continues_) run.notes_.push_back("goes on with the unfinished run in " + run.path_);
+    if (run.continues_) run.notes_.push_back("resumes the unfinished run in " + run.path_);
     for (const std::string& change : finding.changes) run.notes_.push_back("in this start, " + change);
     return run;
   }

@@ -133,7 +133,7 @@ bool same_scalar(const Value& a, const Value& b, const std::string& path) {
   return may_be_path && fs::equivalent(a.text(), b.text(), not_there);
 }
 
-/// " was 0.1 and is 0.2", or " is another".
+/// " was 0.1 and is 0.2", or " differs".
 std::string change_text(const Value& before, const Value& now) {
   const auto text = [](const Value& value) -> std::string {
     if (is_null(value)) return "null";
@@ -142,7 +142,7 @@ std::string change_text(const Value& before, const Value& now) {
   };
   const std::string old_text = text(before);
   const std::string new_text = text(now);
-  return old_text.empty() || new_text.empty() ? " is another" : " was " + old_text + " and is " + new_text;
+  return old_text.empty() || new_text.empty() ? " differs" : " was " + old_text + " and is " + new_text;
 }
 
 class Comparison {

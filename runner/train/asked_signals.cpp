@@ -22,7 +22,7 @@ int own_signal() {
   const int asked = StopSignals::take_save_request();
   if (asked == 0) return 0;
   if (asked == SIGPIPE) {
-    spdlog::warn("standard output is closed; training goes on, and log.txt has what would be said");
+    spdlog::warn("standard output is closed; training goes on, and log.txt has what the console would show");
   } else {
     spdlog::info("{}: saves and goes on", signal_name(asked));
   }

@@ -53,7 +53,7 @@ std::unique_ptr<Scheduler> build_scheduler(const Job& job) {
 void require_elementwise(const Component<OptimizerKind>& chosen, const Optimizer& optimizer) {
   if (optimizer.is_elementwise()) return;
   throw RecipeError({{chosen.place, chosen.path,
-                      chosen.type + " looks at whole tensors, of which ranks have pieces only; write sharding: "
+                      chosen.type + " needs whole tensors, but ranks have only pieces of them; write sharding: "
                                     "{strategy: NO_SHARD}, or another optimizer"}});
 }
 
@@ -168,7 +168,8 @@ void Job::build_parallel() {
   }
   if (const int64_t stage = recipe.sharding_stage(); stage > 0) {
     if (recipe.sharding.cpu_offload && !device.is_cpu()) {
-      throw Error("sharding.cpu_offload: this version steps on the GPU alone; leave it out, or write device: cpu");
+      throw Error(
+          "sharding.cpu_offload: this version runs the optimizer only on the GPU; leave it out, or write device: cpu");
     }
     const ShardingOptions options = {stage, recipe.sharding.wrap, recipe.sharding.prefetch};
     auto sharded = std::make_unique<ShardedModel>(*group, model->graph(), model->buffers(), options);

@@ -75,7 +75,7 @@ std::string Job::write(const std::string& name, const CheckpointContent& content
   const auto make_whole = [&] {
     if (!folder->make_whole()) return false;
     start_log(folder->log_path(), quiet_, verbose_);
-    spdlog::warn("{} was removed or renamed while the run went on: it is made anew, without what lay in it",
+    spdlog::warn("{} was removed or renamed while the run went on: it is created again, without its former content",
                  folder->path());
     return true;
   };

@@ -112,7 +112,7 @@ LossClosure closure_of(Job& job, Window& window, const StepResult& known) {
     if (std::exchange(is_known, false)) return over_ranks(loss);
     if (job.grad_scaler) {
       throw TrainingError(job.recipe.optimizer.type +
-                          " looks at a batch more than once, which a scaled loss is not made for; write "
+                          " evaluates a batch more than once, which does not work with a scaled loss; write "
                           "mixed_precision: bf16 or 'no'");
     }
     return over_ranks(make_pass(job, window, /*heeds_signals=*/false)->loss);

@@ -131,9 +131,9 @@ def test_a_shorter_length_than_what_is_done_is_an_error(folder):
     (["dataloader.num_workers=2"], "dataloader.num_workers was 1 and is 2"),
     (["logging.every_steps=7"], "logging.every_steps was 1 and is 7"),
     (["checkpoint.keep_last=9"], "checkpoint.keep_last was 2 and is 9"),
-    (["optimizer.lr=0.001", "optimizer.momentum=0", "loss={type: MSELoss, reduction: mean}"], "goes on with the unfinished run"),
-    (["evaluation.every=11"], "evaluation.every is another"),
-    (["name=other"], "name is another"),
+    (["optimizer.lr=0.001", "optimizer.momentum=0", "loss={type: MSELoss, reduction: mean}"], "resumes the unfinished run"),
+    (["evaluation.every=11"], "evaluation.every differs"),
+    (["name=other"], "name differs"),
 ])
 def test_what_changes_no_numbers_goes_on_and_is_noted(folder, overrides, note):
     done = run(folder, WHOLE, *overrides)
@@ -153,8 +153,8 @@ def test_a_folder_that_was_moved_and_one_by_its_absolute_path_go_on(folder):
 
 @pytest.mark.parametrize("override,difference", [
     ("optimizer.lr=0.01", "optimizer.lr was 1e-3 and is 0.01"), ("seed=7", "seed was 42 and is 7"),
-    ("dataloader.batch_size=20", "dataloader.batch_size was 10 and is 20"), ("optimizer.type=Adam", "optimizer.type is another"),
-    ("optimizer.momentum=0.9", "optimizer.momentum was 0 and is 0.9"), ("mixed_precision=bf16", "mixed_precision is another"),
+    ("dataloader.batch_size=20", "dataloader.batch_size was 10 and is 20"), ("optimizer.type=Adam", "optimizer.type differs"),
+    ("optimizer.momentum=0.9", "optimizer.momentum was 0 and is 0.9"), ("mixed_precision=bf16", "mixed_precision differs"),
 ])
 def test_what_changes_numbers_is_another_run_and_says_what(folder, override, difference):
     before = contents(folder / "o")
@@ -261,7 +261,7 @@ def test_a_folder_that_goes_while_the_run_goes_on_is_made_whole(folder, how):
                 if how == "removed":
                     shutil.rmtree(folder / "elsewhere")
         assert process.wait() == 0, "".join(said)
-    assert "o was removed or renamed while the run went on: it is made anew" in "".join(said)
+    assert "o was removed or renamed while the run went on: it is created again" in "".join(said)
     assert (folder / "o/recipe.yaml").exists() and (folder / "o/summary.json").exists()
     assert state_of(folder)["step"] == 10000
     if how == "removed":

@@ -125,4 +125,4 @@ def test_torchrun_starts_the_ranks(tmp_path):
     assert (tmp_path / "run/metrics.jsonl").read_text().count('"split": "train"') == 20
     wrong = subprocess.run([*torchrun, *arguments, "num_processes=3"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert wrong.returncode != 0
-    assert "torchrun started 2 processes, the recipe's num_processes is 3" in wrong.stderr
+    assert "torchrun started 2 processes, but the recipe's num_processes is 3" in wrong.stderr

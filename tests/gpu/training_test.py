@@ -63,7 +63,7 @@ def test_auto_takes_the_gpu(tmp_path):
     losses(tmp_path / "run")
     assert "device cuda:0 (" in (tmp_path / "run/log.txt").read_text()
     result = trainrun(RECIPE, f"output_dir={tmp_path}/none", "device=cuda:99")
-    assert result.returncode == 1 and "cuda:99 is not there" in result.stderr
+    assert result.returncode == 1 and "cuda:99 does not exist" in result.stderr
 
 
 def python_losses(kind):

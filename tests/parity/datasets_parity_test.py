@@ -125,7 +125,7 @@ def test_a_damaged_tensor_file_is_an_error_that_names_it(probe, tmp_path):
     content = open(whole, "rb").read()
     y = save(tmp_path, "y", np.zeros(4, np.int64))
     cases = {
-        "short": (content[:-1], "has 47 bytes of data, its shape and type want 48"),
+        "short": (content[:-1], "has 47 bytes of data, but its shape and type need 48"),
         "long": (content + b"x", "has 49 bytes of data"),
         "header": (content[:60], "ends within the header"),
         "magic": (b"x" + content, "expected a .safetensors, .npy or .npz file"),
@@ -133,7 +133,7 @@ def test_a_damaged_tensor_file_is_an_error_that_names_it(probe, tmp_path):
         "six": (content[:6], "ends within the header"),
         "version": (content.replace(b"NUMPY\x01", b"NUMPY\x09"), "is of version 9"),
         "dict": (content.replace(b"'shape'", b"'shapo'"), "'shapo' is unknown"),
-        "negative": (content.replace(b"(4, 3)", b"(-4,3)"), "a size is no number"),
+        "negative": (content.replace(b"(4, 3)", b"(-4,3)"), "a size is not a number"),
         "huge": (content.replace(b"(4, 3), }" + b" " * 20, b"(4000000000000, 30000000000), }"[:29].ljust(29)), ""),
         "record": (content.replace(b"'<f4'", b"[('a'"), "records of several fields"),
         "text": (content.replace(b"'<f4'", b"'<U4'"), "holds numbers of type '<U4'"),
@@ -146,11 +146,11 @@ def test_a_damaged_tensor_file_is_an_error_that_names_it(probe, tmp_path):
     objects = save(tmp_path, "objects", np.array([{}, None, 1, 2], dtype=object))
     assert "holds Python objects" in error_of(probe, {"type": "TensorFile", "fields": {"x": objects, "y": y}, "target": "y"})
     three = save(tmp_path, "three", np.zeros((3, 2)))
-    assert "field 'y' has 4 samples, 'x' has 3" in error_of(
+    assert "field 'y' has 4 samples, but 'x' has 3" in error_of(
         probe, {"type": "TensorFile", "fields": {"x": three, "y": y}, "target": "y"})
     scalar = save(tmp_path, "scalar", np.zeros(()))
     assert "is a single number" in error_of(probe, {"type": "TensorFile", "fields": {"x": scalar, "y": y}, "target": "y"})
-    assert "names no file" in error_of(probe, {"type": "TensorFile"})
+    assert "must name a file" in error_of(probe, {"type": "TensorFile"})
     assert "No such file" in error_of(probe, {"type": "TensorFile", "path": str(tmp_path / "none.npz")})
 
 
@@ -177,7 +177,7 @@ def test_a_damaged_npz_file_is_an_error_and_no_crash(probe, tmp_path, arrays):
         assert silent < 60
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "x")
-    assert "is a zip archive, but no .npz file: it holds 'readme.txt'" in error_of(probe, {"type": "TensorFile", "path": str(path)})
+    assert "is a zip archive, but not an .npz file: it holds 'readme.txt'" in error_of(probe, {"type": "TensorFile", "path": str(path)})
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("x.npy", "x" * 100)
     assert "compressed by method 12" in error_of(probe, {"type": "TensorFile", "path": str(path)})
@@ -321,14 +321,14 @@ def test_sqlite_reads_a_query_and_says_what_is_wrong(probe, tmp_path):
 
 @pytest.mark.parametrize("columns, expected", [
     ({"age": "numbr"}, "'age': expected number, integer, boolean, date or category, found 'numbr'; did you mean number?"),
-    ({"age": {"missing": "most_frequent"}}, "most_frequent is for type category"),
+    ({"age": {"missing": "most_frequent"}}, "missing: most_frequent is only for columns of type category"),
     ({"city": {"type": "category", "missing": "mean"}}, "categories have no mean"),
-    ({"city": {"type": "category", "categories": []}}, "categories names none"),
+    ({"city": {"type": "category", "categories": []}}, "categories must name at least one category"),
     ({"zip": {"type": "integer", "missing": 0.5}}, "missing must be an integer or error"),
     ({"zip": {"type": "integer", "missing": "mean"}}, "missing must be an integer or error"),
     ({"age": {"missing": "whatever"}}, "missing must be a number, mean, median or error"),
     ({"age": {"shape": [2], "missing": 0}}, "in a list no value may be missing"),
-    ({"age": {"categories": ["a"]}}, "categories are for type category"),
+    ({"age": {"categories": ["a"]}}, "categories are only for columns of type category"),
     ({"age": {"typ": "number"}}, "did you mean type?"),
     ({"label": "integer"}, "may only be a category or a boolean"),
     ({"nothing": "category", "label": "category"}, ":1:nothing: there is no such column"),
@@ -385,14 +385,14 @@ def test_subset_and_concat(probe, tmp_path):
     fields, _ = read(probe, both)
     assert fields["x"].tolist() == [0, 1, 2, 9, 8]
     assert fields["label"].tolist() == [0, 1, 2, 0, 2]
-    assert "the subset goes to sample 10, there are only 10, from 0" in error_of(probe, data | {"subset": 11})
+    assert "the subset goes to sample 10, but there are only 10, from 0" in error_of(probe, data | {"subset": 11})
     assert "the subset goes to sample 12" in error_of(probe, data | {"subset": [3, 12]})
-    assert "expected 2, one a data set, found 1" in error_of(probe, both | {"weights": [1]})
+    assert "expected 2, one for each data set, found 1" in error_of(probe, both | {"weights": [1]})
     other = {"type": "TensorFile", "fields": {"z": data["fields"]["x"], "label": data["fields"]["label"]}}
     assert "the fields of data set 1 are not those of data set 0: label [] Long, z [] Float; expected label [] Long, x [] Float" in error_of(
         probe, {"type": "Concat", "datasets": [data, other]})
-    for fractions, part, expected in [([0.5, 0.4], 0, "their sum must be 1, is 0.9"), ([0.5, 0.5], 2, "there are 2 parts"),
-                                      ([0.5, 0.5], "eval", "'eval' is none of train, validation, test, integer"), ([1.5, -0.5], 0, "must be > 0")]:
+    for fractions, part, expected in [([0.5, 0.4], 0, "their sum must be 1, but is 0.9"), ([0.5, 0.5], 2, "there are only 2 parts"),
+                                      ([0.5, 0.5], "eval", "'eval' is not one of train, validation, test, integer"), ([1.5, -0.5], 0, "must be > 0")]:
         assert expected in error_of(probe, data | {"split": {"fractions": fractions, "part": part}})
 
 

@@ -182,7 +182,7 @@ def test_what_is_no_state_dict_is_an_error_that_says_what_to_do_and_runs_nothing
         "sparse": "tensor 'w': it is of a kind that is not read here (torch._utils._rebuild_sparse_tensor)",
         "quantized": "tensor 'w': it is of a kind that is not read here (torch._utils._rebuild_qtensor)",
         "conjugate": "tensor 'w': it is a conjugate or negative view",
-        "zip": "no file of torch.save",
+        "zip": "was not written by torch.save",
         "tar": "before PyTorch 1.6",
         "pickle": "before PyTorch 1.6",
     }

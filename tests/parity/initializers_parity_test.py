@@ -75,7 +75,7 @@ def test_the_first_rule_that_matches_is_applied(probe):
     ({"type": "ReLU", "init": "Zeros"}, "no parameter that an earlier pattern left has a name that matches 'weight'"),
     ({"type": "Linear", "out_features": 5, "init": [{"match": "wieght", "type": "Zeros"}]}, "did you mean weight?"),
     ({"type": "BatchNorm2d", "init": "XavierNormal"}, "fan in and fan out need two dimensions or more"),
-    ({"type": "Linear", "out_features": 5, "init": [{"match": "(", "type": "Zeros"}]}, "is no regular expression"),
+    ({"type": "Linear", "out_features": 5, "init": [{"match": "(", "type": "Zeros"}]}, "is not a regular expression"),
     ({"type": "Linear", "out_features": 5, "init": "KaimingNormel"}, "did you mean KaimingNormal?"),
 ])
 def test_a_rule_that_does_not_fit_is_an_error(probe, spec, message):

@@ -268,11 +268,11 @@ def test_loss_equals_its_module(probe, row, dtype):
 
 # What a recipe says, inputs that do not fit, and what the error says of them.
 MISFITS = [
-    ({"type": "L1Loss"}, [draw(9, 4), draw(9, 3)], "the output is [N, 4] and the target [N, 3]; they must be alike"),
+    ({"type": "L1Loss"}, [draw(9, 4), draw(9, 3)], "the output is [N, 4] and the target [N, 3]; they must have the same shape"),
     ({"type": "BCEWithLogitsLoss"}, [draw(9, 4), labels(2, 9)], "the output is [N, 4] and the target [N]"),
     ({"type": "BCEWithLogitsLoss", "pos_weight": [1, 2]}, [draw(9, 4), bits(9, 4)], "pos_weight has 2 numbers"),
     ({"type": "BCELoss", "weight": [1, 2]}, [uniform(9, 4), bits(9, 4)], "weight has 2 numbers"),
-    ({"type": "NLLLoss", "weight": [1, 2]}, [draw(9, 4), labels(4, 9)], "weight has 2 classes, the output is [N, 4]"),
+    ({"type": "NLLLoss", "weight": [1, 2]}, [draw(9, 4), labels(4, 9)], "weight has 2 classes, but the output is [N, 4]"),
     ({"type": "NLLLoss"}, [draw(9, 4), draw(9)], "labels are class indices (int64), not Float"),
     ({"type": "CrossEntropyLoss"}, [draw(9, 4), labels(4, 9, 1)], "an output [N, 4] needs labels [N]"),
     ({"type": "CrossEntropyLoss", "class_dim": 0}, [draw(9, 4), labels(4, 9)],
@@ -283,11 +283,11 @@ MISFITS = [
     ({"type": "FocalLoss", "alpha": [1, 2]}, [draw(9, 4), labels(4, 9)], "weight has 2 classes"),
     ({"type": "FocalLoss", "alpha": [1, 2]}, [draw(9, 4), bits(9, 4)], "alpha is a list of class weights"),
     ({"type": "GaussianNLLLoss"}, [draw(9, 4), draw(9, 4)],
-     "it reads 3 inputs, 2 given; write inputs: [output, target, variance]"),
+     "it reads 3 inputs, but gets 2; write inputs: [output, target, variance]"),
     ({"type": "GaussianNLLLoss"}, [draw(9, 4), draw(9, 4), uniform(9, 3)], "and the variance [N, 3]"),
     ({"type": "GaussianNLLLoss"}, [draw(9, 4), draw(9, 4), -uniform(9, 4)], "a variance is negative"),
     ({"type": "TripletMarginLoss"}, [draw(9, 4), draw(9, 4), draw(9, 5)],
-     "the anchor is [N, 4] and the negative [N, 5]; they must be alike"),
+     "the anchor is [N, 4] and the negative [N, 5]; they must have the same shape"),
     ({"type": "CosineEmbeddingLoss"}, [draw(9, 4), draw(9, 4), signs(9, 1)], "the target, 1 or -1 for each pair, is [N]"),
     ({"type": "CTCLoss", "blank": 5}, CTC_INPUTS, "blank is 5, the output has 5 classes"),
     ({"type": "CTCLoss"}, [CTC_INPUTS[0], draw(3, 4), *CTC_INPUTS[2:]], "the targets are integers, not Float"),

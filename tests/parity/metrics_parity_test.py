@@ -404,11 +404,11 @@ MISFITS = [
     ({"type": "F1", "average": "binary"}, (torch.zeros(2, 3), torch.tensor([1, 1])), "the output has 3 classes"),
     ({"type": "TopKAccuracy", "k": 4}, (torch.zeros(2, 3), torch.tensor([1, 1])), "k is 4, the output has 3 classes"),
     ({"type": "Perplexity"}, (torch.zeros(2, 1), torch.tensor([1, 1])), "several classes"),
-    ({"type": "TripletAccuracy"}, (torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(2, 4)), "must be alike"),
+    ({"type": "TripletAccuracy"}, (torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(2, 4)), "must have the same shape"),
     ({"type": "CTCErrorRate"}, (torch.zeros(5, 2, 3), torch.zeros(2, 2).long(), torch.zeros(2)), "the target lengths are int64, [N]"),
     ({"type": "CTCErrorRate", "blank": 3}, (torch.zeros(5, 2, 3), torch.zeros(2, 2).long(), torch.zeros(2).long()), "blank is 3"),
     ({"type": "CTCErrorRate"}, (torch.zeros(5, 2, 3), torch.zeros(2, 2).long(), torch.tensor([1, 3])), "there is room for 2"),
-    ({"type": "R2"}, (torch.zeros(2, 1), torch.zeros(2)), "it compares tensors of one shape, not [N, 1] and [N]"),
+    ({"type": "R2"}, (torch.zeros(2, 1), torch.zeros(2)), "it compares tensors of the same shape, not [N, 1] and [N]"),
 ]
 
 

@@ -108,5 +108,5 @@ def test_a_skipped_step_leaves_the_weights_and_a_resumed_run_its_scale(tmp_path)
 
 
 def test_an_optimizer_with_a_closure_refuses_a_scaled_loss(tmp_path):
-    with pytest.raises(AssertionError, match="LBFGS looks at a batch more than once"):
+    with pytest.raises(AssertionError, match="LBFGS evaluates a batch more than once"):
         run(tmp_path / "run", "fp16", "optimizer={type: LBFGS, max_iter: 3}", "scheduler=null", *QUIET)

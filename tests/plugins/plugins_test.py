@@ -233,7 +233,7 @@ def test_a_plugins_logger_that_hangs_for_good_is_left_behind(tmp_path):
     (tmp_path / "line.yaml").write_text(RECIPE.replace("history]", "{type: Troubled, pipe: pipe}]"))
     done = trainrun("line.yaml", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Troubled has not come to an end 10.0 s after the run did; it is left behind, with " in done.stderr
+    assert "Troubled has not finished 10.0 s after the end of the run; it is abandoned, with " in done.stderr
     assert len(lines_of(tmp_path / "runs/line")) == 6
 
 

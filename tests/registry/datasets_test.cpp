@@ -207,7 +207,7 @@ TEST_CASE_FIXTURE(MnistFixture, "a damaged MNIST file is an error that names it 
   SUBCASE("too long") { check(error_of(images + "x", labels), image_path, "more bytes than its header announces"); }
   SUBCASE("not IDX") {
     check(error_of("<html>sorry</html>", labels), image_path,
-          "no IDX file: it begins with 3c68746d, expected 00000803");
+          "not an IDX file: it begins with 3c68746d, expected 00000803");
     check(error_of(idx({20, 28, 28}, 9, 13), labels), image_path, "another type of numbers");
   }
   SUBCASE("swapped") { check(error_of(labels, images), image_path, "of 1 dimensions, expected 3 (images)"); }
@@ -386,7 +386,7 @@ TEST_CASE_FIXTURE(CsvFixture, "parameters of CSV that do not fit together are er
   };
   check(R"(, "delimiter": "::")", "delimiter: must be one character");
   check(R"(, "delimiter": "\"")", "delimiter: must be one character");
-  check(R"(, "features": [])", "features: names no column");
+  check(R"(, "features": [])", "features: expected at least one column");
   check(R"(, "features": ["a", "y"])", "features: the label 'y' may not be a feature");
   check(R"(, "features": ["a", "a"])", "features: 'a' is there twice");
   check(R"(, "task": "regression", "num_classes": 3)", "num_classes: is for the task classification");

@@ -54,13 +54,13 @@ TEST_CASE("a window larger than the input is said with both sizes, whatever the 
 
 TEST_CASE("channels that the groups do not divide are said with both numbers") {
   CHECK(fault("{type: Conv1d, out_channels: 6, kernel_size: 3, groups: 3}", kLine) ==
-        "groups is 3, which does not divide the 4 channels that flow in");
+        "groups is 3, which does not divide the 4 channels of the input");
   CHECK(fault("{type: ConvTranspose2d, out_channels: 6, kernel_size: 3, groups: 3}", kPicture) ==
-        "groups is 3, which does not divide the 4 channels that flow in");
+        "groups is 3, which does not divide the 4 channels of the input");
   CHECK(fault("{type: Conv3d, out_channels: 5, kernel_size: 3, groups: 2}", kVolume) ==
         "[0].groups: must divide out_channels, 5");
   CHECK(fault("{type: GroupNorm, num_groups: 3}", kPicture) ==
-        "num_groups is 3, which does not divide the 4 channels that flow in");
+        "num_groups is 3, which does not divide the 4 channels of the input");
   CHECK(fault("{type: PixelShuffle, upscale_factor: 3}", kPicture).find("is not divisible by 9") != std::string::npos);
   CHECK(fault("{type: ChannelShuffle, groups: 3}", kPicture).find("Got 4 channels and 3 groups") != std::string::npos);
 }
@@ -96,12 +96,12 @@ TEST_CASE("parameters that do not fit together are said before any shape is know
 
 TEST_CASE("one number alone cannot be normalized") {
   CHECK(fault("InstanceNorm1d", {2, 4, 1}) ==
-        "it normalizes over more than one value per channel of a sample, [N, 4, 1] has one");
+        "it normalizes over more than one value per channel of a sample, but [N, 4, 1] has one");
   static const Catalog catalog = builtins();
   const auto graph = build_graph(read<LayerList>("[BatchNorm1d]", catalog), inputs_like(torch::zeros({2, 4})));
   CHECK_THROWS_WITH_AS(graph->forward({torch::zeros({1, 4})}),
                        "test.yaml:1:2: [0]: BatchNorm1d failed on [1, 4]: it normalizes over more than one value per "
-                       "channel while training, [1, 4] has one",
+                       "channel while training, but [1, 4] has one",
                        ComponentError);
   graph->eval();
   CHECK(graph->forward({torch::zeros({1, 4})})[0].sizes() == at::IntArrayRef({1, 4}));
@@ -110,7 +110,7 @@ TEST_CASE("one number alone cannot be normalized") {
   const auto groups = build_graph(read<LayerList>("[{type: GroupNorm, num_groups: 4}]", catalog), points);
   CHECK_THROWS_WITH_AS(groups->forward({torch::zeros({1, 4})}),
                        "test.yaml:1:2: [0]: GroupNorm failed on [1, 4]: it normalizes over more than one value per "
-                       "group while training, [1, 4] in 4 groups has one",
+                       "group while training, but [1, 4] in 4 groups has one",
                        ComponentError);
   groups->forward({torch::zeros({2, 4})});  // as in PyTorch
   const auto halves = build_graph(read<LayerList>("[{type: GroupNorm, num_groups: 2}]", catalog), points);

@@ -306,12 +306,12 @@ TEST_CASE("a damaged safetensors file is an error that names file and tensor") {
   CHECK(has(refusal(std::string("\3\0\0\0\0\0\0\0{}", 10)), "its header is to have 3"));
   CHECK(has(header(""), "does not begin with '{'"));
   CHECK(has(header(" {}"), "does not begin with '{'"));
-  CHECK(has(header("{\"x\""), "no JSON"));
-  CHECK(has(header("{}{}"), "no JSON"));
-  CHECK(has(header("{\"\xff\":1}"), "no JSON"));
+  CHECK(has(header("{\"x\""), "not JSON"));
+  CHECK(has(header("{}{}"), "not JSON"));
+  CHECK(has(header("{\"\xff\":1}"), "not JSON"));
   CHECK(has(header("{}"), "by its header it has 10 bytes, in fact 18"));
-  CHECK(has(header("{\"__metadata__\":{\"a\":1}}"), "no map of strings"));
-  CHECK(has(header("{\"__metadata__\":[\"a\"]}"), "no map of strings"));
+  CHECK(has(header("{\"__metadata__\":{\"a\":1}}"), "not a map of strings"));
+  CHECK(has(header("{\"__metadata__\":[\"a\"]}"), "not a map of strings"));
   CHECK(has(header("{\"x\":1,\"x\":1}"), "'x' is in its header twice"));
   CHECK(has(header(std::string(2'000'000, '[')), "does not begin"));
   CHECK(has(header("{\"a\":" + std::string(2'000'000, '[')), "nested too deeply"));
@@ -327,8 +327,8 @@ TEST_CASE("a damaged safetensors file is an error that names file and tensor") {
   CHECK(has(tensor(R"({"dtype":"F64","shape":[9223372036854775808],"data_offsets":[0,8]})"), "9223372036854775808"));
   CHECK(has(tensor(R"({"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,8]})"), "too large"));
   CHECK(has(tensor(R"({"dtype":"F64","shape":[0,4294967296,4294967296],"data_offsets":[0,0]})"), "too large"));
-  CHECK(has(tensor(R"({"dtype":"F64","shape":[],"data_offsets":[8,0]})"), "no [begin, end]"));
-  CHECK(has(tensor(R"({"dtype":"F64","shape":[],"data_offsets":[0,8,9]})"), "no [begin, end]"));
+  CHECK(has(tensor(R"({"dtype":"F64","shape":[],"data_offsets":[8,0]})"), "not [begin, end]"));
+  CHECK(has(tensor(R"({"dtype":"F64","shape":[],"data_offsets":[0,8,9]})"), "not [begin, end]"));
   CHECK(has(tensor(R"({"dtype":"F64","shape":[2],"data_offsets":[0,8]})"),
             "tensor 'x': shape [2] of F64 takes 16 bytes, but its data_offsets span 8"));
   CHECK(has(tensor(R"({"dtype":"F32","shape":[],"data_offsets":[0,4]})"), "in fact"));
@@ -460,15 +460,15 @@ TEST_CASE("a pickle that makes no sense is an error that says where") {
   CHECK(has(refusal("N(0."), "more values than there are"));
   CHECK(has(refusal("\x85."), "more values than there are"));
   CHECK(has(refusal("NNs."), "more values than there are"));
-  CHECK(has(refusal("NNNs."), "no dict"));
+  CHECK(has(refusal("NNNs."), "not a dict"));
   CHECK(has(refusal("}(Nu."), "a key without a value"));
-  CHECK(has(refusal("}Na."), "no list"));
+  CHECK(has(refusal("}Na."), "not a list"));
   CHECK(has(refusal("h\x01."), "was not there before"));
   CHECK(has(refusal("q\x01."), "more values than there are"));
   CHECK(has(refusal("X\xff\xff\xff\xffz."), "ends too early"));
   CHECK(has(refusal(std::string("\x8d\xff\xff\xff\xff\xff\xff\xff\xffz.")), "ends too early"));
   CHECK(has(refusal("cos"), "ends too early"));
-  CHECK(has(refusal("NN\x93."), "no string"));
+  CHECK(has(refusal("NN\x93."), "not a string"));
   CHECK(has(refusal("P1\n."), "opcode 80 is not known"));
   CHECK(has(refusal(std::string(size_t{5} << 20, ']')), "4 million values"));
 }

@@ -226,7 +226,7 @@ TEST_CASE("what does not fit names layers, shapes and places") {
   const auto image = inputs_like(torch::zeros({2, 1, 28, 28}), "image");
   CHECK(fault("- Flatten\n- {type: Linear, out_features: 10, in_features: 100}", image) ==
         "test.yaml:2:3: [1]: Linear does not fit its input [N, 784] from [0] (Flatten, test.yaml:1:3): "
-        "in_features is 100, but 784 flow in");
+        "in_features is 100, but the input has 784");
   CHECK(fault("- {type: Conv2d, out_channels: 4, kernel_size: 30}", image) ==
         "test.yaml:1:3: [0]: Conv2d does not fit its input [N, 1, 28, 28] from 'image': "
         "a window of 30 does not fit an input of 28 with a padding of 0");
@@ -236,7 +236,7 @@ TEST_CASE("what does not fit names layers, shapes and places") {
   CHECK(fault("- {type: LSTM, hidden_size: 3}", image).find("it needs [T, N, C], not [N, 1, 28, 28]") !=
         std::string::npos);
   CHECK(fault("- {type: Flatten, outputs: [a, b]}", image) ==
-        "test.yaml:1:28: [0].outputs: Flatten has 1 output, 2 are named");
+        "test.yaml:1:28: [0].outputs: Flatten has 1 output, but outputs names 2");
   CHECK(fault("- {type: Residual, main: [{type: Conv2d, out_channels: 2, kernel_size: 3}]}", image)
             .find("main gives [N, 2, 26, 26], shortcut gives [N, 1, 28, 28]") != std::string::npos);
   CHECK(fault("- {type: Embedding, num_embeddings: 3, embedding_dim: 2}", image).find("integer indices") !=
@@ -298,9 +298,11 @@ TEST_CASE("numbers keep whole numbers whole") {
   const auto index = inputs_like(torch::zeros({2, 4}, at::kLong));
   const auto graph = build("[{type: Add, other: 1}, {type: Mul, other: 3}]", index);
   CHECK(graph->forward({torch::ones({2, 4}, at::kLong)})[0].equal(torch::full({2, 4}, 6, at::kLong)));
-  CHECK(fault("- Add", index).find("it reads 2 or more inputs, or one and the number other") != std::string::npos);
-  CHECK(fault("- Max", index).find("it needs dim, the dimension that goes, or 2 or more inputs") != std::string::npos);
-  CHECK(fault("- Pow", index).find("it reads 2 inputs, or one and the number exponent") != std::string::npos);
+  CHECK(fault("- Add", index).find("it reads 2 or more inputs, or 1 input and the parameter other") !=
+        std::string::npos);
+  CHECK(fault("- Max", index).find("it needs dim, the dimension that is removed, or 2 or more inputs") !=
+        std::string::npos);
+  CHECK(fault("- Pow", index).find("it reads 2 inputs, or 1 input and the parameter exponent") != std::string::npos);
 }
 
 TEST_CASE("unpooling says which sizes it can give") {
@@ -308,7 +310,7 @@ TEST_CASE("unpooling says which sizes it can give") {
   const auto signal = inputs_like(torch::zeros({2, 4, 11}));
   CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3, inputs: [v, i], output_size: 13}", signal)
             .find("an output size of 13 in dimension 2 is not between 6 and 12") != std::string::npos);
-  CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3}", signal).find("1 inputs given") != std::string::npos);
-  CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3, inputs: [v, v]}", signal).find("are int64 and as many") !=
-        std::string::npos);
+  CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3}", signal).find("but gets 1 inputs") != std::string::npos);
+  CHECK(fault(pool + "- {type: MaxUnpool1d, kernel_size: 3, inputs: [v, v]}", signal)
+            .find("must be int64 and of the same shape") != std::string::npos);
 }

@@ -58,16 +58,16 @@ TEST_CASE("a path is keys and indices, and is written as it is read") {
 }
 
 TEST_CASE("what is no path is refused with a reason") {
-  CHECK(path_error("a[-1]") == "'-1' is no index; an index is a number that counts from 0");
-  CHECK(path_error("a[x]").find("'x' is no index") == 0);
-  CHECK(path_error("a[]").find("'' is no index") == 0);
-  CHECK(path_error("a[1e3]").find("'1e3' is no index") == 0);
-  CHECK(path_error("a[99999999999999999999]").find("is no index") != std::string::npos);
+  CHECK(path_error("a[-1]") == "'-1' is not an index; an index is a number that counts from 0");
+  CHECK(path_error("a[x]").find("'x' is not an index") == 0);
+  CHECK(path_error("a[]").find("'' is not an index") == 0);
+  CHECK(path_error("a[1e3]").find("'1e3' is not an index") == 0);
+  CHECK(path_error("a[99999999999999999999]").find("is not an index") != std::string::npos);
   CHECK(path_error("a[1") == "'[' without ']'");
   CHECK(path_error("") == "a name is missing");
   for (const char* path : {".", ".a", "a.", "a..b", "a b", "[0]", "a[0]b", "a]", "a:b", "${a}"}) {
     INFO(path);
-    CHECK(path_error(path).find("is no path") != std::string::npos);
+    CHECK(path_error(path).find("is not a path") != std::string::npos);
   }
 }
 
@@ -97,9 +97,9 @@ TEST_CASE("malformed references say what to write") {
   CHECK(pieces("a${b") == "'a' | malformed '${' without '}'; write $${ for a literal ${");
   CHECK(pieces("${}") == "malformed a name is missing");
   CHECK(pieces("${HOME:-x}") == "malformed write ${env:HOME:-x}");
-  CHECK(pieces("${env:}") == "malformed '' is no name of an environment variable");
-  CHECK(pieces("${env:A-B}") == "malformed 'A-B' is no name of an environment variable");
-  CHECK(pieces("${a[-1]}").find("malformed '-1' is no index") == 0);
+  CHECK(pieces("${env:}") == "malformed '' is not the name of an environment variable");
+  CHECK(pieces("${env:A-B}") == "malformed 'A-B' is not the name of an environment variable");
+  CHECK(pieces("${a[-1]}").find("malformed '-1' is not an index") == 0);
 }
 
 TEST_CASE("a scalar that is just a parameter becomes its value, at the place where that was written") {

@@ -93,7 +93,7 @@ TEST_CASE("'no' is a word where a choice has it, however it is spelled") {
   for (const char* spelling : {"no", "off", "NO", "false", "'no'"}) {
     CHECK(read<Sample>(std::string("{count: 1, word: ") + spelling + "}", catalog()).word == "no");
   }
-  CHECK(fault("{count: 1, word: fp8}") == "test.yaml:1:18: word: 'fp8' is none of no, bf16, fp16");
+  CHECK(fault("{count: 1, word: fp8}") == "test.yaml:1:18: word: 'fp8' is not one of no, bf16, fp16");
 }
 
 TEST_CASE("an enum is read, refused and described as a text with the same choices is") {
@@ -136,7 +136,7 @@ TEST_CASE("wrong types and values out of range name the place, what was expected
         "test.yaml:1:18: size: expected integer or list of 2, found a list of 3");
   CHECK(fault("{count: 1, size: [1, 0]}") == "test.yaml:1:18: size: must be >= 1, is 0");
   CHECK(fault("{count: 1, numbers: [1, x]}") == "test.yaml:1:25: numbers[1]: expected a number, found 'x'");
-  CHECK(fault("{count: 1, every: weekly}") == "test.yaml:1:19: every: 'weekly' is none of epoch, integer");
+  CHECK(fault("{count: 1, every: weekly}") == "test.yaml:1:19: every: 'weekly' is not one of epoch, integer");
 }
 
 TEST_CASE("every fault is reported, and a misspelled required key only once") {

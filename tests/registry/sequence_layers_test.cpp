@@ -56,31 +56,32 @@ const at::Tensor kSequence = torch::zeros({2, 5, 8});  // [N, T, C]
 }  // namespace
 
 TEST_CASE("layers of sequences say what does not fit") {
-  CHECK(fault("MultiheadAttention, num_heads: 3", {kSequence}) == "3 heads do not divide the 8 features that flow in");
+  CHECK(fault("MultiheadAttention, num_heads: 3", {kSequence}) == "3 heads do not divide the 8 features of the input");
   CHECK(fault("TransformerEncoder, nhead: 5, num_layers: 2", {kSequence}) ==
-        "5 heads do not divide the 8 features that flow in");
-  CHECK(fault("MultiheadAttention, num_heads: 2, embed_dim: 6", {kSequence}) == "embed_dim is 6, but 8 flow in");
+        "5 heads do not divide the 8 features of the input");
+  CHECK(fault("MultiheadAttention, num_heads: 2, embed_dim: 6", {kSequence}) == "embed_dim is 6, but the input has 8");
   CHECK(fault("MultiheadAttention, num_heads: 2", {kTable}) == "it needs [T, N, C], not [N, 6]");
   CHECK(fault("MultiheadAttention, num_heads: 2, inputs: [x, x]", {kSequence}) ==
-        "it reads a query, or query, key and value, or query, key, value and key padding mask: 2 inputs given");
+        "it reads a query, or query, key and value, or query, key, value and key padding mask, but gets 2 inputs");
   CHECK(fault("MultiheadAttention, num_heads: 2, batch_first: true, inputs: [x, x, x, y]",
               {kSequence, torch::zeros({2, 4}, at::kBool)}) == "the padding mask of 5 keys is [N, 5], not [2, 4]");
   CHECK(fault("MultiheadAttention, num_heads: 2, batch_first: true, inputs: [x, y, z]",
               {kSequence, torch::zeros({2, 6, 8}), torch::zeros({2, 7, 8})}) ==
         "key and value are of different lengths: [2, 6, 8] and [2, 7, 8]");
   CHECK(fault("TransformerDecoderLayer, nhead: 2", {kSequence}) ==
-        "it reads a sequence and the encoder's, and may read a padding mask of the first and of both: 1 inputs given");
+        "it reads a sequence and the encoder's, and optionally the padding mask of the first or of both, but gets 1 "
+        "inputs");
   CHECK(fault("TransformerDecoderLayer, nhead: 2, batch_first: true, inputs: [x, y]",
-              {kSequence, torch::zeros({2, 5, 6})}) == "the key has 6 features, expected are 8");
+              {kSequence, torch::zeros({2, 5, 6})}) == "the key has 6 features, expected 8");
   CHECK(fault("PositionalEncoding, max_len: 4, batch_first: true", {kSequence}) ==
         "the sequence has 5 positions, max_len is 4");
   CHECK(fault("GRU, hidden_size: 3", {kTable}) == "it needs [T, N, C], not [N, 6]");
   CHECK(fault("GRU, hidden_size: 3, batch_first: true, inputs: [x, y]", {kSequence, torch::zeros({1, 2, 4})}) ==
         "its state is [1, 2, 3], but [1, 2, 4] is given");
   CHECK(fault("LSTM, hidden_size: 3, inputs: [x, x]", {kSequence}) ==
-        "it reads the sequence, or the sequence and the states h and c to begin with: 2 inputs given");
+        "it reads the sequence, or the sequence and the states h and c to begin with, but gets 2 inputs");
   CHECK(fault("EmbeddingBag, num_embeddings: 3, embedding_dim: 2", {kTable}) ==
-        "it looks up integer indices, Float flows in");
+        "it looks up integer indices, but the input is Float");
   CHECK(fault("EmbeddingBag, num_embeddings: 3, embedding_dim: 2, inputs: [x, y]",
               {torch::zeros({2, 6}, at::kLong), kTable}) == "weights of a bag's indices need mode: sum");
 }
@@ -101,8 +102,8 @@ TEST_CASE("a dimension that is not there is said to be out of range") {
   CHECK(fault("Softmax", {kSequence}) == "write dim: PyTorch's own choice for [N, 5, 8] is 0, the batch");
   CHECK(fault("GLU", {torch::zeros({2, 5})}) == "Halving dimension must be even, but dimension 1 is size 5");
   CHECK(fault("Chunk, chunks: 4", {kTable}) == "a dimension of size 6 makes 3 chunks, not 4");
-  CHECK(fault("Sub, inputs: [x, x, x]", {kTable}) == "it reads 2 inputs, 3 given; write inputs: […]");
-  CHECK(fault("PReLU, num_parameters: 4", {kTable}) == "num_parameters is 4, but 6 flow in");
+  CHECK(fault("Sub, inputs: [x, x, x]", {kTable}) == "it reads 2 inputs, but gets 3; write inputs: […]");
+  CHECK(fault("PReLU, num_parameters: 4", {kTable}) == "num_parameters is 4, but the input has 6");
 }
 
 TEST_CASE("parameters that do not fit together are said where they stand") {
@@ -113,7 +114,7 @@ TEST_CASE("parameters that do not fit together are said where they stand") {
   CHECK(parameter_fault("CELU, alpha: 0") == "[0].alpha: must not be 0, by which CELU divides");
   CHECK(parameter_fault("Mean, dim: []") == "[0].dim: needs at least one dimension");
   CHECK(parameter_fault("EmbeddingBag, num_embeddings: 3, embedding_dim: 2, mode: max, scale_grad_by_freq: true") ==
-        "[0].scale_grad_by_freq: is not there for mode: max");
+        "[0].scale_grad_by_freq:is not available for mode: max");
 }
 
 TEST_CASE("an evaluated batch of one sample keeps its batch dimension") {

@@ -85,7 +85,7 @@ TEST_CASE("Normalize that does not fit is an error with both numbers") {
   CHECK(described(R"({"type": "Normalize", "mean": 0, "std": 1})", {3, 8, 8}) == std::vector<int64_t>{3, 8, 8});
   const std::string two = R"({"type": "Normalize", "mean": [0, 0], "std": [1, 1]})";
   CHECK(description_error(two, {3, 8, 8}) ==
-        "Normalize: mean and std have 2 numbers, 'image' [N, 3, 8, 8] has 3 channels");
+        "Normalize: mean and std have 2 numbers, but 'image' [N, 3, 8, 8] has 3 channels");
   CHECK(contains(description_error(two, {3}), "expected images [N, C, H, W], 'image' is [N, 3]"));
   CHECK(contains(description_error(R"({"type": "Normalize", "mean": 0, "std": 1})", {3, 8, 8}, at::kByte), "integers"));
   CHECK(contains(description_error(R"({"type": "Normalize", "mean": 0, "std": 1, "field": "imag"})", {3, 8, 8}),

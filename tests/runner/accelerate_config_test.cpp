@@ -208,7 +208,7 @@ TEST_CASE("an unknown key is refused with a near match, in a section too") {
                  "config.yaml:4:3: fsdp_config.fsdp_sharding_stategy: Accelerate's files have no such key; did you "
                  "mean fsdp_sharding_strategy?"));
   CHECK(contains(lines_of(map_text("distributed_type: MULTI_GPUS\n").problems), "did you mean MULTI_GPU?"));
-  CHECK(contains(lines_of(map_text("num_processes: 2\n").problems), "distributed_type: is not there"));
+  CHECK(contains(lines_of(map_text("num_processes: 2\n").problems), "distributed_type: is missing"));
 }
 
 TEST_CASE("sharding strategies come by name, by number, or as whether to reshard") {

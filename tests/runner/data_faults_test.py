@@ -49,7 +49,7 @@ def test_a_class_beyond_the_output_is_named_before_the_first_step(tmp_path):
 def test_classes_counted_from_one_are_recognized(tmp_path):
     table = csv(tmp_path, "a,y\n" + "".join(f"{i},{i % 3 + 1}\n" for i in range(9)))
     said = trainrun(tmp_path, recipe(tmp_path, table + "}", LINEAR), status=1)
-    assert "t.csv:4:y: 3 is not from 0 to 2" in said and "count from 0 and these from 1" in said
+    assert "t.csv:4:y: 3 is not from 0 to 2" in said and "must count from 0, and these count from 1" in said
 
 
 def test_evaluation_data_is_looked_at_before_training(tmp_path):
@@ -109,7 +109,7 @@ def test_a_last_batch_of_one_is_named_where_batch_norm_needs_more(tmp_path):
     layers = "[{type: Linear, out_features: 3}, BatchNorm1d]"
     known = recipe(tmp_path, "{type: Synthetic, num_samples: 9, shape: [2], num_classes: 3}", layers)
     said = trainrun(tmp_path, "validate", known, status=2)
-    assert "r.yaml:4:45: model.layers[1]: BatchNorm1d cannot normalize one value a channel in training" in said
+    assert "r.yaml:4:45: model.layers[1]: BatchNorm1d cannot normalize one value per channel in training" in said
     assert "9 samples in batches of 4; write dataloader.drop_last: true" in said
     trainrun(tmp_path, known, "dataloader.drop_last=true")
     table = csv(tmp_path, "a,y\n" + "1,0\n" * 5)

@@ -121,7 +121,7 @@ def test_samplers_resume_in_mid_epoch(people, sampler):
 
 def test_sampler_errors(people):
     assert "draws at random" in trainrun(people, "validate", "table.yaml", "dataloader={sampler: Stratified, shuffle: false}", status=2)
-    assert "are for WeightedRandom" in trainrun(
+    assert "are only for WeightedRandom" in trainrun(
         people, "validate", "table.yaml", "dataloader.sampler={type: Stratified, num_samples: 3}", status=2)
     assert "weights has 1 numbers, there is a class 1" in trainrun(
         people, "table.yaml", "dataloader.sampler={type: WeightedRandom, weights: [1]}", status=1)
@@ -182,7 +182,7 @@ def test_weights_are_renamed_and_what_does_not_fit_is_listed(tmp_path):
     assert torch.equal(saved["1.weight"], weight)
     left_out = "{path: w.pt, key: net, rename: {'^module\\.fc\\.': '1.', extra: null}, strict: false}"
     assert "unexpected" not in trainrun(tmp_path, *common, "output_dir=left", "model.weights=" + left_out)
-    assert "is no regular expression" in trainrun(
+    assert "is not a regular expression" in trainrun(
         tmp_path, "validate", "mixed.yaml", "model.weights={path: w.pt, rename: {'(': x}}", status=2)
     torch.save({"1.weight": torch.ones(3, 3)}, tmp_path / "w.pt")
     assert "1.weight is [3, 3], the model's is [10, 64]" in trainrun(

@@ -66,11 +66,11 @@ TEST_CASE("a GPU that is not there is an error that says what is missing and wha
   CHECK(refusal({device("cuda")}, 0) == "device: cuda needs a GPU: there is none; device: cpu trains on the CPU");
   CHECK(refusal({device("auto"), DistributedType::kMultiGpu}, 0) ==
         "distributed_type: MULTI_GPU needs GPUs: there is none; distributed_type: MULTI_CPU trains on the CPU");
-  CHECK(refusal({device("cuda:2")}, 2) == "device: cuda:2 is not there: there are 2, the first is cuda:0");
-  CHECK(
-      refusal({device("auto"), DistributedType::kMultiGpu, 1, 2}, 1) ==
-      "process 2 of this machine finds no GPU: there is 1; start as many processes a machine as it has GPUs, or write "
-      "device: cpu and distributed_type: MULTI_CPU");
+  CHECK(refusal({device("cuda:2")}, 2) == "device: cuda:2 does not exist: there are 2, the first is cuda:0");
+  CHECK(refusal({device("auto"), DistributedType::kMultiGpu, 1, 2}, 1) ==
+        "process 2 of this machine finds no GPU: there is 1; start as many processes on each machine as it has GPUs, "
+        "or write "
+        "device: cpu and distributed_type: MULTI_CPU");
   CHECK(refusal({device("cuda:0"), DistributedType::kMultiGpu, 1, 2}, 4) ==
         "device: cuda:0 is one GPU, and several processes of this machine would share it; write device: cuda, and each "
         "takes its own");

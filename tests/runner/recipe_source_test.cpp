@@ -142,7 +142,7 @@ TEST_CASE("a recipe is a mapping, and one that cannot be parsed is not gone on w
   CHECK(errors("[a, b]\n") == "a.yaml:1:1: a recipe is a mapping (key: value), found a list");
   CHECK(errors("just text\n") == "a.yaml:1:1: a recipe is a mapping (key: value), found 'just text'");
   CHECK(errors("~\n") == "a.yaml:1:1: a recipe is a mapping (key: value), found null");
-  CHECK(errors("") == "a.yaml:1:1: there is nothing here");
+  CHECK(errors("") == "a.yaml:1:1: the file is empty; expected a mapping (key: value)");
   const ResolvedRecipe broken = resolve("a: ${nope}\nb: [1\n", {"c.d=1"});
   CHECK(errors(broken) == "a.yaml:2:4: this '[' is never closed");
   CHECK(broken.value.is_null());
@@ -151,7 +151,7 @@ TEST_CASE("a recipe is a mapping, and one that cannot be parsed is not gone on w
 TEST_CASE("a file that is much too large is refused, not read") {
   const Workplace workplace;
   workplace.write("a.yaml", std::string(3 * kMaxRecipeBytes, '#'));
-  CHECK(errors(resolve_recipe("a.yaml", {})) == "a.yaml:1:1: larger than 1024 KiB; this is no recipe");
+  CHECK(errors(resolve_recipe("a.yaml", {})) == "a.yaml:1:1: larger than 1024 KiB, so this is not a recipe");
   CHECK(errors(resolve_recipe("/dev/zero", {})) == "/dev/zero:1:1: expected a file, found a device");
 }
 
@@ -311,7 +311,7 @@ TEST_CASE("an override that leads nowhere is a problem that says why") {
   const std::string text = "l: [1, {a: 2}]\ns: text\nn: 3\nm: {k: 1}\n";
   const Case cases[] = {
       {"l[2]=1", "command line:1:2: l[2]: l has 2 items, counted from 0; there is no [2]"},
-      {"l[-1]=1", "command line:1:1: '-1' is no index; an index is a number that counts from 0"},
+      {"l[-1]=1", "command line:1:1: '-1' is not an index; an index is a number that counts from 0"},
       {"l.a=1", "command line:1:3: l.a: l is a list; name an item of it, as in l[0].a"},
       {"m[0]=1", "command line:1:2: m[0]: m is a mapping, not a list"},
       {"n.x=1", "command line:1:3: n.x: n is 3 and has no keys"},
@@ -320,7 +320,7 @@ TEST_CASE("an override that leads nowhere is a problem that says why") {
       {"m.new.x[0].y=1", "command line:1:3: m.new.x[0].y: m.new is not in the recipe, so it has no items"},
       {"name", "command line:1:1: 'name' has no '='; write key=value"},
       {"=1", "command line:1:1: a name is missing"},
-      {"a..b=1", "command line:1:1: 'a..b' is no path such as model.layers[0].type"},
+      {"a..b=1", "command line:1:1: 'a..b' is not a path such as model.layers[0].type"},
       {"base=b.yaml", "command line:1:1: base cannot be set on the command line; name another recipe"},
       {"a=[1, 2", "command line:1:3: a: this '[' is never closed"},
       {"a={b: {c: 1, c: 2}}", "command line:1:14: a.b.c: duplicate key; the first is on line 1"},
@@ -535,7 +535,7 @@ TEST_CASE("an expression without a value is a problem at its place") {
   CHECK(errors("a: 6\nb: ${a-1}\n") ==
         "a.yaml:2:4: b: ${a-1}: no value named a-1; to subtract, put spaces around the '-'");
   CHECK(errors("a: ${a + 1}\n").find("refers to itself") != std::string::npos);
-  CHECK(errors("a: ${env:HOME * 2}\n").find("is no name of an environment variable") != std::string::npos);
+  CHECK(errors("a: ${env:HOME * 2}\n").find("is not the name of an environment variable") != std::string::npos);
 }
 
 TEST_CASE("an expression of a block's parameters waits until the block is used") {

@@ -58,7 +58,7 @@ TEST_CASE("an unfinished run of the same recipe goes on in its folder") {
   const RunFolder run = open(folder / "x");
   CHECK(run.path() == folder / "x");
   CHECK(run.continues());
-  CHECK(run.notes() == Names{"goes on with the unfinished run in " + folder / "x"});
+  CHECK(run.notes() == Names{"resumes the unfinished run in " + folder / "x"});
   CHECK(content_of(run.metrics_path()) == "{}\n");
 }
 

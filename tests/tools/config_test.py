@@ -44,9 +44,9 @@ def test_answers_by_number_and_in_any_case():
     (["2", "0", "1", "", ""], "at least 1", {"num_machines": 1}),
     (["2", "2", "2", "0", "", "node a", "a", "70000", "", "4", ""], "an answer is needed", {"main_process_ip": "a"}),
     (["2", "2", "2", "0", "a", "70000", "", "4", ""], "at most 65535", {"main_process_port": 29500}),
-    (["2", "2", "0", "a", "", "3", "4", ""], "3 processes do not spread evenly over 2 machines", {"num_processes": 4}),
+    (["2", "2", "0", "a", "", "3", "4", ""], "3 processes cannot be divided evenly over 2 machines", {"num_processes": 4}),
     (["", "maybe", "no", ""], "answer yes or no", {"device": "auto"}),
-    (["", "", "fp8", "no"], "fp8 is not there", {"mixed_precision": "no"}),
+    (["", "", "fp8", "no"], "fp8 is not available", {"mixed_precision": "no"}),
 ])
 def test_a_wrong_answer_is_asked_for_again_with_the_reason(answers, complaint, keys):
     result = config(answers)

@@ -177,7 +177,7 @@ def test_an_accelerate_file_is_among_the_arguments():
     (["--emit", "kubernetes", RECIPE], "--emit kubernetes needs --image"),
     (["--emit", "slurm", "--image", "trainrun", RECIPE], "--image is for --emit kubernetes"),
     (["--emit", "torchrun", "--time", "1:00:00", RECIPE], "--time is for --emit slurm"),
-    (["--emit", "slurm", "--partition", "a\nb", RECIPE], "is no single word"),
+    (["--emit", "slurm", "--partition", "a\nb", RECIPE], "is not a single word"),
 ])
 def test_a_wrong_recipe_or_option_exits_2_and_prints_no_file(arguments, complaint):
     result = launch(*arguments)

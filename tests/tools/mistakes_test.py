@@ -74,5 +74,5 @@ def test_whoever_stops_a_run_is_told_that_it_was_saved_and_goes_on(tmp_path, num
         running.send_signal(number)
         said, faults = running.communicate(timeout=120)
     assert running.returncode == 128 + number
-    assert f"stopped by {name} at step" in said and "the same command goes on" in said
+    assert f"stopped by {name} at step" in said and "the same command resumes it" in said
     assert not INSIDES.search(said + faults)
