@@ -21,6 +21,7 @@ namespace trainrun {
 
 class Graph;
 struct LayerKind;
+struct LayerInputs;
 struct LayerList;
 
 /// What a layer's `build` returns: its module, and what it computes, which is either an operation or a graph of layers.
@@ -31,6 +32,7 @@ struct LayerList;
 struct Layer {
   using Function = std::function<Tensors(const Tensors&)>;
   using Tie = std::function<void(const std::string& parameter, const at::Tensor& tensor)>;
+  using Rewire = std::function<Layer(const LayerInputs& inputs)>;
 
   Layer() = default;
   /// `module` may be null; `function` returns one or more outputs, of which the next layer reads the first.
@@ -49,6 +51,10 @@ struct Layer {
   /// Makes the layer use `tensor` as its parameter of that name, to share weights with a layer of another type
   /// (`share:`). Null if it cannot.
   Tie tie;
+  /// The same layer, with the same state, for a place that reads other inputs (`share:`). For a layer that is a graph of
+  /// parts of its own, in which more inputs mean more wires; such a layer is compared by its options, and its parts are
+  /// not the recipe's. Null: the layer itself serves there, too.
+  Rewire rewire;
 };
 
 /// A layer whose `module` has `Tensor forward(Tensor)`.

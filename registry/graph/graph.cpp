@@ -38,11 +38,11 @@ std::map<std::string, double> Graph::lr_scales() const {
   return scales;
 }
 
-void Graph::register_state(const Node& node) {
-  if (const auto* own = dynamic_cast<const FreeParameter*>(node.layer.state.get())) {
-    register_parameter(node.name, own->value);  // as PyTorch has `self.NAME = nn.Parameter(…)`
-  } else if (node.layer.state) {
-    register_module(node.name, node.layer.state);
+void Graph::register_state(const std::string& name, const Layer& layer) {
+  if (const auto* own = dynamic_cast<const FreeParameter*>(layer.state.get())) {
+    register_parameter(name, own->value);  // as PyTorch has `self.NAME = nn.Parameter(…)`
+  } else if (layer.state) {
+    register_module(name, layer.state);
   }
 }
 

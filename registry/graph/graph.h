@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -61,8 +62,8 @@ class Graph : public torch::nn::Module {
  private:
   friend class GraphBuilder;
   friend class GraphOfParts;
-  /// Makes the node's parameters and buffers the graph's, under its name.
-  void register_state(const Node& node);
+  /// Makes the layer's parameters and buffers the graph's, under this name.
+  void register_state(const std::string& name, const Layer& layer);
   std::vector<std::string> input_names_;
   /// `name` stands for `slot` from now on.
   void add_name(const std::string& name, size_t slot);
@@ -76,17 +77,25 @@ class Graph : public torch::nn::Module {
   std::map<std::string, double> lr_scales_;  // of layers
 };
 
-/// Builds the graph of a container from its parts: lists of layers, and operations on their outputs.
+/// A part of a layer that consists of other layers, and that the recipe does not list.
+struct Part {
+  std::string type;           // the component it is: "Linear"
+  nlohmann::json attributes;  // its parameters, as Fields::write gives them
+  Layer layer;
+};
+
+/// Builds the graph of a layer from its parts: lists of layers, operations on their outputs, single layers.
 class GraphOfParts {
  public:
-  /// The container's inputs have the first slots.
+  /// The layer's inputs have the first slots.
   explicit GraphOfParts(const LayerInputs& inputs);
 
-  /// Adds a part that reads the slots `inputs`; `type` and `attributes` say which component it is, and `outputs` are
-  /// tensors like its outputs. Returns the slots of the outputs.
-  std::vector<size_t> add(const std::string& name, const std::string& type, Layer layer, std::vector<size_t> inputs,
-                          const Tensors& outputs, nlohmann::json attributes = nlohmann::json::object());
-  /// Adds a list of layers that reads all of the container's inputs; returns the slot of its first output.
+  /// Registers the state of a part that is added later, for state names in another order than that in which parts
+  /// compute. Parts for which it is not called are registered as they are added.
+  void register_state(const std::string& name, const Layer& layer);
+  /// Adds a part that reads the slots `inputs`; `outputs` are tensors like its outputs. Returns the slots of the outputs.
+  std::vector<size_t> add(const std::string& name, Part part, std::vector<size_t> inputs, const Tensors& outputs);
+  /// Adds a list of layers that reads all of the layer's inputs; returns the slot of its first output.
   size_t add(const std::string& name, const LayerList& layers);
   /// A tensor like the one that this slot will hold.
   const at::Tensor& example(size_t slot) const;
@@ -95,6 +104,7 @@ class GraphOfParts {
  private:
   const LayerInputs& inputs_;
   std::shared_ptr<Graph> graph_;
+  std::set<std::string> registered_;
 };
 
 }  // namespace trainrun

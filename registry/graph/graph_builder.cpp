@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "registry/component_error.h"
 #include "registry/fault.h"
 #include "registry/graph/layer_sharing.h"
 #include "registry/graph/shape_mode.h"
@@ -81,7 +82,7 @@ class GraphBuilder {
       initialize(spec, node.layer);
     }
     name_outputs(spec, made.outputs, node);
-    graph_->register_state(node);
+    graph_->register_state(node.name, node.layer);
     if (spec.component.common.lr_scale != 1) graph_->lr_scales_[node.name] = spec.component.common.lr_scale;
     graph_->outputs_ = node.outputs;
     graph_->nodes_.push_back(std::move(node));
@@ -113,7 +114,7 @@ class GraphBuilder {
       if (spec.component.common.init) fail("init", "init" + once);
       if (spec.component.common.lr_scale != 1) fail("lr_scale", "lr_scale" + once);
       if (has_tensors(other->layer)) {
-        if (can_take) node.layer = other->layer;
+        if (can_take) node.layer = other->layer.rewire ? other->layer.rewire(inputs) : other->layer;
       } else if (!shapes_only_) {
         node.layer = make(spec, inputs, node, false).layer;
       }
@@ -206,13 +207,25 @@ class GraphBuilder {
       made.layer = spec.component.build(inputs);
       if (run) made.outputs = made.layer.forward(inputs.examples);
       return made;
-    } catch (const std::exception& error) {
-      std::vector<std::string> flowing;
-      for (size_t i = 0; i < inputs.num_own(); ++i) {
-        flowing.push_back(shape_text(inputs.examples[i].sizes()) + " from " + sources_[node.inputs[i]]);
+    } catch (const ComponentError& error) {  // of a part of it, which the recipe does not list
+      try {
+        std::rethrow_if_nested(error);
+      } catch (const std::exception& cause) {
+        refuse(inputs, node, cause);
       }
-      throw_fault(node.place, node.path, node.type + " does not fit its input " + join(flowing, " and ") + ": ", error);
+      refuse(inputs, node, error);
+    } catch (const std::exception& error) {
+      refuse(inputs, node, error);
     }
+  }
+
+  /// Throws what `error`, which is being handled, means for a layer.
+  [[noreturn]] void refuse(const LayerInputs& inputs, const Graph::Node& node, const std::exception& error) const {
+    std::vector<std::string> flowing;
+    for (size_t i = 0; i < inputs.num_own(); ++i) {
+      flowing.push_back(shape_text(inputs.examples[i].sizes()) + " from " + sources_[node.inputs[i]]);
+    }
+    throw_fault(node.place, node.path, node.type + " does not fit its input " + join(flowing, " and ") + ": ", error);
   }
 
   void name_outputs(const LayerSpec& spec, const Tensors& outputs, Graph::Node& node) {

@@ -10,14 +10,18 @@ GraphOfParts::GraphOfParts(const LayerInputs& inputs) : inputs_(inputs), graph_(
   graph_->slots_ = inputs.examples;
 }
 
-std::vector<size_t> GraphOfParts::add(const std::string& name, const std::string& type, Layer layer,
-                                      std::vector<size_t> inputs, const Tensors& outputs, nlohmann::json attributes) {
+void GraphOfParts::register_state(const std::string& name, const Layer& layer) {
+  if (registered_.insert(name).second) graph_->register_state(name, layer);
+}
+
+std::vector<size_t> GraphOfParts::add(const std::string& name, Part part, std::vector<size_t> inputs,
+                                      const Tensors& outputs) {
   GraphNode node;
   node.name = name;
-  node.type = type;
+  node.type = std::move(part.type);
   node.is_written = false;
-  node.attributes = std::move(attributes);
-  node.layer = std::move(layer);
+  node.attributes = std::move(part.attributes);
+  node.layer = std::move(part.layer);
   for (const size_t slot : inputs) node.input_shapes.push_back(graph_->slots_[slot].sizes().vec());
   node.inputs = std::move(inputs);
   for (const at::Tensor& output : outputs) {
@@ -26,7 +30,7 @@ std::vector<size_t> GraphOfParts::add(const std::string& name, const std::string
     node.output_dtypes.push_back(output.scalar_type());
     graph_->slots_.push_back(output);
   }
-  graph_->register_state(node);
+  register_state(name, node.layer);
   graph_->nodes_.push_back(std::move(node));
   return graph_->nodes_.back().outputs;
 }
@@ -35,8 +39,8 @@ size_t GraphOfParts::add(const std::string& name, const LayerList& layers) {
   const auto graph = inputs_.graph(layers);
   std::vector<size_t> all(inputs_.examples.size());
   std::iota(all.begin(), all.end(), size_t{0});
-  return add(name, "Sequential", graph, all, graph->example_outputs(),
-             {{"layers", Codec<LayerList>::write(layers)}})[0];
+  const nlohmann::json attributes = {{"layers", Codec<LayerList>::write(layers)}};
+  return add(name, {"Sequential", attributes, graph}, all, graph->example_outputs())[0];
 }
 
 const at::Tensor& GraphOfParts::example(size_t slot) const { return graph_->slots_[slot]; }

@@ -23,7 +23,7 @@ const Graph::Node* find_node(const Graph& graph, const std::string& name) {
 
 /// The layer at `path` below a layer.
 const Graph::Node* find_below(const Layer& layer, const std::string& path) {
-  if (!layer.graph) return nullptr;
+  if (!layer.graph || layer.rewire) return nullptr;
   const size_t dot = path.find('.');
   const Graph::Node* node = find_node(*layer.graph, path.substr(0, dot));
   return !node || dot == std::string::npos ? node : find_below(node->layer, path.substr(dot + 1));
@@ -140,7 +140,7 @@ std::vector<std::string> LayerScope::names() {
 
 std::optional<LayerDifference> find_difference(const Graph::Node& own, const Graph::Node& other) {
   if (auto found = option_difference(own, other)) return found;
-  if (!own.layer.graph || !other.layer.graph) return std::nullopt;
+  if (!own.layer.graph || !other.layer.graph || own.layer.rewire) return std::nullopt;
   return graph_difference(*own.layer.graph, *other.layer.graph);
 }
 

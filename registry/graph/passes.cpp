@@ -26,6 +26,7 @@ Plan steps_of(const FlatGraph& flat) {
     step.inputs = layer.inputs;
     step.outputs = layer.outputs;
     step.layer = layer.name;
+    step.type = layer.node->type;
     step.name = name_of(*layer.written);
     step.first = i;
     step.end = i + 1;
@@ -97,6 +98,7 @@ class Fuser {
     fused.fusion = fusion.name;
     for (auto step = begin + 1; step != end; ++step) {
       fused.layer += " + " + step->layer;
+      fused.type += " + " + step->type;
       fused.name.type += " + " + step->name.type;
     }
     fused.outputs = (end - 1)->outputs;
@@ -149,6 +151,7 @@ PlanStep beside(const FlatLayer& layer, const std::vector<size_t>& slots, std::f
   step.inputs = slots;
   step.outputs = slots;
   step.layer = layer.name;
+  step.type = layer.node->type;
   step.name = name_of(*layer.written);
   step.computes = false;
   return step;

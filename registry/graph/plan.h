@@ -16,6 +16,7 @@ struct PlanStep {
   std::vector<size_t> outputs;
   std::vector<size_t> released;  // slots that no later step reads
   std::string layer;             // its name in the state dict: "layer1.0.conv2"; "1 + 2" of layers that are fused
+  std::string type;              // "Conv2d"; "ReLU + MaxPool2d"
   std::string fusion;            // what fused them; "" where it is one layer
   ComponentName name;            // for messages: the layer of the recipe
   bool computes = true;          // false for a step that is not a layer's own, such as gathering parameters

@@ -26,7 +26,7 @@
 #include <ATen/ops/threshold.h>
 #include <torch/nn/module.h>
 
-#include "registry/layer.h"
+#include "registry/layers/parts.h"
 
 namespace trainrun {
 namespace {
@@ -239,10 +239,15 @@ struct RReLU {
   }
 };
 
+using ReLU = Inplace<at::relu, at::relu_>;
+
 }  // namespace
 
+Part relu_part(const Tensor& input) { return part_of("ReLU", ReLU(), {input}); }
+Part gelu_part(const Tensor& input) { return part_of("GELU", GELU(), {input}); }
+
 void add_activations(LayerRegistry& layers) {
-  layers.add<Inplace<at::relu, at::relu_>>("ReLU", "max(0, x)");
+  layers.add<ReLU>("ReLU", "max(0, x)");
   layers.add<Inplace<at::relu6, at::relu6_>>("ReLU6", "min(max(0, x), 6)");
   layers.add<Inplace<at::selu, at::selu_>>("SELU", "scaled exponential linear unit: keeps mean 0 and variance 1");
   layers.add<Inplace<at::silu, at::silu_>>("SiLU", "x * sigmoid(x), also called swish");

@@ -16,7 +16,7 @@
 #include <cmath>
 #include <limits>
 
-#include "registry/layer.h"
+#include "registry/layers/parts.h"
 
 namespace trainrun {
 
@@ -268,6 +268,18 @@ struct PositionalEncoding {
 };
 
 }  // namespace
+
+Part attention_part(const Tensor& query, const AttentionOptions& options, bool is_causal) {
+  MultiheadAttention attention;
+  attention.num_heads = options.num_heads;
+  attention.dropout = options.dropout;
+  attention.bias = options.bias;
+  attention.add_bias_kv = options.add_bias_kv;
+  attention.add_zero_attn = options.add_zero_attn;
+  attention.batch_first = options.batch_first;
+  attention.is_causal = is_causal;
+  return part_of("MultiheadAttention", attention, {query});
+}
 
 void add_attentions(LayerRegistry& layers) {
   layers.add<MultiheadAttention>(

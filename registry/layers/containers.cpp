@@ -37,7 +37,7 @@ struct Residual {
       require_same(inputs[0], inputs[1]);
       return {inputs[0] + inputs[1]};
     };
-    return parts.finish(parts.add("sum", "Add", {nullptr, add}, {sum, beside}, {parts.example(sum)}, plain_sum()));
+    return parts.finish(parts.add("sum", {"Add", plain_sum(), {nullptr, add}}, {sum, beside}, {parts.example(sum)}));
   }
 
  private:
@@ -101,7 +101,7 @@ struct Parallel {
     const bool adds = merge == "add";
     const std::string type = adds ? "Add" : merge == "concat" ? "Concat" : "Stack";
     const nlohmann::json attributes = adds ? plain_sum() : nlohmann::json{{"dim", dim}};
-    return parts.finish(parts.add("merge", type, {nullptr, function}, branches, merged, attributes));
+    return parts.finish(parts.add("merge", {type, attributes, {nullptr, function}}, branches, merged));
   }
 
  private:

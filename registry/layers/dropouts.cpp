@@ -4,7 +4,7 @@
 #include <ATen/ops/feature_dropout.h>
 #include <torch/nn/module.h>
 
-#include "registry/layer.h"
+#include "registry/layers/parts.h"
 
 namespace trainrun {
 namespace {
@@ -39,11 +39,14 @@ struct DropoutOf {
   }
 };
 
+using Dropout = DropoutOf<at::dropout, at::dropout_>;
+
 }  // namespace
 
+Part dropout_part(const at::Tensor& input, double p) { return part_of("Dropout", Dropout{p, false}, {input}); }
+
 void add_dropouts(LayerRegistry& layers) {
-  layers.add<DropoutOf<at::dropout, at::dropout_>>("Dropout",
-                                                   "zeroes elements at random while training, and scales the rest up");
+  layers.add<Dropout>("Dropout", "zeroes elements at random while training, and scales the rest up");
   layers.add<DropoutOf<at::feature_dropout, at::feature_dropout_, 3, 3>>(
       "Dropout1d", "zeroes whole feature maps of [N, C, L] at random while training");
   layers.add<DropoutOf<at::feature_dropout, at::feature_dropout_, 3, 4>>(

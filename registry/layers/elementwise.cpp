@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "registry/layer.h"
+#include "registry/layers/parts.h"
 
 // torch's functions of one tensor, or of several element by element, as layers.
 
@@ -55,6 +55,8 @@ struct Arithmetic {
             }};
   }
 };
+
+using Add = Arithmetic<add, add_number, kMany>;
 
 struct Pow {
   std::optional<double> exponent;
@@ -108,8 +110,10 @@ Tensor square_root(const Tensor& x) { return at::sqrt(x); }
 
 }  // namespace
 
+Part add_part(const Tensor& input) { return part_of("Add", Add(), {input, input}); }
+
 void add_elementwise(LayerRegistry& layers) {
-  layers.add<Arithmetic<add, add_number, kMany>>("Add", "the sum of its inputs and a number, broadcast");
+  layers.add<Add>("Add", "the sum of its inputs and a number, broadcast");
   layers.add<Arithmetic<multiply, multiply_number, kMany>>(
       "Mul", "the product of its inputs and a number, element by element, broadcast");
   layers.add<Arithmetic<subtract, subtract_number, 2>>("Sub",

@@ -2,7 +2,7 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
-#include "registry/layer.h"
+#include "registry/layers/parts.h"
 
 namespace trainrun {
 namespace {
@@ -148,6 +148,10 @@ struct EmbeddingBag : EmbeddingTable {
 };
 
 }  // namespace
+
+Part linear_part(const at::Tensor& input, int64_t out_features, bool bias) {
+  return part_of("Linear", Linear{out_features, bias, std::nullopt}, {input});
+}
 
 void add_linears(LayerRegistry& layers) {
   layers.add<Linear>("Linear", "affine map of the last dimension, [N, …, in] to [N, …, out]");

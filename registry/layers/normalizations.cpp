@@ -12,6 +12,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/nn/module.h>
 
+#include "registry/layers/parts.h"
 #include "registry/layers/sizes.h"
 #include "registry/layers/sync_batch_norm.h"
 
@@ -284,6 +285,13 @@ void add_running_norms(LayerRegistry& layers) {
 }
 
 }  // namespace
+
+Part layer_norm_part(const at::Tensor& input, double eps, bool bias) {
+  LayerNorm norm;
+  norm.eps = eps;
+  norm.bias = bias;
+  return part_of("LayerNorm", norm, {input});
+}
 
 void add_normalizations(LayerRegistry& layers) {
   add_running_norms<1>(layers);

@@ -1,19 +1,19 @@
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/dropout.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/layer_norm.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/relu.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
-#include "registry/layer.h"
-#include "registry/layers/attention.h"
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <numeric>
 
-// torch.nn.TransformerEncoderLayer, TransformerDecoderLayer and the stacks of them, as Python has them; LibTorch's own
-// lack batch_first, norm_first and bias, and leave the random generator elsewhere. Source: Vaswani et al. 2017,
-// "Attention Is All You Need"; norm_first: Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture".
+#include "registry/layers/attention.h"
+#include "registry/layers/parts.h"
+
+// torch.nn.TransformerEncoderLayer, TransformerDecoderLayer and the stacks of them, as Python has them, each as a graph
+// of registered layers; LibTorch's own lack batch_first, norm_first and bias, and leave the random generator elsewhere.
+// Source: Vaswani et al. 2017, "Attention Is All You Need"; norm_first: Xiong et al. 2020, "On Layer Normalization in
+// the Transformer Architecture".
 
 namespace trainrun {
 namespace {
@@ -21,139 +21,7 @@ namespace {
 using at::Tensor;
 
 struct TransformerOptions {
-  int64_t d_model = 0;
-  int64_t nhead = 1;
-  int64_t dim_feedforward = 2048;
-  double dropout = 0.1;
-  std::string activation = "relu";
-  double layer_norm_eps = 1e-5;
-  bool batch_first = false;
-  bool norm_first = false;
-  bool bias = true;
-  bool is_decoder = false;
-  bool is_causal = false;
-  bool memory_is_causal = false;
-};
-
-/// What a layer reads: `memory` and its mask are a decoder's; the masks [N, T] may be undefined.
-struct Sequences {
-  Tensor memory;
-  Tensor padding;
-  Tensor memory_padding;
-};
-
-/// Normalization over the last dimension; LibTorch's own always has a bias.
-struct Norm : torch::nn::Module {
-  explicit Norm(const TransformerOptions& options) : eps(options.layer_norm_eps) {
-    weight = register_parameter("weight", at::ones({options.d_model}));
-    if (options.bias) bias = register_parameter("bias", at::zeros({options.d_model}));
-  }
-  Tensor operator()(const Tensor& x) const { return at::layer_norm(x, weight.sizes(), weight, bias, eps); }
-  double eps;
-  Tensor weight;
-  Tensor bias;
-};
-
-class TransformerLayer : public torch::nn::Module {
- public:
-  explicit TransformerLayer(const TransformerOptions& options) : options_(options) {
-    AttentionOptions attention;
-    attention.embed_dim = options.d_model;
-    attention.num_heads = options.nhead;
-    attention.dropout = options.dropout;
-    attention.bias = options.bias;
-    attention.batch_first = options.batch_first;
-    self_attn_ = register_module("self_attn", std::make_shared<Attention>(attention));
-    if (options.is_decoder) {
-      multihead_attn_ = register_module("multihead_attn", std::make_shared<Attention>(attention));
-    }
-    const auto linear = [&](int64_t in, int64_t out) {
-      return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(options.bias));
-    };
-    linear1_ = register_module("linear1", linear(options.d_model, options.dim_feedforward));
-    linear2_ = register_module("linear2", linear(options.dim_feedforward, options.d_model));
-    for (int i = 1; i <= (options.is_decoder ? 3 : 2); ++i) {
-      norms_.push_back(register_module("norm" + std::to_string(i), std::make_shared<Norm>(options)));
-    }
-  }
-
-  Tensor forward(Tensor x, const Sequences& with) {
-    x = add(x, *norms_.front(),
-            [&](const Tensor& y) { return self_attn_->forward(y, y, y, with.padding, options_.is_causal); });
-    if (options_.is_decoder) {
-      x = add(x, *norms_[1], [&](const Tensor& y) {
-        return multihead_attn_->forward(y, with.memory, with.memory, with.memory_padding, options_.memory_is_causal);
-      });
-    }
-    return add(x, *norms_.back(), [&](const Tensor& y) {
-      const Tensor hidden = linear1_->forward(y);
-      return linear2_->forward(drop(options_.activation == "relu" ? at::relu(hidden) : at::gelu(hidden)));
-    });
-  }
-
- private:
-  Tensor drop(const Tensor& x) const { return at::dropout(x, options_.dropout, is_training()); }
-
-  /// x + part(x), normalized after or, with norm_first, before.
-  template <class Part>
-  Tensor add(const Tensor& x, const Norm& norm, const Part& part) const {
-    return options_.norm_first ? x + drop(part(norm(x))) : norm(x + drop(part(x)));
-  }
-
-  TransformerOptions options_;
-  std::shared_ptr<Attention> self_attn_;
-  std::shared_ptr<Attention> multihead_attn_;  // a decoder's
-  torch::nn::Linear linear1_ = nullptr;
-  torch::nn::Linear linear2_ = nullptr;
-  std::vector<std::shared_ptr<Norm>> norms_;
-};
-
-class TransformerStack : public torch::nn::Module {
- public:
-  TransformerStack(const TransformerOptions& options, int64_t num_layers, bool with_norm) {
-    const auto list = register_module("layers", std::make_shared<List>());
-    for (int64_t i = 0; i < num_layers; ++i) {
-      layers_.push_back(i == 0 ? std::make_shared<TransformerLayer>(options) : copy_of_first(options));
-      list->register_module(std::to_string(i), layers_.back());
-    }
-    if (with_norm) norm_ = register_module("norm", std::make_shared<Norm>(options));
-  }
-
-  Tensor forward(Tensor x, const Sequences& with) {
-    for (const auto& layer : layers_) x = layer->forward(x, with);
-    return norm_ ? (*norm_)(x) : x;
-  }
-
- private:
-  struct List : torch::nn::Module {};
-
-  /// Python's stack copies one layer: all begin with the same weights, and the generator is where the first left it.
-  std::shared_ptr<TransformerLayer> copy_of_first(const TransformerOptions& options) const {
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const auto locked = [&](const auto& action) {
-      const std::lock_guard<std::mutex> lock(generator.mutex());
-      return action();
-    };
-    const Tensor state = locked([&] { return generator.get_state(); });
-    auto copy = std::make_shared<TransformerLayer>(options);
-    locked([&] { generator.set_state(state); });
-    const c10::AutoGradMode no_gradients(false);
-    const auto from = layers_.front()->parameters();
-    const auto to = copy->parameters();
-    for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
-    return copy;
-  }
-
-  std::vector<std::shared_ptr<TransformerLayer>> layers_;
-  std::shared_ptr<Norm> norm_;
-};
-
-/// The four of them.
-template <bool kIsDecoder, bool kIsStack>
-struct Transformer {
   int64_t nhead = 0;
-  int64_t num_layers = 1;
-  bool norm = false;
   int64_t dim_feedforward = 2048;
   double dropout = 0.1;
   std::string activation = "relu";
@@ -164,6 +32,165 @@ struct Transformer {
   bool is_causal = false;
   bool memory_is_causal = false;
   std::optional<int64_t> d_model;
+};
+
+/// The parts of a layer, which are made once, and the graphs of them for places that read more or fewer masks.
+class TransformerLayer {
+ public:
+  /// `example`: of the sequence that flows in. The parts are made in the order in which PyTorch draws weights.
+  TransformerLayer(const TransformerOptions& options, bool is_decoder, const Tensor& example)
+      : is_decoder_(is_decoder), norm_first_(options.norm_first) {
+    const int64_t features = example.size(2);
+    const Tensor hidden =
+        at::empty({example.size(0), example.size(1), options.dim_feedforward}, example.options().device(at::kMeta));
+    AttentionOptions attention;
+    attention.num_heads = options.nhead;
+    attention.dropout = options.dropout;
+    attention.bias = options.bias;
+    attention.batch_first = options.batch_first;
+    add("self_attn", attention_part(example, attention, options.is_causal), example);
+    if (is_decoder) add("multihead_attn", attention_part(example, attention, options.memory_is_causal), example);
+    add("linear1", linear_part(example, options.dim_feedforward, options.bias), hidden);
+    add("activation", options.activation == "relu" ? relu_part(hidden) : gelu_part(hidden), hidden);
+    add("dropout", dropout_part(hidden, options.dropout), hidden);
+    add("linear2", linear_part(hidden, features, options.bias), example);
+    for (const std::string number : {"1", "2", "3"}) {
+      if (number == "3" && !is_decoder) break;
+      add("norm" + number, layer_norm_part(example, options.layer_norm_eps, options.bias), example);
+      add("dropout" + number, dropout_part(example, options.dropout), example);
+      add("add" + number, add_part(example), example);
+    }
+  }
+
+  std::shared_ptr<Graph> wire(const LayerInputs& in) const {
+    GraphOfParts graph(in);
+    for (const Made& made : parts_) graph.register_state(made.name, made.part.layer);
+    const auto part = [&](const std::string& name, const std::vector<size_t>& inputs) {
+      const Made& made = *std::find_if(parts_.begin(), parts_.end(), [&](const Made& m) { return m.name == name; });
+      return graph.add(name, made.part, inputs, {made.output})[0];
+    };
+    /// `mask`: the slot that it has where it is given.
+    const auto attend = [&](const std::string& name, size_t query, size_t key, size_t mask) {
+      if (mask < in.examples.size()) return part(name, {query, key, key, mask});
+      return query == key ? part(name, {query}) : part(name, {query, key, key});
+    };
+    /// x + inner(x), normalized after or, with norm_first, before.
+    const auto residual = [&](const std::string& number, size_t x, const std::function<size_t(size_t)>& inner) {
+      const size_t given = inner(norm_first_ ? part("norm" + number, {x}) : x);
+      const size_t sum = part("add" + number, {x, part("dropout" + number, {given})});
+      return norm_first_ ? sum : part("norm" + number, {sum});
+    };
+    const size_t padding = is_decoder_ ? 2 : 1;
+    size_t x = residual("1", 0, [&](size_t y) { return attend("self_attn", y, y, padding); });
+    if (is_decoder_) x = residual("2", x, [&](size_t y) { return attend("multihead_attn", y, 1, 3); });
+    x = residual(is_decoder_ ? "3" : "2", x, [&](size_t y) {
+      return part("linear2", {part("dropout", {part("activation", {part("linear1", {y})})})});
+    });
+    return graph.finish({x});
+  }
+
+  std::vector<Tensor> parameters() const {
+    std::vector<Tensor> all;
+    for (const Made& made : parts_) {
+      if (!made.part.layer.state) continue;
+      for (const Tensor& parameter : made.part.layer.state->parameters()) all.push_back(parameter);
+    }
+    return all;
+  }
+
+ private:
+  struct Made {
+    std::string name;
+    Part part;
+    Tensor output;  // an example
+  };
+
+  void add(const std::string& name, Part part, const Tensor& output) {
+    parts_.push_back({name, std::move(part), output});
+  }
+
+  bool is_decoder_;
+  bool norm_first_;
+  std::vector<Made> parts_;
+};
+
+class TransformerStack {
+ public:
+  struct Options {
+    int64_t num_layers = 1;
+    bool norm = false;
+    std::string type;           // of a layer
+    nlohmann::json attributes;  // of each
+  };
+
+  TransformerStack(const TransformerOptions& options, Options own, bool is_decoder, const Tensor& example)
+      : own_(std::move(own)), example_(example) {
+    for (int64_t i = 0; i < own_.num_layers; ++i) {
+      const auto make = [&] { return TransformerLayer(options, is_decoder, example); };
+      layers_.push_back(i == 0 ? make() : copy_of_first(make));
+    }
+    if (own_.norm) norm_ = layer_norm_part(example, options.layer_norm_eps, options.bias);
+  }
+
+  std::shared_ptr<Graph> wire(const LayerInputs& in) const {
+    std::vector<size_t> inputs(in.examples.size());
+    std::iota(inputs.begin(), inputs.end(), size_t{0});
+    GraphOfParts graph(in);
+    size_t x = graph.add("layers", list(in, inputs), inputs, {example_})[0];
+    if (norm_) x = graph.add("norm", *norm_, {x}, {example_})[0];
+    return graph.finish({x});
+  }
+
+ private:
+  /// The layers, one after the other. All of them read the masks, and a decoder's the memory.
+  Part list(const LayerInputs& in, std::vector<size_t> inputs) const {
+    GraphOfParts graph(in);
+    nlohmann::json types = nlohmann::json::array();
+    for (const TransformerLayer& layer : layers_) {
+      const Part part = {own_.type, own_.attributes, layer.wire(in)};
+      inputs[0] = graph.add(std::to_string(types.size()), part, inputs, {example_})[0];
+      types.push_back(own_.type);
+    }
+    return {"Sequential", {{"layers", types}}, graph.finish({inputs[0]})};
+  }
+
+  /// Python's stack copies one layer: all begin with the same weights, and the generator is where the first left it.
+  template <class Make>
+  TransformerLayer copy_of_first(const Make& make) const {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const auto locked = [&](const auto& action) {
+      const std::lock_guard<std::mutex> lock(generator.mutex());
+      return action();
+    };
+    const Tensor state = locked([&] { return generator.get_state(); });
+    TransformerLayer copy = make();
+    locked([&] { generator.set_state(state); });
+    const c10::AutoGradMode no_gradients(false);
+    const auto from = layers_.front().parameters();
+    const auto to = copy.parameters();
+    for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+    return copy;
+  }
+
+  Options own_;
+  Tensor example_;
+  std::vector<TransformerLayer> layers_;
+  std::optional<Part> norm_;
+};
+
+/// The layer for a place with these inputs, and for others that share it.
+template <class Parts>
+Layer wired(const std::shared_ptr<const Parts>& parts, const LayerInputs& in) {
+  Layer layer(parts->wire(in));
+  layer.rewire = [parts](const LayerInputs& other) { return wired(parts, other); };
+  return layer;
+}
+
+/// The four of them.
+template <bool kIsDecoder, bool kIsStack>
+struct Transformer : TransformerOptions {
+  int64_t num_layers = 1;
+  bool norm = false;
 
   static void describe(Fields<Transformer>& f) {
     using T = Transformer;
@@ -198,35 +225,21 @@ struct Transformer {
       throw LayerError("it reads a sequence, and optionally its padding mask, but gets " +
                        std::to_string(in.num_own()) + " inputs");
     }
-    const TransformerOptions options = {in.infer("d_model", d_model, 2),
-                                        nhead,
-                                        dim_feedforward,
-                                        dropout,
-                                        activation,
-                                        layer_norm_eps,
-                                        batch_first,
-                                        norm_first,
-                                        bias,
-                                        kIsDecoder,
-                                        is_causal,
-                                        memory_is_causal};
+    in.infer("d_model", d_model, 2);
+    const Tensor& example = in.examples[0];
     if constexpr (kIsStack) {
-      return layer(std::make_shared<TransformerStack>(options, num_layers, norm), dropout > 0);
+      using Single = Transformer<kIsDecoder, false>;
+      Single single;
+      static_cast<TransformerOptions&>(single) = *this;
+      const TransformerStack::Options own = {num_layers, norm, Single::type(), Fields<Single>().write(&single)};
+      return wired(std::make_shared<const TransformerStack>(*this, own, kIsDecoder, example), in);
     } else {
-      return layer(std::make_shared<TransformerLayer>(options), dropout > 0);
+      return wired(std::make_shared<const TransformerLayer>(*this, kIsDecoder, example), in);
     }
   }
 
- private:
-  template <class Module>
-  static Layer layer(const std::shared_ptr<Module>& module, bool random) {
-    return {module,
-            [module](const Tensors& inputs) -> Tensors {
-              const auto input = [&](size_t i) { return i < inputs.size() ? inputs[i] : Tensor(); };
-              const Sequences with = kIsDecoder ? Sequences{input(1), input(2), input(3)} : Sequences{{}, input(1), {}};
-              return {module->forward(inputs[0], with)};
-            },
-            {.random = random}};
+  static std::string type() {
+    return std::string(kIsDecoder ? "TransformerDecoder" : "TransformerEncoder") + (kIsStack ? "" : "Layer");
   }
 };
 

@@ -45,7 +45,7 @@ class LayerWalk {
     const bool has_row = layer.node->is_written || !around;
     if (has_row) {
       around = &layer;
-      row = add_row(layer, depth);
+      row = add_row(index, depth);
     }
     if (layer.is_leaf()) compute(layer, *around, rows_[row]);
     for (size_t i = index + 1; i < layer.end;) i = walk(i, around, row, depth + (has_row ? 1 : 0));
@@ -53,12 +53,13 @@ class LayerWalk {
     return layer.end;
   }
 
-  size_t add_row(const FlatLayer& layer, int depth) {
+  size_t add_row(size_t index, int depth) {
+    const FlatLayer& layer = flat_.layers[index];
     LayerSummary row;
     row.name = layer.name;
     row.type = layer.node->type;
     row.depth = depth;
-    row.is_container = !layer.is_leaf();
+    for (size_t i = index + 1; i < layer.end; ++i) row.is_container |= flat_.layers[i].node->is_written;
     for (const auto& shape : layer.node->output_shapes) row.output_shapes.push_back(shape_text(shape));
     rows_.push_back(std::move(row));
     return rows_.size() - 1;
@@ -257,7 +258,7 @@ Explanation explain(const LoadedRecipe& loaded) {
   result.inferred = inferred_of(*build_at_place(recipe.dataset.train, {}));
   explain_layers(*model, info, result);
   for (const PlanStep& step : model->plan().steps) {
-    if (!step.fusion.empty()) result.fused.push_back({step.layer, step.name.type, step.fusion});
+    if (!step.fusion.empty()) result.fused.push_back({step.layer, step.type, step.fusion});
   }
   result.length = explain_length(recipe, info);
   result.memory.activations *= result.length.batch_size;

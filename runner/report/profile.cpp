@@ -161,7 +161,7 @@ class MeasuredOptimizer : public Optimizer {
 /// The pass over the plan that has each layer measured.
 void measure_layers(Model& model, Stopwatch& watch, Accounts& accounts) {
   model.set_measure([&](const PlanStep& step) -> std::shared_ptr<const Operation> {
-    const Accounts::OfLayer layer = {step.layer, step.name.type, watch.add_account(), watch.add_account()};
+    const Accounts::OfLayer layer = {step.layer, step.type, watch.add_account(), watch.add_account()};
     accounts.layers.push_back(layer);
     return std::make_shared<Measured>(step.operation, watch, accounts, layer.forward, layer.backward);
   });

@@ -124,6 +124,22 @@ TEST_CASE("layers within layers have their state-dict names, and every parameter
   CHECK(e.flops == 2 * products);
 }
 
+TEST_CASE("a Transformer's layer is one row, with the work of all its parts") {
+  const Explanation e = explain_recipe("recipes/digits_transformer.yaml");
+  const LayerSummary& encoder = layer(e, "3");
+  CHECK(encoder.type == "TransformerEncoderLayer");
+  CHECK_FALSE(encoder.is_container);
+  const int64_t in_proj = 3 * 32 * 32;
+  const int64_t out_proj = 32 * 32;
+  const int64_t linears = 2 * 32 * 64;
+  CHECK(encoder.parameters == in_proj + 3 * 32 + out_proj + 32 + linears + 64 + 32 + 2 * 2 * 32);
+  CHECK(encoder.flops == 2 * 8 * (in_proj + out_proj + linears) + 2 * (2 * 8 * 8 * 32));  // 8 rows; scores, mixing
+  CHECK(encoder.activation_bytes == 4 * 8 * 32);
+  CHECK(std::none_of(e.layers.begin(), e.layers.end(),
+                     [](const LayerSummary& layer) { return layer.name.find("linear1") != std::string::npos; }));
+  CHECK(sum(e, &LayerSummary::parameters) == e.parameters);
+}
+
 TEST_CASE("the optimizer's memory is that of its state after a step") {
   const auto bytes = [](const std::string& optimizer) {
     return explain_recipe("recipes/mnist_cnn.yaml", {"optimizer=" + optimizer}).memory.optimizer_state;
