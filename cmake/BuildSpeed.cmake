@@ -82,7 +82,7 @@ endfunction()
 # Folders whose code describes, reads, checks and prints, or hands tensors to LibTorch, which computes.
 set(TRAINRUN_COMPUTES_NOTHING
   registry/initializers registry/layers registry/losses registry/schedulers
-  runner/foresight runner/interop runner/observers runner/recipe runner/report tools)
+  runner/foresight runner/interop runner/loggers runner/recipe runner/report tools)
 
 # trainrun_unity(TARGET): where TRAINRUN_UNITY is on, the sources of a folder are compiled as one, 16 at a time at most:
 # most of the time goes into headers, which are then read once. Folders with few sources share a unit. A source keeps its

@@ -33,7 +33,7 @@ ROOMS = [
     "model",
     "distributed",
     "run",
-    "observers",
+    "loggers",
     "train",
     "foresight",
     "interop",

@@ -14,7 +14,7 @@
 
 #include "registry/component_error.h"
 #include "registry/plugin_loader.h"
-#include "runner/observers/observers.h"
+#include "runner/loggers/loggers.h"
 #include "tools/command_line.h"
 #include "tools/verbs.h"
 
@@ -58,7 +58,7 @@ int report(const std::exception& error, bool verbose) {
 int run_program(int argc, char** argv, Program& program) {
   program.arguments = with_shipped_recipes({argv, argv + argc});
   program.catalog = builtins();
-  add_observers(program.catalog.loggers);
+  add_loggers(program.catalog.loggers);
   CLI::App app("a training job from one recipe", "trainrun");
   app.set_version_flag("--version", "trainrun " TRAINRUN_VERSION);
   app.require_subcommand(1);

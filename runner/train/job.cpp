@@ -91,7 +91,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   if (!passed_over_.empty()) spdlog::warn("model.weights: " + join(passed_over_, "; "));
   resume();
   if (shards()) return_free_memory();
-  build_observers(options);
+  build_loggers(options);
   if (!group) return;
   group->set_step(progress.step);
   group->set_phase(Phase::kStep);
@@ -221,14 +221,14 @@ void Job::set_rates() {
   scale_rates(optimizer->rates);
 }
 
-void Job::build_observers(const Options& options) {
-  observers = std::make_unique<Observers>();
+void Job::build_loggers(const Options& options) {
+  loggers = std::make_unique<Loggers>();
   if (!is_main()) return;
   LoggerInputs inputs;
   inputs.output_dir = folder->path();
   inputs.quiet = options.quiet;
   inputs.interactive = !options.quiet && isatty(STDOUT_FILENO) == 1;
-  for (const Component<LoggerKind>& logger : *recipe.logging.report_to) observers->add(logger, inputs);
+  for (const Component<LoggerKind>& logger : *recipe.logging.report_to) loggers->add(logger, inputs);
   RunInfo info;
   info.name = recipe.name;
   info.output_dir = folder->path();
@@ -244,7 +244,7 @@ void Job::build_observers(const Options& options) {
   info.device = device_name(device);
   info.recipe = folder->recipe_text();
   info.evaluation_due = progress.evaluation_due;
-  observers->on_start(info);
+  loggers->on_start(info);
 }
 
 }  // namespace trainrun

@@ -10,10 +10,10 @@
 #include "runner/data/data_loader.h"
 #include "runner/distributed/parallel_model.h"
 #include "runner/distributed/process_group.h"
+#include "runner/loggers/loggers.h"
 #include "runner/model/model.h"
 #include "runner/model/precision.h"
 #include "runner/model/recipe_loader.h"
-#include "runner/observers/observers.h"
 #include "runner/run/checkpoint_store.h"
 #include "runner/run/run_folder.h"
 #include "runner/train/callbacks.h"
@@ -34,7 +34,7 @@ class Job {
     bool verbose = false;
     std::optional<Rendezvous> rendezvous = std::nullopt;  // with the other processes of the job
     std::optional<at::Device> device = std::nullopt;      // to compute on, whatever the recipe says: for tests
-    bool dry_run = false;  // this rank alone, as if the others were there; no folder, log, checkpoints or observers
+    bool dry_run = false;  // this rank alone, as if the others were there; no folder, log, checkpoints or loggers
   };
 
   /// Opens the data, builds the model, takes the run's folder and, where the folder holds an unfinished run of this
@@ -79,7 +79,7 @@ class Job {
   std::unique_ptr<Scheduler> scheduler;     // null: constant rates
   std::unique_ptr<GradScaler> grad_scaler;  // null: the loss is not scaled
   std::unique_ptr<CheckpointStore> checkpoints;
-  std::unique_ptr<Observers> observers;
+  std::unique_ptr<Loggers> loggers;
   Tensors parameters;      // those that want a gradient; this rank's pieces where it is sharded
   bool continues = false;  // the folder holds this run, unfinished
   Progress progress;
@@ -95,7 +95,7 @@ class Job {
   void build_parallel();
   void build_optimizer();
   void open_folder(const LoadedRecipe& loaded);
-  void build_observers(const Options& options);
+  void build_loggers(const Options& options);
   void resume();
   std::string write(const std::string& name, const CheckpointContent& content, bool best);
   /// Throws CheckpointError naming `from`, DataError where the data is not what it was.

@@ -45,7 +45,7 @@ void Job::save(const std::string& name, bool best) {
   const PhaseScope phase(group.get(), Phase::kCheckpoint);
   {
     const CheckpointContent content = content_of(capture(Copies::kShared));
-    if (is_main()) observers->on_checkpoint({progress.step, write(name, content, best)});
+    if (is_main()) loggers->on_checkpoint({progress.step, write(name, content, best)});
     if (group) group->barrier("a checkpoint");
   }
   if (shards()) return_free_memory();

@@ -31,7 +31,7 @@ void StepLog::record(const StepResult& result, int64_t epoch, bool is_last) {
   const bool is_due = progress.step % job_.recipe.logging.every_steps == 0 || is_last;
   if (is_due || job_.device.is_cpu() || std::exchange(is_first_, false)) read_account(job_);
   const StepAccount::Figures& figures = job_.account->figures();
-  job_.observers->on_progress(progress.step, figures.loss);
+  job_.loggers->on_progress(progress.step, figures.loss);
   if (!is_due) return;
   const Time now = job_.clock();
   StepRecord record;
@@ -49,7 +49,7 @@ void StepLog::record(const StepResult& result, int64_t epoch, bool is_last) {
   const std::vector<std::string> names = loss_part_names(job_.recipe, "train");
   for (size_t i = 0; i < names.size(); ++i) record.losses.emplace_back(names[i], figures.parts[i]);
   record.samples_per_second = static_cast<double>(samples_) / std::chrono::duration<double>(now - last_line_).count();
-  job_.observers->on_step(record);
+  job_.loggers->on_step(record);
   last_line_ = now;
   samples_ = 0;
   job_.account->begin_line();

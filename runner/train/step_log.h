@@ -8,7 +8,7 @@
 
 namespace trainrun {
 
-/// Keeps account of optimizer steps, and tells the observers when a line is due. Samples a second are those of training
+/// Keeps account of optimizer steps, and tells the loggers when a line is due. Samples a second are those of training
 /// alone: what evaluations and checkpoints take is not counted.
 class StepLog {
  public:

@@ -7,7 +7,7 @@
 #include "registry/component_error.h"
 #include "runner/base/signals.h"
 #include "runner/device/device.h"
-#include "runner/observers/observers.h"
+#include "runner/loggers/loggers.h"
 #include "runner/train/asked_signals.h"
 #include "runner/train/finite.h"
 #include "runner/train/resources.h"
@@ -129,7 +129,7 @@ class Trainer {
     progress_.metrics = *figures;
     progress_.evaluation_due = false;
     const int64_t epoch = progress_.epoch - (epoch_ended() ? 1 : 0);
-    job_.observers->on_evaluation({progress_.step, epoch, log_.seconds(), progress_.metrics});
+    job_.loggers->on_evaluation({progress_.step, epoch, log_.seconds(), progress_.metrics});
     if (const auto fault = non_finite_loss(*figures)) spdlog::warn("{} after step {}", *fault, progress_.step);
     const Verdict verdict = job_.callbacks->after_evaluation(*figures);
     heed_stop(verdict.stop);
@@ -206,7 +206,7 @@ class Trainer {
 
   int stop() {
     if (saves() && saved_step_ != progress_.step) save(false);
-    job_.observers->on_end({progress_.step, log_.seconds(), signal_name(signal_), progress_.metrics});
+    job_.loggers->on_end({progress_.step, log_.seconds(), signal_name(signal_), progress_.metrics});
     return signal_;
   }
 
@@ -226,7 +226,7 @@ class Trainer {
     if (!job_.device.is_cpu()) summary["peak_gpu_memory"] = peak_memory(job_.device);  // bytes, of this process
     if (job_.is_main()) job_.folder->finish(summary.dump(2) + "\n");
     if (job_.group) job_.group->barrier("the end");
-    job_.observers->on_end({progress_.step, took, "", progress_.metrics});
+    job_.loggers->on_end({progress_.step, took, "", progress_.metrics});
   }
 
   Job& job_;
@@ -247,7 +247,7 @@ int train(Job& job) {
   } catch (const std::exception& error) {
     const std::string text = error_text(error);
     write_error_to_log(text);  // who called this tells the console
-    job.observers->on_end({job.progress.step, trainer.seconds(), "error: " + text, job.progress.metrics});
+    job.loggers->on_end({job.progress.step, trainer.seconds(), "error: " + text, job.progress.metrics});
     throw;
   }
 }

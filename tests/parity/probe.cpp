@@ -25,9 +25,9 @@
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/shape_mode.h"
 #include "runner/data/sampler.h"
+#include "runner/loggers/loggers.h"
 #include "runner/model/model.h"
 #include "runner/model/recipe_loader.h"
-#include "runner/observers/observers.h"
 #include "runner/recipe/yaml.h"
 #include "tests/parity/imagined_gpu.h"
 #include "tests/parity/training_probe.h"
@@ -509,7 +509,7 @@ json answer(const Catalog& catalog, const json& fields) {
 int main() {
   if (std::getenv("TRAINRUN_IMAGINED_GPU")) trainrun::imagine_gpu();
   trainrun::Catalog catalog = trainrun::builtins();
-  trainrun::add_observers(catalog.loggers);
+  trainrun::add_loggers(catalog.loggers);
   for (std::string line; std::getline(std::cin, line);) {
     nlohmann::json reply;
     try {

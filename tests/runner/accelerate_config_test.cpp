@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "runner/observers/observers.h"
+#include "runner/loggers/loggers.h"
 
 namespace trainrun {
 namespace {
@@ -33,7 +33,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 Catalog known_components() {
   Catalog catalog = builtins();
-  add_observers(catalog.loggers);
+  add_loggers(catalog.loggers);
   return catalog;
 }
 

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "registry/graph/shape_mode.h"
+#include "runner/loggers/loggers.h"
 #include "runner/model/model.h"
-#include "runner/observers/observers.h"
 #include "runner/train/job.h"
 #include "tests/temporary_folder.h"
 // After LibTorch, which has a CHECK of its own.
@@ -19,7 +19,7 @@ namespace {
 
 Catalog full_catalog() {
   Catalog catalog = builtins();
-  add_observers(catalog.loggers);
+  add_loggers(catalog.loggers);
   return catalog;
 }
 

@@ -8,9 +8,9 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "runner/observers/appended_file.h"
-#include "runner/observers/csv_log.h"
-#include "runner/observers/tfevents.h"
+#include "runner/loggers/appended_file.h"
+#include "runner/loggers/csv_log.h"
+#include "runner/loggers/tfevents.h"
 #include "tests/runner/training_support.h"
 
 namespace trainrun {
@@ -159,18 +159,18 @@ std::string train_with(const std::string& folder, Script& script, const std::str
 
 TEST_CASE("a logger is told everything in its order, by a thread of its own") {
   heard = std::make_shared<Heard>();
-  Observers observers;
-  observers.add(named("Hearing"), std::make_unique<HearingLogger>());
+  Loggers loggers;
+  loggers.add(named("Hearing"), std::make_unique<HearingLogger>());
   RunInfo info;
   info.name = "line";
-  observers.on_start(info);
+  loggers.on_start(info);
   for (int64_t step = 1; step <= 3; ++step) {
-    observers.on_progress(step, 0.5);
-    observers.on_step(at_step(step));
+    loggers.on_progress(step, 0.5);
+    loggers.on_step(at_step(step));
   }
-  observers.on_checkpoint({3, "x"});
-  observers.on_evaluation({3, 0, 1, {}});
-  observers.on_end({3, 1, "", {}});
+  loggers.on_checkpoint({3, "x"});
+  loggers.on_evaluation({3, 0, 1, {}});
+  loggers.on_end({3, 1, "", {}});
   CHECK(heard->all() == std::vector<std::string>{"start line", "progress 1", "step 1", "progress 2", "step 2",
                                                  "progress 3", "step 3", "checkpoint 3", "evaluation 3", "end 3"});
 }
@@ -212,17 +212,17 @@ TEST_CASE("a logger that is told at once and throws is left out, too") {
   const Log log;
   std::filesystem::create_symlink("/dev/full", folder / "metrics.jsonl");
   Catalog catalog;
-  add_observers(catalog.loggers);
+  add_loggers(catalog.loggers);
   std::vector<Problem> problems;
   Reader reader(catalog, problems);
   const auto jsonl = Codec<Component<LoggerKind>>::read(Value::scalar("jsonl", false, {}), reader);
   LoggerInputs inputs;
   inputs.output_dir = folder.path();
-  Observers observers;
-  observers.add(*jsonl, inputs);
-  observers.on_step(at_step(1));
-  observers.on_step(at_step(2));
-  observers.on_end({2, 1, "", {}});
+  Loggers loggers;
+  loggers.add(*jsonl, inputs);
+  loggers.on_step(at_step(1));
+  loggers.on_step(at_step(2));
+  loggers.on_end({2, 1, "", {}});
   CHECK(count_of(log.text(), "jsonl failed and is left out from now on; training goes on: " + folder.path() +
                                  "/metrics.jsonl: cannot write: No space left on device") == 1);
 }
@@ -264,11 +264,11 @@ TEST_CASE("a logger that comes to no end is left behind after the run's end, whi
   const std::shared_ptr<Heard> own = heard;
   const Log log;
   {
-    Observers observers(std::chrono::milliseconds(1));
-    observers.add(named("Hanging"), std::make_unique<HangingLogger>());
-    for (int64_t step = 1; step <= 4; ++step) observers.on_step(at_step(step));
+    Loggers loggers(std::chrono::milliseconds(1));
+    loggers.add(named("Hanging"), std::make_unique<HangingLogger>());
+    for (int64_t step = 1; step <= 4; ++step) loggers.on_step(at_step(step));
     own->reached.wait();
-    observers.on_end({4, 1, "", {}});
+    loggers.on_end({4, 1, "", {}});
   }
   CHECK(count_of(log.text(),
                  "r.yaml:7:3: logging.report_to[1]: Hanging has not finished 0.0 s after the end of the run; "
@@ -280,13 +280,13 @@ TEST_CASE("a logger that comes to no end is left behind after the run's end, whi
 TEST_CASE("what a logger that is slower than training has no room for is left out, which is told once") {
   heard = std::make_shared<Heard>();
   const Log log;
-  QueuedObserver observer(named("Hanging"), std::make_unique<HangingLogger>(), 2);
-  observer.tell(at_step(2));
+  QueuedLogger logger(named("Hanging"), std::make_unique<HangingLogger>(), 2);
+  logger.tell(at_step(2));
   heard->reached.wait();
-  for (int64_t step = 3; step <= 6; ++step) observer.tell(at_step(step));  // there is room for two of them
+  for (int64_t step = 3; step <= 6; ++step) logger.tell(at_step(step));  // there is room for two of them
   heard->hangs.open();
-  observer.tell(EndRecord{6, 1, "", {}});
-  observer.finish(Observer::Clock::now(), std::chrono::hours(1));
+  logger.tell(EndRecord{6, 1, "", {}});
+  logger.finish(ToldLogger::Clock::now(), std::chrono::hours(1));
   CHECK(heard->all() == std::vector<std::string>{"step 2", "step 3", "step 4", "end 6"});
   CHECK(count_of(log.text(),
                  "Hanging is slower than training: 2 lines wait for it; what comes now is left out until it "
@@ -320,7 +320,7 @@ namespace {
 
 std::unique_ptr<Logger> csv_in(const std::string& folder) {
   Catalog catalog;
-  add_observers(catalog.loggers);
+  add_loggers(catalog.loggers);
   std::vector<Problem> problems;
   Reader reader(catalog, problems);
   LoggerInputs inputs;

@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "runner/foresight/explain.h"
+#include "runner/loggers/loggers.h"
 #include "runner/model/recipe_loader.h"
-#include "runner/observers/observers.h"
 #include "tests/temporary_folder.h"
 
 using namespace trainrun;  // NOLINT(google-build-using-namespace)
@@ -16,7 +16,7 @@ namespace {
 
 Catalog catalog_of_the_program() {
   Catalog catalog = builtins();
-  add_observers(catalog.loggers);
+  add_loggers(catalog.loggers);
   return catalog;
 }
 

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <set>
 
+#include "runner/loggers/loggers.h"
 #include "runner/model/recipe_loader.h"
-#include "runner/observers/observers.h"
 
 using namespace trainrun;  // NOLINT(google-build-using-namespace)
 
@@ -33,7 +33,7 @@ std::vector<std::string> expected_errors(const std::string& path) {
 /// The lines of the error that loading gives, without the file's own name.
 std::vector<std::string> found_errors(const std::string& path) {
   Catalog catalog = builtins();
-  add_observers(catalog.loggers);
+  add_loggers(catalog.loggers);
   std::vector<std::string> errors;
   try {
     load_recipe(path, {}, catalog);

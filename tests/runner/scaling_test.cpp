@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "runner/distributed/shard_layout.h"
-#include "runner/observers/observers.h"
+#include "runner/loggers/loggers.h"
 // After LibTorch, which has a CHECK of its own.
 #include <doctest/doctest.h>
 
@@ -20,7 +20,7 @@ constexpr int64_t kFloat = 4;
 LoadedRecipe load(const std::string& path, const std::vector<std::string>& overrides = {}) {
   static Catalog catalog = [] {
     Catalog made = builtins();
-    add_observers(made.loggers);
+    add_loggers(made.loggers);
     return made;
   }();
   return load_recipe(path, overrides, catalog);

@@ -10,8 +10,8 @@
 #include <set>
 #include <sstream>
 
+#include "runner/loggers/loggers.h"
 #include "runner/model/recipe_loader.h"
-#include "runner/observers/observers.h"
 #include "runner/recipe/recipe_schema.h"
 #include "runner/recipe/yaml.h"
 #include "runner/report/reference.h"
@@ -51,7 +51,7 @@ std::set<std::string> recipes_in(const std::string& folder) {
 
 Catalog catalog_of_the_program() {
   Catalog catalog = builtins();
-  add_observers(catalog.loggers);
+  add_loggers(catalog.loggers);
   return catalog;
 }
 

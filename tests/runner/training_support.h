@@ -13,7 +13,7 @@
 #include "registry/catalog.h"
 #include "registry/graph/shape_mode.h"
 #include "runner/base/signals.h"
-#include "runner/observers/observers.h"
+#include "runner/loggers/loggers.h"
 #include "runner/train/train_loop.h"
 #include "tests/temporary_folder.h"
 // After LibTorch, which has a CHECK of its own.
@@ -73,7 +73,7 @@ struct Watcher {
 /// The built-in components, `Probe`, `Watcher`, and what `add` adds.
 inline Catalog catalog_with(const std::function<void(Catalog&)>& add = {}) {
   Catalog catalog = builtins();
-  add_observers(catalog.loggers);
+  add_loggers(catalog.loggers);
   catalog.layers.add<Probe>("Probe", "gives what it gets");
   catalog.loggers.add<Watcher>("Watcher", "keeps what it is told");
   if (add) add(catalog);

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
-KINDS = ["layer", "initializer", "loss", "metric", "dataset", "transform", "optimizer", "scheduler", "comm_hook", "logger"]
+KINDS = ["layer", "initializer", "loss", "metric", "dataset", "transform", "optimizer", "scheduler", "comm_hook", "callback", "logger"]
 
 
 def trainrun(*arguments, **environment):

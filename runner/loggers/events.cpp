@@ -1,4 +1,4 @@
-#include "runner/observers/events.h"
+#include "runner/loggers/events.h"
 
 namespace trainrun {
 namespace {

@@ -1,4 +1,4 @@
-#include "runner/observers/tensorboard.h"
+#include "runner/loggers/tensorboard.h"
 
 #include <unistd.h>
 
@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "registry/files/file_io.h"
-#include "runner/observers/appended_file.h"
-#include "runner/observers/tfevents.h"
+#include "runner/loggers/appended_file.h"
+#include "runner/loggers/tfevents.h"
 
 namespace trainrun {
 namespace {

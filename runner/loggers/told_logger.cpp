@@ -1,4 +1,4 @@
-#include "runner/observers/observer.h"
+#include "runner/loggers/told_logger.h"
 
 #include <pthread.h>
 #include <spdlog/spdlog.h>
@@ -17,15 +17,15 @@ std::atomic<bool> has_left_one_behind = false;
 
 bool left_a_logger_behind() { return has_left_one_behind; }
 
-void Observer::warn(const std::string& text) const {
+void ToldLogger::warn(const std::string& text) const {
   spdlog::warn(Problem{name_.place, name_.path, name_.type + " " + text}.to_string());
 }
 
-void Observer::say_that_it_failed(const std::string& text) const {
+void ToldLogger::say_that_it_failed(const std::string& text) const {
   warn("failed and is left out from now on; training goes on: " + text);
 }
 
-void PromptObserver::tell(const Event& event) {
+void PromptLogger::tell(const Event& event) {
   if (!logger_) return;
   try {
     trainrun::tell(*logger_, event);
@@ -35,8 +35,8 @@ void PromptObserver::tell(const Event& event) {
   }
 }
 
-/// What the thread and the observer share.
-struct QueuedObserver::Work {
+/// What the thread and the logger share.
+struct QueuedLogger::Work {
   explicit Work(size_t most_waiting) : queue(most_waiting) {}
 
   EventQueue queue;
@@ -46,15 +46,15 @@ struct QueuedObserver::Work {
   std::optional<std::string> failure;
 };
 
-QueuedObserver::QueuedObserver(const ComponentName& name, std::unique_ptr<Logger> logger, size_t most_waiting)
-    : Observer(name, nullptr), work_(std::make_shared<Work>(most_waiting)) {
+QueuedLogger::QueuedLogger(const ComponentName& name, std::unique_ptr<Logger> logger, size_t most_waiting)
+    : ToldLogger(name, nullptr), work_(std::make_shared<Work>(most_waiting)) {
   thread_ = std::thread([work = work_, own = std::move(logger)]() mutable { run(*work, std::move(own)); });
 }
 
-QueuedObserver::~QueuedObserver() { finish(Clock::now(), std::chrono::milliseconds(0)); }
+QueuedLogger::~QueuedLogger() { finish(Clock::now(), std::chrono::milliseconds(0)); }
 
 /// The logger is also destroyed here: that may take as long as anything else that it does.
-void QueuedObserver::run(Work& work, std::unique_ptr<Logger> logger) {
+void QueuedLogger::run(Work& work, std::unique_ptr<Logger> logger) {
   sigset_t all;  // signals are the training thread's: system calls of a logger are not interrupted
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
@@ -71,21 +71,21 @@ void QueuedObserver::run(Work& work, std::unique_ptr<Logger> logger) {
   work.changed.notify_one();
 }
 
-void QueuedObserver::note_failure() {
+void QueuedLogger::note_failure() {
   const std::lock_guard<std::mutex> lock(work_->mutex);
   if (failed_ || !work_->failure) return;
   failed_ = true;
   say_that_it_failed(*work_->failure);
 }
 
-void QueuedObserver::tell(const Event& event) {
+void QueuedLogger::tell(const Event& event) {
   note_failure();
   if (failed_ || !thread_.joinable() || work_->queue.put(event) || left_out_++ > 0) return;
   warn("is slower than training: " + grouped(static_cast<int64_t>(work_->queue.size())) +
        " lines wait for it; what comes now is left out until it has caught up");
 }
 
-void QueuedObserver::finish(Clock::time_point end, std::chrono::milliseconds patience) {
+void QueuedLogger::finish(Clock::time_point end, std::chrono::milliseconds patience) {
   if (!thread_.joinable()) return;
   work_->queue.close();
   std::unique_lock<std::mutex> lock(work_->mutex);

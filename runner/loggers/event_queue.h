@@ -7,7 +7,7 @@
 #include <mutex>
 #include <optional>
 
-#include "runner/observers/events.h"
+#include "runner/loggers/events.h"
 
 namespace trainrun {
 

@@ -1,4 +1,4 @@
-#include "runner/observers/csv_log.h"
+#include "runner/loggers/csv_log.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "registry/codec.h"
 #include "registry/datasets/csv_reader.h"
 #include "registry/files/file_io.h"
-#include "runner/observers/appended_file.h"
+#include "runner/loggers/appended_file.h"
 
 namespace trainrun {
 namespace {

@@ -1,9 +1,9 @@
-#include "runner/observers/jsonl.h"
+#include "runner/loggers/jsonl.h"
 
 #include <cmath>
 
 #include "registry/codec.h"
-#include "runner/observers/appended_file.h"
+#include "runner/loggers/appended_file.h"
 
 namespace trainrun {
 namespace {

@@ -1,4 +1,4 @@
-#include "runner/observers/terminal.h"
+#include "runner/loggers/terminal.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

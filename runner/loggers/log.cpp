@@ -5,8 +5,8 @@
 
 #include <string_view>
 
-#include "runner/observers/observers.h"
-#include "runner/observers/terminal.h"
+#include "runner/loggers/loggers.h"
+#include "runner/loggers/terminal.h"
 
 namespace trainrun {
 namespace {

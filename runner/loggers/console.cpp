@@ -1,4 +1,4 @@
-#include "runner/observers/console.h"
+#include "runner/loggers/console.h"
 
 #include <spdlog/spdlog.h>
 
@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "runner/base/text.h"
-#include "runner/observers/terminal.h"
+#include "runner/loggers/terminal.h"
 
 namespace trainrun {
 namespace {

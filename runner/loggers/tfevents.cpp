@@ -1,4 +1,4 @@
-#include "runner/observers/tfevents.h"
+#include "runner/loggers/tfevents.h"
 
 #include <protozero/pbf_writer.hpp>
 

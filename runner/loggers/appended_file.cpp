@@ -1,4 +1,4 @@
-#include "runner/observers/appended_file.h"
+#include "runner/loggers/appended_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

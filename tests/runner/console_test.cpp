@@ -1,4 +1,4 @@
-#include "runner/observers/observers.h"
+#include "runner/loggers/console.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -16,9 +16,9 @@
 
 #include "registry/catalog.h"
 #include "runner/base/text.h"
-#include "runner/observers/console.h"
-#include "runner/observers/jsonl.h"
-#include "runner/observers/terminal.h"
+#include "runner/loggers/jsonl.h"
+#include "runner/loggers/loggers.h"
+#include "runner/loggers/terminal.h"
 #include "tests/temporary_folder.h"
 
 namespace trainrun {
@@ -29,7 +29,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::unique_ptr<Logger> build_logger(const std::string& name, const LoggerInputs& inputs) {
   Catalog catalog;
-  add_observers(catalog.loggers);
+  add_loggers(catalog.loggers);
   std::vector<Problem> problems;
   Reader reader(catalog, problems);
   const auto component = Codec<Component<LoggerKind>>::read(Value::scalar(name, false, {}), reader);

@@ -1,4 +1,4 @@
-#include "runner/observers/event_queue.h"
+#include "runner/loggers/event_queue.h"
 
 namespace trainrun {
 namespace {

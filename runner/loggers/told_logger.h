@@ -7,20 +7,20 @@
 #include <thread>
 
 #include "registry/component_error.h"
-#include "runner/observers/event_queue.h"
+#include "runner/loggers/event_queue.h"
 
 namespace trainrun {
 
 /// One logger of a run: who it is in the recipe, and how it is told. What it throws is logged once, with its place, and
 /// from then on it is left out. The training thread alone calls these.
-class Observer {
+class ToldLogger {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Observer(ComponentName name, std::unique_ptr<Logger> logger) : name_(std::move(name)), logger_(std::move(logger)) {}
-  virtual ~Observer() = default;
-  Observer(const Observer&) = delete;
-  Observer& operator=(const Observer&) = delete;
+  ToldLogger(ComponentName name, std::unique_ptr<Logger> logger) : name_(std::move(name)), logger_(std::move(logger)) {}
+  virtual ~ToldLogger() = default;
+  ToldLogger(const ToldLogger&) = delete;
+  ToldLogger& operator=(const ToldLogger&) = delete;
 
   /// Tells the logger, now or soon.
   virtual void tell(const Event& event) = 0;
@@ -40,20 +40,20 @@ class Observer {
 };
 
 /// Tells on the thread that calls it.
-class PromptObserver : public Observer {
+class PromptLogger : public ToldLogger {
  public:
-  using Observer::Observer;
+  using ToldLogger::ToldLogger;
   void tell(const Event& event) override;
 };
 
 /// Tells on a thread of the logger's own.
-class QueuedObserver : public Observer {
+class QueuedLogger : public ToldLogger {
  public:
   /// So many events wait for a logger at most: a few megabytes.
   static constexpr size_t kMostWaiting = 10'000;
 
-  QueuedObserver(const ComponentName& name, std::unique_ptr<Logger> logger, size_t most_waiting = kMostWaiting);
-  ~QueuedObserver() override;
+  QueuedLogger(const ComponentName& name, std::unique_ptr<Logger> logger, size_t most_waiting = kMostWaiting);
+  ~QueuedLogger() override;
   void tell(const Event& event) override;
   void finish(Clock::time_point end, std::chrono::milliseconds patience) override;
 

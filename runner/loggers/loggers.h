@@ -6,24 +6,24 @@
 #include <vector>
 
 #include "registry/logger.h"
-#include "runner/observers/observer.h"
+#include "runner/loggers/told_logger.h"
 
 namespace trainrun {
 
 /// Adds the loggers that come with the runner: console, jsonl, CSV, TensorBoard.
-void add_observers(LoggerRegistry& loggers);
+void add_loggers(LoggerRegistry& loggers);
 
 /// Tells the loggers of a run, in the recipe's order: those that say `is_told_at_once` on the calling thread, each other
 /// one on a thread of its own, so that none of these slows the run down or another logger. None can end the run.
-class Observers : public Logger {
+class Loggers : public Logger {
  public:
   /// At the end of a run loggers have so long together to do what is left.
   static constexpr auto kPatience = std::chrono::seconds(10);
 
-  explicit Observers(std::chrono::milliseconds patience = kPatience) : patience_(patience) {}
-  Observers(const Observers&) = delete;
-  Observers& operator=(const Observers&) = delete;
-  ~Observers() override;
+  explicit Loggers(std::chrono::milliseconds patience = kPatience) : patience_(patience) {}
+  Loggers(const Loggers&) = delete;
+  Loggers& operator=(const Loggers&) = delete;
+  ~Loggers() override;
 
   /// Builds a logger, which is told everything from now on. Throws what building throws.
   void add(const Component<LoggerKind>& chosen, const LoggerInputs& inputs);
@@ -42,7 +42,7 @@ class Observers : public Logger {
   void finish();
 
   std::chrono::milliseconds patience_;
-  std::vector<std::unique_ptr<Observer>> observers_;
+  std::vector<std::unique_ptr<ToldLogger>> loggers_;
 };
 
 /// Sends what is logged (spdlog) to the console and, with times, to `path`; called once a run. `quiet`: errors only on

@@ -1,0 +1,46 @@
+#include "runner/loggers/loggers.h"
+
+#include "registry/build.h"
+#include "runner/loggers/console.h"
+#include "runner/loggers/csv_log.h"
+#include "runner/loggers/jsonl.h"
+#include "runner/loggers/tensorboard.h"
+
+namespace trainrun {
+
+void add_loggers(LoggerRegistry& loggers) {
+  add_console(loggers);
+  add_jsonl(loggers);
+  add_csv(loggers);
+  add_tensorboard(loggers);
+}
+
+Loggers::~Loggers() { finish(); }
+
+void Loggers::add(const Component<LoggerKind>& chosen, const LoggerInputs& inputs) {
+  add(name_of(chosen), build_at_place(chosen, inputs));
+}
+
+void Loggers::add(const ComponentName& name, std::unique_ptr<Logger> logger) {
+  if (logger->is_told_at_once()) {
+    loggers_.push_back(std::make_unique<PromptLogger>(name, std::move(logger)));
+  } else {
+    loggers_.push_back(std::make_unique<QueuedLogger>(name, std::move(logger)));
+  }
+}
+
+void Loggers::tell(const Event& event) {
+  for (const auto& logger : loggers_) logger->tell(event);
+}
+
+void Loggers::on_end(const EndRecord& record) {
+  tell(record);
+  finish();
+}
+
+void Loggers::finish() {
+  const auto end = ToldLogger::Clock::now();
+  for (const auto& logger : loggers_) logger->finish(end, patience_);
+}
+
+}  // namespace trainrun
