@@ -45,7 +45,7 @@ std::string shared_text(const ScalePlan& plan) {
 std::string headline(const ScalePlan& plan) {
   const int64_t ranks = plan.options.world_size;
   return plan.name + " (" + plan.path + ")\n" + grouped(ranks) + (ranks == 1 ? " rank, " : " ranks, ") +
-         grouped(plan.ranks_per_node) + " a node; " + plan.distributed_type + ": " + shared_text(plan) + "\n";
+         grouped(plan.ranks_per_node) + " per node; " + plan.distributed_type + ": " + shared_text(plan) + "\n";
 }
 
 std::string held_table(const ScalePlan& plan, const std::optional<DryRun>& found) {
@@ -59,7 +59,7 @@ std::string held_table(const ScalePlan& plan, const std::optional<DryRun>& found
   add("gradients", &HeldBytes::gradients);
   add("optimizer state", &HeldBytes::optimizer_state);
   if (plan.num_units > 0) {
-    table.add({"whole at a time, at most (" + grouped(plan.num_units) + " units)", "", "", ""});
+    table.add({"gathered at one time, at most (" + grouped(plan.num_units) + " units)", "", "", ""});
     table.add({"  parameters", bytes_text(plan.gathered_bytes), grouped(plan.gathered_bytes), ""});
     table.add({"  gradients", bytes_text(plan.whole_gradients_bytes), grouped(plan.whole_gradients_bytes), ""});
   }
@@ -75,7 +75,7 @@ void add_lines(TextTable& table, const std::vector<TrafficLine>& lines, int64_t 
 
 std::string traffic_table(const ScalePlan& plan) {
   TextTable table({Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
-  table.add({"it hands over every step", "to", "calls", "bytes", "sent in a ring"});
+  table.add({"communication in each step", "by", "calls", "bytes", "sent in a ring"});
   add_lines(table, plan.step, plan.options.world_size);
   if (plan.first_step != plan.step) {
     table.add({"in the first step", "", "", "", ""});
@@ -100,7 +100,7 @@ std::string found_table(const ScalePlan& plan, const DryRun& found) {
     if (line_of(found.resources.traffic, line).calls == 0) all.push_back(line);
   }
   TextTable table({Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
-  table.add({"dry run of " + grouped(found.resources.steps) + " steps", "to", "calls", "bytes", "foreseen", "bytes"});
+  table.add({"dry run of " + grouped(found.resources.steps) + " steps", "by", "calls", "bytes", "predicted", "bytes"});
   for (const TrafficLine& line : all) {
     const TrafficLine measured = line_of(found.resources.traffic, line);
     const TrafficLine expected = line_of(foreseen, line);
@@ -114,15 +114,16 @@ std::string found_table(const ScalePlan& plan, const DryRun& found) {
   if (numbers.size() < found.samples.size()) numbers.emplace_back("...");
   return table.to_string() + "  " + grouped(found.num_samples) + " samples seen, the first batch " + join(numbers) +
          "; most resident memory " + bytes_text(found.peak_resident_bytes) +
-         "\n  nobody else took part: losses and weights of a dry run mean nothing" +
+         "\n  no other rank took part: losses and weights of a dry run mean nothing" +
          (plan.num_units > 0 ? " (sharded parameters are\n  this rank's part in every place)" : "") + "\n";
 }
 
 std::string samples_text(const ScalePlan& plan) {
-  if (!plan.samples) return "number known once the data is read";
+  if (!plan.samples) return "their number is known once the data are read";
   const SampleShare& share = *plan.samples;
-  std::string text = grouped(share.per_epoch) + " of each rank and epoch, " + grouped(share.steps_per_epoch) + " steps";
-  if (share.added > 0) text += "; " + grouped(share.added) + " come twice, so that all ranks have as many";
+  std::string text =
+      grouped(share.per_epoch) + " for each rank in an epoch, " + grouped(share.steps_per_epoch) + " steps";
+  if (share.added > 0) text += "; " + grouped(share.added) + " are repeated, so that all ranks have the same number";
   if (share.left_out > 0) text += "; " + grouped(share.left_out) + " are left out by drop_last";
   return text + "; their order takes " + bytes_text(share.order_bytes) + " of memory as an epoch begins";
 }
@@ -138,18 +139,19 @@ std::string time_text(const ScalePlan& plan) {
   facts.add({"effective batch", grouped(plan.effective_batch_size) + " = batch_size " + grouped(plan.batch_size) +
                                     " x ranks " + grouped(plan.options.world_size) + " x gradient_accumulation_steps " +
                                     grouped(plan.gradient_accumulation_steps)});
-  facts.add({"links", "in a node " + link_text(plan.options.intra) + "; of a node " + link_text(plan.options.inter)});
+  facts.add(
+      {"links", "within a node " + link_text(plan.options.intra) + "; between nodes " + link_text(plan.options.inter)});
   facts.add({"computing",
-             short_duration(time.compute) + " a step" +
+             short_duration(time.compute) + " per step" +
                  (plan.options.sample_seconds ? ""
-                                              : ", from 3 x " + amount_text(plan.flops) + "FLOPs of a sample at " +
+                                              : ", from 3 x " + amount_text(plan.flops) + "FLOPs per sample at " +
                                                     amount_text(plan.options.flops_per_second) + "FLOP/s")});
   facts.add({"communication", "gradients " + short_duration(time.gradients) + ", parameters " +
                                   short_duration(time.parameters) + ", of which " + short_duration(time.exposed) +
                                   " not overlapped with computing; others " + short_duration(time.others)});
   const double rate = static_cast<double>(plan.effective_batch_size) / time.step();
   facts.add({"a step", short_duration(time.step()) + ": " + rate_text(rate) + " samples/s, efficiency " +
-                           decimal(100 * time.efficiency(), 1) + " % of as many single ranks (predicted)"});
+                           decimal(100 * time.efficiency(), 1) + " % of that many independent ranks (predicted)"});
   for (const std::string& note : plan.notes) facts.add({"note", note});
   return facts.to_string("", kTextWidth);
 }
