@@ -189,6 +189,8 @@ constexpr auto kPlaces = std::to_array<Pairing>({
     {"monitor", "checkpoint.keep_best.monitor"},
     {"loadbestmodelatend", "checkpoint.keep_best"},
     {"metricforbestmodel", "checkpoint.keep_best.monitor"},
+    {"ema", "callbacks"},
+    {"earlystopping", "callbacks"},
     {"evalsteps", "evaluation.every"},
     {"evalstrategy", "evaluation.every"},
     {"evaluationstrategy", "evaluation.every"},
