@@ -51,9 +51,9 @@ struct Layer {
   /// Makes the layer use `tensor` as its parameter of that name, to share weights with a layer of another type
   /// (`share:`). Null if it cannot.
   Tie tie;
-  /// The same layer, with the same state, for a place that reads other inputs (`share:`). For a layer that is a graph of
-  /// parts of its own, in which more inputs mean more wires; such a layer is compared by its options, and its parts are
-  /// not the recipe's. Null: the layer itself serves there, too.
+  /// The same layer, with the same state, wired for a place that reads more or fewer inputs (`share:`). For layers that
+  /// are graphs of parts which follow from their options: they are compared by those, and no layer may share such a
+  /// part. Null: the layer serves there as it is.
   Rewire rewire;
 };
 

@@ -49,6 +49,13 @@ def test_it_names_the_layers_as_explain_does_and_what_is_fused():
     assert set(trained) <= with_backward
 
 
+def test_the_parts_of_a_transformer_are_measured_one_by_one():
+    layers = profile("recipes/digits_transformer.yaml", "--steps", 2)["seconds"]["layers"]
+    types = {layer["name"]: layer["type"] for layer in layers}
+    assert types["3.self_attn"] == "MultiheadAttention" and types["4.linear1"] == "Linear" and types["4.activation"] == "GELU"
+    assert all(layer["backward"] > 0 for layer in layers if layer["type"] in {"MultiheadAttention", "Linear", "LayerNorm"})
+
+
 def test_the_text_has_a_line_for_each_part_and_nothing_is_written(tmp_path):
     result = trainrun("profile", ROOT / "recipes/digits_mlp.yaml", "--steps", 2, folder=tmp_path)
     assert result.returncode == 0, result.stderr
