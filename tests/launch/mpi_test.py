@@ -28,7 +28,7 @@ def test_a_killed_rank_of_mpirun_ends_the_job(tmp_path):
         _, stderr = job.communicate(timeout=60)
     assert job.returncode != 0
     assert re.search(r"signal 9|lost the others", stderr), stderr
-    assert not any(launching.is_alive(pid) for pid in ranks.values())
+    launching.wait_for(lambda: not any(launching.is_alive(pid) for pid in ranks.values()), seconds=10)  # mpirun does not wait
 
 
 def test_a_taken_port_is_an_error_that_says_how_to_choose_another(tmp_path):
