@@ -114,7 +114,7 @@ TEST_CASE("parameters that do not fit together are said where they stand") {
   CHECK(parameter_fault("CELU, alpha: 0") == "[0].alpha: must not be 0, by which CELU divides");
   CHECK(parameter_fault("Mean, dim: []") == "[0].dim: needs at least one dimension");
   CHECK(parameter_fault("EmbeddingBag, num_embeddings: 3, embedding_dim: 2, mode: max, scale_grad_by_freq: true") ==
-        "[0].scale_grad_by_freq:is not available for mode: max");
+        "[0].scale_grad_by_freq: is not available for mode: max");
 }
 
 TEST_CASE("an evaluated batch of one sample keeps its batch dimension") {

@@ -162,17 +162,17 @@ TEST_CASE("what cannot be had is refused at its place, with a reason") {
   const std::vector<std::pair<std::string, std::vector<std::string>>> samples = {
       {"tpu.yaml", {"tpu.yaml:3:19: distributed_type: XLA: TPUs need XLA"}},
       {"megatron_lm.yaml", {"megatron_lm.yaml:3:19: distributed_type: MEGATRON_LM: a model is not cut into"}},
-      {"multi_npu.yaml", {"MULTI_NPU: LibTorch's wheel knows CPUs and NVIDIA GPUs"}},
-      {"multi_xpu.yaml", {"MULTI_XPU: LibTorch's wheel knows"}},
-      {"multi_hpu.yaml", {"MULTI_HPU: LibTorch's wheel knows"}},
-      {"multi_neuron.yaml", {"MULTI_NEURON: LibTorch's wheel knows"}},
+      {"multi_npu.yaml", {"MULTI_NPU: LibTorch's wheel supports only CPUs and NVIDIA GPUs"}},
+      {"multi_xpu.yaml", {"MULTI_XPU: LibTorch's wheel supports only"}},
+      {"multi_hpu.yaml", {"MULTI_HPU: LibTorch's wheel supports only"}},
+      {"multi_neuron.yaml", {"MULTI_NEURON: LibTorch's wheel supports only"}},
       {"sagemaker.yaml",
        {"sagemaker.yaml:2:22: compute_environment: a SageMaker job is submitted with Amazon's own SDK"}},
       {"fsdp2_tensor_parallel.yaml",
        {"fsdp2_tensor_parallel.yaml:7:34: fsdp_config.fsdp_activation_checkpointing: activations are kept",
         "parallelism_config.parallelism_config_tp_size: layers are not cut into tensor-parallel parts; write 1"}},
       {"fp8_dynamo.yaml",
-       {"fp8_dynamo.yaml:6:19: dynamo_config.dynamo_backend: torch.compile is Python's",
+       {"fp8_dynamo.yaml:6:19: dynamo_config.dynamo_backend: torch.compile needs Python",
         "fp8_dynamo.yaml:20:10: gpu_ids: write all, and choose the GPUs where trainrun starts: "
         "CUDA_VISIBLE_DEVICES=0,1",
         "fp8_dynamo.yaml:23:18: mixed_precision: fp8 needs"}},
@@ -255,7 +255,7 @@ TEST_CASE("a DeepSpeed file's faults have their place in it") {
   const std::string problems = lines_of(config.problems);
   CHECK(contains(problems, "zero.json:2:33: zero_optimization.zero_stage: ZeRO has stages 0 to 3, found 5"));
   CHECK(contains(problems, "zero.json:3:42: fp16.loss_scale: the loss scale adapts itself"));
-  CHECK(contains(problems, "amp: Apex's amp is not here"));
+  CHECK(contains(problems, "amp: Apex's amp is not supported"));
   CHECK(contains(problems,
                  "config.yaml:2:66: deepspeed_config.zero_stage: the DeepSpeed file says it; leave it out here"));
   const auto twice = map_accelerate_config(
