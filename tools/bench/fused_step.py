@@ -19,7 +19,7 @@ BINARY = pathlib.Path(os.environ.get("TRAINRUN_BINARY", ROOT / "build/release/bi
 
 def step_seconds(recipe: str, steps: int, overrides: list[str]) -> float:
     words = [BINARY, "profile", recipe, "--json", "--steps", str(steps), *overrides]
-    return json.loads(subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout)["step"]
+    return json.loads(subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout)["seconds"]["step"]
 
 
 def main():
@@ -27,12 +27,13 @@ def main():
     parser.add_argument("recipe", nargs="?", default="recipes/mnist_cnn.yaml")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--steps", type=int, default=200)
-    arguments, overrides = parser.parse_known_args()
+    parser.add_argument("overrides", nargs="*")
+    arguments = parser.parse_args()
     ratios = []
     for repetition in range(arguments.repetitions):
         seconds = {}
         for fuse in ("true", "false") if repetition % 2 == 0 else ("false", "true"):
-            seconds[fuse] = step_seconds(arguments.recipe, arguments.steps, [*overrides, f"training.fuse={fuse}"])
+            seconds[fuse] = step_seconds(arguments.recipe, arguments.steps, [*arguments.overrides, f"training.fuse={fuse}"])
         ratios.append(seconds["false"] / seconds["true"])
         print(f"fused {1e3 * seconds['true']:.3f} ms, not fused {1e3 * seconds['false']:.3f} ms: {ratios[-1]:.2f} times as fast; "
               f"load {os.getloadavg()[0]:.1f}", flush=True)
