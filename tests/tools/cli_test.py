@@ -59,7 +59,7 @@ def test_list_takes_singular_and_plural(kind):
 
 def test_list_describes_one_component():
     text = output_of("list", "layers", "Conv2d")
-    for word in ["out_channels", "required", ">= 1", "reflect", "number of feature maps in the output", "{type: Conv2d", "inputs"]:
+    for word in ["out_channels", "required", ">= 1", "reflect", "number of feature maps", "{type: Conv2d", "inputs"]:
         assert word in text, word
 
 
