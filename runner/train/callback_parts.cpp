@@ -12,7 +12,7 @@ class CallbackPart : public Stateful {
   CallbackPart(Job& job, size_t i) : Stateful(callback_part(i)), job_(job), i_(i) {}
 
   NamedTensors tensors() override {
-    const NamedTensors own = job_.callbacks->save(i_).tensors;
+    NamedTensors own = job_.callbacks->save(i_).tensors;
     if (!job_.shards()) return own;
     std::set<std::string> parameters;
     for (const auto& [name, tensor] : job_.parallel->parameters()) parameters.insert(name);
