@@ -13,6 +13,7 @@
 #include "runner/train/asked_signals.h"
 #include "runner/train/finite.h"
 #include "runner/train/step_errors.h"
+#include "runner/train/training_error.h"
 
 namespace trainrun {
 namespace {
