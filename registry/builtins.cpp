@@ -12,88 +12,88 @@ namespace trainrun {
 
 // Not in an anonymous namespace, in which ADD would look for the families, too.
 static void add_models(Catalog& catalog) {
-  ADD(catalog.layers, activations)
-  ADD(catalog.layers, adaptive_softmax)
-  ADD(catalog.layers, attentions)
-  ADD(catalog.layers, combinations)
-  ADD(catalog.layers, containers)
-  ADD(catalog.layers, convolutions)
-  ADD(catalog.layers, dropouts)
-  ADD(catalog.layers, elementwise)
-  ADD(catalog.layers, linears)
-  ADD(catalog.layers, noises)
-  ADD(catalog.layers, normalizations)
-  ADD(catalog.layers, paddings)
-  ADD(catalog.layers, parameters)
-  ADD(catalog.layers, poolings)
-  ADD(catalog.layers, recurrent_cells)
-  ADD(catalog.layers, recurrents)
-  ADD(catalog.layers, reductions)
-  ADD(catalog.layers, reshapes)
-  ADD(catalog.layers, samplings)
-  ADD(catalog.layers, transformers)
-  ADD(catalog.layers, unpoolings)
+  ADD(catalog.layers, activations);
+  ADD(catalog.layers, adaptive_softmax);
+  ADD(catalog.layers, attentions);
+  ADD(catalog.layers, combinations);
+  ADD(catalog.layers, containers);
+  ADD(catalog.layers, convolutions);
+  ADD(catalog.layers, dropouts);
+  ADD(catalog.layers, elementwise);
+  ADD(catalog.layers, linears);
+  ADD(catalog.layers, noises);
+  ADD(catalog.layers, normalizations);
+  ADD(catalog.layers, paddings);
+  ADD(catalog.layers, parameters);
+  ADD(catalog.layers, poolings);
+  ADD(catalog.layers, recurrent_cells);
+  ADD(catalog.layers, recurrents);
+  ADD(catalog.layers, reductions);
+  ADD(catalog.layers, reshapes);
+  ADD(catalog.layers, samplings);
+  ADD(catalog.layers, transformers);
+  ADD(catalog.layers, unpoolings);
 
-  ADD(catalog.initializers, initializers)
+  ADD(catalog.initializers, initializers);
 
-  ADD(catalog.losses, classification_losses)
-  ADD(catalog.losses, embedding_losses)
-  ADD(catalog.losses, output_losses)
-  ADD(catalog.losses, regression_losses)
-  ADD(catalog.losses, sequence_losses)
+  ADD(catalog.losses, classification_losses);
+  ADD(catalog.losses, embedding_losses);
+  ADD(catalog.losses, output_losses);
+  ADD(catalog.losses, regression_losses);
+  ADD(catalog.losses, sequence_losses);
 
-  ADD(catalog.metrics, classification_metrics)
-  ADD(catalog.metrics, confusion_metrics)
-  ADD(catalog.metrics, embedding_metrics)
-  ADD(catalog.metrics, ranking_metrics)
-  ADD(catalog.metrics, regression_metrics)
-  ADD(catalog.metrics, sequence_metrics)
+  ADD(catalog.metrics, classification_metrics);
+  ADD(catalog.metrics, confusion_metrics);
+  ADD(catalog.metrics, embedding_metrics);
+  ADD(catalog.metrics, ranking_metrics);
+  ADD(catalog.metrics, regression_metrics);
+  ADD(catalog.metrics, sequence_metrics);
 }
 
 static void add_data(Catalog& catalog) {
-  ADD(catalog.datasets, digits)
-  ADD(catalog.datasets, mnist_family)
-  ADD(catalog.datasets, csv)
-  ADD(catalog.datasets, jsonl)
-  ADD(catalog.datasets, sqlite)
-  ADD(catalog.datasets, synthetic)
-  ADD(catalog.datasets, tensor_file)
-  ADD(catalog.datasets, views)
-  ADD(catalog.datasets, windows)
+  ADD(catalog.datasets, digits);
+  ADD(catalog.datasets, mnist_family);
+  ADD(catalog.datasets, csv);
+  ADD(catalog.datasets, jsonl);
+  ADD(catalog.datasets, sqlite);
+  ADD(catalog.datasets, synthetic);
+  ADD(catalog.datasets, tensor_file);
+  ADD(catalog.datasets, views);
+  ADD(catalog.datasets, windows);
 
-  ADD(catalog.transforms, derived_fields)
-  ADD(catalog.transforms, geometry_transforms)
-  ADD(catalog.transforms, image_transforms)
-  ADD(catalog.transforms, label_transforms)
-  ADD(catalog.transforms, noise_transforms)
-  ADD(catalog.transforms, standardize)
+  ADD(catalog.transforms, derived_fields);
+  ADD(catalog.transforms, geometry_transforms);
+  ADD(catalog.transforms, image_transforms);
+  ADD(catalog.transforms, label_transforms);
+  ADD(catalog.transforms, noise_transforms);
+  ADD(catalog.transforms, standardize);
 }
 
 static void add_training(Catalog& catalog) {
-  ADD(catalog.optimizers, adam_family)
-  ADD(catalog.optimizers, adam_variants)
-  ADD(catalog.optimizers, classic_optimizers)
-  ADD(catalog.optimizers, large_batch_optimizers)
-  ADD(catalog.optimizers, lbfgs)
-  ADD(catalog.optimizers, matrix_optimizers)
-  ADD(catalog.optimizers, running_squares)
-  ADD(catalog.optimizers, sgd)
-  ADD(catalog.optimizers, wrappers)
+  ADD(catalog.optimizers, adam_family);
+  ADD(catalog.optimizers, adam_variants);
+  ADD(catalog.optimizers, classic_optimizers);
+  ADD(catalog.optimizers, large_batch_optimizers);
+  ADD(catalog.optimizers, lbfgs);
+  ADD(catalog.optimizers, matrix_optimizers);
+  ADD(catalog.optimizers, running_squares);
+  ADD(catalog.optimizers, sgd);
+  ADD(catalog.optimizers, wrappers);
 
-  ADD(catalog.schedulers, torch_schedulers)
-  ADD(catalog.schedulers, warmup_schedulers)
-  ADD(catalog.schedulers, cyclic_schedulers)
-  ADD(catalog.schedulers, composite_schedulers)
-  ADD(catalog.schedulers, piecewise)
-  ADD(catalog.schedulers, plateau)
+  ADD(catalog.schedulers, torch_schedulers);
+  ADD(catalog.schedulers, warmup_schedulers);
+  ADD(catalog.schedulers, cyclic_schedulers);
+  ADD(catalog.schedulers, composite_schedulers);
+  ADD(catalog.schedulers, piecewise);
+  ADD(catalog.schedulers, plateau);
 
-  ADD(catalog.comm_hooks, compressions)
-  ADD(catalog.comm_hooks, power_sgd)
+  ADD(catalog.comm_hooks, compressions);
+  ADD(catalog.comm_hooks, power_sgd);
 
-  ADD(catalog.callbacks, early_stopping)
-  ADD(catalog.callbacks, ema)
+  ADD(catalog.callbacks, early_stopping);
+  ADD(catalog.callbacks, ema);
 
-  ADD(catalog.fusions, relu_max_pool)
+  ADD(catalog.fusions, relu_max_pool);
 }
 
 Catalog builtins() {

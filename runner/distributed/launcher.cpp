@@ -264,7 +264,8 @@ class Ranks {
     for (const Child& child : children_) ends.push_back({child.output ? child.output->read_end() : -1, POLLIN, 0});
     using std::chrono::milliseconds;
     milliseconds wait(1000);
-    if (deadline_) wait = std::clamp(std::chrono::ceil<milliseconds>(*deadline_ - Clock::now()), milliseconds(10), wait);
+    if (deadline_)
+      wait = std::clamp(std::chrono::ceil<milliseconds>(*deadline_ - Clock::now()), milliseconds(10), wait);
     if (::poll(ends.data(), ends.size(), static_cast<int>(wait.count())) <= 0) return;
     for (size_t i = 0; i < children_.size(); ++i) {
       if (ends[i + 1].revents != 0) children_[i].output->pass_on();

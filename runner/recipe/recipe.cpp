@@ -55,7 +55,9 @@ void DatasetSection::apply_fold(uint64_t seed) {
   const auto parsed = fold ? parse_fold(*fold) : std::nullopt;
   if (!parsed || eval || !train.build) return;
   const auto part = [whole = train.build, parsed = *parsed, seed](bool training) {
-    const Selection choose = [=](int64_t size) { return fold_samples(size, parsed.first, parsed.second, seed, training); };
+    const Selection choose = [=](int64_t size) {
+      return fold_samples(size, parsed.first, parsed.second, seed, training);
+    };
     return [=](const DatasetInputs& inputs) { return choose_samples(whole(inputs), choose); };
   };
   eval = train;
