@@ -27,7 +27,7 @@ FUNCTIONS = {
     "Concat": lambda inputs, o: torch.cat(inputs, o.get("dim", 1)),
     "Stack": lambda inputs, o: torch.stack(inputs, o.get("dim", 1)),
     "Mean": lambda inputs, o: inputs[0].mean(o["dim"]),
-    "Max": lambda inputs, o: inputs[0].amax(o["dim"]),
+    "Max": lambda inputs, o: inputs[0].max(o["dim"]).values,
     "Select": lambda inputs, o: inputs[0].select(o["dim"], o["index"]),
     "Permute": lambda inputs, o: inputs[0].permute(o["dims"]),
     "Transpose": lambda inputs, o: inputs[0].transpose(o["dim0"], o["dim1"]),
