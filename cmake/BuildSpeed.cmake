@@ -84,17 +84,17 @@ set(TRAINRUN_COMPUTES_NOTHING
   registry/initializers registry/layers registry/losses registry/schedulers
   runner/foresight runner/interop runner/loggers runner/recipe runner/report tools)
 
-# trainrun_unity(TARGET): where TRAINRUN_UNITY is on, the sources of a folder are compiled as one, 16 at a time at most:
-# most of the time goes into headers, which are then read once. Folders with few sources share a unit. A source keeps its
-# unit when others come and go nearby. Units name their sources relative to the project, so that ccache finds them in
-# every clone (CMake's own unity builds write absolute paths). Sources with options of their own stay alone, as
-# do those with SKIP_UNITY_BUILD_INCLUSION.
+# trainrun_unity(TARGET): where TRAINRUN_UNITY is on, the sources of a folder are compiled as one, 24 at a time at most:
+# most of the time goes into headers, which are then read once. Folders with few sources share a unit, those that compute
+# nothing another one. A source keeps its unit when others come and go nearby. Units name their sources relative to the
+# project, so that ccache finds them in every clone (CMake's own unity builds write absolute paths). Sources with options
+# of their own stay alone, as do those with SKIP_UNITY_BUILD_INCLUSION.
 function(trainrun_unity target)
   if(NOT TRAINRUN_UNITY)
     return()
   endif()
-  set(most 16)  # sources in a unit
-  set(few 6)    # fewer in a folder share a unit with those of others
+  set(most 24)  # sources in a unit
+  set(few 9)    # fewer in a folder share a unit with those of others
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     get_source_file_property(options "${source}" COMPILE_OPTIONS)
@@ -119,12 +119,16 @@ function(trainrun_unity target)
       string(SUBSTRING "${digest}" 0 6 digest)
       math(EXPR part "0x${digest} % ${parts}")
       string(REPLACE "/" "_" unit "${folder}_${part}")
+      set(kind "")
+      if(folder IN_LIST TRAINRUN_COMPUTES_NOTHING)
+        set(kind "_light")
+      endif()
       if(count LESS few)
-        set(unit ${target}_rest)
+        set(unit ${target}_rest${kind})
       endif()
       string(APPEND text_of_${unit} "#include \"${path}\"\n")
       list(APPEND units "${unit}")
-      if(folder IN_LIST TRAINRUN_COMPUTES_NOTHING AND NOT count LESS few)
+      if(kind)
         list(APPEND light_units "${unit}")
       endif()
     endforeach()

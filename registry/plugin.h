@@ -1,9 +1,7 @@
 #pragma once
 
-#include <torch/version.h>
-
 #include "registry/catalog.h"
-#include "registry/public_headers.h"  // made by the build
+#include "registry/plugin_abi.h"
 
 /// The header that a plugin includes. A plugin is a shared library that adds components of any kind.
 ///
@@ -18,13 +16,6 @@
 ///   };
 ///
 ///   TRAINRUN_PLUGIN(catalog) { catalog.layers.add<Scale>("Scale", "multiplies by a factor"); }
-
-/// Changes with everything that could make an older plugin misbehave: the versions of trainrun and LibTorch, and the
-/// headers that a plugin is compiled against.
-#define TRAINRUN_ABI "trainrun " TRAINRUN_VERSION ", LibTorch " TORCH_VERSION ", headers " TRAINRUN_PUBLIC_HEADERS
-
-/// The section of a plugin's file that holds TRAINRUN_ABI, which is read before any of its code runs.
-#define TRAINRUN_PLUGIN_SECTION ".trainrun_plugin"
 
 // NOLINTBEGIN(bugprone-macro-parentheses): the name of a parameter
 #define TRAINRUN_PLUGIN(catalog)                                                                                  \

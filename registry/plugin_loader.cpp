@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <optional>
 
+#include "registry/catalog.h"
 #include "registry/component_error.h"
 #include "registry/files/file_io.h"
-#include "registry/plugin.h"
 
 namespace trainrun {
 namespace {
@@ -41,7 +41,7 @@ class ElfFile {
 
   /// The content of the section called `name`; nothing where there is none. Throws PluginError where the file is not a
   /// shared library, or is cut off: dlopen would map it, and the program would die of SIGBUS.
-  std::optional<std::string> section(const std::string& name) {
+  std::optional<std::string> section(std::string_view name) {
     ElfW(Ehdr) header{};
     if (!read(0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
       throw_unopened(path_, "it is not a shared library");
@@ -57,7 +57,7 @@ class ElfFile {
     for (uint64_t i = 0; i < header.e_shnum; ++i) {
       ElfW(Shdr) section{};
       read(header.e_shoff + i * sizeof section, section);
-      if (text(names.sh_offset + section.sh_name, name.size() + 1) != name + '\0') continue;
+      if (text(names.sh_offset + section.sh_name, name.size() + 1) != std::string(name) + '\0') continue;
       return text(section.sh_offset, std::min<uint64_t>(section.sh_size, kMostTagBytes));
     }
     return std::nullopt;
@@ -88,7 +88,7 @@ class ElfFile {
 /// What the plugin was built for, without running any of its code.
 std::string abi_of(const std::string& path) {
   try {
-    const auto tag = ElfFile(path).section(TRAINRUN_PLUGIN_SECTION);
+    const auto tag = ElfFile(path).section(own_plugin_abi().section);
     if (tag) return tag->substr(0, tag->find('\0'));
   } catch (const DataError& error) {
     const std::string reason = error.what();
@@ -131,8 +131,9 @@ void load_plugin(const std::string& path, Catalog& catalog) {
   std::error_code unreadable;  // dlopen says why
   if (fs::status(path, unreadable).type() == fs::file_type::not_found) throw PluginError("there is no plugin " + path);
   if (is_loaded(path, catalog)) throw PluginError("the plugin " + path + " is loaded already; name it once");
-  if (const std::string abi = abi_of(path); abi != TRAINRUN_ABI) {
-    throw PluginError("the plugin " + path + " was built for " + abi + ", this is " TRAINRUN_ABI "; build it again");
+  if (const std::string abi = abi_of(path); abi != own_plugin_abi().tag) {
+    throw PluginError("the plugin " + path + " was built for " + abi + ", this is " +
+                      std::string(own_plugin_abi().tag) + "; build it again");
   }
   void* library = open_library(path);
   auto* const add = symbol<void(Catalog&)>(library, path, "trainrun_plugin_register");

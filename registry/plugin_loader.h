@@ -1,10 +1,18 @@
 #pragma once
 
 #include <string>
-
-#include "registry/catalog.h"
+#include <string_view>
 
 namespace trainrun {
+
+class Catalog;
+
+/// What a plugin says that it was built for.
+struct PluginAbi {
+  std::string_view tag;      ///< TRAINRUN_ABI
+  std::string_view section;  ///< of the plugin's file, where the tag lies
+};
+const PluginAbi& own_plugin_abi();
 
 /// Opens the shared library at `path` and lets it add its components to `catalog`. It stays open for the life of the
 /// process. Because opening a library runs its code, a file that is not marked as a plugin for this trainrun is not

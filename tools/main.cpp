@@ -113,9 +113,8 @@ int main(int argc, char** argv) {
   trainrun::keep_memory();
   trainrun::allow_many_connections();
   const int exit_code = trainrun::run_and_report(argc, argv);
-  if (trainrun::left_a_logger_behind()) {  // its thread may still use what would be destroyed now
-    std::fflush(nullptr);
-    std::_Exit(exit_code);
-  }
-  return exit_code;
+  std::fflush(nullptr);
+  // LibTorch would take its thousands of operators apart one by one, which takes as long as it took to register them
+  // and serves nobody. The thread of a logger that had to be left behind may still be using some of it, too.
+  std::_Exit(exit_code);
 }

@@ -17,12 +17,12 @@ namespace trainrun {
 namespace {
 
 constexpr const char* kFile = "recipes/data/digits.csv.gz";
-constexpr int64_t kSide = 8;
-constexpr int64_t kNumPixels = kSide * kSide;
+constexpr int64_t kDigitsSide = 8;
+constexpr int64_t kNumPixels = kDigitsSide * kDigitsSide;
 constexpr int kMostInk = 16;  // pixels are counts of 16 points
-constexpr size_t kNumClasses = 10;
+constexpr size_t kNumDigitsClasses = 10;
 /// Images of each digit in the file: what makes the size of a split known before the file is read.
-constexpr std::array<int64_t, kNumClasses> kCounts = {178, 182, 177, 183, 181, 182, 181, 179, 174, 180};
+constexpr std::array<int64_t, kNumDigitsClasses> kCounts = {178, 182, 177, 183, 181, 182, 181, 179, 174, 180};
 constexpr int64_t kNumImages = 1797;
 
 struct Samples {
@@ -39,7 +39,7 @@ void read_line(const std::string& line, const std::string& where, Samples& sampl
     int value = -1;
     const auto result = std::from_chars(at, end, value);
     const bool separated = is_label ? result.ptr == end : result.ptr != end && *result.ptr == ',';
-    const int most = is_label ? static_cast<int>(kNumClasses) - 1 : kMostInk;
+    const int most = is_label ? static_cast<int>(kNumDigitsClasses) - 1 : kMostInk;
     if (result.ec != std::errc() || !separated || value < 0 || value > most) {
       throw DataError(where + ": column " + std::to_string(column + 1) + " is not a number from 0 to " +
                       std::to_string(most));
@@ -64,7 +64,7 @@ Samples read_digits(const std::string& path) {
     read_line(text.substr(begin, end - begin), path + ":" + std::to_string(line), samples);
     begin = end + 1;
   }
-  std::array<int64_t, kNumClasses> counts{};
+  std::array<int64_t, kNumDigitsClasses> counts{};
   for (const int64_t label : samples.labels) ++counts[static_cast<size_t>(label)];
   if (counts != kCounts) {
     throw DataError(path + ": not the " + std::to_string(kNumImages) +
@@ -109,7 +109,7 @@ struct Digits {
 std::vector<int64_t> draw_split(const std::vector<int64_t>& labels, const Digits& options) {
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(options.seed));
   std::vector<int64_t> chosen;
-  for (size_t digit = 0; digit < kNumClasses; ++digit) {
+  for (size_t digit = 0; digit < kNumDigitsClasses; ++digit) {
     std::vector<int64_t> rows;
     for (size_t row = 0; row < labels.size(); ++row) {
       if (labels[row] == static_cast<int64_t>(digit)) rows.push_back(static_cast<int64_t>(row));
@@ -132,8 +132,8 @@ class DigitsDataset : public TensorDataset {
 
   DatasetInfo info() const override {
     DatasetInfo info;
-    info.fields = {{"image", {1, kSide, kSide}, at::kFloat, std::nullopt},
-                   {"label", {}, at::kLong, static_cast<int64_t>(kNumClasses)}};
+    info.fields = {{"image", {1, kDigitsSide, kDigitsSide}, at::kFloat, std::nullopt},
+                   {"label", {}, at::kLong, static_cast<int64_t>(kNumDigitsClasses)}};
     info.target = "label";
     info.num_samples = options_.num_samples();
     return info;
@@ -143,7 +143,7 @@ class DigitsDataset : public TensorDataset {
     const Samples samples = read_digits(shipped_file(kFile));
     const at::Tensor rows = at::tensor(draw_split(samples.labels, options_), at::kLong);
     const at::Tensor pixels = at::tensor(at::ArrayRef<uint8_t>(samples.pixels), at::kByte);
-    set_field("image", pixels.view({-1, 1, kSide, kSide}).index_select(0, rows), kMostInk);
+    set_field("image", pixels.view({-1, 1, kDigitsSide, kDigitsSide}).index_select(0, rows), kMostInk);
     set_field("label", at::tensor(samples.labels, at::kLong).index_select(0, rows));
   }
 

@@ -11,8 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kNumClasses = 10;
-constexpr int64_t kSide = 28;
+constexpr int64_t kNumMnistClasses = 10;
+constexpr int64_t kMnistSide = 28;
 constexpr int64_t kNumTrain = 60000;
 constexpr int64_t kNumTest = 10000;
 
@@ -86,7 +86,8 @@ class IdxImages : public TensorDataset {
 
   DatasetInfo info() const override {
     DatasetInfo info;
-    info.fields = {{"image", {1, kSide, kSide}, at::kFloat, std::nullopt}, {"label", {}, at::kLong, kNumClasses}};
+    info.fields = {{"image", {1, kMnistSide, kMnistSide}, at::kFloat, std::nullopt},
+                   {"label", {}, at::kLong, kNumMnistClasses}};
     info.target = "label";
     info.num_samples = is_train() ? kNumTrain : kNumTest;
     return info;
@@ -145,7 +146,7 @@ class IdxImages : public TensorDataset {
 
   static void check(const at::Tensor& images, const std::string& images_path, const at::Tensor& labels,
                     const std::string& labels_path) {
-    if (images.size(1) != kSide || images.size(2) != kSide) {
+    if (images.size(1) != kMnistSide || images.size(2) != kMnistSide) {
       throw DataError(images_path + ": images of " + std::to_string(images.size(1)) + "x" +
                       std::to_string(images.size(2)) + " pixels, expected 28x28");
     }
@@ -156,7 +157,7 @@ class IdxImages : public TensorDataset {
     }
     const uint8_t* values = labels.const_data_ptr<uint8_t>();
     for (int64_t i = 0; i < labels.size(0); ++i) {
-      if (values[i] >= kNumClasses) {
+      if (values[i] >= kNumMnistClasses) {
         throw DataError(labels_path + ": label " + std::to_string(i) + " (counted from 0) is " +
                         std::to_string(values[i]) + ", expected 0 to 9");
       }

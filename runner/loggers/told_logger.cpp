@@ -3,19 +3,11 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
-#include <atomic>
 #include <csignal>
 
 #include "runner/base/text.h"
 
 namespace trainrun {
-namespace {
-
-std::atomic<bool> has_left_one_behind = false;
-
-}  // namespace
-
-bool left_a_logger_behind() { return has_left_one_behind; }
 
 void ToldLogger::warn(const std::string& text) const {
   spdlog::warn(Problem{name_.place, name_.path, name_.type + " " + text}.to_string());
@@ -95,7 +87,6 @@ void QueuedLogger::finish(Clock::time_point end, std::chrono::milliseconds patie
     thread_.join();
   } else {
     thread_.detach();
-    has_left_one_behind = true;
   }
   note_failure();
   if (failed_) return;

@@ -68,8 +68,4 @@ class QueuedLogger : public ToldLogger {
   int64_t left_out_ = 0;  // events, for want of room
 };
 
-/// Whether a logger's thread was left behind because its logger came to no end. The process then has to end without
-/// destroying what that thread may use.
-bool left_a_logger_behind();
-
 }  // namespace trainrun

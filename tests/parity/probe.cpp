@@ -520,5 +520,5 @@ int main() {
     // a damaged file's error may quote what is no UTF-8
     std::cout << reply.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n' << std::flush;
   }
-  return 0;
+  std::_Exit(0);  // as tools/main.cpp does
 }
