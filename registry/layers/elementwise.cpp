@@ -16,7 +16,7 @@ namespace trainrun {
 namespace {
 
 using at::Tensor;
-constexpr size_t kMany = 1 << 16;
+constexpr size_t kMostOperands = 1 << 16;
 
 Tensor add(const Tensor& a, const Tensor& b) { return a + b; }
 Tensor subtract(const Tensor& a, const Tensor& b) { return a - b; }
@@ -56,7 +56,7 @@ struct Arithmetic {
   }
 };
 
-using Add = Arithmetic<add, add_number, kMany>;
+using Add = Arithmetic<add, add_number, kMostOperands>;
 
 struct Pow {
   std::optional<double> exponent;
@@ -114,7 +114,7 @@ Part add_part(const Tensor& input) { return part_of("Add", Add(), {input, input}
 
 void add_elementwise(LayerRegistry& layers) {
   layers.add<Add>("Add", "the sum of its inputs and a number, broadcast");
-  layers.add<Arithmetic<multiply, multiply_number, kMany>>(
+  layers.add<Arithmetic<multiply, multiply_number, kMostOperands>>(
       "Mul", "the product of its inputs and a number, element by element, broadcast");
   layers.add<Arithmetic<subtract, subtract_number, 2>>("Sub",
                                                        "its first input less its second, or less a number, broadcast");

@@ -1,7 +1,4 @@
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/adaptive_avg_pool1d.h>
-#include <ATen/ops/adaptive_avg_pool2d.h>
-#include <ATen/ops/adaptive_avg_pool3d.h>
 #include <ATen/ops/adaptive_max_pool1d.h>
 #include <ATen/ops/adaptive_max_pool2d.h>
 #include <ATen/ops/adaptive_max_pool3d.h>
@@ -17,6 +14,7 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sign.h>
 
+#include "registry/layers/adaptive_avg_pool.h"
 #include "registry/layers/sizes.h"
 
 namespace trainrun {
@@ -26,7 +24,6 @@ TRAINRUN_OP_OF_DIMS(max_pool, )
 TRAINRUN_OP_OF_DIMS(max_pool, _with_indices)
 TRAINRUN_OP_OF_DIMS(avg_pool, )
 TRAINRUN_OP_OF_DIMS(adaptive_max_pool, )
-TRAINRUN_OP_OF_DIMS(adaptive_avg_pool, )
 
 /// The window that every pooling but the adaptive ones has.
 template <int kDims>

@@ -1,9 +1,6 @@
 #include <ATen/ops/_upsample_nearest_exact1d.h>
 #include <ATen/ops/_upsample_nearest_exact2d.h>
 #include <ATen/ops/_upsample_nearest_exact3d.h>
-#include <ATen/ops/adaptive_avg_pool1d.h>
-#include <ATen/ops/adaptive_avg_pool2d.h>
-#include <ATen/ops/adaptive_avg_pool3d.h>
 #include <ATen/ops/channel_shuffle.h>
 #include <ATen/ops/col2im.h>
 #include <ATen/ops/im2col.h>
@@ -19,6 +16,7 @@
 
 #include <map>
 
+#include "registry/layers/adaptive_avg_pool.h"
 #include "registry/layers/sizes.h"
 
 namespace trainrun {
@@ -26,7 +24,6 @@ namespace {
 
 TRAINRUN_OP_OF_DIMS(upsample_nearest, )
 TRAINRUN_OP_OF_DIMS(_upsample_nearest_exact, )  // NOLINT(readability-identifier-naming)
-TRAINRUN_OP_OF_DIMS(adaptive_avg_pool, )
 
 /// Calls `function.operator()<kDims>()` for the number of dimensions of `input` [N, C, …].
 template <class Function>

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kNumberBytes = 4;  // a float32 that all ranks must agree on
 
-int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * tensor.element_size(); }
+int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
 
 int64_t sum_of(const std::vector<int64_t>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), int64_t{0});

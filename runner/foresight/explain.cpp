@@ -23,8 +23,6 @@ namespace {
 constexpr int64_t kMostSteps = 2'000'000;  // that a scheduler which goes from step to step is followed
 constexpr int64_t kRatePoints = 61;        // a multiple of ten intervals, so that every tenth of the job is among them
 
-int64_t tensor_bytes(const at::Tensor& tensor) { return tensor.numel() * tensor.element_size(); }
-
 /// Runs the layers of a model one by one in the shape mode and writes down what each is and does. The parts that a
 /// layer of the recipe is made of have no row: what they do, it does.
 class LayerWalk {
@@ -76,7 +74,8 @@ class LayerWalk {
       const size_t slot = layer.outputs[i];
       slots_[slot] = outputs[i];
       const bool comes_out = std::find(around.outputs.begin(), around.outputs.end(), slot) != around.outputs.end();
-      if (comes_out && !is_view(outputs[i], around)) row.activation_bytes += tensor_bytes(outputs[i]) / kExampleBatch;
+      if (comes_out && !is_view(outputs[i], around))
+        row.activation_bytes += static_cast<int64_t>(outputs[i].nbytes()) / kExampleBatch;
     }
   }
 
@@ -121,7 +120,7 @@ void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) 
     }
     result.layers.push_back(row);
     inputs.push_back(at::empty(example_sizes(field), field.dtype));
-    result.memory.batch += tensor_bytes(inputs.back()) / kExampleBatch;
+    result.memory.batch += static_cast<int64_t>(inputs.back().nbytes()) / kExampleBatch;
   }
   LayerWalk(model.graph(), result.layers).run(inputs);
   for (const LayerSummary& layer : result.layers) {
@@ -132,9 +131,9 @@ void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) 
     result.parameters += tensor.numel();
     if (!tensor.requires_grad()) continue;
     result.trainable_parameters += tensor.numel();
-    result.memory.gradients += tensor_bytes(tensor);
+    result.memory.gradients += static_cast<int64_t>(tensor.nbytes());
   }
-  for (const auto& [name, tensor] : model.state_dict()) result.memory.weights += tensor_bytes(tensor);
+  for (const auto& [name, tensor] : model.state_dict()) result.memory.weights += static_cast<int64_t>(tensor.nbytes());
 }
 
 /// A data set of which nothing is known but its size: enough to count batches.

@@ -12,7 +12,7 @@ namespace {
 
 using Align = TextTable::Align;
 
-constexpr size_t kWidth = 100;  // columns of a console's text
+constexpr size_t kPageWidth = 100;  // columns of a console's text
 constexpr const char* kExampleData = "{type: Digits, split: train}";
 
 /// "a number" of a recipe where only the type is known: something that a reader can follow.
@@ -94,7 +94,7 @@ std::string parameter_table(const std::vector<Parameter>& parameters) {
     }
     table.add({parameter.name, parameter.type, default_text(parameter), parameter.range.to_string(), doc});
   }
-  return table.to_string("  ", kWidth);
+  return table.to_string("  ", kPageWidth);
 }
 
 /// Of a heading, as GitHub makes it.
@@ -155,7 +155,7 @@ std::string list_kinds(const std::vector<KindReference>& kinds) {
   for (const KindReference& kind : kinds) {
     table.add({kind.plural, std::to_string(kind.components.size()), join(kind.names())});
   }
-  return table.to_string("", kWidth);
+  return table.to_string("", kPageWidth);
 }
 
 std::string list_components(const KindReference& kind) {
@@ -163,7 +163,7 @@ std::string list_components(const KindReference& kind) {
   for (const ComponentReference& component : kind.components) {
     table.add({component.name, component.doc + (component.origin.empty() ? "" : " (" + component.origin + ")")});
   }
-  return table.to_string("", kWidth);
+  return table.to_string("", kPageWidth);
 }
 
 std::string list_component(const KindReference& kind, const ComponentReference& component) {
