@@ -48,29 +48,31 @@ std::string literal_text(const ExpressionValue& value) {
   return text.starts_with('-') ? "(" + text + ")" : text;
 }
 
-struct Token {
+}  // namespace
+
+struct ExpressionToken {
   enum class Kind { kOperator, kWord, kNumber, kText, kEnd };
   Kind kind = Kind::kEnd;
   std::string text;
   size_t offset = 0;
 };
 
-class Lexer {
+class ExpressionLexer {
  public:
-  explicit Lexer(std::string_view text) : text_(text) {}
+  explicit ExpressionLexer(std::string_view text) : text_(text) {}
 
-  Token next() {
+  ExpressionToken next() {
     while (i_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[i_]))) ++i_;
     const size_t start = i_;
-    if (i_ == text_.size()) return {Token::Kind::kEnd, "", start};
+    if (i_ == text_.size()) return {ExpressionToken::Kind::kEnd, "", start};
     const char c = text_[i_];
-    if (is_name_start(c)) return {Token::Kind::kWord, word(), start};
-    if (is_digit(c) || c == '.') return {Token::Kind::kNumber, number(), start};
-    if (c == '\'' || c == '"') return {Token::Kind::kText, quoted(c), start};
+    if (is_name_start(c)) return {ExpressionToken::Kind::kWord, word(), start};
+    if (is_digit(c) || c == '.') return {ExpressionToken::Kind::kNumber, number(), start};
+    if (c == '\'' || c == '"') return {ExpressionToken::Kind::kText, quoted(c), start};
     for (const std::string_view op : {"//", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "<", ">", "(", ")"}) {
       if (!text_.substr(i_).starts_with(op)) continue;
       i_ += op.size();
-      return {Token::Kind::kOperator, std::string(op), start};
+      return {ExpressionToken::Kind::kOperator, std::string(op), start};
     }
     for (const auto& [other, ours] : {std::pair("=", "=="), {"&", "and"}, {"|", "or"}, {"!", "not"}}) {
       if (text_.substr(i_).starts_with(other)) {
@@ -113,8 +115,6 @@ class Lexer {
   size_t i_ = 0;
 };
 
-}  // namespace
-
 /// Recursive descent: a function for each level of binding.
 class ExpressionParser {
  public:
@@ -123,7 +123,7 @@ class ExpressionParser {
   NodePointer parse() {
     NodePointer root = either();
     if (is(")")) throw ExpressionError("there is a ')' too many");
-    if (token_.kind != Token::Kind::kEnd) fail("operator");
+    if (token_.kind != ExpressionToken::Kind::kEnd) fail("operator");
     return root;
   }
 
@@ -132,11 +132,11 @@ class ExpressionParser {
 
   void advance() { token_ = lexer_.next(); }
   [[noreturn]] void fail(const std::string& missing) const {
-    const bool at_end = token_.kind == Token::Kind::kEnd;
+    const bool at_end = token_.kind == ExpressionToken::Kind::kEnd;
     throw ExpressionError("an " + missing + " is missing " + (at_end ? "at the end" : "before '" + token_.text + "'"));
   }
   bool is(const char* text) const {
-    const bool word = token_.kind == Token::Kind::kWord || token_.kind == Token::Kind::kOperator;
+    const bool word = token_.kind == ExpressionToken::Kind::kWord || token_.kind == ExpressionToken::Kind::kOperator;
     return word && token_.text == text;
   }
   std::string take() {
@@ -197,19 +197,19 @@ class ExpressionParser {
       const Depth depth(depth_);
       advance();
       NodePointer inside = either();
-      if (token_.kind == Token::Kind::kEnd) throw ExpressionError("a '(' is not closed");
+      if (token_.kind == ExpressionToken::Kind::kEnd) throw ExpressionError("a '(' is not closed");
       if (!is(")")) fail("operator");
       advance();
       return inside;
     }
     auto made = std::make_unique<Expression::Node>();
-    if (token_.kind == Token::Kind::kNumber) {
+    if (token_.kind == ExpressionToken::Kind::kNumber) {
       made->literal = number();
-    } else if (token_.kind == Token::Kind::kText) {
+    } else if (token_.kind == ExpressionToken::Kind::kText) {
       made->literal = token_.text;
     } else if (is("true") || is("false")) {
       made->literal = token_.text == "true";
-    } else if (is("and") || is("or") || is("not") || token_.kind != Token::Kind::kWord) {
+    } else if (is("and") || is("or") || is("not") || token_.kind != ExpressionToken::Kind::kWord) {
       fail("operand");
     } else if (!is("null")) {
       made->name = token_.text;
@@ -240,8 +240,8 @@ class ExpressionParser {
   };
 
   Expression& expression_;
-  Lexer lexer_;
-  Token token_;
+  ExpressionLexer lexer_;
+  ExpressionToken token_;
   int depth_ = 0;
 };
 

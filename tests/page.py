@@ -1,0 +1,154 @@
+"""Runs a page of tests by pytest, in a copy of a process that has imported what most pages need, where there is one.
+
+    page.py run SOCKET FILE    what ctest calls for each page; its output and exit code are pytest's
+    page.py serve SOCKET       starts that process, in the background (ctest does, before the first page)
+    page.py stop SOCKET        ends it
+
+Importing torch, pytest and scikit-learn takes 3 s of a processor, and there are some sixty pages. A page has a process of
+its own all the same: a copy, made by fork, of one that has only imported. Without a server `run` imports by itself.
+"""
+
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+
+IMPORTED = ["numpy", "pytest", "safetensors.torch", "sklearn.datasets", "torch", "yaml"]
+IDLE_S = 1200  # after which a server that nobody stopped ends
+
+
+def run_pytest(file: str) -> int:
+    import pytest
+
+    sys.path.insert(0, os.getcwd())  # as python -m pytest does
+    return int(pytest.main(["-q", "-rs", "-p", "no:cacheprovider", file]))
+
+
+def end_by(status: int) -> None:
+    """Ends without taking torch apart."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def in_folder_of(path: str):
+    """A path to a socket has 107 characters at most, so it is named from its folder."""
+    os.chdir(os.path.dirname(path))
+    return os.path.basename(path)
+
+
+# --- The server ------------------------------------------------------------------------------------------------------
+
+
+def become(request: dict, files: list[int]) -> None:
+    """Takes over the working folder, the environment and the standard streams of whoever asked."""
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    sys.argv = ["pytest", request["file"]]
+
+
+def end_with(connection: socket.socket) -> None:
+    """Ends the page's processes when ctest, for whom they work, has ended its own."""
+    connection.recv(1)
+    os.killpg(0, signal.SIGKILL)
+
+
+def serve_page(connection: socket.socket) -> None:
+    size = struct.unpack("<I", connection.recv(4, socket.MSG_WAITALL))[0]
+    text, files, _, _ = socket.recv_fds(connection, 1, 3)
+    text += connection.recv(size - 1, socket.MSG_WAITALL)
+    request = json.loads(text)
+    become(request, files)
+    threading.Thread(target=end_with, args=(connection,), daemon=True).start()
+    status = 1
+    try:
+        status = run_pytest(request["file"])
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    connection.send(bytes([status]))
+    os._exit(status)
+
+
+def serve(path: str) -> None:
+    for name in IMPORTED:
+        __import__(name)
+    name = in_folder_of(path)
+    if os.path.exists(name):
+        os.unlink(name)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(name)
+    listener.listen()
+    listener.settimeout(IDLE_S)
+    if os.fork() > 0:
+        os._exit(0)  # ready: ctest goes on
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            os._exit(0)
+        connection.setblocking(True)
+        if connection.recv(1) == b"s":
+            os._exit(0)
+        if os.fork() == 0:
+            listener.close()
+            serve_page(connection)
+        connection.close()
+
+
+# --- Whoever asks ----------------------------------------------------------------------------------------------------
+
+
+def connected(path: str) -> socket.socket | None:
+    folder = os.getcwd()
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(in_folder_of(path))
+        return connection
+    except OSError:
+        return None
+    finally:
+        os.chdir(folder)
+
+
+def run(path: str, file: str) -> None:
+    connection = connected(path)
+    if connection is None:
+        end_by(run_pytest(file))
+    request = json.dumps({"file": file, "folder": os.getcwd(), "environment": dict(os.environ)}).encode()
+    connection.sendall(b"r" + struct.pack("<I", len(request)))
+    socket.send_fds(connection, [request[:1]], [0, 1, 2])
+    connection.sendall(request[1:])
+    status = connection.recv(1)
+    os._exit(status[0] if status else 1)
+
+
+def main() -> None:
+    verb, path = sys.argv[1], os.path.abspath(sys.argv[2])
+    if verb == "serve":
+        serve(path)
+    elif verb == "stop":
+        if connection := connected(path):
+            connection.send(b"s")
+    else:
+        run(path, sys.argv[3])
+
+
+if __name__ == "__main__":
+    main()
