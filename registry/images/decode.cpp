@@ -1,0 +1,80 @@
+#include "registry/images/decode.h"
+
+#include <ATen/ops/empty.h>
+
+#include <string>
+
+#include "registry/error.h"
+#include "registry/images/formats.h"
+
+namespace trainrun {
+namespace {
+
+bool has(std::string_view file, size_t offset, std::string_view text) {
+  return file.size() >= offset && file.substr(offset).starts_with(text);
+}
+
+}  // namespace
+
+namespace images {
+
+void require_sensible(const ImageSize& size) {
+  const std::string claim = std::to_string(size.width) + "x" + std::to_string(size.height) + " pixels";
+  if (size.height <= 0 || size.width <= 0) throw DataError("the image has " + claim);
+  if (size.height > kMostPixels / size.width) {
+    throw DataError("the image claims " + claim + ", more than the " + std::to_string(kMostPixels) +
+                    " that are read; make it smaller");
+  }
+}
+
+at::Tensor empty_image(const ImageSize& size, int64_t channels) {
+  return at::empty({size.height, size.width, channels}, at::kByte);
+}
+
+at::Tensor gray_of_rgb(const at::Tensor& rgb) {
+  constexpr uint32_t kRed = 19595, kGreen = 38470, kBlue = 7471, kHalf = 0x8000, kBits = 16;  // of 65536
+  at::Tensor gray = empty_image({rgb.size(0), rgb.size(1)}, 1);
+  const uint8_t* from = rgb.const_data_ptr<uint8_t>();
+  uint8_t* to = gray.mutable_data_ptr<uint8_t>();
+  for (int64_t i = 0; i < gray.numel(); ++i, from += 3) {
+    to[i] = static_cast<uint8_t>((from[0] * kRed + from[1] * kGreen + from[2] * kBlue + kHalf) >> kBits);
+  }
+  return gray;
+}
+
+}  // namespace images
+
+ImageFormat format_of(std::string_view file) {
+  if (file.empty()) throw DataError("the file is empty");
+  if (has(file, 0, "\xff\xd8\xff")) return ImageFormat::kJpeg;
+  if (has(file, 0, "\x89PNG\r\n\x1a\n")) return ImageFormat::kPng;
+  if (has(file, 0, "RIFF") && has(file, 8, "WEBP")) return ImageFormat::kWebp;
+  if (has(file, 0, "BM")) return ImageFormat::kBmp;
+  throw DataError("this is no JPEG, PNG, WebP or BMP file, whatever its name says");
+}
+
+ImageSize size_of_image(std::string_view file) {
+  ImageSize size;
+  switch (format_of(file)) {
+    case ImageFormat::kJpeg: size = images::size_of_jpeg(file); break;
+    case ImageFormat::kPng: size = images::size_of_png(file); break;
+    case ImageFormat::kWebp: size = images::size_of_webp(file); break;
+    case ImageFormat::kBmp: size = images::size_of_bmp(file); break;
+  }
+  images::require_sensible(size);
+  return size;
+}
+
+at::Tensor decode_image(std::string_view file, const DecodeOptions& options) {
+  images::require_sensible(size_of_image(file));
+  at::Tensor image;
+  switch (format_of(file)) {
+    case ImageFormat::kJpeg: image = images::decode_jpeg(file, options); break;
+    case ImageFormat::kPng: image = images::decode_png(file, options); break;
+    case ImageFormat::kWebp: image = images::decode_webp(file, options); break;
+    case ImageFormat::kBmp: image = images::decode_bmp(file, options); break;
+  }
+  return options.channels == 1 && image.size(2) == 3 ? images::gray_of_rgb(image) : image;
+}
+
+}  // namespace trainrun
