@@ -28,10 +28,14 @@ class Batch {
   std::vector<Field> fields_;
 };
 
-/// What one sample of a field of a data set looks like.
+/// A size that differs from sample to sample, such as those of photographs before they are cut to one size.
+inline constexpr int64_t kAnySize = -1;
+
+/// What one sample of a field of a data set looks like. Bytes (uint8) are the pixels of images, of which the first
+/// transform, or the model, gets float32 in [0, 1].
 struct FieldInfo {
   std::string name;
-  std::vector<int64_t> shape;  // without the batch: [1, 28, 28]; [] for a number
+  std::vector<int64_t> shape;  // without the batch: [1, 28, 28]; [] for a number; kAnySize where samples differ
   at::ScalarType dtype = at::kFloat;
   std::optional<int64_t> num_classes;  // number of classes of a label
 };

@@ -53,6 +53,7 @@ static void add_models(Catalog& catalog) {
 static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, digits);
   ADD(catalog.datasets, mnist_family);
+  ADD(catalog.datasets, image_folder);
   ADD(catalog.datasets, csv);
   ADD(catalog.datasets, jsonl);
   ADD(catalog.datasets, sqlite);
@@ -62,6 +63,7 @@ static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, windows);
 
   ADD(catalog.transforms, derived_fields);
+  ADD(catalog.transforms, crop_transforms);
   ADD(catalog.transforms, geometry_transforms);
   ADD(catalog.transforms, image_transforms);
   ADD(catalog.transforms, label_transforms);

@@ -8,6 +8,8 @@
 
 namespace trainrun {
 
+Batch Dataset::get_drawn(const at::Tensor& indices, const SampleDraws&) const { return get(indices); }
+
 void Dataset::learn(const at::Tensor&) {}
 nlohmann::json Dataset::learnt() const { return nullptr; }
 void Dataset::set_learnt(const nlohmann::json&) {}

@@ -6,6 +6,7 @@
 
 #include "registry/batch.h"
 #include "registry/registry.h"
+#include "registry/sample_draws.h"
 
 namespace trainrun {
 
@@ -22,6 +23,9 @@ class Dataset {
   virtual int64_t size() const = 0;
   /// The samples at `indices` ([N] int64, on the CPU), as one batch. Safe to call from several threads.
   virtual Batch get(const at::Tensor& indices) const = 0;
+  /// The same for data sets that change samples at random as they read them; row i of `draws` is for `indices[i]`.
+  /// Most data sets draw nothing.
+  virtual Batch get_drawn(const at::Tensor& indices, const SampleDraws& draws) const;
 
   /// Learns from the samples at `indices` how all are read: categories, and what replaces missing values. Called once,
   /// after open and before get, for training data; other data use what they learnt. Most data sets learn nothing.

@@ -62,6 +62,24 @@ SampleDraws::SampleDraws(const DrawKey& key, std::vector<int64_t> numbers)
   for (const int64_t part : {key.epoch, key.transform}) key_ = splitmix64(key_ ^ static_cast<uint64_t>(part));
 }
 
+SampleDraws SampleDraws::begun_at(uint64_t key, std::vector<int64_t> numbers) {
+  SampleDraws draws;
+  draws.key_ = key;
+  draws.numbers_ = std::move(numbers);
+  return draws;
+}
+
+SampleDraws SampleDraws::of_sample(int64_t row, int64_t step) const {
+  return begun_at(splitmix64(key_ ^ static_cast<uint64_t>(step)), {numbers_[static_cast<size_t>(row)]});
+}
+
+SampleDraws SampleDraws::of_rows(const std::vector<int64_t>& rows) const {
+  std::vector<int64_t> numbers;
+  numbers.reserve(rows.size());
+  for (const int64_t row : rows) numbers.push_back(numbers_[static_cast<size_t>(row)]);
+  return begun_at(key_, std::move(numbers));
+}
+
 RandomStream SampleDraws::of(int64_t row) const {
   used_ = true;
   return RandomStream(splitmix64(key_ ^ static_cast<uint64_t>(numbers_[static_cast<size_t>(row)])));

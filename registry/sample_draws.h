@@ -48,11 +48,20 @@ class SampleDraws {
   SampleDraws(const DrawKey& key, std::vector<int64_t> numbers);
   /// The stream of the sample in row `row`, from its beginning; call this once for each row.
   RandomStream of(int64_t row) const;
+  /// The draws of the sample in row `row` alone, for step number `step` of those that it goes through before it is put
+  /// into a batch. `note` tells these draws whether the sample's were used.
+  SampleDraws of_sample(int64_t row, int64_t step) const;
+  void note(const SampleDraws& of_sample) const { used_ = used_ || of_sample.used_; }
+  /// The draws of the samples in those rows, for a part of the batch; then `note` them.
+  SampleDraws of_rows(const std::vector<int64_t>& rows) const;
   /// Whether anything was drawn; otherwise the batch would be the same in any epoch.
   bool used() const { return used_; }
 
  private:
-  uint64_t key_;
+  SampleDraws() = default;
+  static SampleDraws begun_at(uint64_t key, std::vector<int64_t> numbers);
+
+  uint64_t key_ = 0;
   std::vector<int64_t> numbers_;
   mutable bool used_ = false;
 };

@@ -16,6 +16,7 @@ std::string DetailedDataset::place(int64_t index, const std::string& field) cons
 std::vector<std::string> DetailedDataset::names_within(const std::string&) const { return {}; }
 nlohmann::json DetailedDataset::inferred() const { return nullptr; }
 void DetailedDataset::set_inferred(const nlohmann::json&) {}
+std::vector<std::string> DetailedDataset::notes() const { return {}; }
 
 at::Tensor held_field(const Dataset& data, const std::string& field) {
   if (dynamic_cast<const TensorDataset*>(&data)) {
@@ -37,6 +38,11 @@ std::string place_of_sample(const Dataset& data, int64_t index, const std::strin
 std::vector<std::string> names_within_field(const Dataset& data, const std::string& field) {
   const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
   return detailed ? detailed->names_within(field) : std::vector<std::string>();
+}
+
+std::vector<std::string> notes_of(const Dataset& data) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->notes() : std::vector<std::string>();
 }
 
 nlohmann::json inferred_of(const Dataset& data) {

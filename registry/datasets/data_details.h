@@ -16,6 +16,7 @@ class DetailedDataset {
   virtual std::vector<std::string> names_within(const std::string& field) const;
   virtual nlohmann::json inferred() const;
   virtual void set_inferred(const nlohmann::json& inferred);
+  virtual std::vector<std::string> notes() const;
 };
 
 /// One field of all samples ([size(), …]) where it lies in memory as `get` gives it; undefined where it does not.
@@ -25,6 +26,8 @@ at::Tensor held_field(const Dataset& data, const std::string& field);
 std::string place_of_sample(const Dataset& data, int64_t index, const std::string& field);
 /// The names of a field's numbers along its last dimension: the columns of a table. Empty: they have none.
 std::vector<std::string> names_within_field(const Dataset& data, const std::string& field);
+/// What a user should know of the data, once they are open: a sentence each.
+std::vector<std::string> notes_of(const Dataset& data);
 /// What a file alone told of how it is to be read (`columns: auto`); null: nothing had to be inferred. Needs no `open`.
 nlohmann::json inferred_of(const Dataset& data);
 /// Has data that would infer be read as other data, whose `inferred_of` is given; before `info` and `open`. Null, or

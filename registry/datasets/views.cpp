@@ -32,6 +32,10 @@ DatasetInfo DatasetView::info() const {
 
 Batch DatasetView::get(const at::Tensor& indices) const { return base_->get(indices_.index_select(0, indices)); }
 
+Batch DatasetView::get_drawn(const at::Tensor& indices, const SampleDraws& draws) const {
+  return base_->get_drawn(indices_.index_select(0, indices), draws);
+}
+
 void DatasetView::learn(const at::Tensor& indices) { base_->learn(indices_.index_select(0, indices)); }
 
 at::Tensor DatasetView::column(const std::string& field) const {
@@ -240,11 +244,25 @@ class ConcatDataset : public Dataset, public DetailedDataset {
   int64_t size() const override { return starts_.back(); }
 
   Batch get(const at::Tensor& indices) const override {
+    return gather(indices, [&](const Dataset& part, const at::Tensor& own, const at::Tensor&) { return part.get(own); });
+  }
+  Batch get_drawn(const at::Tensor& indices, const SampleDraws& draws) const override {
+    return gather(indices, [&](const Dataset& part, const at::Tensor& own, const at::Tensor& places) {
+      const SampleDraws own_draws = draws.of_rows({places.const_data_ptr<int64_t>(), places.const_data_ptr<int64_t>() + places.numel()});
+      Batch batch = part.get_drawn(own, own_draws);
+      draws.note(own_draws);
+      return batch;
+    });
+  }
+
+  /// `get(part, indices within it, their places among all)` gives the samples of one part.
+  template <class Get>
+  Batch gather(const at::Tensor& indices, const Get& get) const {
     Batch batch;
     for (size_t i = 0; i < parts_.size(); ++i) {
       const at::Tensor places = places_in(indices, i);
       if (places.numel() == 0) continue;
-      const Batch part = parts_[i]->get(indices.index_select(0, places) - starts_[i]);
+      const Batch part = get(*parts_[i], indices.index_select(0, places) - starts_[i], places);
       for (const Batch::Field& field : part.fields()) put(batch, field, places, indices.numel());
     }
     return batch;

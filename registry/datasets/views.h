@@ -20,6 +20,7 @@ class DatasetView : public Dataset, public DetailedDataset {
   void open() override {}
   int64_t size() const override { return indices_.numel(); }
   Batch get(const at::Tensor& indices) const override;
+  Batch get_drawn(const at::Tensor& indices, const SampleDraws& draws) const override;
   void learn(const at::Tensor& indices) override;
   nlohmann::json learnt() const override { return base_->learnt(); }
   void set_learnt(const nlohmann::json& state) override { base_->set_learnt(state); }
@@ -29,6 +30,7 @@ class DatasetView : public Dataset, public DetailedDataset {
   std::vector<std::string> names_within(const std::string& field) const override {
     return names_within_field(*base_, field);
   }
+  std::vector<std::string> notes() const override { return notes_of(*base_); }
   nlohmann::json inferred() const override { return inferred_of(*base_); }
   void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*base_, inferred); }
   at::Tensor sampling_weights() const override;

@@ -56,10 +56,18 @@ ImageFormat format_of(std::string_view file) {
 ImageSize size_of_image(std::string_view file) {
   ImageSize size;
   switch (format_of(file)) {
-    case ImageFormat::kJpeg: size = images::size_of_jpeg(file); break;
-    case ImageFormat::kPng: size = images::size_of_png(file); break;
-    case ImageFormat::kWebp: size = images::size_of_webp(file); break;
-    case ImageFormat::kBmp: size = images::size_of_bmp(file); break;
+    case ImageFormat::kJpeg:
+      size = images::size_of_jpeg(file);
+      break;
+    case ImageFormat::kPng:
+      size = images::size_of_png(file);
+      break;
+    case ImageFormat::kWebp:
+      size = images::size_of_webp(file);
+      break;
+    case ImageFormat::kBmp:
+      size = images::size_of_bmp(file);
+      break;
   }
   images::require_sensible(size);
   return size;
@@ -69,10 +77,18 @@ at::Tensor decode_image(std::string_view file, const DecodeOptions& options) {
   images::require_sensible(size_of_image(file));
   at::Tensor image;
   switch (format_of(file)) {
-    case ImageFormat::kJpeg: image = images::decode_jpeg(file, options); break;
-    case ImageFormat::kPng: image = images::decode_png(file, options); break;
-    case ImageFormat::kWebp: image = images::decode_webp(file, options); break;
-    case ImageFormat::kBmp: image = images::decode_bmp(file, options); break;
+    case ImageFormat::kJpeg:
+      image = images::decode_jpeg(file, options);
+      break;
+    case ImageFormat::kPng:
+      image = images::decode_png(file, options);
+      break;
+    case ImageFormat::kWebp:
+      image = images::decode_webp(file, options);
+      break;
+    case ImageFormat::kBmp:
+      image = images::decode_bmp(file, options);
+      break;
   }
   return options.channels == 1 && image.size(2) == 3 ? images::gray_of_rgb(image) : image;
 }

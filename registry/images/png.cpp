@@ -44,10 +44,14 @@ std::vector<uint8_t> decoded(const Context& context, int format) {
 
 int64_t channels_of(uint8_t color_type) {
   switch (color_type) {
-    case SPNG_COLOR_TYPE_TRUECOLOR: return 3;
-    case SPNG_COLOR_TYPE_TRUECOLOR_ALPHA: return 4;
-    case SPNG_COLOR_TYPE_GRAYSCALE_ALPHA: return 2;
-    default: return 1;
+    case SPNG_COLOR_TYPE_TRUECOLOR:
+      return 3;
+    case SPNG_COLOR_TYPE_TRUECOLOR_ALPHA:
+      return 4;
+    case SPNG_COLOR_TYPE_GRAYSCALE_ALPHA:
+      return 2;
+    default:
+      return 1;
   }
 }
 

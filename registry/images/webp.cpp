@@ -23,7 +23,7 @@ WebPBitstreamFeatures features_of(std::string_view file) {
 at::Tensor first_picture(std::string_view file) {
   const WebPData data = {bytes_of_webp(file), file.size()};
   const std::unique_ptr<WebPAnimDecoder, void (*)(WebPAnimDecoder*)> decoder(WebPAnimDecoderNew(&data, nullptr),
-                                                                            WebPAnimDecoderDelete);
+                                                                             WebPAnimDecoderDelete);
   WebPAnimInfo info;
   uint8_t* picture = nullptr;  // the decoder's
   int time = 0;

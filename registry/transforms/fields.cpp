@@ -6,7 +6,7 @@ namespace trainrun {
 
 std::string batch_text(const std::vector<int64_t>& shape) {
   std::vector<std::string> sizes = {"N"};
-  for (const int64_t size : shape) sizes.push_back(std::to_string(size));
+  for (const int64_t size : shape) sizes.push_back(size == kAnySize ? "?" : std::to_string(size));
   return "[" + join(sizes) + "]";
 }
 
@@ -36,9 +36,11 @@ FieldInfo& float_field(DatasetInfo& info, const std::string& name, const std::st
   return field;
 }
 
-FieldInfo& float_image_field(DatasetInfo& info, const std::string& name, const std::string& transform) {
-  image_field(info, name, transform);
-  return float_field(info, name, transform);
+FieldInfo& pixel_field(DatasetInfo& info, const std::string& name, const std::string& transform) {
+  FieldInfo& field = image_field(info, name, transform);
+  return field.dtype == at::kByte ? field : float_field(info, name, transform);
 }
+
+bool has_any_size(const FieldInfo& images) { return images.shape[1] == kAnySize || images.shape[2] == kAnySize; }
 
 }  // namespace trainrun

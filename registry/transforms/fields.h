@@ -17,8 +17,17 @@ FieldInfo& find_field(DatasetInfo& info, const std::string& name, const std::str
 /// The same, which must be images [C, H, W]; or, for `float_field`, numbers of floating point.
 FieldInfo& image_field(DatasetInfo& info, const std::string& name, const std::string& transform);
 FieldInfo& float_field(DatasetInfo& info, const std::string& name, const std::string& transform);
-/// Images of floating point.
-FieldInfo& float_image_field(DatasetInfo& info, const std::string& name, const std::string& transform);
+/// Images of floating point, or of bytes.
+FieldInfo& pixel_field(DatasetInfo& info, const std::string& name, const std::string& transform);
+/// Whether the images differ in size.
+bool has_any_size(const FieldInfo& images);
+/// `change(float images)`, of bytes rounded back to bytes.
+template <class Change>
+at::Tensor as_floats(const at::Tensor& images, const Change& change) {
+  if (images.scalar_type() != at::kByte) return change(images);
+  constexpr double kMost = 255;
+  return change(images.to(at::kFloat)).round_().clamp_(0, kMost).to(at::kByte);
+}
 
 /// A transform that is its options and nothing more: `Options` has `void change(DatasetInfo&) const` and
 /// `void apply(Batch&, const SampleDraws&) const`.

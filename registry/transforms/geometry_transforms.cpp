@@ -1,7 +1,4 @@
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/_upsample_bicubic2d_aa.h>
-#include <ATen/ops/_upsample_bilinear2d_aa.h>
-#include <ATen/ops/_upsample_nearest_exact2d.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
@@ -10,9 +7,6 @@
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/upsample_bicubic2d.h>
-#include <ATen/ops/upsample_bilinear2d.h>
-#include <ATen/ops/upsample_nearest2d.h>
 #include <ATen/ops/where.h>
 
 #include <array>
@@ -21,6 +15,7 @@
 
 #include "registry/catalog.h"
 #include "registry/transforms/fields.h"
+#include "registry/transforms/resizing.h"
 
 namespace trainrun {
 
@@ -70,11 +65,12 @@ struct Pad {
     const Sides s = sides();
     check_reach(images, std::max(s.top, s.bottom), images.shape[1]);
     check_reach(images, std::max(s.left, s.right), images.shape[2]);
-    images.shape[1] += s.top + s.bottom;
-    images.shape[2] += s.left + s.right;
+    if (images.shape[1] != kAnySize) images.shape[1] += s.top + s.bottom;
+    if (images.shape[2] != kAnySize) images.shape[2] += s.left + s.right;
   }
   /// A mirror shows no more than there is.
   void check_reach(const FieldInfo& images, int64_t most, int64_t size) const {
+    if (size == kAnySize) return;
     const bool reflects = padding_mode == PaddingMode::kReflect;
     const int64_t limit = reflects ? size - 1 : padding_mode == PaddingMode::kSymmetric ? size : INT64_MAX;
     if (most > limit) {
@@ -148,7 +144,7 @@ struct Resize {
   static void describe(Fields<Resize>& f) {
     f.required("size", &Resize::size).at_least(1).unit("pixels").doc("[height, width]; or of the shorter side");
     f.optional("interpolation", &Resize::interpolation)
-        .one_of({"nearest", "nearest-exact", "bilinear", "bicubic"})
+        .one_of({kInterpolations.begin(), kInterpolations.end()})
         .doc("how new pixels are computed from old ones");
     f.optional("max_size", &Resize::max_size)
         .at_least(1)
@@ -177,7 +173,8 @@ struct Resize {
     return width <= height ? Size{longer, shorter} : Size{shorter, longer};
   }
   void change(DatasetInfo& info) const {
-    FieldInfo& images = float_image_field(info, field, "Resize");
+    FieldInfo& images = pixel_field(info, field, "Resize");
+    if (!std::holds_alternative<Size>(size) && has_any_size(images)) return;
     const Size result = size_of(images.shape[1], images.shape[2]);
     if (result[0] < 1 || result[1] < 1) {
       throw LayerError("Resize: nothing would be left of '" + field + "' " + batch_text(images.shape) + ": " +
@@ -188,17 +185,7 @@ struct Resize {
   void apply(Batch& batch, const SampleDraws&) const {
     at::Tensor& images = batch.at(field);
     const Size target = size_of(images.size(2), images.size(3));
-    if (interpolation == "nearest") {
-      images = at::upsample_nearest2d(images, target);
-    } else if (interpolation == "nearest-exact") {
-      images = at::_upsample_nearest_exact2d(images, target);
-    } else if (interpolation == "bilinear") {
-      images = antialias ? at::_upsample_bilinear2d_aa(images, target, false)
-                         : at::upsample_bilinear2d(images, target, false);
-    } else {
-      images =
-          antialias ? at::_upsample_bicubic2d_aa(images, target, false) : at::upsample_bicubic2d(images, target, false);
-    }
+    images = resized(images, target, interpolation, antialias);
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
@@ -234,7 +221,7 @@ struct RandomRotation {
     if (const auto* one = std::get_if<double>(&degrees)) return {-*one, *one};
     return std::get<std::array<double, 2>>(degrees);
   }
-  void change(DatasetInfo& info) const { float_image_field(info, field, "RandomRotation"); }
+  void change(DatasetInfo& info) const { pixel_field(info, field, "RandomRotation"); }
 
   /// For each pixel of the result, in [-1, 1], where it comes from: [N, H, W, 2]. Image i is turned by angles[i].
   at::Tensor grid(const at::Tensor& angles, int64_t height, int64_t width) const {
@@ -267,6 +254,9 @@ struct RandomRotation {
     for (int64_t i = 0; i < images.size(0); ++i) {
       angles.mutable_data_ptr<float>()[i] = static_cast<float>(draws.of(i).uniform(least, most));
     }
+    images = as_floats(images, [&](const at::Tensor& floats) { return turned_by(angles, floats); });
+  }
+  at::Tensor turned_by(const at::Tensor& angles, const at::Tensor& images) const {
     const at::Tensor ones = at::ones({images.size(0), 1, images.size(2), images.size(3)}, images.options());
     const bool nearest = interpolation == "nearest";
     constexpr int64_t kZeros = 0;  // padding mode of grid_sampler
@@ -275,8 +265,8 @@ struct RandomRotation {
                             nearest ? 1 : 0, kZeros, false);
     const at::Tensor inside = sampled.narrow(1, images.size(1), 1);
     const at::Tensor turned = sampled.narrow(1, 0, images.size(1));
-    images = nearest ? at::where(inside < 0.5, at::tensor(fill, images.options()), turned)
-                     : turned * inside + (1 - inside) * fill;
+    return nearest ? at::where(inside < 0.5, at::tensor(fill, images.options()), turned)
+                   : turned * inside + (1 - inside) * fill;
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };

@@ -119,18 +119,14 @@ class RandomCropTransform : public Transform {
 
   void describe(DatasetInfo& info) const override {
     FieldInfo& field = image_field(info, options_.field, "RandomCrop");
-    const auto [height, width] = padded(field.shape[1], field.shape[2]);
-    if (options_.size[0] > height || options_.size[1] > width) {
-      throw LayerError("RandomCrop: a window of " + pixels(options_.size[0], options_.size[1]) + " does not fit '" +
-                       options_.field + "' " + batch_text(field.shape) + ", " + pixels(height, width) +
-                       " with its padding of " + std::to_string(options_.padding));
-    }
+    if (!has_any_size(field)) require_fitting(field.shape);
     field.shape = {field.shape[0], options_.size[0], options_.size[1]};
   }
 
   void apply(Batch& batch, const SampleDraws& draws) const override {
     at::Tensor& field = batch.at(options_.field);
     const at::Tensor images = field.contiguous();  // [N, C, H, W]
+    require_fitting(images.sizes().slice(1).vec());
     const auto [height, width] = padded(images.size(2), images.size(3));
     const int64_t n = images.size(0);
     const int64_t rows = height - options_.size[0] + 1;  // that a window may begin at
@@ -156,6 +152,13 @@ class RandomCropTransform : public Transform {
   }
 
  private:
+  void require_fitting(const std::vector<int64_t>& shape) const {
+    const auto [height, width] = padded(shape[1], shape[2]);
+    if (options_.size[0] <= height && options_.size[1] <= width) return;
+    throw LayerError("RandomCrop: a window of " + pixels(options_.size[0], options_.size[1]) + " does not fit '" +
+                     options_.field + "' " + batch_text(shape) + ", " + pixels(height, width) +
+                     " with its padding of " + std::to_string(options_.padding));
+  }
   std::pair<int64_t, int64_t> padded(int64_t height, int64_t width) const {
     return {height + 2 * options_.padding, width + 2 * options_.padding};
   }

@@ -13,6 +13,8 @@ namespace trainrun {
 
 namespace {
 
+constexpr int64_t kOfDataset = -1;  // the place, before all transforms, of what a data set draws
+
 bool any_pairs(const BatchMaker::Transforms& transforms) {
   return std::any_of(transforms.begin(), transforms.end(), [](const auto& transform) { return transform->pairs(); });
 }
@@ -54,7 +56,7 @@ Batch BatchMaker::transformed(const Numbers& numbers, size_t count) const {
   size_t begin = count;  // of the transforms after the last one that pairs
   while (begin > 0 && !transforms_[begin - 1]->pairs()) --begin;
   Batch batch = begin > 0 ? paired(numbers, begin) : gathered(numbers);
-  for (size_t i = begin; i < count; ++i) transforms_[i]->apply(batch, draws(i, numbers));
+  for (size_t i = begin; i < count; ++i) transforms_[i]->apply(batch, draws(static_cast<int64_t>(i), numbers));
   return batch;
 }
 
@@ -68,7 +70,8 @@ Batch BatchMaker::paired(const Numbers& numbers, size_t count) const {
   both.erase(std::unique(both.begin(), both.end()), both.end());
   const Batch all = transformed(both, count - 1);
   Batch batch = rows_of_samples(all, both, numbers);
-  transforms_[count - 1]->apply_to_pairs(batch, rows_of_samples(all, both, before), draws(count - 1, numbers));
+  transforms_[count - 1]->apply_to_pairs(batch, rows_of_samples(all, both, before),
+                                         draws(static_cast<int64_t>(count) - 1, numbers));
   return batch;
 }
 
@@ -76,11 +79,11 @@ Batch BatchMaker::gathered(const Numbers& numbers) const {
   at::Tensor places = at::empty({static_cast<int64_t>(numbers.size())}, at::kLong);  // of the samples, in order_
   auto* to = places.mutable_data_ptr<int64_t>();
   for (const int64_t number : numbers) *to++ = pairs_ ? number % num_samples_ : number / world_size_;
-  return dataset_.get(order_.index_select(0, places).to(at::kLong));
+  return dataset_.get_drawn(order_.index_select(0, places).to(at::kLong), draws(kOfDataset, numbers));
 }
 
-SampleDraws BatchMaker::draws(size_t transform, const Numbers& numbers) const {
-  return {{seed_, epoch_, static_cast<int64_t>(transform)}, numbers};
+SampleDraws BatchMaker::draws(int64_t transform, const Numbers& numbers) const {
+  return {{seed_, epoch_, transform}, numbers};
 }
 
 }  // namespace trainrun

@@ -30,7 +30,7 @@ class BatchMaker {
   /// The same where the last of these transforms pairs each sample with the one before it.
   Batch paired(const Numbers& numbers, size_t count) const;
   Batch gathered(const Numbers& numbers) const;
-  SampleDraws draws(size_t transform, const Numbers& numbers) const;
+  SampleDraws draws(int64_t transform, const Numbers& numbers) const;
 
   const Dataset& dataset_;
   const Transforms& transforms_;

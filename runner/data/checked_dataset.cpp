@@ -55,8 +55,7 @@ void check_values(const IndexUse& use, const Dataset& data, const at::Tensor& va
                   ": " + bound_text(use) + "; " + cure(use, least, most));
 }
 
-Batch CheckedDataset::get(const at::Tensor& indices) const {
-  Batch batch = base_->get(indices);
+Batch CheckedDataset::checked(Batch batch, const at::Tensor& indices) const {
   for (const IndexUse& use : uses_) check_values(use, *this, batch.at(use.field), indices);
   return batch;
 }

@@ -30,7 +30,10 @@ class CheckedDataset : public Dataset, public DetailedDataset {
   DatasetInfo info() const override { return base_->info(); }
   void open() override { base_->open(); }
   int64_t size() const override { return base_->size(); }
-  Batch get(const at::Tensor& indices) const override;
+  Batch get(const at::Tensor& indices) const override { return checked(base_->get(indices), indices); }
+  Batch get_drawn(const at::Tensor& indices, const SampleDraws& draws) const override {
+    return checked(base_->get_drawn(indices, draws), indices);
+  }
   void learn(const at::Tensor& indices) override { base_->learn(indices); }
   nlohmann::json learnt() const override { return base_->learnt(); }
   void set_learnt(const nlohmann::json& state) override { base_->set_learnt(state); }
@@ -43,10 +46,13 @@ class CheckedDataset : public Dataset, public DetailedDataset {
   std::vector<std::string> names_within(const std::string& field) const override {
     return names_within_field(*base_, field);
   }
+  std::vector<std::string> notes() const override { return notes_of(*base_); }
   nlohmann::json inferred() const override { return inferred_of(*base_); }
   void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*base_, inferred); }
 
  private:
+  Batch checked(Batch batch, const at::Tensor& indices) const;
+
   std::unique_ptr<Dataset> base_;
   std::vector<IndexUse> uses_;
 };

@@ -80,10 +80,13 @@ class SampleMaker {
 
   /// Nothing where a transform has drawn or mixed samples, or wants other company for a sample than its neighbours.
   std::optional<Batch> make(int64_t begin, int64_t count) const {
-    Batch batch = dataset_.get(at::arange(begin, begin + count, at::kLong));
+    const std::vector<int64_t> numbers(static_cast<size_t>(count));
+    const SampleDraws of_dataset({}, numbers);
+    Batch batch = dataset_.get_drawn(at::arange(begin, begin + count, at::kLong), of_dataset);
+    if (of_dataset.used()) return std::nullopt;
     try {
       for (const auto& transform : transforms_) {
-        const SampleDraws draws({}, std::vector<int64_t>(static_cast<size_t>(batch.size())));
+        const SampleDraws draws({}, numbers);
         if (transform->pairs()) return std::nullopt;
         transform->apply(batch, draws);
         if (draws.used()) return std::nullopt;

@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "registry/catalog.h"
+#include "registry/datasets/image_samples.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kExtensions = {".jpg", ".jpeg", ".png", ".webp", ".bmp"};
+
+bool is_image_name(const fs::path& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end();
+}
+
+/// The images below `folder`: those of each folder in the order of their names, folders in the order of their paths.
+std::vector<std::string> images_below(const fs::path& folder) {
+  std::vector<std::pair<std::string, std::string>> found;  // of its folder, of the file
+  const auto options = fs::directory_options::follow_directory_symlink;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, options)) {
+    if (entry.is_regular_file() && is_image_name(entry.path())) {
+      found.emplace_back(entry.path().parent_path().string(), entry.path().filename().string());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> paths;
+  paths.reserve(found.size());
+  for (const auto& [parent, name] : found) paths.push_back(parent + "/" + name);
+  return paths;
+}
+
+struct ImageFolder : ImageOptions {
+  std::string root;
+
+  static void describe(Fields<ImageFolder>& f) {
+    f.required("root", &ImageFolder::root)
+        .doc(
+            "a folder with a folder of JPEG, PNG, WebP or BMP files for each class; classes are numbered in the order "
+            "of their names");
+    describe_into(f);
+  }
+  std::unique_ptr<Dataset> build(const DatasetInputs&) const;
+};
+
+class ImageFolderDataset : public ImageSamples {
+ public:
+  explicit ImageFolderDataset(const ImageFolder& options) : ImageSamples(options), root_(options.root) {}
+
+ protected:
+  Listing list() const override {
+    std::error_code unreadable;
+    if (!fs::is_directory(root_, unreadable)) {
+      throw DataError("ImageFolder: there is no folder " + root_ +
+                      "; `root` is the folder that holds the classes' folders");
+    }
+    try {
+      return list_classes();
+    } catch (const fs::filesystem_error& error) {
+      throw DataError("ImageFolder: " + root_ + " cannot be listed: " + error.code().message() + " (" +
+                      error.path1().string() + ")");
+    }
+  }
+
+ private:
+  Listing list_classes() const {
+    std::vector<std::string> classes;
+    bool has_images = false;
+    for (const fs::directory_entry& entry : fs::directory_iterator(root_)) {
+      if (entry.is_directory()) classes.push_back(entry.path().filename().string());
+      has_images = has_images || is_image_name(entry.path());
+    }
+    std::sort(classes.begin(), classes.end());
+    if (classes.empty()) {
+      throw DataError("ImageFolder: " + root_ + " holds no folders" +
+                      (has_images ? ", but images; put those of each class into a folder of its own" : ""));
+    }
+    Listing listing;
+    listing.num_classes = static_cast<int64_t>(classes.size());
+    for (size_t label = 0; label < classes.size(); ++label) {
+      const std::vector<std::string> paths = images_below(fs::path(root_) / classes[label]);
+      if (paths.empty()) {
+        throw DataError("ImageFolder: " + (fs::path(root_) / classes[label]).string() +
+                        " holds no JPEG, PNG, WebP or BMP file; remove it, or add images of this class");
+      }
+      for (const std::string& path : paths) listing.files.push_back({path, static_cast<int64_t>(label)});
+    }
+    return listing;
+  }
+
+  std::string root_;
+};
+
+std::unique_ptr<Dataset> ImageFolder::build(const DatasetInputs&) const {
+  return std::make_unique<ImageFolderDataset>(*this);
+}
+
+}  // namespace
+
+void add_image_folder(DatasetRegistry& datasets) {
+  datasets.add<ImageFolder>("ImageFolder", "image files, a folder for each class, as torchvision's ImageFolder");
+}
+
+}  // namespace trainrun

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "registry/datasets/data_details.h"
+#include "registry/transform.h"
+
+namespace trainrun {
+
+/// What the channels of an image mean, by Pillow's words.
+enum class ColorMode { kRgb, kGray };
+template <>
+struct Words<ColorMode> {
+  static constexpr std::array kWords = {"RGB", "L"};
+};
+
+/// What becomes of a file that cannot be decoded.
+enum class BrokenImages { kError, kSkip };
+template <>
+struct Words<BrokenImages> {
+  static constexpr std::array kWords = {"error", "skip"};
+};
+
+/// Where decoded images are kept.
+enum class ImageCache { kNone, kMemory };
+template <>
+struct Words<ImageCache> {
+  static constexpr std::array kWords = {"none", "memory"};
+};
+
+/// The parameters that all data sets of image files share.
+struct ImageOptions {
+  std::vector<Component<TransformKind>> image_transforms;
+  ColorMode mode = ColorMode::kRgb;
+  BrokenImages broken = BrokenImages::kError;
+  ImageCache cache = ImageCache::kNone;
+
+  template <class T>
+  static void describe_into(Fields<T>& f);
+  int64_t channels() const { return mode == ColorMode::kRgb ? 3 : 1; }
+};
+
+/// Image files and their labels: fields `image` ([C, H, W] bytes, whose memory lies channel after channel of a pixel,
+/// which convolutions are quickest with) and `label`. A file is read and decoded when its sample is asked for; each
+/// image goes through `image_transforms` before it is put into a batch, for which all must be of one size by then.
+class ImageSamples : public Dataset, public DetailedDataset {
+ public:
+  explicit ImageSamples(ImageOptions options);
+
+  /// Looks at the folder, and at one image if the transforms leave the size of a file as it is.
+  DatasetInfo info() const override;
+  void open() override;
+  int64_t size() const override { return static_cast<int64_t>(files_.size()); }
+  Batch get(const at::Tensor& indices) const override;
+  Batch get_drawn(const at::Tensor& indices, const SampleDraws& draws) const override;
+  at::Tensor column(const std::string& field) const override;
+  std::string place(int64_t index, const std::string& field) const override;
+  std::vector<std::string> notes() const override { return notes_; }
+
+ protected:
+  struct File {
+    std::string path;
+    int64_t label = 0;
+  };
+  struct Listing {
+    std::vector<File> files;
+    int64_t num_classes = 0;
+  };
+  /// All files in their order, opening none. Throws DataError where there are none.
+  virtual Listing list() const = 0;
+
+ private:
+  const Listing& listing() const;
+  at::Tensor decoded(const File& file) const;
+  /// One image [1, C, H, W] as it goes into a batch.
+  at::Tensor image(int64_t index, int64_t row, const SampleDraws& draws) const;
+  void read_all();
+
+  ImageOptions options_;
+  std::vector<std::shared_ptr<const Transform>> transforms_;
+  FieldInfo image_;  // after the transforms; kAnySize where they leave the size of a file as it is
+  mutable std::optional<Listing> listing_;
+  mutable std::optional<FieldInfo> sized_image_;
+  std::vector<File> files_;         // once it is open
+  std::vector<at::Tensor> cached_;  // [H, W, C] of each, or empty
+  std::vector<std::string> notes_;
+};
+
+template <class T>
+void ImageOptions::describe_into(Fields<T>& f) {
+  f.optional("image_transforms", &ImageOptions::image_transforms)
+      .doc(
+          "what each image goes through before it is put into a batch, so that images of different sizes fit into one; "
+          "the pixels are bytes, from 0 to 255");
+  f.optional("mode", &ImageOptions::mode).doc("RGB: three channels; L: gray, one channel; whatever the files have");
+  f.optional("broken", &ImageOptions::broken)
+      .doc(
+          "what becomes of a file that cannot be decoded: error: training stops and names it; skip: all files are "
+          "decoded once at the start, and those that cannot be are left out and counted");
+  f.optional("cache", &ImageOptions::cache)
+      .doc("memory: all images are decoded once at the start and kept, as bytes; none: each time that they are wanted");
+}
+
+}  // namespace trainrun
