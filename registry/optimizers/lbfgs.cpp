@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 
@@ -68,8 +69,8 @@ class LBFGS : public Optimizer {
       direction_ = first ? gradient.neg() : newton_direction(gradient);
       prev_gradient_ = gradient.clone();
       prev_loss_ = loss;
-      t_ = first ? std::min(1.0, 1.0 / gradient.abs().sum().item<double>()) * lr : lr;
-      const double slope = dot(gradient, direction_);
+      t_ = first ? std::min<TorchNumber>(1, 1 / TorchNumber::of(gradient.abs().sum())) * lr : lr;
+      const TorchNumber slope = dot(gradient, direction_);
       if (slope > -options_.tolerance_change) return;
       if (options_.line_search_fn) {
         const int64_t left = max_evaluations - evaluations;
@@ -83,7 +84,7 @@ class LBFGS : public Optimizer {
         ++evaluations;
       }
       const bool done = evaluations >= max_evaluations || largest(gradient) <= options_.tolerance_grad ||
-                        largest(direction_) * std::abs(t_) <= options_.tolerance_change ||
+                        largest(direction_) * abs(t_) <= options_.tolerance_change ||
                         std::abs(loss - prev_loss_) < options_.tolerance_change;
       if (done) return;
     }
@@ -93,7 +94,7 @@ class LBFGS : public Optimizer {
     const auto number = [](double value) { return at::scalar_tensor(value, at::kDouble); };
     NamedTensors state = {{owner_ + "func_evals", number(static_cast<double>(func_evals_))},
                           {owner_ + "n_iter", number(static_cast<double>(n_iter_))},
-                          {owner_ + "t", number(t_)},
+                          {owner_ + "t", number(t_.value())},
                           {owner_ + "H_diag", number(scale_)},
                           {owner_ + "prev_loss", number(prev_loss_)}};
     if (n_iter_ == 0) return state;
@@ -152,14 +153,14 @@ class LBFGS : public Optimizer {
     double ro;     // 1 / (y . s)
   };
 
-  static double dot(const at::Tensor& a, const at::Tensor& b) { return a.dot(b).item<double>(); }
-  static double largest(const at::Tensor& vector) { return vector.abs().max().item<double>(); }
+  static TorchNumber dot(const at::Tensor& a, const at::Tensor& b) { return TorchNumber::of(a.dot(b)); }
+  static TorchNumber largest(const at::Tensor& vector) { return TorchNumber::of(vector.abs().max()); }
 
   /// Finds the length of the step, and sets what comes of it: `t_`, `loss` and `gradient`. Returns how often it looked.
   template <class Evaluate>
-  int64_t search(const Evaluate& evaluate, double& loss, at::Tensor& gradient, double slope, int64_t max_looks) {
+  int64_t search(const Evaluate& evaluate, double& loss, at::Tensor& gradient, TorchNumber slope, int64_t max_looks) {
     const Tensors origin = copies();
-    const auto look = [&](double t) {
+    const auto look = [&](TorchNumber t) {
       move(t);
       LinePoint point{t, evaluate(), flat_gradient(), 0};
       point.slope = dot(point.gradient, direction_);
@@ -188,34 +189,34 @@ class LBFGS : public Optimizer {
     return copies;
   }
   /// The weights by `t` along the direction.
-  void move(double t) const {
+  void move(TorchNumber t) const {
     int64_t offset = 0;
     for (const at::Tensor& parameter : parameters_) {
-      parameter.add_(direction_.narrow(0, offset, parameter.numel()).view(parameter.sizes()), t);
+      parameter.add_(direction_.narrow(0, offset, parameter.numel()).view(parameter.sizes()), t.value());
       offset += parameter.numel();
     }
   }
   /// What the last step taught of the curvature.
   void remember(const at::Tensor& gradient) {
     const at::Tensor y = gradient.sub(prev_gradient_);
-    const at::Tensor s = direction_.mul(t_);
-    const double ys = dot(y, s);
+    const at::Tensor s = direction_.mul(t_.value());
+    const TorchNumber ys = dot(y, s);
     if (ys <= 1e-10) return;
     if (static_cast<int64_t>(history_.size()) == options_.history_size) history_.pop_front();
-    history_.push_back({y, s, 1.0 / ys});
-    scale_ = ys / dot(y, y);
+    history_.push_back({y, s, (1 / ys).value()});
+    scale_ = (ys / dot(y, y)).value();
   }
   /// The negative gradient times the approximate inverse Hessian.
   at::Tensor newton_direction(const at::Tensor& gradient) const {
     at::Tensor q = gradient.neg();
-    std::vector<double> al(history_.size());
+    std::vector<TorchNumber> al(history_.size());
     for (size_t i = history_.size(); i-- > 0;) {
       al[i] = dot(history_[i].s, q) * history_[i].ro;
-      q.add_(history_[i].y, -al[i]);
+      q.add_(history_[i].y, -al[i].value());
     }
     q.mul_(scale_);
     for (size_t i = 0; i < history_.size(); ++i) {
-      q.add_(history_[i].s, al[i] - dot(history_[i].y, q) * history_[i].ro);
+      q.add_(history_[i].s, (al[i] - dot(history_[i].y, q) * history_[i].ro).value());
     }
     return q;
   }
@@ -225,7 +226,7 @@ class LBFGS : public Optimizer {
   Tensors parameters_;
   int64_t func_evals_ = 0;
   int64_t n_iter_ = 0;
-  double t_ = 0;
+  TorchNumber t_;
   double scale_ = 1;
   double prev_loss_ = 0;
   at::Tensor direction_;

@@ -1,7 +1,6 @@
 #include "registry/optimizers/line_search.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace trainrun {
@@ -17,38 +16,32 @@ struct Bracket {
   size_t low() const { return ends[0].value <= ends[1].value ? 0 : 1; }
 };
 
-/// Rounds as PyTorch does, where slopes are tensors of the gradient's type T: between points that are close to each
-/// other hardly a digit is left of the difference, and whether it is 0 decides where the search goes on.
-template <class T>
-double minimum_within(const LinePoint& a, const LinePoint& b, double low, double high) {
-  const auto slope_a = static_cast<T>(a.slope);
-  const auto slope_b = static_cast<T>(b.slope);
-  const T d1 = slope_a + slope_b - static_cast<T>(3 * (a.value - b.value) / (a.t - b.t));
-  const T square = d1 * d1 - slope_a * slope_b;
-  if (!(square >= 0)) return (low + high) / 2;
-  const T d2 = std::sqrt(square);
-  const bool in_order = a.t <= b.t;
-  const T left = in_order ? slope_a : slope_b;
-  const T right = in_order ? slope_b : slope_a;
-  const auto width = static_cast<T>(std::abs(b.t - a.t));
-  const T minimum = static_cast<T>(std::max(a.t, b.t)) - width * ((right + d2 - d1) / (right - left + 2 * d2));
-  return std::min(std::max(static_cast<double>(minimum), low), high);
-}
-
 }  // namespace
 
-double minimum_of_cubic(const LinePoint& a, const LinePoint& b, double low, double high) {
-  const bool is_double = a.gradient.defined() && a.gradient.scalar_type() == at::kDouble;
-  return is_double ? minimum_within<double>(a, b, low, high) : minimum_within<float>(a, b, low, high);
+TorchNumber minimum_of_cubic(const LinePoint& a, const LinePoint& b, TorchNumber low, TorchNumber high) {
+  const TorchNumber d1 = a.slope + b.slope - 3 * (a.value - b.value) / (a.t - b.t);
+  const TorchNumber square = d1 * d1 - a.slope * b.slope;
+  if (!(square >= 0)) return (low + high) / 2;
+  const TorchNumber d2 = sqrt(square);
+  const bool in_order = a.t <= b.t;
+  const LinePoint& left = in_order ? a : b;
+  const LinePoint& right = in_order ? b : a;
+  const TorchNumber minimum =
+      right.t - (right.t - left.t) * ((right.slope + d2 - d1) / (right.slope - left.slope + 2 * d2));
+  return std::min(std::max(minimum, low), high);
 }
 
-LinePoint strong_wolfe(const std::function<LinePoint(double)>& evaluate, const LinePoint& start, double first,
-                       double direction_size, double tolerance_change, int64_t max_evaluations,
+TorchNumber minimum_of_cubic(const LinePoint& a, const LinePoint& b) {
+  return a.t <= b.t ? minimum_of_cubic(a, b, a.t, b.t) : minimum_of_cubic(a, b, b.t, a.t);
+}
+
+LinePoint strong_wolfe(const std::function<LinePoint(TorchNumber)>& evaluate, const LinePoint& start, TorchNumber first,
+                       TorchNumber direction_size, double tolerance_change, int64_t max_evaluations,
                        int64_t& num_evaluations) {
   const auto too_high = [&](const LinePoint& point) {
     return point.value > start.value + kSufficientDecrease * point.t * start.slope;
   };
-  const auto flat = [&](const LinePoint& point) { return std::abs(point.slope) <= -kCurvature * start.slope; };
+  const auto flat = [&](const LinePoint& point) { return abs(point.slope) <= -kCurvature * start.slope; };
 
   LinePoint now = evaluate(first);
   num_evaluations = 1;
@@ -66,8 +59,8 @@ LinePoint strong_wolfe(const std::function<LinePoint(double)>& evaluate, const L
       bracket = {{previous, now}};
     } else {
       bracketed = false;
-      const double least = now.t + 0.01 * (now.t - previous.t);
-      const double next = minimum_of_cubic(previous, now, least, now.t * 10);
+      const TorchNumber least = now.t + 0.01 * (now.t - previous.t);
+      const TorchNumber next = minimum_of_cubic(previous, now, least, now.t * 10);
       previous = std::exchange(now, evaluate(next));
       ++num_evaluations;
       ++iteration;
@@ -79,13 +72,14 @@ LinePoint strong_wolfe(const std::function<LinePoint(double)>& evaluate, const L
   bool stuck = false;
   while (!bracket.done && iteration < max_evaluations) {  // inwards
     auto& ends = bracket.ends;
-    if (std::abs(ends[1].t - ends[0].t) * direction_size < tolerance_change) break;
-    const auto [left, right] = std::minmax(ends[0].t, ends[1].t);
-    double t = minimum_of_cubic(ends[0], ends[1], left, right);
-    const double margin = 0.1 * (right - left);  // so close to an end, the bracket would hardly shrink
+    if (abs(ends[1].t - ends[0].t) * direction_size < tolerance_change) break;
+    const TorchNumber left = std::min(ends[0].t, ends[1].t);
+    const TorchNumber right = std::max(ends[0].t, ends[1].t);
+    TorchNumber t = minimum_of_cubic(ends[0], ends[1]);
+    const TorchNumber margin = 0.1 * (right - left);  // so close to an end, the bracket would hardly shrink
     if (std::min(right - t, t - left) < margin) {
       if (stuck || t >= right || t <= left) {
-        t = std::abs(t - right) < std::abs(t - left) ? right - margin : left + margin;
+        t = abs(t - right) < abs(t - left) ? right - margin : left + margin;
         stuck = false;
       } else {
         stuck = true;

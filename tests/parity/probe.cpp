@@ -276,7 +276,7 @@ at::Tensor distance(const NamedTensors& parameters, const TensorMap& goals) {
   for (const auto& [name, parameter] : parameters) {
     parameter.mutable_grad().reset();
     const at::Tensor off = parameter - goals.at(name);
-    loss = loss + (off.square() * (goals.at(name).abs() + 0.5)).sum() + 0.1 * off.pow(4).sum();
+    loss = loss + ((off.square() * (goals.at(name).abs() + 0.5)).sum() + 0.1 * off.pow(4).sum());
   }
   loss.backward();
   return loss.detach();

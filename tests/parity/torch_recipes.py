@@ -215,15 +215,22 @@ class Criterion:
                 options["weight"] = torch.tensor(options["weight"])
             self.parts.append((getattr(nn, spec["type"])(**options), spec.get("inputs"), spec.get("loss_weight", 1)))
 
-    def __call__(self, values: dict, last: torch.Tensor, target: torch.Tensor, share: float) -> torch.Tensor:
-        """`share`: of the window's samples; a mean counts as much, sums add up."""
-        total = 0
+    def __call__(self, values: dict, last: torch.Tensor, target: torch.Tensor, share: float) -> tuple[torch.Tensor, float]:
+        """What is minimized, and its value. `share`: of the window's samples; a mean counts as much, sums add up.
+
+        Means and sums come together in double precision in the value: as in trainrun, where a line search reads it.
+        """
+        means, sums = torch.zeros(()), torch.zeros(())
         for module, inputs, weight in self.parts:
             output, goal = (last, target) if inputs is None else (values[inputs[0]].float(), values[inputs[1]])
             if not isinstance(module, (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)):
                 goal = goal.to(output.dtype)
-            total = total + module(output, goal) * weight * (1 if module.reduction == "sum" else share)
-        return total
+            loss = module(output, goal) * weight
+            if module.reduction == "sum":
+                sums = sums + loss
+            else:
+                means = means + loss
+        return means * share + sums, means.item() * share + sums.item()
 
 
 def make_optimizer(spec: dict, net: Net) -> torch.optim.Optimizer:
@@ -281,7 +288,7 @@ def train(recipe: dict, train_data: dict, eval_data: dict, noise: float = 0, noi
     scheduler = make_scheduler(recipe.get("scheduler"), optimizer)
     bf16 = recipe.get("mixed_precision") == "bf16"
 
-    def loss_of(data: dict, indices: torch.Tensor, share: float) -> torch.Tensor:
+    def loss_of(data: dict, indices: torch.Tensor, share: float) -> tuple[torch.Tensor, float]:
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             last = net(*(data[name][indices] for name in fields))
         return criterion(net.values | {target: data[target][indices]}, last.float(), data[target][indices], share)
@@ -296,9 +303,9 @@ def train(recipe: dict, train_data: dict, eval_data: dict, noise: float = 0, noi
                 optimizer.zero_grad()
                 size, value = sum(len(batch) for batch in window), 0.0
                 for batch in window:
-                    loss = loss_of(train_data, batch, len(batch) / size)
+                    loss, share = loss_of(train_data, batch, len(batch) / size)
                     loss.backward()
-                    value += loss.item()
+                    value += share
                 if clip:
                     nn.utils.clip_grad_norm_(net.parameters(), clip)
                 return value
@@ -312,7 +319,7 @@ def train(recipe: dict, train_data: dict, eval_data: dict, noise: float = 0, noi
         with torch.no_grad():
             size = len(eval_data[target])
             pieces = torch.arange(size).split(loop["eval_batch_size"])
-            run.evaluations.append(sum(loss_of(eval_data, piece, len(piece) / size).item() for piece in pieces))
+            run.evaluations.append(sum(loss_of(eval_data, piece, len(piece) / size)[1] for piece in pieces))
     run.state = {name: tensor.detach().clone() for name, tensor in net.state_dict().items()}
     return run
 
