@@ -433,7 +433,8 @@ def test_windows_over_classes_and_fields_of_their_own(probe, tmp_path):
 
 
 # Compared with figures from Python in tests/registry/datasets_test.cpp.
-IN_CPP = ("Digits", "FashionMNIST", "KMNIST", "MNIST", "Synthetic")
+# Tested in C++; ImageFolder in image_folder_parity_test.py.
+IN_CPP = ("ImageFolder", "Digits", "FashionMNIST", "KMNIST", "MNIST", "Synthetic")
 
 
 def test_every_data_set_and_every_parameter_has_a_test(probe):

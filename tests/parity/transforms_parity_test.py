@@ -39,6 +39,39 @@ def flip(batch, g, p=0.5, field="image"):
     return {field: torch.stack([x.flip(-1) if g.of(i).uniform() < p else x for i, x in enumerate(batch[field])])}
 
 
+def vertical_flip(batch, g, p=0.5, field="image"):
+    return {field: torch.stack([x.flip(-2) if g.of(i).uniform() < p else x for i, x in enumerate(batch[field])])}
+
+
+def window(stream, height, width, scale, ratio):
+    """torchvision's RandomResizedCrop.make_params: top, left, height, width."""
+    area, log_ratio = height * width, [math.log(r) for r in ratio]
+    for _ in range(10):
+        target_area = area * stream.uniform(*scale)
+        aspect_ratio = math.exp(stream.uniform(*log_ratio))
+        w = int(round(math.sqrt(target_area * aspect_ratio)))
+        h = int(round(math.sqrt(target_area / aspect_ratio)))
+        if 0 < w <= width and 0 < h <= height:
+            top = stream.integer(height - h + 1)
+            return top, stream.integer(width - w + 1), h, w
+    h, w = height, width
+    if width / height < min(ratio):
+        h = int(round(w / min(ratio)))
+    elif width / height > max(ratio):
+        w = int(round(h * max(ratio)))
+    return (height - h) // 2, (width - w) // 2, h, w
+
+
+def resized_crop(batch, g, size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation="bilinear", antialias=True, field="image"):
+    size = [size, size] if isinstance(size, int) else size
+    parts = []
+    for i, x in enumerate(batch[field]):
+        top, left, h, w = window(g.of(i), *x.shape[-2:], scale, ratio)
+        part = x[None, :, top:top + h, left:left + w]
+        parts.append(resize({"x": part}, size, interpolation, antialias=antialias, field="x")["x"])
+    return {field: torch.cat(parts)}
+
+
 def pad(batch, padding, fill=0, padding_mode="constant", field="image"):
     left, top, right, bottom = [padding] * 4 if isinstance(padding, int) else (padding * 2 if len(padding) == 2 else padding)
     x = batch[field]
@@ -180,6 +213,14 @@ ROWS = [
     ("RandomCrop", {"size": [8, 9], "padding": 2, "fill": 0.5, "field": "image"}, PICTURES, random_crop, {}),
     ("RandomHorizontalFlip", {}, SQUARE, flip, {}),
     ("RandomHorizontalFlip", {"p": 0.8, "field": "x"}, {"x": images(9, 2, 4, 3)}, flip, {}),
+    ("RandomVerticalFlip", {}, SQUARE, vertical_flip, {}),
+    ("RandomVerticalFlip", {"p": 0.8, "field": "x"}, {"x": images(9, 2, 4, 3)}, vertical_flip, {}),
+    ("RandomResizedCrop", {"size": [5, 6]}, PICTURES, resized_crop, {}),
+    ("RandomResizedCrop", {"size": 4, "scale": [0.5, 0.9], "ratio": [0.2, 5.0], "interpolation": "bicubic"}, PICTURES, resized_crop, {}),
+    ("RandomResizedCrop", {"size": 4, "antialias": False, "field": "x"}, {"x": images(9, 2, 14, 13)}, resized_crop, {}),
+    # no such window fits: the largest one in the middle that does
+    ("RandomResizedCrop", {"size": 4, "scale": [1, 1], "ratio": [3, 4]}, PICTURES, resized_crop, {}),
+    ("RandomResizedCrop", {"size": 4, "scale": [1, 1], "ratio": [0.1, 0.2]}, PICTURES, resized_crop, {}),
     ("Pad", {"padding": 2}, PICTURES, pad, {}),
     ("Pad", {"padding": [1, 3], "fill": 0.5}, PICTURES, pad, {}),
     ("Pad", {"padding": [0, 1, 2, 3], "padding_mode": "edge"}, PICTURES, pad, {}),
