@@ -241,9 +241,8 @@ std::string place_in_recipe(const std::string& word, const std::string& path) {
 
 std::string substitute_for(const std::string& component) {
   static const std::map<std::string, std::string> substitutes = {
-      {"imagefolder", "folders of images are not read yet; save them as arrays (numpy.savez) for a TensorFile"},
-      {"cifar10", "save it as arrays (numpy.savez) for a TensorFile"},
-      {"cifar100", "save it as arrays (numpy.savez) for a TensorFile"},
+      {"cifar10", "unpack it as image files, a folder for each class, for an ImageFolder"},
+      {"cifar100", "unpack it as image files, a folder for each class, for an ImageFolder"},
       {"earlystopping", "it is a callback: write callbacks: [{type: EarlyStopping, patience: 3}]"},
       {"softmaxcrossentropy", "CrossEntropyLoss takes the logits; it holds the softmax"},
       {"view", "write {type: Reshape, shape: […]}, without the batch"},

@@ -48,16 +48,24 @@ DatasetInfo ImageSamples::info() const {
   if (!sized_image_) {
     sized_image_ = image_;
     const bool is_open = std::count(image_.shape.begin(), image_.shape.end(), kAnySize) > 0;
-    if (is_open) {
-      const SampleDraws draws(DrawKey{}, std::vector<int64_t>{0});
-      sized_image_->shape = image(0, 0, draws).sizes().slice(1).vec();
-    }
+    if (is_open) sized_image_->shape = first_shape(files);
   }
   DatasetInfo info;
   info.fields = {*sized_image_, {"label", {}, at::kLong, files.num_classes}};
   info.target = "label";
   if (options_.broken == BrokenImages::kError) info.num_samples = static_cast<int64_t>(files.files.size());
   return info;
+}
+
+std::vector<int64_t> ImageSamples::first_shape(const Listing& listing) const {
+  const SampleDraws draws(DrawKey{}, std::vector<int64_t>{0});
+  for (size_t i = 0;; ++i) {
+    try {
+      return changed(decoded(listing.files[i]), listing.files[i], 0, draws).sizes().slice(1).vec();
+    } catch (const DataError&) {
+      if (options_.broken == BrokenImages::kError || i + 1 == listing.files.size()) throw;
+    }
+  }
 }
 
 void ImageSamples::open() {
@@ -111,10 +119,8 @@ at::Tensor ImageSamples::decoded(const File& file) const {
   }
 }
 
-at::Tensor ImageSamples::image(int64_t index, int64_t row, const SampleDraws& draws) const {
-  const auto at = static_cast<size_t>(index);
-  const File& file = files_.empty() ? listing().files[at] : files_[at];
-  const at::Tensor pixels = cached_.empty() ? decoded(file) : cached_[at];
+at::Tensor ImageSamples::changed(const at::Tensor& pixels, const File& file, int64_t row,
+                                 const SampleDraws& draws) const {
   Batch batch;
   batch.set("image", pixels.permute({2, 0, 1}).unsqueeze(0));
   for (size_t i = 0; i < transforms_.size(); ++i) {
@@ -143,8 +149,9 @@ Batch ImageSamples::get_drawn(const at::Tensor& indices, const SampleDraws& draw
   at::Tensor images = at::empty(sizes, at::TensorOptions(field.dtype).memory_format(at::MemoryFormat::ChannelsLast));
   at::Tensor labels = at::empty({n}, at::kLong);
   for (int64_t i = 0; i < n; ++i) {
-    const at::Tensor one = image(numbers[i], i, draws);
-    const File& file = files_[static_cast<size_t>(numbers[i])];
+    const auto at = static_cast<size_t>(numbers[i]);
+    const File& file = files_[at];
+    const at::Tensor one = changed(cached_.empty() ? decoded(file) : cached_[at], file, i, draws);
     if (one.sizes().slice(1) != images.sizes().slice(1)) {
       throw DataError(file.path + ": the image has " + pixels_text(one.sizes().slice(1).vec()) + " pixels, others " +
                       pixels_text(field.shape) +

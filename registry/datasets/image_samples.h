@@ -76,8 +76,10 @@ class ImageSamples : public Dataset, public DetailedDataset {
  private:
   const Listing& listing() const;
   at::Tensor decoded(const File& file) const;
-  /// One image [1, C, H, W] as it goes into a batch.
-  at::Tensor image(int64_t index, int64_t row, const SampleDraws& draws) const;
+  /// A file's `pixels` [H, W, C] as they go into a batch: [1, C, H, W].
+  at::Tensor changed(const at::Tensor& pixels, const File& file, int64_t row, const SampleDraws& draws) const;
+  /// The shape of the first image that can be decoded, as it goes into a batch.
+  std::vector<int64_t> first_shape(const Listing& listing) const;
   void read_all();
 
   ImageOptions options_;

@@ -1,5 +1,6 @@
 #include <turbojpeg.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -31,12 +32,14 @@ JpegHeader read_header(const Decompressor& decompressor, std::string_view file) 
       tjGetErrorCode(decompressor.get()) != TJERR_WARNING) {
     throw_damaged(decompressor);
   }
+  if (height <= 0 || width <= 0) throw DataError("the JPEG is cut off, or damaged at its start");
   header.size = {height, width};
   return header;
 }
 
-Decompressor make_decompressor() {
-  Decompressor decompressor(tjInitDecompress(), tjDestroy);
+/// This thread's: making one takes as long as decoding a small picture.
+const Decompressor& own_decompressor() {
+  thread_local const Decompressor decompressor(tjInitDecompress(), tjDestroy);
   if (!decompressor) throw Error("libjpeg-turbo cannot be started");
   return decompressor;
 }
@@ -69,11 +72,10 @@ at::Tensor rgb_of_inks(const at::Tensor& inks) {
 
 }  // namespace
 
-ImageSize size_of_jpeg(std::string_view file) { return read_header(make_decompressor(), file).size; }
+ImageSize size_of_jpeg(std::string_view file) { return read_header(own_decompressor(), file).size; }
 
 at::Tensor decode_jpeg(std::string_view file, const DecodeOptions& options) {
-  // One for each thread: it costs as much as decoding a small picture.
-  thread_local const Decompressor decompressor = make_decompressor();
+  const Decompressor& decompressor = own_decompressor();
   const JpegHeader header = read_header(decompressor, file);
   const bool is_gray = header.colorspace == TJCS_GRAY && options.channels == 1;
   const bool has_inks = header.colorspace == TJCS_CMYK || header.colorspace == TJCS_YCCK;

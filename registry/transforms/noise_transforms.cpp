@@ -52,7 +52,8 @@ struct RandomErasing {
     if (list && list->empty()) checker.fail("value", "expected at least one number");
   }
   void change(DatasetInfo& info) const {
-    const FieldInfo& images = float_image_field(info, field, "RandomErasing");
+    const FieldInfo& images = image_field(info, field, "RandomErasing");
+    float_field(info, field, "RandomErasing");
     const auto* list = std::get_if<std::vector<double>>(&value);
     if (list && list->size() != 1 && static_cast<int64_t>(list->size()) != images.shape[0]) {
       throw LayerError("RandomErasing: value has " + std::to_string(list->size()) + " numbers, but '" + field + "' " +

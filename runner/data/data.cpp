@@ -3,15 +3,14 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
-#include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "registry/build.h"
 #include "registry/datasets/views.h"
 #include "runner/data/checked_dataset.h"
+#include "runner/data/pixels.h"
 
 namespace trainrun {
 
@@ -21,32 +20,11 @@ namespace {
 
 constexpr std::array kLists = {"train_transforms", "eval_transforms", "transforms"};
 
-/// Makes float32 in [0, 1] of the pixels that a data set gives as bytes.
-class PixelsToFloat : public Transform {
- public:
-  static bool is_for(const FieldInfo& field) { return field.dtype == at::kByte; }
-  void describe(DatasetInfo& info) const override {
-    for (FieldInfo& field : info.fields) {
-      if (is_for(field)) field.dtype = at::kFloat;
-    }
-  }
-  void apply(Batch& batch, const SampleDraws&) const override {
-    constexpr double kMost = 255;
-    for (const Batch::Field& field : std::vector(batch.fields())) {
-      if (field.tensor.scalar_type() != at::kByte) continue;
-      batch.set(field.name, field.tensor.to(at::kFloat).div_(kMost));
-    }
-  }
-};
-
 /// Builds transforms for the fields that reach them; `info` becomes what they leave.
 std::vector<std::shared_ptr<Transform>> build_list(const std::vector<Component<TransformKind>>& components,
                                                    DatasetInfo& info) {
   std::vector<std::shared_ptr<Transform>> transforms;
-  if (std::any_of(info.fields.begin(), info.fields.end(), PixelsToFloat::is_for)) {
-    transforms.push_back(std::make_shared<PixelsToFloat>());
-    transforms.back()->describe(info);
-  }
+  if (auto floats = pixels_to_floats(info)) transforms.push_back(std::move(floats));
   for (const Component<TransformKind>& component : components) {
     transforms.push_back(build_at_place(component, {info}));
     transforms.back()->describe(info);
@@ -120,7 +98,6 @@ std::unique_ptr<Dataset> open_data(const Component<DatasetKind>& dataset, const 
   } catch (const DataError& error) {
     throw RecipeError({{dataset.place, dataset.path, error.what()}});
   }
-  for (const std::string& note : notes_of(*data)) spdlog::warn("{}: {}", dataset.place.to_string(), note);
   return data;
 }
 

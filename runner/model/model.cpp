@@ -13,6 +13,7 @@
 #include "registry/files/torch_file.h"
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/shape_mode.h"
+#include "runner/data/pixels.h"
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/precision.h"
@@ -48,6 +49,7 @@ DatasetInfo split_info(const Component<DatasetKind>& dataset, const std::vector<
     read_as_inferred(*data, inferred);
     info = data->info();
   });
+  pixels_to_floats(info);
   for (const auto* transforms : {&first, &then}) {
     for (const Component<TransformKind>& transform : *transforms) {
       at_place(transform.place, transform.path, "", [&] { transform.build({info})->describe(info); });

@@ -85,6 +85,10 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   }
   if (is_main()) log_start_notes(loaded);
   if (const std::string text = inferred_text(inferred_of(*train_data)); !text.empty()) spdlog::info(text);
+  for (const std::string& note : notes_of(*train_data)) spdlog::warn("dataset.train: {}", note);
+  if (eval_data) {
+    for (const std::string& note : notes_of(*eval_data)) spdlog::warn("dataset.eval: {}", note);
+  }
   for (const std::string& text : scale_warnings(recipe, model->graph(), *train_data, transforms->training())) {
     spdlog::warn(text);
   }

@@ -203,7 +203,7 @@ PICTURES = {"image": images(4, 3, 9, 7)}
 SQUARE = {"image": images(6, 1, 8, 8)}
 BOTH = PICTURES | LABELS
 SOFT = PICTURES | {"label": images(4, 2)}
-DRAWN = [random_crop, flip, rotation, erasing, noise, mixup, triplets]
+DRAWN = [random_crop, resized_crop, flip, vertical_flip, rotation, erasing, noise, mixup, triplets]
 
 # What a recipe says (the type first), the batch, the formula and its arguments where they differ; random ones get a generator.
 ROWS = [
@@ -319,7 +319,7 @@ def test_every_transform_and_every_parameter_has_a_row(probe):
     ({"type": "Resize", "size": [4, 4], "max_size": 8}, PICTURES, "max_size: is for a size that is one number"),
     ({"type": "Resize", "size": 8, "max_size": 8}, PICTURES, "max_size: must be greater than size"),
     ({"type": "Resize", "size": 4}, {"image": images(2, 5)}, "expected images [N, C, H, W], 'image' is [N, 5]"),
-    ({"type": "Resize", "size": 4}, {"image": torch.ones(2, 1, 5, 5).byte()}, "holds integers"),
+    ({"type": "Resize", "size": 4}, {"image": torch.ones(2, 1, 5, 5).long()}, "holds integers"),
     ({"type": "RandomRotation", "degrees": -3}, PICTURES, "degrees: must be >= 0"),
     ({"type": "RandomErasing", "scale": [0.5, 0.1]}, PICTURES, "scale: the smaller number comes first"),
     ({"type": "RandomErasing", "value": [1, 2]}, PICTURES, "value has 2 numbers, but 'image' [N, 3, 9, 7] has 3 channels"),

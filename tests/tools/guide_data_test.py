@@ -1,11 +1,13 @@
 """The recipes of docs/guide/data.md, run as the guide says."""
 
+import itertools
 import os
 import pathlib
 import re
 import subprocess
 
 import numpy
+import PIL.Image
 import pytest
 import torch
 
@@ -21,6 +23,9 @@ def folder_with_the_guides_files(tmp_path_factory):
         (folder / name).write_text(text)
     random = numpy.random.default_rng(0)
     arrays = {"images": random.integers(0, 256, (48, 3, 32, 32), dtype=numpy.uint8), "labels": random.integers(0, 4, 48), "numpy": numpy}
+    for part, label, name in itertools.product(["train", "test"], ["cat", "dog"], ["1.jpg", "2.png", "3.webp"]):
+        (folder / f"photos/{part}/{label}").mkdir(parents=True, exist_ok=True)
+        PIL.Image.fromarray(random.integers(0, 256, (80 + 10 * int(name[0]), 90, 3), dtype=numpy.uint8)).save(folder / f"photos/{part}/{label}/{name}")
     line = re.search(r"```python\n(.*?)```", GUIDE, re.DOTALL).group(1).replace('"train.npz"', f'"{folder}/train.npz"')
     exec(line, arrays)  # pylint: disable=exec-used
     torch.save({"state_dict": {"module.0.weight": torch.ones(8, 3, 3, 3), "module.extra": torch.ones(1)}}, folder / "best.pt")
@@ -31,11 +36,11 @@ def trainrun(*arguments, folder):
     return subprocess.run([os.environ["TRAINRUN_BINARY"], *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.parametrize("recipe", ["auto", "cars", "folds", "arrays", "weights"])
+@pytest.mark.parametrize("recipe", ["auto", "cars", "folds", "photos", "arrays", "weights"])
 def test_the_guides_recipes_train_and_are_evaluated(folder, recipe):
     result = trainrun(f"{recipe}.yaml", folder=folder)
     assert result.returncode == 0, result.stdout + result.stderr
-    if recipe in ("auto", "cars", "folds"):
+    if recipe in ("auto", "cars", "folds", "photos"):
         evaluated = trainrun("eval", f"runs/{recipe}", folder=folder)
         assert evaluated.returncode == 0, evaluated.stderr
         assert re.search(r"mae|accuracy", evaluated.stdout)
