@@ -1,8 +1,8 @@
 #include "registry/optimizers/line_search.h"
 
 #include <ATen/ops/zeros.h>
-// After LibTorch, which has a CHECK of its own.
-#include <doctest/doctest.h>
+
+#include "tests/doctest.h"
 
 using namespace trainrun;  // NOLINT(google-build-using-namespace)
 
