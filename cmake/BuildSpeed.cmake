@@ -54,9 +54,9 @@ if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
 endif()
 
 # g++ reads a precompiled header and instantiates what waits in it in the time that the headers in it take. That pays
-# where sources are many, as the tests are, not for the few units of a unity build.
+# where sources are many, not for the few units of a unity build.
 set(TRAINRUN_PRECOMPILED_HEADER ON)
-if(TRAINRUN_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT TRAINRUN_TESTS)
+if(TRAINRUN_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(TRAINRUN_PRECOMPILED_HEADER OFF)
 endif()
 
@@ -150,6 +150,15 @@ endfunction()
 # trainrun_compile_lightly(SOURCE...): without the optimizations that take as long as all the rest and gain nothing there.
 function(trainrun_compile_lightly)
   set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")
+endfunction()
+
+# trainrun_target_compiles_lightly(TARGET): the same for all of a target. Not -O0: inline functions of the headers come
+# from the program, for the libraries too, and what reads recipes would be ten times slower.
+function(trainrun_target_compiles_lightly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)  # g++ 12 sees it in std::optional, where nothing is read
+  endif()
 endfunction()
 
 function(_trainrun_includes_torch_nn file variable)

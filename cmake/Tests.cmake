@@ -35,6 +35,9 @@ list(FILTER test_sources EXCLUDE REGEX "/tests/(plugins|gpu|parity)/")
 if(test_sources)
   add_executable(trainrun_tests tests/main.cpp ${test_sources})
   trainrun_target(trainrun_tests)
+  set_source_files_properties(tests/main.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # it implements doctest
+  trainrun_unity(trainrun_tests)
+  trainrun_target_compiles_lightly(trainrun_tests)
   target_include_directories(trainrun_tests SYSTEM PRIVATE "${TRAINRUN_VALIJSON_INCLUDE}")
   target_link_libraries(trainrun_tests PRIVATE trainrun_runner trainrun_registry doctest::doctest ZLIB::ZLIB SQLite::SQLite3)
   foreach(source IN LISTS test_sources)
@@ -50,6 +53,8 @@ endif()
 # What tests/parity compares with Python PyTorch is built and run by this program.
 add_executable(trainrun_probe tests/parity/probe.cpp tests/parity/training_probe.cpp tests/parity/imagined_gpu.cpp)
 trainrun_target(trainrun_probe)
+trainrun_unity(trainrun_probe)
+trainrun_target_compiles_lightly(trainrun_probe)
 target_link_libraries(trainrun_probe PRIVATE trainrun_runner)
 
 file(GLOB_RECURSE python_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*_test.py")

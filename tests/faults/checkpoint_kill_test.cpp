@@ -1,6 +1,5 @@
 // Kills a save, and makes it fail, at each of its system calls in turn.
 #include <ATen/ATen.h>
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,8 @@
 #include <vector>
 
 #include "runner/run/checkpoint_store.h"
+#include "tests/doctest.h"
+#include "tests/faults/support.h"
 #include "tests/faults/system_calls.h"
 #include "tests/temporary_folder.h"
 
@@ -18,12 +19,7 @@ namespace trainrun {
 namespace {
 
 namespace fs = std::filesystem;
-
-CheckpointContent content_at(int64_t step) {
-  const auto value = static_cast<float>(step);
-  return {
-      {{"fc.weight", at::full({3, 2}, value)}}, {{"fc.weight.exp_avg", at::full({3, 2}, -value)}}, {{"step", step}}};
-}
+using test::content_at;
 
 /// The step that every part of a checkpoint tells; -1 where they differ.
 int64_t step_of(const CheckpointContent& content) {
@@ -54,7 +50,7 @@ std::vector<Scenario> scenarios() {
 }
 
 /// Each call fails with one of them, in turn; with TRAINRUN_LONG_TESTS in the environment, with each.
-constexpr std::array kErrors = {ENOSPC, EIO, EMFILE, ESTALE, EACCES, ENOMEM};
+constexpr std::array kSaveErrors = {ENOSPC, EIO, EMFILE, ESTALE, EACCES, ENOMEM};
 constexpr RetentionPolicy kPolicy{.keep_last = 2, .keep_best = true};
 
 /// The exit code of a save: 0, 3 for an error that names a path, 4 for another.
@@ -214,13 +210,14 @@ TEST_CASE(
     const TemporaryFolder whole;
     before.copy_to(whole.path());
     const size_t calls = save_with_fault(whole / "checkpoints", scenario, {}).calls.size();
-    const size_t turns = std::getenv("TRAINRUN_LONG_TESTS") ? kErrors.size() : 1;
+    const size_t turns = std::getenv("TRAINRUN_LONG_TESTS") ? kSaveErrors.size() : 1;
     for (size_t turn = 0; turn < calls * turns; ++turn) {
       const size_t i = turn % calls;
       const TemporaryFolder folder;
       const std::string checkpoints = folder / "checkpoints";
       before.copy_to(folder.path());
-      const Fault fault{.fail_at = static_cast<int>(i), .error_number = kErrors[(i + turn / calls) % kErrors.size()]};
+      const Fault fault{.fail_at = static_cast<int>(i),
+                        .error_number = kSaveErrors[(i + turn / calls) % kSaveErrors.size()]};
       const Outcome outcome = save_with_fault(checkpoints, scenario, fault);
       CAPTURE(i);
       REQUIRE(i < outcome.calls.size());

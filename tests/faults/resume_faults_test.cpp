@@ -3,7 +3,6 @@
 // Each call is refused with one of the errors, in turn; with TRAINRUN_LONG_TESTS=1 in the environment, with each of
 // them.
 #include <ATen/ATen.h>
-#include <doctest/doctest.h>
 
 #include <array>
 #include <cstdlib>
@@ -17,6 +16,8 @@
 #include "runner/run/checkpoint_store.h"
 #include "runner/run/run_folder.h"
 #include "runner/run/run_identity.h"
+#include "tests/doctest.h"
+#include "tests/faults/support.h"
 #include "tests/faults/system_calls.h"
 #include "tests/temporary_folder.h"
 
@@ -24,18 +25,13 @@ namespace trainrun {
 namespace {
 
 namespace fs = std::filesystem;
+using test::content_at;
 
 constexpr const char* kRecipe = "seed: 1\n";
-constexpr std::array kErrors = {EIO, EMFILE, ESTALE, EACCES, ENOMEM};
+constexpr std::array kResumeErrors = {EIO, EMFILE, ESTALE, EACCES, ENOMEM};
 constexpr int64_t kNewest = 30;
 
 bool is_long() { return std::getenv("TRAINRUN_LONG_TESTS") != nullptr; }
-
-CheckpointContent content_at(int64_t step) {
-  const auto value = static_cast<float>(step);
-  return {
-      {{"fc.weight", at::full({3, 2}, value)}}, {{"fc.weight.exp_avg", at::full({3, 2}, -value)}}, {{"step", step}}};
-}
 
 std::string name_of(int64_t step) { return "step-" + std::to_string(step); }
 
@@ -110,8 +106,8 @@ TEST_CASE("a resume that the system refuses something, once, stops or goes on wi
   const size_t calls = run_with_fault(resume_there, {.always = {{"fsync", 0}}, .reads = true}).calls.size();
   int refused = 0;
   for (size_t i = 0; i < calls; ++i) {
-    for (size_t turn = 0; turn < (is_long() ? kErrors.size() : 1); ++turn) {
-      const int error = kErrors[(i + turn) % kErrors.size()];
+    for (size_t turn = 0; turn < (is_long() ? kResumeErrors.size() : 1); ++turn) {
+      const int error = kResumeErrors[(i + turn) % kResumeErrors.size()];
       const TemporaryFolder folder;
       copy_to(folder);
       const Fault fault{.fail_at = static_cast<int>(i), .error_number = error, .always = {{"fsync", 0}}, .reads = true};

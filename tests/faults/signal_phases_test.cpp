@@ -1,6 +1,5 @@
 // SIGTERM at the system calls of a whole job, one after the other: from its start-up through data, steps, evaluations
 // and checkpoints to its end.
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "registry/files/file_io.h"
+#include "tests/doctest.h"
 #include "tests/faults/system_calls.h"
 #include "tests/temporary_folder.h"
 

@@ -17,13 +17,8 @@ using namespace trainrun::test;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-const Catalog& catalog() {
-  static const Catalog catalog = builtins();
-  return catalog;
-}
-
 /// What a component is written with, beyond its name, so that it can be built; and what flows into a layer.
-struct Example {
+struct ComponentExample {
   std::string parameters{};
   std::vector<int64_t> shape = {2, 3, 8, 8};
   at::ScalarType dtype = at::kFloat;
@@ -32,7 +27,7 @@ struct Example {
 };
 
 /// Of the layers that exist over one, two and three dimensions.
-void add_examples_of_dims(std::map<std::string, Example>& examples) {
+void add_examples_of_dims(std::map<std::string, ComponentExample>& examples) {
   const std::vector<std::pair<std::string, std::string>> families = {
       {"Conv", "out_channels: 4, kernel_size: 3"},
       {"ConvTranspose", "out_channels: 4, kernel_size: 3"},
@@ -59,8 +54,8 @@ void add_examples_of_dims(std::map<std::string, Example>& examples) {
   }
 }
 
-std::map<std::string, Example> make_layer_examples() {
-  std::map<std::string, Example> examples = {
+std::map<std::string, ComponentExample> make_layer_examples() {
+  std::map<std::string, ComponentExample> examples = {
       {"Add", {"", {2, 3}, at::kFloat, "[x, x]"}},
       {"Concat", {"", {2, 3}, at::kFloat, "[x, x]"}},
       {"GroupNorm", {"num_groups: 3"}},
@@ -127,14 +122,14 @@ std::map<std::string, Example> make_layer_examples() {
   return examples;
 }
 
-const std::map<std::string, Example>& layer_examples() {
-  static const std::map<std::string, Example> examples = make_layer_examples();
+const std::map<std::string, ComponentExample>& layer_examples() {
+  static const std::map<std::string, ComponentExample> examples = make_layer_examples();
   return examples;
 }
 
 Tensors alike(size_t count) { return Tensors(count, torch::zeros({2, 3})); }
 Tensors classes() { return {torch::zeros({2, 3}), torch::zeros({2}, at::kLong)}; }
-LayerInputs examples(const Tensors& tensors) {
+LayerInputs inputs_of(const Tensors& tensors) {
   LayerInputs inputs;
   inputs.examples = tensors;
   return inputs;
@@ -201,7 +196,7 @@ const std::map<std::string, std::string>& data_parameters() {
 }
 
 /// The layer with what its example says of it, and the layers before it.
-LayerList list_of(const std::string& name, const Example& example) {
+LayerList list_of(const std::string& name, const ComponentExample& example) {
   return read<LayerList>("[" + example.before + (example.before.empty() ? "" : ", ") + "{type: " + name +
                              (example.parameters.empty() ? "" : ", " + example.parameters) +
                              (example.inputs.empty() ? "" : ", inputs: " + example.inputs) + "}]",
@@ -220,7 +215,7 @@ TEST_CASE("every layer of the catalog is built, runs and trains") {
     const std::string& name = item.first;
     CAPTURE(name);
     const auto known = layer_examples().find(name);
-    const Example example = known == layer_examples().end() ? Example{} : known->second;
+    const ComponentExample example = known == layer_examples().end() ? ComponentExample{} : known->second;
     const auto layers = list_of(name, example);
     auto x = torch::ones(example.shape, example.dtype);
     const auto graph = build_graph(layers, inputs_like(x));
@@ -260,7 +255,7 @@ TEST_CASE("no layer does more to its inputs' memory and to the random numbers th
   for (const auto& item : catalog().layers.entries()) {
     const std::string& name = item.first;
     const auto known = layer_examples().find(name);
-    Example example = known == layer_examples().end() ? Example{} : known->second;
+    ComponentExample example = known == layer_examples().end() ? ComponentExample{} : known->second;
     const auto has = [&](const std::string& parameter) {
       const std::vector<Parameter>& own = item.second.parameters;
       return std::any_of(own.begin(), own.end(), [&](const Parameter& one) { return one.name == parameter; });
@@ -291,7 +286,7 @@ TEST_CASE("the shape mode computes nothing for any layer or loss") {
   for (const auto& item : catalog().layers.entries()) {
     CAPTURE(item.first);
     const auto known = layer_examples().find(item.first);
-    const Example example = known == layer_examples().end() ? Example{} : known->second;
+    const ComponentExample example = known == layer_examples().end() ? ComponentExample{} : known->second;
     const ShapeMode shapes;
     build_graph(list_of(item.first, example), inputs_like(torch::empty(example.shape, example.dtype)));
     REQUIRE(newly_computed() == "");
@@ -301,7 +296,7 @@ TEST_CASE("the shape mode computes nothing for any layer or loss") {
     const ShapeMode shapes;
     const bool has_classes = std::string(loss) == "CrossEntropyLoss" || std::string(loss) == "NLLLoss";
     const auto target = has_classes ? torch::empty({2, 7}, at::kLong) : torch::empty({2, 5, 7});
-    const LayerInputs inputs = examples({torch::empty({2, 5, 7}), target});  // [N, C, T]
+    const LayerInputs inputs = inputs_of({torch::empty({2, 5, 7}), target});  // [N, C, T]
     CHECK(component<LossKind>(loss, "").build(inputs).forward(inputs.examples).numel() == 1);
     CHECK(newly_computed() == "");
   }
@@ -312,14 +307,14 @@ TEST_CASE("every loss, metric, optimizer and scheduler of the catalog is built")
     const std::string& name = item.first;
     CAPTURE(name);
     const auto known = loss_examples().find(name);
-    const LayerInputs inputs = examples(known == loss_examples().end() ? alike(2) : known->second);
+    const LayerInputs inputs = inputs_of(known == loss_examples().end() ? alike(2) : known->second);
     CHECK(component<LossKind>(name, "").build(inputs).forward(inputs.examples).numel() == 1);
   }
   for (const auto& item : catalog().metrics.entries()) {
     const std::string& name = item.first;
     CAPTURE(name);
     const auto known = metric_examples().find(name);
-    const LayerInputs inputs = examples(known == metric_examples().end() ? classes() : known->second);
+    const LayerInputs inputs = inputs_of(known == metric_examples().end() ? classes() : known->second);
     const auto metric = component<MetricKind>(name, "").build(inputs);
     metric->update(inputs.examples);
     CHECK(metric->compute().size() >= 1);

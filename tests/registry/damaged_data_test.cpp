@@ -1,5 +1,4 @@
 #include <ATen/ops/arange.h>
-#include <doctest/doctest.h>
 #include <sqlite3.h>
 #include <zlib.h>
 
@@ -7,6 +6,7 @@
 #include <utility>
 
 #include "registry/dataset.h"
+#include "tests/doctest.h"
 #include "tests/registry/data_support.h"
 
 // Files that are cut off or changed in a bit: each is read, or an error that names it; never a crash. Run under the
@@ -16,11 +16,9 @@ namespace trainrun {
 namespace {
 
 using test::build;
-using test::read_text;
-using test::TemporaryFolder;
 
 template <class T>
-std::string bytes_of(T value) {
+std::string raw_bytes(T value) {
   return {reinterpret_cast<const char*>(&value), sizeof(T)};
 }
 
@@ -30,8 +28,8 @@ std::string npy(int64_t rows) {
   constexpr size_t kAlignment = 64, kPreamble = 10;
   header.resize((kPreamble + header.size() + kAlignment) / kAlignment * kAlignment - kPreamble, ' ');
   header.back() = '\n';
-  std::string file = std::string("\x93NUMPY\x01\x00", 8) + bytes_of(static_cast<uint16_t>(header.size())) + header;
-  for (int64_t i = 0; i < rows * 3; ++i) file += bytes_of(static_cast<float>(i));
+  std::string file = std::string("\x93NUMPY\x01\x00", 8) + raw_bytes(static_cast<uint16_t>(header.size())) + header;
+  for (int64_t i = 0; i < rows * 3; ++i) file += raw_bytes(static_cast<float>(i));
   return file;
 }
 
@@ -41,30 +39,30 @@ std::string zip(const std::vector<std::pair<std::string, std::string>>& members,
   for (const auto& [name, content] : members) {
     const std::string packed = deflate ? test::deflated(content) : content;
     const auto crc = crc32(0, reinterpret_cast<const Bytef*>(content.data()), static_cast<uInt>(content.size()));
-    const std::string common = bytes_of<uint16_t>(20) + bytes_of<uint16_t>(0) + bytes_of<uint16_t>(deflate ? 8 : 0) +
-                               bytes_of<uint32_t>(0) + bytes_of(static_cast<uint32_t>(crc)) +
-                               bytes_of(static_cast<uint32_t>(packed.size())) +
-                               bytes_of(static_cast<uint32_t>(content.size())) +
-                               bytes_of(static_cast<uint16_t>(name.size())) + bytes_of<uint16_t>(0);
-    directory += "PK\x01\x02" + bytes_of<uint16_t>(20) + common + bytes_of<uint16_t>(0) + bytes_of<uint16_t>(0) +
-                 bytes_of<uint16_t>(0) + bytes_of<uint32_t>(0) + bytes_of(static_cast<uint32_t>(file.size())) + name;
+    const std::string common = raw_bytes<uint16_t>(20) + raw_bytes<uint16_t>(0) + raw_bytes<uint16_t>(deflate ? 8 : 0) +
+                               raw_bytes<uint32_t>(0) + raw_bytes(static_cast<uint32_t>(crc)) +
+                               raw_bytes(static_cast<uint32_t>(packed.size())) +
+                               raw_bytes(static_cast<uint32_t>(content.size())) +
+                               raw_bytes(static_cast<uint16_t>(name.size())) + raw_bytes<uint16_t>(0);
+    directory += "PK\x01\x02" + raw_bytes<uint16_t>(20) + common + raw_bytes<uint16_t>(0) + raw_bytes<uint16_t>(0) +
+                 raw_bytes<uint16_t>(0) + raw_bytes<uint32_t>(0) + raw_bytes(static_cast<uint32_t>(file.size())) + name;
     file += "PK\x03\x04" + common + name + packed;
   }
   const auto count = static_cast<uint16_t>(members.size());
-  return file + directory + "PK\x05\x06" + bytes_of<uint32_t>(0) + bytes_of(count) + bytes_of(count) +
-         bytes_of(static_cast<uint32_t>(directory.size())) + bytes_of(static_cast<uint32_t>(file.size())) +
-         bytes_of<uint16_t>(0);
+  return file + directory + "PK\x05\x06" + raw_bytes<uint32_t>(0) + raw_bytes(count) + raw_bytes(count) +
+         raw_bytes(static_cast<uint32_t>(directory.size())) + raw_bytes(static_cast<uint32_t>(file.size())) +
+         raw_bytes<uint16_t>(0);
 }
 
 std::string sqlite_database(const TemporaryFolder& folder) {
-  const std::string path = folder.path("whole.db");
+  const std::string path = folder / "whole.db";
   sqlite3* database = nullptr;
   REQUIRE(sqlite3_open(path.c_str(), &database) == SQLITE_OK);
   std::string sql = "CREATE TABLE t (a, b, y);";
   for (int i = 0; i < 40; ++i) sql += "INSERT INTO t VALUES (" + std::to_string(i) + ", 'text', 1);";
   REQUIRE(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK);
   sqlite3_close(database);
-  return read_text(path);
+  return content_of(path);
 }
 
 /// Reads `content`, damaged in `rounds` ways, as the data set that `spec` says ("PATH" stands for the file's); returns

@@ -1,6 +1,5 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <doctest/doctest.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
@@ -11,6 +10,7 @@
 
 #include "registry/data_files.h"
 #include "registry/dataset.h"
+#include "tests/doctest.h"
 #include "tests/registry/data_support.h"
 
 namespace trainrun {
@@ -21,7 +21,6 @@ using test::dataset;
 using test::gzip;
 using test::message_of;
 using test::open_dataset;
-using test::TemporaryFolder;
 
 Batch all_of(const Dataset& data) { return data.get(at::arange(data.size(), at::kLong)); }
 
@@ -192,8 +191,8 @@ TEST_CASE_FIXTURE(MnistFixture, "a missing MNIST file is an error that says wher
 }
 
 TEST_CASE_FIXTURE(MnistFixture, "a damaged MNIST file is an error that names it and says what is wrong") {
-  const std::string image_path = folder.path("t10k-images-idx3-ubyte");
-  const std::string label_path = folder.path("t10k-labels-idx1-ubyte");
+  const std::string image_path = folder / "t10k-images-idx3-ubyte";
+  const std::string label_path = folder / "t10k-labels-idx1-ubyte";
   const auto check = [](const std::string& message, const std::string& path, const std::string& cause) {
     CHECK_MESSAGE(message.rfind(path, 0) == 0, message);
     CHECK_MESSAGE(contains(message, cause), message);
@@ -264,7 +263,7 @@ TEST_CASE("the real MNIST has its published labels, mean and standard deviation"
 
 struct CsvFixture {
   TemporaryFolder folder;
-  std::string path = folder.path("table.csv");
+  std::string path = folder / "table.csv";
 
   /// `options` in JSON, after a comma.
   std::string recipe(const std::string& options = "") const {
@@ -282,7 +281,7 @@ struct CsvFixture {
   }
 };
 
-std::vector<float> numbers(const at::Tensor& tensor) {
+std::vector<float> floats_of(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.to(at::kFloat).contiguous().flatten();
   return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
 }
@@ -290,26 +289,26 @@ std::vector<float> numbers(const at::Tensor& tensor) {
 TEST_CASE_FIXTURE(CsvFixture, "CSV gives columns as features and a class as label") {
   const Batch batch = read("a,y,b\n1,0,2.5\n-3e2,2,+4\n");
   CHECK(batch.at("features").sizes() == at::IntArrayRef({2, 2}));
-  CHECK(numbers(batch.at("features")) == std::vector<float>{1, 2.5, -300, 4});
+  CHECK(floats_of(batch.at("features")) == std::vector<float>{1, 2.5, -300, 4});
   CHECK((batch.at("label").scalar_type() == at::kLong));
-  CHECK(numbers(batch.at("label")) == std::vector<float>{0, 2});
+  CHECK(floats_of(batch.at("label")) == std::vector<float>{0, 2});
 }
 
 TEST_CASE_FIXTURE(CsvFixture, "CSV takes the columns named, in the order named") {
   const Batch batch = read("a,y,b,c\n1,0,2,x\n", R"(, "features": ["b", "a"])");
-  CHECK(numbers(batch.at("features")) == std::vector<float>{2, 1});
+  CHECK(floats_of(batch.at("features")) == std::vector<float>{2, 1});
 }
 
 TEST_CASE_FIXTURE(CsvFixture, "CSV gives the label of a regression as [N, 1] float32") {
   const Batch batch = read("a,y\n1,0.5\n2,-7\n", R"(, "task": "regression")");
   CHECK(batch.at("label").sizes() == at::IntArrayRef({2, 1}));
-  CHECK(numbers(batch.at("label")) == std::vector<float>{0.5, -7});
+  CHECK(floats_of(batch.at("label")) == std::vector<float>{0.5, -7});
 }
 
 TEST_CASE_FIXTURE(CsvFixture, "CSV reads what RFC 4180 allows, and what programs write") {
   const std::vector<float> expected = {1, 2, 3, 4};
   const auto features = [&](const std::string& content, const std::string& options = "") {
-    return numbers(read(content, options).at("features"));
+    return floats_of(read(content, options).at("features"));
   };
   CHECK(features("a,b,y\r\n1,2,0\r\n3,4,1\r\n") == expected);  // CRLF
   CHECK(features("a,b,y\n1,2,0\n3,4,1") == expected);          // no end of line at the end
@@ -323,15 +322,15 @@ TEST_CASE_FIXTURE(CsvFixture, "CSV reads what RFC 4180 allows, and what programs
   CHECK(features("\"a \"\"q\"\", and\nmore\",b,y\n1,2,0\n3,4,1\n", R"(, "features": ["a \"q\", and\nmore", "b"])") ==
         expected);
   CHECK(features(gzip("a,b,y\n1,2,0\n3,4,1\n")) == expected);
-  CHECK(numbers(read("a,y\n1,2.0\n2,1e1\n").at("label")) == std::vector<float>{2, 10});  // whole numbers
+  CHECK(floats_of(read("a,y\n1,2.0\n2,1e1\n").at("label")) == std::vector<float>{2, 10});  // whole numbers
 }
 
 TEST_CASE_FIXTURE(CsvFixture, "CSV without a header names columns by number") {
   folder.write("table.csv", "1,0,2\n3,1,4\n");
   const auto data = open_dataset(R"({"type": "CSV", "path": ")" + path + R"(", "label": "1", "header": false})");
   check_info(*data);
-  CHECK(numbers(all_of(*data).at("features")) == std::vector<float>{1, 2, 3, 4});
-  CHECK(numbers(all_of(*data).at("label")) == std::vector<float>{0, 1});
+  CHECK(floats_of(all_of(*data).at("features")) == std::vector<float>{1, 2, 3, 4});
+  CHECK(floats_of(all_of(*data).at("label")) == std::vector<float>{0, 1});
 }
 
 TEST_CASE_FIXTURE(CsvFixture, "CSV knows its shapes from `features`, or else from the first line alone") {

@@ -1,7 +1,5 @@
 #include "registry/datasets/download.h"
 
-#include <doctest/doctest.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +7,7 @@
 
 #include "registry/datasets/data_cache.h"
 #include "registry/datasets/data_file.h"
+#include "tests/doctest.h"
 #include "tests/registry/data_support.h"
 #include "tests/registry/http_server.h"
 
@@ -18,7 +17,6 @@ namespace {
 using test::contains;
 using test::HttpServer;
 using test::message_of;
-using test::read_text;
 
 /// A file that has no two halves alike.
 std::string wanted_content() {
@@ -29,19 +27,19 @@ std::string wanted_content() {
 
 struct Fixture {
   const std::string content = wanted_content();
-  test::TemporaryFolder folder;
+  TemporaryFolder folder;
   HttpServer server;
   Download job;
 
   Fixture() {
-    job.destination = folder.path("sub/file.bin");
+    job.destination = folder / "sub/file.bin";
     job.verify = [this](const std::string& path) {
-      if (read_text(path) != content) throw DataError("the content is wrong");
+      if (content_of(path) != content) throw DataError("the content is wrong");
     };
   }
   void write_part(const std::string& text) const { folder.write("sub/file.bin.part", text); }
   void check_downloaded() const {
-    CHECK(read_text(job.destination) == content);
+    CHECK(content_of(job.destination) == content);
     CHECK_FALSE(std::filesystem::exists(job.destination + ".part"));
   }
   using Requests = std::vector<std::string>;
@@ -90,7 +88,7 @@ TEST_CASE_FIXTURE(Fixture, "a transfer that breaks off is continued, and given u
   CHECK(server.requests().size() == 3);
   CHECK(server.requests()[1] == "file " + std::to_string(content.size() / 2) + "-");
 
-  job.destination = folder.path("other.bin");
+  job.destination = folder / "other.bin";
   job.urls = {server.url() + "hopeless"};
   CHECK(contains(message_of<DataError>([&] { download(job); }), "interrupted again and again"));
   CHECK_FALSE(std::filesystem::exists(job.destination));
@@ -162,11 +160,11 @@ TEST_CASE_FIXTURE(Fixture, "two that want the same file at the same time fetch i
 TEST_CASE_FIXTURE(Fixture, "a folder that cannot be made is an error that names it") {
   folder.write("sub", "a file in the way");
   job.urls = {server.url() + "file"};
-  CHECK(contains(message_of<DataError>([&] { download(job); }), folder.path("sub")));
+  CHECK(contains(message_of<DataError>([&] { download(job); }), folder / "sub"));
 }
 
 TEST_CASE("MD5 is that of RFC 1321, of a file as it lies and of what is in it") {
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const std::string plain = folder.write("plain", "message digest");
   const std::string packed = folder.write("packed.gz", test::gzip("message digest"));
   CHECK(md5_of_file(plain) == "f96b697d7cb7938d525a2f31aaf161d0");
@@ -178,16 +176,16 @@ TEST_CASE("MD5 is that of RFC 1321, of a file as it lies and of what is in it") 
 /// A cache of its own, for as long as this lives.
 class ScopedCache {
  public:
-  ScopedCache() { setenv("TRAINRUN_CACHE", folder_.path("cache").c_str(), 1); }
+  ScopedCache() { setenv("TRAINRUN_CACHE", (folder_ / "cache").c_str(), 1); }
   ScopedCache(const ScopedCache&) = delete;
   ScopedCache& operator=(const ScopedCache&) = delete;
   ~ScopedCache() { unsetenv("TRAINRUN_CACHE"); }
-  std::string path(const std::string& name) const { return folder_.path("cache/data/" + name); }
+  std::string path(const std::string& name) const { return folder_ / ("cache/data/" + name); }
   /// Something that is no folder where the cache would be.
   void block() const { folder_.write("cache", "a file in the way"); }
 
  private:
-  test::TemporaryFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_CASE_FIXTURE(Fixture, "what one recipe fetched another finds in the cache, and it lies at each destination") {
@@ -195,8 +193,8 @@ TEST_CASE_FIXTURE(Fixture, "what one recipe fetched another finds in the cache, 
   server.add("file", {content});
   job.urls = {server.url() + "file"};
   CHECK(download_shared(job, "set/file.bin") == job.destination);
-  CHECK(read_text(cache.path("set/file.bin")) == content);
-  job.destination = folder.path("another/file.bin");
+  CHECK(content_of(cache.path("set/file.bin")) == content);
+  job.destination = folder / "another/file.bin";
   CHECK(download_shared(job, "set/file.bin") == job.destination);
   CHECK(server.requests() == Requests{"file"});
   check_downloaded();
@@ -228,7 +226,7 @@ TEST_CASE_FIXTURE(
   SUBCASE("no destination") {
     folder.write("sub", "a file in the way");
     CHECK(download_shared(job, "set/file.bin") == cache.path("set/file.bin"));
-    CHECK(read_text(cache.path("set/file.bin")) == content);
+    CHECK(content_of(cache.path("set/file.bin")) == content);
   }
 }
 
@@ -249,14 +247,14 @@ TEST_CASE("MNIST with download: true refuses a file that is not the published on
   for (const std::string name : {"MNIST", "FashionMNIST", "KMNIST"}) {
     HttpServer server;
     const ScopedCache cache;
-    const test::TemporaryFolder folder;
+    const TemporaryFolder folder;
     server.add("t10k-images-idx3-ubyte.gz", {test::gzip("something else")});
     const auto data = test::dataset(R"({"type": ")" + name + R"(", "split": "test", "download": true, "root": ")" +
-                                    folder.path("new") + R"(", "mirrors": [")" + server.url() + R"("]})");
+                                    folder / "new" + R"(", "mirrors": [")" + server.url() + R"("]})");
     const std::string message = message_of<DataError>([&] { data->open(); });
     CHECK_MESSAGE(contains(message, "is not the published t10k-images-idx3-ubyte.gz"), message);
     CHECK(server.requests() == std::vector<std::string>{"t10k-images-idx3-ubyte.gz"});
-    CHECK_FALSE(std::filesystem::exists(folder.path("new/t10k-images-idx3-ubyte.gz")));
+    CHECK_FALSE(std::filesystem::exists(folder / "new/t10k-images-idx3-ubyte.gz"));
   }
 }
 
@@ -268,10 +266,10 @@ TEST_CASE("MNIST with download: true takes the real files from a mirror, once, b
   }
   HttpServer server;
   const ScopedCache cache;
-  const test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   for (const std::string name : {"t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"}) {
     HttpServer::File file{
-        read_text(std::string(data_folder) + "/mnist/" + name)};  // compressed anew: another archive MD5
+        content_of(std::string(data_folder) + "/mnist/" + name)};  // compressed anew: another archive MD5
     file.num_interruptions = 1;
     server.add(name, file);
   }

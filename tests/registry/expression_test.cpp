@@ -1,8 +1,8 @@
 #include "registry/expression.h"
 
-#include <doctest/doctest.h>
-
 #include <map>
+
+#include "tests/doctest.h"
 
 namespace trainrun {
 namespace {

@@ -12,14 +12,9 @@ using namespace trainrun::test;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-const Catalog& catalog() {
-  static const Catalog catalog = builtins();
-  return catalog;
-}
-
-std::shared_ptr<Graph> build(const std::string& yaml, const LayerInputs& inputs) {
+std::shared_ptr<Graph> build_seeded(const std::string& yaml, const LayerInputs& inputs) {
   torch::manual_seed(5);
-  return build_graph(read<LayerList>(yaml, catalog()), inputs);
+  return build(yaml, inputs);
 }
 
 PlanOptions with(const FusionRegistry& fusions) {
@@ -35,16 +30,14 @@ std::vector<std::string> layers_of(const Plan& plan) {
   return layers;
 }
 
-using Strings = std::vector<std::string>;
-
 /// Layers that a fusion replaces all or none of, and what flows in.
-struct Example {
+struct FusionExample {
   std::string layers;
   std::vector<int64_t> shape;
 };
 
-const std::map<std::string, std::vector<Example>>& examples() {
-  static const std::map<std::string, std::vector<Example>> examples = {
+const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
+  static const std::map<std::string, std::vector<FusionExample>> examples = {
       {"ReLUMaxPool2d",
        {{"[ReLU, {type: MaxPool2d, kernel_size: 2}]", {2, 3, 8, 8}},
         {"[{type: Conv2d, out_channels: 4, kernel_size: 3}, ReLU, {type: MaxPool2d, kernel_size: 2}]", {3, 1, 13, 9}},
@@ -103,7 +96,7 @@ FusionRegistry linear_relu() {
 
 Strings fused(const std::string& yaml, const std::vector<int64_t>& shape, const FusionRegistry& fusions,
               const std::vector<Bracket>& brackets = {}) {
-  const auto graph = build(yaml, inputs_like(torch::zeros(shape)));
+  const auto graph = build_seeded(yaml, inputs_like(torch::zeros(shape)));
   PlanOptions options = with(fusions);
   options.brackets = brackets;
   return layers_of(make_plan(*graph, options));
@@ -115,10 +108,10 @@ TEST_CASE("every fusion gives what the layers give that it replaces, forward and
   for (const Fusion& fusion : catalog().fusions.entries()) {
     CAPTURE(fusion.name);
     CHECK_FALSE(fusion.doc.empty());
-    REQUIRE(examples().contains(fusion.name));
-    for (const Example& example : examples().at(fusion.name)) {
+    REQUIRE(fusion_examples().contains(fusion.name));
+    for (const FusionExample& example : fusion_examples().at(fusion.name)) {
       CAPTURE(example.layers);
-      const auto graph = build(example.layers, inputs_like(torch::zeros(example.shape)));
+      const auto graph = build_seeded(example.layers, inputs_like(torch::zeros(example.shape)));
       const Plan plain = make_plan(*graph);
       const Plan plan = make_plan(*graph, with(only(fusion)));
       REQUIRE(plan.steps.size() == plain.steps.size() - fusion.types.size() + 1);
@@ -146,7 +139,7 @@ TEST_CASE("layers are fused across the borders of containers and blocks, and not
   CHECK(fused("[" + linear + ", ReLU, {type: Add, inputs: ['1', fc]}]", shape, linear_relu()) ==
         Strings{"fc", "1", "2"});
   CHECK(fused("[" + linear + ", Tanh, {type: ReLU, inputs: fc}]", shape, linear_relu()) == Strings{"fc", "1", "2"});
-  const auto graph = build("[" + linear + ", ReLU]", inputs_like(torch::zeros(shape)));
+  const auto graph = build_seeded("[" + linear + ", ReLU]", inputs_like(torch::zeros(shape)));
   graph->set_outputs({1, 2});
   CHECK(layers_of(make_plan(*graph, with(linear_relu()))) == Strings{"fc", "1"});
 }
@@ -176,13 +169,13 @@ TEST_CASE("no fusion reaches across the border of a shard") {
 }
 
 TEST_CASE("a module in two places is fused in each by itself") {
-  const auto graph = build(R"(
+  const auto graph = build_seeded(R"(
 - {type: Linear, out_features: 4, name: fc}
 - ReLU
 - {type: Linear, out_features: 4, share: fc}
 - ReLU
 )",
-                           inputs_like(torch::zeros({2, 4})));
+                                  inputs_like(torch::zeros({2, 4})));
   const Plan plain = make_plan(*graph);
   const Plan plan = make_plan(*graph, with(linear_relu()));
   CHECK(layers_of(plan) == Strings{"fc + 1", "2 + 3"});

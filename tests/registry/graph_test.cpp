@@ -10,20 +10,6 @@ using namespace trainrun::test;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-std::shared_ptr<Graph> build(const std::string& yaml, const LayerInputs& inputs) {
-  static const Catalog catalog = builtins();
-  return build_graph(read<LayerList>(yaml, catalog), inputs);
-}
-
-std::string fault(const std::string& yaml, const LayerInputs& inputs) {
-  try {
-    build(yaml, inputs);
-  } catch (const RecipeError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 std::vector<std::string> state_names(const Graph& graph) {
   std::vector<std::string> names;
   for (const auto& item : graph.named_parameters()) names.push_back(item.key());

@@ -1,13 +1,13 @@
 #include "registry/interpolation.h"
 
-#include <doctest/doctest.h>
+#include "tests/doctest.h"
 
 namespace trainrun {
 namespace {
 
 using Kind = TextPiece::Kind;
 
-Value text(const std::string& content) { return Value::scalar(content, /*quoted=*/true, {}); }
+Value quoted(const std::string& content) { return Value::scalar(content, /*quoted=*/true, {}); }
 Value plain(const std::string& content) { return Value::scalar(content, /*quoted=*/false, {}); }
 
 std::string path_error(const std::string& path) {
@@ -124,8 +124,8 @@ TEST_CASE("a parameter within a text is inserted, and the result is a string") {
 TEST_CASE("references to anything else stay, escapes are undone once, values are not looked into") {
   CHECK(substitute(plain("${other}"), {{"i", plain("1")}}).text() == "${other}");
   CHECK(substitute(plain("${other}-${i}"), {{"i", plain("1")}}).text() == "${other}-1");
-  CHECK(substitute(text("$${i}"), {{"i", plain("1")}}).text() == "${i}");
-  CHECK(substitute(plain("${i}"), {{"i", text("${i}")}}).text() == "${i}");
+  CHECK(substitute(quoted("$${i}"), {{"i", plain("1")}}).text() == "${i}");
+  CHECK(substitute(plain("${i}"), {{"i", quoted("${i}")}}).text() == "${i}");
   CHECK(substitute(plain("a"), {{"a", plain("1")}}).text() == "a");
 }
 

@@ -11,20 +11,6 @@ using namespace trainrun::test;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-std::shared_ptr<Graph> build(const std::string& yaml, const LayerInputs& inputs) {
-  static const Catalog catalog = builtins();
-  return build_graph(read<LayerList>(yaml, catalog), inputs);
-}
-
-std::string fault(const std::string& yaml, const at::Tensor& input) {
-  try {
-    build(yaml, inputs_like(input));
-  } catch (const RecipeError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 /// "stride" of what two layers of `type`, the first with `own` options and both with `common` ones, are refused for.
 std::string refused(const std::string& type, const std::string& common, const std::string& option,
                     const at::Tensor& input) {

@@ -1,9 +1,10 @@
 #include "registry/optimizers/line_search.h"
 
-// After LibTorch, which has a CHECK of its own.
-#include <doctest/doctest.h>
+#include <ATen/ops/zeros.h>
 
 #include <vector>
+
+#include "tests/doctest.h"
 
 using namespace trainrun;  // NOLINT(google-build-using-namespace)
 

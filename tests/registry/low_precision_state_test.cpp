@@ -7,17 +7,12 @@ using namespace trainrun;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-const Catalog& catalog() {
-  static const Catalog catalog = builtins();
-  return catalog;
-}
-
 struct TrainedParameter {
   at::Tensor parameter;
   std::unique_ptr<Optimizer> optimizer;
 
   explicit TrainedParameter(const std::string& yaml) : parameter(torch::ones({400}).requires_grad_()) {
-    const auto spec = test::read<Component<OptimizerKind>>(yaml, catalog());
+    const auto spec = test::read<Component<OptimizerKind>>(yaml, test::catalog());
     optimizer = spec.build(group_parameters(spec, {{"w", parameter}}));
   }
   void step(const at::Tensor& gradient) {

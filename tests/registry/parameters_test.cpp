@@ -57,11 +57,6 @@ struct AsTexts {
   }
 };
 
-const Catalog& catalog() {
-  static const Catalog catalog = builtins();
-  return catalog;
-}
-
 std::vector<std::string> faults(const std::string& yaml) {
   std::vector<Problem> problems;
   read<Sample>(yaml, catalog(), problems);
@@ -70,7 +65,7 @@ std::vector<std::string> faults(const std::string& yaml) {
   return texts;
 }
 
-std::string fault(const std::string& yaml) {
+std::string only_fault(const std::string& yaml) {
   const auto all = faults(yaml);
   REQUIRE(all.size() == 1);
   return all[0];
@@ -93,7 +88,7 @@ TEST_CASE("'no' is a word where a choice has it, however it is spelled") {
   for (const char* spelling : {"no", "off", "NO", "false", "'no'"}) {
     CHECK(read<Sample>(std::string("{count: 1, word: ") + spelling + "}", catalog()).word == "no");
   }
-  CHECK(fault("{count: 1, word: fp8}") == "test.yaml:1:18: word: 'fp8' is not one of no, bf16, fp16");
+  CHECK(only_fault("{count: 1, word: fp8}") == "test.yaml:1:18: word: 'fp8' is not one of no, bf16, fp16");
 }
 
 TEST_CASE("an enum is read, refused and described as a text with the same choices is") {
@@ -122,26 +117,26 @@ TEST_CASE("JSON has an enum's word") {
 }
 
 TEST_CASE("wrong types and values out of range name the place, what was expected and what was found") {
-  CHECK(fault("{count: 1.5}") == "test.yaml:1:9: count: expected an integer, found 1.5");
-  CHECK(fault("{count: '1'}") == "test.yaml:1:9: count: expected an integer, found '1'; write it without quotes");
-  CHECK(fault("{count: 010}") ==
+  CHECK(only_fault("{count: 1.5}") == "test.yaml:1:9: count: expected an integer, found 1.5");
+  CHECK(only_fault("{count: '1'}") == "test.yaml:1:9: count: expected an integer, found '1'; write it without quotes");
+  CHECK(only_fault("{count: 010}") ==
         "test.yaml:1:9: count: expected an integer, found '010'; write it without the leading zero");
-  CHECK(fault("{count: 0.5}") == "test.yaml:1:9: count: expected an integer, found 0.5");
-  CHECK(fault("{count: 1_000}") == "test.yaml:1:9: count: expected an integer, found '1_000'; write 1000");
-  CHECK(fault("{count: 0}") == "test.yaml:1:9: count: must be >= 1, is 0");
-  CHECK(fault("{count: 1, rate: 1}") == "test.yaml:1:18: rate: must be > 0 and < 1, is 1");
-  CHECK(fault("{count: 1, rate: .nan}") == "test.yaml:1:18: rate: expected a number, found '.nan'");
-  CHECK(fault("{count: 1, flag: yes}") == "test.yaml:1:18: flag: expected true or false, found 'yes'; write true");
-  CHECK(fault("{count: 1, size: [1, 2, 3]}") ==
+  CHECK(only_fault("{count: 0.5}") == "test.yaml:1:9: count: expected an integer, found 0.5");
+  CHECK(only_fault("{count: 1_000}") == "test.yaml:1:9: count: expected an integer, found '1_000'; write 1000");
+  CHECK(only_fault("{count: 0}") == "test.yaml:1:9: count: must be >= 1, is 0");
+  CHECK(only_fault("{count: 1, rate: 1}") == "test.yaml:1:18: rate: must be > 0 and < 1, is 1");
+  CHECK(only_fault("{count: 1, rate: .nan}") == "test.yaml:1:18: rate: expected a number, found '.nan'");
+  CHECK(only_fault("{count: 1, flag: yes}") == "test.yaml:1:18: flag: expected true or false, found 'yes'; write true");
+  CHECK(only_fault("{count: 1, size: [1, 2, 3]}") ==
         "test.yaml:1:18: size: expected integer or list of 2, found a list of 3");
-  CHECK(fault("{count: 1, size: [1, 0]}") == "test.yaml:1:18: size: must be >= 1, is 0");
-  CHECK(fault("{count: 1, numbers: [1, x]}") == "test.yaml:1:25: numbers[1]: expected a number, found 'x'");
-  CHECK(fault("{count: 1, every: weekly}") == "test.yaml:1:19: every: 'weekly' is not one of epoch, integer");
+  CHECK(only_fault("{count: 1, size: [1, 0]}") == "test.yaml:1:18: size: must be >= 1, is 0");
+  CHECK(only_fault("{count: 1, numbers: [1, x]}") == "test.yaml:1:25: numbers[1]: expected a number, found 'x'");
+  CHECK(only_fault("{count: 1, every: weekly}") == "test.yaml:1:19: every: 'weekly' is not one of epoch, integer");
 }
 
 TEST_CASE("every fault is reported, and a misspelled required key only once") {
   CHECK(faults("{rate: 2, flag: 3}").size() == 3);
-  CHECK(fault("{coumt: 1}") == "test.yaml:1:2: coumt: unknown key; did you mean count?");
+  CHECK(only_fault("{coumt: 1}") == "test.yaml:1:2: coumt: unknown key; did you mean count?");
 }
 
 TEST_CASE("other systems' words are suggestions") {

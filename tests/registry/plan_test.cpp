@@ -10,17 +10,6 @@
 using namespace trainrun;        // NOLINT(google-build-using-namespace)
 using namespace trainrun::test;  // NOLINT(google-build-using-namespace)
 
-namespace {
-
-std::shared_ptr<Graph> build(const std::string& yaml, const at::Tensor& example) {
-  static const Catalog catalog = builtins();
-  return build_graph(read<LayerList>(yaml, catalog), inputs_like(example));
-}
-
-using Strings = std::vector<std::string>;
-
-}  // namespace
-
 TEST_CASE("a flattened graph has every layer once, under its state name, a container before those within") {
   const auto graph = build(R"(
 - {type: Linear, out_features: 4, name: fc}

@@ -1,6 +1,5 @@
 #include "registry/files/regular_file.h"
 
-#include <doctest/doctest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -8,6 +7,7 @@
 #include <cstring>
 
 #include "registry/dataset.h"
+#include "tests/doctest.h"
 #include "tests/registry/data_support.h"
 
 namespace trainrun {
@@ -15,16 +15,15 @@ namespace {
 
 using test::contains;
 using test::message_of;
-using test::TemporaryFolder;
 
 std::string make_pipe(const TemporaryFolder& folder) {
-  const std::string path = folder.path("pipe.csv");
+  const std::string path = folder / "pipe.csv";
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
   return path;
 }
 
 std::string make_socket(const TemporaryFolder& folder) {
-  const std::string path = folder.path("socket");
+  const std::string path = folder / "socket";
   const Descriptor end(socket(AF_UNIX, SOCK_STREAM, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -38,10 +37,10 @@ TEST_CASE("only files that are stored are opened, what else there is is named at
   const auto fault = [](const std::string& path) { return message_of<DataError>([&] { open_regular_file(path); }); };
   const std::string file = folder.write("file", "x");
   CHECK(open_regular_file(file).number() >= 0);
-  const std::string link = folder.path("link");
+  const std::string link = folder / "link";
   REQUIRE(symlink(file.c_str(), link.c_str()) == 0);
   CHECK(open_regular_file(link).number() >= 0);
-  CHECK(fault(folder.path("none")) == folder.path("none") + ": cannot open: No such file or directory");
+  CHECK(fault(folder / "none") == folder / "none" + ": cannot open: No such file or directory");
   CHECK(fault(folder.path()) == folder.path() + ": expected a file, found a folder");
   const std::string pipe = make_pipe(folder);
   CHECK(fault(pipe) == pipe + ": expected a file, found a pipe");
@@ -50,7 +49,7 @@ TEST_CASE("only files that are stored are opened, what else there is is named at
   CHECK(fault("/dev/zero") == "/dev/zero: expected a file, found a device");
   CHECK(fault("/proc/self/status") ==
         "/proc/self/status: expected a file, found what the kernel makes up as it is read");
-  const std::string to_proc = folder.path("to_proc");
+  const std::string to_proc = folder / "to_proc";
   REQUIRE(symlink("/proc/self/status", to_proc.c_str()) == 0);
   CHECK(contains(fault(to_proc), "the kernel"));
 }

@@ -15,7 +15,6 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <doctest/doctest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <array>
@@ -27,6 +26,7 @@
 #include <vector>
 
 #include "registry/error.h"
+#include "tests/doctest.h"
 
 using namespace trainrun::kernels;
 

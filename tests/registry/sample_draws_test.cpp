@@ -1,10 +1,10 @@
 #include "registry/sample_draws.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <set>
+
+#include "tests/doctest.h"
 
 namespace trainrun {
 namespace {

@@ -8,13 +8,8 @@ using namespace trainrun::test;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-const Catalog& catalog() {
-  static const Catalog catalog = builtins();
-  return catalog;
-}
-
 /// Inputs called x, y, z.
-LayerInputs inputs_of(const std::vector<at::Tensor>& examples) {
+LayerInputs named_from_x(const std::vector<at::Tensor>& examples) {
   LayerInputs inputs;
   for (const at::Tensor& example : examples) {
     inputs.names.emplace_back(1, static_cast<char>('x' + inputs.examples.size()));
@@ -23,14 +18,14 @@ LayerInputs inputs_of(const std::vector<at::Tensor>& examples) {
   return inputs;
 }
 
-std::shared_ptr<Graph> build(const std::string& layer, const std::vector<at::Tensor>& examples) {
-  return build_graph(read<LayerList>("[{type: " + layer + "}]", catalog()), inputs_of(examples));
+std::shared_ptr<Graph> build_layer(const std::string& layer, const std::vector<at::Tensor>& examples) {
+  return build("[{type: " + layer + "}]", named_from_x(examples));
 }
 
 /// What is wrong with one layer that reads `examples`: without its place, type and inputs.
-std::string fault(const std::string& layer, const std::vector<at::Tensor>& examples) {
+std::string misfit(const std::string& layer, const std::vector<at::Tensor>& examples) {
   try {
-    build(layer, examples);
+    build_layer(layer, examples);
   } catch (const RecipeError& error) {
     REQUIRE(error.problems().size() == 1);
     const std::string message = error.problems()[0].message;
@@ -51,39 +46,41 @@ std::string parameter_fault(const std::string& layer) {
 }
 
 const at::Tensor kTable = torch::zeros({2, 6});
-const at::Tensor kSequence = torch::zeros({2, 5, 8});  // [N, T, C]
+const at::Tensor kSequences = torch::zeros({2, 5, 8});  // [N, T, C]
 
 }  // namespace
 
 TEST_CASE("layers of sequences say what does not fit") {
-  CHECK(fault("MultiheadAttention, num_heads: 3", {kSequence}) == "3 heads do not divide the 8 features of the input");
-  CHECK(fault("TransformerEncoder, nhead: 5, num_layers: 2", {kSequence}) ==
+  CHECK(misfit("MultiheadAttention, num_heads: 3", {kSequences}) ==
+        "3 heads do not divide the 8 features of the input");
+  CHECK(misfit("TransformerEncoder, nhead: 5, num_layers: 2", {kSequences}) ==
         "5 heads do not divide the 8 features of the input");
-  CHECK(fault("MultiheadAttention, num_heads: 2, embed_dim: 6", {kSequence}) == "embed_dim is 6, but the input has 8");
-  CHECK(fault("MultiheadAttention, num_heads: 2", {kTable}) == "it needs [T, N, C], not [N, 6]");
-  CHECK(fault("MultiheadAttention, num_heads: 2, inputs: [x, x]", {kSequence}) ==
+  CHECK(misfit("MultiheadAttention, num_heads: 2, embed_dim: 6", {kSequences}) ==
+        "embed_dim is 6, but the input has 8");
+  CHECK(misfit("MultiheadAttention, num_heads: 2", {kTable}) == "it needs [T, N, C], not [N, 6]");
+  CHECK(misfit("MultiheadAttention, num_heads: 2, inputs: [x, x]", {kSequences}) ==
         "it reads a query, or query, key and value, or query, key, value and key padding mask, but gets 2 inputs");
-  CHECK(fault("MultiheadAttention, num_heads: 2, batch_first: true, inputs: [x, x, x, y]",
-              {kSequence, torch::zeros({2, 4}, at::kBool)}) == "the padding mask of 5 keys is [N, 5], not [2, 4]");
-  CHECK(fault("MultiheadAttention, num_heads: 2, batch_first: true, inputs: [x, y, z]",
-              {kSequence, torch::zeros({2, 6, 8}), torch::zeros({2, 7, 8})}) ==
+  CHECK(misfit("MultiheadAttention, num_heads: 2, batch_first: true, inputs: [x, x, x, y]",
+               {kSequences, torch::zeros({2, 4}, at::kBool)}) == "the padding mask of 5 keys is [N, 5], not [2, 4]");
+  CHECK(misfit("MultiheadAttention, num_heads: 2, batch_first: true, inputs: [x, y, z]",
+               {kSequences, torch::zeros({2, 6, 8}), torch::zeros({2, 7, 8})}) ==
         "key and value are of different lengths: [2, 6, 8] and [2, 7, 8]");
-  CHECK(fault("TransformerDecoderLayer, nhead: 2", {kSequence}) ==
+  CHECK(misfit("TransformerDecoderLayer, nhead: 2", {kSequences}) ==
         "it reads a sequence and the encoder's, and optionally the padding mask of the first or of both, but gets 1 "
         "inputs");
-  CHECK(fault("TransformerDecoderLayer, nhead: 2, batch_first: true, inputs: [x, y]",
-              {kSequence, torch::zeros({2, 5, 6})}) == "the key has 6 features, expected 8");
-  CHECK(fault("PositionalEncoding, max_len: 4, batch_first: true", {kSequence}) ==
+  CHECK(misfit("TransformerDecoderLayer, nhead: 2, batch_first: true, inputs: [x, y]",
+               {kSequences, torch::zeros({2, 5, 6})}) == "the key has 6 features, expected 8");
+  CHECK(misfit("PositionalEncoding, max_len: 4, batch_first: true", {kSequences}) ==
         "the sequence has 5 positions, max_len is 4");
-  CHECK(fault("GRU, hidden_size: 3", {kTable}) == "it needs [T, N, C], not [N, 6]");
-  CHECK(fault("GRU, hidden_size: 3, batch_first: true, inputs: [x, y]", {kSequence, torch::zeros({1, 2, 4})}) ==
+  CHECK(misfit("GRU, hidden_size: 3", {kTable}) == "it needs [T, N, C], not [N, 6]");
+  CHECK(misfit("GRU, hidden_size: 3, batch_first: true, inputs: [x, y]", {kSequences, torch::zeros({1, 2, 4})}) ==
         "its state is [1, 2, 3], but [1, 2, 4] is given");
-  CHECK(fault("LSTM, hidden_size: 3, inputs: [x, x]", {kSequence}) ==
+  CHECK(misfit("LSTM, hidden_size: 3, inputs: [x, x]", {kSequences}) ==
         "it reads the sequence, or the sequence and the states h and c to begin with, but gets 2 inputs");
-  CHECK(fault("EmbeddingBag, num_embeddings: 3, embedding_dim: 2", {kTable}) ==
+  CHECK(misfit("EmbeddingBag, num_embeddings: 3, embedding_dim: 2", {kTable}) ==
         "it looks up integer indices, but the input is Float");
-  CHECK(fault("EmbeddingBag, num_embeddings: 3, embedding_dim: 2, inputs: [x, y]",
-              {torch::zeros({2, 6}, at::kLong), kTable}) == "weights of a bag's indices need mode: sum");
+  CHECK(misfit("EmbeddingBag, num_embeddings: 3, embedding_dim: 2, inputs: [x, y]",
+               {torch::zeros({2, 6}, at::kLong), kTable}) == "weights of a bag's indices need mode: sum");
 }
 
 TEST_CASE("a dimension that is not there is said to be out of range") {
@@ -91,19 +88,19 @@ TEST_CASE("a dimension that is not there is said to be out of range") {
                                   "GLU, dim: 2", "Chunk, chunks: 2, dim: 2", "Split, split_size_or_sections: 2, dim: 2",
                                   "Squeeze, dim: 2", "CosineSimilarity, dim: 2, inputs: [x, x]"}) {
     CAPTURE(layer);
-    CHECK(fault(layer, {kTable}) == "Dimension out of range (expected to be in range of [-2, 1], but got 2)");
+    CHECK(misfit(layer, {kTable}) == "Dimension out of range (expected to be in range of [-2, 1], but got 2)");
   }
-  CHECK(fault("Permute, dims: [0, 2, 1]", {kTable}) ==
+  CHECK(misfit("Permute, dims: [0, 2, 1]", {kTable}) ==
         "Dimension out of range (expected to be in range of [-2, 1], but got 2)");
-  CHECK(fault("Permute, dims: [0, 2, 2]", {kSequence}) ==
+  CHECK(misfit("Permute, dims: [0, 2, 2]", {kSequences}) ==
         "dims is [0, 2, 2], but [N, 5, 8] has 3 dimensions: each is named once");
-  CHECK(fault("Permute, dims: [0, 1]", {kSequence}) ==
+  CHECK(misfit("Permute, dims: [0, 1]", {kSequences}) ==
         "dims is [0, 1], but [N, 5, 8] has 3 dimensions: each is named once");
-  CHECK(fault("Softmax", {kSequence}) == "write dim: PyTorch's own choice for [N, 5, 8] is 0, the batch");
-  CHECK(fault("GLU", {torch::zeros({2, 5})}) == "Halving dimension must be even, but dimension 1 is size 5");
-  CHECK(fault("Chunk, chunks: 4", {kTable}) == "a dimension of size 6 makes 3 chunks, not 4");
-  CHECK(fault("Sub, inputs: [x, x, x]", {kTable}) == "it reads 2 inputs, but gets 3; write inputs: […]");
-  CHECK(fault("PReLU, num_parameters: 4", {kTable}) == "num_parameters is 4, but the input has 6");
+  CHECK(misfit("Softmax", {kSequences}) == "write dim: PyTorch's own choice for [N, 5, 8] is 0, the batch");
+  CHECK(misfit("GLU", {torch::zeros({2, 5})}) == "Halving dimension must be even, but dimension 1 is size 5");
+  CHECK(misfit("Chunk, chunks: 4", {kTable}) == "a dimension of size 6 makes 3 chunks, not 4");
+  CHECK(misfit("Sub, inputs: [x, x, x]", {kTable}) == "it reads 2 inputs, but gets 3; write inputs: […]");
+  CHECK(misfit("PReLU, num_parameters: 4", {kTable}) == "num_parameters is 4, but the input has 6");
 }
 
 TEST_CASE("parameters that do not fit together are said where they stand") {
@@ -118,7 +115,7 @@ TEST_CASE("parameters that do not fit together are said where they stand") {
 }
 
 TEST_CASE("an evaluated batch of one sample keeps its batch dimension") {
-  const auto graph = build("Squeeze", {torch::zeros({2, 1, 3, 1})});
+  const auto graph = build_layer("Squeeze", {torch::zeros({2, 1, 3, 1})});
   CHECK(graph->forward({torch::zeros({1, 1, 3, 1})})[0].sizes() == at::IntArrayRef({1, 3}));
 }
 
@@ -126,7 +123,7 @@ TEST_CASE("what is padding does not change what comes out elsewhere") {
   torch::manual_seed(1);
   const std::string layer =
       "TransformerEncoder, nhead: 2, num_layers: 2, batch_first: true, dropout: 0, inputs: [x, y]";
-  const auto graph = build(layer, {kSequence, torch::zeros({2, 5}, at::kLong)});
+  const auto graph = build_layer(layer, {kSequences, torch::zeros({2, 5}, at::kLong)});
   const auto x = torch::randn({2, 5, 8});
   const auto mask = torch::tensor({{1, 1, 1, 0, 0}, {1, 1, 1, 1, 1}});  // as tokenizers give it
   auto other = x.clone();
@@ -139,7 +136,8 @@ TEST_CASE("what is padding does not change what comes out elsewhere") {
 }
 
 TEST_CASE("an encoder's state names are Python's, and its layers begin alike but are not one") {
-  const auto graph = build("TransformerEncoder, nhead: 2, num_layers: 2, norm: true, name: encoder", {kSequence});
+  const auto graph =
+      build_layer("TransformerEncoder, nhead: 2, num_layers: 2, norm: true, name: encoder", {kSequences});
   const auto parameters = graph->named_parameters();
   const auto& first = parameters["encoder.layers.0.self_attn.in_proj_weight"];
   const auto& second = parameters["encoder.layers.1.self_attn.in_proj_weight"];

@@ -6,11 +6,18 @@
 
 #include "registry/catalog.h"
 #include "registry/graph/graph.h"
+#include "registry/graph/graph_builder.h"
 #include "runner/recipe/yaml.h"
-// After LibTorch, which has a CHECK of its own.
-#include <doctest/doctest.h>
+#include "tests/doctest.h"
+#include "tests/support.h"
 
 namespace trainrun::test {
+
+/// The built-in components.
+inline const Catalog& catalog() {
+  static const Catalog catalog = builtins();
+  return catalog;
+}
 
 /// Reads a T from YAML text as a recipe would; faults go to `problems`.
 template <class T>
@@ -36,6 +43,27 @@ inline LayerInputs inputs_like(const at::Tensor& example, const std::string& nam
   inputs.examples = {example.to(at::kMeta)};
   inputs.names = {name};
   return inputs;
+}
+
+/// The graph of a list of layers.
+inline std::shared_ptr<Graph> build(const std::string& yaml, const LayerInputs& inputs) {
+  return build_graph(read<LayerList>(yaml, catalog()), inputs);
+}
+inline std::shared_ptr<Graph> build(const std::string& yaml, const at::Tensor& example) {
+  return build(yaml, inputs_like(example));
+}
+
+/// Why the graph of a list of layers cannot be built; "" if it can.
+inline std::string fault(const std::string& yaml, const LayerInputs& inputs) {
+  try {
+    build(yaml, inputs);
+  } catch (const RecipeError& error) {
+    return error.what();
+  }
+  return "";
+}
+inline std::string fault(const std::string& yaml, const at::Tensor& example) {
+  return fault(yaml, inputs_like(example));
 }
 
 }  // namespace trainrun::test

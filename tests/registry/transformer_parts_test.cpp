@@ -9,22 +9,19 @@ using namespace trainrun::test;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-using Strings = std::vector<std::string>;
-
-const at::Tensor kSequence = torch::zeros({2, 5, 8});  // [N, T, C]
+const at::Tensor kTarget = torch::zeros({2, 5, 8});  // [N, T, C]
 const at::Tensor kMemory = torch::zeros({2, 6, 8});
 const at::Tensor kPadding = torch::zeros({2, 5}, at::kBool);
 const at::Tensor kMemoryPadding = torch::zeros({2, 6}, at::kBool);
 
 /// `layers`: a list in YAML; `examples`: of its inputs, which are called w, x, y and z.
-std::shared_ptr<Graph> build(const std::string& layers, const Tensors& examples) {
-  static const Catalog catalog = builtins();
+std::shared_ptr<Graph> build_layers(const std::string& layers, const Tensors& examples) {
   LayerInputs inputs;
   for (const at::Tensor& example : examples) {
     inputs.names.emplace_back(1, static_cast<char>('w' + inputs.examples.size()));
     inputs.examples.push_back(example.to(at::kMeta));
   }
-  return build_graph(read<LayerList>(layers, catalog), inputs);
+  return build(layers, inputs);
 }
 
 /// "encoder.norm1 LayerNorm" of each layer that computes, in their order.
@@ -71,10 +68,10 @@ std::vector<at::Tensor> drawn_in_turn(int64_t num_attentions) {
 }  // namespace
 
 TEST_CASE("a Transformer's layer is a graph of registered layers, in the order in which they compute") {
-  const auto graph = build(
+  const auto graph = build_layers(
       "[{type: TransformerEncoderLayer, nhead: 2, dim_feedforward: 12, batch_first: true, dropout: 0.2, name: "
       "encoder}]",
-      {kSequence});
+      {kTarget});
   const FlatGraph flat = flatten(*graph);
   CHECK(leaves_of(flat) == Strings{"encoder.self_attn MultiheadAttention", "encoder.dropout1 Dropout",
                                    "encoder.add1 Add", "encoder.norm1 LayerNorm", "encoder.linear1 Linear",
@@ -101,10 +98,10 @@ TEST_CASE("a Transformer's layer is a graph of registered layers, in the order i
 }
 
 TEST_CASE("a Transformer's parts have the options of their layer") {
-  const auto graph = build(
+  const auto graph = build_layers(
       "[{type: TransformerEncoderLayer, nhead: 2, activation: gelu, norm_first: true, bias: false, "
       "is_causal: true, layer_norm_eps: 1e-3, name: encoder}]",
-      {kSequence});
+      {kTarget});
   const FlatGraph flat = flatten(*graph);
   CHECK(leaves_of(flat) == Strings{"encoder.norm1 LayerNorm", "encoder.self_attn MultiheadAttention",
                                    "encoder.dropout1 Dropout", "encoder.add1 Add", "encoder.norm2 LayerNorm",
@@ -124,10 +121,10 @@ TEST_CASE("a Transformer's parts have the options of their layer") {
 }
 
 TEST_CASE("a stack's layers are registered layers, too, and all of them read the memory and the masks") {
-  const auto graph = build(
+  const auto graph = build_layers(
       "[{type: TransformerDecoder, nhead: 2, num_layers: 2, norm: true, batch_first: true, memory_is_causal: true, "
       "name: decoder, inputs: [w, x, y, z]}]",
-      {kSequence, kMemory, kPadding, kMemoryPadding});
+      {kTarget, kMemory, kPadding, kMemoryPadding});
   const FlatGraph flat = flatten(*graph);
   Strings expected;
   for (const std::string layer : {"decoder.layers.0.", "decoder.layers.1."}) {
@@ -178,11 +175,12 @@ TEST_CASE("a Transformer's weights are named and drawn in PyTorch's order, not i
       torch::manual_seed(7);
       const std::string options =
           ", nhead: 2, batch_first: true, dim_feedforward: 12, norm_first: " + norm_first + ", name: own";
-      const auto layer = build("[{type: Transformer" + kind + "Layer" + options + inputs + "}]", {kSequence, kMemory});
+      const auto layer =
+          build_layers("[{type: Transformer" + kind + "Layer" + options + inputs + "}]", {kTarget, kMemory});
       CHECK(torch::rand({4}).equal(next));
       torch::manual_seed(7);
       const auto stack =
-          build("[{type: Transformer" + kind + ", num_layers: 3" + options + inputs + "}]", {kSequence, kMemory});
+          build_layers("[{type: Transformer" + kind + ", num_layers: 3" + options + inputs + "}]", {kTarget, kMemory});
       CHECK(torch::rand({4}).equal(next));  // the generator is where the first layer left it
       const auto of_layer = layer->named_parameters();
       const auto of_stack = stack->named_parameters();
@@ -203,7 +201,7 @@ TEST_CASE("a Transformer's weights are named and drawn in PyTorch's order, not i
 
 TEST_CASE("a Transformer's dropouts know training from evaluation") {
   const auto graph =
-      build("[{type: TransformerEncoder, nhead: 2, num_layers: 2, dropout: 0.5, batch_first: true}]", {kSequence});
+      build_layers("[{type: TransformerEncoder, nhead: 2, num_layers: 2, dropout: 0.5, batch_first: true}]", {kTarget});
   const auto x = torch::randn({2, 5, 8});
   const auto dropped = [](const at::Tensor& t) { return (t == 0).any().item<bool>(); };
   std::map<std::string, bool> zeroes;  // by layer
@@ -240,7 +238,7 @@ TEST_CASE("a Transformer's layer that is shared may read a mask in one place and
   const std::string own = "type: TransformerEncoderLayer, nhead: 2, batch_first: true, dropout: 0";
   const std::string first = "[{" + own + ", name: a, inputs: [w]}, {" + own +
                             ", share: a, inputs: [w, x], name: b}, {" + own + ", share: b, inputs: [w], name: c}]";
-  const auto graph = build(first, {kSequence, kPadding});
+  const auto graph = build_layers(first, {kTarget, kPadding});
   auto parameters = graph->named_parameters();
   CHECK(parameters["b.linear1.weight"].is_same(parameters["a.linear1.weight"]));
   const auto x = torch::randn({2, 5, 8});
@@ -253,8 +251,8 @@ TEST_CASE("a Transformer's layer that is shared may read a mask in one place and
 }
 
 TEST_CASE("a Transformer's part is not a layer of the recipe that others may share") {
-  CHECK_THROWS_WITH_AS(build("[{type: TransformerEncoderLayer, nhead: 2, dim_feedforward: 8, name: a}, "
-                             "{type: Linear, out_features: 8, share: a.linear1}]",
-                             {kSequence}),
+  CHECK_THROWS_WITH_AS(build_layers("[{type: TransformerEncoderLayer, nhead: 2, dim_feedforward: 8, name: a}, "
+                                    "{type: Linear, out_features: 8, share: a.linear1}]",
+                                    {kTarget}),
                        doctest::Contains("no earlier layer is called 'a.linear1'"), RecipeError);
 }

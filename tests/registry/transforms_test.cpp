@@ -2,11 +2,11 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/tensor.h>
-#include <doctest/doctest.h>
 
 #include <numeric>
 
 #include "registry/transform.h"
+#include "tests/doctest.h"
 #include "tests/registry/data_support.h"
 
 namespace trainrun {

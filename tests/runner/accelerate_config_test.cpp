@@ -1,13 +1,16 @@
 #include "runner/interop/accelerate_config.h"
 
-#include <doctest/doctest.h>
-
 #include <map>
 
 #include "runner/loggers/loggers.h"
+#include "tests/doctest.h"
+#include "tests/runner/recipe_support.h"
+#include "tests/support.h"
 
 namespace trainrun {
 namespace {
+
+using test::contains;
 
 using Keys = std::map<std::string, std::string>;
 
@@ -27,14 +30,6 @@ std::string lines_of(const std::vector<Problem>& problems) {
   std::string text;
   for (const Problem& problem : problems) text += problem.to_string() + "\n";
   return text;
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-Catalog known_components() {
-  Catalog catalog = builtins();
-  add_loggers(catalog.loggers);
-  return catalog;
 }
 
 struct Mapped {
@@ -456,7 +451,7 @@ TEST_CASE("what is no configuration is one problem") {
 }
 
 TEST_CASE("faults of a value keep the place of the file that said it, and the command line's keep their number") {
-  Catalog catalog = known_components();
+  Catalog catalog = test::catalog_of_the_program();
   const auto faults = [&](const AccelerateConfig& config, const std::vector<std::string>& overrides) {
     try {
       load_recipe("tests/recipes/digits_small.yaml", config, overrides, catalog);
@@ -477,7 +472,7 @@ TEST_CASE("faults of a value keep the place of the file that said it, and the co
 }
 
 TEST_CASE("the file comes after the recipe and before the command line") {
-  Catalog catalog = known_components();
+  Catalog catalog = test::catalog_of_the_program();
   const LoadedRecipe loaded = load_recipe("tests/recipes/digits_small.yaml", read_sample("multi_cpu.yaml"),
                                           {"num_processes=4", "device=auto"}, catalog);
   CHECK(loaded.recipe.distributed_type == DistributedType::kMultiCpu);

@@ -5,11 +5,11 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/zeros.h>
-#include <doctest/doctest.h>
 
 #include <map>
 
 #include "runner/data/data_loader.h"
+#include "tests/doctest.h"
 #include "tests/registry/data_support.h"
 
 namespace trainrun {

@@ -17,7 +17,7 @@ using namespace test;
 const std::vector<std::string> kShort = {"training={max_steps: 12}", "evaluation.every=2",
                                          "dataloader.eval_batch_size=359", "checkpoint={every: 5, keep_last: 2}"};
 
-std::vector<std::string> with(std::vector<std::string> overrides, const std::string& more) {
+std::vector<std::string> with_another(std::vector<std::string> overrides, const std::string& more) {
   overrides.push_back(more);
   return overrides;
 }
@@ -168,7 +168,7 @@ TEST_CASE("an average of the weights goes on from every step, bit for bit") {
   for (const std::string options : {"decay: 0.9", "decay: 0.5, use_buffers: true"}) {
     CAPTURE(options);
     const TemporaryFolder folder;
-    const auto overrides = with(kShort, "callbacks=[{type: EMA, " + options + "}]");
+    const auto overrides = with_another(kShort, "callbacks=[{type: EMA, " + options + "}]");
     Script whole;
     CHECK(train_in(folder / "whole", whole, overrides) == 0);
     check_resumes_at_every_step(folder, overrides, 12);
@@ -180,9 +180,9 @@ TEST_CASE("averaged weights are evaluated where asked for, and training goes on 
   const std::string saved = "/checkpoints/latest/model.safetensors";
   Script plain, averaged, unused;
   CHECK(train_in(folder / "plain", plain, kShort) == 0);
-  CHECK(train_in(folder / "averaged", averaged, with(kShort, "callbacks=[{type: EMA, decay: 0.9}]")) == 0);
+  CHECK(train_in(folder / "averaged", averaged, with_another(kShort, "callbacks=[{type: EMA, decay: 0.9}]")) == 0);
   CHECK(train_in(folder / "unused", unused,
-                 with(kShort, "callbacks=[{type: EMA, decay: 0.9, use_for_evaluation: false}]")) == 0);
+                 with_another(kShort, "callbacks=[{type: EMA, decay: 0.9, use_for_evaluation: false}]")) == 0);
   CHECK(content_of(folder / ("averaged" + saved)) == content_of(folder / ("plain" + saved)));
   CHECK(content_of(folder / ("unused" + saved)) == content_of(folder / ("plain" + saved)));
   REQUIRE(plain.evaluations.size() == averaged.evaluations.size());
@@ -194,8 +194,8 @@ TEST_CASE("averaged weights are evaluated where asked for, and training goes on 
 
 TEST_CASE("a checkpoint that is asked for within an evaluation holds the model's own weights") {
   const TemporaryFolder folder;
-  const auto overrides = with(kShort, "callbacks=[{type: EMA, decay: 0.9}]");
-  const auto smaller = with(overrides, "dataloader.eval_batch_size=64");
+  const auto overrides = with_another(kShort, "callbacks=[{type: EMA, decay: 0.9}]");
+  const auto smaller = with_another(overrides, "dataloader.eval_batch_size=64");
   Script whole;
   CHECK(train_in(folder / "whole", whole, smaller) == 0);
   Script asked;
@@ -246,7 +246,7 @@ TEST_CASE("a callback's predictor decides what an evaluation reads of a batch") 
       "model.layers=[Probe, Flatten, {type: Linear, out_features: 10, bias: false}]", "training={max_steps: 6}",
       "dataloader.eval_batch_size=359"};
   Script script;
-  CHECK(train_in(folder / "run", script, with(linear, "callbacks=[BothSigns]"), catalog) == 0);
+  CHECK(train_in(folder / "run", script, with_another(linear, "callbacks=[BothSigns]"), catalog) == 0);
   CHECK(script.evaluation_batches == 2);
   CHECK(script.evaluations.back().metrics[0].second == doctest::Approx(std::log(10.0)));
 }

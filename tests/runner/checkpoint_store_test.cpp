@@ -1,7 +1,6 @@
 #include "runner/run/checkpoint_store.h"
 
 #include <ATen/ATen.h>
-#include <doctest/doctest.h>
 
 #include <cmath>
 #include <filesystem>
@@ -10,6 +9,8 @@
 #include <vector>
 
 #include "runner/run/checkpoint_state.h"
+#include "tests/doctest.h"
+#include "tests/support.h"
 #include "tests/temporary_folder.h"
 
 namespace trainrun {
@@ -17,6 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using test::contains;
+using test::message_of;
+using test::Strings;
 
 /// A checkpoint all of whose content tells its step.
 CheckpointContent content_at(int64_t step) {
@@ -41,26 +45,12 @@ bool holds(const CheckpointContent& content, int64_t step) {
          content.state == expected.state;
 }
 
-template <class Function>
-std::string error_of(const Function& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }
-
-using Names = std::vector<std::string>;
 
 void must_not_warn(const std::string& message) { FAIL(message); }
 
@@ -73,7 +63,7 @@ TEST_CASE("a checkpoint comes back as it was saved, infinities and NaN included"
   content.state["metrics"] = {1e-300, 0.1, -0.0, -std::numeric_limits<double>::infinity(), nullptr, "é", true};
   const std::string path = store.save("epoch-0003", content, false);
   CHECK(path == folder / "run/checkpoints/epoch-0003");
-  CHECK(names_in(path) == Names{"model.safetensors", "optimizer.safetensors", "state.json"});
+  CHECK(names_in(path) == Strings{"model.safetensors", "optimizer.safetensors", "state.json"});
   const CheckpointContent loaded = CheckpointStore::load(path);
   CHECK(loaded.state == content.state);
   content.state.erase("metrics");
@@ -142,12 +132,13 @@ TEST_CASE("a damaged or missing file is an error that names it and both digests"
   write_content(file, content);
   const std::string message = file + ": is damaged: expected SHA-256 " + expected.sha256 + " (" +
                               std::to_string(expected.bytes) + " bytes), found " + sha256(content);
-  CHECK(has(error_of([&] { CheckpointStore::load(path); }), message));
-  CHECK(has(error_of([&] { CheckpointStore::verify(path); }), message));
+  CHECK(contains(message_of<Error>([&] { CheckpointStore::load(path); }), message));
+  CHECK(contains(message_of<Error>([&] { CheckpointStore::verify(path); }), message));
   fs::remove(file);
-  CHECK(error_of([&] { CheckpointStore::load(path); }) == file + ": cannot open: No such file or directory");
-  CHECK(has(error_of([&] { CheckpointStore::load(folder / "none"); }), "none: is not a checkpoint: No such file"));
-  CHECK(has(error_of([&] { CheckpointStore::load(folder.path()); }), "is not a whole checkpoint: "));
+  CHECK(message_of<Error>([&] { CheckpointStore::load(path); }) == file + ": cannot open: No such file or directory");
+  CHECK(contains(message_of<Error>([&] { CheckpointStore::load(folder / "none"); }),
+                 "none: is not a checkpoint: No such file"));
+  CHECK(contains(message_of<Error>([&] { CheckpointStore::load(folder.path()); }), "is not a whole checkpoint: "));
 }
 
 TEST_CASE("a state that is not ours, or of a newer format, is an error") {
@@ -156,19 +147,21 @@ TEST_CASE("a state that is not ours, or of a newer format, is an error") {
   const auto signed_text = [](const std::string& lines) {
     return "{\n  \"digest\": \"" + sha256("{\n" + lines) + "\",\n" + lines;
   };
-  CHECK(has(error_of([&] { parse_checkpoint_state(signed_text(R"("format": 2})")); }), "use a newer trainrun"));
-  CHECK(has(error_of([&] { parse_checkpoint_state(signed_text(R"("format": 1})")); }), "is_best"));
-  CHECK(has(error_of([&] { parse_checkpoint_state(signed_text("nonsense")); }), "not the state of a checkpoint"));
+  CHECK(contains(message_of<Error>([&] { parse_checkpoint_state(signed_text(R"("format": 2})")); }),
+                 "use a newer trainrun"));
+  CHECK(contains(message_of<Error>([&] { parse_checkpoint_state(signed_text(R"("format": 1})")); }), "is_best"));
+  CHECK(contains(message_of<Error>([&] { parse_checkpoint_state(signed_text("nonsense")); }),
+                 "not the state of a checkpoint"));
 
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {});
   const auto refusal = [&](const json& state) {
-    return error_of([&] { store.save("step-1", {{}, {}, state}, false); });
+    return message_of<Error>([&] { store.save("step-1", {{}, {}, state}, false); });
   };
-  CHECK(has(refusal({{"epoch", 1}}), "integer 'step'"));
-  CHECK(has(refusal({{"step", 1.5}}), "integer 'step'"));
-  CHECK(has(refusal({{"step", 1}, {"files", 1}}), "key 'files'"));
-  CHECK(has(refusal({{"step", 1}, {"x", "\xff"}}), "cannot be written"));
+  CHECK(contains(refusal({{"epoch", 1}}), "integer 'step'"));
+  CHECK(contains(refusal({{"step", 1.5}}), "integer 'step'"));
+  CHECK(contains(refusal({{"step", 1}, {"files", 1}}), "key 'files'"));
+  CHECK(contains(refusal({{"step", 1}, {"x", "\xff"}}), "cannot be written"));
   CHECK(names_in(folder.path()).empty());
 }
 
@@ -177,7 +170,8 @@ TEST_CASE("names that are not a checkpoint's are refused") {
   CheckpointStore store(folder.path(), {});
   for (const char* name :
        {"", "latest", "best", "a/b", "..", ".hidden", "my-copy", "epoch-", "epoch-1a", "my-epoch-0001"}) {
-    CHECK(has(error_of([&] { store.save(name, content_at(1), false); }), "is not a name for a checkpoint"));
+    CHECK(
+        contains(message_of<Error>([&] { store.save(name, content_at(1), false); }), "is not a name for a checkpoint"));
   }
 }
 
@@ -198,8 +192,8 @@ TEST_CASE("the newest so many checkpoints are kept, by step") {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {.keep_last = 2, .keep_best = false});
   for (const int64_t step : {100, 20, 9, 300}) store.save("step-" + std::to_string(step), content_at(step), false);
-  CHECK(store.list() == Names{"step-100", "step-300"});
-  CHECK(names_in(folder.path()) == Names{"latest", "step-100", "step-300"});
+  CHECK(store.list() == Strings{"step-100", "step-300"});
+  CHECK(names_in(folder.path()) == Strings{"latest", "step-100", "step-300"});
 
   CheckpointStore all(folder.path(), {.keep_last = 0, .keep_best = false});
   for (int64_t step = 400; step < 410; ++step) all.save("step-" + std::to_string(step), content_at(step), false);
@@ -211,20 +205,20 @@ TEST_CASE("the checkpoint just saved stays, though abandoned later ones lie besi
   CheckpointStore(folder.path(), {}).save("step-900", content_at(900), false);
   CheckpointStore store(folder.path(), {.keep_last = 1, .keep_best = false});
   store.save("step-100", content_at(100), false);
-  CHECK(store.list() == Names{"step-100", "step-900"});
+  CHECK(store.list() == Strings{"step-100", "step-900"});
 }
 
 TEST_CASE("the best checkpoint is kept however old, until another is better") {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {.keep_last = 2, .keep_best = true});
   for (const int64_t step : {1, 2, 3, 4}) store.save("step-" + std::to_string(step), content_at(step), step == 1);
-  CHECK(store.list() == Names{"step-1", "step-3", "step-4"});
+  CHECK(store.list() == Strings{"step-1", "step-3", "step-4"});
   store.amend("step-4", content_at(4).state, true);
-  CHECK(store.list() == Names{"step-3", "step-4"});
+  CHECK(store.list() == Strings{"step-3", "step-4"});
 
   CheckpointStore careless(folder.path(), {.keep_last = 1, .keep_best = false});
   careless.save("step-5", content_at(5), false);
-  CHECK(names_in(folder.path()) == Names{"latest", "step-5"});  // no link that leads nowhere
+  CHECK(names_in(folder.path()) == Strings{"latest", "step-5"});  // no link that leads nowhere
 }
 
 TEST_CASE("the newest checkpoint whose digests hold is found, and damaged ones are reported") {
@@ -239,13 +233,13 @@ TEST_CASE("the newest checkpoint whose digests hold is found, and damaged ones a
   write_content(folder / "checkpoints/step-40/model.safetensors", model);
   fs::remove(folder / "checkpoints/step-30/state.json");
   write_content(folder / "checkpoints/step-20/optimizer.safetensors", "short");
-  Names warnings;
+  Strings warnings;
   const auto warn = [&](const std::string& message) { warnings.push_back(message); };
   CHECK(CheckpointStore::find_newest(folder / "checkpoints", warn) == folder / "checkpoints/step-10");
   REQUIRE(warnings.size() == 3);
-  CHECK(has(warnings[0], "step-20/optimizer.safetensors: has 5 bytes, expected "));
-  CHECK(has(warnings[1], "step-30: is not a whole checkpoint"));
-  CHECK(has(warnings[2], "step-40/model.safetensors: is damaged"));
+  CHECK(contains(warnings[0], "step-20/optimizer.safetensors: has 5 bytes, expected "));
+  CHECK(contains(warnings[1], "step-30: is not a whole checkpoint"));
+  CHECK(contains(warnings[2], "step-40/model.safetensors: is damaged"));
   CHECK(fs::read_symlink(folder / "checkpoints/latest") == "step-40");
   CHECK(store.newest(warn) == folder / "checkpoints/step-10");
   CHECK(fs::read_symlink(folder / "checkpoints/latest") == "step-10");
@@ -256,8 +250,8 @@ TEST_CASE("folders beside the checkpoints that have names of another form are ne
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {.keep_last = 1, .keep_best = false});
   store.save("epoch-0001", content_at(10), false);
-  const Names own = {"my-copy",         "my-epoch-0001", "my-epoch-0002",
-                     "epoch-0001-good", ".keep.tmp-dir", ".epoch-0001.tmp-x"};
+  const Strings own = {"my-copy",         "my-epoch-0001", "my-epoch-0002",
+                       "epoch-0001-good", ".keep.tmp-dir", ".epoch-0001.tmp-x"};
   for (const std::string& name : own) fs::copy(folder / "epoch-0001", folder / name, fs::copy_options::recursive);
   write_content(folder / "my-copy/state.json", "damaged");
   fs::create_directory(folder / ".epoch-0009.tmp-12345");  // of a killed save
@@ -266,7 +260,7 @@ TEST_CASE("folders beside the checkpoints that have names of another form are ne
   store.save("epoch-0002", content_at(10), false);  // of the same step
   for (const std::string& name : own) CHECK(fs::exists(folder / name));
   CHECK(!fs::exists(folder / "epoch-0001"));
-  CHECK(store.list() == Names{"epoch-0002"});
+  CHECK(store.list() == Strings{"epoch-0002"});
   CHECK(store.newest(must_not_warn) == folder / "epoch-0002");
 }
 
@@ -283,9 +277,9 @@ TEST_CASE("a checkpoint that cannot be read is not taken for a damaged one: noth
       fs::create_symlink(fs::path(path).filename(), path);
       CHECK_THROWS_AS(store.newest(must_not_warn), UnusableCheckpoint);
       CHECK_THROWS_AS(CheckpointStore::load(folder / "step-20"), UnusableCheckpoint);
-      const std::string message = error_of([&] { store.newest(must_not_warn); });
-      CHECK(has(message, "step-20 cannot be used now, though it may be whole: "));
-      CHECK(has(message, "Too many levels of symbolic links"));
+      const std::string message = message_of<Error>([&] { store.newest(must_not_warn); });
+      CHECK(contains(message, "step-20 cannot be used now, though it may be whole: "));
+      CHECK(contains(message, "Too many levels of symbolic links"));
       store.save("step-30", content_at(30), false);  // is not kept from saving, and lets it be
       CHECK(fs::exists(folder / "step-30/state.json"));
       fs::rename(folder / "kept", path);
@@ -300,13 +294,13 @@ TEST_CASE("where every checkpoint is damaged, that is an error, not a beginning"
   for (const int64_t step : {10, 20}) store.save("step-" + std::to_string(step), content_at(step), false);
   fs::remove(folder / "step-10/state.json");
   write_content(folder / "step-20/model.safetensors", content_of(folder / "step-20/model.safetensors") + "x");
-  Names warnings;
+  Strings warnings;
   const auto warn = [&](const std::string& message) { warnings.push_back(message); };
   CHECK_THROWS_AS(store.newest(warn), CheckpointError);
   CHECK(warnings.size() == 2);
-  CHECK(has(error_of([&] { store.newest(warn); }), "all 2 checkpoints are damaged"));
+  CHECK(contains(message_of<Error>([&] { store.newest(warn); }), "all 2 checkpoints are damaged"));
   fs::remove_all(folder / "step-10");
-  CHECK(has(error_of([&] { store.newest(warn); }), "the only checkpoint is damaged"));
+  CHECK(contains(message_of<Error>([&] { store.newest(warn); }), "the only checkpoint is damaged"));
 }
 
 TEST_CASE("a checkpoint of a newer format is not passed over, and both versions are named") {
@@ -320,8 +314,8 @@ TEST_CASE("a checkpoint of a newer format is not passed over, and both versions 
     CheckpointStore store(folder.path(), {});
     for (const int64_t step : {10, 20}) store.save("step-" + std::to_string(step), content_at(step), false);
     write_content(folder / "step-20/state.json", text);
-    const std::string message = error_of([&] { store.newest(must_not_warn); });
-    CHECK(has(message, "has format 2, written by trainrun 7.1.0; this is trainrun " TRAINRUN_VERSION));
+    const std::string message = message_of<Error>([&] { store.newest(must_not_warn); });
+    CHECK(contains(message, "has format 2, written by trainrun 7.1.0; this is trainrun " TRAINRUN_VERSION));
     CHECK_THROWS_AS(store.newest(must_not_warn), UnusableCheckpoint);
   }
 }
@@ -336,15 +330,15 @@ TEST_CASE("a state.json that is signed but forged is an error in plain words") {
     REQUIRE(lines.find(from) != std::string::npos);
     lines.replace(lines.find(from), from.size(), to);
     write_content(path + "/state.json", "{\n  \"digest\": \"" + sha256("{\n" + lines) + "\",\n" + lines);
-    return error_of([&] { CheckpointStore::load(path); });
+    return message_of<Error>([&] { CheckpointStore::load(path); });
   };
-  CHECK(has(forge("\"step\": 10", "\"step\": -1"), "its step is not a number >= 0"));
-  CHECK(has(forge("\"step\": 10", "\"step\": 18446744073709551615"), "its step is not a number >= 0"));
-  CHECK(has(forge("\"step\": 10", "\"step\": \"10\""), "its step is not a number >= 0"));
-  CHECK(has(forge("\"is_best\": false", "\"is_best\": 3"), "not the state of a checkpoint: type must be boolean"));
-  CHECK(
-      has(forge("\"bytes\": ", "\"bytes\": \"many\", \"x\": "), "not the state of a checkpoint: type must be number"));
-  CHECK(has(forge("\"$float\": \"inf\"", "\"$float\": 3"), "not the state of a checkpoint: type must be string"));
+  CHECK(contains(forge("\"step\": 10", "\"step\": -1"), "its step is not a number >= 0"));
+  CHECK(contains(forge("\"step\": 10", "\"step\": 18446744073709551615"), "its step is not a number >= 0"));
+  CHECK(contains(forge("\"step\": 10", "\"step\": \"10\""), "its step is not a number >= 0"));
+  CHECK(contains(forge("\"is_best\": false", "\"is_best\": 3"), "not the state of a checkpoint: type must be boolean"));
+  CHECK(contains(forge("\"bytes\": ", "\"bytes\": \"many\", \"x\": "),
+                 "not the state of a checkpoint: type must be number"));
+  CHECK(contains(forge("\"$float\": \"inf\"", "\"$float\": 3"), "not the state of a checkpoint: type must be string"));
 }
 
 TEST_CASE("saving under a name that is taken replaces what it named") {
@@ -353,7 +347,7 @@ TEST_CASE("saving under a name that is taken replaces what it named") {
   store.save("epoch-0001", content_at(10), true);
   store.save("epoch-0001", content_at(11), false);
   CHECK(holds(CheckpointStore::load(folder / "epoch-0001"), 11));
-  CHECK(names_in(folder.path()) == Names{"best", "epoch-0001", "latest"});
+  CHECK(names_in(folder.path()) == Strings{"best", "epoch-0001", "latest"});
 }
 
 }  // namespace trainrun

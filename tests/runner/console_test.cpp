@@ -1,6 +1,5 @@
 #include "runner/loggers/console.h"
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
@@ -19,10 +18,14 @@
 #include "runner/loggers/jsonl.h"
 #include "runner/loggers/loggers.h"
 #include "runner/loggers/terminal.h"
+#include "tests/doctest.h"
+#include "tests/support.h"
 #include "tests/temporary_folder.h"
 
 namespace trainrun {
 namespace {
+
+using test::EnvironmentVariable;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -62,23 +65,6 @@ StepRecord step_100() {
   record.samples_per_second = 5812.4;
   return record;
 }
-
-/// Sets an environment variable (null: removes it) while it lives.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    set(value);
-  }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-  ~Variable() { set(before_ ? before_->c_str() : nullptr); }
-
- private:
-  void set(const char* value) const { value ? ::setenv(name_, value, 1) : ::unsetenv(name_); }
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 /// A terminal of some width: what is written to `file()` appears on a screen.
 class Screen {
@@ -293,8 +279,8 @@ TEST_CASE("the progress bar fits every width and drops the less important parts 
 }
 
 TEST_CASE("a line printed while the progress bar stands takes its place, and nothing of the bar stays") {
-  const Variable terminal_type("TERM", "xterm-256color");
-  const Variable no_color("NO_COLOR", nullptr);
+  const EnvironmentVariable terminal_type("TERM", "xterm-256color");
+  const EnvironmentVariable no_color("NO_COLOR", std::nullopt);
   Screen screen(40);
   Terminal terminal(screen.file(), screen.file());
   REQUIRE(terminal.has_status());
@@ -311,8 +297,8 @@ TEST_CASE("a line printed while the progress bar stands takes its place, and not
 }
 
 TEST_CASE("a window made narrower while the progress bar stands keeps nothing of it") {
-  const Variable terminal_type("TERM", "xterm-256color");
-  const Variable no_color("NO_COLOR", nullptr);
+  const EnvironmentVariable terminal_type("TERM", "xterm-256color");
+  const EnvironmentVariable no_color("NO_COLOR", std::nullopt);
   Screen screen(40);
   Terminal terminal(screen.file(), screen.file());
   terminal.print(Terminal::Stream::kOut, "first\n");
@@ -326,15 +312,15 @@ TEST_CASE("a window made narrower while the progress bar stands keeps nothing of
 
 TEST_CASE(
     "there is no progress bar and no colour where NO_COLOR is set, the terminal is dumb, or the output is a file") {
-  const Variable terminal_type("TERM", "xterm-256color");
-  const Variable no_color("NO_COLOR", nullptr);
+  const EnvironmentVariable terminal_type("TERM", "xterm-256color");
+  const EnvironmentVariable no_color("NO_COLOR", std::nullopt);
   Screen screen(40);
   {
-    const Variable set("NO_COLOR", "1");
+    const EnvironmentVariable set("NO_COLOR", "1");
     CHECK_FALSE(Terminal(screen.file(), screen.file()).has_status());
   }
   {
-    const Variable dumb("TERM", "dumb");
+    const EnvironmentVariable dumb("TERM", "dumb");
     CHECK_FALSE(Terminal(screen.file(), screen.file()).has_status());
   }
   const TemporaryFolder folder;

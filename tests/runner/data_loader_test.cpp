@@ -4,7 +4,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +13,7 @@
 #include <thread>
 
 #include "registry/error.h"
+#include "tests/doctest.h"
 
 namespace trainrun {
 namespace {
@@ -72,7 +72,7 @@ std::vector<Indices> indices_of(const DataLoader& loader, int64_t epoch, int64_t
   return result;
 }
 
-DataLoaderOptions options(int64_t batch_size, int64_t num_workers = 0) {
+DataLoaderOptions loading(int64_t batch_size, int64_t num_workers = 0) {
   DataLoaderOptions result;
   result.batch_size = batch_size;
   result.num_workers = num_workers;
@@ -139,20 +139,20 @@ TEST_CASE("an evaluation over several ranks sees every sample once") {
 
 TEST_CASE("the loader cuts the order into batches whose sizes are known before") {
   const Numbers data(10);
-  const DataLoader all(data, {}, options(4));
+  const DataLoader all(data, {}, loading(4));
   CHECK(indices_of(all, 0) == std::vector<Indices>{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9}});
   CHECK(all.num_batches() == 3);
   CHECK(all.batch_size(0) == 4);
   CHECK(all.batch_size(2) == 2);
   CHECK(all.batch_size(3) == 0);
 
-  DataLoaderOptions dropping = options(4);
+  DataLoaderOptions dropping = loading(4);
   dropping.drop_last = true;
   const DataLoader full(data, {}, dropping);
   CHECK(indices_of(full, 0) == std::vector<Indices>{{0, 1, 2, 3}, {4, 5, 6, 7}});
   CHECK(full.num_batches() == 2);
 
-  DataLoaderOptions shuffling = options(5);
+  DataLoaderOptions shuffling = loading(5);
   shuffling.shuffle = true;
   shuffling.seed = 42;
   CHECK(indices_of(DataLoader(data, {}, shuffling), 1) == std::vector<Indices>{{8, 4, 9, 0, 5}, {1, 6, 7, 2, 3}});
@@ -160,7 +160,7 @@ TEST_CASE("the loader cuts the order into batches whose sizes are known before")
 
 TEST_CASE("each rank has its batches, and knows the size of all of them together") {
   const Numbers data(10);
-  DataLoaderOptions evaluating = options(2);
+  DataLoaderOptions evaluating = loading(2);
   evaluating.split = Split::kEverySampleOnce;
   evaluating.world_size = 4;
   evaluating.rank = 3;
@@ -171,7 +171,7 @@ TEST_CASE("each rank has its batches, and knows the size of all of them together
   evaluating.rank = 1;
   CHECK(indices_of(DataLoader(data, {}, evaluating), 0) == std::vector<Indices>{{1, 5}, {9}});
 
-  DataLoaderOptions training = options(2);
+  DataLoaderOptions training = loading(2);
   training.world_size = 4;
   training.rank = 3;
   const DataLoader padded(data, {}, training);
@@ -182,7 +182,7 @@ TEST_CASE("each rank has its batches, and knows the size of all of them together
 TEST_CASE("batches depend on neither the number of workers nor where in the epoch one begins") {
   const Numbers data(103);
   const auto make = [&](int64_t num_workers, int64_t epoch, int64_t start, int64_t rank = 0, uint64_t seed = 9) {
-    DataLoaderOptions chosen = options(8, num_workers);
+    DataLoaderOptions chosen = loading(8, num_workers);
     chosen.shuffle = true;
     chosen.seed = seed;
     chosen.rank = rank;
@@ -231,7 +231,7 @@ class Faulty : public Numbers {
 TEST_CASE("an error while a batch is made is thrown where the batch is asked for, with its type") {
   const Faulty data(10);
   for (const int64_t num_workers : {0, 1, 3}) {
-    const DataLoader loader(data, {}, options(2, num_workers));
+    const DataLoader loader(data, {}, loading(2, num_workers));
     const auto stream = loader.iterate(0);
     CHECK(next_of(*stream) == Indices{0, 1});
     CHECK(next_of(*stream) == Indices{2, 3});
@@ -264,7 +264,7 @@ class Watched : public Numbers {
 TEST_CASE("workers are threads of their own, single-threaded inside, and keep at most two batches each ahead") {
   for (const int64_t num_workers : {1, 3}) {
     const Watched data(2000);
-    const DataLoader loader(data, {}, options(2, num_workers));
+    const DataLoader loader(data, {}, loading(2, num_workers));
     const auto stream = loader.iterate(0);
     while (true) {
       ++data.num_taken;
@@ -280,7 +280,7 @@ TEST_CASE("workers are threads of their own, single-threaded inside, and keep at
 
 TEST_CASE("a stream may be dropped at any time; what nobody will read is not made") {
   const Watched data(100000);
-  const DataLoader loader(data, {}, options(1, 3));
+  const DataLoader loader(data, {}, loading(1, 3));
   for (int64_t taken = 0; taken < 50; ++taken) {
     const int64_t before = data.num_made;
     {
@@ -293,7 +293,7 @@ TEST_CASE("a stream may be dropped at any time; what nobody will read is not mad
 
 TEST_CASE("two streams of one loader do not disturb each other") {
   const Numbers data(100);
-  const DataLoader loader(data, {}, options(10, 2));
+  const DataLoader loader(data, {}, loading(10, 2));
   const auto a = loader.iterate(0);
   const auto b = loader.iterate(0, 5);
   for (int64_t i = 0; i < 5; ++i) {
@@ -305,12 +305,12 @@ TEST_CASE("two streams of one loader do not disturb each other") {
 }
 
 TEST_CASE("a loader that would give no batch at all is an error") {
-  CHECK_THROWS_WITH_AS(DataLoader(Numbers(0), {}, options(4)), "the data set has no samples", DataError);
-  DataLoaderOptions dropping = options(32);
+  CHECK_THROWS_WITH_AS(DataLoader(Numbers(0), {}, loading(4)), "the data set has no samples", DataError);
+  DataLoaderOptions dropping = loading(32);
   dropping.drop_last = true;
   CHECK_THROWS_WITH_AS(DataLoader(Numbers(10), {}, dropping),
                        "with drop_last not one batch is left: 10 samples, batch_size 32", DataError);
-  CHECK_THROWS_AS(DataLoader(Numbers(10), {}, options(0)), Error);
+  CHECK_THROWS_AS(DataLoader(Numbers(10), {}, loading(0)), Error);
 }
 
 }  // namespace

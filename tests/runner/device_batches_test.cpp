@@ -4,11 +4,10 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
-// After LibTorch, which has a CHECK of its own.
-#include <doctest/doctest.h>
 
 #include "registry/error.h"
 #include "runner/data/data_loader.h"
+#include "tests/doctest.h"
 
 namespace trainrun {
 namespace {

@@ -1,12 +1,11 @@
 #include "runner/device/device.h"
 
 #include <ATen/core/Tensor.h>
-// After LibTorch, which has a CHECK of its own.
-#include <doctest/doctest.h>
 
 #include <cstdlib>
 
 #include "registry/error.h"
+#include "tests/doctest.h"
 
 namespace trainrun {
 namespace {

@@ -10,9 +10,8 @@
 #include "runner/loggers/loggers.h"
 #include "runner/model/model.h"
 #include "runner/train/job.h"
+#include "tests/doctest.h"
 #include "tests/temporary_folder.h"
-// After LibTorch, which has a CHECK of its own.
-#include <doctest/doctest.h>
 
 namespace trainrun {
 namespace {

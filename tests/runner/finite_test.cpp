@@ -42,7 +42,7 @@ struct Spoiler {
   }
 };
 
-std::string failure_of(const std::string& folder, Script& script, const std::vector<std::string>& overrides) {
+std::string failure_in(const std::string& folder, Script& script, const std::vector<std::string>& overrides) {
   Catalog catalog = catalog_with([](Catalog& made) { made.optimizers.add<Spoiler>("Spoiler", "spoils weights"); });
   try {
     train_in(folder, script, overrides, catalog);
@@ -53,8 +53,6 @@ std::string failure_of(const std::string& folder, Script& script, const std::vec
   return "";
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 const std::vector<std::string> kSpoiled = {"training={max_steps: 6}", "evaluation.every=null",
                                            "optimizer={type: Spoiler, after: 6}"};
 
@@ -64,7 +62,7 @@ TEST_CASE("weights that the last step made infinite are not saved, and the last 
   const TemporaryFolder folder;
   Script script;
   const std::string text =
-      failure_of(folder / "run", script, {kSpoiled[0], kSpoiled[1], kSpoiled[2], "checkpoint.every=4"});
+      failure_in(folder / "run", script, {kSpoiled[0], kSpoiled[1], kSpoiled[2], "checkpoint.every=4"});
   CAPTURE(text);
   CHECK(text.starts_with("the weights are not finite after step 6: "));
   CHECK(contains(text, "4.bias holds NaN or an infinity"));
@@ -77,7 +75,7 @@ TEST_CASE("weights that end infinite are an error where nothing is saved, too") 
   const TemporaryFolder folder;
   Script script;
   const std::string text =
-      failure_of(folder / "run", script, {kSpoiled[0], kSpoiled[1], kSpoiled[2], "checkpoint={every: null}"});
+      failure_in(folder / "run", script, {kSpoiled[0], kSpoiled[1], kSpoiled[2], "checkpoint={every: null}"});
   CHECK(contains(text, "the weights are not finite after step 6"));
 }
 
@@ -89,7 +87,7 @@ TEST_CASE("a signal does not save weights that are not finite") {
     return input;
   };
   const std::string text =
-      failure_of(folder / "run", script, {"training={max_steps: 9}", kSpoiled[1], kSpoiled[2], "checkpoint.every=4"});
+      failure_in(folder / "run", script, {"training={max_steps: 9}", kSpoiled[1], kSpoiled[2], "checkpoint.every=4"});
   CHECK(contains(text, "the weights are not finite after step 6"));
   CHECK(script.checkpoints == std::vector<int64_t>{4});
 }
@@ -102,7 +100,7 @@ TEST_CASE("an evaluation that ends without a number is an error at the job's end
   script.in_evaluation = [](const at::Tensor& input, int64_t batch) {
     return batch < 2 ? input : input * -std::numeric_limits<double>::quiet_NaN();
   };
-  const std::string text = failure_of(folder / "run", script, overrides);
+  const std::string text = failure_in(folder / "run", script, overrides);
   CHECK(text == "the last evaluation failed: eval/loss is nan; the newest checkpoint that was evaluated well is " +
                     (folder / "run/checkpoints/epoch-0001"));
   CHECK(script.evaluations.size() == 3);
@@ -110,7 +108,7 @@ TEST_CASE("an evaluation that ends without a number is an error at the job's end
   CHECK(contains(content_of(folder / "run/log.txt"), "warning: eval/loss is nan after step 90"));
   CHECK_FALSE(std::filesystem::exists(folder / "run/summary.json"));
   Script again;  // the same command does not call it done either
-  CHECK(failure_of(folder / "run", again, overrides) == text);
+  CHECK(failure_in(folder / "run", again, overrides) == text);
   CHECK(again.training_batches == 0);
 }
 
@@ -120,7 +118,7 @@ TEST_CASE("a loss that is not a number is printed as nan, and the newest checkpo
   script.in_training = [](const at::Tensor& input, int64_t batch) {
     return batch < 6 ? input : input * -std::numeric_limits<double>::quiet_NaN();
   };
-  const std::string text = failure_of(folder / "run", script, {"checkpoint.every=2", "evaluation.every=null"});
+  const std::string text = failure_in(folder / "run", script, {"checkpoint.every=2", "evaluation.every=null"});
   CAPTURE(text);
   CHECK(text.starts_with("the loss is nan at step 6, epoch 0, batch 5; "));
   CHECK(text.ends_with("; the newest checkpoint is " + (folder / "run/checkpoints/step-00000004")));

@@ -5,11 +5,11 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
-// After LibTorch, which has a CHECK of its own.
-#include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
+
+#include "tests/doctest.h"
 
 namespace trainrun {
 namespace {
@@ -20,7 +20,7 @@ at::Tensor with_gradient(double value) {
   return parameter;
 }
 
-GradScalerSection options(double init_scale, int64_t growth_interval) {
+GradScalerSection scaling(double init_scale, int64_t growth_interval) {
   GradScalerSection section;
   section.init_scale = init_scale;
   section.growth_interval = growth_interval;
@@ -49,7 +49,7 @@ TEST_CASE("autocast is for one device, and ends with its scope") {
 }
 
 TEST_CASE("the scale grows after an interval without overflow and shrinks at each one") {
-  GradScaler scaler(options(8, 2));
+  GradScaler scaler(scaling(8, 2));
   const Tensors parameters = {with_gradient(16), at::ones({1}).set_requires_grad(true)};  // the second has no gradient
   CHECK(goes_on(scaler, parameters));
   CHECK(at::equal(parameters[0].grad(), at::full({2, 3}, 2.0)));
@@ -63,16 +63,16 @@ TEST_CASE("the scale grows after an interval without overflow and shrinks at eac
 }
 
 TEST_CASE("a scaler's state is that of the steps before it") {
-  GradScaler scaler(options(8, 3));
+  GradScaler scaler(scaling(8, 3));
   for (int i = 0; i < 2; ++i) CHECK(goes_on(scaler, {with_gradient(1)}));
-  GradScaler other(options(1, 3));
+  GradScaler other(scaling(1, 3));
   other.load_state(scaler.state());
   CHECK(goes_on(other, {with_gradient(1)}));
   CHECK(other.current() == 16);
 }
 
 TEST_CASE("a scale that float32 cannot hold does not grow") {
-  GradScaler scaler(options(3e38, 1));
+  GradScaler scaler(scaling(3e38, 1));
   CHECK(goes_on(scaler, {with_gradient(1)}));
   CHECK(std::isfinite(scaler.current()));
 }

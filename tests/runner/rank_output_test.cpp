@@ -1,11 +1,12 @@
 #include "runner/distributed/rank_output.h"
 
-#include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
 #include <string>
+
+#include "tests/doctest.h"
 
 using trainrun::Descriptor;
 using trainrun::RankOutput;

@@ -1,28 +1,22 @@
 #include "runner/recipe/recipe_defaults.h"
 
-#include <doctest/doctest.h>
-
 #include <filesystem>
 #include <fstream>
 
 #include "runner/foresight/explain.h"
 #include "runner/loggers/loggers.h"
 #include "runner/model/recipe_loader.h"
+#include "tests/doctest.h"
+#include "tests/runner/recipe_support.h"
 #include "tests/temporary_folder.h"
 
 using namespace trainrun;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-Catalog catalog_of_the_program() {
-  Catalog catalog = builtins();
-  add_loggers(catalog.loggers);
-  return catalog;
-}
-
 /// The recipe's text with every default.
 std::string complete(const std::string& path) {
-  Catalog catalog = catalog_of_the_program();
+  Catalog catalog = test::catalog_of_the_program();
   return resolved_text(with_defaults(load_recipe(path, {}, catalog).resolved, catalog));
 }
 
@@ -39,7 +33,7 @@ TEST_CASE("a recipe with every default written out is the same job, and complete
       const std::string written = folder / entry.path().filename().string();
       std::ofstream(written) << text;
       CHECK(complete(written) == text);
-      Catalog catalog = catalog_of_the_program();
+      Catalog catalog = test::catalog_of_the_program();
       const auto explained = [&](const std::string& recipe) {
         auto explanation = to_json(explain(load_recipe(recipe, {}, catalog)));
         for (const char* key : {"recipe", "path"}) explanation.erase(key);

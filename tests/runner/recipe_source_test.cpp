@@ -1,7 +1,5 @@
 #include "runner/recipe/recipe_source.h"
 
-#include <doctest/doctest.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,11 +9,17 @@
 #include "runner/base/limits.h"
 #include "runner/recipe/merge.h"
 #include "runner/recipe/yaml.h"
+#include "tests/doctest.h"
+#include "tests/runner/recipe_support.h"
+#include "tests/support.h"
 
 namespace trainrun {
 namespace {
 
 namespace fs = std::filesystem;
+using test::EnvironmentVariable;
+using test::FaultyRecipe;
+using test::node_at;
 
 /// An empty folder that is the working directory while this lives.
 class Workplace {
@@ -44,35 +48,7 @@ class Workplace {
   fs::path folder_;
 };
 
-/// An environment variable, set or unset while this lives.
-class Variable {
- public:
-  Variable(std::string name, const std::optional<std::string>& value) : name_(std::move(name)) {
-    if (const char* before = std::getenv(name_.c_str())) before_ = before;
-    set(value);
-  }
-  ~Variable() { set(before_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  void set(const std::optional<std::string>& value) const {
-    if (value) {
-      setenv(name_.c_str(), value->c_str(), 1);
-    } else {
-      unsetenv(name_.c_str());
-    }
-  }
-  std::string name_;
-  std::optional<std::string> before_;
-};
-
-struct Case {
-  std::string input;
-  std::string expected;  // the errors
-};
-
-std::string errors(const ResolvedRecipe& recipe) {
+std::string errors_of(const ResolvedRecipe& recipe) {
   std::vector<std::string> lines;
   for (const Problem& problem : recipe.problems) lines.push_back(problem.to_string());
   return join(lines, "\n");
@@ -84,11 +60,11 @@ ResolvedRecipe resolve(const std::string& text, const std::vector<std::string>& 
   return resolve_recipe("a.yaml", overrides);
 }
 
-std::string errors(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  return errors(resolve(text, overrides));
+std::string errors_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return errors_of(resolve(text, overrides));
 }
 
-Value parse(const std::string& text) {
+Value parse_good_value(const std::string& text) {
   std::vector<Problem> problems;
   Value value = parse_yaml(text, nullptr, problems);
   CHECK(problems.empty());
@@ -98,19 +74,8 @@ Value parse(const std::string& text) {
 void check_resolves(const std::string& text, const std::vector<std::string>& overrides, const std::string& expected) {
   const ResolvedRecipe recipe = resolve(text, overrides);
   INFO(to_yaml(recipe.value));
-  CHECK(errors(recipe) == "");
-  CHECK(same_recipe(recipe.value, parse(expected)));
-}
-
-const Value& at(const Value& value, const std::string& path) {
-  std::string error;
-  const Path steps = parse_path(path, error).value_or(Path());
-  const Value* node = &value;
-  for (const PathStep& step : steps) {
-    node = step.is_index ? &node->items().at(step.index) : node->find(step.key);
-    REQUIRE_MESSAGE(node, path);
-  }
-  return *node;
+  CHECK(errors_of(recipe) == "");
+  CHECK(same_recipe(recipe.value, parse_good_value(expected)));
 }
 
 }  // namespace
@@ -128,31 +93,31 @@ TEST_CASE("a recipe's folder is where its plugins are looked for first") {
 TEST_CASE("a file that is not there is an error with a near match") {
   const Workplace workplace;
   workplace.write("recipes/mnist_cnn.yaml", "name: x\n");
-  CHECK(errors(resolve_recipe("recipes/mnist_cn.yaml", {})) ==
+  CHECK(errors_of(resolve_recipe("recipes/mnist_cn.yaml", {})) ==
         "recipes/mnist_cn.yaml:1:1: no such file; did you mean recipes/mnist_cnn.yaml?");
-  CHECK(errors(resolve_recipe("recipes/mnist_cnn", {})) ==
+  CHECK(errors_of(resolve_recipe("recipes/mnist_cnn", {})) ==
         "recipes/mnist_cnn:1:1: no such file; did you mean recipes/mnist_cnn.yaml?");
-  CHECK(errors(resolve_recipe("nowhere/at_all.yaml", {})) == "nowhere/at_all.yaml:1:1: no such file");
-  CHECK(errors(resolve_recipe("", {})).find("no such file") != std::string::npos);
-  CHECK(errors(resolve_recipe("recipes", {})) == "recipes:1:1: this is a folder, not a recipe");
+  CHECK(errors_of(resolve_recipe("nowhere/at_all.yaml", {})) == "nowhere/at_all.yaml:1:1: no such file");
+  CHECK(errors_of(resolve_recipe("", {})).find("no such file") != std::string::npos);
+  CHECK(errors_of(resolve_recipe("recipes", {})) == "recipes:1:1: this is a folder, not a recipe");
   CHECK(resolve_recipe("nowhere/at_all.yaml", {}).value.is_null());
 }
 
 TEST_CASE("a recipe is a mapping, and one that cannot be parsed is not gone on with") {
-  CHECK(errors("[a, b]\n") == "a.yaml:1:1: a recipe is a mapping (key: value), found a list");
-  CHECK(errors("just text\n") == "a.yaml:1:1: a recipe is a mapping (key: value), found 'just text'");
-  CHECK(errors("~\n") == "a.yaml:1:1: a recipe is a mapping (key: value), found null");
-  CHECK(errors("") == "a.yaml:1:1: the file is empty; expected a mapping (key: value)");
+  CHECK(errors_of("[a, b]\n") == "a.yaml:1:1: a recipe is a mapping (key: value), found a list");
+  CHECK(errors_of("just text\n") == "a.yaml:1:1: a recipe is a mapping (key: value), found 'just text'");
+  CHECK(errors_of("~\n") == "a.yaml:1:1: a recipe is a mapping (key: value), found null");
+  CHECK(errors_of("") == "a.yaml:1:1: the file is empty; expected a mapping (key: value)");
   const ResolvedRecipe broken = resolve("a: ${nope}\nb: [1\n", {"c.d=1"});
-  CHECK(errors(broken) == "a.yaml:2:4: this '[' is never closed");
+  CHECK(errors_of(broken) == "a.yaml:2:4: this '[' is never closed");
   CHECK(broken.value.is_null());
 }
 
 TEST_CASE("a file that is much too large is refused, not read") {
   const Workplace workplace;
   workplace.write("a.yaml", std::string(3 * kMaxRecipeBytes, '#'));
-  CHECK(errors(resolve_recipe("a.yaml", {})) == "a.yaml:1:1: larger than 1024 KiB, so this is not a recipe");
-  CHECK(errors(resolve_recipe("/dev/zero", {})) == "/dev/zero:1:1: expected a file, found a device");
+  CHECK(errors_of(resolve_recipe("a.yaml", {})) == "a.yaml:1:1: larger than 1024 KiB, so this is not a recipe");
+  CHECK(errors_of(resolve_recipe("/dev/zero", {})) == "/dev/zero:1:1: expected a file, found a device");
 }
 
 // base
@@ -166,13 +131,14 @@ TEST_CASE("a base is merged first: mappings deeply, lists and scalars replace") 
                   "base: base.yaml\nname: a\noptimizer:\n  lr: 0.2\nmetrics: [MSE]\nscheduler: null\n"
                   "logging: {deep: {b: 3, c: 4}}\nloss: {type: MSELoss}\nnew: 1\n");
   const ResolvedRecipe recipe = resolve_recipe("recipes/a.yaml", {});
-  CHECK(errors(recipe) == "");
-  CHECK(same_recipe(recipe.value,
-                    parse("{name: a, optimizer: {type: SGD, lr: 0.2}, metrics: [MSE], scheduler: null, "
-                          "logging: {every_steps: 10, deep: {a: 1, b: 3, c: 4}}, loss: {type: MSELoss}, new: 1}")));
-  CHECK(at(recipe.value, "optimizer.type").place().to_string() == "recipes/base.yaml:2:19");
-  CHECK(at(recipe.value, "optimizer.lr").place().to_string() == "recipes/a.yaml:4:7");
-  CHECK(at(recipe.value, "optimizer").place().to_string() == "recipes/a.yaml:4:3");
+  CHECK(errors_of(recipe) == "");
+  CHECK(same_recipe(
+      recipe.value,
+      parse_good_value("{name: a, optimizer: {type: SGD, lr: 0.2}, metrics: [MSE], scheduler: null, "
+                       "logging: {every_steps: 10, deep: {a: 1, b: 3, c: 4}}, loss: {type: MSELoss}, new: 1}")));
+  CHECK(node_at(recipe.value, "optimizer.type").place().to_string() == "recipes/base.yaml:2:19");
+  CHECK(node_at(recipe.value, "optimizer.lr").place().to_string() == "recipes/a.yaml:4:7");
+  CHECK(node_at(recipe.value, "optimizer").place().to_string() == "recipes/a.yaml:4:3");
   CHECK(recipe.value.find("base") == nullptr);
 }
 
@@ -183,11 +149,11 @@ TEST_CASE("of several bases the later wins, and bases have bases") {
   workplace.write("zero.yaml", "a: 0\nz: 0\nc: 0\n");
   workplace.write("a.yaml", "base: [one.yaml, two.yaml]\nc: 3\n");
   const ResolvedRecipe recipe = resolve_recipe("a.yaml", {});
-  CHECK(errors(recipe) == "");
-  CHECK(same_recipe(recipe.value, parse("{a: 0, b: 2, c: 3, z: 0}")));
+  CHECK(errors_of(recipe) == "");
+  CHECK(same_recipe(recipe.value, parse_good_value("{a: 0, b: 2, c: 3, z: 0}")));
   for (const char* none : {"base: null\na: 1\n", "base: []\na: 1\n", "base:\na: 1\n"}) {
     workplace.write("none.yaml", none);
-    CHECK(same_recipe(resolve_recipe("none.yaml", {}).value, parse("a: 1")));
+    CHECK(same_recipe(resolve_recipe("none.yaml", {}).value, parse_good_value("a: 1")));
   }
 }
 
@@ -197,24 +163,24 @@ TEST_CASE("a base is looked for beside the recipe first, then from the working d
   workplace.write("common/b.yaml", "from: here\n");
   workplace.write("common/c.yaml", "from: here\n");
   workplace.write("recipes/a.yaml", "base: common/b.yaml\n");
-  CHECK(at(resolve_recipe("recipes/a.yaml", {}).value, "from").text() == "beside");
+  CHECK(node_at(resolve_recipe("recipes/a.yaml", {}).value, "from").text() == "beside");
   workplace.write("recipes/a.yaml", "base: common/c.yaml\n");
-  CHECK(at(resolve_recipe("recipes/a.yaml", {}).value, "from").text() == "here");
+  CHECK(node_at(resolve_recipe("recipes/a.yaml", {}).value, "from").text() == "here");
   workplace.write("recipes/a.yaml", "base: " + fs::absolute("common/b.yaml").string() + "\n");
-  CHECK(at(resolve_recipe("recipes/a.yaml", {}).value, "from").text() == "here");
+  CHECK(node_at(resolve_recipe("recipes/a.yaml", {}).value, "from").text() == "here");
   workplace.write("recipes/a.yaml", "base: ../common/b.yaml\n");
   const ResolvedRecipe up = resolve_recipe("recipes/a.yaml", {});
-  CHECK(at(up.value, "from").place().to_string() == "common/b.yaml:1:7");
+  CHECK(node_at(up.value, "from").place().to_string() == "common/b.yaml:1:7");
 }
 
 TEST_CASE("a base that is not there is an error at its name") {
   const Workplace workplace;
   workplace.write("recipes/base.yaml", "a: 1\n");
   workplace.write("recipes/a.yaml", "name: x\nbase: bsae.yaml\n");
-  CHECK(errors(resolve_recipe("recipes/a.yaml", {})) ==
+  CHECK(errors_of(resolve_recipe("recipes/a.yaml", {})) ==
         "recipes/a.yaml:2:7: base: there is no file recipes/bsae.yaml, nor bsae.yaml; did you mean recipes/base.yaml?");
   workplace.write("recipes/a.yaml", "base: [base.yaml, {x: 1}, '', 7]\n");
-  CHECK(errors(resolve_recipe("recipes/a.yaml", {})) ==
+  CHECK(errors_of(resolve_recipe("recipes/a.yaml", {})) ==
         "recipes/a.yaml:1:19: base[1]: expected the path of a recipe, found a mapping\n"
         "recipes/a.yaml:1:27: base[2]: expected the path of a recipe, found ''\n"
         "recipes/a.yaml:1:31: base[3]: there is no file recipes/7, nor 7");
@@ -226,7 +192,7 @@ TEST_CASE("a fault in a base is reported in the base, and nothing is made of the
   workplace.write("c.yaml", "- list\n");
   workplace.write("a.yaml", "base: [b.yaml, c.yaml]\ny: ${x}\n");
   const ResolvedRecipe recipe = resolve_recipe("a.yaml", {});
-  CHECK(errors(recipe) ==
+  CHECK(errors_of(recipe) ==
         "a.yaml:1:16: base[1]: c.yaml is not a recipe: it does not hold a mapping (key: value)\n"
         "b.yaml:1:4: this '[' is never closed");
   CHECK(recipe.value.is_null());
@@ -237,10 +203,10 @@ TEST_CASE("recipes that are based on each other are an error that shows the chai
   workplace.write("a.yaml", "base: b.yaml\n");
   workplace.write("b.yaml", "base: [c.yaml]\n");
   workplace.write("c.yaml", "base: b.yaml\n");
-  CHECK(errors(resolve_recipe("a.yaml", {})) ==
+  CHECK(errors_of(resolve_recipe("a.yaml", {})) ==
         "c.yaml:1:7: base: recipes that are based on each other: b.yaml -> c.yaml -> b.yaml");
   workplace.write("self.yaml", "base: ./self.yaml\n");
-  CHECK(errors(resolve_recipe("self.yaml", {})) ==
+  CHECK(errors_of(resolve_recipe("self.yaml", {})) ==
         "self.yaml:1:7: base: recipes that are based on each other: self.yaml -> self.yaml");
 }
 
@@ -251,21 +217,21 @@ TEST_CASE("how many bases there are is bounded, in a row and altogether") {
     workplace.write(std::to_string(i) + ".yaml", "base: " + next + "\n");
     workplace.write("w" + std::to_string(i) + ".yaml", "base: [w" + next + ", w" + next + "]\n");
   }
-  CHECK(errors(resolve_recipe("0.yaml", {})).find("more than 16 bases in a row") != std::string::npos);
-  CHECK(errors(resolve_recipe("w30.yaml", {})).find("more than 64 files in one recipe") != std::string::npos);
+  CHECK(errors_of(resolve_recipe("0.yaml", {})).find("more than 16 bases in a row") != std::string::npos);
+  CHECK(errors_of(resolve_recipe("w30.yaml", {})).find("more than 64 files in one recipe") != std::string::npos);
 }
 
 TEST_CASE("a base may name an environment variable, but no value of the recipe") {
   const Workplace workplace;
   workplace.write("common/b.yaml", "x: 1\n");
   workplace.write("a.yaml", "base: ${env:TRAINRUN_TEST_BASES:-common}/b.yaml\n");
-  const Variable unset("TRAINRUN_TEST_BASES", std::nullopt);
-  CHECK(same_recipe(resolve_recipe("a.yaml", {}).value, parse("x: 1")));
+  const EnvironmentVariable unset("TRAINRUN_TEST_BASES", std::nullopt);
+  CHECK(same_recipe(resolve_recipe("a.yaml", {}).value, parse_good_value("x: 1")));
   workplace.write("a.yaml", "base: ${env:TRAINRUN_TEST_BASES}/b.yaml\n");
-  CHECK(errors(resolve_recipe("a.yaml", {})) ==
+  CHECK(errors_of(resolve_recipe("a.yaml", {})) ==
         "a.yaml:1:7: base: the environment variable TRAINRUN_TEST_BASES is not set");
   workplace.write("a.yaml", "base: ${name}.yaml\nname: b\n");
-  CHECK(errors(resolve_recipe("a.yaml", {})) ==
+  CHECK(errors_of(resolve_recipe("a.yaml", {})) ==
         "a.yaml:1:7: base: ${name}: the bases are read before the values; only ${env:…} can stand here");
 }
 
@@ -276,16 +242,17 @@ TEST_CASE("overrides are YAML, come last and know their place") {
       resolve("optimizer: {type: SGD, lr: 0.1}\nmodel:\n  layers:\n    - {type: Linear, out_features: 8}\n",
               {"optimizer.lr=3e-4", "model.layers[0].out_features=64", " name = 'x y'",
                "dataloader={batch_size: 8, größe: [1, 2]}", "optimizer.momentum=", "tags=[a, b]"});
-  CHECK(errors(recipe) == "");
-  CHECK(same_recipe(recipe.value, parse("{optimizer: {type: SGD, lr: 3e-4, momentum: null}, name: 'x y', tags: [a, b], "
-                                        "model: {layers: [{type: Linear, out_features: 64}]}, "
-                                        "dataloader: {batch_size: 8, größe: [1, 2]}}")));
-  CHECK(at(recipe.value, "optimizer.lr").place().to_string() == "command line:1:14");
-  CHECK(at(recipe.value, "model.layers[0].out_features").place().to_string() == "command line:2:30");
-  CHECK(at(recipe.value, "name").place().to_string() == "command line:3:9");
-  CHECK(at(recipe.value, "dataloader.größe[1]").place().to_string() == "command line:4:39");
-  CHECK(at(recipe.value, "optimizer.type").place().to_string() == "a.yaml:1:19");
-  const Value& optimizer = at(recipe.value, "optimizer");
+  CHECK(errors_of(recipe) == "");
+  CHECK(same_recipe(recipe.value,
+                    parse_good_value("{optimizer: {type: SGD, lr: 3e-4, momentum: null}, name: 'x y', tags: [a, b], "
+                                     "model: {layers: [{type: Linear, out_features: 64}]}, "
+                                     "dataloader: {batch_size: 8, größe: [1, 2]}}")));
+  CHECK(node_at(recipe.value, "optimizer.lr").place().to_string() == "command line:1:14");
+  CHECK(node_at(recipe.value, "model.layers[0].out_features").place().to_string() == "command line:2:30");
+  CHECK(node_at(recipe.value, "name").place().to_string() == "command line:3:9");
+  CHECK(node_at(recipe.value, "dataloader.größe[1]").place().to_string() == "command line:4:39");
+  CHECK(node_at(recipe.value, "optimizer.type").place().to_string() == "a.yaml:1:19");
+  const Value& optimizer = node_at(recipe.value, "optimizer");
   CHECK(optimizer.entries()[1].key_place.to_string() == "command line:1:11");
 }
 
@@ -309,7 +276,7 @@ TEST_CASE("the bare name of a component becomes a mapping when a parameter is se
 
 TEST_CASE("an override that leads nowhere is a problem that says why") {
   const std::string text = "l: [1, {a: 2}]\ns: text\nn: 3\nm: {k: 1}\n";
-  const Case cases[] = {
+  const FaultyRecipe cases[] = {
       {"l[2]=1", "command line:1:2: l[2]: l has 2 items, counted from 0; there is no [2]"},
       {"l[-1]=1", "command line:1:1: '-1' is not an index; an index is a number that counts from 0"},
       {"l.a=1", "command line:1:3: l.a: l is a list; name an item of it, as in l[0].a"},
@@ -332,18 +299,18 @@ TEST_CASE("an override that leads nowhere is a problem that says why") {
       {"a=#fff", "command line:1:3: a: a '#' begins a comment; put the value in quotes that YAML sees: '\"#fff\"'"},
       {"a=\xFF", "command line:1:3: not UTF-8"},
   };
-  for (const Case& override_case : cases) {
+  for (const FaultyRecipe& override_case : cases) {
     INFO(override_case.input);
     const ResolvedRecipe recipe = resolve(text, {override_case.input});
-    CHECK(errors(recipe) == override_case.expected);
-    CHECK(same_recipe(recipe.value, parse(text)));
+    CHECK(errors_of(recipe) == override_case.expected);
+    CHECK(same_recipe(recipe.value, parse_good_value(text)));
   }
-  CHECK(errors(text, {"n.x=1", "ok=1", "l[5]=1"}).find("command line:3:2") != std::string::npos);
+  CHECK(errors_of(text, {"n.x=1", "ok=1", "l[5]=1"}).find("command line:3:2") != std::string::npos);
   std::string deep = "a";
   for (size_t i = 0; i < 100'000; ++i) deep += ".a";
-  CHECK(errors(text, {deep + "=1"}) == "command line:1:1: a path of more than 64 steps");
+  CHECK(errors_of(text, {deep + "=1"}) == "command line:1:1: a path of more than 64 steps");
   const std::string brackets = std::string(40, '[') + std::string(40, ']');
-  CHECK(errors("m: 1\n", {"a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t.u.v.w.x.y.z=" + brackets})
+  CHECK(errors_of("m: 1\n", {"a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t.u.v.w.x.y.z=" + brackets})
             .find("more than 64 levels deep") != std::string::npos);
 }
 
@@ -373,17 +340,17 @@ TEST_CASE("a reference may pass through another reference") {
 
 TEST_CASE("a substituted value stands where the reference stands, what is inside it where it was written") {
   const ResolvedRecipe recipe = resolve("a:\n  b: 1\nc:\n  ${a}\nd: x${a.b}\n");
-  CHECK(at(recipe.value, "c").place().to_string() == "a.yaml:4:3");
-  CHECK(at(recipe.value, "c.b").place().to_string() == "a.yaml:2:6");
-  CHECK(at(recipe.value, "d").place().to_string() == "a.yaml:5:4");
-  CHECK(at(recipe.value, "d").quoted());
+  CHECK(node_at(recipe.value, "c").place().to_string() == "a.yaml:4:3");
+  CHECK(node_at(recipe.value, "c.b").place().to_string() == "a.yaml:2:6");
+  CHECK(node_at(recipe.value, "d").place().to_string() == "a.yaml:5:4");
+  CHECK(node_at(recipe.value, "d").quoted());
 }
 
 TEST_CASE("the environment's text is a plain scalar where it stands alone") {
-  const Variable number("TRAINRUN_TEST_A", "32");
-  const Variable empty("TRAINRUN_TEST_B", "");
-  const Variable unset("TRAINRUN_TEST_C", std::nullopt);
-  const Variable dollars("TRAINRUN_TEST_D", "a${b}: c");
+  const EnvironmentVariable number("TRAINRUN_TEST_A", "32");
+  const EnvironmentVariable empty("TRAINRUN_TEST_B", "");
+  const EnvironmentVariable unset("TRAINRUN_TEST_C", std::nullopt);
+  const EnvironmentVariable dollars("TRAINRUN_TEST_D", "a${b}: c");
   check_resolves(
       "n: ${env:TRAINRUN_TEST_A}\nq: \"${env:TRAINRUN_TEST_A}\"\nt: x${env:TRAINRUN_TEST_A}\n"
       "e: ${env:TRAINRUN_TEST_B}\ne2: x${env:TRAINRUN_TEST_B}\ne3: ${env:TRAINRUN_TEST_B:-d}\n"
@@ -397,27 +364,27 @@ TEST_CASE("the environment's text is a plain scalar where it stands alone") {
 }
 
 TEST_CASE("a variable that is not set is a problem that names it") {
-  const Variable unset("TRAINRUN_TEST_C", std::nullopt);
-  const Variable bytes("TRAINRUN_TEST_E", "\xFF");
-  CHECK(errors("a:\n  - x${env:TRAINRUN_TEST_C}\n") ==
+  const EnvironmentVariable unset("TRAINRUN_TEST_C", std::nullopt);
+  const EnvironmentVariable bytes("TRAINRUN_TEST_E", "\xFF");
+  CHECK(errors_of("a:\n  - x${env:TRAINRUN_TEST_C}\n") ==
         "a.yaml:2:5: a[0]: the environment variable TRAINRUN_TEST_C is not set; set it, or write "
         "${env:TRAINRUN_TEST_C:-default}");
-  CHECK(errors("a: ${env:TRAINRUN_TEST_E}\n") ==
+  CHECK(errors_of("a: ${env:TRAINRUN_TEST_E}\n") ==
         "a.yaml:1:4: a: the environment variable TRAINRUN_TEST_E is not UTF-8");
 }
 
 TEST_CASE("$${ is a literal ${") {
   const ResolvedRecipe recipe = resolve("a: $${name}\nb: x$${b}${c}\nc: 1\nd: costs 5$\n");
-  CHECK(errors(recipe) == "");
-  CHECK(at(recipe.value, "a").text() == "${name}");
-  CHECK(at(recipe.value, "b").text() == "x${b}1");
-  CHECK(at(recipe.value, "d").text() == "costs 5$");
+  CHECK(errors_of(recipe) == "");
+  CHECK(node_at(recipe.value, "a").text() == "${name}");
+  CHECK(node_at(recipe.value, "b").text() == "x${b}1");
+  CHECK(node_at(recipe.value, "d").text() == "costs 5$");
 }
 
 TEST_CASE("keys are not interpolated") { check_resolves("a: 1\n${a}: 2\n", {}, "{a: 1, '${a}': 2}"); }
 
 TEST_CASE("references that go wrong are problems, all of them, and stay as written") {
-  const Case cases[] = {
+  const FaultyRecipe cases[] = {
       {"optimizer: {lr: 1}\na: ${optimzer.lr}\n",
        "a.yaml:2:4: a: ${optimzer.lr}: no value named optimzer.lr; did you mean optimizer.lr?"},
       {"optimizer: {lr: 1}\na: ${optimizer.learning_rate}\n",
@@ -442,15 +409,15 @@ TEST_CASE("references that go wrong are problems, all of them, and stay as writt
       {"a: ${a.b}\n", ""},
       {"a: ${b.x}\nb: ${a.x}\n", ""},
   };
-  for (const Case& reference_case : cases) {
+  for (const FaultyRecipe& reference_case : cases) {
     INFO(reference_case.input);
     const ResolvedRecipe recipe = resolve(reference_case.input);
     if (reference_case.expected.empty()) {
-      CHECK(errors(recipe).find("leads to itself") != std::string::npos);
+      CHECK(errors_of(recipe).find("leads to itself") != std::string::npos);
     } else {
-      CHECK(errors(recipe) == reference_case.expected);
+      CHECK(errors_of(recipe) == reference_case.expected);
     }
-    CHECK(same_recipe(recipe.value, parse(reference_case.input)));
+    CHECK(same_recipe(recipe.value, parse_good_value(reference_case.input)));
   }
   CHECK(resolve("a: ${x}${y}\nb: ${z}\nc: {d: '${w}'}\n").problems.size() == 4);
 }
@@ -474,17 +441,18 @@ TEST_CASE("expansion by references is bounded in size, depth and length of chain
     chain += "c" + n + ": ${c" + before + "}\n";
     follow += "f" + n + ": {x: '${f" + before + ".x.x}', y: '${f" + before + ".x}'}\n";
   }
-  CHECK(errors(laughs).find("more than 100000 values, with references replaced") != std::string::npos);
-  CHECK(errors(texts).find("more than 100000 values, with references replaced") != std::string::npos);
-  CHECK(errors(nested).find("nested deeper than 64 levels, with references replaced") != std::string::npos);
-  CHECK(errors(chain) == "");  // each is resolved when the next asks for it
+  CHECK(errors_of(laughs).find("more than 100000 values, with references replaced") != std::string::npos);
+  CHECK(errors_of(texts).find("more than 100000 values, with references replaced") != std::string::npos);
+  CHECK(errors_of(nested).find("nested deeper than 64 levels, with references replaced") != std::string::npos);
+  CHECK(errors_of(chain) == "");  // each is resolved when the next asks for it
   std::string backwards;
   for (int i = 0; i < 100; ++i) backwards += "c" + std::to_string(i) + ": ${c" + std::to_string(i + 1) + "}\n";
-  CHECK(errors(backwards + "c100: x\n").find("more than 32 references that lead to each other") != std::string::npos);
-  CHECK(errors(follow) != "");
+  CHECK(errors_of(backwards + "c100: x\n").find("more than 32 references that lead to each other") !=
+        std::string::npos);
+  CHECK(errors_of(follow) != "");
   std::string fallbacks = "x";
   for (int i = 0; i < 2000; ++i) fallbacks = "${env:TRAINRUN_TEST_UNSET:-" + fallbacks + "}";
-  CHECK(errors("a: \"" + fallbacks + "\"\n").find("more than 8 defaults within each other") != std::string::npos);
+  CHECK(errors_of("a: \"" + fallbacks + "\"\n").find("more than 8 defaults within each other") != std::string::npos);
 }
 
 // Blocks
@@ -503,17 +471,18 @@ TEST_CASE("within a block its own parameters stay, other references are replaced
       "    plain: {layers: ['${width}', '${channels}']}\n"
       "  layers: ['${width}']\n";
   const ResolvedRecipe recipe = resolve(text);
-  CHECK(errors(recipe) == "a.yaml:10:34: model.blocks.plain.layers[1]: ${channels}: no value named channels");
-  const Value& layer = at(recipe.value, "model.blocks.basic.layers[0]");
-  CHECK(at(layer, "out_channels").text() == "${channels}");
-  CHECK(at(layer, "k").scalar_type() == ScalarType::kInteger);
-  CHECK(at(layer, "n").text() == "${name}-8");
-  CHECK(at(recipe.value, "model.blocks.basic.layers[1].mixed").text() == "8/${channels}");
-  CHECK(at(recipe.value, "model.blocks.basic.parameters.twice").text() == "${channels}");
-  const Value used = substitute(at(recipe.value, "model.blocks.basic.layers"),
-                                {{"channels", parse("64")}, {"stride", parse("2")}, {"name", parse("me")}});
-  CHECK(same_meaning(used, parse("[{type: Conv2d, out_channels: 64, stride: 2, k: 8, n: me-8}, "
-                                 "{type: X, mixed: 8/64, literal: '${channels}'}]")));
+  CHECK(errors_of(recipe) == "a.yaml:10:34: model.blocks.plain.layers[1]: ${channels}: no value named channels");
+  const Value& layer = node_at(recipe.value, "model.blocks.basic.layers[0]");
+  CHECK(node_at(layer, "out_channels").text() == "${channels}");
+  CHECK(node_at(layer, "k").scalar_type() == ScalarType::kInteger);
+  CHECK(node_at(layer, "n").text() == "${name}-8");
+  CHECK(node_at(recipe.value, "model.blocks.basic.layers[1].mixed").text() == "8/${channels}");
+  CHECK(node_at(recipe.value, "model.blocks.basic.parameters.twice").text() == "${channels}");
+  const Value used = substitute(
+      node_at(recipe.value, "model.blocks.basic.layers"),
+      {{"channels", parse_good_value("64")}, {"stride", parse_good_value("2")}, {"name", parse_good_value("me")}});
+  CHECK(same_meaning(used, parse_good_value("[{type: Conv2d, out_channels: 64, stride: 2, k: 8, n: me-8}, "
+                                            "{type: X, mixed: 8/64, literal: '${channels}'}]")));
 }
 
 TEST_CASE("an expression becomes its value, wherever its names are") {
@@ -527,15 +496,16 @@ TEST_CASE("an expression becomes its value, wherever its names are") {
 }
 
 TEST_CASE("an expression without a value is a problem at its place") {
-  CHECK(errors("a: 6\nb: ${a // 0}\n") == "a.yaml:2:4: b: ${a // 0}: division by zero");
-  CHECK(errors("a: 6\nb: ${a * }\n") == "a.yaml:2:4: b: ${a * }: an operand is missing at the end");
-  CHECK(errors("a: [6]\nb: ${a * 2}\n") == "a.yaml:2:4: b: ${a * 2}: a is a list, not a number, a text, true or false");
-  CHECK(errors("width: 6\nb: ${widht * 2}\n") ==
+  CHECK(errors_of("a: 6\nb: ${a // 0}\n") == "a.yaml:2:4: b: ${a // 0}: division by zero");
+  CHECK(errors_of("a: 6\nb: ${a * }\n") == "a.yaml:2:4: b: ${a * }: an operand is missing at the end");
+  CHECK(errors_of("a: [6]\nb: ${a * 2}\n") ==
+        "a.yaml:2:4: b: ${a * 2}: a is a list, not a number, a text, true or false");
+  CHECK(errors_of("width: 6\nb: ${widht * 2}\n") ==
         "a.yaml:2:4: b: ${widht * 2}: no value named widht; did you mean width?");
-  CHECK(errors("a: 6\nb: ${a-1}\n") ==
+  CHECK(errors_of("a: 6\nb: ${a-1}\n") ==
         "a.yaml:2:4: b: ${a-1}: no value named a-1; to subtract, put spaces around the '-'");
-  CHECK(errors("a: ${a + 1}\n").find("refers to itself") != std::string::npos);
-  CHECK(errors("a: ${env:HOME * 2}\n").find("is not the name of an environment variable") != std::string::npos);
+  CHECK(errors_of("a: ${a + 1}\n").find("refers to itself") != std::string::npos);
+  CHECK(errors_of("a: ${env:HOME * 2}\n").find("is not the name of an environment variable") != std::string::npos);
 }
 
 TEST_CASE("an expression of a block's parameters waits until the block is used") {
@@ -543,33 +513,33 @@ TEST_CASE("an expression of a block's parameters waits until the block is used")
       "width: 8\nlast: x\n"
       "model: {blocks: {b: {parameters: {c: 1, last: false}, x: ['${c * 2 + width}', 'k${c // 2}-${width * 2}', "
       "'${not last}', '${width * 3}', '${c / 0}']}}}\n");
-  CHECK(errors(recipe) == "");
-  CHECK(at(recipe.value, "model.blocks.b.x[0]").text() == "${c * 2 + 8}");
-  CHECK(at(recipe.value, "model.blocks.b.x[3]").text() == "24");
+  CHECK(errors_of(recipe) == "");
+  CHECK(node_at(recipe.value, "model.blocks.b.x[0]").text() == "${c * 2 + 8}");
+  CHECK(node_at(recipe.value, "model.blocks.b.x[3]").text() == "24");
   std::vector<Problem> problems;
-  const Value used =
-      substitute(at(recipe.value, "model.blocks.b.x"), {{"c", parse("64")}, {"last", parse("true")}}, &problems);
-  CHECK(same_meaning(used, parse("[136, k32-16, false, 24, '${c / 0}']")));
+  const Value used = substitute(node_at(recipe.value, "model.blocks.b.x"),
+                                {{"c", parse_good_value("64")}, {"last", parse_good_value("true")}}, &problems);
+  CHECK(same_meaning(used, parse_good_value("[136, k32-16, false, 24, '${c / 0}']")));
   REQUIRE(problems.size() == 1);
   CHECK(problems[0].message == "${c / 0}: division by zero");
 }
 
 TEST_CASE("a parameter's near match is suggested within its block") {
-  CHECK(errors("model: {blocks: {b: {parameters: {channels: 1}, layers: ['${chanels}']}}}\n") ==
+  CHECK(errors_of("model: {blocks: {b: {parameters: {channels: 1}, layers: ['${chanels}']}}}\n") ==
         "a.yaml:1:58: model.blocks.b.layers[0]: ${chanels}: no value named chanels; did you mean the parameter "
         "channels?");
 }
 
 TEST_CASE("literal text that looks like a parameter is not taken for one when the block is used") {
-  const Variable literal("TRAINRUN_TEST_D", "${c}");
+  const EnvironmentVariable literal("TRAINRUN_TEST_D", "${c}");
   const ResolvedRecipe recipe = resolve(
       "text: $${c}\nhalf: '{c}'\ndollar: a$\n"
       "model: {blocks: {b: {parameters: {c: 1}, x: ['${text}', 'a${text}${c}', '${env:TRAINRUN_TEST_D}', "
       "'${dollar}{c}', '${env:TRAINRUN_TEST_UNSET:-${c}}']}}}\n");
-  CHECK(errors(recipe) == "");
-  const Value used = substitute(at(recipe.value, "model.blocks.b.x"), {{"c", parse("7")}});
-  CHECK(same_meaning(used, parse("['${c}', 'a${c}7', '${c}', 'a${c}', 7]")));
-  CHECK(errors("dollar: a$\nmodel: {blocks: {b: {parameters: {c: 1}, x: '${dollar}${c}'}}}\n")
+  CHECK(errors_of(recipe) == "");
+  const Value used = substitute(node_at(recipe.value, "model.blocks.b.x"), {{"c", parse_good_value("7")}});
+  CHECK(same_meaning(used, parse_good_value("['${c}', 'a${c}7', '${c}', 'a${c}', 7]")));
+  CHECK(errors_of("dollar: a$\nmodel: {blocks: {b: {parameters: {c: 1}, x: '${dollar}${c}'}}}\n")
             .find("a '$' comes to stand right before the ${…} of a parameter") != std::string::npos);
 }
 
@@ -578,18 +548,18 @@ TEST_CASE("values of a block can be referred to, its parameters cannot") {
   check_resolves(
       block + "x: ${model.blocks.b.parameters.c}\ny: ${model.blocks.b.k}\nz: ${model.blocks.b.lit}\n", {},
       "{model: {blocks: {b: {parameters: {c: 64}, k: 3, lit: '$${c}', layers: ['${c}']}}}, x: 64, y: 3, z: '${c}'}");
-  CHECK(errors(block + "x: ${model.blocks.b.layers}\n") ==
+  CHECK(errors_of(block + "x: ${model.blocks.b.layers}\n") ==
         "a.yaml:4:4: x: ${model.blocks.b.layers} holds the block's parameter ${c}, which has no value here");
-  CHECK(errors(block + "x: ${model.blocks}\n") ==
+  CHECK(errors_of(block + "x: ${model.blocks}\n") ==
         "a.yaml:4:4: x: ${model.blocks} holds blocks and cannot be copied; refer to what is inside it");
-  CHECK(errors(block + "x: ${model}\n") ==
+  CHECK(errors_of(block + "x: ${model}\n") ==
         "a.yaml:4:4: x: ${model} holds blocks and cannot be copied; refer to what is inside it");
 }
 
 // Writing
 
 TEST_CASE("a resolved recipe that is written and resolved again is the same recipe") {
-  const Variable literal("TRAINRUN_TEST_D", "a${b}$${c} $");
+  const EnvironmentVariable literal("TRAINRUN_TEST_D", "a${b}$${c} $");
   const Workplace workplace;
   workplace.write("b.yaml", "optimizer: {type: AdamW, lr: 1e-3}\nmixed_precision: no\n");
   workplace.write("a.yaml",
@@ -599,22 +569,22 @@ TEST_CASE("a resolved recipe that is written and resolved again is the same reci
                   "'$${c}', '${literal}', "
                   "'${env}']\n  layers: [b, {type: b, c: '$${c}'}]\n");
   const ResolvedRecipe first = resolve_recipe("a.yaml", {"optimizer.betas=[0.9, 0.99]", "name=y"});
-  CHECK(errors(first) == "");
+  CHECK(errors_of(first) == "");
   workplace.write("runs/recipe.yaml", to_yaml(escape_interpolation(first.value)));
   const ResolvedRecipe second = resolve_recipe("runs/recipe.yaml", {});
-  CHECK(errors(second) == "");
+  CHECK(errors_of(second) == "");
   INFO(to_yaml(first.value));
   INFO(to_yaml(second.value));
   CHECK(same_recipe(first.value, second.value));
-  CHECK(at(second.value, "model.layers[1].c").text() == "${c}");
-  CHECK(at(second.value, "env").text() == "a${b}$${c} $");
+  CHECK(node_at(second.value, "model.layers[1].c").text() == "${c}");
+  CHECK(node_at(second.value, "env").text() == "a${b}$${c} $");
 }
 
 TEST_CASE("problems of all stages are reported together, sorted by place") {
   const Workplace workplace;
   workplace.write("b.yaml", "x: 1\nx: 2\n");
   workplace.write("a.yaml", "base: b.yaml\na: ${nope}\nc: !tag 1\n");
-  CHECK(errors(resolve_recipe("a.yaml", {"bad", "l[0]=1"})) ==
+  CHECK(errors_of(resolve_recipe("a.yaml", {"bad", "l[0]=1"})) ==
         "a.yaml:2:4: a: ${nope}: no value named nope\n"
         "a.yaml:3:4: c: unknown tag !tag; a recipe has no tags\n"
         "b.yaml:2:1: x: duplicate key; the first is on line 1\n"

@@ -1,23 +1,15 @@
-#include <doctest/doctest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <set>
 
 #include "runner/loggers/loggers.h"
 #include "runner/model/recipe_loader.h"
+#include "tests/doctest.h"
+#include "tests/runner/recipe_support.h"
 
 using namespace trainrun;  // NOLINT(google-build-using-namespace)
 
 namespace {
-
-std::set<std::string> recipes_in(const std::string& folder) {
-  std::set<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".yaml") paths.insert(entry.path().string());
-  }
-  return paths;
-}
 
 /// The lines "# expect: LINE:COLUMN: MESSAGE" of a bad recipe.
 std::vector<std::string> expected_errors(const std::string& path) {
@@ -32,8 +24,7 @@ std::vector<std::string> expected_errors(const std::string& path) {
 
 /// The lines of the error that loading gives, without the file's own name.
 std::vector<std::string> found_errors(const std::string& path) {
-  Catalog catalog = builtins();
-  add_loggers(catalog.loggers);
+  Catalog catalog = test::catalog_of_the_program();
   std::vector<std::string> errors;
   try {
     load_recipe(path, {}, catalog);
@@ -49,7 +40,7 @@ std::vector<std::string> found_errors(const std::string& path) {
 }  // namespace
 
 TEST_CASE("each bad recipe gives exactly its errors, each at its place") {
-  const auto recipes = recipes_in("tests/recipes/invalid");
+  const auto recipes = test::recipes_in("tests/recipes/invalid");
   CHECK(recipes.size() >= 60);
   for (const std::string& path : recipes) {
     CAPTURE(path);
@@ -63,7 +54,7 @@ TEST_CASE("each bad recipe gives exactly its errors, each at its place") {
 
 TEST_CASE("each good recipe loads") {
   for (const char* folder : {"tests/recipes/valid", "recipes"}) {
-    for (const std::string& path : recipes_in(folder)) {
+    for (const std::string& path : test::recipes_in(folder)) {
       CAPTURE(path);
       CHECK(found_errors(path).empty());
     }

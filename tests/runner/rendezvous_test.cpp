@@ -1,10 +1,9 @@
 #include "runner/distributed/rendezvous.h"
 
-#include <doctest/doctest.h>
-
 #include <map>
 
 #include "registry/error.h"
+#include "tests/doctest.h"
 
 using trainrun::first_host;
 using trainrun::job_port;

@@ -1,6 +1,5 @@
 #include "runner/run/run_folder.h"
 
-#include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,7 +12,9 @@
 #include <vector>
 
 #include "registry/error.h"
+#include "tests/doctest.h"
 #include "tests/faults/system_calls.h"
+#include "tests/support.h"
 #include "tests/temporary_folder.h"
 
 namespace trainrun {
@@ -21,7 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using Resume = RunFolder::Resume;
-using Names = std::vector<std::string>;
+using test::contains;
+using test::Strings;
 
 /// Recipes are the same here if their files are.
 RunFolder open(const std::string& path, const std::string& recipe = "seed: 1\n", Resume resume = Resume::kAuto) {
@@ -29,9 +31,7 @@ RunFolder open(const std::string& path, const std::string& recipe = "seed: 1\n",
   return RunFolder::open(path, {recipe}, compare, resume);
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-std::string error_of(const std::string& path) {
+std::string opening_error(const std::string& path) {
   try {
     open(path);
   } catch (const Error& error) {
@@ -58,7 +58,7 @@ TEST_CASE("an unfinished run of the same recipe goes on in its folder") {
   const RunFolder run = open(folder / "x");
   CHECK(run.path() == folder / "x");
   CHECK(run.continues());
-  CHECK(run.notes() == Names{"resumes the unfinished run in " + folder / "x"});
+  CHECK(run.notes() == Strings{"resumes the unfinished run in " + folder / "x"});
   CHECK(content_of(run.metrics_path()) == "{}\n");
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("a folder that holds anything else is left alone, and the run says whe
     const RunFolder run = open(folder / "x");
     CHECK(run.path() == folder / "x-2");
     CHECK(!run.continues());
-    CHECK(run.notes() == Names{folder / "x " + why + "; this one goes to " + folder / "x-2"});
+    CHECK(run.notes() == Strings{folder / "x " + why + "; this one goes to " + folder / "x-2"});
     fs::remove_all(folder / "x-2");
   };
   open(folder / "x").finish("{}");
@@ -108,7 +108,7 @@ TEST_CASE("resume: no always makes a new run") {
   open(folder / "x");
   const RunFolder run = open(folder / "x", "seed: 1\n", Resume::kNever);
   CHECK(run.path() == folder / "x-2");
-  CHECK(has(run.notes()[0], "x holds an unfinished run, not to be resumed; this one goes to"));
+  CHECK(contains(run.notes()[0], "x holds an unfinished run, not to be resumed; this one goes to"));
 }
 
 TEST_CASE("an empty folder, and the trace of a process killed at its start, are as good as none") {
@@ -154,7 +154,7 @@ TEST_CASE("what a killed start left half-written goes, and nothing of a like nam
   for (const char* name : {".recipe.yaml.tmp-123", ".summary.json.tmp-9", ".metrics.jsonl.tmp-77"}) {
     write_content(folder / "x/" + name, "half");
   }
-  const Names own = {".recipe.yaml.tmp-mine", ".notes.tmp-12", "recipe.yaml.tmp-12", ".summary.json.tmp-"};
+  const Strings own = {".recipe.yaml.tmp-mine", ".notes.tmp-12", "recipe.yaml.tmp-12", ".summary.json.tmp-"};
   for (const std::string& name : own) write_content(folder / "x/" + name, "mine");
   const RunFolder run = open(folder / "x");
   CHECK(run.continues());
@@ -167,13 +167,14 @@ TEST_CASE("a lock that is a link, another name of a file, or no file is refused,
   write_content(folder / "precious", "mine");
   fs::create_directory(folder / "x");
   fs::create_symlink("../precious", folder / "x/.lock");
-  CHECK(has(error_of(folder / "x"), "x/.lock: cannot create the lock, which must be a plain file: Too many levels"));
+  CHECK(contains(opening_error(folder / "x"),
+                 "x/.lock: cannot create the lock, which must be a plain file: Too many levels"));
   fs::remove(folder / "x/.lock");
   fs::create_hard_link(folder / "precious", folder / "x/.lock");
-  CHECK(has(error_of(folder / "x"), "x/.lock is not a plain file of its own"));
+  CHECK(contains(opening_error(folder / "x"), "x/.lock is not a plain file of its own"));
   fs::remove(folder / "x/.lock");
   REQUIRE(::mkfifo((folder / "x/.lock").c_str(), 0600) == 0);
-  CHECK(has(error_of(folder / "x"), "x/.lock is not a plain file of its own"));
+  CHECK(contains(opening_error(folder / "x"), "x/.lock is not a plain file of its own"));
   CHECK(content_of(folder / "precious") == "mine");
 }
 
@@ -204,14 +205,14 @@ TEST_CASE("slashes and dots at the end of output_dir do not end up inside the na
   CHECK(first.path() == folder / "x");
   CHECK(open(folder / "x//").path() == folder / "x-2");
   CHECK(open(folder / "x/y/..").path() == folder / "x-2");
-  CHECK(error_of("") == "output_dir is empty; it names the folder in which the run lives");
+  CHECK(opening_error("") == "output_dir is empty; it names the folder in which the run lives");
 }
 
 TEST_CASE("a folder that cannot be made is an error that names it") {
   const TemporaryFolder folder;
   write_content(folder / "file", "");
-  CHECK(has(error_of(folder / "file/x"), folder / "file/x: cannot "));
-  CHECK(has(error_of(folder / "file/x"), "Not a directory"));
+  CHECK(contains(opening_error(folder / "file/x"), folder / "file/x: cannot "));
+  CHECK(contains(opening_error(folder / "file/x"), "Not a directory"));
 }
 
 TEST_CASE("of processes that start at the same moment no two get the same folder") {

@@ -1,17 +1,17 @@
 #include "runner/run/run_identity.h"
 
-#include <doctest/doctest.h>
-
 #include <memory>
 
 #include "runner/recipe/yaml.h"
+#include "tests/doctest.h"
+#include "tests/support.h"
 
 namespace trainrun {
 namespace {
 
-using Names = std::vector<std::string>;
+using test::Strings;
 
-Value parse(const std::string& text) {
+Value parsed(const std::string& text) {
   std::vector<Problem> problems;
   Value value = parse_yaml(text, std::make_shared<const std::string>("a.yaml"), problems);
   REQUIRE(problems.empty());
@@ -19,7 +19,7 @@ Value parse(const std::string& text) {
 }
 
 RecipeDifference compare(const std::string& before, const std::string& now, bool evaluation_counts = false) {
-  return compare_recipes(parse(before), parse(now), evaluation_counts);
+  return compare_recipes(parsed(before), parsed(now), evaluation_counts);
 }
 
 }  // namespace
@@ -39,30 +39,31 @@ TEST_CASE("spellings of one recipe are the same") {
     const std::string& before = spellings.first;
     const std::string& now = spellings.second;
     CAPTURE(now);
-    CHECK(compare(before, now).numbers == Names{});
-    CHECK(compare(before, now).others == Names{});
-    CHECK(compare(now, before).numbers == Names{});
+    CHECK(compare(before, now).numbers == Strings{});
+    CHECK(compare(before, now).others == Strings{});
+    CHECK(compare(now, before).numbers == Strings{});
   }
 }
 
 TEST_CASE("what changes numbers is told from what does not") {
   CHECK(compare("{training: {max_steps: 1}}", "{training: {max_steps: 2}}").others ==
-        Names{"training.max_steps was 1 and is 2"});
-  CHECK(compare("{logging: {every_steps: 1}}", "{}").others == Names{"logging.every_steps was 1 and is 100"});
-  CHECK(compare("{}", "{checkpoint: {keep_last: null}}").others == Names{"checkpoint.keep_last was 2 and is null"});
-  CHECK(compare("{output_dir: a}", "{output_dir: b}").others == Names{"output_dir differs"});
-  CHECK(compare("{}", "{checkpoint: {resume: a/b}}").numbers == Names{"checkpoint.resume differs"});
-  CHECK(compare("{}", "{checkpoint: {resume: 'no'}}").numbers == Names{});
-  CHECK(compare("{evaluation: {every: 3}}", "{}").numbers == Names{});
-  CHECK(compare("{evaluation: {every: 3}}", "{}", true).numbers == Names{"evaluation.every differs"});
-  CHECK(compare("{seed: 1}", "{seed: 2}").numbers == Names{"seed was 1 and is 2"});
+        Strings{"training.max_steps was 1 and is 2"});
+  CHECK(compare("{logging: {every_steps: 1}}", "{}").others == Strings{"logging.every_steps was 1 and is 100"});
+  CHECK(compare("{}", "{checkpoint: {keep_last: null}}").others == Strings{"checkpoint.keep_last was 2 and is null"});
+  CHECK(compare("{output_dir: a}", "{output_dir: b}").others == Strings{"output_dir differs"});
+  CHECK(compare("{}", "{checkpoint: {resume: a/b}}").numbers == Strings{"checkpoint.resume differs"});
+  CHECK(compare("{}", "{checkpoint: {resume: 'no'}}").numbers == Strings{});
+  CHECK(compare("{evaluation: {every: 3}}", "{}").numbers == Strings{});
+  CHECK(compare("{evaluation: {every: 3}}", "{}", true).numbers == Strings{"evaluation.every differs"});
+  CHECK(compare("{seed: 1}", "{seed: 2}").numbers == Strings{"seed was 1 and is 2"});
   CHECK(compare("{optimizer: SGD}", "{optimizer: {type: SGD, momentum: 0.9}}").numbers ==
-        Names{"optimizer.momentum was 0 and is 0.9"});
+        Strings{"optimizer.momentum was 0 and is 0.9"});
   CHECK(compare("{model: {layers: [ReLU]}}", "{model: {layers: [ReLU, ReLU]}}").numbers ==
-        Names{"model.layers differs"});
-  CHECK(compare("{model: {layers: [ReLU]}}", "{model: {layers: [GELU]}}").numbers == Names{"model.layers[0] differs"});
+        Strings{"model.layers differs"});
+  CHECK(compare("{model: {layers: [ReLU]}}", "{model: {layers: [GELU]}}").numbers ==
+        Strings{"model.layers[0] differs"});
   CHECK(compare("{dataset: {train: {type: CSV, path: a}}}", "{dataset: {train: {type: CSV, path: b}}}").numbers ==
-        Names{"dataset.train.path differs"});
+        Strings{"dataset.train.path differs"});
   CHECK(compare("{dataset: {train: {type: CSV, label: '1'}}}", "{dataset: {train: {type: CSV, label: 1.0}}}")
             .numbers.size() == 1);
 }

@@ -9,8 +9,7 @@
 
 #include "runner/distributed/shard_layout.h"
 #include "runner/loggers/loggers.h"
-// After LibTorch, which has a CHECK of its own.
-#include <doctest/doctest.h>
+#include "tests/doctest.h"
 
 namespace trainrun {
 namespace {

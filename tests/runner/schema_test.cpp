@@ -1,5 +1,4 @@
 // The JSON Schema against the loader: an editor should say what trainrun will say.
-#include <doctest/doctest.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -15,6 +14,8 @@
 #include "runner/recipe/recipe_schema.h"
 #include "runner/recipe/yaml.h"
 #include "runner/report/reference.h"
+#include "tests/doctest.h"
+#include "tests/runner/recipe_support.h"
 
 #define VALIJSON_USE_EXCEPTIONS 1
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
@@ -23,7 +24,8 @@
 #include <valijson/validation_results.hpp>
 #include <valijson/validator.hpp>
 
-using namespace trainrun;  // NOLINT(google-build-using-namespace)
+using namespace trainrun;        // NOLINT(google-build-using-namespace)
+using namespace trainrun::test;  // NOLINT(google-build-using-namespace)
 using nlohmann::json;
 
 namespace {
@@ -39,20 +41,6 @@ std::string text_of(const std::string& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-std::set<std::string> recipes_in(const std::string& folder) {
-  std::set<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == ".yaml") paths.insert(entry.path().string());
-  }
-  return paths;
-}
-
-Catalog catalog_of_the_program() {
-  Catalog catalog = builtins();
-  add_loggers(catalog.loggers);
-  return catalog;
 }
 
 /// What a plain scalar is to a YAML parser of JavaScript: the core schema of YAML 1.2, numbers as doubles.
@@ -96,7 +84,7 @@ json as_an_editor_reads(const Value& value) {
   return result;
 }
 
-json parse(const std::string& yaml) {
+json parse_as_an_editor(const std::string& yaml) {
   std::vector<Problem> ignored;  // the loader's to judge
   return as_an_editor_reads(parse_yaml(yaml, std::make_shared<const std::string>("recipe"), ignored));
 }
@@ -128,7 +116,7 @@ class Validator {
 };
 
 /// `recipe` with `value` at `pointer`; what leads there is made.
-json with(json recipe, const std::string& pointer, const json& value) {
+json with_value(json recipe, const std::string& pointer, const json& value) {
   recipe[json::json_pointer(pointer)] = value;
   return recipe;
 }
@@ -174,7 +162,7 @@ TEST_CASE("the schema and the loader agree on every recipe, but for faults that 
       ++num_recipes;
       const std::string yaml = text_of(path);
       const std::string loader = faults_of_the_loader(path);
-      const std::string schema = recipe_validator().faults(parse(yaml));
+      const std::string schema = recipe_validator().faults(parse_as_an_editor(yaml));
       CAPTURE(loader);
       CAPTURE(schema);
       if (yaml.find(kAccepted) != std::string::npos) {
@@ -198,37 +186,37 @@ TEST_CASE("the schema accepts every component's example in the reference, and no
       {"scheduler", "/scheduler"},    {"logger", "/logging/report_to/0"},
       {"initializer", "/model/init"}, {"comm_hook", "/distributed/comm_hook"},
       {"callback", "/callbacks/0"}};
-  const json recipe = parse(text_of("tests/recipes/valid/minimal.yaml"));
+  const json recipe = parse_as_an_editor(text_of("tests/recipes/valid/minimal.yaml"));
   for (const KindReference& kind : kinds_of(catalog_of_the_program())) {
     for (const ComponentReference& component : kind.components) {
       const std::string example = example_of(component);
       CAPTURE(example);
-      json used = parse(example);
-      CHECK(recipe_validator().faults(with(recipe, places.at(kind.kind), used)) == "");
+      json used = parse_as_an_editor(example);
+      CHECK(recipe_validator().faults(with_value(recipe, places.at(kind.kind), used)) == "");
       if (used.is_string()) used = {{"type", used}};
       used["no_such_parameter"] = 1;
-      CHECK(recipe_validator().faults(with(recipe, places.at(kind.kind), used)) != "");
+      CHECK(recipe_validator().faults(with_value(recipe, places.at(kind.kind), used)) != "");
     }
   }
 }
 
 TEST_CASE("a text with a reference may stand for any value, and no other text") {
-  const json recipe = parse(text_of("tests/recipes/valid/minimal.yaml"));
+  const json recipe = parse_as_an_editor(text_of("tests/recipes/valid/minimal.yaml"));
   for (const char* pointer :
        {"/seed", "/deterministic", "/mixed_precision", "/model", "/model/layers", "/model/layers/0", "/loss",
         "/metrics", "/model/layers/1/out_features", "/model/layers/1/type", "/metrics/0", "/dataset/train/split",
         "/training", "/training/max_steps", "/optimizer", "/scheduler", "/checkpoint/every", "/logging/report_to/0"}) {
     CAPTURE(pointer);
-    CHECK(recipe_validator().faults(with(recipe, pointer, "${env:SOMETHING:-x}")) == "");
-    CHECK(recipe_validator().faults(with(recipe, pointer, "$ {x}")) != "");
+    CHECK(recipe_validator().faults(with_value(recipe, pointer, "${env:SOMETHING:-x}")) == "");
+    CHECK(recipe_validator().faults(with_value(recipe, pointer, "$ {x}")) != "");
   }
-  CHECK(recipe_validator().faults(with(recipe, "/mixed_precision", "${kind}16")) == "");      // a text, put together
-  CHECK(recipe_validator().faults(with(recipe, "/seed", "1${digits}")) != "");                // which is no number
-  CHECK(recipe_validator().faults(with(recipe, "/mixed_precision", "$${literally}")) != "");  // no reference
+  CHECK(recipe_validator().faults(with_value(recipe, "/mixed_precision", "${kind}16")) == "");  // a text, put together
+  CHECK(recipe_validator().faults(with_value(recipe, "/seed", "1${digits}")) != "");            // which is no number
+  CHECK(recipe_validator().faults(with_value(recipe, "/mixed_precision", "$${literally}")) != "");  // no reference
 }
 
 TEST_CASE("of a value of the wrong type the schema says that the type is wrong, and nothing of references") {
-  const json recipe = parse(text_of("tests/recipes/valid/minimal.yaml"));
+  const json recipe = parse_as_an_editor(text_of("tests/recipes/valid/minimal.yaml"));
   const Validator validator(recipe_schema(catalog_of_the_program()));
   struct Case {
     const char* pointer;
@@ -250,7 +238,7 @@ TEST_CASE("of a value of the wrong type the schema says that the type is wrong, 
   base["optimizer"] = {{"type", "SGD"}, {"lr", 0.1}};
   for (const Case& wrong : cases) {
     CAPTURE(wrong.pointer);
-    const std::string faults = validator.faults(with(base, wrong.pointer, wrong.value));
+    const std::string faults = validator.faults(with_value(base, wrong.pointer, wrong.value));
     CAPTURE(faults);
     CHECK(faults.find("'type' constraint") != std::string::npos);
     CHECK(faults.find("pattern") == std::string::npos);
@@ -268,10 +256,11 @@ TEST_CASE("an editor reads plain scalars by YAML 1.2") {
   const json expected = json::parse(R"({"i": 12, "plus": 4, "f": 0.001, "whole": 1000, "dot": 0.5, "t": true, "n": null,
       "no": "no", "leading": 10, "octal": 8, "hexadecimal": 31, "s": "1", "l": [1, "a"], "e": "", "none": null,
       "time": "1:30", "version": "1.2.3"})");
-  CHECK(parse("{i: 12, plus: +4, f: 1e-3, whole: 1e3, dot: .5, t: True, n: ~, no: no, leading: 010, octal: 0o10, "
-              "hexadecimal: 0x1F, s: '1', l: [1, a], e: '', none: , time: 1:30, version: 1.2.3}") == expected);
-  CHECK(std::isnan(parse(".nan").get<double>()));
-  CHECK(parse("-.inf").get<double>() == -INFINITY);
-  CHECK(parse("1e400").get<double>() == INFINITY);
-  CHECK(parse("99999999999999999999").is_number_integer());
+  CHECK(parse_as_an_editor(
+            "{i: 12, plus: +4, f: 1e-3, whole: 1e3, dot: .5, t: True, n: ~, no: no, leading: 010, octal: 0o10, "
+            "hexadecimal: 0x1F, s: '1', l: [1, a], e: '', none: , time: 1:30, version: 1.2.3}") == expected);
+  CHECK(std::isnan(parse_as_an_editor(".nan").get<double>()));
+  CHECK(parse_as_an_editor("-.inf").get<double>() == -INFINITY);
+  CHECK(parse_as_an_editor("1e400").get<double>() == INFINITY);
+  CHECK(parse_as_an_editor("99999999999999999999").is_number_integer());
 }

@@ -16,7 +16,7 @@ using namespace test;
 const std::vector<std::string> kTwoEpochs = {"training={num_epochs: 2}", "dataloader.eval_batch_size=32",
                                              "checkpoint={keep_best: {monitor: eval/loss, mode: min}}"};
 
-std::vector<std::string> with(std::vector<std::string> overrides, const std::vector<std::string>& more) {
+std::vector<std::string> with_overrides(std::vector<std::string> overrides, const std::vector<std::string>& more) {
   overrides.insert(overrides.end(), more.begin(), more.end());
   return overrides;
 }
@@ -52,7 +52,7 @@ TEST_CASE("a signal in the first step stops training after that step") {
 
 TEST_CASE("a signal within an accumulation window gives the window up, and nothing of it is left") {
   const TemporaryFolder folder;
-  const auto overrides = with(kTwoEpochs, {"training={num_epochs: 2, gradient_accumulation_steps: 10}"});
+  const auto overrides = with_overrides(kTwoEpochs, {"training={num_epochs: 2, gradient_accumulation_steps: 10}"});
   for (const int64_t batch : {4, 13, 45}) {  // in the first, the second, and a last one of five
     Script stopped;
     stopped.in_training = raise_in_batch(SIGTERM, batch);
@@ -163,7 +163,7 @@ TEST_CASE("SIGUSR1 and SIGHUP save after the step, or within an evaluation, and 
     if (batch == 11) std::raise(SIGHUP);
     return input;
   };
-  const auto overrides = with(kTwoEpochs, {"evaluation.every=30"});
+  const auto overrides = with_overrides(kTwoEpochs, {"evaluation.every=30"});
   saved.in_evaluation = raise_in_batch(SIGUSR1, 3);  // after step 30, where no checkpoint is due
   CHECK(train_in(folder / "run", saved, overrides) == 0);
   const std::vector<int64_t> expected = {7, 11, 30, 45, 60, 90};

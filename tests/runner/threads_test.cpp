@@ -1,33 +1,18 @@
 #include "runner/device/threads.h"
 
-#include <doctest/doctest.h>
-
 #include <cstdlib>
 #include <optional>
+
+#include "tests/doctest.h"
+#include "tests/support.h"
 
 using namespace trainrun;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-/// An environment variable that has a value, or none, for as long as this lives.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const char* value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    value ? setenv(name, value, 1) : unsetenv(name);
-  }
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
-  ~ScopedVariable() { old_ ? setenv(name_, old_->c_str(), 1) : unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
-};
-
-Waiting waiting_with(const char* policy, const char* turns) {
-  const ScopedVariable first("OMP_WAIT_POLICY", policy);
-  const ScopedVariable second("GOMP_SPINCOUNT", turns);
+Waiting waiting_with(const std::optional<std::string>& policy, const std::optional<std::string>& turns) {
+  const test::EnvironmentVariable first("OMP_WAIT_POLICY", policy);
+  const test::EnvironmentVariable second("GOMP_SPINCOUNT", turns);
   return thread_waiting();
 }
 
@@ -45,11 +30,11 @@ TEST_CASE("the recipe's number of threads is taken; auto goes by the environment
 }
 
 TEST_CASE("how threads wait follows from what OpenMP read") {
-  CHECK(waiting_with(nullptr, nullptr).is_busy);
-  CHECK(waiting_with("active", nullptr).is_busy);
-  CHECK_FALSE(waiting_with("passive", nullptr).is_busy);
+  CHECK(waiting_with(std::nullopt, std::nullopt).is_busy);
+  CHECK(waiting_with("active", std::nullopt).is_busy);
+  CHECK_FALSE(waiting_with("passive", std::nullopt).is_busy);
   CHECK_FALSE(waiting_with("PASSIVE", "100").is_busy);
-  CHECK_FALSE(waiting_with(nullptr, "100").is_busy);
+  CHECK_FALSE(waiting_with(std::nullopt, "100").is_busy);
   CHECK(waiting_with("passive", "1000000000").is_busy);
   CHECK(waiting_with("passive", "infinity").is_busy);
 }

@@ -15,9 +15,9 @@
 #include "runner/base/signals.h"
 #include "runner/loggers/loggers.h"
 #include "runner/train/train_loop.h"
+#include "tests/doctest.h"
+#include "tests/support.h"
 #include "tests/temporary_folder.h"
-// After LibTorch, which has a CHECK of its own.
-#include <doctest/doctest.h>
 
 namespace trainrun::test {
 

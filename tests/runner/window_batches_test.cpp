@@ -1,10 +1,11 @@
 #include "runner/data/window_batches.h"
 
 #include <ATen/ops/from_blob.h>
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <memory>
+
+#include "tests/doctest.h"
 
 namespace trainrun {
 namespace {

@@ -1,20 +1,18 @@
 #include "runner/recipe/yaml.h"
 
-#include <doctest/doctest.h>
-
 #include <chrono>
 #include <random>
 
 #include "registry/interpolation.h"
 #include "runner/base/limits.h"
+#include "tests/doctest.h"
+#include "tests/runner/recipe_support.h"
 
 namespace trainrun {
 namespace {
 
-struct Case {
-  std::string input;
-  std::string expected;  // the errors
-};
+using test::FaultyRecipe;
+using test::node_at;
 
 struct Parsed {
   Value value;
@@ -42,18 +40,7 @@ Value parse_good(const std::string& text) {
 
 std::string errors(const std::string& text) { return parse(text).errors(); }
 
-const Value& at(const Value& value, const std::string& path) {
-  std::string error;
-  const Value* node = &value;
-  const Path steps = parse_path(path, error).value_or(Path());
-  for (const PathStep& step : steps) {
-    node = step.is_index ? &node->items().at(step.index) : node->find(step.key);
-    REQUIRE_MESSAGE(node, path);
-  }
-  return *node;
-}
-
-std::string place(const Value& value) {
+std::string place_of(const Value& value) {
   return std::to_string(value.place().line) + ":" + std::to_string(value.place().column);
 }
 
@@ -76,50 +63,50 @@ TEST_CASE("every node knows its line and column, every entry those of its key") 
       "    - {type: Conv2d, kernel_size: [3, 5]}\n"
       "    - ReLU\n");
   CHECK(value.place().to_string() == "a.yaml:1:1");
-  CHECK(place(at(value, "name")) == "1:7");
-  CHECK(place(at(value, "model")) == "3:3");
+  CHECK(place_of(node_at(value, "name")) == "1:7");
+  CHECK(place_of(node_at(value, "model")) == "3:3");
   CHECK(value.entries()[1].key_place.to_string() == "a.yaml:2:1");
-  CHECK(place(at(value, "model.layers[0]")) == "4:7");
-  CHECK(place(at(value, "model.layers[0].type")) == "4:14");
-  CHECK(place(at(value, "model.layers[0].kernel_size")) == "4:35");
-  CHECK(place(at(value, "model.layers[0].kernel_size[1]")) == "4:39");
-  CHECK(place(at(value, "model.layers[1]")) == "5:7");
+  CHECK(place_of(node_at(value, "model.layers[0]")) == "4:7");
+  CHECK(place_of(node_at(value, "model.layers[0].type")) == "4:14");
+  CHECK(place_of(node_at(value, "model.layers[0].kernel_size")) == "4:35");
+  CHECK(place_of(node_at(value, "model.layers[0].kernel_size[1]")) == "4:39");
+  CHECK(place_of(node_at(value, "model.layers[1]")) == "5:7");
 }
 
 TEST_CASE("columns count characters, not bytes") {
   const Value value = parse_good("é: ü\nx: {größe: 1, b: 2}\n");
-  CHECK(place(at(value, "é")) == "1:4");
-  CHECK(place(at(value, "x.größe")) == "2:12");
-  CHECK(place(at(value, "x.b")) == "2:18");
+  CHECK(place_of(node_at(value, "é")) == "1:4");
+  CHECK(place_of(node_at(value, "x.größe")) == "2:12");
+  CHECK(place_of(node_at(value, "x.b")) == "2:18");
 }
 
 TEST_CASE("an absent value is placed at its key or its dash") {
   const Value value = parse_good("a:\nb:\n  -\n  # comment\n  - - \n    - x\nc:\n");
-  CHECK(at(value, "a").is_null());
-  CHECK(place(at(value, "a")) == "1:1");
-  CHECK(place(at(value, "b[0]")) == "3:3");
-  CHECK(at(value, "b[1][0]").is_null());
-  CHECK(place(at(value, "b[1][0]")) == "5:5");
-  CHECK(place(at(value, "c")) == "7:1");
+  CHECK(node_at(value, "a").is_null());
+  CHECK(place_of(node_at(value, "a")) == "1:1");
+  CHECK(place_of(node_at(value, "b[0]")) == "3:3");
+  CHECK(node_at(value, "b[1][0]").is_null());
+  CHECK(place_of(node_at(value, "b[1][0]")) == "5:5");
+  CHECK(place_of(node_at(value, "c")) == "7:1");
 }
 
 TEST_CASE("scalars keep their text and whether they were quoted") {
   const Value value = parse_good(
       "plain: 1e-3\nsingle: '1'\ndouble: \"a\\tb\"\nliteral: |\n  x\n  y\nfolded: >-\n  x\n  y\n"
       "tagged: !!str 12\nint: !!int 12\nno: no\noctal: 010\n");
-  CHECK(at(value, "plain").text() == "1e-3");
-  CHECK_FALSE(at(value, "plain").quoted());
-  CHECK(at(value, "single").quoted());
-  CHECK(at(value, "double").text() == "a\tb");
-  CHECK(at(value, "double").quoted());
-  CHECK(at(value, "literal").text() == "x\ny\n");
-  CHECK(at(value, "literal").quoted());
-  CHECK(at(value, "folded").text() == "x y");
-  CHECK(at(value, "folded").quoted());
-  CHECK(at(value, "tagged").quoted());
-  CHECK_FALSE(at(value, "int").quoted());
-  CHECK(at(value, "no").scalar_type() == ScalarType::kString);
-  CHECK(at(value, "octal").scalar_type() == ScalarType::kString);
+  CHECK(node_at(value, "plain").text() == "1e-3");
+  CHECK_FALSE(node_at(value, "plain").quoted());
+  CHECK(node_at(value, "single").quoted());
+  CHECK(node_at(value, "double").text() == "a\tb");
+  CHECK(node_at(value, "double").quoted());
+  CHECK(node_at(value, "literal").text() == "x\ny\n");
+  CHECK(node_at(value, "literal").quoted());
+  CHECK(node_at(value, "folded").text() == "x y");
+  CHECK(node_at(value, "folded").quoted());
+  CHECK(node_at(value, "tagged").quoted());
+  CHECK_FALSE(node_at(value, "int").quoted());
+  CHECK(node_at(value, "no").scalar_type() == ScalarType::kString);
+  CHECK(node_at(value, "octal").scalar_type() == ScalarType::kString);
 }
 
 TEST_CASE("every escape gives well-formed UTF-8") {
@@ -164,17 +151,17 @@ TEST_CASE("a duplicate key is an error that names the first one's line") {
 
 TEST_CASE("aliases are copies that stand where the alias stands") {
   const Value value = parse_good("a: &x {lr: 1}\nb: *x\nc: [*x, *x]\n&k key: *k\n");
-  CHECK(same_meaning(at(value, "a"), at(value, "b")));
-  CHECK(place(at(value, "b")) == "2:4");
-  CHECK(place(at(value, "b.lr")) == "1:12");
-  CHECK(at(value, "c").items().size() == 2);
-  CHECK(at(value, "key").text() == "key");
+  CHECK(same_meaning(node_at(value, "a"), node_at(value, "b")));
+  CHECK(place_of(node_at(value, "b")) == "2:4");
+  CHECK(place_of(node_at(value, "b.lr")) == "1:12");
+  CHECK(node_at(value, "c").items().size() == 2);
+  CHECK(node_at(value, "key").text() == "key");
 }
 
 TEST_CASE("an anchor may be set again, and aliases take the last one") {
   const Value value = parse_good("a: &x 1\nb: *x\nc: &x 2\nd: *x\n");
-  CHECK(at(value, "b").text() == "1");
-  CHECK(at(value, "d").text() == "2");
+  CHECK(node_at(value, "b").text() == "1");
+  CHECK(node_at(value, "d").text() == "2");
 }
 
 TEST_CASE("aliases that lead nowhere or to themselves are errors") {
@@ -190,11 +177,11 @@ TEST_CASE("<< merges mappings: own keys win, then earlier maps") {
       "one: {<<: *x, lr: 5}\n"
       "late:\n  lr: 5\n  <<: *x\n"
       "many: {<<: [*x, *y, {k: 6}], m: 7}\n");
-  CHECK(same_meaning(at(value, "one"), parse_good("{lr: 5, n: 2}")));
-  CHECK(same_meaning(at(value, "late"), parse_good("{lr: 5, n: 2}")));
-  CHECK(same_meaning(at(value, "many"), parse_good("{lr: 1, n: 2, m: 7, k: 6}")));
-  CHECK(place(at(value, "one.n")) == "1:18");
-  CHECK(at(value, "many").find("<<") == nullptr);
+  CHECK(same_meaning(node_at(value, "one"), parse_good("{lr: 5, n: 2}")));
+  CHECK(same_meaning(node_at(value, "late"), parse_good("{lr: 5, n: 2}")));
+  CHECK(same_meaning(node_at(value, "many"), parse_good("{lr: 1, n: 2, m: 7, k: 6}")));
+  CHECK(place_of(node_at(value, "one.n")) == "1:18");
+  CHECK(node_at(value, "many").find("<<") == nullptr);
 }
 
 TEST_CASE("a quoted '<<' is an ordinary key") { CHECK(parse_good("'<<': 1\n").entries()[0].key == "<<"); }
@@ -264,7 +251,7 @@ TEST_CASE("tags other than those of the core schema are errors") {
 }
 
 TEST_CASE("a syntax error is a problem with a place and says what to do") {
-  const Case cases[] = {
+  const FaultyRecipe cases[] = {
       {"a: [1, 2\n", "a.yaml:1:4: this '[' is never closed"},
       {"a: {b: 1\n", "a.yaml:1:4: this '{' is never closed"},
       {"a: [1, 2\nb: 3\n", "a.yaml:1:4: this '[' is never closed"},
@@ -294,7 +281,7 @@ TEST_CASE("a syntax error is a problem with a place and says what to do") {
       {"a: {lr: ${x}}\n", "a.yaml:1:9: within { } or [ ], a text with ${…} must be in quotes: \"${…}\""},
       {"a: [${x}]\n", "a.yaml:1:5: within { } or [ ], a text with ${…} must be in quotes: \"${…}\""},
   };
-  for (const Case& syntax_case : cases) {
+  for (const FaultyRecipe& syntax_case : cases) {
     INFO(syntax_case.input);
     CHECK(errors(syntax_case.input) == syntax_case.expected);
   }
@@ -302,14 +289,14 @@ TEST_CASE("a syntax error is a problem with a place and says what to do") {
 
 TEST_CASE("a blank that is none is named, but not in quotes, comments and block texts") {
   const std::string stands = " stands here; write an ordinary space, or put the text in quotes if it is meant";
-  const Case cases[] = {
+  const FaultyRecipe cases[] = {
       {"a:\u00A0{b: 1}\n", "a.yaml:1:3: a non-breaking space (U+00A0)" + stands},
       {"a:\n  -\u00A0b\n", "a.yaml:2:4: a non-breaking space (U+00A0)" + stands},
       {"a:\n\u3000b: 1\n", "a.yaml:2:1: an ideographic space (U+3000)" + stands},
       {"a: b\u200B\n", "a.yaml:1:5: a zero-width space (U+200B)" + stands},
       {"a: {b: 1,\u2003c: 2}\n", "a.yaml:1:10: a typographic space (U+2003)" + stands},
   };
-  for (const Case& blank : cases) {
+  for (const FaultyRecipe& blank : cases) {
     INFO(blank.input);
     CHECK(errors(blank.input) == blank.expected);
   }
@@ -322,7 +309,7 @@ TEST_CASE("tabs in the indentation are errors, elsewhere they are blanks") {
   CHECK(errors("a:\n\t- b\n") == "a.yaml:2:1: " + expected);
   CHECK(errors("a:\n  b: 1\n\tc: 2\n") == "a.yaml:3:1: " + expected);
   CHECK(errors("a:\n  b:\n  \tc: 2\n") == "a.yaml:3:3: " + expected);
-  CHECK(at(parse_good("a:\t1\t# one\nb: [x,\n\ty]\n"), "b[1]").text() == "y");
+  CHECK(node_at(parse_good("a:\t1\t# one\nb: [x,\n\ty]\n"), "b[1]").text() == "y");
 }
 
 TEST_CASE("a text is one document with something in it") {
@@ -332,7 +319,7 @@ TEST_CASE("a text is one document with something in it") {
   }
   CHECK(errors("a: 1\n---\nb: 2\n") == "a.yaml:2:1: a second document begins here; a recipe is one document");
   CHECK(errors("[a] b\n") == "a.yaml:1:5: text after the end of the value above; check the indentation");
-  CHECK(at(parse_good("%YAML 1.2\n---\na: 1\n...\n"), "a").text() == "1");
+  CHECK(node_at(parse_good("%YAML 1.2\n---\na: 1\n...\n"), "a").text() == "1");
 }
 
 TEST_CASE("what is not text is refused") {
@@ -352,9 +339,9 @@ TEST_CASE("a byte order mark and other line breaks are fine") {
   const Value value = parse_good(
       "\xEF\xBB\xBF"
       "a: 1\r\nb: |\r\n  x\r\n  y\r\nc: 3\rd: 4");
-  CHECK(place(at(value, "a")) == "1:4");
-  CHECK(at(value, "b").text() == "x\ny\n");
-  CHECK(place(at(value, "d")) == "6:4");
+  CHECK(place_of(node_at(value, "a")) == "1:4");
+  CHECK(node_at(value, "b").text() == "x\ny\n");
+  CHECK(place_of(node_at(value, "d")) == "6:4");
 }
 
 TEST_CASE("all problems of a file are reported, up to a bound") {

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "registry/catalog.h"
+#include "registry/interpolation.h"
+#include "runner/loggers/loggers.h"
+#include "tests/doctest.h"
+
+namespace trainrun::test {
+
+inline Catalog catalog_of_the_program() {
+  Catalog catalog = builtins();
+  add_loggers(catalog.loggers);
+  return catalog;
+}
+
+inline std::set<std::string> recipes_in(const std::string& folder) {
+  std::set<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".yaml") paths.insert(entry.path().string());
+  }
+  return paths;
+}
+
+/// What lies in `value` at `path`, "a.b[0]".
+inline const Value& node_at(const Value& value, const std::string& path) {
+  std::string error;
+  const Path steps = parse_path(path, error).value_or(Path());
+  const Value* node = &value;
+  for (const PathStep& step : steps) {
+    node = step.is_index ? &node->items().at(step.index) : node->find(step.key);
+    REQUIRE_MESSAGE(node, path);
+  }
+  return *node;
+}
+
+/// A recipe with faults.
+struct FaultyRecipe {
+  std::string input;
+  std::string expected;  // the errors
+};
+
+}  // namespace trainrun::test
