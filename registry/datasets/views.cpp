@@ -244,11 +244,13 @@ class ConcatDataset : public Dataset, public DetailedDataset {
   int64_t size() const override { return starts_.back(); }
 
   Batch get(const at::Tensor& indices) const override {
-    return gather(indices, [&](const Dataset& part, const at::Tensor& own, const at::Tensor&) { return part.get(own); });
+    return gather(indices,
+                  [&](const Dataset& part, const at::Tensor& own, const at::Tensor&) { return part.get(own); });
   }
   Batch get_drawn(const at::Tensor& indices, const SampleDraws& draws) const override {
     return gather(indices, [&](const Dataset& part, const at::Tensor& own, const at::Tensor& places) {
-      const SampleDraws own_draws = draws.of_rows({places.const_data_ptr<int64_t>(), places.const_data_ptr<int64_t>() + places.numel()});
+      const SampleDraws own_draws =
+          draws.of_rows({places.const_data_ptr<int64_t>(), places.const_data_ptr<int64_t>() + places.numel()});
       Batch batch = part.get_drawn(own, own_draws);
       draws.note(own_draws);
       return batch;

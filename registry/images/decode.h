@@ -2,21 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <optional>
 #include <string_view>
 
 #include "registry/images/header.h"
 
 namespace trainrun {
-
-struct DecodeOptions {
-  /// 3: red, green, blue; 1: gray.
-  int64_t channels = 3;
-  /// A JPEG may be decoded to 1/2, 1/4 or 1/8 of its size, which is quicker, as long as neither side gets shorter than
-  /// this; 0: only to its whole size.
-  int64_t enough = 0;
-};
 
 /// Decodes a JPEG, PNG, WebP or BMP file that lies in memory to bytes, [height, width, channels] uint8, as Pillow's
 /// `Image.open(…).convert("RGB")` and `.convert("L")` do: transparency is dropped, of 16 bits the upper 8 count, of an

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "registry/images/decode.h"
+#include "registry/images/header.h"
 
 namespace trainrun::images {
 

@@ -21,4 +21,12 @@ struct ImageSize {
 /// more than `kMostPixels`.
 ImageSize size_of_image(std::string_view file);
 
+struct DecodeOptions {
+  /// 3: red, green, blue; 1: gray.
+  int64_t channels = 3;
+  /// A JPEG may be decoded to 1/2, 1/4 or 1/8 of its size, which is quicker, as long as neither side gets shorter than
+  /// this; 0: only to its whole size.
+  int64_t enough = 0;
+};
+
 }  // namespace trainrun

@@ -1,7 +1,5 @@
 #include "registry/optimizers/line_search.h"
 
-#include <ATen/ops/zeros.h>
-
 #include <vector>
 
 #include "tests/doctest.h"
