@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "registry/catalog.h"
 #include "registry/transforms/fields.h"
@@ -81,7 +82,7 @@ struct RandomResizedCrop {
           images.narrow(0, i, 1).narrow(2, window.top, window.height).narrow(3, window.left, window.width);
       result.narrow(0, i, 1).copy_(resized(part, size, interpolation, antialias));
     }
-    images = result;
+    images = std::move(result);
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
@@ -104,7 +105,7 @@ struct RandomVerticalFlip {
     for (int64_t i = 0; i < images.size(0); ++i) {
       if (draws.of(i).uniform() < p) result[i].copy_(at::flip(images[i], {1}));
     }
-    images = result;
+    images = std::move(result);
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };

@@ -238,3 +238,14 @@ def test_a_finished_run_says_how_to_go_on_and_a_runs_folder_is_enough(tmp_path):
     (tmp_path / "empty/recipe.yaml").write_text("name: x\n")
     failed = trainrun(*run, "training.max_steps=4", f"checkpoint.resume={tmp_path}/empty")
     assert failed.returncode == 1 and "holds no whole checkpoint" in failed.stderr
+
+
+def test_fifty_thousand_layers_are_validated_in_seconds_of_processor_time(tmp_path):
+    """Once it took 20 s of it; the limit is of processor time, which other programs do not use up."""
+    recipe = (ROOT / "tests/recipes/digits_small.yaml").read_text()
+    assert "model:" in recipe
+    (tmp_path / "deep.yaml").write_text(f"base: {ROOT}/tests/recipes/digits_small.yaml\nname: deep\n")
+    layers = "[Flatten, {type: Linear, out_features: 10}, {type: Sequential, repeat: 50000, layers: [ReLU]}]"
+    limited = ["bash", "-c", 'ulimit -t 10; exec "$@"', "bash", BINARY, "validate", str(tmp_path / "deep.yaml"), f"model.layers={layers}"]
+    done = subprocess.run(limited, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
