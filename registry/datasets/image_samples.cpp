@@ -28,8 +28,11 @@ ImageSamples::ImageSamples(ImageOptions options)
   DatasetInfo info;
   info.fields = {image_};
   for (const Component<TransformKind>& component : options_.image_transforms) {
-    transforms_.push_back(build_at_place(component, {info}));
+    transforms_.emplace_back(build_at_place(component, {info}));
     try {
+      if (transforms_.back()->pairs() || transforms_.back()->learns()) {
+        throw Error(component.type + " looks at more than one image; name it under dataset.transforms");
+      }
       transforms_.back()->describe(info);
     } catch (const std::exception& error) {
       throw_fault(component.place, component.path, "", error);
@@ -44,74 +47,79 @@ const ImageSamples::Listing& ImageSamples::listing() const {
 }
 
 DatasetInfo ImageSamples::info() const {
-  const Listing& files = listing();
   if (!sized_image_) {
     sized_image_ = image_;
     const bool is_open = std::count(image_.shape.begin(), image_.shape.end(), kAnySize) > 0;
-    if (is_open) sized_image_->shape = first_shape(files);
+    if (is_open) sized_image_->shape = first_shape();
   }
   DatasetInfo info;
-  info.fields = {*sized_image_, {"label", {}, at::kLong, files.num_classes}};
+  info.fields = {*sized_image_, {"label", {}, at::kLong, listing().num_classes}};
   info.target = "label";
-  if (options_.broken == BrokenImages::kError) info.num_samples = static_cast<int64_t>(files.files.size());
+  if (options_.broken == BrokenImages::kError) info.num_samples = size();
   return info;
 }
 
-std::vector<int64_t> ImageSamples::first_shape(const Listing& listing) const {
+std::vector<int64_t> ImageSamples::first_shape() const {
   const SampleDraws draws(DrawKey{}, std::vector<int64_t>{0});
   for (size_t i = 0;; ++i) {
+    const std::string bytes = read_image(files()[i]);
     try {
-      return changed(decoded(listing.files[i]), listing.files[i], 0, draws).sizes().slice(1).vec();
+      return changed(decoded(bytes, files()[i]), files()[i], 0, draws).sizes().slice(1).vec();
     } catch (const DataError&) {
-      if (options_.broken == BrokenImages::kError || i + 1 == listing.files.size()) throw;
+      if (options_.broken == BrokenImages::kError || i + 1 == files().size()) throw;
     }
   }
 }
 
 void ImageSamples::open() {
   info();
-  files_ = listing().files;
   if (options_.broken == BrokenImages::kSkip || options_.cache == ImageCache::kMemory) read_all();
 }
 
-/// Decodes every file once: to keep it, or to see whether that goes well.
+/// Decodes every file once: to keep it, or to see whether that goes well. A file that cannot be read is an error all the
+/// same: tomorrow it may be there again, and training would go another way.
 void ImageSamples::read_all() {
-  std::vector<std::string> faults(files_.size());
-  std::vector<at::Tensor> images(files_.size());
+  std::vector<std::string> faults(files().size());
+  std::vector<at::Tensor> images(files().size());
   at::parallel_for(0, size(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const auto at = static_cast<size_t>(i);
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      const std::string bytes = read_image(files()[i]);
       try {
-        at::Tensor image = decoded(files_[at]);
-        if (options_.cache == ImageCache::kMemory) images[at] = image;
+        at::Tensor image = decoded(bytes, files()[i]);
+        if (options_.cache == ImageCache::kMemory) images[i] = std::move(image);
       } catch (const DataError& error) {
-        faults[at] = error.what();
+        faults[i] = error.what();
       }
     }
   });
   std::vector<File> whole;
   std::vector<std::string> broken;
-  for (size_t i = 0; i < files_.size(); ++i) {
+  for (size_t i = 0; i < faults.size(); ++i) {
     if (!faults[i].empty()) {
       broken.push_back(faults[i]);
       continue;
     }
-    whole.push_back(files_[i]);
+    whole.push_back(files()[i]);
     if (images[i].defined()) cached_.push_back(images[i]);
   }
-  if (broken.empty()) return;
-  if (options_.broken == BrokenImages::kError) throw DataError(broken[0]);
-  const size_t all = files_.size();
-  files_ = std::move(whole);
-  const size_t count = broken.size();
-  if (broken.size() > kMostNamed) broken.resize(kMostNamed);
-  notes_.push_back(std::to_string(count) + " of " + std::to_string(all) +
-                   " images cannot be decoded and are left out: " + join(broken) + (count > kMostNamed ? ", …" : ""));
-  if (files_.empty()) throw DataError("no image can be decoded: " + join(broken));
+  if (!broken.empty()) leave_out(std::move(whole), std::move(broken));
 }
 
-at::Tensor ImageSamples::decoded(const File& file) const {
-  const std::string bytes = read_file(file.path, kMostFileBytes);
+void ImageSamples::leave_out(std::vector<File> whole, std::vector<std::string> broken) {
+  if (options_.broken == BrokenImages::kError) throw DataError(broken[0]);
+  const size_t count = broken.size();
+  const size_t all = files().size();
+  if (count > kMostNamed) broken.resize(kMostNamed);
+  const std::string named = join(broken) + (count > kMostNamed ? ", …" : "");
+  if (whole.empty()) throw DataError("no image can be decoded: " + named);
+  notes_.push_back(std::to_string(count) + " of " + std::to_string(all) +
+                   " images cannot be decoded and are left out: " + named);
+  listing_->files = std::move(whole);
+}
+
+std::string ImageSamples::read_image(const File& file) { return read_file(file.path, kMostFileBytes); }
+
+at::Tensor ImageSamples::decoded(const std::string& bytes, const File& file) const {
   try {
     return decode_image(bytes, {options_.channels(), 0});
   } catch (const DataError& error) {
@@ -150,8 +158,8 @@ Batch ImageSamples::get_drawn(const at::Tensor& indices, const SampleDraws& draw
   at::Tensor labels = at::empty({n}, at::kLong);
   for (int64_t i = 0; i < n; ++i) {
     const auto at = static_cast<size_t>(numbers[i]);
-    const File& file = files_[at];
-    const at::Tensor one = changed(cached_.empty() ? decoded(file) : cached_[at], file, i, draws);
+    const File& file = files()[at];
+    const at::Tensor one = changed(cached_.empty() ? decoded(read_image(file), file) : cached_[at], file, i, draws);
     if (one.sizes().slice(1) != images.sizes().slice(1)) {
       throw DataError(file.path + ": the image has " + pixels_text(one.sizes().slice(1).vec()) + " pixels, others " +
                       pixels_text(field.shape) +
@@ -170,13 +178,13 @@ Batch ImageSamples::get_drawn(const at::Tensor& indices, const SampleDraws& draw
 at::Tensor ImageSamples::column(const std::string& field) const {
   if (field != "label") return Dataset::column(field);
   std::vector<int64_t> labels;
-  labels.reserve(files_.size());
-  for (const File& file : files_) labels.push_back(file.label);
+  labels.reserve(files().size());
+  for (const File& file : files()) labels.push_back(file.label);
   return at::tensor(labels, at::kLong);
 }
 
 std::string ImageSamples::place(int64_t index, const std::string&) const {
-  return files_[static_cast<size_t>(index)].path;
+  return files()[static_cast<size_t>(index)].path;
 }
 
 }  // namespace trainrun

@@ -54,7 +54,7 @@ class ImageSamples : public Dataset, public DetailedDataset {
   /// Looks at the folder, and at one image if the transforms leave the size of a file as it is.
   DatasetInfo info() const override;
   void open() override;
-  int64_t size() const override { return static_cast<int64_t>(files_.size()); }
+  int64_t size() const override { return static_cast<int64_t>(files().size()); }
   Batch get(const at::Tensor& indices) const override;
   Batch get_drawn(const at::Tensor& indices, const SampleDraws& draws) const override;
   at::Tensor column(const std::string& field) const override;
@@ -70,24 +70,27 @@ class ImageSamples : public Dataset, public DetailedDataset {
     std::vector<File> files;
     int64_t num_classes = 0;
   };
-  /// All files in their order, opening none. Throws DataError where there are none.
+  /// All files in their order, none opened. Throws DataError where there are none.
   virtual Listing list() const = 0;
 
  private:
   const Listing& listing() const;
-  at::Tensor decoded(const File& file) const;
+  const std::vector<File>& files() const { return listing().files; }
+  static std::string read_image(const File& file);
+  /// [H, W, C]. Throws DataError, which names the file.
+  at::Tensor decoded(const std::string& bytes, const File& file) const;
   /// A file's `pixels` [H, W, C] as they go into a batch: [1, C, H, W].
   at::Tensor changed(const at::Tensor& pixels, const File& file, int64_t row, const SampleDraws& draws) const;
   /// The shape of the first image that can be decoded, as it goes into a batch.
-  std::vector<int64_t> first_shape(const Listing& listing) const;
+  std::vector<int64_t> first_shape() const;
   void read_all();
+  void leave_out(std::vector<File> whole, std::vector<std::string> broken);
 
   ImageOptions options_;
   std::vector<std::shared_ptr<const Transform>> transforms_;
   FieldInfo image_;  // after the transforms; kAnySize where they leave the size of a file as it is
   mutable std::optional<Listing> listing_;
   mutable std::optional<FieldInfo> sized_image_;
-  std::vector<File> files_;         // once it is open
   std::vector<at::Tensor> cached_;  // [H, W, C] of each, or empty
   std::vector<std::string> notes_;
 };

@@ -215,6 +215,13 @@ def test_what_is_no_folder_of_images_is_said(probe, tmp_path, make, message):
     assert str(error.value) == message.format(root=root)
 
 
+@pytest.mark.parametrize("transform", ["Mixup", "Standardize"])
+def test_what_looks_at_more_than_one_image_is_refused(probe, tmp_path, transform):
+    with pytest.raises(ProbeError) as error:
+        read(probe, {"type": "ImageFolder", "root": str(tmp_path), "image_transforms": [{"type": transform}]})
+    assert f"image_transforms[0]: {transform} looks at more than one image; name it under dataset.transforms" in str(error.value)
+
+
 RECIPE = """\
 version: 1
 model:
