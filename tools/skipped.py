@@ -16,6 +16,7 @@ CURES = [
     (r"^there is a GPU", "a machine without a GPU", "run tools/test on one"),
     (r"tools/setup --tests", "a launcher", "tools/setup --tests installs it"),
     (r"namespaces|network cable", "namespaces of their own", "run tools/test as root, in a container with --privileged"),
+    (r"^no network", "a network", "run tools/test where there is another address than 127.0.0.1"),
     (r"one core", "a second core", "let this process use two"),
     (r"build all", "a built program", "run tools/setup --tests"),
 ]

@@ -50,6 +50,8 @@ def test_what_other_ranks_say_has_their_number(tmp_path):
     assert done.returncode == 0, done.stderr
     said = collections.defaultdict(set)
     for line in done.stderr.splitlines():
+        if "[c10d] The hostname of the client socket cannot be retrieved" in line:  # on a machine without a network
+            continue
         prefix, process = re.fullmatch(r"(\[rank \d\] |) *(\d+):\t.*", line).groups()
         said[process].add(prefix)
     assert sorted(map(sorted, said.values())) == [[""], [""], ["[rank 1] "], ["[rank 2] "]]
