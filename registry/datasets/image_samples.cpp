@@ -121,7 +121,7 @@ std::string ImageSamples::read_image(const File& file) { return read_file(file.p
 
 at::Tensor ImageSamples::decoded(const std::string& bytes, const File& file) const {
   try {
-    return decode_image(bytes, {options_.channels(), 0});
+    return decode_image(bytes, options_.channels());
   } catch (const DataError& error) {
     throw DataError(file.path + ": " + error.what());
   }

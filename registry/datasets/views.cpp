@@ -281,6 +281,14 @@ class ConcatDataset : public Dataset, public DetailedDataset {
     set_rest();
   }
 
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> all;
+    for (const auto& part : parts_) {
+      for (std::string& note : notes_of(*part)) all.push_back(std::move(note));
+    }
+    return all;
+  }
+
   at::Tensor column(const std::string& field) const override {
     std::vector<at::Tensor> columns;
     for (const auto& part : parts_) columns.push_back(part->column(field));

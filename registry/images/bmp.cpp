@@ -134,11 +134,10 @@ Color pixel_of(const Numbers& file, size_t row_at, int64_t x, const BmpHeader& h
 
 }  // namespace
 
-ImageSize size_of_bmp(std::string_view file) { return read_bmp_header(Numbers(file)).size; }
-
-at::Tensor decode_bmp(std::string_view file, const DecodeOptions&) {
+at::Tensor decode_bmp(std::string_view file, int64_t) {
   const Numbers numbers(file);
   const BmpHeader header = read_bmp_header(numbers);
+  require_sensible(header.size);
   const auto palette = header.bits <= 8 ? read_palette(numbers, header) : std::vector<Color>();
   const auto width = static_cast<uint64_t>(header.size.width);
   const uint64_t row_bytes = (width * header.bits + 31) / 32 * 4;

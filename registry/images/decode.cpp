@@ -14,6 +14,16 @@ bool has(std::string_view file, size_t offset, std::string_view text) {
   return file.size() >= offset && file.substr(offset).starts_with(text);
 }
 
+/// For the format that the first bytes are of.
+auto decoder_of(std::string_view file) {
+  if (file.empty()) throw DataError("the file is empty");
+  if (has(file, 0, "\xff\xd8\xff")) return images::decode_jpeg;
+  if (has(file, 0, "\x89PNG\r\n\x1a\n")) return images::decode_png;
+  if (has(file, 0, "RIFF") && has(file, 8, "WEBP")) return images::decode_webp;
+  if (has(file, 0, "BM")) return images::decode_bmp;
+  throw DataError("this is no JPEG, PNG, WebP or BMP file, whatever its name says");
+}
+
 }  // namespace
 
 namespace images {
@@ -44,53 +54,9 @@ at::Tensor gray_of_rgb(const at::Tensor& rgb) {
 
 }  // namespace images
 
-ImageFormat format_of(std::string_view file) {
-  if (file.empty()) throw DataError("the file is empty");
-  if (has(file, 0, "\xff\xd8\xff")) return ImageFormat::kJpeg;
-  if (has(file, 0, "\x89PNG\r\n\x1a\n")) return ImageFormat::kPng;
-  if (has(file, 0, "RIFF") && has(file, 8, "WEBP")) return ImageFormat::kWebp;
-  if (has(file, 0, "BM")) return ImageFormat::kBmp;
-  throw DataError("this is no JPEG, PNG, WebP or BMP file, whatever its name says");
-}
-
-ImageSize size_of_image(std::string_view file) {
-  ImageSize size;
-  switch (format_of(file)) {
-    case ImageFormat::kJpeg:
-      size = images::size_of_jpeg(file);
-      break;
-    case ImageFormat::kPng:
-      size = images::size_of_png(file);
-      break;
-    case ImageFormat::kWebp:
-      size = images::size_of_webp(file);
-      break;
-    case ImageFormat::kBmp:
-      size = images::size_of_bmp(file);
-      break;
-  }
-  images::require_sensible(size);
-  return size;
-}
-
-at::Tensor decode_image(std::string_view file, const DecodeOptions& options) {
-  images::require_sensible(size_of_image(file));
-  at::Tensor image;
-  switch (format_of(file)) {
-    case ImageFormat::kJpeg:
-      image = images::decode_jpeg(file, options);
-      break;
-    case ImageFormat::kPng:
-      image = images::decode_png(file, options);
-      break;
-    case ImageFormat::kWebp:
-      image = images::decode_webp(file, options);
-      break;
-    case ImageFormat::kBmp:
-      image = images::decode_bmp(file, options);
-      break;
-  }
-  return options.channels == 1 && image.size(2) == 3 ? images::gray_of_rgb(image) : image;
+at::Tensor decode_image(std::string_view file, int64_t channels) {
+  const at::Tensor image = decoder_of(file)(file, channels);
+  return channels == 1 && image.size(2) == 3 ? images::gray_of_rgb(image) : image;
 }
 
 }  // namespace trainrun

@@ -2,16 +2,18 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string_view>
-
-#include "registry/images/header.h"
 
 namespace trainrun {
 
-/// Decodes a JPEG, PNG, WebP or BMP file that lies in memory to bytes, [height, width, channels] uint8, as Pillow's
-/// `Image.open(…).convert("RGB")` and `.convert("L")` do: transparency is dropped, of 16 bits the upper 8 count, of an
+/// More pixels than these are refused: what claims to be so large fills the memory, and is hardly meant. Pillow's limit.
+inline constexpr int64_t kMostPixels = 178'956'970;
+
+/// Decodes a JPEG, PNG, WebP or BMP file that lies in memory to bytes, [height, width, `channels`] uint8, as Pillow's
+/// `Image.open(…).convert("RGB")` (3 channels) and `.convert("L")` (1) do: transparency is dropped, of 16 bits the upper 8 count, of an
 /// animation the first picture. The orientation that a camera noted is not looked at, as in torchvision's ImageFolder.
 /// Throws DataError, which does not name the file, where it is none of these, is damaged, cut off or too large.
-at::Tensor decode_image(std::string_view file, const DecodeOptions& options = {});
+at::Tensor decode_image(std::string_view file, int64_t channels);
 
 }  // namespace trainrun

@@ -34,6 +34,7 @@ JpegHeader read_header(const Decompressor& decompressor, std::string_view file) 
   }
   if (height <= 0 || width <= 0) throw DataError("the JPEG is cut off, or damaged at its start");
   header.size = {height, width};
+  require_sensible(header.size);
   return header;
 }
 
@@ -42,15 +43,6 @@ const Decompressor& own_decompressor() {
   thread_local const Decompressor decompressor(tjInitDecompress(), tjDestroy);
   if (!decompressor) throw Error("libjpeg-turbo cannot be started");
   return decompressor;
-}
-
-/// The smallest of 1, 1/2, 1/4, 1/8 of the size that leaves neither side shorter than `enough`.
-ImageSize scaled(ImageSize size, int64_t enough) {
-  constexpr int64_t kLeastShare = 8;
-  if (enough <= 0) return size;
-  int64_t share = 1;
-  while (share < kLeastShare && std::min(size.height, size.width) / (2 * share) >= enough) share *= 2;
-  return {(size.height + share - 1) / share, (size.width + share - 1) / share};
 }
 
 /// Of the four inks, which files of Adobe's programs, and so nearly all, hold inverted.
@@ -72,21 +64,18 @@ at::Tensor rgb_of_inks(const at::Tensor& inks) {
 
 }  // namespace
 
-ImageSize size_of_jpeg(std::string_view file) { return read_header(own_decompressor(), file).size; }
-
-at::Tensor decode_jpeg(std::string_view file, const DecodeOptions& options) {
+at::Tensor decode_jpeg(std::string_view file, int64_t channels) {
   const Decompressor& decompressor = own_decompressor();
   const JpegHeader header = read_header(decompressor, file);
-  const bool is_gray = header.colorspace == TJCS_GRAY && options.channels == 1;
+  const bool is_gray = header.colorspace == TJCS_GRAY && channels == 1;
   const bool has_inks = header.colorspace == TJCS_CMYK || header.colorspace == TJCS_YCCK;
-  const ImageSize size = scaled(header.size, options.enough);
-  const int64_t channels = is_gray ? 1 : has_inks ? 4 : 3;
-  at::Tensor image = empty_image(size, channels);
+  const int64_t decoded = is_gray ? 1 : has_inks ? 4 : 3;  // channels
+  at::Tensor image = empty_image(header.size, decoded);
   const int format = is_gray ? TJPF_GRAY : has_inks ? TJPF_CMYK : TJPF_RGB;
   // A warning counts where the file ends too early; other blemishes Pillow does not mind either.
   if (tjDecompress2(decompressor.get(), bytes_of(file), file.size(), image.mutable_data_ptr<uint8_t>(),
-                    static_cast<int>(size.width), static_cast<int>(size.width * channels),
-                    static_cast<int>(size.height), format, TJFLAG_ACCURATEDCT) != 0) {
+                    static_cast<int>(header.size.width), static_cast<int>(header.size.width * decoded),
+                    static_cast<int>(header.size.height), format, TJFLAG_ACCURATEDCT) != 0) {
     const std::string_view said = tjGetErrorStr2(decompressor.get());
     if (tjGetErrorCode(decompressor.get()) != TJERR_WARNING) throw_damaged(decompressor);
     if (said.find("remature end") != std::string_view::npos) throw DataError("the JPEG is cut off");

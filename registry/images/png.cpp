@@ -31,6 +31,7 @@ Context open_png(std::string_view file) {
 spng_ihdr header_of(const Context& context) {
   spng_ihdr header{};
   require(spng_get_ihdr(context.get(), &header));
+  require_sensible({header.height, header.width});
   return header;
 }
 
@@ -71,25 +72,20 @@ at::Tensor upper_bytes(const Context& context, const spng_ihdr& header, int64_t 
 
 }  // namespace
 
-ImageSize size_of_png(std::string_view file) {
-  const spng_ihdr header = header_of(open_png(file));
-  return {header.height, header.width};
-}
-
-at::Tensor decode_png(std::string_view file, const DecodeOptions& options) {
+at::Tensor decode_png(std::string_view file, int64_t channels) {
   constexpr int kWide = 16;
   const Context context = open_png(file);
   const spng_ihdr header = header_of(context);
   const bool is_gray =
       header.color_type == SPNG_COLOR_TYPE_GRAYSCALE || header.color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA;
-  const int64_t channels = is_gray && options.channels == 1 ? 1 : 3;
-  if (header.bit_depth == kWide) return upper_bytes(context, header, channels);
+  const int64_t decoded_channels = is_gray && channels == 1 ? 1 : 3;
+  if (header.bit_depth == kWide) return upper_bytes(context, header, decoded_channels);
   at::Tensor image = empty_image({header.height, header.width}, 3);
   size_t size = 0;
   require(spng_decoded_image_size(context.get(), SPNG_FMT_RGB8, &size));
   if (size != image.nbytes()) throw DataError("the PNG is damaged: its rows do not fit its header");
   require(spng_decode_image(context.get(), image.mutable_data_ptr<uint8_t>(), size, SPNG_FMT_RGB8, 0));
-  return channels == 1 ? image.slice(2, 0, 1).contiguous() : image;
+  return decoded_channels == 1 ? image.slice(2, 0, 1).contiguous() : image;
 }
 
 }  // namespace trainrun::images

@@ -17,6 +17,7 @@ WebPBitstreamFeatures features_of(std::string_view file) {
   const VP8StatusCode code = WebPGetFeatures(bytes_of_webp(file), file.size(), &features);
   if (code == VP8_STATUS_NOT_ENOUGH_DATA) throw DataError("the WebP is cut off");
   if (code != VP8_STATUS_OK) throw DataError("the WebP is damaged");
+  require_sensible({features.height, features.width});
   return features;
 }
 
@@ -41,12 +42,7 @@ at::Tensor first_picture(std::string_view file) {
 
 }  // namespace
 
-ImageSize size_of_webp(std::string_view file) {
-  const WebPBitstreamFeatures features = features_of(file);
-  return {features.height, features.width};
-}
-
-at::Tensor decode_webp(std::string_view file, const DecodeOptions&) {
+at::Tensor decode_webp(std::string_view file, int64_t) {
   const WebPBitstreamFeatures features = features_of(file);
   if (features.has_animation) return first_picture(file);
   at::Tensor image = empty_image({features.height, features.width}, 3);

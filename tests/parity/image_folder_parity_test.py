@@ -268,15 +268,20 @@ def test_workers_ranks_caches_and_resumes_make_the_same_batches(tmp_path):
     assert resumed == whole[3:]
 
 
-def test_what_is_left_out_is_counted(tmp_path):
+@pytest.mark.parametrize("within", ["", "Concat"])
+def test_what_is_left_out_is_counted(tmp_path, within):
     for label in range(2):
         (tmp_path / f"root/{label}").mkdir(parents=True)
         for i in range(4):
             Image.fromarray(picture(i, 40, 50)).save(tmp_path / f"root/{label}/{i}.jpg")
     (tmp_path / "root/1/broken.jpg").write_bytes(b"no picture")
     recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(RECIPE.replace("ROOT", str(tmp_path / "root")))
-    losses = train(recipe, tmp_path / "run", "dataset.train.broken=skip")
+    lines = RECIPE.splitlines()
+    first = lines.index("  train:")
+    folder = "{%s, broken: skip}" % ", ".join(line.strip() for line in lines[first + 1:first + 4])
+    lines[first:first + 4] = [f"  train: {{type: Concat, datasets: [{folder}]}}" if within else f"  train: {folder}"]
+    recipe.write_text("\n".join(lines).replace("ROOT", str(tmp_path / "root")))
+    losses = train(recipe, tmp_path / "run")
     assert len(losses) == 4
     said = (tmp_path / "run/log.txt").read_text()
     assert "1 of 9 images cannot be decoded and are left out: " in said and "root/1/broken.jpg: this is no JPEG" in said
