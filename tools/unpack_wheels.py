@@ -24,7 +24,11 @@ def main(lock_file: str, wheel_folder: str, destination: str) -> None:
             sys.exit(f"expected one wheel {wheel_folder}/{pattern}, found {len(wheels)}")
         print(f"  {wheels[0].name}", file=sys.stderr)
         with zipfile.ZipFile(wheels[0]) as wheel:
-            wheel.extractall(destination, [member for member in wheel.namelist() if WANTED.match(member)])
+            for member in filter(WANTED.match, wheel.namelist()):
+                if member.endswith("/"):
+                    continue
+                pathlib.Path(destination, member).unlink(missing_ok=True)  # not written into: other clones may have links to it
+                wheel.extract(member, destination)
 
 
 if __name__ == "__main__":
