@@ -12,6 +12,7 @@ set(plugins_folder "${PROJECT_BINARY_DIR}/test_plugins")
 set(test_environment
   "TRAINRUN_BINARY=${PROJECT_BINARY_DIR}/bin/trainrun"
   "TRAINRUN_BUILD_DIR=${PROJECT_BINARY_DIR}"
+  "TRAINRUN_CALLED=${PROJECT_BINARY_DIR}/warm/trainrun"
   "OMP_WAIT_POLICY=passive"  # threads that spin while they wait hinder each other where tests share the cores
   "TRAINRUN_TEST_PLUGINS=${plugins_folder}/build")
 if(TRAINRUN_SANITIZERS)
@@ -47,6 +48,21 @@ if(test_sources)
       continue()  # it drives the program, which the sanitizers' build leaves out
     endif()
     trainrun_test(${name} unit $<TARGET_FILE:trainrun_tests> "--source-file=*/tests/${name}_test.cpp" --no-version)
+  endforeach()
+endif()
+
+# The program, started once for many calls: tests/warm.
+if(NOT TRAINRUN_SANITIZERS)
+  add_library(trainrun_warm MODULE tests/warm/server.cpp)
+  target_link_libraries(trainrun_warm PRIVATE ${CMAKE_DL_LIBS})
+  add_executable(trainrun_called tests/warm/client.cpp)
+  set_target_properties(trainrun_called PROPERTIES OUTPUT_NAME trainrun)
+  target_compile_definitions(trainrun_called PRIVATE "TRAINRUN_WARM_SOCKET_PATH=\"${PROJECT_BINARY_DIR}/warm/socket\"")
+  target_link_options(trainrun_called PRIVATE -static)
+  foreach(target trainrun_warm trainrun_called)
+    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+    target_compile_features(${target} PRIVATE cxx_std_20)
+    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/warm" RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/warm")
   endforeach()
 endif()
 

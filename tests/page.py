@@ -5,7 +5,8 @@
     page.py stop SOCKET        ends it
 
 Importing torch, pytest and scikit-learn takes 3 s of a processor, and there are some sixty pages. A page has a process of
-its own all the same: a copy, made by fork, of one that has only imported. Without a server `run` imports by itself.
+its own all the same: a copy, made by fork, of one that has only imported. Without a server `run` imports by itself. The server also starts the
+program's (tests/warm), which ends with it.
 """
 
 import json
@@ -13,6 +14,7 @@ import os
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import traceback
@@ -81,7 +83,18 @@ def serve_page(connection: socket.socket) -> None:
     os._exit(status)
 
 
+def start_program(environment: dict[str, str]) -> None:
+    """Starts the program that is called as TRAINRUN_CALLED."""
+    build = environment["TRAINRUN_BUILD_DIR"]
+    variables = {"LD_PRELOAD": f"{build}/warm/libtrainrun_warm.so", "TRAINRUN_WARM_SOCKET": f"{build}/warm/socket"}
+    program = subprocess.Popen([environment["TRAINRUN_BINARY"]], env=environment | variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL)
+    if program.stdout.readline() != b"ready\n":
+        sys.exit("the program's server did not start")
+
+
 def serve(path: str) -> None:
+    environment = dict(os.environ)  # as the pages' will be: scikit-learn adds to ours
     for name in IMPORTED:
         __import__(name)
     name = in_folder_of(path)
@@ -91,12 +104,18 @@ def serve(path: str) -> None:
     listener.bind(name)
     listener.listen()
     listener.settimeout(IDLE_S)
+    ready, readiness = os.pipe()
     if os.fork() > 0:
-        os._exit(0)  # ready: ctest goes on
+        os.close(readiness)
+        os._exit(0 if os.read(ready, 1) else 1)  # ctest goes on
     os.setsid()
+    start_program(environment)
+    os.write(readiness, b"r")
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(nothing, number)
+    for file in (nothing, ready, readiness):
+        os.close(file)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         try:

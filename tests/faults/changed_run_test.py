@@ -12,6 +12,8 @@ import subprocess
 
 import pytest
 
+from tests.program import CALLED
+
 ROWS = 1000
 RECIPE = """\
 version: 1
@@ -35,7 +37,7 @@ def table(rows: int) -> str:
 
 def run(folder: pathlib.Path, *overrides: str, recipe: str = "recipe.yaml", environment: dict[str, str] | None = None,
         output: str = "o"):
-    return subprocess.run([os.environ["TRAINRUN_BINARY"], recipe, f"output_dir={output}", *overrides], cwd=folder, text=True,
+    return subprocess.run([CALLED, recipe, f"output_dir={output}", *overrides], cwd=folder, text=True,
                           capture_output=True, timeout=120, env={**os.environ, **(environment or {})}, check=False)
 
 
@@ -317,7 +319,7 @@ def test_a_recipe_without_secrets_can_be_read_by_all(folder):
 def test_a_base_that_is_not_a_recipe_is_not_shown(folder, text):
     (folder / "passwords").write_text(text)
     (folder / "recipe.yaml").write_text("base: passwords\n" + RECIPE)
-    done = subprocess.run([os.environ["TRAINRUN_BINARY"], "validate", "recipe.yaml"], cwd=folder, capture_output=True, text=True,
+    done = subprocess.run([CALLED, "validate", "recipe.yaml"], cwd=folder, capture_output=True, text=True,
                           timeout=60, check=False)
     assert done.returncode == 2
     assert "hunter2" not in done.stdout + done.stderr
@@ -330,7 +332,7 @@ def test_what_is_not_a_file_is_refused_at_once(folder, what, where):
     if what == "pipe":
         os.mkfifo(folder / "pipe")
     (folder / "recipe.yaml").write_text(f"base: {what}\n" + RECIPE)
-    done = subprocess.run([os.environ["TRAINRUN_BINARY"], "validate", what if where == "recipe" else "recipe.yaml"], cwd=folder,
+    done = subprocess.run([CALLED, "validate", what if where == "recipe" else "recipe.yaml"], cwd=folder,
                           capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "expected a file, found " in done.stderr
@@ -350,7 +352,7 @@ def test_the_largest_numbers_that_are_taken_do_not_turn_negative(folder):
     done = run(folder, "training={num_epochs: 1000000000, max_steps: 3, gradient_accumulation_steps: 1000000}", "seed=1",
                "dataloader.batch_size=1000000000")
     assert done.returncode == 0, done.stderr
-    explained = subprocess.run([os.environ["TRAINRUN_BINARY"], "explain", "recipe.yaml", "num_processes=1000000",
+    explained = subprocess.run([CALLED, "explain", "recipe.yaml", "num_processes=1000000",
                                 "distributed_type=MULTI_CPU", "training.gradient_accumulation_steps=1000000",
                                 "dataloader.batch_size=1000000000"], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert explained.returncode == 0, explained.stderr

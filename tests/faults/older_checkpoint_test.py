@@ -2,7 +2,6 @@
 out as that one is."""
 
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -10,6 +9,8 @@ import subprocess
 import pytest
 import safetensors.torch
 import torch
+
+from tests.program import CALLED
 
 HERE = pathlib.Path(__file__).resolve().parent
 OLD = HERE / "checkpoint_0_1_0"
@@ -34,7 +35,7 @@ def go_on(tmp_path_factory):
     checkpoint.mkdir()
     for file in ("model.safetensors", "optimizer.safetensors", "state.json"):
         shutil.copy(OLD / file, checkpoint / file)
-    done = subprocess.run([os.environ["TRAINRUN_BINARY"], "--quiet", "tests/recipes/digits_small.yaml", f"output_dir={folder / 'run'}", *OVERRIDES,
+    done = subprocess.run([CALLED, "--quiet", "tests/recipes/digits_small.yaml", f"output_dir={folder / 'run'}", *OVERRIDES,
                            f"checkpoint.resume={checkpoint}"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder / "run"

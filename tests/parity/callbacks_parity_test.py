@@ -2,7 +2,6 @@
 two ranks with copies, two ranks with pieces; resumed at every step."""
 
 import json
-import os
 import pathlib
 import subprocess
 
@@ -14,6 +13,8 @@ from torch.nn import functional
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import reference
+
+from tests.program import CALLED
 
 RECIPE = str(pathlib.Path("tests/recipes/digits_small.yaml").resolve())
 TOLERANCE = 1e-6
@@ -76,7 +77,7 @@ def test_an_average_of_the_weights_is_that_of_pytorch_and_is_what_is_evaluated(t
             assert evaluated[step] == pytest.approx(loss_of(averaged.module), rel=1e-5)
             assert evaluated[step] != pytest.approx(loss_of(model), rel=1e-3)
     assert sorted(evaluated) == [2, 4, 6]
-    done = subprocess.run([os.environ["TRAINRUN_BINARY"], "eval", str(tmp_path / "run"), "--json", "num_processes=1"], capture_output=True, text=True,
+    done = subprocess.run([CALLED, "eval", str(tmp_path / "run"), "--json", "num_processes=1"], capture_output=True, text=True,
                           check=True)
     assert json.loads(done.stdout)["eval/loss"] == pytest.approx(evaluated[6], rel=1e-5)
 

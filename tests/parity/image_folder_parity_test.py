@@ -16,8 +16,9 @@ from PIL import Image
 import draws
 from probe import ProbeError, missing_rows
 
+from tests.program import CALLED
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
 HEIGHT, WIDTH = 61, 83
 USED = []
 
@@ -242,7 +243,7 @@ logging: {every_steps: 1}
 
 
 def train(recipe, folder, *overrides):
-    done = subprocess.run([BINARY, "--quiet", recipe, f"output_dir={folder}", *overrides], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([CALLED, "--quiet", recipe, f"output_dir={folder}", *overrides], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return [json.loads(line)["train/loss"] for line in (folder / "metrics.jsonl").read_text().splitlines() if '"train"' in line]
 

@@ -3,12 +3,13 @@ introspection. Each difference is listed here with its reason, and a reason that
 
 import inspect
 import json
-import os
 import re
 import subprocess
 
 import pytest
 import torch
+
+from tests.program import CALLED
 
 # What Python's signatures have and a recipe does not: where tensors live and how kernels run is the runner's business, arguments
 # of the call itself come from the graph, and the rest is deprecated in PyTorch.
@@ -121,7 +122,7 @@ def same_default(ours, pythons) -> bool:
 
 @pytest.fixture(scope="module", name="definitions")
 def schema_definitions():
-    text = subprocess.run([os.environ["TRAINRUN_BINARY"], "schema"], check=True, capture_output=True, text=True).stdout
+    text = subprocess.run([CALLED, "schema"], check=True, capture_output=True, text=True).stdout
     return json.loads(text)["definitions"]
 
 

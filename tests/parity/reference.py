@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
@@ -12,6 +13,9 @@ import numpy as np
 import sklearn.datasets
 import torch
 from torch import nn
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))  # where a script is run that imports this
+from tests.program import CALLED  # noqa: E402
 
 
 class Residual(nn.Module):
@@ -115,7 +119,7 @@ def train(make_model: Callable[[], nn.Module], make_optimizer, make_scheduler, d
 
 def run_trainrun(recipe: str, folder: pathlib.Path, *overrides: str) -> tuple[list[dict], pathlib.Path]:
     """Trains `recipe` into `folder`, a line of figures each step; those lines, and the folder."""
-    command = [os.environ["TRAINRUN_BINARY"], "--quiet", recipe, f"output_dir={folder}", "logging.every_steps=1", *overrides]
+    command = [CALLED, "--quiet", recipe, f"output_dir={folder}", "logging.every_steps=1", *overrides]
     threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # sums over other parts would round otherwise
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | threads)
     assert done.returncode == 0, f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}"

@@ -12,6 +12,8 @@ from torch.utils.data import DistributedSampler
 
 import reference
 
+from tests.program import CALLED
+
 RECIPE = str(pathlib.Path("tests/recipes/digits_small.yaml").resolve())
 LAYERS = ("model.layers=[Flatten, {type: Linear, out_features: 400}, BatchNorm1d, ReLU, {type: Linear, out_features: 700}, ReLU, "
           "{type: Linear, out_features: 10}]")
@@ -34,7 +36,7 @@ HELD = ["parameters_bytes", "gradients_bytes", "optimizer_state_bytes"]
 
 
 def explain(*arguments: str, recipe=RECIPE, cwd=None):
-    done = subprocess.run([os.environ["TRAINRUN_BINARY"], "explain", recipe, "--json", *arguments], capture_output=True, text=True, cwd=cwd)
+    done = subprocess.run([CALLED, "explain", recipe, "--json", *arguments], capture_output=True, text=True, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -144,7 +146,7 @@ def test_samples_and_steps_are_those_of_pytorch():
     (["distributed_type=FSDP", "optimizer={type: LARS, lr: 0.1}", "--world-size", "2"], "only pieces"),
 ])
 def test_what_cannot_be_is_refused(arguments, message):
-    done = subprocess.run([os.environ["TRAINRUN_BINARY"], "explain", RECIPE, *arguments], capture_output=True, text=True)
+    done = subprocess.run([CALLED, "explain", RECIPE, *arguments], capture_output=True, text=True)
     assert done.returncode == 2
     assert message in done.stderr
 

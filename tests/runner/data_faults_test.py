@@ -8,9 +8,11 @@ import subprocess
 import numpy as np
 import pytest
 
+from tests.program import CALLED
+
 
 def trainrun(folder, *arguments, status=0):
-    done = subprocess.run([os.environ["TRAINRUN_BINARY"], *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([CALLED, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120)
     text = done.stdout + done.stderr
     assert done.returncode == status, text
     assert "frame #" not in text and "Exception raised from" not in text, text

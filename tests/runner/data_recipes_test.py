@@ -1,7 +1,6 @@
 """Recipes whose data learn, are folded, sampled or split: trained, stopped, resumed and evaluated from outside."""
 
 import json
-import os
 import pathlib
 import subprocess
 
@@ -11,9 +10,11 @@ import safetensors.torch
 import sklearn.model_selection
 import torch
 
+from tests.program import CALLED
+
 
 def trainrun(folder, *arguments, status=0):
-    done = subprocess.run([os.environ["TRAINRUN_BINARY"], *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([CALLED, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
 

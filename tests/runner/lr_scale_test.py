@@ -1,11 +1,12 @@
 """A layer's `lr_scale` does to its parameters what a parameter group with that learning rate does."""
 
-import os
 import subprocess
 
 import pytest
 import safetensors.torch
 import torch
+
+from tests.program import CALLED
 
 RECIPE = """
 name: scaled
@@ -30,7 +31,7 @@ def train(folder, name, first="", optimizer="{type: AdamW, lr: 0.01}", scheduler
     """The weights after 60 steps."""
     text = RECIPE.replace(" FIRST", first).replace("OPTIMIZER", optimizer)
     (folder / f"{name}.yaml").write_text(text.replace("SCHEDULER", scheduler and f"scheduler: {scheduler}"))
-    done = subprocess.run([os.environ["TRAINRUN_BINARY"], f"{name}.yaml", f"output_dir={name}", "--quiet"], cwd=folder,
+    done = subprocess.run([CALLED, f"{name}.yaml", f"output_dir={name}", "--quiet"], cwd=folder,
                           capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return safetensors.torch.load_file(next((folder / name / "checkpoints").glob("*/model.safetensors")))
@@ -62,7 +63,7 @@ def test_a_scale_of_zero_keeps_a_layer_as_it_is_also_within_a_wrapper(tmp_path):
 
 def test_a_bad_scale_is_an_error_and_explain_shows_the_groups(tmp_path):
     train(tmp_path, "scaled", ", lr_scale: 0.5")
-    run = [os.environ["TRAINRUN_BINARY"]]
+    run = [CALLED]
     text = subprocess.run([*run, "explain", "scaled.yaml"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert "1.0e-02" in text and "5.0e-03" in text
     (tmp_path / "bad.yaml").write_text((tmp_path / "scaled.yaml").read_text().replace("lr_scale: 0.5", "lr_scale: -1"))

@@ -11,7 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 import recipe_data  # noqa: E402
 
-BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
+from tests.program import CALLED
+
 VALID = sorted(path.relative_to(ROOT) for path in (ROOT / "tests/recipes/valid").glob("*.yaml"))
 SHIPPED = sorted(path.relative_to(ROOT) for path in (ROOT / "recipes").glob("*.yaml"))
 OVERRIDE_FAULTS = [
@@ -24,7 +25,7 @@ OVERRIDE_FAULTS = [
 
 def trainrun(*arguments):
     environment = {key: value for key, value in os.environ.items() if key != "TRAINRUN_TEST_NO_SUCH_VARIABLE"}
-    return subprocess.run([BINARY, *map(str, arguments)], cwd=ROOT, env=environment, capture_output=True, text=True,
+    return subprocess.run([CALLED, *map(str, arguments)], cwd=ROOT, env=environment, capture_output=True, text=True,
                           stdin=subprocess.DEVNULL, timeout=300, check=False)
 
 

@@ -12,13 +12,15 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.util import tensor_util
 
+from tests.program import CALLED
+
 FIELDS = ("step", "epoch", "time", "split")
 TWO_GROUPS = "optimizer={type: SGD, lr: 0.1, param_groups: [{match: bias, lr: 0.01}]}"
 
 
 def train(folder, *arguments, status=0, environment=None):
     done = subprocess.run(
-        [os.environ["TRAINRUN_BINARY"], "tests/recipes/digits_small.yaml", f"output_dir={folder}", "training={num_epochs: 2}",
+        [CALLED, "tests/recipes/digits_small.yaml", f"output_dir={folder}", "training={num_epochs: 2}",
          "logging={every_steps: 10, report_to: [jsonl, CSV, TensorBoard]}", TWO_GROUPS, "training.max_grad_norm=1", *arguments],
         capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **(environment or {})})
     assert done.returncode == status, done.stdout + done.stderr

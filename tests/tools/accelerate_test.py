@@ -1,19 +1,19 @@
 """`trainrun run --accelerate-config`: a file of Accelerate says how many processes there are."""
 
 import json
-import os
 import pathlib
 import subprocess
 
 import pytest
 
+from tests.program import CALLED
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
 RECIPE = "tests/recipes/digits_small.yaml"
 
 
 def run(config, *arguments, verb=("run",)):
-    return subprocess.run([BINARY, *verb, "--accelerate-config", str(config), RECIPE, *map(str, arguments)], cwd=ROOT,
+    return subprocess.run([CALLED, *verb, "--accelerate-config", str(config), RECIPE, *map(str, arguments)], cwd=ROOT,
                           capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300, check=False)
 
 
@@ -29,7 +29,7 @@ def test_a_multi_cpu_file_starts_its_processes(tmp_path, verb):
     assert "distributed_type: MULTI_CPU" in resolved and "num_processes: 2" in resolved and "device: cpu" in resolved
     steps = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in steps if line["split"] == "train"] == [1, 2, 3]
-    repeated = subprocess.run([BINARY, "--quiet", str(folder / "recipe.yaml"), f"output_dir={tmp_path / 'again'}"], cwd=ROOT, capture_output=True,
+    repeated = subprocess.run([CALLED, "--quiet", str(folder / "recipe.yaml"), f"output_dir={tmp_path / 'again'}"], cwd=ROOT, capture_output=True,
                               text=True, timeout=300, check=False)
     assert repeated.returncode == 0, repeated.stderr
     again = [json.loads(line) for line in (tmp_path / "again/metrics.jsonl").read_text().splitlines()]
@@ -61,7 +61,7 @@ def test_validate_and_explain_read_the_file_too(verb):
     result = run("tests/accelerate/multi_cpu.yaml", verb=(verb,))
     assert result.returncode == 0, result.stderr
     assert "note: tests/accelerate/multi_cpu.yaml:1:1: without meaning here: main_training_function, same_network" in result.stderr
-    alone = subprocess.run([BINARY, verb, RECIPE], cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
+    alone = subprocess.run([CALLED, verb, RECIPE], cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
     if verb == "explain":  # two processes: twice the effective batch
         assert "64" in result.stdout and result.stdout != alone.stdout
     refused = run("tests/accelerate/tpu.yaml", verb=(verb,))

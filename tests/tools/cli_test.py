@@ -7,14 +7,15 @@ import subprocess
 
 import pytest
 
+from tests.program import BINARY, CALLED
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
 KINDS = ["layer", "initializer", "loss", "metric", "dataset", "transform", "optimizer", "scheduler", "comm_hook", "callback", "logger"]
 
 
 def trainrun(*arguments, **environment):
     return subprocess.run(
-        [BINARY, *map(str, arguments)], cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True,
+        [CALLED, *map(str, arguments)], cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True,
         stdin=subprocess.DEVNULL, timeout=300, check=False)
 
 

@@ -1,18 +1,18 @@
 """`trainrun config`: questions on standard error, answers on standard input, the recipe's keys as YAML."""
 
-import os
 import pathlib
 import subprocess
 
 import pytest
 import yaml
 
+from tests.program import CALLED
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
 
 
 def config(answers, *arguments):
-    return subprocess.run([BINARY, "config", *map(str, arguments)], cwd=ROOT, input="".join(answer + "\n" for answer in answers), capture_output=True,
+    return subprocess.run([CALLED, "config", *map(str, arguments)], cwd=ROOT, input="".join(answer + "\n" for answer in answers), capture_output=True,
                           text=True, timeout=60, check=False)
 
 
@@ -70,9 +70,9 @@ def test_the_file_is_a_base_for_a_recipe(tmp_path):
     assert config(["MULTI_CPU", "", "3", "bf16"], "--output", path).returncode == 0
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(f"base: [{ROOT / 'tests/recipes/digits_small.yaml'}, processes.yaml]\n")
-    result = subprocess.run([BINARY, "validate", str(recipe)], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run([CALLED, "validate", str(recipe)], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr
-    emitted = subprocess.run([BINARY, "launch", "--emit", "torchrun", str(recipe)], capture_output=True, text=True, timeout=60, check=False)
+    emitted = subprocess.run([CALLED, "launch", "--emit", "torchrun", str(recipe)], capture_output=True, text=True, timeout=60, check=False)
     assert "--nproc-per-node=3" in emitted.stdout
 
 

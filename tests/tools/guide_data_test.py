@@ -1,7 +1,6 @@
 """The recipes of docs/guide/data.md, run as the guide says."""
 
 import itertools
-import os
 import pathlib
 import re
 import subprocess
@@ -10,6 +9,8 @@ import numpy
 import PIL.Image
 import pytest
 import torch
+
+from tests.program import CALLED
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 GUIDE = (ROOT / "docs/guide/data.md").read_text()
@@ -33,7 +34,7 @@ def folder_with_the_guides_files(tmp_path_factory):
 
 
 def trainrun(*arguments, folder):
-    return subprocess.run([os.environ["TRAINRUN_BINARY"], *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run([CALLED, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.parametrize("recipe", ["auto", "cars", "folds", "photos", "arrays", "weights"])

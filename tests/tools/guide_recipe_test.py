@@ -1,14 +1,14 @@
 """The recipes of docs/guide/first_recipe.md, run as the guide says."""
 
-import os
 import pathlib
 import re
 import subprocess
 
 import pytest
 
+from tests.program import CALLED
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
 GUIDE = (ROOT / "docs/guide/first_recipe.md").read_text()
 
 
@@ -23,7 +23,7 @@ def folder_with_the_guides_files(tmp_path):
 
 
 def trainrun(*arguments, folder):
-    return subprocess.run([BINARY, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run([CALLED, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.parametrize("recipe", ["my_digits", "wider", "table"])

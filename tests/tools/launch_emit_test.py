@@ -10,8 +10,9 @@ import sys
 import pytest
 import yaml
 
+from tests.program import BINARY, CALLED
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
 RECIPE = "tests/recipes/digits_small.yaml"
 FOUR = ["distributed_type=MULTI_CPU", "num_processes=4"]
 EIGHT = ["distributed_type=MULTI_GPU", "num_processes=8", "num_machines=2"]
@@ -19,7 +20,7 @@ ODD = "name=it's \"$HOME\" `id`\n# and more"  # YAML makes one text of it
 
 
 def launch(*arguments):
-    return subprocess.run([BINARY, "launch", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60,
+    return subprocess.run([CALLED, "launch", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60,
                           check=False)
 
 

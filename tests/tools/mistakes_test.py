@@ -12,8 +12,9 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import mistakes  # noqa: E402
 
+from tests.program import BINARY, CALLED
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
 # What only somebody who works on trainrun could make sense of.
 INSIDES = re.compile(r"frame #|terminate called|Exception raised from|what\(\):|\[json\.exception|c10::|std::|at::|most recent call first|\.cpp:\d|stoi|stoll")
 MOST_LINES = 12
@@ -46,7 +47,7 @@ def told(row, folder):
         if row.verb == "run":
             arguments.append(f"output_dir={folder}/run")
     environment = {key: value for key, value in os.environ.items() if key != "TRAINRUN_TEST_NO_SUCH_VARIABLE"}
-    done = subprocess.run([BINARY, row.verb, *arguments], cwd=ROOT, env=environment | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+    done = subprocess.run([CALLED, row.verb, *arguments], cwd=ROOT, env=environment | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
                           stdin=subprocess.DEVNULL, timeout=120, check=False)
     said = done.stderr.replace(str(recipe), "RECIPE").replace(str(folder / "data"), "DATA")
     return done.returncode, said
