@@ -9,6 +9,7 @@ its own all the same: a copy, made by fork, of one that has only imported. Witho
 program's (tests/warm), which ends with it.
 """
 
+import gc
 import json
 import os
 import signal
@@ -97,6 +98,7 @@ def serve(path: str) -> None:
     environment = dict(os.environ)  # as the pages' will be: scikit-learn adds to ours
     for name in IMPORTED:
         __import__(name)
+    gc.freeze()  # what the pages share is not looked through again, nor copied for it
     name = in_folder_of(path)
     if os.path.exists(name):
         os.unlink(name)

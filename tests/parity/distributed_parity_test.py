@@ -198,41 +198,44 @@ DDP = textwrap.dedent("""
     from torch import nn
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
     from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+    def losses(hook, steps):
+        sampler = DistributedSampler(data, seed=3)
+        torch.manual_seed(3)
+        model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+        model = nn.parallel.DistributedDataParallel(model)
+        if hook == "FP16Compression":
+            model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        elif hook == "BF16Compression":
+            model.register_comm_hook(None, default_hooks.bf16_compress_hook)
+        elif hook.startswith("PowerSGD"):
+            rank = int(hook[8:])
+            state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=5, min_compression_rate=1.1)
+            model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+        losses = []
+        epoch = 0
+        while len(losses) < steps:
+            sampler.set_epoch(epoch)
+            for x, y in DataLoader(data, batch_size=16, sampler=sampler):
+                optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                total = loss.detach().clone()
+                dist.all_reduce(total)
+                losses.append(total.item() / dist.get_world_size())
+                if len(losses) == steps:
+                    break
+            epoch += 1
+        return losses
+
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
-    hook, steps = sys.argv[1], int(sys.argv[2])
-    images, labels = reference.digits("train")
-    data = TensorDataset(images, labels)
-    sampler = DistributedSampler(data, seed=3)
-    torch.manual_seed(3)
-    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
-    model = nn.parallel.DistributedDataParallel(model)
-    if hook == "FP16Compression":
-        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
-    elif hook == "BF16Compression":
-        model.register_comm_hook(None, default_hooks.bf16_compress_hook)
-    elif hook.startswith("PowerSGD"):
-        rank = int(hook[8:])
-        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=5, min_compression_rate=1.1)
-        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    losses = []
-    epoch = 0
-    while len(losses) < steps:
-        sampler.set_epoch(epoch)
-        for x, y in DataLoader(data, batch_size=16, sampler=sampler):
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(x), y)
-            loss.backward()
-            optimizer.step()
-            total = loss.detach().clone()
-            dist.all_reduce(total)
-            losses.append(total.item() / dist.get_world_size())
-            if len(losses) == steps:
-                break
-        epoch += 1
+    data = TensorDataset(*reference.digits("train"))
+    of_hooks = {hook: losses(hook, steps) for hook, steps in json.loads(sys.argv[1]).items()}
     if dist.get_rank() == 0:
-        print(json.dumps(losses))
+        print(json.dumps(of_hooks))
     dist.destroy_process_group()
 """)
 
@@ -248,19 +251,27 @@ HOOKS = {"none": None, "FP16Compression": "FP16Compression", "BF16Compression": 
          "PowerSGD3": "{type: PowerSGD, matrix_approximation_rank: 3, start_powerSGD_iter: 5, min_compression_rate: 1.1}"}
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-def test_losses_equal_distributed_data_parallel(tmp_path, hook):
-    steps = 100 if hook == "none" else 40
+HOOK_STEPS = {hook: 100 if hook == "none" else 40 for hook in HOOKS}
+
+
+@pytest.fixture(scope="module")
+def losses_of_ddp():
+    """Those of each hook in Python, from one pair of processes."""
     environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "PYTHONDONTWRITEBYTECODE": "1"}
-    ranks = [subprocess.Popen([sys.executable, "-c", DDP, hook, str(steps)], env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+    ranks = [subprocess.Popen([sys.executable, "-c", DDP, json.dumps(HOOK_STEPS)], env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
              for rank in range(2)]
-    expected = json.loads([rank.communicate(timeout=300)[0] for rank in ranks][0])
+    return json.loads([rank.communicate(timeout=300)[0] for rank in ranks][0])
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_losses_equal_distributed_data_parallel(tmp_path, losses_of_ddp, hook):
+    steps = HOOK_STEPS[hook]
     layers = "[{type: Conv2d, out_channels: 8, kernel_size: 3}, BatchNorm2d, ReLU, Flatten, {type: Linear, out_features: 10}]"
     chosen = [f"distributed.comm_hook={HOOKS[hook]}"] if HOOKS[hook] else []
     lines, _ = reference.run_trainrun(RECIPE, tmp_path / "run", *distributed(2), f"model.layers={layers}", "dataloader={batch_size: 16}",
                                       f"training={{num_epochs: null, max_steps: {steps}}}", "evaluation.every=null", *chosen)
-    assert losses(lines) == pytest.approx(expected, rel=1e-4 if hook in ("none", "FP16Compression") else 2e-3)
-    assert expected[-1] < 0.5 * expected[0]
+    assert losses(lines) == pytest.approx(losses_of_ddp[hook], rel=1e-4 if hook in ("none", "FP16Compression") else 2e-3)
+    assert losses_of_ddp[hook][-1] < 0.5 * losses_of_ddp[hook][0]
 
 
 def test_a_layer_without_part_in_the_loss(tmp_path):
