@@ -94,9 +94,10 @@ def test_frozen_parameters_keep_their_values_as_in_python(recipe, tmp_path, opti
 
 
 @pytest.mark.parametrize("ranks", ["distributed_type=MULTI_CPU", "distributed_type=FSDP"])
-def test_ranks_freeze_and_unfreeze_as_one_process_does(recipe, tmp_path, ranks):
+@pytest.mark.parametrize("unfreeze", ["null", 2])
+def test_ranks_freeze_and_unfreeze_as_one_process_does(recipe, tmp_path, ranks, unfreeze):
     path, _, _ = recipe
-    freeze = ["model.freeze=['^stem', 'body.bias$']", "model.unfreeze_at_epoch=2",
+    freeze = ["model.freeze=['^stem', 'body.bias$']", f"model.unfreeze_at_epoch={unfreeze}",
               "model.layers=" + NET.replace("{type: BatchNorm2d, name: norm}, ", "")]
     _, alone = reference.run_trainrun(str(path), tmp_path / "alone", *freeze)
     _, several = reference.run_trainrun(str(path), tmp_path / "several", *freeze, ranks, "num_processes=2",
