@@ -31,8 +31,17 @@ static void add_models(Catalog& catalog) {
   ADD(catalog.layers, reductions);
   ADD(catalog.layers, reshapes);
   ADD(catalog.layers, samplings);
+  ADD(catalog.layers, torch_scripts);
   ADD(catalog.layers, transformers);
   ADD(catalog.layers, unpoolings);
+
+  ADD(catalog.layers, convnexts);
+  ADD(catalog.layers, efficientnets);
+  ADD(catalog.layers, mobilenets);
+  ADD(catalog.layers, resnets);
+  ADD(catalog.layers, unets);
+  ADD(catalog.layers, vggs);
+  ADD(catalog.layers, vision_transformers);
 
   ADD(catalog.initializers, initializers);
 

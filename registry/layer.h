@@ -55,6 +55,9 @@ struct Layer {
   /// are graphs of parts which follow from their options: they are compared by those, and no layer may share such a
   /// part. Null: the layer serves there as it is.
   Rewire rewire;
+  /// It is a whole model of Python's, such as torchvision's ResNet: where a recipe has no other layer and gives it no
+  /// name, its state names are those of Python, without the layer's own in front.
+  bool is_whole_model = false;
 };
 
 /// A layer whose `module` has `Tensor forward(Tensor)`.
@@ -84,6 +87,9 @@ struct LayerInputs {
   std::vector<std::string> names_outside;
   /// How many classes a label among the examples has, if that is known. Empty, or as many as examples.
   std::vector<std::optional<int64_t>> num_classes;
+  /// The layer that is built, as the recipe has it; its parts are at the same place.
+  Place place;
+  std::string path;  // "model.layers[2]"
 
   /// Shape of input `i`: [N, …]. Throws LayerError if there is no such input.
   at::IntArrayRef shape(size_t i = 0) const;
@@ -152,6 +158,7 @@ struct LayerSpec {
 struct LayerList {
   std::vector<LayerSpec> layers;
   std::vector<std::string> input_names;  // of a block that names its inputs
+  bool is_written = true;                // false for the layers of a registered model, which are at its place
 };
 
 template <>

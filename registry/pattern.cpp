@@ -2,6 +2,8 @@
 
 #include <regex>
 
+#include "registry/error.h"
+
 namespace trainrun {
 
 std::string pattern_fault(const std::string& pattern) {
@@ -21,6 +23,32 @@ std::optional<std::string> read_pattern(const Value& match, Reader& reader) {
   if (fault.empty()) return pattern;
   reader.error(match.place(), fault);
   return std::nullopt;
+}
+
+std::optional<NamePattern> Codec<NamePattern>::read(const Value& value, Reader& reader) {
+  auto text = Codec<std::string>::read(value, reader);
+  if (!text) return std::nullopt;
+  const std::string fault = pattern_fault(*text);
+  if (fault.empty()) return NamePattern{std::move(*text), value.place(), reader.path()};
+  reader.error(value.place(), fault);
+  return std::nullopt;
+}
+
+std::vector<bool> names_with(const std::vector<NamePattern>& patterns, const std::vector<std::string>& names) {
+  std::vector<bool> found(names.size());
+  for (const NamePattern& pattern : patterns) {
+    const std::regex compiled(pattern.text);
+    bool is_used = false;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (!std::regex_search(names[i], compiled)) continue;
+      found[i] = true;
+      is_used = true;
+    }
+    if (is_used) continue;
+    throw RecipeError({{pattern.place, pattern.path,
+                        "'" + pattern.text + "' matches no parameter" + suggestion(pattern.text, names)}});
+  }
+  return found;
 }
 
 }  // namespace trainrun

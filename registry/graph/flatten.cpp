@@ -32,7 +32,8 @@ class Flattener {
       flat_.layers.push_back({&node, written, prefix + node.name, depth, index + 1, outside(node.inputs), {}});
       std::vector<size_t> outputs(node.outputs.size());
       if (node.layer.graph) {
-        outputs = add(*node.layer.graph, outside(node.inputs), written, prefix + node.name + ".", depth + 1);
+        const std::string within = node.adds_prefix ? prefix + node.name + "." : prefix;
+        outputs = add(*node.layer.graph, outside(node.inputs), written, within, depth + (node.adds_prefix ? 1 : 0));
       } else {
         std::iota(outputs.begin(), outputs.end(), flat_.num_slots);
         flat_.num_slots += outputs.size();

@@ -12,7 +12,7 @@ struct FlatLayer {
   const Graph::Node* node;
   const Graph::Node* written;   // the layer in the recipe that it is, or that it is a part of
   std::string name;             // in the state dict: "layer1.0.conv2"
-  size_t depth;                 // number of layers around it
+  size_t depth;                 // number of layers around it that state names know
   size_t end;                   // in FlatGraph::layers, the index after the last layer within it
   std::vector<size_t> inputs;   // slots of the FlatGraph
   std::vector<size_t> outputs;  // those of a container are outputs of layers within it, or its inputs

@@ -13,11 +13,12 @@ void collect_lr_scales(const Graph& graph, const std::string& prefix, std::map<s
     const double scale = graph.lr_scale(node.name);
     if (scale != 1 && node.layer.state) {
       for (const auto& item : graph.named_parameters()) {
-        const bool is_own = item.key() == node.name || item.key().starts_with(node.name + ".");
+        const bool is_own = !node.adds_prefix || item.key() == node.name || item.key().starts_with(node.name + ".");
         if (is_own) scales.emplace(prefix + item.key(), 1).first->second *= scale;
       }
     }
-    if (node.layer.graph) collect_lr_scales(*node.layer.graph, prefix + node.name + ".", scales);
+    const std::string within = node.adds_prefix ? prefix + node.name + "." : prefix;
+    if (node.layer.graph) collect_lr_scales(*node.layer.graph, within, scales);
   }
 }
 
@@ -44,6 +45,14 @@ void Graph::register_state(const std::string& name, const Layer& layer) {
   } else if (layer.state) {
     register_module(name, layer.state);
   }
+}
+
+void Graph::take_over_state(const torch::nn::Module& module) {
+  for (const auto& item : module.named_parameters(false)) {
+    register_parameter(item.key(), item.value(), item.value().requires_grad());
+  }
+  for (const auto& item : module.named_buffers(false)) register_buffer(item.key(), item.value());
+  for (const auto& item : module.named_children()) register_module(item.key(), item.value());
 }
 
 void Graph::set_outputs(std::vector<size_t> slots) {

@@ -24,6 +24,7 @@ struct GraphNode {
   bool is_written = true;             // false for a part of the layer around it, whose place in the recipe it has
   nlohmann::json attributes;          // the layer's parameters by name, defaults included
   std::shared_ptr<const Value> init;  // its initial values as the recipe says them; null if it says nothing
+  bool adds_prefix = true;  // its name, to those of its state; false for a whole model (Layer::is_whole_model)
   std::vector<size_t> inputs;
   std::vector<size_t> outputs;
   Layer layer;
@@ -64,6 +65,8 @@ class Graph : public torch::nn::Module {
   friend class GraphOfParts;
   /// Makes the layer's parameters and buffers the graph's, under this name.
   void register_state(const std::string& name, const Layer& layer);
+  /// Makes what the module holds the graph's own, under the names that it has there.
+  void take_over_state(const torch::nn::Module& module);
   std::vector<std::string> input_names_;
   /// `name` stands for `slot` from now on.
   void add_name(const std::string& name, size_t slot);

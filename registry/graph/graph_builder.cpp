@@ -28,7 +28,13 @@ const Place& place_of(const Component<LayerKind>& layer, const std::string& key)
 /// Adds the layers of a list to a graph, one by one.
 class GraphBuilder {
  public:
-  GraphBuilder(const LayerList& list, const LayerInputs& inputs) : scope_(*graph_), shapes_only_(ShapeMode::active()) {
+  /// `is_model`: the list is all of a recipe's model.
+  GraphBuilder(const LayerList& list, const LayerInputs& inputs, bool is_model)
+      : scope_(*graph_),
+        shapes_only_(ShapeMode::active()),
+        may_be_whole_(is_model && list.layers.size() == 1),
+        is_written_(list.is_written),
+        around_(inputs) {
     graph_->input_names_ = inputs.names;
     graph_->num_inputs_ = inputs.examples.size();
     for (size_t i = 0; i < inputs.examples.size(); ++i) {
@@ -69,8 +75,8 @@ class GraphBuilder {
     Graph::Node node;
     node.name = spec.name;
     node.type = spec.component.type;
-    node.path = spec.component.path;
-    node.place = spec.component.place;
+    node.path = is_written_ ? spec.component.path : around_.path + "." + spec.name;
+    node.place = is_written_ ? spec.component.place : around_.place;
     node.attributes = spec.component.attributes;
     if (const Value* init = spec.component.written.find("init")) node.init = std::make_shared<const Value>(*init);
     const LayerInputs inputs = wire(spec, node);
@@ -82,7 +88,12 @@ class GraphBuilder {
       initialize(spec, node.layer);
     }
     name_outputs(spec, made.outputs, node);
-    graph_->register_state(node.name, node.layer);
+    node.adds_prefix = !may_be_whole_ || !node.layer.is_whole_model || spec.component.common.name;
+    if (node.adds_prefix) {
+      graph_->register_state(node.name, node.layer);
+    } else {
+      graph_->take_over_state(*node.layer.state);
+    }
     if (spec.component.common.lr_scale != 1) graph_->lr_scales_[node.name] = spec.component.common.lr_scale;
     graph_->outputs_ = node.outputs;
     graph_->nodes_.push_back(std::move(node));
@@ -141,6 +152,8 @@ class GraphBuilder {
   /// Finds the slots that a layer reads.
   LayerInputs wire(const LayerSpec& spec, Graph::Node& node) {
     LayerInputs inputs;
+    inputs.place = node.place;
+    inputs.path = node.path;
     const auto read = [&](size_t slot, const std::string& name) {
       node.inputs.push_back(slot);
       node.input_shapes.push_back(examples_[slot].sizes().vec());
@@ -249,13 +262,20 @@ class GraphBuilder {
   std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
   LayerScope scope_;
   bool shapes_only_;
+  bool may_be_whole_;  // the one layer may be a whole model, with Python's state names
+  bool is_written_;    // the list, in the recipe
+  const LayerInputs& around_;
   Tensors examples_;                  // by slot
   std::vector<std::string> sources_;  // by slot, for messages
   std::vector<std::string> names_outside_;
 };
 
 std::shared_ptr<Graph> build_graph(const LayerList& layers, const LayerInputs& inputs) {
-  return GraphBuilder(layers, inputs).graph();
+  return GraphBuilder(layers, inputs, false).graph();
+}
+
+std::shared_ptr<Graph> build_model_graph(const LayerList& layers, const LayerInputs& inputs) {
+  return GraphBuilder(layers, inputs, true).graph();
 }
 
 std::shared_ptr<Graph> LayerInputs::graph(const LayerList& layers) const { return build_graph(layers, *this); }

@@ -11,4 +11,8 @@ namespace trainrun {
 /// both shapes and both layers where something does not fit or a name is unknown.
 std::shared_ptr<Graph> build_graph(const LayerList& layers, const LayerInputs& inputs);
 
+/// The same for all the layers of a recipe. If there is but one, which is a whole model of Python's and has no name, the
+/// state names are that model's.
+std::shared_ptr<Graph> build_model_graph(const LayerList& layers, const LayerInputs& inputs);
+
 }  // namespace trainrun

@@ -149,6 +149,14 @@ void where_shape(const std::vector<c10::IValue>& args, Stack* stack) {
   stack->push_back(at::empty(sizes, yes.options().dtype(at::result_type(yes, no)).device(c10::kMeta)));
 }
 
+/// aten::_adaptive_avg_pool2d: batch and channels, and the sizes that were asked for.
+void adaptive_pool_shape(const std::vector<c10::IValue>& args, Stack* stack) {
+  const at::Tensor& input = args[0].toTensor();
+  std::vector<int64_t> sizes = input.sizes().slice(0, 2).vec();
+  for (const int64_t size : args[1].toIntVector()) sizes.push_back(size);
+  stack->push_back(meta_like(input, sizes));
+}
+
 /// aten::max_unpool2d, max_unpool3d: batch and channels, and the sizes that were asked for.
 void max_unpool_shape(const std::vector<c10::IValue>& args, Stack* stack) {
   const at::Tensor& input = args[0].toTensor();
@@ -286,6 +294,7 @@ const std::unordered_map<std::string, ShapeFunction>& shape_functions() {
       {"aten::native_group_norm", group_norm_shape},
       {"aten::nll_loss2d_forward", nll_loss_2d_shape},
       {"aten::where.self", where_shape},
+      {"aten::_adaptive_avg_pool2d", adaptive_pool_shape},
       {"aten::max_unpool2d", max_unpool_shape},
       {"aten::max_unpool3d", max_unpool_shape},
       {"aten::_embedding_bag", embedding_bag_shape},

@@ -12,6 +12,7 @@
 #include <functional>
 #include <set>
 
+#include "registry/graph/outside_shape_mode.h"
 #include "registry/graph/shape_functions.h"
 
 // A dispatcher mode on a key that nothing else uses. Whatever makes a tensor makes it on the meta device; an operation
@@ -152,6 +153,14 @@ ShapeMode::~ShapeMode() {
 }
 
 bool ShapeMode::active() { return depth > 0; }
+
+struct OutsideShapeMode::Guard {
+  c10::impl::ExcludeDispatchKeyGuard excluded{kModeKey};
+};
+
+OutsideShapeMode::OutsideShapeMode() : guard_(std::make_unique<Guard>()) {}
+OutsideShapeMode::~OutsideShapeMode() = default;
+
 int64_t ShapeMode::flops() { return flops_counted(); }
 const std::map<std::string, int64_t>& ShapeMode::computed() { return bytes_computed; }
 

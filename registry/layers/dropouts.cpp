@@ -1,5 +1,7 @@
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/alpha_dropout.h>
 #include <ATen/ops/dropout.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/feature_alpha_dropout.h>
 #include <ATen/ops/feature_dropout.h>
 #include <torch/nn/module.h>
@@ -41,6 +43,32 @@ struct DropoutOf {
 
 using Dropout = DropoutOf<at::dropout, at::dropout_>;
 
+/// torchvision.ops.StochasticDepth. Source: Huang et al. 2016, "Deep Networks with Stochastic Depth".
+struct StochasticDepth {
+  double p = 0.5;
+  std::string mode = "row";
+  static void describe(Fields<StochasticDepth>& f) {
+    f.required("p", &StochasticDepth::p).at_least(0).at_most(1).doc("probability of zeros in place of a sample");
+    f.optional("mode", &StochasticDepth::mode)
+        .one_of({"row", "batch"})
+        .doc("whether each sample is drawn for by itself, or all of a batch together");
+  }
+  Layer build(const LayerInputs&) const {
+    const auto module = std::make_shared<torch::nn::Module>();  // knows training from evaluation
+    return {module,
+            [module, *this](const Tensors& inputs) -> Tensors {
+              const at::Tensor& input = inputs[0];
+              if (!module->is_training() || p == 0) return {input};
+              std::vector<int64_t> sizes(static_cast<size_t>(input.dim()), 1);
+              if (mode == "row") sizes[0] = input.size(0);
+              at::Tensor kept = at::empty(sizes, input.options()).bernoulli_(1 - p);
+              if (p < 1) kept.div_(1 - p);
+              return {input * kept};
+            },
+            {.view = true, .random = true}};
+  }
+};
+
 }  // namespace
 
 Part dropout_part(const at::Tensor& input, double p) { return part_of("Dropout", Dropout{p, false}, {input}); }
@@ -57,6 +85,9 @@ void add_dropouts(LayerRegistry& layers) {
       "AlphaDropout", "sets elements to SELU's lowest value at random while training; mean and variance stay");
   layers.add<DropoutOf<at::feature_alpha_dropout, nullptr, 3>>(
       "FeatureAlphaDropout", "sets whole feature maps to SELU's lowest value at random while training");
+  layers.add<StochasticDepth>("StochasticDepth",
+                              "zeroes whole samples at random while training, and scales the rest up; before the sum "
+                              "with a shortcut, which those samples then take alone");
 }
 
 }  // namespace trainrun

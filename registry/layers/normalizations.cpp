@@ -218,6 +218,25 @@ struct LayerNorm {
   }
 };
 
+/// torchvision's LayerNorm2d.
+struct LayerNorm2d {
+  double eps = 1e-5;
+  std::optional<int64_t> num_channels;
+  static void describe(Fields<LayerNorm2d>& f) {
+    f.optional("eps", &LayerNorm2d::eps).at_least(0).doc("added to the variance");
+    f.optional("num_channels", &LayerNorm2d::num_channels).at_least(1).doc("number of channels; inferred");
+  }
+  Layer build(const LayerInputs& in) const {
+    require_image<2>(in);
+    const int64_t channels = in.infer("num_channels", num_channels, 1);
+    const auto module = std::make_shared<ScaleModule>(channels, true, true);
+    return {module, [module, channels, epsilon = eps](const Tensors& inputs) -> Tensors {
+              const at::Tensor last = inputs[0].permute({0, 2, 3, 1});
+              return {at::layer_norm(last, channels, module->weight, module->bias, epsilon).permute({0, 3, 1, 2})};
+            }};
+  }
+};
+
 /// torch.nn.RMSNorm. Source: Zhang and Sennrich 2019, "Root Mean Square Layer Normalization".
 struct RMSNorm {
   TrailingShape normalized_shape;
@@ -301,6 +320,7 @@ void add_normalizations(LayerRegistry& layers) {
       "SyncBatchNorm", "normalizes each channel of [N, C, …] over the batches of all ranks while training");
   layers.add<GroupNorm>("GroupNorm", "normalizes groups of channels of each sample of [N, C, …]");
   layers.add<LayerNorm>("LayerNorm", "normalizes each sample over its trailing dimensions");
+  layers.add<LayerNorm2d>("LayerNorm2d", "normalizes the channels at each point of [N, C, H, W]");
   layers.add<RMSNorm>("RMSNorm", "divides by the root of the mean square over the trailing dimensions");
   layers.add<LocalResponseNorm>("LocalResponseNorm", "normalizes [N, C, L, …] across neighbouring channels");
 }

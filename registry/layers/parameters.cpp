@@ -1,3 +1,5 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include "registry/layer.h"
@@ -40,12 +42,34 @@ struct LearnedTensor {
   }
 };
 
+/// Source: Touvron et al. 2021, "Going deeper with Image Transformers".
+struct LayerScale {
+  double init_value = 1e-6;
+  int64_t dim = 1;
+  static void describe(Fields<LayerScale>& f) {
+    f.optional("init_value", &LayerScale::init_value)
+        .doc("the factors at first; small, so that a block begins as little");
+    f.optional("dim", &LayerScale::dim).doc("the dimension of the channels: 1 for images, -1 for sequences [N, T, C]");
+  }
+  Layer build(const LayerInputs& in) const {
+    in.require_inputs(1, 1);
+    const int64_t channels = in.infer("dim", std::nullopt, dim);
+    const auto rank = static_cast<int64_t>(in.shape().size());
+    std::vector<int64_t> sizes(static_cast<size_t>(dim < 0 ? -dim : rank - dim), 1);
+    sizes[0] = channels;
+    const auto module = std::make_shared<FreeParameter>(at::full(sizes, init_value));
+    return {module, [module](const Tensors& inputs) -> Tensors { return {module->value * inputs[0]}; }};
+  }
+};
+
 }  // namespace
 
 void add_parameters(LayerRegistry& layers) {
   layers.add<LearnedTensor>("Parameter",
                             "a learned tensor that does not depend on the input; it begins as zeros, or as init says; "
                             "its state name is the layer's name");
+  layers.add<LayerScale>("LayerScale",
+                         "its input times a learned factor for each channel; its state name is the layer's name");
 }
 
 }  // namespace trainrun

@@ -86,8 +86,10 @@ std::vector<ShardUnit> shard_units(const Graph& graph, const std::vector<std::st
     if (unit == units.end()) unit = units.insert(units.end(), {chosen->name, {}, {chosen->name}});
     unit->parameters.emplace_back(item.key(), item.value());
   }
-  for (const Graph::Node& node : graph.nodes()) {
-    if (node.layer.state && own_layers_of_rest.contains(node.name)) rest.layers.push_back(node.name);
+  for (const FlatLayer& layer : flatten(graph).layers) {
+    const bool has_all = !layer.node->adds_prefix && layer.is_leaf() && !own_layers_of_rest.empty();
+    const bool has_rest = is_own(layer) && (own_layers_of_rest.contains(layer.name) || has_all);
+    if (has_rest && layer.node->layer.state) rest.layers.push_back(layer.name);
   }
   if (!rest.parameters.empty()) units.insert(units.begin(), rest);
   return units;

@@ -100,8 +100,9 @@ Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& e
       inputs.examples.push_back(at::empty(sizes, field.dtype));
     }
   }
-  graph_ = build_graph(recipe.model.layers, inputs);
+  graph_ = build_model_graph(recipe.model.layers, inputs);
   if (recipe.model.init) recipe.model.init->apply(parameters());
+  freeze(recipe);
   outputs_ = {graph_->outputs()[0]};
   build_losses(recipe);
   info_ = seen_by_metrics(info_, evaluated);
@@ -315,6 +316,41 @@ NamedTensors Model::parameters() const {
 
 namespace {
 
+/// Those that `model.freeze` names.
+NamedTensors frozen_of(const ModelSection& model, const NamedTensors& parameters) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : parameters) names.push_back(name);
+  const std::vector<bool> chosen = names_with(model.freeze, names);
+  NamedTensors frozen;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (chosen[i]) frozen.push_back(parameters[i]);
+  }
+  return frozen;
+}
+
+}  // namespace
+
+void Model::freeze(const Recipe& recipe) {
+  if (recipe.model.freeze.empty()) return;
+  const NamedTensors all = parameters();
+  const NamedTensors frozen = frozen_of(recipe.model, all);
+  if (!all.empty() && frozen.size() == all.size()) {
+    const NamePattern& first = recipe.model.freeze.front();
+    throw RecipeError({{first.place, first.path, "every parameter is frozen, so there is nothing to train"}});
+  }
+  if (recipe.model.unfreeze_at_epoch) return;  // the optimizer, and the ranks, know them from the beginning
+  for (const auto& [name, tensor] : frozen) at::Tensor(tensor).requires_grad_(false);
+}
+
+Tensors Model::frozen_for_now(const Recipe& recipe, const NamedTensors& named) const {
+  Tensors frozen;
+  if (!recipe.model.unfreeze_at_epoch) return frozen;
+  for (const auto& [name, tensor] : frozen_of(recipe.model, named)) frozen.push_back(tensor);
+  return frozen;
+}
+
+namespace {
+
 /// A module's own parameters, then its buffers, then its children's: the order of Python's state_dict().
 void collect_state(const torch::nn::Module& module, const std::string& prefix, NamedTensors& state) {
   for (const auto& item : module.named_parameters(false)) state.emplace_back(prefix + item.key(), item.value());
@@ -364,7 +400,7 @@ std::vector<std::string> Model::load_state_dict(const NamedTensors& tensors, con
   const std::map<std::string, at::Tensor> given(tensors.begin(), tensors.end());
   std::vector<std::string> missing;
   std::vector<std::string> unexpected;
-  std::vector<std::string> faults;  // where it is not strict, either
+  std::vector<std::string> others;  // of another shape
   std::set<std::string> known;
   const auto own = state_dict();
   for (const auto& [name, tensor] : own) {
@@ -373,7 +409,7 @@ std::vector<std::string> Model::load_state_dict(const NamedTensors& tensors, con
     if (it == given.end()) {
       missing.push_back("missing " + name + " " + at::str(tensor.sizes()));
     } else if (it->second.sizes() != tensor.sizes()) {
-      faults.push_back(name + " is " + at::str(it->second.sizes()) + ", the model's is " + at::str(tensor.sizes()));
+      others.push_back(name + " is " + at::str(it->second.sizes()) + ", the model's is " + at::str(tensor.sizes()));
     }
   }
   for (const auto& [name, tensor] : tensors) {
@@ -381,14 +417,15 @@ std::vector<std::string> Model::load_state_dict(const NamedTensors& tensors, con
   }
   std::vector<std::string> passed_over = missing;
   passed_over.insert(passed_over.end(), unexpected.begin(), unexpected.end());
-  if (strict) faults.insert(faults.begin(), passed_over.begin(), passed_over.end());
-  if (!faults.empty()) throw Error(origin + " does not fit the model: " + join(faults, "; "));
-  if (missing.size() == own.size() && !own.empty()) {
+  passed_over.insert(passed_over.end(), others.begin(), others.end());
+  if (strict && !passed_over.empty()) throw Error(origin + " does not fit the model: " + join(passed_over, "; "));
+  if (missing.size() + others.size() == own.size() && !own.empty()) {
     throw Error(origin + " has no tensor of the model: " + join(passed_over, "; "));
   }
   const c10::AutoGradMode no_gradients(false);
   for (const auto& [name, tensor] : own) {
-    if (const auto it = given.find(name); it != given.end()) at::Tensor(tensor).copy_(it->second);
+    const auto it = given.find(name);
+    if (it != given.end() && it->second.sizes() == tensor.sizes()) at::Tensor(tensor).copy_(it->second);
   }
   return passed_over;
 }

@@ -65,6 +65,9 @@ class Model {
   NamedTensors state_dict() const;
   /// The parameters alone.
   NamedTensors parameters() const;
+  /// Those among `named`, which are the parameters or a rank's pieces of them, that `model.freeze` names until its
+  /// epoch has come; none if that never comes, since they then ask for no gradient at all.
+  Tensors frozen_for_now(const Recipe& recipe, const NamedTensors& named) const;
   /// What layers keep besides: running means, counts.
   Tensors buffers() const;
   int64_t num_parameters() const;
@@ -75,14 +78,15 @@ class Model {
   void to(at::Device device);
 
   /// Copies `tensors` into the state dict. Throws Error that lists what is missing, unexpected, or of another shape.
-  /// Not `strict`: what is missing stays as it is, what is unexpected is passed over; both are returned, one line each,
-  /// or nothing.
+  /// Not `strict`: what is missing or of another shape stays as it is, what is unexpected is passed over; all of them
+  /// are returned, one line each, or nothing.
   std::vector<std::string> load_state_dict(const NamedTensors& tensors, const std::string& origin, bool strict = true);
 
  private:
   std::vector<Source> find_sources(const Names& names, const Place& place, const std::string& path);
   LayerInputs examples(const std::vector<Source>& sources) const;
   Tensors gather(const std::vector<Source>& sources, const Batch& batch, const Tensors& outputs) const;
+  void freeze(const Recipe& recipe);
   void build_losses(const Recipe& recipe);
   void check_metrics(const Recipe& recipe) const;
 

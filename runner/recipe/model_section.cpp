@@ -75,6 +75,11 @@ void ModelSection::describe(Fields<ModelSection>& f) {
           "initial values of all weights, or of the parameters whose state name a pattern matches; after the layers' "
           "own");
   f.optional("weights", &ModelSection::weights).doc("a state dict to start from: .safetensors, or .pt of torch.save");
+  f.optional("freeze", &ModelSection::freeze)
+      .doc("regular expressions, searched in state names: parameters that keep their values");
+  f.optional("unfreeze_at_epoch", &ModelSection::unfreeze_at_epoch)
+      .at_least(1)
+      .doc("after so many epochs, what `freeze` names learns, too; null: never");
   f.relation(json::parse(R"({"if": {"required": ["blocks"]},
                              "else": {"properties": {"layers": {"$ref": "#/definitions/known_layer"}}}})"));
 }
@@ -91,7 +96,10 @@ void WeightsSection::describe(Fields<WeightsSection>& f) {
           "null: leave such tensors out; {to: NAME, transpose: true}: also swap the two dimensions, as weights of "
           "GPT-2's Conv1D need it for a Linear");
   f.optional("strict", &WeightsSection::strict)
-      .doc("every tensor of the model must be there and no other; if false, both are listed and training begins");
+      .doc(
+          "every tensor of the model must be there, of the same shape, and no other; if false, those that are not are "
+          "listed "
+          "and passed over, and training begins");
 }
 
 void RenameSection::describe(Fields<RenameSection>& f) {
@@ -109,6 +117,7 @@ void WeightsSection::check(Checker& checker) const {
 
 void ModelSection::check(Checker& checker) const {
   if (layers.layers.empty()) checker.fail("layers", kNoLayers);  // each has `if: false`
+  if (unfreeze_at_epoch && freeze.empty()) checker.fail("unfreeze_at_epoch", "needs freeze: [PATTERN, …]");
 }
 
 }  // namespace trainrun

@@ -8,6 +8,7 @@
 #include "registry/catalog.h"
 #include "registry/monitor.h"
 #include "registry/named.h"
+#include "registry/pattern.h"
 #include "runner/recipe/choices.h"
 
 // The recipe as plain structs: what a recipe file may say, section by section. Names, defaults, ranges and
@@ -53,6 +54,8 @@ struct ModelSection {
   LayerList layers;
   std::optional<InitializerRules> init;
   std::optional<std::variant<std::string, WeightsSection>> weights;
+  std::vector<NamePattern> freeze;
+  std::optional<int64_t> unfreeze_at_epoch;
   static void describe(Fields<ModelSection>& f);
   void check(Checker& checker) const;
 };

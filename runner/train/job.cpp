@@ -161,9 +161,11 @@ void Job::build_model() {
   metrics = model->build_metrics(recipe);
   if (group) build_parallel();
   if (!is_main()) at::manual_seed(rank_seed(static_cast<uint64_t>(recipe.seed), group->rank(), 0));
-  for (const auto& [name, tensor] : parallel ? parallel->parameters() : model->parameters()) {
+  const NamedTensors own = parallel ? parallel->parameters() : model->parameters();
+  for (const auto& [name, tensor] : own) {
     if (tensor.requires_grad()) parameters.push_back(tensor);
   }
+  frozen = model->frozen_for_now(recipe, own);
 }
 
 void Job::build_parallel() {

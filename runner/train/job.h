@@ -81,6 +81,7 @@ class Job {
   std::unique_ptr<CheckpointStore> checkpoints;
   std::unique_ptr<Loggers> loggers;
   Tensors parameters;      // those that want a gradient; this rank's pieces where it is sharded
+  Tensors frozen;          // of those, until epoch model.unfreeze_at_epoch
   bool continues = false;  // the folder holds this run, unfinished
   Progress progress;
   std::unique_ptr<StepAccount> account;  // what steps found

@@ -84,10 +84,18 @@ void unscale_and_clip(Job& job, StepResult& result) {
   result.grad_norm = clip_gradients(job.parameters, *job.recipe.training.max_grad_norm, job.shards());
 }
 
+/// Whether the parameters that `model.freeze` names are still to keep their values.
+bool is_frozen(const Job& job) {
+  return !job.frozen.empty() && job.progress.epoch < *job.recipe.model.unfreeze_at_epoch;
+}
+
 std::optional<StepResult> make_pass(Job& job, Window& window, bool heeds_signals) {
   StepResult result;
   result.samples = window.samples();
   reset_gradients(job.parameters);
+  if (!job.parallel) {  // other ranks wait for all gradients, whoever needs them
+    for (const at::Tensor& parameter : job.frozen) parameter.set_requires_grad(!is_frozen(job));
+  }
   window.begin();
   for (int64_t i = 0; i < window.size(); ++i) {
     const std::optional<Batch> batch = window.next(i);
@@ -96,6 +104,7 @@ std::optional<StepResult> make_pass(Job& job, Window& window, bool heeds_signals
     add_gradients(job, *batch, synchronize, window.occasion(i), result);
     if (window.is_stopped_after(i)) return std::nullopt;
   }
+  if (is_frozen(job)) reset_gradients(job.frozen);
   if (job.group) share_with_ranks(job, result, heeds_signals ? own_signal() : 0);
   unscale_and_clip(job, result);
   return result;

@@ -4,9 +4,12 @@ parameters, running statistics and outputs in evaluation within 1e-5, and within
 import pytest
 import torch
 from torch import nn
+from torchvision.models.convnext import LayerNorm2d
+from torchvision.ops import StochasticDepth
 
 import sequence_layers
 import dimensional_layers
+import vision_models
 from probe import Tensors, assert_same, missing_rows, named
 from rows import IMAGE, Function, Row, indices, row
 
@@ -20,6 +23,17 @@ class GaussianSample(nn.Module):
 
     def forward(self, mean, log_variance):
         return mean + (0.5 * log_variance).exp() * torch.randn_like(mean) if self.training else mean
+
+
+class LayerScale(nn.Module):
+    """Touvron et al. 2021."""
+
+    def __init__(self, shape, value):
+        super().__init__()
+        self.scale = nn.Parameter(torch.full(shape, value))
+
+    def forward(self, x):
+        return self.scale * x
 
 
 class Residual(nn.Module):
@@ -124,6 +138,12 @@ ROWS = [
     row("Dropout", {"p": 0.2, "inplace": True}, lambda: nn.Dropout(0.2, inplace=True), IMAGE),
     row("Dropout2d", {}, nn.Dropout2d, IMAGE),
     row("Dropout2d", {"p": 0.2, "inplace": True}, lambda: nn.Dropout2d(0.2, inplace=True), (30, 4, 2, 2)),
+    *[row("StochasticDepth", {"p": p, "mode": mode}, lambda p=p, mode=mode: StochasticDepth(p, mode), (9, 4, 3, 2))
+      for p, mode in ((0.4, "row"), (0.6, "batch"), (0, "row"), (1, "row"))],
+    row("Sequential", {"layers": [{"type": "LayerScale", "name": "scale"}]}, lambda: LayerScale((4, 1, 1), 1e-6), IMAGE),
+    row("Sequential", {"layers": [{"type": "LayerScale", "name": "scale", "dim": -1, "init_value": 0.5}]},
+        lambda: LayerScale((7,), 0.5), (5, 3, 7)),
+    row("LayerNorm2d", {"eps": 1e-3, "num_channels": 4}, lambda: LayerNorm2d(4, 1e-3), IMAGE),
     row("GaussianSample", {"inputs": ["a", "b"]}, GaussianSample, (6, 7), (6, 7)),
     row("Sequential", {"layers": [{"type": "Linear", "out_features": 5}, "ReLU", {"type": "Linear", "out_features": 2}]},
         lambda: nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 2)), (6, 7)),
@@ -219,5 +239,6 @@ def with_nested(spec: dict) -> list[dict]:
 
 
 def test_every_layer_and_every_parameter_has_a_row(probe):
-    specs = [spec for row in ROWS for spec in with_nested(row.spec)]
+    specs = [spec for row in ROWS for spec in with_nested(row.spec)] + vision_models.SPECS
+    specs.append({"type": "TorchScript", "path": "torch_script_parity_test.py"})
     assert missing_rows(probe.ask("catalog")["layer"], specs) == []

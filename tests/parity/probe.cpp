@@ -77,7 +77,8 @@ class Request {
   at::Device device() const { return at::Device(fields_.value("device", "cpu")); }
   /// Sends a tensor, as it is now, back under "PREFIX.NAME".
   void give(const std::string& prefix, const std::string& name, const at::Tensor& tensor) {
-    if (tensor.defined()) results_.emplace_back(prefix + "." + name, tensor.detach().to(at::kCPU).clone());
+    const bool wanted = !has("only") || std::ranges::count((*this)["only"], json(prefix)) > 0;
+    if (tensor.defined() && wanted) results_.emplace_back(prefix + "." + name, tensor.detach().to(at::kCPU).clone());
   }
   void give(const std::string& prefix, const NamedTensors& tensors) {
     for (const auto& [name, tensor] : tensors) give(prefix, name, tensor);
@@ -151,13 +152,23 @@ void make_double(torch::nn::Module& module, TensorMap& inputs) {
   }
 }
 
+/// Names and shapes of what a list of one layer keeps, which is a whole model.
+json run_shapes(Request& request) {
+  const LayerList layers = read_spec<LayerList>(request.catalog(), json::array({request["spec"]}));
+  const LayerInputs inputs = examples_of(request.tensors("input"));
+  const ShapeMode shapes;
+  json state = json::object();
+  for (const auto& [name, tensor] : state_of(*build_model_graph(layers, inputs))) state[name] = tensor.sizes().vec();
+  return {{"state", state}};
+}
+
 /// A list of one layer, built from `seed`: training forward and backward, then evaluation; in double precision where
-/// "dtype" is "double".
+/// "dtype" is "double". With "whole" it is all of a recipe's layers.
 json run_layer(Request& request) {
   const LayerList layers = read_spec<LayerList>(request.catalog(), json::array({request["spec"]}));
   TensorMap inputs = request.tensors("input");
   at::manual_seed(static_cast<uint64_t>(request.number("seed")));
-  const auto graph = build_graph(layers, examples_of(inputs));
+  const auto graph = (request.has("whole") ? build_model_graph : build_graph)(layers, examples_of(inputs));
   if (request.has("dtype") && request["dtype"] == "double") make_double(*graph, inputs);
   graph->set_outputs(graph->nodes().back().outputs);
   const TensorMap state = request.tensors("state");
@@ -490,13 +501,19 @@ json run_sampler(Request& request) {
 }
 
 json answer(const Catalog& catalog, const json& fields) {
-  static const std::map<std::string, json (*)(Request&)> operations = {
-      {"catalog", list_catalog},    {"dataset", run_dataset},
-      {"layer", run_layer},         {"loss", run_loss},
-      {"metric", run_metric},       {"model", run_model},
-      {"optimizer", run_optimizer}, {"sampler", run_sampler},
-      {"scheduler", run_scheduler}, {"time_optimizer", time_optimizer},
-      {"train", run_training},      {"transform", run_transform}};
+  static const std::map<std::string, json (*)(Request&)> operations = {{"catalog", list_catalog},
+                                                                       {"dataset", run_dataset},
+                                                                       {"layer", run_layer},
+                                                                       {"loss", run_loss},
+                                                                       {"metric", run_metric},
+                                                                       {"model", run_model},
+                                                                       {"optimizer", run_optimizer},
+                                                                       {"sampler", run_sampler},
+                                                                       {"scheduler", run_scheduler},
+                                                                       {"shapes", run_shapes},
+                                                                       {"time_optimizer", time_optimizer},
+                                                                       {"train", run_training},
+                                                                       {"transform", run_transform}};
   Request request(catalog, fields);
   json reply = operations.at(fields.at("op"))(request);
   request.write_results();
