@@ -62,13 +62,18 @@ static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, views);
   ADD(catalog.datasets, windows);
 
-  ADD(catalog.transforms, derived_fields);
+  ADD(catalog.transforms, auto_augment_transforms);
+  ADD(catalog.transforms, color_transforms);
   ADD(catalog.transforms, crop_transforms);
+  ADD(catalog.transforms, derived_fields);
+  ADD(catalog.transforms, flip_transforms);
   ADD(catalog.transforms, geometry_transforms);
   ADD(catalog.transforms, image_transforms);
   ADD(catalog.transforms, label_transforms);
+  ADD(catalog.transforms, mixing_transforms);
   ADD(catalog.transforms, noise_transforms);
   ADD(catalog.transforms, standardize);
+  ADD(catalog.transforms, warp_transforms);
 }
 
 static void add_training(Catalog& catalog) {

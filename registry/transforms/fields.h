@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/ops/cat.h>
+
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,6 +21,8 @@ FieldInfo& image_field(DatasetInfo& info, const std::string& name, const std::st
 FieldInfo& float_field(DatasetInfo& info, const std::string& name, const std::string& transform);
 /// Images of floating point, or of bytes.
 FieldInfo& pixel_field(DatasetInfo& info, const std::string& name, const std::string& transform);
+/// The same of one channel, gray, or of three, red, green and blue.
+FieldInfo& color_field(DatasetInfo& info, const std::string& name, const std::string& transform);
 /// Whether the images differ in size.
 bool has_any_size(const FieldInfo& images);
 /// `change(float images)`, of bytes rounded back to bytes.
@@ -27,6 +31,19 @@ at::Tensor as_floats(const at::Tensor& images, const Change& change) {
   if (images.scalar_type() != at::kByte) return change(images);
   constexpr double kMost = 255;
   return change(images.to(at::kFloat)).round_().clamp_(0, kMost).to(at::kByte);
+}
+
+/// Images [N, C, H, W] of which each is changed by its own draws: `change(image, random)` gets, and returns, one of
+/// [1, C, H, W], and must not write into it.
+template <class Change>
+at::Tensor each_changed(const at::Tensor& images, const SampleDraws& draws, const Change& change) {
+  std::vector<at::Tensor> changed;
+  for (int64_t i = 0; i < images.size(0); ++i) {
+    RandomStream random = draws.of(i);
+    changed.push_back(change(images.narrow(0, i, 1), random));
+  }
+  if (changed.empty()) return images;
+  return changed.size() == 1 ? changed[0] : at::cat(changed);
 }
 
 /// A transform that is its options and nothing more: `Options` has `void change(DatasetInfo&) const` and
