@@ -53,7 +53,10 @@ static void add_models(Catalog& catalog) {
 static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, digits);
   ADD(catalog.datasets, mnist_family);
+  ADD(catalog.datasets, cifar);
   ADD(catalog.datasets, image_folder);
+  ADD(catalog.datasets, image_csv);
+  ADD(catalog.datasets, oxford_pets);
   ADD(catalog.datasets, csv);
   ADD(catalog.datasets, jsonl);
   ADD(catalog.datasets, sqlite);

@@ -1,3 +1,5 @@
+#include <ATen/ops/tensor.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -82,14 +84,17 @@ class ImageFolderDataset : public ImageSamples {
     }
     Listing listing;
     listing.num_classes = static_cast<int64_t>(classes.size());
+    std::vector<int64_t> labels;
     for (size_t label = 0; label < classes.size(); ++label) {
       const std::vector<std::string> paths = images_below(fs::path(root_) / classes[label]);
       if (paths.empty()) {
         throw DataError("ImageFolder: " + (fs::path(root_) / classes[label]).string() +
                         " holds no JPEG, PNG, WebP or BMP file; remove it, or add images of this class");
       }
-      for (const std::string& path : paths) listing.files.push_back({path, static_cast<int64_t>(label)});
+      listing.files.insert(listing.files.end(), paths.begin(), paths.end());
+      labels.resize(listing.files.size(), static_cast<int64_t>(label));
     }
+    listing.labels = at::tensor(labels, at::kLong);
     return listing;
   }
 

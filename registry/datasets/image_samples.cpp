@@ -46,6 +46,12 @@ const ImageSamples::Listing& ImageSamples::listing() const {
   return *listing_;
 }
 
+void ImageSamples::set_labels(at::Tensor labels, std::optional<int64_t> num_classes) {
+  listing();
+  listing_->labels = std::move(labels);
+  listing_->num_classes = num_classes;
+}
+
 DatasetInfo ImageSamples::info() const {
   if (!sized_image_) {
     sized_image_ = image_;
@@ -53,7 +59,8 @@ DatasetInfo ImageSamples::info() const {
     if (is_open) sized_image_->shape = first_shape();
   }
   DatasetInfo info;
-  info.fields = {*sized_image_, {"label", {}, at::kLong, listing().num_classes}};
+  const at::Tensor& labels = listing().labels;
+  info.fields = {*sized_image_, {"label", labels.sizes().slice(1).vec(), labels.scalar_type(), listing().num_classes}};
   info.target = "label";
   if (options_.broken == BrokenImages::kError) info.num_samples = size();
   return info;
@@ -62,7 +69,7 @@ DatasetInfo ImageSamples::info() const {
 std::vector<int64_t> ImageSamples::first_shape() const {
   const SampleDraws draws(DrawKey{}, std::vector<int64_t>{0});
   for (size_t i = 0;; ++i) {
-    const std::string bytes = read_image(files()[i]);
+    const std::string bytes = read_file(files()[i], kMostFileBytes);
     try {
       return changed(decoded(bytes, files()[i]), files()[i], 0, draws).sizes().slice(1).vec();
     } catch (const DataError&) {
@@ -83,7 +90,7 @@ void ImageSamples::read_all() {
   std::vector<at::Tensor> images(files().size());
   at::parallel_for(0, size(), 1, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      const std::string bytes = read_image(files()[i]);
+      const std::string bytes = read_file(files()[i], kMostFileBytes);
       try {
         at::Tensor image = decoded(bytes, files()[i]);
         if (options_.cache == ImageCache::kMemory) images[i] = std::move(image);
@@ -92,20 +99,20 @@ void ImageSamples::read_all() {
       }
     }
   });
-  std::vector<File> whole;
+  std::vector<int64_t> whole;
   std::vector<std::string> broken;
   for (size_t i = 0; i < faults.size(); ++i) {
     if (!faults[i].empty()) {
       broken.push_back(faults[i]);
       continue;
     }
-    whole.push_back(files()[i]);
+    whole.push_back(static_cast<int64_t>(i));
     if (images[i].defined()) cached_.push_back(images[i]);
   }
-  if (!broken.empty()) leave_out(std::move(whole), std::move(broken));
+  if (!broken.empty()) leave_out(whole, std::move(broken));
 }
 
-void ImageSamples::leave_out(std::vector<File> whole, std::vector<std::string> broken) {
+void ImageSamples::leave_out(const std::vector<int64_t>& whole, std::vector<std::string> broken) {
   if (options_.broken == BrokenImages::kError) throw DataError(broken[0]);
   const size_t count = broken.size();
   const size_t all = files().size();
@@ -114,20 +121,22 @@ void ImageSamples::leave_out(std::vector<File> whole, std::vector<std::string> b
   if (whole.empty()) throw DataError("no image can be decoded: " + named);
   notes_.push_back(std::to_string(count) + " of " + std::to_string(all) +
                    " images cannot be decoded and are left out: " + named);
-  listing_->files = std::move(whole);
+  std::vector<std::string> files;
+  files.reserve(whole.size());
+  for (const int64_t number : whole) files.push_back(std::move(listing_->files[static_cast<size_t>(number)]));
+  listing_->files = std::move(files);
+  listing_->labels = listing_->labels.index_select(0, at::tensor(whole, at::kLong));
 }
 
-std::string ImageSamples::read_image(const File& file) { return read_file(file.path, kMostFileBytes); }
-
-at::Tensor ImageSamples::decoded(const std::string& bytes, const File& file) const {
+at::Tensor ImageSamples::decoded(const std::string& bytes, const std::string& file) const {
   try {
     return decode_image(bytes, options_.channels());
   } catch (const DataError& error) {
-    throw DataError(file.path + ": " + error.what());
+    throw DataError(file + ": " + error.what());
   }
 }
 
-at::Tensor ImageSamples::changed(const at::Tensor& pixels, const File& file, int64_t row,
+at::Tensor ImageSamples::changed(const at::Tensor& pixels, const std::string& file, int64_t row,
                                  const SampleDraws& draws) const {
   Batch batch;
   batch.set("image", pixels.permute({2, 0, 1}).unsqueeze(0));
@@ -136,7 +145,7 @@ at::Tensor ImageSamples::changed(const at::Tensor& pixels, const File& file, int
     try {
       transforms_[i]->apply(batch, own);
     } catch (const LayerError& error) {
-      throw DataError(file.path + ": " + error.what());
+      throw DataError(file + ": " + error.what());
     }
     draws.note(own);
   }
@@ -155,36 +164,30 @@ Batch ImageSamples::get_drawn(const at::Tensor& indices, const SampleDraws& draw
   std::vector<int64_t> sizes = field.shape;
   sizes.insert(sizes.begin(), n);
   at::Tensor images = at::empty(sizes, at::TensorOptions(field.dtype).memory_format(at::MemoryFormat::ChannelsLast));
-  at::Tensor labels = at::empty({n}, at::kLong);
   for (int64_t i = 0; i < n; ++i) {
     const auto at = static_cast<size_t>(numbers[i]);
-    const File& file = files()[at];
-    const at::Tensor one = changed(cached_.empty() ? decoded(read_image(file), file) : cached_[at], file, i, draws);
+    const std::string& file = files()[at];
+    const at::Tensor one =
+        changed(cached_.empty() ? decoded(read_file(file, kMostFileBytes), file) : cached_[at], file, i, draws);
     if (one.sizes().slice(1) != images.sizes().slice(1)) {
-      throw DataError(file.path + ": the image has " + pixels_text(one.sizes().slice(1).vec()) + " pixels, others " +
+      throw DataError(file + ": the image has " + pixels_text(one.sizes().slice(1).vec()) + " pixels, others " +
                       pixels_text(field.shape) +
                       "; add image_transforms that make them alike, such as {type: Resize, size: [" +
                       std::to_string(field.shape[1]) + ", " + std::to_string(field.shape[2]) + "]}");
     }
     images[i].copy_(one[0]);
-    labels.mutable_data_ptr<int64_t>()[i] = file.label;
   }
   Batch batch;
   batch.set("image", images);
-  batch.set("label", labels);
+  batch.set("label", listing().labels.index_select(0, indices));
   return batch;
 }
 
 at::Tensor ImageSamples::column(const std::string& field) const {
   if (field != "label") return Dataset::column(field);
-  std::vector<int64_t> labels;
-  labels.reserve(files().size());
-  for (const File& file : files()) labels.push_back(file.label);
-  return at::tensor(labels, at::kLong);
+  return listing().labels;
 }
 
-std::string ImageSamples::place(int64_t index, const std::string&) const {
-  return files()[static_cast<size_t>(index)].path;
-}
+std::string ImageSamples::place(int64_t index, const std::string&) const { return files()[static_cast<size_t>(index)]; }
 
 }  // namespace trainrun

@@ -62,29 +62,27 @@ class ImageSamples : public Dataset, public DetailedDataset {
   std::vector<std::string> notes() const override { return notes_; }
 
  protected:
-  struct File {
-    std::string path;
-    int64_t label = 0;
-  };
   struct Listing {
-    std::vector<File> files;
-    int64_t num_classes = 0;
+    std::vector<std::string> files;
+    at::Tensor labels;                   // [N] classes, int64; or [N, K] numbers, float32
+    std::optional<int64_t> num_classes;  // of labels that are classes
   };
   /// All files in their order, none opened. Throws DataError where there are none.
   virtual Listing list() const = 0;
+  const Listing& listing() const;
+  void set_labels(at::Tensor labels, std::optional<int64_t> num_classes);
 
  private:
-  const Listing& listing() const;
-  const std::vector<File>& files() const { return listing().files; }
-  static std::string read_image(const File& file);
+  const std::vector<std::string>& files() const { return listing().files; }
   /// [H, W, C]. Throws DataError, which names the file.
-  at::Tensor decoded(const std::string& bytes, const File& file) const;
+  at::Tensor decoded(const std::string& bytes, const std::string& file) const;
   /// A file's `pixels` [H, W, C] as they go into a batch: [1, C, H, W].
-  at::Tensor changed(const at::Tensor& pixels, const File& file, int64_t row, const SampleDraws& draws) const;
+  at::Tensor changed(const at::Tensor& pixels, const std::string& file, int64_t row, const SampleDraws& draws) const;
   /// The shape of the first image that can be decoded, as it goes into a batch.
   std::vector<int64_t> first_shape() const;
   void read_all();
-  void leave_out(std::vector<File> whole, std::vector<std::string> broken);
+  /// Goes on with the files of those numbers alone.
+  void leave_out(const std::vector<int64_t>& whole, std::vector<std::string> broken);
 
   ImageOptions options_;
   std::vector<std::shared_ptr<const Transform>> transforms_;
