@@ -63,7 +63,7 @@ struct ColorJitter {
   at::Tensor changed(const at::Tensor& image, RandomStream& random) const {
     constexpr size_t kChanges = 4;
     const std::array<std::optional<Bounds>, kChanges> ranges = {range_of(brightness, 1), range_of(contrast, 1),
-                                                                  range_of(saturation, 1), range_of(hue, 0)};
+                                                                range_of(saturation, 1), range_of(hue, 0)};
     constexpr std::array<Adjust, kChanges> kAdjust = {adjust_brightness, adjust_contrast, adjust_saturation,
                                                       adjust_hue};
     std::array<size_t, kChanges> order{};
@@ -86,6 +86,7 @@ struct ColorJitter {
     images = each_changed(images, draws,
                           [&](const at::Tensor& image, RandomStream& random) { return changed(image, random); });
   }
+  std::optional<ColorJitter> for_masks(double) const { return std::nullopt; }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
 
@@ -104,6 +105,7 @@ struct RandomGrayscale {
       return random.uniform() < p ? grayscale(image) : image;
     });
   }
+  std::optional<RandomGrayscale> for_masks(double) const { return std::nullopt; }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
 
@@ -149,6 +151,7 @@ struct GaussianBlur {
       return gaussian_blur(image, kernel_size[0], kernel_size[1], draw_number(range, random));
     });
   }
+  std::optional<GaussianBlur> for_masks(double) const { return std::nullopt; }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
 

@@ -78,6 +78,11 @@ struct RandomResizedCrop {
     }
     images = std::move(result);
   }
+  std::optional<RandomResizedCrop> for_masks(double) const {
+    RandomResizedCrop masks = *this;
+    masks.interpolation = "nearest";
+    return masks;
+  }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
 

@@ -4,10 +4,11 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "registry/transform.h"
+#include "registry/transforms/masks.h"
 
 namespace trainrun {
 
@@ -46,20 +47,41 @@ at::Tensor each_changed(const at::Tensor& images, const SampleDraws& draws, cons
   return changed.size() == 1 ? changed[0] : at::cat(changed);
 }
 
+/// `Options` has `std::optional<Options> for_masks(double fill) const`: see ChangesMasks.
+template <class Options>
+concept KnowsMasks = requires(const Options& options) {
+  options.for_masks(0.0);
+};
+
+/// The base of those that do not.
+class NoMasks {
+ public:
+  virtual ~NoMasks() = default;
+  virtual std::shared_ptr<const Transform> for_masks(double) const { return nullptr; }
+};
+
 /// A transform that is its options and nothing more: `Options` has `void change(DatasetInfo&) const` and
 /// `void apply(Batch&, const SampleDraws&) const`.
 template <class Options>
-std::unique_ptr<Transform> stateless(Options options) {
-  class Stateless : public Transform {
-   public:
-    explicit Stateless(Options options) : options_(std::move(options)) {}
-    void describe(DatasetInfo& info) const override { options_.change(info); }
-    void apply(Batch& batch, const SampleDraws& draws) const override { options_.apply(batch, draws); }
+class Stateless : public Transform, public std::conditional_t<KnowsMasks<Options>, ChangesMasks, NoMasks> {
+ public:
+  explicit Stateless(Options options) : options_(std::move(options)) {}
+  void describe(DatasetInfo& info) const override { options_.change(info); }
+  void apply(Batch& batch, const SampleDraws& draws) const override { options_.apply(batch, draws); }
+  std::shared_ptr<const Transform> for_masks([[maybe_unused]] double fill) const override {
+    if constexpr (KnowsMasks<Options>) {
+      if (auto changed = options_.for_masks(fill)) return std::make_shared<Stateless>(std::move(*changed));
+    }
+    return nullptr;
+  }
 
-   private:
-    Options options_;
-  };
-  return std::make_unique<Stateless>(std::move(options));
+ private:
+  Options options_;
+};
+
+template <class Options>
+std::unique_ptr<Transform> stateless(Options options) {
+  return std::make_unique<Stateless<Options>>(std::move(options));
 }
 
 }  // namespace trainrun

@@ -82,6 +82,7 @@ struct RandomFlip {
   static auto function_for(int64_t piece) {
     return piece == 1 ? mirror_numbers<uint8_t> : piece == 4 ? mirror_numbers<uint32_t> : mirror;
   }
+  std::optional<RandomFlip> for_masks(double) const { return *this; }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
 

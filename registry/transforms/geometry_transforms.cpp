@@ -94,6 +94,11 @@ struct Pad {
     }
     return at::tensor(places, at::kLong);
   }
+  std::optional<Pad> for_masks(double outside) const {
+    Pad masks = *this;
+    masks.fill = outside;
+    return masks;
+  }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
 
@@ -121,9 +126,17 @@ struct CenterCrop {
     at::Tensor& images = batch.at(field);
     const auto [top, bottom] = added(images.size(2), size[0]);
     const auto [left, right] = added(images.size(3), size[1]);
-    images = at::constant_pad_nd(images, {left, right, top, bottom}, 0);
+    images = at::constant_pad_nd(images, {left, right, top, bottom}, fill_);
+  }
+  std::optional<CenterCrop> for_masks(double outside) const {
+    CenterCrop masks = *this;
+    masks.fill_ = outside;
+    return masks;
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
+
+ private:
+  double fill_ = 0;  // beyond the image
 };
 
 struct Resize {
@@ -178,6 +191,11 @@ struct Resize {
     at::Tensor& images = batch.at(field);
     const Size target = size_of(images.size(2), images.size(3));
     images = resized(images, target, interpolation, antialias);
+  }
+  std::optional<Resize> for_masks(double) const {
+    Resize masks = *this;
+    masks.interpolation = "nearest";
+    return masks;
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };

@@ -112,7 +112,7 @@ struct RandomCrop {
 };
 
 /// Each image's window has its own place, drawn among H + 2 padding - height + 1 rows, then among the columns.
-class RandomCropTransform : public Transform {
+class RandomCropTransform : public Transform, public ChangesMasks {
  public:
   explicit RandomCropTransform(RandomCrop options) : options_(std::move(options)) {}
 
@@ -151,6 +151,11 @@ class RandomCropTransform : public Transform {
       }
     });
     field = std::move(result);
+  }
+  std::shared_ptr<const Transform> for_masks(double fill) const override {
+    RandomCrop masks = options_;
+    masks.fill = fill;
+    return std::make_shared<RandomCropTransform>(masks);
   }
 
  private:

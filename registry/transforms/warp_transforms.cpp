@@ -64,6 +64,12 @@ struct RandomRotation {
     }
     images = sampled(images, affine_grid(changes, images.size(2), images.size(3)), interpolation, fill);
   }
+  std::optional<RandomRotation> for_masks(double outside) const {
+    RandomRotation masks = *this;
+    masks.interpolation = Sampling::kNearest;
+    masks.fill = outside;
+    return masks;
+  }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
 
@@ -146,6 +152,12 @@ struct RandomAffine {
     }
     images = sampled(images, affine_grid(changes, height, width), interpolation, fill);
   }
+  std::optional<RandomAffine> for_masks(double outside) const {
+    RandomAffine masks = *this;
+    masks.interpolation = Sampling::kNearest;
+    masks.fill = outside;
+    return masks;
+  }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
 
@@ -215,6 +227,12 @@ struct RandomPerspective {
           perspective_grid(coefficients(draw_corners(height, width, random), height, width), height, width);
       return sampled(image, places, interpolation, fill);
     });
+  }
+  std::optional<RandomPerspective> for_masks(double outside) const {
+    RandomPerspective masks = *this;
+    masks.interpolation = Sampling::kNearest;
+    masks.fill = outside;
+    return masks;
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
