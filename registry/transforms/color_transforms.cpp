@@ -16,7 +16,7 @@ struct ColorJitter {
   std::string field = "image";
 
   static void describe(Fields<ColorJitter>& f) {
-    const auto add = [&f](const char* name, Strength ColorJitter::*member, const char* doc) {
+    const auto add = [&f](const char* name, Strength ColorJitter::* member, const char* doc) {
       f.optional(name, member).doc(doc);
     };
     add("brightness", &ColorJitter::brightness,

@@ -49,9 +49,7 @@ at::Tensor each_changed(const at::Tensor& images, const SampleDraws& draws, cons
 
 /// `Options` has `std::optional<Options> for_masks(double fill) const`: see ChangesMasks.
 template <class Options>
-concept KnowsMasks = requires(const Options& options) {
-  options.for_masks(0.0);
-};
+concept KnowsMasks = requires(const Options& options) { options.for_masks(0.0); };
 
 /// The base of those that do not.
 class NoMasks {
