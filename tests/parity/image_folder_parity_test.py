@@ -381,7 +381,8 @@ dataset:
   train:
     type: ImageFolder
     root: ROOT
-    image_transforms: [{type: RandomResizedCrop, size: 24}, RandomHorizontalFlip]
+    image_transforms: [{type: RandomResizedCrop, size: 24}, RandomHorizontalFlip, TrivialAugmentWide, {type: ColorJitter, hue: 0.2}]
+  train_transforms: [CutMix, {type: RandomAffine, degrees: 9}]
   transforms: [{type: Normalize, mean: 0.5, std: 0.25}]
 dataloader: {batch_size: 4}
 optimizer: {type: SGD, lr: 0.1}
@@ -397,7 +398,8 @@ def train(recipe, folder, *overrides):
     return [json.loads(line)["train/loss"] for line in (folder / "metrics.jsonl").read_text().splitlines() if '"train"' in line]
 
 
-def test_workers_ranks_caches_and_resumes_make_the_same_batches(tmp_path):
+def test_workers_ranks_caches_and_resumes_make_the_same_batches(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAINRUN_CACHE", str(tmp_path / "cache"))
     for label in range(2):
         (tmp_path / f"root/{label}").mkdir(parents=True)
         for i in range(8):
@@ -410,6 +412,7 @@ def test_workers_ranks_caches_and_resumes_make_the_same_batches(tmp_path):
         "one worker": ["dataloader.num_workers=1"],
         "four workers": ["dataloader.num_workers=4"],
         "cached": ["dataset.train.cache=memory"],
+        "on the disk": ["dataset.train.cache=disk"],
     }.items():
         assert train(recipe, tmp_path / name, *overrides) == whole, name
     ranks = train(recipe, tmp_path / "ranks", "distributed_type=MULTI_CPU", "num_processes=2", "dataloader.batch_size=2")
