@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kSide = 32;
 constexpr int64_t kPixelBytes = 3 * kSide * kSide;  // of an image: all red, all green, all blue
-constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;
+constexpr uint64_t kMostCifarBytes = uint64_t{1} << 30;
 
 /// CIFAR-10 or CIFAR-100, as Krizhevsky published them for C programs: files of records, each of some labels of a byte
 /// and the image's bytes.
@@ -129,7 +129,7 @@ class CifarImages : public TensorDataset {
     std::string bytes;
     std::string piece(size_t{1} << 22, '\0');
     while (const size_t got = file.read(piece.data(), piece.size())) {
-      if (bytes.size() + got > kMostFileBytes) throw DataError(path + ": too large for a file of CIFAR images");
+      if (bytes.size() + got > kMostCifarBytes) throw DataError(path + ": too large for a file of CIFAR images");
       bytes.append(piece, 0, got);
     }
     return bytes;
@@ -141,7 +141,7 @@ class CifarImages : public TensorDataset {
     TarReader tar(path);
     while (const auto member = tar.next()) {
       for (const std::string& name : names()) {
-        if (member->name == std::string(family_.folder) + "/" + name) found[name] = tar.read(kMostFileBytes);
+        if (member->name == std::string(family_.folder) + "/" + name) found[name] = tar.read(kMostCifarBytes);
       }
     }
     std::vector<Records> files;

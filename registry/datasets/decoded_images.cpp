@@ -27,7 +27,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kPiece = 256;  // images decoded at a time
+constexpr size_t kAtATime = 256;  // images decoded at a time
 constexpr std::string_view kMark = "trainrun images 1\n";
 
 // The file: the images' bytes one after another; their sizes and what was wrong, as JSON; the JSON's length in 8 bytes
@@ -78,9 +78,9 @@ void write_images(const std::string& path, size_t count, const DecodeImage& deco
   write_file_atomically(path, [&](FileWriter& file) {
     json sizes = json::array();
     json faults = json::object();
-    for (size_t first = 0; first < count; first += kPiece) {
+    for (size_t first = 0; first < count; first += kAtATime) {
       DecodedImages piece{std::vector<at::Tensor>(count), std::vector<std::string>(count)};
-      const size_t last = std::min(first + kPiece, count);
+      const size_t last = std::min(first + kAtATime, count);
       decode_ahead(decode, first, last, true, piece);
       for (size_t i = first; i < last; ++i) {
         if (!piece.faults[i].empty()) faults[std::to_string(i)] = piece.faults[i];
