@@ -5,7 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include "registry/gamma.h"
 #include "registry/splitmix.h"
 
 namespace trainrun {
@@ -34,9 +33,27 @@ double RandomStream::normal() {
   return calc_ndtri((static_cast<double>(bits() >> 11) + 0.5) * kUnit);  // never 0 or 1, whose quantiles are infinite
 }
 
+/// Source: Marsaglia, Tsang 2000, "A simple method for generating gamma variables", with its section 6 for shapes
+/// below 1: there Gamma(shape) is Gamma(shape + 1) * U^(1 / shape).
+double RandomStream::log_gamma(double shape) {
+  if (shape < 1) {
+    const double log_uniform = std::log(1 - uniform());
+    return log_gamma(shape + 1) + log_uniform / shape;
+  }
+  const double d = shape - 1.0 / 3;
+  const double c = 1 / std::sqrt(9 * d);
+  while (true) {
+    const double x = normal();
+    const double root = 1 + c * x;
+    if (root <= 0) continue;
+    const double v = root * root * root;
+    if (std::log(1 - uniform()) < 0.5 * x * x + d - d * v + d * std::log(v)) return std::log(d * v);
+  }
+}
+
 double RandomStream::beta(double alpha) {
-  const double first = trainrun::log_gamma(*this, alpha);
-  const double second = trainrun::log_gamma(*this, alpha);
+  const double first = log_gamma(alpha);
+  const double second = log_gamma(alpha);
   return 1 / (1 + std::exp(second - first));
 }
 

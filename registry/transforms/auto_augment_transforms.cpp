@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "registry/catalog.h"
-#include "registry/gamma.h"
 #include "registry/transforms/auto_augment_policies.h"
 
 namespace trainrun {
@@ -128,7 +127,7 @@ struct TrivialAugmentWide : AugmentationOptions {
 /// `count` shares of Dirichlet(alpha, …, alpha), which add up to 1, rounded to float32.
 std::vector<float> draw_shares(double alpha, int64_t count, RandomStream& random) {
   std::vector<double> logarithms;
-  for (int64_t i = 0; i < count; ++i) logarithms.push_back(log_gamma(random, alpha));
+  for (int64_t i = 0; i < count; ++i) logarithms.push_back(random.log_gamma(alpha));
   const double most = *std::max_element(logarithms.begin(), logarithms.end());
   double sum = 0;
   for (double& number : logarithms) sum += number = std::exp(number - most);
