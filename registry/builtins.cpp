@@ -62,7 +62,11 @@ static void add_models(Catalog& catalog) {
 static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, digits);
   ADD(catalog.datasets, mnist_family);
+  ADD(catalog.datasets, cifar);
   ADD(catalog.datasets, image_folder);
+  ADD(catalog.datasets, image_csv);
+  ADD(catalog.datasets, oxford_pets);
+  ADD(catalog.datasets, segmentation_folder);
   ADD(catalog.datasets, csv);
   ADD(catalog.datasets, jsonl);
   ADD(catalog.datasets, sqlite);
@@ -71,13 +75,18 @@ static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, views);
   ADD(catalog.datasets, windows);
 
-  ADD(catalog.transforms, derived_fields);
+  ADD(catalog.transforms, auto_augment_transforms);
+  ADD(catalog.transforms, color_transforms);
   ADD(catalog.transforms, crop_transforms);
+  ADD(catalog.transforms, derived_fields);
+  ADD(catalog.transforms, flip_transforms);
   ADD(catalog.transforms, geometry_transforms);
   ADD(catalog.transforms, image_transforms);
   ADD(catalog.transforms, label_transforms);
+  ADD(catalog.transforms, mixing_transforms);
   ADD(catalog.transforms, noise_transforms);
   ADD(catalog.transforms, standardize);
+  ADD(catalog.transforms, warp_transforms);
 }
 
 static void add_training(Catalog& catalog) {

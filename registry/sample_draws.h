@@ -21,11 +21,10 @@ class RandomStream {
   double normal();
   /// Of Beta(alpha, alpha), `alpha` > 0, in [0, 1].
   double beta(double alpha);
-
- private:
-  /// The logarithm of a number of Gamma(shape, 1), which itself may be too small for a double.
+  /// The logarithm of a number of Gamma(shape, 1), `shape` > 0, which itself may be too small for a double.
   double log_gamma(double shape);
 
+ private:
   uint64_t state_;
 };
 

@@ -1,39 +1,16 @@
+#include <ATen/ops/tensor.h>
+
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "registry/catalog.h"
+#include "registry/datasets/image_files.h"
 #include "registry/datasets/image_samples.h"
 
 namespace trainrun {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::array kExtensions = {".jpg", ".jpeg", ".png", ".webp", ".bmp"};
-
-bool is_image_name(const fs::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end();
-}
-
-/// The images below `folder`: those of each folder in the order of their names, folders in the order of their paths.
-std::vector<std::string> images_below(const fs::path& folder) {
-  std::vector<std::pair<std::string, std::string>> found;  // of its folder, of the file
-  const auto options = fs::directory_options::follow_directory_symlink;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, options)) {
-    if (entry.is_regular_file() && is_image_name(entry.path())) {
-      found.emplace_back(entry.path().parent_path().string(), entry.path().filename().string());
-    }
-  }
-  std::sort(found.begin(), found.end());
-  std::vector<std::string> paths;
-  paths.reserve(found.size());
-  for (const auto& [parent, name] : found) paths.push_back(parent + "/" + name);
-  return paths;
-}
 
 struct ImageFolder : ImageOptions {
   std::string root;
@@ -82,14 +59,17 @@ class ImageFolderDataset : public ImageSamples {
     }
     Listing listing;
     listing.num_classes = static_cast<int64_t>(classes.size());
+    std::vector<int64_t> labels;
     for (size_t label = 0; label < classes.size(); ++label) {
       const std::vector<std::string> paths = images_below(fs::path(root_) / classes[label]);
       if (paths.empty()) {
         throw DataError("ImageFolder: " + (fs::path(root_) / classes[label]).string() +
                         " holds no JPEG, PNG, WebP or BMP file; remove it, or add images of this class");
       }
-      for (const std::string& path : paths) listing.files.push_back({path, static_cast<int64_t>(label)});
+      listing.files.insert(listing.files.end(), paths.begin(), paths.end());
+      labels.resize(listing.files.size(), static_cast<int64_t>(label));
     }
+    listing.labels = at::tensor(labels, at::kLong);
     return listing;
   }
 

@@ -1,14 +1,16 @@
 #include "registry/datasets/image_samples.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
 
 #include "registry/build.h"
+#include "registry/datasets/decoded_images.h"
+#include "registry/files/descriptor.h"
 #include "registry/images/decode.h"
 #include "registry/layer.h"
+#include "registry/transforms/masks.h"
 
 namespace trainrun {
 namespace {
@@ -22,8 +24,9 @@ std::string pixels_text(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-ImageSamples::ImageSamples(ImageOptions options)
+ImageSamples::ImageSamples(ImageOptions options, std::optional<MaskOptions> masks)
     : options_(std::move(options)),
+      mask_options_(masks),
       image_{"image", {options_.channels(), kAnySize, kAnySize}, at::kByte, std::nullopt} {
   DatasetInfo info;
   info.fields = {image_};
@@ -34,6 +37,7 @@ ImageSamples::ImageSamples(ImageOptions options)
         throw Error(component.type + " looks at more than one image; name it under dataset.transforms");
       }
       transforms_.back()->describe(info);
+      if (mask_options_) mask_transforms_.push_back(transform_of_masks(component, *transforms_.back()));
     } catch (const std::exception& error) {
       throw_fault(component.place, component.path, "", error);
     }
@@ -41,9 +45,22 @@ ImageSamples::ImageSamples(ImageOptions options)
   image_ = info.fields[0];
 }
 
+std::shared_ptr<const Transform> ImageSamples::transform_of_masks(const Component<TransformKind>& component,
+                                                                  const Transform& transform) const {
+  const auto* masks = dynamic_cast<const ChangesMasks*>(&transform);
+  if (!masks) throw Error(component.type + " cannot change an image and its mask alike; leave it out");
+  return masks->for_masks(mask_options_->fill);
+}
+
 const ImageSamples::Listing& ImageSamples::listing() const {
   if (!listing_) listing_ = list();
   return *listing_;
+}
+
+void ImageSamples::set_labels(at::Tensor labels, std::optional<int64_t> num_classes) {
+  listing();
+  listing_->labels = std::move(labels);
+  listing_->num_classes = num_classes;
 }
 
 DatasetInfo ImageSamples::info() const {
@@ -53,8 +70,15 @@ DatasetInfo ImageSamples::info() const {
     if (is_open) sized_image_->shape = first_shape();
   }
   DatasetInfo info;
-  info.fields = {*sized_image_, {"label", {}, at::kLong, listing().num_classes}};
-  info.target = "label";
+  info.fields = {*sized_image_};
+  if (mask_options_) {
+    const std::vector<int64_t>& shape = sized_image_->shape;
+    info.fields.push_back({"mask", {shape[1], shape[2]}, at::kLong, mask_options_->num_classes});
+  } else {
+    const at::Tensor& labels = listing().labels;
+    info.fields.push_back({"label", labels.sizes().slice(1).vec(), labels.scalar_type(), listing().num_classes});
+  }
+  info.target = info.fields[1].name;
   if (options_.broken == BrokenImages::kError) info.num_samples = size();
   return info;
 }
@@ -62,9 +86,10 @@ DatasetInfo ImageSamples::info() const {
 std::vector<int64_t> ImageSamples::first_shape() const {
   const SampleDraws draws(DrawKey{}, std::vector<int64_t>{0});
   for (size_t i = 0;; ++i) {
-    const std::string bytes = read_image(files()[i]);
     try {
-      return changed(decoded(bytes, files()[i]), files()[i], 0, draws).sizes().slice(1).vec();
+      return changed_image(i, 0, draws).sizes().slice(1).vec();
+    } catch (const ReadError&) {
+      throw;
     } catch (const DataError&) {
       if (options_.broken == BrokenImages::kError || i + 1 == files().size()) throw;
     }
@@ -73,39 +98,39 @@ std::vector<int64_t> ImageSamples::first_shape() const {
 
 void ImageSamples::open() {
   info();
-  if (options_.broken == BrokenImages::kSkip || options_.cache == ImageCache::kMemory) read_all();
+  if (options_.broken == BrokenImages::kSkip || options_.cache != ImageCache::kNone) read_all();
 }
 
-/// Decodes every file once: to keep it, or to see whether that goes well. A file that cannot be read is an error all the
-/// same: tomorrow it may be there again, and training would go another way.
+/// Decodes every file once: to keep it, or to see whether that goes well.
 void ImageSamples::read_all() {
-  std::vector<std::string> faults(files().size());
-  std::vector<at::Tensor> images(files().size());
-  at::parallel_for(0, size(), 1, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      const std::string bytes = read_image(files()[i]);
-      try {
-        at::Tensor image = decoded(bytes, files()[i]);
-        if (options_.cache == ImageCache::kMemory) images[i] = std::move(image);
-      } catch (const DataError& error) {
-        faults[i] = error.what();
-      }
-    }
-  });
-  std::vector<File> whole;
+  const size_t count = files().size();
+  const bool keep = options_.cache == ImageCache::kMemory;
+  const auto all = [&](const std::vector<std::string>& paths, const std::string& kind, const DecodeImage& decode) {
+    if (options_.cache == ImageCache::kDisk) return decoded_on_disk(paths, kind, decode);
+    DecodedImages result{std::vector<at::Tensor>(count), std::vector<std::string>(count)};
+    decode_ahead(decode, 0, count, keep, result);
+    return result;
+  };
+  const std::string kind = std::to_string(options_.channels()) + " channels";
+  DecodedImages images = all(files(), kind, [this](size_t i) { return decoded(i); });
+  DecodedImages masks;
+  if (mask_options_) masks = all(listing().masks, "mask", [this](size_t i) { return decoded_mask(i); });
+  std::vector<int64_t> whole;
   std::vector<std::string> broken;
-  for (size_t i = 0; i < faults.size(); ++i) {
-    if (!faults[i].empty()) {
-      broken.push_back(faults[i]);
+  for (size_t i = 0; i < count; ++i) {
+    const std::string& fault = images.faults[i].empty() && mask_options_ ? masks.faults[i] : images.faults[i];
+    if (!fault.empty()) {
+      broken.push_back(fault);
       continue;
     }
-    whole.push_back(files()[i]);
-    if (images[i].defined()) cached_.push_back(images[i]);
+    whole.push_back(static_cast<int64_t>(i));
+    if (images.images[i].defined()) cached_.push_back(images.images[i]);
+    if (mask_options_ && masks.images[i].defined()) cached_masks_.push_back(masks.images[i]);
   }
-  if (!broken.empty()) leave_out(std::move(whole), std::move(broken));
+  if (!broken.empty()) leave_out(whole, std::move(broken));
 }
 
-void ImageSamples::leave_out(std::vector<File> whole, std::vector<std::string> broken) {
+void ImageSamples::leave_out(const std::vector<int64_t>& whole, std::vector<std::string> broken) {
   if (options_.broken == BrokenImages::kError) throw DataError(broken[0]);
   const size_t count = broken.size();
   const size_t all = files().size();
@@ -114,33 +139,77 @@ void ImageSamples::leave_out(std::vector<File> whole, std::vector<std::string> b
   if (whole.empty()) throw DataError("no image can be decoded: " + named);
   notes_.push_back(std::to_string(count) + " of " + std::to_string(all) +
                    " images cannot be decoded and are left out: " + named);
-  listing_->files = std::move(whole);
-}
-
-std::string ImageSamples::read_image(const File& file) { return read_file(file.path, kMostFileBytes); }
-
-at::Tensor ImageSamples::decoded(const std::string& bytes, const File& file) const {
-  try {
-    return decode_image(bytes, options_.channels());
-  } catch (const DataError& error) {
-    throw DataError(file.path + ": " + error.what());
+  const auto keep = [&](std::vector<std::string>& paths) {
+    std::vector<std::string> kept;
+    for (const int64_t number : whole) kept.push_back(std::move(paths[static_cast<size_t>(number)]));
+    paths = std::move(kept);
+  };
+  keep(listing_->files);
+  if (mask_options_) {
+    keep(listing_->masks);
+  } else {
+    listing_->labels = listing_->labels.index_select(0, at::tensor(whole, at::kLong));
   }
 }
 
-at::Tensor ImageSamples::changed(const at::Tensor& pixels, const File& file, int64_t row,
-                                 const SampleDraws& draws) const {
+at::Tensor ImageSamples::decoded(size_t number) const {
+  const std::string& file = files()[number];
+  const std::string bytes = read_file(file, kMostFileBytes);
+  try {
+    return decode_image(bytes, options_.channels());
+  } catch (const DataError& error) {
+    throw DataError(file + ": " + error.what());
+  }
+}
+
+at::Tensor ImageSamples::decoded_mask(size_t number) const {
+  const std::string& file = listing().masks[number];
+  const std::string bytes = read_file(file, kMostFileBytes);
+  try {
+    return decode_mask(bytes).unsqueeze(2);
+  } catch (const DataError& error) {
+    throw DataError(file + ": " + error.what());
+  }
+}
+
+at::Tensor ImageSamples::changed(const Transforms& transforms, const at::Tensor& pixels, const std::string& file,
+                                 int64_t row, const SampleDraws& draws) {
   Batch batch;
   batch.set("image", pixels.permute({2, 0, 1}).unsqueeze(0));
-  for (size_t i = 0; i < transforms_.size(); ++i) {
+  for (size_t i = 0; i < transforms.size(); ++i) {
+    if (!transforms[i]) continue;
     const SampleDraws own = draws.of_sample(row, static_cast<int64_t>(i));
     try {
-      transforms_[i]->apply(batch, own);
+      transforms[i]->apply(batch, own);
     } catch (const LayerError& error) {
-      throw DataError(file.path + ": " + error.what());
+      throw DataError(file + ": " + error.what());
     }
     draws.note(own);
   }
   return batch.at("image");
+}
+
+at::Tensor ImageSamples::changed_image(size_t number, int64_t row, const SampleDraws& draws) const {
+  const at::Tensor pixels = cached_.empty() ? decoded(number) : cached_[number];
+  return changed(transforms_, pixels, files()[number], row, draws);
+}
+
+/// [N, H, W] int64.
+at::Tensor ImageSamples::masks_of(const at::Tensor& indices, const SampleDraws& draws) const {
+  const std::vector<int64_t>& shape = sized_image_->shape;
+  at::Tensor masks = at::empty({indices.numel(), shape[1], shape[2]}, at::kLong);
+  for (int64_t i = 0; i < indices.numel(); ++i) {
+    const auto number = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
+    const at::Tensor pixels = cached_masks_.empty() ? decoded_mask(number) : cached_masks_[number];
+    const std::string& file = listing().masks[number];
+    const at::Tensor mask = changed(mask_transforms_, pixels, file, i, draws);  // [1, 1, H, W]
+    if (mask.sizes().slice(2) != masks.sizes().slice(1)) {
+      throw DataError(file + ": the mask has " + pixels_text(mask.sizes().slice(1).vec()) + " pixels, its image " +
+                      pixels_text(shape) + (transforms_.empty() ? "" : ", after the transforms"));
+    }
+    masks[i].copy_(mask[0][0]);
+  }
+  return masks;
 }
 
 Batch ImageSamples::get(const at::Tensor& indices) const {
@@ -155,36 +224,32 @@ Batch ImageSamples::get_drawn(const at::Tensor& indices, const SampleDraws& draw
   std::vector<int64_t> sizes = field.shape;
   sizes.insert(sizes.begin(), n);
   at::Tensor images = at::empty(sizes, at::TensorOptions(field.dtype).memory_format(at::MemoryFormat::ChannelsLast));
-  at::Tensor labels = at::empty({n}, at::kLong);
   for (int64_t i = 0; i < n; ++i) {
-    const auto at = static_cast<size_t>(numbers[i]);
-    const File& file = files()[at];
-    const at::Tensor one = changed(cached_.empty() ? decoded(read_image(file), file) : cached_[at], file, i, draws);
+    const auto number = static_cast<size_t>(numbers[i]);
+    const at::Tensor one = changed_image(number, i, draws);
     if (one.sizes().slice(1) != images.sizes().slice(1)) {
-      throw DataError(file.path + ": the image has " + pixels_text(one.sizes().slice(1).vec()) + " pixels, others " +
-                      pixels_text(field.shape) +
+      throw DataError(files()[number] + ": the image has " + pixels_text(one.sizes().slice(1).vec()) +
+                      " pixels, others " + pixels_text(field.shape) +
                       "; add image_transforms that make them alike, such as {type: Resize, size: [" +
                       std::to_string(field.shape[1]) + ", " + std::to_string(field.shape[2]) + "]}");
     }
     images[i].copy_(one[0]);
-    labels.mutable_data_ptr<int64_t>()[i] = file.label;
   }
   Batch batch;
   batch.set("image", images);
-  batch.set("label", labels);
+  if (mask_options_) {
+    batch.set("mask", masks_of(indices, draws));
+  } else {
+    batch.set("label", listing().labels.index_select(0, indices));
+  }
   return batch;
 }
 
 at::Tensor ImageSamples::column(const std::string& field) const {
-  if (field != "label") return Dataset::column(field);
-  std::vector<int64_t> labels;
-  labels.reserve(files().size());
-  for (const File& file : files()) labels.push_back(file.label);
-  return at::tensor(labels, at::kLong);
+  if (field != "label" || mask_options_) return Dataset::column(field);
+  return listing().labels;
 }
 
-std::string ImageSamples::place(int64_t index, const std::string&) const {
-  return files()[static_cast<size_t>(index)].path;
-}
+std::string ImageSamples::place(int64_t index, const std::string&) const { return files()[static_cast<size_t>(index)]; }
 
 }  // namespace trainrun

@@ -26,10 +26,10 @@ struct Words<BrokenImages> {
 };
 
 /// Where decoded images are kept.
-enum class ImageCache { kNone, kMemory };
+enum class ImageCache { kNone, kMemory, kDisk };
 template <>
 struct Words<ImageCache> {
-  static constexpr std::array kWords = {"none", "memory"};
+  static constexpr std::array kWords = {"none", "memory", "disk"};
 };
 
 /// The parameters that all data sets of image files share.
@@ -44,12 +44,18 @@ struct ImageOptions {
   int64_t channels() const { return mode == ColorMode::kRgb ? 3 : 1; }
 };
 
-/// Image files and their labels: fields `image` ([C, H, W] bytes, whose memory lies channel after channel of a pixel,
-/// which convolutions are quickest with) and `label`. A file is read and decoded when its sample is asked for; each
+/// Masks that belong to the images.
+struct MaskOptions {
+  int64_t num_classes = 0;
+  double fill = 0;  // what comes in from outside a mask that is moved
+};
+
+/// Image files and their labels, or masks: fields `image` ([C, H, W] bytes, whose memory lies channel after channel of a pixel,
+/// which convolutions are quickest with) and `label`, or `mask` ([H, W] int64). A file is read and decoded when its sample is asked for; each
 /// image goes through `image_transforms` before it is put into a batch, for which all must be of one size by then.
 class ImageSamples : public Dataset, public DetailedDataset {
  public:
-  explicit ImageSamples(ImageOptions options);
+  explicit ImageSamples(ImageOptions options, std::optional<MaskOptions> masks = std::nullopt);
 
   /// Looks at the folder, and at one image if the transforms leave the size of a file as it is.
   DatasetInfo info() const override;
@@ -62,36 +68,46 @@ class ImageSamples : public Dataset, public DetailedDataset {
   std::vector<std::string> notes() const override { return notes_; }
 
  protected:
-  struct File {
-    std::string path;
-    int64_t label = 0;
-  };
   struct Listing {
-    std::vector<File> files;
-    int64_t num_classes = 0;
+    std::vector<std::string> files;
+    std::vector<std::string> masks;      // where there are no labels
+    at::Tensor labels;                   // [N] classes, int64; or [N, K] numbers, float32
+    std::optional<int64_t> num_classes;  // of labels that are classes
   };
   /// All files in their order, none opened. Throws DataError where there are none.
   virtual Listing list() const = 0;
+  const Listing& listing() const;
+  void set_labels(at::Tensor labels, std::optional<int64_t> num_classes);
 
  private:
-  const Listing& listing() const;
-  const std::vector<File>& files() const { return listing().files; }
-  static std::string read_image(const File& file);
+  const std::vector<std::string>& files() const { return listing().files; }
+  using Transforms = std::vector<std::shared_ptr<const Transform>>;
+
+  std::shared_ptr<const Transform> transform_of_masks(const Component<TransformKind>& component,
+                                                      const Transform& transform) const;
   /// [H, W, C]. Throws DataError, which names the file.
-  at::Tensor decoded(const std::string& bytes, const File& file) const;
-  /// A file's `pixels` [H, W, C] as they go into a batch: [1, C, H, W].
-  at::Tensor changed(const at::Tensor& pixels, const File& file, int64_t row, const SampleDraws& draws) const;
+  at::Tensor decoded(size_t number) const;
+  at::Tensor decoded_mask(size_t number) const;
+  /// The pixels [H, W, C] of a file as they go into a batch: [1, C, H, W].
+  static at::Tensor changed(const Transforms& transforms, const at::Tensor& pixels, const std::string& file,
+                            int64_t row, const SampleDraws& draws);
+  at::Tensor changed_image(size_t number, int64_t row, const SampleDraws& draws) const;
+  at::Tensor masks_of(const at::Tensor& indices, const SampleDraws& draws) const;
   /// The shape of the first image that can be decoded, as it goes into a batch.
   std::vector<int64_t> first_shape() const;
   void read_all();
-  void leave_out(std::vector<File> whole, std::vector<std::string> broken);
+  /// Goes on with the files of those numbers alone.
+  void leave_out(const std::vector<int64_t>& whole, std::vector<std::string> broken);
 
   ImageOptions options_;
-  std::vector<std::shared_ptr<const Transform>> transforms_;
-  FieldInfo image_;  // after the transforms; kAnySize where they leave the size of a file as it is
+  std::optional<MaskOptions> mask_options_;
+  Transforms transforms_;
+  Transforms mask_transforms_;  // null where masks stay as they are
+  FieldInfo image_;             // after the transforms; kAnySize where they leave the size of a file as it is
   mutable std::optional<Listing> listing_;
   mutable std::optional<FieldInfo> sized_image_;
-  std::vector<at::Tensor> cached_;  // [H, W, C] of each, or empty
+  std::vector<at::Tensor> cached_;        // [H, W, C] of each, or empty
+  std::vector<at::Tensor> cached_masks_;  // [H, W, 1]
   std::vector<std::string> notes_;
 };
 
@@ -107,7 +123,9 @@ void ImageOptions::describe_into(Fields<T>& f) {
           "what becomes of a file that cannot be decoded: error: training stops and names it; skip: all files are "
           "decoded once at the start, and those that cannot be are left out and counted");
   f.optional("cache", &ImageOptions::cache)
-      .doc("memory: all images are decoded once at the start and kept, as bytes; none: each time that they are wanted");
+      .doc(
+          "memory: all images are decoded once at the start and kept, as bytes; disk: they are kept in a file in the "
+          "cache folder (TRAINRUN_CACHE), for later runs, too; none: they are decoded each time that they are wanted");
 }
 
 }  // namespace trainrun

@@ -2,9 +2,8 @@
 #include <limits>
 
 #include "registry/catalog.h"
-#include "registry/datasets/data_cache.h"
-#include "registry/datasets/data_file.h"
 #include "registry/datasets/idx.h"
+#include "registry/datasets/published_file.h"
 
 namespace trainrun {
 namespace {
@@ -15,14 +14,6 @@ constexpr int64_t kNumMnistClasses = 10;
 constexpr int64_t kMnistSide = 28;
 constexpr int64_t kNumTrain = 60000;
 constexpr int64_t kNumTest = 10000;
-
-/// One published file. MD5 of the archive as torchvision publishes it; of the content where that is known, so that a
-/// mirror which compressed it anew serves too.
-struct PublishedFile {
-  const char* name;
-  const char* archive_md5;
-  const char* content_md5;
-};
 
 /// One of the data sets that come as MNIST does.
 struct Family {
@@ -41,10 +32,10 @@ const Family& mnist() {
       "mnist",
       {"https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/",
        "https://raw.githubusercontent.com/fgnt/mnist/master/"},
-      {{"train-images-idx3-ubyte", "f68b3c2dcbeaaa9fbdd348bbdeb94873", "6bbc9ace898e44ae57da46a324031adb"},
-       {"train-labels-idx1-ubyte", "d53e105ee54ea40749a09fcbcd1e9432", "a25bea736e30d166cdddb491f175f624"},
-       {"t10k-images-idx3-ubyte", "9fb629c4189551a2d022fa330f9573f3", "2646ac647ad5339dbf082846283269ea"},
-       {"t10k-labels-idx1-ubyte", "ec29112dd5afa0611ce80d1b7f02629c", "27ae3e4e09519cfbb04c329615203637"}}};
+      {{"train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873", "6bbc9ace898e44ae57da46a324031adb"},
+       {"train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432", "a25bea736e30d166cdddb491f175f624"},
+       {"t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", "2646ac647ad5339dbf082846283269ea"},
+       {"t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", "27ae3e4e09519cfbb04c329615203637"}}};
   return family;
 }
 
@@ -54,10 +45,10 @@ const Family& fashion_mnist() {
                                 {"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
                                  "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
                                  "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"},
-                                {{"train-images-idx3-ubyte", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", ""},
-                                 {"train-labels-idx1-ubyte", "25c81989df183df01b3e8a0aad5dffbe", ""},
-                                 {"t10k-images-idx3-ubyte", "bef4ecab320f06d8554ea6380940ec79", ""},
-                                 {"t10k-labels-idx1-ubyte", "bb300cfdad3c16e7a12a480ee83cd310", ""}}};
+                                {{"train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", ""},
+                                 {"train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe", ""},
+                                 {"t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", ""},
+                                 {"t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", ""}}};
   return family;
 }
 
@@ -66,10 +57,10 @@ const Family& kmnist() {
       "KMNIST",
       "kmnist",
       {"https://codh.rois.ac.jp/kmnist/dataset/kmnist/", "http://codh.rois.ac.jp/kmnist/dataset/kmnist/"},
-      {{"train-images-idx3-ubyte", "bdb82020997e1d708af4cf47b453dcf7", ""},
-       {"train-labels-idx1-ubyte", "e144d726b3acfaa3e44228e80efcd344", ""},
-       {"t10k-images-idx3-ubyte", "5c965bf0a639b31b8f53240b1b52f4d7", ""},
-       {"t10k-labels-idx1-ubyte", "7320c461ea6c1c855c0b718fb2a4b134", ""}}};
+      {{"train-images-idx3-ubyte.gz", "bdb82020997e1d708af4cf47b453dcf7", ""},
+       {"train-labels-idx1-ubyte.gz", "e144d726b3acfaa3e44228e80efcd344", ""},
+       {"t10k-images-idx3-ubyte.gz", "5c965bf0a639b31b8f53240b1b52f4d7", ""},
+       {"t10k-labels-idx1-ubyte.gz", "7320c461ea6c1c855c0b718fb2a4b134", ""}}};
   return family;
 }
 
@@ -111,7 +102,8 @@ class IdxImages : public TensorDataset {
   std::vector<fs::path> places(const std::string& name) const {
     const fs::path root(options_.root);
     const fs::path raw = root / family_.name / "raw";
-    return {root / name, root / (name + ".gz"), raw / name, raw / (name + ".gz")};
+    const std::string unpacked = fs::path(name).stem().string();
+    return {root / unpacked, root / name, raw / unpacked, raw / name};
   }
 
   std::string find(const PublishedFile& file) const {
@@ -125,23 +117,14 @@ class IdxImages : public TensorDataset {
     std::error_code unreadable;
     const std::string no_folder =
         fs::exists(options_.root, unreadable) ? "" : " (there is no folder " + options_.root + ")";
-    throw DataError(std::string(family_.name) + ": no file " + file.name + no_folder + "; looked for " + join(tried) +
+    throw DataError(std::string(family_.name) + ": no file " + fs::path(file.name).stem().string() + no_folder +
+                    "; looked for " + join(tried) +
                     ". Set `root` to the folder that holds it, or `download: true` to fetch it.");
   }
 
   std::string fetch(const PublishedFile& file) const {
-    const std::string name = std::string(file.name) + ".gz";
-    Download job;
-    for (const std::string& mirror : options_.mirrors.empty() ? family_.mirrors : options_.mirrors) {
-      job.urls.push_back(mirror + (mirror.ends_with('/') ? "" : "/") + name);
-    }
-    job.destination = (fs::path(options_.root) / name).string();
-    job.verify = [&file](const std::string& path) {
-      if (md5_of_file(path) == file.archive_md5) return;
-      if (file.content_md5[0] && md5_of_content(path) == file.content_md5) return;
-      throw DataError("what the server sent is not the published " + std::string(file.name) + ".gz (its MD5 differs)");
-    };
-    return download_shared(job, family_.folder + ("/" + name));
+    return fetch_published(file, options_.mirrors.empty() ? family_.mirrors : options_.mirrors, options_.root,
+                           family_.folder);
   }
 
   static void check(const at::Tensor& images, const std::string& images_path, const at::Tensor& labels,

@@ -59,4 +59,10 @@ at::Tensor decode_image(std::string_view file, int64_t channels) {
   return channels == 1 && image.size(2) == 3 ? images::gray_of_rgb(image) : image;
 }
 
+at::Tensor decode_mask(std::string_view file) {
+  if (file.empty()) throw DataError("the file is empty");
+  if (decoder_of(file) != images::decode_png) throw DataError("a mask must be a PNG file");
+  return images::decode_png_numbers(file).squeeze(2);
+}
+
 }  // namespace trainrun

@@ -16,4 +16,8 @@ inline constexpr int64_t kMostPixels = 178'956'970;
 /// Throws DataError, which does not name the file, where it is none of these, is damaged, cut off or too large.
 at::Tensor decode_image(std::string_view file, int64_t channels);
 
+/// Decodes a mask, a PNG file whose pixels are numbers: [height, width] uint8; the index in its palette, or the gray, of
+/// which one bit is 0 or 1; as numpy.array(Image.open(…)) in Python. Throws DataError, also for a file that has colours.
+at::Tensor decode_mask(std::string_view file);
+
 }  // namespace trainrun

@@ -24,5 +24,7 @@ at::Tensor decode_jpeg(std::string_view file, int64_t channels);
 at::Tensor decode_png(std::string_view file, int64_t channels);
 at::Tensor decode_webp(std::string_view file, int64_t channels);
 at::Tensor decode_bmp(std::string_view file, int64_t channels);
+/// [height, width, 1]: see decode_mask.
+at::Tensor decode_png_numbers(std::string_view file);
 
 }  // namespace trainrun::images

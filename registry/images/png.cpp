@@ -1,5 +1,6 @@
 #include <spng.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,7 +71,42 @@ at::Tensor upper_bytes(const Context& context, const spng_ihdr& header, int64_t 
   return image;
 }
 
+/// Samples of fewer than 8 bits, of which several lie in a byte, the first in its upper bits; a row begins with a byte.
+at::Tensor unpacked(const std::vector<uint8_t>& bytes, const spng_ihdr& header) {
+  constexpr uint32_t kByteBits = 8;
+  const uint32_t depth = header.bit_depth;
+  const size_t row_bytes = (size_t{header.width} * depth + kByteBits - 1) / kByteBits;
+  if (bytes.size() != row_bytes * header.height) throw DataError("the PNG is damaged: its rows do not fit its header");
+  at::Tensor image = empty_image({header.height, header.width}, 1);
+  uint8_t* to = image.mutable_data_ptr<uint8_t>();
+  for (size_t y = 0; y < header.height; ++y) {
+    for (size_t x = 0; x < header.width; ++x) {
+      const size_t bit = x * depth;
+      const uint32_t shift = kByteBits - depth - bit % kByteBits;
+      *to++ = static_cast<uint8_t>(bytes[y * row_bytes + bit / kByteBits] >> shift & ((1U << depth) - 1));
+    }
+  }
+  return image;
+}
+
 }  // namespace
+
+at::Tensor decode_png_numbers(std::string_view file) {
+  constexpr int kByteBits = 8;
+  const Context context = open_png(file);
+  const spng_ihdr header = header_of(context);
+  const bool is_palette = header.color_type == SPNG_COLOR_TYPE_INDEXED;
+  if ((!is_palette && header.color_type != SPNG_COLOR_TYPE_GRAYSCALE) || header.bit_depth > kByteBits) {
+    throw DataError(
+        "the PNG has colours, transparency or 16 bits; a mask is gray, or has a palette, and at most 8 bits");
+  }
+  if (is_palette || header.bit_depth == 1) return unpacked(decoded(context, SPNG_FMT_RAW), header);
+  const std::vector<uint8_t> bytes = decoded(context, SPNG_FMT_G8);
+  at::Tensor image = empty_image({header.height, header.width}, 1);
+  if (bytes.size() != image.nbytes()) throw DataError("the PNG is damaged: its rows do not fit its header");
+  std::copy(bytes.begin(), bytes.end(), image.mutable_data_ptr<uint8_t>());
+  return image;
+}
 
 at::Tensor decode_png(std::string_view file, int64_t channels) {
   constexpr int kWide = 16;

@@ -1,18 +1,15 @@
 #include <ATen/ops/empty.h>
-#include <ATen/ops/flip.h>
 
-#include <array>
 #include <cmath>
 #include <utility>
 
 #include "registry/catalog.h"
+#include "registry/transforms/drawing.h"
 #include "registry/transforms/fields.h"
 #include "registry/transforms/resizing.h"
 
 namespace trainrun {
 namespace {
-
-using Range = std::array<double, 2>;
 
 struct Window {
   int64_t top = 0, left = 0, height = 0, width = 0;
@@ -22,8 +19,8 @@ int64_t rounded(double value) { return static_cast<int64_t>(std::nearbyint(value
 
 struct RandomResizedCrop {
   Pair size;
-  Range scale = {0.08, 1.0};
-  Range ratio = {3.0 / 4.0, 4.0 / 3.0};
+  Bounds scale = {0.08, 1.0};
+  Bounds ratio = {3.0 / 4.0, 4.0 / 3.0};
   std::string interpolation = "bilinear";
   bool antialias = true;
   std::string field = "image";
@@ -56,10 +53,7 @@ struct RandomResizedCrop {
     constexpr int kTries = 10;
     const auto area = static_cast<double>(height * width);
     for (int i = 0; i < kTries; ++i) {
-      const double target = area * random.uniform(scale[0], scale[1]);
-      const double aspect = std::exp(random.uniform(std::log(ratio[0]), std::log(ratio[1])));
-      const int64_t w = rounded(std::sqrt(target * aspect));
-      const int64_t h = rounded(std::sqrt(target / aspect));
+      const auto [w, h] = draw_sides(area, scale, ratio, random);
       if (w <= 0 || w > width || h <= 0 || h > height) continue;
       const int64_t top = random.integer(height - h + 1);
       return {top, random.integer(width - w + 1), h, w};
@@ -84,28 +78,10 @@ struct RandomResizedCrop {
     }
     images = std::move(result);
   }
-  std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
-};
-
-struct RandomVerticalFlip {
-  double p = 0.5;
-  std::string field = "image";
-
-  static void describe(Fields<RandomVerticalFlip>& f) {
-    f.optional("p", &RandomVerticalFlip::p)
-        .at_least(0)
-        .at_most(1)
-        .doc("probability that an image is turned upside down, as in a mirror below it");
-    f.optional("field", &RandomVerticalFlip::field).doc("the field of the batch to change");
-  }
-  void change(DatasetInfo& info) const { image_field(info, field, "RandomVerticalFlip"); }
-  void apply(Batch& batch, const SampleDraws& draws) const {
-    at::Tensor& images = batch.at(field);  // [N, C, H, W]
-    at::Tensor result = images.clone();
-    for (int64_t i = 0; i < images.size(0); ++i) {
-      if (draws.of(i).uniform() < p) result[i].copy_(at::flip(images[i], {1}));
-    }
-    images = std::move(result);
+  std::optional<RandomResizedCrop> for_masks(double) const {
+    RandomResizedCrop masks = *this;
+    masks.interpolation = "nearest";
+    return masks;
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
@@ -115,7 +91,6 @@ struct RandomVerticalFlip {
 void add_crop_transforms(TransformRegistry& transforms) {
   transforms.add<RandomResizedCrop>("RandomResizedCrop",
                                     "a window of random place, size and ratio, resized; each image has its own");
-  transforms.add<RandomVerticalFlip>("RandomVerticalFlip", "turns each image upside down with some probability");
 }
 
 }  // namespace trainrun

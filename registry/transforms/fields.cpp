@@ -41,6 +41,14 @@ FieldInfo& pixel_field(DatasetInfo& info, const std::string& name, const std::st
   return field.dtype == at::kByte ? field : float_field(info, name, transform);
 }
 
+FieldInfo& color_field(DatasetInfo& info, const std::string& name, const std::string& transform) {
+  FieldInfo& field = pixel_field(info, name, transform);
+  if (field.shape[0] != 1 && field.shape[0] != 3) {
+    throw LayerError(transform + ": expected images of 1 channel or 3, '" + name + "' is " + batch_text(field.shape));
+  }
+  return field;
+}
+
 bool has_any_size(const FieldInfo& images) { return images.shape[1] == kAnySize || images.shape[2] == kAnySize; }
 
 }  // namespace trainrun

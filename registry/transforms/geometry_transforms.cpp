@@ -1,17 +1,9 @@
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/bmm.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/grid_sampler_2d.h>
-#include <ATen/ops/linspace.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/where.h>
 
 #include <array>
 #include <cmath>
-#include <numbers>
 
 #include "registry/catalog.h"
 #include "registry/transforms/fields.h"
@@ -102,6 +94,11 @@ struct Pad {
     }
     return at::tensor(places, at::kLong);
   }
+  std::optional<Pad> for_masks(double outside) const {
+    Pad masks = *this;
+    masks.fill = outside;
+    return masks;
+  }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
 
@@ -129,9 +126,17 @@ struct CenterCrop {
     at::Tensor& images = batch.at(field);
     const auto [top, bottom] = added(images.size(2), size[0]);
     const auto [left, right] = added(images.size(3), size[1]);
-    images = at::constant_pad_nd(images, {left, right, top, bottom}, 0);
+    images = at::constant_pad_nd(images, {left, right, top, bottom}, fill_);
+  }
+  std::optional<CenterCrop> for_masks(double outside) const {
+    CenterCrop masks = *this;
+    masks.fill_ = outside;
+    return masks;
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
+
+ private:
+  double fill_ = 0;  // beyond the image
 };
 
 struct Resize {
@@ -187,86 +192,10 @@ struct Resize {
     const Size target = size_of(images.size(2), images.size(3));
     images = resized(images, target, interpolation, antialias);
   }
-  std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
-};
-
-struct RandomRotation {
-  std::variant<double, std::array<double, 2>> degrees;
-  std::string interpolation = "nearest";
-  std::optional<std::array<double, 2>> center;
-  double fill = 0;
-  std::string field = "image";
-
-  static void describe(Fields<RandomRotation>& f) {
-    f.required("degrees", &RandomRotation::degrees)
-        .unit("degrees")
-        .doc("angles are drawn from -degrees to degrees; or from [least, most]; counter-clockwise");
-    f.optional("interpolation", &RandomRotation::interpolation)
-        .one_of({"nearest", "bilinear"})
-        .doc("how new pixels are computed from old ones");
-    f.optional("center", &RandomRotation::center)
-        .unit("pixels")
-        .doc("[x, y] of the point to turn around, from the upper left; null: the image's centre");
-    f.optional("fill", &RandomRotation::fill).doc("value of what comes in from outside the image");
-    f.optional("field", &RandomRotation::field).doc("the field of the batch to change");
-  }
-  void check(Checker& checker) const {
-    const auto [least, most] = range();
-    if (least > most) {
-      checker.fail("degrees",
-                   std::holds_alternative<double>(degrees) ? "must be >= 0" : "the smaller number comes first");
-    }
-  }
-  std::array<double, 2> range() const {
-    if (const auto* one = std::get_if<double>(&degrees)) return {-*one, *one};
-    return std::get<std::array<double, 2>>(degrees);
-  }
-  void change(DatasetInfo& info) const { pixel_field(info, field, "RandomRotation"); }
-
-  /// For each pixel of the result, in [-1, 1], where it comes from: [N, H, W, 2]. Image i is turned by angles[i].
-  at::Tensor grid(const at::Tensor& angles, int64_t height, int64_t width) const {
-    const auto h = static_cast<double>(height);
-    const auto w = static_cast<double>(width);
-    const double x = center ? (*center)[0] - w * 0.5 : 0;
-    const double y = center ? (*center)[1] - h * 0.5 : 0;
-    std::vector<double> rows;  // of each image's matrix: source = matrix [3, 2] of (x, y, 1) of the result
-    for (int64_t i = 0; i < angles.numel(); ++i) {
-      const double angle = -static_cast<double>(angles.const_data_ptr<float>()[i]) * std::numbers::pi / 180;
-      const double c = std::cos(angle);
-      const double s = std::sin(angle);
-      for (const double value : {c, -s, s, c, c * -x + s * -y + x, -s * -x + c * -y + y}) rows.push_back(value);
-    }
-    const at::Tensor matrix = at::tensor(rows, at::kDouble).to(at::kFloat).view({-1, 3, 2});
-    const at::Tensor scaled = matrix / at::tensor({0.5 * w, 0.5 * h}, at::kDouble).to(at::kFloat);
-    at::Tensor base = at::empty({height, width, 3});
-    base.select(2, 0).copy_(at::linspace(-w * 0.5 + 0.5, w * 0.5 - 0.5, width));
-    base.select(2, 1).copy_(at::linspace(-h * 0.5 + 0.5, h * 0.5 - 0.5, height).unsqueeze(1));
-    base.select(2, 2).fill_(1);
-    const int64_t n = angles.numel();
-    return at::bmm(base.view({1, height * width, 3}).expand({n, -1, -1}), scaled).view({n, height, width, 2});
-  }
-
-  /// torchvision: what lies outside is marked by a channel of ones that is sampled along.
-  void apply(Batch& batch, const SampleDraws& draws) const {
-    at::Tensor& images = batch.at(field);  // [N, C, H, W]
-    const auto [least, most] = range();
-    at::Tensor angles = at::empty({images.size(0)});  // [N]
-    for (int64_t i = 0; i < images.size(0); ++i) {
-      angles.mutable_data_ptr<float>()[i] = static_cast<float>(draws.of(i).uniform(least, most));
-    }
-    images = as_floats(images, [&](const at::Tensor& floats) { return turned_by(angles, floats); });
-  }
-  at::Tensor turned_by(const at::Tensor& angles, const at::Tensor& images) const {
-    const at::Tensor ones = at::ones({images.size(0), 1, images.size(2), images.size(3)}, images.options());
-    const bool nearest = interpolation == "nearest";
-    constexpr int64_t kZeros = 0;  // padding mode of grid_sampler
-    const at::Tensor sampled =
-        at::grid_sampler_2d(at::cat({images, ones}, 1), grid(angles, images.size(2), images.size(3)).to(images.dtype()),
-                            nearest ? 1 : 0, kZeros, false);
-    const at::Tensor inside = sampled.narrow(1, images.size(1), 1);
-    const at::Tensor turned = sampled.narrow(1, 0, images.size(1));
-    return nearest ? at::where(inside < 0.5, at::tensor(fill, images.options()), turned)
-                   : turned * inside + (1 - inside) * fill;
+  std::optional<Resize> for_masks(double) const {
+    Resize masks = *this;
+    masks.interpolation = "nearest";
+    return masks;
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };
@@ -277,7 +206,6 @@ void add_geometry_transforms(TransformRegistry& transforms) {
   transforms.add<Pad>("Pad", "adds a border to each image");
   transforms.add<CenterCrop>("CenterCrop", "the middle of each image");
   transforms.add<Resize>("Resize", "resizes each image");
-  transforms.add<RandomRotation>("RandomRotation", "turns each image by an angle of its own, keeping its size");
 }
 
 }  // namespace trainrun

@@ -1,13 +1,12 @@
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <cstring>
 #include <variant>
 
 #include "registry/catalog.h"
 #include "registry/transforms/fields.h"
+#include "registry/transforms/layout.h"
 
 namespace trainrun {
 namespace {
@@ -113,7 +112,7 @@ struct RandomCrop {
 };
 
 /// Each image's window has its own place, drawn among H + 2 padding - height + 1 rows, then among the columns.
-class RandomCropTransform : public Transform {
+class RandomCropTransform : public Transform, public ChangesMasks {
  public:
   explicit RandomCropTransform(RandomCrop options) : options_(std::move(options)) {}
 
@@ -125,30 +124,38 @@ class RandomCropTransform : public Transform {
 
   void apply(Batch& batch, const SampleDraws& draws) const override {
     at::Tensor& field = batch.at(options_.field);
-    const at::Tensor images = field.contiguous();  // [N, C, H, W]
+    const at::Tensor images = in_order(field);  // [N, C, H, W]
     require_fitting(images.sizes().slice(1).vec());
     const auto [height, width] = padded(images.size(2), images.size(3));
     const int64_t n = images.size(0);
     const int64_t rows = height - options_.size[0] + 1;  // that a window may begin at
     const int64_t columns = width - options_.size[1] + 1;
-    at::Tensor result = at::empty({n, images.size(1), options_.size[0], options_.size[1]}, images.options());
+    const ImageLayout layout = layout_of(images);
+    at::Tensor result = at::empty({n, images.size(1), options_.size[0], options_.size[1]},
+                                  images.options().memory_format(images.suggest_memory_format()));
     const at::Tensor fill = at::tensor({options_.fill}, at::kDouble).to(images.scalar_type());
     with_element(images, [&]<class Element>(Element) {
       const auto* from = static_cast<const Element*>(images.const_data_ptr());
       auto* to = static_cast<Element*>(result.mutable_data_ptr());
       const Element padding = *static_cast<const Element*>(fill.const_data_ptr());
-      const int64_t planes = images.size(1);
+      const Plane plane = {images.size(2), images.size(3), layout.pixel};
       for (int64_t i = 0; i < n; ++i) {
         RandomStream random = draws.of(i);
         const int64_t top = random.integer(rows) - options_.padding;
         const int64_t left = random.integer(columns) - options_.padding;
-        for (int64_t plane = i * planes; plane < (i + 1) * planes; ++plane) {
-          crop(from + plane * images.size(2) * images.size(3), images.size(2), images.size(3), top, left, padding,
-               to + plane * options_.size[0] * options_.size[1]);
+        for (int64_t p = 0; p < layout.planes; ++p) {
+          crop(from, plane, top, left, padding, to);
+          from += plane.height * plane.width * plane.pixel;
+          to += options_.size[0] * options_.size[1] * plane.pixel;
         }
       }
     });
     field = std::move(result);
+  }
+  std::shared_ptr<const Transform> for_masks(double fill) const override {
+    RandomCrop masks = options_;
+    masks.fill = fill;
+    return std::make_shared<RandomCropTransform>(masks);
   }
 
  private:
@@ -166,22 +173,28 @@ class RandomCropTransform : public Transform {
     return std::to_string(height) + "x" + std::to_string(width);
   }
 
+  struct Plane {
+    int64_t height, width, pixel;  // pixel: numbers of each
+  };
   /// Copies the window whose corner is at (top, left) of one plane; what lies outside the plane is `padding`.
   template <class Element>
-  void crop(const Element* from, int64_t height, int64_t width, int64_t top, int64_t left, Element padding,
-            Element* to) const {
+  void crop(const Element* from, const Plane& plane, int64_t top, int64_t left, Element padding, Element* to) const {
     const int64_t out_width = options_.size[1];
-    const int64_t first = std::clamp<int64_t>(-left, 0, out_width);            // of a row: padding before it,
-    const int64_t last = std::clamp<int64_t>(width - left, first, out_width);  // pixels, padding from it on
-    for (int64_t y = 0; y < options_.size[0]; ++y, to += out_width) {
+    const int64_t begin = std::clamp<int64_t>(-left, 0, out_width);                 // of a row: padding before it,
+    const int64_t end = std::clamp<int64_t>(plane.width - left, begin, out_width);  // pixels, padding from it on
+    const int64_t first = begin * plane.pixel;
+    const int64_t last = end * plane.pixel;
+    const int64_t all = out_width * plane.pixel;
+    for (int64_t y = 0; y < options_.size[0]; ++y, to += all) {
       const int64_t row = top + y;
-      if (row < 0 || row >= height) {
-        std::fill(to, to + out_width, padding);
+      if (row < 0 || row >= plane.height) {
+        std::fill(to, to + all, padding);
         continue;
       }
+      const Element* source = from + (row * plane.width + left) * plane.pixel;
       std::fill(to, to + first, padding);
-      std::copy(from + row * width + left + first, from + row * width + left + last, to + first);
-      std::fill(to + last, to + out_width, padding);
+      std::copy(source + first, source + last, to + first);
+      std::fill(to + last, to + all, padding);
     }
   }
 
@@ -192,62 +205,11 @@ std::unique_ptr<Transform> RandomCrop::build(const TransformInputs&) const {
   return std::make_unique<RandomCropTransform>(*this);
 }
 
-struct RandomHorizontalFlip {
-  double p = 0.5;
-  std::string field = "image";
-
-  static void describe(Fields<RandomHorizontalFlip>& f) {
-    f.optional("p", &RandomHorizontalFlip::p)
-        .at_least(0)
-        .at_most(1)
-        .doc("probability that an image is mirrored, left to right");
-    f.optional("field", &RandomHorizontalFlip::field).doc("the field of the batch to change");
-  }
-  std::unique_ptr<Transform> build(const TransformInputs&) const;
-};
-
-/// An image is mirrored where its uniform number is less than p.
-class RandomHorizontalFlipTransform : public Transform {
- public:
-  explicit RandomHorizontalFlipTransform(RandomHorizontalFlip options) : options_(std::move(options)) {}
-
-  void describe(DatasetInfo& info) const override { image_field(info, options_.field, "RandomHorizontalFlip"); }
-
-  void apply(Batch& batch, const SampleDraws& draws) const override {
-    at::Tensor& field = batch.at(options_.field);
-    const at::Tensor images = field.contiguous();  // [N, C, H, W]
-    const int64_t n = images.size(0);
-    const int64_t width = images.size(3);
-    const int64_t numel = images.numel() / std::max<int64_t>(n, 1);  // of one image
-    at::Tensor result = at::empty_like(images);
-    with_element(images, [&]<class Element>(Element) {
-      for (int64_t i = 0; i < n; ++i) {
-        const auto* from = static_cast<const Element*>(images.const_data_ptr()) + i * numel;
-        auto* to = static_cast<Element*>(result.mutable_data_ptr()) + i * numel;
-        if (draws.of(i).uniform() >= options_.p) {
-          std::copy(from, from + numel, to);
-          continue;
-        }
-        for (int64_t row = 0; row < numel; row += width) std::reverse_copy(from + row, from + row + width, to + row);
-      }
-    });
-    field = std::move(result);
-  }
-
- private:
-  RandomHorizontalFlip options_;
-};
-
-std::unique_ptr<Transform> RandomHorizontalFlip::build(const TransformInputs&) const {
-  return std::make_unique<RandomHorizontalFlipTransform>(*this);
-}
-
 }  // namespace
 
 void add_image_transforms(TransformRegistry& transforms) {
   transforms.add<Normalize>("Normalize", "(x - mean) / std, channel by channel");
   transforms.add<RandomCrop>("RandomCrop", "a window of each image at a random place, after padding");
-  transforms.add<RandomHorizontalFlip>("RandomHorizontalFlip", "mirrors each image with some probability");
 }
 
 }  // namespace trainrun

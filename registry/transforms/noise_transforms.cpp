@@ -3,10 +3,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
-#include <array>
-#include <cmath>
-
 #include "registry/catalog.h"
+#include "registry/transforms/drawing.h"
 #include "registry/transforms/fields.h"
 
 namespace trainrun {
@@ -26,8 +24,8 @@ at::Tensor normals(at::IntArrayRef shape, RandomStream& random) {
 
 struct RandomErasing {
   double p = 0.5;
-  std::array<double, 2> scale = {0.02, 0.33};
-  std::array<double, 2> ratio = {0.3, 3.3};
+  Bounds scale = {0.02, 0.33};
+  Bounds ratio = {0.3, 3.3};
   std::variant<double, std::vector<double>, std::string> value = 0.0;
   std::string field = "image";
 
@@ -76,10 +74,7 @@ struct RandomErasing {
     const int64_t height = image.size(1);
     const int64_t width = image.size(2);
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      const double area = static_cast<double>(height * width) * random.uniform(scale[0], scale[1]);
-      const double aspect = std::exp(random.uniform(std::log(ratio[0]), std::log(ratio[1])));
-      const auto h = static_cast<int64_t>(std::nearbyint(std::sqrt(area * aspect)));
-      const auto w = static_cast<int64_t>(std::nearbyint(std::sqrt(area / aspect)));
+      const auto [h, w] = draw_sides(static_cast<double>(height * width), scale, ratio, random);
       if (h >= height || w >= width) continue;
       const at::Tensor filled = filling(image, h, w, random);
       const int64_t top = random.integer(height - h + 1);

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 import draws
-from probe import ProbeError, missing_rows
+from probe import Probe, ProbeError, missing_rows
 
 from tests.program import CALLED
 
@@ -191,6 +191,156 @@ def test_a_file_that_pillow_refuses_is_refused_by_name_or_left_out(probe, tmp_pa
     assert fields["image"].shape == (4, 3, HEIGHT, WIDTH)
 
 
+def chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png(header, *chunks, end=True):
+    """A PNG of these chunks: header is (width, height, depth, colour type, interlacing)."""
+    width, height, depth, color, interlaced = header
+    parts = [chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlaced)), *chunks]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts) + (chunk(b"IEND", b"") if end else b"")
+
+
+def rows(count, size, seed=0):
+    """`count` rows of `size` bytes, unfiltered and packed."""
+    generator = np.random.default_rng(seed)
+    return chunk(b"IDAT", zlib.compress(b"".join(b"\0" + generator.bytes(size) for _ in range(count))))
+
+
+def bmp(width, height, bits, compression, body, offset=54, colors=0, header=b""):
+    info = struct.pack("<IiiHHIIiiII", 40, width, height, 1, bits, compression, len(body), 0, 0, colors, 0)
+    return b"BM" + struct.pack("<IHHI", offset + len(body), 0, 0, offset) + info + header + body
+
+
+def replaced(content, old, new):
+    assert old in content
+    return content.replace(old, new, 1)
+
+
+def size_of_jpeg(content, height, width):
+    at = content.index(b"\xff\xc0") + 5
+    return content[:at] + struct.pack(">HH", height, width) + content[at + 4:]
+
+
+GIF = b"GIF89a\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\1\0\1\0\0\2\2D\1\0;"
+HOSTILE = {
+    "zeros_within.jpg": lambda b: b["jpg"][:900] + bytes(200) + b["jpg"][1100:],
+    "huge.jpg": lambda b: size_of_jpeg(b["jpg"], 65500, 65500),
+    "no_height.jpg": lambda b: size_of_jpeg(b["jpg"], 0, WIDTH),
+    "taller_than_its_data.jpg": lambda b: size_of_jpeg(b["jpg"], 4 * HEIGHT, WIDTH),
+    "no_tables.jpg": lambda b: b["jpg"].replace(b"\xff\xc4", b"\xff\xfe"),
+    "twelve_bits.jpg": lambda b: replaced(b["jpg"], b"\xff\xc0\0\x11\x08", b"\xff\xc0\0\x11\x0c"),
+    "nothing_within.jpg": lambda b: b"\xff\xd8\xff\xd9",
+    "two_in_one.jpg": lambda b: b["jpg"] + b["jpg"],
+    "huge.png": lambda b: png((100000, 100000, 8, 2, 0), rows(1, 3)),
+    "no_width.png": lambda b: png((0, 7, 8, 2, 0), rows(7, 0)),
+    "wrong_sum.png": lambda b: b["png"][:29] + bytes([b["png"][29] ^ 1]) + b["png"][30:],
+    "no_data.png": lambda b: png((5, 5, 8, 2, 0)),
+    "no_palette.png": lambda b: png((5, 5, 8, 3, 0), rows(5, 5)),
+    "beyond_its_palette.png": lambda b: png((5, 5, 8, 3, 0), chunk(b"PLTE", bytes(range(6))), rows(5, 5)),
+    "three_bits.png": lambda b: png((5, 5, 3, 0, 0), rows(5, 2)),
+    "unknown_colours.png": lambda b: png((5, 5, 8, 5, 0), rows(5, 5)),
+    "more_than_it_says.png": lambda b: png((5, 5, 8, 0, 0), rows(5000, 5)),
+    "too_few_rows.png": lambda b: png((5, 50, 8, 0, 0), rows(5, 5)),
+    "unknown_filter.png": lambda b: png((5, 1, 8, 0, 0), chunk(b"IDAT", zlib.compress(b"\x09" + bytes(5)))),
+    "no_end.png": lambda b: png((5, 5, 8, 0, 0), rows(5, 5), end=False),
+    "behind_its_end.png": lambda b: b["png"] + b"more" * 99,
+    "interlaced.png": lambda b: png((8, 8, 8, 0, 1), chunk(b"IDAT", zlib.compress(bytes(15 + 64)))),
+    "bomb_of_text.png": lambda b: png((5, 5, 8, 0, 0), chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(10**7))), rows(5, 5)),
+    "wrong_length.webp": lambda b: b["webp"][:4] + struct.pack("<I", 2**32 - 2) + b["webp"][8:],
+    "short_length.webp": lambda b: b["webp"][:4] + struct.pack("<I", 20) + b["webp"][8:],
+    "nothing_within.webp": lambda b: b"RIFF" + struct.pack("<I", 4) + b"WEBP",
+    "bottom_up.bmp": lambda b: bmp(5, -4, 24, 0, bytes(range(64))),
+    "least_height.bmp": lambda b: bmp(5, -(2**31), 24, 0, bytes(64)),
+    "data_beyond_its_end.bmp": lambda b: bmp(5, 4, 24, 0, bytes(64), offset=10**9),
+    "many_colours.bmp": lambda b: bmp(5, 4, 8, 0, bytes(64), colors=2**31),
+    "beyond_its_palette.bmp": lambda b: bmp(4, 4, 8, 0, bytes([7] * 16), offset=62, colors=2, header=bytes(8)),
+    "run_lengths.bmp": lambda b: bmp(4, 4, 8, 1, b"\xff\1" * 9, offset=1078, colors=256, header=bytes(1024)),
+    "unknown_packing.bmp": lambda b: bmp(5, 4, 24, 9, bytes(64)),
+    "is_a_gif.jpg": lambda b: GIF,
+    "is_a_tiff.jpg": lambda b: b"II*\0\x08\0\0\0\0\0",
+    "is_a_jpeg.png": lambda b: b["jpg"],
+    "animated.png": lambda b: b["apng"],
+}
+
+
+def test_hostile_files_are_decoded_as_pillow_does_or_refused_by_name(probe, tmp_path, monkeypatch):
+    monkeypatch.setattr("PIL.PngImagePlugin.MAX_TEXT_CHUNK", 1 << 27)  # texts, for whose size Pillow refuses a file, we never unpack
+    formats = {}
+    for kind, options in {"jpg": {}, "png": {}, "webp": {}, "apng": {"save_all": True, "append_images": [Image.fromarray(picture(1))]}}.items():
+        path = tmp_path / f"whole.{kind}"
+        Image.fromarray(picture()).save(path, **({"format": "PNG"} if kind == "apng" else {}), **options)
+        formats[kind] = path.read_bytes()
+    differing = []
+    refused = 0
+    for name, make in HOSTILE.items():
+        root = tmp_path / name.replace(".", "_")
+        (root / "only").mkdir(parents=True)
+        path = root / "only" / name
+        path.write_bytes(make(formats))
+        expected = None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                expected = torch.from_numpy(np.array(Image.open(path).convert("RGB"))).permute(2, 0, 1)
+            except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, struct.error):
+                pass
+        try:
+            fields, _ = read(probe, {"type": "ImageFolder", "root": str(root)})
+        except ProbeError as error:
+            refused += 1
+            assert f"only/{name}: " in str(error), name
+            continue
+        if expected is None or not torch.equal(fields["image"][0], expected):
+            differing.append(name)
+    assert differing == [] and len(HOSTILE) >= 30 and refused >= 15
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_files_changed_at_random_are_decoded_or_refused(probe, tmp_path, seed):
+    write_all_kinds(tmp_path / "root")
+    files = [str(path) for path in sorted((tmp_path / "root").iterdir())]
+    reply, _ = probe.ask("image_fuzz", files=files, rounds=int(os.environ.get("TRAINRUN_FUZZ_ROUNDS", "4000")), seed=seed)
+    assert reply["decoded"] > 100 and reply["refused"] > 500
+
+
+def test_images_kept_on_the_disk_are_those_of_their_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAINRUN_CACHE", str(tmp_path / "cache"))
+    own = Probe(tmp_path)
+    folder = tmp_path / "root/only"
+    folder.mkdir(parents=True)
+    for i in range(5):
+        Image.fromarray(picture(i, 40 + i, 50 - i)).save(folder / f"{i}.png")
+    (folder / "broken.png").write_bytes(b"no picture")
+    spec = {"type": "ImageFolder", "root": str(tmp_path / "root"), "broken": "skip", "image_transforms": [{"type": "Resize", "size": [30, 30]}]}
+
+    def images(**options):
+        return read(own, spec | options)[0]["image"]
+
+    def kept():
+        return [path for path in (tmp_path / "cache/images").iterdir() if not path.name.endswith(".lock")]
+
+    expected = images()
+    assert torch.equal(images(cache="disk"), expected) and len(expected) == 5
+    # what is kept is taken, as long as the files are as long and as old as they were
+    path = folder / "2.png"
+    before, times = path.read_bytes(), (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+    path.write_bytes(before[:-20] + bytes(20))
+    os.utime(path, ns=times)
+    assert torch.equal(images(cache="disk"), expected) and len(kept()) == 1
+    # one that is younger is decoded anew
+    Image.fromarray(picture(9, 42, 48)).save(path)
+    assert torch.equal(images(cache="disk"), images()) and not torch.equal(images(), expected) and len(kept()) == 2
+    # a file that was damaged is made again
+    for file in kept():
+        file.write_bytes(file.read_bytes()[:-1])
+    assert torch.equal(images(cache="disk"), images())
+    with pytest.raises(ProbeError, match="only/broken.png: this is no JPEG"):
+        images(cache="disk", broken="error")
+    own.close()
+
+
 def test_images_of_two_sizes_are_an_error_that_names_the_cure(probe, tmp_path):
     (tmp_path / "only").mkdir()
     Image.fromarray(picture()).save(tmp_path / "only/a.png")
@@ -232,7 +382,8 @@ dataset:
   train:
     type: ImageFolder
     root: ROOT
-    image_transforms: [{type: RandomResizedCrop, size: 24}, RandomHorizontalFlip]
+    image_transforms: [{type: RandomResizedCrop, size: 24}, RandomHorizontalFlip, TrivialAugmentWide, {type: ColorJitter, hue: 0.2}]
+  train_transforms: [CutMix, {type: RandomAffine, degrees: 9}]
   transforms: [{type: Normalize, mean: 0.5, std: 0.25}]
 dataloader: {batch_size: 4}
 optimizer: {type: SGD, lr: 0.1}
@@ -248,7 +399,8 @@ def train(recipe, folder, *overrides):
     return [json.loads(line)["train/loss"] for line in (folder / "metrics.jsonl").read_text().splitlines() if '"train"' in line]
 
 
-def test_workers_ranks_caches_and_resumes_make_the_same_batches(tmp_path):
+def test_workers_ranks_caches_and_resumes_make_the_same_batches(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAINRUN_CACHE", str(tmp_path / "cache"))
     for label in range(2):
         (tmp_path / f"root/{label}").mkdir(parents=True)
         for i in range(8):
@@ -261,6 +413,7 @@ def test_workers_ranks_caches_and_resumes_make_the_same_batches(tmp_path):
         "one worker": ["dataloader.num_workers=1"],
         "four workers": ["dataloader.num_workers=4"],
         "cached": ["dataset.train.cache=memory"],
+        "on the disk": ["dataset.train.cache=disk"],
     }.items():
         assert train(recipe, tmp_path / name, *overrides) == whole, name
     ranks = train(recipe, tmp_path / "ranks", "distributed_type=MULTI_CPU", "num_processes=2", "dataloader.batch_size=2")

@@ -21,6 +21,7 @@
 #include <numeric>
 #include <set>
 
+#include "registry/files/file_io.h"
 #include "registry/files/safetensors.h"
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/shape_mode.h"
@@ -29,6 +30,7 @@
 #include "runner/model/model.h"
 #include "runner/model/recipe_loader.h"
 #include "runner/recipe/yaml.h"
+#include "tests/parity/image_fuzz.h"
 #include "tests/parity/imagined_gpu.h"
 #include "tests/parity/training_probe.h"
 
@@ -486,6 +488,15 @@ json run_dataset(Request& request) {
   return {{"learnt", dataset->learnt()}, {"fields", names}, {"target", info.target}};
 }
 
+/// What became of changed image files.
+json run_image_fuzz(Request& request) {
+  constexpr uint64_t kMostBytes = 1 << 24;
+  std::vector<std::string> contents;
+  for (const json& path : request["files"]) contents.push_back(read_file(path.get<std::string>(), kMostBytes));
+  const auto result = fuzz_images(contents, request.number("rounds"), static_cast<uint64_t>(request.number("seed")));
+  return {{"decoded", result.decoded}, {"refused", result.refused}};
+}
+
 /// The order of an epoch's samples.
 json run_sampler(Request& request) {
   const TensorMap drawing = request.tensors("drawing");
@@ -503,6 +514,7 @@ json run_sampler(Request& request) {
 json answer(const Catalog& catalog, const json& fields) {
   static const std::map<std::string, json (*)(Request&)> operations = {{"catalog", list_catalog},
                                                                        {"dataset", run_dataset},
+                                                                       {"image_fuzz", run_image_fuzz},
                                                                        {"layer", run_layer},
                                                                        {"loss", run_loss},
                                                                        {"metric", run_metric},

@@ -177,5 +177,23 @@ TEST_CASE("transforms take images that do not lie in order in memory") {
   CHECK(apply(R"({"type": "Normalize", "mean": 0, "std": 1})", images).equal(images));
 }
 
+TEST_CASE("flips and crops keep the layout of memory, and do the same in either") {
+  const at::Tensor floats = counting({5, 3, 6, 7});
+  for (const auto& dtype : {at::kFloat, at::kByte, at::kDouble}) {
+    const at::Tensor planes = floats.remainder(251).to(dtype);
+    const at::Tensor pixels = planes.contiguous(at::MemoryFormat::ChannelsLast);
+    for (const char* json : {R"({"type": "RandomHorizontalFlip"})", R"({"type": "RandomVerticalFlip"})",
+                             R"({"type": "RandomCrop", "size": [4, 5]})",
+                             R"({"type": "RandomCrop", "size": [6, 7], "padding": 3, "fill": 9})"}) {
+      const at::Tensor of_planes = apply(json, planes);
+      const at::Tensor of_pixels = apply(json, pixels);
+      CHECK(of_pixels.equal(of_planes));
+      CHECK_FALSE(of_planes.equal(planes));
+      CHECK(of_planes.is_contiguous());
+      CHECK(of_pixels.is_contiguous(at::MemoryFormat::ChannelsLast));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trainrun

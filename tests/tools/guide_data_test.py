@@ -27,6 +27,12 @@ def folder_with_the_guides_files(tmp_path_factory):
     for part, label, name in itertools.product(["train", "test"], ["cat", "dog"], ["1.jpg", "2.png", "3.webp"]):
         (folder / f"photos/{part}/{label}").mkdir(parents=True, exist_ok=True)
         PIL.Image.fromarray(random.integers(0, 256, (80 + 10 * int(name[0]), 90, 3), dtype=numpy.uint8)).save(folder / f"photos/{part}/{label}/{name}")
+    (folder / "tags.csv").write_text(re.search(r"```text\n(path,.*?)```", GUIDE, re.DOTALL).group(1))
+    for name in ["streets/images", "streets/masks"]:
+        (folder / name).mkdir(parents=True)
+    for i in range(4):
+        PIL.Image.fromarray(random.integers(0, 256, (60, 70, 3), dtype=numpy.uint8)).save(folder / f"streets/images/{i}.jpg")
+        PIL.Image.fromarray(random.integers(0, 3, (60, 70), dtype=numpy.uint8)).save(folder / f"streets/masks/{i}.png")
     line = re.search(r"```python\n(.*?)```", GUIDE, re.DOTALL).group(1).replace('"train.npz"', f'"{folder}/train.npz"')
     exec(line, arrays)  # pylint: disable=exec-used
     torch.save({"state_dict": {"module.0.weight": torch.ones(8, 3, 3, 3), "module.extra": torch.ones(1)}}, folder / "best.pt")
@@ -37,7 +43,7 @@ def trainrun(*arguments, folder):
     return subprocess.run([CALLED, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.parametrize("recipe", ["auto", "cars", "folds", "photos", "arrays", "weights"])
+@pytest.mark.parametrize("recipe", ["auto", "cars", "folds", "photos", "tags", "masks", "arrays", "weights"])
 def test_the_guides_recipes_train_and_are_evaluated(folder, recipe):
     result = trainrun(f"{recipe}.yaml", folder=folder)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -1,0 +1,179 @@
+#include "registry/datasets/decoded_images.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/from_blob.h>
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "registry/datasets/data_cache.h"
+#include "registry/files/descriptor.h"
+#include "registry/files/digest.h"
+#include "registry/files/file_io.h"
+
+namespace trainrun {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kAtATime = 256;  // images decoded at a time
+constexpr std::string_view kMark = "trainrun images 1\n";
+
+// The file: the images' bytes one after another; their sizes and what was wrong, as JSON; the JSON's length in 8 bytes
+// in the order of the machine, which alone reads it; kMark.
+
+/// A file mapped into memory. Writing into it changes a copy.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path) {
+    const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat status{};
+    if (file.number() < 0 || fstat(file.number(), &status) != 0) throw ReadError(path, "open", errno);
+    size_ = static_cast<size_t>(status.st_size);
+    if (size_ == 0) return;
+    void* address = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.number(), 0);
+    if (address == MAP_FAILED) throw ReadError(path, "map", errno);
+    begin_ = static_cast<char*>(address);
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile() {
+    if (begin_) munmap(begin_, size_);
+  }
+  char* begin() const { return begin_; }
+  std::string_view text() const { return {begin_, size_}; }
+
+ private:
+  char* begin_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// What the name of the file is made of: it changes when a file does.
+std::string key_of(const std::vector<std::string>& files, const std::string& kind) {
+  Sha256 hash;
+  const auto add = [&](const std::string& text) { hash.update(text.c_str(), text.size() + 1); };
+  add(std::string(kMark) + kind);
+  for (const std::string& path : files) {
+    struct stat status{};
+    if (stat(path.c_str(), &status) != 0) throw ReadError(path, "open", errno);
+    add(std::filesystem::absolute(path).string());
+    add(std::to_string(status.st_size) + " " + std::to_string(status.st_mtim.tv_sec) + " " +
+        std::to_string(status.st_mtim.tv_nsec));
+  }
+  return hash.finish();
+}
+
+void write_images(const std::string& path, size_t count, const DecodeImage& decode) {
+  write_file_atomically(path, [&](FileWriter& file) {
+    json sizes = json::array();
+    json faults = json::object();
+    for (size_t first = 0; first < count; first += kAtATime) {
+      DecodedImages piece{std::vector<at::Tensor>(count), std::vector<std::string>(count)};
+      const size_t last = std::min(first + kAtATime, count);
+      decode_ahead(decode, first, last, true, piece);
+      for (size_t i = first; i < last; ++i) {
+        if (!piece.faults[i].empty()) faults[std::to_string(i)] = piece.faults[i];
+        sizes.push_back(piece.images[i].defined() ? piece.images[i].sizes().vec() : std::vector<int64_t>{0, 0, 0});
+        if (piece.images[i].defined()) file.write(piece.images[i].const_data_ptr(), piece.images[i].nbytes());
+      }
+    }
+    const std::string text =
+        json{{"sizes", sizes}, {"faults", faults}}.dump(-1, ' ', false, json::error_handler_t::replace);
+    const uint64_t length = text.size();
+    file.write(text);
+    file.write(&length, sizeof(length));
+    file.write(kMark);
+  });
+}
+
+/// Nothing: this is no such file, or it is damaged.
+std::optional<DecodedImages> read_images(const std::string& path, size_t count) {
+  auto file = std::make_shared<const MappedFile>(path);
+  std::string_view text = file->text();
+  uint64_t length = 0;
+  if (!text.ends_with(kMark) || text.size() < kMark.size() + sizeof(length)) return std::nullopt;
+  text.remove_suffix(kMark.size());
+  std::memcpy(&length, text.data() + text.size() - sizeof(length), sizeof(length));
+  text.remove_suffix(sizeof(length));
+  if (length > text.size()) return std::nullopt;
+  const json header = json::parse(text.substr(text.size() - length), nullptr, false);
+  if (!header.is_object() || header.value("sizes", json()).size() != count) return std::nullopt;
+  DecodedImages result{std::vector<at::Tensor>(count), std::vector<std::string>(count)};
+  for (const auto& [number, fault] : header.at("faults").items()) {
+    result.faults.at(std::stoull(number)) = fault.get<std::string>();
+  }
+  size_t offset = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const auto size = header.at("sizes")[i].get<std::array<int64_t, 3>>();
+    const auto bytes = static_cast<size_t>(size[0] * size[1] * size[2]);
+    if (bytes > text.size() - length - offset) return std::nullopt;
+    if (result.faults[i].empty()) {
+      result.images[i] = at::from_blob(file->begin() + offset, size, [file](void*) {}, at::kByte);
+    }
+    offset += bytes;
+  }
+  return result;
+}
+
+/// Held by one process at a time.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path) : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+    if (file_.number() < 0) throw FileError(path, "create", errno);
+    while (flock(file_.number(), LOCK_EX) != 0) {
+      if (errno != EINTR) throw FileError(path, "lock", errno);
+    }
+  }
+
+ private:
+  Descriptor file_;
+};
+
+}  // namespace
+
+void decode_ahead(const DecodeImage& decode, size_t first, size_t last, bool keep, DecodedImages& into) {
+  at::parallel_for(static_cast<int64_t>(first), static_cast<int64_t>(last), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      try {
+        at::Tensor image = decode(i);
+        if (keep) into.images[i] = std::move(image);
+      } catch (const ReadError&) {
+        throw;  // tomorrow the file may be there again, and training would go another way
+      } catch (const DataError& error) {
+        into.faults[i] = error.what();
+      }
+    }
+  });
+}
+
+DecodedImages decoded_on_disk(const std::vector<std::string>& files, const std::string& kind,
+                              const DecodeImage& decode) {
+  const std::string caches = cache_folder();
+  if (caches.empty()) {
+    throw DataError("cache: disk needs a folder to keep images in; set TRAINRUN_CACHE to one");
+  }
+  create_folders(caches + "/images");
+  const std::string path = caches + "/images/" + key_of(files, kind);
+  const FileLock lock(path + ".lock");
+  std::error_code unreadable;
+  if (std::filesystem::exists(path, unreadable)) {
+    if (auto images = read_images(path, files.size())) return std::move(*images);
+  }
+  write_images(path, files.size(), decode);
+  auto images = read_images(path, files.size());
+  if (!images) throw DataError(path + ": was changed while it was read");
+  return std::move(*images);
+}
+
+}  // namespace trainrun

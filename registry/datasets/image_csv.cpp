@@ -1,0 +1,181 @@
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+
+#include "registry/catalog.h"
+#include "registry/datasets/csv_reader.h"
+#include "registry/datasets/image_samples.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ImageCsv : ImageOptions {
+  std::string path;
+  std::optional<std::string> root;
+  std::string image = "path";
+  std::variant<std::string, std::vector<std::string>> label = std::string("label");
+  std::string delimiter = ",";
+
+  static void describe(Fields<ImageCsv>& f) {
+    f.required("path", &ImageCsv::path).doc("a CSV file, plain or .gz, whose first record names the columns");
+    f.optional("root", &ImageCsv::root).doc("the folder that the images' paths begin at; null: that of the CSV file");
+    f.optional("image", &ImageCsv::image).doc("the column that holds the images' paths");
+    f.optional("label", &ImageCsv::label)
+        .not_empty("expected at least one column")
+        .doc(
+            "the column of the class: a number from 0, or a name; classes with names are numbered in the order of the "
+            "names in the training data. A list of columns: numbers, one for each label, such as 0 or 1");
+    f.optional("delimiter", &ImageCsv::delimiter).doc("the character between two fields");
+    describe_into(f);
+  }
+  void check(Checker& checker) const {
+    if (delimiter.size() != 1) checker.fail("delimiter", "expected one character");
+  }
+  std::unique_ptr<Dataset> build(const DatasetInputs&) const;
+};
+
+/// A number, whole or not, of the whole text.
+template <class Number>
+std::optional<Number> number_in(const std::string& text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return number;
+}
+
+class ImageCsvDataset : public ImageSamples {
+ public:
+  explicit ImageCsvDataset(const ImageCsv& options) : ImageSamples(options), options_(options) {}
+
+  nlohmann::json learnt() const override {
+    listing();
+    if (names_.empty()) return nullptr;
+    return {{"classes", names_}};
+  }
+  /// From now on classes have the numbers that they have in the training data.
+  void set_learnt(const nlohmann::json& state) override {
+    listing();
+    if (state.is_null() && names_.empty()) return;
+    if (names_.empty() || !state.is_object() || !state.contains("classes")) {
+      throw DataError("ImageCSV: " + options_.path + ": its classes " +
+                      (names_.empty() ? "are numbers" : "have names") + ", unlike those of the training data");
+    }
+    const auto known = state.at("classes").get<std::vector<std::string>>();
+    std::vector<int64_t> numbers;  // of the classes in this file
+    for (const std::string& name : names_) {
+      const auto found = std::find(known.begin(), known.end(), name);
+      if (found == known.end()) {
+        throw DataError("ImageCSV: " + options_.path + ": no image of the training data is of class '" + name + "'" +
+                        suggestion(name, known));
+      }
+      numbers.push_back(found - known.begin());
+    }
+    set_labels(at::tensor(numbers, at::kLong).index_select(0, listing().labels), static_cast<int64_t>(known.size()));
+    names_ = known;
+  }
+
+ protected:
+  Listing list() const override {
+    CsvReader reader(options_.path, options_.delimiter[0]);
+    std::vector<std::string> record;
+    if (!reader.next(record)) throw DataError("ImageCSV: " + options_.path + ": the file is empty");
+    const size_t image = column_of(record, options_.image);
+    std::vector<size_t> columns;
+    const auto* one = std::get_if<std::string>(&options_.label);
+    for (const std::string& name : one ? std::vector{*one} : std::get<std::vector<std::string>>(options_.label)) {
+      columns.push_back(column_of(record, name));
+    }
+    Table table;
+    const size_t width = record.size();
+    const fs::path folder = options_.root ? fs::path(*options_.root) : fs::path(options_.path).parent_path();
+    while (reader.next(record)) {
+      if (record.size() != width) {
+        throw DataError(reader.place() + ": " + std::to_string(record.size()) + " fields, expected the " +
+                        std::to_string(width) + " of the first record");
+      }
+      if (record[image].empty()) throw DataError(reader.place() + ":" + options_.image + ": there is no path");
+      table.listing.files.push_back((folder / record[image]).string());
+      table.places.push_back(reader.place());
+      for (const size_t column : columns) table.values.push_back(record[column]);
+    }
+    if (table.listing.files.empty()) throw DataError("ImageCSV: " + options_.path + ": names no images");
+    if (one) {
+      read_classes(table, *one);
+    } else {
+      read_numbers(table, std::get<std::vector<std::string>>(options_.label));
+    }
+    return std::move(table.listing);
+  }
+
+ private:
+  struct Table {
+    Listing listing;
+    std::vector<std::string> places;  // "FILE:LINE" of each record
+    std::vector<std::string> values;  // of the labels' columns, record by record
+  };
+
+  size_t column_of(const std::vector<std::string>& header, const std::string& name) const {
+    const auto found = std::find(header.begin(), header.end(), name);
+    if (found == header.end()) {
+      throw DataError("ImageCSV: " + options_.path + ": there is no column '" + name + "'" + suggestion(name, header));
+    }
+    return static_cast<size_t>(found - header.begin());
+  }
+
+  void read_classes(Table& table, const std::string& column) const {
+    std::vector<int64_t> labels;
+    std::map<std::string, int64_t> numbers;  // of the names, in their order
+    for (size_t i = 0; i < table.values.size(); ++i) {
+      if (table.values[i].empty()) throw DataError(table.places[i] + ":" + column + ": there is no class");
+      numbers[table.values[i]];
+      const auto number = number_in<int64_t>(table.values[i]);
+      if (number && *number >= 0 && labels.size() == i) labels.push_back(*number);
+    }
+    if (labels.size() == table.values.size()) {
+      table.listing.num_classes = *std::max_element(labels.begin(), labels.end()) + 1;
+    } else {
+      labels.clear();
+      names_.clear();
+      for (auto& [name, number] : numbers) {
+        number = static_cast<int64_t>(names_.size());
+        names_.push_back(name);
+      }
+      for (const std::string& value : table.values) labels.push_back(numbers.at(value));
+      table.listing.num_classes = static_cast<int64_t>(names_.size());
+    }
+    table.listing.labels = at::tensor(labels, at::kLong);
+  }
+
+  static void read_numbers(Table& table, const std::vector<std::string>& columns) {
+    std::vector<float> numbers;
+    for (size_t i = 0; i < table.values.size(); ++i) {
+      const auto number = number_in<float>(table.values[i]);
+      if (!number) {
+        throw DataError(table.places[i / columns.size()] + ":" + columns[i % columns.size()] + ": '" + table.values[i] +
+                        "' is not a number");
+      }
+      numbers.push_back(*number);
+    }
+    table.listing.labels = at::tensor(numbers).view({-1, static_cast<int64_t>(columns.size())});
+  }
+
+  ImageCsv options_;
+  mutable std::vector<std::string> names_;  // of the classes, by number, once they are listed; none: they are numbers
+};
+
+std::unique_ptr<Dataset> ImageCsv::build(const DatasetInputs&) const {
+  return std::make_unique<ImageCsvDataset>(*this);
+}
+
+}  // namespace
+
+void add_image_csv(DatasetRegistry& datasets) {
+  datasets.add<ImageCsv>("ImageCSV", "image files that a CSV file names, with their classes, or several labels each");
+}
+
+}  // namespace trainrun

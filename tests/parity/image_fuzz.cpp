@@ -1,0 +1,95 @@
+#include "tests/parity/image_fuzz.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+
+#include "registry/error.h"
+#include "registry/images/decode.h"
+#include "registry/sample_draws.h"
+
+namespace trainrun {
+
+namespace {
+
+size_t place_in(const std::string& text, RandomStream& random) {
+  return text.empty() ? 0 : static_cast<size_t>(random.integer(static_cast<int64_t>(text.size())));
+}
+
+/// A number that headers find hard, in either order of bytes.
+std::string hard_number(RandomStream& random) {
+  constexpr std::array<uint32_t, 8> kHard = {0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF};
+  const uint32_t number = kHard[static_cast<size_t>(random.integer(kHard.size()))];
+  std::string bytes;
+  for (unsigned shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(number >> shift);
+  if (random.integer(2) == 0) std::reverse(bytes.begin(), bytes.end());
+  return bytes.substr(0, size_t{1} << random.integer(3));
+}
+
+void change(std::string& file, const std::string& other, RandomStream& random) {
+  const size_t at = place_in(file, random);
+  const auto length = static_cast<size_t>(1 + random.integer(40));
+  switch (random.integer(6)) {
+    case 0:
+      if (!file.empty()) file[at] = static_cast<char>(file[at] ^ (1 << random.integer(8)));
+      return;
+    case 1:
+      file.replace(at, 4, hard_number(random));
+      return;
+    case 2:
+      file.erase(at, length);
+      return;
+    case 3:
+      file.insert(at, file.substr(at, length));
+      return;
+    case 4:
+      file.replace(at, length, other.substr(place_in(other, random), length));
+      return;
+    default:
+      if (random.integer(8) == 0) file.resize(at);  // else most files would be cut off
+  }
+}
+
+/// Makes the sums of a PNG's chunks right, so that what was changed gets past them.
+void mend_png(std::string& file) {
+  constexpr size_t kHeader = 8, kType = 4, kSum = 4;
+  for (size_t at = kHeader; at + kHeader + kSum <= file.size();) {
+    size_t length = 0;
+    for (size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<unsigned char>(file[at + i]);
+    if (length > file.size() - at - kHeader - kSum) return;
+    const auto* bytes = reinterpret_cast<const Bytef*>(file.data() + at + 4);
+    const uLong sum = crc32(crc32(0, nullptr, 0), bytes, static_cast<uInt>(length + kType));
+    at += kHeader + length;
+    for (size_t i = 0; i < kSum; ++i) file[at + i] = static_cast<char>(sum >> (24 - 8 * i));
+    at += kSum;
+  }
+}
+
+}  // namespace
+
+FuzzResult fuzz_images(const std::vector<std::string>& contents, int64_t rounds, uint64_t seed) {
+  FuzzResult result;
+  RandomStream random(seed);
+  const auto any = [&] { return contents[static_cast<size_t>(random.integer(static_cast<int64_t>(contents.size())))]; };
+  for (int64_t round = 0; round < rounds; ++round) {
+    std::string file = any();
+    const std::string other = any();
+    for (int64_t i = 1 + random.integer(4); i > 0; --i) change(file, other, random);
+    if (file.starts_with("\x89PNG") && random.integer(4) > 0) mend_png(file);
+    const int64_t how = random.integer(3);
+    try {
+      if (how == 2) {
+        decode_mask(file);
+      } else {
+        decode_image(file, how == 0 ? 1 : 3);
+      }
+      ++result.decoded;
+    } catch (const DataError&) {
+      ++result.refused;
+    }
+  }
+  return result;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainrun {
+
+struct FuzzResult {
+  int64_t decoded = 0;
+  int64_t refused = 0;
+};
+
+/// Decodes `rounds` files that are made of the given contents by random changes: bytes changed, cut out, doubled, or
+/// taken from another one. Each is to be decoded, or refused with DataError: whatever else is thrown comes out of here,
+/// and a sanitizer that the program was built with sees what goes wrong within.
+FuzzResult fuzz_images(const std::vector<std::string>& contents, int64_t rounds, uint64_t seed);
+
+}  // namespace trainrun

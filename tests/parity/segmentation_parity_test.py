@@ -1,0 +1,140 @@
+"""Images with masks: masks are decoded as Pillow does, and move with their images as in torchvision."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import draws
+from probe import ProbeError, missing_rows
+
+tv_tensors = pytest.importorskip("torchvision.tv_tensors", reason="torchvision is not installed")
+from torchvision.transforms import v2  # noqa: E402
+
+from torchvision_peer import drawn_from  # noqa: E402
+
+CLASSES = 5
+USED = []
+
+
+def read(probe, root, **options):
+    spec = {"type": "SegmentationFolder", "root": str(root), "num_classes": CLASSES} | options
+    USED.append(spec)
+    reply, results = probe.ask("dataset", spec=spec)
+    return results.under("output"), reply
+
+
+def write(root, count=6, height=40, width=51):
+    """Patches of classes, and photographs of them: [count, height, width] each, 50 levels of gray a class."""
+    (root / "images/a").mkdir(parents=True)
+    (root / "masks/a").mkdir(parents=True)
+    patches = np.random.default_rng(3).integers(0, CLASSES, (count, height // 5, width // 5 + 1), dtype=np.uint8)
+    masks = patches.repeat(5, 1).repeat(5, 2)[:, :height, :width]
+    for i, mask in enumerate(masks):
+        Image.fromarray(np.stack([mask * 50] * 3, -1)).save(root / f"images/a/{i}.bmp")
+        Image.fromarray(mask).save(root / f"masks/a/{i}.png")
+    return torch.from_numpy(masks.astype(np.int64))
+
+
+def test_images_come_with_their_masks(probe, tmp_path):
+    masks = write(tmp_path)
+    fields, reply = read(probe, tmp_path)
+    assert reply["target"] == "mask" and reply["fields"] == ["image", "mask"]
+    assert torch.equal(fields["mask"], masks)
+    assert torch.equal(fields["image"][:, 1], (masks * 50).to(torch.uint8))
+
+
+CHAINS = {
+    "RandomResizedCrop": [{"type": "RandomResizedCrop", "size": [24, 30], "interpolation": "nearest"}],
+    "flips": ["RandomHorizontalFlip", "RandomVerticalFlip"],
+    "RandomCrop": [{"type": "RandomCrop", "size": 40, "padding": 9, "fill": 200}],
+    "Pad": [{"type": "Pad", "padding": [3, 1], "fill": 200}, {"type": "Pad", "padding": 2, "padding_mode": "reflect"}],
+    "CenterCrop": [{"type": "CenterCrop", "size": [31, 20]}],
+    "Resize": [{"type": "Resize", "size": 33, "interpolation": "nearest"}],
+    "RandomRotation": [{"type": "RandomRotation", "degrees": 80, "fill": 200}],
+    "RandomAffine": [{"type": "RandomAffine", "degrees": 20, "translate": [0.2, 0.2], "scale": [0.6, 1.4], "shear": 9, "fill": 200}],
+    "RandomPerspective": [{"type": "RandomPerspective", "interpolation": "nearest", "fill": 200}],
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_mask_moves_with_its_image(probe, tmp_path, chain):
+    masks = write(tmp_path)
+    fields, _ = read(probe, tmp_path, image_transforms=CHAINS[chain], mask_fill=4)
+    assert torch.equal(fields["mask"] * 50, fields["image"][:, 0].long())
+    assert fields["mask"].shape != masks.shape or not torch.equal(fields["mask"], masks)
+
+
+def test_a_mask_keeps_its_classes_where_the_image_is_smoothed_or_coloured(probe, tmp_path):
+    """In torchvision's words and by its draws; what a mask is filled with is the mask's own."""
+    masks = write(tmp_path)
+    options = [("RandomResizedCrop", {"size": [24, 30]}), ("ColorJitter", {"brightness": 0.5, "hue": 0.2}), ("RandomHorizontalFlip", {}),
+               ("RandomRotation", {"degrees": 30, "interpolation": "bilinear", "fill": 9}), ("GaussianBlur", {"kernel_size": 3})]
+    fields, _ = read(probe, tmp_path, image_transforms=[{"type": kind} | o for kind, o in options], mask_fill=3)
+    for i, mask in enumerate(masks):
+        image = tv_tensors.Image((mask * 50).to(torch.uint8).expand(3, -1, -1))
+        expected = tv_tensors.Mask(mask.to(torch.uint8)[None])
+        for step, (kind, arguments) in enumerate(options):
+            words = {"interpolation": v2.InterpolationMode, "fill": lambda fill: {tv_tensors.Image: fill, tv_tensors.Mask: 3}}
+            transform = getattr(v2, kind)(**{k: words[k](v) if k in words else v for k, v in arguments.items()})
+            key = draws.splitmix64(draws.Draws(0).key ^ step)
+            with drawn_from(draws.Stream(draws.splitmix64(key ^ i))):
+                image, expected = transform(image, expected)
+        assert torch.equal(fields["mask"][i], expected[0].long())
+        assert (fields["image"][i].int() - image.int()).abs().max() <= 2  # two transforms that round
+
+
+@pytest.mark.parametrize("kind", ["palette1", "palette2", "palette4", "palette8", "gray1", "gray8"])
+def test_masks_are_decoded_as_pillow_does(probe, tmp_path, kind):
+    write(tmp_path, count=1, height=15, width=19)
+    bits = int(kind[-1])
+    numbers = np.random.default_rng(1).integers(0, min(2**bits, CLASSES), (15, 19), dtype=np.uint8)
+    image = Image.fromarray(numbers, "P") if kind.startswith("palette") else Image.fromarray(numbers)
+    if kind.startswith("palette"):
+        image.putpalette([i % 256 for i in range(3 * 2**bits)])
+    if kind == "gray1":
+        image = Image.fromarray(numbers.astype(bool))
+    path = tmp_path / "masks/a/0.png"
+    image.save(path, **({"bits": bits} if kind.startswith("palette") else {}))
+    fields, _ = read(probe, tmp_path)
+    assert np.array_equal(fields["mask"][0].numpy(), np.array(Image.open(path)).astype(np.int64))
+    assert np.array_equal(fields["mask"][0].numpy(), numbers)
+
+
+def spoil_mask(root):
+    Image.new("RGB", (51, 40)).save(root / "masks/a/1.png")
+
+
+def shrink_mask(root):
+    Image.new("L", (50, 40)).save(root / "masks/a/1.png")
+
+
+@pytest.mark.parametrize("spoil, options, message", [
+    (lambda root: (root / "masks/a/2.png").unlink(), {}, "there is no {root}/masks/a/2.png, the mask of {root}/images/a/2.bmp"),
+    (spoil_mask, {}, "masks/a/1.png: the PNG has colours, transparency or 16 bits"),
+    (shrink_mask, {}, "masks/a/1.png: the mask has 40x50 pixels, its image 40x51"),
+    (lambda root: (root / "masks/a/1.png").write_bytes((root / "images/a/1.bmp").read_bytes()), {}, "masks/a/1.png: a mask must be a PNG file"),
+    (lambda root: (root / "masks/a/1.png").write_bytes(b""), {"cache": "memory"}, "masks/a/1.png: the file is empty"),
+    (lambda root: (root / "masks").rename(root / "labels"), {}, "there is no folder {root}/masks; `root` is the folder that holds the folders images and masks"),
+    (lambda root: None, {"image_transforms": ["RandAugment"]}, "RandAugment cannot change an image and its mask alike"),
+    (lambda root: None, {"image_transforms": [{"type": "Copy", "to": "x"}]}, "Copy cannot change an image and its mask alike"),
+], ids=range(8))
+def test_what_does_not_fit_is_named(probe, tmp_path, spoil, options, message):
+    write(tmp_path)
+    spoil(tmp_path)
+    with pytest.raises(ProbeError) as error:
+        read(probe, tmp_path, **options)
+    assert message.format(root=tmp_path) in str(error.value)
+
+
+@pytest.mark.parametrize("cache", ["none", "memory"])
+def test_a_broken_mask_is_left_out_with_its_image(probe, tmp_path, cache):
+    masks = write(tmp_path)
+    spoil_mask(tmp_path)
+    fields, _ = read(probe, tmp_path, broken="skip", cache=cache, mode="L")
+    assert torch.equal(fields["mask"], masks[[0, 2, 3, 4, 5]]) and fields["image"].shape[:2] == (5, 1)
+
+
+def test_every_parameter_has_a_test(probe):
+    known = {"SegmentationFolder": probe.ask("catalog")["dataset"]["SegmentationFolder"]}
+    assert missing_rows(known, USED, ignored={"SegmentationFolder.subset", "SegmentationFolder.split"}) == []
