@@ -66,7 +66,8 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   if (eval_data) check_indices(recipe, model->graph(), *eval_data, evaluation_info(recipe));
   check_batch_norms(recipe, model->graph(), train_data->size(), world_size());
   build_optimizer();
-  account = std::make_unique<StepAccount>(device, group.get(), progress);
+  account =
+      std::make_unique<StepAccount>(device, group.get(), progress, [this] { optimizer->last_step_was_skipped(); });
   callbacks = std::make_unique<Callbacks>(
       recipe, std::make_unique<ModelRun>(*model, parallel.get(), group.get(), progress.step));
   add_own_callbacks(recipe, scheduler, progress.best, *callbacks);
