@@ -48,6 +48,7 @@ static void add_models(Catalog& catalog) {
   ADD(catalog.losses, classification_losses);
   ADD(catalog.losses, embedding_losses);
   ADD(catalog.losses, output_losses);
+  ADD(catalog.losses, overlap_losses);
   ADD(catalog.losses, regression_losses);
   ADD(catalog.losses, sequence_losses);
 
@@ -106,12 +107,14 @@ static void add_training(Catalog& catalog) {
   ADD(catalog.schedulers, composite_schedulers);
   ADD(catalog.schedulers, piecewise);
   ADD(catalog.schedulers, plateau);
+  ADD(catalog.schedulers, swa_lr);
 
   ADD(catalog.comm_hooks, compressions);
   ADD(catalog.comm_hooks, power_sgd);
 
   ADD(catalog.callbacks, early_stopping);
   ADD(catalog.callbacks, ema);
+  ADD(catalog.callbacks, swa);
 
   ADD(catalog.fusions, relu_max_pool);
 }

@@ -68,6 +68,9 @@ class Optimizer {
   /// For such optimizers: a float32 scalar on the parameters' device that is 1 if the gradients of the next step
   /// overflowed; undefined if they did not.
   at::Tensor overflow;
+  /// For such optimizers: the host has learnt that the last step was skipped, and what it counts itself goes back. Called
+  /// before the next step and before `state`.
+  virtual void last_step_was_skipped() {}
   /// The rates of each group for the next step.
   std::vector<GroupRates> rates;
 };

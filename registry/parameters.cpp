@@ -128,7 +128,7 @@ void add_alternatives(const json& schema, const Parameter& parameter, json& alte
   }
   if (!parameter.if_empty.empty() && type == "array") one["minItems"] = 1;
   if (!parameter.if_empty.empty() && type == "string") one["minLength"] = 1;
-  const bool has_words = type == "string" && !parameter.choices.empty();
+  const bool has_words = type == "string" && !parameter.choices.empty() && !schema.contains("pattern");
   if (has_words) alternatives.push_back(words_schema(parameter));
   if (!has_words || parameter.open_choices) alternatives.push_back(one);
 }
@@ -259,7 +259,7 @@ Value spelled_as_choice(const Value& value, const std::vector<std::string>& choi
 void check_choice(const std::string& text, const Parameter& parameter, const Place& place, Reader& reader) {
   if (parameter.choices.empty() || has(parameter.choices, text)) return;
   std::vector<std::string> possible = parameter.choices;
-  for (const char* other : {"integer", "number", "null"}) {  // what may stand there besides a word
+  for (const char* other : {"integer", "number", "time", "null"}) {  // what may stand there besides a word
     if (parameter.type.find(other) != std::string::npos) possible.emplace_back(other);
   }
   const std::string near = nearest(text, parameter.choices);

@@ -16,6 +16,8 @@ struct StepResult {
                         // the loss is not scaled
   int64_t samples = 0;  // over all ranks
   int signal = 0;       // the signal that the ranks agreed on; 0 for none
+  bool is_time_up = false;   // by rank 0's clock: training.max_time is over
+  bool is_save_due = false;  // likewise: checkpoint.every is a time, and it has passed
 };
 
 }  // namespace trainrun

@@ -12,6 +12,7 @@
 
 #include "registry/index_range.h"
 #include "registry/losses/loss_of.h"
+#include "registry/losses/overlap_losses.h"
 
 namespace trainrun {
 namespace {
@@ -266,7 +267,7 @@ std::optional<IndexRange> class_range(const Component<LossKind>& loss, const at:
   if (loss.as<LossOf<MultiLabelMarginLoss>>()) return IndexRange{-1, classes};
   const auto* focal = loss.as<LossOf<FocalLoss>>();
   if (focal && FocalLoss::reads_classes(output, target)) return IndexRange{0, classes, focal->ignore_index};
-  return std::nullopt;
+  return overlap_range(loss, output, target);
 }
 
 void add_classification_losses(LossRegistry& losses) {

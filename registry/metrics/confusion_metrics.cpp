@@ -68,9 +68,9 @@ struct ConfusionMetricOf : ThresholdMetric, Formula {
   }
 };
 
-enum class Score { kPrecision, kRecall, kF1 };
+enum class Score { kPrecision, kRecall, kF1, kIoU };
 
-/// Precision, recall or F1: of class c a share part(c) / whole(c).
+/// Precision, recall, F1 or intersection over union: of class c a share part(c) / whole(c).
 template <Score kScore>
 struct ClassScore {
   std::optional<ClassAverage> average;
@@ -114,6 +114,7 @@ struct ClassScore {
   static double part(const Confusion& c, size_t i) { return kScore == Score::kF1 ? 2 * c.at(i, i) : c.at(i, i); }
   static double whole(const Confusion& c, size_t i) {
     const double predicted = kScore == Score::kRecall ? 0 : c.of_prediction(i);
+    if (kScore == Score::kIoU) return predicted + c.of_label(i) - c.at(i, i);
     return predicted + (kScore == Score::kPrecision ? 0 : c.of_label(i));
   }
 };
@@ -184,6 +185,11 @@ void add_confusion_metrics(MetricRegistry& metrics) {
   metrics.add<ConfusionMetricOf<ClassScore<Score::kRecall>>>(
       "Recall", "share of the samples of a class that are predicted as that class");
   metrics.add<ConfusionMetricOf<ClassScore<Score::kF1>>>("F1", "harmonic mean of precision and recall");
+  metrics.add<ConfusionMetricOf<ClassScore<Score::kIoU>>>(
+      "MeanIoU", "share of the points predicted as a class, or of it, that are both: intersection over union");
+  metrics.add<ConfusionMetricOf<ClassScore<Score::kF1>>>(
+      "Dice",
+      "twice the points that are of a class and predicted as it, over both regions: F1, by its name for images");
   metrics.add<ConfusionMetricOf<ConfusionMatrix>>(
       "ConfusionMatrix",
       "how many samples of class i were predicted as class j, in a figure i/j for each pair; not on the console");

@@ -47,7 +47,6 @@ template <bool kDecoupled>
 class Adam : public GroupedOptimizer {
  public:
   bool is_elementwise() const override { return true; }
-  bool skips_overflow() const override { return true; }
   explicit Adam(const OptimizerInputs& inputs)
       : GroupedOptimizer(inputs, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"}) {
     const c10::AutoGradMode no_gradients(false);

@@ -65,6 +65,7 @@ class ForeachOptimizer : public GroupedOptimizer {
 
   void step(const LossClosure&) override {
     const c10::AutoGradMode no_gradients(false);
+    forget_last_step();
     for (size_t i = 0; i < groups_.size(); ++i) {
       start_new(i);
       const Active now = active(groups_[i]);
@@ -76,9 +77,14 @@ class ForeachOptimizer : public GroupedOptimizer {
                        rates[i].lr,
                        rates[i].momentum.value_or(0)};
         for (const Tensors& list : now.lists) step.state.push_back(slice(list, begin, end));
+        BeforeStep before(overflow);
+        before.keep(step.parameters);
+        for (const Tensors& list : step.state) before.keep(list);
         if (step_list_) at::_foreach_add_(step.state[*step_list_], one_, 1);
         if constexpr (!requires { Options::kRawGradients; }) prepare(options_[i], step);
         options_[i].update(step);
+        before.restore();
+        note_numbers(before);
         begin = end;
       }
     }
@@ -90,6 +96,7 @@ class ForeachOptimizer : public GroupedOptimizer {
 
   /// State begins with a parameter's first gradient: what was not saved has not begun.
   void load_state(const std::map<std::string, at::Tensor>& saved) override {
+    forget_last_step();
     std::map<std::string, at::Tensor> unknown = saved;
     for (Group& group : groups_) {
       for (size_t i = 0; i < group.parameters.names.size(); ++i) {
@@ -108,13 +115,15 @@ class ForeachOptimizer : public GroupedOptimizer {
   }
 
  private:
-  /// On the CPU, where operations on lists are loops, a group is done in parts whose temporaries stay in the cache.
-  static size_t end_of_part(const Tensors& parameters, size_t begin) {
-    constexpr int64_t kPartNumel = 16384;
-    if (!parameters[begin].is_cpu()) return parameters.size();
+  /// On the CPU, where operations on lists are loops, a group is done in parts whose temporaries stay in the cache. On a
+  /// GPU it is done at once, but where copies are made for a step that may be skipped, they must not take much memory.
+  size_t end_of_part(const Tensors& parameters, size_t begin) const {
+    const bool is_on_cpu = parameters[begin].is_cpu();
+    if (!is_on_cpu && !overflow.defined()) return parameters.size();
+    const int64_t part_numel = is_on_cpu ? 16384 : int64_t{1} << 24;
     int64_t numel = parameters[begin].numel();
     size_t end = begin + 1;
-    while (end < parameters.size() && (numel += parameters[end].numel()) <= kPartNumel) ++end;
+    while (end < parameters.size() && (numel += parameters[end].numel()) <= part_numel) ++end;
     return end;
   }
   static Tensors slice(const Tensors& list, size_t begin, size_t end) {
@@ -149,7 +158,10 @@ class ForeachOptimizer : public GroupedOptimizer {
       Tensors state(group.lists.size());
       options_[i].start(parameter, rates[i].lr, state);
       if (step_list_) state[*step_list_] = scalar_state();
-      for (size_t k = 0; k < state.size(); ++k) group.lists[k][p] = state[k];
+      for (size_t k = 0; k < state.size(); ++k) {
+        group.lists[k][p] = state[k];
+        note_begun(group.lists[k][p]);
+      }
     }
   }
 

@@ -1,6 +1,7 @@
 #include "registry/optimizers/grouped_optimizer.h"
 
 #include <ATen/ops/empty_like.h>
+#include <c10/core/GradMode.h>
 
 namespace trainrun {
 namespace {
@@ -30,6 +31,22 @@ NamedTensors GroupedOptimizer::state() {
     }
   }
   return state;
+}
+
+void GroupedOptimizer::forget_last_step() {
+  numbers_.clear();
+  begun_.clear();
+}
+
+void GroupedOptimizer::note_numbers(const BeforeStep& before) {
+  numbers_.insert(numbers_.end(), before.numbers().begin(), before.numbers().end());
+}
+
+void GroupedOptimizer::last_step_was_skipped() {
+  const c10::AutoGradMode no_gradients(false);
+  for (const auto& [number, before] : numbers_) number.copy_(before);
+  for (at::Tensor* state : begun_) state->reset();
+  forget_last_step();
 }
 
 GroupedOptimizer::Active GroupedOptimizer::active(const Group& group) const {

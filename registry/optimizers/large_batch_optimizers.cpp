@@ -1,25 +1,19 @@
 #include <ATen/ops/_foreach_addcmul.h>
 #include <ATen/ops/_foreach_div.h>
 #include <ATen/ops/_foreach_lerp.h>
-#include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_foreach_sqrt.h>
 #include <ATen/ops/_foreach_sub.h>
-#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 
 #include <cmath>
 
 #include "registry/optimizers/foreach_optimizer.h"
+#include "registry/optimizers/norms.h"
 
 // Steps measured against the weights of their own layer, for large batches.
 
 namespace trainrun {
 namespace {
-
-/// The 2-norms, fetched from the device at once.
-std::vector<double> norms(const Tensors& tensors) {
-  const at::Tensor all = at::stack(at::_foreach_norm(tensors)).to(at::kCPU, at::kDouble);
-  return {all.const_data_ptr<double>(), all.const_data_ptr<double>() + all.numel()};
-}
 
 /// Source: You et al. 2020, "Large batch optimization for deep learning", algorithm 2 with phi the identity.
 struct LAMB {
@@ -58,14 +52,10 @@ struct LAMB {
     Tensors steps = at::_foreach_div(now.state[1], root);
     at::_foreach_div_(steps, now.by_step(0, [&](double step) { return 1 - std::pow(now.momentum, step); }));
     if (weight_decay != 0) at::_foreach_add_(steps, now.parameters, weight_decay);
-    const std::vector<double> of_weights = norms(now.parameters);
-    const std::vector<double> of_steps = norms(steps);
-    std::vector<at::Scalar> rates;
-    for (size_t i = 0; i < of_steps.size(); ++i) {
-      const bool measured = of_weights[i] > 0 && of_steps[i] > 0;
-      rates.emplace_back(-now.lr * (measured ? of_weights[i] / of_steps[i] : 1));
-    }
-    at::_foreach_mul_(steps, rates);
+    const at::Tensor of_weights = norms_of(now.parameters);
+    const at::Tensor of_steps = norms_of(steps);
+    const at::Tensor is_measured = of_weights.gt(0).logical_and(of_steps.gt(0));
+    steps = scaled(steps, at::where(is_measured, of_weights.div(of_steps), 1).mul(-now.lr));
     at::_foreach_add_(now.parameters, steps);
   }
 };
@@ -96,17 +86,17 @@ struct LARS {
   void start(const at::Tensor& parameter, double, Tensors& state) const { state[0] = at::zeros_like(parameter); }
   void update(GroupStep& now) const {
     if (maximize) now.gradients = at::_foreach_neg(now.gradients);
-    std::vector<at::Scalar> rates(now.parameters.size(), now.lr);
-    if (trust_coefficient) {
-      const std::vector<double> of_weights = norms(now.parameters);
-      const std::vector<double> of_gradients = norms(now.gradients);
-      for (size_t i = 0; i < rates.size(); ++i) {
-        if (of_weights[i] == 0 || of_gradients[i] == 0) continue;
-        rates[i] = now.lr * *trust_coefficient * of_weights[i] / (of_gradients[i] + weight_decay * of_weights[i] + eps);
-      }
-    }
     Tensors steps = weight_decay != 0 ? at::_foreach_add(now.gradients, now.parameters, weight_decay) : now.gradients;
-    steps = at::_foreach_mul(steps, rates);
+    if (trust_coefficient) {
+      const at::Tensor of_weights = norms_of(now.parameters);
+      const at::Tensor of_gradients = norms_of(now.gradients);
+      const at::Tensor sizes = of_gradients.add(of_weights.mul(weight_decay)).add(eps);
+      const at::Tensor is_measured = of_weights.gt(0).logical_and(of_gradients.gt(0));
+      const at::Tensor trusted = of_weights.mul(now.lr * *trust_coefficient).div(sizes);
+      steps = scaled(steps, at::where(is_measured, trusted, now.lr));
+    } else {
+      steps = at::_foreach_mul(steps, now.lr);
+    }
     at::_foreach_mul_(now.state[0], now.momentum);
     at::_foreach_add_(now.state[0], steps);
     at::_foreach_sub_(now.parameters, now.state[0]);

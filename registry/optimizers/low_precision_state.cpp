@@ -4,6 +4,8 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include <set>
+
 #include "registry/optimizer.h"
 #include "registry/storage.h"
 
@@ -40,6 +42,7 @@ class LowPrecisionState : public Optimizer {
     const c10::AutoGradMode no_gradients(false);
     widen();
     inner_->rates = rates;
+    inner_->overflow = overflow;
     {
       const c10::AutoGradMode with_gradients(true);  // for one that asks for the loss again
       inner_->step(closure);
@@ -74,6 +77,16 @@ class LowPrecisionState : public Optimizer {
   }
 
   bool is_elementwise() const override { return inner_->is_elementwise(); }
+  bool skips_overflow() const override { return inner_->skips_overflow(); }
+
+  /// What has not changed was rounded to itself.
+  void last_step_was_skipped() override {
+    inner_->last_step_was_skipped();
+    counter_.sub_(1);
+    std::set<std::string> begun;
+    for (const auto& [name, tensor] : inner_->state()) begun.insert(name);
+    std::erase_if(narrow_, [&](const auto& item) { return !begun.contains(item.first); });
+  }
 
  private:
   void narrow() {

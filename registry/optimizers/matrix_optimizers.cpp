@@ -1,7 +1,6 @@
 #include <ATen/ops/_foreach_clamp_min.h>
 #include <ATen/ops/_foreach_div.h>
 #include <ATen/ops/_foreach_lerp.h>
-#include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_foreach_rsqrt.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/matmul.h>
@@ -11,6 +10,7 @@
 #include <limits>
 
 #include "registry/optimizers/foreach_optimizer.h"
+#include "registry/optimizers/norms.h"
 
 // Optimizers that know a parameter is a matrix. Operations and their order are torch.optim's.
 
@@ -103,15 +103,15 @@ struct Adafactor {
     at::_foreach_clamp_min_(estimates, least * least);
     return estimates;
   }
-  static std::vector<double> root_mean_squares(const Tensors& tensors) {
-    std::vector<double> sizes;
-    for (const at::Tensor& norm : at::_foreach_norm(tensors)) sizes.push_back(norm.item<double>());
-    for (size_t i = 0; i < tensors.size(); ++i) sizes[i] /= std::sqrt(static_cast<double>(tensors[i].numel()));
-    return sizes;
+  /// [n] float64
+  static at::Tensor root_mean_squares(const Tensors& tensors) {
+    std::vector<double> roots;
+    for (const at::Tensor& tensor : tensors) roots.push_back(std::sqrt(static_cast<double>(tensor.numel())));
+    return norms_of(tensors).div(numbers_beside(tensors[0], roots));
   }
   void update_alike(GroupStep& now, bool matrices) const {
     if (maximize) now.gradients = at::_foreach_neg(now.gradients);
-    const std::vector<double> sizes = root_mean_squares(now.parameters);
+    const at::Tensor sizes = root_mean_squares(now.parameters);
     if (weight_decay != 0) at::_foreach_mul_(now.parameters, 1 - now.lr * weight_decay);
     const bool is_double = now.parameters[0].scalar_type() == at::kDouble;
     const double finest =
@@ -119,14 +119,12 @@ struct Adafactor {
     Tensors steps = variances(now, matrices, eps[0].value_or(finest));
     at::_foreach_rsqrt_(steps);
     at::_foreach_mul_(steps, now.gradients);
-    const std::vector<double> lengths = root_mean_squares(steps);
-    std::vector<at::Scalar> rates;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      const auto step = static_cast<double>(now.state[0][i].item<float>());
-      const double rate = std::max(*eps[1], sizes[i]) * std::min(now.lr, 1 / std::sqrt(step));
-      rates.emplace_back(-rate / std::max(1.0, lengths[i] / d));
+    std::vector<double> rates;
+    for (const at::Tensor& count : now.state[0]) {
+      rates.push_back(std::min(now.lr, 1 / std::sqrt(static_cast<double>(count.item<float>()))));
     }
-    at::_foreach_mul_(steps, rates);
+    const at::Tensor excess = root_mean_squares(steps).div(d).clamp_min(1);
+    steps = scaled(steps, sizes.clamp_min(*eps[1]).mul(numbers_beside(sizes, rates)).neg().div(excess));
     at::_foreach_add_(now.parameters, steps);
   }
 };

@@ -85,7 +85,9 @@ struct Adagrad {
   }
   void update(GroupStep& now) const {
     Tensors steps = now.state[0];
-    if (!now.parameters[0].is_cpu()) steps = at::stack(steps).to(now.parameters[0].device()).unbind();
+    if (!now.parameters[0].is_cpu()) {
+      steps = at::stack(steps).to(now.parameters[0].device(), at::kFloat, /*non_blocking=*/true).unbind();
+    }
     at::_fused_adagrad_(now.parameters, now.gradients, now.state[1], steps, now.lr, lr_decay, weight_decay, eps,
                         maximize);
   }

@@ -1,9 +1,6 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
-
-#include <algorithm>
 
 #include "registry/optimizers/grouped_optimizer.h"
 
@@ -41,11 +38,6 @@ struct SGDOptions {
 class SGD : public GroupedOptimizer {
  public:
   bool is_elementwise() const override { return true; }
-  /// With dampening a parameter's first gradient counts for more than later ones, so whether it is the first must be
-  /// known.
-  bool skips_overflow() const override {
-    return std::all_of(options_.begin(), options_.end(), [](const SGDOptions& o) { return o.dampening == 0; });
-  }
   explicit SGD(const OptimizerInputs& inputs) : GroupedOptimizer(inputs, {"momentum_buffer"}) {
     for (Group& group : groups_) {
       options_.push_back(*static_cast<const SGDOptions*>(group.parameters.options.get()));
@@ -56,6 +48,7 @@ class SGD : public GroupedOptimizer {
 
   void step(const LossClosure&) override {
     const c10::AutoGradMode no_gradients(false);
+    forget_last_step();
     const std::optional<at::Tensor> skips = overflow.defined() ? std::optional(overflow) : std::nullopt;
     for (size_t i = 0; i < groups_.size(); ++i) {
       const Active now = active(groups_[i]);
@@ -64,13 +57,15 @@ class SGD : public GroupedOptimizer {
       for (const bool first : {true, false}) {  // a parameter's first gradient is its momentum
         Tensors parameters, gradients, buffers;
         for (size_t k = 0; k < now.parameters.size(); ++k) {
-          if ((begun(k) || skips) == first) continue;
+          if (begun(k) == first) continue;
           parameters.push_back(now.parameters[k]);
           gradients.push_back(now.gradients[k]);
           if (momentum == 0) continue;
           at::Tensor& buffer = groups_[i].lists[0][now.indices[k]];
-          if (first) buffer = at::empty_like(now.parameters[k]);
-          if (!buffer.defined()) buffer = at::zeros_like(now.parameters[k]);
+          if (first) {
+            buffer = at::empty_like(now.parameters[k]);
+            note_begun(buffer);
+          }
           buffers.push_back(buffer);
         }
         if (parameters.empty()) continue;
@@ -82,6 +77,7 @@ class SGD : public GroupedOptimizer {
   }
 
   void load_state(const std::map<std::string, at::Tensor>& saved) override {
+    forget_last_step();
     for (Group& group : groups_) {
       for (size_t k = 0; k < group.lists[0].size(); ++k) {
         const bool begun = saved.contains(group.parameters.names[k] + "." + list_names_[0]);

@@ -48,8 +48,11 @@ class Wrapper : public Optimizer {
 
   void step(const LossClosure& closure) override {
     inner_->rates = rates;
+    inner_->overflow = overflow;
     inner_->step(closure);
   }
+  bool skips_overflow() const override { return inner_->skips_overflow(); }
+  void last_step_was_skipped() override { inner_->last_step_was_skipped(); }
   NamedTensors state() override { return inner_->state(); }
   void load_state(const std::map<std::string, at::Tensor>& saved) override { inner_->load_state(saved); }
 
@@ -95,8 +98,16 @@ class LookaheadOptimizer : public Wrapper {
     const c10::AutoGradMode no_gradients(false);
     num_steps_ += 1;
     if (num_steps_.item<int64_t>() % k_ != 0) return;
+    BeforeStep before(overflow);
+    before.keep(slow_);
+    before.keep(tensors_);
     at::_foreach_add_(slow_, at::_foreach_sub(tensors_, slow_), alpha_);
     at::_foreach_copy_(tensors_, slow_);
+    before.restore();
+  }
+  void last_step_was_skipped() override {
+    Wrapper::last_step_was_skipped();
+    num_steps_ -= 1;
   }
   NamedTensors state() override {
     auto state = Wrapper::state();
@@ -225,8 +236,15 @@ class OptimizerChain : public Optimizer {
     auto next = rates.begin();
     for (const Link& link : links_) {
       for (GroupRates& own : link.optimizer->rates) own = *next++;
+      link.optimizer->overflow = overflow;
       link.optimizer->step(closure);
     }
+  }
+  bool skips_overflow() const override {
+    return std::all_of(links_.begin(), links_.end(), [](const Link& link) { return link.optimizer->skips_overflow(); });
+  }
+  void last_step_was_skipped() override {
+    for (const Link& link : links_) link.optimizer->last_step_was_skipped();
   }
   NamedTensors state() override {
     NamedTensors state;

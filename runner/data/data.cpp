@@ -4,6 +4,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -83,13 +84,19 @@ void require_drawable(const at::Tensor& weights) {
                   std::to_string(kMost));
 }
 
+bool is_evaluated(const Recipe& recipe, const Component<DatasetKind>& dataset) {
+  if (!recipe.dataset.eval) return false;
+  const auto& sets = recipe.dataset.eval->sets;
+  return std::any_of(sets.begin(), sets.end(), [&](const EvalSets::One& one) { return &one.data == &dataset; });
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> open_data(const Component<DatasetKind>& dataset, const Recipe& recipe) {
   DatasetInputs inputs;
   inputs.seed = static_cast<uint64_t>(recipe.seed);
   auto data = std::make_unique<CheckedDataset>(build_at_place(dataset, inputs));
-  if (recipe.dataset.eval && &dataset == &*recipe.dataset.eval) {
+  if (is_evaluated(recipe, dataset)) {
     read_as_inferred(*data, inferred_of(*recipe.dataset.train.build(inputs)));
   }
   data->open();
@@ -109,12 +116,13 @@ void share_learnt(Dataset& data, const json& learnt) {
   }
 }
 
-DataTransforms::DataTransforms(const Recipe& recipe, const DatasetInfo* train, const DatasetInfo* eval) {
+DataTransforms::DataTransforms(const Recipe& recipe, const DatasetInfo* train, const std::vector<DatasetInfo>& eval)
+    : eval_(std::max<size_t>(eval.size(), 1)) {
   const DatasetSection& section = recipe.dataset;
   DatasetInfo info;
-  if (eval) {
-    info = *eval;
-    eval_ = build_list(section.eval_transforms, info);
+  for (size_t i = eval.size(); i-- > 0;) {
+    info = eval[i];
+    eval_[i] = build_list(section.eval_transforms, info);
   }
   if (train) {
     info = *train;
@@ -131,7 +139,7 @@ DataLoader::Transforms DataTransforms::all(const List& first) const {
 
 void DataTransforms::learn(const Recipe& recipe, const Dataset& train) {
   learn(recipe, train, train_);
-  learn(recipe, train, eval_);
+  for (const List& list : eval_) learn(recipe, train, list);
 }
 
 void DataTransforms::learn(const Recipe& recipe, const Dataset& train, const List& first) {
@@ -152,7 +160,7 @@ void DataTransforms::learn(const Recipe& recipe, const Dataset& train, const Lis
 
 json DataTransforms::learnt() const {
   json state;
-  const std::array lists = {&train_, &eval_, &common_};
+  const std::array lists = {&train_, &eval_[0], &common_};  // all of eval_ have learnt the same
   for (size_t list = 0; list < lists.size(); ++list) {
     for (size_t i = 0; i < lists[list]->size(); ++i) {
       json own = (*lists[list])[i]->learnt();
@@ -163,18 +171,19 @@ json DataTransforms::learnt() const {
 }
 
 void DataTransforms::set_learnt(const json& state) {
-  const std::array lists = {&train_, &eval_, &common_};
-  for (size_t list = 0; list < lists.size(); ++list) {
-    for (size_t i = 0; i < lists[list]->size(); ++i) {
-      Transform& transform = *(*lists[list])[i];
-      if (!transform.learns()) continue;
-      const std::string index = std::to_string(i);
-      const bool known = state.is_object() && state.contains(kLists[list]) && state[kLists[list]].contains(index);
-      if (!known) {
-        throw DataError("the checkpoint does not hold what " + std::string(kLists[list]) + "[" + index + "] learnt");
-      }
-      transform.set_learnt(state[kLists[list]][index]);
-    }
+  take_back(train_, kLists[0], state);
+  for (const List& list : eval_) take_back(list, kLists[1], state);
+  take_back(common_, kLists[2], state);
+}
+
+void DataTransforms::take_back(const List& list, const char* name, const json& state) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    Transform& transform = *list[i];
+    if (!transform.learns()) continue;
+    const std::string index = std::to_string(i);
+    const bool known = state.is_object() && state.contains(name) && state[name].contains(index);
+    if (!known) throw DataError("the checkpoint does not hold what " + std::string(name) + "[" + index + "] learnt");
+    transform.set_learnt(state[name][index]);
   }
 }
 

@@ -17,8 +17,9 @@ void share_learnt(Dataset& data, const nlohmann::json& learnt);
 /// The transforms of both splits, those in common made once.
 class DataTransforms {
  public:
-  /// `train`, `eval`: fields as the data sets give them; null where there is none, or its transforms are not needed.
-  DataTransforms(const Recipe& recipe, const DatasetInfo* train, const DatasetInfo* eval);
+  /// `train`, `eval`: fields as the data sets give them, of each set of evaluation data; null or empty where there is
+  /// none, or its transforms are not needed.
+  DataTransforms(const Recipe& recipe, const DatasetInfo* train, const std::vector<DatasetInfo>& eval);
 
   /// Those that learn see the training samples, as the transforms before them leave them; in order.
   void learn(const Recipe& recipe, const Dataset& train);
@@ -28,16 +29,17 @@ class DataTransforms {
   void set_learnt(const nlohmann::json& state);
 
   DataLoader::Transforms training() const { return {all(train_)}; }
-  DataLoader::Transforms evaluation() const { return {all(eval_)}; }
+  DataLoader::Transforms evaluation(size_t set = 0) const { return {all(eval_[set])}; }
 
  private:
   using List = std::vector<std::shared_ptr<Transform>>;
   DataLoader::Transforms all(const List& first) const;
   void learn(const Recipe& recipe, const Dataset& train, const List& first);
+  static void take_back(const List& list, const char* name, const nlohmann::json& state);
 
   List train_;
-  List eval_;
-  List common_;  // after either
+  std::vector<List> eval_;  // of each set; there is at least one
+  List common_;             // after either
 };
 
 /// How many samples a batch has, and in what order they come. `data` is open, or null where only counts are wanted.

@@ -255,8 +255,9 @@ void add_common(const Recipe& recipe, Model& model, int64_t world_size, std::vec
   add_synchronized_layers(recipe, model.graph(), world_size, lines);
   const auto num_losses = static_cast<int64_t>(recipe.loss.size());
   const int64_t parts = num_losses > 1 ? num_losses : 0;
-  add_traffic(lines, "the end of the step", "all_reduce", 1,
-              (parts + 1 + kSignalNumbers) * static_cast<int64_t>(sizeof(double)));
+  add_traffic(
+      lines, "the end of the step", "all_reduce", 1,
+      (parts + 1 + kSignalNumbers + (recipe.heeds_clock() ? kClockNumbers : 0)) * static_cast<int64_t>(sizeof(double)));
 }
 
 }  // namespace

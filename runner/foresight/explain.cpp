@@ -206,6 +206,17 @@ void explain_rates(const Recipe& recipe, const std::vector<GroupRates>& base, Ex
   }
 }
 
+/// Of all sets of evaluation data together; nothing where one is not known before it is opened.
+std::optional<int64_t> samples_of_evaluation(const Recipe& recipe) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < recipe.dataset.eval->sets.size(); ++i) {
+    const auto samples = evaluation_info(recipe, i).num_samples;
+    if (!samples) return std::nullopt;
+    sum = saturating_sum(sum, *samples);
+  }
+  return sum;
+}
+
 }  // namespace
 
 LengthSummary explain_length(const Recipe& recipe, const DatasetInfo& info) {
@@ -215,7 +226,7 @@ LengthSummary explain_length(const Recipe& recipe, const DatasetInfo& info) {
   length.gradient_accumulation_steps = recipe.training.gradient_accumulation_steps;
   length.num_epochs = recipe.training.num_epochs;
   length.train_samples = info.num_samples;
-  if (recipe.dataset.eval) length.eval_samples = evaluation_info(recipe).num_samples;
+  if (recipe.dataset.eval) length.eval_samples = samples_of_evaluation(recipe);
   if (info.num_samples) {
     const Counted data(*info.num_samples);
     const int64_t window = length.gradient_accumulation_steps;
@@ -269,6 +280,7 @@ Explanation explain(const LoadedRecipe& loaded) {
     const ShapeMode shapes;
     base = build_at_place(recipe.optimizer, inputs)->rates;
   }
+  for (GroupRates& group : base) group.lr *= recipe.lr_factor(recipe.num_processes);
   result.groups = explain_groups(recipe.optimizer, inputs, base);
   explain_rates(recipe, base, result);
   return result;

@@ -13,23 +13,30 @@ std::vector<std::string> loss_part_names(const Recipe& recipe, const std::string
   return names;
 }
 
-Figures metric_figures(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics) {
+Figures metric_figures(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics,
+                       const std::string& prefix) {
   const std::vector<std::string> names = figure_names(recipe.metrics);
   Figures figures;
   for (size_t i = 0; i < metrics.size(); ++i) {
     const Figures computed = as_component(name_of(recipe.metrics[i]), {}, [&] { return metrics[i]->compute(); });
     for (const auto& [part, value] : computed) {
-      figures.emplace_back("eval/" + names[i] + (part.empty() ? "" : "/" + part), value);
+      std::string name = prefix + "/" + names[i];
+      if (!part.empty()) name += "/" + part;
+      figures.emplace_back(std::move(name), value);
     }
   }
   return figures;
 }
 
 std::vector<std::string> evaluation_names(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics) {
-  std::vector<std::string> names = {"eval/loss"};
-  const std::vector<std::string> parts = loss_part_names(recipe, "eval");
-  names.insert(names.end(), parts.begin(), parts.end());
-  for (const auto& [name, value] : metric_figures(recipe, metrics)) names.push_back(name);
+  std::vector<std::string> names;
+  const std::vector<EvalSets::One> none;
+  for (const EvalSets::One& set : recipe.dataset.eval ? recipe.dataset.eval->sets : none) {
+    names.push_back(set.prefix() + "/loss");
+    const std::vector<std::string> parts = loss_part_names(recipe, set.prefix());
+    names.insert(names.end(), parts.begin(), parts.end());
+    for (const auto& [name, value] : metric_figures(recipe, metrics, set.prefix())) names.push_back(name);
+  }
   return names;
 }
 

@@ -12,10 +12,11 @@ namespace trainrun {
 /// "PREFIX/loss/NAME" of each loss, where there are several.
 std::vector<std::string> loss_part_names(const Recipe& recipe, const std::string& prefix);
 
-/// What the metrics come to: {"eval/accuracy", …}. Throws ComponentError.
-Figures metric_figures(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics);
+/// What the metrics come to: {"PREFIX/accuracy", …}. Throws ComponentError.
+Figures metric_figures(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics,
+                       const std::string& prefix);
 
-/// Names of the figures that an evaluation gives.
+/// Names of the figures that an evaluation gives, of all sets.
 std::vector<std::string> evaluation_names(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics);
 
 }  // namespace trainrun

@@ -2,6 +2,8 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_clamp_max.h>
+#include <ATen/ops/_foreach_clamp_min.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -39,6 +41,14 @@ at::Tensor clip_gradients(const Tensors& parameters, double max_norm, Communicat
   constexpr double kEpsilon = 1e-6;  // as clip_grad_norm_
   if (!gradients.empty()) at::_foreach_mul_(gradients, (max_norm / (norm + kEpsilon)).clamp_max(1.0));
   return norm;
+}
+
+void clip_gradient_values(const Tensors& parameters, double max_value) {
+  const at::NoGradGuard no_gradients;
+  const Tensors gradients = gradients_of(parameters);
+  if (gradients.empty()) return;
+  at::_foreach_clamp_min_(gradients, -max_value);
+  at::_foreach_clamp_max_(gradients, max_value);
 }
 
 }  // namespace trainrun

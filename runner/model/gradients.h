@@ -16,4 +16,8 @@ Tensors gradients_of(const Tensors& parameters);
 /// `shards`: where each rank has pieces of the gradients only, those that know the others; every rank calls it.
 at::Tensor clip_gradients(const Tensors& parameters, double max_norm, Communicator* shards = nullptr);
 
+/// Brings each element of the gradients into [-max_value, max_value], in place; semantics of
+/// torch.nn.utils.clip_grad_value_. The ranks need not talk.
+void clip_gradient_values(const Tensors& parameters, double max_value);
+
 }  // namespace trainrun

@@ -81,11 +81,12 @@ DatasetInfo training_info(const Recipe& recipe) {
   return split_info(recipe.dataset.train, recipe.dataset.train_transforms, recipe.dataset.transforms, nullptr);
 }
 
-DatasetInfo evaluation_info(const Recipe& recipe) {
+DatasetInfo evaluation_info(const Recipe& recipe, size_t set) {
   const Component<DatasetKind>& train = recipe.dataset.train;
   nlohmann::json inferred;
   at_place(train.place, train.path, "", [&] { inferred = inferred_of(*train.build({})); });
-  return split_info(*recipe.dataset.eval, recipe.dataset.eval_transforms, recipe.dataset.transforms, inferred);
+  return split_info(recipe.dataset.eval->sets[set].data, recipe.dataset.eval_transforms, recipe.dataset.transforms,
+                    inferred);
 }
 
 Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& evaluated)
@@ -445,6 +446,22 @@ void check_same_state(const Component<DatasetKind>& dataset, const NamedTensors&
   }
 }
 
+/// Throws RecipeError where the batches of `dataset`, whose fields are `evaluated`, do not fit the model, which was made
+/// for those of `info`.
+void check_evaluated(const Recipe& recipe, const Model& model, const DatasetInfo& info, const DatasetInfo& evaluated,
+                     const Component<DatasetKind>& dataset) {
+  check_known_indices(recipe, model.graph(), evaluated);
+  for (const FieldInfo& field : info.fields) {
+    const FieldInfo* other = evaluated.find(field.name);
+    const bool is_label = field.name == info.target;  // transforms of training may make it soft
+    if (!other || (!is_label && (other->dtype != field.dtype || other->shape.size() != field.shape.size()))) {
+      throw RecipeError({{dataset.place, dataset.path,
+                          "its batches have no field '" + field.name + "' like those of dataset.train"}});
+    }
+  }
+  check_same_state(dataset, model.state_dict(), Model(recipe, evaluated).state_dict());
+}
+
 }  // namespace
 
 std::unique_ptr<Model> plan_model(const Recipe& recipe) {
@@ -454,17 +471,10 @@ std::unique_ptr<Model> plan_model(const Recipe& recipe) {
   auto model = std::make_unique<Model>(recipe, info, evaluated);
   check_known_indices(recipe, model->graph(), info);
   if (info.num_samples) check_batch_norms(recipe, model->graph(), *info.num_samples, recipe.num_processes);
-  if (recipe.dataset.eval) check_known_indices(recipe, model->graph(), evaluated);
-  if (!recipe.dataset.eval) return model;
-  for (const FieldInfo& field : info.fields) {
-    const FieldInfo* other = evaluated.find(field.name);
-    const bool is_label = field.name == info.target;  // transforms of training may make it soft
-    if (!other || (!is_label && (other->dtype != field.dtype || other->shape.size() != field.shape.size()))) {
-      throw RecipeError({{recipe.dataset.eval->place, recipe.dataset.eval->path,
-                          "its batches have no field '" + field.name + "' like those of dataset.train"}});
-    }
+  for (size_t i = 0; recipe.dataset.eval && i < recipe.dataset.eval->sets.size(); ++i) {
+    check_evaluated(recipe, *model, info, i == 0 ? evaluated : evaluation_info(recipe, i),
+                    recipe.dataset.eval->sets[i].data);
   }
-  check_same_state(*recipe.dataset.eval, model->state_dict(), Model(recipe, evaluated).state_dict());
   return model;
 }
 

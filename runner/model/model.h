@@ -113,7 +113,8 @@ std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model
 
 /// Fields of the batches that a split gives, after its transforms; opens no data.
 DatasetInfo training_info(const Recipe& recipe);
-DatasetInfo evaluation_info(const Recipe& recipe);
+/// Of set number `set` of the evaluation data.
+DatasetInfo evaluation_info(const Recipe& recipe, size_t set = 0);
 
 /// The model in the shape mode: no memory, no data. Throws RecipeError where anything does not fit.
 std::unique_ptr<Model> plan_model(const Recipe& recipe);

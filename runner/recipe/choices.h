@@ -27,6 +27,13 @@ struct Words<ShardingStrategy> {
   static constexpr std::array kWords = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"};
 };
 
+/// How the learning rate grows with the number of batches that make a step.
+enum class LrScaling { kLinear, kSqrt };
+template <>
+struct Words<LrScaling> {
+  static constexpr std::array kWords = {"linear", "sqrt"};
+};
+
 /// Where to compute: `auto`, `cpu`, `cuda`, or `cuda:1` for the second GPU.
 struct DeviceChoice {
   enum class Kind { kAuto, kCpu, kCuda };

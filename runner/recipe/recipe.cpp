@@ -1,5 +1,7 @@
 #include "runner/recipe/recipe.h"
 
+#include <cmath>
+
 #include "registry/datasets/views.h"
 #include "registry/pattern.h"
 
@@ -31,7 +33,8 @@ std::optional<std::pair<int64_t, int64_t>> parse_fold(const std::string& text) {
 
 void DatasetSection::describe(Fields<DatasetSection>& f) {
   f.required("train", &DatasetSection::train).doc("the training data");
-  f.optional("eval", &DatasetSection::eval).doc("the evaluation data");
+  f.optional("eval", &DatasetSection::eval)
+      .doc("the evaluation data; or several sets by name, {clean: {type: …}, noisy: {type: …}}");
   f.optional("transforms", &DatasetSection::transforms).doc("applied to training and evaluation data, in order");
   f.optional("train_transforms", &DatasetSection::train_transforms).doc("applied before transforms, in training only");
   f.optional("eval_transforms", &DatasetSection::eval_transforms).doc("applied before transforms, in evaluation only");
@@ -60,8 +63,9 @@ void DatasetSection::apply_fold(uint64_t seed) {
     };
     return [=](const DatasetInputs& inputs) { return choose_samples(whole(inputs), choose); };
   };
-  eval = train;
-  eval->build = part(false);
+  EvalSets::One held_out = {"", train};
+  held_out.data.build = part(false);
+  eval = EvalSets{{std::move(held_out)}};
   train.build = part(true);
 }
 
@@ -141,6 +145,8 @@ void TrainingSection::describe(Fields<TrainingSection>& f) {
       .at_most(kMostEpochs)
       .doc("passes over the training data");
   f.optional("max_steps", &TrainingSection::max_steps).at_least(1).doc("optimizer steps after which to stop");
+  f.optional("max_time", &TrainingSection::max_time)
+      .doc("training ends after the step in which this time is over, such as 30s, 15min, 2h; earlier starts count");
   f.optional("gradient_accumulation_steps", &TrainingSection::gradient_accumulation_steps)
       .at_least(1)
       .at_most(kMostAccumulation)
@@ -148,19 +154,37 @@ void TrainingSection::describe(Fields<TrainingSection>& f) {
   f.optional("max_grad_norm", &TrainingSection::max_grad_norm)
       .greater_than(0)
       .doc("gradients with a larger 2-norm are scaled down to it");
+  f.optional("max_grad_value", &TrainingSection::max_grad_value)
+      .greater_than(0)
+      .doc("each element of the gradients is brought into [-max_grad_value, max_grad_value]");
+  f.optional("lr_scaling", &TrainingSection::lr_scaling)
+      .doc(
+          "the optimizer's learning rates are multiplied by num_processes × gradient_accumulation_steps (linear), or "
+          "by "
+          "its root (sqrt)");
   f.optional("fuse", &TrainingSection::fuse)
       .doc("compute some layers that follow each other as one, which is faster; explain shows which");
   f.relation(json::parse(
       R"({"anyOf": [{"required": ["num_epochs"], "properties": {"num_epochs": {"not": {"type": "null"}}}},
                     {"required": ["max_steps"], "properties": {"max_steps": {"not": {"type": "null"}}}}]})"));
+  f.relation(json::parse(R"({"if": {"required": ["max_grad_norm"], "properties": {"max_grad_norm": {"type": "number"}}},
+                             "then": {"properties": {"max_grad_value": {"not": {"type": "number"}}}}})"));
 }
 
 void TrainingSection::check(Checker& checker) const {
   if (!num_epochs && !max_steps) checker.fail("num_epochs", "training needs num_epochs or max_steps");
+  if (max_grad_norm && max_grad_value) {
+    checker.fail("max_grad_value", "clips what max_grad_norm clips, too; leave one of the two out");
+  }
 }
 
 void EvaluationSection::describe(Fields<EvaluationSection>& f) {
   f.optional("every", &EvaluationSection::every).at_least(1).one_of({"epoch"}).doc(kEveryDoc);
+  f.optional("tta", &EvaluationSection::tta)
+      .one_of({"flip", "five_crop"})
+      .doc(
+          "test-time augmentation: predictions are means over each image and its mirror image (flip), and over it and "
+          "four that are shifted by an eighth (five_crop)");
 }
 
 void KeepBestSection::describe(Fields<KeepBestSection>& f) {
@@ -170,7 +194,10 @@ void KeepBestSection::describe(Fields<KeepBestSection>& f) {
 }
 
 void CheckpointSection::describe(Fields<CheckpointSection>& f) {
-  f.optional("every", &CheckpointSection::every).at_least(1).one_of({"epoch"}).doc(kEveryDoc);
+  f.optional("every", &CheckpointSection::every)
+      .at_least(1)
+      .one_of({"epoch"})
+      .doc("epoch, a number of optimizer steps, a time such as 15min, or null for never");
   f.optional("keep_last", &CheckpointSection::keep_last)
       .at_least(1)
       .doc("how many of the newest checkpoints are kept; null: all");
@@ -366,6 +393,16 @@ void Recipe::describe(Fields<Recipe>& f) {
   f.optional("checkpoint", &Recipe::checkpoint).doc("what is saved, and when");
   f.optional("logging", &Recipe::logging).doc("what is logged, where, and how often");
   relate_keys(f);
+}
+
+double Recipe::lr_factor(int64_t world_size) const {
+  if (!training.lr_scaling) return 1;
+  const double batches = static_cast<double>(world_size) * static_cast<double>(training.gradient_accumulation_steps);
+  return *training.lr_scaling == LrScaling::kLinear ? batches : std::sqrt(batches);
+}
+
+bool Recipe::heeds_clock() const {
+  return training.max_time || (checkpoint.every && std::holds_alternative<Duration>(*checkpoint.every));
 }
 
 void Recipe::check(Checker& checker) const {

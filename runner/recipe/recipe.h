@@ -10,6 +10,8 @@
 #include "registry/named.h"
 #include "registry/pattern.h"
 #include "runner/recipe/choices.h"
+#include "runner/recipe/duration.h"
+#include "runner/recipe/eval_sets.h"
 
 // The recipe as plain structs: what a recipe file may say, section by section. Names, defaults, ranges and
 // documentation stand in recipe.cpp, once; errors, the JSON Schema and the reference page follow from there.
@@ -18,6 +20,8 @@ namespace trainrun {
 
 /// `epoch`, a number of optimizer steps, or null for never.
 using Every = std::optional<std::variant<int64_t, std::string>>;
+/// The same, or a time.
+using EveryOrTime = std::optional<std::variant<int64_t, Duration, std::string>>;
 
 /// `model.blocks`: named pieces with parameters, used like layer types.
 struct Blocks {
@@ -62,7 +66,7 @@ struct ModelSection {
 
 struct DatasetSection {
   Component<DatasetKind> train;
-  std::optional<Component<DatasetKind>> eval;
+  std::optional<EvalSets> eval;
   std::vector<Component<TransformKind>> transforms;
   std::vector<Component<TransformKind>> train_transforms;
   std::vector<Component<TransformKind>> eval_transforms;
@@ -100,7 +104,10 @@ struct TrainingSection {
   std::optional<int64_t> num_epochs;
   std::optional<int64_t> max_steps;
   int64_t gradient_accumulation_steps = 1;
+  std::optional<Duration> max_time;
   std::optional<double> max_grad_norm;
+  std::optional<double> max_grad_value;
+  std::optional<LrScaling> lr_scaling;
   bool fuse = true;
   static void describe(Fields<TrainingSection>& f);
   void check(Checker& checker) const;
@@ -108,6 +115,7 @@ struct TrainingSection {
 
 struct EvaluationSection {
   Every every = std::variant<int64_t, std::string>("epoch");
+  std::vector<std::string> tta;
   static void describe(Fields<EvaluationSection>& f);
 };
 
@@ -118,7 +126,7 @@ struct KeepBestSection {
 };
 
 struct CheckpointSection {
-  Every every = std::variant<int64_t, std::string>("epoch");
+  EveryOrTime every = std::variant<int64_t, Duration, std::string>(std::string("epoch"));
   std::optional<int64_t> keep_last = 2;
   std::optional<KeepBestSection> keep_best;
   std::string resume = "auto";
@@ -202,6 +210,10 @@ struct Recipe {
   void check(Checker& checker) const;
   /// What ranks keep a part of only, as ShardingSection::stage; 0 also where the job is not sharded at all.
   int64_t sharding_stage() const { return distributed_type == DistributedType::kFsdp ? sharding.stage() : 0; }
+  /// What `training.lr_scaling` multiplies each learning rate of the recipe by, with so many ranks.
+  double lr_factor(int64_t world_size) const;
+  /// Whether the clock decides when the job ends, or when a checkpoint is made.
+  bool heeds_clock() const;
 };
 
 }  // namespace trainrun

@@ -140,6 +140,7 @@ class MeasuredOptimizer : public Optimizer {
   }
   void step(const LossClosure& closure) override {
     optimizer_->rates = rates;
+    optimizer_->overflow = overflow;
     watch_.run_for(accounts_.optimizing);
     optimizer_->step([&] {
       watch_.run_for(accounts_.rest);
@@ -151,6 +152,8 @@ class MeasuredOptimizer : public Optimizer {
   }
   NamedTensors state() override { return optimizer_->state(); }
   bool is_elementwise() const override { return optimizer_->is_elementwise(); }
+  bool skips_overflow() const override { return optimizer_->skips_overflow(); }
+  void last_step_was_skipped() override { optimizer_->last_step_was_skipped(); }
 
  private:
   std::unique_ptr<Optimizer> optimizer_;

@@ -25,6 +25,7 @@ constexpr std::array kOthers = {"version",
                                 "dataloader.num_workers",
                                 "training.num_epochs",
                                 "training.max_steps",
+                                "training.max_time",
                                 "machine_rank",
                                 "main_process_ip",
                                 "main_process_port",
@@ -207,7 +208,7 @@ class Comparison {
       };
       return is_path(before) || is_path(now);
     }
-    if (path == "evaluation.every") return evaluation_counts_;
+    if (is_below(path, "evaluation")) return evaluation_counts_;
     return std::none_of(kOthers.begin(), kOthers.end(), [&](const char* key) { return is_below(path, key); });
   }
 

@@ -12,6 +12,9 @@ constexpr int kSaveAndGoOn = 1;
 /// How many numbers say which signals came to the ranks.
 constexpr int64_t kSignalNumbers = 3;
 
+/// How many numbers say what rank 0's clock asks for, where a recipe heeds the clock.
+constexpr int64_t kClockNumbers = 2;
+
 /// The signal to stop that has come to this process, or kSaveAndGoOn, or 0. A request to save is answered once.
 int own_signal();
 

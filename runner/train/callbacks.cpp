@@ -1,6 +1,7 @@
 #include "runner/train/callbacks.h"
 
 #include "registry/build.h"
+#include "runner/train/test_time_augmentation.h"
 
 namespace trainrun {
 
@@ -17,6 +18,9 @@ NamedTensors ModelRun::buffers() const {
 }
 
 Callbacks::Callbacks(const Recipe& recipe, std::unique_ptr<Run> run) : run_(std::move(run)) {
+  if (!recipe.evaluation.tta.empty()) {
+    add_own({{}, "evaluation.tta", "tta"}, test_time_augmentation(recipe.evaluation.tta));
+  }
   for (const Component<CallbackKind>& callback : recipe.callbacks) {
     items_.push_back({name_of(callback), build_at_place(callback, {})});
   }

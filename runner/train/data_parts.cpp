@@ -20,7 +20,7 @@ bool may_change(const Recipe& recipe) {
   return std::find(names.begin(), names.end(), "data") != names.end();
 }
 
-/// By key: `dataset.train`, `dataset.eval`.
+/// By key: `dataset.train`, `dataset.eval`, or `dataset.eval.clean` of several.
 class DataPart : public Stateful {
  public:
   explicit DataPart(Job& job) : Stateful("data"), job_(job) {}
@@ -29,9 +29,9 @@ class DataPart : public Stateful {
 
   void load(const Snapshot& saved) override {
     if (saved.values.is_null()) return;  // there were checkpoints without
-    for (const std::string key : {"train", "eval"}) {
-      if (!saved.values.contains(key) || !fingerprint().contains(key)) continue;
-      const DataDifference difference = compare_fingerprints(saved.values.at(key), fingerprint().at(key));
+    for (const auto& [key, own] : fingerprint().items()) {
+      if (!saved.values.contains(key)) continue;
+      const DataDifference difference = compare_fingerprints(saved.values.at(key), own);
       if (!difference.doubt.empty()) spdlog::warn("dataset.{}: {}", key, difference.doubt);
       if (difference.change.empty()) continue;
       const std::string change = "dataset." + key + " has changed since the checkpoint was made: " + difference.change;
@@ -45,7 +45,11 @@ class DataPart : public Stateful {
   const json& fingerprint() {
     if (fingerprint_.is_null()) {
       fingerprint_["train"] = fingerprint_of(*job_.train_data, job_.recipe.dataset.train);
-      if (job_.eval_data) fingerprint_["eval"] = fingerprint_of(*job_.eval_data, *job_.recipe.dataset.eval);
+      for (size_t i = 0; i < job_.eval_splits.size(); ++i) {
+        const EvalSets::One& set = job_.recipe.dataset.eval->sets[i];
+        fingerprint_["eval" + (set.name.empty() ? "" : "." + set.name)] =
+            fingerprint_of(*job_.eval_splits[i].data, set.data);
+      }
     }
     return fingerprint_;
   }
@@ -76,7 +80,7 @@ class LearntPart : public Stateful {
     if (!may_change(job_.recipe)) throw DataError(message + kAllowChangedData);
     spdlog::warn("{}; those of the checkpoint are kept, as checkpoint.allow_changed says", message);
     job_.train_data->set_learnt(learnt);
-    if (job_.eval_data) job_.eval_data->set_learnt(learnt);
+    for (const EvalSplit& split : job_.eval_splits) split.data->set_learnt(learnt);
   }
 
   Job& job_;

@@ -1,4 +1,4 @@
-// Loss and metrics over the evaluation split.
+// Loss and metrics over a set of evaluation data.
 #include <ATen/core/grad_mode.h>
 
 #include "registry/component_error.h"
@@ -61,10 +61,11 @@ std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLo
   if (control.group) keep_pace(forward, loader, occasion);
   const std::vector<double> values = losses.figures(control.group);
   if (control.group) merge_over_ranks(*control.group, metrics);
-  Figures figures = {{"eval/loss", values[0]}};
-  const std::vector<std::string> names = loss_part_names(recipe, "eval");
+  Figures figures = {{control.prefix + "/loss", values[0]}};
+  const std::vector<std::string> names = loss_part_names(recipe, control.prefix);
   for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], values[i + 1]);
-  const Figures measured = named("the evaluation", occasion, [&] { return metric_figures(recipe, metrics); });
+  const Figures measured =
+      named("the evaluation", occasion, [&] { return metric_figures(recipe, metrics, control.prefix); });
   figures.insert(figures.end(), measured.begin(), measured.end());
   return figures;
 }

@@ -17,6 +17,16 @@ Snapshots load_parts(const std::string& checkpoint, const Recipe& recipe) {
   return parts_of(CheckpointStore::load(checkpoint), names);
 }
 
+/// The metric `type` without parameters, whose figures are called `name`.
+Component<MetricKind> metric_called(const std::string& type, const std::string& name, const Catalog& catalog) {
+  std::vector<Problem> problems;
+  Reader reader(catalog, problems);
+  auto metric = Codec<Component<MetricKind>>::read(Value::scalar(type, /*quoted=*/true, {}), reader);
+  if (!metric) throw RecipeError(problems);
+  metric->common.name = name;
+  return std::move(*metric);
+}
+
 }  // namespace
 
 TrainedModel find_trained(const std::string& run_or_checkpoint) {
@@ -39,37 +49,53 @@ TrainedModel find_trained(const std::string& run_or_checkpoint) {
   return {path / "recipe.yaml", *newest};
 }
 
-std::vector<std::pair<std::string, double>> evaluate_trained(const TrainedModel& trained,
-                                                             const std::vector<std::string>& overrides,
-                                                             Catalog& catalog) {
+TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::string>& overrides, Catalog& catalog,
+                       const std::vector<std::pair<std::string, std::string>>& extra_metrics) {
   prepare_device(trained.recipe, overrides);
-  const LoadedRecipe loaded = load_recipe(trained.recipe, overrides, catalog);
-  const Recipe& recipe = loaded.recipe;
-  if (!recipe.dataset.eval) throw Error(trained.recipe + " has no dataset.eval to evaluate on");
-  const Snapshots saved = load_parts(trained.checkpoint, recipe);
-  const nlohmann::json learnt = saved.contains("learnt") ? saved.at("learnt").values : nlohmann::json::object();
-  const auto data = open_data(*recipe.dataset.eval, recipe);
-  share_learnt(*data, learnt.value("dataset", nlohmann::json()));
-  const DatasetInfo info = data->info();
-  DataTransforms transforms(recipe, nullptr, &info);
-  transforms.set_learnt(learnt.value("transforms", nlohmann::json()));
-  const at::Device device = choose_device({recipe.device});  // of the processes that trained it one is left
-  use_device(device, recipe.tf32);
-  const DataLoader loader(*data, transforms.evaluation(), loader_options(recipe, data.get(), false), device);
-  Model model(recipe, evaluation_info(recipe));
-  model.load_state_dict(saved.at("model").tensors, trained.checkpoint);
-  check_indices(recipe, model.graph(), *data, evaluation_info(recipe));
-  if (!device.is_cpu()) model.to(device);
-  const auto step = saved.at(kProgressPart).values.at("step").get<int64_t>();
-  Callbacks callbacks(recipe, std::make_unique<ModelRun>(model, nullptr, nullptr, step));
+  loaded_ = load_recipe(trained.recipe, overrides, catalog);
+  Recipe& recipe = loaded_.recipe;
+  for (const auto& [type, name] : extra_metrics) recipe.metrics.push_back(metric_called(type, name, catalog));
+  saved_ = load_parts(trained.checkpoint, recipe);
+  if (saved_.contains("learnt")) learnt_ = saved_.at("learnt").values;
+  device_ = choose_device({recipe.device});  // of the processes that trained it one is left
+  use_device(device_, recipe.tf32);
+  model_ = std::make_unique<Model>(recipe, recipe.dataset.eval ? evaluation_info(recipe) : training_info(recipe));
+  model_->load_state_dict(saved_.at("model").tensors, trained.checkpoint);
+  if (!device_.is_cpu()) model_->to(device_);
+  step_ = saved_.at(kProgressPart).values.at("step").get<int64_t>();
+  callbacks_ = std::make_unique<Callbacks>(recipe, std::make_unique<ModelRun>(*model_, nullptr, nullptr, step_));
   for (size_t i = 0; i < recipe.callbacks.size(); ++i) {
-    const auto own = saved.find(callback_part(i));
-    callbacks.load(i, own == saved.end() ? Snapshot() : own->second);
+    const auto own = saved_.find(callback_part(i));
+    callbacks_->load(i, own == saved_.end() ? Snapshot() : own->second);
   }
-  const EvaluationScope scope(callbacks);
+}
+
+Figures evaluate_trained(TrainedRun& run) {
+  const Recipe& recipe = run.recipe();
+  if (!recipe.dataset.eval) throw Error("the recipe of this run has no dataset.eval to evaluate on");
+  std::vector<std::unique_ptr<Dataset>> data;
+  std::vector<DatasetInfo> infos;
+  for (const EvalSets::One& set : recipe.dataset.eval->sets) {
+    data.push_back(open_data(set.data, recipe));
+    share_learnt(*data.back(), run.learnt("dataset"));
+    infos.push_back(data.back()->info());
+    check_indices(recipe, run.model().graph(), *data.back(), evaluation_info(recipe, data.size() - 1));
+  }
+  DataTransforms transforms(recipe, nullptr, infos);
+  transforms.set_learnt(run.learnt("transforms"));
+  const EvaluationScope scope(run.callbacks());
   EvaluationControl control;
   control.scope = &scope;
-  return *evaluate(recipe, model, loader, model.build_metrics(recipe), control);
+  const auto metrics = run.model().build_metrics(recipe);
+  Figures figures;
+  for (size_t i = 0; i < data.size(); ++i) {
+    const DataLoader loader(*data[i], transforms.evaluation(i), loader_options(recipe, data[i].get(), false),
+                            run.device());
+    control.prefix = recipe.dataset.eval->sets[i].prefix();
+    const Figures own = *evaluate(recipe, run.model(), loader, metrics, control);
+    figures.insert(figures.end(), own.begin(), own.end());
+  }
+  return figures;
 }
 
 }  // namespace trainrun

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "registry/catalog.h"
+#include "runner/model/model.h"
+#include "runner/model/recipe_loader.h"
+#include "runner/run/snapshots.h"
+#include "runner/train/callbacks.h"
 
 namespace trainrun {
 
@@ -18,9 +22,35 @@ struct TrainedModel {
 /// folder. Throws Error where neither is there.
 TrainedModel find_trained(const std::string& run_or_checkpoint);
 
-/// Loss and metrics of a trained model over the evaluation split of its recipe, as changed by `overrides`.
-std::vector<std::pair<std::string, double>> evaluate_trained(const TrainedModel& trained,
-                                                             const std::vector<std::string>& overrides,
-                                                             Catalog& catalog);
+/// A trained model with what its run knows, ready for forward passes on the device that its recipe chooses.
+class TrainedRun {
+ public:
+  /// `extra_metrics`: of components without parameters that the recipe's metrics get besides, each with its name.
+  /// Throws what loading throws.
+  TrainedRun(const TrainedModel& trained, const std::vector<std::string>& overrides, Catalog& catalog,
+             const std::vector<std::pair<std::string, std::string>>& extra_metrics = {});
+
+  TrainedRun(const TrainedRun&) = delete;
+  TrainedRun& operator=(const TrainedRun&) = delete;
+
+  const Recipe& recipe() const { return loaded_.recipe; }
+  at::Device device() const { return device_; }
+  Model& model() { return *model_; }
+  Callbacks& callbacks() { return *callbacks_; }
+  /// What data sets and transforms have learnt of the training data.
+  nlohmann::json learnt(const std::string& of) const { return learnt_.value(of, nlohmann::json()); }
+
+ private:
+  LoadedRecipe loaded_;
+  Snapshots saved_;
+  nlohmann::json learnt_ = nlohmann::json::object();
+  at::Device device_ = at::kCPU;
+  int64_t step_ = 0;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Callbacks> callbacks_;
+};
+
+/// Loss and metrics over all sets of evaluation data of its recipe. Throws Error where there are none.
+Figures evaluate_trained(TrainedRun& run);
 
 }  // namespace trainrun

@@ -17,6 +17,16 @@ bool is_finite(const at::Tensor& tensor) {
   return tensor.isfinite().all().item<bool>();
 }
 
+/// "eval/loss", "eval/loss/digit", "eval/clean/loss", "eval/clean/loss/digit"
+bool is_loss(const std::string& figure) {
+  const auto is_next = [&](size_t slash) {
+    const std::string rest = slash == std::string::npos ? "" : figure.substr(slash);
+    return rest == "/loss" || rest.starts_with("/loss/");
+  };
+  const size_t first = figure.find('/');
+  return is_next(first) || (first != std::string::npos && is_next(figure.find('/', first + 1)));
+}
+
 bool is_running_statistic(const std::string& name) {
   return name.ends_with("running_mean") || name.ends_with("running_var");
 }
@@ -62,8 +72,7 @@ std::optional<std::string> non_finite_weight(const Job& job) {
 
 std::optional<std::string> non_finite_loss(const Figures& figures) {
   for (const auto& [name, value] : figures) {
-    const bool is_loss = name == "eval/loss" || name.starts_with("eval/loss/");
-    if (is_loss && !std::isfinite(value)) return name + " is " + decimal(value);
+    if (is_loss(name) && !std::isfinite(value)) return name + " is " + decimal(value);
   }
   return std::nullopt;
 }

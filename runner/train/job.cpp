@@ -63,10 +63,13 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   build_data();
   build_model();
   check_indices(recipe, model->graph(), *train_data, training_info(recipe));
-  if (eval_data) check_indices(recipe, model->graph(), *eval_data, evaluation_info(recipe));
+  for (size_t i = 0; i < eval_splits.size(); ++i) {
+    check_indices(recipe, model->graph(), *eval_splits[i].data, evaluation_info(recipe, i));
+  }
   check_batch_norms(recipe, model->graph(), train_data->size(), world_size());
   build_optimizer();
-  account = std::make_unique<StepAccount>(device, group.get(), progress);
+  account =
+      std::make_unique<StepAccount>(device, group.get(), progress, [this] { optimizer->last_step_was_skipped(); });
   callbacks = std::make_unique<Callbacks>(
       recipe, std::make_unique<ModelRun>(*model, parallel.get(), group.get(), progress.step));
   add_own_callbacks(recipe, scheduler, progress.best, *callbacks);
@@ -86,8 +89,9 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   if (is_main()) log_start_notes(loaded);
   if (const std::string text = inferred_text(inferred_of(*train_data)); !text.empty()) spdlog::info(text);
   for (const std::string& note : notes_of(*train_data)) spdlog::warn("dataset.train: {}", note);
-  if (eval_data) {
-    for (const std::string& note : notes_of(*eval_data)) spdlog::warn("dataset.eval: {}", note);
+  for (size_t i = 0; i < eval_splits.size(); ++i) {
+    const std::string path = recipe.dataset.eval->sets[i].path();
+    for (const std::string& note : notes_of(*eval_splits[i].data)) spdlog::warn("{}: {}", path, note);
   }
   for (const std::string& text : scale_warnings(recipe, model->graph(), *train_data, transforms->training())) {
     spdlog::warn(text);
@@ -123,25 +127,30 @@ void Job::build_data() {
   if (!is_main()) group->barrier("rank 0's data");  // which may have to be fetched first
   train_data = open_data(recipe.dataset.train, recipe);
   share_learnt(*train_data, nullptr);
-  if (recipe.dataset.eval) {
-    eval_data = open_data(*recipe.dataset.eval, recipe);
-    share_learnt(*eval_data, train_data->learnt());
+  for (size_t i = 0; recipe.dataset.eval && i < recipe.dataset.eval->sets.size(); ++i) {
+    eval_splits.push_back({open_data(recipe.dataset.eval->sets[i].data, recipe), nullptr});
+    share_learnt(*eval_splits[i].data, train_data->learnt());
   }
   if (group && is_main()) group->barrier("rank 0's data");
   if (group && !group->is_fake()) {
     Facts facts = facts_of_data(*train_data, "dataset.train");
-    if (eval_data) facts.merge(facts_of_data(*eval_data, "dataset.eval"));
+    for (size_t i = 0; i < eval_splits.size(); ++i) {
+      facts.merge(facts_of_data(*eval_splits[i].data, recipe.dataset.eval->sets[i].path()));
+    }
     require_agreement(*group, facts);
   }
   const DatasetInfo train_info = train_data->info();
-  const DatasetInfo eval_info = eval_data ? eval_data->info() : DatasetInfo();
-  transforms = std::make_unique<DataTransforms>(recipe, &train_info, eval_data ? &eval_info : nullptr);
+  std::vector<DatasetInfo> eval_infos;
+  for (const EvalSplit& split : eval_splits) eval_infos.push_back(split.data->info());
+  transforms = std::make_unique<DataTransforms>(recipe, &train_info, eval_infos);
   transforms->learn(recipe, *train_data);
   train_loader = std::make_unique<DataLoader>(
       *train_data, transforms->training(), loader_options(recipe, train_data.get(), true, rank, world_size()), device);
-  if (!eval_data) return;
-  eval_loader = std::make_unique<DataLoader>(
-      *eval_data, transforms->evaluation(), loader_options(recipe, eval_data.get(), false, rank, world_size()), device);
+  for (size_t i = 0; i < eval_splits.size(); ++i) {
+    const Dataset& data = *eval_splits[i].data;
+    eval_splits[i].loader = std::make_unique<DataLoader>(
+        data, transforms->evaluation(i), loader_options(recipe, &data, false, rank, world_size()), device);
+  }
 }
 
 void Job::build_model() {
@@ -197,6 +206,7 @@ void Job::build_optimizer() {
       group_parameters(recipe.optimizer, parallel ? parallel->parameters() : model->parameters(), model->lr_scales());
   optimizer = build_at_place(recipe.optimizer, inputs);
   if (shards()) require_elementwise(recipe.optimizer, *optimizer);
+  for (GroupRates& group : optimizer->rates) group.lr *= recipe.lr_factor(world_size());
   if (recipe.mixed_precision == MixedPrecision::kFp16)
     grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler, device);
   if (!recipe.scheduler) return scale_rates(optimizer->rates);
@@ -243,7 +253,7 @@ void Job::build_loggers(const Options& options) {
   info.num_epochs = recipe.training.num_epochs.value_or(0);
   info.num_parameters = model->num_parameters();
   info.train_samples = train_data->size();
-  if (eval_data) info.eval_samples = eval_data->size();
+  for (const EvalSplit& split : eval_splits) info.eval_samples = info.eval_samples.value_or(0) + split.data->size();
   info.effective_batch_size = saturating_product(recipe.dataloader.batch_size, world_size());
   info.effective_batch_size = saturating_product(
       info.effective_batch_size, std::min(recipe.training.gradient_accumulation_steps, train_loader->num_batches()));

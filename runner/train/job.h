@@ -26,6 +26,12 @@ namespace trainrun {
 /// Throws RecipeError where an optimizer cannot work on pieces of parameters.
 void require_elementwise(const Component<OptimizerKind>& chosen, const Optimizer& optimizer);
 
+/// One set of evaluation data.
+struct EvalSplit {
+  std::unique_ptr<Dataset> data;
+  std::unique_ptr<DataLoader> loader;
+};
+
 /// Everything a recipe names, built in order, each part from the ones before; plain members, owned here.
 class Job {
  public:
@@ -68,10 +74,9 @@ class Job {
   std::unique_ptr<ProcessGroup> group;  // null: this process alone
   std::unique_ptr<RunFolder> folder;    // of the main process
   std::unique_ptr<Dataset> train_data;
-  std::unique_ptr<Dataset> eval_data;  // null: none
+  std::vector<EvalSplit> eval_splits;  // as recipe.dataset.eval has them; empty: none
   std::unique_ptr<DataTransforms> transforms;
   std::unique_ptr<DataLoader> train_loader;
-  std::unique_ptr<DataLoader> eval_loader;
   std::unique_ptr<Model> model;
   std::vector<std::unique_ptr<Metric>> metrics;
   std::unique_ptr<ParallelModel> parallel;  // null: one process
@@ -88,6 +93,8 @@ class Job {
   std::unique_ptr<Callbacks> callbacks;
   /// What times are taken from; a test may set another.
   std::function<std::chrono::steady_clock::time_point()> clock = std::chrono::steady_clock::now;
+  /// Set by who trains, where the recipe heeds the clock: says in the result of a step what is due by now.
+  std::function<void(StepResult&)> ask_clock;
 
  private:
   void connect(const LoadedRecipe& loaded, const Options& options);

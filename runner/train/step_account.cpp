@@ -14,8 +14,8 @@ const double* numbers_of(const at::Tensor& on_cpu) { return on_cpu.const_data_pt
 
 }  // namespace
 
-StepAccount::StepAccount(at::Device device, ProcessGroup* group, Progress& progress)
-    : device_(device), group_(group), progress_(progress) {}
+StepAccount::StepAccount(at::Device device, ProcessGroup* group, Progress& progress, std::function<void()> on_skipped)
+    : device_(device), group_(group), progress_(progress), on_skipped_(std::move(on_skipped)) {}
 
 void StepAccount::watch(const at::Tensor& loss, const Occasion& occasion) {
   if (device_.is_cpu()) return;
@@ -55,7 +55,9 @@ void StepAccount::count_skipped() {
   if (!arrived_) return;
   arrived_->synchronize();
   arrived_.reset();
-  if (*skipped_.const_data_ptr<float>() != 0) ++progress_.skipped_steps;
+  if (*skipped_.const_data_ptr<float>() == 0) return;
+  ++progress_.skipped_steps;
+  on_skipped_();
 }
 
 std::optional<StepAccount::NotFinite> StepAccount::read() {

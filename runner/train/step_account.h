@@ -2,6 +2,7 @@
 
 #include <c10/core/Event.h>
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -17,8 +18,9 @@ namespace trainrun {
 /// two lines of the log.
 class StepAccount {
  public:
-  /// `group`: null for one process. All outlive this.
-  StepAccount(at::Device device, ProcessGroup* group, Progress& progress);
+  /// `group`: null for one process. `on_skipped` is called when the host learns that the last step was skipped. All
+  /// outlive this.
+  StepAccount(at::Device device, ProcessGroup* group, Progress& progress, std::function<void()> on_skipped);
 
   /// The newest step, as last read.
   struct Figures {
@@ -51,6 +53,7 @@ class StepAccount {
   at::Device device_;
   ProcessGroup* group_;
   Progress& progress_;
+  std::function<void()> on_skipped_;
   Figures figures_;
   std::optional<StepResult> newest_;  // not yet read
   // Of a GPU:

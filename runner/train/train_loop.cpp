@@ -18,10 +18,17 @@ namespace trainrun {
 namespace {
 
 /// Whether something that happens `every` epoch or N steps is due now.
+template <class Every>
 bool is_due(const Every& every, int64_t step, bool epoch_ended) {
   if (!every) return false;
   if (const auto* steps = std::get_if<int64_t>(&*every)) return step % *steps == 0;
-  return epoch_ended;
+  return std::holds_alternative<std::string>(*every) && epoch_ended;
+}
+
+/// The seconds that `every` says, if it is a time.
+std::optional<double> seconds_of(const EveryOrTime& every) {
+  const auto* time = every ? std::get_if<Duration>(&*every) : nullptr;
+  return time ? std::optional(time->seconds) : std::nullopt;
 }
 
 std::string numbered(const char* format, int64_t number) {
@@ -37,7 +44,14 @@ std::string numbered(const char* format, int64_t number) {
 class Trainer {
  public:
   explicit Trainer(Job& job)
-      : job_(job), progress_(job.progress), total_steps_(job.total_steps()), log_(job), first_step_(progress_.step) {}
+      : job_(job), progress_(job.progress), total_steps_(job.total_steps()), log_(job), first_step_(progress_.step) {
+    is_time_up_ = is_past_max_time(progress_.seconds);
+    saved_seconds_ = log_.seconds();
+    if (job_.recipe.heeds_clock()) job_.ask_clock = [this](StepResult& result) { ask_clock(result); };
+  }
+  ~Trainer() { job_.ask_clock = nullptr; }
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   int run() {
     job_.model->train();
@@ -53,10 +67,20 @@ class Trainer {
   double seconds() const { return log_.seconds(); }
 
  private:
-  bool is_at_end() const { return progress_.step >= total_steps_ || !progress_.stopped.empty(); }
+  bool is_at_end() const { return progress_.step >= total_steps_ || !progress_.stopped.empty() || is_time_up_; }
   bool is_done() const { return is_at_end() && !progress_.evaluation_due; }
   bool saves() const { return job_.recipe.checkpoint.every.has_value(); }
   bool epoch_ended() const { return progress_.batch == 0; }
+  bool is_past_max_time(double seconds) const {
+    const auto& max_time = job_.recipe.training.max_time;
+    return max_time && seconds >= max_time->seconds;
+  }
+  void ask_clock(StepResult& result) const {
+    const double now = log_.seconds();
+    result.is_time_up = is_past_max_time(now);
+    const auto interval = seconds_of(job_.recipe.checkpoint.every);
+    result.is_save_due = interval && now - saved_seconds_ >= *interval;
+  }
 
   void train_epoch() {
     const auto batches = job_.train_loader->iterate(progress_.epoch, progress_.batch);
@@ -67,22 +91,22 @@ class Trainer {
       if (!result) return heed_signals();
       job_.callbacks->after_step(*result);
       StopSignals::note_step(progress_.step);
-      log_.record(*result, epoch, progress_.step == total_steps_);
+      log_.record(*result, epoch, progress_.step == total_steps_ || result->is_time_up);
       if (progress_.batch == num_batches) ++progress_.epoch, progress_.batch = 0;
-      between_steps(result->signal);
+      between_steps(*result);
     }
   }
 
-  /// `agreed`: the signal that several ranks agreed on in this step.
-  void between_steps(int agreed) {
+  /// After a step that gave `result`, with the signal that several ranks agreed on in it.
+  void between_steps(const StepResult& result) {
     const StepLog::Pause pause(log_);
-    const bool last = progress_.step == total_steps_;
-    const auto due = [&](const Every& every) {
-      return every && (last || is_due(every, progress_.step, epoch_ended()));
-    };
-    progress_.evaluation_due = job_.eval_loader && due(job_.recipe.evaluation.every);
-    if (due(job_.recipe.checkpoint.every)) save(false);
-    if (job_.group) heed(agreed);
+    is_time_up_ = result.is_time_up;
+    if (is_time_up_) spdlog::info("training ends after step {}: {}", progress_.step, time_is_up_text());
+    const bool last = progress_.step == total_steps_ || is_time_up_;
+    const auto due = [&](const auto& every) { return every && (last || is_due(every, progress_.step, epoch_ended())); };
+    progress_.evaluation_due = !job_.eval_splits.empty() && due(job_.recipe.evaluation.every);
+    if (due(job_.recipe.checkpoint.every) || result.is_save_due) save(false);
+    if (job_.group) heed(result.signal);
     const bool time_has_passed = saved_step_ == progress_.step;
     if (!job_.group || time_has_passed) heed_signals();
     if (signal_ != 0 || !progress_.evaluation_due) return;
@@ -98,7 +122,7 @@ class Trainer {
   /// Makes the evaluation that the run was stopped before.
   void catch_up() {
     const StepLog::Pause pause(log_);
-    progress_.evaluation_due = job_.eval_loader && job_.recipe.evaluation.every;
+    progress_.evaluation_due = !job_.eval_splits.empty() && job_.recipe.evaluation.every;
     if (!progress_.evaluation_due) return;
     const auto best = run_evaluation();
     if (best && saves()) save(*best);  // the checkpoint may lie in another run's folder
@@ -124,7 +148,7 @@ class Trainer {
   /// Whether this is the best so far; nothing where a signal came before it was done.
   std::optional<bool> run_evaluation() {
     read_account(job_);
-    const std::optional<Figures> figures = evaluate_split();
+    const std::optional<Figures> figures = evaluate_splits();
     if (!figures) return std::nullopt;
     progress_.metrics = *figures;
     progress_.evaluation_due = false;
@@ -137,7 +161,7 @@ class Trainer {
   }
 
   /// Nothing where a signal came before it was done: all is then as it was.
-  std::optional<Figures> evaluate_split() {
+  std::optional<Figures> evaluate_splits() {
     const Tensors random = job_.random_states();
     if (job_.group) job_.group->set_step(progress_.step);
     const PhaseScope phase(job_.group.get(), Phase::kEvaluation);
@@ -149,7 +173,16 @@ class Trainer {
     control.step = progress_.step;
     control.scope = &scope;
     control.gives_up = [&, asked = int64_t{0}]() mutable { return gives_up_evaluation(random, scope, asked++); };
-    auto figures = evaluate(job_.recipe, *job_.model, *job_.eval_loader, job_.metrics, control);
+    std::optional<Figures> figures = Figures();
+    for (size_t i = 0; i < job_.eval_splits.size() && figures; ++i) {
+      control.prefix = job_.recipe.dataset.eval->sets[i].prefix();
+      const auto own = evaluate(job_.recipe, *job_.model, *job_.eval_splits[i].loader, job_.metrics, control);
+      if (own) {
+        figures->insert(figures->end(), own->begin(), own->end());
+      } else {
+        figures.reset();
+      }
+    }
     job_.model->train();
     if (!figures) job_.set_random_states(random);
     return figures;
@@ -183,6 +216,10 @@ class Trainer {
     spdlog::info("training ends after step {}: {}", progress_.step, progress_.stopped);
   }
 
+  std::string time_is_up_text() const {
+    return "training.max_time, " + job_.recipe.training.max_time->text + ", is over";
+  }
+
   std::string checkpoint_name() const {
     return epoch_ended() ? numbered("epoch-%04lld", progress_.epoch) : numbered("step-%08lld", progress_.step);
   }
@@ -193,6 +230,7 @@ class Trainer {
     progress_.seconds = log_.seconds();
     job_.save(checkpoint_name(), best);
     saved_step_ = progress_.step;
+    saved_seconds_ = progress_.seconds;
     StopSignals::note_saved(saved_step_);
   }
 
@@ -223,6 +261,7 @@ class Trainer {
                               {"metrics", figures},
                               {"ranks", resources_of_ranks(job_, progress_.step - first_step_)}};
     if (!progress_.stopped.empty()) summary["stopped"] = progress_.stopped;
+    if (is_time_up_ && progress_.stopped.empty()) summary["stopped"] = time_is_up_text();
     if (!job_.device.is_cpu()) summary["peak_gpu_memory"] = peak_memory(job_.device);  // bytes, of this process
     if (job_.is_main()) job_.folder->finish(summary.dump(2) + "\n");
     if (job_.group) job_.group->barrier("the end");
@@ -236,6 +275,8 @@ class Trainer {
   int64_t first_step_;       // that this process began with
   int signal_ = 0;           // to stop
   int64_t saved_step_ = -1;  // of the newest checkpoint
+  double saved_seconds_;     // of it, or of this start
+  bool is_time_up_;          // training.max_time is over
 };
 
 }  // namespace

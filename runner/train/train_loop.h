@@ -20,12 +20,13 @@ int train(Job& job);
 struct EvaluationControl {
   ProcessGroup* group = nullptr;  // whose ranks share it
   int64_t step = 0;               // after which it comes; for errors
+  std::string prefix = "eval";    // of the figures' names; EvalSets::One::prefix
   /// Asked before a batch that every rank has, by all of them alike: whether to give up. Null: never.
   std::function<bool()> gives_up = nullptr;
   const EvaluationScope* scope = nullptr;  // of callbacks; null: one forward pass a batch
 };
 
-/// Loss and metrics over the whole evaluation split: {"eval/loss", …}, where there are several losses each of them,
+/// Loss and metrics over a whole set of evaluation data: {"eval/loss", …}, where there are several losses each of them,
 /// {"eval/loss/NAME", …}, and {"eval/accuracy", …}; nothing where it was given up. Throws TrainingError that names what
 /// failed.
 std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,

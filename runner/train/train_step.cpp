@@ -57,19 +57,29 @@ void add_gradients(Job& job, const Batch& batch, bool synchronize, const Occasio
 }
 
 /// Brings the ranks' losses and signals together by one sum of numbers that lie on the host: the parts, the loss, and
-/// how many ranks got each signal. A GPU's losses stay there until somebody reads them, and zeros are sent in their
+/// how many ranks got each signal; and what rank 0's clock says. A GPU's losses stay there until somebody reads them, and zeros are sent in their
 /// place.
 void share_with_ranks(Job& job, StepResult& result, int own_signal) {
   const int64_t num_parts = result.parts.defined() ? result.parts.numel() : 0;
-  const at::Tensor numbers = at::zeros({num_parts + 1 + kSignalNumbers}, at::kDouble);
+  const int64_t num_times = job.recipe.heeds_clock() ? kClockNumbers : 0;
+  const at::Tensor numbers = at::zeros({num_parts + 1 + kSignalNumbers + num_times}, at::kDouble);
   if (job.device.is_cpu()) {
     if (num_parts > 0) numbers.narrow(0, 0, num_parts).copy_(result.parts);
     numbers.select(0, num_parts).copy_(result.loss);
   }
   const at::Tensor signals = numbers.narrow(0, num_parts + 1, kSignalNumbers);
   count_signal(own_signal, signals);
+  const at::Tensor times = numbers.narrow(0, num_parts + 1 + kSignalNumbers, num_times);
+  if (num_times > 0 && job.is_main()) {
+    times.select(0, 0).fill_(result.is_time_up ? 1.0 : 0.0);
+    times.select(0, 1).fill_(result.is_save_due ? 1.0 : 0.0);
+  }
   job.group->sum({numbers}, "the end of the step");
   result.signal = greatest_signal(signals);
+  if (num_times > 0) {
+    result.is_time_up = times.const_data_ptr<double>()[0] > 0;
+    result.is_save_due = times.const_data_ptr<double>()[1] > 0;
+  }
   if (!job.device.is_cpu()) return;
   result.loss = numbers.select(0, num_parts);
   if (num_parts > 0) result.parts = numbers.narrow(0, 0, num_parts);
@@ -79,9 +89,11 @@ bool is_overflow(const at::Tensor& overflow) { return overflow.defined() && over
 
 void unscale_and_clip(Job& job, StepResult& result) {
   if (job.grad_scaler) result.overflow = job.grad_scaler->unscale(job.parameters, job.shards());
-  if (!job.recipe.training.max_grad_norm) return;
+  const TrainingSection& training = job.recipe.training;
+  if (!training.max_grad_norm && !training.max_grad_value) return;
   if (job.device.is_cpu() && is_overflow(result.overflow)) return;
-  result.grad_norm = clip_gradients(job.parameters, *job.recipe.training.max_grad_norm, job.shards());
+  if (training.max_grad_value) return clip_gradient_values(job.parameters, *training.max_grad_value);
+  result.grad_norm = clip_gradients(job.parameters, *training.max_grad_norm, job.shards());
 }
 
 /// Whether the parameters that `model.freeze` names are still to keep their values.
@@ -105,6 +117,7 @@ std::optional<StepResult> make_pass(Job& job, Window& window, bool heeds_signals
     if (window.is_stopped_after(i)) return std::nullopt;
   }
   if (is_frozen(job)) reset_gradients(job.frozen);
+  if (job.ask_clock) job.ask_clock(result);
   if (job.group) share_with_ranks(job, result, heeds_signals ? own_signal() : 0);
   unscale_and_clip(job, result);
   return result;

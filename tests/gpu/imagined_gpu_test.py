@@ -3,6 +3,7 @@
 
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -40,16 +41,22 @@ STEPS = ["model.layers=[Flatten, {type: Linear, out_features: 32}, BatchNorm1d, 
 LINES = {step for step in range(1, NUM_STEPS + 1) if step % EVERY == 0 or step == NUM_STEPS}
 
 
+def train_all(tmp_path, runs, device="cuda:0", recipes=None):
+    """For each run of {name: overrides}, made in one process: the probe's reply, and the lines of metrics.jsonl. `recipes`: of those that have
+    another recipe, its path."""
+    requests = [{"op": "train", "recipe": (recipes or {}).get(name, RECIPE), "overrides": [*STEPS, f"output_dir={tmp_path / name}", *overrides], "results": str(tmp_path / "results")}
+                | ({} if device == "cpu" else {"device": device}) for name, overrides in runs.items()]
+    done = subprocess.run([BUILD / "bin/trainrun_probe"], input="".join(json.dumps(request) + "\n" for request in requests), cwd=ROOT,
+                          capture_output=True, text=True, timeout=600, check=True,
+                          env=os.environ | ({} if device == "cpu" else {"TRAINRUN_IMAGINED_GPU": "1"}))
+    replies = [json.loads(line) for line in done.stdout.splitlines()]
+    files = [tmp_path / name / "metrics.jsonl" for name in runs]
+    lines = [[json.loads(line) for line in file.read_text().splitlines()] if file.exists() else [] for file in files]
+    return dict(zip(runs, zip(replies, lines, strict=True), strict=True))
+
+
 def train(tmp_path, *overrides, name="run", device="cuda:0"):
-    """The probe's reply, and the lines of metrics.jsonl."""
-    folder = tmp_path / name
-    request = {"op": "train", "recipe": RECIPE, "overrides": [*STEPS, f"output_dir={folder}", *overrides], "results": str(tmp_path / "results")}
-    if device != "cpu":
-        request["device"] = device
-    done = subprocess.run([BUILD / "bin/trainrun_probe"], input=json.dumps(request) + "\n", cwd=ROOT, capture_output=True, text=True, timeout=600,
-                          check=True, env=os.environ | ({} if device == "cpu" else {"TRAINRUN_IMAGINED_GPU": "1"}))
-    lines = folder / "metrics.jsonl"
-    return json.loads(done.stdout), [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+    return train_all(tmp_path, {name: overrides}, device)[name]
 
 
 def waited_after(reply):
@@ -66,6 +73,34 @@ def test_between_two_lines_of_the_log_the_host_does_not_wait_for_the_gpu(tmp_pat
     assert len(reply["waits"]) == NUM_STEPS
     assert waited_after(reply) == {1, *LINES}
     assert {line["step"] for line in lines} == LINES
+
+
+# One of each, but LBFGS, which has to know the loss.
+OPTIMIZERS = {
+    "SGD": "lr: 0.1, momentum: 0.9", "dampened SGD": "lr: 0.1, momentum: 0.9, dampening: 0.5", "Adam": "lr: 3e-3", "AdamW": "lr: 3e-3",
+    "Adamax": "lr: 3e-3", "NAdam": "lr: 3e-3", "RAdam": "lr: 3e-3", "Lion": "lr: 1e-3", "ASGD": "lr: 0.1", "Rprop": "lr: 1e-3", "RMSprop": "lr: 1e-3",
+    "Adagrad": "lr: 1e-2", "Adadelta": "lr: 1", "LAMB": "lr: 1e-2", "LARS": "lr: 1, momentum: 0.9, trust_coefficient: 0.01", "Adafactor": "lr: 1e-2",
+    "Lookahead": "k: 2, optimizer: {type: RMSprop, lr: 1e-3}", "GradientCentralization": "optimizer: {type: NAdam, lr: 3e-3}",
+    "ChainedOptimizer": "optimizers: [{match: '^[14].*weight', optimizer: {type: Muon, lr: 0.01}}, {optimizer: {type: AdamW, state_dtype: bf16, lr: 3e-3}}]"}
+
+
+def test_in_fp16_no_optimizer_makes_the_host_wait_and_all_skip_what_overflows_as_on_the_cpu(tmp_path):
+    """On the CPU the host reads whether a step overflows, and does not call the optimizer: as PyTorch's GradScaler does."""
+    scale = ["mixed_precision=fp16", "grad_scaler={init_scale: 4194304, growth_interval: 6}"]
+    recipes = {}
+    for name, options in OPTIMIZERS.items():  # an override would be merged with the recipe's own optimizer
+        recipes[name] = str(tmp_path / f"{name.replace(' ', '_')}.yaml")
+        text = (ROOT / RECIPE).read_text().replace("optimizer: {type: AdamW, lr: 3e-3}", f"optimizer: {{type: {name.split()[-1]}, {options}}}")
+        pathlib.Path(recipes[name]).write_text(text)
+    on_gpu, on_cpu = (train_all(tmp_path / device, dict.fromkeys(OPTIMIZERS, scale), device, recipes) for device in ("cuda:0", "cpu"))
+    for name in OPTIMIZERS:
+        (reply, lines), (_, expected) = on_gpu[name], on_cpu[name]
+        assert "waits" in reply, (name, reply)
+        assert waited_after(reply) == {1, *LINES}, name
+        assert lines[0]["train/skipped_steps"] >= 2 and lines[-1]["train/skipped_steps"] > lines[0]["train/skipped_steps"], name
+        for mine, cpu in zip(lines, expected, strict=True):
+            for key in ("train/loss", "train/skipped_steps", "train/loss_scale"):
+                assert mine[key] == pytest.approx(cpu[key], rel=1e-4), (name, key, mine["step"])
 
 
 @pytest.mark.parametrize("optimizer", ["{type: SGD, lr: 0.1, momentum: 0.9}", "{type: AdamW, lr: 3e-3}"])

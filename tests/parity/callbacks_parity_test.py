@@ -1,4 +1,4 @@
-"""Callbacks against PyTorch: EMA against torch.optim.swa_utils.AveragedModel, fed with the weights that trainrun saved after each step; one process,
+"""Callbacks against PyTorch: EMA and SWA against torch.optim.swa_utils.AveragedModel, fed with the weights that trainrun saved after each step; one process,
 two ranks with copies, two ranks with pieces; resumed at every step."""
 
 import json
@@ -80,6 +80,29 @@ def test_an_average_of_the_weights_is_that_of_pytorch_and_is_what_is_evaluated(t
     done = subprocess.run([CALLED, "eval", str(tmp_path / "run"), "--json", "num_processes=1"], capture_output=True, text=True,
                           check=True)
     assert json.loads(done.stdout)["eval/loss"] == pytest.approx(evaluated[6], rel=1e-5)
+
+
+@pytest.mark.parametrize("ranks", ["one process", "copies", "pieces"])
+def test_stochastic_weight_averaging_is_pytorchs_and_is_evaluated_once_it_has_begun(tmp_path, ranks):
+    start, every = 2, 2
+    lines = run(tmp_path / "run", f"callbacks=[{{type: SWA, start_step: {start}, every_steps: {every}}}]", "evaluation.every=1", *RANKS[ranks])
+    evaluated = {line["step"]: line["eval/loss"] for line in lines if line["split"] == "eval"}
+    model = make_model()
+    averaged = AveragedModel(model, use_buffers=True)
+    for step in range(1, NUM_STEPS + 1):
+        model.load_state_dict(tensors_of(tmp_path / "run", step, "model"))
+        if step >= start and (step - start) % every == 0:
+            averaged.update_parameters(model)
+        actual = averages_of(tmp_path / "run", step)
+        if step < start:
+            assert not actual
+            assert evaluated[step] == pytest.approx(loss_of(model), rel=1e-5)
+            continue
+        for name, tensor in averaged.module.state_dict().items():
+            torch.testing.assert_close(actual.pop(name), tensor, rtol=TOLERANCE, atol=TOLERANCE)
+        assert not actual
+        assert evaluated[step] == pytest.approx(loss_of(averaged.module), rel=1e-5)
+    assert averaged.n_averaged == 3
 
 
 def outcome_of(folder):

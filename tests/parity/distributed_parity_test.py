@@ -128,6 +128,25 @@ def test_sharded_training_equals_one_process(tmp_path, mode):
         assert torch.allclose(states[1][name].double(), tensor.double(), rtol=1e-2, atol=1e-5), name
 
 
+def test_clipping_by_value_and_several_sets_of_evaluation_data_are_the_same_on_pieces_and_over_ranks(tmp_path):
+    """And a job that is out of time ends on all ranks after the same step."""
+    sets = "{clean: {type: Digits, split: test}, noisy: {type: Synthetic, num_samples: 50, shape: [1, 8, 8], num_classes: 10}}"
+    common = [f"model.layers={BODY.replace('NORM', 'Identity')}", "training={num_epochs: null, max_steps: 10, max_grad_value: 0.002, max_time: 10h}",
+              "optimizer={type: SGD, lr: 0.5}", "dataset.eval=null", f"dataset.eval={sets}", "evaluation.every=5", "checkpoint={every: 10h, keep_best: {monitor: eval/noisy/loss, mode: min}}"]
+    one, _ = reference.run_trainrun(RECIPE, tmp_path / "one", *common, "dataloader.batch_size=24")
+    for name, mode in {"whole": ["distributed_type=MULTI_CPU"], "pieces": MODES["FULL_SHARD"]}.items():
+        several, _ = reference.run_trainrun(RECIPE, tmp_path / name, *common, "dataloader.batch_size=8", "num_processes=3", *mode)
+        assert [line.keys() for line in several] == [line.keys() for line in one]
+        for mine, expected in zip(several, one, strict=True):
+            for key in mine.keys() & {"train/loss", "eval/clean/loss", "eval/clean/accuracy", "eval/noisy/loss", "eval/noisy/accuracy"}:
+                assert mine[key] == pytest.approx(expected[key], rel=1e-4), (name, key)
+    assert {"eval/clean/accuracy", "eval/noisy/accuracy"} <= one[-1].keys()
+    late, folder = reference.run_trainrun(RECIPE, tmp_path / "late", *common, "training.max_steps=1000000", "training.max_time=0.001s", "evaluation.every=null",
+                                          "checkpoint.keep_best=null", "dataloader.batch_size=8", "num_processes=2", "distributed_type=MULTI_CPU")
+    assert [line["step"] for line in late] == [1]
+    assert json.loads((folder / "summary.json").read_text())["stopped"] == "training.max_time, 0.001s, is over"
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_sharding_and_mixed_precision_go_together(tmp_path, precision):
     """In fp16 the first steps overflow: every rank must skip them, also one whose own piece is finite."""

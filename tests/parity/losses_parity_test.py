@@ -59,6 +59,25 @@ def focal(alpha=None, gamma=2.0, reduction="mean", ignore_index=-100):
     return of
 
 
+def dice(smooth=1e-5, include_background=True, ignore_index=-100, reduction="mean"):
+    """Milletari et al. 2016, sample by sample and class by class."""
+
+    def of(output, target):
+        losses = []
+        for scores, truth in zip(output, target, strict=True):
+            is_classes = scores.shape != truth.shape
+            p = scores.softmax(0) if is_classes else torch.sigmoid(scores)
+            for c in range(0 if include_background else 1, len(scores)):
+                is_c = (truth == c).to(p.dtype) if is_classes else truth[c].to(p.dtype)
+                counts = truth != ignore_index if is_classes else torch.ones_like(is_c, dtype=torch.bool)
+                both, own = (p[c] * is_c)[counts].sum(), p[c][counts].sum() + is_c[counts].sum()
+                losses.append(1 - (2 * both + smooth) / (own + smooth))
+        losses = torch.stack(losses)
+        return losses.mean() if reduction == "mean" else losses.sum()
+
+    return of
+
+
 def gaussian_kl(reduction="mean"):
     """Kingma & Welling 2014, appendix B; PyTorch's own divergence of two distributions says the same."""
 
@@ -168,6 +187,12 @@ ROWS = {
         ({"alpha": 0.3, "gamma": 3}, focal(0.3, 3), draw(3, 4, 5, 2), labels(4, 3, 5, 2)),
         ({"alpha": WEIGHT, "ignore_index": 1}, focal(WEIGHT, ignore_index=1), draw(3, 4, 6), labels(4, 3, 6)),
         ({"reduction": "sum"}, focal(reduction="sum"), draw(9, 4), labels(4, 9)),
+    ],
+    "DiceLoss": [
+        ({}, dice(), draw(2, 4, 5, 3), labels(4, 2, 5, 3)),
+        ({"smooth": 1.0, "reduction": "sum"}, dice(1.0, reduction="sum"), draw(3, 1, 4, 4), bits(3, 1, 4, 4)),
+        ({"include_background": False, "ignore_index": 1}, dice(include_background=False, ignore_index=1), draw(3, 4, 6), labels(4, 3, 6)),
+        ({}, dice(), draw(2, 3, 4, 2), uniform(2, 3, 4, 2, seed=3)),
     ],
     "MSELoss": [
         ({}, nn.MSELoss(), draw(9, 4), draw(9, 4, seed=3)),

@@ -225,7 +225,7 @@ def constant_target(*, met: bool):
 
 
 def class_rows(type_: str, function):
-    """Of precision, recall and F1."""
+    """Of precision, recall, F1 (by both its names) and intersection over union."""
     rows = [
         ({}, class_score(function, "macro"), logits()),
         ({}, class_score(function, "macro"), logits(5, 2)),
@@ -309,6 +309,8 @@ ROWS = [
     *class_rows("Precision", sklearn.metrics.precision_score),
     *class_rows("Recall", sklearn.metrics.recall_score),
     *class_rows("F1", sklearn.metrics.f1_score),
+    *class_rows("Dice", sklearn.metrics.f1_score),
+    *class_rows("MeanIoU", sklearn.metrics.jaccard_score),
     ({"type": "ConfusionMatrix"}, confusion_matrix(), logits()),
     ({"type": "ConfusionMatrix", "ignore_index": 0}, confusion_matrix(ignore_index=0), logits(5, occurring=3)),
     ({"type": "ConfusionMatrix", "threshold": 0.3}, confusion_matrix(threshold=0.3), one_logit(1)),

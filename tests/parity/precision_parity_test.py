@@ -25,7 +25,7 @@ def make_model():
     return nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 32), nn.ReLU(), nn.Linear(32, 10))
 
 
-def train(kind: str, clip: float | None = None, **scaler_options):
+def train(kind: str, clip: float | None = None, clip_value: float | None = None, **scaler_options):
     """As Accelerate trains: the forward pass under autocast, its outputs in float32, no step of the schedule where a step was skipped."""
     images, labels = reference.digits("train")
     torch.manual_seed(3)
@@ -43,6 +43,8 @@ def train(kind: str, clip: float | None = None, **scaler_options):
         scaler.unscale_(optimizer)
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
+        if clip_value:
+            nn.utils.clip_grad_value_(model.parameters(), clip_value)
         rates.append(optimizer.param_groups[0]["lr"])
         before = scaler.get_scale()
         scaler.step(optimizer)
@@ -80,11 +82,12 @@ def test_losses_equal_autocasts(tmp_path, kind):
     assert [line["train/loss"] for line in plain][:EARLY] != pytest.approx(losses[:EARLY], rel=1e-4), "autocast changes nothing"
 
 
-@pytest.mark.parametrize("clip", [None, 0.5], ids=["unclipped", "clipped"])
-def test_overflows_are_skipped_and_the_scale_adapts_as_in_grad_scaler(tmp_path, clip):
+@pytest.mark.parametrize("clip, clip_value", [(None, None), (0.5, None), (None, 0.01)], ids=["unclipped", "by norm", "by value"])
+def test_overflows_are_skipped_and_the_scale_adapts_as_in_grad_scaler(tmp_path, clip, clip_value):
     options = {"init_scale": 2.0 ** 26, "growth_factor": 4.0, "backoff_factor": 0.25, "growth_interval": 7}
-    losses, scales, skipped, rates, _ = train("fp16", clip, **options)
-    lines = run(tmp_path / "run", "fp16", f"grad_scaler={json.dumps(options)}", *([f"training.max_grad_norm={clip}"] if clip else []), *QUIET)
+    losses, scales, skipped, rates, _ = train("fp16", clip, clip_value, **options)
+    clipping = [f"training.{key}={value}" for key, value in (("max_grad_norm", clip), ("max_grad_value", clip_value)) if value]
+    lines = run(tmp_path / "run", "fp16", f"grad_scaler={json.dumps(options)}", *clipping, *QUIET)
     assert skipped[-1] >= 3, "no overflow: no test"
     assert [line["train/skipped_steps"] for line in lines] == skipped
     assert [line["train/loss_scale"] for line in lines] == scales

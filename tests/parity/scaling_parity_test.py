@@ -26,6 +26,7 @@ KINDS = {
     "copies, BatchNorm over ranks": [*COPIES, "sync_batchnorm=true"],
     "stage 3": SHARDS,
     "stage 3, clipped": [*SHARDS, "training.max_grad_norm=1", "sharding.prefetch=false"],
+    "copies, by the clock": [*COPIES, "training.max_time=10h", "training.max_grad_value=1"],
     "stage 3, two units": [*SHARDS, "sharding.wrap=['1', '4']"],
     "stage 2": [*SHARDS, "sharding.strategy=SHARD_GRAD_OP"],
     "stage 1": [*SHARDS, "sharding.zero_stage=1"],

@@ -145,6 +145,7 @@ constant, step, cosine = of_torch("ConstantLR"), of_torch("StepLR"), of_torch("C
 linear, polynomial, exponential = of_torch("LinearLR"), of_torch("PolynomialLR"), of_torch("ExponentialLR")
 multi_step, restarts, cyclic = of_torch("MultiStepLR"), of_torch("CosineAnnealingWarmRestarts"), of_torch("CyclicLR")
 one_cycle = of_torch("OneCycleLR", total_steps=NUM_STEPS)
+swa = lambda **options: ({"type": "SWALR"} | options, lambda o: torch.optim.swa_utils.SWALR(o, **options))
 POINTS = [[10, 0.1], [100, 1], [600.5, 0.7], [900, 0.0]]
 
 ROWS = [
@@ -157,6 +158,9 @@ ROWS = [
     cosine(T_max=1500, eta_min=0.001),
     cosine(T_max=130, eta_min=0.0001),
     ({"type": "CosineAnnealingLR"}, cosine(T_max=NUM_STEPS)[1]),
+    swa(swa_lr=0.03),
+    swa(swa_lr=0.2, anneal_epochs=300, anneal_strategy="linear"),
+    swa(swa_lr=0.001, anneal_epochs=0),
     one_cycle(max_lr=0.5),
     one_cycle(max_lr=[0.5, 0.02], pct_start=0.45, anneal_strategy="linear"),
     one_cycle(max_lr=0.5, three_phase=True, div_factor=10, final_div_factor=100),
@@ -330,6 +334,23 @@ def test_a_sequence_may_begin_anew_in_a_sequence(probe):
     alone = ask(probe, inner, [None, None])["lr"]
     outer = {"type": "SequentialLR", "schedulers": [{"type": "ConstantLR"}, inner], "milestones": [40]}
     assert_near(ask(probe, outer, [None, None])["lr"][40:], alone[:-40], "rate")
+
+
+def test_after_another_scheduler_swalr_begins_at_the_rate_that_it_left(probe):
+    """As one steps the two in Python: the other one before the milestone, SWALR after it."""
+    optimizer, milestone = make_optimizer("SGD with momentum"), 200
+    other, averaging = lr_scheduler.ExponentialLR(optimizer, 0.99), torch.optim.swa_utils.SWALR(optimizer, swa_lr=0.05, anneal_epochs=100)
+    expected = []
+    for t in range(NUM_STEPS):
+        expected.append([group["lr"] for group in optimizer.param_groups])
+        optimizer.step()
+        if t + 1 < milestone:
+            other.step()
+        elif t + 1 > milestone:
+            averaging.step()
+    spec = {"type": "SequentialLR", "milestones": [milestone],
+            "schedulers": [{"type": "ExponentialLR", "gamma": 0.99}, {"type": "SWALR", "swa_lr": 0.05, "anneal_epochs": 100}]}
+    assert_near(ask(probe, spec, [0.8] * len(RATES))["lr"], expected, "rate")
 
 
 def test_momenta_of_an_optimizer_without_any_stay_away(probe):

@@ -174,6 +174,7 @@ const std::map<std::string, Tensors>& loss_examples() {
   static const std::map<std::string, Tensors> examples = {
       {"CrossEntropyLoss", classes()},
       {"NLLLoss", classes()},
+      {"DiceLoss", {torch::zeros({2, 3, 4}), torch::zeros({2, 4}, at::kLong)}},
       {"MultiMarginLoss", classes()},
       {"MultiLabelMarginLoss", {torch::zeros({2, 3}), torch::zeros({2, 3}, at::kLong)}},
       {"GaussianNLLLoss", alike(3)},
@@ -396,6 +397,7 @@ TEST_CASE("every loss, metric, optimizer and scheduler of the catalog is built")
       {"Piecewise", "points: [[0, 1], [5, 0.1]]"},
       {"SequentialLR", "schedulers: [LinearLR, CosineAnnealingLR], milestones: [3]"},
       {"StepLR", "step_size: 2"},
+      {"SWALR", "swa_lr: 0.1"},
       {"WarmupStableDecay", "num_decay_steps: 3"}};
   for (const auto& item : catalog().schedulers.entries()) {
     const std::string& name = item.first;

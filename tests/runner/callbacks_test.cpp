@@ -165,10 +165,11 @@ TEST_CASE("a run that is killed after the verdict and before its end does not tr
 }
 
 TEST_CASE("an average of the weights goes on from every step, bit for bit") {
-  for (const std::string options : {"decay: 0.9", "decay: 0.5, use_buffers: true"}) {
-    CAPTURE(options);
+  for (const std::string callback :
+       {"EMA, decay: 0.9", "EMA, decay: 0.5, use_buffers: true", "SWA, start_step: 3, every_steps: 4"}) {
+    CAPTURE(callback);
     const TemporaryFolder folder;
-    const auto overrides = with_another(kShort, "callbacks=[{type: EMA, " + options + "}]");
+    const auto overrides = with_another(kShort, "callbacks=[{type: " + callback + "}]");
     Script whole;
     CHECK(train_in(folder / "whole", whole, overrides) == 0);
     check_resumes_at_every_step(folder, overrides, 12);

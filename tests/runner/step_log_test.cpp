@@ -57,6 +57,21 @@ TEST_CASE("the learning rate that is told is that of the first parameter group t
   CHECK(first_rate({with_scale(""), "optimizer={type: SGD, lr: 0}"}) == 0);
 }
 
+TEST_CASE("lr_scaling multiplies the rate by the number of batches that make a step, or by its root") {
+  const std::string layers = "model.layers=[Flatten, {type: Linear, out_features: 10}]";
+  const auto rate = [&](const std::string& scaling) {
+    return first_rate({layers, "optimizer={type: SGD, lr: 0.1}",
+                       "training={max_steps: 1, gradient_accumulation_steps: 4, lr_scaling: " + scaling + "}"});
+  };
+  CHECK(rate("null") == 0.1);
+  CHECK(rate("linear") == 0.4);
+  CHECK(rate("sqrt") == 0.2);
+  Recipe recipe;
+  recipe.training.lr_scaling = LrScaling::kSqrt;
+  recipe.training.gradient_accumulation_steps = 2;
+  CHECK(recipe.lr_factor(8) == 4);
+}
+
 TEST_CASE("of groups that are all frozen the first is told") {
   CHECK(leading_group({{0, {}, 1}, {0, {}, 1}}) == 0);
   CHECK(leading_group({{0.1, {}, 0}, {0, {}, 1}, {0.1, {}, 1}}) == 2);

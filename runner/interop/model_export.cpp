@@ -1,0 +1,117 @@
+#include "runner/interop/model_export.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/frontend/tracer.h>
+
+#include <set>
+#include <sstream>
+
+#include "registry/files/file_io.h"
+#include "registry/files/safetensors.h"
+
+namespace trainrun {
+namespace {
+
+/// `module` as TorchScript has modules: with the same tensors, by the same names.
+torch::jit::Module mirrored(torch::nn::Module& module, const std::shared_ptr<torch::jit::CompilationUnit>& unit,
+                            const std::string& type) {
+  torch::jit::Module result(c10::QualifiedName(type), unit, /*shouldMangle=*/true);
+  for (const auto& item : module.named_parameters(/*recurse=*/false)) {
+    if (item.value().defined()) result.register_parameter(item.key(), item.value(), /*is_buffer=*/false);
+  }
+  for (const auto& item : module.named_buffers(/*recurse=*/false)) {
+    if (item.value().defined()) result.register_buffer(item.key(), item.value());
+  }
+  for (const auto& item : module.named_children()) {
+    result.register_module(item.key(), mirrored(*item.value(), unit, type + ".m" + item.key()));
+  }
+  return result;
+}
+
+/// A batch of so many samples, of the fields that the model reads.
+Batch example(TrainedRun& run, int64_t samples) {
+  const Recipe& recipe = run.recipe();
+  const DatasetInfo info = recipe.dataset.eval ? evaluation_info(recipe) : training_info(recipe);
+  Batch batch;
+  for (const std::string& name : run.model().graph().input_names()) {
+    const FieldInfo* field = info.find(name);
+    if (!field) throw Error("export: the model reads '" + name + "', of which the data set says nothing");
+    std::vector<int64_t> sizes = {samples};
+    sizes.insert(sizes.end(), field->shape.begin(), field->shape.end());
+    const at::TensorOptions options = at::TensorOptions(run.device()).dtype(field->dtype);
+    batch.set(name, at::isFloatingType(field->dtype) ? at::rand(sizes, options) : at::zeros(sizes, options));
+  }
+  return batch;
+}
+
+/// Those fields that some layer reads, which are the module's inputs: not the labels.
+std::vector<std::string> fields_read(const Graph& graph) {
+  std::set<size_t> slots;  // the first ones are the fields
+  for (const Graph::Node& node : graph.nodes()) slots.insert(node.inputs.begin(), node.inputs.end());
+  std::vector<std::string> names;
+  for (size_t i = 0; i < graph.input_names().size(); ++i) {
+    if (slots.contains(i)) names.push_back(graph.input_names()[i]);
+  }
+  return names;
+}
+
+torch::jit::Stack stack_of(const Batch& batch, const std::vector<std::string>& names) {
+  torch::jit::Stack stack;
+  for (const std::string& name : names) stack.emplace_back(batch.at(name));
+  return stack;
+}
+
+void require_same(TrainedRun& run, torch::jit::Module& module, int64_t samples) {
+  const Batch batch = example(run, samples);
+  const at::Tensor expected = run.model().forward(batch)[0];
+  at::Tensor found;
+  try {
+    found = module.forward(stack_of(batch, fields_read(run.model().graph()))).toTensor();
+  } catch (const std::exception& error) {
+    throw Error(std::string("export: the TorchScript module does not run for ") + std::to_string(samples) +
+                " samples: " + error.what());
+  }
+  if (found.sizes() == expected.sizes() && at::allclose(found, expected, 1e-4, 1e-5)) return;
+  throw Error(
+      "export: the TorchScript module does not give what the model gives: some layer computes what a trace cannot see, "
+      "or depends on the number of samples; write --format safetensors");
+}
+
+}  // namespace
+
+std::vector<std::string> export_overrides() { return {"training.fuse=false", "mixed_precision='no'"}; }
+
+void export_safetensors(TrainedRun& run, const std::string& path) {
+  const EvaluationScope scope(run.callbacks());
+  write_safetensors(path, run.model().state_dict());
+}
+
+void export_torchscript(TrainedRun& run, const std::string& path) {
+  const EvaluationScope scope(run.callbacks());
+  const at::NoGradGuard no_gradients;
+  run.model().train(false);
+  const auto unit = std::make_shared<torch::jit::CompilationUnit>();
+  torch::jit::Module module = mirrored(run.model().graph(), unit, "__torch__.TrainrunModel");
+  const Batch batch = example(run, 2);
+  const std::vector<std::string> names = fields_read(run.model().graph());
+  const auto forward = [&](const torch::jit::Stack& inputs) {
+    Batch traced = batch;  // what no layer reads is passed on, too
+    for (size_t i = 0; i < names.size(); ++i) traced.set(names[i], inputs[i].toTensor());
+    return torch::jit::Stack{run.model().forward(traced)[0]};
+  };
+  const auto [state, outputs] = torch::jit::tracer::trace(
+      stack_of(batch, names), forward, [](const at::Tensor&) { return std::string(); }, /*strict=*/true,
+      /*force_outplace=*/false, &module, names);
+  module.type()->addMethod(unit->create_function(c10::QualifiedName(*module.type()->name(), "forward"), state->graph));
+  module.eval();
+  for (const int64_t samples : {1, 3}) require_same(run, module, samples);
+  std::ostringstream bytes;
+  module.save(bytes);
+  write_file_atomically(path, bytes.str());
+}
+
+}  // namespace trainrun

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "runner/train/evaluation.h"
+
+namespace trainrun {
+
+/// What `trainrun export` overrides in a run's recipe: TorchScript knows no fusions of ours, and computes in float32.
+std::vector<std::string> export_overrides();
+
+/// Writes the state dict, averaged weights (EMA) where the run evaluates with them, as Python's safetensors reads it.
+void export_safetensors(TrainedRun& run, const std::string& path);
+
+/// Writes the model in evaluation mode as a TorchScript module, which Python's torch.jit.load reads: its inputs are the
+/// fields that the graph reads, in its order, for any number of samples; its output is the last layer's first. Its
+/// parameters have the state dict's names. What was traced is run on other samples and compared; throws Error where the
+/// results differ, as for layers that compute outside of LibTorch.
+void export_torchscript(TrainedRun& run, const std::string& path);
+
+}  // namespace trainrun

@@ -1,0 +1,169 @@
+#include "runner/train/prediction.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/softmax.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <set>
+
+#include "registry/datasets/image_samples.h"
+#include "registry/layer_shapes.h"
+#include "runner/train/occasion.h"
+#include "runner/train/step_errors.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_image_file(const fs::path& path) {
+  constexpr std::array kExtensions = {".jpg", ".jpeg", ".png", ".webp", ".bmp"};
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end();
+}
+
+/// The images of a folder, whatever they show.
+class UnlabelledImages : public ImageSamples {
+ public:
+  UnlabelledImages(ImageOptions options, std::string folder)
+      : ImageSamples(std::move(options)), folder_(std::move(folder)) {}
+
+ protected:
+  Listing list() const override {
+    Listing listing;
+    listing.num_classes = 1;
+    std::error_code failed;
+    for (fs::recursive_directory_iterator it(folder_, fs::directory_options::follow_directory_symlink, failed), end;
+         !failed && it != end; it.increment(failed)) {
+      if (it->is_regular_file() && is_image_file(it->path())) listing.files.push_back({it->path().string(), 0});
+    }
+    if (failed) throw DataError(folder_ + " cannot be listed: " + failed.message());
+    if (listing.files.empty()) throw DataError(folder_ + " holds no JPEG, PNG, WebP or BMP file");
+    std::sort(listing.files.begin(), listing.files.end(), [](const File& a, const File& b) { return a.path < b.path; });
+    return listing;
+  }
+
+ private:
+  std::string folder_;
+};
+
+/// The data whose images others are read alike.
+const Component<DatasetKind>& model_data(const Recipe& recipe) {
+  return recipe.dataset.eval ? recipe.dataset.eval->sets[0].data : recipe.dataset.train;
+}
+
+/// How the recipe reads images: its `image_transforms`, colours, and what becomes of broken files.
+ImageOptions image_options(const Recipe& recipe, const FieldInfo& image, const Catalog& catalog) {
+  ImageOptions options;
+  options.mode = image.shape[0] == 1 ? ColorMode::kGray : ColorMode::kRgb;
+  const Value& written = model_data(recipe).written;
+  std::vector<Problem> problems;
+  Reader reader(catalog, problems);
+  if (const Value* transforms = written.find("image_transforms")) {
+    if (auto read = Codec<std::vector<Component<TransformKind>>>::read(*transforms, reader)) {
+      options.image_transforms = std::move(*read);
+    }
+  }
+  if (const Value* broken = written.find("broken"); broken && broken->is_scalar()) {
+    options.broken = choice_of<BrokenImages>(broken->text()).value_or(options.broken);
+  }
+  if (!problems.empty()) throw RecipeError(problems);
+  return options;
+}
+
+std::unique_ptr<Dataset> open_folder(const Recipe& recipe, const std::string& folder, const Catalog& catalog) {
+  const DatasetInfo info = model_data(recipe).build({})->info();
+  const FieldInfo& image = info.fields[0];
+  const bool fits = image.name == "image" && image.shape.size() == 3 && (image.shape[0] == 1 || image.shape[0] == 3);
+  if (!fits) {
+    throw Error("predict: the model reads '" + image.name + "', " + shape_text(image.shape) +
+                ", not images of one channel or three; leave the folder out to predict for dataset.eval");
+  }
+  auto data = std::make_unique<UnlabelledImages>(image_options(recipe, image, catalog), folder);
+  data->open();
+  const FieldInfo found = data->info().fields[0];
+  if (found.shape == image.shape) return data;
+  throw Error("predict: an image of " + folder + " comes as " + shape_text(found.shape) + ", the model reads " +
+              shape_text(image.shape) + "; resize the images by dataset.eval.image_transforms");
+}
+
+/// From the outputs [N, C] to probabilities [N, C], as the recipe's loss reads them; of one output [N, 1] or [N], which
+/// says how probable class 1 is, come two.
+at::Tensor probabilities_of(const Recipe& recipe, const at::Tensor& outputs) {
+  const std::string& loss = recipe.loss[0].type;
+  const at::Tensor scores = outputs.to(at::kDouble);
+  const std::set<std::string> of_logits = {"CrossEntropyLoss", "FocalLoss", "MultiMarginLoss"};
+  const bool is_one = scores.dim() == 1 || (scores.dim() == 2 && scores.size(1) == 1);
+  if (is_one && (loss == "BCEWithLogitsLoss" || loss == "FocalLoss" || loss == "BCELoss")) {
+    const at::Tensor one = (loss == "BCELoss" ? scores : at::sigmoid(scores)).reshape({-1, 1});
+    return at::cat({1 - one, one}, 1);
+  }
+  if (scores.dim() == 2 && of_logits.contains(loss)) return at::softmax(scores, 1);
+  if (scores.dim() == 2 && loss == "NLLLoss") return at::exp(scores);
+  throw Error("predict is for models that give each sample one class; this one gives " + shape_text(outputs.sizes()) +
+              " and is trained by " + loss);
+}
+
+/// The folders of the training data, if there is one for each class and they can be read.
+PredictedClasses classes_of(const Recipe& recipe, size_t count) {
+  PredictedClasses classes;
+  const Value* root = recipe.dataset.train.type == "ImageFolder" ? recipe.dataset.train.written.find("root") : nullptr;
+  std::error_code unreadable;
+  for (fs::directory_iterator it(root ? root->text() : "", unreadable), end; !unreadable && it != end;
+       it.increment(unreadable)) {
+    if (it->is_directory()) classes.names.push_back(it->path().filename().string());
+  }
+  std::sort(classes.names.begin(), classes.names.end());
+  if (classes.names.size() == count) return classes;
+  classes.names.clear();
+  for (size_t i = 0; i < count; ++i) classes.names.push_back(std::to_string(i));
+  return classes;
+}
+
+}  // namespace
+
+void predict(TrainedRun& run, const std::optional<std::string>& folder, const Catalog& catalog,
+             const std::function<void(const PredictedClasses&)>& begin,
+             const std::function<void(const Prediction&)>& take) {
+  const Recipe& recipe = run.recipe();
+  if (!folder && !recipe.dataset.eval) throw Error("predict: the recipe has no dataset.eval; name a folder of images");
+  const auto data = folder ? open_folder(recipe, *folder, catalog) : open_data(model_data(recipe), recipe);
+  if (!folder) share_learnt(*data, run.learnt("dataset"));
+  DataTransforms transforms(recipe, nullptr, {data->info()});
+  transforms.set_learnt(run.learnt("transforms"));
+  const DataLoader loader(*data, transforms.evaluation(), loader_options(recipe, data.get(), false), run.device());
+  const EvaluationScope scope(run.callbacks());
+  const at::NoGradGuard no_gradients;
+  run.model().train(false);
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(data.get());
+  const auto batches = loader.iterate(0);
+  int64_t sample = 0;
+  for (Occasion occasion{Occasion::Phase::kEvaluation, 0, 0, 0};; ++occasion.batch) {
+    const auto batch = named("making a batch", occasion, [&] { return batches->next(); });
+    if (!batch) return;
+    const Tensors outputs = named("the prediction", occasion, [&] {
+      return scope.predict(*batch, [&](const Batch& given) { return run.model().forward(given); });
+    });
+    const at::Tensor all = probabilities_of(recipe, outputs.at(0)).cpu().contiguous();
+    const auto count = static_cast<size_t>(all.size(1));
+    if (occasion.batch == 0) begin(classes_of(recipe, count));
+    for (int64_t row = 0; row < all.size(0); ++row, ++sample) {
+      const double* first = all.const_data_ptr<double>() + row * all.size(1);
+      Prediction prediction;
+      prediction.sample = folder ? detailed->place(sample, "image") : std::to_string(sample);
+      prediction.probabilities.assign(first, first + count);
+      prediction.label = static_cast<size_t>(std::max_element(first, first + count) - first);
+      take(prediction);
+    }
+  }
+}
+
+}  // namespace trainrun

@@ -1,0 +1,128 @@
+// What is found out about a model, or before it is trained: reports of classes, learning rates, predictions.
+#include "runner/report/class_report.h"
+#include "runner/report/lr_find.h"
+#include "runner/train/prediction.h"
+#include "tests/runner/training_support.h"
+
+namespace trainrun {
+namespace {
+
+using namespace test;
+
+LoadedRecipe digits(const std::vector<std::string>& overrides, Catalog& catalog) {
+  return load_recipe("tests/recipes/digits_small.yaml", overrides, catalog);
+}
+
+}  // namespace
+
+TEST_CASE("a class report is made of the confusion matrix, a report for each set, and leaves the other figures") {
+  Figures figures = {{"eval/clean/loss", 0.5}};
+  for (const auto& [name, value] : Figures{{"0/0", 3}, {"0/1", 1}, {"1/0", 0}, {"1/1", 2}}) {
+    figures.emplace_back("eval/clean/class_report/" + name, value);
+    figures.emplace_back("eval/noisy/class_report/" + name, 0);
+  }
+  std::stable_sort(figures.begin() + 1, figures.end(),
+                   [](const auto& a, const auto& b) { return a.first.substr(0, 10) < b.first.substr(0, 10); });
+  const std::vector<ClassReport> reports = take_class_reports(figures);
+  CHECK((figures == Figures{{"eval/clean/loss", 0.5}}));
+  REQUIRE(reports.size() == 2);
+  CHECK(reports[0].prefix == "eval/clean");
+  CHECK(reports[0].accuracy() == doctest::Approx(5.0 / 6));
+  const ClassReport::Row first = reports[0].row(0);
+  const ClassReport::Row second = reports[0].row(1);
+  CHECK(first.precision == 1);
+  CHECK(first.recall == 0.75);
+  CHECK(first.f1 == doctest::Approx(6.0 / 7));
+  CHECK(first.samples == 4);
+  CHECK(second.precision == doctest::Approx(2.0 / 3));
+  CHECK(second.recall == 1);
+  CHECK(second.f1 == doctest::Approx(0.8));
+  CHECK(reports[1].row(0).f1 == 0);  // nothing there
+  CHECK(to_text(reports[0]).find("          0     1.0000     0.7500     0.8571          4\n") != std::string::npos);
+  CHECK(to_text(reports[0]).find("          0 3 1\n          1 0 2\n") != std::string::npos);
+  CHECK(to_json(reports[0])["confusion_matrix"].dump() == "[[3,1],[0,2]]");
+}
+
+TEST_CASE("the learning rate that is suggested is where the loss falls fastest with its logarithm") {
+  std::vector<LrFind::Point> points;
+  for (int i = 0; i < 101; ++i) {
+    const double lr = std::pow(10, -6 + 0.06 * i);
+    const double loss = -std::tanh(std::log(lr / 1e-2));
+    points.push_back({lr, loss, loss});
+  }
+  REQUIRE(steepest(points));
+  CHECK(std::abs(std::log10(*steepest(points)) + 2) < 0.07);
+  for (LrFind::Point& point : points) point.smoothed = point.lr;
+  CHECK(!steepest(points));  // it only rises
+}
+
+TEST_CASE("lr-find raises the rate step by step from the first batch on, and ends where the loss explodes") {
+  Catalog catalog = catalog_with();
+  const auto loaded = digits({"optimizer={type: SGD, lr: 0.1}", "scheduler={type: LinearWithWarmup, warmup_steps: 5}",
+                              "model.layers=[Flatten, {type: Linear, out_features: 10}]"},
+                             catalog);
+  const LrFind found = find_lr(loaded, {1e-4, 1e5, 60, 4});
+  REQUIRE(found.points.size() > 15);
+  CHECK(found.points.size() < 60);
+  CHECK(!found.stopped.empty());
+  for (size_t i = 0; i < found.points.size(); ++i) {
+    CHECK(found.points[i].lr == doctest::Approx(1e-4 * std::pow(1e9, static_cast<double>(i) / 59)).epsilon(1e-9));
+  }
+  CHECK(found.points[0].loss == found.points[0].smoothed);
+  REQUIRE(found.suggestion);
+  CHECK(*found.suggestion > 1e-3);
+  CHECK(*found.suggestion < 100);
+  CHECK(to_text(found).find("The loss falls fastest at optimizer.lr=") != std::string::npos);
+  CHECK(to_json(found)["points"].size() == found.points.size());
+
+  const TemporaryFolder folder;
+  Script script;
+  train_in(folder / "run", script,
+           {"training={max_steps: 1}", "evaluation.every=null", "optimizer={type: SGD, lr: 0.1}",
+            "model.layers=[Flatten, {type: Linear, out_features: 10}]"});
+  CHECK(script.lines.at(0).loss == doctest::Approx(found.points[0].loss).epsilon(1e-12));
+}
+
+TEST_CASE("predictions for the evaluation data agree with its accuracy, and probabilities add up to 1") {
+  const TemporaryFolder folder;
+  Script script;
+  CHECK(train_in(folder / "run", script,
+                 {"training={max_steps: 30}", "callbacks=[{type: EMA, decay: 0.9}]", "dataset.eval.subset=100"}) == 0);
+  Catalog catalog = catalog_with();
+  TrainedRun run(find_trained(folder / "run"), {"logging.report_to=[]"}, catalog);
+  const Figures figures = evaluate_trained(run);
+  const auto labels = open_data(run.recipe().dataset.eval->sets[0].data, run.recipe())->column("label");
+  int64_t count = 0, right = 0;
+  std::vector<std::string> names;
+  predict(
+      run, std::nullopt, catalog, [&](const PredictedClasses& classes) { names = classes.names; },
+      [&](const Prediction& prediction) {
+        CHECK(prediction.sample == std::to_string(count));
+        double sum = 0;
+        for (const double probability : prediction.probabilities) sum += probability;
+        CHECK(sum == doctest::Approx(1));
+        right += labels[count++].item<int64_t>() == static_cast<int64_t>(prediction.label) ? 1 : 0;
+      });
+  CHECK(names.size() == 10);
+  CHECK(count == 100);
+  CHECK(static_cast<double>(right) / 100 == doctest::Approx(*figure_of(figures, "eval/accuracy")));
+}
+
+TEST_CASE("what is no class is not predicted") {
+  const TemporaryFolder folder;
+  Script script;
+  CHECK(train_in(folder / "run", script,
+                 {"training={max_steps: 1}", "loss=MSELoss", "metrics=[]", "dataset.train=null", "dataset.eval=null",
+                  "dataset.train={type: Synthetic, num_samples: 64, shape: [3], task: regression}",
+                  "dataset.eval={type: Synthetic, num_samples: 8, shape: [3], task: regression}",
+                  "model.layers=[{type: Linear, out_features: 1}]"}) == 0);
+  Catalog catalog = catalog_with();
+  TrainedRun run(find_trained(folder / "run"), {"logging.report_to=[]"}, catalog);
+  const auto nothing = [](const auto&) {};
+  CHECK_THROWS_WITH_AS(predict(run, std::nullopt, catalog, nothing, nothing),
+                       doctest::Contains("predict is for models that give each sample one class"), Error);
+  CHECK_THROWS_WITH_AS(predict(run, folder / "images", catalog, nothing, nothing),
+                       doctest::Contains("not images of one channel or three"), Error);
+}
+
+}  // namespace trainrun

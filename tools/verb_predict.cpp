@@ -1,0 +1,101 @@
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <memory>
+
+#include "registry/files/file_io.h"
+#include "runner/train/prediction.h"
+#include "tools/verbs.h"
+
+namespace trainrun {
+namespace {
+
+struct PredictArguments {
+  RecipeArguments run;
+  std::string folder;
+  std::string format = "csv";
+  std::string output;
+};
+
+std::string number_of_six(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", number);
+  return text;
+}
+
+/// As RFC 4180 has it.
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+/// Makes a line of each prediction.
+class Lines {
+ public:
+  Lines(bool is_csv, bool is_folder) : is_csv_(is_csv), sample_(is_folder ? "file" : "sample") {}
+
+  std::string header(const PredictedClasses& classes) {
+    classes_ = classes.names;
+    if (!is_csv_) return "";
+    std::string line = std::string(sample_) + ",label,probability";
+    for (const std::string& name : classes_) line += "," + csv_field("p(" + name + ")");
+    return line + "\n";
+  }
+
+  std::string line(const Prediction& prediction) const {
+    const double probability = prediction.probabilities[prediction.label];
+    if (is_csv_) {
+      std::string line =
+          csv_field(prediction.sample) + "," + csv_field(classes_[prediction.label]) + "," + number_of_six(probability);
+      for (const double each : prediction.probabilities) line += "," + number_of_six(each);
+      return line + "\n";
+    }
+    nlohmann::ordered_json json = {
+        {sample_, prediction.sample}, {"label", classes_[prediction.label]}, {"probability", probability}};
+    for (size_t i = 0; i < classes_.size(); ++i) json["probabilities"][classes_[i]] = prediction.probabilities[i];
+    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+
+ private:
+  bool is_csv_;
+  const char* sample_;
+  std::vector<std::string> classes_;
+};
+
+}  // namespace
+
+void add_predict(CLI::App& app, Program& program) {
+  CLI::App* verb = app.add_subcommand("predict", "write the class of each image of a folder, with all probabilities");
+  const auto arguments = std::make_shared<PredictArguments>();
+  verb->add_option("run", arguments->run.path,
+                   "a run's folder (its best checkpoint, else its newest), or a checkpoint's")
+      ->required();
+  verb->add_option("folder,--data", arguments->folder, "a folder of images; by default the recipe's dataset.eval");
+  verb->add_option("overrides", arguments->run.overrides, "key=value: device=cpu");
+  verb->add_option("--format", arguments->format, "csv (default) or jsonl")->check(CLI::IsMember({"csv", "jsonl"}));
+  verb->add_option("--output,-o", arguments->output, "the file to write; standard output by default");
+  verb->callback([&program, arguments] {
+    if (arguments->folder.find('=') != std::string::npos) {
+      arguments->run.overrides.insert(arguments->run.overrides.begin(), arguments->folder);
+      arguments->folder.clear();
+    }
+    const bool has_folder = !arguments->folder.empty();
+    const TrainedModel trained = find_trained(arguments->run.path);
+    TrainedRun run(trained, arguments->run.overrides, program.catalog);
+    std::unique_ptr<FileWriter> file;
+    if (!arguments->output.empty()) file = std::make_unique<FileWriter>(arguments->output);
+    const auto write = [&](const std::string& text) {
+      file ? file->write(text) : static_cast<void>(std::fputs(text.c_str(), stdout));
+    };
+    Lines lines(arguments->format == "csv", has_folder);
+    predict(
+        run, has_folder ? std::optional(arguments->folder) : std::nullopt, program.catalog,
+        [&](const PredictedClasses& classes) { write(lines.header(classes)); },
+        [&](const Prediction& prediction) { write(lines.line(prediction)); });
+    if (file) file->finish();
+  });
+}
+
+}  // namespace trainrun
