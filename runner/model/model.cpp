@@ -6,16 +6,12 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "registry/fault.h"
-#include "registry/files/torch_file.h"
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/shape_mode.h"
 #include "runner/data/pixels.h"
-#include "runner/model/data_checks.h"
-#include "runner/model/index_checks.h"
 #include "runner/model/precision.h"
 
 namespace trainrun {
@@ -315,73 +311,6 @@ NamedTensors Model::parameters() const {
   return result;
 }
 
-namespace {
-
-/// Those that `model.freeze` names.
-NamedTensors frozen_of(const ModelSection& model, const NamedTensors& parameters) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : parameters) names.push_back(name);
-  const std::vector<bool> chosen = names_with(model.freeze, names);
-  NamedTensors frozen;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (chosen[i]) frozen.push_back(parameters[i]);
-  }
-  return frozen;
-}
-
-}  // namespace
-
-void Model::freeze(const Recipe& recipe) {
-  if (recipe.model.freeze.empty()) return;
-  const NamedTensors all = parameters();
-  const NamedTensors frozen = frozen_of(recipe.model, all);
-  if (!all.empty() && frozen.size() == all.size()) {
-    const NamePattern& first = recipe.model.freeze.front();
-    throw RecipeError({{first.place, first.path, "every parameter is frozen, so there is nothing to train"}});
-  }
-  if (recipe.model.unfreeze_at_epoch) return;  // the optimizer, and the ranks, know them from the beginning
-  for (const auto& [name, tensor] : frozen) at::Tensor(tensor).requires_grad_(false);
-}
-
-Tensors Model::frozen_for_now(const Recipe& recipe, const NamedTensors& named) const {
-  Tensors frozen;
-  if (!recipe.model.unfreeze_at_epoch) return frozen;
-  for (const auto& [name, tensor] : frozen_of(recipe.model, named)) frozen.push_back(tensor);
-  return frozen;
-}
-
-namespace {
-
-/// A module's own parameters, then its buffers, then its children's: the order of Python's state_dict().
-void collect_state(const torch::nn::Module& module, const std::string& prefix, NamedTensors& state) {
-  for (const auto& item : module.named_parameters(false)) state.emplace_back(prefix + item.key(), item.value());
-  for (const auto& item : module.named_buffers(false)) state.emplace_back(prefix + item.key(), item.value());
-  for (const auto& item : module.named_children()) collect_state(*item.value(), prefix + item.key() + ".", state);
-}
-
-}  // namespace
-
-NamedTensors Model::state_dict() const {
-  NamedTensors state;
-  collect_state(*graph_, "", state);
-  std::erase_if(state, [](const auto& item) { return !item.second.defined(); });
-  return state;
-}
-
-Tensors Model::buffers() const {
-  Tensors buffers;
-  for (const auto& item : graph_->named_buffers()) {
-    if (item.value().defined()) buffers.push_back(item.value());
-  }
-  return buffers;
-}
-
-int64_t Model::num_parameters() const {
-  int64_t count = 0;
-  for (const auto& [name, parameter] : parameters()) count += parameter.numel();
-  return count;
-}
-
 void Model::train(bool on) {
   graph_->train(on);
   for (const WeightedLoss& part : losses_) {
@@ -395,87 +324,6 @@ void Model::to(at::Device device) {
   for (const WeightedLoss& part : losses_) {
     if (part.loss.state) part.loss.state->to(device);
   }
-}
-
-std::vector<std::string> Model::load_state_dict(const NamedTensors& tensors, const std::string& origin, bool strict) {
-  const std::map<std::string, at::Tensor> given(tensors.begin(), tensors.end());
-  std::vector<std::string> missing;
-  std::vector<std::string> unexpected;
-  std::vector<std::string> others;  // of another shape
-  std::set<std::string> known;
-  const auto own = state_dict();
-  for (const auto& [name, tensor] : own) {
-    known.insert(name);
-    const auto it = given.find(name);
-    if (it == given.end()) {
-      missing.push_back("missing " + name + " " + at::str(tensor.sizes()));
-    } else if (it->second.sizes() != tensor.sizes()) {
-      others.push_back(name + " is " + at::str(it->second.sizes()) + ", the model's is " + at::str(tensor.sizes()));
-    }
-  }
-  for (const auto& [name, tensor] : tensors) {
-    if (!known.contains(name)) unexpected.push_back("unexpected " + name + " " + at::str(tensor.sizes()));
-  }
-  std::vector<std::string> passed_over = missing;
-  passed_over.insert(passed_over.end(), unexpected.begin(), unexpected.end());
-  passed_over.insert(passed_over.end(), others.begin(), others.end());
-  if (strict && !passed_over.empty()) throw Error(origin + " does not fit the model: " + join(passed_over, "; "));
-  if (missing.size() + others.size() == own.size() && !own.empty()) {
-    throw Error(origin + " has no tensor of the model: " + join(passed_over, "; "));
-  }
-  const c10::AutoGradMode no_gradients(false);
-  for (const auto& [name, tensor] : own) {
-    const auto it = given.find(name);
-    if (it != given.end() && it->second.sizes() == tensor.sizes()) at::Tensor(tensor).copy_(it->second);
-  }
-  return passed_over;
-}
-
-namespace {
-
-/// Sizes that follow from the data must be the same for training and evaluation: there is one set of weights.
-void check_same_state(const Component<DatasetKind>& dataset, const NamedTensors& trained,
-                      const NamedTensors& evaluated) {
-  for (size_t i = 0; i < std::min(trained.size(), evaluated.size()); ++i) {
-    const at::Tensor& own = trained[i].second;
-    const at::Tensor& other = evaluated[i].second;
-    if (own.sizes() == other.sizes()) continue;
-    throw RecipeError({{dataset.place, dataset.path,
-                        "its batches do not fit the model that dataset.train gives: " + trained[i].first +
-                            " would be " + at::str(other.sizes()) + ", but is " + at::str(own.sizes())}});
-  }
-}
-
-/// Throws RecipeError where the batches of `dataset`, whose fields are `evaluated`, do not fit the model, which was made
-/// for those of `info`.
-void check_evaluated(const Recipe& recipe, const Model& model, const DatasetInfo& info, const DatasetInfo& evaluated,
-                     const Component<DatasetKind>& dataset) {
-  check_known_indices(recipe, model.graph(), evaluated);
-  for (const FieldInfo& field : info.fields) {
-    const FieldInfo* other = evaluated.find(field.name);
-    const bool is_label = field.name == info.target;  // transforms of training may make it soft
-    if (!other || (!is_label && (other->dtype != field.dtype || other->shape.size() != field.shape.size()))) {
-      throw RecipeError({{dataset.place, dataset.path,
-                          "its batches have no field '" + field.name + "' like those of dataset.train"}});
-    }
-  }
-  check_same_state(dataset, model.state_dict(), Model(recipe, evaluated).state_dict());
-}
-
-}  // namespace
-
-std::unique_ptr<Model> plan_model(const Recipe& recipe) {
-  const DatasetInfo info = training_info(recipe);
-  const DatasetInfo evaluated = recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo();
-  const ShapeMode shapes;
-  auto model = std::make_unique<Model>(recipe, info, evaluated);
-  check_known_indices(recipe, model->graph(), info);
-  if (info.num_samples) check_batch_norms(recipe, model->graph(), *info.num_samples, recipe.num_processes);
-  for (size_t i = 0; recipe.dataset.eval && i < recipe.dataset.eval->sets.size(); ++i) {
-    check_evaluated(recipe, *model, info, i == 0 ? evaluated : evaluation_info(recipe, i),
-                    recipe.dataset.eval->sets[i].data);
-  }
-  return model;
 }
 
 }  // namespace trainrun
