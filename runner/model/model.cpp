@@ -12,6 +12,7 @@
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/shape_mode.h"
 #include "runner/data/pixels.h"
+#include "runner/model/data_checks.h"
 #include "runner/model/precision.h"
 
 namespace trainrun {
