@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <set>
 
+#include "registry/datasets/data_details.h"
 #include "registry/fault.h"
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/shape_mode.h"
 #include "runner/data/pixels.h"
-#include "runner/model/data_checks.h"
 #include "runner/model/precision.h"
 
 namespace trainrun {
