@@ -512,20 +512,12 @@ json run_sampler(Request& request) {
 }
 
 json answer(const Catalog& catalog, const json& fields) {
-  static const std::map<std::string, json (*)(Request&)> operations = {{"catalog", list_catalog},
-                                                                       {"dataset", run_dataset},
-                                                                       {"image_fuzz", run_image_fuzz},
-                                                                       {"layer", run_layer},
-                                                                       {"loss", run_loss},
-                                                                       {"metric", run_metric},
-                                                                       {"model", run_model},
-                                                                       {"optimizer", run_optimizer},
-                                                                       {"sampler", run_sampler},
-                                                                       {"scheduler", run_scheduler},
-                                                                       {"shapes", run_shapes},
-                                                                       {"time_optimizer", time_optimizer},
-                                                                       {"train", run_training},
-                                                                       {"transform", run_transform}};
+  static const std::map<std::string, json (*)(Request&)> operations = {
+      {"catalog", list_catalog},    {"dataset", run_dataset},     {"image_fuzz", run_image_fuzz},
+      {"layer", run_layer},         {"loss", run_loss},           {"metric", run_metric},
+      {"model", run_model},         {"optimizer", run_optimizer}, {"sampler", run_sampler},
+      {"scheduler", run_scheduler}, {"shapes", run_shapes},       {"time_optimizer", time_optimizer},
+      {"train", run_training},      {"transform", run_transform}};
   Request request(catalog, fields);
   json reply = operations.at(fields.at("op"))(request);
   request.write_results();
