@@ -1,7 +1,6 @@
 """`trainrun export`: the weights and the whole model, read by Python, give what trainrun gives."""
 
 import json
-import os
 import pathlib
 import subprocess
 
@@ -13,13 +12,15 @@ from torch.nn import functional
 
 import reference
 
+from tests.program import CALLED
+
 RECIPE = str(pathlib.Path("tests/recipes/digits_small.yaml").resolve())
 LAYERS = ("model.layers=[{type: Conv2d, out_channels: 8, kernel_size: 3}, BatchNorm2d, ReLU, {type: MaxPool2d, kernel_size: 2}, {type: Dropout, p: 0.5}, "
           "Flatten, {name: head, type: Linear, out_features: 10}]")
 
 
 def trainrun(folder, *arguments):
-    done = subprocess.run([os.environ["TRAINRUN_BINARY"], *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([CALLED, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -64,6 +65,6 @@ def test_the_weights_and_the_model_give_in_python_what_trainrun_evaluates(folder
 
 def test_nothing_is_overwritten(folder):
     (folder / "taken.pt").write_text("mine")
-    done = subprocess.run([os.environ["TRAINRUN_BINARY"], "export", "run", "--output", "taken.pt"], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([CALLED, "export", "run", "--output", "taken.pt"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "taken.pt is already there" in done.stderr
     assert (folder / "taken.pt").read_text() == "mine"

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import subprocess
 
 import numpy as np
@@ -12,6 +11,8 @@ import safetensors.torch
 import sklearn.metrics
 import torch
 from PIL import Image
+
+from tests.program import CALLED
 
 CLASSES = ["ant", "bee, honey", "cat"]
 RECIPE = """\
@@ -31,7 +32,7 @@ output_dir: run
 
 
 def trainrun(folder, *arguments):
-    done = subprocess.run([os.environ["TRAINRUN_BINARY"], *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([CALLED, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

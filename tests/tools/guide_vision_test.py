@@ -1,6 +1,5 @@
 """The recipes of docs/guide/vision.md, run as the guide says."""
 
-import os
 import pathlib
 import re
 import subprocess
@@ -10,6 +9,8 @@ import PIL.Image
 import pytest
 import torch
 import torchvision
+
+from tests.program import CALLED
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 GUIDE = (ROOT / "docs/guide/vision.md").read_text()
@@ -38,7 +39,7 @@ def folder_with_the_guides_files(tmp_path_factory):
 
 
 def trainrun(*arguments, folder):
-    return subprocess.run([os.environ["TRAINRUN_BINARY"], *arguments], cwd=folder, capture_output=True, text=True, timeout=300,
+    return subprocess.run([CALLED, *arguments], cwd=folder, capture_output=True, text=True, timeout=300,
                           check=False)
 
 
