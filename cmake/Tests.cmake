@@ -18,7 +18,7 @@ set(test_environment
 if(TRAINRUN_SANITIZERS)
   # LibTorch itself is not instrumented: what it hands us in a std::vector would be taken for an overflow, and what it
   # keeps until exit for a leak. A request for more memory than there is fails, as it does elsewhere.
-  list(APPEND test_environment "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0:allocator_may_return_null=1" "UBSAN_OPTIONS=print_stacktrace=1")
+  list(APPEND test_environment "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0:allocator_may_return_null=1:malloc_context_size=10" "UBSAN_OPTIONS=print_stacktrace=1")
 endif()
 
 # trainrun_test(NAME LABEL COMMAND...): a ctest entry. One that has "plugin" in its name finds the test plugins built.

@@ -20,7 +20,7 @@ import sys
 import threading
 import traceback
 
-IMPORTED = ["numpy", "pytest", "safetensors.torch", "sklearn.datasets", "torch", "yaml"]
+IMPORTED = ["numpy", "pytest", "safetensors.torch", "sklearn.datasets", "torch", "torchvision", "yaml"]
 IDLE_S = 1200  # after which a server that nobody stopped ends
 
 
