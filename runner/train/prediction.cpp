@@ -8,10 +8,10 @@
 #include <ATen/ops/softmax.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <set>
 
+#include "registry/datasets/image_files.h"
 #include "registry/datasets/image_samples.h"
 #include "registry/layer_shapes.h"
 #include "runner/train/occasion.h"
@@ -21,14 +21,6 @@ namespace trainrun {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_image_file(const fs::path& path) {
-  constexpr std::array kExtensions = {".jpg", ".jpeg", ".png", ".webp", ".bmp"};
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end();
-}
 
 /// The images of a folder, whatever they show.
 class UnlabelledImages : public ImageSamples {
@@ -40,14 +32,12 @@ class UnlabelledImages : public ImageSamples {
   Listing list() const override {
     Listing listing;
     listing.num_classes = 1;
-    std::error_code failed;
-    for (fs::recursive_directory_iterator it(folder_, fs::directory_options::follow_directory_symlink, failed), end;
-         !failed && it != end; it.increment(failed)) {
-      if (it->is_regular_file() && is_image_file(it->path())) listing.files.push_back({it->path().string(), 0});
+    try {
+      for (std::string& path : images_below(folder_)) listing.files.push_back({std::move(path), 0});
+    } catch (const fs::filesystem_error& error) {
+      throw DataError(folder_ + " cannot be listed: " + error.code().message());
     }
-    if (failed) throw DataError(folder_ + " cannot be listed: " + failed.message());
     if (listing.files.empty()) throw DataError(folder_ + " holds no JPEG, PNG, WebP or BMP file");
-    std::sort(listing.files.begin(), listing.files.end(), [](const File& a, const File& b) { return a.path < b.path; });
     return listing;
   }
 
