@@ -72,7 +72,7 @@ add_executable(trainrun_probe tests/parity/probe.cpp tests/parity/training_probe
 trainrun_target(trainrun_probe)
 trainrun_unity(trainrun_probe)
 trainrun_target_compiles_lightly(trainrun_probe)
-target_link_libraries(trainrun_probe PRIVATE trainrun_runner)
+target_link_libraries(trainrun_probe PRIVATE trainrun_runner ZLIB::ZLIB)
 
 file(GLOB_RECURSE python_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*_test.py")
 if(python_tests AND NOT EXISTS "${TRAINRUN_PYTHON}")
