@@ -152,7 +152,7 @@ NAMES = [
     change("accuracy in lower case", "[Accuracy]", "[accuracy]", "unknown metric 'accuracy'; did you mean Accuracy?"),
     change("a folder of images that is not there", "train: {type: Digits, split: train}", "train: {type: ImageFolder, root: photos}",
            "ImageFolder: there is no folder photos; `root` is the folder that holds the classes' folders"),
-    change("CIFAR10", "train: {type: Digits, split: train}", "train: {type: CIFAR10, root: data}", ["unknown dataset 'CIFAR10'", "ImageFolder"]),
+    change("ImageNet", "train: {type: Digits, split: train}", "train: {type: ImageNet, root: data}", ["unknown dataset 'ImageNet'", "ImageFolder"]),
     change("a loss's old name", "CrossEntropyLoss", "CrossEntropy", "unknown loss 'CrossEntropy'; did you mean CrossEntropyLoss?"),
     change("an optimizer's wrong case", "AdamW", "adamw", "unknown optimizer 'adamw'; did you mean AdamW?"),
     change("Hydra's _target_", "{type: AdamW,", "{_target_: AdamW,", "did you mean type instead of _target_?"),
