@@ -50,9 +50,10 @@ struct MaskOptions {
   double fill = 0;  // what comes in from outside a mask that is moved
 };
 
-/// Image files and their labels, or masks: fields `image` ([C, H, W] bytes, whose memory lies channel after channel of a pixel,
-/// which convolutions are quickest with) and `label`, or `mask` ([H, W] int64). A file is read and decoded when its sample is asked for; each
-/// image goes through `image_transforms` before it is put into a batch, for which all must be of one size by then.
+/// Image files and their labels, or masks: fields `image` ([C, H, W] bytes, whose memory lies channel after channel of a
+/// pixel, which convolutions are quickest with) and `label`, or `mask` ([H, W] int64). A file is read and decoded when
+/// its sample is asked for; each image goes through `image_transforms` before it is put into a batch, for which all must
+/// be of one size by then.
 class ImageSamples : public Dataset, public DetailedDataset {
  public:
   explicit ImageSamples(ImageOptions options, std::optional<MaskOptions> masks = std::nullopt);

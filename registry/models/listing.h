@@ -48,7 +48,7 @@ struct ConvNormActivation {
   int64_t kernel_size = 3;
   int64_t stride = 1;
   int64_t groups = 1;
-  std::string activation = "";                     // for none
+  std::string activation;                          // "" for none
   nlohmann::json norm = nlohmann::json::object();  // parameters of the BatchNorm2d
   Listing listing() const;
 };

@@ -157,8 +157,8 @@ struct MobileNetV3 : MobileNetOptions {
     if (hidden != before) layers.add(convolution(hidden, 1, 1, 1, row.activation));
     layers.add(convolution(hidden, row.kernel_size, row.stride, hidden, row.activation));
     if (row.squeezes) {
-      const int64_t squeezed = divisible_by_8(static_cast<double>(hidden / 4));
-      layers.add(squeeze_excitation(hidden, squeezed, "ReLU", "Hardsigmoid"));
+      const int64_t quarter = hidden / 4;
+      layers.add(squeeze_excitation(hidden, divisible_by_8(static_cast<double>(quarter)), "ReLU", "Hardsigmoid"));
     }
     layers.add(convolution(scaled(row.channels), 1, 1, 1, ""));
     return layers;

@@ -62,7 +62,7 @@ AugmentationSpace colors(Magnitudes::Strongest strongest) {
           rising(Kind::kSharpness, strongest)};
 }
 
-AugmentationSpace joined(std::vector<AugmentationSpace> parts) {
+AugmentationSpace joined(const std::vector<AugmentationSpace>& parts) {
   AugmentationSpace all;
   for (const AugmentationSpace& part : parts) all.insert(all.end(), part.begin(), part.end());
   return all;

@@ -38,10 +38,10 @@ void mirror_numbers(const char* from, const Pieces& pieces, char* to) {
   }
 }
 
-/// An image is mirrored where its uniform number is less than p: `horizontal`, left to right.
-template <bool horizontal>
+/// An image is mirrored where its uniform number is less than p: kHorizontal, left to right.
+template <bool kHorizontal>
 struct RandomFlip {
-  static constexpr const char* kName = horizontal ? "RandomHorizontalFlip" : "RandomVerticalFlip";
+  static constexpr const char* kName = kHorizontal ? "RandomHorizontalFlip" : "RandomVerticalFlip";
   double p = 0.5;
   std::string field = "image";
 
@@ -49,8 +49,8 @@ struct RandomFlip {
     f.optional("p", &RandomFlip::p)
         .at_least(0)
         .at_most(1)
-        .doc(horizontal ? "probability that an image is mirrored, left to right"
-                        : "probability that an image is turned upside down, as in a mirror below it");
+        .doc(kHorizontal ? "probability that an image is mirrored, left to right"
+                         : "probability that an image is turned upside down, as in a mirror below it");
     f.optional("field", &RandomFlip::field).doc("the field of the batch to change");
   }
   void change(DatasetInfo& info) const { image_field(info, field, kName); }
@@ -75,8 +75,8 @@ struct RandomFlip {
   }
   static Pieces pieces_of(const at::Tensor& images) {
     const ImageLayout layout = layout_of(images);
-    const int64_t pixel = layout.pixel * static_cast<int64_t>(images.element_size());
-    if (horizontal) return {layout.planes * images.size(2), images.size(3), pixel};
+    const int64_t pixel = layout.pixel * images.element_size();
+    if (kHorizontal) return {layout.planes * images.size(2), images.size(3), pixel};
     return {layout.planes, images.size(2), images.size(3) * pixel};
   }
   static auto function_for(int64_t piece) {

@@ -187,8 +187,10 @@ struct RandomPerspective {
 
   /// Where the corners go, drawn in torchvision's order.
   Corners draw_corners(int64_t height, int64_t width, RandomStream& random) const {
-    const int64_t down = static_cast<int64_t>(distortion_scale * static_cast<double>(height / 2)) + 1;
-    const int64_t right = static_cast<int64_t>(distortion_scale * static_cast<double>(width / 2)) + 1;
+    const int64_t half_height = height / 2;
+    const int64_t half_width = width / 2;
+    const int64_t down = static_cast<int64_t>(distortion_scale * static_cast<double>(half_height)) + 1;
+    const int64_t right = static_cast<int64_t>(distortion_scale * static_cast<double>(half_width)) + 1;
     Corners corners{};
     for (size_t i = 0; i < corners.size(); ++i) {
       const int64_t x = random.integer(right) + (i == 1 || i == 2 ? width - right : 0);

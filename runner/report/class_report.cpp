@@ -65,7 +65,7 @@ std::string to_text(const ClassReport& report) {
   constexpr size_t kWide = 11;
   std::string text = report.prefix + ": accuracy " + decimals(report.accuracy()) + "\n" + cell("class", kWide);
   for (const char* head : {"precision", "recall", "f1", "samples"}) text += cell(head, kWide);
-  text += "\n";
+  text += '\n';
   size_t width = std::to_string(report.classes).size();
   for (size_t i = 0; i < report.classes; ++i) {
     const ClassReport::Row row = report.row(i);
@@ -77,11 +77,11 @@ std::string to_text(const ClassReport& report) {
   ++width;
   text += "\nrows: the samples' classes; columns: what they were taken for\n" + cell("", kWide);
   for (size_t i = 0; i < report.classes; ++i) text += cell(std::to_string(i), width);
-  text += "\n";
+  text += '\n';
   for (size_t i = 0; i < report.classes; ++i) {
     text += cell(std::to_string(i), kWide);
     for (size_t k = 0; k < report.classes; ++k) text += cell(count_text(report.counts[i * report.classes + k]), width);
-    text += "\n";
+    text += '\n';
   }
   return text;
 }

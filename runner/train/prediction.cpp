@@ -6,6 +6,7 @@
 #include <ATen/ops/exp.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -33,11 +34,12 @@ class UnlabelledImages : public ImageSamples {
     Listing listing;
     listing.num_classes = 1;
     try {
-      for (std::string& path : images_below(folder_)) listing.files.push_back({std::move(path), 0});
+      listing.files = images_below(folder_);
     } catch (const fs::filesystem_error& error) {
       throw DataError(folder_ + " cannot be listed: " + error.code().message());
     }
     if (listing.files.empty()) throw DataError(folder_ + " holds no JPEG, PNG, WebP or BMP file");
+    listing.labels = at::zeros({static_cast<int64_t>(listing.files.size())}, at::kLong);  // nobody knows them
     return listing;
   }
 

@@ -75,7 +75,7 @@ def test_the_images_of_a_folder_get_the_classes_and_probabilities_of_pytorch(fol
     else:
         rows = [json.loads(line) for line in text.splitlines()]
         found = [[row["probabilities"][name] for name in CLASSES] for row in rows]
-    paths = sorted(path for path in (folder / "mixed").rglob("*") if path.suffix == ".PNG")
+    paths = sorted((path for path in (folder / "mixed").rglob("*") if path.suffix == ".PNG"), key=lambda path: (str(path.parent), path.name))
     assert [row["file"] for row in rows] == [str(path.relative_to(folder)) for path in paths] and len(rows) == 11
     expected = reference(folder, paths)
     assert torch.allclose(torch.tensor(found, dtype=torch.float64), expected, atol=1e-5)
