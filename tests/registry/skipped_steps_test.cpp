@@ -58,6 +58,7 @@ void check_equal(const std::map<std::string, at::Tensor>& all, const std::map<st
 }
 
 std::vector<std::string> every_optimizer() {
+  const std::string wrapped = "{type: Lookahead, k: 1, optimizer: ASGD}";
   std::vector<std::string> all = {
       "{type: SGD, lr: 0.1, momentum: 0.9}",
       "{type: SGD, lr: 0.1, momentum: 0.9, dampening: 0.5}",
@@ -65,8 +66,7 @@ std::vector<std::string> every_optimizer() {
       "{type: RMSprop, centered: true, momentum: 0.5, state_dtype: bf16}",
       "{type: Lookahead, optimizer: RMSprop, k: 2}",
       "{type: GradientCentralization, optimizer: NAdam}",
-      "{type: ChainedOptimizer, optimizers: [{match: a, optimizer: Muon}, {optimizer: {type: Lookahead, k: 1, "
-      "optimizer: ASGD}}]}"};
+      "{type: ChainedOptimizer, optimizers: [{match: a, optimizer: Muon}, {optimizer: " + wrapped + "}]}"};
   for (const std::string& name : test::catalog().optimizers.names()) {
     if (name != "LBFGS" && name != "Lookahead" && name != "GradientCentralization" && name != "ChainedOptimizer") {
       all.push_back(name);

@@ -50,7 +50,7 @@ Variables variables_of(char** environment) {
   for (; *environment; ++environment) {
     const std::string_view text = *environment;
     const size_t sign = text.find('=');
-    if (sign != text.npos) variables.emplace(text.substr(0, sign), text.substr(sign + 1));
+    if (sign != std::string_view::npos) variables.emplace(text.substr(0, sign), text.substr(sign + 1));
   }
   return variables;
 }
@@ -127,10 +127,9 @@ bool starts_alike(const Request& request, const Request& own, const Variables& a
 void set_threads(const Variables& asked) {
   const auto found = asked.find("OMP_NUM_THREADS");
   if (found == asked.end()) return;
-  const int count =
-      std::atoi(found->second.c_str());  // NOLINT(cert-err34-c): as libgomp, which ignores what is no number
+  const int64_t count = std::strtol(found->second.c_str(), nullptr, 10);  // 0 for what is no number, as for libgomp
   auto* set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  if (set && count > 0) set(count);
+  if (set && count > 0) set(static_cast<int>(count));
 }
 
 /// Goes on as the program that was asked for; does not return.
@@ -215,6 +214,7 @@ int main_or_server(int argc, char** argv, char** environment) {
 }  // namespace
 
 /// In place of the C library's: by the time that main begins, every library has started.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's own name
 extern "C" int __libc_start_main(Main main, int argc, char** argv, void (*init)(), void (*fini)(),
                                  void (*loader_fini)(), void* stack_end) {
   own_main = main;
