@@ -50,7 +50,9 @@ class Trained {
 
 void check_equal(const std::map<std::string, at::Tensor>& all, const std::map<std::string, at::Tensor>& expected) {
   CHECK(all.size() == expected.size());
-  for (const auto& [name, tensor] : expected) {
+  for (const auto& item : expected) {
+    const auto& name = item.first;
+    const auto& tensor = item.second;
     CAPTURE(name);
     REQUIRE(all.contains(name));
     CHECK(torch::equal(all.at(name), tensor));
