@@ -24,8 +24,8 @@ class Run {
   virtual NamedTensors parameters() const = 0;
   /// The model's buffers by state name, such as running means and counts. Whole on every rank.
   virtual NamedTensors buffers() const = 0;
-  /// The ranks that train together; null for one process.
-  virtual Communicator* ranks() const = 0;
+  /// The ranks that train together; a process that trains alone is rank 0 of 1.
+  virtual Communicator& ranks() const = 0;
 };
 
 /// How an evaluation computes the outputs of a batch that losses and metrics read.

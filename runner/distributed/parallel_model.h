@@ -53,4 +53,18 @@ class ParallelModel {
   virtual void load_hook_state(const NamedTensors& state) { static_cast<void>(state); }
 };
 
+/// The model of a process that trains alone: nothing is shared.
+class LoneModel : public ParallelModel {
+ public:
+  explicit LoneModel(NamedTensors parameters) : parameters_(std::move(parameters)) {}
+
+  void prepare_forward(bool) override {}
+  void prepare_backward(bool, const at::Tensor&) override {}
+  void share_buffers() override {}
+  NamedTensors parameters() const override { return parameters_; }
+
+ private:
+  NamedTensors parameters_;
+};
+
 }  // namespace trainrun

@@ -49,6 +49,7 @@ std::chrono::seconds GroupTimeouts::of(Phase phase) const {
 
 void ProcessGroup::guard(const std::string& what, const std::function<void()>& body,
                          std::optional<RankMonitor::Duration> limit) {
+  if (is_alone()) return body();
   std::optional<RankMonitor::Wait> wait;
   if (monitor_) wait.emplace(*monitor_, what, limit);
   try {
@@ -81,6 +82,8 @@ Phase ProcessGroup::set_phase(Phase phase) {
   if (gloo_) gloo_->setTimeout(timeouts_.of(phase));
   return std::exchange(phase_, phase);
 }
+
+ProcessGroup::ProcessGroup() = default;
 
 ProcessGroup::ProcessGroup(const Rendezvous& rendezvous, const GroupTimeouts& timeouts, Backend backend)
     : rendezvous_(rendezvous), timeouts_(timeouts), backend_(backend) {
@@ -150,6 +153,7 @@ std::map<std::pair<std::string, std::string>, Traffic> ProcessGroup::traffic() c
 }
 
 void ProcessGroup::sum(const std::vector<at::Tensor>& tensors, const std::string& what) {
+  if (is_alone()) return;
   wait_for_others(what, [&] {
     for (const at::Tensor& tensor : tensors) {
       std::vector<at::Tensor> one = {tensor};
@@ -160,12 +164,14 @@ void ProcessGroup::sum(const std::vector<at::Tensor>& tensors, const std::string
 }
 
 void ProcessGroup::sum(const at::Tensor& tensor) {
+  if (is_alone()) return;
   std::vector<at::Tensor> one = {tensor};
   count("all_reduce", "layers and hooks", tensor);
   wait_for_others("layers and hooks", [&] { group_->allreduce(one)->wait(); });
 }
 
 FutureTensor ProcessGroup::start_sum(const at::Tensor& tensor) {
+  if (is_alone()) return finished(tensor);
   std::vector<at::Tensor> one = {tensor};
   count("all_reduce", "gradients", tensor);
   return group_->allreduce(one)->getFuture()->then(
@@ -177,6 +183,7 @@ FutureTensor ProcessGroup::start_sum(const at::Tensor& tensor) {
 }
 
 int64_t ProcessGroup::max(int64_t number, const std::string& what) {
+  if (is_alone()) return number;
   std::vector<at::Tensor> one = {at::full({1}, number, at::kLong)};
   count("all_reduce", what, one[0]);
   wait_for_others(what, [&] {
@@ -188,6 +195,7 @@ int64_t ProcessGroup::max(int64_t number, const std::string& what) {
 }
 
 void ProcessGroup::broadcast(const std::vector<at::Tensor>& tensors, const std::string& what) {
+  if (is_alone()) return;
   const c10::AutoGradMode no_gradients(false);
   std::map<at::ScalarType, std::vector<at::Tensor>> by_dtype;
   for (const at::Tensor& tensor : tensors) by_dtype[tensor.scalar_type()].push_back(tensor);
@@ -209,6 +217,7 @@ void ProcessGroup::broadcast(const std::vector<at::Tensor>& tensors, const std::
 }
 
 at::Tensor ProcessGroup::gather_rows(const at::Tensor& rows, const std::string& what) {
+  if (is_alone()) return rows;
   std::vector<at::Tensor> parts;
   wait_for_others(what, [&] {
     at::Tensor counts = at::zeros({world_size()}, at::kLong);
@@ -283,6 +292,7 @@ std::string ProcessGroup::share_text(const std::string& text, const std::string&
 }
 
 std::vector<std::string> ProcessGroup::gather_texts(const std::string& text, const std::string& what) {
+  if (is_alone()) return {text};
   const at::Tensor lengths = gather_rows(at::full({1}, static_cast<int64_t>(text.size()), at::kLong), what);
   const at::Tensor bytes = gather_rows(tensor_of_text(text), what);
   const auto* data = reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>());
@@ -296,6 +306,7 @@ std::vector<std::string> ProcessGroup::gather_texts(const std::string& text, con
 }
 
 void ProcessGroup::barrier(const std::string& what) {
+  if (is_alone()) return;
   wait_for_others(what, [&] { group_->barrier()->wait(); });
 }
 

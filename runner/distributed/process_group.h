@@ -50,12 +50,15 @@ struct GroupTimeouts {
 /// The processes of a job, connected by Gloo (Source: c10d, as torch.distributed uses it). A collective that does not
 /// end within the timeout, since a rank has died or hangs, throws DistributedError; nothing can be reduced afterwards.
 /// Every rank makes the same calls in the same order; `what` says what for, in errors and in `traffic`: "gradients".
+/// A process that trains alone is a group of one, in which every call gives back what it was given, at once.
 class ProcessGroup : public Communicator {
  public:
   enum class Backend {
     kGloo,
     kFake  // this rank alone, as if the others were there and answered at once: for dry runs
   };
+  /// This process alone: it is connected to nobody, and nothing is counted as traffic.
+  ProcessGroup();
   /// Waits until all ranks have come. Throws DistributedError.
   ProcessGroup(const Rendezvous& rendezvous, const GroupTimeouts& timeouts, Backend backend = Backend::kGloo);
   ~ProcessGroup() override;
@@ -69,6 +72,7 @@ class ProcessGroup : public Communicator {
   int64_t rank() const override { return rendezvous_.rank; }
   int64_t world_size() const override { return rendezvous_.world_size; }
   bool is_main() const { return rendezvous_.rank == 0; }
+  bool is_alone() const { return !group_; }
   bool is_fake() const { return backend_ == Backend::kFake; }
 
   /// Replaces each tensor by its sum over ranks; they have one shape and dtype everywhere.
@@ -102,7 +106,7 @@ class ProcessGroup : public Communicator {
   /// What this rank has handed to collectives so far: by operation and purpose, ("all_reduce", "gradients").
   std::map<std::pair<std::string, std::string>, Traffic> traffic() const;
 
-  /// For c10d's own Reducer.
+  /// For c10d's own Reducer; null where this process is alone.
   const c10::intrusive_ptr<c10d::ProcessGroup>& handle() const { return group_; }
 
   /// Runs `body`, which communicates; what it throws becomes a DistributedError that names `what`, the step, and the
@@ -124,29 +128,26 @@ class ProcessGroup : public Communicator {
   Rendezvous rendezvous_;
   GroupTimeouts timeouts_;
   Phase phase_ = Phase::kMeeting;
-  Backend backend_;
+  Backend backend_ = Backend::kGloo;
   c10::intrusive_ptr<c10d::Store> store_;
-  std::unique_ptr<RankMonitor> monitor_;  // null: this rank alone
+  std::unique_ptr<RankMonitor> monitor_;  // null: alone, or fake
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
-  c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  c10::intrusive_ptr<c10d::Backend> nccl_;  // null: all tensors are on the CPU
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;  // null: this process alone
+  c10::intrusive_ptr<c10d::Backend> nccl_;        // null: all tensors are on the CPU
   mutable std::mutex traffic_mutex_;
   std::map<std::pair<std::string, std::string>, Traffic> traffic_;
 };
 
-/// While one lives, the ranks are in that phase; of a null group, nothing.
+/// While one lives, the ranks are in that phase.
 class PhaseScope {
  public:
-  PhaseScope(ProcessGroup* group, Phase phase)
-      : group_(group), before_(group ? group->set_phase(phase) : Phase::kStep) {}
-  ~PhaseScope() {
-    if (group_) group_->set_phase(before_);
-  }
+  PhaseScope(ProcessGroup& group, Phase phase) : group_(group), before_(group.set_phase(phase)) {}
+  ~PhaseScope() { group_.set_phase(before_); }
   PhaseScope(const PhaseScope&) = delete;
   PhaseScope& operator=(const PhaseScope&) = delete;
 
  private:
-  ProcessGroup* group_;
+  ProcessGroup& group_;
   Phase before_;
 };
 

@@ -29,10 +29,7 @@ int own_signal() {
   return kSaveAndGoOn;
 }
 
-int agreed_signal(ProcessGroup* group) {
-  const int own = own_signal();
-  return group ? static_cast<int>(group->max(own, "signals")) : own;
-}
+int agreed_signal(ProcessGroup& group) { return static_cast<int>(group.max(own_signal(), "signals")); }
 
 void count_signal(int signal, const at::Tensor& counts) {
   if (signal == 0) return;

@@ -18,8 +18,8 @@ constexpr int64_t kClockNumbers = 2;
 /// The signal to stop that has come to this process, or kSaveAndGoOn, or 0. A request to save is answered once.
 int own_signal();
 
-/// The greatest of what the ranks' `own_signal` give; `group` is null for one process. Collective.
-int agreed_signal(ProcessGroup* group);
+/// The greatest of what the ranks' `own_signal` give. Collective.
+int agreed_signal(ProcessGroup& group);
 
 /// Notes one rank's `signal` in `counts` [kSignalNumbers] (float64, zeros), which are then added up over ranks.
 void count_signal(int signal, const at::Tensor& counts);

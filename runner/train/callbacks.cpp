@@ -6,7 +6,7 @@
 namespace trainrun {
 
 NamedTensors ModelRun::parameters() const {
-  return parallel_ && parallel_->is_sharded() ? parallel_->parameters() : model_.parameters();
+  return parallel_.is_sharded() ? parallel_.parameters() : model_.parameters();
 }
 
 NamedTensors ModelRun::buffers() const {

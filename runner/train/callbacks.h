@@ -15,19 +15,19 @@ namespace trainrun {
 /// What callbacks see of a model that is trained, or evaluated.
 class ModelRun : public Run {
  public:
-  /// `parallel`, `ranks`: null for one process. All outlive this.
-  ModelRun(const Model& model, const ParallelModel* parallel, Communicator* ranks, const int64_t& step)
+  /// All outlive this.
+  ModelRun(const Model& model, const ParallelModel& parallel, Communicator& ranks, const int64_t& step)
       : model_(model), parallel_(parallel), ranks_(ranks), step_(step) {}
 
   int64_t step() const override { return step_; }
   NamedTensors parameters() const override;
   NamedTensors buffers() const override;
-  Communicator* ranks() const override { return ranks_; }
+  Communicator& ranks() const override { return ranks_; }
 
  private:
   const Model& model_;
-  const ParallelModel* parallel_;
-  Communicator* ranks_;
+  const ParallelModel& parallel_;
+  Communicator& ranks_;
   const int64_t& step_;
 };
 

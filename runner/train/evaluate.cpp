@@ -58,9 +58,9 @@ std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLo
       }
     });
   }
-  if (control.group) keep_pace(forward, loader, occasion);
+  keep_pace(forward, loader, occasion);
   const std::vector<double> values = losses.figures(control.group);
-  if (control.group) merge_over_ranks(*control.group, metrics);
+  merge_over_ranks(control.group, metrics);
   Figures figures = {{control.prefix + "/loss", values[0]}};
   const std::vector<std::string> names = loss_part_names(recipe, control.prefix);
   for (size_t i = 0; i < names.size(); ++i) figures.emplace_back(names[i], values[i + 1]);

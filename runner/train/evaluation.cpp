@@ -63,7 +63,8 @@ TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::strin
   model_->load_state_dict(saved_.at("model").tensors, trained.checkpoint);
   if (!device_.is_cpu()) model_->to(device_);
   step_ = saved_.at(kProgressPart).values.at("step").get<int64_t>();
-  callbacks_ = std::make_unique<Callbacks>(recipe, std::make_unique<ModelRun>(*model_, nullptr, nullptr, step_));
+  parallel_ = std::make_unique<LoneModel>(model_->parameters());
+  callbacks_ = std::make_unique<Callbacks>(recipe, std::make_unique<ModelRun>(*model_, *parallel_, group_, step_));
   for (size_t i = 0; i < recipe.callbacks.size(); ++i) {
     const auto own = saved_.find(callback_part(i));
     callbacks_->load(i, own == saved_.end() ? Snapshot() : own->second);
@@ -84,7 +85,7 @@ Figures evaluate_trained(TrainedRun& run) {
   DataTransforms transforms(recipe, nullptr, infos);
   transforms.set_learnt(run.learnt("transforms"));
   const EvaluationScope scope(run.callbacks());
-  EvaluationControl control;
+  EvaluationControl control = {run.group()};
   control.scope = &scope;
   const auto metrics = run.model().build_metrics(recipe);
   Figures figures;

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "registry/catalog.h"
+#include "runner/distributed/parallel_model.h"
+#include "runner/distributed/process_group.h"
 #include "runner/model/model.h"
 #include "runner/model/recipe_loader.h"
 #include "runner/run/snapshots.h"
@@ -37,6 +39,8 @@ class TrainedRun {
   at::Device device() const { return device_; }
   Model& model() { return *model_; }
   Callbacks& callbacks() { return *callbacks_; }
+  /// Of this process alone.
+  ProcessGroup& group() { return group_; }
   /// What data sets and transforms have learnt of the training data.
   nlohmann::json learnt(const std::string& of) const { return learnt_.value(of, nlohmann::json()); }
 
@@ -47,6 +51,8 @@ class TrainedRun {
   at::Device device_ = at::kCPU;
   int64_t step_ = 0;
   std::unique_ptr<Model> model_;
+  ProcessGroup group_;
+  std::unique_ptr<ParallelModel> parallel_;
   std::unique_ptr<Callbacks> callbacks_;
 };
 

@@ -59,13 +59,13 @@ bool has_finite_evaluation(const nlohmann::json& state) {
 std::optional<std::string> non_finite_weight(const Job& job) {
   const c10::AutoGradMode no_gradients(false);
   std::string found;
-  for (const auto& [name, tensor] : job.parallel ? job.parallel->parameters() : job.model->parameters()) {
+  for (const auto& [name, tensor] : job.parallel->parameters()) {
     if (found.empty() && !is_finite(tensor)) found = name;
   }
   for (const auto& [name, tensor] : job.model->state_dict()) {
     if (found.empty() && is_running_statistic(name) && !is_finite(tensor)) found = name;
   }
-  const bool any = job.group ? job.group->max(found.empty() ? 0 : 1, "the check of the weights") > 0 : !found.empty();
+  const bool any = job.group->max(found.empty() ? 0 : 1, "the check of the weights") > 0;
   if (!any) return std::nullopt;
   return found.empty() ? "a weight of another rank" : found;
 }

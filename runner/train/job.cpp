@@ -68,10 +68,8 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   }
   check_batch_norms(recipe, model->graph(), train_data->size(), world_size());
   build_optimizer();
-  account =
-      std::make_unique<StepAccount>(device, group.get(), progress, [this] { optimizer->last_step_was_skipped(); });
-  callbacks = std::make_unique<Callbacks>(
-      recipe, std::make_unique<ModelRun>(*model, parallel.get(), group.get(), progress.step));
+  account = std::make_unique<StepAccount>(device, *group, progress, [this] { optimizer->last_step_was_skipped(); });
+  callbacks = std::make_unique<Callbacks>(recipe, std::make_unique<ModelRun>(*model, *parallel, *group, progress.step));
   add_own_callbacks(recipe, scheduler, progress.best, *callbacks);
   parts_ = parts_of_job(*this);
   if (options.dry_run) return;
@@ -100,7 +98,6 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   resume();
   if (shards()) return_free_memory();
   build_loggers(options);
-  if (!group) return;
   group->set_step(progress.step);
   group->set_phase(Phase::kStep);
 }
@@ -123,7 +120,6 @@ void Job::connect(const LoadedRecipe& loaded, const Options& options) {
 }
 
 void Job::build_data() {
-  const int64_t rank = group ? group->rank() : 0;
   if (!is_main()) group->barrier("rank 0's data");  // which may have to be fetched first
   train_data = open_data(recipe.dataset.train, recipe);
   share_learnt(*train_data, nullptr);
@@ -131,8 +127,8 @@ void Job::build_data() {
     eval_splits.push_back({open_data(recipe.dataset.eval->sets[i].data, recipe), nullptr});
     share_learnt(*eval_splits[i].data, train_data->learnt());
   }
-  if (group && is_main()) group->barrier("rank 0's data");
-  if (group && !group->is_fake()) {
+  if (is_main()) group->barrier("rank 0's data");
+  if (!group->is_alone() && !group->is_fake()) {
     Facts facts = facts_of_data(*train_data, "dataset.train");
     for (size_t i = 0; i < eval_splits.size(); ++i) {
       facts.merge(facts_of_data(*eval_splits[i].data, recipe.dataset.eval->sets[i].path()));
@@ -144,12 +140,13 @@ void Job::build_data() {
   for (const EvalSplit& split : eval_splits) eval_infos.push_back(split.data->info());
   transforms = std::make_unique<DataTransforms>(recipe, &train_info, eval_infos);
   transforms->learn(recipe, *train_data);
-  train_loader = std::make_unique<DataLoader>(
-      *train_data, transforms->training(), loader_options(recipe, train_data.get(), true, rank, world_size()), device);
+  train_loader =
+      std::make_unique<DataLoader>(*train_data, transforms->training(),
+                                   loader_options(recipe, train_data.get(), true, group->rank(), world_size()), device);
   for (size_t i = 0; i < eval_splits.size(); ++i) {
     const Dataset& data = *eval_splits[i].data;
     eval_splits[i].loader = std::make_unique<DataLoader>(
-        data, transforms->evaluation(i), loader_options(recipe, &data, false, rank, world_size()), device);
+        data, transforms->evaluation(i), loader_options(recipe, &data, false, group->rank(), world_size()), device);
   }
 }
 
@@ -168,9 +165,9 @@ void Job::build_model() {
   passed_over_ = load_initial_weights(recipe, *model);
   if (!device.is_cpu()) model->to(device);
   metrics = model->build_metrics(recipe);
-  if (group) build_parallel();
+  build_parallel();
   if (!is_main()) at::manual_seed(rank_seed(static_cast<uint64_t>(recipe.seed), group->rank(), 0));
-  const NamedTensors own = parallel ? parallel->parameters() : model->parameters();
+  const NamedTensors own = parallel->parameters();
   for (const auto& [name, tensor] : own) {
     if (tensor.requires_grad()) parameters.push_back(tensor);
   }
@@ -178,6 +175,10 @@ void Job::build_model() {
 }
 
 void Job::build_parallel() {
+  if (group->is_alone()) {
+    parallel = std::make_unique<LoneModel>(model->parameters());
+    return;
+  }
   for (const auto& module : model->graph().modules()) {
     if (auto* spanning = dynamic_cast<SpansRanks*>(module.get())) spanning->span(*group, recipe.sync_batchnorm);
   }
@@ -202,8 +203,7 @@ void Job::build_parallel() {
 }
 
 void Job::build_optimizer() {
-  const OptimizerInputs inputs =
-      group_parameters(recipe.optimizer, parallel ? parallel->parameters() : model->parameters(), model->lr_scales());
+  const OptimizerInputs inputs = group_parameters(recipe.optimizer, parallel->parameters(), model->lr_scales());
   optimizer = build_at_place(recipe.optimizer, inputs);
   if (shards()) require_elementwise(recipe.optimizer, *optimizer);
   for (GroupRates& group : optimizer->rates) group.lr *= recipe.lr_factor(world_size());

@@ -53,8 +53,8 @@ class Job {
   /// Rates for the next step.
   void set_rates();
   /// Whether this process is the one that writes and speaks: rank 0.
-  bool is_main() const { return !group || group->is_main(); }
-  int64_t world_size() const { return group ? group->world_size() : 1; }
+  bool is_main() const { return group->is_main(); }
+  int64_t world_size() const { return group->world_size(); }
   /// Everything that a checkpoint keeps, by part; on rank 0. Called by all ranks. With copies of its own it may be
   /// written while training goes on.
   enum class Copies { kShared, kOwn };
@@ -67,19 +67,19 @@ class Job {
   Tensors random_states() const;
   void set_random_states(const Tensors& states) const;
   /// The other ranks, where each has only pieces of the gradients; null otherwise.
-  Communicator* shards() const { return parallel && parallel->is_sharded() ? group.get() : nullptr; }
+  Communicator* shards() const { return parallel->is_sharded() ? group.get() : nullptr; }
 
   const Recipe& recipe;
-  at::Device device = at::kCPU;         // where to compute
-  std::unique_ptr<ProcessGroup> group;  // null: this process alone
-  std::unique_ptr<RunFolder> folder;    // of the main process
+  at::Device device = at::kCPU;  // where to compute
+  std::unique_ptr<ProcessGroup> group = std::make_unique<ProcessGroup>();
+  std::unique_ptr<RunFolder> folder;  // of the main process
   std::unique_ptr<Dataset> train_data;
   std::vector<EvalSplit> eval_splits;  // as recipe.dataset.eval has them; empty: none
   std::unique_ptr<DataTransforms> transforms;
   std::unique_ptr<DataLoader> train_loader;
   std::unique_ptr<Model> model;
   std::vector<std::unique_ptr<Metric>> metrics;
-  std::unique_ptr<ParallelModel> parallel;  // null: one process
+  std::unique_ptr<ParallelModel> parallel;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Scheduler> scheduler;     // null: constant rates
   std::unique_ptr<GradScaler> grad_scaler;  // null: the loss is not scaled

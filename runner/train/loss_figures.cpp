@@ -26,7 +26,7 @@ void EvaluatedLosses::add(const LossValue& losses, int64_t size) {
   samples_ += samples;
 }
 
-std::vector<double> EvaluatedLosses::figures(ProcessGroup* group) const {
+std::vector<double> EvaluatedLosses::figures(ProcessGroup& group) const {
   Tensors added = means_;
   added.insert(added.end(), sums_.begin(), sums_.end());
   const auto known = std::find_if(added.begin(), added.end(), [](const at::Tensor& sum) { return sum.defined(); });
@@ -35,7 +35,7 @@ std::vector<double> EvaluatedLosses::figures(ProcessGroup* group) const {
   const at::Tensor numbers = at::zeros({static_cast<int64_t>(added.size()) + 1}, at::kDouble);
   numbers.narrow(0, 0, numbers.numel() - 1).copy_(at::stack(added));
   numbers.select(0, numbers.numel() - 1).fill_(samples_);
-  if (group) group->sum({numbers}, "the loss");
+  group.sum({numbers}, "the loss");
   const auto* value = numbers.const_data_ptr<double>();
   std::vector<double> figures;
   for (size_t i = 0; i < means_.size(); ++i) {

@@ -19,7 +19,7 @@ class EvaluatedLosses {
   void add(const LossValue& losses, int64_t size);
   /// Reads what was added, together with what the other ranks have; `group` is null for one process. Collective. First
   /// what is minimized, then each of several losses.
-  std::vector<double> figures(ProcessGroup* group) const;
+  std::vector<double> figures(ProcessGroup& group) const;
 
  private:
   Tensors means_;  // of losses that average over samples, times the samples; undefined: 0

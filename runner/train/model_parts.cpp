@@ -11,13 +11,10 @@ class ModelPart : public Stateful {
  public:
   explicit ModelPart(Job& job) : Stateful("model"), job_(job) {}
 
-  NamedTensors tensors() override {
-    const NamedTensors state = job_.model->state_dict();
-    return job_.parallel ? job_.parallel->gather_model(state) : state;
-  }
+  NamedTensors tensors() override { return job_.parallel->gather_model(job_.model->state_dict()); }
 
   void load(const Snapshot& saved) override {
-    const auto whole = job_.parallel ? job_.parallel->make_whole() : nullptr;
+    const auto whole = job_.parallel->make_whole();
     job_.model->load_state_dict(saved.tensors, "the checkpoint");
   }
 
@@ -29,13 +26,10 @@ class OptimizerPart : public Stateful {
  public:
   explicit OptimizerPart(Job& job) : Stateful("optimizer"), job_(job) {}
 
-  NamedTensors tensors() override {
-    const NamedTensors state = job_.optimizer->state();
-    return job_.parallel ? job_.parallel->gather_state(state) : state;
-  }
+  NamedTensors tensors() override { return job_.parallel->gather_state(job_.optimizer->state()); }
 
   void load(const Snapshot& saved) override {
-    const NamedTensors own = job_.parallel ? job_.parallel->own_state(saved.tensors) : saved.tensors;
+    const NamedTensors own = job_.parallel->own_state(saved.tensors);
     job_.optimizer->load_state({own.begin(), own.end()});
   }
 
@@ -47,10 +41,10 @@ class HookPart : public Stateful {
  public:
   explicit HookPart(Job& job) : Stateful("comm_hook"), job_(job) {}
 
-  NamedTensors tensors() override { return job_.parallel ? job_.parallel->hook_state() : NamedTensors(); }
+  NamedTensors tensors() override { return job_.parallel->hook_state(); }
 
   void load(const Snapshot& saved) override {
-    if (!job_.parallel || saved.tensors.empty()) return;
+    if (saved.tensors.empty()) return;
     const int64_t saved_ranks = saved.tensors[0].second.size(0);
     if (saved_ranks == job_.world_size()) return job_.parallel->load_hook_state(saved.tensors);
     spdlog::warn("the checkpoint is of {} ranks: what its communication hook remembered of each is left behind",

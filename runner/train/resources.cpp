@@ -39,7 +39,6 @@ HeldBytes held_bytes(Job& job) {
 
 std::vector<TrafficLine> traffic_of(const Job& job) {
   std::vector<TrafficLine> lines;
-  if (!job.group) return lines;
   for (const auto& [key, traffic] : job.group->traffic()) {
     lines.push_back({key.second, key.first, traffic.calls, traffic.bytes});
   }
@@ -48,7 +47,7 @@ std::vector<TrafficLine> traffic_of(const Job& job) {
 }
 
 RankResources resources_of(Job& job, int64_t steps) {
-  return {job.group ? job.group->rank() : 0, steps, held_bytes(job), traffic_of(job)};
+  return {job.group->rank(), steps, held_bytes(job), traffic_of(job)};
 }
 
 ordered_json to_json(const HeldBytes& held) {
@@ -76,7 +75,7 @@ ordered_json to_json(const RankResources& resources) {
 nlohmann::json resources_of_ranks(Job& job, int64_t steps) {
   const std::string own = to_json(resources_of(job, steps)).dump();
   nlohmann::json all = nlohmann::json::array();
-  for (const std::string& text : job.group ? job.group->gather_texts(own, "the summary") : std::vector{own}) {
+  for (const std::string& text : job.group->gather_texts(own, "the summary")) {
     all.push_back(nlohmann::json::parse(text));
   }
   return all;

@@ -41,22 +41,22 @@ Snapshots Job::capture(Copies copies) {
 }
 
 void Job::save(const std::string& name, bool best) {
-  if (group) group->set_step(progress.step);
-  const PhaseScope phase(group.get(), Phase::kCheckpoint);
+  group->set_step(progress.step);
+  const PhaseScope phase(*group, Phase::kCheckpoint);
   {
     const CheckpointContent content = content_of(capture(Copies::kShared));
     if (is_main()) loggers->on_checkpoint({progress.step, write(name, content, best)});
-    if (group) group->barrier("a checkpoint");
+    group->barrier("a checkpoint");
   }
   if (shards()) return_free_memory();
 }
 
 void Job::amend(const std::string& name, bool best) {
-  const PhaseScope phase(group.get(), Phase::kCheckpoint);
+  const PhaseScope phase(*group, Phase::kCheckpoint);
   Snapshots values;
   for (const auto& part : parts_) values[part->name()] = {{}, part->values()};
   if (is_main()) checkpoints->amend(name, content_of(values).state, best);
-  if (group) group->barrier("a checkpoint");
+  group->barrier("a checkpoint");
 }
 
 Tensors Job::random_states() const {
@@ -101,10 +101,8 @@ std::optional<std::string> Job::checkpoint_to_resume() {
 void Job::resume() {
   std::string from = is_main() ? checkpoint_to_resume().value_or("") : "";
   continues = is_main() && folder->continues();
-  if (group) {
-    from = group->share_text(from, "the checkpoint to go on from");
-    continues = group->max(continues ? 1 : 0, "the checkpoint to go on from") > 0;
-  }
+  from = group->share_text(from, "the checkpoint to go on from");
+  continues = group->max(continues ? 1 : 0, "the checkpoint to go on from") > 0;
   if (!from.empty()) restore(from);
   if (is_main() && folder->continues()) {
     truncate_metrics(folder->metrics_path(), progress.step, progress.evaluation_due);

@@ -14,7 +14,7 @@ const double* numbers_of(const at::Tensor& on_cpu) { return on_cpu.const_data_pt
 
 }  // namespace
 
-StepAccount::StepAccount(at::Device device, ProcessGroup* group, Progress& progress, std::function<void()> on_skipped)
+StepAccount::StepAccount(at::Device device, ProcessGroup& group, Progress& progress, std::function<void()> on_skipped)
     : device_(device), group_(group), progress_(progress), on_skipped_(std::move(on_skipped)) {}
 
 void StepAccount::watch(const at::Tensor& loss, const Occasion& occasion) {
@@ -38,7 +38,7 @@ void StepAccount::add(const StepResult& result, std::optional<bool> overflowed) 
     return;
   }
   if (!loss_sum_.defined()) {  // what earlier starts have in the sum is counted on one rank
-    loss_sum_ = at::full({}, group_ && !group_->is_main() ? 0 : progress_.loss_sum, result.loss.options());
+    loss_sum_ = at::full({}, group_.is_main() ? progress_.loss_sum : 0, result.loss.options());
   }
   loss_sum_ = loss_sum_ + result.loss;
   if (overflowed) {
@@ -86,7 +86,7 @@ std::optional<StepAccount::NotFinite> StepAccount::read_device() {
     if (own.defined()) pieces.push_back(own.reshape(1).to(at::kDouble));
   }
   const at::Tensor all = at::cat(pieces).cpu();
-  if (group_) group_->sum({all.narrow(0, 0, num_shared)}, "the loss");
+  group_.sum({all.narrow(0, 0, num_shared)}, "the loss");
   const double* number = numbers_of(all);
   progress_.loss_sum = *number++;
   figures_.loss = *number++;

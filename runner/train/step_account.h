@@ -18,9 +18,8 @@ namespace trainrun {
 /// two lines of the log.
 class StepAccount {
  public:
-  /// `group`: null for one process. `on_skipped` is called when the host learns that the last step was skipped. All
-  /// outlive this.
-  StepAccount(at::Device device, ProcessGroup* group, Progress& progress, std::function<void()> on_skipped);
+  /// `on_skipped` is called when the host learns that the last step was skipped. All outlive this.
+  StepAccount(at::Device device, ProcessGroup& group, Progress& progress, std::function<void()> on_skipped);
 
   /// The newest step, as last read.
   struct Figures {
@@ -51,7 +50,7 @@ class StepAccount {
   std::optional<NotFinite> read_device();
 
   at::Device device_;
-  ProcessGroup* group_;
+  ProcessGroup& group_;
   Progress& progress_;
   std::function<void()> on_skipped_;
   Figures figures_;

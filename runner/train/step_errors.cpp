@@ -29,6 +29,16 @@ std::optional<ComponentName> layer_of_failed_backward(Job& job, const Batch& bat
   return std::nullopt;  // it does not fail again
 }
 
+void run_backward_alone(Job& job, const Batch& batch, const at::Tensor& loss) {
+  try {
+    loss.backward();
+  } catch (const std::exception& error) {
+    const auto layer = layer_of_failed_backward(job, batch);
+    if (!layer) throw;
+    throw_component_error({layer->place, layer->path, "the backward pass of " + layer->type}, {}, error);
+  }
+}
+
 }  // namespace
 
 std::string Occasion::text() const {
@@ -49,7 +59,7 @@ void throw_named(const std::string& what, const Occasion& occasion, const std::e
   std::throw_with_nested(TrainingError(what + " failed in " + occasion.text() + ": " + error_text(error)));
 }
 
-void run_backward_of_rank(const Occasion& occasion, const at::Tensor& loss) {
+void run_backward_of_rank(const at::Tensor& loss, const Occasion& occasion) {
   try {
     loss.backward();
   } catch (const c10::DistError&) {
@@ -59,13 +69,11 @@ void run_backward_of_rank(const Occasion& occasion, const at::Tensor& loss) {
   }
 }
 
-void run_backward(Job& job, const Batch& batch, const at::Tensor& loss) {
-  try {
-    loss.backward();
-  } catch (const std::exception& error) {
-    const auto layer = layer_of_failed_backward(job, batch);
-    if (!layer) throw;
-    throw_component_error({layer->place, layer->path, "the backward pass of " + layer->type}, {}, error);
+void run_backward(Job& job, const Batch& batch, const at::Tensor& loss, const Occasion& occasion) {
+  if (job.group->is_alone()) {
+    named("the backward pass", occasion, [&] { run_backward_alone(job, batch, loss); });
+  } else {
+    job.group->guarded("a backward pass", [&] { run_backward_of_rank(loss, occasion); });
   }
 }
 

@@ -22,12 +22,12 @@ auto named(const char* what, const Occasion& occasion, const Body& body) {
   }
 }
 
-/// `loss`.backward(), where this process is alone. What it throws becomes a ComponentError of the layer whose gradient
-/// could not be computed: to find it, the passes are made once more with a note at every layer.
-void run_backward(Job& job, const Batch& batch, const at::Tensor& loss);
+/// `loss`.backward(), of `batch`. What LibTorch finds wrong becomes a TrainingError. Where this process is alone, it
+/// names the layer whose gradient could not be computed: to find it, the passes are made once more with a note at every
+/// layer. What is wrong with the connection to other ranks is passed on as the group says it.
+void run_backward(Job& job, const Batch& batch, const at::Tensor& loss, const Occasion& occasion);
 
-/// `loss`.backward() beside other ranks. What LibTorch finds wrong on this rank becomes a TrainingError; what is wrong
-/// with the connection is passed on as it is.
-void run_backward_of_rank(const Occasion& occasion, const at::Tensor& loss);
+/// Its part for a rank among others, which a lost connection must be told apart from.
+void run_backward_of_rank(const at::Tensor& loss, const Occasion& occasion);
 
 }  // namespace trainrun

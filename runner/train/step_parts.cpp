@@ -82,7 +82,7 @@ class RandomPart : public Stateful {
     json values = json::array();
     for (const at::Device& source : random_sources(job_.device)) {
       const at::Tensor own = random_state(source).unsqueeze(0);
-      const at::Tensor states = job_.group ? job_.group->gather_rows(own, "a checkpoint") : own;
+      const at::Tensor states = job_.group->gather_rows(own, "a checkpoint");
       for (int64_t rank = 0; rank < states.size(0); ++rank) {
         values[static_cast<size_t>(rank)][kind_of(source)] = to_hex(states[rank].contiguous());
       }
@@ -91,7 +91,7 @@ class RandomPart : public Stateful {
   }
 
   void load(const Snapshot& saved) override {
-    const auto rank = static_cast<size_t>(job_.group ? job_.group->rank() : 0);
+    const auto rank = static_cast<size_t>(job_.group->rank());
     if (!job_.is_main() && rank >= saved.values.size()) {  // a rank that the checkpoint did not have
       at::manual_seed(rank_seed(static_cast<uint64_t>(job_.recipe.seed), job_.group->rank(), job_.progress.step));
       return;

@@ -106,9 +106,9 @@ class Trainer {
     const auto due = [&](const auto& every) { return every && (last || is_due(every, progress_.step, epoch_ended())); };
     progress_.evaluation_due = !job_.eval_splits.empty() && due(job_.recipe.evaluation.every);
     if (due(job_.recipe.checkpoint.every) || result.is_save_due) save(false);
-    if (job_.group) heed(result.signal);
+    heed(result.signal);
     const bool time_has_passed = saved_step_ == progress_.step;
-    if (!job_.group || time_has_passed) heed_signals();
+    if (job_.group->is_alone() || time_has_passed) heed_signals();
     if (signal_ != 0 || !progress_.evaluation_due) return;
     const auto best = run_evaluation();
     if (best && saved_step_ == progress_.step) {
@@ -129,7 +129,7 @@ class Trainer {
   }
 
   void heed_signals() {
-    if (signal_ == 0) heed(agreed_signal(job_.group.get()));
+    if (signal_ == 0) heed(agreed_signal(*job_.group));
   }
 
   void heed(int asked) {
@@ -163,13 +163,12 @@ class Trainer {
   /// Nothing where a signal came before it was done: all is then as it was.
   std::optional<Figures> evaluate_splits() {
     const Tensors random = job_.random_states();
-    if (job_.group) job_.group->set_step(progress_.step);
-    const PhaseScope phase(job_.group.get(), Phase::kEvaluation);
-    if (job_.parallel) job_.parallel->share_buffers();
+    job_.group->set_step(progress_.step);
+    const PhaseScope phase(*job_.group, Phase::kEvaluation);
+    job_.parallel->share_buffers();
     EvaluationScope scope(*job_.callbacks);
-    if (job_.parallel && scope.changes()) job_.parallel->share_buffers();
-    EvaluationControl control;
-    control.group = job_.group.get();
+    if (scope.changes()) job_.parallel->share_buffers();
+    EvaluationControl control = {*job_.group};
     control.step = progress_.step;
     control.scope = &scope;
     control.gives_up = [&, asked = int64_t{0}]() mutable { return gives_up_evaluation(random, scope, asked++); };
@@ -191,8 +190,8 @@ class Trainer {
   /// `random`: where random numbers stood before the evaluation.
   bool gives_up_evaluation(const Tensors& random, EvaluationScope& scope, int64_t asked) {
     constexpr int64_t kBatchesBetweenAgreements = 8;  // each makes the ranks wait for each other
-    if (job_.group && asked % kBatchesBetweenAgreements != 0) return false;
-    const int signal = agreed_signal(job_.group.get());
+    if (!job_.group->is_alone() && asked % kBatchesBetweenAgreements != 0) return false;
+    const int signal = agreed_signal(*job_.group);
     if (signal != kSaveAndGoOn) {
       signal_ = signal;
       return signal != 0;
@@ -210,7 +209,7 @@ class Trainer {
   void heed_stop(const std::string& reason) {
     if (job_.recipe.callbacks.empty()) return;
     progress_.stopped = reason;
-    const bool is_asked = job_.group && job_.group->max(reason.empty() ? 0 : 1, "callbacks") > 0;
+    const bool is_asked = job_.group->max(reason.empty() ? 0 : 1, "callbacks") > 0;
     if (is_asked && reason.empty()) progress_.stopped = "a callback of another rank says so";
     if (progress_.stopped.empty()) return;
     spdlog::info("training ends after step {}: {}", progress_.step, progress_.stopped);
@@ -264,7 +263,7 @@ class Trainer {
     if (is_time_up_ && progress_.stopped.empty()) summary["stopped"] = time_is_up_text();
     if (!job_.device.is_cpu()) summary["peak_gpu_memory"] = peak_memory(job_.device);  // bytes, of this process
     if (job_.is_main()) job_.folder->finish(summary.dump(2) + "\n");
-    if (job_.group) job_.group->barrier("the end");
+    job_.group->barrier("the end");
     job_.loggers->on_end({progress_.step, took, "", progress_.metrics});
   }
 

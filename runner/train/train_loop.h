@@ -18,9 +18,9 @@ int train(Job& job);
 
 /// What an evaluation is told besides.
 struct EvaluationControl {
-  ProcessGroup* group = nullptr;  // whose ranks share it
-  int64_t step = 0;               // after which it comes; for errors
-  std::string prefix = "eval";    // of the figures' names; EvalSets::One::prefix
+  ProcessGroup& group;          // whose ranks share it
+  int64_t step = 0;             // after which it comes; for errors
+  std::string prefix = "eval";  // of the figures' names; EvalSets::One::prefix
   /// Asked before a batch that every rank has, by all of them alike: whether to give up. Null: never.
   std::function<bool()> gives_up = nullptr;
   const EvaluationScope* scope = nullptr;  // of callbacks; null: one forward pass a batch
@@ -30,7 +30,6 @@ struct EvaluationControl {
 /// {"eval/loss/NAME", …}, and {"eval/accuracy", …}; nothing where it was given up. Throws TrainingError that names what
 /// failed.
 std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLoader& loader,
-                                const std::vector<std::unique_ptr<Metric>>& metrics,
-                                const EvaluationControl& control = {});
+                                const std::vector<std::unique_ptr<Metric>>& metrics, const EvaluationControl& control);
 
 }  // namespace trainrun

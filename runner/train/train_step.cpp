@@ -37,7 +37,7 @@ void add_to(at::Tensor& sum, const at::Tensor& share) { sum = sum.defined() ? su
 
 /// The forward and backward pass of a batch; adds its share of the window's loss to `result`.
 void add_gradients(Job& job, const Batch& batch, bool synchronize, const Occasion& occasion, StepResult& result) {
-  if (job.parallel) job.parallel->prepare_forward(synchronize);
+  job.parallel->prepare_forward(synchronize);
   const LossValue losses =
       named("the forward pass", occasion, [&] { return job.model->loss(batch, job.model->forward(batch)); });
   check_loss(job, losses, occasion);
@@ -47,13 +47,9 @@ void add_gradients(Job& job, const Batch& batch, bool synchronize, const Occasio
   const auto ranks = static_cast<double>(job.world_size());  // DataParallel takes the mean over ranks
   at::Tensor loss = losses.total(weight * ranks, ranks);
   if (job.grad_scaler) loss = job.grad_scaler->scale(loss);
-  if (job.parallel) {
-    job.parallel->prepare_backward(synchronize, loss);
-    job.group->guarded("a backward pass", [&] { run_backward_of_rank(occasion, loss); });
-    job.parallel->finish_backward(synchronize);
-  } else {
-    named("the backward pass", occasion, [&] { run_backward(job, batch, loss); });
-  }
+  job.parallel->prepare_backward(synchronize, loss);
+  run_backward(job, batch, loss, occasion);
+  job.parallel->finish_backward(synchronize);
 }
 
 /// Brings the ranks' losses and signals together by one sum of numbers that lie on the host: the parts, the loss, and
@@ -105,7 +101,7 @@ std::optional<StepResult> make_pass(Job& job, Window& window, bool heeds_signals
   StepResult result;
   result.samples = window.samples();
   reset_gradients(job.parameters);
-  if (!job.parallel) {  // other ranks wait for all gradients, whoever needs them
+  if (job.group->is_alone()) {  // other ranks wait for all gradients, whoever needs them
     for (const at::Tensor& parameter : job.frozen) parameter.set_requires_grad(!is_frozen(job));
   }
   window.begin();
@@ -118,7 +114,7 @@ std::optional<StepResult> make_pass(Job& job, Window& window, bool heeds_signals
   }
   if (is_frozen(job)) reset_gradients(job.frozen);
   if (job.ask_clock) job.ask_clock(result);
-  if (job.group) share_with_ranks(job, result, heeds_signals ? own_signal() : 0);
+  if (!job.group->is_alone()) share_with_ranks(job, result, heeds_signals ? own_signal() : 0);
   unscale_and_clip(job, result);
   return result;
 }
@@ -126,7 +122,7 @@ std::optional<StepResult> make_pass(Job& job, Window& window, bool heeds_signals
 /// What an optimizer may ask for while it steps. Where the weights are still the same it gets the loss that is `known`.
 LossClosure closure_of(Job& job, Window& window, const StepResult& known) {
   const auto over_ranks = [&job](const at::Tensor& loss) {
-    if (!job.group || job.device.is_cpu()) return loss;
+    if (job.group->is_alone() || job.device.is_cpu()) return loss;
     const at::Tensor sum = loss.clone();
     job.group->sum({sum}, "the loss");
     return sum;
@@ -181,7 +177,7 @@ std::optional<StepResult> train_step(Job& job, BatchStream& batches) {
   const std::optional<bool> overflowed = apply_gradients(job, *result, window);
   job.progress.batch += window.size();
   ++job.progress.step;
-  if (job.group) job.group->set_step(job.progress.step);
+  job.group->set_step(job.progress.step);
   job.account->add(*result, overflowed);
   return result;
 }

@@ -38,7 +38,7 @@ void Window::begin() {
 
 std::optional<Batch> Window::next(int64_t i) {
   Batch batch = named("making a batch", occasion(i), [&] { return batches_.next(); });
-  if (may_stop() && !job_.group && StopSignals::received() != 0) {  // several ranks agree later
+  if (may_stop() && job_.group->is_alone() && StopSignals::received() != 0) {  // several ranks agree later
     take_back();
     return std::nullopt;
   }
@@ -48,10 +48,8 @@ std::optional<Batch> Window::next(int64_t i) {
 bool Window::is_stopped_after(int64_t i) {
   constexpr int64_t kBatchesBetweenAgreements = 8;  // each makes the ranks wait for each other
   if (!may_stop() || i == size_ - 1) return false;
-  const int own = StopSignals::received();
-  if (!job_.group && own == 0) return false;
-  if (job_.group && ++asked_ % kBatchesBetweenAgreements != 0) return false;
-  if (job_.group && job_.group->max(own, "a signal to stop") == 0) return false;
+  if (!job_.group->is_alone() && ++asked_ % kBatchesBetweenAgreements != 0) return false;
+  if (job_.group->max(StopSignals::received(), "a signal to stop") == 0) return false;
   take_back();
   return true;
 }

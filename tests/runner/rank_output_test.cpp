@@ -14,9 +14,9 @@ using trainrun::RankOutput;
 namespace {
 
 /// Where a RankOutput writes to, and what has arrived there since it was last read.
-class Terminal {
+class FakeTerminal {
  public:
-  Terminal() : file_(::memfd_create("terminal", MFD_CLOEXEC)) { REQUIRE(file_.number() >= 0); }
+  FakeTerminal() : file_(::memfd_create("terminal", MFD_CLOEXEC)) { REQUIRE(file_.number() >= 0); }
   int in() const { return file_.number(); }
 
   std::string read() {
@@ -40,7 +40,7 @@ void say(const RankOutput& output, const std::string& text) {
 }  // namespace
 
 TEST_CASE("a rank's lines come out whole, each with its rank") {
-  Terminal terminal;
+  FakeTerminal terminal;
   RankOutput first(1, terminal.in());
   RankOutput second(12, terminal.in());
   say(first, "one\ntwo\nthr");
@@ -59,7 +59,7 @@ TEST_CASE("a rank's lines come out whole, each with its rank") {
 }
 
 TEST_CASE("where a rank has ended there is nothing to wait for") {
-  Terminal terminal;
+  FakeTerminal terminal;
   RankOutput output(3, terminal.in());
   say(output, "end");
   output.close_write_end();
@@ -72,7 +72,7 @@ TEST_CASE("where a rank has ended there is nothing to wait for") {
 }
 
 TEST_CASE("a line without end does not fill the memory") {
-  Terminal terminal;
+  FakeTerminal terminal;
   RankOutput output(1, terminal.in());
   const std::string piece(32768, 'x');
   size_t lines = 0;

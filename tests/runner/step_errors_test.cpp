@@ -149,7 +149,7 @@ TEST_CASE("a backward pass that fails names the layer whose gradient could not b
 TEST_CASE("beside other ranks a backward pass that fails here is not taken for a lost connection") {
   const at::Tensor weight = at::ones({2}).requires_grad_();
   const Occasion occasion{Occasion::Phase::kTraining, 3, 0, 2};
-  CHECK_THROWS_WITH_AS(run_backward_of_rank(occasion, BadGradient::apply(weight).sum()),
+  CHECK_THROWS_WITH_AS(run_backward_of_rank(BadGradient::apply(weight).sum(), occasion),
                        "the backward pass failed in training step 3 (epoch 0, batch 2): no gradient today",
                        TrainingError);
 }

@@ -20,7 +20,10 @@ class NoRun : public Run {
   int64_t step() const override { return 0; }
   NamedTensors parameters() const override { return {}; }
   NamedTensors buffers() const override { return {}; }
-  Communicator* ranks() const override { return nullptr; }
+  Communicator& ranks() const override { return alone_; }
+
+ private:
+  mutable ProcessGroup alone_;
 };
 
 /// What is predicted for `images` by a model that does `forward`.
