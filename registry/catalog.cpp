@@ -1,5 +1,7 @@
 #include "registry/catalog.h"
 
+#include <algorithm>
+
 namespace trainrun {
 
 const LayerRegistry& registry_of(const Catalog& catalog, LayerKind) { return catalog.layers; }
@@ -60,7 +62,9 @@ void define(const Registry<Kind>& registry, const SchemaContext& context, json& 
     cases.push_back(
         {{"if", {{"type", "object"}, {"required", {"type"}}, {"properties", {{"type", {{"const", name}}}}}}},
          {"then", then}});
-    (whole.contains("required") ? needy_names : bare_names).push_back(name);
+    const bool wants_one_of =
+        std::ranges::any_of(entry.relations, [](const json& one) { return one.contains("anyOf"); });
+    (whole.contains("required") || wants_one_of ? needy_names : bare_names).push_back(name);
   }
   const json whole = detail::whole_schema(common.parameters(), common.relations());
   if (!whole.empty()) cases.push_back(whole);

@@ -12,10 +12,6 @@ namespace {
 constexpr int kMaxDepth = 32;           // layers within layers
 constexpr int64_t kMaxLayers = 100000;  // of one recipe, after `repeat` and blocks
 
-bool is_number(const std::string& name) {
-  return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
-}
-
 /// A named piece of the recipe, used as a layer: its own list of layers under one name.
 struct Block {
   LayerList layers;
@@ -339,16 +335,12 @@ void LayerCommon::describe(Fields<LayerCommon>& f) {
       .doc("its parameters' learning rate is this many times the optimizer's; 0 keeps them as they are");
   f.optional("init", &LayerCommon::init)
       .doc("initial values of its weights, or of the parameters whose name a pattern matches");
-  f.relation(nlohmann::json::parse(  // `$`: a `${…}`
-      R"({"properties": {"name": {"not": {"type": "string", "pattern": "^([0-9]+|[^$]*\\.[^$]*)$"}}}})"));
-}
-
-void LayerCommon::check(Checker& checker) const {
-  if (name && name->find('.') != std::string::npos) {
-    checker.fail("name", "'" + *name + "' has a dot, which separates nested names in the state dict");
-  }
-  if (name && is_number(*name))
-    checker.fail("name", "'" + *name + "' is a number; numbers are the names of layers without a name");
+  f.rule({.all = {the("name").matches(R"(^[^.]*$)")},
+          .at = "name",
+          .message = "'{name}' has a dot, which separates nested names in the state dict"});
+  f.rule({.all = {the("name").matches(R"(^(?![0-9]+$))")},
+          .at = "name",
+          .message = "'{name}' is a number; numbers are the names of layers without a name"});
 }
 
 std::optional<LayerList> Codec<LayerList>::read(const Value& value, Reader& reader) {

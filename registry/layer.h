@@ -135,7 +135,6 @@ struct LayerCommon {
   std::optional<std::string> share;
   double lr_scale = 1;
   static void describe(Fields<LayerCommon>& f);
-  void check(Checker& checker) const;
 };
 
 struct LayerKind {

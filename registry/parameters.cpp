@@ -210,6 +210,35 @@ json FieldList::write(const void* component) const {
   return result;
 }
 
+const Field& FieldList::field_of(const std::string& parameter) const {
+  const auto has_name = [&](const Field& field) { return field.parameter.name == parameter; };
+  const auto found = std::find_if(fields_.begin(), fields_.end(), has_name);
+  if (found == fields_.end()) throw std::logic_error("a rule is about '" + parameter + "', which is not declared");
+  return *found;
+}
+
+void FieldList::rule(Rule rule) {
+  relations_.push_back(
+      rule.schema([&](const std::string& parameter) { return field_of(parameter).parameter.default_value; }));
+  rules_.push_back(std::move(rule));
+}
+
+void FieldList::either(const std::string& one, const std::string& other) {
+  const std::string message = "either " + one + " or " + other + " must be given, and not both";
+  rule({.any = {the(one).is_given(), the(other).is_given()}, .at = one, .message = message});
+  rule({.when = {the(one).is_given()}, .all = {the(other).is_missing()}, .at = other, .message = message});
+}
+
+void FieldList::check_rules(const void* component, Checker& checker) const {
+  const auto value_of = [&](const std::string& parameter) {
+    const Field& field = field_of(parameter);
+    return field.write(static_cast<const char*>(component) + field.offset);
+  };
+  for (const Rule& rule : rules_) {
+    if (const std::string fault = rule.fault(value_of); !fault.empty()) checker.fail(rule.at, fault);
+  }
+}
+
 json FieldList::schema(SchemaContext& context) const {
   json schema = detail::properties_schema(parameters(), context);
   schema.update(detail::whole_schema(parameters(), relations_));

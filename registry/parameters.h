@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "registry/codec.h"
+#include "registry/rule.h"
 
 namespace trainrun {
 
@@ -93,8 +94,12 @@ class FieldBuilder {
 /// is therefore compiled once instead of some hundred times.
 class FieldList {
  public:
-  /// The part of T's `check` that JSON Schema can express: a schema for the whole mapping. Editors use it, reading does
-  /// not.
+  /// How parameters that were declared before must fit together. Reading checks it, and editors see it.
+  void rule(Rule rule);
+  /// Exactly one of the two must be given.
+  void either(const std::string& one, const std::string& other);
+  /// The part of T's `check` that JSON Schema can express and no rule can: a schema for the whole mapping. Editors use
+  /// it, reading does not.
   void relation(nlohmann::json schema) { relations_.push_back(std::move(schema)); }
 
   /// Every parameter of the struct at `component` as a recipe would write it, defaults included.
@@ -113,11 +118,15 @@ class FieldList {
   /// Reads `map` into the struct at `target`.
   void read_into(void* target, const Value& map, Reader& reader, const std::string& owner,
                  const std::vector<std::string>& known_elsewhere) const;
+  void check_rules(const void* component, Checker& checker) const;
 
  private:
+  /// Throws std::logic_error where there is none.
+  const Field& field_of(const std::string& parameter) const;
   Parameter& add(std::string_view name, std::string type, nlohmann::json (*schema)(SchemaContext&), Field field);
 
   std::deque<Field> fields_;  // a deque: builders point into it
+  std::vector<Rule> rules_;
   std::vector<nlohmann::json> relations_;
 };
 
@@ -243,11 +252,10 @@ T Fields<T>::read(const Value& map, Reader& reader, const std::string& owner,
   const size_t before = reader.problems().size();
   T result{};
   read_into(&result, map, reader, owner, known_elsewhere);
-  if constexpr (Checked<T>) {
-    if (reader.problems().size() == before) {
-      Checker checker(map, reader);
-      result.check(checker);
-    }
+  if (reader.problems().size() == before) {
+    Checker checker(map, reader);
+    check_rules(&result, checker);
+    if constexpr (Checked<T>) result.check(checker);
   }
   return result;
 }

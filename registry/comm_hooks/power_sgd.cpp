@@ -47,18 +47,10 @@ struct PowerSGD {
         .at_least(0)
         .at_most(4294967295.0)
         .doc("seed of the first factors");
-    f.relation(nlohmann::json::parse(
-        R"({"if": {"properties": {"start_powerSGD_iter": {"type": "integer", "maximum": 1}},
-                   "required": ["start_powerSGD_iter"]},
-            "then": {"required": ["use_error_feedback", "warm_start"],
-                     "properties": {"use_error_feedback": {"not": {"const": true}},
-                                    "warm_start": {"not": {"const": true}}}}})"));
-  }
-  void check(Checker& checker) const {
-    if ((use_error_feedback || warm_start) && start_power_sgd_iter <= 1) {
-      checker.fail("start_powerSGD_iter",
-                   "use_error_feedback and warm_start need at least 2: buckets change in the first two steps");
-    }
+    f.rule({.when = {the("start_powerSGD_iter").is_at_most(1)},
+            .all = {the("use_error_feedback").is(false), the("warm_start").is(false)},
+            .at = "start_powerSGD_iter",
+            .message = "use_error_feedback and warm_start need at least 2: buckets change in the first two steps"});
   }
   std::unique_ptr<CommHook> build(const CommHookInputs&) const;
 };

@@ -14,14 +14,11 @@ struct Csv : TableOptions {
     f.optional("delimiter", &Csv::delimiter).doc("the one character between columns: \",\", \";\", \"\\t\"");
     f.optional("header", &Csv::header)
         .doc("the first line names the columns; if false they are named by their number, \"0\" the first");
-    f.relation(nlohmann::json::parse(R"({"properties": {"delimiter": {"pattern": "^[^\"\\n\\r]$|\\$\\{"}}})"));
+    f.rule({.all = {the("delimiter").matches(R"(^[^"\n\r]$)")},
+            .at = "delimiter",
+            .message = "must be one character, neither a quotation mark nor a line end"});
   }
-  void check(Checker& checker) const {
-    if (delimiter.size() != 1 || delimiter == "\"" || delimiter == "\n" || delimiter == "\r") {
-      checker.fail("delimiter", "must be one character, neither a quotation mark nor a line end");
-    }
-    check_options(checker);
-  }
+  void check(Checker& checker) const { check_options(checker); }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 

@@ -15,14 +15,9 @@ struct Sqlite : TableOptions {
     TableOptions::describe_into(f);
     f.optional("table", &Sqlite::table).doc("the table or view to read");
     f.optional("query", &Sqlite::query).doc("or the SELECT that gives the rows; with ORDER BY their order is sure");
-    f.relation(nlohmann::json::parse(R"({"not": {"required": ["table", "query"],
-                                                 "properties": {"table": {"type": "string"},
-                                                                "query": {"type": "string"}}}})"));
+    f.either("table", "query");
   }
-  void check(Checker& checker) const {
-    check_options(checker);
-    if (table.has_value() == query.has_value()) checker.fail("table", "write either table or query");
-  }
+  void check(Checker& checker) const { check_options(checker); }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 

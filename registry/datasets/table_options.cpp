@@ -101,7 +101,6 @@ std::string fault_of(const ColumnOptions& column) {
 }  // namespace
 
 void TableOptions::check_options(Checker& checker) const {
-  if (num_classes && !is_classification()) checker.fail("num_classes", "is for the task classification");
   for (const auto& [name, unused] : listed().entries) {
     const ColumnOptions options = column(name);
     const std::string fault = fault_of(options);

@@ -126,9 +126,10 @@ void TableOptions::describe_into(Fields<T>& f) {
           "float32");
   f.optional("num_classes", &TableOptions::num_classes).at_least(1).doc("labels are below this; for classification");
   f.optional("split", &TableOptions::split).doc("take a part of the rows, drawn by a seed; null: all");
-  f.relation(nlohmann::json::parse(
-      R"({"if": {"required": ["task"], "properties": {"task": {"const": "regression"}}},
-          "then": {"properties": {"num_classes": {"not": {"type": "integer"}}}}})"));
+  f.rule({.when = {the("task").is("regression")},
+          .all = {the("num_classes").is_missing()},
+          .at = "num_classes",
+          .message = "is for the task classification"});
 }
 
 }  // namespace trainrun

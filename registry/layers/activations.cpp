@@ -86,9 +86,10 @@ struct LeakyReLU : Activation<LeakyReLU> {
   static void describe(Fields<LeakyReLU>& f) {
     f.optional("negative_slope", &LeakyReLU::negative_slope).doc("slope below 0");
     describe_inplace(f);
-  }
-  void check(Checker& checker) const {
-    if (inplace && negative_slope < 0) checker.fail("inplace", "has no gradient where negative_slope is negative");
+    f.rule({.when = {the("inplace").is(true)},
+            .all = {the("negative_slope").is_at_least(0)},
+            .at = "inplace",
+            .message = "has no gradient where negative_slope is negative"});
   }
   Tensor apply(Tensor x) const {
     return inplace ? at::leaky_relu_(x, negative_slope) : at::leaky_relu(x, negative_slope);
@@ -103,10 +104,13 @@ struct ExponentialUnit : Activation<ExponentialUnit<kContinuous>> {
   static void describe(Fields<ExponentialUnit>& f) {
     f.optional("alpha", &ExponentialUnit::alpha).doc("the function tends to -alpha where its input tends to -infinity");
     describe_inplace(f);
-  }
-  void check(Checker& checker) const {
-    if (kContinuous && alpha == 0) checker.fail("alpha", "must not be 0, by which CELU divides");
-    if (inplace && alpha < 0) checker.fail("inplace", "has no gradient where alpha is negative");
+    if (kContinuous) {
+      f.rule({.all = {the("alpha").is_not(0)}, .at = "alpha", .message = "must not be 0, by which CELU divides"});
+    }
+    f.rule({.when = {the("inplace").is(true)},
+            .all = {the("alpha").is_at_least(0)},
+            .at = "inplace",
+            .message = "has no gradient where alpha is negative"});
   }
   Tensor apply(Tensor x) const {
     if constexpr (kContinuous) return inplace ? at::celu_(x, alpha) : at::celu(x, alpha);

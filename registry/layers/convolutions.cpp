@@ -68,9 +68,10 @@ struct Convolution {
           .at_least(0)
           .one_of({"valid", "same"})
           .doc("points added at each border");
-      f.relation(nlohmann::json::parse(
-          R"({"if": {"required": ["padding"], "properties": {"padding": {"const": "same"}}},
-              "then": {"properties": {"stride": {"maximum": 1, "items": {"maximum": 1}}}}})"));
+      f.rule({.when = {the("padding").is("same")},
+              .all = {the("stride").is_at_most(1)},
+              .at = "padding",
+              .message = "'same' needs a stride of 1"});
     }
     f.optional("dilation", &Convolution::dilation).at_least(1).doc("distance between the window's points");
     f.optional("groups", &Convolution::groups).at_least(1).doc("groups of channels that do not see each other");
@@ -83,8 +84,6 @@ struct Convolution {
 
   void check(Checker& checker) const {
     if (out_channels % groups != 0) checker.fail("groups", "must divide out_channels, " + std::to_string(out_channels));
-    const bool strided = std::any_of(stride.begin(), stride.end(), [](int64_t step) { return step != 1; });
-    if (is_same() && strided) checker.fail("padding", "'same' needs a stride of 1");
     bool output_padding_fits = true;
     for (size_t i = 0; i < kDims; ++i) output_padding_fits &= output_padding[i] < std::max(stride[i], dilation[i]);
     if (!output_padding_fits) checker.fail("output_padding", "must be less than stride or dilation");

@@ -78,10 +78,9 @@ struct Clamp {
   static void describe(Fields<Clamp>& f) {
     f.optional("min", &Clamp::min).doc("smaller values become this; null: no limit");
     f.optional("max", &Clamp::max).doc("larger values become this; null: no limit. If it is less than min, it wins");
-    f.relation(nlohmann::json::parse(R"({"anyOf": [{"required": ["min"]}, {"required": ["max"]}]})"));
-  }
-  void check(Checker& checker) const {
-    if (!min && !max) checker.fail("min", "min, max or both must be given");
+    f.rule({.any = {the("min").is_given(), the("max").is_given()},
+            .at = "min",
+            .message = "min, max or both must be given"});
   }
   Layer build(const LayerInputs&) const {
     const auto number = [](const std::optional<double>& limit) {

@@ -124,10 +124,10 @@ struct EmbeddingBag : EmbeddingTable {
   static void describe(Fields<EmbeddingBag>& f) {
     describe_table(f);
     f.optional("mode", &EmbeddingBag::mode).one_of({"sum", "mean", "max"}).doc("what is made of a bag's vectors");
-  }
-  void check(Checker& checker) const {  // NOLINT(bugprone-derived-method-shadowing-base-method): it calls that one
-    EmbeddingTable::check(checker);
-    if (mode == "max" && scale_grad_by_freq) checker.fail("scale_grad_by_freq", "is not available for mode: max");
+    f.rule({.when = {the("mode").is("max")},
+            .all = {the("scale_grad_by_freq").is(false)},
+            .at = "scale_grad_by_freq",
+            .message = "is not available for mode: max"});
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(1, 2);

@@ -62,16 +62,15 @@ struct Upsample {
         .doc("corners keep their values; of the linear modes and bicubic; false by default");
     f.optional("recompute_scale_factor", &Upsample::recompute_scale_factor)
         .doc("interpolate by the ratio of the whole sizes, not by scale_factor itself");
+    f.either("size", "scale_factor");
+    f.rule({.when = {the("size").is_given()},
+            .all = {the("recompute_scale_factor").is_not(true)},
+            .at = "recompute_scale_factor",
+            .message = "has no effect if size is given"});
   }
 
   void check(Checker& checker) const {
-    if (size.has_value() == scale_factor.has_value()) {
-      checker.fail(size ? "scale_factor" : "size", "either size or scale_factor must be given, and not both");
-    }
     if (align_corners && dims_of_mode() == 0) checker.fail("align_corners", "has no meaning for mode " + mode);
-    if (size && recompute_scale_factor.value_or(false)) {
-      checker.fail("recompute_scale_factor", "has no effect if size is given");
-    }
   }
 
   Layer build(const LayerInputs& in) const {

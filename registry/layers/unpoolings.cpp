@@ -103,12 +103,9 @@ struct FractionalMaxPool {
         .doc("size of the output as a share of the input's, or one share for each dimension");
     f.optional("return_indices", &Pool::return_indices)
         .doc("a second output: where in its feature map each value was, counted row by row");
+    f.either("output_size", "output_ratio");
   }
   void check(Checker& checker) const {
-    if (output_size.has_value() == output_ratio.has_value()) {
-      checker.fail(output_size ? "output_ratio" : "output_size",
-                   "either output_size or output_ratio must be given, and not both");
-    }
     const auto* list = output_ratio ? std::get_if<std::vector<double>>(&*output_ratio) : nullptr;
     if (list && list->size() != kDims) {
       checker.fail("output_ratio", "needs " + std::to_string(kDims) + " numbers, has " + std::to_string(list->size()));

@@ -22,15 +22,10 @@ struct SGDOptions {
     f.optional("weight_decay", &SGDOptions::weight_decay).at_least(0).doc("times the weights, added to the gradient");
     f.optional("nesterov", &SGDOptions::nesterov).doc("look ahead by the momentum");
     f.optional("maximize", &SGDOptions::maximize).doc("climb instead of descend");
-    f.relation(nlohmann::json::parse(
-        R"({"if": {"required": ["nesterov"], "properties": {"nesterov": {"const": true}}},
-            "then": {"required": ["momentum"],
-                     "properties": {"momentum": {"exclusiveMinimum": 0}, "dampening": {"minimum": 0, "maximum": 0}}}})"));
-  }
-  void check(Checker& checker) const {
-    if (nesterov && (momentum <= 0 || dampening != 0)) {
-      checker.fail("nesterov", "needs a momentum above 0 and no dampening");
-    }
+    f.rule({.when = {the("nesterov").is(true)},
+            .all = {the("momentum").is_above(0), the("dampening").is(0)},
+            .at = "nesterov",
+            .message = "needs a momentum above 0 and no dampening"});
   }
   std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const;
 };

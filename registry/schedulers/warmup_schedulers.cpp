@@ -25,9 +25,6 @@ struct Warmup {
     if (!warmup_ratio) return warmup_steps;
     return static_cast<int64_t>(std::ceil(*warmup_ratio * static_cast<double>(total(inputs))));
   }
-  void check(Checker& checker) const {
-    if (warmup_ratio && warmup_steps > 0) checker.fail("warmup_ratio", "give warmup_steps or warmup_ratio, not both");
-  }
 };
 
 template <class T>
@@ -38,9 +35,10 @@ void describe_warmup(Fields<T>& f) {
       .at_most(1)
       .doc("instead of warmup_steps: the same as a share of the whole job");
   f.optional("total_steps", &T::total_steps).at_least(1).doc("when it ends; the whole job by default");
-  f.relation(nlohmann::json::parse(
-      R"({"if": {"required": ["warmup_ratio"], "properties": {"warmup_ratio": {"type": "number"}}},
-          "then": {"properties": {"warmup_steps": {"maximum": 0}}}})"));
+  f.rule({.when = {the("warmup_ratio").is_given()},
+          .all = {the("warmup_steps").is_at_most(0)},
+          .at = "warmup_ratio",
+          .message = "give warmup_steps or warmup_ratio, not both"});
 }
 
 double cosine(double done) { return 0.5 * (1 + std::cos(std::numbers::pi * done)); }  // from 1 at 0 to 0 at 1

@@ -117,10 +117,6 @@ void check_monitors(const Recipe& recipe, const Model* model, const Value& value
   if (recipe.checkpoint.keep_best) {
     const Value* keep_best = value.find("checkpoint")->find("keep_best");
     check(recipe.checkpoint.keep_best->monitor, keep_best->find("monitor")->place(), "checkpoint.keep_best.monitor");
-    if (!recipe.checkpoint.every) {
-      problems.push_back(
-          {keep_best->place(), "checkpoint.keep_best", "no checkpoint is kept, because checkpoint.every is null"});
-    }
   }
   for (const Component<CallbackKind>& callback : recipe.callbacks) {
     const std::string monitor = build_at_place(callback, {})->monitor();

@@ -80,6 +80,10 @@ void ModelSection::describe(Fields<ModelSection>& f) {
   f.optional("unfreeze_at_epoch", &ModelSection::unfreeze_at_epoch)
       .at_least(1)
       .doc("after so many epochs, what `freeze` names learns, too; null: never");
+  f.rule({.when = {the("unfreeze_at_epoch").is_given()},
+          .all = {the("freeze").is_given()},
+          .at = "unfreeze_at_epoch",
+          .message = "needs freeze: [PATTERN, …]"});
   f.relation(json::parse(R"({"if": {"required": ["blocks"]},
                              "else": {"properties": {"layers": {"$ref": "#/definitions/known_layer"}}}})"));
 }
@@ -117,7 +121,6 @@ void WeightsSection::check(Checker& checker) const {
 
 void ModelSection::check(Checker& checker) const {
   if (layers.layers.empty()) checker.fail("layers", kNoLayers);  // each has `if: false`
-  if (unfreeze_at_epoch && freeze.empty()) checker.fail("unfreeze_at_epoch", "needs freeze: [PATTERN, …]");
 }
 
 }  // namespace trainrun

@@ -44,14 +44,15 @@ void DatasetSection::describe(Fields<DatasetSection>& f) {
           "are for training");
   f.relation(json::parse(R"({"properties": {"fold": {"not": {"type": "string", "pattern": "^[^$]*$", "not": {
                                  "type": "string", "pattern": "^[1-9][0-9]*/([2-9]|[1-9][0-9]+)$"}}}}})"));
-  f.relation(json::parse(R"({"if": {"required": ["fold"], "properties": {"fold": {"type": "string"}}},
-                             "then": {"properties": {"eval": {"type": "null"}}}})"));
+  f.rule({.when = {the("fold").is_given()},
+          .all = {the("eval").is_missing()},
+          .at = "fold",
+          .message = "makes its own evaluation data out of train; leave out eval"});
 }
 
 void DatasetSection::check(Checker& checker) const {
-  if (!fold) return;
-  if (!parse_fold(*fold)) checker.fail("fold", "expected 1/5 for the first of five folds, found '" + *fold + "'");
-  if (eval) checker.fail("fold", "makes its own evaluation data out of train; leave out eval");
+  if (!fold || parse_fold(*fold)) return;
+  checker.fail("fold", "expected 1/5 for the first of five folds, found '" + *fold + "'");
 }
 
 void DatasetSection::apply_fold(uint64_t seed) {
@@ -84,10 +85,10 @@ void SamplerSection::describe(Fields<SamplerSection>& f) {
       .at_least(1)
       .doc("number of samples drawn by weight in an epoch; by default as many as there are");
   f.optional("replacement", &SamplerSection::replacement).doc("a sample may be drawn by weight several times");
-  f.relation(json::parse(R"({"if": {"required": ["type"], "properties": {"type": {"const": "Stratified"}}},
-                             "then": {"properties": {"num_samples": {"not": {"type": "integer"}},
-                                                     "replacement": {"not": {"const": false}},
-                                                     "weights": {"not": {"type": "array"}}}}})"));
+  f.rule({.when = {the("type").is("Stratified")},
+          .all = {the("num_samples").is_missing(), the("replacement").is(true), the("weights").is("balanced")},
+          .at = "type",
+          .message = "weights, num_samples and replacement are only for WeightedRandom"});
 }
 
 void SamplerSection::check(Checker& checker) const {
@@ -95,9 +96,6 @@ void SamplerSection::check(Checker& checker) const {
   if (list && std::all_of(list->begin(), list->end(), [](double weight) { return weight == 0; })) {
     checker.fail("weights", "are all 0, so that nothing would be drawn");
   }
-  if (type != "Stratified") return;
-  const bool by_weight = num_samples || !replacement || weights != decltype(weights)(std::string("balanced"));
-  if (by_weight) checker.fail("type", "weights, num_samples and replacement are only for WeightedRandom");
 }
 
 std::optional<SamplerSection> DataloaderSection::chosen_sampler() const {
@@ -106,10 +104,6 @@ std::optional<SamplerSection> DataloaderSection::chosen_sampler() const {
   SamplerSection section;
   section.type = std::get<std::string>(*sampler);
   return section;
-}
-
-void DataloaderSection::check(Checker& checker) const {
-  if (sampler && !shuffle) checker.fail("sampler", "draws at random, but shuffle: false asks for the data's own order");
 }
 
 void DataloaderSection::describe(Fields<DataloaderSection>& f) {
@@ -134,9 +128,10 @@ void DataloaderSection::describe(Fields<DataloaderSection>& f) {
       .at_least(0)
       .at_most(256)
       .doc("threads that make batches ahead of time; 0: none. The batches do not depend on it");
-  f.relation(json::parse(R"({"if": {"required": ["shuffle"], "properties": {"shuffle": {"const": false}}},
-                             "then": {"properties": {"sampler": {"not": {"anyOf": [
-                                 {"type": "object"}, {"enum": ["WeightedRandom", "Stratified"]}]}}}}})"));
+  f.rule({.when = {the("shuffle").is(false)},
+          .all = {the("sampler").is_missing()},
+          .at = "sampler",
+          .message = "draws at random, but shuffle: false asks for the data's own order"});
 }
 
 void TrainingSection::describe(Fields<TrainingSection>& f) {
@@ -164,18 +159,13 @@ void TrainingSection::describe(Fields<TrainingSection>& f) {
           "its root (sqrt)");
   f.optional("fuse", &TrainingSection::fuse)
       .doc("compute some layers that follow each other as one, which is faster; explain shows which");
-  f.relation(json::parse(
-      R"({"anyOf": [{"required": ["num_epochs"], "properties": {"num_epochs": {"not": {"type": "null"}}}},
-                    {"required": ["max_steps"], "properties": {"max_steps": {"not": {"type": "null"}}}}]})"));
-  f.relation(json::parse(R"({"if": {"required": ["max_grad_norm"], "properties": {"max_grad_norm": {"type": "number"}}},
-                             "then": {"properties": {"max_grad_value": {"not": {"type": "number"}}}}})"));
-}
-
-void TrainingSection::check(Checker& checker) const {
-  if (!num_epochs && !max_steps) checker.fail("num_epochs", "training needs num_epochs or max_steps");
-  if (max_grad_norm && max_grad_value) {
-    checker.fail("max_grad_value", "clips what max_grad_norm clips, too; leave one of the two out");
-  }
+  f.rule({.any = {the("num_epochs").is_given(), the("max_steps").is_given()},
+          .at = "num_epochs",
+          .message = "training needs num_epochs or max_steps"});
+  f.rule({.when = {the("max_grad_norm").is_given()},
+          .all = {the("max_grad_value").is_missing()},
+          .at = "max_grad_value",
+          .message = "clips what max_grad_norm clips, too; leave one of the two out"});
 }
 
 void EvaluationSection::describe(Fields<EvaluationSection>& f) {
@@ -212,8 +202,10 @@ void CheckpointSection::describe(Fields<CheckpointSection>& f) {
       .doc(
           "what may have changed since a checkpoint was made: with [data] a run is resumed even if its data have "
           "changed");
-  f.relation(json::parse(R"({"if": {"required": ["keep_best"], "properties": {"keep_best": {"type": "object"}}},
-                             "then": {"properties": {"every": {"not": {"type": "null"}}}}})"));
+  f.rule({.when = {the("keep_best").is_given()},
+          .all = {the("every").is_given()},
+          .at = "keep_best",
+          .message = "no checkpoint is kept, because checkpoint.every is null"});
 }
 
 void LoggingSection::describe(Fields<LoggingSection>& f) {
@@ -311,17 +303,26 @@ void GradScalerSection::describe(Fields<GradScalerSection>& f) {
 
 namespace {
 
-/// What `Recipe::check` sees, as far as JSON Schema can say it.
 void relate_keys(Fields<Recipe>& f) {
-  f.relation(json::parse(R"({"properties": {"mixed_precision": {"not": {"const": "fp8"}}}})"));
+  f.rule(
+      {.all = {the("mixed_precision").is_not("fp8")},
+       .at = "mixed_precision",
+       .message = "fp8 needs products of scaled float8 matrices, which LibTorch has only on recent GPUs; write bf16"});
+  const std::string disagree = "is {device}, but distributed_type is {distributed_type}; leave one of the two out";
+  f.rule({.when = {the("distributed_type").is("MULTI_GPU")},
+          .all = {the("device").is_not("cpu")},
+          .at = "device",
+          .message = disagree});
+  f.rule({.when = {the("distributed_type").is("MULTI_CPU")},
+          .all = {the("device").matches("^(?!cuda)")},
+          .at = "device",
+          .message = disagree});
+  f.rule({.when = {the("num_processes").is_above(1)},
+          .all = {the("distributed_type").is_not("NO")},
+          .at = "num_processes",
+          .message = "several processes need a distributed_type, such as MULTI_CPU"});
   f.relation(json::parse(R"({"properties": {"device": {"not": {"type": "string", "pattern": "^[^$]*$", "not": {
                                  "pattern": "^(auto|cpu|cuda(:(0|[1-9][0-9]?))?)$"}}}}})"));
-  f.relation(json::parse(
-      R"({"if": {"required": ["distributed_type"], "properties": {"distributed_type": {"const": "MULTI_GPU"}}},
-          "then": {"properties": {"device": {"not": {"const": "cpu"}}}}})"));
-  f.relation(json::parse(
-      R"({"if": {"required": ["distributed_type"], "properties": {"distributed_type": {"const": "MULTI_CPU"}}},
-          "then": {"properties": {"device": {"not": {"type": "string", "pattern": "^cuda"}}}}})"));
   f.relation(json::parse(  // what is best is known from evaluations
       R"({"if": {"required": ["checkpoint"],
                  "properties": {"checkpoint": {"type": "object", "required": ["keep_best"],
@@ -406,20 +407,8 @@ bool Recipe::heeds_clock() const {
 }
 
 void Recipe::check(Checker& checker) const {
-  if ((device.is_cpu() && distributed_type == DistributedType::kMultiGpu) ||
-      (device.is_cuda() && distributed_type == DistributedType::kMultiCpu)) {
-    checker.fail("device", "is " + device.text() + ", but distributed_type is " + word_of(distributed_type) +
-                               "; leave one of the two out");
-  }
-  if (mixed_precision == MixedPrecision::kFp8) {
-    checker.fail("mixed_precision",
-                 "fp8 needs products of scaled float8 matrices, which LibTorch has only on recent GPUs; write bf16");
-  }
   if (distributed.comm_hook && sharding_stage() > 0) {
     checker.fail("distributed", "a comm_hook is for gradients that are not sharded; leave one of the two out");
-  }
-  if (num_processes != 1 && distributed_type == DistributedType::kNo) {
-    checker.fail("num_processes", "several processes need a distributed_type, such as MULTI_CPU");
   }
   if (num_processes % num_machines != 0) {
     checker.fail("num_machines", std::to_string(num_processes) + " processes cannot be divided evenly over " +

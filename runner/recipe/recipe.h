@@ -95,7 +95,6 @@ struct DataloaderSection {
   bool drop_last = false;
   int64_t num_workers = 1;
   static void describe(Fields<DataloaderSection>& f);
-  void check(Checker& checker) const;
   /// The sampler, also where only its name is written.
   std::optional<SamplerSection> chosen_sampler() const;
 };
@@ -110,7 +109,6 @@ struct TrainingSection {
   std::optional<LrScaling> lr_scaling;
   bool fuse = true;
   static void describe(Fields<TrainingSection>& f);
-  void check(Checker& checker) const;
 };
 
 struct EvaluationSection {

@@ -104,6 +104,15 @@ std::string anchor(const std::string& heading) {
   return anchor;
 }
 
+/// The first of those parameters of which a relation wants one.
+std::vector<std::string> wanted_by(const std::vector<nlohmann::json>& relations) {
+  std::vector<std::string> wanted;
+  for (const nlohmann::json& relation : relations) {
+    if (relation.contains("anyOf")) wanted.push_back(relation["anyOf"][0].at("required")[0]);
+  }
+  return wanted;
+}
+
 template <class Kind>
 KindReference reference_of(const Registry<Kind>& registry) {
   KindReference reference;
@@ -111,7 +120,7 @@ KindReference reference_of(const Registry<Kind>& registry) {
   reference.plural = reference.kind + (reference.kind.ends_with('s') ? "es" : "s");
   reference.common = Codec<typename Kind::Common>::fields().parameters();
   for (const auto& [name, entry] : registry.entries()) {
-    reference.components.push_back({name, entry.doc, entry.origin, entry.parameters});
+    reference.components.push_back({name, entry.doc, entry.origin, entry.parameters, wanted_by(entry.relations)});
   }
   return reference;
 }
@@ -145,7 +154,8 @@ const KindReference* find_kind(const std::vector<KindReference>& kinds, const st
 std::string example_of(const ComponentReference& component) {
   std::string parameters;
   for (const Parameter& parameter : component.parameters) {
-    if (parameter.required) parameters += ", " + parameter.name + ": " + example_value(parameter);
+    const bool is_wanted = std::ranges::find(component.wanted, parameter.name) != component.wanted.end();
+    if (parameter.required || is_wanted) parameters += ", " + parameter.name + ": " + example_value(parameter);
   }
   return parameters.empty() ? component.name : "{type: " + component.name + parameters + "}";
 }

@@ -14,6 +14,7 @@ struct ComponentReference {
   std::string doc;
   std::string origin;  // "" for a built-in, else the plugin's file
   std::vector<Parameter> parameters;
+  std::vector<std::string> wanted;  // of them: not required, but a rule wants this one or another
 };
 
 /// What a registry says of itself.
