@@ -78,11 +78,24 @@ bool send_request(int connection, const Request& request, const std::string& str
          send_all(connection, strings.data(), strings.size());
 }
 
+volatile pid_t called = 0;
+
+/// What this process is asked to do, the program does. It cannot be stopped or killed in this way.
+void pass_signals_on() {
+  struct sigaction action{};
+  action.sa_handler = [](int number) { kill(called, number); };
+  action.sa_flags = SA_RESTART;
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT}) {
+    sigaction(number, &action, nullptr);
+  }
+}
+
 /// Ends as the program ended.
 [[noreturn]] void end_as(int status) {
   if (WIFSIGNALED(status)) {
     const rlimit no_core{};
     setrlimit(RLIMIT_CORE, &no_core);
+    signal(WTERMSIG(status), SIG_DFL);
     raise(WTERMSIG(status));
   }
   _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
@@ -112,6 +125,10 @@ void call_by_server(int argc, char** argv, const char* program) {
   if (!send_request(connection, request, strings) || read(connection, &begun, 1) != 1 ||
       begun != trainrun::warm::kBegun)
     return;
+  pid_t program_id = 0;
+  if (recv(connection, &program_id, sizeof program_id, MSG_WAITALL) != sizeof program_id) _exit(125);
+  called = program_id;
+  pass_signals_on();
   int status = 0;
   if (recv(connection, &status, sizeof status, MSG_WAITALL) != sizeof status) _exit(125);
   end_as(status);

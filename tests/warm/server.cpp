@@ -33,6 +33,7 @@ using Main = int (*)(int, char**, char**);
 using Variables = std::map<std::string, std::string, std::less<>>;
 
 Main own_main = nullptr;
+bool is_called = false;  // this process goes on as a call
 
 // What libraries read as they are loaded. OMP_NUM_THREADS, which many tests set, can be made up for.
 constexpr const char* kReadAtStart[] = {"OMP_",  "GOMP_",   "KMP_", "MKL_",  "LD_",   "MALLOC_", "GLIBC_", "ATEN_",
@@ -116,11 +117,13 @@ bool receive_call(int connection, const Request& request, Call& call) {
   return true;
 }
 
-/// Whether a process that began with these variables would be as this one is.
+/// Whether a process that began with these variables would be as this one is. Other cores count only where the number of
+/// threads follows from them.
 bool starts_alike(const Request& request, const Request& own, const Variables& asked, const Variables& here) {
   return request.device == own.device && request.inode == own.inode && request.changed.tv_sec == own.changed.tv_sec &&
          request.changed.tv_nsec == own.changed.tv_nsec &&
-         std::memcmp(&request.cores, &own.cores, sizeof own.cores) == 0 && deciding(asked) == deciding(here) &&
+         (asked.contains("OMP_NUM_THREADS") || std::memcmp(&request.cores, &own.cores, sizeof own.cores) == 0) &&
+         deciding(asked) == deciding(here) &&
          (asked.contains("OMP_NUM_THREADS") || !here.contains("OMP_NUM_THREADS"));
 }
 
@@ -142,8 +145,9 @@ void set_threads(const Variables& asked) {
     if (number != SIGKILL && number != SIGSTOP) signal(number, request.ignored >> (number - 1) & 1 ? SIG_IGN : SIG_DFL);
   }
   for (size_t i = 0; i < request.limits.size(); ++i) setrlimit(static_cast<__rlimit_resource_t>(i), &request.limits[i]);
-  if (chdir(call.folder) != 0) _exit(127);
+  if (chdir(call.folder) != 0 || sched_setaffinity(0, sizeof request.cores, &request.cores) != 0) _exit(127);
   environ = call.variables.data();
+  is_called = true;
   set_threads(asked);
   std::exit(own_main(static_cast<int>(request.num_arguments), call.arguments.data(), environ));
 }
@@ -173,7 +177,9 @@ void answer(int connection, const Request& own) {
   const pid_t program = fork();
   if (program == 0) become(request, call, asked, streams);
   for (const int stream : streams) close(stream);
-  if (program > 0) attend(connection, program);
+  if (program < 0) return;
+  (void)!write(connection, &program, sizeof program);
+  attend(connection, program);
 }
 
 /// Serves until its parent ends. Says on standard output that it is ready.
@@ -212,6 +218,13 @@ int main_or_server(int argc, char** argv, char** environment) {
 }
 
 }  // namespace
+
+/// In place of the C library's: the ranks that a called launcher starts are called, too. The client takes the rank's place
+/// as the launcher's child. Nothing may be allocated here: it is called between fork and exec.
+extern "C" int execve(const char* path, char* const* arguments, char* const* environment) noexcept {
+  const bool is_rank = is_called && std::strcmp(path, "/proc/self/exe") == 0;
+  return static_cast<int>(syscall(SYS_execve, is_rank ? TRAINRUN_WARM_CLIENT_PATH : path, arguments, environment));
+}
 
 /// In place of the C library's: by the time that main begins, every library has started.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's own name
