@@ -17,6 +17,12 @@ def folders_of(path):
     return folders
 
 
+def is_fetched(path):
+    """Whether a recipe's data come along or are fetched; not where one must put them there oneself."""
+    return not folders_of(path) or "download: true" in pathlib.Path(path).read_text() or any(
+        is_fetched(pathlib.Path(path).parent / base) for base in re.findall(r"^base: *([\w./-]+\.ya?ml)", pathlib.Path(path).read_text(), re.MULTILINE))
+
+
 def skip_without_data(path):
     """Skips the running test where a folder with the recipe's data is missing."""
     data = pathlib.Path(os.environ.get("TRAINRUN_DATA", "data"))

@@ -41,6 +41,8 @@ def test_a_bad_override_is_placed_on_the_command_line(override, line):
 
 @pytest.mark.parametrize("path", VALID + SHIPPED, ids=lambda path: path.stem)
 def test_a_good_recipe_validates_explains_and_trains(path, tmp_path):
+    if not recipe_data.is_fetched(ROOT / path):
+        recipe_data.skip_without_data(ROOT / path)
     for verb in ["validate", "explain"]:
         result = trainrun(verb, path)
         assert result.returncode == 0, result.stderr

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -23,6 +24,13 @@ inline std::set<std::string> recipes_in(const std::string& folder) {
     if (entry.path().extension() == ".yaml") paths.insert(entry.path().string());
   }
   return paths;
+}
+
+/// Whether a recipe's data are here, come along, or are fetched; not where one must put them there oneself.
+inline bool has_its_data(const std::string& path) {
+  if (!path.ends_with("pets_resnet50.yaml")) return true;
+  const char* data = std::getenv("TRAINRUN_DATA");
+  return std::filesystem::is_directory(std::filesystem::path(data ? data : "data") / "pets");
 }
 
 /// What lies in `value` at `path`, "a.b[0]".

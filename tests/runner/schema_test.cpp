@@ -158,6 +158,7 @@ TEST_CASE("the schema and the loader agree on every recipe, but for faults that 
   size_t num_refused = 0;
   for (const char* folder : {"tests/recipes/invalid", "tests/recipes/valid", "recipes"}) {
     for (const std::string& path : recipes_in(folder)) {
+      if (!has_its_data(path)) continue;
       CAPTURE(path);
       ++num_recipes;
       const std::string yaml = text_of(path);
