@@ -14,7 +14,8 @@
 namespace trainrun::warm {
 
 inline constexpr const char* kSocketVariable = "TRAINRUN_WARM_SOCKET";
-inline constexpr char kBegun = 'b';  // the first byte of an answer; then come the process's number, and at its end the status that waitpid gave
+inline constexpr char kBegun =
+    'b';  // the first byte of an answer; then come the process's number, and at its end the status that waitpid gave
 inline constexpr char kRefused = 'r';
 
 struct Request {

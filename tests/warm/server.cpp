@@ -123,8 +123,7 @@ bool starts_alike(const Request& request, const Request& own, const Variables& a
   return request.device == own.device && request.inode == own.inode && request.changed.tv_sec == own.changed.tv_sec &&
          request.changed.tv_nsec == own.changed.tv_nsec &&
          (asked.contains("OMP_NUM_THREADS") || std::memcmp(&request.cores, &own.cores, sizeof own.cores) == 0) &&
-         deciding(asked) == deciding(here) &&
-         (asked.contains("OMP_NUM_THREADS") || !here.contains("OMP_NUM_THREADS"));
+         deciding(asked) == deciding(here) && (asked.contains("OMP_NUM_THREADS") || !here.contains("OMP_NUM_THREADS"));
 }
 
 void set_threads(const Variables& asked) {
