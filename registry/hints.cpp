@@ -15,6 +15,10 @@ using Pairing = std::pair<std::string_view, std::string_view>;
 /// What other systems call it (folded) -> what recipes call it.
 constexpr auto kOtherSpellings = std::to_array<Pairing>({
     {"learningrate", "lr"},
+    {"urls", "path"},
+    {"buffersize", "shuffle_buffer"},
+    {"shufflebuffersize", "shuffle_buffer"},
+    {"stratified", "stratify"},
     {"epochs", "num_epochs"},
     {"maxepochs", "num_epochs"},
     {"numtrainepochs", "num_epochs"},
@@ -254,6 +258,7 @@ std::string substitute_for(const std::string& component) {
       {"earlystopping", "it is a callback: write callbacks: [{type: EarlyStopping, patience: 3}]"},
       {"softmaxcrossentropy", "CrossEntropyLoss takes the logits; it holds the softmax"},
       {"view", "write {type: Reshape, shape: […]}, without the batch"},
+      {"webdataset", "write {type: Shards, path: …}"},
       {"tensordataset", "write {type: TensorFile, path: …}"},
       {"dataframe", "write {type: CSV, path: …}"}};
   const auto it = substitutes.find(folded(component));

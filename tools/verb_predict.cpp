@@ -91,7 +91,7 @@ void add_predict(CLI::App& app, Program& program) {
     };
     Lines lines(arguments->format == "csv", has_folder);
     predict(
-        run, has_folder ? std::optional(arguments->folder) : std::nullopt, program.catalog,
+        run, has_folder ? std::optional(arguments->folder) : std::nullopt,
         [&](const PredictedClasses& classes) { write(lines.header(classes)); },
         [&](const Prediction& prediction) { write(lines.line(prediction)); });
     if (file) file->finish();

@@ -35,6 +35,7 @@ void add_run(CLI::App& app, Program& program);
 void add_validate(CLI::App& app, Program& program);
 void add_explain(CLI::App& app, Program& program);
 void add_profile(CLI::App& app, Program& program);
+void add_data(CLI::App& app, Program& program);
 void add_lr_find(CLI::App& app, Program& program);
 void add_predict(CLI::App& app, Program& program);
 void add_list(CLI::App& app, Program& program);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "registry/catalog.h"
+#include "registry/datasets/data_file.h"
 #include "registry/datasets/published_file.h"
 #include "registry/datasets/tar_reader.h"
 

@@ -17,6 +17,11 @@ std::vector<std::string> DetailedDataset::names_within(const std::string&) const
 nlohmann::json DetailedDataset::inferred() const { return nullptr; }
 void DetailedDataset::set_inferred(const nlohmann::json&) {}
 std::vector<std::string> DetailedDataset::notes() const { return {}; }
+std::vector<std::string> DetailedDataset::texts(const std::string&) const { return {}; }
+std::vector<std::string> DetailedDataset::class_names(const std::string&) const { return {}; }
+OwnOrder DetailedDataset::own_order() const { return {}; }
+const ImageOptions* DetailedDataset::image_options() const { return nullptr; }
+std::string DetailedDataset::stored(int64_t) const { return ""; }
 
 at::Tensor held_field(const Dataset& data, const std::string& field) {
   if (dynamic_cast<const TensorDataset*>(&data)) {
@@ -43,6 +48,31 @@ std::vector<std::string> names_within_field(const Dataset& data, const std::stri
 std::vector<std::string> notes_of(const Dataset& data) {
   const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
   return detailed ? detailed->notes() : std::vector<std::string>();
+}
+
+std::vector<std::string> texts_of(const Dataset& data, const std::string& column) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->texts(column) : std::vector<std::string>();
+}
+
+std::vector<std::string> class_names_of(const Dataset& data, const std::string& field) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->class_names(field) : std::vector<std::string>();
+}
+
+OwnOrder own_order_of(const Dataset& data) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->own_order() : OwnOrder();
+}
+
+const ImageOptions* image_options_of(const Dataset& data) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->image_options() : nullptr;
+}
+
+std::string stored_sample(const Dataset& data, int64_t index) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->stored(index) : "";
 }
 
 nlohmann::json inferred_of(const Dataset& data) {

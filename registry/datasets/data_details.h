@@ -1,11 +1,17 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "registry/dataset.h"
 
 namespace trainrun {
+
+struct ImageOptions;
+
+/// The samples of an epoch in the order in which they are to be drawn, [size()] int64: each once.
+using OwnOrder = std::function<at::Tensor(uint64_t seed, int64_t epoch)>;
 
 /// What only some data sets can tell of their samples. Ask by the functions below, which serve any data set.
 class DetailedDataset {
@@ -17,6 +23,11 @@ class DetailedDataset {
   virtual nlohmann::json inferred() const;
   virtual void set_inferred(const nlohmann::json& inferred);
   virtual std::vector<std::string> notes() const;
+  virtual std::vector<std::string> texts(const std::string& column) const;
+  virtual std::vector<std::string> class_names(const std::string& field) const;
+  virtual OwnOrder own_order() const;
+  virtual const ImageOptions* image_options() const;
+  virtual std::string stored(int64_t index) const;
 };
 
 /// One field of all samples ([size(), …]) where it lies in memory as `get` gives it; undefined where it does not.
@@ -28,6 +39,17 @@ std::string place_of_sample(const Dataset& data, int64_t index, const std::strin
 std::vector<std::string> names_within_field(const Dataset& data, const std::string& field);
 /// What a user should know of the data, once they are open: a sentence each.
 std::vector<std::string> notes_of(const Dataset& data);
+/// What the file has for each sample in a column, be it a field or not. Empty: there is no such file. Throws DataError
+/// where it has no such column.
+std::vector<std::string> texts_of(const Dataset& data, const std::string& column);
+/// The names of a field's classes, by their numbers. Empty: they have none, or none that is known yet.
+std::vector<std::string> class_names_of(const Dataset& data, const std::string& field);
+/// How samples are drawn that lie in a stream, not each at any place. Empty: a random permutation of all will do.
+OwnOrder own_order_of(const Dataset& data);
+/// How image files are read; null: the data are not image files.
+const ImageOptions* image_options_of(const Dataset& data);
+/// The bytes of the file that sample `index` is, before it is decoded and changed; empty: it is not a file of its own.
+std::string stored_sample(const Dataset& data, int64_t index);
 /// What a file alone told of how it is to be read (`columns: auto`); null: nothing had to be inferred. Needs no `open`.
 nlohmann::json inferred_of(const Dataset& data);
 /// Has data that would infer be read as other data, whose `inferred_of` is given; before `info` and `open`. Null, or

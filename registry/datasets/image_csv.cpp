@@ -53,21 +53,20 @@ class ImageCsvDataset : public ImageSamples {
   explicit ImageCsvDataset(const ImageCsv& options) : ImageSamples(options), options_(options) {}
 
   nlohmann::json learnt() const override {
-    listing();
-    if (names_.empty()) return nullptr;
-    return {{"classes", names_}};
+    if (listing().classes.empty()) return nullptr;
+    return {{"classes", listing().classes}};
   }
   /// From now on classes have the numbers that they have in the training data.
   void set_learnt(const nlohmann::json& state) override {
-    listing();
-    if (state.is_null() && names_.empty()) return;
-    if (names_.empty() || !state.is_object() || !state.contains("classes")) {
-      throw DataError("ImageCSV: " + options_.path + ": its classes " +
-                      (names_.empty() ? "are numbers" : "have names") + ", unlike those of the training data");
+    const std::vector<std::string>& names = listing().classes;
+    if (state.is_null() && names.empty()) return;
+    if (names.empty() || !state.is_object() || !state.contains("classes")) {
+      throw DataError("ImageCSV: " + options_.path + ": its classes " + (names.empty() ? "are numbers" : "have names") +
+                      ", unlike those of the training data");
     }
     const auto known = state.at("classes").get<std::vector<std::string>>();
     std::vector<int64_t> numbers;  // of the classes in this file
-    for (const std::string& name : names_) {
+    for (const std::string& name : names) {
       const auto found = std::find(known.begin(), known.end(), name);
       if (found == known.end()) {
         throw DataError("ImageCSV: " + options_.path + ": no image of the training data is of class '" + name + "'" +
@@ -75,8 +74,23 @@ class ImageCsvDataset : public ImageSamples {
       }
       numbers.push_back(found - known.begin());
     }
-    set_labels(at::tensor(numbers, at::kLong).index_select(0, listing().labels), static_cast<int64_t>(known.size()));
-    names_ = known;
+    set_classes(at::tensor(numbers, at::kLong).index_select(0, listing().labels), known);
+  }
+  /// The file is read once more: its other columns are not kept.
+  std::vector<std::string> texts(const std::string& column) const override {
+    CsvReader reader(options_.path, options_.delimiter[0]);
+    std::vector<std::string> record;
+    reader.next(record);
+    if (column == "label") return {};
+    if (column == "folder" && std::find(record.begin(), record.end(), column) == record.end()) {
+      return ImageSamples::texts(column);
+    }
+    const size_t place = column_of(record, column);
+    std::vector<std::string> all;
+    while (reader.next(record)) all.push_back(record.at(place));
+    std::vector<std::string> left;
+    for (size_t i = 0; i < static_cast<size_t>(size()); ++i) left.push_back(all.at(listed(i)));
+    return left;
   }
 
  protected:
@@ -127,7 +141,7 @@ class ImageCsvDataset : public ImageSamples {
     return static_cast<size_t>(found - header.begin());
   }
 
-  void read_classes(Table& table, const std::string& column) const {
+  static void read_classes(Table& table, const std::string& column) {
     std::vector<int64_t> labels;
     std::map<std::string, int64_t> numbers;  // of the names, in their order
     for (size_t i = 0; i < table.values.size(); ++i) {
@@ -140,13 +154,13 @@ class ImageCsvDataset : public ImageSamples {
       table.listing.num_classes = *std::max_element(labels.begin(), labels.end()) + 1;
     } else {
       labels.clear();
-      names_.clear();
+      std::vector<std::string>& names = table.listing.classes;
       for (auto& [name, number] : numbers) {
-        number = static_cast<int64_t>(names_.size());
-        names_.push_back(name);
+        number = static_cast<int64_t>(names.size());
+        names.push_back(name);
       }
       for (const std::string& value : table.values) labels.push_back(numbers.at(value));
-      table.listing.num_classes = static_cast<int64_t>(names_.size());
+      table.listing.num_classes = static_cast<int64_t>(table.listing.classes.size());
     }
     table.listing.labels = at::tensor(labels, at::kLong);
   }
@@ -165,7 +179,6 @@ class ImageCsvDataset : public ImageSamples {
   }
 
   ImageCsv options_;
-  mutable std::vector<std::string> names_;  // of the classes, by number, once they are listed; none: they are numbers
 };
 
 std::unique_ptr<Dataset> ImageCsv::build(const DatasetInputs&) const {

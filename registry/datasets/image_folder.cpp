@@ -70,6 +70,7 @@ class ImageFolderDataset : public ImageSamples {
       labels.resize(listing.files.size(), static_cast<int64_t>(label));
     }
     listing.labels = at::tensor(labels, at::kLong);
+    listing.classes = std::move(classes);
     return listing;
   }
 

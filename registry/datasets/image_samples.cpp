@@ -4,6 +4,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "registry/build.h"
 #include "registry/datasets/decoded_images.h"
@@ -53,21 +54,41 @@ std::shared_ptr<const Transform> ImageSamples::transform_of_masks(const Componen
 }
 
 const ImageSamples::Listing& ImageSamples::listing() const {
-  if (!listing_) listing_ = list();
+  if (listing_) return *listing_;
+  const std::lock_guard lock(options_.memory->mutex);
+  if (!options_.memory->listing) options_.memory->listing = std::make_shared<const Listing>(list());
+  listing_ = options_.memory->listing;
   return *listing_;
 }
 
-void ImageSamples::set_labels(at::Tensor labels, std::optional<int64_t> num_classes) {
-  listing();
-  listing_->labels = std::move(labels);
-  listing_->num_classes = num_classes;
+void ImageSamples::set_classes(at::Tensor labels, std::vector<std::string> names) {
+  Listing changed = listing();
+  changed.labels = std::move(labels);
+  changed.num_classes = static_cast<int64_t>(names.size());
+  changed.classes = std::move(names);
+  listing_ = std::make_shared<const Listing>(std::move(changed));
+}
+
+size_t ImageSamples::listed(size_t number) const { return left_.empty() ? number : static_cast<size_t>(left_[number]); }
+
+std::string ImageSamples::read_image(size_t number) const { return read_file(files()[number], kMostFileBytes); }
+
+std::vector<std::string> ImageSamples::texts(const std::string& column) const {
+  std::vector<std::string> texts;
+  if (column != "folder") return texts;
+  for (const std::string& file : files()) texts.push_back(std::filesystem::path(file).parent_path().filename());
+  return texts;
+}
+
+std::vector<std::string> ImageSamples::class_names(const std::string& field) const {
+  return field == "label" && !mask_options_ ? listing().classes : std::vector<std::string>();
 }
 
 DatasetInfo ImageSamples::info() const {
   if (!sized_image_) {
     sized_image_ = image_;
     const bool is_open = std::count(image_.shape.begin(), image_.shape.end(), kAnySize) > 0;
-    if (is_open) sized_image_->shape = first_shape();
+    if (is_open) sized_image_->shape = shape_once();
   }
   DatasetInfo info;
   info.fields = {*sized_image_};
@@ -81,6 +102,13 @@ DatasetInfo ImageSamples::info() const {
   info.target = info.fields[1].name;
   if (options_.broken == BrokenImages::kError) info.num_samples = size();
   return info;
+}
+
+std::vector<int64_t> ImageSamples::shape_once() const {
+  listing();
+  const std::lock_guard lock(options_.memory->mutex);
+  if (!options_.memory->shape) options_.memory->shape = first_shape();
+  return *options_.memory->shape;
 }
 
 std::vector<int64_t> ImageSamples::first_shape() const {
@@ -106,13 +134,14 @@ void ImageSamples::read_all() {
   const size_t count = files().size();
   const bool keep = options_.cache == ImageCache::kMemory;
   const auto all = [&](const std::vector<std::string>& paths, const std::string& kind, const DecodeImage& decode) {
-    if (options_.cache == ImageCache::kDisk) return decoded_on_disk(paths, kind, decode);
+    if (options_.cache == ImageCache::kDisk) return decoded_on_disk(paths, count, kind, decode);
     DecodedImages result{std::vector<at::Tensor>(count), std::vector<std::string>(count)};
     decode_ahead(decode, 0, count, keep, result);
     return result;
   };
-  const std::string kind = std::to_string(options_.channels()) + " channels";
-  DecodedImages images = all(files(), kind, [this](size_t i) { return decoded(i); });
+  const Sources sources = this->sources();
+  const std::string kind = std::to_string(options_.channels()) + " channels" + sources.within;
+  DecodedImages images = all(sources.files, kind, [this](size_t i) { return decoded(i); });
   DecodedImages masks;
   if (mask_options_) masks = all(listing().masks, "mask", [this](size_t i) { return decoded_mask(i); });
   std::vector<int64_t> whole;
@@ -139,22 +168,30 @@ void ImageSamples::leave_out(const std::vector<int64_t>& whole, std::vector<std:
   if (whole.empty()) throw DataError("no image can be decoded: " + named);
   notes_.push_back(std::to_string(count) + " of " + std::to_string(all) +
                    " images cannot be decoded and are left out: " + named);
-  const auto keep = [&](std::vector<std::string>& paths) {
+  const auto chosen = [&](const std::vector<std::string>& paths) {
     std::vector<std::string> kept;
-    for (const int64_t number : whole) kept.push_back(std::move(paths[static_cast<size_t>(number)]));
-    paths = std::move(kept);
+    for (const int64_t number : whole) kept.push_back(paths[static_cast<size_t>(number)]);
+    return kept;
   };
-  keep(listing_->files);
-  if (mask_options_) {
-    keep(listing_->masks);
-  } else {
-    listing_->labels = listing_->labels.index_select(0, at::tensor(whole, at::kLong));
+  Listing left = listing();
+  left.files = chosen(left.files);
+  std::vector<Listing::Piece> pieces;
+  for (const int64_t number : whole) {
+    if (!left.pieces.empty()) pieces.push_back(left.pieces[static_cast<size_t>(number)]);
   }
+  left.pieces = std::move(pieces);
+  if (mask_options_) {
+    left.masks = chosen(left.masks);
+  } else {
+    left.labels = left.labels.index_select(0, at::tensor(whole, at::kLong));
+  }
+  listing_ = std::make_shared<const Listing>(std::move(left));
+  left_ = whole;
 }
 
 at::Tensor ImageSamples::decoded(size_t number) const {
   const std::string& file = files()[number];
-  const std::string bytes = read_file(file, kMostFileBytes);
+  const std::string bytes = read_image(number);
   try {
     return decode_image(bytes, options_.channels());
   } catch (const DataError& error) {

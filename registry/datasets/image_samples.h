@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,30 @@ struct Words<ImageCache> {
   static constexpr std::array kWords = {"none", "memory", "disk"};
 };
 
+/// All images of a data set in their order, none opened.
+struct ImageListing {
+  std::vector<std::string> files;      // their paths; of those in archives, what they are called in messages
+  std::vector<std::string> masks;      // where there are no labels
+  at::Tensor labels;                   // [N] classes, int64; or [N, K] numbers, float32
+  std::optional<int64_t> num_classes;  // of labels that are classes
+  std::vector<std::string> classes;    // their names; empty: they have none
+
+  struct Piece {
+    size_t archive = 0;  // its number
+    uint64_t offset = 0;
+    uint64_t size = 0;
+  };
+  std::vector<std::string> archives;
+  std::vector<Piece> pieces;  // of the archives: where each image lies; empty: in a file of its own
+};
+
+/// What was found out about a data set, so that it is looked at once however often a recipe's data are built.
+struct ImageMemory {
+  std::mutex mutex;
+  std::shared_ptr<const ImageListing> listing;
+  std::optional<std::vector<int64_t>> shape;  // of an image as it goes into a batch
+};
+
 /// The parameters that all data sets of image files share.
 struct ImageOptions {
   std::vector<Component<TransformKind>> image_transforms;
@@ -42,6 +67,9 @@ struct ImageOptions {
   template <class T>
   static void describe_into(Fields<T>& f);
   int64_t channels() const { return mode == ColorMode::kRgb ? 3 : 1; }
+
+  /// Kept by all copies. What reads other files takes a new one.
+  std::shared_ptr<ImageMemory> memory = std::make_shared<ImageMemory>();
 };
 
 /// Masks that belong to the images.
@@ -67,18 +95,30 @@ class ImageSamples : public Dataset, public DetailedDataset {
   at::Tensor column(const std::string& field) const override;
   std::string place(int64_t index, const std::string& field) const override;
   std::vector<std::string> notes() const override { return notes_; }
+  /// `folder`: the name of the folder that a file lies in.
+  std::vector<std::string> texts(const std::string& column) const override;
+  std::vector<std::string> class_names(const std::string& field) const override;
+  const ImageOptions* image_options() const override { return &options_; }
+  std::string stored(int64_t index) const override { return read_image(static_cast<size_t>(index)); }
 
  protected:
-  struct Listing {
-    std::vector<std::string> files;
-    std::vector<std::string> masks;      // where there are no labels
-    at::Tensor labels;                   // [N] classes, int64; or [N, K] numbers, float32
-    std::optional<int64_t> num_classes;  // of labels that are classes
-  };
-  /// All files in their order, none opened. Throws DataError where there are none.
+  using Listing = ImageListing;
+  /// Throws DataError where there are no images.
   virtual Listing list() const = 0;
+  /// The file of image `number`, as it lies on the disk.
+  virtual std::string read_image(size_t number) const;
+  /// What the images are read from: files, and what else says which images of those files they are.
+  struct Sources {
+    std::vector<std::string> files;
+    std::string within = {};
+  };
+  virtual Sources sources() const { return {files()}; }
+
   const Listing& listing() const;
-  void set_labels(at::Tensor labels, std::optional<int64_t> num_classes);
+  /// Gives the classes other numbers.
+  void set_classes(at::Tensor labels, std::vector<std::string> names);
+  /// The place in the list of image `number`, which differ where images are left out.
+  size_t listed(size_t number) const;
 
  private:
   const std::vector<std::string>& files() const { return listing().files; }
@@ -96,6 +136,7 @@ class ImageSamples : public Dataset, public DetailedDataset {
   at::Tensor masks_of(const at::Tensor& indices, const SampleDraws& draws) const;
   /// The shape of the first image that can be decoded, as it goes into a batch.
   std::vector<int64_t> first_shape() const;
+  std::vector<int64_t> shape_once() const;
   void read_all();
   /// Goes on with the files of those numbers alone.
   void leave_out(const std::vector<int64_t>& whole, std::vector<std::string> broken);
@@ -105,7 +146,8 @@ class ImageSamples : public Dataset, public DetailedDataset {
   Transforms transforms_;
   Transforms mask_transforms_;  // null where masks stay as they are
   FieldInfo image_;             // after the transforms; kAnySize where they leave the size of a file as it is
-  mutable std::optional<Listing> listing_;
+  mutable std::shared_ptr<const Listing> listing_;
+  std::vector<int64_t> left_;  // places in the list, where some were left out
   mutable std::optional<FieldInfo> sized_image_;
   std::vector<at::Tensor> cached_;        // [H, W, C] of each, or empty
   std::vector<at::Tensor> cached_masks_;  // [H, W, 1]

@@ -140,6 +140,23 @@ class TableDataset : public TensorDataset, public DetailedDataset {
     return field == "features" ? feature_names_ : std::vector<std::string>();
   }
 
+  /// The file is read once more: not all its columns are kept.
+  std::vector<std::string> texts(const std::string& column) const override {
+    const auto reader = source_->open();
+    const size_t place = place_of(column == "label" ? options_.label : column, reader->names());
+    std::vector<std::string> texts;
+    std::vector<Cell> row;
+    while (reader->next(row)) texts.push_back(text_of(row[place]));
+    return texts;
+  }
+  std::vector<std::string> class_names(const std::string& field) const override {
+    if (field != "label" || !options_.is_classification()) return {};
+    const ColumnOptions label = options().column(options_.label);
+    if (label.categories) return *label.categories;
+    const json own = learnt_.is_object() ? learnt_.value(options_.label, json::object()) : json::object();
+    return own.value("categories", std::vector<std::string>());
+  }
+
   json inferred() const override {
     if (!options_.infers()) return nullptr;
     options();
@@ -394,7 +411,7 @@ class TableDataset : public TensorDataset, public DetailedDataset {
 std::unique_ptr<Dataset> make_table(const TableOptions& options, std::unique_ptr<TableSource> source) {
   auto table = std::make_unique<TableDataset>(options, std::move(source));
   if (!options.split) return table;
-  return choose_samples(std::move(table), [split = *options.split](int64_t size) { return split.choose(size); });
+  return options.split->part_of(std::move(table));
 }
 
 }  // namespace trainrun

@@ -65,22 +65,13 @@ struct TarReader::Header {
   }
 };
 
-void TarReader::fail(const std::string& what) const { throw DataError(file_.path() + ": " + what); }
-
-void TarReader::skip(uint64_t size) {
-  std::array<char, kBlock * 128> piece;
-  while (size > 0) {
-    const auto wanted = static_cast<size_t>(std::min<uint64_t>(size, piece.size()));
-    file_.read_exactly(piece.data(), wanted, member_.name.empty() ? "a header" : member_.name);
-    size -= wanted;
-  }
-}
+void TarReader::fail(const std::string& what) const { throw DataError(source_->name() + ": " + what); }
 
 std::optional<TarReader::Header> TarReader::next_header() {
-  skip(unread_);
+  source_->skip(unread_, current());
   unread_ = 0;
   Header header;
-  const size_t got = file_.read(header.block.data(), kBlock);
+  const size_t got = source_->read(header.block.data(), kBlock);
   if (got == 0 || (got == kBlock && header.is_zero())) return std::nullopt;
   if (got < kBlock) fail("the tar archive is cut off after " + (member_.name.empty() ? "its start" : member_.name));
   if (!header.has_right_sum() || !header.size() || *header.size() > kMostMember) {
@@ -93,8 +84,8 @@ std::string TarReader::read_extension(const Header& header) {
   const uint64_t size = *header.size();
   if (size > kMostExtension) fail("the tar archive is damaged: it has a name of " + std::to_string(size) + " bytes");
   std::string text(size, '\0');
-  file_.read_exactly(text.data(), size, "a name");
-  skip(padded(size) - size);
+  source_->read_exactly(text.data(), size, "a name");
+  source_->skip(padded(size) - size, "a name");
   return text;
 }
 
@@ -135,7 +126,7 @@ std::optional<TarReader::Member> TarReader::next() {
       }
       continue;
     }
-    member_ = {name.value_or(header->name()), *header->size()};
+    member_ = {name.value_or(header->name()), *header->size(), source_->position()};
     if (size_text) member_.size = std::strtoull(size_text->c_str(), nullptr, 10);
     if (member_.size > kMostMember) fail("the tar archive is damaged at " + member_.name);
     name.reset(), size_text.reset();
@@ -157,7 +148,7 @@ std::string TarReader::read(uint64_t most) {
     const auto wanted = static_cast<size_t>(std::min<uint64_t>(member_.size - content.size(), kPiece));
     const size_t had = content.size();
     content.resize(had + wanted);
-    file_.read_exactly(content.data() + had, wanted, member_.name);
+    source_->read_exactly(content.data() + had, wanted, member_.name);
   }
   unread_ = padded(member_.size) - member_.size;
   return content;

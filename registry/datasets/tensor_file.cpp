@@ -224,7 +224,7 @@ class TensorFileDataset : public TensorDataset, public DetailedDataset {
 std::unique_ptr<Dataset> TensorFileOptions::build(const DatasetInputs&) const {
   auto dataset = std::make_unique<TensorFileDataset>(*this);
   if (!split) return dataset;
-  return choose_samples(std::move(dataset), [split = *split](int64_t size) { return split.choose(size); });
+  return split->part_of(std::move(dataset));
 }
 
 }  // namespace

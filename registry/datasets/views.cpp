@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/randperm.h>
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "registry/catalog.h"
@@ -51,6 +53,29 @@ std::string DatasetView::place(int64_t index, const std::string& field) const {
   return place_of_sample(*base_, indices_[index].item<int64_t>(), field);
 }
 
+std::vector<std::string> DatasetView::texts(const std::string& column) const {
+  const std::vector<std::string> all = texts_of(*base_, column);
+  std::vector<std::string> own;
+  if (all.empty()) return own;
+  const int64_t* numbers = indices_.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < size(); ++i) own.push_back(all[static_cast<size_t>(numbers[i])]);
+  return own;
+}
+
+std::string DatasetView::stored(int64_t index) const { return stored_sample(*base_, indices_[index].item<int64_t>()); }
+
+/// Those of the whole that are among these samples, as they follow each other there.
+OwnOrder DatasetView::own_order() const {
+  OwnOrder whole = own_order_of(*base_);
+  if (!whole) return whole;
+  return [whole = std::move(whole), indices = indices_](uint64_t seed, int64_t epoch) {
+    const at::Tensor order = whole(seed, epoch);
+    at::Tensor places = at::empty_like(order);
+    places.index_copy_(0, order, at::arange(order.numel(), at::kLong));
+    return places.index_select(0, indices).argsort(true, 0, false);
+  };
+}
+
 at::Tensor DatasetView::sampling_weights() const {
   const at::Tensor weights = base_->sampling_weights();
   return weights.defined() ? weights.index_select(0, indices_) : weights;
@@ -62,10 +87,14 @@ class ChosenSamples : public DatasetView {
  public:
   ChosenSamples(std::unique_ptr<Dataset> base, Selection choose)
       : DatasetView(std::move(base), {}), choose_(std::move(choose)) {}
+  ChosenSamples(std::unique_ptr<Dataset> base, SelectionByValue choose)
+      : DatasetView(std::move(base), {}), choose_by_value_(std::move(choose)) {}
 
   DatasetInfo info() const override {
     DatasetInfo info = base_->info();
-    if (info.num_samples) {
+    if (choose_by_value_) {
+      info.num_samples = indices_.defined() ? std::optional(indices_.numel()) : std::nullopt;
+    } else if (info.num_samples) {
       require_countable(*info.num_samples);
       info.num_samples = choose_(*info.num_samples).numel();
     }
@@ -74,16 +103,21 @@ class ChosenSamples : public DatasetView {
   void open() override {
     base_->open();
     require_countable(base_->size());
-    indices_ = choose_(base_->size());
+    indices_ = choose_by_value_ ? choose_by_value_(*base_) : choose_(base_->size());
   }
 
  private:
   Selection choose_;
+  SelectionByValue choose_by_value_;  // in its place
 };
 
 }  // namespace
 
 std::unique_ptr<Dataset> choose_samples(std::unique_ptr<Dataset> base, Selection choose) {
+  return std::make_unique<ChosenSamples>(std::move(base), std::move(choose));
+}
+
+std::unique_ptr<Dataset> choose_by_value(std::unique_ptr<Dataset> base, SelectionByValue choose) {
   return std::make_unique<ChosenSamples>(std::move(base), std::move(choose));
 }
 
@@ -148,18 +182,35 @@ void SplitOptions::check(Checker& checker) const {
   }
 }
 
-at::Tensor SplitOptions::choose(int64_t size) const {
+std::vector<int64_t> SplitOptions::lengths(int64_t size) const {
   std::vector<int64_t> lengths;
   for (const double fraction : fractions) {
     lengths.push_back(static_cast<int64_t>(std::floor(static_cast<double>(size) * fraction)));
   }
   const int64_t rest = size - std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   for (int64_t i = 0; i < rest; ++i) ++lengths[static_cast<size_t>(i) % lengths.size()];
-  const auto own = lengths.begin() + static_cast<std::ptrdiff_t>(number());
-  const int64_t begin = std::accumulate(lengths.begin(), own, int64_t{0});
+  return lengths;
+}
+
+at::Tensor SplitOptions::choose(int64_t size) const {
+  const std::vector<int64_t> all = lengths(size);
+  const auto own = all.begin() + static_cast<std::ptrdiff_t>(number());
+  const int64_t begin = std::accumulate(all.begin(), own, int64_t{0});
   if (!shuffle) return at::arange(begin, begin + *own, at::kLong);
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(seed));
   return at::randperm(size, generator, at::kLong).narrow(0, begin, *own);
+}
+
+std::unique_ptr<Dataset> SplitOptions::part_of(std::unique_ptr<Dataset> data) const {
+  if (!is_needed()) {
+    return choose_samples(std::move(data), [options = *this](int64_t size) { return options.choose(size); });
+  }
+  return choose_by_value(std::move(data), [options = *this](const Dataset& base) {
+    std::vector<bool> is_own(options.fractions.size());
+    is_own[options.number()] = true;
+    const auto drawn = options.shuffle ? std::optional(static_cast<uint64_t>(options.seed)) : std::nullopt;
+    return options.PartitionBy::choose(base, options.lengths(base.size()), drawn, is_own);
+  });
 }
 
 at::Tensor fold_samples(int64_t size, int64_t fold, int64_t num_folds, uint64_t seed, bool training) {
@@ -175,6 +226,19 @@ at::Tensor fold_samples(int64_t size, int64_t fold, int64_t num_folds, uint64_t 
   return std::get<0>((training ? rest : order.narrow(0, begin, length)).sort());
 }
 
+std::unique_ptr<Dataset> fold_of(std::unique_ptr<Dataset> data, const Fold& fold, uint64_t seed, bool training) {
+  if (!fold.by.is_needed()) {
+    return choose_samples(std::move(data),
+                          [=](int64_t size) { return fold_samples(size, fold.number, fold.count, seed, training); });
+  }
+  return choose_by_value(std::move(data), [=](const Dataset& base) {
+    const auto count = static_cast<size_t>(fold.count);
+    std::vector<bool> is_chosen(count, training);
+    is_chosen[static_cast<size_t>(fold.number)] = !training;
+    return fold.by.choose(base, std::vector<int64_t>(count, 1), seed, is_chosen);
+  });
+}
+
 namespace {
 
 struct SplitPart : SplitOptions {
@@ -184,10 +248,7 @@ struct SplitPart : SplitOptions {
     f.required("dataset", &SplitPart::dataset).doc("the data set to take a part of");
     SplitOptions::describe_into(f);
   }
-  std::unique_ptr<Dataset> build(const DatasetInputs& inputs) const {
-    return choose_samples(dataset.build(inputs),
-                          [options = SplitOptions(*this)](int64_t size) { return options.choose(size); });
-  }
+  std::unique_ptr<Dataset> build(const DatasetInputs& inputs) const { return part_of(dataset.build(inputs)); }
 };
 
 // --- data sets one after the other
@@ -304,13 +365,29 @@ class ConcatDataset : public Dataset, public DetailedDataset {
     return at::cat(columns);
   }
   std::string place(int64_t index, const std::string& field) const override {
-    size_t part = 0;
-    while (index >= starts_[part + 1]) ++part;
+    const size_t part = part_of(index);
     return place_of_sample(*parts_[part], index - starts_[part], field);
+  }
+  std::string stored(int64_t index) const override {
+    const size_t part = part_of(index);
+    return stored_sample(*parts_[part], index - starts_[part]);
   }
   std::vector<std::string> names_within(const std::string& field) const override {
     return names_within_field(*parts_[0], field);
   }
+  std::vector<std::string> texts(const std::string& column) const override {
+    std::vector<std::string> all;
+    for (const auto& part : parts_) {
+      std::vector<std::string> own = texts_of(*part, column);
+      if (own.empty() && part->size() > 0) return {};
+      std::move(own.begin(), own.end(), std::back_inserter(all));
+    }
+    return all;
+  }
+  std::vector<std::string> class_names(const std::string& field) const override {
+    return class_names_of(*parts_[0], field);
+  }
+  const ImageOptions* image_options() const override { return image_options_of(*parts_[0]); }
   nlohmann::json inferred() const override { return inferred_of(*parts_[0]); }
   void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*parts_[0], inferred); }
 
@@ -359,6 +436,11 @@ class ConcatDataset : public Dataset, public DetailedDataset {
     const nlohmann::json state = parts_[0]->learnt();
     if (state.is_null()) return;
     for (size_t i = 1; i < parts_.size(); ++i) parts_[i]->set_learnt(state);
+  }
+  size_t part_of(int64_t index) const {
+    size_t part = 0;
+    while (index >= starts_[part + 1]) ++part;
+    return part;
   }
   at::Tensor places_in(const at::Tensor& indices, size_t part) const {
     return ((indices >= starts_[part]) & (indices < starts_[part + 1])).nonzero().flatten();

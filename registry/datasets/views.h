@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "registry/datasets/data_details.h"
+#include "registry/datasets/partition.h"
 
 namespace trainrun {
 
@@ -31,6 +32,13 @@ class DatasetView : public Dataset, public DetailedDataset {
     return names_within_field(*base_, field);
   }
   std::vector<std::string> notes() const override { return notes_of(*base_); }
+  std::vector<std::string> texts(const std::string& column) const override;
+  std::vector<std::string> class_names(const std::string& field) const override {
+    return class_names_of(*base_, field);
+  }
+  OwnOrder own_order() const override;
+  const ImageOptions* image_options() const override { return image_options_of(*base_); }
+  std::string stored(int64_t index) const override;
   nlohmann::json inferred() const override { return inferred_of(*base_); }
   void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*base_, inferred); }
   at::Tensor sampling_weights() const override;
@@ -47,9 +55,13 @@ void require_countable(int64_t num_samples);
 using Selection = std::function<at::Tensor(int64_t size)>;
 /// The samples of `base` that `choose` chooses; `base` is opened with it. `choose` throws DataError where it cannot.
 std::unique_ptr<Dataset> choose_samples(std::unique_ptr<Dataset> base, Selection choose);
+/// The same where the choice depends on what the samples hold: `choose` gets `base`, open. Their number is not known
+/// before.
+using SelectionByValue = std::function<at::Tensor(const Dataset& base)>;
+std::unique_ptr<Dataset> choose_by_value(std::unique_ptr<Dataset> base, SelectionByValue choose);
 
 /// `split: {fractions: [0.8, 0.2], seed: 0, part: train}`
-struct SplitOptions {
+struct SplitOptions : PartitionBy {
   std::vector<double> fractions = {0.8, 0.2};
   int64_t seed = 0;
   std::variant<int64_t, std::string> part = std::string("train");
@@ -64,6 +76,12 @@ struct SplitOptions {
   /// The part's samples, as torch.utils.data.random_split(range(size), fractions, generator seeded `seed`) gives them;
   /// without `shuffle` in the data's order.
   at::Tensor choose(int64_t size) const;
+  /// The part of `data`.
+  std::unique_ptr<Dataset> part_of(std::unique_ptr<Dataset> data) const;
+
+ private:
+  /// Samples in each part.
+  std::vector<int64_t> lengths(int64_t size) const;
 };
 
 template <class T>
@@ -79,10 +97,25 @@ void SplitOptions::describe_into(Fields<T>& f) {
       .doc("which part this is: its number from 0; or train, the first, validation, the second, test, the last");
   f.optional("shuffle", &SplitOptions::shuffle)
       .doc("draw the parts at random; if false they follow each other, such as past and future");
+  f.optional("stratify", &SplitOptions::stratify).doc("each part has its share of every class of the target");
+  f.optional("group", &SplitOptions::group)
+      .doc(
+          "a column whose equal values stay in one part, such as a patient: a field, a column of the file, or, of "
+          "image "
+          "files, folder, the name of the folder that a file lies in");
 }
 
 /// Fold number `fold` (from 0) of `num_folds`: the samples to evaluate on, or those to train on, ascending. The folds
 /// are those of scikit-learn's KFold over torch.randperm(size) of a generator seeded `seed`.
 at::Tensor fold_samples(int64_t size, int64_t fold, int64_t num_folds, uint64_t seed, bool training);
+
+/// A fold as a recipe asks for it; `by`: stratified, grouped.
+struct Fold {
+  int64_t number = 0;
+  int64_t count = 2;
+  PartitionBy by;
+};
+/// The samples of `data` to evaluate on, or those to train on.
+std::unique_ptr<Dataset> fold_of(std::unique_ptr<Dataset> data, const Fold& fold, uint64_t seed, bool training);
 
 }  // namespace trainrun

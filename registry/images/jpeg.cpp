@@ -38,9 +38,15 @@ JpegHeader read_header(const Decompressor& decompressor, std::string_view file) 
   return header;
 }
 
-/// This thread's: making one takes as long as decoding a small picture.
-const Decompressor& own_decompressor() {
-  thread_local const Decompressor decompressor(tjInitDecompress(), tjDestroy);
+/// This thread's, where it has one that is not in use: making one takes as long as decoding a small picture.
+Decompressor& kept_decompressor() {
+  thread_local Decompressor kept(nullptr, tjDestroy);
+  return kept;
+}
+
+Decompressor take_decompressor() {
+  Decompressor decompressor = std::move(kept_decompressor());
+  if (!decompressor) decompressor.reset(tjInitDecompress());
   if (!decompressor) throw Error("libjpeg-turbo cannot be started");
   return decompressor;
 }
@@ -65,7 +71,7 @@ at::Tensor rgb_of_inks(const at::Tensor& inks) {
 }  // namespace
 
 at::Tensor decode_jpeg(std::string_view file, int64_t channels) {
-  const Decompressor& decompressor = own_decompressor();
+  Decompressor decompressor = take_decompressor();
   const JpegHeader header = read_header(decompressor, file);
   const bool is_gray = header.colorspace == TJCS_GRAY && channels == 1;
   const bool has_inks = header.colorspace == TJCS_CMYK || header.colorspace == TJCS_YCCK;
@@ -79,6 +85,8 @@ at::Tensor decode_jpeg(std::string_view file, int64_t channels) {
     const std::string_view said = tjGetErrorStr2(decompressor.get());
     if (tjGetErrorCode(decompressor.get()) != TJERR_WARNING) throw_damaged(decompressor);
     if (said.find("remature end") != std::string_view::npos) throw DataError("the JPEG is cut off");
+  } else {
+    kept_decompressor() = std::move(decompressor);  // after an error it may take the next file for damaged, too
   }
   return has_inks ? rgb_of_inks(image) : image;
 }

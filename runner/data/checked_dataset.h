@@ -47,6 +47,13 @@ class CheckedDataset : public Dataset, public DetailedDataset {
     return names_within_field(*base_, field);
   }
   std::vector<std::string> notes() const override { return notes_of(*base_); }
+  std::vector<std::string> texts(const std::string& column) const override { return texts_of(*base_, column); }
+  std::vector<std::string> class_names(const std::string& field) const override {
+    return class_names_of(*base_, field);
+  }
+  OwnOrder own_order() const override { return own_order_of(*base_); }
+  const ImageOptions* image_options() const override { return image_options_of(*base_); }
+  std::string stored(int64_t index) const override { return stored_sample(*base_, index); }
   nlohmann::json inferred() const override { return inferred_of(*base_); }
   void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*base_, inferred); }
 

@@ -202,7 +202,10 @@ DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool
   if (!training) return options;
   const auto sampler = section.chosen_sampler();
   if (!sampler) {
-    if (data && section.shuffle) options.drawing.weights = data->sampling_weights();
+    if (data && section.shuffle) {
+      options.drawing.weights = data->sampling_weights();
+      options.drawing.order = own_order_of(*data);
+    }
     require_drawable(options.drawing.weights);
     return options;
   }

@@ -63,6 +63,7 @@ at::Tensor Sampler::order(int64_t epoch) const {
     return at::multinomial(drawing.weights, num_samples_, drawing.replacement, generator);
   }
   if (drawing.strata.defined()) return stratified_order(drawing.strata, generator);
+  if (drawing.order) return drawing.order(options_.seed, epoch);
   return at::randperm(num_samples_, generator, order_dtype());
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 
 namespace trainrun {
 
@@ -18,6 +19,7 @@ struct Drawing {
   at::Tensor strata;        // [N] int64: classes, of which every stretch of the order has its share; undefined: none
   int64_t num_samples = 0;  // drawn by weight in an epoch; 0: as many as there are
   bool replacement = true;  // a sample may be drawn by weight several times
+  std::function<at::Tensor(uint64_t seed, int64_t epoch)> order = {};  // instead of a permutation of all: [N] int64
 };
 
 struct SamplerOptions {

@@ -54,7 +54,7 @@ bool is_within(std::string_view path, std::string_view section) {
 /// Machines may have the same files at different places; the data itself is compared once it is open.
 bool is_place(std::string_view path, const std::string& text) {
   const bool names_files = is_within(path, "dataset") || is_within(path, "model.weights");
-  return names_files && path != "dataset.fold" && text.find('/') != std::string::npos;
+  return names_files && !is_within(path, "dataset.fold") && text.find('/') != std::string::npos;
 }
 
 /// As it is meant: 1e-3 and 0.001 are one number.

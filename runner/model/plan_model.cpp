@@ -42,14 +42,16 @@ void check_evaluated(const Recipe& recipe, const Model& model, const DatasetInfo
 
 std::unique_ptr<Model> plan_model(const Recipe& recipe) {
   const DatasetInfo info = training_info(recipe);
-  const DatasetInfo evaluated = recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo();
+  std::vector<DatasetInfo> evaluated;  // before the shape mode, in which no file can be looked into
+  for (size_t i = 0; recipe.dataset.eval && i < recipe.dataset.eval->sets.size(); ++i) {
+    evaluated.push_back(evaluation_info(recipe, i));
+  }
   const ShapeMode shapes;
-  auto model = std::make_unique<Model>(recipe, info, evaluated);
+  auto model = std::make_unique<Model>(recipe, info, evaluated.empty() ? DatasetInfo() : evaluated[0]);
   check_known_indices(recipe, model->graph(), info);
   if (info.num_samples) check_batch_norms(recipe, model->graph(), *info.num_samples, recipe.num_processes);
-  for (size_t i = 0; recipe.dataset.eval && i < recipe.dataset.eval->sets.size(); ++i) {
-    check_evaluated(recipe, *model, info, i == 0 ? evaluated : evaluation_info(recipe, i),
-                    recipe.dataset.eval->sets[i].data);
+  for (size_t i = 0; i < evaluated.size(); ++i) {
+    check_evaluated(recipe, *model, info, evaluated[i], recipe.dataset.eval->sets[i].data);
   }
   return model;
 }

@@ -29,7 +29,32 @@ std::optional<std::pair<int64_t, int64_t>> parse_fold(const std::string& text) {
   return std::pair(*number - 1, *count);
 }
 
+std::string fold_fault(const std::string& text) {
+  return parse_fold(text) ? "" : "expected 1/5 for the first of five folds, found '" + text + "'";
+}
+
+/// What is no fold, as a JSON Schema; not what is only known once variables have their values.
+constexpr const char* kNoFold =
+    R"({"type": "string", "pattern": "^[^$]*$", "not": {"type": "string", "pattern": "^[1-9][0-9]*/([2-9]|[1-9][0-9]+)$"}})";
+
+json no_fold_at(const std::string& key) { return {{"properties", {{key, {{"not", json::parse(kNoFold)}}}}}}; }
+
 }  // namespace
+
+void FoldSection::describe(Fields<FoldSection>& f) {
+  f.required("part", &FoldSection::part).doc("2/5: the second of five parts is for evaluation");
+  f.optional("stratify", &FoldSection::stratify).doc("each part has its share of every class of the target");
+  f.optional("group", &FoldSection::group)
+      .doc(
+          "a column whose equal values stay in one part, such as a patient: a field, a column of the file, or, of "
+          "image "
+          "files, folder, the name of the folder that a file lies in");
+  f.relation(no_fold_at("part"));
+}
+
+void FoldSection::check(Checker& checker) const {
+  if (const std::string fault = fold_fault(part); !fault.empty()) checker.fail("part", fault);
+}
 
 void DatasetSection::describe(Fields<DatasetSection>& f) {
   f.required("train", &DatasetSection::train).doc("the training data");
@@ -41,9 +66,8 @@ void DatasetSection::describe(Fields<DatasetSection>& f) {
   f.optional("fold", &DatasetSection::fold)
       .doc(
           "2/5: the training data are divided into five parts by the seed; the second is for evaluation, the others "
-          "are for training");
-  f.relation(json::parse(R"({"properties": {"fold": {"not": {"type": "string", "pattern": "^[^$]*$", "not": {
-                                 "type": "string", "pattern": "^[1-9][0-9]*/([2-9]|[1-9][0-9]+)$"}}}}})"));
+          "are for training; or a mapping with part, stratify and group");
+  f.relation(no_fold_at("fold"));
   f.rule({.when = {the("fold").is_given()},
           .all = {the("eval").is_missing()},
           .at = "fold",
@@ -51,18 +75,20 @@ void DatasetSection::describe(Fields<DatasetSection>& f) {
 }
 
 void DatasetSection::check(Checker& checker) const {
-  if (!fold || parse_fold(*fold)) return;
-  checker.fail("fold", "expected 1/5 for the first of five folds, found '" + *fold + "'");
+  if (!fold) return;
+  const auto* part = std::get_if<std::string>(&*fold);
+  if (const std::string fault = part ? fold_fault(*part) : ""; !fault.empty()) checker.fail("fold", fault);
 }
 
 void DatasetSection::apply_fold(uint64_t seed) {
-  const auto parsed = fold ? parse_fold(*fold) : std::nullopt;
-  if (!parsed || eval || !train.build) return;
-  const auto part = [whole = train.build, parsed = *parsed, seed](bool training) {
-    const Selection choose = [=](int64_t size) {
-      return fold_samples(size, parsed.first, parsed.second, seed, training);
-    };
-    return [=](const DatasetInputs& inputs) { return choose_samples(whole(inputs), choose); };
+  if (!fold || eval || !train.build) return;
+  const auto* section = std::get_if<FoldSection>(&*fold);
+  const auto parsed = parse_fold(section ? section->part : std::get<std::string>(*fold));
+  if (!parsed) return;
+  Fold own{parsed->first, parsed->second, {}};
+  if (section) own.by = {section->stratify, section->group};
+  const auto part = [whole = train.build, own, seed](bool training) {
+    return [=](const DatasetInputs& inputs) { return fold_of(whole(inputs), own, seed, training); };
   };
   EvalSets::One held_out = {"", train};
   held_out.data.build = part(false);

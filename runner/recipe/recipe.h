@@ -64,13 +64,22 @@ struct ModelSection {
   void check(Checker& checker) const;
 };
 
+/// `fold: {part: 2/5, stratify: true}`
+struct FoldSection {
+  std::string part;
+  bool stratify = false;
+  std::optional<std::string> group;
+  static void describe(Fields<FoldSection>& f);
+  void check(Checker& checker) const;
+};
+
 struct DatasetSection {
   Component<DatasetKind> train;
   std::optional<EvalSets> eval;
   std::vector<Component<TransformKind>> transforms;
   std::vector<Component<TransformKind>> train_transforms;
   std::vector<Component<TransformKind>> eval_transforms;
-  std::optional<std::string> fold;
+  std::optional<std::variant<std::string, FoldSection>> fold;
   static void describe(Fields<DatasetSection>& f);
   void check(Checker& checker) const;
   /// Where there is a fold, makes `train` and `eval` the two parts of what `train` was; after reading.

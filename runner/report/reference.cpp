@@ -238,6 +238,7 @@ std::string recipe_page() {
   const std::vector<SectionReference> sections = {section<ModelSection>("model"),
                                                   section<WeightsSection>("model.weights"),
                                                   section<DatasetSection>("dataset"),
+                                                  section<FoldSection>("dataset.fold"),
                                                   section<DataloaderSection>("dataloader"),
                                                   section<SamplerSection>("dataloader.sampler"),
                                                   section<TrainingSection>("training"),

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <set>
 
 #include "registry/datasets/image_files.h"
@@ -52,34 +53,27 @@ const Component<DatasetKind>& model_data(const Recipe& recipe) {
   return recipe.dataset.eval ? recipe.dataset.eval->sets[0].data : recipe.dataset.train;
 }
 
-/// How the recipe reads images: its `image_transforms`, colours, and what becomes of broken files.
-ImageOptions image_options(const Recipe& recipe, const FieldInfo& image, const Catalog& catalog) {
+/// How the recipe reads images: its `image_transforms`, colours, and what becomes of broken files. Data that are not
+/// image files say at least how many channels there are.
+ImageOptions image_options(const Dataset& data, const FieldInfo& image) {
   ImageOptions options;
   options.mode = image.shape[0] == 1 ? ColorMode::kGray : ColorMode::kRgb;
-  const Value& written = model_data(recipe).written;
-  std::vector<Problem> problems;
-  Reader reader(catalog, problems);
-  if (const Value* transforms = written.find("image_transforms")) {
-    if (auto read = Codec<std::vector<Component<TransformKind>>>::read(*transforms, reader)) {
-      options.image_transforms = std::move(*read);
-    }
-  }
-  if (const Value* broken = written.find("broken"); broken && broken->is_scalar()) {
-    options.broken = choice_of<BrokenImages>(broken->text()).value_or(options.broken);
-  }
-  if (!problems.empty()) throw RecipeError(problems);
+  if (const ImageOptions* own = image_options_of(data)) options = *own;
+  options.memory = std::make_shared<ImageMemory>();  // these are other files
+  options.cache = ImageCache::kNone;
   return options;
 }
 
-std::unique_ptr<Dataset> open_folder(const Recipe& recipe, const std::string& folder, const Catalog& catalog) {
-  const DatasetInfo info = model_data(recipe).build({})->info();
+std::unique_ptr<Dataset> open_folder(const Recipe& recipe, const std::string& folder) {
+  const std::unique_ptr<Dataset> like = model_data(recipe).build({});
+  const DatasetInfo info = like->info();
   const FieldInfo& image = info.fields[0];
   const bool fits = image.name == "image" && image.shape.size() == 3 && (image.shape[0] == 1 || image.shape[0] == 3);
   if (!fits) {
     throw Error("predict: the model reads '" + image.name + "', " + shape_text(image.shape) +
                 ", not images of one channel or three; leave the folder out to predict for dataset.eval");
   }
-  auto data = std::make_unique<UnlabelledImages>(image_options(recipe, image, catalog), folder);
+  auto data = std::make_unique<UnlabelledImages>(image_options(*like, image), folder);
   data->open();
   const FieldInfo found = data->info().fields[0];
   if (found.shape == image.shape) return data;
@@ -104,16 +98,14 @@ at::Tensor probabilities_of(const Recipe& recipe, const at::Tensor& outputs) {
               " and is trained by " + loss);
 }
 
-/// The folders of the training data, if there is one for each class and they can be read.
+/// The names that the training data have for classes, where they can be read, or else their numbers.
 PredictedClasses classes_of(const Recipe& recipe, size_t count) {
   PredictedClasses classes;
-  const Value* root = recipe.dataset.train.type == "ImageFolder" ? recipe.dataset.train.written.find("root") : nullptr;
-  std::error_code unreadable;
-  for (fs::directory_iterator it(root ? root->text() : "", unreadable), end; !unreadable && it != end;
-       it.increment(unreadable)) {
-    if (it->is_directory()) classes.names.push_back(it->path().filename().string());
+  try {
+    classes.names = class_names_of(*recipe.dataset.train.build({}), "label");
+  } catch (const DataError&) {  // a model is used where its training data are not
+    classes.names.clear();
   }
-  std::sort(classes.names.begin(), classes.names.end());
   if (classes.names.size() == count) return classes;
   classes.names.clear();
   for (size_t i = 0; i < count; ++i) classes.names.push_back(std::to_string(i));
@@ -122,12 +114,12 @@ PredictedClasses classes_of(const Recipe& recipe, size_t count) {
 
 }  // namespace
 
-void predict(TrainedRun& run, const std::optional<std::string>& folder, const Catalog& catalog,
+void predict(TrainedRun& run, const std::optional<std::string>& folder,
              const std::function<void(const PredictedClasses&)>& begin,
              const std::function<void(const Prediction&)>& take) {
   const Recipe& recipe = run.recipe();
   if (!folder && !recipe.dataset.eval) throw Error("predict: the recipe has no dataset.eval; name a folder of images");
-  const auto data = folder ? open_folder(recipe, *folder, catalog) : open_data(model_data(recipe), recipe);
+  const auto data = folder ? open_folder(recipe, *folder) : open_data(model_data(recipe), recipe);
   if (!folder) share_learnt(*data, run.learnt("dataset"));
   DataTransforms transforms(recipe, nullptr, {data->info()});
   transforms.set_learnt(run.learnt("transforms"));

@@ -16,4 +16,7 @@ struct FuzzResult {
 /// and a sanitizer that the program was built with sees what goes wrong within.
 FuzzResult fuzz_images(const std::vector<std::string>& contents, int64_t rounds, uint64_t seed);
 
+/// The same of the headers and labels of shards; one that is read has all its images within the file.
+FuzzResult fuzz_shards(const std::vector<std::string>& contents, int64_t rounds, uint64_t seed);
+
 }  // namespace trainrun

@@ -21,6 +21,8 @@
 #include <numeric>
 #include <set>
 
+#include "registry/datasets/data_details.h"
+#include "registry/datasets/partition.h"
 #include "registry/files/file_io.h"
 #include "registry/files/safetensors.h"
 #include "registry/graph/graph_builder.h"
@@ -485,17 +487,32 @@ json run_dataset(Request& request) {
     names.push_back(field.name);
     request.give("output", field.name, tensor);
   }
+  if (request.has("epoch")) {
+    const OwnOrder order = own_order_of(*dataset);
+    request.give("order", "0", order(static_cast<uint64_t>(request.number("seed")), request.number("epoch")));
+  }
   return {{"learnt", dataset->learnt()}, {"fields", names}, {"target", info.target}};
 }
 
-/// What became of changed image files.
-json run_image_fuzz(Request& request) {
+/// The part of each sample.
+json run_partition(Request& request) {
+  Partition partition{request["weights"].get<std::vector<int64_t>>()};
+  partition.classes = request["classes"].get<std::vector<int64_t>>();
+  partition.groups = request["groups"].get<std::vector<int64_t>>();
+  if (!request["seed"].is_null()) partition.seed = static_cast<uint64_t>(request.number("seed"));
+  return {{"parts", partition.parts()}};
+}
+
+/// What became of changed files.
+json run_fuzz(Request& request, FuzzResult (*fuzz)(const std::vector<std::string>&, int64_t, uint64_t)) {
   constexpr uint64_t kMostBytes = 1 << 24;
   std::vector<std::string> contents;
   for (const json& path : request["files"]) contents.push_back(read_file(path.get<std::string>(), kMostBytes));
-  const auto result = fuzz_images(contents, request.number("rounds"), static_cast<uint64_t>(request.number("seed")));
+  const auto result = fuzz(contents, request.number("rounds"), static_cast<uint64_t>(request.number("seed")));
   return {{"decoded", result.decoded}, {"refused", result.refused}};
 }
+json run_image_fuzz(Request& request) { return run_fuzz(request, fuzz_images); }
+json run_shard_fuzz(Request& request) { return run_fuzz(request, fuzz_shards); }
 
 /// The order of an epoch's samples.
 json run_sampler(Request& request) {
@@ -513,11 +530,12 @@ json run_sampler(Request& request) {
 
 json answer(const Catalog& catalog, const json& fields) {
   static const std::map<std::string, json (*)(Request&)> operations = {
-      {"catalog", list_catalog},    {"dataset", run_dataset},     {"image_fuzz", run_image_fuzz},
-      {"layer", run_layer},         {"loss", run_loss},           {"metric", run_metric},
-      {"model", run_model},         {"optimizer", run_optimizer}, {"sampler", run_sampler},
-      {"scheduler", run_scheduler}, {"shapes", run_shapes},       {"time_optimizer", time_optimizer},
-      {"train", run_training},      {"transform", run_transform}};
+      {"catalog", list_catalog},     {"dataset", run_dataset},     {"image_fuzz", run_image_fuzz},
+      {"layer", run_layer},          {"loss", run_loss},           {"metric", run_metric},
+      {"model", run_model},          {"optimizer", run_optimizer}, {"sampler", run_sampler},
+      {"scheduler", run_scheduler},  {"shapes", run_shapes},       {"time_optimizer", time_optimizer},
+      {"train", run_training},       {"transform", run_transform}, {"partition", run_partition},
+      {"shard_fuzz", run_shard_fuzz}};
   Request request(catalog, fields);
   json reply = operations.at(fields.at("op"))(request);
   request.write_results();

@@ -92,7 +92,7 @@ TEST_CASE("predictions for the evaluation data agree with its accuracy, and prob
   int64_t count = 0, right = 0;
   std::vector<std::string> names;
   predict(
-      run, std::nullopt, catalog, [&](const PredictedClasses& classes) { names = classes.names; },
+      run, std::nullopt, [&](const PredictedClasses& classes) { names = classes.names; },
       [&](const Prediction& prediction) {
         CHECK(prediction.sample == std::to_string(count));
         double sum = 0;
@@ -116,9 +116,9 @@ TEST_CASE("what is no class is not predicted") {
   Catalog catalog = catalog_with();
   TrainedRun run(find_trained(folder / "run"), {"logging.report_to=[]"}, catalog);
   const auto nothing = [](const auto&) {};
-  CHECK_THROWS_WITH_AS(predict(run, std::nullopt, catalog, nothing, nothing),
+  CHECK_THROWS_WITH_AS(predict(run, std::nullopt, nothing, nothing),
                        doctest::Contains("predict is for models that give each sample one class"), Error);
-  CHECK_THROWS_WITH_AS(predict(run, folder / "images", catalog, nothing, nothing),
+  CHECK_THROWS_WITH_AS(predict(run, folder / "images", nothing, nothing),
                        doctest::Contains("not images of one channel or three"), Error);
 }
 

@@ -1,9 +1,11 @@
 """The recipes of docs/guide/data.md, run as the guide says."""
 
+import io
 import itertools
 import pathlib
 import re
 import subprocess
+import tarfile
 
 import numpy
 import PIL.Image
@@ -28,6 +30,14 @@ def folder_with_the_guides_files(tmp_path_factory):
         (folder / f"photos/{part}/{label}").mkdir(parents=True, exist_ok=True)
         PIL.Image.fromarray(random.integers(0, 256, (80 + 10 * int(name[0]), 90, 3), dtype=numpy.uint8)).save(folder / f"photos/{part}/{label}/{name}")
     (folder / "tags.csv").write_text(re.search(r"```text\n(path,.*?)```", GUIDE, re.DOTALL).group(1))
+    (folder / "shards").mkdir()
+    for shard in range(2):
+        with tarfile.open(folder / f"shards/train-{shard:04}.tar", "w") as archive:
+            for i, label in enumerate(["cat", "dog"]):
+                archive.add(folder / f"photos/train/{label}/1.jpg", f"{shard}{i}.jpg")
+                number = tarfile.TarInfo(f"{shard}{i}.cls")
+                number.size = 1
+                archive.addfile(number, io.BytesIO(str(i).encode()))
     for name in ["streets/images", "streets/masks"]:
         (folder / name).mkdir(parents=True)
     for i in range(4):
@@ -43,7 +53,7 @@ def trainrun(*arguments, folder):
     return subprocess.run([CALLED, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.parametrize("recipe", ["auto", "cars", "folds", "photos", "tags", "masks", "arrays", "weights"])
+@pytest.mark.parametrize("recipe", ["auto", "cars", "folds", "photos", "tags", "shards", "masks", "arrays", "weights"])
 def test_the_guides_recipes_train_and_are_evaluated(folder, recipe):
     result = trainrun(f"{recipe}.yaml", folder=folder)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -61,3 +71,9 @@ def test_every_data_set_and_file_the_guide_names_exists(folder):
     assert len(names) >= 9
     for name in names:
         assert re.search(rf"^{name}\b", listed, re.MULTILINE), name
+
+
+def test_the_page_of_the_guides_photographs_is_written(folder):
+    result = trainrun("data", "photos.yaml", folder=folder)
+    assert result.returncode == 0, result.stderr
+    assert "warning: train:" not in result.stdout and (folder / "photos.html").read_text().count("<img") == 12

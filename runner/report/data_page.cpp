@@ -1,0 +1,175 @@
+#include <ATen/TensorOperators.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "registry/images/encode.h"
+#include "runner/base/text.h"
+#include "runner/base/utf8.h"
+#include "runner/report/data_survey.h"
+
+namespace trainrun {
+namespace {
+
+constexpr const char* kStyle = R"(
+body { font: 15px/1.4 sans-serif; margin: 2em auto; max-width: 76em; padding: 0 1em; color: #222; }
+table { border-collapse: collapse; margin: 1em 0; } td, th { padding: 2px 10px; text-align: right; }
+td:first-child, th:first-child { text-align: left; } tr:nth-child(even) { background: #f4f4f4; }
+.samples { display: flex; flex-wrap: wrap; gap: 12px; } figure { margin: 0; width: 160px; font-size: 12px; }
+figure img { width: 160px; image-rendering: pixelated; border: 1px solid #ccc; }
+figcaption { overflow-wrap: anywhere; } .wide { width: 340px; } .bar { background: #48c; height: 10px; }
+.warning { background: #fff3cd; border-left: 4px solid #e0a800; padding: 4px 10px; margin: 4px 0; }
+)";
+
+/// For HTML: neither a tag nor an entity, and well-formed.
+std::string escaped(const std::string& text) {
+  std::string html;
+  for (size_t offset = 0; offset < text.size();) {
+    const size_t begin = offset;
+    const uint32_t point = next_code_point(text, offset);
+    if (point == kInvalidCodePoint || !is_printable(point)) {
+      offset = std::max(offset, begin + 1);
+      html += "&#xFFFD;";
+      continue;
+    }
+    switch (point) {
+      case '&':
+        html += "&amp;";
+        break;
+      case '<':
+        html += "&lt;";
+        break;
+      case '>':
+        html += "&gt;";
+        break;
+      case '"':
+        html += "&quot;";
+        break;
+      case '\'':
+        html += "&#39;";
+        break;
+      default:
+        html += text.substr(begin, offset - begin);
+    }
+  }
+  return html;
+}
+
+std::string base64(const std::string& bytes) {
+  constexpr const char* kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t count = std::min<size_t>(bytes.size() - i, 3);
+    uint32_t group = 0;
+    for (size_t k = 0; k < 3; ++k) group = group << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0);
+    for (size_t k = 0; k < 4; ++k) text += k <= count ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+  }
+  return text;
+}
+
+std::string short_text(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", number);
+  return text;
+}
+
+std::string row_of(const std::vector<std::string>& cells, const char* tag = "td") {
+  std::string row = "<tr>";
+  for (const std::string& cell : cells) row += "<" + std::string(tag) + ">" + cell + "</" + tag + ">";
+  return row + "</tr>\n";
+}
+
+std::string columns_html(const SurveyedSet& set) {
+  std::string html = "<table>\n" + row_of({"", "mean", "deviation", "least", "most", "not finite"}, "th");
+  for (const SurveyedSet::Column& column : set.columns) {
+    html += row_of({escaped(column.name), short_text(column.mean), short_text(column.deviation),
+                    short_text(column.least), short_text(column.most), grouped(column.not_finite)});
+  }
+  return html + "</table>\n";
+}
+
+std::string classes_html(const SurveyedSet& set) {
+  constexpr double kBar = 300;  // pixels
+  int64_t most = 1;
+  for (const SurveyedSet::ClassCount& each : set.classes) most = std::max(most, each.count);
+  std::string html = "<table>\n" + row_of({"class", set.counted, ""}, "th");
+  for (const SurveyedSet::ClassCount& each : set.classes) {
+    const double width = kBar * static_cast<double>(each.count) / static_cast<double>(most);
+    html += row_of({escaped(each.name), grouped(each.count),
+                    "<div class=\"bar\" style=\"width: " + std::to_string(std::lround(width)) + "px\"></div>"});
+  }
+  return html + "</table>\n";
+}
+
+/// The columns of a series [T, F] as lines; "" where it is none.
+std::string lines_html(const at::Tensor& input) {
+  constexpr int64_t kMostLines = 6, kMostPoints = 400;
+  constexpr double kWidth = 320, kHeight = 120;
+  constexpr std::array kColours = {"#48c", "#c44", "#4a4", "#a4a", "#c82", "#4aa"};
+  if (input.dim() != 2 || input.size(0) < 2 || !at::isFloatingType(input.scalar_type())) return "";
+  const at::Tensor rows = input.to(at::kDouble).nan_to_num(0, 0, 0);
+  const auto least = rows.min().item<double>();
+  const double span = std::max(rows.max().item<double>() - least, 1e-12);
+  const int64_t step = (rows.size(0) + kMostPoints - 1) / kMostPoints;
+  std::string html = "<svg width=\"320\" height=\"120\">";
+  for (int64_t line = 0; line < std::min(rows.size(1), kMostLines); ++line) {
+    html += "<polyline fill=\"none\" stroke=\"" + std::string(kColours[static_cast<size_t>(line)]) + "\" points=\"";
+    for (int64_t i = 0; i < rows.size(0); i += step) {
+      const double x = kWidth * static_cast<double>(i) / static_cast<double>(rows.size(0) - 1);
+      html += short_text(x) + "," + short_text(kHeight * (1 - (rows[i][line].item<double>() - least) / span)) + " ";
+    }
+    html += "\"/>";
+  }
+  return html + "</svg>";
+}
+
+std::string numbers_html(const at::Tensor& input) {
+  constexpr int64_t kMost = 64;
+  const at::Tensor numbers = input.to(at::kDouble).reshape({-1});
+  std::string text;
+  for (int64_t i = 0; i < std::min(numbers.numel(), kMost); ++i) {
+    text += (i > 0 ? " " : "") + short_text(numbers[i].item<double>());
+  }
+  return "<code>" + text + (numbers.numel() > kMost ? " …" : "") + "</code>";
+}
+
+std::string sample_html(const SurveyedSet::Sample& sample) {
+  const at::Tensor picture = picture_of(sample.input);
+  std::string content;
+  if (picture.defined()) {
+    content = "<img alt=\"\" src=\"data:image/png;base64," + base64(encode_png(picture)) + "\">";
+  } else {
+    content = lines_html(sample.input);
+    if (content.empty()) content = numbers_html(sample.input);
+  }
+  return std::string("<figure") + (picture.defined() ? "" : " class=\"wide\"") + ">" + content + "<figcaption><b>" +
+         escaped(sample.label) + "</b> " + escaped(sample.place) + "</figcaption></figure>\n";
+}
+
+}  // namespace
+
+std::string to_html(const DataSurvey& survey) {
+  std::string html = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + escaped(survey.name) +
+                     ": the data</title><style>" + kStyle + "</style></head><body>\n<h1>" + escaped(survey.name) +
+                     ": what the model sees</h1>\n<p>" + escaped(survey.path) + "</p>\n";
+  for (const std::string& warning : survey.warnings) {
+    html += "<div class=\"warning\">" + escaped(warning) + "</div>\n";
+  }
+  if (survey.warnings.empty()) html += "<p>Nothing suspicious was found.</p>\n";
+  for (const SurveyedSet& set : survey.sets) {
+    html += "<h2>" + escaped(set.name) + "</h2>\n<p>" + grouped(set.samples) + " samples. Figures are of the first " +
+            grouped(set.measured) +
+            " of an epoch, after all transforms. Pictures whose numbers leave [0, 1] are stretched to what can be "
+            "shown.</p>\n";
+    if (!set.columns.empty()) html += columns_html(set);
+    if (!set.classes.empty()) html += classes_html(set);
+    html += "<div class=\"samples\">\n";
+    for (const SurveyedSet::Sample& sample : set.shown) html += sample_html(sample);
+    html += "</div>\n";
+  }
+  return html + "</body></html>\n";
+}
+
+}  // namespace trainrun

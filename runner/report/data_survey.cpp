@@ -1,0 +1,235 @@
+#include "runner/report/data_survey.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bincount.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "runner/data/data.h"
+#include "runner/model/index_checks.h"
+#include "runner/model/model.h"
+#include "runner/report/data_measure.h"
+#include "runner/report/data_warnings.h"
+
+namespace trainrun {
+namespace {
+
+/// One set of data, open, and how its batches are made.
+struct OpenSet {
+  std::string name;
+  const Dataset* data;
+  DataLoader::Transforms transforms;
+  DataLoaderOptions options;
+  DatasetInfo info;  // as the fields reach the model
+};
+
+std::string short_number(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", number);
+  return text;
+}
+
+/// How a target looks in words: the class's name, several with their shares, or numbers.
+std::string label_text(const at::Tensor& target, const std::vector<std::string>& names) {
+  const auto name_of = [&](int64_t label) {
+    const bool is_known = label >= 0 && label < static_cast<int64_t>(names.size());
+    return is_known ? names[static_cast<size_t>(label)] : std::to_string(label);
+  };
+  if (target.dim() == 0 && !at::isFloatingType(target.scalar_type())) return name_of(target.item<int64_t>());
+  constexpr int64_t kMost = 100;
+  constexpr double kLeastShare = 0.005;
+  if (target.dim() > 1 || target.numel() > kMost) return "";
+  const at::Tensor numbers = target.to(at::kDouble).reshape({-1});
+  if (numbers.numel() == 1) return short_number(numbers[0].item<double>());
+  std::vector<std::string> parts;
+  for (int64_t i = 0; i < numbers.numel(); ++i) {
+    const auto number = numbers[i].item<double>();
+    if (std::abs(number) >= kLeastShare) parts.push_back(name_of(i) + " " + short_number(number));
+  }
+  return join(parts);
+}
+
+/// The target as the data set has it for all samples, where that costs no decoding; undefined where it does.
+at::Tensor all_targets(const OpenSet& set) {
+  try {
+    return set.data->column(set.data->info().target);
+  } catch (const Error&) {  // not kept in memory
+    return {};
+  }
+}
+
+/// Counts classes, `classes` of them.
+class ClassCounts {
+ public:
+  ClassCounts(int64_t classes, std::optional<int64_t> ignored)
+      : counts_(static_cast<size_t>(classes)), ignored_(ignored) {}
+
+  void add(const at::Tensor& labels) {
+    if (at::isFloatingType(labels.scalar_type()) || labels.numel() == 0) return;
+    const auto size = static_cast<int64_t>(counts_.size());
+    at::Tensor counted = labels.to(at::kLong).flatten();
+    at::Tensor mask = counted.ge(0).logical_and_(counted.lt(size));
+    if (ignored_) mask = mask.logical_and_(counted.ne(*ignored_));
+    counted = counted.masked_select(mask).bincount({}, size);
+    for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += counted[static_cast<int64_t>(i)].item<int64_t>();
+  }
+  const std::vector<int64_t>& counts() const { return counts_; }
+
+ private:
+  std::vector<int64_t> counts_;
+  std::optional<int64_t> ignored_;
+};
+
+/// The field of classes that the loss reads, and how many it may hold; what the data set says where no loss does.
+std::optional<IndexRange> label_range(const OpenSet& set, const std::vector<IndexUse>& uses) {
+  for (const IndexUse& use : uses) {
+    if (use.is_label && use.field == set.info.target) return use.range;
+  }
+  const FieldInfo* target = set.info.find(set.info.target);
+  if (!target || !target->num_classes) return std::nullopt;
+  return IndexRange{0, *target->num_classes};
+}
+
+class Surveyor {
+ public:
+  Surveyor(const OpenSet& set, const DataSurveyOptions& options, const std::vector<IndexUse>& uses)
+      : set_(set), options_(options), names_(class_names_of(*set.data, set.data->info().target)) {
+    found_.name = set.name;
+    found_.samples = set.data->size();
+    for (const FieldInfo& field : set.info.fields) {
+      if (field.name != set.info.target) measures_.emplace_back(field, names_within_field(*set.data, field.name));
+    }
+    if (const auto range = label_range(set, uses); range && range->below <= kMostClasses) {
+      counts_.emplace(range->below, range->ignored);
+    }
+  }
+
+  SurveyedSet survey(DataWarnings& warnings) {
+    const at::Tensor targets = all_targets(set_);
+    const bool counts_all = targets.defined() && !at::isFloatingType(targets.scalar_type());
+    if (counts_ && counts_all) counts_->add(targets);
+    const DataLoader loader(*set_.data, set_.transforms, set_.options);
+    const Sampler sampler(set_.data->size(),
+                          {set_.options.shuffle, set_.options.seed, set_.options.split, 0, 1, set_.options.drawing});
+    const at::Tensor order = sampler.indices(0);
+    const auto batches = loader.iterate(0);
+    while (found_.measured < options_.measured) {
+      const auto batch = batches->next();
+      if (!batch) break;
+      add(*batch, order, !counts_all);
+    }
+    finish();
+    for (const FieldMeasure& measure : measures_) warnings.add_blank(found_, measure.blank());
+    warnings.add(found_);
+    return std::move(found_);
+  }
+
+ private:
+  static constexpr int64_t kMostClasses = 100'000;
+
+  void add(const Batch& batch, const at::Tensor& order, bool count) {
+    for (FieldMeasure& measure : measures_) measure.add(batch.at(measure.field()));
+    const at::Tensor& target = batch.at(set_.info.target);
+    if (counts_ && count) counts_->add(target);
+    for (int64_t row = 0; row < batch.size(); ++row) {
+      if (static_cast<int64_t>(found_.shown.size()) == options_.shown) break;
+      SurveyedSet::Sample sample;
+      sample.place =
+          place_of_sample(*set_.data, order[found_.measured + row].item<int64_t>(), set_.info.fields[0].name);
+      sample.label = label_text(target[row], names_);
+      sample.input = batch.at(set_.info.fields[0].name)[row].clone();
+      found_.shown.push_back(std::move(sample));
+    }
+    found_.measured += batch.size();
+  }
+
+  void finish() {
+    for (const FieldMeasure& measure : measures_) {
+      for (SurveyedSet::Column& column : measure.columns()) found_.columns.push_back(std::move(column));
+    }
+    if (!counts_) return;
+    const FieldInfo* target = set_.info.find(set_.info.target);
+    found_.counted = target && target->shape.empty() ? "samples" : "pixels";
+    for (size_t i = 0; i < counts_->counts().size(); ++i) {
+      found_.classes.push_back({i < names_.size() ? names_[i] : std::to_string(i), counts_->counts()[i]});
+    }
+  }
+
+  const OpenSet& set_;
+  const DataSurveyOptions& options_;
+  std::vector<std::string> names_;  // of the classes
+  std::vector<FieldMeasure> measures_;
+  std::optional<ClassCounts> counts_;
+  SurveyedSet found_;
+};
+
+/// So many of the samples, evenly spread.
+std::vector<int64_t> spread_samples(int64_t size, int64_t most) {
+  std::vector<int64_t> indices(static_cast<size_t>(std::min(size, most)));
+  for (size_t i = 0; i < indices.size(); ++i) {
+    indices[i] =
+        static_cast<int64_t>(static_cast<double>(i) * static_cast<double>(size) / static_cast<double>(indices.size()));
+  }
+  return indices;
+}
+
+/// Labels and indices that the model cannot use.
+void check_range(const OpenSet& set, const std::vector<IndexUse>& uses, DataWarnings& warnings) {
+  for (const IndexUse& use : uses) {
+    if (use.field != set.data->info().target) continue;
+    const at::Tensor targets = all_targets(set);
+    if (!targets.defined()) continue;
+    try {
+      check_values(use, *set.data, targets, {});
+    } catch (const DataError& error) {
+      warnings.add_text(set.name + ": " + error.what());
+    }
+  }
+}
+
+}  // namespace
+
+DataSurvey survey_data(const LoadedRecipe& loaded, const DataSurveyOptions& options) {
+  const Recipe& recipe = loaded.recipe;
+  std::vector<std::unique_ptr<Dataset>> data;
+  data.push_back(open_data(recipe.dataset.train, recipe));
+  share_learnt(*data[0], nullptr);
+  const std::vector<EvalSets::One> none;
+  const auto& eval = recipe.dataset.eval ? recipe.dataset.eval->sets : none;
+  std::vector<DatasetInfo> eval_infos;
+  for (const EvalSets::One& one : eval) {
+    data.push_back(open_data(one.data, recipe));
+    share_learnt(*data.back(), data[0]->learnt());
+    eval_infos.push_back(data.back()->info());
+  }
+  const DatasetInfo train_info = data[0]->info();
+  DataTransforms transforms(recipe, &train_info, eval_infos);
+  transforms.learn(recipe, *data[0]);
+  std::vector<OpenSet> sets = {{"train", data[0].get(), transforms.training(),
+                                loader_options(recipe, data[0].get(), true), training_info(recipe)}};
+  for (size_t i = 0; i < eval.size(); ++i) {
+    sets.push_back({eval[i].prefix(), data[i + 1].get(), transforms.evaluation(i),
+                    loader_options(recipe, data[i + 1].get(), false), evaluation_info(recipe, i)});
+  }
+  const std::unique_ptr<Model> model = plan_model(recipe);
+  DataSurvey survey;
+  survey.name = recipe.name;
+  survey.path = loaded.path;
+  DataWarnings warnings;
+  for (OpenSet& set : sets) {
+    set.options.drop_last = false;
+    const std::vector<IndexUse> uses = index_uses(recipe, model->graph(), set.info);
+    for (const std::string& note : notes_of(*set.data)) warnings.add_text(set.name + ": " + note);
+    check_range(set, uses, warnings);
+    survey.sets.push_back(Surveyor(set, options, uses).survey(warnings));
+    const std::vector<int64_t> compared = spread_samples(set.data->size(), options.compared);
+    warnings.add_contents(set.name, *set.data, compared);
+  }
+  survey.warnings = warnings.texts();
+  return survey;
+}
+
+}  // namespace trainrun

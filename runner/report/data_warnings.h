@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "registry/dataset.h"
+#include "runner/report/surveyed_data.h"
+
+namespace trainrun {
+
+/// What is suspicious about sets of data, which are added one after another, the training data first; a sentence each.
+class DataWarnings {
+ public:
+  void add_text(std::string text) { texts_.push_back(std::move(text)); }
+  /// Classes that never come, columns that never change, numbers that are none.
+  void add(const SurveyedSet& set);
+  /// Pictures of one colour.
+  void add_blank(const SurveyedSet& set, int64_t blank);
+  /// Samples `indices` of a set that are alike, or like one of a set before it.
+  void add_contents(const std::string& set, const Dataset& data, const std::vector<int64_t>& indices);
+  std::vector<std::string> texts() const { return texts_; }
+
+ private:
+  struct Sample {
+    size_t set;
+    std::string place;
+  };
+  void add_classes(const SurveyedSet& set);
+  void add_columns(const SurveyedSet& set);
+
+  std::vector<std::string> sets_;
+  std::vector<SurveyedSet::ClassCount> trained_;  // classes of the training data
+  std::unordered_map<std::string, Sample> seen_;  // the first sample of each content
+  std::vector<std::string> texts_;
+};
+
+}  // namespace trainrun
