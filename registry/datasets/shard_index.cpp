@@ -100,8 +100,10 @@ class ShardReader {
     const nlohmann::json json = nlohmann::json::parse(content, nullptr, false);
     const std::string key = names_.label.substr(kJson.size());
     if (!json.is_object() || !json.contains(key)) fail(member, "is not a JSON object that has '" + key + "'");
-    if (json[key].is_string()) return json[key].get<std::string>();
-    return json[key].dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    const nlohmann::json& label = json[key];
+    if (label.is_structured()) fail(member, "'" + key + "' is a list or an object, not a number from 0");
+    if (label.is_string()) return label.get<std::string>();
+    return label.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
 
   void finish_sample() {
