@@ -1,6 +1,7 @@
 #include <ATen/TensorOperators.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "runner/base/text.h"
@@ -76,7 +77,7 @@ std::string colour_at(const at::Tensor& picture, int64_t y, int64_t x, int64_t h
       picture.narrow(0, top, rows).narrow(1, left, columns).to(at::kDouble).flatten(0, 1).mean(0, false);
   std::string text;
   for (int64_t i = 0; i < 3; ++i) {
-    const auto level = static_cast<int>(mean[mean.numel() == 3 ? i : 0].item<double>() + 0.5);
+    const auto level = std::lround(mean[mean.numel() == 3 ? i : 0].item<double>());
     text += (i > 0 ? ";" : "") + std::to_string(level);
   }
   return text;

@@ -217,6 +217,7 @@ const std::map<std::string, std::string>& data_parameters() {
       {"ImageFolder", "root: photos"},
       {"OxfordIIITPet", "root: data, split: trainval"},
       {"SegmentationFolder", "root: streets, num_classes: 3"},
+      {"Shards", "path: a.tar"},
       {"MNIST", "root: data, split: train"},
       {"Split", "dataset: {type: Digits, split: train}"},
       {"SQLite", "path: t.db, table: t, label: y"},
