@@ -63,7 +63,7 @@ TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::strin
   model_->load_state_dict(saved_.at("model").tensors, trained.checkpoint);
   if (!device_.is_cpu()) model_->to(device_);
   step_ = saved_.at(kProgressPart).values.at("step").get<int64_t>();
-  callbacks_ = std::make_unique<Callbacks>(recipe, std::make_unique<ModelRun>(*model_, nullptr, nullptr, step_));
+  callbacks_ = std::make_unique<Callbacks>(recipe, std::make_unique<ModelRun>(*model_, recipe, step_));
   for (size_t i = 0; i < recipe.callbacks.size(); ++i) {
     const auto own = saved_.find(callback_part(i));
     callbacks_->load(i, own == saved_.end() ? Snapshot() : own->second);
