@@ -115,6 +115,8 @@ static void add_training(Catalog& catalog) {
 
   ADD(catalog.callbacks, early_stopping);
   ADD(catalog.callbacks, ema);
+  ADD(catalog.callbacks, parameter_monitor);
+  ADD(catalog.callbacks, progressive_resizing);
   ADD(catalog.callbacks, swa);
 
   ADD(catalog.fusions, relu_max_pool);

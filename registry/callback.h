@@ -19,13 +19,22 @@ class Run {
   virtual ~Run() = default;
   /// The number of finished optimizer steps.
   virtual int64_t step() const = 0;
+  /// How many the whole job has.
+  virtual int64_t total_steps() const = 0;
+  virtual uint64_t seed() const = 0;
   /// The model's parameters by state name, to be read and changed in place. They are whole or, if each rank has only
   /// pieces of them, this rank's pieces ([n]; n may be 0).
   virtual NamedTensors parameters() const = 0;
+  /// Whether `parameters` and their gradients are pieces.
+  virtual bool has_pieces() const = 0;
   /// The model's buffers by state name, such as running means and counts. Whole on every rank.
   virtual NamedTensors buffers() const = 0;
   /// The ranks that train together; a process that trains alone is rank 0 of 1.
   virtual Communicator& ranks() const = 0;
+  /// While training: estimates what batch normalizations keep of their batches anew, for the weights as they are, by
+  /// one pass over the training data: each batch has the same share. Semantics of torch.optim.swa_utils.update_bn; the
+  /// batches of all ranks count. Every rank calls it. Random numbers go on as if nothing had been drawn.
+  virtual void estimate_batch_norms() = 0;
 };
 
 /// How an evaluation computes the outputs of a batch that losses and metrics read.
@@ -58,8 +67,18 @@ struct Verdict {
 class Callback {
  public:
   virtual ~Callback() = default;
+  /// Called before each forward pass of training, with its batch, which it may change.
+  virtual void before_forward(Run& run, Batch& batch) { static_cast<void>(run), static_cast<void>(batch); }
+  /// Called in each step once the gradients are there, unscaled and clipped, before the optimizer changes the weights.
+  /// `is_logged`: whether the log gets a line after the step.
+  virtual void before_update(Run& run, bool is_logged) { static_cast<void>(run), static_cast<void>(is_logged); }
+  /// Called where a line of the log is due, after the step: adds figures to it, such as {"train/grad_norm/all", 0.4}.
+  virtual void add_figures(Run& run, Figures& figures) { static_cast<void>(run), static_cast<void>(figures); }
   /// Called after each optimizer step. Reading a tensor of `result` makes the host wait for a GPU.
   virtual void after_step(Run& run, const StepResult& result) { static_cast<void>(run), static_cast<void>(result); }
+  /// Called once training is over, but not where a signal stopped it: before the last checkpoint and the last
+  /// evaluation. Returns whether it changed anything that evaluations use.
+  virtual bool after_training(Run& run) { return static_cast<void>(run), false; }
   /// Called before an evaluation, also that of `trainrun eval`; null if nothing changes. If a checkpoint is asked for
   /// during the evaluation, the scope ends for it, and this is called again.
   virtual std::unique_ptr<Scope> around_evaluation(Run& run) { return static_cast<void>(run), nullptr; }

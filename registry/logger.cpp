@@ -16,6 +16,7 @@ Figures StepRecord::figures() const {
     all.emplace_back("train/loss_scale", *loss_scale);
     all.emplace_back("train/skipped_steps", static_cast<double>(skipped_steps));
   }
+  all.insert(all.end(), of_callbacks.begin(), of_callbacks.end());
   return all;
 }
 

@@ -45,6 +45,7 @@ struct StepRecord {
   std::optional<double> loss_scale;  // only if the loss is scaled
   int64_t skipped_steps = 0;         // so far, because gradients overflowed
   Figures losses;                    // {"train/loss/digit", 0.3}: each loss, if there are several
+  Figures of_callbacks;              // {"train/grad_norm/all", 0.4}
 
   /// Every figure: {"train/loss", 0.4}, {"train/lr", 2e-4}, {"train/lr/0", 2e-4}, …
   Figures figures() const;

@@ -1,6 +1,8 @@
 #pragma once
 
-#include "registry/codec.h"
+#include <string>
+
+#include "registry/parameters.h"
 
 namespace trainrun {
 
@@ -11,9 +13,24 @@ struct Words<MonitorMode> {
   static constexpr std::array kWords = {"min", "max"};
 };
 
-/// Whether `value` is better than `other`; false if either is NaN.
-inline bool is_better(double value, double other, MonitorMode mode) {
-  return mode == MonitorMode::kMin ? value < other : value > other;
-}
+/// Which figure of the evaluations is watched, and which way it is better: the parameters `monitor` and `mode`.
+struct Monitored {
+  std::string monitor = "eval/loss";
+  MonitorMode mode = MonitorMode::kMin;
+
+  template <class T>
+  static void describe_monitor(Fields<T>& f) {
+    f.optional("monitor", &Monitored::monitor).doc("the figure that is watched, at each evaluation");
+    describe_mode(f);
+  }
+  template <class T>
+  static void describe_mode(Fields<T>& f) {
+    f.optional("mode", &Monitored::mode).doc("whether a smaller or a larger figure is better");
+  }
+  /// Whether `value` is better than `other`; false if either is NaN.
+  bool is_better(double value, double other) const { return mode == MonitorMode::kMin ? value < other : value > other; }
+  /// What is added to a figure that becomes better.
+  double sign() const { return mode == MonitorMode::kMin ? -1 : 1; }
+};
 
 }  // namespace trainrun

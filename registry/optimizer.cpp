@@ -60,12 +60,19 @@ void OptimizerCommon::describe(Fields<OptimizerCommon>& f) {
       .doc("other options for the parameters whose state name a pattern matches; the first that matches wins");
   f.optional("state_dtype", &OptimizerCommon::state_dtype)
       .doc("dtype in which the optimizer keeps its running averages between steps; bf16 halves their memory");
+  f.optional("layer_decay", &OptimizerCommon::layer_decay)
+      .greater_than(0)
+      .at_most(1)
+      .doc(
+          "the last layer has the learning rate lr, each layer before it that of the next one times this; 1: all have "
+          "lr");
 }
 
 void OptimizerKind::finish(Component<OptimizerKind>& optimizer, const Value& map, Reader& reader) {
   Value defaults = map;
   defaults.erase("param_groups");
   defaults.erase("state_dtype");
+  defaults.erase("layer_decay");
   const auto scope = reader.enter("param_groups");
   for (size_t i = 0; i < optimizer.common.param_groups.size(); ++i) {
     GroupSpec& group = optimizer.common.param_groups[i];

@@ -102,6 +102,7 @@ struct Words<StateDtype> {
 struct OptimizerCommon {
   std::vector<GroupSpec> param_groups;
   StateDtype state_dtype = StateDtype::kFp32;
+  double layer_decay = 1;
   static void describe(Fields<OptimizerCommon>& f);
 };
 

@@ -34,7 +34,8 @@ std::optional<NamePattern> Codec<NamePattern>::read(const Value& value, Reader& 
   return std::nullopt;
 }
 
-std::vector<bool> names_with(const std::vector<NamePattern>& patterns, const std::vector<std::string>& names) {
+std::vector<bool> names_with(const std::vector<NamePattern>& patterns, const std::vector<std::string>& names,
+                             const std::string& what) {
   std::vector<bool> found(names.size());
   for (const NamePattern& pattern : patterns) {
     const std::regex compiled(pattern.text);
@@ -45,8 +46,8 @@ std::vector<bool> names_with(const std::vector<NamePattern>& patterns, const std
       is_used = true;
     }
     if (is_used) continue;
-    throw RecipeError({{pattern.place, pattern.path,
-                        "'" + pattern.text + "' matches no parameter" + suggestion(pattern.text, names)}});
+    throw RecipeError(
+        {{pattern.place, pattern.path, "'" + pattern.text + "' matches no " + what + suggestion(pattern.text, names)}});
   }
   return found;
 }

@@ -30,7 +30,8 @@ struct Codec<NamePattern> {
 };
 
 /// For each of `names`, whether a pattern is found in it. Throws RecipeError at the place of a pattern that is found in
-/// none.
-std::vector<bool> names_with(const std::vector<NamePattern>& patterns, const std::vector<std::string>& names);
+/// none; `what` they are the names of.
+std::vector<bool> names_with(const std::vector<NamePattern>& patterns, const std::vector<std::string>& names,
+                             const std::string& what = "parameter");
 
 }  // namespace trainrun

@@ -30,7 +30,7 @@ class AveragedWeights::Exchanged : public Scope {
 void AveragedWeights::after_step(Run& run, const StepResult&) {
   if (!counts(run.step())) return;
   const c10::AutoGradMode no_gradients(false);
-  const NamedTensors current = averaged_of(run);
+  const NamedTensors& current = averaged_of(run);
   if (averages_.empty()) {
     for (const auto& [name, tensor] : current) averages_.push_back(tensor.detach().clone());
     return;
@@ -54,10 +54,10 @@ std::unique_ptr<Scope> AveragedWeights::around_evaluation(Run& run) {
   return std::make_unique<Exchanged>(*this, run);
 }
 
-void AveragedWeights::save(Run& run, Snapshot& snapshot) const {
-  if (averages_.empty()) return;  // no step has counted yet
-  const NamedTensors current = averaged_of(run);
-  for (size_t i = 0; i < current.size(); ++i) snapshot.tensors.emplace_back(current[i].first + kSuffix, averages_[i]);
+void AveragedWeights::save(Run&, Snapshot& snapshot) const {
+  for (size_t i = 0; i < averages_.size(); ++i) {  // none before the first step that counts
+    snapshot.tensors.emplace_back(averaged_[i].first + kSuffix, averages_[i]);
+  }
 }
 
 void AveragedWeights::load(Run& run, const Snapshot& snapshot) {
@@ -78,17 +78,25 @@ void AveragedWeights::load(Run& run, const Snapshot& snapshot) {
   }
 }
 
-NamedTensors AveragedWeights::averaged_of(const Run& run) const {
-  NamedTensors tensors = run.parameters();
-  if (!use_buffers_) return tensors;
+const NamedTensors& AveragedWeights::averaged_of(const Run& run) {
+  if (!averaged_.empty()) return averaged_;
+  averaged_ = run.parameters();
+  if (!use_buffers_) return averaged_;
   const NamedTensors buffers = run.buffers();
-  tensors.insert(tensors.end(), buffers.begin(), buffers.end());
-  return tensors;
+  averaged_.insert(averaged_.end(), buffers.begin(), buffers.end());
+  return averaged_;
+}
+
+bool AveragedWeights::estimate_batch_norms(Run& run) {
+  if (averages_.empty()) return false;
+  const Exchanged exchanged(*this, run);
+  run.estimate_batch_norms();
+  return true;
 }
 
 void AveragedWeights::exchange(Run& run) {
   const c10::AutoGradMode no_gradients(false);
-  const NamedTensors current = averaged_of(run);
+  const NamedTensors& current = averaged_of(run);
   for (size_t i = 0; i < current.size(); ++i) {
     const at::Tensor tensor = current[i].second.detach();
     const at::Tensor held = tensor.clone();

@@ -26,17 +26,21 @@ class AveragedWeights : public Callback {
   virtual double share_of_new(int64_t num_averaged) const = 0;
   /// How many of the first `step` steps count.
   virtual int64_t num_counted(int64_t step) const = 0;
+  /// Estimates what batch normalizations keep anew, for the averaged weights. False if there are none yet.
+  bool estimate_batch_norms(Run& run);
 
  private:
   class Exchanged;
-  NamedTensors averaged_of(const Run& run) const;
+  /// What is averaged; gathered once, since a run keeps its tensors.
+  const NamedTensors& averaged_of(const Run& run);
   /// The averages become the model's tensors, and the model's the averages.
   void exchange(Run& run);
 
   std::string name_;
   bool use_buffers_;
   bool use_for_evaluation_;
-  Tensors averages_;  // as averaged_of has them; empty before the first step that counts
+  NamedTensors averaged_;
+  Tensors averages_;  // of `averaged_`, as many; empty before the first step that counts
 };
 
 }  // namespace trainrun

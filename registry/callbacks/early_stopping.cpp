@@ -8,14 +8,11 @@
 namespace trainrun {
 namespace {
 
-struct EarlyStopping {
-  std::string monitor = "eval/loss";
-  MonitorMode mode = MonitorMode::kMin;
+struct EarlyStopping : Monitored {
   int64_t patience = 3;
   double min_delta = 0;
   static void describe(Fields<EarlyStopping>& f) {
-    f.optional("monitor", &EarlyStopping::monitor).doc("the figure that is watched, at each evaluation");
-    f.optional("mode", &EarlyStopping::mode).doc("whether smaller or larger is better");
+    describe_monitor(f);
     f.optional("patience", &EarlyStopping::patience)
         .at_least(0)
         .doc("training ends when this many evaluations have followed the best one")
@@ -71,8 +68,7 @@ class Stopper : public Callback {
   bool is_better(double figure) const {
     if (std::isnan(figure)) return false;
     if (!best_) return true;
-    const double gain = options_.mode == MonitorMode::kMin ? -options_.min_delta : options_.min_delta;
-    return trainrun::is_better(figure, *best_ + gain, options_.mode);
+    return options_.is_better(figure, *best_ + options_.sign() * options_.min_delta);
   }
 
   EarlyStopping options_;

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "registry/callbacks/averaged_weights.h"
 
 namespace trainrun {
@@ -9,6 +7,7 @@ struct SWA {
   int64_t start_step = 0;
   int64_t every_steps = 1;
   bool use_buffers = true;
+  bool update_bn = false;
   bool use_for_evaluation = true;
   static void describe(Fields<SWA>& f) {
     f.required("start_step", &SWA::start_step)
@@ -23,8 +22,19 @@ struct SWA {
         .doc(
             "average the layers' buffers (such as BatchNorm's running means) as well; otherwise the model's own, which "
             "are of other weights, are used");
+    f.optional("update_bn", &SWA::update_bn)
+        .doc(
+            "after training, estimate what BatchNorm layers keep anew for the averaged weights, by one more pass over "
+            "the training data, as torch.optim.swa_utils.update_bn does");
     f.optional("use_for_evaluation", &SWA::use_for_evaluation)
         .doc("evaluate with the averaged weights once there are any; checkpoints have both");
+    f.relation(
+        nlohmann::json::parse(R"({"if": {"required": ["update_bn"], "properties": {"update_bn": {"const": true}}},
+                                         "then": {"properties": {"use_buffers": {"not": {"const": false}}}}})"));
+  }
+  void check(Checker& checker) const {
+    if (update_bn && !use_buffers)
+      checker.fail("update_bn", "needs use_buffers: true, as it changes the average's buffers");
   }
   std::unique_ptr<Callback> build(const CallbackInputs&) const;
 };
@@ -35,6 +45,10 @@ class EqualAverage : public AveragedWeights {
  public:
   explicit EqualAverage(const SWA& options)
       : AveragedWeights("SWA", options.use_buffers, options.use_for_evaluation), options_(options) {}
+
+  bool after_training(Run& run) override {
+    return options_.update_bn && estimate_batch_norms(run) && options_.use_for_evaluation;
+  }
 
  protected:
   bool counts(int64_t step) const override {

@@ -7,6 +7,7 @@
 
 #include "registry/error.h"
 #include "registry/graph/flatten.h"
+#include "registry/graph/recomputed_steps.h"
 
 // How a graph becomes a plan: the passes, one after the other, as make_plan at the end of this page calls them.
 
@@ -52,8 +53,9 @@ Range range_of(const FlatGraph& flat, const std::string& name) {
 
 class Fuser {
  public:
-  Fuser(const FlatGraph& flat, const std::vector<Bracket>& brackets, Plan& plan) : flat_(flat), plan_(plan) {
-    for (const Bracket& bracket : brackets) borders_.push_back(range_of(flat, bracket.layer));
+  Fuser(const FlatGraph& flat, const PlanOptions& options, Plan& plan) : flat_(flat), plan_(plan) {
+    for (const Bracket& bracket : options.brackets) borders_.push_back(range_of(flat, bracket.layer));
+    for (const std::string& layer : options.recomputed) borders_.push_back(range_of(flat, layer));
     for (const PlanStep& step : plan.steps) {
       for (const size_t slot : step.inputs) ++num_readers_[slot];
     }
@@ -121,7 +123,7 @@ class Fuser {
     return false;  // it is an input of the model
   }
 
-  /// Whether a bracket begins or ends between the layers.
+  /// Whether a bracket, or a layer that is computed again, begins or ends between the layers.
   bool crosses_border(size_t first, size_t end) const {
     return std::any_of(borders_.begin(), borders_.end(), [&](const Range& border) {
       const bool apart = border.end <= first || border.first >= end;
@@ -193,21 +195,36 @@ void add_brackets(const FlatGraph& flat, const std::vector<Bracket>& brackets, P
   plan.steps = std::move(steps);
 }
 
-// --- what else ---
+// --- layers that are computed again ---
+
+/// Of layers within each other the outermost is computed again, as a whole but for what brackets within it divide.
+void recompute(const FlatGraph& flat, const std::vector<std::string>& layers, Plan& plan) {
+  if (layers.empty()) return;
+  std::vector<Range> ranges;
+  for (const std::string& layer : layers) ranges.push_back(range_of(flat, layer));
+  const auto around = [&](const PlanStep& step) {
+    const Range* found = nullptr;
+    for (const Range& range : ranges) {
+      const bool is_within = step.computes && step.first >= range.first && step.end <= range.end;
+      if (is_within && (!found || range.first < found->first || range.end > found->end)) found = &range;
+    }
+    return found;
+  };
+  std::vector<PlanStep> steps;
+  for (size_t i = 0; i < plan.steps.size();) {
+    const Range* range = around(plan.steps[i]);
+    size_t end = i + 1;
+    while (range && end < plan.steps.size() && around(plan.steps[end]) == range) ++end;
+    steps.push_back(range ? recomputed_step(flat, plan, i, end, flat.layers[range->first]) : plan.steps[i]);
+    i = end;
+  }
+  plan.steps = std::move(steps);
+}
+
+// --- measuring ---
 
 void measure(const PlanOptions& options, Plan& plan) {
   for (PlanStep& step : plan.steps) step.operation = options.measure(step);
-}
-
-/// Says after which step each tensor may go.
-void find_released(Plan& plan) {
-  std::map<size_t, size_t> last;  // by slot: the step that reads it last, or makes it in vain
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    for (const size_t slot : plan.steps[i].outputs) last[slot] = i;
-    for (const size_t slot : plan.steps[i].inputs) last[slot] = i;
-  }
-  for (const size_t slot : plan.outputs) last.erase(slot);
-  for (const auto& [slot, step] : last) plan.steps[step].released.push_back(slot);
 }
 
 }  // namespace
@@ -215,8 +232,9 @@ void find_released(Plan& plan) {
 Plan make_plan(const Graph& graph, const PlanOptions& options) {
   const FlatGraph flat = flatten(graph);
   Plan plan = steps_of(flat);
-  if (options.fusions) Fuser(flat, options.brackets, plan).run(options.fusions->entries());
+  if (options.fusions) Fuser(flat, options, plan).run(options.fusions->entries());
   add_brackets(flat, options.brackets, plan);
+  recompute(flat, options.recomputed, plan);
   if (options.measure) measure(options, plan);
   find_released(plan);
   return plan;

@@ -1,6 +1,7 @@
 #include "registry/graph/plan.h"
 
 #include <algorithm>
+#include <map>
 
 namespace trainrun {
 namespace {
@@ -32,6 +33,16 @@ Tensors Plan::run(const Tensors& inputs) const {
   Tensors result;
   for (const size_t slot : outputs) result.push_back(slots[slot]);
   return result;
+}
+
+void find_released(Plan& plan) {
+  std::map<size_t, size_t> last;  // by slot: the step that reads it last, or makes it in vain
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    for (const size_t slot : plan.steps[i].outputs) last[slot] = i;
+    for (const size_t slot : plan.steps[i].inputs) last[slot] = i;
+  }
+  for (const size_t slot : plan.outputs) last.erase(slot);
+  for (const auto& [slot, step] : last) plan.steps[step].released.push_back(slot);
 }
 
 }  // namespace trainrun

@@ -9,6 +9,8 @@
 
 namespace trainrun {
 
+class Plan;
+
 /// One step of running a model. Slots number the tensors that flow through the model, its inputs first.
 struct PlanStep {
   std::shared_ptr<const Operation> operation;
@@ -22,6 +24,7 @@ struct PlanStep {
   bool computes = true;          // false for a step that is not a layer's own, such as gathering parameters
   size_t first = 0;              // the layers that it computes: their first index in the FlatGraph,
   size_t end = 0;                // and the index after the last
+  std::shared_ptr<const Plan> inside{};  // of layers that the backward pass computes again: their steps; else null
 };
 
 /// How a graph is run; the passes (passes.h) make it.
@@ -34,5 +37,8 @@ class Plan {
   /// Computes the model's outputs. Throws ComponentError, which names the layer that failed.
   Tensors run(const Tensors& inputs) const;
 };
+
+/// Says after which step each tensor may go: the last thing that is done to a plan.
+void find_released(Plan& plan);
 
 }  // namespace trainrun

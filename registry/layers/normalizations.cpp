@@ -15,6 +15,7 @@
 #include "registry/layers/parts.h"
 #include "registry/layers/sizes.h"
 #include "registry/layers/sync_batch_norm.h"
+#include "registry/running_statistics.h"
 
 namespace trainrun {
 namespace {
@@ -62,12 +63,26 @@ struct RunningNormModule : ScaleModule {
 };
 
 /// What torch.nn.BatchNorm and SyncBatchNorm keep.
-struct BatchNormModule : RunningNormModule, SpansRanks {
+struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics {
   BatchNormModule(int64_t channels, bool affine, bool track, bool sync)
       : RunningNormModule(channels, affine, track), always_sync(sync) {}
   void span(Communicator& others, bool sync_batchnorm) override {
     if (always_sync || sync_batchnorm) ranks = &others;
   }
+  void begin_anew() override {
+    if (!running_mean.defined()) return;
+    running_mean.zero_();
+    running_var.fill_(1);
+    num_batches_tracked.zero_();
+    each_batch_alike = true;
+  }
+  void end_anew() override { each_batch_alike = false; }
+  std::vector<at::Tensor> statistics() const override {
+    if (!running_mean.defined()) return {};
+    return {running_mean, running_var, num_batches_tracked};
+  }
+  bool spans_all_ranks() const override { return ranks != nullptr; }
+  bool each_batch_alike = false;  // as a momentum of null
   bool always_sync;
   Communicator* ranks = nullptr;  // null: each rank normalizes over its own batch
 };
@@ -79,10 +94,11 @@ at::Tensor batch_norm(BatchNormModule& norm, const at::Tensor& input, std::optio
   const bool training = norm.is_training();
   const bool tracked = norm.running_mean.defined();
   if (training && !norm.ranks) require_several(input.sizes(), false);
+  const bool averages = !momentum || norm.each_batch_alike;
   double newest = momentum.value_or(0);
   if (training && tracked) {
     norm.num_batches_tracked.add_(1);
-    if (!momentum) newest = 1 / norm.num_batches_tracked.item<double>();
+    if (averages) newest = 1 / norm.num_batches_tracked.item<double>();
   }
   if (norm.ranks && training) {
     const BatchNormTensors tensors = {norm.weight, norm.bias, norm.running_mean, norm.running_var};

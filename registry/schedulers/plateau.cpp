@@ -15,9 +15,7 @@ struct Words<ThresholdMode> {
 
 namespace {
 
-struct ReduceLROnPlateau {
-  std::string monitor = "eval/loss";
-  MonitorMode mode = MonitorMode::kMin;
+struct ReduceLROnPlateau : Monitored {
   double factor = 0.1;
   int64_t patience = 10;
   double threshold = 1e-4;
@@ -26,8 +24,7 @@ struct ReduceLROnPlateau {
   double min_lr = 0;
   double eps = 1e-8;
   static void describe(Fields<ReduceLROnPlateau>& f) {
-    f.optional("monitor", &ReduceLROnPlateau::monitor).doc("the metric that is watched, at each evaluation");
-    f.optional("mode", &ReduceLROnPlateau::mode).doc("whether a smaller or a larger figure is better");
+    describe_monitor(f);
     f.optional("factor", &ReduceLROnPlateau::factor).at_least(0).less_than(1).doc("factor of the rate on a plateau");
     f.optional("patience", &ReduceLROnPlateau::patience)
         .at_least(0)
@@ -50,8 +47,7 @@ struct ReduceLROnPlateau {
 class Plateau : public Scheduler {
  public:
   Plateau(const ReduceLROnPlateau& options, const SchedulerInputs& inputs) : options_(options) {
-    const double infinity = std::numeric_limits<double>::infinity();
-    best_ = options.mode == MonitorMode::kMin ? infinity : -infinity;
+    best_ = -options.sign() * std::numeric_limits<double>::infinity();
     for (const GroupRates& base : inputs.base) lrs_.push_back(base.lr);
   }
 
@@ -92,10 +88,10 @@ class Plateau : public Scheduler {
 
  private:
   bool is_better(double value) const {
-    const double sign = options_.mode == MonitorMode::kMin ? -1 : 1;
+    const double sign = options_.sign();
     const bool relative = options_.threshold_mode == ThresholdMode::kRelative;
     const double bar = relative ? best_ * (1 + sign * options_.threshold) : best_ + sign * options_.threshold;
-    return trainrun::is_better(value, bar, options_.mode);
+    return options_.is_better(value, bar);
   }
   ReduceLROnPlateau options_;
   std::vector<double> lrs_;

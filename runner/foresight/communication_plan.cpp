@@ -236,23 +236,33 @@ void plan_shards(const Recipe& recipe, Model& model, int64_t world_size, int64_t
   plan.first_step = plan.step;
 }
 
+/// Whether the backward pass computes the layer of this index again.
+bool is_recomputed(const Plan& plan, size_t layer) {
+  return std::any_of(plan.steps.begin(), plan.steps.end(),
+                     [&](const PlanStep& step) { return step.inside && step.first <= layer && layer < step.end; });
+}
+
 /// Batch normalizations over all ranks: a row of each rank's statistics forward, two sums backward.
-void add_synchronized_layers(const Recipe& recipe, const Graph& graph, int64_t world_size,
+void add_synchronized_layers(const Recipe& recipe, const Model& model, int64_t world_size,
                              std::vector<TrafficLine>& lines) {
   const int64_t window = recipe.training.gradient_accumulation_steps;
-  for (const FlatLayer& layer : flatten(graph).layers) {
+  const FlatGraph flat = flatten(model.graph());
+  for (size_t i = 0; i < flat.layers.size(); ++i) {
+    const FlatLayer& layer = flat.layers[i];
     if (!layer.is_leaf() || !layer.node->layer.operation->traits().spans_ranks) continue;
     if (!recipe.sync_batchnorm && layer.node->type != "SyncBatchNorm") continue;
     const int64_t channels = layer.node->input_shapes[0][1];
     const int64_t forward = world_size * (2 * channels + 1) * kNumberBytes;
-    add_traffic(lines, "layers and hooks", "all_reduce", 2 * window, window * (forward + 2 * channels * kNumberBytes));
+    const int64_t runs = is_recomputed(model.plan(), i) ? 2 : 1;
+    add_traffic(lines, "layers and hooks", "all_reduce", (runs + 1) * window,
+                window * (runs * forward + 2 * channels * kNumberBytes));
   }
 }
 
 /// What every optimizer step does besides, whatever the parallel model: see train_step.
 void add_common(const Recipe& recipe, Model& model, int64_t world_size, std::vector<TrafficLine>& lines) {
   add_broadcast(lines, "buffers", model.buffers());
-  add_synchronized_layers(recipe, model.graph(), world_size, lines);
+  add_synchronized_layers(recipe, model, world_size, lines);
   const auto num_losses = static_cast<int64_t>(recipe.loss.size());
   const int64_t parts = num_losses > 1 ? num_losses : 0;
   add_traffic(

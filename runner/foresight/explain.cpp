@@ -27,7 +27,16 @@ constexpr int64_t kRatePoints = 61;        // a multiple of ten intervals, so th
 /// layer of the recipe is made of have no row: what they do, it does.
 class LayerWalk {
  public:
-  LayerWalk(const Graph& graph, std::vector<LayerSummary>& rows) : flat_(flatten(graph)), rows_(rows) {}
+  /// Bytes that steps of the `plan` do not keep are in `recomputed`, not in a row.
+  LayerWalk(const Graph& graph, const Plan& plan, std::vector<LayerSummary>& rows,
+            std::vector<RecomputedSummary>& recomputed)
+      : flat_(flatten(graph)), rows_(rows), recomputed_(recomputed) {
+    for (const PlanStep& step : plan.steps) {
+      if (!step.inside) continue;
+      steps_.push_back(&step);
+      recomputed_.push_back({step.layer, 0});
+    }
+  }
 
   void run(const Tensors& inputs) {
     slots_.assign(inputs.begin(), inputs.end());
@@ -45,7 +54,7 @@ class LayerWalk {
       around = &layer;
       row = add_row(index, depth);
     }
-    if (layer.is_leaf()) compute(layer, *around, rows_[row]);
+    if (layer.is_leaf()) compute(index, *around, rows_[row]);
     for (size_t i = index + 1; i < layer.end;) i = walk(i, around, row, depth + (has_row ? 1 : 0));
     if (has_row && layer.node->layer.state) rows_[row].parameters = count_parameters(*layer.node->layer.state);
     return layer.end;
@@ -64,7 +73,8 @@ class LayerWalk {
   }
 
   /// `around`: the layer itself, or the one that it is a part of, to whose `row` the work is added.
-  void compute(const FlatLayer& layer, const FlatLayer& around, LayerSummary& row) {
+  void compute(size_t index, const FlatLayer& around, LayerSummary& row) {
+    const FlatLayer& layer = flat_.layers[index];
     Tensors arguments;
     for (const size_t slot : layer.inputs) arguments.push_back(slots_[slot]);
     const int64_t flops_before = ShapeMode::flops();
@@ -75,8 +85,18 @@ class LayerWalk {
       slots_[slot] = outputs[i];
       const bool comes_out = std::find(around.outputs.begin(), around.outputs.end(), slot) != around.outputs.end();
       if (comes_out && !is_view(outputs[i], around))
-        row.activation_bytes += static_cast<int64_t>(outputs[i].nbytes()) / kExampleBatch;
+        bytes_of(index, slot, row) += static_cast<int64_t>(outputs[i].nbytes()) / kExampleBatch;
     }
+  }
+
+  /// Where the bytes of a layer's output count.
+  int64_t& bytes_of(size_t index, size_t slot, LayerSummary& row) {
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const PlanStep& step = *steps_[i];
+      const bool comes_out = std::find(step.outputs.begin(), step.outputs.end(), slot) != step.outputs.end();
+      if (index >= step.first && index < step.end && !comes_out) return recomputed_[i].activation_bytes;
+    }
+    return row.activation_bytes;
   }
 
   bool is_view(const at::Tensor& output, const FlatLayer& around) const {
@@ -95,6 +115,8 @@ class LayerWalk {
 
   FlatGraph flat_;
   std::vector<LayerSummary>& rows_;
+  std::vector<RecomputedSummary>& recomputed_;
+  std::vector<const PlanStep*> steps_;  // as many
   Tensors slots_;
   std::set<const at::TensorImpl*> counted_;
 };
@@ -122,11 +144,14 @@ void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) 
     inputs.push_back(at::empty(example_sizes(field), field.dtype));
     result.memory.batch += static_cast<int64_t>(inputs.back().nbytes()) / kExampleBatch;
   }
-  LayerWalk(model.graph(), result.layers).run(inputs);
+  LayerWalk(model.graph(), model.plan(), result.layers, result.recomputed).run(inputs);
   for (const LayerSummary& layer : result.layers) {
     result.flops += layer.flops;
     result.memory.activations += layer.activation_bytes;
   }
+  int64_t most = 0;  // one at a time is there again
+  for (const RecomputedSummary& layer : result.recomputed) most = std::max(most, layer.activation_bytes);
+  result.memory.activations += most;
   for (const auto& [name, tensor] : model.parameters()) {
     result.parameters += tensor.numel();
     if (!tensor.requires_grad()) continue;
@@ -206,6 +231,13 @@ void explain_rates(const Recipe& recipe, const std::vector<GroupRates>& base, Ex
   }
 }
 
+void list_fused(const Plan& plan, std::vector<FusedSummary>& fused) {
+  for (const PlanStep& step : plan.steps) {
+    if (step.inside) list_fused(*step.inside, fused);
+    if (!step.fusion.empty()) fused.push_back({step.layer, step.type, step.fusion});
+  }
+}
+
 /// Of all sets of evaluation data together; nothing where one is not known before it is opened.
 std::optional<int64_t> samples_of_evaluation(const Recipe& recipe) {
   int64_t sum = 0;
@@ -267,13 +299,11 @@ Explanation explain(const LoadedRecipe& loaded) {
   const DatasetInfo info = training_info(recipe);
   result.inferred = inferred_of(*build_at_place(recipe.dataset.train, {}));
   explain_layers(*model, info, result);
-  for (const PlanStep& step : model->plan().steps) {
-    if (!step.fusion.empty()) result.fused.push_back({step.layer, step.type, step.fusion});
-  }
+  list_fused(model->plan(), result.fused);
   result.length = explain_length(recipe, info);
   result.memory.activations *= result.length.batch_size;
   result.memory.batch *= result.length.batch_size;
-  const OptimizerInputs inputs = group_parameters(recipe.optimizer, model->parameters(), model->lr_scales());
+  const OptimizerInputs inputs = group_parameters(recipe.optimizer, model->parameters(), model->lr_scales(recipe));
   result.memory.optimizer_state = optimizer_state_bytes(recipe.optimizer, inputs);
   std::vector<GroupRates> base;
   {

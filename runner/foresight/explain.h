@@ -32,6 +32,12 @@ struct FusedSummary {
   std::string fusion;
 };
 
+/// A layer that the backward pass computes again.
+struct RecomputedSummary {
+  std::string layer;
+  int64_t activation_bytes = 0;  // of one sample: what is not kept, as far as layers of the recipe give it
+};
+
 /// The parameters that share their options.
 struct GroupSummary {
   std::string match;      // "" for those that no pattern matches
@@ -68,7 +74,7 @@ struct MemorySummary {
   int64_t weights = 0;  // parameters and buffers
   int64_t gradients = 0;
   int64_t optimizer_state = 0;
-  int64_t activations = 0;  // of one batch
+  int64_t activations = 0;  // of one batch; of layers that are computed again, the one that needs most
   int64_t batch = 0;        // the batch itself
   int64_t total() const { return weights + gradients + optimizer_state + activations + batch; }
 };
@@ -79,6 +85,7 @@ struct Explanation {
   std::string path;
   std::vector<LayerSummary> layers;  // the fields of the batch first
   std::vector<FusedSummary> fused;
+  std::vector<RecomputedSummary> recomputed;
   int64_t parameters = 0;
   int64_t trainable_parameters = 0;
   int64_t flops = 0;  // of one sample, forward

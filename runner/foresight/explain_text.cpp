@@ -53,6 +53,16 @@ std::string fused_text(const Explanation& e) {
   return join(texts);
 }
 
+/// "layer1 (12 KB of a sample), layer2"
+std::string recomputed_text(const Explanation& e) {
+  std::vector<std::string> texts;
+  for (const RecomputedSummary& layer : e.recomputed) {
+    const std::string bytes = bytes_text(static_cast<double>(layer.activation_bytes)) + " of a sample";
+    texts.push_back(layer.layer + (layer.activation_bytes > 0 ? " (" + bytes + ")" : ""));
+  }
+  return join(texts);
+}
+
 std::string known(const std::optional<int64_t>& number) { return number ? grouped(*number) : "?"; }
 
 std::string samples_text(const LengthSummary& length) {
@@ -214,6 +224,7 @@ std::string to_text(const Explanation& e) {
                            grouped(e.length.batch_size) + ", estimated: every layer's output, no work space"});
   facts.add({"", memory_parts(e.memory)});
   if (!e.fused.empty()) facts.add({"fused", fused_text(e)});
+  if (!e.recomputed.empty()) facts.add({"computed again", recomputed_text(e)});
   facts.add({"loss", e.loss + (e.metrics.empty() ? "" : ", metrics " + join(e.metrics))});
   facts.add({"samples", samples_text(e.length)});
   facts.add({"steps", steps_text(e.length)});
@@ -230,6 +241,10 @@ ordered_json to_json(const Explanation& e) {
   for (const FusedSummary& one : e.fused) {
     fused.push_back({{"layers", one.layers}, {"types", one.types}, {"fusion", one.fusion}});
   }
+  ordered_json recomputed = ordered_json::array();
+  for (const RecomputedSummary& layer : e.recomputed) {
+    recomputed.push_back({{"layer", layer.layer}, {"activation_bytes", layer.activation_bytes}});
+  }
   ordered_json groups = ordered_json::array();
   for (const GroupSummary& group : e.groups) {
     groups.push_back({{"match", group.match.empty() ? ordered_json() : ordered_json(group.match)},
@@ -244,22 +259,24 @@ ordered_json to_json(const Explanation& e) {
     for (const GroupRates& group : point.rates) lr.push_back(group.lr);
     rates.push_back({{"step", point.step}, {"lr", lr}});
   }
-  return {{"name", e.name},
-          {"recipe", e.path},
-          {"layers", layers},
-          {"fused", fused},
-          {"parameters", e.parameters},
-          {"trainable_parameters", e.trainable_parameters},
-          {"flops", e.flops},
-          {"loss", e.loss},
-          {"inferred", e.inferred},
-          {"metrics", e.metrics},
-          {"length", json_of(e.length)},
-          {"memory_bytes", json_of(e.memory)},
-          {"optimizer", e.optimizer},
-          {"param_groups", groups},
-          {"scheduler", e.scheduler.empty() ? ordered_json() : ordered_json(e.scheduler)},
-          {"learning_rate", rates}};
+  ordered_json all = {{"name", e.name},
+                      {"recipe", e.path},
+                      {"layers", layers},
+                      {"fused", fused},
+                      {"parameters", e.parameters},
+                      {"trainable_parameters", e.trainable_parameters},
+                      {"flops", e.flops},
+                      {"loss", e.loss},
+                      {"inferred", e.inferred},
+                      {"metrics", e.metrics},
+                      {"length", json_of(e.length)},
+                      {"memory_bytes", json_of(e.memory)},
+                      {"optimizer", e.optimizer},
+                      {"param_groups", groups},
+                      {"scheduler", e.scheduler.empty() ? ordered_json() : ordered_json(e.scheduler)},
+                      {"learning_rate", rates}};
+  if (!e.recomputed.empty()) all["recomputed"] = recomputed;
+  return all;
 }
 
 }  // namespace trainrun

@@ -60,7 +60,7 @@ std::optional<SampleShare> share_samples(const Recipe& recipe, const DatasetInfo
 }
 
 int64_t optimizer_bytes(const Recipe& recipe, const Model& model, const CommunicationPlan& communication) {
-  const OptimizerInputs inputs = group_parameters(recipe.optimizer, communication.parameters, model.lr_scales());
+  const OptimizerInputs inputs = group_parameters(recipe.optimizer, communication.parameters, model.lr_scales(recipe));
   if (communication.num_units > 0) {
     const ShapeMode shapes;
     require_elementwise(recipe.optimizer, *build_at_place(recipe.optimizer, inputs));

@@ -12,8 +12,8 @@ constexpr KeyFate kRefused = KeyFate::kRefused;
 constexpr KeyFate kSection = KeyFate::kSection;
 
 constexpr const char* kKept =
-    "activations are kept, not recomputed; set it to false, and use smaller batches with "
-    "gradient_accumulation_steps if memory is short";
+    "which layers are computed again is said by the recipe; set it to false, and write model: "
+    "{checkpoint_activations: [PATTERN]} if memory is short";
 constexpr const char* kFull = "what ranks send each other is float32; leave it out";
 constexpr const char* kAllRanks = "parameters are sharded over all ranks, not within groups; leave it out";
 constexpr const char* kWhole = "every rank computes whole layers and sequences; leave it out";

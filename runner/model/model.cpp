@@ -110,6 +110,7 @@ Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& e
   check_metrics(recipe);
   graph_->set_outputs(outputs_);
   if (recipe.training.fuse) plan_options_.fusions = recipe.fusions;
+  plan_options_.recomputed = recomputed_layers(recipe);
   plan_ = make_plan(*graph_, plan_options_);
 }
 
@@ -261,15 +262,10 @@ at::Tensor LossValue::total(double of_means, double of_sums) const {
   return sum.defined() ? mean + sum : mean;
 }
 
-namespace {
-
-/// As a float64 scalar, without a way back to the parameters.
-at::Tensor number_of(const at::Tensor& loss, double factor = 1) {
+at::Tensor number_of(const at::Tensor& loss, double factor) {
   const at::Tensor number = loss.detach().reshape({}).to(at::kDouble);
   return factor == 1 ? number : number * factor;
 }
-
-}  // namespace
 
 at::Tensor LossValue::value(double of_means) const {
   if (!means.defined()) return number_of(sums);

@@ -11,6 +11,9 @@
 
 namespace trainrun {
 
+/// A loss times `factor`, as a float64 scalar without a way back to the parameters.
+at::Tensor number_of(const at::Tensor& loss, double factor = 1);
+
 /// The loss of one batch. What is minimized is `means` + `sums`; of a batch cut into pieces it is the mean of the
 /// pieces' `means`, by their samples, plus the sum of their `sums`.
 struct LossValue {
@@ -71,8 +74,9 @@ class Model {
   /// What layers keep besides: running means, counts.
   Tensors buffers() const;
   int64_t num_parameters() const;
-  /// How many times the optimizer's learning rate parameters learn at, by name; others: once.
-  std::map<std::string, double> lr_scales() const { return graph_->lr_scales(); }
+  /// How many times the optimizer's learning rate parameters learn at, by name; others: once. Those of the layers, times
+  /// what `optimizer.layer_decay` says.
+  std::map<std::string, double> lr_scales(const Recipe& recipe) const;
   void train(bool on = true);
   /// Moves all that is computed with to `device`; batches must be there, too. Tensors stay the objects they are.
   void to(at::Device device);
@@ -87,6 +91,8 @@ class Model {
   LayerInputs examples(const std::vector<Source>& sources) const;
   Tensors gather(const std::vector<Source>& sources, const Batch& batch, const Tensors& outputs) const;
   void freeze(const Recipe& recipe);
+  /// The layers that `model.checkpoint_activations` names. Throws RecipeError where a pattern matches none.
+  std::vector<std::string> recomputed_layers(const Recipe& recipe) const;
   void build_losses(const Recipe& recipe);
   void check_metrics(const Recipe& recipe) const;
 

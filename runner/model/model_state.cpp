@@ -1,9 +1,11 @@
-// The parameters of a model by name: frozen ones, and those that are read and written.
+// What of a model is chosen by name: parameters that are frozen, layers that are computed again; and its state.
 #include <c10/core/GradMode.h>
 
 #include <map>
 #include <set>
 
+#include "registry/graph/flatten.h"
+#include "registry/graph/layer_decay.h"
 #include "runner/model/model.h"
 
 namespace trainrun {
@@ -40,6 +42,28 @@ Tensors Model::frozen_for_now(const Recipe& recipe, const NamedTensors& named) c
   if (!recipe.model.unfreeze_at_epoch) return frozen;
   for (const auto& [name, tensor] : frozen_of(recipe.model, named)) frozen.push_back(tensor);
   return frozen;
+}
+
+std::map<std::string, double> Model::lr_scales(const Recipe& recipe) const {
+  std::map<std::string, double> scales = graph_->lr_scales();
+  const double decay = recipe.optimizer.common.layer_decay;
+  if (decay == 1) return scales;
+  for (const auto& [name, scale] : layer_decay_scales(*graph_, decay)) {
+    scales[name] = scale * (scales.contains(name) ? scales.at(name) : 1);
+  }
+  return scales;
+}
+
+std::vector<std::string> Model::recomputed_layers(const Recipe& recipe) const {
+  if (recipe.model.checkpoint_activations.empty()) return {};
+  std::vector<std::string> names;
+  for (const FlatLayer& layer : flatten(*graph_).layers) names.push_back(layer.name);
+  const std::vector<bool> chosen = names_with(recipe.model.checkpoint_activations, names, "layer");
+  std::vector<std::string> layers;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (chosen[i]) layers.push_back(names[i]);
+  }
+  return layers;
 }
 
 namespace {

@@ -61,7 +61,7 @@ std::unique_ptr<Model> check_model(const Recipe& recipe, const Value& value, std
     model = plan_model(recipe);
     if (!value.find("optimizer") || has_fault(problems, {"optimizer"})) return model;
     check_trainable(recipe, *model);
-    group_parameters(recipe.optimizer, model->parameters(), model->lr_scales());
+    group_parameters(recipe.optimizer, model->parameters(), model->lr_scales(recipe));
   } catch (const RecipeError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
   }

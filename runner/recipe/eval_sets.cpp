@@ -27,10 +27,30 @@ bool is_several(const Value& value, const Reader& reader) {
   });
 }
 
+/// Several sets that were merged into one, which the recipe has; the place of the first, or null.
+const Value::Entry* merged_set(const Value& value, const Reader& reader) {
+  const Value* type = value.is_map() ? value.find("type") : nullptr;
+  const auto* one = type && type->is_scalar() ? reader.catalog().datasets.find(type->text()) : nullptr;
+  if (!one) return nullptr;
+  for (const Value::Entry& entry : value.entries()) {
+    const auto is_it = [&](const Parameter& parameter) { return parameter.name == entry.key; };
+    const bool is_known = std::any_of(one->parameters.begin(), one->parameters.end(), is_it);
+    if (!is_known && entry.value.is_map() && entry.value.find("type")) return &entry;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::optional<EvalSets> Codec<EvalSets>::read(const Value& value, Reader& reader) {
   EvalSets result;
+  if (const Value::Entry* set = merged_set(value, reader)) {
+    const auto scope = reader.enter(set->key);
+    reader.error(set->key_place, "is a set of evaluation data beside the " + value.find("type")->text() +
+                                     " that is there already, and mappings merge; to have it in the other's place, "
+                                     "write dataset.eval=null before it on the command line");
+    return std::nullopt;
+  }
   if (!is_several(value, reader)) {
     auto one = Codec<Component<DatasetKind>>::read(value, reader);
     if (!one) return std::nullopt;

@@ -80,6 +80,10 @@ void ModelSection::describe(Fields<ModelSection>& f) {
   f.optional("unfreeze_at_epoch", &ModelSection::unfreeze_at_epoch)
       .at_least(1)
       .doc("after so many epochs, what `freeze` names learns, too; null: never");
+  f.optional("checkpoint_activations", &ModelSection::checkpoint_activations)
+      .doc(
+          "regular expressions, searched in the layers' state names: what is computed within such a layer is not kept "
+          "for the backward pass, which computes it again; the numbers stay the same");
   f.rule({.when = {the("unfreeze_at_epoch").is_given()},
           .all = {the("freeze").is_given()},
           .at = "unfreeze_at_epoch",

@@ -206,7 +206,7 @@ void EvaluationSection::describe(Fields<EvaluationSection>& f) {
 void KeepBestSection::describe(Fields<KeepBestSection>& f) {
   f.required("monitor", &KeepBestSection::monitor)
       .doc("the figure that decides which checkpoint is best, such as eval/accuracy");
-  f.optional("mode", &KeepBestSection::mode).doc("whether a smaller or a larger figure is better");
+  describe_mode(f);
 }
 
 void CheckpointSection::describe(Fields<CheckpointSection>& f) {

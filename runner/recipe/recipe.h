@@ -60,6 +60,7 @@ struct ModelSection {
   std::optional<std::variant<std::string, WeightsSection>> weights;
   std::vector<NamePattern> freeze;
   std::optional<int64_t> unfreeze_at_epoch;
+  std::vector<NamePattern> checkpoint_activations;
   static void describe(Fields<ModelSection>& f);
   void check(Checker& checker) const;
 };
@@ -126,9 +127,7 @@ struct EvaluationSection {
   static void describe(Fields<EvaluationSection>& f);
 };
 
-struct KeepBestSection {
-  std::string monitor = "eval/loss";
-  MonitorMode mode = MonitorMode::kMin;
+struct KeepBestSection : Monitored {
   static void describe(Fields<KeepBestSection>& f);
 };
 

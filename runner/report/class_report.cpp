@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+
+#include "runner/base/text.h"
 
 namespace trainrun {
 namespace {
@@ -11,12 +12,6 @@ double share(double part, double whole) { return whole == 0 ? 0 : part / whole; 
 
 std::string cell(const std::string& text, size_t width) {
   return (text.size() < width ? std::string(width - text.size(), ' ') : "") + text;
-}
-
-std::string decimals(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4f", number);
-  return text;
 }
 
 std::string count_text(double count) { return std::to_string(std::llround(count)); }
@@ -63,14 +58,14 @@ std::vector<ClassReport> take_class_reports(Figures& figures) {
 
 std::string to_text(const ClassReport& report) {
   constexpr size_t kWide = 11;
-  std::string text = report.prefix + ": accuracy " + decimals(report.accuracy()) + "\n" + cell("class", kWide);
+  std::string text = report.prefix + ": accuracy " + decimal(report.accuracy()) + "\n" + cell("class", kWide);
   for (const char* head : {"precision", "recall", "f1", "samples"}) text += cell(head, kWide);
   text += '\n';
   size_t width = std::to_string(report.classes).size();
   for (size_t i = 0; i < report.classes; ++i) {
     const ClassReport::Row row = report.row(i);
     text += cell(std::to_string(i), kWide);
-    for (const double number : {row.precision, row.recall, row.f1}) text += cell(decimals(number), kWide);
+    for (const double number : {row.precision, row.recall, row.f1}) text += cell(decimal(number), kWide);
     text += cell(count_text(row.samples), kWide) + "\n";
     width = std::max(width, count_text(row.samples).size());
   }

@@ -5,8 +5,11 @@
 
 namespace trainrun {
 
-NamedTensors ModelRun::parameters() const {
-  return parallel_.is_sharded() ? parallel_.parameters() : model_.parameters();
+NamedTensors ModelRun::parameters() const { return has_pieces() ? parallel_.parameters() : model_.parameters(); }
+
+void ModelRun::estimate_batch_norms() {
+  if (!training_.estimate_batch_norms) throw Error("batch normalizations are estimated anew only while a job trains");
+  training_.estimate_batch_norms();
 }
 
 NamedTensors ModelRun::buffers() const {
@@ -37,8 +40,26 @@ void Callbacks::for_each(const Body& body) {
   }
 }
 
+void Callbacks::before_forward(Batch& batch) {
+  for_each([&](Callback& callback) { callback.before_forward(*run_, batch); });
+}
+
+void Callbacks::before_update(bool is_logged) {
+  for_each([&](Callback& callback) { callback.before_update(*run_, is_logged); });
+}
+
 void Callbacks::after_step(const StepResult& result) {
   for_each([&](Callback& callback) { callback.after_step(*run_, result); });
+}
+
+void Callbacks::add_figures(Figures& figures) {
+  for_each([&](Callback& callback) { callback.add_figures(*run_, figures); });
+}
+
+bool Callbacks::after_training() {
+  bool has_changed = false;
+  for_each([&](Callback& callback) { has_changed = callback.after_training(*run_) || has_changed; });
+  return has_changed;
 }
 
 Verdict Callbacks::after_evaluation(const Figures& figures) {

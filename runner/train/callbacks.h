@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,23 +13,41 @@
 
 namespace trainrun {
 
+/// What callbacks have only while a job trains.
+struct TrainingAccess {
+  std::function<int64_t()> total_steps;
+  std::function<void()> estimate_batch_norms;
+};
+
 /// What callbacks see of a model that is trained, or evaluated.
 class ModelRun : public Run {
  public:
   /// All outlive this.
-  ModelRun(const Model& model, const ParallelModel& parallel, Communicator& ranks, const int64_t& step)
-      : model_(model), parallel_(parallel), ranks_(ranks), step_(step) {}
+  ModelRun(const Model& model, const ParallelModel& parallel, Communicator& ranks, const Recipe& recipe,
+           const int64_t& step, TrainingAccess training = {})
+      : model_(model),
+        parallel_(parallel),
+        ranks_(ranks),
+        recipe_(recipe),
+        step_(step),
+        training_(std::move(training)) {}
 
   int64_t step() const override { return step_; }
+  int64_t total_steps() const override { return training_.total_steps ? training_.total_steps() : step_; }
+  uint64_t seed() const override { return static_cast<uint64_t>(recipe_.seed); }
   NamedTensors parameters() const override;
+  bool has_pieces() const override { return parallel_.is_sharded(); }
   NamedTensors buffers() const override;
   Communicator& ranks() const override { return ranks_; }
+  void estimate_batch_norms() override;
 
  private:
   const Model& model_;
   const ParallelModel& parallel_;
   Communicator& ranks_;
+  const Recipe& recipe_;
   const int64_t& step_;
+  TrainingAccess training_;
 };
 
 /// Those of a recipe, called in its order, after the runner's own.
@@ -39,7 +58,12 @@ class Callbacks {
   /// One of the runner's own, which has its state elsewhere.
   void add_own(ComponentName name, std::unique_ptr<Callback> callback);
 
+  void before_forward(Batch& batch);
+  void before_update(bool is_logged);
   void after_step(const StepResult& result);
+  void add_figures(Figures& figures);
+  /// Whether any of them changed what evaluations use.
+  bool after_training();
   /// All verdicts in one: `stop` of the first that says so.
   Verdict after_evaluation(const Figures& figures);
   /// The scopes of all, in order.

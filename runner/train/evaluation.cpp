@@ -64,7 +64,8 @@ TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::strin
   if (!device_.is_cpu()) model_->to(device_);
   step_ = saved_.at(kProgressPart).values.at("step").get<int64_t>();
   parallel_ = std::make_unique<LoneModel>(model_->parameters());
-  callbacks_ = std::make_unique<Callbacks>(recipe, std::make_unique<ModelRun>(*model_, *parallel_, group_, step_));
+  callbacks_ =
+      std::make_unique<Callbacks>(recipe, std::make_unique<ModelRun>(*model_, *parallel_, group_, recipe, step_));
   for (size_t i = 0; i < recipe.callbacks.size(); ++i) {
     const auto own = saved_.find(callback_part(i));
     callbacks_->load(i, own == saved_.end() ? Snapshot() : own->second);

@@ -17,6 +17,7 @@
 #include "runner/distributed/sharded_model.h"
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
+#include "runner/train/batch_norm_estimate.h"
 #include "runner/train/job_parts.h"
 #include "runner/train/own_callbacks.h"
 #include "runner/train/rank_seed.h"
@@ -69,8 +70,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   check_batch_norms(recipe, model->graph(), train_data->size(), world_size());
   build_optimizer();
   account = std::make_unique<StepAccount>(device, *group, progress, [this] { optimizer->last_step_was_skipped(); });
-  callbacks = std::make_unique<Callbacks>(recipe, std::make_unique<ModelRun>(*model, *parallel, *group, progress.step));
-  add_own_callbacks(recipe, scheduler, progress.best, *callbacks);
+  build_callbacks();
   parts_ = parts_of_job(*this);
   if (options.dry_run) return;
   if (is_main()) {
@@ -203,7 +203,7 @@ void Job::build_parallel() {
 }
 
 void Job::build_optimizer() {
-  const OptimizerInputs inputs = group_parameters(recipe.optimizer, parallel->parameters(), model->lr_scales());
+  const OptimizerInputs inputs = group_parameters(recipe.optimizer, parallel->parameters(), model->lr_scales(recipe));
   optimizer = build_at_place(recipe.optimizer, inputs);
   if (shards()) require_elementwise(recipe.optimizer, *optimizer);
   for (GroupRates& group : optimizer->rates) group.lr *= recipe.lr_factor(world_size());
@@ -229,12 +229,28 @@ int64_t Job::total_steps() const {  // those done may have been of other ranks, 
   return std::min(by_epochs, training.max_steps.value_or(INT64_MAX));
 }
 
+bool Job::is_line_due(int64_t step) const { return step % recipe.logging.every_steps == 0 || step == total_steps(); }
+
 void Job::set_rates() {
   if (!scheduler) return;
   scheduler->set(
       recipe.scheduler->common.interval == Interval::kEpoch ? progress.epoch : progress.step - progress.skipped_steps,
       optimizer->rates);
   scale_rates(optimizer->rates);
+}
+
+void Job::build_callbacks() {
+  TrainingAccess training;
+  training.total_steps = [this] { return total_steps(); };
+  training.estimate_batch_norms = [this] {
+    const Tensors random = random_states();
+    const auto prepare = [this](Batch& batch) { callbacks->before_forward(batch); };
+    trainrun::estimate_batch_norms(*model, *train_loader->iterate(progress.epoch), prepare, *group);
+    set_random_states(random);
+  };
+  callbacks = std::make_unique<Callbacks>(
+      recipe, std::make_unique<ModelRun>(*model, *parallel, *group, recipe, progress.step, std::move(training)));
+  add_own_callbacks(recipe, scheduler, progress.best, *callbacks);
 }
 
 void Job::build_loggers(const Options& options) {

@@ -50,6 +50,8 @@ class Job {
   /// Optimizer steps of one epoch, and of the whole job.
   int64_t steps_per_epoch() const;
   int64_t total_steps() const;
+  /// Whether the log gets a line after this step; it gets one, too, where the time is up.
+  bool is_line_due(int64_t step) const;
   /// Rates for the next step.
   void set_rates();
   /// Whether this process is the one that writes and speaks: rank 0.
@@ -102,6 +104,7 @@ class Job {
   void build_model();
   void build_parallel();
   void build_optimizer();
+  void build_callbacks();
   void open_folder(const LoadedRecipe& loaded);
   void build_loggers(const Options& options);
   void resume();

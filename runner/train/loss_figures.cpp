@@ -10,7 +10,7 @@ namespace trainrun {
 namespace {
 
 void add_weighted(at::Tensor& sum, const at::Tensor& loss, double times) {
-  const at::Tensor number = loss.detach().reshape({}).to(at::kDouble) * times;
+  const at::Tensor number = number_of(loss, times);
   sum = sum.defined() ? sum + number : number;
 }
 

@@ -28,7 +28,7 @@ class KeepBest : public Callback {
   Verdict after_evaluation(Run&, const Figures& figures) override {
     const auto watched = figure_of(figures, keep_best_.monitor);
     if (!watched || !std::isfinite(*watched)) return {};
-    const bool better = !best_ || is_better(*watched, *best_, keep_best_.mode);
+    const bool better = !best_ || keep_best_.is_better(*watched, *best_);
     if (better) best_ = watched;
     return {better, ""};
   }

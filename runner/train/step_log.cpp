@@ -25,10 +25,10 @@ double StepLog::seconds() const {
   return seconds_before_ + std::chrono::duration<double>(job_.clock() - start_).count();
 }
 
-void StepLog::record(const StepResult& result, int64_t epoch, bool is_last) {
+void StepLog::record(const StepResult& result, int64_t epoch) {
   Progress& progress = job_.progress;
   samples_ += result.samples;
-  const bool is_due = progress.step % job_.recipe.logging.every_steps == 0 || is_last;
+  const bool is_due = job_.is_line_due(progress.step) || result.is_time_up;
   if (is_due || job_.device.is_cpu() || std::exchange(is_first_, false)) read_account(job_);
   const StepAccount::Figures& figures = job_.account->figures();
   job_.loggers->on_progress(progress.step, figures.loss);
@@ -48,6 +48,7 @@ void StepLog::record(const StepResult& result, int64_t epoch, bool is_last) {
   record.skipped_steps = progress.skipped_steps;
   const std::vector<std::string> names = loss_part_names(job_.recipe, "train");
   for (size_t i = 0; i < names.size(); ++i) record.losses.emplace_back(names[i], figures.parts[i]);
+  job_.callbacks->add_figures(record.of_callbacks);
   record.samples_per_second = static_cast<double>(samples_) / std::chrono::duration<double>(now - last_line_).count();
   job_.loggers->on_step(record);
   last_line_ = now;

@@ -18,7 +18,7 @@ class StepLog {
 
   /// A step of `epoch` is finished. What it found is read where that costs nothing, where a line is due, and after the
   /// first step of this process: then whoever watches has a loss to look at, and one that is not finite shows early.
-  void record(const StepResult& result, int64_t epoch, bool is_last);
+  void record(const StepResult& result, int64_t epoch);
   /// Seconds of training so far, over all starts, evaluations and checkpoints counted.
   double seconds() const;
 

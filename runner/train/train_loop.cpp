@@ -46,6 +46,7 @@ class Trainer {
   explicit Trainer(Job& job)
       : job_(job), progress_(job.progress), total_steps_(job.total_steps()), log_(job), first_step_(progress_.step) {
     is_time_up_ = is_past_max_time(progress_.seconds);
+    has_ended_ = is_at_end();
     saved_seconds_ = log_.seconds();
     if (job_.recipe.heeds_clock()) job_.ask_clock = [this](StepResult& result) { ask_clock(result); };
   }
@@ -91,7 +92,7 @@ class Trainer {
       if (!result) return heed_signals();
       job_.callbacks->after_step(*result);
       StopSignals::note_step(progress_.step);
-      log_.record(*result, epoch, progress_.step == total_steps_ || result->is_time_up);
+      log_.record(*result, epoch);
       if (progress_.batch == num_batches) ++progress_.epoch, progress_.batch = 0;
       between_steps(*result);
     }
@@ -105,6 +106,7 @@ class Trainer {
     const bool last = progress_.step == total_steps_ || is_time_up_;
     const auto due = [&](const auto& every) { return every && (last || is_due(every, progress_.step, epoch_ended())); };
     progress_.evaluation_due = !job_.eval_splits.empty() && due(job_.recipe.evaluation.every);
+    if (last) end_training();
     if (due(job_.recipe.checkpoint.every) || result.is_save_due) save(false);
     heed(result.signal);
     const bool time_has_passed = saved_step_ == progress_.step;
@@ -150,14 +152,31 @@ class Trainer {
     read_account(job_);
     const std::optional<Figures> figures = evaluate_splits();
     if (!figures) return std::nullopt;
-    progress_.metrics = *figures;
+    tell_evaluation(*figures);
+    const Verdict verdict = job_.callbacks->after_evaluation(*figures);
+    heed_stop(verdict.stop);
+    if (!progress_.stopped.empty() && end_training() && !evaluate_again()) return std::nullopt;
+    return verdict.is_best;
+  }
+
+  /// Whether callbacks changed what evaluations use, once training is over.
+  bool end_training() { return !std::exchange(has_ended_, true) && job_.callbacks->after_training(); }
+
+  /// After an evaluation that ended training early: what came of that is evaluated and saved, too.
+  bool evaluate_again() {
+    saved_step_ = -1;
+    progress_.evaluation_due = true;
+    const std::optional<Figures> figures = evaluate_splits();
+    if (figures) tell_evaluation(*figures);
+    return figures.has_value();
+  }
+
+  void tell_evaluation(const Figures& figures) {
+    progress_.metrics = figures;
     progress_.evaluation_due = false;
     const int64_t epoch = progress_.epoch - (epoch_ended() ? 1 : 0);
     job_.loggers->on_evaluation({progress_.step, epoch, log_.seconds(), progress_.metrics});
-    if (const auto fault = non_finite_loss(*figures)) spdlog::warn("{} after step {}", *fault, progress_.step);
-    const Verdict verdict = job_.callbacks->after_evaluation(*figures);
-    heed_stop(verdict.stop);
-    return verdict.is_best;
+    if (const auto fault = non_finite_loss(figures)) spdlog::warn("{} after step {}", *fault, progress_.step);
   }
 
   /// Nothing where a signal came before it was done: all is then as it was.
@@ -276,6 +295,7 @@ class Trainer {
   int64_t saved_step_ = -1;  // of the newest checkpoint
   double saved_seconds_;     // of it, or of this start
   bool is_time_up_;          // training.max_time is over
+  bool has_ended_;           // callbacks were told that training is over
 };
 
 }  // namespace

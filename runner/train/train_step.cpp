@@ -106,8 +106,9 @@ std::optional<StepResult> make_pass(Job& job, Window& window, bool heeds_signals
   }
   window.begin();
   for (int64_t i = 0; i < window.size(); ++i) {
-    const std::optional<Batch> batch = window.next(i);
+    std::optional<Batch> batch = window.next(i);
     if (!batch) return std::nullopt;
+    job.callbacks->before_forward(*batch);
     const bool synchronize = i == window.size() - 1;  // before it, gradients add up on each rank
     add_gradients(job, *batch, synchronize, window.occasion(i), result);
     if (window.is_stopped_after(i)) return std::nullopt;
@@ -174,6 +175,7 @@ std::optional<StepResult> train_step(Job& job, BatchStream& batches) {
   Window window(job, batches);
   std::optional<StepResult> result = compute_gradients(job, window);
   if (!result) return std::nullopt;
+  job.callbacks->before_update(job.is_line_due(job.progress.step + 1) || result->is_time_up);
   const std::optional<bool> overflowed = apply_gradients(job, *result, window);
   job.progress.batch += window.size();
   ++job.progress.step;

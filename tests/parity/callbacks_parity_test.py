@@ -1,5 +1,5 @@
-"""Callbacks against PyTorch: EMA and SWA against torch.optim.swa_utils.AveragedModel, fed with the weights that trainrun saved after each step; one process,
-two ranks with copies, two ranks with pieces; resumed at every step."""
+"""Callbacks against PyTorch: EMA and SWA against torch.optim.swa_utils.AveragedModel, fed with the weights that trainrun saved after each step, and SWA's last
+pass against update_bn; one process, two ranks with copies, two ranks with pieces; resumed at every step."""
 
 import json
 import pathlib
@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 
 import reference
 
@@ -143,3 +143,70 @@ def test_all_ranks_stop_early_together_and_a_run_that_goes_on_stops_where_it_wou
         rest = run(tmp_path / f"from-{step}", *overrides, f"checkpoint.resume={checkpoint}", steps=20)
         assert max(line["step"] for line in rest) == 3
         assert json.loads((tmp_path / f"from-{step}/summary.json").read_text())["stopped"] == summary["stopped"]
+
+
+def batches_of_epoch(num_ranks):
+    """Of all ranks, in epoch 0, as DistributedSampler deals them."""
+    images, labels = reference.digits("train")
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(3)).tolist()
+    order += order[: -len(order) % num_ranks]
+    return [images[rows] for rank in range(num_ranks) for rows in torch.tensor(order[rank::num_ranks]).split(16)]
+
+
+def with_norms_estimated_anew(folder, num_ranks, start):
+    model = make_model()
+    averaged = AveragedModel(model, use_buffers=True)
+    for step in range(start, NUM_STEPS + 1):
+        model.load_state_dict(tensors_of(folder, step, "model"))
+        averaged.update_parameters(model)
+    update_bn(batches_of_epoch(num_ranks), averaged)
+    return averaged.module
+
+
+@pytest.mark.parametrize("ranks, num_ranks, more", [
+    ("one process", 1, []), ("copies", 2, []), ("pieces", 2, []), ("pieces of the optimizer's state", 2, ["mixed_precision=no"]),
+    ("one process", 1, ["training.gradient_accumulation_steps=2"]),
+])
+def test_what_batch_norms_keep_is_estimated_anew_for_the_average_as_update_bn_does(tmp_path, ranks, num_ranks, more):
+    swa = ["callbacks=[{type: SWA, start_step: 2, update_bn: true}]", *RANKS[ranks], *more]
+    lines = run(tmp_path / "run", *swa)
+    plain = run(tmp_path / "plain", *RANKS[ranks], *more)
+    assert [line["train/loss"] for line in lines if line["split"] == "train"] == [line["train/loss"] for line in plain if line["split"] == "train"]
+    assert tensors_of(tmp_path / "run", NUM_STEPS, "model").keys() == tensors_of(tmp_path / "plain", NUM_STEPS, "model").keys()
+    for name, tensor in tensors_of(tmp_path / "run", NUM_STEPS, "model").items():  # the model's own stay as they are
+        assert torch.equal(tensor, tensors_of(tmp_path / "plain", NUM_STEPS, "model")[name])
+    expected = with_norms_estimated_anew(tmp_path / "run", num_ranks, 2)
+    actual = averages_of(tmp_path / "run", NUM_STEPS)
+    for name, tensor in expected.state_dict().items():
+        torch.testing.assert_close(actual[name], tensor, rtol=1e-5, atol=1e-6)
+    assert actual["2.num_batches_tracked"] == 90
+    evaluated = {line["step"]: line["eval/loss"] for line in lines if line["split"] == "eval"}
+    assert evaluated[NUM_STEPS] == pytest.approx(loss_of(expected), rel=1e-5)
+    outcome = outcome_of(tmp_path / "run")
+    for step in (1, 4, 5):
+        checkpoint = tmp_path / f"run/checkpoints/step-{step:08}"
+        run(tmp_path / f"from-{step}", *swa, f"checkpoint.resume={checkpoint}")
+        rest, files = outcome_of(tmp_path / f"from-{step}")
+        assert files == outcome[1]
+        assert rest == {number: line for number, line in outcome[0].items() if number > step}
+
+
+def test_a_run_that_stops_early_is_evaluated_once_more_with_the_norms_that_were_estimated_anew(tmp_path):
+    callbacks = "callbacks=[{type: EarlyStopping, patience: 1, min_delta: 100}, {type: SWA, start_step: 1, update_bn: true}]"
+    overrides = [callbacks, "optimizer={type: SGD, lr: 0}", "evaluation.every=1", LAYERS.replace("Linear, out_features: 33}, ", "Identity}, ")]
+    lines = run(tmp_path / "run", *overrides, steps=20)
+    evaluated = [(line["step"], line["eval/loss"]) for line in lines if line["split"] == "eval"]
+    last = evaluated[-1][0]
+    assert last < 20
+    assert [step for step, _ in evaluated] == [*range(1, last + 1), last]
+    assert evaluated[-1][1] != evaluated[-2][1]
+    averages = {name[len("callbacks[1]."):]: tensor for name, tensor in tensors_of(tmp_path / "run", last, "optimizer").items() if name.startswith("callbacks[1].")}
+    assert averages["2.num_batches_tracked.average"] == 90
+    done = subprocess.run([CALLED, "eval", str(tmp_path / "run"), "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["eval/loss"] == pytest.approx(evaluated[-1][1], rel=1e-6)
+
+
+def test_update_bn_without_averaged_buffers_is_refused():
+    done = subprocess.run([CALLED, "validate", RECIPE, "callbacks=[{type: SWA, start_step: 2, use_buffers: false, update_bn: true}]"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "callbacks[0].update_bn: needs use_buffers: true" in done.stderr

@@ -164,7 +164,7 @@ TEST_CASE("what cannot be had is refused at its place, with a reason") {
       {"sagemaker.yaml",
        {"sagemaker.yaml:2:22: compute_environment: a SageMaker job is submitted with Amazon's own SDK"}},
       {"fsdp2_tensor_parallel.yaml",
-       {"fsdp2_tensor_parallel.yaml:7:34: fsdp_config.fsdp_activation_checkpointing: activations are kept",
+       {"fsdp2_tensor_parallel.yaml:7:34: fsdp_config.fsdp_activation_checkpointing: which layers are",
         "parallelism_config.parallelism_config_tp_size: layers are not cut into tensor-parallel parts; write 1"}},
       {"fp8_dynamo.yaml",
        {"fp8_dynamo.yaml:6:19: dynamo_config.dynamo_backend: torch.compile needs Python",

@@ -18,6 +18,10 @@ using namespace test;
 class NoRun : public Run {
  public:
   int64_t step() const override { return 0; }
+  int64_t total_steps() const override { return 0; }
+  uint64_t seed() const override { return 0; }
+  bool has_pieces() const override { return false; }
+  void estimate_batch_norms() override { FAIL("nothing is trained"); }
   NamedTensors parameters() const override { return {}; }
   NamedTensors buffers() const override { return {}; }
   Communicator& ranks() const override { return alone_; }
