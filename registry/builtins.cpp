@@ -68,6 +68,7 @@ static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, image_csv);
   ADD(catalog.datasets, oxford_pets);
   ADD(catalog.datasets, segmentation_folder);
+  ADD(catalog.datasets, concat);
   ADD(catalog.datasets, shards);
   ADD(catalog.datasets, csv);
   ADD(catalog.datasets, jsonl);

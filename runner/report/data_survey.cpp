@@ -26,7 +26,7 @@ struct OpenSet {
   DatasetInfo info;  // as the fields reach the model
 };
 
-std::string short_number(double number) {
+std::string shown_number(double number) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", number);
   return text;
@@ -43,11 +43,11 @@ std::string label_text(const at::Tensor& target, const std::vector<std::string>&
   constexpr double kLeastShare = 0.005;
   if (target.dim() > 1 || target.numel() > kMost) return "";
   const at::Tensor numbers = target.to(at::kDouble).reshape({-1});
-  if (numbers.numel() == 1) return short_number(numbers[0].item<double>());
+  if (numbers.numel() == 1) return shown_number(numbers[0].item<double>());
   std::vector<std::string> parts;
   for (int64_t i = 0; i < numbers.numel(); ++i) {
     const auto number = numbers[i].item<double>();
-    if (std::abs(number) >= kLeastShare) parts.push_back(name_of(i) + " " + short_number(number));
+    if (std::abs(number) >= kLeastShare) parts.push_back(name_of(i) + " " + shown_number(number));
   }
   return join(parts);
 }

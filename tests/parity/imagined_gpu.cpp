@@ -166,7 +166,7 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool is_async
   return to;
 }
 
-at::Scalar number_of(const at::Tensor& tensor) {
+at::Scalar number_on_gpu(const at::Tensor& tensor) {
   ++num_waits;
   return as_cpu(tensor).item();
 }
@@ -199,7 +199,7 @@ void imagine_gpu() {
   aten.impl("empty_strided", make_strided);
   aten.impl("copy_", copy_into);
   aten.impl("_copy_from", copy_from);
-  aten.impl("_local_scalar_dense", number_of);
+  aten.impl("_local_scalar_dense", number_on_gpu);
   aten.impl("resize_", resize);
   aten.impl("as_strided", at::native::as_strided_tensorimpl);
   aten.impl("view", static_cast<at::Tensor (*)(const at::Tensor&, at::IntArrayRef)>(at::native::view));

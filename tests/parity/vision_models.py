@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable
 
 import torch
@@ -133,5 +134,8 @@ COMPUTED = [
     VisionModel(VIT.spec, vit_with_a_head, VIT.size, draws_alike=False),
     unet(8, 3),
 ]
+
+if os.environ.get("TRAINRUN_ALL_MODELS"):  # by hand: minutes
+    COMPUTED += [model for model in ALL if model.spec not in [other.spec for other in COMPUTED]]
 
 SPECS = [model.spec for model in [*ALL, *COMPUTED]]
