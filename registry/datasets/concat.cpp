@@ -229,8 +229,6 @@ std::unique_ptr<Dataset> Concat::build(const DatasetInputs& inputs) const {
 
 }  // namespace
 
-void add_concat(DatasetRegistry& datasets) {
-  datasets.add<Concat>("Concat", "several data sets one after the other");
-}
+void add_concat(DatasetRegistry& datasets) { datasets.add<Concat>("Concat", "several data sets one after the other"); }
 
 }  // namespace trainrun

@@ -55,7 +55,7 @@ class TarDataFile : public TarSource {
 class TarPlainFile : public TarSource {
  public:
   explicit TarPlainFile(const std::string& path) : TarSource(path), file_(open_regular_file(path)) {
-    struct stat status {};
+    struct stat status{};
     if (fstat(file_.number(), &status) != 0) throw ReadError(path, "read", errno);
     size_ = static_cast<uint64_t>(status.st_size);
     std::array<unsigned char, 2> start{};

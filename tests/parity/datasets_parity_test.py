@@ -305,7 +305,7 @@ def test_sqlite_reads_a_query_and_says_what_is_wrong(probe, tmp_path):
     assert "no such column: nope" in error_of(probe, by_query | {"query": "SELECT nope FROM sqlite_master"})
     assert "syntax error" in error_of(probe, by_query | {"query": "SELEKT 1"})
     assert "expected a SELECT" in error_of(probe, by_query | {"query": "CREATE TABLE x (a)"})
-    assert "write either table or query" in error_of(probe, by_query | {"table": "x"})
+    assert "either table or query must be given, and not both" in error_of(probe, by_query | {"table": "x"})
     assert ":3:age: the value is missing" in error_of(
         probe, spec | {"features": ["age"], "columns": {"label": "category"}})
     (tmp_path / "t.db").write_text("this is no database, but a text that is long enough to be one, or is it not?" * 20)

@@ -273,7 +273,7 @@ def test_a_plugins_components_are_listed_with_their_origin(trained):
     program, folder = trained
     for kind, name in COMPONENTS.items():
         listed = output_of("list", kind, "--plugin", "libevery_kind.so", folder=folder, program=program)
-        assert re.search(rf"^{name} .*\(libevery_kind\.so\)$", listed, re.MULTILINE)
+        assert re.search(rf"^{name} .*(\n +.*)*\(libevery_kind\.so\)$", listed, re.MULTILINE)
         assert len(listed.splitlines()) > len(output_of("list", kind, folder=folder, program=program).splitlines())
         shown = output_of("list", kind, name, "--plugin", "libevery_kind.so", folder=folder, program=program)
         assert shown.startswith(f"{name} ({kind}): ")
