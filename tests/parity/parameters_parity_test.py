@@ -24,7 +24,7 @@ NOT_IN_RECIPES = {
 COMMON = {
     "layer": {"type", "name", "inputs", "outputs", "repeat", "if", "init", "share", "lr_scale"},
     "loss": {"type", "name", "inputs", "loss_weight"},
-    "optimizer": {"type", "param_groups", "state_dtype"},
+    "optimizer": {"type", "param_groups", "state_dtype", "layer_decay"},
     "scheduler": {"type", "interval"},
     "initializer": {"type"},
 }
