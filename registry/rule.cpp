@@ -63,7 +63,7 @@ bool Condition::holds(const json& value) const {
 }
 
 json Condition::schema() const {
-  const json nothing = {{"enum", {nullptr, json::array()}}};
+  json nothing = {{"enum", {nullptr, json::array()}}};
   const auto limited = [&](const char* keyword) {
     const json limit = json::parse(detail::number_text(value_.get<double>()));  // 1 for 1.0, as messages have it
     return json{{"type", {"number", "array"}}, {keyword, limit}, {"items", {{keyword, limit}}}};

@@ -69,13 +69,13 @@ class CountingAllocator : public c10::Allocator {
   explicit CountingAllocator(c10::Allocator& inner) : inner_(inner) {}
   c10::DataPtr allocate(size_t bytes) override {
     c10::DataPtr given = inner_.allocate(bytes);
-    live_ += bytes;
+    alive += bytes;
     auto* context = new Block{std::move(given), bytes};
     return {context->data.get(), context, &CountingAllocator::release, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, size_t count) const override { default_copy_data(to, from, count); }
-  static size_t live() { return live_; }
+  static size_t live() { return alive; }
 
  private:
   struct Block {
@@ -84,11 +84,11 @@ class CountingAllocator : public c10::Allocator {
   };
   static void release(void* context) {
     auto* block = static_cast<Block*>(context);
-    live_ -= block->bytes;
+    alive -= block->bytes;
     delete block;
   }
   c10::Allocator& inner_;
-  static inline size_t live_ = 0;
+  static inline size_t alive = 0;
 };
 
 constexpr const char* kBlocks = R"(

@@ -220,6 +220,7 @@ int main_or_server(int argc, char** argv, char** environment) {
 
 /// In place of the C library's: the ranks that a called launcher starts are called, too. The client takes the rank's place
 /// as the launcher's child. Nothing may be allocated here: it is called between fork and exec.
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the C library's are reserved
 extern "C" int execve(const char* path, char* const* arguments, char* const* environment) noexcept {
   const bool is_rank = is_called && std::strcmp(path, "/proc/self/exe") == 0;
   return static_cast<int>(syscall(SYS_execve, is_rank ? TRAINRUN_WARM_CLIENT_PATH : path, arguments, environment));
