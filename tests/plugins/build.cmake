@@ -12,6 +12,7 @@ file(RENAME "${FOLDER}/first_place" "${FOLDER}/installed")
 
 run("${FOLDER}/installed/bin/trainrun" --version)
 
+set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} "${LAUNCHER}")  # a list, which an argument would lose but for its first word
 run("${CMAKE_COMMAND}" -G Ninja -S "${CMAKE_CURRENT_LIST_DIR}" -B "${FOLDER}/build" -DCMAKE_BUILD_TYPE=Release
-  "-DCMAKE_PREFIX_PATH=${FOLDER}/installed" "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}")
+  "-DCMAKE_PREFIX_PATH=${FOLDER}/installed" "-DCMAKE_CXX_COMPILER=${COMPILER}")
 run("${CMAKE_COMMAND}" --build "${FOLDER}/build")
