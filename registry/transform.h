@@ -12,6 +12,14 @@
 
 namespace trainrun {
 
+/// What a transform does to the values of a field, beside the places that it moves them to.
+enum class Values {
+  kChanged,    // anything
+  kMoved,      // nothing: they are moved within their sample, and zeros added
+  kScaled,     // each is multiplied alike, drawing nothing: zero stays zero
+  kPointwise,  // each is changed by itself, drawing nothing
+};
+
 /// Changes whole batches. No batch changes its state, so batches can be made in any order and on any thread.
 class Transform {
  public:
@@ -21,6 +29,10 @@ class Transform {
   /// Changes the batch. Draws random numbers from `draws` alone, for each sample from its own stream, and treats a
   /// sample alike whichever others are in its batch, so that the result does not depend on the batch size or the ranks.
   virtual void apply(Batch& batch, const SampleDraws& draws) const = 0;
+
+  /// What keeps pixels bytes for as long as can be: they are scaled to float32 after the transforms that only move them,
+  /// and, for a GPU, there, as are the pointwise ones that come last.
+  virtual Values values() const { return Values::kChanged; }
 
   /// Whether each sample is changed together with the one before it in the epoch's order, which may belong to another
   /// batch or rank; then `apply_to_pairs` is called instead of `apply`.

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/cat.h>
 
+#include <concepts>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -58,6 +59,12 @@ class NoMasks {
   virtual std::shared_ptr<const Transform> for_masks(double) const { return nullptr; }
 };
 
+/// `Options` has `Values values() const`: see Transform.
+template <class Options>
+concept KnowsValues = requires(const Options& options) {
+  { options.values() } -> std::same_as<Values>;
+};
+
 /// A transform that is its options and nothing more: `Options` has `void change(DatasetInfo&) const` and
 /// `void apply(Batch&, const SampleDraws&) const`.
 template <class Options>
@@ -66,6 +73,10 @@ class Stateless : public Transform, public std::conditional_t<KnowsMasks<Options
   explicit Stateless(Options options) : options_(std::move(options)) {}
   void describe(DatasetInfo& info) const override { options_.change(info); }
   void apply(Batch& batch, const SampleDraws& draws) const override { options_.apply(batch, draws); }
+  Values values() const override {
+    if constexpr (KnowsValues<Options>) return options_.values();
+    return Values::kChanged;
+  }
   std::shared_ptr<const Transform> for_masks([[maybe_unused]] double fill) const override {
     if constexpr (KnowsMasks<Options>) {
       if (auto changed = options_.for_masks(fill)) return std::make_shared<Stateless>(std::move(*changed));

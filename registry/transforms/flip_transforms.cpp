@@ -54,6 +54,7 @@ struct RandomFlip {
     f.optional("field", &RandomFlip::field).doc("the field of the batch to change");
   }
   void change(DatasetInfo& info) const { image_field(info, field, kName); }
+  Values values() const { return Values::kMoved; }
   void apply(Batch& batch, const SampleDraws& draws) const {
     at::Tensor& images = batch.at(field);  // [N, C, H, W]
     const at::Tensor source = in_order(images);

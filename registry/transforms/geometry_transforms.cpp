@@ -6,28 +6,16 @@
 #include <cmath>
 
 #include "registry/catalog.h"
-#include "registry/transforms/fields.h"
+#include "registry/transforms/padding.h"
 #include "registry/transforms/resizing.h"
 
 namespace trainrun {
-
-/// What is shown beyond an image's edge.
-enum class PaddingMode { kConstant, kEdge, kReflect, kSymmetric };
-template <>
-struct Words<PaddingMode> {
-  static constexpr std::array kWords = {"constant", "edge", "reflect", "symmetric"};
-};
 
 namespace {
 
 using Size = std::array<int64_t, 2>;  // height, width
 
 std::string size_text(int64_t height, int64_t width) { return std::to_string(height) + "x" + std::to_string(width); }
-
-/// Pixels added at each side; fewer than none are taken away.
-struct Sides {
-  int64_t left = 0, top = 0, right = 0, bottom = 0;
-};
 
 struct Pad {
   std::variant<int64_t, std::array<int64_t, 2>, std::array<int64_t, 4>> padding;
@@ -41,8 +29,7 @@ struct Pad {
         .unit("pixels")
         .doc("at all sides; or [left and right, top and bottom]; or [left, top, right, bottom]");
     f.optional("fill", &Pad::fill).doc("value of what is added, in mode constant");
-    f.optional("padding_mode", &Pad::padding_mode)
-        .doc("what is added: fill; the last pixel; the image mirrored without, or with, its last pixel");
+    f.optional("padding_mode", &Pad::padding_mode).doc(kPaddingModeDoc);
     f.optional("field", &Pad::field).doc("the field of the batch to change");
   }
   Sides sides() const {
@@ -55,44 +42,16 @@ struct Pad {
   void change(DatasetInfo& info) const {
     FieldInfo& images = image_field(info, field, "Pad");
     const Sides s = sides();
-    check_reach(images, std::max(s.top, s.bottom), images.shape[1]);
-    check_reach(images, std::max(s.left, s.right), images.shape[2]);
+    require_reach(images, s, padding_mode, "Pad");
     if (images.shape[1] != kAnySize) images.shape[1] += s.top + s.bottom;
     if (images.shape[2] != kAnySize) images.shape[2] += s.left + s.right;
   }
-  /// A mirror shows no more than there is.
-  void check_reach(const FieldInfo& images, int64_t most, int64_t size) const {
-    if (size == kAnySize) return;
-    const bool reflects = padding_mode == PaddingMode::kReflect;
-    const int64_t limit = reflects ? size - 1 : padding_mode == PaddingMode::kSymmetric ? size : INT64_MAX;
-    if (most > limit) {
-      throw LayerError("Pad: padding_mode " + word_of(padding_mode) + " can add " + std::to_string(limit) +
-                       " pixels to '" + field + "' " + batch_text(images.shape) + ", not " + std::to_string(most));
-    }
+  Values values() const {
+    return fill == 0 || padding_mode != PaddingMode::kConstant ? Values::kMoved : Values::kChanged;
   }
-
   void apply(Batch& batch, const SampleDraws&) const {
     at::Tensor& images = batch.at(field);
-    const Sides s = sides();
-    if (padding_mode == PaddingMode::kConstant) {
-      images = at::constant_pad_nd(images, {s.left, s.right, s.top, s.bottom}, fill);
-    } else {
-      images = images.index_select(2, sources(images.size(2), s.top, s.bottom))
-                   .index_select(3, sources(images.size(3), s.left, s.right));
-    }
-  }
-  /// Which of `size` pixels each one of the padded row shows.
-  at::Tensor sources(int64_t size, int64_t before, int64_t after) const {
-    const int64_t mirror = padding_mode == PaddingMode::kReflect ? 1 : 0;  // where the last pixel is not shown twice
-    std::vector<int64_t> places;
-    for (int64_t i = -before; i < size + after; ++i) {
-      if (padding_mode == PaddingMode::kEdge) {
-        places.push_back(std::clamp<int64_t>(i, 0, size - 1));
-      } else {
-        places.push_back(i < 0 ? -i - 1 + mirror : i >= size ? 2 * size - 1 - mirror - i : i);
-      }
-    }
-    return at::tensor(places, at::kLong);
+    images = padded(images, sides(), padding_mode, fill);
   }
   std::optional<Pad> for_masks(double outside) const {
     Pad masks = *this;
@@ -122,6 +81,7 @@ struct CenterCrop {
     const auto before = static_cast<int64_t>(std::nearbyint(static_cast<double>(have - want) / 2));  // half to even
     return {-before, want - have + before};
   }
+  Values values() const { return fill_ == 0 ? Values::kMoved : Values::kChanged; }
   void apply(Batch& batch, const SampleDraws&) const {
     at::Tensor& images = batch.at(field);
     const auto [top, bottom] = added(images.size(2), size[0]);

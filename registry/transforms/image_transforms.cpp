@@ -7,6 +7,7 @@
 #include "registry/catalog.h"
 #include "registry/transforms/fields.h"
 #include "registry/transforms/layout.h"
+#include "registry/transforms/padding.h"
 
 namespace trainrun {
 namespace {
@@ -78,10 +79,11 @@ class NormalizeTransform : public Transform {
     }
   }
 
+  Values values() const override { return Values::kPointwise; }
   void apply(Batch& batch, const SampleDraws&) const override {
     at::Tensor& images = batch.at(field_);  // [N, C, H, W]
     const auto of_channels = [&](const at::Tensor& numbers) {
-      return numbers.to(images.scalar_type()).view({numbers.numel(), 1, 1});
+      return numbers.to(images.options()).view({numbers.numel(), 1, 1});
     };
     images = images.sub(of_channels(mean_)).div_(of_channels(std_));
   }
@@ -100,12 +102,14 @@ struct RandomCrop {
   Pair size;
   int64_t padding = 0;
   double fill = 0;
+  PaddingMode padding_mode = PaddingMode::kConstant;
   std::string field = "image";
 
   static void describe(Fields<RandomCrop>& f) {
     f.required("size", &RandomCrop::size).at_least(1).doc("height and width of the part that is kept");
     f.optional("padding", &RandomCrop::padding).at_least(0).unit("pixels").doc("added at each side before the crop");
-    f.optional("fill", &RandomCrop::fill).doc("value of the padding");
+    f.optional("fill", &RandomCrop::fill).doc("value of the padding, in mode constant");
+    f.optional("padding_mode", &RandomCrop::padding_mode).doc(kPaddingModeDoc);
     f.optional("field", &RandomCrop::field).doc("the field of the batch to change");
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const;
@@ -118,15 +122,21 @@ class RandomCropTransform : public Transform, public ChangesMasks {
 
   void describe(DatasetInfo& info) const override {
     FieldInfo& field = image_field(info, options_.field, "RandomCrop");
+    require_reach(field, sides(), options_.padding_mode, "RandomCrop");
     if (!has_any_size(field)) require_fitting(field.shape);
     field.shape = {field.shape[0], options_.size[0], options_.size[1]};
   }
 
+  Values values() const override {
+    return options_.fill == 0 || !pads_by_constant() ? Values::kMoved : Values::kChanged;
+  }
   void apply(Batch& batch, const SampleDraws& draws) const override {
     at::Tensor& field = batch.at(options_.field);
-    const at::Tensor images = in_order(field);  // [N, C, H, W]
-    require_fitting(images.sizes().slice(1).vec());
-    const auto [height, width] = padded(images.size(2), images.size(3));
+    require_fitting(field.sizes().slice(1).vec());
+    const auto [height, width] = padded_size(field.size(2), field.size(3));
+    const int64_t beyond = pads_by_constant() ? options_.padding : 0;  // what is not made, but known to be `fill`
+    const at::Tensor images =
+        in_order(beyond == options_.padding ? field : padded(field, sides(), options_.padding_mode, options_.fill));
     const int64_t n = images.size(0);
     const int64_t rows = height - options_.size[0] + 1;  // that a window may begin at
     const int64_t columns = width - options_.size[1] + 1;
@@ -141,8 +151,8 @@ class RandomCropTransform : public Transform, public ChangesMasks {
       const Plane plane = {images.size(2), images.size(3), layout.pixel};
       for (int64_t i = 0; i < n; ++i) {
         RandomStream random = draws.of(i);
-        const int64_t top = random.integer(rows) - options_.padding;
-        const int64_t left = random.integer(columns) - options_.padding;
+        const int64_t top = random.integer(rows) - beyond;
+        const int64_t left = random.integer(columns) - beyond;
         for (int64_t p = 0; p < layout.planes; ++p) {
           crop(from, plane, top, left, padding, to);
           from += plane.height * plane.width * plane.pixel;
@@ -160,13 +170,15 @@ class RandomCropTransform : public Transform, public ChangesMasks {
 
  private:
   void require_fitting(const std::vector<int64_t>& shape) const {
-    const auto [height, width] = padded(shape[1], shape[2]);
+    const auto [height, width] = padded_size(shape[1], shape[2]);
     if (options_.size[0] <= height && options_.size[1] <= width) return;
     throw LayerError("RandomCrop: a window of " + pixels(options_.size[0], options_.size[1]) + " does not fit '" +
                      options_.field + "' " + batch_text(shape) + ", " + pixels(height, width) +
                      " with its padding of " + std::to_string(options_.padding));
   }
-  std::pair<int64_t, int64_t> padded(int64_t height, int64_t width) const {
+  bool pads_by_constant() const { return options_.padding_mode == PaddingMode::kConstant; }
+  Sides sides() const { return {options_.padding, options_.padding, options_.padding, options_.padding}; }
+  std::pair<int64_t, int64_t> padded_size(int64_t height, int64_t width) const {
     return {height + 2 * options_.padding, width + 2 * options_.padding};
   }
   static std::string pixels(int64_t height, int64_t width) {

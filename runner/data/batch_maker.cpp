@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runner/data/device_batches.h"
+#include "runner/data/transform_order.h"
 
 namespace trainrun {
 
@@ -32,9 +33,11 @@ Batch rows_of_samples(const Batch& batch, const std::vector<int64_t>& held, cons
 }  // namespace
 
 BatchMaker::BatchMaker(const Dataset& dataset, const Transforms& transforms, const Sampler& sampler, uint64_t seed,
-                       int64_t epoch, bool pin)
+                       int64_t epoch, bool for_gpu)
     : dataset_(dataset),
       transforms_(transforms),
+      application_(application_order(transforms)),
+      num_made_(transforms.size() - (for_gpu ? num_pointwise_last(transforms, application_) : 0)),
       seed_(seed),
       epoch_(epoch),
       rank_(sampler.rank()),
@@ -42,21 +45,29 @@ BatchMaker::BatchMaker(const Dataset& dataset, const Transforms& transforms, con
       num_samples_(sampler.num_samples()),
       pairs_(any_pairs(transforms)),
       order_(pairs_ ? sampler.all_indices(epoch) : sampler.indices(epoch)),
-      pin_(pin) {}
+      for_gpu_(for_gpu) {}
 
 Batch BatchMaker::make(int64_t first, int64_t size) const {
   const at::NoGradGuard no_grad;
   Numbers numbers(static_cast<size_t>(size));
   for (int64_t i = 0; i < size; ++i) numbers[static_cast<size_t>(i)] = (first + i) * world_size_ + rank_;
-  Batch batch = transformed(numbers, transforms_.size());
-  return pin_ ? pinned(batch) : batch;
+  Batch batch = transformed(numbers, num_made_);
+  return for_gpu_ ? pinned(batch) : batch;
+}
+
+void BatchMaker::finish(Batch& batch) const {
+  const at::NoGradGuard no_grad;
+  for (size_t i = num_made_; i < application_.size(); ++i)
+    transforms_[application_[i]]->apply(batch, SampleDraws({}, {}));
 }
 
 Batch BatchMaker::transformed(const Numbers& numbers, size_t count) const {
   size_t begin = count;  // of the transforms after the last one that pairs
-  while (begin > 0 && !transforms_[begin - 1]->pairs()) --begin;
+  while (begin > 0 && !transforms_[application_[begin - 1]]->pairs()) --begin;
   Batch batch = begin > 0 ? paired(numbers, begin) : gathered(numbers);
-  for (size_t i = begin; i < count; ++i) transforms_[i]->apply(batch, draws(static_cast<int64_t>(i), numbers));
+  for (size_t i = begin; i < count; ++i) {
+    transforms_[application_[i]]->apply(batch, draws(static_cast<int64_t>(application_[i]), numbers));
+  }
   return batch;
 }
 
@@ -70,8 +81,9 @@ Batch BatchMaker::paired(const Numbers& numbers, size_t count) const {
   both.erase(std::unique(both.begin(), both.end()), both.end());
   const Batch all = transformed(both, count - 1);
   Batch batch = rows_of_samples(all, both, numbers);
-  transforms_[count - 1]->apply_to_pairs(batch, rows_of_samples(all, both, before),
-                                         draws(static_cast<int64_t>(count) - 1, numbers));
+  const size_t pairing = application_[count - 1];
+  transforms_[pairing]->apply_to_pairs(batch, rows_of_samples(all, both, before),
+                                       draws(static_cast<int64_t>(pairing), numbers));
   return batch;
 }
 

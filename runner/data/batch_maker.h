@@ -16,11 +16,15 @@ class BatchMaker {
  public:
   using Transforms = BatchTransforms;
 
-  /// `dataset` and `transforms` outlive this; `pin` puts batches into page-locked memory, for a GPU.
+  /// `dataset` and `transforms` outlive this. `for_gpu`: batches are in page-locked memory, and `finish` has still to be
+  /// called where they are used.
   BatchMaker(const Dataset& dataset, const Transforms& transforms, const Sampler& sampler, uint64_t seed, int64_t epoch,
-             bool pin);
+             bool for_gpu);
   /// The rank's samples `first` … `first + size - 1` of the epoch.
   Batch make(int64_t first, int64_t size) const;
+  /// Applies the transforms that `make` left to the GPU, where `batch` is: a quarter of the bytes is sent there where
+  /// pixels are still bytes.
+  void finish(Batch& batch) const;
 
  private:
   using Numbers = std::vector<int64_t>;  // of samples, in the order over all ranks
@@ -34,6 +38,8 @@ class BatchMaker {
 
   const Dataset& dataset_;
   const Transforms& transforms_;
+  std::vector<size_t> application_;  // the transforms' numbers, in the order in which they are applied
+  size_t num_made_;                  // of these, how many `make` applies
   uint64_t seed_;
   int64_t epoch_;
   int64_t rank_;
@@ -41,7 +47,7 @@ class BatchMaker {
   int64_t num_samples_;  // of the order, over all ranks
   bool pairs_;           // whether samples of other ranks are wanted
   at::Tensor order_;     // indices of this rank's samples; where `pairs_`, of all
-  bool pin_;
+  bool for_gpu_;
 };
 
 }  // namespace trainrun

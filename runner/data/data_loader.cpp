@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -159,6 +160,10 @@ class PrefetchStream : public BatchStream {
   std::vector<std::thread> threads_;
 };
 
+std::function<void(Batch&)> finishing(const BatchMaker& maker) {
+  return [maker](Batch& batch) { maker.finish(batch); };
+}
+
 }  // namespace
 
 DataLoader::DataLoader(const Dataset& dataset, Transforms transforms, const DataLoaderOptions& options,
@@ -196,9 +201,9 @@ int64_t DataLoader::global_batch_size(int64_t batch) const {
 Batch DataLoader::surplus_batch() const {
   const bool on_gpu = !device_.is_cpu();
   const Sampler in_order(dataset_.size(), SamplerOptions());
-  BatchMaker maker(dataset_, transforms_, in_order, options_.seed, 0, on_gpu);
+  const BatchMaker maker(dataset_, transforms_, in_order, options_.seed, 0, on_gpu);
   if (!on_gpu) return maker.make(0, 1);
-  return *batches_on(device_, std::make_unique<SurplusStream>(std::move(maker)))->next();
+  return *batches_on(device_, std::make_unique<SurplusStream>(maker), finishing(maker))->next();
 }
 
 std::unique_ptr<BatchStream> DataLoader::iterate(int64_t epoch, int64_t start_batch) const {
@@ -208,16 +213,16 @@ std::unique_ptr<BatchStream> DataLoader::iterate(int64_t epoch, int64_t start_ba
   if (kept_) {
     return std::make_unique<KeptStream>(*kept_, sampler_.indices(epoch).to(device_), options_.batch_size, remaining);
   }
-  BatchMaker maker(dataset_, transforms_, sampler_, options_.seed, epoch, on_gpu);
+  const BatchMaker maker(dataset_, transforms_, sampler_, options_.seed, epoch, on_gpu);
   std::unique_ptr<BatchStream> stream;
   if (options_.num_workers == 0) {
-    stream = std::make_unique<InlineStream>(std::move(maker), remaining);
+    stream = std::make_unique<InlineStream>(maker, remaining);
   } else {
-    auto prefetching = std::make_unique<PrefetchStream>(std::move(maker), remaining);
+    auto prefetching = std::make_unique<PrefetchStream>(maker, remaining);
     prefetching->start(options_.num_workers);
     stream = std::move(prefetching);
   }
-  return on_gpu ? batches_on(device_, std::move(stream)) : std::move(stream);
+  return on_gpu ? batches_on(device_, std::move(stream), finishing(maker)) : std::move(stream);
 }
 
 }  // namespace trainrun

@@ -26,8 +26,8 @@ Batch with_each(const Batch& batch, const Function& function) {
 
 class DeviceStream : public BatchStream {
  public:
-  DeviceStream(at::Device device, std::unique_ptr<BatchStream> source)
-      : device_(device), source_(std::move(source)), guard_(device.type()) {
+  DeviceStream(at::Device device, std::unique_ptr<BatchStream> source, std::function<void(Batch&)> finish)
+      : device_(device), source_(std::move(source)), finish_(std::move(finish)), guard_(device.type()) {
     copies_ = guard_.getStreamFromGlobalPool(device);
   }
 
@@ -59,6 +59,7 @@ class DeviceStream : public BatchStream {
       const c10::StreamGuard on_its_stream(*copies_);
       fetched.batch =
           with_each(*batch, [&](const at::Tensor& tensor) { return tensor.to(device_, /*non_blocking=*/true); });
+      finish_(*fetched.batch);
       fetched.copied.record(*copies_);
     } catch (...) {  // for whoever asks for that batch
       fetched.error = std::current_exception();
@@ -68,6 +69,7 @@ class DeviceStream : public BatchStream {
 
   at::Device device_;
   std::unique_ptr<BatchStream> source_;
+  std::function<void(Batch&)> finish_;
   c10::impl::VirtualGuardImpl guard_;
   std::optional<c10::Stream> copies_;
   std::optional<Fetched> ahead_;
@@ -123,8 +125,9 @@ Batch pinned(const Batch& batch) {
   return with_each(batch, [](const at::Tensor& tensor) { return tensor.pin_memory(); });
 }
 
-std::unique_ptr<BatchStream> batches_on(at::Device device, std::unique_ptr<BatchStream> source) {
-  return std::make_unique<DeviceStream>(device, std::move(source));
+std::unique_ptr<BatchStream> batches_on(at::Device device, std::unique_ptr<BatchStream> source,
+                                        std::function<void(Batch&)> finish) {
+  return std::make_unique<DeviceStream>(device, std::move(source), std::move(finish));
 }
 
 std::optional<Batch> samples_on(at::Device device, const Dataset& dataset, const BatchTransforms& transforms) {

@@ -11,8 +11,10 @@ namespace trainrun {
 /// `batch` in page-locked memory, from which a GPU fetches it while the processor goes on.
 Batch pinned(const Batch& batch);
 
-/// The batches of `source` on the GPU `device`: while one is worked on, the next is under way, on a stream of its own.
-std::unique_ptr<BatchStream> batches_on(at::Device device, std::unique_ptr<BatchStream> source);
+/// The batches of `source` on the GPU `device`, `finish`ed there: while one is worked on, the next is under way, on a
+/// stream of its own.
+std::unique_ptr<BatchStream> batches_on(at::Device device, std::unique_ptr<BatchStream> source,
+                                        std::function<void(Batch&)> finish);
 
 /// All samples of `dataset`, as `transforms` leave them, in the memory of the GPU `device`: the rows of one batch, by
 /// number. Nothing where they would take more than half of what is free there, or more than kMostKept; where a

@@ -13,6 +13,7 @@ class PixelsToFloats : public Transform {
       if (field.dtype == at::kByte) field.dtype = at::kFloat;
     }
   }
+  Values values() const override { return Values::kScaled; }
   void apply(Batch& batch, const SampleDraws&) const override {
     constexpr double kMost = 255;
     for (const Batch::Field& field : std::vector(batch.fields())) {

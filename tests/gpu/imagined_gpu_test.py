@@ -41,10 +41,10 @@ STEPS = ["model.layers=[Flatten, {type: Linear, out_features: 32}, BatchNorm1d, 
 LINES = {step for step in range(1, NUM_STEPS + 1) if step % EVERY == 0 or step == NUM_STEPS}
 
 
-def train_all(tmp_path, runs, device="cuda:0", recipes=None):
+def train_all(tmp_path, runs, device="cuda:0", recipes=None, steps=STEPS):
     """For each run of {name: overrides}, made in one process: the probe's reply, and the lines of metrics.jsonl. `recipes`: of those that have
     another recipe, its path."""
-    requests = [{"op": "train", "recipe": (recipes or {}).get(name, RECIPE), "overrides": [*STEPS, f"output_dir={tmp_path / name}", *overrides], "results": str(tmp_path / "results")}
+    requests = [{"op": "train", "recipe": (recipes or {}).get(name, RECIPE), "overrides": [*steps, f"output_dir={tmp_path / name}", *overrides], "results": str(tmp_path / "results")}
                 | ({} if device == "cpu" else {"device": device}) for name, overrides in runs.items()]
     done = subprocess.run([BUILD / "bin/trainrun_probe"], input="".join(json.dumps(request) + "\n" for request in requests), cwd=ROOT,
                           capture_output=True, text=True, timeout=600, check=True,
@@ -127,6 +127,31 @@ def test_the_figures_are_those_of_the_cpu(tmp_path):
         assert mine.keys() == expected.keys()
         for key in mine.keys() - {"time", "train/samples_per_second", "split"}:
             assert mine[key] == pytest.approx(expected[key], rel=1e-6), key
+
+
+PICTURES = """\
+version: 1
+model: {layers: [{type: Conv2d, out_channels: 4, kernel_size: 5, stride: 3}, ReLU, Flatten, {type: Linear, out_features: 3}]}
+loss: CrossEntropyLoss
+dataset:
+  train: {type: ImageFolder, root: FOLDER, image_transforms: [{type: RandomResizedCrop, size: 32}]}
+  transforms: [{type: RandomCrop, size: 32, padding: 4}, RandomHorizontalFlip, {type: Normalize, mean: [0.5, 0.4, 0.3], std: [0.2, 0.3, 0.4]}]
+dataloader: {batch_size: 8, num_workers: 1}
+optimizer: {type: SGD, lr: 0.01}
+"""
+
+
+def test_pixels_are_bytes_until_they_are_on_the_gpu_which_is_not_waited_for(tmp_path):
+    (tmp_path / "pictures.yaml").write_text(PICTURES.replace("FOLDER", str(ROOT / "recipes/data/shapes/train/images")))
+    found = {}
+    for device in ("cuda:0", "cpu"):
+        (tmp_path / device).mkdir()
+        found[device] = train_all(tmp_path / device, {"pictures": []}, device, {"pictures": str(tmp_path / "pictures.yaml")}, STEPS[1:])["pictures"]
+    (reply, on_gpu), (_, on_cpu) = found["cuda:0"], found["cpu"]
+    assert waited_after(reply) == {1, *LINES}
+    most_pixels = NUM_STEPS * 2 * 8 * 3 * 32 * 32  # of float32, they would be four times as many bytes
+    assert 0.5 * most_pixels < reply["bytes_sent"] < 1.1 * most_pixels
+    assert [line["train/loss"] for line in on_gpu] == pytest.approx([line["train/loss"] for line in on_cpu], rel=1e-6)
 
 
 @pytest.mark.parametrize("due", ["a line", "an evaluation", "a checkpoint"])

@@ -24,6 +24,7 @@ constexpr size_t kBytes = size_t{1} << 30;
 const c10::Stream kStream(c10::Stream::DEFAULT, kGpu);
 
 std::atomic<int64_t> num_waits = 0;
+std::atomic<int64_t> num_bytes_sent = 0;
 
 class Memory : public c10::DeviceAllocator {
  public:
@@ -154,17 +155,23 @@ at::Tensor make_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::opt
                                            dtype.value_or(at::kFloat));
 }
 
-at::Tensor& copy_into(at::Tensor& to, const at::Tensor& from, bool is_asynchronous) {
+void copy_counted(const at::Tensor& from, const at::Tensor& to, bool is_asynchronous) {
   if (from.is_cuda() && !to.is_cuda() && !is_asynchronous) ++num_waits;
+  if (!from.is_cuda() && to.is_cuda()) num_bytes_sent += static_cast<int64_t>(from.nbytes());
   as_cpu(to).copy_(as_cpu(from));
+}
+
+at::Tensor& copy_into(at::Tensor& to, const at::Tensor& from, bool is_asynchronous) {
+  copy_counted(from, to, is_asynchronous);
   return to;
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool is_asynchronous) {
-  if (from.is_cuda() && !to.is_cuda() && !is_asynchronous) ++num_waits;
-  as_cpu(to).copy_(as_cpu(from));
+  copy_counted(from, to, is_asynchronous);
   return to;
 }
+
+void record_stream(at::Tensor&, c10::Stream) {}  // there is one stream
 
 at::Scalar number_on_gpu(const at::Tensor& tensor) {
   ++num_waits;
@@ -186,6 +193,7 @@ const at::Tensor& resize(const at::Tensor& tensor, at::IntArrayRef sizes, std::o
 }  // namespace
 
 int64_t waits_for_gpu() { return num_waits; }
+int64_t bytes_sent_to_gpu() { return num_bytes_sent; }
 
 void imagine_gpu() {
   static const Guard guard;
@@ -198,6 +206,7 @@ void imagine_gpu() {
   aten.impl("empty.memory_format", make_empty);
   aten.impl("empty_strided", make_strided);
   aten.impl("copy_", copy_into);
+  aten.impl("record_stream", record_stream);
   aten.impl("_copy_from", copy_from);
   aten.impl("_local_scalar_dense", number_on_gpu);
   aten.impl("resize_", resize);

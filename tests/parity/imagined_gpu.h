@@ -15,4 +15,7 @@ void imagine_gpu();
 /// the CPU and not asynchronously.
 int64_t waits_for_gpu();
 
+/// How many bytes of the CPU's tensors were copied to that GPU so far.
+int64_t bytes_sent_to_gpu();
+
 }  // namespace trainrun

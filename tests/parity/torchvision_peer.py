@@ -92,6 +92,8 @@ MOVES = [
     ("RandomVerticalFlip", {"p": 0.7}),
     ("RandomCrop", {"size": [20, 27]}),
     ("RandomCrop", {"size": 32, "padding": 4, "fill": 128}),
+    ("RandomCrop", {"size": 32, "padding": 4, "padding_mode": "reflect"}),
+    ("RandomCrop", {"size": [30, 34], "padding": 3, "padding_mode": "edge"}),
     ("RandomResizedCrop", {"size": 24}),
     ("RandomResizedCrop", {"size": [40, 20], "interpolation": "nearest", "scale": [0.3, 0.6]}),
     ("Resize", {"size": 20}),

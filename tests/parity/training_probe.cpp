@@ -36,7 +36,7 @@ nlohmann::json train_recipe(const std::string& path, const std::vector<std::stri
   Job job(loaded, options);
   const int signal = train(job);
   for (const auto& [name, tensor] : job.model->state_dict()) state.emplace_back(name, tensor.detach().cpu().clone());
-  return {{"steps", job.progress.step}, {"signal", signal}, {"waits", waits}};
+  return {{"steps", job.progress.step}, {"signal", signal}, {"waits", waits}, {"bytes_sent", bytes_sent_to_gpu()}};
 }
 
 }  // namespace trainrun

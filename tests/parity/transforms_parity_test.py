@@ -28,8 +28,8 @@ def normalize(batch, mean, std, field="image"):
     return {field: (x - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(std).view(-1, 1, 1)}
 
 
-def random_crop(batch, g, size, padding=0, fill=0, field="image"):
-    x = F.pad(batch[field], [padding] * 4, value=fill)
+def random_crop(batch, g, size, padding=0, fill=0, padding_mode="constant", field="image"):
+    x = F.pad(batch[field], [padding] * 4, value=fill if padding_mode == "constant" else None, mode=padding_mode)
     n, _, height, width = x.shape
     streams = [g.of(i) for i in range(n)]
     corners = [(s.integer(height - size[0] + 1), s.integer(width - size[1] + 1)) for s in streams]
@@ -212,6 +212,7 @@ ROWS = [
     ("Normalize", {"mean": [0.5], "std": [0.25], "field": "x"}, {"x": images(2, 1, 4, 4)}, normalize, {}),
     ("RandomCrop", {"size": [5, 6]}, PICTURES, random_crop, {}),
     ("RandomCrop", {"size": [8, 9], "padding": 2, "fill": 0.5, "field": "image"}, PICTURES, random_crop, {}),
+    ("RandomCrop", {"size": [8, 9], "padding": 2, "padding_mode": "reflect"}, PICTURES, random_crop, {}),
     ("RandomHorizontalFlip", {}, SQUARE, flip, {}),
     ("RandomHorizontalFlip", {"p": 0.8, "field": "x"}, {"x": images(9, 2, 4, 3)}, flip, {}),
     ("RandomVerticalFlip", {}, SQUARE, vertical_flip, {}),
@@ -317,6 +318,7 @@ def test_every_transform_and_every_parameter_has_a_row(probe):
 @pytest.mark.parametrize("spec, batch, expected", [
     ({"type": "Pad", "padding": [1, 2, 3]}, PICTURES, "padding: expected integer or list of 2 integers or list of 4 integers, found a list"),
     ({"type": "Pad", "padding": 7, "padding_mode": "reflect"}, PICTURES, "can add 6 pixels to 'image' [N, 3, 9, 7], not 7"),
+    ({"type": "RandomCrop", "size": 4, "padding": 7, "padding_mode": "reflect"}, PICTURES, "RandomCrop: padding_mode reflect can add 6 pixels"),
     ({"type": "Pad", "padding": 1, "field": "imag"}, PICTURES, "no field 'imag'; did you mean image?"),
     ({"type": "Resize", "size": [4, 4], "max_size": 8}, PICTURES, "max_size: is for a size that is one number"),
     ({"type": "Resize", "size": 8, "max_size": 8}, PICTURES, "max_size: must be greater than size"),
