@@ -1,10 +1,8 @@
 """Folders of images, decoded as Pillow decodes them, through transforms, as samples and in training."""
 
-import json
 import os
 import pathlib
 import struct
-import subprocess
 import warnings
 import zlib
 
@@ -15,8 +13,7 @@ from PIL import Image
 
 import draws
 from probe import Probe, ProbeError, missing_rows
-
-from tests.program import CALLED
+from reference import training_losses
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HEIGHT, WIDTH = 61, 83
@@ -396,35 +393,6 @@ logging: {every_steps: 1}
 """
 
 
-def train(recipe, folder, *overrides):
-    done = subprocess.run([CALLED, "--quiet", recipe, f"output_dir={folder}", *overrides], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [json.loads(line)["train/loss"] for line in (folder / "metrics.jsonl").read_text().splitlines() if '"train"' in line]
-
-
-def test_workers_ranks_caches_and_resumes_make_the_same_batches(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRAINRUN_CACHE", str(tmp_path / "cache"))
-    for label in range(2):
-        (tmp_path / f"root/{label}").mkdir(parents=True)
-        for i in range(8):
-            Image.fromarray(picture(8 * label + i, 40 + i, 50 - i)).save(tmp_path / f"root/{label}/{i}.jpg")
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(RECIPE.replace("ROOT", str(tmp_path / "root")))
-    whole = train(recipe, tmp_path / "whole")
-    assert len(whole) == 8 and len(set(whole)) == 8
-    for name, overrides in {
-        "one worker": ["dataloader.num_workers=1"],
-        "four workers": ["dataloader.num_workers=4"],
-        "cached": ["dataset.train.cache=memory"],
-        "on the disk": ["dataset.train.cache=disk"],
-    }.items():
-        assert train(recipe, tmp_path / name, *overrides) == whole, name
-    ranks = train(recipe, tmp_path / "ranks", "distributed_type=MULTI_CPU", "num_processes=2", "dataloader.batch_size=2")
-    assert ranks == pytest.approx(whole, rel=1e-5)
-    resumed = train(recipe, tmp_path / "resumed", f"checkpoint.resume={tmp_path / 'whole/checkpoints/step-00000003'}")
-    assert resumed == whole[3:]
-
-
 @pytest.mark.parametrize("within", ["", "Concat"])
 def test_what_is_left_out_is_counted(tmp_path, within):
     for label in range(2):
@@ -438,7 +406,7 @@ def test_what_is_left_out_is_counted(tmp_path, within):
     folder = "{%s, broken: skip}" % ", ".join(line.strip() for line in lines[first + 1:first + 4])
     lines[first:first + 4] = [f"  train: {{type: Concat, datasets: [{folder}]}}" if within else f"  train: {folder}"]
     recipe.write_text("\n".join(lines).replace("ROOT", str(tmp_path / "root")))
-    losses = train(recipe, tmp_path / "run")
+    losses = training_losses(recipe, tmp_path / "run")
     assert len(losses) == 4
     said = (tmp_path / "run/log.txt").read_text()
     assert "1 of 9 images cannot be decoded and are left out: " in said and "root/1/broken.jpg: this is no JPEG" in said

@@ -32,6 +32,7 @@
 #include "runner/model/model.h"
 #include "runner/model/recipe_loader.h"
 #include "runner/recipe/yaml.h"
+#include "tests/parity/batches_probe.h"
 #include "tests/parity/image_fuzz.h"
 #include "tests/parity/imagined_gpu.h"
 #include "tests/parity/training_probe.h"
@@ -419,6 +420,16 @@ json run_training(Request& request) {
   return reply;
 }
 
+/// A recipe's training batches.
+json run_batches(Request& request) {
+  Catalog catalog = request.catalog();
+  const WantedBatches wanted = {request.number("rank"), request.number("world_size"), request.number("epoch"),
+                                request.number("start")};
+  request.give("output",
+               batches_of(request["recipe"], request["overrides"].get<std::vector<std::string>>(), catalog, wanted));
+  return json::object();
+}
+
 DatasetInfo info_of(const TensorMap& fields, std::optional<int64_t> num_classes) {
   DatasetInfo info;
   for (const auto& [name, tensor] : fields) {
@@ -529,13 +540,23 @@ json run_sampler(Request& request) {
 }
 
 json answer(const Catalog& catalog, const json& fields) {
-  static const std::map<std::string, json (*)(Request&)> operations = {
-      {"catalog", list_catalog},     {"dataset", run_dataset},     {"image_fuzz", run_image_fuzz},
-      {"layer", run_layer},          {"loss", run_loss},           {"metric", run_metric},
-      {"model", run_model},          {"optimizer", run_optimizer}, {"sampler", run_sampler},
-      {"scheduler", run_scheduler},  {"shapes", run_shapes},       {"time_optimizer", time_optimizer},
-      {"train", run_training},       {"transform", run_transform}, {"partition", run_partition},
-      {"shard_fuzz", run_shard_fuzz}};
+  static const std::map<std::string, json (*)(Request&)> operations = {{"batches", run_batches},
+                                                                       {"catalog", list_catalog},
+                                                                       {"dataset", run_dataset},
+                                                                       {"image_fuzz", run_image_fuzz},
+                                                                       {"layer", run_layer},
+                                                                       {"loss", run_loss},
+                                                                       {"metric", run_metric},
+                                                                       {"model", run_model},
+                                                                       {"optimizer", run_optimizer},
+                                                                       {"sampler", run_sampler},
+                                                                       {"scheduler", run_scheduler},
+                                                                       {"shapes", run_shapes},
+                                                                       {"time_optimizer", time_optimizer},
+                                                                       {"train", run_training},
+                                                                       {"transform", run_transform},
+                                                                       {"partition", run_partition},
+                                                                       {"shard_fuzz", run_shard_fuzz}};
   Request request(catalog, fields);
   json reply = operations.at(fields.at("op"))(request);
   request.write_results();

@@ -124,3 +124,8 @@ def run_trainrun(recipe: str, folder: pathlib.Path, *overrides: str) -> tuple[li
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | threads)
     assert done.returncode == 0, f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()], folder
+
+
+def training_losses(recipe: str, folder: pathlib.Path, *overrides: str) -> list[float]:
+    """The same; the losses of its steps."""
+    return [line["train/loss"] for line in run_trainrun(recipe, folder, *overrides)[0] if line["split"] == "train"]

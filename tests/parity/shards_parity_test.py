@@ -4,8 +4,6 @@ import io
 import itertools
 import json
 import os
-import pathlib
-import subprocess
 import tarfile
 
 import numpy as np
@@ -14,9 +12,8 @@ import torch
 from PIL import Image
 
 import draws
-from probe import Probe, ProbeError, missing_rows
-
-from tests.program import CALLED
+from probe import ProbeError, missing_rows
+from reference import training_losses
 
 USED = []
 
@@ -179,35 +176,6 @@ logging: {every_steps: 1}
 """
 
 
-def train(recipe, folder, *overrides):
-    done = subprocess.run([CALLED, "--quiet", recipe, f"output_dir={folder}", *overrides], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [json.loads(line)["train/loss"] for line in (folder / "metrics.jsonl").read_text().splitlines() if '"train"' in line]
-
-
-def test_workers_ranks_caches_and_resumes_make_the_same_batches(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRAINRUN_CACHE", str(tmp_path / "cache"))
-    write_shards(tmp_path / "shards", [7, 3, 6])
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(RECIPE.replace("FOLDER", str(tmp_path / "shards")))
-    whole = train(recipe, tmp_path / "whole")
-    assert len(whole) == 8 == len(set(whole))
-    for name, overrides in {
-        "no worker": ["dataloader.num_workers=0"],
-        "four workers": ["dataloader.num_workers=4"],
-        "cached": ["dataset.train.cache=memory"],
-        "on the disk": ["dataset.train.cache=disk"],
-        "from the disk": ["dataset.train.cache=disk"],
-    }.items():
-        assert train(recipe, tmp_path / name, *overrides) == whole, name
-    for count in (2, 4):
-        ranks = train(recipe, tmp_path / f"{count} ranks", "distributed_type=MULTI_CPU", f"num_processes={count}", f"dataloader.batch_size={4 // count}")
-        assert ranks == pytest.approx(whole, rel=1e-5)
-    for step, name in [(1, "step-00000001"), (3, "step-00000003"), (4, "epoch-0001"), (6, "step-00000006")]:
-        resumed = train(recipe, tmp_path / f"resumed {step}", f"checkpoint.resume={tmp_path}/whole/checkpoints/{name}")
-        assert resumed == whole[step:]
-
-
 def test_broken_images_are_left_out_and_counted(tmp_path, monkeypatch):
     monkeypatch.setenv("TRAINRUN_CACHE", str(tmp_path / "cache"))
     members = [member for i in range(5) for member in ((f"{i}.png", image_bytes(i) if i != 3 else b"no picture"), (f"{i}.cls", b"%d" % (i % 3)))]
@@ -216,7 +184,7 @@ def test_broken_images_are_left_out_and_counted(tmp_path, monkeypatch):
     write_shard(tmp_path / "shards/train-1.tar", [("x.jpg", image_bytes(9, "jpeg")), ("x.cls", b"1")])
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(RECIPE.replace("FOLDER", str(tmp_path / "shards")).replace("shuffle_buffer: 6", "broken: skip"))
-    losses = [train(recipe, tmp_path / cache, f"dataset.train.cache={cache}") for cache in ("none", "memory", "disk")]
+    losses = [training_losses(recipe, tmp_path / cache, f"dataset.train.cache={cache}") for cache in ("none", "memory", "disk")]
     assert losses[0] == losses[1] == losses[2] and len(losses[0]) == 4
     said = (tmp_path / "none/log.txt").read_text()
     assert "1 of 6 images cannot be decoded and are left out: " in said and "train-0.tar:3.png: this is no JPEG" in said
