@@ -94,7 +94,10 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   for (const std::string& text : scale_warnings(recipe, model->graph(), *train_data, transforms->training())) {
     spdlog::warn(text);
   }
-  if (!passed_over_.empty()) spdlog::warn("model.weights: " + join(passed_over_, "; "));
+  if (!passed_over_.empty()) {
+    spdlog::warn("model.weights: what does not fit is passed over, and the model keeps its initial values there: " +
+                 join(passed_over_, "; "));
+  }
   resume();
   if (shards()) return_free_memory();
   build_loggers(options);
