@@ -128,7 +128,7 @@ LlamaSettings::LlamaSettings(const LlamaOptions& own, const LlamaFamily& family,
   if (!own_head) require_heads(hidden_size, num_attention_heads);
   head_dim = own_head.value_or(hidden_size / num_attention_heads);
   if (head_dim % 2 != 0) config.fail("head_dim", "must be even, is " + std::to_string(head_dim));
-  if (own_head || &family != &kQwen2) config.set("head_dim", head_dim);
+  config.set("head_dim", head_dim);
   hidden_act = config.text("hidden_act", own.hidden_act, "silu");
   const int64_t longest =
       config.integer("max_position_embeddings", own.max_position_embeddings, family.max_position_embeddings);

@@ -183,6 +183,8 @@ json ModelConfig::written() const {
   all.update(used_);
   all["dtype"] = "float32";
   all.erase("torch_dtype");
+  // To transformers 5 a null under the old name takes rope_parameters back.
+  if (all.value("rope_scaling", json()).is_null()) all.erase("rope_scaling");
   all.erase("num_labels");
   return all;
 }

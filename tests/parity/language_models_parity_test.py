@@ -164,7 +164,8 @@ def test_new_weights_are_drawn_as_transformers_draws_them(probe, tmp_path, model
     assert {name: t.shape for name, t in state.items()} == {
         name: t.shape for name, t in peer.items() if name not in aliases and not name.endswith("position_ids")}
     for name, tensor in state.items():
-        assert tensor.std(correction=0).item() == pytest.approx(peer[name].std(correction=0).item(), rel=0.2, abs=1e-8), name
+        close = max(0.2, 5 / tensor.numel() ** 0.5)  # deviations of few numbers differ by chance
+        assert tensor.std(correction=0).item() == pytest.approx(peer[name].std(correction=0).item(), rel=close, abs=1e-8), name
         assert tensor.mean().item() == pytest.approx(peer[name].mean().item(), abs=0.01), name
 
 
