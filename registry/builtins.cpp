@@ -31,12 +31,17 @@ static void add_models(Catalog& catalog) {
   ADD(catalog.layers, reductions);
   ADD(catalog.layers, reshapes);
   ADD(catalog.layers, samplings);
+  ADD(catalog.layers, self_attention);
   ADD(catalog.layers, torch_scripts);
   ADD(catalog.layers, transformers);
   ADD(catalog.layers, unpoolings);
 
+  ADD(catalog.layers, berts);
   ADD(catalog.layers, convnexts);
+  ADD(catalog.layers, distilberts);
   ADD(catalog.layers, efficientnets);
+  ADD(catalog.layers, gpt2s);
+  ADD(catalog.layers, llamas);
   ADD(catalog.layers, mobilenets);
   ADD(catalog.layers, resnets);
   ADD(catalog.layers, unets);

@@ -4,6 +4,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "registry/batch_fields.h"
 #include "registry/interpolation.h"
 
 namespace trainrun {
@@ -43,6 +44,7 @@ class ListReader {
     auto component = read_component(written);
     std::vector<std::string> captures = std::exchange(reader_.free_names, outside);
     if (!component || !component->common.enabled) return;
+    if (component->common.inputs.empty()) add_batch_fields(*component, captures);
     std::sort(captures.begin(), captures.end());
     captures.erase(std::unique(captures.begin(), captures.end()), captures.end());
     const auto use = [&](const std::string& name) {
@@ -58,6 +60,16 @@ class ListReader {
       if (i > 0) follow(result.layers.back().name, common.inputs, spec.component.common.inputs);
       if (i + 1 < common.repeat) spec.component.common.outputs.clear();  // the last one's are named
       add(std::move(spec), result);
+    }
+  }
+
+  /// Adds the fields that a registered layer asks for by their names.
+  void add_batch_fields(const Component<LayerKind>& component, std::vector<std::string>& names) const {
+    const auto* entry = registry_of(reader_.catalog(), LayerKind()).find(component.type);
+    if (!entry) return;
+    for (const Parameter& parameter : entry->parameters) {
+      if (parameter.type != Codec<BatchFields>::type_name()) continue;
+      for (const nlohmann::json& name : component.attributes.at(parameter.name)) names.push_back(name);
     }
   }
 

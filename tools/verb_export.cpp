@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 
 #include "registry/error.h"
@@ -15,6 +16,17 @@ struct ExportArguments {
   std::string output;
 };
 
+struct Format {
+  const char* usual_path;
+  void (*write)(TrainedRun& run, const std::string& path);
+};
+const Format& format_called(const std::string& name) {
+  static const std::map<std::string, Format> formats = {{"safetensors", {"model.safetensors", export_safetensors}},
+                                                        {"torchscript", {"model.pt", export_torchscript}},
+                                                        {"huggingface", {"model", export_huggingface}}};
+  return formats.at(name);
+}
+
 }  // namespace
 
 void add_export(CLI::App& app, Program& program) {
@@ -24,18 +36,20 @@ void add_export(CLI::App& app, Program& program) {
                    "a run's folder (its best checkpoint, else its newest), or a checkpoint's")
       ->required();
   verb->add_option("overrides", arguments->run.overrides, "key=value: device=cpu");
-  verb->add_option("--format", arguments->format, "safetensors (default): the weights; torchscript: the whole model")
-      ->check(CLI::IsMember({"safetensors", "torchscript"}));
-  verb->add_option("--output,-o", arguments->output, "the file to write; model.safetensors or model.pt by default");
+  verb->add_option("--format", arguments->format,
+                   "safetensors (default): the weights; torchscript: the whole model; huggingface: a folder that "
+                   "transformers opens with from_pretrained")
+      ->check(CLI::IsMember({"safetensors", "torchscript", "huggingface"}));
+  verb->add_option("--output,-o", arguments->output,
+                   "the file (huggingface: the folder) to write; model.safetensors, model.pt or model by default");
   verb->callback([&program, arguments] {
-    const bool is_script = arguments->format == "torchscript";
-    std::string path = arguments->output;
-    if (path.empty()) path = is_script ? "model.pt" : "model.safetensors";
+    const Format& format = format_called(arguments->format);
+    const std::string path = arguments->output.empty() ? format.usual_path : arguments->output;
     if (std::filesystem::exists(path)) throw Error(path + " is already there; name another file by --output");
     std::vector<std::string> overrides = export_overrides();
     overrides.insert(overrides.end(), arguments->run.overrides.begin(), arguments->run.overrides.end());
     TrainedRun run(find_trained(arguments->run.path), overrides, program.catalog);
-    (is_script ? export_torchscript : export_safetensors)(run, path);
+    format.write(run, path);
     if (!program.quiet) std::printf("%s\n", path.c_str());
   });
 }

@@ -1,4 +1,8 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <torch/nn/init.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
@@ -37,6 +41,37 @@ struct Linear {
   Layer build(const LayerInputs& in) const {
     const int64_t features = in.infer("in_features", in_features, -1);
     return layer_with_weight(torch::nn::Linear(torch::nn::LinearOptions(features, out_features).bias(bias)));
+  }
+};
+
+/// A Linear whose weight lies the other way round, as GPT-2's checkpoints have it.
+struct TransposedLinearModule : torch::nn::Module {
+  TransposedLinearModule(int64_t in_features, int64_t out_features, bool has_bias) {
+    weight = register_parameter("weight", at::empty({in_features, out_features}));
+    if (has_bias) bias = register_parameter("bias", at::zeros({out_features}));
+    torch::nn::init::normal_(weight, 0, 0.02);
+  }
+  at::Tensor weight;
+  at::Tensor bias;
+};
+
+/// Hugging Face's Conv1D.
+struct TransposedLinear {
+  int64_t out_features = 0;
+  bool bias = true;
+  std::optional<int64_t> in_features;
+  static void describe(Fields<TransposedLinear>& f) {
+    using T = TransposedLinear;
+    f.required("out_features", &T::out_features).at_least(1).doc("size of the output's last dimension");
+    f.optional("bias", &T::bias).doc("adds a learned vector");
+    f.optional("in_features", &T::in_features).at_least(1).doc("size of the input's last dimension; inferred");
+  }
+  Layer build(const LayerInputs& in) const {
+    const int64_t features = in.infer("in_features", in_features, -1);
+    const auto module = std::make_shared<TransposedLinearModule>(features, out_features, bias);
+    return {module, [module](const Tensors& inputs) -> Tensors {
+              return {at::linear(inputs[0], module->weight.t(), module->bias)};
+            }};
   }
 };
 
@@ -155,6 +190,8 @@ Part linear_part(const at::Tensor& input, int64_t out_features, bool bias) {
 
 void add_linears(LayerRegistry& layers) {
   layers.add<Linear>("Linear", "affine map of the last dimension, [N, …, in] to [N, …, out]");
+  layers.add<TransposedLinear>("TransposedLinear",
+                               "a Linear whose weight is [in, out], which Hugging Face calls Conv1D");
   layers.add<Bilinear>("Bilinear", "x1 A x2 + b of two inputs, [N, …, in1] and [N, …, in2] to [N, …, out]");
   layers.add<Embedding>("Embedding", "a learned vector for each index, [N, …] int64 to [N, …, embedding_dim]");
   layers.add<EmbeddingBag>("EmbeddingBag",

@@ -45,9 +45,9 @@ T read_listed(const json& written) {
 
 }  // namespace
 
-Listing::Listing() {
+Listing::Listing(const std::string& input) {
   list_.is_written = false;
-  list_.input_names = {"x"};
+  list_.input_names = {input};
 }
 
 Listing& Listing::add(const std::string& type, const json& parameters) {

@@ -11,10 +11,11 @@
 namespace trainrun {
 
 /// The layers of a registered model, or of a piece of one, listed as a recipe would list them: the model is then a graph
-/// of registered layers. The input of a list is called `x` within it.
+/// of registered layers. The first input of a list is called `x` within it, or as said here; all of them have the names
+/// that the list around it gives them, too.
 class Listing {
  public:
-  Listing();
+  explicit Listing(const std::string& input = "x");
 
   /// Adds a registered layer, with what a recipe would say of it: {{"name", "fc"}, {"out_features", 10}}.
   Listing& add(const std::string& type, const nlohmann::json& parameters = nlohmann::json::object());

@@ -18,4 +18,9 @@ void export_safetensors(TrainedRun& run, const std::string& path);
 /// results differ, as for layers that compute outside of LibTorch.
 void export_torchscript(TrainedRun& run, const std::string& path);
 
+/// Writes a new folder that transformers opens with from_pretrained: config.json and model.safetensors, and the files of
+/// the tokenizer where the model began from a folder that has them. Throws Error unless the recipe's model is one
+/// registered language model.
+void export_huggingface(TrainedRun& run, const std::string& folder);
+
 }  // namespace trainrun

@@ -1,8 +1,11 @@
+#include <filesystem>
 #include <map>
 #include <regex>
 
+#include "registry/files/pretrained_folder.h"
 #include "registry/files/torch_file.h"
 #include "runner/model/model.h"
+#include "runner/model/pretrained_weights.h"
 
 namespace trainrun {
 namespace {
@@ -56,14 +59,25 @@ NamedTensors renamed(const NamedTensors& tensors, const WeightsSection& weights)
 }  // namespace
 
 std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model) {
-  if (!recipe.model.weights) return {};
+  std::vector<std::string> passed_over = load_pretrained(model);
+  if (!recipe.model.weights) return passed_over;
   WeightsSection weights;
   if (const auto* path = std::get_if<std::string>(&*recipe.model.weights)) {
     weights.path = *path;
   } else {
     weights = std::get<WeightsSection>(*recipe.model.weights);
   }
-  return model.load_state_dict(renamed(load_weights(weights.path, weights.key), weights), weights.path, weights.strict);
+  const bool is_folder = std::filesystem::is_directory(weights.path);
+  NamedTensors tensors = is_folder ? read_pretrained_folder(weights.path) : load_weights(weights.path, weights.key);
+  tensors = renamed(tensors, weights);
+  if (is_folder) {
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : model.state_dict()) names.push_back(name);
+    tensors = with_names_of(tensors, names);
+  }
+  const std::vector<std::string> more = model.load_state_dict(tensors, weights.path, weights.strict);
+  passed_over.insert(passed_over.end(), more.begin(), more.end());
+  return passed_over;
 }
 
 }  // namespace trainrun

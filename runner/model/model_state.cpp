@@ -105,10 +105,15 @@ std::vector<std::string> Model::load_state_dict(const NamedTensors& tensors, con
   std::vector<std::string> others;  // of another shape
   std::set<std::string> known;
   const auto own = state_dict();
+  std::set<const at::TensorImpl*> found;  // layers that share a tensor need it once
+  for (const auto& [name, tensor] : own) {
+    if (given.contains(name)) found.insert(tensor.unsafeGetTensorImpl());
+  }
   for (const auto& [name, tensor] : own) {
     known.insert(name);
     const auto it = given.find(name);
     if (it == given.end()) {
+      if (found.contains(tensor.unsafeGetTensorImpl())) continue;
       missing.push_back("missing " + name + " " + at::str(tensor.sizes()));
     } else if (it->second.sizes() != tensor.sizes()) {
       others.push_back(name + " is " + at::str(it->second.sizes()) + ", the model's is " + at::str(tensor.sizes()));

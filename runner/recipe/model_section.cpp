@@ -74,7 +74,8 @@ void ModelSection::describe(Fields<ModelSection>& f) {
       .doc(
           "initial values of all weights, or of the parameters whose state name a pattern matches; after the layers' "
           "own");
-  f.optional("weights", &ModelSection::weights).doc("a state dict to start from: .safetensors, or .pt of torch.save");
+  f.optional("weights", &ModelSection::weights)
+      .doc("a state dict to start from: .safetensors, .pt of torch.save, or a folder in Hugging Face's layout");
   f.optional("freeze", &ModelSection::freeze)
       .doc("regular expressions, searched in state names: parameters that keep their values");
   f.optional("unfreeze_at_epoch", &ModelSection::unfreeze_at_epoch)
@@ -93,7 +94,8 @@ void ModelSection::describe(Fields<ModelSection>& f) {
 }
 
 void WeightsSection::describe(Fields<WeightsSection>& f) {
-  f.required("path", &WeightsSection::path).doc("a .safetensors file, or a .pt or .pth of torch.save");
+  f.required("path", &WeightsSection::path)
+      .doc("a .safetensors file, a .pt or .pth of torch.save, or a folder in Hugging Face's layout");
   f.optional("key", &WeightsSection::key)
       .doc(
           "where a .pt file holds more: under which key the state dict is; \"\": state_dict, model or "

@@ -83,6 +83,66 @@ class MultiheadAttention(nn.MultiheadAttention):
         return super().forward(query, key, value, key_padding_mask, need_weights=False, attn_mask=mask)[0]
 
 
+class Conv1D(nn.Module):
+    """As transformers has it, with GPT-2's initial weights."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(in_features, out_features))
+        self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, x):
+        return x @ self.weight if self.bias is None else x @ self.weight + self.bias
+
+
+def attention(heads: int, key_heads: int | None = None, causal: bool = False, window: int | None = None, scale: float | None = None):
+    """softmax(q k' / sqrt(d)) v of several heads, of which keys and values may have fewer; a last input says which keys count."""
+
+    def attend(query, key, value, mask=None):
+        q, k, v = (x.unflatten(-1, (h, -1)).transpose(1, 2) for x, h in
+                   ((query, heads), (key, key_heads or heads), (value, key_heads or heads)))
+        k, v = (x.repeat_interleave(heads // x.size(1), 1) for x in (k, v))
+        scores = q @ k.transpose(-1, -2) * (q.size(-1) ** -0.5 if scale is None else scale)
+        i, j = torch.arange(q.size(2))[:, None], torch.arange(k.size(2))
+        seen = torch.ones(len(i), len(j), dtype=torch.bool)
+        if causal:
+            seen &= (j <= i) & (j > i - (window or len(j)))
+        if mask is not None:
+            seen = seen & (~mask if mask.dtype == torch.bool else mask != 0)[:, None, None]
+        return (scores.masked_fill(~seen, -1e30).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+    return lambda: Function(attend)
+
+
+def rotary(head_dim: int, base: float = 10000.0, scale=lambda rates: rates):
+    """Su et al. 2021, with the pairs of features half a head apart, as transformers has them."""
+
+    def turn(*inputs):
+        given = inputs[-1] if not inputs[-1].is_floating_point() else None
+        tensors = inputs if given is None else inputs[:-1]
+        rates = scale(1 / base ** (torch.arange(0, head_dim, 2).double() / head_dim))
+        positions = torch.arange(tensors[0].size(1))[None] if given is None else given
+        turns = torch.polar(torch.ones(()).double(), positions[..., None].double() * rates)[:, :, None]  # [N, T, 1, D / 2]
+
+        def turned(x):
+            first, second = x.unflatten(-1, (-1, head_dim)).chunk(2, -1)
+            result = torch.complex(first.double(), second.double()) * turns
+            return torch.cat([result.real, result.imag], -1).flatten(2).to(x.dtype)
+
+        results = tuple(turned(x) for x in tensors)
+        return results if len(results) > 1 else results[0]
+
+    return lambda: Function(turn)
+
+
+def llama3(rates: torch.Tensor) -> torch.Tensor:
+    """Llama 3.1's: waves longer than 20 positions eight times as long, those shorter than 10 as they are."""
+    waves = 2 * math.pi / rates
+    smooth = ((20 / waves - 1) / (2 - 1)).clamp(0, 1)
+    return rates * (smooth + (1 - smooth) / 8)
+
+
 class SelfAttention(MultiheadAttention):
     """Reads one tensor, under several names where a mask follows."""
 
@@ -355,6 +415,28 @@ RECURRENTS = [
 ]
 
 ATTENTIONS = [
+    ("TransposedLinear", {"out_features": 5}, lambda: Conv1D(7, 5), (6, 3, 7)),
+    ("TransposedLinear", {"out_features": 5, "bias": False, "in_features": 7}, lambda: Conv1D(7, 5, bias=False), (6, 7)),
+    ("ScaledDotProductAttention", {"num_heads": 2, "inputs": ["a", "b", "c"]}, attention(2), SEQUENCE, (3, 6, 8), (3, 6, 8)),
+    ("ScaledDotProductAttention", {"num_heads": 4, "num_key_value_heads": 2, "is_causal": True, "scale": 0.3, "inputs": ["a", "b", "c"]},
+     attention(4, 2, causal=True, scale=0.3), (2, 7, 32), (2, 7, 16), (2, 7, 16)),
+    ("ScaledDotProductAttention", {"num_heads": 2, "dropout": 0.0, "inputs": ["a", "b", "c", "d"]}, attention(2), SEQUENCE, SEQUENCE, SEQUENCE,
+     (~PADDED).long()),
+    ("ScaledDotProductAttention", {"num_heads": 2, "is_causal": True, "inputs": ["a", "b", "c", "d"]}, attention(2, causal=True), SEQUENCE,
+     SEQUENCE, SEQUENCE, PADDED),
+    ("ScaledDotProductAttention", {"num_heads": 2, "is_causal": True, "sliding_window": 2, "inputs": ["a", "b", "c"]},
+     attention(2, causal=True, window=2), SEQUENCE, SEQUENCE, SEQUENCE),
+    ("RotaryEmbedding", {"head_dim": 4}, rotary(4), SEQUENCE),
+    ("RotaryEmbedding", {"head_dim": 8, "base": 500.0, "scaling": "linear", "factor": 3.0, "inputs": ["a", "b"]},
+     rotary(8, 500.0, lambda rates: rates / 3), (2, 30, 16), (2, 30, 8)),
+    ("RotaryEmbedding", {"head_dim": 8, "scaling": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 2.0,
+                         "original_max_position_embeddings": 20, "base": 50.0}, rotary(8, 50.0, llama3), (2, 30, 16)),
+    ("RotaryEmbedding", {"head_dim": 4, "inputs": ["a", "b"]}, rotary(4), SEQUENCE, indices(9, 3, 5)),
+    ("Sequential", {"layers": [{"type": "PositionIds"}, {"type": "Embedding", "num_embeddings": 9, "embedding_dim": 4}]},
+     lambda: nn.Sequential(Function(lambda ids: torch.arange(ids.size(1))[None]), nn.Embedding(9, 4)), indices(9, 3, 5)),
+    ("Sequential", {"layers": [{"type": "PositionIds", "padding_idx": 1, "max_positions": 9},
+                               {"type": "Embedding", "num_embeddings": 9, "embedding_dim": 4}]},
+     lambda: nn.Sequential(Function(lambda ids: (ids != 1).cumsum(1) * (ids != 1) + 1), nn.Embedding(9, 4)), indices(4, 3, 5)),
     ("MultiheadAttention", {"num_heads": 2}, lambda: SelfAttention(8, 2), (5, 3, 8)),
     ("MultiheadAttention", {"num_heads": 4, "batch_first": True, "embed_dim": 8},
      lambda: SelfAttention(8, 4, batch_first=True), SEQUENCE),

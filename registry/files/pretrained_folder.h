@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "registry/named_tensors.h"
+
+namespace trainrun {
+
+/// Reads the weights of a folder in Hugging Face's layout: model.safetensors; shards and model.safetensors.index.json;
+/// pytorch_model.bin, as data; or shards of that and their index; the first of these that is there. Throws DataError
+/// naming the file where there is none, one is damaged, or shards and index do not agree.
+NamedTensors read_pretrained_folder(const std::string& folder);
+
+}  // namespace trainrun

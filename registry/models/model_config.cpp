@@ -1,0 +1,192 @@
+#include "registry/models/model_config.h"
+
+#include <filesystem>
+#include <limits>
+
+#include "registry/error.h"
+#include "registry/files/file_io.h"
+
+namespace trainrun {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kMostConfigBytes = 16 << 20;
+constexpr int64_t kMostInteger = std::numeric_limits<int32_t>::max();
+
+/// "a list", "the text \"gelu\"", short.
+std::string described(const json& value) {
+  if (value.is_structured()) return value.is_array() ? "a list" : "a mapping";
+  constexpr size_t kMostShown = 40;
+  const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return text.size() > kMostShown ? text.substr(0, kMostShown) + "…" : text;
+}
+
+bool has_type(const json& value, const int64_t& /*like*/) { return value.is_number_integer(); }
+bool has_type(const json& value, const double& /*like*/) { return value.is_number(); }
+bool has_type(const json& value, const std::string& /*like*/) { return value.is_string(); }
+bool has_type(const json& value, const bool& /*like*/) { return value.is_boolean(); }
+
+const char* type_name(const int64_t& /*like*/) { return "an integer"; }
+const char* type_name(const double& /*like*/) { return "a number"; }
+const char* type_name(const std::string& /*like*/) { return "a string"; }
+const char* type_name(const bool& /*like*/) { return "true or false"; }
+
+json parse_config(const std::string& path) {
+  const std::string text = read_file(path, kMostConfigBytes);
+  try {
+    json parsed = json::parse(text);
+    if (!parsed.is_object()) throw DataError(path + ": expected a mapping of settings, found " + described(parsed));
+    return parsed;
+  } catch (const json::exception& error) {
+    throw DataError(path + ": is not JSON: " + error.what());
+  }
+}
+
+}  // namespace
+
+ModelConfig::ModelConfig(const CheckpointOptions& options, const std::string& model_type,
+                         const std::string& architecture) {
+  if (options.pretrained) {
+    folder_ = *options.pretrained;
+    if (!std::filesystem::is_directory(folder_)) {
+      throw DataError("pretrained: there is no folder " + folder_ +
+                      "; models are not fetched from the internet: name a folder with config.json and weights");
+    }
+    path_ = (std::filesystem::path(folder_) / "config.json").string();
+  } else if (options.config) {
+    path_ = *options.config;
+  }
+  if (!path_.empty()) {
+    file_ = parse_config(path_);
+    const json type = in_file("model_type");
+    if (!type.is_string()) fail("model_type", "expected \"" + model_type + "\", found " + described(type));
+    if (type != model_type) {
+      fail("model_type", "it is of a model of type " + described(type) + ", but " + architecture + " is of type \"" +
+                             model_type + "\"");
+    }
+  }
+  used_["model_type"] = model_type;
+  used_["architectures"] = json::array({architecture});
+}
+
+void ModelConfig::fail(const std::string& key, const std::string& what) const {
+  throw DataError((path_.empty() ? "" : path_ + ": ") + key + ": " + what);
+}
+
+json ModelConfig::in_file(const std::string& key) const {
+  const auto it = file_.find(key);
+  return it == file_.end() ? json() : *it;
+}
+
+template <class T>
+T ModelConfig::setting(const std::string& key, const std::optional<T>& own, const T& fallback) {
+  T result = fallback;
+  const json value = in_file(key);
+  if (own) {
+    result = *own;
+  } else if (!value.is_null()) {
+    if (!has_type(value, result))
+      fail(key, std::string("expected ") + type_name(result) + ", found " + described(value));
+    result = value.get<T>();
+  }
+  used_[key] = result;
+  return result;
+}
+
+int64_t ModelConfig::integer(const std::string& key, const std::optional<int64_t>& own, int64_t fallback,
+                             int64_t least) {
+  const json value = in_file(key);
+  const bool too_large = value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(kMostInteger);
+  if (!own && too_large) fail(key, "is " + described(value) + ", which no model has");
+  const int64_t number = setting(key, own, fallback);
+  if (number < least || number > kMostInteger) {
+    fail(key, "must be from " + std::to_string(least) + " to " + std::to_string(kMostInteger) + ", is " +
+                  std::to_string(number));
+  }
+  return number;
+}
+
+std::optional<int64_t> ModelConfig::integer_or_null(const std::string& key, const std::optional<int64_t>& own,
+                                                    const std::optional<int64_t>& fallback, int64_t least) {
+  const bool says_null = file_.contains(key) && in_file(key).is_null();
+  if (!own && (says_null || (!file_.contains(key) && !fallback))) {
+    used_[key] = nullptr;
+    return std::nullopt;
+  }
+  return integer(key, own, fallback.value_or(least), least);
+}
+
+double ModelConfig::number(const std::string& key, const std::optional<double>& own, double fallback) {
+  const double number = setting(key, own, fallback);
+  if (!(number >= 0) || number > 1e30) fail(key, "must be a number from 0, is " + described(used_[key]));
+  return number;
+}
+
+std::optional<double> ModelConfig::number_or_null(const std::string& key, const std::optional<double>& own) {
+  if (!own && in_file(key).is_null()) {
+    used_[key] = nullptr;
+    return std::nullopt;
+  }
+  return number(key, own, 0);
+}
+
+double ModelConfig::probability(const std::string& key, const std::optional<double>& own, double fallback) {
+  const double p = number(key, own, fallback);
+  if (p > 1) fail(key, "must be a probability from 0 to 1, is " + described(used_[key]));
+  return p;
+}
+
+std::string ModelConfig::text(const std::string& key, const std::optional<std::string>& own,
+                              const std::string& fallback) {
+  return setting(key, own, fallback);
+}
+
+bool ModelConfig::flag(const std::string& key, const std::optional<bool>& own, bool fallback) {
+  return setting(key, own, fallback);
+}
+
+int64_t ModelConfig::num_labels(const std::optional<int64_t>& own) {
+  const json names = in_file("id2label");
+  if (!names.is_null() && !names.is_object()) fail("id2label", "expected a mapping, found " + described(names));
+  int64_t number = 2;
+  if (own) {
+    number = *own;
+  } else if (names.is_object()) {
+    number = static_cast<int64_t>(names.size());
+  } else if (!in_file("num_labels").is_null()) {
+    number = integer("num_labels", std::nullopt, number);
+    used_.erase("num_labels");  // transformers counts id2label
+  }
+  if (number < 1) fail("id2label", "names no class");
+  if (names.is_object() && static_cast<int64_t>(names.size()) == number) return number;
+  json labels = json::object();
+  json ids = json::object();
+  for (int64_t i = 0; i < number; ++i) {
+    const std::string label = "LABEL_" + std::to_string(i);
+    labels[std::to_string(i)] = label;
+    ids[label] = i;
+  }
+  used_["id2label"] = labels;
+  used_["label2id"] = ids;
+  return number;
+}
+
+void ModelConfig::require(const std::string& key, const json& only, const std::string& why) const {
+  const json value = in_file(key);
+  if (value.is_null() || value == only) return;
+  fail(key, "is " + described(value) + "; " + why);
+}
+
+json ModelConfig::written() const {
+  json all = file_;
+  all.update(used_);
+  all["dtype"] = "float32";
+  all.erase("torch_dtype");
+  // To transformers 5 a null under the old name takes rope_parameters back.
+  if (all.value("rope_scaling", json()).is_null()) all.erase("rope_scaling");
+  all.erase("num_labels");
+  return all;
+}
+
+}  // namespace trainrun

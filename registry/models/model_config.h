@@ -1,0 +1,89 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <torch/nn/module.h>
+
+#include <optional>
+#include <string>
+
+#include "registry/parameters.h"
+
+namespace trainrun {
+
+/// Where a registered model's sizes, and perhaps its weights, come from; a part of the parameters of each.
+struct CheckpointOptions {
+  std::optional<std::string> config;
+  std::optional<std::string> pretrained;
+
+  template <class Own>
+  static void describe_checkpoint(Fields<Own>& f) {
+    f.optional("config", &Own::config)
+        .doc("a config.json of Hugging Face, whose sizes are taken where the recipe says nothing else");
+    f.optional("pretrained", &Own::pretrained)
+        .doc(
+            "a folder in Hugging Face's layout (config.json; model.safetensors, shards with an index, or "
+            "pytorch_model.bin), whose sizes and weights are taken; what it has no weights for begins anew");
+    f.rule({.when = {the("pretrained").is_given()},
+            .all = {the("config").is_missing()},
+            .at = "config",
+            .message = "is in the folder that pretrained names already"});
+  }
+};
+
+/// The settings of a model: the recipe's, else those of config.json, else the family's defaults. Every getter keeps what
+/// it gave, so that the settings can be written again. What is wrong with the file is a DataError that names file and
+/// key.
+class ModelConfig {
+ public:
+  /// `model_type`: as config.json says it, "bert"; `architecture`: of this model, "BertForMaskedLM". Throws DataError
+  /// where the file is missing, is not JSON, or belongs to another type of model.
+  ModelConfig(const CheckpointOptions& options, const std::string& model_type, const std::string& architecture);
+
+  int64_t integer(const std::string& key, const std::optional<int64_t>& own, int64_t fallback, int64_t least = 1);
+  std::optional<int64_t> integer_or_null(const std::string& key, const std::optional<int64_t>& own,
+                                         const std::optional<int64_t>& fallback, int64_t least = 1);
+  double number(const std::string& key, const std::optional<double>& own, double fallback);
+  std::optional<double> number_or_null(const std::string& key, const std::optional<double>& own);
+  /// A number from 0 to 1.
+  double probability(const std::string& key, const std::optional<double>& own, double fallback);
+  std::string text(const std::string& key, const std::optional<std::string>& own, const std::string& fallback);
+  bool flag(const std::string& key, const std::optional<bool>& own, bool fallback);
+  /// How many classes there are: the recipe's word, else as many as id2label has, else 2.
+  int64_t num_labels(const std::optional<int64_t>& own);
+
+  /// Throws where the file has anything but null or `only` under `key`; `why` says what is not done here.
+  void require(const std::string& key, const nlohmann::json& only, const std::string& why) const;
+  /// What the file has under `key`; null where there is nothing.
+  nlohmann::json in_file(const std::string& key) const;
+  /// Throws DataError: "FOLDER/config.json: KEY: WHAT".
+  [[noreturn]] void fail(const std::string& key, const std::string& what) const;
+  /// Notes a setting that the written file has besides.
+  void set(const std::string& key, nlohmann::json value) { used_[key] = std::move(value); }
+
+  /// The file's settings, and over them those that the model has; with them transformers builds the same model.
+  nlohmann::json written() const;
+  /// The folder that `pretrained` names; "" without one.
+  const std::string& folder() const { return folder_; }
+
+ private:
+  template <class T>
+  T setting(const std::string& key, const std::optional<T>& own, const T& fallback);
+
+  std::string path_;  // "" without a file
+  std::string folder_;
+  nlohmann::json file_ = nlohmann::json::object();
+  nlohmann::json used_ = nlohmann::json::object();
+};
+
+/// What a registered language model keeps about itself, as a child of its module, which has no tensors: the settings that
+/// config.json would have, and where its weights come from.
+struct ModelRecord : torch::nn::Module {
+  static constexpr const char* kName = "(config)";
+  ModelRecord(nlohmann::json settings, std::string folder)
+      : config(std::move(settings)), pretrained(std::move(folder)) {}
+
+  nlohmann::json config;
+  std::string pretrained;  // "" for none
+};
+
+}  // namespace trainrun

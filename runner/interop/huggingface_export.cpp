@@ -1,0 +1,71 @@
+#include <torch/nn/module.h>
+
+#include <filesystem>
+#include <set>
+#include <string_view>
+
+#include "registry/files/file_io.h"
+#include "registry/files/safetensors.h"
+#include "registry/models/model_config.h"
+#include "runner/interop/model_export.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct FoundRecord {
+  std::shared_ptr<const ModelRecord> record;
+  std::string prefix;  // of the model's tensors
+};
+
+FoundRecord find_record(const Graph& graph) {
+  std::vector<FoundRecord> found;
+  for (const auto& item : graph.named_modules()) {
+    const auto record = std::dynamic_pointer_cast<const ModelRecord>(item.value());
+    if (!record) continue;
+    found.push_back({record, item.key().substr(0, item.key().size() - std::string_view(ModelRecord::kName).size())});
+  }
+  if (found.size() == 1) return found[0];
+  throw Error(
+      "export: --format huggingface needs a model that is one registered language model (such as "
+      "BertForSequenceClassification), but this recipe has " +
+      std::to_string(found.size()) + "; write --format safetensors");
+}
+
+/// The model's tensors under their names in transformers, each once.
+NamedTensors tensors_of(const NamedTensors& state, const std::string& prefix) {
+  NamedTensors tensors;
+  std::vector<std::string> others;
+  std::set<const at::TensorImpl*> seen;
+  for (const auto& [name, tensor] : state) {
+    if (!name.starts_with(prefix)) {
+      others.push_back(name);
+    } else if (seen.insert(tensor.unsafeGetTensorImpl()).second) {
+      tensors.emplace_back(name.substr(prefix.size()), tensor);
+    }
+  }
+  if (others.empty()) return tensors;
+  throw Error("export: transformers' model has no place for the weights of other layers: " + join(others) +
+              "; write --format safetensors");
+}
+
+}  // namespace
+
+void export_huggingface(TrainedRun& run, const std::string& folder) {
+  const EvaluationScope scope(run.callbacks());
+  const FoundRecord found = find_record(run.model().graph());
+  const NamedTensors tensors = tensors_of(run.model().state_dict(), found.prefix);
+  create_folders(folder);
+  write_safetensors((fs::path(folder) / "model.safetensors").string(), tensors);
+  constexpr int kIndent = 2;
+  write_file_atomically((fs::path(folder) / "config.json").string(), found.record->config.dump(kIndent) + "\n");
+  if (found.record->pretrained.empty()) return;
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt",
+                           "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"}) {
+    const fs::path source = fs::path(found.record->pretrained) / name;
+    if (fs::is_regular_file(source)) fs::copy_file(source, fs::path(folder) / name);
+  }
+}
+
+}  // namespace trainrun

@@ -1,0 +1,145 @@
+#include "runner/model/pretrained_weights.h"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "registry/files/pretrained_folder.h"
+#include "registry/models/model_config.h"
+
+namespace trainrun {
+namespace {
+
+/// Under which name the families' models with a head keep the model without one.
+constexpr std::array<std::string_view, 6> kPrefixes = {"bert.",        "roberta.", "distilbert.",
+                                                       "transformer.", "model.",   "module."};
+
+/// What transformers once saved and now leaves out when it loads.
+bool is_old_buffer(std::string_view name) {
+  return name.ends_with("embeddings.position_ids") || name.ends_with("embeddings.token_type_ids") ||
+         name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with("rotary_emb.inv_freq");
+}
+
+/// "LayerNorm.gamma" as it is called today.
+std::string modern(const std::string& name) {
+  for (const auto& [old, now] : {std::pair<std::string_view, const char*>(".gamma", ".weight"), {".beta", ".bias"}}) {
+    if (name.ends_with(old)) return name.substr(0, name.size() - old.size()) + now;
+  }
+  return name;
+}
+
+/// `name` with a prefix put before it or taken away, if the model then knows it; else as it is.
+struct Mapping {
+  std::string_view prefix;
+  bool adds = false;
+
+  std::string of(const std::string& name, const std::set<std::string>& known) const {
+    if (known.contains(name) || prefix.empty()) return name;
+    std::string other = name;
+    if (adds) {
+      other.insert(0, prefix);
+    } else if (name.starts_with(prefix)) {
+      other.erase(0, prefix.size());
+    }
+    return known.contains(other) ? other : name;
+  }
+};
+
+/// Those of `state` below `prefix`, without it.
+NamedTensors below(const std::string& prefix, const NamedTensors& state) {
+  NamedTensors own;
+  for (const auto& [name, tensor] : state) {
+    if (name.starts_with(prefix)) own.emplace_back(name.substr(prefix.size()), tensor);
+  }
+  return own;
+}
+
+/// Copies the folder's tensors into `own`; what had no counterpart, or "".
+std::string load_folder(const std::string& folder, const NamedTensors& own) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : own) names.push_back(name);
+  const NamedTensors read = with_names_of(read_pretrained_folder(folder), names);
+  const std::map<std::string, at::Tensor> given(read.begin(), read.end());
+  std::set<const at::TensorImpl*> loaded;  // a tensor that layers share needs one of its names only
+  std::vector<std::string> others;         // of another shape
+  const c10::AutoGradMode no_gradients(false);
+  for (const auto& [name, tensor] : own) {
+    const auto it = given.find(name);
+    if (it == given.end()) continue;
+    loaded.insert(tensor.unsafeGetTensorImpl());
+    if (it->second.sizes() == tensor.sizes()) {
+      at::Tensor(tensor).copy_(it->second);
+    } else {
+      others.push_back(name + " is " + at::str(it->second.sizes()) + ", the model's is " + at::str(tensor.sizes()));
+    }
+  }
+  if (!others.empty()) {
+    throw Error(folder + " does not fit the model: " + join(others, "; ") +
+                "; is a size, or num_labels, another than in its config.json?");
+  }
+  std::vector<std::string> fresh;
+  for (const auto& [name, tensor] : own) {
+    if (!loaded.contains(tensor.unsafeGetTensorImpl())) fresh.push_back(name);
+  }
+  if (loaded.empty()) throw Error(folder + " has no tensor of the model, whose first is called " + names.at(0));
+  std::vector<std::string> unused;
+  for (const auto& [name, tensor] : read) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) unused.push_back(name);
+  }
+  std::vector<std::string> notes;
+  if (!fresh.empty()) notes.push_back("it has no weights for " + join(fresh) + ", which begin anew");
+  if (!unused.empty()) notes.push_back("the model has no place for its " + join(unused));
+  return notes.empty() ? "" : folder + ": " + join(notes, "; ");
+}
+
+}  // namespace
+
+NamedTensors with_names_of(const NamedTensors& tensors, const std::vector<std::string>& names) {
+  const std::set<std::string> known(names.begin(), names.end());
+  NamedTensors kept;
+  for (const auto& [name, tensor] : tensors) {
+    if (known.contains(name) || !is_old_buffer(name))
+      kept.emplace_back(known.contains(name) ? name : modern(name), tensor);
+  }
+  const auto count_known = [&](const Mapping& mapping) {
+    return std::count_if(kept.begin(), kept.end(),
+                         [&](const auto& item) { return known.contains(mapping.of(item.first, known)); });
+  };
+  Mapping best;
+  auto most = count_known(best);
+  for (const std::string_view prefix : kPrefixes) {
+    for (const bool adds : {true, false}) {
+      const Mapping mapping = {prefix, adds};
+      const auto count = count_known(mapping);
+      if (count <= most) continue;
+      best = mapping;
+      most = count;
+    }
+  }
+  std::set<std::string> taken;
+  for (auto& [name, tensor] : kept) taken.insert(name);
+  for (auto& [name, tensor] : kept) {
+    const std::string other = best.of(name, known);
+    if (other != name && taken.insert(other).second) name = other;
+  }
+  return kept;
+}
+
+std::vector<std::string> load_pretrained(Model& model) {
+  std::vector<std::string> notes;
+  const NamedTensors state = model.state_dict();
+  for (const auto& item : model.graph().named_modules()) {
+    const auto* record = dynamic_cast<const ModelRecord*>(item.value().get());
+    if (!record || record->pretrained.empty()) continue;
+    const std::string prefix = item.key().substr(0, item.key().size() - std::string_view(ModelRecord::kName).size());
+    const std::string note = load_folder(record->pretrained, below(prefix, state));
+    if (!note.empty()) notes.push_back(note);
+  }
+  return notes;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "registry/named_tensors.h"
+#include "runner/model/model.h"
+
+namespace trainrun {
+
+/// `tensors` of a checkpoint in Hugging Face's layout under the names that they have in a model whose tensors are
+/// `names`: with the encoder's prefix (`bert.`, `model.`) put before or taken away, gamma and beta called weight and
+/// bias, and without the buffers that old versions saved (position_ids, GPT-2's masks).
+NamedTensors with_names_of(const NamedTensors& tensors, const std::vector<std::string>& names);
+
+/// Loads the weights of the folders that registered models of `model` name as `pretrained`. Weights that a folder lacks,
+/// such as those of a new classifier, stay as they were drawn; these, and what the model has no place for, are returned,
+/// one line for each folder. Throws DataError, and Error where shapes differ or nothing fits.
+std::vector<std::string> load_pretrained(Model& model);
+
+}  // namespace trainrun

