@@ -9,12 +9,22 @@
 #include <ATen/ops/nll_loss_nd.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/soft_margin_loss.h>
+#include <ATen/ops/tensor.h>
 
 #include "registry/index_range.h"
+#include "registry/losses/counted_targets.h"
 #include "registry/losses/loss_of.h"
 #include "registry/losses/overlap_losses.h"
 
 namespace trainrun {
+
+/// What the loss of a step is the mean of, where the step is several batches.
+enum class MeanOver { kBatch, kTargets };
+template <>
+struct Words<MeanOver> {
+  static constexpr std::array kWords = {"batch", "targets"};
+};
+
 namespace {
 
 constexpr const char* kClassWeightDoc = "a weight for each class";
@@ -56,8 +66,14 @@ struct CrossEntropyLoss : ClassInputs {
   int64_t ignore_index = -100;
   double label_smoothing = 0;
   int64_t class_dim = 1;
+  MeanOver mean_over = MeanOver::kBatch;
   static void describe(auto& f) {
     f.optional("class_dim", &CrossEntropyLoss::class_dim).doc(kClassDimDoc);
+    f.optional("mean_over", &CrossEntropyLoss::mean_over)
+        .doc(
+            "how accumulated batches, ranks and batches of an evaluation are brought together: batch: by their "
+            "samples, as in PyTorch; targets: by the class indices that count, as if all were one batch, so that a "
+            "token counts as much as any other");
     f.optional("weight", &CrossEntropyLoss::weight).at_least(0).doc(kClassWeightDoc);
     f.optional("ignore_index", &CrossEntropyLoss::ignore_index).doc(kIgnoreIndexDoc);
     f.optional("label_smoothing", &CrossEntropyLoss::label_smoothing)
@@ -65,10 +81,19 @@ struct CrossEntropyLoss : ClassInputs {
         .at_most(1)
         .doc("share of the target that is spread over all classes");
   }
+  static void describe_rules(auto& f) {
+    f.rule({.when = {the("mean_over").is("targets")},
+            .all = {the("reduction").is("mean")},
+            .at = "mean_over",
+            .message = "is for reduction: mean; a sum is the same, however a step is cut into batches"});
+  }
   void require(const LayerInputs& given, const std::vector<std::string>& roles) const {
     const LayerInputs in = class_dim == 1 ? given : in_order(given, class_dim);
     const bool probabilities = in.shape(0) == in.shape(1) && in.examples[1].is_floating_point();
     if (!probabilities) return require_class_indices(in, weight);
+    if (mean_over == MeanOver::kTargets) {
+      throw LayerError("mean_over: targets counts class indices, but the target is probabilities");
+    }
     require_alike(in, roles);
     if (weight && (in.shape(0).size() < 2 || static_cast<int64_t>(weight->size()) != in.shape(0)[1])) {
       throw LayerError("weight has " + std::to_string(weight->size()) + " classes, but the output is " +
@@ -78,6 +103,31 @@ struct CrossEntropyLoss : ClassInputs {
   at::Tensor operator()(const Tensors& given, int64_t reduction) const {
     const Tensors in = in_order(given, class_dim);
     return at::cross_entropy_loss(in[0], in[1], weight.like(in[0]), reduction, ignore_index, label_smoothing);
+  }
+};
+
+/// CrossEntropyLoss as language models are trained with it.
+struct CausalLMLoss {
+  int64_t ignore_index = -100;
+  double label_smoothing = 0;
+  static void describe(Fields<CausalLMLoss>& f) {
+    f.optional("ignore_index", &CausalLMLoss::ignore_index).doc(kIgnoreIndexDoc);
+    f.optional("label_smoothing", &CausalLMLoss::label_smoothing)
+        .at_least(0)
+        .at_most(1)
+        .doc("share of the target that is spread over all tokens");
+  }
+  Loss build(const LayerInputs& in) const {
+    CrossEntropyLoss formula;
+    formula.ignore_index = ignore_index;
+    formula.label_smoothing = label_smoothing;
+    formula.class_dim = -1;
+    formula.mean_over = MeanOver::kTargets;
+    const auto roles = CrossEntropyLoss::roles();
+    require_roles(in, roles);
+    in.require_dims(3, 3, "[N, T, C]");
+    formula.require(in, roles);
+    return {nullptr, [formula](const Tensors& inputs) { return formula(inputs, at::Reduction::Mean); }};
   }
 };
 
@@ -261,6 +311,9 @@ std::optional<IndexRange> class_range(const Component<LossKind>& loss, const at:
     return IndexRange{0, output.size(output.dim() < 3 ? 1 : chosen.class_dim), chosen.ignore_index};
   };
   if (const auto* chosen = loss.as<LossOf<CrossEntropyLoss>>()) return along(*chosen);
+  if (const auto* chosen = loss.as<CausalLMLoss>()) {
+    return IndexRange{0, output.size(output.dim() - 1), chosen->ignore_index};
+  }
   if (const auto* chosen = loss.as<LossOf<NLLLoss>>()) return along(*chosen);
   const int64_t classes = output.size(1);
   if (loss.as<LossOf<MultiMarginLoss>>()) return IndexRange{0, classes};
@@ -270,10 +323,27 @@ std::optional<IndexRange> class_range(const Component<LossKind>& loss, const at:
   return overlap_range(loss, output, target);
 }
 
+double CountedTargets::count(const at::Tensor& target) const {
+  const at::Tensor counted = target.ne(ignore_index);
+  if (!weight) return static_cast<double>(counted.sum().item<int64_t>());
+  const at::Tensor weights = at::tensor(*weight, target.options().dtype(at::kDouble));
+  return weights.index_select(0, target.masked_select(counted)).sum().item<double>();
+}
+
+std::optional<CountedTargets> counted_targets(const Component<LossKind>& loss) {
+  if (const auto* chosen = loss.as<CausalLMLoss>()) return CountedTargets{chosen->ignore_index, std::nullopt};
+  const auto* chosen = loss.as<LossOf<CrossEntropyLoss>>();
+  if (!chosen || chosen->mean_over != MeanOver::kTargets) return std::nullopt;
+  return CountedTargets{chosen->ignore_index, chosen->weight};
+}
+
 void add_classification_losses(LossRegistry& losses) {
   losses.add<LossOf<CrossEntropyLoss>>(
       "CrossEntropyLoss",
       "cross-entropy of logits [N, C, …] against class indices [N, …] (int64) or probabilities [N, C, …]");
+  losses.add<CausalLMLoss>("CausalLMLoss",
+                           "cross-entropy of logits [N, T, C] against labels [N, T] that are shifted already (each the "
+                           "token that comes next), the mean over all labels of a step that count");
   losses.add<LossOf<NLLLoss>>(
       "NLLLoss", "negative log-likelihood: log-probabilities [N, C, …] against class indices [N, …] (int64)");
   losses.add<LossOf<BCELoss>>("BCELoss", "binary cross-entropy of probabilities against targets from 0 to 1");

@@ -78,6 +78,8 @@ struct ClassInputs : AlikeInputs {
 ///   void require(const LayerInputs& in, const std::vector<std::string>& roles) const
 /// throws LayerError where they do not fit. With inputs that may be left out it has
 ///   static std::vector<std::string> roles_of(size_t num_inputs)
+/// and with rules between its parameters and `reduction`
+///   static void describe_rules(auto& fields)
 template <class Formula>
 struct LossOf : Formula {
   Reduction reduction = Reduction::kMean;
@@ -89,6 +91,7 @@ struct LossOf : Formula {
         .doc(Formula::reductions().size() == 2 ? "how the losses of samples or elements are reduced to one number; "
                                                  "sums add up over accumulated batches and ranks, as in PyTorch"
                                                : "batchmean: the sum over all elements divided by the batch's size");
+    if constexpr (requires { Formula::describe_rules(f); }) Formula::describe_rules(f);
   }
   Loss build(const LayerInputs& in) const {
     auto roles = Formula::roles();

@@ -5,26 +5,41 @@
 namespace trainrun {
 namespace {
 
-std::vector<int64_t> without_dim_1(at::IntArrayRef sizes) {
+/// As an index from 0. An output of fewer dimensions, [N, C], has its classes second, or it has none.
+int64_t class_dim_of(at::IntArrayRef output, int64_t class_dim) {
+  const auto rank = static_cast<int64_t>(output.size());
+  const int64_t dim = rank < 3 ? 1 : class_dim < 0 ? class_dim + rank : class_dim;
+  if (dim >= 1 && (dim < rank || rank < 3)) return dim;
+  throw LayerError("class_dim is " + std::to_string(class_dim) + ", but the output is " + shape_text(output) +
+                   ", whose first dimension is the batch");
+}
+
+std::vector<int64_t> without(at::IntArrayRef sizes, int64_t dim) {
   std::vector<int64_t> rest = sizes.vec();
-  if (rest.size() > 1) rest.erase(rest.begin() + 1);
+  if (rest.size() > 1) rest.erase(rest.begin() + dim);
   return rest;
 }
 
 }  // namespace
 
-ClassScores::ClassScores(const LayerInputs& in, int64_t ignore_index) : ignore_index_(ignore_index) {
+ClassScores::ClassScores(const LayerInputs& in, int64_t ignore_index, int64_t class_dim)
+    : ignore_index_(ignore_index), class_dim_(1) {
   in.require_inputs(2, 2);
   const at::IntArrayRef output = in.shape(0);
   const at::IntArrayRef labels = in.shape(1);
-  const std::vector<int64_t> rest = without_dim_1(output);
+  class_dim_ = class_dim_of(output, class_dim);
+  const std::vector<int64_t> rest = without(output, class_dim_);
   const bool has_class_dim = output.size() > 1 && labels == at::IntArrayRef(rest);
-  is_binary_ = output == labels || (has_class_dim && output[1] == 1);
+  is_binary_ = output == labels || (has_class_dim && output[static_cast<size_t>(class_dim_)] == 1);
   if (!is_binary_ && !has_class_dim) {
+    if (output.size() > 2 && labels == output.slice(0, output.size() - 1)) {
+      throw LayerError("the output is " + shape_text(output) + " and the labels " + shape_text(labels) +
+                       "; where its last dimension holds the classes, write class_dim: -1");
+    }
     throw LayerError("it compares logits [N, C, …] with class indices [N, …], or one logit a label with labels, not " +
                      shape_text(output) + " and " + shape_text(labels));
   }
-  if (!is_binary_) num_classes_ = output[1];
+  if (!is_binary_) num_classes_ = output[static_cast<size_t>(class_dim_)];
   const auto known = in.num_classes.size() > 1 ? in.num_classes[1] : std::nullopt;
   if (known && num_classes_ < *known) {
     throw LayerError("the output has " + std::to_string(num_classes_) + " classes, but the labels have " +
@@ -34,10 +49,10 @@ ClassScores::ClassScores(const LayerInputs& in, int64_t ignore_index) : ignore_i
 
 ClassScores::Rows ClassScores::read(const Tensors& inputs) const {
   const at::Tensor labels = inputs[1].flatten().to(at::kLong);
-  TORCH_CHECK((is_binary_ ? inputs[0].numel() : inputs[0].numel() / inputs[0].size(1)) == labels.numel(),
+  TORCH_CHECK((is_binary_ ? inputs[0].numel() : inputs[0].numel() / inputs[0].size(class_dim_)) == labels.numel(),
               "it compares logits [N, C, …] with class indices [N, …], not ", shape_text(inputs[0].sizes()), " and ",
               shape_text(inputs[1].sizes()));
-  const at::Tensor scores = is_binary_ ? inputs[0].flatten() : inputs[0].movedim(1, -1).flatten(0, -2);
+  const at::Tensor scores = is_binary_ ? inputs[0].flatten() : inputs[0].movedim(class_dim_, -1).flatten(0, -2);
   if (labels.is_meta()) return {scores, labels};
   const at::Tensor counted = (labels != ignore_index_).nonzero().squeeze(1);
   const Rows rows = {scores.index_select(0, counted), labels.index_select(0, counted)};

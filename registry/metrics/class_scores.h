@@ -7,12 +7,12 @@
 namespace trainrun {
 
 /// How metrics of classes read [output, labels]:
-///   several classes: logits [N, C, …] and class indices [N, …];
+///   several classes: logits [N, C, …], or with the classes in `class_dim`, and class indices [N, …];
 ///   binary: one logit for each label, [N, …] or [N, 1, …], and labels 0 or 1, [N, …] or [N, 1, …], of any dtype.
 class ClassScores {
  public:
   /// Throws LayerError where the two inputs are neither.
-  ClassScores(const LayerInputs& in, int64_t ignore_index);
+  ClassScores(const LayerInputs& in, int64_t ignore_index, int64_t class_dim = 1);
 
   /// Labels that count, and their scores.
   struct Rows {
@@ -33,13 +33,17 @@ class ClassScores {
   bool is_binary_ = false;
   int64_t num_classes_ = 2;
   int64_t ignore_index_;
+  int64_t class_dim_;
 };
 
 /// Parameters that most of them have.
 struct ClassMetric {
   int64_t ignore_index = -100;
+  int64_t class_dim = 1;
   static void describe(auto& f) {
     f.optional("ignore_index", &ClassMetric::ignore_index).doc("targets of this value do not count");
+    f.optional("class_dim", &ClassMetric::class_dim)
+        .doc("the output's dimension that holds the classes; -1 for [N, T, C] against [N, T]");
   }
 };
 struct ThresholdMetric : ClassMetric {

@@ -17,7 +17,7 @@ namespace {
 struct Accuracy : ThresholdMetric {
   static void describe(Fields<Accuracy>& f) { ThresholdMetric::describe(f); }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
-    const auto add = [scores = ClassScores(in, ignore_index), threshold = threshold](const Tensors& inputs) {
+    const auto add = [scores = ClassScores(in, ignore_index, class_dim), threshold = threshold](const Tensors& inputs) {
       const auto rows = scores.read(inputs);
       return sum_and_count(ClassScores::predicted(rows, threshold).eq(rows.labels));
     };
@@ -34,7 +34,7 @@ struct TopKAccuracy : ClassMetric {
     ClassMetric::describe(f);
   }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
-    const ClassScores scores(in, ignore_index);
+    const ClassScores scores(in, ignore_index, class_dim);
     if (scores.is_binary()) throw LayerError("it needs logits of several classes, [N, C, …]");
     if (k > scores.num_classes()) {
       throw LayerError("k is " + std::to_string(k) + ", the output has " + std::to_string(scores.num_classes()) +
@@ -56,7 +56,7 @@ struct TopKAccuracy : ClassMetric {
 struct Perplexity : ProbabilityMetric {
   static void describe(Fields<Perplexity>& f) { ProbabilityMetric::describe(f); }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
-    const ClassScores scores(in, ignore_index);
+    const ClassScores scores(in, ignore_index, class_dim);
     if (scores.is_binary()) throw LayerError("it needs logits of several classes, [N, C, …]");
     const auto add = [scores, from_logits = from_logits](const Tensors& inputs) {
       const auto rows = scores.read(inputs);
@@ -81,7 +81,7 @@ struct CalibrationError : ProbabilityMetric {
     ProbabilityMetric::describe(f);
   }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
-    const auto add = [scores = ClassScores(in, ignore_index), from_logits = from_logits,
+    const auto add = [scores = ClassScores(in, ignore_index, class_dim), from_logits = from_logits,
                       bins = num_bins](const Tensors& inputs) {
       const auto rows = scores.read(inputs);
       const at::Tensor p = ClassScores::probabilities(rows, from_logits);

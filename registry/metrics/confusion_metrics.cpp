@@ -52,7 +52,7 @@ struct ConfusionMetricOf : ThresholdMetric, Formula {
     ThresholdMetric::describe(f);
   }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
-    const ClassScores scores(in, ignore_index);
+    const ClassScores scores(in, ignore_index, class_dim);
     Formula::require(scores);
     const int64_t classes = scores.num_classes();
     const auto add = [scores, classes, threshold = threshold](const Tensors& inputs) {

@@ -70,7 +70,7 @@ struct RankingMetric : ProbabilityMetric {
     ProbabilityMetric::describe(f);
   }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
-    const ClassScores scores(in, ignore_index);
+    const ClassScores scores(in, ignore_index, class_dim);
     const int64_t columns = scores.is_binary() ? 1 : scores.num_classes();
     const auto take = [scores, columns, from_logits = from_logits](const Tensors& inputs) -> Tensors {
       const auto rows = scores.read(inputs);

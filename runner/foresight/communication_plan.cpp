@@ -13,6 +13,7 @@
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/shard_layout.h"
 #include "runner/train/asked_signals.h"
+#include "runner/train/step_batches.h"
 
 namespace trainrun {
 namespace {
@@ -265,6 +266,9 @@ void add_common(const Recipe& recipe, Model& model, int64_t world_size, std::vec
   add_synchronized_layers(recipe, model, world_size, lines);
   const auto num_losses = static_cast<int64_t>(recipe.loss.size());
   const int64_t parts = num_losses > 1 ? num_losses : 0;
+  if (const auto num_counting = static_cast<int64_t>(model.num_counting_losses()); num_counting > 0) {
+    add_traffic(lines, kCountingTargets, "all_reduce", 1, num_counting * static_cast<int64_t>(sizeof(double)));
+  }
   add_traffic(
       lines, "the end of the step", "all_reduce", 1,
       (parts + 1 + kSignalNumbers + (recipe.heeds_clock() ? kClockNumbers : 0)) * static_cast<int64_t>(sizeof(double)));

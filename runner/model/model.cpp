@@ -132,6 +132,13 @@ void Model::build_losses(const Recipe& recipe) {
     const Value* reduction = loss.written.find("reduction");
     built.sums = reduction && reduction->text() == "sum";
     built.sources = find_sources(loss.common.inputs, loss.place, loss.path);
+    built.counted = counted_targets(loss);
+    built.name = name_of(loss);
+    if (built.counted && (built.sources.size() < 2 || built.sources[1].field.empty())) {
+      throw RecipeError({{loss.place, loss.path,
+                          "counts its targets before the model has run, so they must be a field of the batch, not the "
+                          "output of a layer; leave mean_over out"}});
+    }
     const LayerInputs inputs = examples(built.sources);
     const std::string what = loss.type + " does not fit " + shapes_text(inputs, loss.common.inputs) + ": ";
     faults.of(loss.place, loss.path, what, [&] {
@@ -243,23 +250,50 @@ LossValue Model::loss(const Batch& batch, const Tensors& outputs) const {
   for (const WeightedLoss& part : losses_) {
     const at::Tensor own = part.loss.forward(gather(part.sources, batch, outputs));
     const at::Tensor weighted = part.weight == 1 ? own : own * part.weight;
-    at::Tensor& sum = part.sums ? value.sums : value.means;
-    sum = sum.defined() ? sum + weighted : weighted;
-    if (losses_.size() < 2) continue;
-    value.parts.push_back(own.detach());
-    value.parts_sum.push_back(part.sums);
+    LossValue::Part one{own.detach(), part.sums, std::nullopt};
+    if (part.counted) {
+      one.counted = value.counted.size();
+      value.counted.push_back(weighted);
+    } else {
+      at::Tensor& sum = part.sums ? value.sums : value.means;
+      sum = sum.defined() ? sum + weighted : weighted;
+    }
+    if (losses_.size() > 1) value.parts.push_back(std::move(one));
   }
   return value;
 }
 
-at::Tensor LossValue::total(double of_means, double of_sums) const {
+size_t Model::num_counting_losses() const {
+  return static_cast<size_t>(
+      std::count_if(losses_.begin(), losses_.end(), [](const WeightedLoss& loss) { return loss.counted.has_value(); }));
+}
+
+TargetCounts Model::count_targets(const Batch& batch) const {
+  TargetCounts counts;
+  for (const WeightedLoss& loss : losses_) {
+    if (!loss.counted) continue;
+    const std::string& field = loss.sources[1].field;
+    const double count = loss.counted->count(batch.at(field));
+    as_component(loss.name, {}, [&] {
+      TORCH_CHECK(count > 0, "no target of the batch counts: '", field, "' is ", loss.counted->ignore_index,
+                  " (ignore_index) everywhere; were its texts cut off before what is to be predicted?");
+    });
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+at::Tensor LossValue::total(double of_means, double of_sums, const TargetCounts& of_counted) const {
   const auto times = [](const at::Tensor& loss, double factor) {
     return loss.defined() && factor != 1 ? loss * factor : loss;
   };
-  at::Tensor mean = times(means, of_means);
-  at::Tensor sum = times(sums, of_sums);
-  if (!mean.defined()) return sum;
-  return sum.defined() ? mean + sum : mean;
+  at::Tensor all = times(means, of_means);
+  const auto add = [&all](const at::Tensor& other) {
+    if (other.defined()) all = all.defined() ? all + other : other;
+  };
+  add(times(sums, of_sums));
+  for (size_t i = 0; i < counted.size(); ++i) add(times(counted[i], of_counted.empty() ? 1 : of_counted[i]));
+  return all;
 }
 
 at::Tensor number_of(const at::Tensor& loss, double factor) {
@@ -267,15 +301,21 @@ at::Tensor number_of(const at::Tensor& loss, double factor) {
   return factor == 1 ? number : number * factor;
 }
 
-at::Tensor LossValue::value(double of_means) const {
-  if (!means.defined()) return number_of(sums);
-  const at::Tensor mean = number_of(means, of_means);
-  return sums.defined() ? mean + number_of(sums) : mean;
+at::Tensor LossValue::value(double of_means, const TargetCounts& of_counted) const {
+  LossValue numbers;
+  if (means.defined()) numbers.means = number_of(means, of_means);
+  if (sums.defined()) numbers.sums = number_of(sums);
+  for (size_t i = 0; i < counted.size(); ++i) {
+    numbers.counted.push_back(number_of(counted[i], of_counted.empty() ? 1 : of_counted[i]));
+  }
+  return numbers.total();
 }
 
-at::Tensor LossValue::part_values(double of_means) const {
+at::Tensor LossValue::part_values(double of_means, const TargetCounts& of_counted) const {
   Tensors numbers;
-  for (size_t i = 0; i < parts.size(); ++i) numbers.push_back(number_of(parts[i], parts_sum[i] ? 1 : of_means));
+  for (const Part& part : parts) {
+    numbers.push_back(number_of(part.loss, part.is_sum ? 1 : part.counted ? of_counted.at(*part.counted) : of_means));
+  }
   return at::stack(numbers);
 }
 

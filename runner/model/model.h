@@ -1,11 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "registry/component_error.h"
 #include "registry/graph/graph.h"
 #include "registry/graph/passes.h"
+#include "registry/losses/counted_targets.h"
 #include "registry/named_tensors.h"
 #include "runner/recipe/recipe.h"
 
@@ -14,20 +17,29 @@ namespace trainrun {
 /// A loss times `factor`, as a float64 scalar without a way back to the parameters.
 at::Tensor number_of(const at::Tensor& loss, double factor = 1);
 
-/// The loss of one batch. What is minimized is `means` + `sums`; of a batch cut into pieces it is the mean of the
-/// pieces' `means`, by their samples, plus the sum of their `sums`.
-struct LossValue {
-  at::Tensor means;               // of the losses that average over samples: a scalar; undefined where there are none
-  at::Tensor sums;                // of those with `reduction: sum`
-  std::vector<at::Tensor> parts;  // each loss by itself, not weighted, where the recipe has several
-  std::vector<bool> parts_sum;    // which of them have `reduction: sum`
+/// The share of each loss that counts targets (Model::count_targets) that a batch has in a step, or how many there are.
+using TargetCounts = std::vector<double>;
 
-  /// means * of_means + sums * of_sums: a scalar.
-  at::Tensor total(double of_means = 1, double of_sums = 1) const;
+/// The loss of one batch. What is minimized is `means` + `sums` + all `counted`; of a batch cut into pieces it is the
+/// mean of the pieces' `means`, by their samples, the sum of their `sums`, and of each of `counted` the mean by targets.
+struct LossValue {
+  at::Tensor means;                 // of the losses that average over samples: a scalar; undefined where there are none
+  at::Tensor sums;                  // of those with `reduction: sum`
+  std::vector<at::Tensor> counted;  // each of those with `mean_over: targets`
+
+  struct Part {
+    at::Tensor loss;
+    bool is_sum = false;            // of a loss with `reduction: sum`
+    std::optional<size_t> counted;  // of that one of `counted`
+  };
+  std::vector<Part> parts;  // each loss by itself, not weighted, where the recipe has several
+
+  /// means * of_means + sums * of_sums + each of `counted` times its own factor (none given: 1): a scalar.
+  at::Tensor total(double of_means = 1, double of_sums = 1, const TargetCounts& of_counted = {}) const;
   /// The same as a float64 scalar beside the graph of gradients, of `sums` as they are.
-  at::Tensor value(double of_means = 1) const;
+  at::Tensor value(double of_means = 1, const TargetCounts& of_counted = {}) const;
   /// [parts]: each of `parts` likewise.
-  at::Tensor part_values(double of_means = 1) const;
+  at::Tensor part_values(double of_means, const TargetCounts& of_counted) const;
 };
 
 /// The layers, the losses and what each reads, wired to the fields of a batch.
@@ -48,6 +60,11 @@ class Model {
   Tensors forward(const Batch& batch);
   /// Of the batch whose outputs are given.
   LossValue loss(const Batch& batch, const Tensors& outputs) const;
+  /// How many losses are means over targets (`mean_over: targets`), and not over samples.
+  size_t num_counting_losses() const;
+  /// How many targets of the batch count, for each of these. Throws ComponentError where none does: its mean would
+  /// be of nothing. Waits for a GPU.
+  TargetCounts count_targets(const Batch& batch) const;
   /// The recipe's metrics for what this model gives. Throws RecipeError where one does not fit.
   std::vector<std::unique_ptr<Metric>> build_metrics(const Recipe& recipe) const;
   /// The graph's slots that loss `i` of the recipe reads, besides fields of the batch.
@@ -108,6 +125,8 @@ class Model {
     bool sums = false;  // `reduction: sum`: a batch's loss is the sum of its pieces', not their mean
     Loss loss;
     std::vector<Source> sources;
+    std::optional<CountedTargets> counted = std::nullopt;  // the mean is over targets
+    ComponentName name = {};
   };
   std::vector<WeightedLoss> losses_;
   std::vector<std::vector<Source>> metric_sources_;

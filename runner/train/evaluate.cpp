@@ -51,7 +51,7 @@ std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLo
     if (!batch) break;
     named("the evaluation", occasion, [&] {
       const Tensors outputs = forward(*batch);
-      losses.add(model.loss(*batch, outputs), batch->size());
+      losses.add(model.loss(*batch, outputs), batch->size(), model.count_targets(*batch));
       for (size_t i = 0; i < metrics.size(); ++i) {
         const Tensors inputs = model.metric_inputs(i, *batch, outputs);
         as_component(name_of(recipe.metrics[i]), inputs, [&] { metrics[i]->update(inputs); });

@@ -92,6 +92,11 @@ class Job {
   bool continues = false;  // the folder holds this run, unfinished
   Progress progress;
   std::unique_ptr<StepAccount> account;  // what steps found
+  struct TokenCount {
+    int64_t tokens = 0;
+    int64_t samples = 0;
+  };
+  TokenCount tokens;  // of this rank's `input_ids` since the last line of the log, padding included; none: no text
   std::unique_ptr<Callbacks> callbacks;
   /// What times are taken from; a test may set another.
   std::function<std::chrono::steady_clock::time_point()> clock = std::chrono::steady_clock::now;

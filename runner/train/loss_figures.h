@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "runner/distributed/process_group.h"
@@ -12,18 +13,21 @@ namespace trainrun {
 /// Added up on the device where batches are computed, and read once.
 class EvaluatedLosses {
  public:
-  explicit EvaluatedLosses(const Recipe& recipe)
-      : means_(1 + (recipe.loss.size() > 1 ? recipe.loss.size() : 0)), sums_(means_.size()) {}
+  explicit EvaluatedLosses(const Recipe& recipe);
 
-  /// What a batch of `size` samples gave.
-  void add(const LossValue& losses, int64_t size);
+  /// What a batch of `size` samples gave, of which `targets` counted (Model::count_targets).
+  void add(const LossValue& losses, int64_t size, const TargetCounts& targets);
   /// Reads what was added, together with what the other ranks have; `group` is null for one process. Collective. First
   /// what is minimized, then each of several losses.
   std::vector<double> figures(ProcessGroup& group) const;
 
  private:
-  Tensors means_;  // of losses that average over samples, times the samples; undefined: 0
-  Tensors sums_;   // of those with `reduction: sum`
+  Tensors means_;        // of losses that average over samples, times the samples; undefined: 0
+  Tensors sums_;         // of those with `reduction: sum`
+  Tensors counted_;      // of those that average over targets, times the targets, with their factors
+  Tensors counted_own_;  // the same without
+  std::vector<std::optional<size_t>> places_;  // for each loss of the recipe: its place in counted_
+  TargetCounts targets_;
   double samples_ = 0;
 };
 

@@ -50,6 +50,10 @@ void StepLog::record(const StepResult& result, int64_t epoch) {
   for (size_t i = 0; i < names.size(); ++i) record.losses.emplace_back(names[i], figures.parts[i]);
   job_.callbacks->add_figures(record.of_callbacks);
   record.samples_per_second = static_cast<double>(samples_) / std::chrono::duration<double>(now - last_line_).count();
+  if (const auto counted = std::exchange(job_.tokens, {}); counted.samples > 0) {  // other ranks' are as long
+    const double length = static_cast<double>(counted.tokens) / static_cast<double>(counted.samples);
+    record.of_callbacks.emplace_back("train/tokens_per_second", length * record.samples_per_second);
+  }
   job_.loggers->on_step(record);
   last_line_ = now;
   samples_ = 0;

@@ -12,6 +12,7 @@
 #include "runner/model/gradients.h"
 #include "runner/train/asked_signals.h"
 #include "runner/train/finite.h"
+#include "runner/train/step_batches.h"
 #include "runner/train/step_errors.h"
 #include "runner/train/training_error.h"
 
@@ -33,19 +34,32 @@ void check_loss(Job& job, const LossValue& losses, const Occasion& occasion) {
   if (const auto loss = value.item<double>(); !std::isfinite(loss)) throw_not_finite(job, loss, occasion);
 }
 
+void count_tokens(Job& job, const Batch& batch) {
+  for (const Batch::Field& field : batch.fields()) {
+    if (field.name != "input_ids" || field.tensor.dim() != 2) continue;
+    job.tokens.tokens += field.tensor.numel();
+    job.tokens.samples += field.tensor.size(0);
+  }
+}
+
 void add_to(at::Tensor& sum, const at::Tensor& share) { sum = sum.defined() ? sum + share : share; }
 
-/// The forward and backward pass of a batch; adds its share of the window's loss to `result`.
-void add_gradients(Job& job, const Batch& batch, bool synchronize, const Occasion& occasion, StepResult& result) {
+/// The forward and backward pass of a batch; adds its share of the window's loss to `result`. `shares`: which part of
+/// the step's targets are the batch's.
+void add_gradients(Job& job, const Batch& batch, const TargetCounts& shares, bool synchronize, const Occasion& occasion,
+                   StepResult& result) {
+  count_tokens(job, batch);
   job.parallel->prepare_forward(synchronize);
   const LossValue losses =
       named("the forward pass", occasion, [&] { return job.model->loss(batch, job.model->forward(batch)); });
   check_loss(job, losses, occasion);
   const double weight = static_cast<double>(batch.size()) / static_cast<double>(result.samples);
-  add_to(result.loss, losses.value(weight));
-  if (!losses.parts.empty()) add_to(result.parts, losses.part_values(weight));
+  add_to(result.loss, losses.value(weight, shares));
+  if (!losses.parts.empty()) add_to(result.parts, losses.part_values(weight, shares));
   const auto ranks = static_cast<double>(job.world_size());  // DataParallel takes the mean over ranks
-  at::Tensor loss = losses.total(weight * ranks, ranks);
+  TargetCounts of_counted = shares;
+  for (double& share : of_counted) share *= ranks;
+  at::Tensor loss = losses.total(weight * ranks, ranks, of_counted);
   if (job.grad_scaler) loss = job.grad_scaler->scale(loss);
   job.parallel->prepare_backward(synchronize, loss);
   run_backward(job, batch, loss, occasion);
@@ -105,12 +119,13 @@ std::optional<StepResult> make_pass(Job& job, Window& window, bool heeds_signals
     for (const at::Tensor& parameter : job.frozen) parameter.set_requires_grad(!is_frozen(job));
   }
   window.begin();
+  StepBatches batches(job, window);
+  if (!batches.begin()) return std::nullopt;
   for (int64_t i = 0; i < window.size(); ++i) {
-    std::optional<Batch> batch = window.next(i);
+    const std::optional<Batch> batch = batches.next(i);
     if (!batch) return std::nullopt;
-    job.callbacks->before_forward(*batch);
     const bool synchronize = i == window.size() - 1;  // before it, gradients add up on each rank
-    add_gradients(job, *batch, synchronize, window.occasion(i), result);
+    add_gradients(job, *batch, batches.shares(i), synchronize, window.occasion(i), result);
     if (window.is_stopped_after(i)) return std::nullopt;
   }
   if (is_frozen(job)) reset_gradients(job.frozen);

@@ -123,6 +123,8 @@ ROWS = {
         ({"class_dim": 2}, moved(2, nn.CrossEntropyLoss()), draw(3, 5, 4, 2), labels(4, 3, 5, 2)),
         ({"class_dim": -1, "label_smoothing": 0.2, "weight": WEIGHT, "ignore_index": 1},
          moved(-1, nn.CrossEntropyLoss(weights(WEIGHT), label_smoothing=0.2, ignore_index=1)), draw(3, 6, 4), labels(4, 3, 6)),
+        ({"class_dim": -1, "mean_over": "targets", "ignore_index": 2}, moved(-1, nn.CrossEntropyLoss(ignore_index=2)), draw(3, 6, 4),
+         labels(4, 3, 6)),
         ({"class_dim": -1, "reduction": "sum"}, moved(-1, nn.CrossEntropyLoss(reduction="sum")), draw(3, 2, 6, 4),
          labels(4, 3, 2, 6)),
         ({"class_dim": -1, "weight": WEIGHT},
@@ -132,6 +134,12 @@ ROWS = {
     "OutputLoss": [
         ({}, lambda x: x.mean(), draw(9, 4)),
         ({"reduction": "sum"}, lambda x: x.sum(), draw(9, 4)),
+    ],
+    "CausalLMLoss": [
+        ({}, moved(-1, nn.CrossEntropyLoss()), draw(3, 6, 4), labels(4, 3, 6)),
+        ({}, moved(-1, nn.CrossEntropyLoss()), draw(3, 4, 4), labels(4, 3, 4)),  # as many positions as tokens
+        ({"ignore_index": 2, "label_smoothing": 0.2}, moved(-1, nn.CrossEntropyLoss(ignore_index=2, label_smoothing=0.2)), draw(3, 6, 4),
+         labels(4, 3, 6)),
     ],
     "NLLLoss": [
         ({}, nn.NLLLoss(), draw(9, 4).log_softmax(1), labels(4, 9)),
@@ -302,6 +310,9 @@ MISFITS = [
     ({"type": "CrossEntropyLoss"}, [draw(9, 4), labels(4, 9, 1)], "an output [N, 4] needs labels [N]"),
     ({"type": "CrossEntropyLoss", "class_dim": 0}, [draw(9, 4), labels(4, 9)],
      "class_dim is 0, but the output is [N, 4], whose first dimension is the batch"),
+    ({"type": "CrossEntropyLoss", "mean_over": "targets"}, [draw(9, 4), draw(9, 4).softmax(1)],
+     "mean_over: targets counts class indices, but the target is probabilities"),
+    ({"type": "CausalLMLoss"}, [draw(9, 4), labels(4, 9)], "it needs [N, T, C], not [N, 4]"),
     ({"type": "NLLLoss", "class_dim": 2}, [draw(9, 4), labels(4, 9)], "class_dim is 2, but the output is [N, 4]"),
     ({"type": "OutputLoss"}, [draw(9, 4), labels(4, 9)], "it reads one output of a layer; write inputs: [NAME]"),
     ({"type": "MultiMarginLoss"}, [draw(9, 4, 2), labels(4, 9, 2)], "it needs [N, C], not [N, 4, 2]"),

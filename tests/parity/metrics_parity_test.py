@@ -292,6 +292,12 @@ def sequences(batch_first, classes=4):
     return [(output if batch_first else output.transpose(0, 1), targets, lengths)]
 
 
+def classes_last(type_, definition, batches, **own):
+    """A row whose outputs, and whose definition's, have their classes in another dimension."""
+    moved = [(output.movedim(1, -1), target) for output, target in batches]
+    return {"type": type_, "class_dim": -1, **own}, lambda output, target: definition(np.moveaxis(output, -1, 1), target), moved
+
+
 # What a recipe says, its definition over all samples, batches of outputs and targets.
 ROWS = [
     ({"type": "Accuracy"}, accuracy(), logits()),
@@ -376,6 +382,22 @@ ROWS = [
     ({"type": "SpearmanCorr"}, spearman, constant_target(met=True)),
     ({"type": "TripletAccuracy"}, triplet_accuracy(), triplets(5)),
     ({"type": "TripletAccuracy", "p": 1}, triplet_accuracy(1), triplets(3, 4)),
+    classes_last("Accuracy", accuracy(), logits(5)),
+    classes_last("Accuracy", accuracy(), logits(4)),  # as many positions as classes
+    classes_last("Accuracy", accuracy(ignore_index=2), logits(5, 2), ignore_index=2),
+    classes_last("Accuracy", accuracy(), logits()),
+    classes_last("TopKAccuracy", top_k(2), logits(5)),
+    classes_last("Perplexity", perplexity(), logits(5)),
+    classes_last("Perplexity", perplexity(ignore_index=1), logits(5), ignore_index=1),
+    classes_last("CalibrationError", calibration_error(), logits(5)),
+    classes_last("ConfusionMatrix", confusion_matrix(), logits(5)),
+    classes_last("MatthewsCorrCoef", matthews(), logits(5)),
+    classes_last("CohenKappa", kappa(), logits(5)),
+    classes_last("AUROC", auroc(), logits(5)),
+    classes_last("AveragePrecision", average_precision(), logits(5)),
+    *(classes_last(name, class_score(function, "macro"), logits(5)) for name, function in (
+        ("Precision", sklearn.metrics.precision_score), ("Recall", sklearn.metrics.recall_score), ("F1", sklearn.metrics.f1_score),
+        ("Dice", sklearn.metrics.f1_score), ("MeanIoU", sklearn.metrics.jaccard_score))),
     ({"type": "CTCErrorRate"}, ctc_error_rate(), sequences(batch_first=False)),
     ({"type": "CTCErrorRate", "blank": 3, "batch_first": True}, ctc_error_rate(3, True), sequences(batch_first=True)),
 ]
@@ -404,6 +426,8 @@ MISFITS = [
     ({"type": "F1"}, (torch.zeros(2, 3), torch.tensor([1, 3])), "a label is 3, the classes are 0 to 2"),
     ({"type": "F1"}, (torch.zeros(2, 1), torch.tensor([1, -1])), "a label is -1, the classes are 0 to 1"),
     ({"type": "F1", "average": "binary"}, (torch.zeros(2, 3), torch.tensor([1, 1])), "the output has 3 classes"),
+    ({"type": "Accuracy"}, (torch.zeros(2, 5, 3), torch.zeros(2, 5).long()), "write class_dim: -1"),
+    ({"type": "Accuracy", "class_dim": 3}, (torch.zeros(2, 5, 3), torch.zeros(2, 5).long()), "class_dim is 3, but the output is [N, 5, 3]"),
     ({"type": "TopKAccuracy", "k": 4}, (torch.zeros(2, 3), torch.tensor([1, 1])), "k is 4, the output has 3 classes"),
     ({"type": "Perplexity"}, (torch.zeros(2, 1), torch.tensor([1, 1])), "several classes"),
     ({"type": "TripletAccuracy"}, (torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(2, 4)), "must have the same shape"),

@@ -200,6 +200,7 @@ const std::map<std::string, Tensors>& loss_examples() {
   const auto lengths = torch::full({2}, 2, at::kLong);
   static const std::map<std::string, Tensors> examples = {
       {"CrossEntropyLoss", classes()},
+      {"CausalLMLoss", {torch::zeros({2, 5, 3}), torch::zeros({2, 5}, at::kLong)}},
       {"NLLLoss", classes()},
       {"DiceLoss", {torch::zeros({2, 3, 4}), torch::zeros({2, 4}, at::kLong)}},
       {"MultiMarginLoss", classes()},
@@ -250,6 +251,8 @@ const std::map<std::string, std::string>& data_parameters() {
       {"SQLite", "path: t.db, table: t, label: y"},
       {"Synthetic", "num_samples: 8, shape: [3]"},
       {"TensorFile", "path: t.npz"},
+      {"TextLM", "path: t.txt, block_size: 8"},
+      {"TokenFile", "path: t.bin, block_size: 8"},
       {"Windows", "dataset: {type: Digits, split: train}, length: 2"},
       {"CenterCrop", "size: 4"},
       {"Copy", "to: other"},

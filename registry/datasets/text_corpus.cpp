@@ -1,0 +1,146 @@
+#include "registry/datasets/text_corpus.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <string_view>
+
+#include "registry/datasets/data_file.h"
+#include "registry/error.h"
+
+namespace trainrun {
+namespace {
+
+constexpr size_t kMostText = size_t{1} << 36;  // 64 GiB: what is longer is not a text, but gzip's answer to a bomb
+constexpr size_t kLongestLine = size_t{1} << 28;
+
+}  // namespace
+
+std::string read_text_file(const std::string& path) {
+  constexpr size_t kPiece = size_t{1} << 22;
+  DataFile file(path);
+  std::string text;
+  while (true) {
+    const size_t before = text.size();
+    text.resize(before + kPiece);
+    const size_t count = file.read(text.data() + before, kPiece);
+    text.resize(before + count);
+    if (count < kPiece) return text;
+    if (text.size() > kMostText) throw DataError(path + ": is longer than 64 GiB; split it, or use a TokenFile");
+  }
+}
+
+nlohmann::json json_object(std::string_view line, const std::string& place) {
+  if (line.size() > kLongestLine) throw DataError(place + ": is longer than 256 MiB, which is too much for one line");
+  nlohmann::json object;
+  try {
+    object = nlohmann::json::parse(line);
+  } catch (const nlohmann::json::exception& error) {
+    const std::string text = error.what();
+    throw DataError(place + ": is not JSON: " + text.substr(std::min(text.find("] "), text.size() - 2) + 2));
+  }
+  if (!object.is_object()) {
+    throw DataError(place + ": expected an object, {\"text\": …}, found " + object.type_name());
+  }
+  return object;
+}
+
+namespace {
+
+bool is_jsonl(const std::string& path) { return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz"); }
+
+/// The document of a line of JSON. Throws DataError.
+std::string document_of(std::string_view line, const std::string& place, const std::string& column) {
+  const nlohmann::json object = json_object(line, place);
+  const auto found = object.find(column);
+  if (found == object.end()) throw DataError(place + ": has no key '" + column + "'; write text_column: NAME");
+  if (!found->is_string()) {
+    throw DataError(place + ":" + column + ": expected a text, found " + found->type_name());
+  }
+  return found->get<std::string>();
+}
+
+void append_lines(const std::string& path, const std::string& column, std::vector<std::string>& documents) {
+  const std::string text = read_text_file(path);
+  int64_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    documents.push_back(document_of(line, path + ":" + std::to_string(number), column));
+  }
+}
+
+bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
+
+int64_t num_characters(std::string_view text) { return std::count_if(text.begin(), text.end(), begins_character); }
+
+/// Where character `number` begins; the end of the text where there are no more.
+size_t offset_of(std::string_view text, int64_t number) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (begins_character(text[i]) && number-- == 0) return i;
+  }
+  return text.size();
+}
+
+int64_t train_share(int64_t total, const TextPart& part) {
+  return static_cast<int64_t>(static_cast<double>(total) * (1 - part.val_fraction));
+}
+
+std::vector<std::string> part_by_documents(std::vector<std::string> documents, const TextPart& part) {
+  const auto boundary = documents.begin() + train_share(static_cast<int64_t>(documents.size()), part);
+  if (part.is_val) {
+    documents.erase(documents.begin(), boundary);
+  } else {
+    documents.erase(boundary, documents.end());
+  }
+  return documents;
+}
+
+std::vector<std::string> part_by_characters(const std::vector<std::string>& documents, const TextPart& part) {
+  int64_t total = 0;
+  for (const std::string& document : documents) total += num_characters(document);
+  int64_t left = train_share(total, part);  // characters that are still training data
+  std::vector<std::string> chosen;
+  for (const std::string& document : documents) {
+    const int64_t count = num_characters(document);
+    const size_t boundary = offset_of(document, left);
+    left = std::max<int64_t>(left - count, 0);
+    std::string own = part.is_val ? document.substr(boundary) : document.substr(0, boundary);
+    if (!own.empty()) chosen.push_back(std::move(own));
+  }
+  return chosen;
+}
+
+}  // namespace
+
+std::vector<std::string> read_documents(const TextFiles& files, const std::optional<TextPart>& part) {
+  std::vector<std::string> documents;
+  const auto lines = std::count_if(files.paths.begin(), files.paths.end(), is_jsonl);
+  if (lines > 0 && lines < static_cast<std::ptrdiff_t>(files.paths.size())) {
+    throw DataError(corpus_name(files) + ": some files are .jsonl and others are not; use one kind");
+  }
+  for (const std::string& path : files.paths) {
+    if (lines > 0) {
+      append_lines(path, files.text_column, documents);
+    } else {
+      documents.push_back(read_text_file(path));
+    }
+  }
+  if (part) {
+    documents = lines > 0 ? part_by_documents(std::move(documents), *part) : part_by_characters(documents, *part);
+  }
+  if (documents.empty()) {
+    throw DataError(corpus_name(files) + ": there is no text" + (part ? " in this part of it" : ""));
+  }
+  return documents;
+}
+
+std::string corpus_name(const TextFiles& files) {
+  if (files.paths.size() == 1) return files.paths[0];
+  return files.paths[0] + " and " + std::to_string(files.paths.size() - 1) + " more";
+}
+
+}  // namespace trainrun

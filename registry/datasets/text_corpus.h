@@ -1,0 +1,38 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace trainrun {
+
+/// Files of text, plain or gzip: each line of a .jsonl file (also .jsonl.gz) is an object whose `text_column` is a
+/// document; any other file is one document, as it stands.
+struct TextFiles {
+  std::vector<std::string> paths;
+  std::string text_column = "text";
+};
+
+/// A part of a corpus, as nanoGPT splits one: `val_fraction` at its end is `val`.
+struct TextPart {
+  bool is_val = false;
+  double val_fraction = 0.1;
+};
+
+/// All documents, in the order of the files. With a `part` only those: lines of .jsonl files are counted by documents,
+/// other files by characters, so that the boundary may lie within one. Throws DataError naming file, line and column.
+std::vector<std::string> read_documents(const TextFiles& files, const std::optional<TextPart>& part);
+
+/// The whole content of a file, plain or gzip. Throws DataError.
+std::string read_text_file(const std::string& path);
+/// The object that is a line of a .jsonl file. Throws DataError, which begins with `place`.
+nlohmann::json json_object(std::string_view line, const std::string& place);
+
+/// "input.txt", or "input.txt and 2 more"
+std::string corpus_name(const TextFiles& files);
+
+}  // namespace trainrun

@@ -1,0 +1,137 @@
+#include "registry/datasets/text_table.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+
+#include "registry/datasets/csv_reader.h"
+#include "registry/datasets/text_corpus.h"
+#include "registry/error.h"
+
+namespace trainrun {
+namespace {
+
+bool has_ending(const std::string& path, const std::string& ending) {
+  return path.ends_with(ending) || path.ends_with(ending + ".gz");
+}
+
+std::string line_place(const std::string& path, int64_t line) { return path + ":" + std::to_string(line); }
+
+/// Takes rows by the names of their columns.
+class RowTaker {
+ public:
+  RowTaker(const TextTableOptions& options, const std::vector<std::string>& names) : options_(options) {
+    for (const std::string& column : options.text_columns) wanted_.push_back(index_of(column, names));
+    if (options.label) wanted_.push_back(index_of(*options.label, names));
+    num_columns_ = names.size();
+  }
+
+  void take(std::vector<std::string>& row, int64_t line, TextTable& table) const {
+    if (row.size() != num_columns_) {
+      throw DataError(line_place(options_.path, line) + ": has " + std::to_string(row.size()) +
+                      " columns, the first line " + std::to_string(num_columns_));
+    }
+    const bool has_second = options_.text_columns.size() > 1;
+    table.first.push_back(std::move(row[wanted_[0]]));
+    if (has_second) table.second.push_back(std::move(row[wanted_[1]]));
+    if (options_.label) table.labels.push_back(std::move(row[wanted_.back()]));
+    table.lines.push_back(line);
+  }
+
+ private:
+  size_t index_of(const std::string& column, const std::vector<std::string>& names) const {
+    const auto found = std::find(names.begin(), names.end(), column);
+    if (found == names.end()) {
+      throw DataError(options_.path + ": has no column '" + column + "'" + suggestion(column, names));
+    }
+    return static_cast<size_t>(found - names.begin());
+  }
+
+  const TextTableOptions& options_;
+  std::vector<size_t> wanted_;
+  size_t num_columns_ = 0;
+};
+
+TextTable read_csv(const TextTableOptions& options) {
+  CsvReader reader(options.path, ',');
+  std::vector<std::string> row;
+  if (!reader.next(row)) throw DataError(options.path + ": is empty");
+  const RowTaker taker(options, row);
+  TextTable table;
+  while (reader.next(row)) taker.take(row, reader.line(), table);
+  return table;
+}
+
+/// Calls `take` with each line that is not empty, without its end, and its number from 1.
+void for_each_line(const std::string& path, const std::function<void(std::string_view, int64_t)>& take) {
+  const std::string text = read_text_file(path);
+  std::string_view rest = text;
+  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);
+  for (int64_t number = 1; !rest.empty(); ++number) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty()) take(line, number);
+  }
+}
+
+TextTable read_tsv(const TextTableOptions& options) {
+  std::optional<RowTaker> taker;
+  TextTable table;
+  std::vector<std::string> row;
+  for_each_line(options.path, [&](std::string_view line, int64_t number) {
+    row.clear();
+    for (size_t begin = 0; begin <= line.size();) {
+      const size_t end = std::min(line.find('\t', begin), line.size());
+      row.emplace_back(line.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    if (taker) {
+      taker->take(row, number, table);
+    } else {
+      taker.emplace(options, row);
+    }
+  });
+  if (!taker) throw DataError(options.path + ": is empty");
+  return table;
+}
+
+TextTable read_jsonl(const TextTableOptions& options) {
+  std::vector<std::string> names = options.text_columns;
+  if (options.label) names.push_back(*options.label);
+  const RowTaker taker(options, names);
+  TextTable table;
+  std::vector<std::string> row;
+  for_each_line(options.path, [&](std::string_view line, int64_t number) {
+    const nlohmann::json object = json_object(line, line_place(options.path, number));
+    row.clear();
+    for (const std::string& name : names) {
+      const auto found = object.find(name);
+      if (found == object.end()) throw DataError(line_place(options.path, number) + ": has no key '" + name + "'");
+      const bool is_label = options.label && name == *options.label;
+      const bool fits = found->is_string() || (is_label && (found->is_number_integer() || found->is_boolean()));
+      if (!fits) {
+        throw DataError(line_place(options.path, number) + ":" + name + ": expected a text, found " +
+                        found->type_name());
+      }
+      row.push_back(found->is_string() ? found->get<std::string>() : std::to_string(found->get<int64_t>()));
+    }
+    taker.take(row, number, table);
+  });
+  return table;
+}
+
+}  // namespace
+
+TextTable read_text_table(const TextTableOptions& options) {
+  TextTable table = has_ending(options.path, ".csv")     ? read_csv(options)
+                    : has_ending(options.path, ".jsonl") ? read_jsonl(options)
+                                                         : read_tsv(options);
+  if (table.first.empty()) throw DataError(options.path + ": has no rows");
+  return table;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainrun {
+
+/// How a file of texts and labels is laid out.
+struct TextTableOptions {
+  std::string path;
+  std::vector<std::string> text_columns;  // one or two
+  std::optional<std::string> label;       // null: there are no labels
+};
+
+/// The rows of such a file, read whole.
+struct TextTable {
+  std::vector<std::string> first;
+  std::vector<std::string> second;  // empty where there is one text column
+  std::vector<std::string> labels;  // as the file writes them
+  std::vector<int64_t> lines;       // where each row begins, from 1
+};
+
+/// Reads a file, plain or gzip, by its ending: .csv as RFC 4180 has it, with quoted fields; .jsonl, an object in each
+/// line; any other (.tsv, .txt) as lines of fields with tabulators between them, in which quotation marks are text. But
+/// for .jsonl the first line names the columns; a byte-order mark and CRLF are taken off. Throws DataError naming file
+/// and line.
+TextTable read_text_table(const TextTableOptions& options);
+
+}  // namespace trainrun

@@ -1,0 +1,27 @@
+#include "registry/files/file_mapping.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "registry/files/regular_file.h"
+
+namespace trainrun {
+
+FileMapping::FileMapping(const std::string& path) {
+  const Descriptor file = open_regular_file(path);
+  struct stat status {};
+  if (fstat(file.number(), &status) != 0) throw ReadError(path, "read", errno);
+  size_ = static_cast<size_t>(status.st_size);
+  if (size_ == 0) return;
+  void* address = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number(), 0);
+  if (address == MAP_FAILED) throw ReadError(path, "map", errno);
+  begin_ = static_cast<const char*>(address);
+}
+
+FileMapping::~FileMapping() {
+  if (begin_) munmap(const_cast<char*>(begin_), size_);
+}
+
+}  // namespace trainrun
