@@ -21,6 +21,8 @@ LIBRARIES = {
     "CLI/": {"tools"},
     "doctest/": {"tests"},
     "valijson/": {"tests"},
+    "oniguruma.h": {"registry"},
+    "utf8proc.h": {"registry"},
 }
 FILES_WITH_YAML_CPP = {"runner/recipe/yaml.cpp", "runner/recipe/yaml_messages.h", "runner/recipe/yaml_messages.cpp"}
 GENERATED = {"registry/public_headers.h"}

@@ -35,6 +35,7 @@
 #include "tests/parity/batches_probe.h"
 #include "tests/parity/image_fuzz.h"
 #include "tests/parity/imagined_gpu.h"
+#include "tests/parity/tokenizer_probe.h"
 #include "tests/parity/training_probe.h"
 
 namespace trainrun {
@@ -63,6 +64,7 @@ class Request {
   }
 
   const Catalog& catalog() const { return catalog_; }
+  const json& fields() const { return fields_; }
   const json& operator[](const char* key) const { return fields_.at(key); }
   bool has(const char* key) const { return fields_.contains(key); }
   int64_t number(const char* key) const { return fields_.at(key).get<int64_t>(); }
@@ -524,6 +526,21 @@ json run_fuzz(Request& request, FuzzResult (*fuzz)(const std::vector<std::string
 }
 json run_image_fuzz(Request& request) { return run_fuzz(request, fuzz_images); }
 json run_shard_fuzz(Request& request) { return run_fuzz(request, fuzz_shards); }
+json run_tokenizer_fuzz(Request& request) { return run_fuzz(request, fuzz_tokenizers); }
+
+json run_encode(Request& request) {
+  TensorMap results;
+  json reply = encode_texts(request.fields(), request.tensors("first"), request.tensors("second"), results);
+  for (const auto& [name, tensor] : results) request.give("ids", name, tensor);
+  return reply;
+}
+
+json run_decode(Request& request) {
+  TensorMap results;
+  json reply = decode_ids(request.fields(), request.tensors("ids"), results);
+  for (const auto& [name, tensor] : results) request.give("text", name, tensor);
+  return reply;
+}
 
 /// The order of an epoch's samples.
 json run_sampler(Request& request) {
@@ -556,7 +573,10 @@ json answer(const Catalog& catalog, const json& fields) {
                                                                        {"train", run_training},
                                                                        {"transform", run_transform},
                                                                        {"partition", run_partition},
-                                                                       {"shard_fuzz", run_shard_fuzz}};
+                                                                       {"shard_fuzz", run_shard_fuzz},
+                                                                       {"tokenizer_fuzz", run_tokenizer_fuzz},
+                                                                       {"encode", run_encode},
+                                                                       {"decode", run_decode}};
   Request request(catalog, fields);
   json reply = operations.at(fields.at("op"))(request);
   request.write_results();

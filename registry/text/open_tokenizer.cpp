@@ -1,0 +1,50 @@
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "registry/error.h"
+#include "registry/files/file_io.h"
+#include "registry/text/tokenizer_files.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The tokenizer's file in a folder: the first that is there of those that say the most.
+fs::path file_in(const fs::path& folder) {
+  for (const char* name : {"tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model"}) {
+    if (fs::exists(folder / name)) return folder / name;
+  }
+  throw DataError(folder.string() +
+                  ": there is no tokenizer in this folder; expected tokenizer.json, or vocab.txt, or vocab.json and "
+                  "merges.txt, or tokenizer.model");
+}
+
+Pipeline read_pipeline(const fs::path& file) {
+  const TokenizerConfig config = read_tokenizer_config(file.parent_path().string());
+  const std::string name = file.filename().string();
+  if (name == "vocab.json") {
+    return read_vocab_and_merges(file.string(), (file.parent_path() / "merges.txt").string(), config);
+  }
+  if (file.extension() == ".txt") return read_vocab_txt(file.string(), config);
+  if (file.extension() == ".model") {
+    return read_sentence_piece(file.string(), read_file(file.string(), kMostTokenizerBytes), config);
+  }
+  if (file.extension() != ".json") {
+    throw DataError(file.string() + ": not a tokenizer's file; expected tokenizer.json, vocab.txt, vocab.json or "
+                                    "tokenizer.model");
+  }
+  Pipeline parts = read_tokenizer_json(file.string(), read_json_file(file.string()));
+  parts.special_tokens = config.special_tokens;
+  return parts;
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path) {
+  const fs::path given(path);
+  if (!fs::exists(given)) throw DataError(path + ": there is no such file or folder");
+  return std::make_shared<const PipelineTokenizer>(read_pipeline(fs::is_directory(given) ? file_in(given) : given));
+}
+
+}  // namespace trainrun

@@ -1,0 +1,118 @@
+#include "registry/text/pipeline_tokenizer.h"
+
+#include <algorithm>
+
+#include "registry/error.h"
+#include "registry/text/unicode.h"
+
+namespace trainrun {
+namespace {
+
+void cut(std::vector<int64_t>& ids, int64_t length, Truncation::Side side) {
+  const auto surplus = static_cast<std::ptrdiff_t>(ids.size()) - static_cast<std::ptrdiff_t>(length);
+  if (surplus <= 0) return;
+  if (side == Truncation::Side::kRight) {
+    ids.resize(static_cast<size_t>(length));
+  } else {
+    ids.erase(ids.begin(), ids.begin() + surplus);
+  }
+}
+
+}  // namespace
+
+int64_t vocab_size_of(const TextModel& model, const AddedTokens& added) {
+  int64_t highest = model.vocabulary().highest_id();
+  for (const AddedToken& token : added.tokens()) highest = std::max(highest, token.id);
+  return highest + 1;
+}
+
+void PipelineTokenizer::add_words(std::string_view text, bool first, WordCaches::Loan& cache,
+                                  std::vector<int64_t>& ids) const {
+  Words words;
+  words.words = {{text, first}};
+  if (parts_.pre_tokenizer) parts_.pre_tokenizer->apply(words);
+  for (const Words::Word& word : words.words) {
+    if (word.text.size() > WordCache::kLongestWord) {
+      parts_.model->encode(word.text, ids);
+    } else if (const auto* known = cache->find(word.text)) {
+      ids.insert(ids.end(), known->begin(), known->end());
+    } else {
+      const size_t before = ids.size();
+      parts_.model->encode(word.text, ids);
+      cache->keep(word.text, ids.data() + before, ids.data() + ids.size());
+    }
+  }
+}
+
+std::vector<int64_t> PipelineTokenizer::ids_of(std::string_view bytes) const {
+  const std::string text = unicode::valid(bytes);
+  WordCaches::Loan cache(caches_);
+  std::vector<int64_t> ids;
+  for (const AddedTokens::Part& part : parts_.added.split(text, false)) {
+    if (part.id) {
+      ids.push_back(*part.id);
+      continue;
+    }
+    NormalizedText normalized{std::string(part.text)};
+    if (parts_.normalizer) parts_.normalizer->apply(normalized);
+    const bool first = part.text.data() == text.data() && !normalized.front_removed;
+    for (const AddedTokens::Part& inner : parts_.added.split(normalized.text, true)) {
+      if (inner.id) {
+        ids.push_back(*inner.id);
+      } else {
+        add_words(inner.text, first && inner.text.data() == normalized.text.data(), cache, ids);
+      }
+    }
+  }
+  return ids;
+}
+
+Encoding PipelineTokenizer::encode(const TextPair& texts, const std::optional<Truncation>& truncation,
+                                   bool add_special_tokens) const {
+  std::vector<int64_t> first = ids_of(texts.first);
+  std::optional<std::vector<int64_t>> second;
+  if (texts.second) second = ids_of(*texts.second);
+  if (truncation) {
+    const int64_t added = add_special_tokens ? parts_.post_processor.special_tokens(second.has_value()) : 0;
+    if (truncation->max_length < added) {
+      throw DataError("a length of " + std::to_string(truncation->max_length) + " has no room for the " +
+                      std::to_string(added) + " special tokens");
+    }
+    const auto length = [](const auto& ids) { return static_cast<int64_t>(ids.size()); };
+    const KeptTokens kept = truncated_lengths(length(first), second ? std::optional(length(*second)) : std::nullopt,
+                                              truncation->max_length - added, truncation->strategy);
+    cut(first, kept.first, truncation->side);
+    if (second) cut(*second, kept.second, truncation->side);
+  }
+  return parts_.post_processor.assemble(first, second, add_special_tokens);
+}
+
+std::string PipelineTokenizer::decode(const std::vector<int64_t>& ids, bool skip_special_tokens) const {
+  std::vector<std::string> tokens;
+  for (const int64_t id : ids) {
+    auto token = token_of(id);
+    if (token && !(skip_special_tokens && parts_.added.is_special(*token))) tokens.push_back(std::move(*token));
+  }
+  if (!parts_.decoder) return join(tokens, " ");
+  parts_.decoder->apply(tokens);
+  return join(tokens, "");
+}
+
+std::optional<int64_t> PipelineTokenizer::id_of(const std::string& token) const {
+  if (const AddedToken* added = parts_.added.find(token)) return added->id;
+  return parts_.model->vocabulary().find(token);
+}
+
+std::optional<std::string> PipelineTokenizer::token_of(int64_t id) const {
+  if (const AddedToken* added = parts_.added.token(id)) return added->content;
+  const std::string* token = parts_.model->vocabulary().token(id);
+  return token ? std::optional(*token) : std::nullopt;
+}
+
+std::optional<int64_t> PipelineTokenizer::special_id(const std::string& role) const {
+  const auto token = parts_.special_tokens.find(role);
+  if (token != parts_.special_tokens.end()) return id_of(token->second);
+  return role == "pad" && parts_.padding ? std::optional(parts_.padding->id) : std::nullopt;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "registry/text/added_tokens.h"
+#include "registry/text/decoder.h"
+#include "registry/text/normalizer.h"
+#include "registry/text/post_processor.h"
+#include "registry/text/pre_tokenizer.h"
+#include "registry/text/text_model.h"
+#include "registry/text/tokenizer.h"
+#include "registry/text/word_cache.h"
+
+namespace trainrun {
+
+/// A tokenizer as tokenizer.json describes it. All but the model may be missing.
+struct Pipeline {
+  std::unique_ptr<const Normalizer> normalizer;
+  std::unique_ptr<const PreTokenizer> pre_tokenizer;
+  std::unique_ptr<const TextModel> model;
+  AddedTokens added;
+  PostProcessor post_processor;
+  std::unique_ptr<const Decoder> decoder;
+  std::optional<Truncation> truncation;
+  std::optional<Padding> padding;
+  std::map<std::string, std::string> special_tokens;  // by their roles: "pad" is "[PAD]"
+};
+
+/// One more than the highest id.
+int64_t vocab_size_of(const TextModel& model, const AddedTokens& added);
+
+class PipelineTokenizer final : public Tokenizer {
+ public:
+  explicit PipelineTokenizer(Pipeline pipeline) : parts_(std::move(pipeline)) {}
+
+  using Tokenizer::encode;
+  Encoding encode(const TextPair& texts, const std::optional<Truncation>& truncation,
+                  bool add_special_tokens) const override;
+  std::string decode(const std::vector<int64_t>& ids, bool skip_special_tokens) const override;
+  int64_t vocab_size() const override { return vocab_size_of(*parts_.model, parts_.added); }
+  std::optional<int64_t> id_of(const std::string& token) const override;
+  std::optional<std::string> token_of(int64_t id) const override;
+  std::optional<int64_t> special_id(const std::string& role) const override;
+  std::optional<Truncation> file_truncation() const override { return parts_.truncation; }
+  std::optional<Padding> file_padding() const override { return parts_.padding; }
+
+ private:
+  std::vector<int64_t> ids_of(std::string_view bytes) const;
+  void add_words(std::string_view text, bool first, WordCaches::Loan& cache, std::vector<int64_t>& ids) const;
+
+  Pipeline parts_;
+  mutable WordCaches caches_;
+};
+
+}  // namespace trainrun

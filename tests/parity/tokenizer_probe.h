@@ -1,0 +1,29 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/parity/image_fuzz.h"
+
+namespace trainrun {
+
+/// Encodes the texts "first.bytes", which end at "first.ends" (and "second", if it is there), with the tokenizer of the
+/// request's `path`; the ids come back as "ids.values" and "ids.ends", the type ids as "types.values", what is special
+/// as "special.values". Texts are bytes, so that they need not be UTF-8.
+nlohmann::json encode_texts(const nlohmann::json& request, const std::map<std::string, at::Tensor>& first,
+                            const std::map<std::string, at::Tensor>& second, std::map<std::string, at::Tensor>& results);
+
+/// Decodes "ids.values", which end at "ids.ends", into "text.bytes" and "text.ends".
+nlohmann::json decode_ids(const nlohmann::json& request, const std::map<std::string, at::Tensor>& ids,
+                          std::map<std::string, at::Tensor>& results);
+
+/// Reads tokenizer files that are made of the given ones by random changes of their bytes or their values, and encodes
+/// and decodes with those that are read. Whatever is thrown and is not a DataError comes out of here.
+FuzzResult fuzz_tokenizers(const std::vector<std::string>& contents, int64_t rounds, uint64_t seed);
+
+}  // namespace trainrun
