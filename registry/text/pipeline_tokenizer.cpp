@@ -104,7 +104,7 @@ std::optional<int64_t> PipelineTokenizer::id_of(const std::string& token) const 
 }
 
 std::optional<std::string> PipelineTokenizer::token_of(int64_t id) const {
-  if (const AddedToken* added = parts_.added.token(id)) return added->content;
+  if (const AddedToken* added = parts_.added.token(id)) return added->found_as;
   const std::string* token = parts_.model->vocabulary().token(id);
   return token ? std::optional(*token) : std::nullopt;
 }

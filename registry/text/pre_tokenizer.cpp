@@ -136,8 +136,7 @@ class MetaspacePreTokenizer final : public PreTokenizer {
     static const PatternMatcher blank(" ");
     for (Words::Word& word : words.words) {
       std::string text = blank.replaced(word.text, mark_);
-      const bool prepend =
-          scheme_ == PrependScheme::kAlways || (scheme_ == PrependScheme::kFirst && word.first);
+      const bool prepend = scheme_ == PrependScheme::kAlways || (scheme_ == PrependScheme::kFirst && word.first);
       if (prepend && !text.starts_with(mark_)) text.insert(0, mark_);
       word.text = words.keep(std::move(text));
     }
@@ -159,8 +158,7 @@ SplitBehavior read_behavior(const JsonNode& node) {
   if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
   if (name == "Contiguous") return SplitBehavior::kContiguous;
-  node.fail("unknown behavior " + name +
-            "; known: Contiguous, Isolated, MergedWithNext, MergedWithPrevious, Removed");
+  node.fail("unknown behavior " + name + "; known: Contiguous, Isolated, MergedWithNext, MergedWithPrevious, Removed");
 }
 
 std::unique_ptr<PreTokenizer> read_fixed_length(const JsonNode& node) {

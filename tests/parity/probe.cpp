@@ -546,13 +546,25 @@ json run_sampler(Request& request) {
 }
 
 json answer(const Catalog& catalog, const json& fields) {
-  static const std::map<std::string, json (*)(Request&)> operations = {
-      {"catalog", list_catalog},     {"dataset", run_dataset},     {"image_fuzz", run_image_fuzz},
-      {"layer", run_layer},          {"loss", run_loss},           {"metric", run_metric},
-      {"model", run_model},          {"optimizer", run_optimizer}, {"sampler", run_sampler},
-      {"scheduler", run_scheduler},  {"shapes", run_shapes},       {"time_optimizer", time_optimizer},
-      {"train", run_training},       {"transform", run_transform}, {"partition", run_partition},
-      {"shard_fuzz", run_shard_fuzz}, {"tokenizer_fuzz", run_tokenizer_fuzz}, {"encode", run_encode}, {"decode", run_decode}};
+  static const std::map<std::string, json (*)(Request&)> operations = {{"catalog", list_catalog},
+                                                                       {"dataset", run_dataset},
+                                                                       {"image_fuzz", run_image_fuzz},
+                                                                       {"layer", run_layer},
+                                                                       {"loss", run_loss},
+                                                                       {"metric", run_metric},
+                                                                       {"model", run_model},
+                                                                       {"optimizer", run_optimizer},
+                                                                       {"sampler", run_sampler},
+                                                                       {"scheduler", run_scheduler},
+                                                                       {"shapes", run_shapes},
+                                                                       {"time_optimizer", time_optimizer},
+                                                                       {"train", run_training},
+                                                                       {"transform", run_transform},
+                                                                       {"partition", run_partition},
+                                                                       {"shard_fuzz", run_shard_fuzz},
+                                                                       {"tokenizer_fuzz", run_tokenizer_fuzz},
+                                                                       {"encode", run_encode},
+                                                                       {"decode", run_decode}};
   Request request(catalog, fields);
   json reply = operations.at(fields.at("op"))(request);
   request.write_results();
