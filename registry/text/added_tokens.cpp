@@ -119,7 +119,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* norma
 
 void AddedTokens::index(const Normalizer* normalizer) {
   for (size_t i = 0; i < tokens_.size(); ++i) {
-    const AddedToken& token = tokens_[i];
+    AddedToken& token = tokens_[i];
+    token.found_as = token.content;
     if (token.special) specials_.insert(token.content);
     if (!token.normalized) {
       plain_.add(token.content, i);
@@ -127,6 +128,7 @@ void AddedTokens::index(const Normalizer* normalizer) {
     }
     NormalizedText content{token.content};
     if (normalizer) normalizer->apply(content);
+    token.found_as = content.text;
     if (content.text.empty()) {
       throw DataError("the added token \"" + token.content + "\" is empty once it is normalized, and never found");
     }

@@ -25,6 +25,7 @@ struct AddedToken {
   bool lstrip = false;       // takes the spaces before it
   bool rstrip = false;       // takes the spaces behind it
   bool normalized = false;   // is looked for in the normalized text, itself normalized
+  std::string found_as;      // what is looked for, and what it is decoded to
 };
 
 /// Texts that are looked for all at once; of several at one place, the longest is found.

@@ -22,9 +22,7 @@ struct Candidate {
   uint32_t rank;
   int64_t id;
   /// The queue's top is its largest: the merge that was learnt first, and of those the leftmost.
-  bool operator<(const Candidate& other) const {
-    return rank != other.rank ? rank > other.rank : place > other.place;
-  }
+  bool operator<(const Candidate& other) const { return rank != other.rank ? rank > other.rank : place > other.place; }
 };
 
 struct PairHash {

@@ -149,7 +149,8 @@ std::unique_ptr<Decoder> read_bpe_decoder(const JsonNode& node) {
   const JsonNode suffix = node.at("suffix");
   if (suffix.text().empty()) suffix.fail("expected what ends a word, such as \"</w>\"");
   return decoder_of([suffix = std::make_shared<const PatternMatcher>(suffix.text())](Tokens& tokens) {
-    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = suffix->replaced(tokens[i], i + 1 == tokens.size() ? "" : " ");
+    for (size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = suffix->replaced(tokens[i], i + 1 == tokens.size() ? "" : " ");
   });
 }
 
@@ -184,7 +185,8 @@ std::unique_ptr<Decoder> read_decoder(const JsonNode& node, int depth) {
   }
   if (type == "ByteLevel") {
     node.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
-    for (const char* key : {"add_prefix_space", "trim_offsets", "use_regex"}) node.flag(key, true);  // of no effect here
+    for (const char* key : {"add_prefix_space", "trim_offsets", "use_regex"})
+      node.flag(key, true);  // of no effect here
     return byte_level_decoder();
   }
   if (type == "ByteFallback" || type == "Fuse") {

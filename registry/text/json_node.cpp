@@ -1,8 +1,9 @@
 #include "registry/text/json_node.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "registry/error.h"
 #include "registry/files/file_io.h"

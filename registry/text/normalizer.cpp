@@ -117,11 +117,10 @@ std::unique_ptr<Normalizer> read_precompiled(const JsonNode& node) {
   const JsonNode table = node.at("precompiled_charsmap");
   const std::string base64 = table.text();
   std::string bytes(base64.size() / 4 * 3 + 3, '\0');
-  const int size =
-      base64.size() >= INT32_MAX
-          ? -1
-          : EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
-                            reinterpret_cast<const unsigned char*>(base64.data()), static_cast<int>(base64.size()));
+  const int size = base64.size() >= INT32_MAX ? -1
+                                              : EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
+                                                                reinterpret_cast<const unsigned char*>(base64.data()),
+                                                                static_cast<int>(base64.size()));
   if (size < 0) table.fail("expected base64");
   size_t padding = 0;
   while (padding < 2 && padding < base64.size() && base64[base64.size() - 1 - padding] == '=') ++padding;

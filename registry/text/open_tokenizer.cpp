@@ -1,5 +1,6 @@
-#include <filesystem>
 #include <nlohmann/json.hpp>
+
+#include <filesystem>
 
 #include "registry/error.h"
 #include "registry/files/file_io.h"
@@ -31,8 +32,9 @@ Pipeline read_pipeline(const fs::path& file) {
     return read_sentence_piece(file.string(), read_file(file.string(), kMostTokenizerBytes), config);
   }
   if (file.extension() != ".json") {
-    throw DataError(file.string() + ": not a tokenizer's file; expected tokenizer.json, vocab.txt, vocab.json or "
-                                    "tokenizer.model");
+    throw DataError(file.string() +
+                    ": not a tokenizer's file; expected tokenizer.json, vocab.txt, vocab.json or "
+                    "tokenizer.model");
   }
   Pipeline parts = read_tokenizer_json(file.string(), read_json_file(file.string()));
   parts.special_tokens = config.special_tokens;

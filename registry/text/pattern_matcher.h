@@ -20,7 +20,8 @@ class PatternMatcher {
   void each(std::string_view text, const Take& take) const {
     if (regex_) return regex_->each(text, take);
     if (literal_.empty()) return;
-    for (size_t at = text.find(literal_); at != std::string_view::npos; at = text.find(literal_, at + literal_.size())) {
+    for (size_t at = text.find(literal_); at != std::string_view::npos;
+         at = text.find(literal_, at + literal_.size())) {
       take(at, at + literal_.size());
     }
   }

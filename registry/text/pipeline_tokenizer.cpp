@@ -28,10 +28,10 @@ int64_t vocab_size_of(const TextModel& model, const AddedTokens& added) {
 
 void PipelineTokenizer::add_words(std::string_view text, bool first, WordCaches::Loan& cache,
                                   std::vector<int64_t>& ids) const {
-  Words words;
+  WordList words;
   words.words = {{text, first}};
   if (parts_.pre_tokenizer) parts_.pre_tokenizer->apply(words);
-  for (const Words::Word& word : words.words) {
+  for (const WordList::Word& word : words.words) {
     if (word.text.size() > WordCache::kLongestWord) {
       parts_.model->encode(word.text, ids);
     } else if (const auto* known = cache->find(word.text)) {
@@ -104,7 +104,7 @@ std::optional<int64_t> PipelineTokenizer::id_of(const std::string& token) const 
 }
 
 std::optional<std::string> PipelineTokenizer::token_of(int64_t id) const {
-  if (const AddedToken* added = parts_.added.token(id)) return added->content;
+  if (const AddedToken* added = parts_.added.token(id)) return added->found_as;
   const std::string* token = parts_.model->vocabulary().token(id);
   return token ? std::optional(*token) : std::nullopt;
 }

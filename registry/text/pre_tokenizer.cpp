@@ -14,7 +14,7 @@ namespace {
 class SequencePreTokenizer final : public PreTokenizer {
  public:
   explicit SequencePreTokenizer(std::vector<std::unique_ptr<PreTokenizer>> parts) : parts_(std::move(parts)) {}
-  void apply(Words& words) const override {
+  void apply(WordList& words) const override {
     for (const auto& part : parts_) part->apply(words);
   }
 
@@ -27,7 +27,7 @@ class FunctionSplit final : public PreTokenizer {
  public:
   using Find = std::function<void(std::string_view, std::vector<SplitSpan>&)>;
   FunctionSplit(SplitBehavior behavior, Find find) : behavior_(behavior), find_(std::move(find)) {}
-  void apply(Words& words) const override { split_words(words, behavior_, find_); }
+  void apply(WordList& words) const override { split_words(words, behavior_, find_); }
 
  private:
   SplitBehavior behavior_;
@@ -96,16 +96,16 @@ class ByteLevelPreTokenizer final : public PreTokenizer {
   ByteLevelPreTokenizer(bool add_prefix_space, bool use_regex)
       : add_prefix_space_(add_prefix_space), use_regex_(use_regex) {}
 
-  void apply(Words& words) const override {
+  void apply(WordList& words) const override {
     if (add_prefix_space_) {
-      for (Words::Word& word : words.words) {
+      for (WordList::Word& word : words.words) {
         if (!word.text.starts_with(' ')) word.text = words.keep(" " + std::string(word.text));
       }
     }
     if (use_regex_) split_words(words, SplitBehavior::kIsolated, find_gpt2_words);
     std::string letters;
     std::vector<size_t> ends;
-    for (const Words::Word& word : words.words) {
+    for (const WordList::Word& word : words.words) {
       append_byte_letters(letters, word.text);
       ends.push_back(letters.size());
     }
@@ -132,12 +132,11 @@ class MetaspacePreTokenizer final : public PreTokenizer {
     split_ = node.flag("split", true);
   }
 
-  void apply(Words& words) const override {
+  void apply(WordList& words) const override {
     static const PatternMatcher blank(" ");
-    for (Words::Word& word : words.words) {
+    for (WordList::Word& word : words.words) {
       std::string text = blank.replaced(word.text, mark_);
-      const bool prepend =
-          scheme_ == PrependScheme::kAlways || (scheme_ == PrependScheme::kFirst && word.first);
+      const bool prepend = scheme_ == PrependScheme::kAlways || (scheme_ == PrependScheme::kFirst && word.first);
       if (prepend && !text.starts_with(mark_)) text.insert(0, mark_);
       word.text = words.keep(std::move(text));
     }
@@ -159,8 +158,7 @@ SplitBehavior read_behavior(const JsonNode& node) {
   if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
   if (name == "Contiguous") return SplitBehavior::kContiguous;
-  node.fail("unknown behavior " + name +
-            "; known: Contiguous, Isolated, MergedWithNext, MergedWithPrevious, Removed");
+  node.fail("unknown behavior " + name + "; known: Contiguous, Isolated, MergedWithNext, MergedWithPrevious, Removed");
 }
 
 std::unique_ptr<PreTokenizer> read_fixed_length(const JsonNode& node) {

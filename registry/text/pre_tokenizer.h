@@ -11,7 +11,7 @@
 namespace trainrun {
 
 /// A text that is being split into words. The words point into the text, or into texts that were made from it.
-struct Words {
+struct WordList {
   struct Word {
     std::string_view text;
     bool first = false;  // whether it begins where the text began that the tokenizer was given
@@ -27,7 +27,7 @@ struct Words {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  virtual void apply(Words& words) const = 0;
+  virtual void apply(WordList& words) const = 0;
 };
 
 /// Throws DataError for a pre-tokenizer that is unknown, or not as it should be.
@@ -55,11 +55,11 @@ void arrange_spans(std::vector<SplitSpan>& spans, SplitBehavior behavior);
 
 /// Splits each word in parts: `find(text, spans)` fills in the spans.
 template <class Find>
-void split_words(Words& words, SplitBehavior behavior, const Find& find) {
-  std::vector<Words::Word> parts;
+void split_words(WordList& words, SplitBehavior behavior, const Find& find) {
+  std::vector<WordList::Word> parts;
   parts.reserve(words.words.size());
   std::vector<SplitSpan> spans;
-  for (const Words::Word& word : words.words) {
+  for (const WordList::Word& word : words.words) {
     spans.clear();
     find(word.text, spans);
     arrange_spans(spans, behavior);

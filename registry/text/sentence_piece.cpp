@@ -1,5 +1,6 @@
-#include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include <algorithm>
 #include <unordered_map>
 
 #include "registry/error.h"
@@ -49,7 +50,7 @@ class SentencePieceNormalizer final : public Normalizer {
 /// Splits before each run of marks. Where no token reaches across such a place, the words can be looked at one by one.
 class MarkedWords final : public PreTokenizer {
  public:
-  void apply(Words& words) const override {
+  void apply(WordList& words) const override {
     split_words(words, SplitBehavior::kIsolated, [](std::string_view text, std::vector<SplitSpan>& spans) {
       size_t begin = 0;
       while (begin < text.size()) {
@@ -97,9 +98,10 @@ Merges merges_of(const SentencePieceModel& model, const Vocabulary& vocabulary) 
       const auto left_id = vocabulary.find(left), right_id = vocabulary.find(right);
       if (left_id && right_id) splits.push_back({left, right, piece.score, *left_id, *right_id});
     }
-    std::stable_sort(splits.begin() + static_cast<std::ptrdiff_t>(first), splits.end(), [](const auto& a, const auto& b) {
-      return std::pair(a.left_id, a.right_id) < std::pair(b.left_id, b.right_id);
-    });
+    std::stable_sort(splits.begin() + static_cast<std::ptrdiff_t>(first), splits.end(),
+                     [](const auto& a, const auto& b) {
+                       return std::pair(a.left_id, a.right_id) < std::pair(b.left_id, b.right_id);
+                     });
   }
   std::stable_sort(splits.begin(), splits.end(), [](const Split& a, const Split& b) {
     const auto key = [](const Split& s) {
@@ -149,7 +151,11 @@ std::vector<AddedToken> added_of(const SentencePieceModel& model) {
     const bool control =
         piece.type == SentencePieceModel::Type::kControl || piece.type == SentencePieceModel::Type::kUnknown;
     if (!control && piece.type != SentencePieceModel::Type::kUserDefined) continue;
-    tokens.push_back({static_cast<int64_t>(id), piece.text, control});
+    AddedToken token;
+    token.id = static_cast<int64_t>(id);
+    token.content = piece.text;
+    token.special = control;
+    tokens.push_back(std::move(token));
   }
   return tokens;
 }

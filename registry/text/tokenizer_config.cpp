@@ -1,5 +1,6 @@
-#include <filesystem>
 #include <nlohmann/json.hpp>
+
+#include <filesystem>
 
 #include "registry/error.h"
 #include "registry/text/tokenizer_files.h"

@@ -34,9 +34,7 @@ size_t well_formed(std::string_view bytes, size_t at, size_t& part) {
   return size;
 }
 
-utf8proc_category_t category(char32_t character) {
-  return utf8proc_category(static_cast<utf8proc_int32_t>(character));
-}
+utf8proc_category_t category(char32_t character) { return utf8proc_category(static_cast<utf8proc_int32_t>(character)); }
 
 utf8proc_option_t options_of(Form form) {
   switch (form) {

@@ -1,6 +1,7 @@
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "registry/error.h"
 #include "registry/splitmix.h"

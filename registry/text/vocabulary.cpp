@@ -1,7 +1,8 @@
 #include "registry/text/vocabulary.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include <algorithm>
 
 namespace trainrun {
 

@@ -1,5 +1,6 @@
-#include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include <algorithm>
 
 #include "registry/error.h"
 #include "registry/files/file_io.h"
@@ -46,10 +47,10 @@ AddedTokens added_tokens(const TokenizerConfig& config, std::vector<AddedToken> 
   }
   for (AddedToken& token : specials) {
     const auto id = vocabulary.find(token.content);
-    const bool there = std::any_of(tokens.begin(), tokens.end(), [&](const auto& t) { return t.content == token.content; });
+    const bool there =
+        std::any_of(tokens.begin(), tokens.end(), [&](const auto& t) { return t.content == token.content; });
     if (!id || there) continue;
     token.id = *id;
-    token.special = true;
     tokens.push_back(token);
   }
   return {std::move(tokens), parts.normalizer.get()};
@@ -59,6 +60,13 @@ int64_t required(const TextModel& model, const std::string& token, const std::st
   const auto id = model.vocabulary().find(token);
   if (!id) throw DataError(file + ": the token \"" + token + "\" is missing");
   return *id;
+}
+
+AddedToken special_token(const std::string& content) {
+  AddedToken token;
+  token.content = content;
+  token.special = true;
+  return token;
 }
 
 /// Those that a family's tokenizers have where the configuration names no others.
@@ -97,9 +105,8 @@ std::unique_ptr<const TextModel> model_of_file(const std::string& file, const Ma
 Pipeline read_vocab_txt(const std::string& file, const TokenizerConfig& config) {
   check_class(config, {"BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"}, file);
   Pipeline parts;
-  set_special_tokens(
-      parts, config,
-      {{"unk", "[UNK]"}, {"sep", "[SEP]"}, {"pad", "[PAD]"}, {"cls", "[CLS]"}, {"mask", "[MASK]"}});
+  set_special_tokens(parts, config,
+                     {{"unk", "[UNK]"}, {"sep", "[SEP]"}, {"pad", "[PAD]"}, {"cls", "[CLS]"}, {"mask", "[MASK]"}});
   auto normalizer = std::make_unique<BertNormalizer>();
   normalizer->lowercase = config.flag("do_lower_case", true);
   normalizer->handle_chinese_chars = config.flag("tokenize_chinese_chars", true);
@@ -117,7 +124,7 @@ Pipeline read_vocab_txt(const std::string& file, const TokenizerConfig& config) 
   options.unknown = parts.special_tokens.at("unk");
   parts.model = model_of_file(file, [&] { return word_piece_model(std::move(vocabulary), options); });
   std::vector<AddedToken> specials;
-  for (const auto& [role, token] : parts.special_tokens) specials.push_back({0, token});
+  for (const auto& [role, token] : parts.special_tokens) specials.push_back(special_token(token));
   parts.added = added_tokens(config, std::move(specials), parts);
   parts.post_processor = PostProcessor::bert(required(*parts.model, parts.special_tokens.at("cls"), file),
                                              required(*parts.model, parts.special_tokens.at("sep"), file));
@@ -133,19 +140,22 @@ Pipeline read_vocab_and_merges(const std::string& vocab_file, const std::string&
   Vocabulary vocabulary(JsonNode(vocab_file, content));
   const Merges merges = read_merge_lines(merges_file);
   parts.model = model_of_file(merges_file, [&] { return byte_pair_model(std::move(vocabulary), merges, {}); });
-  const bool roberta =
-      config.tokenizer_class.empty()
-          ? parts.model->vocabulary().find("<s>") && parts.model->vocabulary().find("</s>")
-          : config.tokenizer_class.starts_with("Roberta");
+  const bool roberta = config.tokenizer_class.empty()
+                           ? parts.model->vocabulary().find("<s>") && parts.model->vocabulary().find("</s>")
+                           : config.tokenizer_class.starts_with("Roberta");
   set_special_tokens(parts, config,
-                     roberta ? std::map<std::string, std::string>{{"bos", "<s>"}, {"eos", "</s>"}, {"sep", "</s>"},
-                                                                  {"cls", "<s>"}, {"unk", "<unk>"}, {"pad", "<pad>"},
+                     roberta ? std::map<std::string, std::string>{{"bos", "<s>"},
+                                                                  {"eos", "</s>"},
+                                                                  {"sep", "</s>"},
+                                                                  {"cls", "<s>"},
+                                                                  {"unk", "<unk>"},
+                                                                  {"pad", "<pad>"},
                                                                   {"mask", "<mask>"}}
-                             : std::map<std::string, std::string>{{"bos", "<|endoftext|>"}, {"eos", "<|endoftext|>"},
-                                                                  {"unk", "<|endoftext|>"}});
+                             : std::map<std::string, std::string>{
+                                   {"bos", "<|endoftext|>"}, {"eos", "<|endoftext|>"}, {"unk", "<|endoftext|>"}});
   std::vector<AddedToken> specials;
   for (const auto& [role, token] : parts.special_tokens) {
-    AddedToken special{0, token};
+    AddedToken special = special_token(token);
     special.lstrip = roberta && role == "mask";
     specials.push_back(special);
   }

@@ -34,7 +34,7 @@ def roberta(texts) -> Tokenizer:
     tokenizer = byte_bpe(texts, pre_tokenizers.ByteLevel(add_prefix_space=True), ["<s>", "<pad>", "</s>", "<unk>"])
     tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
     ids = tokenizer.get_vocab()
-    tokenizer.post_processor = processors.RobertaProcessing(sep=("</s>", ids["</s>"]), cls=("<s>", ids["<s>"]), add_prefix_space=True)
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", ids["</s>"]), ("<s>", ids["<s>"]), add_prefix_space=True)
     return tokenizer
 
 
@@ -115,7 +115,7 @@ def bert_cased(texts) -> Tokenizer:
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False, clean_text=False)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trained(tokenizer, trainers.WordPieceTrainer(vocab_size=VOCAB, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False), texts)
-    tokenizer.post_processor = processors.BertProcessing(sep=("[SEP]", 3), cls=("[CLS]", 2))
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     tokenizer.decoder = decoders.WordPiece(cleanup=False)
     return tokenizer
 

@@ -2,9 +2,9 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <nlohmann/json.hpp>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "registry/error.h"
 #include "registry/sample_draws.h"
@@ -118,7 +118,8 @@ std::string changed_file(const std::string& content, const std::string& other, R
 }
 
 void use(const Tokenizer& tokenizer) {
-  const Encoding encoding = tokenizer.encode_pair("Hello, w\u00F6rld's 123  \u4F60\u597D <s>", "\xFF \U0001F600\n\t\u0301x");
+  const Encoding encoding =
+      tokenizer.encode_pair("Hello, w\u00F6rld's 123  \u4F60\u597D <s>", "\xFF \U0001F600\n\t\u0301x");
   for (const int64_t id : encoding.ids) {
     if (id < 0 || id >= tokenizer.vocab_size()) throw std::logic_error("an id is beyond the vocabulary");
   }

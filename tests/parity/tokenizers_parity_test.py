@@ -269,7 +269,7 @@ FAULTS = [
     ("gpt2", "added_tokens/0/id", 7, "has the id 7, and 0 in the model's vocabulary"),
     ("gpt2", "added_tokens/0/id", 1 << 40, r"added_tokens\[0\].id: expected a whole number"),
     ("gpt2", "added_tokens/0/content", "", "a token cannot be empty"),
-    ("gpt2", "added_tokens/0/content", "other", "the id 0 of \"other\" is that of"),
+    ("gpt2", "added_tokens/0/content", "not there", "the id 0 of \"not there\" is that of"),
     ("gpt2", "added_tokens/0/special", None, "special: expected true or false"),
     ("t5", "model/unk_id", 99999999, "model.unk_id: expected a whole number"),
     ("t5", "model/vocab/7", ["a", "b"], r"model.vocab\[7\]\[1\]: expected a number"),
