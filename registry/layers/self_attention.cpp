@@ -5,7 +5,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 #include <torch/nn/module.h>
 
 #include <limits>
@@ -122,7 +121,7 @@ struct ScaledDotProductAttention {
     }
     if (!seen.defined()) return {};
     const double never = query.scalar_type() == at::kHalf ? -65504 : std::numeric_limits<float>::lowest() / 2;
-    return at::zeros(seen.sizes(), query.options()).masked_fill(seen.logical_not(), never);
+    return seen.logical_not().to(query.scalar_type()) * never;
   }
 };
 

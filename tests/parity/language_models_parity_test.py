@@ -250,6 +250,35 @@ def test_transformers_opens_what_is_exported(tmp_path, model: LanguageModel, beg
     assert (tmp_path / "out" / "vocab.txt").exists() == (begins == "from a folder")
 
 
+@pytest.mark.parametrize("model", [BERT, GPT, LLAMA_3], ids=str)
+def test_torchscript_gives_the_logits(tmp_path, model: LanguageModel):
+    peer = model.saved(tmp_path / "peer")
+    fields = model.fields(num=8)
+    recipe = write_recipe(tmp_path, f"{{type: {model.type}, pretrained: {tmp_path / 'peer'}}}", fields | {"labels": labels_for(model, fields)}, steps=1)
+    reference.run_trainrun(recipe, tmp_path / "run", "optimizer.lr=0")
+    exported(tmp_path, "export", "run", "--format", "torchscript")
+    traced = torch.jit.load(tmp_path / "model.pt")
+    names = [graph_input.debugName() for graph_input in list(traced.graph.inputs())[1:]]
+    with torch.no_grad():
+        logits = traced(*(fields[name] for name in names))
+    assert_close(logits, expected_of(peer, fields), fields["attention_mask"] if model.is_decoder else None)
+
+
+@pytest.mark.parametrize("distributed", ["MULTI_CPU", "FSDP"])
+@pytest.mark.parametrize("model", [BERT, GPT, LLAMA_3], ids=str)
+def test_two_ranks_train_to_the_losses_of_one(tmp_path, model: LanguageModel, distributed):
+    model.saved(tmp_path / "peer", **dict.fromkeys(model.dropout, 0.0))
+    fields = model.fields(num=16)
+    labels = labels_for(model, fields | {"attention_mask": torch.ones_like(fields["attention_mask"])})  # as many for each rank
+    recipe = write_recipe(tmp_path, f"{{type: {model.type}, pretrained: {tmp_path / 'peer'}}}", fields | {"labels": labels}, steps=6)
+    alone, _ = reference.run_trainrun(recipe, tmp_path / "alone")
+    ranks, _ = reference.run_trainrun(recipe, tmp_path / "ranks", f"distributed_type={distributed}", "num_processes=2",
+                                      "dataloader.batch_size=2")
+    losses = [[line["train/loss"] for line in lines if line["split"] == "train"] for lines in (alone, ranks)]
+    assert len(losses[0]) == 6
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
 def test_only_language_models_are_exported_for_transformers(tmp_path):
     fields = BERT.fields() | {"labels": torch.zeros(4).long()}
     layers = "{type: Embedding, inputs: input_ids, num_embeddings: 99, embedding_dim: 4}, Flatten, {type: Linear, out_features: 2}"
