@@ -80,6 +80,7 @@ static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, sqlite);
   ADD(catalog.datasets, synthetic);
   ADD(catalog.datasets, tensor_file);
+  ADD(catalog.datasets, text_classification);
   ADD(catalog.datasets, text_lm);
   ADD(catalog.datasets, token_file);
   ADD(catalog.datasets, views);

@@ -4,6 +4,7 @@
 #include "registry/datasets/characters.h"
 #include "registry/datasets/text_corpus.h"
 #include "registry/datasets/token_windows.h"
+#include "registry/text/tokenizer.h"
 
 namespace trainrun {
 
@@ -34,8 +35,10 @@ struct TextLM : BlockOptions {
     f.required("path", &TextLM::path).doc("a file of text or a .jsonl file, plain or .gz; or a list of such files");
     f.optional("text_column", &TextLM::text_column).doc("the key of a .jsonl file's objects that holds the text");
     f.optional("tokenizer", &TextLM::tokenizer)
-        .one_of({"characters"})
-        .doc("characters: the characters of the training text, sorted, which checkpoints keep");
+        .words({"characters"})
+        .doc(
+            "characters: those of the training text, sorted, which checkpoints keep; or a folder with tokenizer.json, "
+            "vocab.json and merges.txt, or tokenizer.model, as Hugging Face has it, or one of these files");
     f.optional("split", &TextLM::split)
         .doc("the part of the corpus: train, what comes before the last val_fraction of it, or val; null: all");
     f.optional("val_fraction", &TextLM::val_fraction)
@@ -77,31 +80,58 @@ class TextLMDataset : public TokenWindows {
       : TokenWindows(options), options_(std::move(options)), origin_(corpus_name(options_.files())) {}
 
   void open() override {
-    const std::string end = options_.end_of_document.value_or("");
-    characters_.clear();
+    tokens_.clear();
     documents_.clear();
-    for (const std::string& document : read_documents(options_.files(), options_.part())) {
-      const auto begin = static_cast<int64_t>(characters_.size());
-      const std::vector<uint32_t> points = code_points(document + end, origin_);
-      characters_.insert(characters_.end(), points.begin(), points.end());
-      documents_.push_back({begin, static_cast<int64_t>(characters_.size()) - begin});
+    const std::vector<std::string> texts = read_documents(options_.files(), options_.part());
+    if (has_characters()) {
+      for (const std::string& text : texts) {
+        add_document(code_points(text + options_.end_of_document.value_or(""), origin_));
+      }
+    } else {
+      encode(texts);
     }
-    use(characters_);  // how many samples there are does not depend on the alphabet
+    use(tokens_);  // of characters: how many samples there are does not depend on the alphabet
   }
 
   /// All of this part counts, whichever its samples are: the text is what is learnt from.
-  void learn(const at::Tensor&) override { read_by(Alphabet(characters_)); }
-  nlohmann::json learnt() const override { return {{"characters", alphabet_.text()}}; }
+  void learn(const at::Tensor&) override {
+    if (has_characters()) read_by(Alphabet(tokens_));
+  }
+  nlohmann::json learnt() const override {
+    return has_characters() ? nlohmann::json{{"characters", alphabet_.text()}} : nlohmann::json();
+  }
   void set_learnt(const nlohmann::json& state) override {
-    const bool fits = state.is_object() && state.contains("characters") && state["characters"].is_string();
+    const bool fits =
+        has_characters() && state.is_object() && state.contains("characters") && state["characters"].is_string();
     if (!fits) throw DataError(origin_ + ": what was learnt is of other data: it holds no characters");
     read_by(Alphabet(code_points(state["characters"].get<std::string>(), "the checkpoint's characters")));
   }
 
  private:
+  bool has_characters() const { return options_.tokenizer == "characters"; }
+  void add_document(const std::vector<uint32_t>& tokens) {
+    documents_.push_back({static_cast<int64_t>(tokens_.size()), static_cast<int64_t>(tokens.size())});
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  }
+  /// By the tokenizer of a file, without the special tokens that it puts around a text.
+  void encode(const std::vector<std::string>& texts) {
+    const auto tokenizer = open_tokenizer(options_.tokenizer);
+    std::optional<int64_t> end;
+    if (options_.end_of_document) {
+      end = tokenizer->id_of(*options_.end_of_document);
+      if (!end) throw DataError(options_.tokenizer + ": has no token '" + *options_.end_of_document + "'");
+    }
+    std::vector<TextPair> pairs;
+    for (const std::string& text : texts) pairs.push_back({text, std::nullopt});
+    for (const Encoding& encoded : encode_batch(*tokenizer, pairs, std::nullopt, /*add_special_tokens=*/false)) {
+      std::vector<uint32_t> tokens(encoded.ids.begin(), encoded.ids.end());
+      if (end) tokens.push_back(static_cast<uint32_t>(*end));
+      add_document(tokens);
+    }
+  }
   void read_by(Alphabet alphabet) {
     alphabet_ = std::move(alphabet);
-    use(alphabet_.encode(characters_, origin_));
+    use(alphabet_.encode(tokens_, origin_));
   }
   void use(std::vector<uint32_t> tokens) {
     TokenRow row = TokenRow::of(std::move(tokens));
@@ -114,7 +144,7 @@ class TextLMDataset : public TokenWindows {
 
   TextLM options_;
   std::string origin_;
-  std::vector<uint32_t> characters_;
+  std::vector<uint32_t> tokens_;  // of characters: their code points
   std::vector<Stretch> documents_;
   Alphabet alphabet_;
 };

@@ -251,6 +251,8 @@ const std::map<std::string, std::string>& data_parameters() {
       {"SQLite", "path: t.db, table: t, label: y"},
       {"Synthetic", "num_samples: 8, shape: [3]"},
       {"TensorFile", "path: t.npz"},
+      {"TextClassification", "path: t.tsv, tokenizer: t"},
+      {"MRPC", "root: data, split: train, tokenizer: t"},
       {"TextLM", "path: t.txt, block_size: 8"},
       {"TokenFile", "path: t.bin, block_size: 8"},
       {"Windows", "dataset: {type: Digits, split: train}, length: 2"},
