@@ -26,11 +26,11 @@ int64_t vocab_size_of(const TextModel& model, const AddedTokens& added) {
   return highest + 1;
 }
 
-void PipelineTokenizer::add_words(std::string_view text, bool first, WordCaches::Loan& cache,
-                                  std::vector<int64_t>& ids) const {
+void PipelineTokenizer::add_words(std::string_view text, bool first, WordCaches::Loan& cache, Tokens& tokens) const {
   WordList words;
   words.words = {{text, first}};
   if (parts_.pre_tokenizer) parts_.pre_tokenizer->apply(words);
+  std::vector<int64_t>& ids = tokens.ids;
   for (const WordList::Word& word : words.words) {
     if (word.text.size() > WordCache::kLongestWord) {
       parts_.model->encode(word.text, ids);
@@ -41,16 +41,21 @@ void PipelineTokenizer::add_words(std::string_view text, bool first, WordCaches:
       parts_.model->encode(word.text, ids);
       cache->keep(word.text, ids.data() + before, ids.data() + ids.size());
     }
+    tokens.end_word();
   }
 }
 
-std::vector<int64_t> PipelineTokenizer::ids_of(std::string_view bytes) const {
+PipelineTokenizer::Tokens PipelineTokenizer::tokens_of(std::string_view bytes) const {
   const std::string text = unicode::valid(bytes);
   WordCaches::Loan cache(caches_);
-  std::vector<int64_t> ids;
+  Tokens tokens;
+  const auto add_token = [&](int64_t id) {
+    tokens.ids.push_back(id);
+    tokens.end_word();
+  };
   for (const AddedTokens::Part& part : parts_.added.split(text, false)) {
     if (part.id) {
-      ids.push_back(*part.id);
+      add_token(*part.id);
       continue;
     }
     NormalizedText normalized{std::string(part.text)};
@@ -58,33 +63,46 @@ std::vector<int64_t> PipelineTokenizer::ids_of(std::string_view bytes) const {
     const bool first = part.text.data() == text.data() && !normalized.front_removed;
     for (const AddedTokens::Part& inner : parts_.added.split(normalized.text, true)) {
       if (inner.id) {
-        ids.push_back(*inner.id);
+        add_token(*inner.id);
       } else {
-        add_words(inner.text, first && inner.text.data() == normalized.text.data(), cache, ids);
+        add_words(inner.text, first && inner.text.data() == normalized.text.data(), cache, tokens);
       }
     }
   }
-  return ids;
+  return tokens;
+}
+
+/// How many tokens Hugging Face's library makes of a text before it looks which of two is the longer one: those of as
+/// many whole words as give max_length tokens.
+int64_t PipelineTokenizer::considered(const Tokens& tokens, const Truncation& truncation) {
+  const auto all = static_cast<int64_t>(tokens.ids.size());
+  if (truncation.strategy != Truncation::Strategy::kLongestFirst || all <= truncation.max_length) return all;
+  if (truncation.side == Truncation::Side::kRight) {
+    return *std::lower_bound(tokens.ends.begin(), tokens.ends.end(), truncation.max_length);
+  }
+  const auto after = std::upper_bound(tokens.ends.begin(), tokens.ends.end(), all - truncation.max_length);
+  return after == tokens.ends.begin() ? all : all - *std::prev(after);
 }
 
 Encoding PipelineTokenizer::encode(const TextPair& texts, const std::optional<Truncation>& truncation,
                                    bool add_special_tokens) const {
-  std::vector<int64_t> first = ids_of(texts.first);
-  std::optional<std::vector<int64_t>> second;
-  if (texts.second) second = ids_of(*texts.second);
+  Tokens first = tokens_of(texts.first);
+  std::optional<Tokens> second;
+  if (texts.second) second = tokens_of(*texts.second);
   if (truncation) {
     const int64_t added = add_special_tokens ? parts_.post_processor.special_tokens(second.has_value()) : 0;
     if (truncation->max_length < added) {
       throw DataError("a length of " + std::to_string(truncation->max_length) + " has no room for the " +
                       std::to_string(added) + " special tokens");
     }
-    const auto length = [](const auto& ids) { return static_cast<int64_t>(ids.size()); };
-    const KeptTokens kept = truncated_lengths(length(first), second ? std::optional(length(*second)) : std::nullopt,
+    const KeptTokens kept = truncated_lengths(considered(first, *truncation),
+                                              second ? std::optional(considered(*second, *truncation)) : std::nullopt,
                                               truncation->max_length - added, truncation->strategy);
-    cut(first, kept.first, truncation->side);
-    if (second) cut(*second, kept.second, truncation->side);
+    cut(first.ids, kept.first, truncation->side);
+    if (second) cut(second->ids, kept.second, truncation->side);
   }
-  return parts_.post_processor.assemble(first, second, add_special_tokens);
+  return parts_.post_processor.assemble(first.ids, second ? std::optional(std::move(second->ids)) : std::nullopt,
+                                        add_special_tokens);
 }
 
 std::string PipelineTokenizer::decode(const std::vector<int64_t>& ids, bool skip_special_tokens) const {

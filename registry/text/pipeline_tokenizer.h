@@ -49,8 +49,15 @@ class PipelineTokenizer final : public Tokenizer {
   std::optional<Padding> file_padding() const override { return parts_.padding; }
 
  private:
-  std::vector<int64_t> ids_of(std::string_view bytes) const;
-  void add_words(std::string_view text, bool first, WordCaches::Loan& cache, std::vector<int64_t>& ids) const;
+  /// The tokens of a text without special ones, and how many there are up to the end of each word.
+  struct Tokens {
+    std::vector<int64_t> ids;
+    std::vector<int64_t> ends;
+    void end_word() { ends.push_back(static_cast<int64_t>(ids.size())); }
+  };
+  Tokens tokens_of(std::string_view bytes) const;
+  void add_words(std::string_view text, bool first, WordCaches::Loan& cache, Tokens& tokens) const;
+  static int64_t considered(const Tokens& tokens, const Truncation& truncation);
 
   Pipeline parts_;
   mutable WordCaches caches_;

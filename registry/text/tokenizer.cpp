@@ -30,14 +30,14 @@ std::vector<Encoding> encode_batch(const Tokenizer& tokenizer, const std::vector
 
 namespace {
 
-/// The longer text gives tokens until both are equally long, then both do; if `room` is odd, the one that was shorter
+/// The longer text gives tokens until both are equally long, then both do; if `room` is odd, the one that was longer
 /// keeps one more.
 KeptTokens longest_first(int64_t first, int64_t second, int64_t room) {
   int64_t shorter = std::min(first, second);
   int64_t longer = shorter > room ? shorter : std::max(shorter, room - shorter);
   if (shorter + longer > room) {
-    longer = room / 2;
-    shorter = room - longer;
+    shorter = room / 2;
+    longer = room - shorter;
   }
   return first > second ? KeptTokens{longer, shorter} : KeptTokens{shorter, longer};
 }
