@@ -30,16 +30,12 @@ std::vector<Encoding> encode_batch(const Tokenizer& tokenizer, const std::vector
 
 namespace {
 
-/// The longer text gives tokens until both are equally long, then both do; if `room` is odd, the one that was shorter
-/// keeps one more.
+/// The longer text gives tokens until both are equally long, then both do. Where `room` is odd, Hugging Face's library
+/// leaves one more to the text that was longer, but to the second one where either would have filled the room alone.
 KeptTokens longest_first(int64_t first, int64_t second, int64_t room) {
-  int64_t shorter = std::min(first, second);
-  int64_t longer = shorter > room ? shorter : std::max(shorter, room - shorter);
-  if (shorter + longer > room) {
-    longer = room / 2;
-    shorter = room - longer;
-  }
-  return first > second ? KeptTokens{longer, shorter} : KeptTokens{shorter, longer};
+  const int64_t shorter = std::min(first, second), half = room / 2;
+  if (shorter <= half) return first > second ? KeptTokens{room - second, second} : KeptTokens{first, room - first};
+  return first > second && shorter < room ? KeptTokens{room - half, half} : KeptTokens{half, room - half};
 }
 
 }  // namespace
