@@ -18,49 +18,39 @@ namespace {
 
 constexpr size_t kEncodedAtOnce = 4096;
 
-std::optional<int64_t> whole_number(const std::string &text) {
+std::optional<int64_t> whole_number(const std::string& text) {
   int64_t number = 0;
-  const auto result =
-      std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_whole =
-      result.ec == std::errc() && result.ptr == text.data() + text.size();
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_whole = result.ec == std::errc() && result.ptr == text.data() + text.size();
   return is_whole ? std::optional(number) : std::nullopt;
 }
 
 /// Sorted, by value where all are whole numbers.
-std::vector<std::string> sorted_classes(const std::set<std::string> &names) {
+std::vector<std::string> sorted_classes(const std::set<std::string>& names) {
   std::vector<std::string> classes(names.begin(), names.end());
-  const auto is_number = [](const std::string &name) {
-    return whole_number(name).has_value();
-  };
+  const auto is_number = [](const std::string& name) { return whole_number(name).has_value(); };
   if (std::all_of(classes.begin(), classes.end(), is_number)) {
     std::sort(classes.begin(), classes.end(),
-              [](const std::string &a, const std::string &b) {
-                return *whole_number(a) < *whole_number(b);
-              });
+              [](const std::string& a, const std::string& b) { return *whole_number(a) < *whole_number(b); });
   }
   return classes;
 }
 
-} // namespace
+}  // namespace
 
 EncodedTexts::EncodedTexts(TextTableOptions source, EncodingOptions encoding,
-                           std::optional<std::vector<std::string>> classes,
-                           std::optional<int64_t> num_samples)
-    : source_(std::move(source)), encoding_(std::move(encoding)),
-      classes_(std::move(classes)), num_samples_(num_samples) {}
+                           std::optional<std::vector<std::string>> classes, std::optional<int64_t> num_samples)
+    : source_(std::move(source)),
+      encoding_(std::move(encoding)),
+      classes_(std::move(classes)),
+      num_samples_(num_samples) {}
 
 DatasetInfo EncodedTexts::info() const {
   DatasetInfo info;
-  for (const char *name : {"input_ids", "attention_mask", "token_type_ids"}) {
-    info.fields.push_back({name,
-                           {encoding_.max_length},
-                           at::kLong,
-                           std::nullopt}); // at most: batches may be shorter
+  for (const char* name : {"input_ids", "attention_mask", "token_type_ids"}) {
+    info.fields.push_back({name, {encoding_.max_length}, at::kLong, std::nullopt});  // at most: batches may be shorter
   }
-  const auto num_classes =
-      classes_ ? std::optional(static_cast<int64_t>(classes_->size()))
-               : std::nullopt;
+  const auto num_classes = classes_ ? std::optional(static_cast<int64_t>(classes_->size())) : std::nullopt;
   info.fields.push_back({"labels", {}, at::kLong, num_classes});
   info.target = "labels";
   info.num_samples = num_samples_;
@@ -69,20 +59,17 @@ DatasetInfo EncodedTexts::info() const {
 
 void EncodedTexts::open() {
   TextTable table = read_text_table(source_);
-  if (num_samples_ &&
-      static_cast<int64_t>(table.lines.size()) != *num_samples_) {
-    throw DataError(
-        source_.path + ": has " + std::to_string(table.lines.size()) +
-        " rows, the published file " + std::to_string(*num_samples_));
+  if (num_samples_ && static_cast<int64_t>(table.lines.size()) != *num_samples_) {
+    throw DataError(source_.path + ": has " + std::to_string(table.lines.size()) + " rows, the published file " +
+                    std::to_string(*num_samples_));
   }
   encode(table);
   names_ = std::move(table.labels);
   lines_ = std::move(table.lines);
-  if (classes_)
-    number_labels(*classes_);
+  if (classes_) number_labels(*classes_);
 }
 
-void EncodedTexts::encode(const TextTable &table) {
+void EncodedTexts::encode(const TextTable& table) {
   const auto tokenizer = open_tokenizer(encoding_.tokenizer);
   pad_id_ = tokenizer->pad_id().value_or(0);
   Truncation truncation;
@@ -94,78 +81,62 @@ void EncodedTexts::encode(const TextTable &table) {
   for (size_t begin = 0; begin < count; begin += kEncodedAtOnce) {
     std::vector<TextPair> texts;
     for (size_t i = begin; i < std::min(begin + kEncodedAtOnce, count); ++i) {
-      texts.push_back({table.first[i],
-                       table.second.empty()
-                           ? std::nullopt
-                           : std::optional<std::string_view>(table.second[i])});
+      texts.push_back(
+          {table.first[i], table.second.empty() ? std::nullopt : std::optional<std::string_view>(table.second[i])});
     }
-    for (const Encoding &encoded :
-         encode_batch(*tokenizer, texts, truncation)) {
+    for (const Encoding& encoded : encode_batch(*tokenizer, texts, truncation)) {
       ids_.insert(ids_.end(), encoded.ids.begin(), encoded.ids.end());
-      type_ids_.insert(type_ids_.end(), encoded.type_ids.begin(),
-                       encoded.type_ids.end());
+      type_ids_.insert(type_ids_.end(), encoded.type_ids.begin(), encoded.type_ids.end());
       begins_.push_back(static_cast<int64_t>(ids_.size()));
     }
   }
 }
 
-void EncodedTexts::number_labels(const std::vector<std::string> &classes) {
+void EncodedTexts::number_labels(const std::vector<std::string>& classes) {
   std::map<std::string, int64_t> numbers;
-  for (const std::string &name : classes)
-    numbers.emplace(name, static_cast<int64_t>(numbers.size()));
+  for (const std::string& name : classes) numbers.emplace(name, static_cast<int64_t>(numbers.size()));
   labels_.clear();
   for (size_t i = 0; i < names_.size(); ++i) {
     const auto found = numbers.find(names_[i]);
     if (found == numbers.end()) {
-      throw DataError(place(static_cast<int64_t>(i), *source_.label) + ": '" +
-                      names_[i] + "' is not a class" +
+      throw DataError(place(static_cast<int64_t>(i), *source_.label) + ": '" + names_[i] + "' is not a class" +
                       suggestion(names_[i], classes));
     }
     labels_.push_back(found->second);
   }
 }
 
-void EncodedTexts::learn(const at::Tensor &indices) {
-  if (classes_)
-    return; // the recipe lists them
+void EncodedTexts::learn(const at::Tensor& indices) {
+  if (classes_) return;  // the recipe lists them
   std::set<std::string> names;
   for (int64_t i = 0; i < indices.numel(); ++i) {
-    names.insert(
-        names_[static_cast<size_t>(indices.const_data_ptr<int64_t>()[i])]);
+    names.insert(names_[static_cast<size_t>(indices.const_data_ptr<int64_t>()[i])]);
   }
   classes_ = sorted_classes(names);
   number_labels(*classes_);
 }
 
-nlohmann::json EncodedTexts::learnt() const {
-  return {{"classes", classes_.value_or(std::vector<std::string>())}};
-}
+nlohmann::json EncodedTexts::learnt() const { return {{"classes", classes_.value_or(std::vector<std::string>())}}; }
 
-void EncodedTexts::set_learnt(const nlohmann::json &state) {
-  const bool fits = state.is_object() && state.contains("classes") &&
-                    state["classes"].is_array();
-  if (!fits)
-    throw DataError(source_.path +
-                    ": what was learnt is of other data: it holds no classes");
+void EncodedTexts::set_learnt(const nlohmann::json& state) {
+  const bool fits = state.is_object() && state.contains("classes") && state["classes"].is_array();
+  if (!fits) throw DataError(source_.path + ": what was learnt is of other data: it holds no classes");
   classes_ = state["classes"].get<std::vector<std::string>>();
   number_labels(*classes_);
 }
 
-int64_t EncodedTexts::length_of(const at::Tensor &indices) const {
-  if (encoding_.padding == TextPadding::kMaxLength)
-    return encoding_.max_length;
+int64_t EncodedTexts::length_of(const at::Tensor& indices) const {
+  if (encoding_.padding == TextPadding::kMaxLength) return encoding_.max_length;
   int64_t longest = 1;
   for (int64_t i = 0; i < indices.numel(); ++i) {
-    const auto sample =
-        static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
+    const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
     longest = std::max(longest, begins_[sample + 1] - begins_[sample]);
   }
   const int64_t multiple = encoding_.pad_to_multiple_of;
-  return std::min((longest + multiple - 1) / multiple * multiple,
-                  encoding_.max_length);
+  return std::min((longest + multiple - 1) / multiple * multiple, encoding_.max_length);
 }
 
-Batch EncodedTexts::get(const at::Tensor &indices) const {
+Batch EncodedTexts::get(const at::Tensor& indices) const {
   const int64_t n = indices.numel();
   const int64_t length = length_of(indices);
   const at::Tensor ids = at::full({n, length}, pad_id_, at::kLong);
@@ -173,15 +144,12 @@ Batch EncodedTexts::get(const at::Tensor &indices) const {
   const at::Tensor types = at::zeros({n, length}, at::kLong);
   const at::Tensor labels = at::empty({n}, at::kLong);
   for (int64_t i = 0; i < n; ++i) {
-    const auto sample =
-        static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
+    const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
     const int64_t begin = begins_[sample];
     const int64_t count = begins_[sample + 1] - begin;
-    std::copy_n(ids_.begin() + begin, count,
-                ids.mutable_data_ptr<int64_t>() + i * length);
+    std::copy_n(ids_.begin() + begin, count, ids.mutable_data_ptr<int64_t>() + i * length);
     std::fill_n(mask.mutable_data_ptr<int64_t>() + i * length, count, 1);
-    std::copy_n(type_ids_.begin() + begin, count,
-                types.mutable_data_ptr<int64_t>() + i * length);
+    std::copy_n(type_ids_.begin() + begin, count, types.mutable_data_ptr<int64_t>() + i * length);
     labels.mutable_data_ptr<int64_t>()[i] = labels_[sample];
   }
   Batch batch;
@@ -192,27 +160,24 @@ Batch EncodedTexts::get(const at::Tensor &indices) const {
   return batch;
 }
 
-at::Tensor EncodedTexts::column(const std::string &field) const {
-  if (field == "labels")
-    return at::tensor(labels_, at::kLong);
+at::Tensor EncodedTexts::column(const std::string& field) const {
+  if (field == "labels") return at::tensor(labels_, at::kLong);
   return Dataset::column(field);
 }
 
-std::string EncodedTexts::place(int64_t index, const std::string &field) const {
-  return source_.path + ":" +
-         std::to_string(lines_[static_cast<size_t>(index)]) + ":" + field;
+std::string EncodedTexts::place(int64_t index, const std::string& field) const {
+  return source_.path + ":" + std::to_string(lines_[static_cast<size_t>(index)]) + ":" + field;
 }
 
-std::vector<std::string> EncodedTexts::texts(const std::string &column) const {
+std::vector<std::string> EncodedTexts::texts(const std::string& column) const {
   TextTableOptions only = source_;
   only.text_columns = {column};
   only.label.reset();
   return read_text_table(only).first;
 }
 
-std::vector<std::string>
-EncodedTexts::class_names(const std::string &field) const {
+std::vector<std::string> EncodedTexts::class_names(const std::string& field) const {
   return field == "labels" && classes_ ? *classes_ : std::vector<std::string>();
 }
 
-} // namespace trainrun
+}  // namespace trainrun

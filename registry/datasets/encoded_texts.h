@@ -15,7 +15,8 @@ namespace trainrun {
 
 /// How long the texts of a batch are made.
 enum class TextPadding { kLongest, kMaxLength };
-template <> struct Words<TextPadding> {
+template <>
+struct Words<TextPadding> {
   static constexpr std::array kWords = {"longest", "max_length"};
 };
 
@@ -26,24 +27,29 @@ struct EncodingOptions {
   TextPadding padding = TextPadding::kLongest;
   int64_t pad_to_multiple_of = 1;
 
-  template <class T> static void describe_into(Fields<T> &f) {
+  template <class T>
+  static void describe_into(Fields<T>& f) {
     f.required("tokenizer", &T::tokenizer)
-        .doc("a folder with tokenizer.json, vocab.txt, vocab.json and "
-             "merges.txt, or tokenizer.model, as Hugging Face "
-             "has it; or one of these files");
+        .doc(
+            "a folder with tokenizer.json, vocab.txt, vocab.json and "
+            "merges.txt, or tokenizer.model, as Hugging Face "
+            "has it; or one of these files");
     f.optional("max_length", &T::max_length)
         .at_least(1)
         .unit("tokens")
-        .doc("longer texts are cut to this, special tokens included; of a "
-             "pair, the longer one first");
+        .doc(
+            "longer texts are cut to this, special tokens included; of a "
+            "pair, the longer one first");
     f.optional("padding", &T::padding)
-        .doc("longest: to the longest text of the batch; max_length: always to "
-             "max_length");
+        .doc(
+            "longest: to the longest text of the batch; max_length: always to "
+            "max_length");
     f.optional("pad_to_multiple_of", &T::pad_to_multiple_of)
         .at_least(1)
         .unit("tokens")
-        .doc("with padding: longest, the length is rounded up to a multiple of "
-             "this, at most to max_length");
+        .doc(
+            "with padding: longest, the length is rounded up to a multiple of "
+            "this, at most to max_length");
   }
 };
 
@@ -51,42 +57,41 @@ struct EncodingOptions {
 /// `token_type_ids` [L], int64, with L that of the batch, and `labels`. All
 /// texts are encoded when the data are opened, on all threads.
 class EncodedTexts : public Dataset, public DetailedDataset {
-public:
+ public:
   /// `classes`: the labels as the file writes them, in their order; null: those
   /// of the training samples, sorted. `num_samples`: what the file must have;
   /// null: any number.
-  EncodedTexts(TextTableOptions source, EncodingOptions encoding,
-               std::optional<std::vector<std::string>> classes,
+  EncodedTexts(TextTableOptions source, EncodingOptions encoding, std::optional<std::vector<std::string>> classes,
                std::optional<int64_t> num_samples = std::nullopt);
 
   DatasetInfo info() const override;
   void open() override;
   int64_t size() const override { return static_cast<int64_t>(lines_.size()); }
-  Batch get(const at::Tensor &indices) const override;
-  at::Tensor column(const std::string &field) const override;
-  void learn(const at::Tensor &indices) override;
+  Batch get(const at::Tensor& indices) const override;
+  at::Tensor column(const std::string& field) const override;
+  void learn(const at::Tensor& indices) override;
   nlohmann::json learnt() const override;
-  void set_learnt(const nlohmann::json &state) override;
-  std::string place(int64_t index, const std::string &field) const override;
-  std::vector<std::string> texts(const std::string &column) const override;
-  std::vector<std::string> class_names(const std::string &field) const override;
+  void set_learnt(const nlohmann::json& state) override;
+  std::string place(int64_t index, const std::string& field) const override;
+  std::vector<std::string> texts(const std::string& column) const override;
+  std::vector<std::string> class_names(const std::string& field) const override;
 
-private:
-  void encode(const TextTable &table);
-  void number_labels(const std::vector<std::string> &classes);
-  int64_t length_of(const at::Tensor &indices) const;
+ private:
+  void encode(const TextTable& table);
+  void number_labels(const std::vector<std::string>& classes);
+  int64_t length_of(const at::Tensor& indices) const;
 
   TextTableOptions source_;
   EncodingOptions encoding_;
   std::optional<std::vector<std::string>> classes_;
   std::optional<int64_t> num_samples_;
   int64_t pad_id_ = 0;
-  std::vector<int32_t> ids_;       // of all samples, one after the other
-  std::vector<uint8_t> type_ids_;  // likewise
-  std::vector<int64_t> begins_;    // of each sample, and the end
-  std::vector<std::string> names_; // its label
-  std::vector<int64_t> labels_;    // the number of that
+  std::vector<int32_t> ids_;        // of all samples, one after the other
+  std::vector<uint8_t> type_ids_;   // likewise
+  std::vector<int64_t> begins_;     // of each sample, and the end
+  std::vector<std::string> names_;  // its label
+  std::vector<int64_t> labels_;     // the number of that
   std::vector<int64_t> lines_;
 };
 
-} // namespace trainrun
+}  // namespace trainrun

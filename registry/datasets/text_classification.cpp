@@ -6,55 +6,52 @@ namespace {
 
 struct TextClassification : EncodingOptions {
   std::string path;
-  std::variant<std::string, std::vector<std::string>> text_columns =
-      std::string("text");
+  std::variant<std::string, std::vector<std::string>> text_columns = std::string("text");
   std::string label = "label";
   std::optional<std::vector<std::string>> classes;
 
-  static void describe(Fields<TextClassification> &f) {
+  static void describe(Fields<TextClassification>& f) {
     f.required("path", &TextClassification::path)
-        .doc("a file, plain or .gz: .csv with quoted fields, .jsonl, or (.tsv, "
-             ".txt) lines with tabulators between "
-             "fields, in which quotation marks are text; the first line names "
-             "the columns");
+        .doc(
+            "a file, plain or .gz: .csv with quoted fields, .jsonl, or (.tsv, "
+            ".txt) lines with tabulators between "
+            "fields, in which quotation marks are text; the first line names "
+            "the columns");
     f.optional("text_columns", &TextClassification::text_columns)
-        .doc("the column of the texts, or a list of two whose texts are "
-             "encoded as pairs");
-    f.optional("label", &TextClassification::label)
-        .doc("the column of the classes");
+        .doc(
+            "the column of the texts, or a list of two whose texts are "
+            "encoded as pairs");
+    f.optional("label", &TextClassification::label).doc("the column of the classes");
     f.optional("classes", &TextClassification::classes)
         .not_empty("expected at least one class")
-        .doc("the classes as the file writes them, in their order; null: those "
-             "of the training samples, sorted");
+        .doc(
+            "the classes as the file writes them, in their order; null: those "
+            "of the training samples, sorted");
     EncodingOptions::describe_into(f);
   }
   std::vector<std::string> columns() const {
-    if (const auto *one = std::get_if<std::string>(&text_columns))
-      return {*one};
+    if (const auto* one = std::get_if<std::string>(&text_columns)) return {*one};
     return std::get<std::vector<std::string>>(text_columns);
   }
-  void check(Checker &checker) const {
+  void check(Checker& checker) const {
     const std::vector<std::string> names = columns();
-    if (names.empty() || names.size() > 2)
-      checker.fail("text_columns", "expected one column or two");
+    if (names.empty() || names.size() > 2) checker.fail("text_columns", "expected one column or two");
     for (size_t i = 0; i < names.size(); ++i) {
-      if (names[i] == label)
-        checker.fail("label", "is one of text_columns");
-      if (i > 0 && names[i] == names[0])
-        checker.fail("text_columns", "names one column twice");
+      if (names[i] == label) checker.fail("label", "is one of text_columns");
+      if (i > 0 && names[i] == names[0]) checker.fail("text_columns", "names one column twice");
     }
   }
-  std::unique_ptr<Dataset> build(const DatasetInputs &) const {
-    return std::make_unique<EncodedTexts>(
-        TextTableOptions{path, columns(), label}, *this, classes);
+  std::unique_ptr<Dataset> build(const DatasetInputs&) const {
+    return std::make_unique<EncodedTexts>(TextTableOptions{path, columns(), label}, *this, classes);
   }
 };
 
 enum class MrpcPart { kTrain, kTest };
 
-} // namespace
+}  // namespace
 
-template <> struct Words<MrpcPart> {
+template <>
+struct Words<MrpcPart> {
   static constexpr std::array kWords = {"train", "test"};
 };
 
@@ -66,34 +63,33 @@ struct Mrpc : EncodingOptions {
   std::string root;
   MrpcPart split = MrpcPart::kTrain;
 
-  static void describe(Fields<Mrpc> &f) {
+  static void describe(Fields<Mrpc>& f) {
     f.required("root", &Mrpc::root)
-        .doc("the folder of msr_paraphrase_train.txt and "
-             "msr_paraphrase_test.txt");
+        .doc(
+            "the folder of msr_paraphrase_train.txt and "
+            "msr_paraphrase_test.txt");
     f.required("split", &Mrpc::split).doc("train: 4,076 pairs; test: 1,725");
     EncodingOptions::describe_into(f);
   }
-  std::unique_ptr<Dataset> build(const DatasetInputs &) const {
+  std::unique_ptr<Dataset> build(const DatasetInputs&) const {
     const bool is_train = split == MrpcPart::kTrain;
-    const std::string file =
-        root + "/msr_paraphrase_" + (is_train ? "train" : "test") + ".txt";
-    return std::make_unique<EncodedTexts>(
-        TextTableOptions{file, {"#1 String", "#2 String"}, "Quality"}, *this,
-        std::vector<std::string>{"0", "1"}, is_train ? 4076 : 1725);
+    const std::string file = root + "/msr_paraphrase_" + (is_train ? "train" : "test") + ".txt";
+    return std::make_unique<EncodedTexts>(TextTableOptions{file, {"#1 String", "#2 String"}, "Quality"}, *this,
+                                          std::vector<std::string>{"0", "1"}, is_train ? 4076 : 1725);
   }
 };
 
-} // namespace
+}  // namespace
 
-void add_text_classification(DatasetRegistry &datasets) {
-  datasets.add<TextClassification>(
-      "TextClassification",
-      "one text or two and a class in each row of a TSV, CSV or JSONL file, "
-      "encoded by a "
-      "tokenizer; batches are padded to their longest text");
-  datasets.add<Mrpc>("MRPC", "Microsoft Research Paraphrase Corpus: pairs of "
-                             "sentences, 1 where one paraphrases the other, as "
-                             "published");
+void add_text_classification(DatasetRegistry& datasets) {
+  datasets.add<TextClassification>("TextClassification",
+                                   "one text or two and a class in each row of a TSV, CSV or JSONL file, "
+                                   "encoded by a "
+                                   "tokenizer; batches are padded to their longest text");
+  datasets.add<Mrpc>("MRPC",
+                     "Microsoft Research Paraphrase Corpus: pairs of "
+                     "sentences, 1 where one paraphrases the other, as "
+                     "published");
 }
 
-} // namespace trainrun
+}  // namespace trainrun

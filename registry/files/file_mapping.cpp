@@ -11,7 +11,7 @@ namespace trainrun {
 
 FileMapping::FileMapping(const std::string& path) {
   const Descriptor file = open_regular_file(path);
-  struct stat status {};
+  struct stat status{};
   if (fstat(file.number(), &status) != 0) throw ReadError(path, "read", errno);
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;

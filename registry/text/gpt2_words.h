@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "registry/text/pre_tokenizer.h"
+#include "registry/text/split_spans.h"
 
 namespace trainrun {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "registry/text/json_node.h"
+#include "registry/text/split_spans.h"
 
 namespace trainrun {
 
@@ -42,16 +43,6 @@ std::unique_ptr<PreTokenizer> bert_pre_tokenizer();
 enum class PrependScheme { kAlways, kFirst, kNever };
 /// Reads and checks the keys of a Metaspace, pre-tokenizer or decoder.
 PrependScheme read_prepend_scheme(const JsonNode& node);
-
-/// What becomes of the matches that a text is split at.
-enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
-/// A part of a text: a match, or what lies between two of them.
-struct SplitSpan {
-  size_t begin, end;
-  bool match;
-};
-/// Merges or drops spans, which cover a text from its start to its end, as `behavior` says.
-void arrange_spans(std::vector<SplitSpan>& spans, SplitBehavior behavior);
 
 /// Splits each word in parts: `find(text, spans)` fills in the spans.
 template <class Find>

@@ -1,6 +1,6 @@
-#include <algorithm>
+#include "registry/text/split_spans.h"
 
-#include "registry/text/pre_tokenizer.h"
+#include <algorithm>
 
 namespace trainrun {
 namespace {
