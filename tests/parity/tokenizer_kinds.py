@@ -162,7 +162,7 @@ SPLITS = [
 NORMALIZERS = [
     normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD(), normalizers.Lowercase(), normalizers.StripAccents(),
     normalizers.Strip(left=True, right=False), normalizers.Strip(left=False, right=True), normalizers.Nmt(), normalizers.Prepend("_ "),
-    normalizers.Replace("e", ""), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Replace(Regex("a*"), "x"), normalizers.ByteLevel(),
+    normalizers.Replace("e", ""), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Replace(Regex("a+"), "x"), normalizers.ByteLevel(),
     normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=True, lowercase=False),
     normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=True, strip_accents=None, lowercase=True),
     normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Strip()]),
