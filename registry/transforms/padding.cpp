@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "registry/layer_shapes.h"
+
 namespace trainrun {
 namespace {
 
