@@ -70,15 +70,15 @@ json listed(const Names& names) { return std::vector<std::string>(names); }
 
 void add_activation(Listing& layers, const std::string& name, const std::string& activation, const ModelConfig& config,
                     const std::string& key) {
-  static const std::map<std::string, std::pair<const char*, bool>> kKnown = {
+  static const std::map<std::string, std::pair<const char*, bool>> activations = {
       {"gelu", {"GELU", false}},     {"gelu_new", {"GELU", true}},   {"gelu_pytorch_tanh", {"GELU", true}},
       {"gelu_fast", {"GELU", true}}, {"relu", {"ReLU", false}},      {"silu", {"SiLU", false}},
       {"swish", {"SiLU", false}},    {"tanh", {"Tanh", false}},      {"sigmoid", {"Sigmoid", false}},
       {"mish", {"Mish", false}},     {"linear", {"Identity", false}}};
-  const auto found = kKnown.find(activation);
-  if (found == kKnown.end()) {
+  const auto found = activations.find(activation);
+  if (found == activations.end()) {
     std::vector<std::string> names;
-    for (const auto& [known, unused] : kKnown) names.push_back(known);
+    for (const auto& [word, unused] : activations) names.push_back(word);
     config.fail(key, "there is no activation \"" + activation + "\"" + suggestion(activation, names));
   }
   json parameters = {{"name", name}};
@@ -96,11 +96,11 @@ void add_positions(Listing& layers, const LayerInputs& inputs, const json& param
 
 void draw_language_weights(const Graph& graph, double std) {
   if (ShapeMode::active()) return;
-  static const std::set<std::string> kDrawn = {"Linear", "Embedding", "TransposedLinear"};
+  static const std::set<std::string> types = {"Linear", "Embedding", "TransposedLinear"};
   const c10::AutoGradMode no_gradients(false);
   std::set<const at::TensorImpl*> seen;  // a weight in two places is drawn once
   for (const FlatLayer& layer : flatten(graph).layers) {
-    if (!layer.is_leaf() || !kDrawn.contains(layer.node->type)) continue;
+    if (!layer.is_leaf() || !types.contains(layer.node->type)) continue;
     for (const auto& item : layer.node->layer.state->named_parameters()) {
       at::Tensor parameter = item.value();
       if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;

@@ -45,18 +45,18 @@ class SequenceDecoder final : public Decoder {
 
 /// Takes the blanks of written English out that splitting at punctuation put in.
 std::string without_artifacts(std::string token) {
-  static const std::array<std::pair<PatternMatcher, std::string>, 11> kRules = {{{PatternMatcher(" ."), "."},
-                                                                                 {PatternMatcher(" ?"), "?"},
-                                                                                 {PatternMatcher(" !"), "!"},
-                                                                                 {PatternMatcher(" ,"), ","},
-                                                                                 {PatternMatcher(" ' "), "'"},
-                                                                                 {PatternMatcher(" n't"), "n't"},
-                                                                                 {PatternMatcher(" 'm"), "'m"},
-                                                                                 {PatternMatcher(" do not"), " don't"},
-                                                                                 {PatternMatcher(" 's"), "'s"},
-                                                                                 {PatternMatcher(" 've"), "'ve"},
-                                                                                 {PatternMatcher(" 're"), "'re"}}};
-  for (const auto& [pattern, by] : kRules) token = pattern.replaced(token, by);
+  static const std::array<std::pair<PatternMatcher, std::string>, 11> rules = {{{PatternMatcher(" ."), "."},
+                                                                                {PatternMatcher(" ?"), "?"},
+                                                                                {PatternMatcher(" !"), "!"},
+                                                                                {PatternMatcher(" ,"), ","},
+                                                                                {PatternMatcher(" ' "), "'"},
+                                                                                {PatternMatcher(" n't"), "n't"},
+                                                                                {PatternMatcher(" 'm"), "'m"},
+                                                                                {PatternMatcher(" do not"), " don't"},
+                                                                                {PatternMatcher(" 's"), "'s"},
+                                                                                {PatternMatcher(" 've"), "'ve"},
+                                                                                {PatternMatcher(" 're"), "'re"}}};
+  for (const auto& [pattern, by] : rules) token = pattern.replaced(token, by);
   return token;
 }
 

@@ -78,7 +78,7 @@ bool JsonNode::flag() const {
 
 int64_t JsonNode::integer(int64_t least, int64_t most) const {
   const bool fits = value_->is_number_integer() &&
-                    !(value_->is_number_unsigned() && value_->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX));
+                    (!value_->is_number_unsigned() || value_->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX));
   if (!fits || value_->get<int64_t>() < least || value_->get<int64_t>() > most) {
     fail("expected a whole number from " + std::to_string(least) + " to " + std::to_string(most));
   }

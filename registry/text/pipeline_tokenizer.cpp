@@ -101,7 +101,7 @@ Encoding PipelineTokenizer::encode(const TextPair& texts, const std::optional<Tr
     cut(first.ids, kept.first, truncation->side);
     if (second) cut(second->ids, kept.second, truncation->side);
   }
-  return parts_.post_processor.assemble(first.ids, second ? std::optional(std::move(second->ids)) : std::nullopt,
+  return parts_.post_processor.assemble(first.ids, second ? std::optional(second->ids) : std::nullopt,
                                         add_special_tokens);
 }
 

@@ -48,11 +48,12 @@ Regex::Search::Search(const Regex& regex, std::string_view text)
 Regex::Search::~Search() { onig_region_free(static_cast<OnigRegion*>(region_), 1); }
 
 std::optional<Regex::Match> Regex::Search::next() {
-  const char* end = text_.data() + text_.size();
+  const char* text = text_.data();
+  const OnigUChar* begin = onig_text(text);
+  const OnigUChar* end = begin + text_.size();
   auto* region = static_cast<OnigRegion*>(region_);
   while (from_ <= text_.size()) {
-    const int found = onig_search(regex_.compiled_.get(), onig_text(text_.data()), onig_text(end),
-                                  onig_text(text_.data() + from_), onig_text(end), region, ONIG_OPTION_NONE);
+    const int found = onig_search(regex_.compiled_.get(), begin, end, begin + from_, end, region, ONIG_OPTION_NONE);
     if (found == ONIG_MISMATCH) return std::nullopt;
     if (found < 0) {
       OnigUChar message[ONIG_MAX_ERROR_MESSAGE_LEN];

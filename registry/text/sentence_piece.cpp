@@ -27,7 +27,7 @@ class SentencePieceNormalizer final : public Normalizer {
     const size_t prefix = result.size();
     bool after_blank = true;
     for (const char c : text.text) {
-      if (!(remove_ && c == ' ' && after_blank)) result += c;
+      if (!remove_ || c != ' ' || !after_blank) result += c;
       after_blank = c == ' ';
     }
     while (remove_ && result.size() > prefix && result.ends_with(' ')) result.pop_back();
