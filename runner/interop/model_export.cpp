@@ -27,6 +27,7 @@ torch::jit::Module mirrored(torch::nn::Module& module, const std::shared_ptr<tor
     if (item.value().defined()) result.register_buffer(item.key(), item.value());
   }
   for (const auto& item : module.named_children()) {
+    if (item.key().starts_with('(')) continue;  // what layers keep besides tensors, under a name that is no identifier
     result.register_module(item.key(), mirrored(*item.value(), unit, type + ".m" + item.key()));
   }
   return result;
