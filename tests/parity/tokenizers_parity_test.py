@@ -38,7 +38,7 @@ def corpus():
 def kinds(tmp_path_factory, corpus):
     """The path of each kind's tokenizer.json."""
     folder = tmp_path_factory.mktemp("kinds")
-    training = corpus["mrpc"][:2000] + corpus["shakespeare"][:500]
+    training = corpus["mrpc"][:4000] + corpus["shakespeare"][:1000]
     for make in tokenizer_kinds.KINDS:
         make(training).save(str(folder / f"{make.__name__}.json"))
     return folder
