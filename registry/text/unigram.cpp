@@ -149,14 +149,16 @@ class Unigram final : public TextModel {
 /// segmentations that are equally good, that bit decides.
 double score_as_peers_read_it(double exact) {
   std::array<char, 32> text{};
-  const char* const end = std::to_chars(text.begin(), text.end(), std::abs(exact), std::chars_format::scientific).ptr;
-  const char* const mark = std::find(text.begin(), end, 'e');
+  char* const first = text.data();
+  const char* const end =
+      std::to_chars(first, first + text.size(), std::abs(exact), std::chars_format::scientific).ptr;
+  const char* const mark = std::find<const char*>(first, end, 'e');
   uint64_t digits = 0;
   int exponent = 0;
-  for (const char* at = text.begin(); at != mark; ++at) {
+  for (const char* at = first; at != mark; ++at) {
     if (*at == '.') continue;
     digits = digits * 10 + static_cast<uint64_t>(*at - '0');
-    if (at != text.begin()) --exponent;
+    if (at != first) --exponent;
   }
   int shift = 0;
   std::from_chars(mark[1] == '+' ? mark + 2 : mark + 1, end, shift);

@@ -30,6 +30,23 @@ Batch rows_of_samples(const Batch& batch, const std::vector<int64_t>& held, cons
   return rows_of(batch, at::tensor(rows, at::kLong));
 }
 
+/// The fields whose images lie in memory pixel by pixel (channels last), as decoded pictures do.
+std::vector<std::string> fields_by_pixel(const Batch& batch) {
+  std::vector<std::string> names;
+  for (const Batch::Field& field : batch.fields()) {
+    if (field.tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast) names.push_back(field.name);
+  }
+  return names;
+}
+
+/// Convolutions and poolings of such images are up to twice as fast; not every transform leaves them so.
+void lay_by_pixel(Batch& batch, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    at::Tensor& images = batch.at(name);
+    if (images.dim() == 4) images = images.contiguous(at::MemoryFormat::ChannelsLast);
+  }
+}
+
 }  // namespace
 
 BatchMaker::BatchMaker(const Dataset& dataset, const Transforms& transforms, const Sampler& sampler, uint64_t seed,
@@ -65,9 +82,11 @@ Batch BatchMaker::transformed(const Numbers& numbers, size_t count) const {
   size_t begin = count;  // of the transforms after the last one that pairs
   while (begin > 0 && !transforms_[application_[begin - 1]]->pairs()) --begin;
   Batch batch = begin > 0 ? paired(numbers, begin) : gathered(numbers);
+  const std::vector<std::string> by_pixel = fields_by_pixel(batch);
   for (size_t i = begin; i < count; ++i) {
     transforms_[application_[i]]->apply(batch, draws(static_cast<int64_t>(application_[i]), numbers));
   }
+  lay_by_pixel(batch, by_pixel);
   return batch;
 }
 
@@ -84,6 +103,7 @@ Batch BatchMaker::paired(const Numbers& numbers, size_t count) const {
   const size_t pairing = application_[count - 1];
   transforms_[pairing]->apply_to_pairs(batch, rows_of_samples(all, both, before),
                                        draws(static_cast<int64_t>(pairing), numbers));
+  lay_by_pixel(batch, fields_by_pixel(all));
   return batch;
 }
 

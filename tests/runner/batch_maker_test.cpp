@@ -19,6 +19,7 @@ namespace {
 class Waves : public Dataset {
  public:
   static constexpr int64_t kSize = 100;
+  explicit Waves(at::MemoryFormat layout = at::MemoryFormat::Contiguous) : layout_(layout) {}
   DatasetInfo info() const override {
     return {{{"image", {2, 9, 7}, at::kFloat, std::nullopt}, {"label", {}, at::kLong, 4}}, "label", kSize};
   }
@@ -27,11 +28,14 @@ class Waves : public Dataset {
   Batch get(const at::Tensor& indices) const override {
     const at::Tensor pixels = at::arange(2 * 9 * 7, at::kFloat).view({1, 2, 9, 7});
     Batch batch;
-    batch.set("image", at::sin(indices.to(at::kFloat).view({-1, 1, 1, 1}) + pixels));
+    batch.set("image", at::sin(indices.to(at::kFloat).view({-1, 1, 1, 1}) + pixels).contiguous(layout_));
     batch.set("label", indices.remainder(4));
     batch.set("index", indices.clone());
     return batch;
   }
+
+ private:
+  at::MemoryFormat layout_;
 };
 
 DataLoader::Transforms transforms(const std::vector<std::string>& list) {
@@ -107,6 +111,23 @@ TEST_CASE("a sample is changed alike, bit for bit, whatever the batch size, the 
     for (const Cut& cut : kCuts) check_equal(samples_of(chosen, cut), expected);
     const auto next_epoch = samples_of(chosen, {64, 1}, 3);
     CHECK_FALSE(at::equal(next_epoch.at(0).at("image"), expected.at(0).at("image")));
+  }
+}
+
+TEST_CASE("images that lie pixel by pixel in memory do so after all transforms") {
+  const Waves data(at::MemoryFormat::ChannelsLast);
+  const std::vector<std::vector<std::string>> lists = {
+      {},
+      {R"({"type": "RandomCrop", "size": 5, "padding": 2, "padding_mode": "reflect"})"},
+      {R"({"type": "Pad", "padding": 1, "padding_mode": "edge"})", R"({"type": "RandomHorizontalFlip"})"},
+      {R"({"type": "Resize", "size": [6, 8]})", R"({"type": "RandomRotation", "degrees": 30})"},
+      {R"({"type": "Mixup", "num_classes": 4})", R"({"type": "GaussianNoise"})"},
+      {R"({"type": "RandomErasing"})", R"({"type": "Mixup", "num_classes": 4})"},
+  };
+  for (const auto& list : lists) {
+    CAPTURE(list.size());
+    const DataLoader loader(data, transforms(list), {.batch_size = 4, .shuffle = true});
+    CHECK(loader.iterate(0)->next()->at("image").is_contiguous(at::MemoryFormat::ChannelsLast));
   }
 }
 
