@@ -10,7 +10,7 @@ import pytest
 def folders_of(path):
     """The folders of TRAINRUN_DATA in which a recipe, or a recipe that it is based on, has its data."""
     text = pathlib.Path(path).read_text()
-    folders = set(re.findall(r"TRAINRUN_DATA:-data}/(\w+)", text))
+    folders = set(re.findall(r"TRAINRUN_DATA:-data}/([\w-]+)", text))
     for bases in re.findall(r"^base:(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL):
         for base in re.findall(r"[\w./-]+\.ya?ml", bases):
             folders |= folders_of(pathlib.Path(path).parent / base)

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "registry/files/descriptor.h"
 #include "registry/files/digest.h"
 #include "registry/files/file_io.h"
+#include "registry/files/file_mapping.h"
 
 namespace trainrun {
 
@@ -32,32 +32,6 @@ constexpr std::string_view kMark = "trainrun images 1\n";
 
 // The file: the images' bytes one after another; their sizes and what was wrong, as JSON; the JSON's length in 8 bytes
 // in the order of the machine, which alone reads it; kMark.
-
-/// A file mapped into memory. Writing into it changes a copy.
-class MappedFile {
- public:
-  explicit MappedFile(const std::string& path) {
-    const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    struct stat status{};
-    if (file.number() < 0 || fstat(file.number(), &status) != 0) throw ReadError(path, "open", errno);
-    size_ = static_cast<size_t>(status.st_size);
-    if (size_ == 0) return;
-    void* address = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.number(), 0);
-    if (address == MAP_FAILED) throw ReadError(path, "map", errno);
-    begin_ = static_cast<char*>(address);
-  }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile() {
-    if (begin_) munmap(begin_, size_);
-  }
-  char* begin() const { return begin_; }
-  std::string_view text() const { return {begin_, size_}; }
-
- private:
-  char* begin_ = nullptr;
-  size_t size_ = 0;
-};
 
 /// What the name of the file is made of: it changes when a file does.
 std::string key_of(const std::vector<std::string>& files, const std::string& kind) {
@@ -99,8 +73,8 @@ void write_images(const std::string& path, size_t count, const DecodeImage& deco
 
 /// Nothing: this is no such file, or it is damaged.
 std::optional<DecodedImages> read_images(const std::string& path, size_t count) {
-  auto file = std::make_shared<const MappedFile>(path);
-  std::string_view text = file->text();
+  auto file = std::make_shared<const FileMapping>(path, MappedFor::kWriting);  // as a tensor may be
+  std::string_view text = file->bytes();
   uint64_t length = 0;
   if (!text.ends_with(kMark) || text.size() < kMark.size() + sizeof(length)) return std::nullopt;
   text.remove_suffix(kMark.size());

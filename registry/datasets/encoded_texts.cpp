@@ -119,9 +119,11 @@ void EncodedTexts::learn(const at::Tensor& indices) {
 nlohmann::json EncodedTexts::learnt() const { return {{"classes", classes_.value_or(std::vector<std::string>())}}; }
 
 void EncodedTexts::set_learnt(const nlohmann::json& state) {
-  const bool fits = state.is_object() && state.contains("classes") && state["classes"].is_array();
-  if (!fits) throw DataError(source_.path + ": what was learnt is of other data: it holds no classes");
-  classes_ = state["classes"].get<std::vector<std::string>>();
+  try {
+    classes_ = state.at("classes").get<std::vector<std::string>>();
+  } catch (const nlohmann::json::exception&) {
+    throw DataError(source_.path + ": what was learnt is of other data: it holds no classes");
+  }
   number_labels(*classes_);
 }
 

@@ -114,13 +114,11 @@ Merges merges_of(const SentencePieceModel& model, const Vocabulary& vocabulary) 
   return merges;
 }
 
-std::unique_ptr<const TextModel> model_of(const SentencePieceModel& model, const std::string& file) {
+std::unique_ptr<const TextModel> model_of(const SentencePieceModel& model) {
   if (model.kind == SentencePieceModel::Kind::kUnigram) {
-    nlohmann::json pieces = nlohmann::json::array();
-    for (const SentencePieceModel::Piece& piece : model.pieces) pieces.push_back({piece.text, piece.score});
-    const nlohmann::json json = {
-        {"type", "Unigram"}, {"vocab", pieces}, {"unk_id", model.unknown}, {"byte_fallback", model.byte_fallback}};
-    return read_unigram_model(JsonNode(file, json));
+    std::vector<double> scores;
+    for (const SentencePieceModel::Piece& piece : model.pieces) scores.push_back(piece.score);
+    return unigram_model(vocabulary_of(model), std::move(scores), model.unknown, model.byte_fallback);
   }
   if (model.kind != SentencePieceModel::Kind::kBytePair) {
     throw DataError("it is a model of words or characters; expected Unigram or BPE");
@@ -197,7 +195,7 @@ Pipeline pipeline_of(const SentencePieceModel& model, const TokenizerConfig& con
   parts.special_tokens.emplace("unk", model.pieces[static_cast<size_t>(model.unknown)].text);
   parts.normalizer = std::make_unique<SentencePieceNormalizer>(model);
   if (MarkedWords::suits(model)) parts.pre_tokenizer = std::make_unique<MarkedWords>();
-  parts.model = model_of(model, file);
+  parts.model = model_of(model);
   parts.added = AddedTokens(added_of(model), nullptr);
   parts.decoder = decoder_of(model, file);
   parts.post_processor = post_processor_of(config, parts, file);

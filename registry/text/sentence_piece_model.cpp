@@ -12,6 +12,18 @@ namespace {
 
 using protozero::pbf_reader;
 
+// A field by its number and how it is written: one that is written in another way is none of ours, and is passed over
+// as unknown fields are; protozero's readers would end the program.
+constexpr uint32_t number(protozero::pbf_tag_type tag) {
+  return protozero::tag_and_type(tag, protozero::pbf_wire_type::varint);
+}
+constexpr uint32_t bytes(protozero::pbf_tag_type tag) {
+  return protozero::tag_and_type(tag, protozero::pbf_wire_type::length_delimited);
+}
+constexpr uint32_t float32(protozero::pbf_tag_type tag) {
+  return protozero::tag_and_type(tag, protozero::pbf_wire_type::fixed32);
+}
+
 template <class Enum>
 Enum read_enum(pbf_reader& message, Enum most, const std::string& what) {
   const int32_t value = message.get_enum();
@@ -25,14 +37,14 @@ Enum read_enum(pbf_reader& message, Enum most, const std::string& what) {
 SentencePieceModel::Piece read_piece(pbf_reader message) {
   SentencePieceModel::Piece piece;
   while (message.next()) {
-    switch (message.tag()) {
-      case 1:
+    switch (message.tag_and_type()) {
+      case bytes(1):
         piece.text = message.get_string();
         break;
-      case 2:
+      case float32(2):
         piece.score = message.get_float();
         break;
-      case 3:
+      case number(3):
         piece.type = read_enum(message, SentencePieceModel::Type::kByte, "the type of \"" + piece.text + "\"");
         break;
       default:
@@ -47,17 +59,17 @@ SentencePieceModel::Piece read_piece(pbf_reader message) {
 void read_trainer(pbf_reader message, SentencePieceModel& model) {
   constexpr protozero::pbf_tag_type kModelType = 3, kWhitespaceAsSuffix = 24, kByteFallback = 35, kUnknownId = 40;
   while (message.next()) {
-    switch (message.tag()) {
-      case kModelType:
+    switch (message.tag_and_type()) {
+      case number(kModelType):
         model.kind = read_enum(message, SentencePieceModel::Kind::kCharacter, "the kind of model");
         break;
-      case kWhitespaceAsSuffix:
+      case number(kWhitespaceAsSuffix):
         model.suffix_whitespace = message.get_bool();
         break;
-      case kByteFallback:
+      case number(kByteFallback):
         model.byte_fallback = message.get_bool();
         break;
-      case kUnknownId:
+      case number(kUnknownId):
         model.unknown = message.get_int32();
         break;
       default:
@@ -68,17 +80,17 @@ void read_trainer(pbf_reader message, SentencePieceModel& model) {
 
 void read_normalization(pbf_reader message, SentencePieceModel& model) {
   while (message.next()) {
-    switch (message.tag()) {
-      case 2:
+    switch (message.tag_and_type()) {
+      case bytes(2):
         model.charsmap = message.get_bytes();
         break;
-      case 3:
+      case number(3):
         model.dummy_prefix = message.get_bool();
         break;
-      case 4:
+      case number(4):
         model.remove_extra_whitespaces = message.get_bool();
         break;
-      case 5:
+      case number(5):
         model.escape_whitespaces = message.get_bool();
         break;
       default:
@@ -91,14 +103,14 @@ SentencePieceModel read_messages(const std::string& content) {
   SentencePieceModel model;
   pbf_reader message(content);
   while (message.next()) {
-    switch (message.tag()) {
-      case 1:
+    switch (message.tag_and_type()) {
+      case bytes(1):
         model.pieces.push_back(read_piece(message.get_message()));
         break;
-      case 2:
+      case bytes(2):
         read_trainer(message.get_message(), model);
         break;
-      case 3:
+      case bytes(3):
         read_normalization(message.get_message(), model);
         break;
       default:

@@ -52,6 +52,9 @@ using Merges = std::vector<std::pair<std::string, std::string>>;
 std::unique_ptr<TextModel> byte_pair_model(Vocabulary vocabulary, const Merges& merges, const BytePairOptions& options);
 
 /// The likeliest of all segmentations. Source: Kudo 2018, "Subword regularization"; SentencePiece's unigram_model.cc.
+/// `scores` are by id; a text that no token covers becomes `unknown`, or its bytes.
+std::unique_ptr<TextModel> unigram_model(Vocabulary vocabulary, std::vector<double> scores,
+                                         std::optional<int64_t> unknown, bool byte_fallback);
 std::unique_ptr<TextModel> read_unigram_model(const JsonNode& node);
 
 /// A word is a token.

@@ -51,18 +51,10 @@ class Trie {
   std::vector<int64_t> values_ = {-1};
 };
 
-struct UnigramPieces {
-  Vocabulary vocabulary;
-  std::vector<double> scores;
-};
-
 class Unigram final : public TextModel {
  public:
-  Unigram(UnigramPieces pieces, std::optional<int64_t> unknown, bool byte_fallback)
-      : TextModel(std::move(pieces.vocabulary)),
-        scores_(std::move(pieces.scores)),
-        unknown_(unknown),
-        byte_fallback_(byte_fallback) {
+  Unigram(Vocabulary vocabulary, std::vector<double> scores, std::optional<int64_t> unknown, bool byte_fallback)
+      : TextModel(std::move(vocabulary)), scores_(std::move(scores)), unknown_(unknown), byte_fallback_(byte_fallback) {
     for (size_t id = 0; id < scores_.size(); ++id) {
       trie_.add(*vocabulary_.token(static_cast<int64_t>(id)), static_cast<int64_t>(id));
       unknown_score_ = std::min(unknown_score_, scores_[id]);
@@ -150,8 +142,7 @@ class Unigram final : public TextModel {
 double score_as_peers_read_it(double exact) {
   std::array<char, 32> text{};
   char* const first = text.data();
-  const char* const end =
-      std::to_chars(first, first + text.size(), std::abs(exact), std::chars_format::scientific).ptr;
+  const char* const end = std::to_chars(first, first + text.size(), std::abs(exact), std::chars_format::scientific).ptr;
   const char* const mark = std::find<const char*>(first, end, 'e');
   uint64_t digits = 0;
   int exponent = 0;
@@ -170,31 +161,31 @@ double score_as_peers_read_it(double exact) {
   return std::copysign(exponent < 0 ? whole / power : whole * power, exact);
 }
 
-UnigramPieces read_pieces(const JsonNode& node) {
-  if (!node.value().is_array()) node.fail("expected a list of [token, score]");
-  UnigramPieces pieces;
-  for (const nlohmann::json& item : node.value()) {
-    const auto id = static_cast<int64_t>(pieces.scores.size());
-    const JsonNode piece(node.file(), item, node.path() + "[" + std::to_string(id) + "]");
-    const std::vector<JsonNode> pair = piece.items();
-    if (pair.size() != 2) piece.fail("expected [token, score]");
-    const std::string token = pair[0].text();
-    if (!pieces.vocabulary.add(token, id)) piece.fail("the token \"" + token + "\" is listed twice");
-    pieces.scores.push_back(score_as_peers_read_it(pair[1].number()));
-  }
-  return pieces;
-}
-
 }  // namespace
+
+std::unique_ptr<TextModel> unigram_model(Vocabulary vocabulary, std::vector<double> scores,
+                                         std::optional<int64_t> unknown, bool byte_fallback) {
+  return std::make_unique<Unigram>(std::move(vocabulary), std::move(scores), unknown, byte_fallback);
+}
 
 std::unique_ptr<TextModel> read_unigram_model(const JsonNode& node) {
   node.only({"type", "vocab", "unk_id", "byte_fallback"});
-  UnigramPieces pieces = read_pieces(node.at("vocab"));
-  std::optional<int64_t> unknown;
-  if (const auto id = node.find("unk_id")) {
-    unknown = id->integer(0, static_cast<int64_t>(pieces.scores.size()) - 1);
+  const JsonNode list = node.at("vocab");
+  if (!list.value().is_array()) list.fail("expected a list of [token, score]");
+  Vocabulary vocabulary;
+  std::vector<double> scores;
+  for (const nlohmann::json& item : list.value()) {
+    const auto id = static_cast<int64_t>(scores.size());
+    const JsonNode piece(list.file(), item, list.path() + "[" + std::to_string(id) + "]");
+    const std::vector<JsonNode> pair = piece.items();
+    if (pair.size() != 2) piece.fail("expected [token, score]");
+    const std::string token = pair[0].text();
+    if (!vocabulary.add(token, id)) piece.fail("the token \"" + token + "\" is listed twice");
+    scores.push_back(score_as_peers_read_it(pair[1].number()));
   }
-  return std::make_unique<Unigram>(std::move(pieces), unknown, node.flag("byte_fallback", false));
+  std::optional<int64_t> unknown;
+  if (const auto id = node.find("unk_id")) unknown = id->integer(0, static_cast<int64_t>(scores.size()) - 1);
+  return unigram_model(std::move(vocabulary), std::move(scores), unknown, node.flag("byte_fallback", false));
 }
 
 }  // namespace trainrun

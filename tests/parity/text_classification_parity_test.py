@@ -112,7 +112,8 @@ def test_what_is_wrong_with_a_table_is_said_with_its_place(probe, tmp_path, word
     good = written(tmp_path, "good.tsv", "text\tlabel\na\tx\nb\ty\n")
     assert "good.tsv: has no column 'txt'; did you mean text?" in error_of(probe, spec | {"path": good, "text_columns": "txt"})
     assert "good.tsv:3:label: 'y' is not a class" in error_of(probe, spec | {"path": good}, {"classes": ["x"]})
-    assert "it holds no classes" in error_of(probe, spec | {"path": good}, {"mean": 1})
+    for damaged in [{"mean": 1}, {"classes": 1}, {"classes": ["x", 1]}, ["x", "y"]]:
+        assert "it holds no classes" in error_of(probe, spec | {"path": good}, damaged)
     ragged = written(tmp_path, "ragged.tsv", "text\tlabel\na\tx\nb\ty\tz\n")
     assert "ragged.tsv:3: has 3 columns, the first line 2" in error_of(probe, spec | {"path": ragged})
     assert "empty.tsv: is empty" in error_of(probe, spec | {"path": written(tmp_path, "empty.tsv", "")})

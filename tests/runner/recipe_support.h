@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 
@@ -28,9 +29,14 @@ inline std::set<std::string> recipes_in(const std::string& folder) {
 
 /// Whether a recipe's data are here, come along, or are fetched; not where one must put them there oneself.
 inline bool has_its_data(const std::string& path) {
-  if (!path.ends_with("pets_resnet50.yaml")) return true;
+  const std::map<std::string, std::string> brought = {
+      {"pets_resnet50", "pets"}, {"mrpc_minilm", "minilm"}, {"mrpc_bert", "bert-base-cased"},
+      {"gpt2_clm", "gpt2"},      {"gpt2_clm_fsdp", "gpt2"},
+  };
+  const auto folder = brought.find(std::filesystem::path(path).stem().string());
+  if (folder == brought.end()) return true;
   const char* data = std::getenv("TRAINRUN_DATA");
-  return std::filesystem::is_directory(std::filesystem::path(data ? data : "data") / "pets");
+  return std::filesystem::is_directory(std::filesystem::path(data ? data : "data") / folder->second);
 }
 
 /// What lies in `value` at `path`, "a.b[0]".
