@@ -50,6 +50,9 @@ static void add_models(Catalog& catalog) {
 
   ADD(catalog.initializers, initializers);
 
+  ADD(catalog.adapters, ia3s);
+  ADD(catalog.adapters, loras);
+
   ADD(catalog.losses, classification_losses);
   ADD(catalog.losses, embedding_losses);
   ADD(catalog.losses, output_losses);

@@ -15,6 +15,7 @@ const SchedulerRegistry& registry_of(const Catalog& catalog, SchedulerKind) { re
 const CommHookRegistry& registry_of(const Catalog& catalog, CommHookKind) { return catalog.comm_hooks; }
 const CallbackRegistry& registry_of(const Catalog& catalog, CallbackKind) { return catalog.callbacks; }
 const LoggerRegistry& registry_of(const Catalog& catalog, LoggerKind) { return catalog.loggers; }
+const AdapterRegistry& registry_of(const Catalog& catalog, AdapterKind) { return catalog.adapters; }
 
 namespace {
 
@@ -40,6 +41,7 @@ void define(const Registry<Kind>& registry, const SchemaContext& context, json& 
   const std::string kind = Kind::kName;
   const auto& common = Codec<typename Kind::Common>::fields();
   const json shared = properties_of(common.parameters(), {}, context);
+  const auto asks_for_one_of = [](const json& relation) { return relation.contains("anyOf"); };
   json cases = json::array();
   std::vector<std::string> bare_names;
   std::vector<std::string> needy_names;
@@ -62,8 +64,8 @@ void define(const Registry<Kind>& registry, const SchemaContext& context, json& 
     cases.push_back(
         {{"if", {{"type", "object"}, {"required", {"type"}}, {"properties", {{"type", {{"const", name}}}}}}},
          {"then", then}});
-    const bool wants_one_of =
-        std::ranges::any_of(entry.relations, [](const json& one) { return one.contains("anyOf"); });
+    const bool wants_one_of = std::ranges::any_of(entry.relations, asks_for_one_of) ||
+                              std::ranges::any_of(common.relations(), asks_for_one_of);
     (whole.contains("required") || wants_one_of ? needy_names : bare_names).push_back(name);
   }
   const json whole = detail::whole_schema(common.parameters(), common.relations());

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "registry/adapter.h"
 #include "registry/callback.h"
 #include "registry/comm_hook.h"
 #include "registry/dataset.h"
@@ -34,6 +35,7 @@ class Catalog {
   CommHookRegistry comm_hooks;
   CallbackRegistry callbacks;
   LoggerRegistry loggers;
+  AdapterRegistry adapters;
   FusionRegistry fusions;
 
   /// Calls `visit(registry)` for each registry. A new kind is added here, and works in `list`, `schema` and the
@@ -42,13 +44,13 @@ class Catalog {
   void for_each(const Visit& visit) const {
     visit(layers), visit(initializers), visit(losses), visit(metrics), visit(datasets);
     visit(transforms), visit(optimizers), visit(schedulers), visit(comm_hooks), visit(callbacks);
-    visit(loggers);
+    visit(loggers), visit(adapters);
   }
   template <class Visit>
   void for_each(const Visit& visit) {
     visit(layers), visit(initializers), visit(losses), visit(metrics), visit(datasets);
     visit(transforms), visit(optimizers), visit(schedulers), visit(comm_hooks), visit(callbacks);
-    visit(loggers);
+    visit(loggers), visit(adapters);
   }
 };
 

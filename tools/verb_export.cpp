@@ -14,16 +14,20 @@ struct ExportArguments {
   RecipeArguments run;
   std::string format = "safetensors";
   std::string output;
+  bool merge = false;
 };
 
 struct Format {
   const char* usual_path;
   void (*write)(TrainedRun& run, const std::string& path);
+  void (*write_merged)(TrainedRun& run, const std::string& path);  // null: not for --merge
 };
 const Format& format_called(const std::string& name) {
-  static const std::map<std::string, Format> formats = {{"safetensors", {"model.safetensors", export_safetensors}},
-                                                        {"torchscript", {"model.pt", export_torchscript}},
-                                                        {"huggingface", {"model", export_huggingface}}};
+  static const std::map<std::string, Format> formats = {
+      {"safetensors", {"model.safetensors", export_safetensors, export_merged_safetensors}},
+      {"torchscript", {"model.pt", export_torchscript, nullptr}},
+      {"huggingface", {"model", export_huggingface, export_huggingface}},
+      {"peft", {"adapter", export_peft, nullptr}}};
   return formats.at(name);
 }
 
@@ -38,18 +42,26 @@ void add_export(CLI::App& app, Program& program) {
   verb->add_option("overrides", arguments->run.overrides, "key=value: device=cpu");
   verb->add_option("--format", arguments->format,
                    "safetensors (default): the weights; torchscript: the whole model; huggingface: a folder that "
-                   "transformers opens with from_pretrained")
-      ->check(CLI::IsMember({"safetensors", "torchscript", "huggingface"}));
+                   "transformers opens with from_pretrained, adapters merged; peft: a folder with the adapters, which "
+                   "PeftModel.from_pretrained opens")
+      ->check(CLI::IsMember({"safetensors", "torchscript", "huggingface", "peft"}));
   verb->add_option("--output,-o", arguments->output,
-                   "the file (huggingface: the folder) to write; model.safetensors, model.pt or model by default");
+                   "the file (huggingface, peft: the folder) to write; model.safetensors, model.pt, model or adapter "
+                   "by default");
+  verb->add_flag("--merge", arguments->merge,
+                 "merge adapters into the weights, under the names that these have without adapters (safetensors; "
+                 "huggingface always does)");
   verb->callback([&program, arguments] {
     const Format& format = format_called(arguments->format);
+    if (arguments->merge && !format.write_merged) {
+      throw Error("--merge is for --format safetensors and huggingface, not for " + arguments->format);
+    }
     const std::string path = arguments->output.empty() ? format.usual_path : arguments->output;
     if (std::filesystem::exists(path)) throw Error(path + " is already there; name another file by --output");
     std::vector<std::string> overrides = export_overrides();
     overrides.insert(overrides.end(), arguments->run.overrides.begin(), arguments->run.overrides.end());
     TrainedRun run(find_trained(arguments->run.path), overrides, program.catalog);
-    format.write(run, path);
+    (arguments->merge ? format.write_merged : format.write)(run, path);
     if (!program.quiet) std::printf("%s\n", path.c_str());
   });
 }

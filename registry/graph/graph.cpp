@@ -39,6 +39,19 @@ std::map<std::string, double> Graph::lr_scales() const {
   return scales;
 }
 
+void Graph::rewrite(const std::function<void(const std::string& name, Node& node)>& change) { rewrite(change, ""); }
+
+void Graph::rewrite(const std::function<void(const std::string& name, Node& node)>& change, const std::string& prefix) {
+  for (Node& node : nodes_) {
+    if (node.layer.graph) {
+      node.layer.graph->rewrite(change, node.adds_prefix ? prefix + node.name + "." : prefix);
+    } else {
+      change(prefix + node.name, node);
+    }
+  }
+  plan_ = nullptr;
+}
+
 void Graph::register_state(const std::string& name, const Layer& layer) {
   if (const auto* own = dynamic_cast<const FreeParameter*>(layer.state.get())) {
     register_parameter(name, own->value);  // as PyTorch has `self.NAME = nn.Parameter(…)`

@@ -2,6 +2,7 @@
 
 #include <torch/nn/module.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -57,12 +58,17 @@ class Graph : public torch::nn::Module {
   Tensors example_outputs() const;
   /// The `lr_scale` of one of its layers.
   double lr_scale(const std::string& layer) const;
+  /// Calls `change` for each layer that computes, here and in the graphs within layers, with its state name: it may give
+  /// the layer another type, other attributes and another operation, which reads and gives the same. A Plan that was
+  /// made before does not see it.
+  void rewrite(const std::function<void(const std::string& name, Node& node)>& change);
   /// For each parameter, by its state name: the product of the scales of the layers around it. A missing one has 1.
   std::map<std::string, double> lr_scales() const;
 
  private:
   friend class GraphBuilder;
   friend class GraphOfParts;
+  void rewrite(const std::function<void(const std::string& name, Node& node)>& change, const std::string& prefix);
   /// Makes the layer's parameters and buffers the graph's, under this name.
   void register_state(const std::string& name, const Layer& layer);
   /// Makes what the module holds the graph's own, under the names that it has there.

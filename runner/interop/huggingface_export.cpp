@@ -1,31 +1,18 @@
-#include <torch/nn/module.h>
-
 #include <filesystem>
 #include <set>
-#include <string_view>
 
 #include "registry/files/file_io.h"
 #include "registry/files/safetensors.h"
-#include "registry/models/model_config.h"
 #include "runner/interop/model_export.h"
+#include "runner/interop/model_records.h"
 
 namespace trainrun {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct FoundRecord {
-  std::shared_ptr<const ModelRecord> record;
-  std::string prefix;  // of the model's tensors
-};
-
-FoundRecord find_record(const Graph& graph) {
-  std::vector<FoundRecord> found;
-  for (const auto& item : graph.named_modules()) {
-    const auto record = std::dynamic_pointer_cast<const ModelRecord>(item.value());
-    if (!record) continue;
-    found.push_back({record, item.key().substr(0, item.key().size() - std::string_view(ModelRecord::kName).size())});
-  }
+FoundRecord only_record(const Graph& graph) {
+  const std::vector<FoundRecord> found = find_records(graph);
   if (found.size() == 1) return found[0];
   throw Error(
       "export: --format huggingface needs a model that is one registered language model (such as "
@@ -54,8 +41,8 @@ NamedTensors tensors_of(const NamedTensors& state, const std::string& prefix) {
 
 void export_huggingface(TrainedRun& run, const std::string& folder) {
   const EvaluationScope scope(run.callbacks());
-  const FoundRecord found = find_record(run.model().graph());
-  const NamedTensors tensors = tensors_of(run.model().state_dict(), found.prefix);
+  const FoundRecord found = only_record(run.model().graph());
+  const NamedTensors tensors = tensors_of(run.model().merged_state_dict(), found.prefix);
   create_folders(folder);
   write_safetensors((fs::path(folder) / "model.safetensors").string(), tensors);
   constexpr int kIndent = 2;

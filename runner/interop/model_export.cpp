@@ -91,6 +91,12 @@ void export_safetensors(TrainedRun& run, const std::string& path) {
   write_safetensors(path, run.model().state_dict());
 }
 
+void export_merged_safetensors(TrainedRun& run, const std::string& path) {
+  if (!run.model().adapters()) throw Error("export: --merge: the recipe of this run has no adapters to merge");
+  const EvaluationScope scope(run.callbacks());
+  write_safetensors(path, run.model().merged_state_dict());
+}
+
 void export_torchscript(TrainedRun& run, const std::string& path) {
   const EvaluationScope scope(run.callbacks());
   const at::NoGradGuard no_gradients;

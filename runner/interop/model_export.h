@@ -12,6 +12,9 @@ std::vector<std::string> export_overrides();
 /// Writes the state dict, averaged weights (EMA) where the run evaluates with them, as Python's safetensors reads it.
 void export_safetensors(TrainedRun& run, const std::string& path);
 
+/// The same with the recipe's adapters merged into the weights. Throws Error if it has none.
+void export_merged_safetensors(TrainedRun& run, const std::string& path);
+
 /// Writes the model in evaluation mode as a TorchScript module, which Python's torch.jit.load reads: its inputs are the
 /// fields that the graph reads, in its order, for any number of samples; its output is the last layer's first. Its
 /// parameters have the state dict's names. What was traced is run on other samples and compared; throws Error where the
@@ -19,8 +22,12 @@ void export_safetensors(TrainedRun& run, const std::string& path);
 void export_torchscript(TrainedRun& run, const std::string& path);
 
 /// Writes a new folder that transformers opens with from_pretrained: config.json and model.safetensors, and the files of
-/// the tokenizer where the model began from a folder that has them. Throws Error unless the recipe's model is one
-/// registered language model.
+/// the tokenizer where the model began from a folder that has them. Adapters are merged into the weights. Throws Error
+/// unless the recipe's model is one registered language model.
 void export_huggingface(TrainedRun& run, const std::string& folder);
+
+/// Writes a new folder that Python's package peft opens with PeftModel.from_pretrained: adapter_config.json and
+/// adapter_model.safetensors. Throws Error if the recipe has no adapters, or such that peft does not have.
+void export_peft(TrainedRun& run, const std::string& folder);
 
 }  // namespace trainrun

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <regex>
@@ -5,6 +6,7 @@
 #include "registry/files/pretrained_folder.h"
 #include "registry/files/torch_file.h"
 #include "runner/model/model.h"
+#include "runner/model/model_adapters.h"
 #include "runner/model/pretrained_weights.h"
 
 namespace trainrun {
@@ -60,7 +62,10 @@ NamedTensors renamed(const NamedTensors& tensors, const WeightsSection& weights)
 
 std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model) {
   std::vector<std::string> passed_over = load_pretrained(model);
-  if (!recipe.model.weights) return passed_over;
+  if (!recipe.model.weights) {
+    if (model.adapters()) model.adapters()->begin();
+    return passed_over;
+  }
   WeightsSection weights;
   if (const auto* path = std::get_if<std::string>(&*recipe.model.weights)) {
     weights.path = *path;
@@ -75,8 +80,11 @@ std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model
     for (const auto& [name, tensor] : model.state_dict()) names.push_back(name);
     tensors = with_names_of(tensors, names);
   }
-  const std::vector<std::string> more = model.load_state_dict(tensors, weights.path, weights.strict);
+  const auto is_of_adapter = [&](const auto& item) { return model.adapters() && model.adapters()->has(item.first); };
+  const bool lacks_adapters = std::ranges::none_of(tensors, is_of_adapter);
+  const std::vector<std::string> more = model.load_state_dict(tensors, weights.path, weights.strict, lacks_adapters);
   passed_over.insert(passed_over.end(), more.begin(), more.end());
+  if (model.adapters() && lacks_adapters) model.adapters()->begin();
   return passed_over;
 }
 

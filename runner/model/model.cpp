@@ -13,6 +13,7 @@
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/shape_mode.h"
 #include "runner/data/pixels.h"
+#include "runner/model/model_adapters.h"
 #include "runner/model/precision.h"
 
 namespace trainrun {
@@ -100,6 +101,7 @@ Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& e
   }
   graph_ = build_model_graph(recipe.model.layers, inputs);
   if (recipe.model.init) recipe.model.init->apply(parameters());
+  if (recipe.model.adapters) adapters_ = std::make_shared<ModelAdapters>(*recipe.model.adapters, *graph_);
   freeze(recipe);
   outputs_ = {graph_->outputs()[0]};
   build_losses(recipe);

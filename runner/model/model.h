@@ -14,6 +14,8 @@
 
 namespace trainrun {
 
+class ModelAdapters;
+
 /// A loss times `factor`, as a float64 scalar without a way back to the parameters.
 at::Tensor number_of(const at::Tensor& loss, double factor = 1);
 
@@ -79,10 +81,16 @@ class Model {
   /// Has what `measure` makes of each step run in its place from now on; null: the step itself.
   void set_measure(std::function<std::shared_ptr<const Operation>(const PlanStep&)> measure);
 
+  /// The recipe's adapters; null if it has none.
+  ModelAdapters* adapters() { return adapters_.get(); }
+  const ModelAdapters* adapters() const { return adapters_.get(); }
+
   Graph& graph() { return *graph_; }
   const Graph& graph() const { return *graph_; }
   /// Parameters and buffers by their PyTorch names, in PyTorch's order.
   NamedTensors state_dict() const;
+  /// The same without the recipe's adapters, whose layers' weights alone then compute what they compute with them.
+  NamedTensors merged_state_dict() const;
   /// The parameters alone.
   NamedTensors parameters() const;
   /// Those among `named`, which are the parameters or a rank's pieces of them, that `model.freeze` names until its
@@ -100,8 +108,9 @@ class Model {
 
   /// Copies `tensors` into the state dict. Throws Error that lists what is missing, unexpected, or of another shape.
   /// Not `strict`: what is missing or of another shape stays as it is, what is unexpected is passed over; all of them
-  /// are returned, one line each, or nothing.
-  std::vector<std::string> load_state_dict(const NamedTensors& tensors, const std::string& origin, bool strict = true);
+  /// are returned, one line each, or nothing. `lacks_adapters`: what is the adapters' is not missed.
+  std::vector<std::string> load_state_dict(const NamedTensors& tensors, const std::string& origin, bool strict = true,
+                                           bool lacks_adapters = false);
 
  private:
   std::vector<Source> find_sources(const Names& names, const Place& place, const std::string& path);
@@ -117,6 +126,7 @@ class Model {
   std::optional<at::ScalarType> autocast_dtype_;
   at::DeviceType device_ = at::kCPU;
   std::shared_ptr<Graph> graph_;
+  std::shared_ptr<ModelAdapters> adapters_;
   PlanOptions plan_options_;
   Plan plan_;
   std::vector<size_t> outputs_;  // slots of the graph

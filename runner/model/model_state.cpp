@@ -7,6 +7,7 @@
 #include "registry/graph/flatten.h"
 #include "registry/graph/layer_decay.h"
 #include "runner/model/model.h"
+#include "runner/model/model_adapters.h"
 
 namespace trainrun {
 namespace {
@@ -84,6 +85,8 @@ NamedTensors Model::state_dict() const {
   return state;
 }
 
+NamedTensors Model::merged_state_dict() const { return adapters_ ? adapters_->merged(state_dict()) : state_dict(); }
+
 Tensors Model::buffers() const {
   Tensors buffers;
   for (const auto& item : graph_->named_buffers()) {
@@ -98,13 +101,15 @@ int64_t Model::num_parameters() const {
   return count;
 }
 
-std::vector<std::string> Model::load_state_dict(const NamedTensors& tensors, const std::string& origin, bool strict) {
+std::vector<std::string> Model::load_state_dict(const NamedTensors& tensors, const std::string& origin, bool strict,
+                                                bool lacks_adapters) {
   const std::map<std::string, at::Tensor> given(tensors.begin(), tensors.end());
   std::vector<std::string> missing;
   std::vector<std::string> unexpected;
   std::vector<std::string> others;  // of another shape
   std::set<std::string> known;
-  const auto own = state_dict();
+  auto own = state_dict();
+  if (lacks_adapters) std::erase_if(own, [&](const auto& item) { return adapters_ && adapters_->has(item.first); });
   std::set<const at::TensorImpl*> found;  // layers that share a tensor need it once
   for (const auto& [name, tensor] : own) {
     if (given.contains(name)) found.insert(tensor.unsafeGetTensorImpl());

@@ -10,6 +10,7 @@
 
 #include "registry/files/pretrained_folder.h"
 #include "registry/models/model_config.h"
+#include "runner/model/model_adapters.h"
 
 namespace trainrun {
 namespace {
@@ -131,7 +132,8 @@ NamedTensors with_names_of(const NamedTensors& tensors, const std::vector<std::s
 
 std::vector<std::string> load_pretrained(Model& model) {
   std::vector<std::string> notes;
-  const NamedTensors state = model.state_dict();
+  NamedTensors state = model.state_dict();
+  std::erase_if(state, [&](const auto& item) { return model.adapters() && model.adapters()->has(item.first); });
   for (const auto& item : model.graph().named_modules()) {
     const auto* record = dynamic_cast<const ModelRecord*>(item.value().get());
     if (!record || record->pretrained.empty()) continue;

@@ -85,6 +85,13 @@ void ModelSection::describe(Fields<ModelSection>& f) {
       .doc(
           "regular expressions, searched in the layers' state names: what is computed within such a layer is not kept "
           "for the backward pass, which computes it again; the numbers stay the same");
+  f.optional("adapters", &ModelSection::adapters)
+      .doc(
+          "small sets of weights (LoRA, DoRA, IA3) that are trained in the place of the model's own, which are frozen");
+  f.rule({.when = {the("unfreeze_at_epoch").is_given()},
+          .all = {the("adapters").is_missing()},
+          .at = "unfreeze_at_epoch",
+          .message = "adapters are trained with all other weights frozen; leave one of the two out"});
   f.rule({.when = {the("unfreeze_at_epoch").is_given()},
           .all = {the("freeze").is_given()},
           .at = "unfreeze_at_epoch",

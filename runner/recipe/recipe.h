@@ -61,6 +61,7 @@ struct ModelSection {
   std::vector<NamePattern> freeze;
   std::optional<int64_t> unfreeze_at_epoch;
   std::vector<NamePattern> checkpoint_activations;
+  std::optional<Component<AdapterKind>> adapters;
   static void describe(Fields<ModelSection>& f);
   void check(Checker& checker) const;
 };

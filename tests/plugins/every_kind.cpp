@@ -371,9 +371,35 @@ std::unique_ptr<trainrun::Callback> Farewell::build(const trainrun::CallbackInpu
   return std::make_unique<FarewellCallback>(*this);
 }
 
+// --- adapter: adds a learned number to what a layer gives ---
+
+class Shifted : public trainrun::Operation {
+ public:
+  Shifted(std::shared_ptr<const trainrun::Operation> base, at::Tensor offset)
+      : base_(std::move(base)), offset_(std::move(offset)) {}
+  Tensors run(const Tensors& inputs) const override { return {base_->run(inputs)[0] + offset_}; }
+
+ private:
+  std::shared_ptr<const trainrun::Operation> base_;
+  at::Tensor offset_;
+};
+
+struct Offset {
+  static void describe(trainrun::Fields<Offset>&) {}
+  trainrun::Adapter build(const trainrun::AdapterInputs& in) const {
+    const at::Tensor offset = at::zeros({1});
+    trainrun::Adapter adapter;
+    adapter.parameters = {{"offset", offset}};
+    adapter.operation = std::make_shared<Shifted>(in.operation, offset);
+    adapter.merged = [] { return trainrun::NamedTensors(); };
+    return adapter;
+  }
+};
+
 }  // namespace
 
 TRAINRUN_PLUGIN(catalog) {
+  catalog.adapters.add<Offset>("Offset", "adds a learned number to what a layer gives");
   catalog.layers.add<Gain>("Gain", "each feature times a learned number");
   catalog.losses.add<HalfSquaredError>("HalfSquaredError", "half the mean of the squared differences");
   catalog.metrics.add<Bias>("Bias", "mean of output minus target");

@@ -54,6 +54,7 @@ logging: {every_steps: 1, report_to: [console, jsonl, history]}
 COMPONENTS = {
     "layer": "Gain", "loss": "HalfSquaredError", "metric": "Bias", "dataset": "Line", "transform": "Shift",
     "optimizer": "SignDescent", "scheduler": "Halving", "comm_hook": "ScaledMean", "callback": "Farewell", "logger": "history",
+    "adapter": "Offset",
 }
 
 
@@ -127,6 +128,17 @@ def test_a_plugins_communication_hook_makes_the_gradients(tmp_path):
         output_of("line.yaml", f"output_dir={name}", *overrides, folder=tmp_path)
         gains.append(tensors_of(tmp_path / name / "checkpoints/epoch-0003", "model")["scale.gain"])
     assert gains[1] == pytest.approx(gains[0], rel=1e-6)
+
+
+def test_a_plugins_adapter_is_trained_in_the_place_of_the_layer(tmp_path):
+    put("libevery_kind.so", tmp_path)
+    (tmp_path / "line.yaml").write_text(RECIPE)
+    output_of("line.yaml", "model.adapters={type: Offset, target: [scale]}", "optimizer={type: SGD, lr: 0.1}", "training.num_epochs=1", folder=tmp_path)
+    trained = tensors_of(tmp_path / "runs/line/checkpoints/epoch-0001", "model")
+    assert trained["scale.gain"] == 1
+    assert trained["scale.offset"] == pytest.approx(-0.1 * sum(x - y for x, y in points(4)) / 4, rel=1e-6)
+    output_of("export", "runs/line", "--merge", folder=tmp_path)
+    assert list(safetensors.numpy.load_file(tmp_path / "model.safetensors")) == ["scale.gain"]
 
 
 def test_a_plugins_callback_takes_part_in_evaluations_ends_the_training_and_goes_on_from_a_checkpoint(tmp_path):

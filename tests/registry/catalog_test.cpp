@@ -484,6 +484,31 @@ TEST_CASE("every communication hook of the catalog makes the mean of ranks that 
   }
 }
 
+TEST_CASE("every adapter of the catalog computes what the layer computes with the weights that it merges into") {
+  const c10::AutoGradMode no_gradients(false);
+  for (const auto& item : catalog().adapters.entries()) {
+    CAPTURE(item.first);
+    const torch::nn::Linear linear(5, 7);
+    AdapterInputs inputs;
+    inputs.name = "body";
+    inputs.type = "Linear";
+    inputs.state = linear.ptr();
+    inputs.operation =
+        operation_of([module = linear.ptr()](const Tensors& in) -> Tensors { return {module->forward(in[0])}; });
+    inputs.layers = {"body"};
+    const Adapter adapter = component<AdapterKind>(item.first, "target: [body]").build(inputs);
+    const at::Tensor x = torch::randn({3, 5});
+    if (adapter.begin) adapter.begin();
+    CHECK(torch::allclose(adapter.operation->run({x})[0], linear->forward(x), 1e-5, 1e-6));
+    for (const auto& [name, parameter] : adapter.parameters) at::Tensor(parameter).add_(torch::rand_like(parameter));
+    const at::Tensor changed = adapter.operation->run({x})[0];
+    CHECK_FALSE(torch::allclose(changed, linear->forward(x), 1e-2, 1e-2));
+    std::map<std::string, at::Tensor> weights = {{"weight", linear->weight}, {"bias", linear->bias}};
+    for (const auto& [name, tensor] : adapter.merged()) weights[name] = tensor;
+    CHECK(torch::allclose(changed, torch::linear(x, weights.at("weight"), weights.at("bias")), 1e-5, 1e-5));
+  }
+}
+
 TEST_CASE("every data set and transform of the catalog is built") {
   const auto parameters_of = [](const std::string& name) {
     const auto known = data_parameters().find(name);

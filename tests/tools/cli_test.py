@@ -11,7 +11,7 @@ from tests import recipe_data
 from tests.program import BINARY, CALLED
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-KINDS = ["layer", "initializer", "loss", "metric", "dataset", "transform", "optimizer", "scheduler", "comm_hook", "callback", "logger"]
+KINDS = ["layer", "initializer", "loss", "metric", "dataset", "transform", "optimizer", "scheduler", "comm_hook", "callback", "logger", "adapter"]
 
 
 def trainrun(*arguments, **environment):
