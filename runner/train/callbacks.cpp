@@ -40,6 +40,12 @@ void Callbacks::for_each(const Body& body) {
   }
 }
 
+void Callbacks::use(TextSource& source) {
+  for_each([&](Callback& callback) {
+    if (auto* writer = dynamic_cast<WritesTexts*>(&callback)) writer->use(source);
+  });
+}
+
 void Callbacks::before_forward(Batch& batch) {
   for_each([&](Callback& callback) { callback.before_forward(*run_, batch); });
 }

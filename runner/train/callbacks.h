@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "registry/callback.h"
+#include "registry/callbacks/text_samples.h"
 #include "registry/component_error.h"
 #include "runner/distributed/parallel_model.h"
 #include "runner/model/model.h"
@@ -57,6 +58,9 @@ class Callbacks {
 
   /// One of the runner's own, which has its state elsewhere.
   void add_own(ComponentName name, std::unique_ptr<Callback> callback);
+
+  /// Those that have the model write texts get them from `source`.
+  void use(TextSource& source);
 
   void before_forward(Batch& batch);
   void before_update(bool is_logged);

@@ -21,6 +21,7 @@
 #include "runner/train/job_parts.h"
 #include "runner/train/own_callbacks.h"
 #include "runner/train/rank_seed.h"
+#include "runner/train/run_texts.h"
 #include "runner/train/start_notes.h"
 
 namespace trainrun {
@@ -254,6 +255,8 @@ void Job::build_callbacks() {
   callbacks = std::make_unique<Callbacks>(
       recipe, std::make_unique<ModelRun>(*model, *parallel, *group, recipe, progress.step, std::move(training)));
   add_own_callbacks(recipe, scheduler, progress.best, *callbacks);
+  texts = texts_of(*this);
+  callbacks->use(*texts);
 }
 
 void Job::build_loggers(const Options& options) {
