@@ -40,9 +40,10 @@ void Callbacks::for_each(const Body& body) {
   }
 }
 
-void Callbacks::use(TextSource& source) {
+void Callbacks::use(std::unique_ptr<TextSource> source) {
+  texts_ = std::move(source);
   for_each([&](Callback& callback) {
-    if (auto* writer = dynamic_cast<WritesTexts*>(&callback)) writer->use(source);
+    if (auto* writer = dynamic_cast<WritesTexts*>(&callback)) writer->use(*texts_);
   });
 }
 

@@ -97,7 +97,6 @@ class Job {
     int64_t samples = 0;
   };
   TokenCount tokens;  // of this rank's `input_ids` since the last line of the log, padding included; none: no text
-  std::unique_ptr<TextSource> texts;  // for callbacks
   std::unique_ptr<Callbacks> callbacks;
   /// What times are taken from; a test may set another.
   std::function<std::chrono::steady_clock::time_point()> clock = std::chrono::steady_clock::now;
