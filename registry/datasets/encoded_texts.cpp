@@ -71,7 +71,8 @@ void EncodedTexts::open() {
 }
 
 std::unique_ptr<EncodedTexts> EncodedTexts::unlabelled(const std::string& path) const {
-  return std::make_unique<EncodedTexts>(TextTableOptions{path, source_.text_columns, std::nullopt}, encoding_, classes_);
+  return std::make_unique<EncodedTexts>(TextTableOptions{path, source_.text_columns, std::nullopt}, encoding_,
+                                        classes_);
 }
 
 void EncodedTexts::encode(const TextTable& table) {

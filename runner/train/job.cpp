@@ -21,7 +21,6 @@
 #include "runner/train/job_parts.h"
 #include "runner/train/own_callbacks.h"
 #include "runner/train/rank_seed.h"
-#include "runner/train/run_texts.h"
 #include "runner/train/start_notes.h"
 
 namespace trainrun {

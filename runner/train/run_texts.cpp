@@ -1,5 +1,3 @@
-#include "runner/train/run_texts.h"
-
 #include <ATen/ops/tensor.h>
 #include <spdlog/spdlog.h>
 
@@ -10,6 +8,7 @@
 #include "registry/files/file_io.h"
 #include "runner/generate/generation.h"
 #include "runner/train/job.h"
+#include "runner/train/job_parts.h"
 
 namespace trainrun {
 namespace {
