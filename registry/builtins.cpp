@@ -130,6 +130,7 @@ static void add_training(Catalog& catalog) {
   ADD(catalog.callbacks, parameter_monitor);
   ADD(catalog.callbacks, progressive_resizing);
   ADD(catalog.callbacks, swa);
+  ADD(catalog.callbacks, text_samples);
 
   ADD(catalog.fusions, relu_max_pool);
 }

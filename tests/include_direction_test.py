@@ -36,6 +36,7 @@ ROOMS = [
     "distributed",
     "run",
     "loggers",
+    "generate",
     "train",
     "foresight",
     "interop",

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "registry/files/file_io.h"
@@ -12,7 +13,7 @@ namespace {
 
 struct PredictArguments {
   RecipeArguments run;
-  std::string folder;
+  std::string data;
   std::string format = "csv";
   std::string output;
 };
@@ -34,7 +35,8 @@ std::string csv_field(const std::string& text) {
 /// Makes a line of each prediction.
 class Lines {
  public:
-  Lines(bool is_csv, bool is_folder) : is_csv_(is_csv), sample_(is_folder ? "file" : "sample") {}
+  /// `sample`: what predictions are called by.
+  Lines(bool is_csv, const char* sample) : is_csv_(is_csv), sample_(sample) {}
 
   std::string header(const PredictedClasses& classes) {
     classes_ = classes.names;
@@ -67,21 +69,25 @@ class Lines {
 }  // namespace
 
 void add_predict(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand("predict", "write the class of each image of a folder, with all probabilities");
+  CLI::App* verb = app.add_subcommand(
+      "predict", "write the class of each image of a folder, or of each text of a file, with all probabilities");
   const auto arguments = std::make_shared<PredictArguments>();
   verb->add_option("run", arguments->run.path,
                    "a run's folder (its best checkpoint, else its newest), or a checkpoint's")
       ->required();
-  verb->add_option("folder,--data", arguments->folder, "a folder of images; by default the recipe's dataset.eval");
+  verb->add_option("source,--data", arguments->data,
+                   "a folder of images, or a .csv, .tsv or .jsonl file with the run's text columns; by default the "
+                   "recipe's dataset.eval");
   verb->add_option("overrides", arguments->run.overrides, "key=value: device=cpu");
   verb->add_option("--format", arguments->format, "csv (default) or jsonl")->check(CLI::IsMember({"csv", "jsonl"}));
   verb->add_option("--output,-o", arguments->output, "the file to write; standard output by default");
   verb->callback([&program, arguments] {
-    if (arguments->folder.find('=') != std::string::npos) {
-      arguments->run.overrides.insert(arguments->run.overrides.begin(), arguments->folder);
-      arguments->folder.clear();
+    if (arguments->data.find('=') != std::string::npos) {
+      arguments->run.overrides.insert(arguments->run.overrides.begin(), arguments->data);
+      arguments->data.clear();
     }
-    const bool has_folder = !arguments->folder.empty();
+    const bool has_data = !arguments->data.empty();
+    const bool is_file = has_data && std::filesystem::is_regular_file(arguments->data);
     const TrainedModel trained = find_trained(arguments->run.path);
     TrainedRun run(trained, arguments->run.overrides, program.catalog);
     std::unique_ptr<FileWriter> file;
@@ -89,9 +95,9 @@ void add_predict(CLI::App& app, Program& program) {
     const auto write = [&](const std::string& text) {
       file ? file->write(text) : static_cast<void>(std::fputs(text.c_str(), stdout));
     };
-    Lines lines(arguments->format == "csv", has_folder);
+    Lines lines(arguments->format == "csv", is_file ? "line" : has_data ? "file" : "sample");
     predict(
-        run, has_folder ? std::optional(arguments->folder) : std::nullopt,
+        run, has_data ? std::optional(arguments->data) : std::nullopt,
         [&](const PredictedClasses& classes) { write(lines.header(classes)); },
         [&](const Prediction& prediction) { write(lines.line(prediction)); });
     if (file) file->finish();

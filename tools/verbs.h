@@ -38,6 +38,7 @@ void add_profile(CLI::App& app, Program& program);
 void add_data(CLI::App& app, Program& program);
 void add_lr_find(CLI::App& app, Program& program);
 void add_predict(CLI::App& app, Program& program);
+void add_generate(CLI::App& app, Program& program);
 void add_list(CLI::App& app, Program& program);
 void add_schema(CLI::App& app, Program& program);
 void add_eval(CLI::App& app, Program& program);

@@ -66,7 +66,13 @@ void EncodedTexts::open() {
   encode(table);
   names_ = std::move(table.labels);
   lines_ = std::move(table.lines);
+  if (!source_.label) labels_.assign(lines_.size(), 0);
   if (classes_) number_labels(*classes_);
+}
+
+std::unique_ptr<EncodedTexts> EncodedTexts::unlabelled(const std::string& path) const {
+  return std::make_unique<EncodedTexts>(TextTableOptions{path, source_.text_columns, std::nullopt}, encoding_,
+                                        classes_);
 }
 
 void EncodedTexts::encode(const TextTable& table) {
@@ -96,6 +102,7 @@ void EncodedTexts::number_labels(const std::vector<std::string>& classes) {
   std::map<std::string, int64_t> numbers;
   for (const std::string& name : classes) numbers.emplace(name, static_cast<int64_t>(numbers.size()));
   labels_.clear();
+  if (!source_.label) labels_.resize(lines_.size());
   for (size_t i = 0; i < names_.size(); ++i) {
     const auto found = numbers.find(names_[i]);
     if (found == numbers.end()) {

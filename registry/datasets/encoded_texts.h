@@ -64,6 +64,9 @@ class EncodedTexts : public Dataset, public DetailedDataset {
   EncodedTexts(TextTableOptions source, EncodingOptions encoding, std::optional<std::vector<std::string>> classes,
                std::optional<int64_t> num_samples = std::nullopt);
 
+  /// The same for the texts of another file, which has the text columns and perhaps others; labels are 0.
+  std::unique_ptr<EncodedTexts> unlabelled(const std::string& path) const;
+
   DatasetInfo info() const override;
   void open() override;
   int64_t size() const override { return static_cast<int64_t>(lines_.size()); }
@@ -73,6 +76,8 @@ class EncodedTexts : public Dataset, public DetailedDataset {
   nlohmann::json learnt() const override;
   void set_learnt(const nlohmann::json& state) override;
   std::string place(int64_t index, const std::string& field) const override;
+  /// The line of the file at which the sample begins, from 1.
+  int64_t line(int64_t index) const { return lines_.at(static_cast<size_t>(index)); }
   std::vector<std::string> texts(const std::string& column) const override;
   std::vector<std::string> class_names(const std::string& field) const override;
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/dropout.h>
+#include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
@@ -16,6 +17,7 @@
 #include <cmath>
 #include <limits>
 
+#include "registry/layers/key_value_cache.h"
 #include "registry/layers/parts.h"
 
 namespace trainrun {
@@ -144,6 +146,23 @@ Tensor Attention::forward(Tensor query, Tensor key, Tensor value, const Tensor& 
   return options_.batch_first ? output.transpose(0, 1) : output;
 }
 
+Tensor Attention::forward_further(const Tensor& query, const Tensor& key, const Tensor& value,
+                                  const Tensor& key_padding_mask, const DecodingPoint& point,
+                                  std::vector<Tensor>& memory) const {
+  check(query, key, value);
+  std::vector<Tensor> projected = project(query, key, value);
+  for (Tensor& tensor : projected) {  // [N, T, C] to [N, heads, T, C / heads]
+    tensor = tensor.unflatten(-1, {options_.num_heads, options_.embed_dim / options_.num_heads}).transpose(1, 2);
+  }
+  NextTokens next = {projected[0], projected[1], projected[2], {}, std::nullopt, std::nullopt};
+  if (key_padding_mask.defined()) {
+    TORCH_CHECK(!key_padding_mask.is_floating_point(), "a padding mask of numbers that are added is not for decoding");
+    next.seen = key_padding_mask.scalar_type() == at::kBool ? key_padding_mask.logical_not() : key_padding_mask != 0;
+  }
+  const Tensor mixed = attend_further(next, point, memory);
+  return at::linear(mixed.transpose(1, 2).flatten(2), out_proj_->weight, out_proj_->bias);
+}
+
 namespace {
 
 struct MultiheadAttention {
@@ -188,16 +207,26 @@ struct MultiheadAttention {
     options.add_zero_attn = add_zero_attn;
     options.batch_first = batch_first;
     const auto module = std::make_shared<Attention>(options);
-    return {module,
-            [module, is_causal = is_causal](const Tensors& inputs) -> Tensors {
-              const bool self = inputs.size() == 1;
-              return {module->forward(inputs[0], inputs[self ? 0 : 1], inputs[self ? 0 : 2],
-                                      inputs.size() == 4 ? inputs[3] : Tensor(), is_causal)};
-            },
-            {.random = dropout > 0}};
+    const Layer::Function function = [module, is_causal = is_causal](const Tensors& inputs) -> Tensors {
+      const bool self = inputs.size() == 1;
+      return {module->forward(inputs[0], inputs[self ? 0 : 1], inputs[self ? 0 : 2],
+                              inputs.size() == 4 ? inputs[3] : Tensor(), is_causal)};
+    };
+    const bool goes_on = is_causal && batch_first && !add_bias_kv && !add_zero_attn && !has_added_mask(in);
+    if (!goes_on) return {module, function, {.random = dropout > 0}};
+    const auto further = [module](const Tensors& inputs, const DecodingPoint& point, Tensors& memory) -> Tensors {
+      const bool self = inputs.size() == 1;
+      return {module->forward_further(inputs[0], inputs[self ? 0 : 1], inputs[self ? 0 : 2],
+                                      inputs.size() == 4 ? inputs[3] : Tensor(), point, memory)};
+    };
+    return decoding_layer(module, function, further, {.random = dropout > 0});
   }
 
  private:
+  /// Whether the mask holds numbers that are added to the scores.
+  static bool has_added_mask(const LayerInputs& in) {
+    return in.num_own() == 4 && at::isFloatingType(in.examples[3].scalar_type());
+  }
   /// Features of input `i`, or of the query where that is the only one.
   static int64_t features(const std::string& parameter, const std::optional<int64_t>& given, const LayerInputs& in,
                           size_t i) {
@@ -255,15 +284,25 @@ struct PositionalEncoding {
     in.require_dims(3, 3, batch_first ? "[N, T, C]" : "[T, N, C]");
     const int64_t features = in.infer("d_model", d_model, 2);
     const auto module = std::make_shared<PositionalEncodingModule>(encoding == "learned", max_len, features);
-    return {module,
-            [module, own = *this](const Tensors& inputs) -> Tensors {
-              const int64_t length = inputs[0].size(own.batch_first ? 1 : 0);
-              TORCH_CHECK(length <= own.max_len, "the sequence has ", length, " positions, max_len is ", own.max_len);
-              const Tensor positions = module->table(inputs[0]).slice(0, 0, length);
-              const Tensor sum = inputs[0] + (own.batch_first ? positions : positions.unsqueeze(1));
-              return {at::dropout(sum, own.dropout, module->is_training())};
-            },
-            {.random = dropout > 0}};
+    const Layer::Function function = [module, own = *this](const Tensors& inputs) -> Tensors {
+      const int64_t length = inputs[0].size(own.batch_first ? 1 : 0);
+      own.check_length(length);
+      const Tensor positions = module->table(inputs[0]).slice(0, 0, length);
+      const Tensor sum = inputs[0] + (own.batch_first ? positions : positions.unsqueeze(1));
+      return {at::dropout(sum, own.dropout, module->is_training())};
+    };
+    if (!batch_first) return {module, function, {.random = dropout > 0}};
+    const auto further = [module, own = *this](const Tensors& inputs, const DecodingPoint& point, Tensors&) -> Tensors {
+      const Tensor places = point.positions(inputs[0].size(1), inputs[0].device());
+      if (point.past + inputs[0].size(1) > own.max_len) own.check_length(places.max().item<int64_t>() + 1);
+      return {inputs[0] + at::embedding(module->table(inputs[0]), places)};
+    };
+    return decoding_layer(module, function, further, {.random = dropout > 0});
+  }
+
+ private:
+  void check_length(int64_t length) const {
+    TORCH_CHECK(length <= max_len, "the sequence has ", length, " positions, max_len is ", max_len);
   }
 };
 

@@ -3,8 +3,11 @@
 #include <torch/nn/modules/linear.h>
 
 #include <optional>
+#include <vector>
 
 namespace trainrun {
+
+struct DecodingPoint;
 
 struct AttentionOptions {
   int64_t embed_dim = 0;
@@ -32,6 +35,11 @@ class Attention : public torch::nn::Module {
   /// `is_causal`: the query at position i sees the keys up to i. Throws c10::Error where shapes do not fit.
   at::Tensor forward(at::Tensor query, at::Tensor key, at::Tensor value, const at::Tensor& key_padding_mask = {},
                      bool is_causal = false);
+  /// The same, causal, of the tokens that come next [N, T, …] alone, with batch_first: what it needs of those before is
+  /// in `memory` (DecodingOperation). `key_padding_mask`: [N, T], of these; not of floating point.
+  at::Tensor forward_further(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                             const at::Tensor& key_padding_mask, const DecodingPoint& point,
+                             std::vector<at::Tensor>& memory) const;
 
  private:
   void check(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const;

@@ -9,7 +9,9 @@
 
 #include <limits>
 
+#include "registry/graph/decoding.h"
 #include "registry/layer.h"
+#include "registry/layers/key_value_cache.h"
 
 // What language models attend with, without weights of its own: the Linears that make queries, keys and values are
 // layers of the model, so that patterns over names, adapters and fusions find them.
@@ -56,14 +58,34 @@ struct ScaledDotProductAttention {
     in.require_dims(3, 3, "[N, T, C]");
     check(in);
     const auto mode = std::make_shared<torch::nn::Module>();  // knows training from evaluation
-    return {mode,
-            [mode, own = *this](const Tensors& inputs) -> Tensors {
-              return {own.attend(inputs, mode->is_training() ? own.dropout : 0)};
-            },
-            {.random = dropout > 0}};
+    Layer::Function function = [mode, own = *this](const Tensors& inputs) -> Tensors {
+      return {own.attend(inputs, mode->is_training() ? own.dropout : 0)};
+    };
+    if (is_causal) return going_on(mode, std::move(function));
+    return {mode, std::move(function), {.random = dropout > 0}};
   }
 
  private:
+  Layer going_on(const std::shared_ptr<torch::nn::Module>& mode, Layer::Function function) const {
+    const auto further = [own = *this](const Tensors& inputs, const DecodingPoint& point, Tensors& memory) -> Tensors {
+      NextTokens next = {heads_of(inputs[0], own.num_heads),
+                         heads_of(inputs[1], own.key_heads()),
+                         heads_of(inputs[2], own.key_heads()),
+                         {},
+                         own.sliding_window,
+                         own.scale};
+      if (inputs.size() == 4) next.seen = is_seen(inputs[3]);
+      return {attend_further(next, point, memory).transpose(1, 2).flatten(2)};
+    };
+    return decoding_layer(mode, std::move(function), further, {.random = dropout > 0});
+  }
+
+  /// true where a key is looked at.
+  static Tensor is_seen(const Tensor& given) {
+    TORCH_CHECK(!given.is_floating_point(), "the attention mask holds integers, or truth values of what is padding");
+    return given.scalar_type() == at::kBool ? given.logical_not() : given != 0;
+  }
+
   int64_t key_heads() const { return num_key_value_heads.value_or(num_heads); }
 
   void check(const LayerInputs& in) const {
@@ -111,8 +133,7 @@ struct ScaledDotProductAttention {
     if (given.defined()) {
       const bool fits = given.dim() == 2 && given.size(0) == query.size(0) && given.size(1) == num_keys;
       TORCH_CHECK(fits, "the attention mask of ", num_keys, " keys is [N, ", num_keys, "], not ", given.sizes());
-      TORCH_CHECK(!given.is_floating_point(), "the attention mask holds integers, or truth values of what is padding");
-      seen = (given.scalar_type() == at::kBool ? given.logical_not() : given != 0).view({-1, 1, 1, num_keys});
+      seen = is_seen(given).view({-1, 1, 1, num_keys});
     }
     if (is_causal && (given.defined() || windowed)) {
       Tensor causal = at::ones({num_queries, num_keys}, query.options().dtype(at::kBool)).tril();
@@ -178,39 +199,55 @@ struct RotaryEmbedding {
       throw LayerError("heads of " + std::to_string(head_dim) + " features do not divide " + shape_text(shape));
     }
     const auto module = std::make_shared<RotationModule>();
-    return {module, [module, own = *this, has_positions](const Tensors& inputs) -> Tensors {
-              return own.rotate(*module, inputs, has_positions);
-            }};
+    const auto further = [own = *this, has_positions](const Tensors& inputs, const DecodingPoint& point,
+                                                      Tensors&) -> Tensors {
+      Tensors given = inputs;
+      if (!has_positions) given.push_back(point.positions(inputs[0].size(1), inputs[0].device()));
+      return own.rotate_by(given);
+    };
+    return decoding_layer(
+        module,
+        [module, own = *this, has_positions](const Tensors& inputs) -> Tensors {
+          return own.rotate(*module, inputs, has_positions);
+        },
+        further);
   }
 
  private:
-  Tensors rotate(RotationModule& module, const Tensors& inputs, bool has_positions) const {
+  /// The last of `inputs` are the positions.
+  Tensors rotate_by(const Tensors& inputs) const {
     const Tensor& first = inputs[0];
-    const at::ScalarType exact = first.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    Tensor cosines;
-    Tensor sines;
-    if (has_positions) {
-      const Tensor angles = angles_of(inputs.back().to(exact));
-      cosines = angles.cos().to(first.scalar_type());
-      sines = angles.sin().to(first.scalar_type());
-    } else {
-      const Tensor& last = module.cosines;
-      const int64_t length = first.size(1);
-      if (!last.defined() || last.size(0) != length || last.scalar_type() != first.scalar_type() ||
-          last.device() != first.device()) {
-        const Tensor angles = angles_of(at::arange(length, first.options().dtype(exact)));
-        module.cosines = angles.cos().to(first.scalar_type());
-        module.sines = angles.sin().to(first.scalar_type());
-      }
-      cosines = module.cosines;
-      sines = module.sines;
+    const Tensor angles = angles_of(inputs.back().to(exact_type(first)));
+    return turned(inputs, inputs.size() - 1, angles.cos().to(first.scalar_type()),
+                  angles.sin().to(first.scalar_type()));
+  }
+
+  static at::ScalarType exact_type(const Tensor& x) {
+    return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  }
+
+  Tensors rotate(RotationModule& module, const Tensors& inputs, bool has_positions) const {
+    if (has_positions) return rotate_by(inputs);
+    const Tensor& first = inputs[0];
+    const Tensor& last = module.cosines;
+    const int64_t length = first.size(1);
+    if (!last.defined() || last.size(0) != length || last.scalar_type() != first.scalar_type() ||
+        last.device() != first.device()) {
+      const Tensor angles = angles_of(at::arange(length, first.options().dtype(exact_type(first))));
+      module.cosines = angles.cos().to(first.scalar_type());
+      module.sines = angles.sin().to(first.scalar_type());
     }
+    return turned(inputs, inputs.size(), module.cosines, module.sines);
+  }
+
+  /// The first `count` of `inputs`, turned.
+  Tensors turned(const Tensors& inputs, size_t count, const Tensor& cosines, const Tensor& sines) const {
     Tensors rotated;
-    for (size_t i = 0; i + (has_positions ? 1 : 0) < inputs.size(); ++i) {
+    for (size_t i = 0; i < count; ++i) {
       const Tensor x = inputs[i].unflatten(-1, {-1, head_dim});  // [N, T, heads, D]
       const Tensors halves = x.chunk(2, -1);
-      const Tensor turned = at::cat({-halves[1], halves[0]}, -1);
-      rotated.push_back((x * cosines.unsqueeze(-2) + turned * sines.unsqueeze(-2)).flatten(2));
+      const Tensor swapped = at::cat({-halves[1], halves[0]}, -1);
+      rotated.push_back((x * cosines.unsqueeze(-2) + swapped * sines.unsqueeze(-2)).flatten(2));
     }
     return rotated;
   }
@@ -253,16 +290,28 @@ struct PositionIds {
   Layer build(const LayerInputs& in) const {
     in.require_inputs(1, 1);
     in.require_dims(2, 2, "token ids [N, T]");
-    return layer_of_function([own = *this](const Tensor& ids) {
-      const int64_t first = own.padding_idx ? *own.padding_idx + 1 : 0;
-      const int64_t length = ids.size(1);
-      TORCH_CHECK(!own.max_positions || first + length <= *own.max_positions, "a sequence has ", length,
-                  " tokens, but the model has positions for ", *own.max_positions - first,
-                  "; cut the sequences off there");
-      if (!own.padding_idx) return at::arange(length, ids.options().dtype(at::kLong)).unsqueeze(0);
-      const Tensor counted = (ids != *own.padding_idx).to(at::kLong);
-      return counted.cumsum(1) * counted + *own.padding_idx;
+    const auto all = [own = *this](const Tensors& inputs) -> Tensors { return {own.of(inputs[0])}; };
+    if (padding_idx) return {nullptr, all};
+    return decoding_layer(nullptr, all, [own = *this](const Tensors& inputs, const DecodingPoint& point, Tensors&) {
+      const int64_t end = point.past + inputs[0].size(1);
+      const Tensor places = point.positions(inputs[0].size(1), inputs[0].device());
+      if (own.max_positions && end > *own.max_positions) own.check(places.max().item<int64_t>() + 1, 0);
+      return Tensors{places};
     });
+  }
+
+ private:
+  void check(int64_t length, int64_t first) const {
+    TORCH_CHECK(!max_positions || first + length <= *max_positions, "a sequence has ", length,
+                " tokens, but the model has positions for ", *max_positions - first, "; cut the sequences off there");
+  }
+
+  Tensor of(const Tensor& ids) const {
+    const int64_t length = ids.size(1);
+    check(length, padding_idx ? *padding_idx + 1 : 0);
+    if (!padding_idx) return at::arange(length, ids.options().dtype(at::kLong)).unsqueeze(0);
+    const Tensor counted = (ids != *padding_idx).to(at::kLong);
+    return counted.cumsum(1) * counted + *padding_idx;
   }
 };
 

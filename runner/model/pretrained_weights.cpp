@@ -59,8 +59,8 @@ NamedTensors below(const std::string& prefix, const NamedTensors& state) {
   return own;
 }
 
-/// Copies the folder's tensors into `own`; what had no counterpart, or "".
-std::string load_folder(const std::string& folder, const NamedTensors& own) {
+/// Copies the folder's tensors into `own`; what had no counterpart, or "". `needs_all`: none of `own` may be left out.
+std::string load_folder(const std::string& folder, const NamedTensors& own, bool needs_all) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : own) names.push_back(name);
   const NamedTensors read = with_names_of(read_pretrained_folder(folder), names);
@@ -87,6 +87,7 @@ std::string load_folder(const std::string& folder, const NamedTensors& own) {
     if (!loaded.contains(tensor.unsafeGetTensorImpl())) fresh.push_back(name);
   }
   if (loaded.empty()) throw Error(folder + " has no tensor of the model, whose first is called " + names.at(0));
+  if (needs_all && !fresh.empty()) throw Error(folder + " has no weights for " + join(fresh) + " of the model");
   std::vector<std::string> unused;
   for (const auto& [name, tensor] : read) {
     if (std::find(names.begin(), names.end(), name) == names.end()) unused.push_back(name);
@@ -95,6 +96,18 @@ std::string load_folder(const std::string& folder, const NamedTensors& own) {
   if (!fresh.empty()) notes.push_back("it has no weights for " + join(fresh) + ", which begin anew");
   if (!unused.empty()) notes.push_back("the model has no place for its " + join(unused));
   return notes.empty() ? "" : folder + ": " + join(notes, "; ");
+}
+
+std::vector<std::string> load_folders(const Graph& graph, const NamedTensors& state, bool needs_all) {
+  std::vector<std::string> notes;
+  for (const auto& item : graph.named_modules()) {
+    const auto* record = dynamic_cast<const ModelRecord*>(item.value().get());
+    if (!record || record->pretrained.empty()) continue;
+    const std::string prefix = item.key().substr(0, item.key().size() - std::string_view(ModelRecord::kName).size());
+    const std::string note = load_folder(record->pretrained, below(prefix, state), needs_all);
+    if (!note.empty()) notes.push_back(note);
+  }
+  return notes;
 }
 
 }  // namespace
@@ -131,17 +144,16 @@ NamedTensors with_names_of(const NamedTensors& tensors, const std::vector<std::s
 }
 
 std::vector<std::string> load_pretrained(Model& model) {
-  std::vector<std::string> notes;
   NamedTensors state = model.state_dict();
   std::erase_if(state, [&](const auto& item) { return model.adapters() && model.adapters()->has(item.first); });
-  for (const auto& item : model.graph().named_modules()) {
-    const auto* record = dynamic_cast<const ModelRecord*>(item.value().get());
-    if (!record || record->pretrained.empty()) continue;
-    const std::string prefix = item.key().substr(0, item.key().size() - std::string_view(ModelRecord::kName).size());
-    const std::string note = load_folder(record->pretrained, below(prefix, state));
-    if (!note.empty()) notes.push_back(note);
-  }
-  return notes;
+  return load_folders(model.graph(), state, /*needs_all=*/false);
+}
+
+std::vector<std::string> load_all_pretrained(const Graph& graph) {
+  NamedTensors state;
+  for (const auto& item : graph.named_parameters()) state.emplace_back(item.key(), item.value());
+  for (const auto& item : graph.named_buffers()) state.emplace_back(item.key(), item.value());
+  return load_folders(graph, state, /*needs_all=*/true);
 }
 
 }  // namespace trainrun

@@ -40,6 +40,13 @@ void Callbacks::for_each(const Body& body) {
   }
 }
 
+void Callbacks::use(std::unique_ptr<TextSource> source) {
+  texts_ = std::move(source);
+  for_each([&](Callback& callback) {
+    if (auto* writer = dynamic_cast<WritesTexts*>(&callback)) writer->use(*texts_);
+  });
+}
+
 void Callbacks::before_forward(Batch& batch) {
   for_each([&](Callback& callback) { callback.before_forward(*run_, batch); });
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "registry/callback.h"
+#include "registry/callbacks/text_samples.h"
 #include "registry/component_error.h"
 #include "runner/distributed/parallel_model.h"
 #include "runner/model/model.h"
@@ -58,6 +59,9 @@ class Callbacks {
   /// One of the runner's own, which has its state elsewhere.
   void add_own(ComponentName name, std::unique_ptr<Callback> callback);
 
+  /// Those that have the model write texts get them from `source`. Throws ComponentError where it has none for them.
+  void use(std::unique_ptr<TextSource> source);
+
   void before_forward(Batch& batch);
   void before_update(bool is_logged);
   void after_step(const StepResult& result);
@@ -81,6 +85,7 @@ class Callbacks {
   void for_each(const Body& body);
 
   std::unique_ptr<Run> run_;
+  std::unique_ptr<TextSource> texts_;
   std::vector<Item> own_;
   std::vector<Item> items_;  // as the recipe has them
 };

@@ -254,6 +254,7 @@ void Job::build_callbacks() {
   callbacks = std::make_unique<Callbacks>(
       recipe, std::make_unique<ModelRun>(*model, *parallel, *group, recipe, progress.step, std::move(training)));
   add_own_callbacks(recipe, scheduler, progress.best, *callbacks);
+  callbacks->use(texts_of(*this));
 }
 
 void Job::build_loggers(const Options& options) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "registry/callbacks/text_samples.h"
 #include "runner/train/stateful.h"
 
 namespace trainrun {
@@ -15,5 +16,8 @@ void add_model_parts(Job& job, Parts& parts);
 void add_progress_part(Job& job, Parts& parts);
 void add_step_parts(Job& job, Parts& parts);
 void add_callback_parts(Job& job, Parts& parts);
+
+/// The texts of a job's model, for its callbacks (run_texts.cpp). The job must outlive it.
+std::unique_ptr<TextSource> texts_of(Job& job);
 
 }  // namespace trainrun

@@ -13,6 +13,7 @@
 #include <memory>
 #include <set>
 
+#include "registry/datasets/encoded_texts.h"
 #include "registry/datasets/image_files.h"
 #include "registry/datasets/image_samples.h"
 #include "registry/layer_shapes.h"
@@ -81,6 +82,41 @@ std::unique_ptr<Dataset> open_folder(const Recipe& recipe, const std::string& fo
               shape_text(image.shape) + "; resize the images by dataset.eval.image_transforms");
 }
 
+/// The texts of a file, encoded as the model's own are.
+std::unique_ptr<Dataset> open_texts(const Recipe& recipe, const std::string& path, const nlohmann::json& learnt) {
+  const std::unique_ptr<Dataset> like = model_data(recipe).build({});
+  const auto* own = dynamic_cast<const EncodedTexts*>(like.get());
+  if (!own) {
+    throw Error("predict: " + path + " is a file, but the model's data are not a file of texts (" +
+                model_data(recipe).type + "); name a folder of images, or leave it out to predict for dataset.eval");
+  }
+  std::unique_ptr<EncodedTexts> data = own->unlabelled(path);
+  data->open();
+  if (!learnt.is_null()) data->set_learnt(learnt);
+  return data;
+}
+
+/// What is predicted for: dataset.eval, a folder's images, or a file's texts.
+std::unique_ptr<Dataset> open_predicted(TrainedRun& run, const std::optional<std::string>& path) {
+  const Recipe& recipe = run.recipe();
+  if (path && fs::is_regular_file(*path)) return open_texts(recipe, *path, run.learnt("dataset"));
+  if (path && !fs::exists(*path)) throw Error("predict: " + *path + " is not there");
+  if (path) return open_folder(recipe, *path);
+  if (!recipe.dataset.eval) {
+    throw Error("predict: the recipe has no dataset.eval; name a folder of images or a file of texts");
+  }
+  auto data = open_data(model_data(recipe), recipe);
+  share_learnt(*data, run.learnt("dataset"));
+  return data;
+}
+
+/// How messages and files call a sample.
+std::string name_of_sample(const Dataset& data, const std::optional<std::string>& path, int64_t sample) {
+  if (!path) return std::to_string(sample);
+  if (const auto* texts = dynamic_cast<const EncodedTexts*>(&data)) return std::to_string(texts->line(sample));
+  return place_of_sample(data, sample, "image");
+}
+
 /// From the outputs [N, C] to probabilities [N, C], as the recipe's loss reads them; of one output [N, 1] or [N], which
 /// says how probable class 1 is, come two.
 at::Tensor probabilities_of(const Recipe& recipe, const at::Tensor& outputs) {
@@ -98,9 +134,13 @@ at::Tensor probabilities_of(const Recipe& recipe, const at::Tensor& outputs) {
               " and is trained by " + loss);
 }
 
-/// The names that the training data have for classes, where they can be read, or else their numbers.
-PredictedClasses classes_of(const Recipe& recipe, size_t count) {
+/// The names that texts have for classes, as the run has learnt them, or the training data, where these can be read;
+/// else their numbers.
+PredictedClasses classes_of(const Recipe& recipe, const Dataset& data, size_t count) {
   PredictedClasses classes;
+  const DatasetInfo info = data.info();
+  if (info.fields[0].name != "image") classes.names = class_names_of(data, info.target);
+  if (classes.names.size() == count) return classes;
   try {
     classes.names = class_names_of(*recipe.dataset.train.build({}), "label");
   } catch (const DataError&) {  // a model is used where its training data are not
@@ -114,20 +154,17 @@ PredictedClasses classes_of(const Recipe& recipe, size_t count) {
 
 }  // namespace
 
-void predict(TrainedRun& run, const std::optional<std::string>& folder,
+void predict(TrainedRun& run, const std::optional<std::string>& path,
              const std::function<void(const PredictedClasses&)>& begin,
              const std::function<void(const Prediction&)>& take) {
   const Recipe& recipe = run.recipe();
-  if (!folder && !recipe.dataset.eval) throw Error("predict: the recipe has no dataset.eval; name a folder of images");
-  const auto data = folder ? open_folder(recipe, *folder) : open_data(model_data(recipe), recipe);
-  if (!folder) share_learnt(*data, run.learnt("dataset"));
+  const auto data = open_predicted(run, path);
   DataTransforms transforms(recipe, nullptr, {data->info()});
   transforms.set_learnt(run.learnt("transforms"));
   const DataLoader loader(*data, transforms.evaluation(), loader_options(recipe, data.get(), false), run.device());
   const EvaluationScope scope(run.callbacks());
   const at::NoGradGuard no_gradients;
   run.model().train(false);
-  const auto* detailed = dynamic_cast<const DetailedDataset*>(data.get());
   const auto batches = loader.iterate(0);
   int64_t sample = 0;
   for (Occasion occasion{Occasion::Phase::kEvaluation, 0, 0, 0};; ++occasion.batch) {
@@ -138,11 +175,11 @@ void predict(TrainedRun& run, const std::optional<std::string>& folder,
     });
     const at::Tensor all = probabilities_of(recipe, outputs.at(0)).cpu().contiguous();
     const auto count = static_cast<size_t>(all.size(1));
-    if (occasion.batch == 0) begin(classes_of(recipe, count));
+    if (occasion.batch == 0) begin(classes_of(recipe, *data, count));
     for (int64_t row = 0; row < all.size(0); ++row, ++sample) {
       const double* first = all.const_data_ptr<double>() + row * all.size(1);
       Prediction prediction;
-      prediction.sample = folder ? detailed->place(sample, "image") : std::to_string(sample);
+      prediction.sample = name_of_sample(*data, path, sample);
       prediction.probabilities.assign(first, first + count);
       prediction.label = static_cast<size_t>(std::max_element(first, first + count) - first);
       take(prediction);

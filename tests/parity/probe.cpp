@@ -33,6 +33,7 @@
 #include "runner/model/recipe_loader.h"
 #include "runner/recipe/yaml.h"
 #include "tests/parity/batches_probe.h"
+#include "tests/parity/generation_probe.h"
 #include "tests/parity/image_fuzz.h"
 #include "tests/parity/imagined_gpu.h"
 #include "tests/parity/tokenizer_probe.h"
@@ -542,6 +543,20 @@ json run_decode(Request& request) {
   return reply;
 }
 
+json run_next_logits(Request& request) {
+  TensorMap results;
+  json reply = next_logits(request.catalog(), request.fields(), results);
+  for (const auto& [name, tensor] : results) request.give("logits", name, tensor);
+  return reply;
+}
+
+json run_next_scores(Request& request) {
+  TensorMap results;
+  json reply = next_scores(request.fields(), request.tensors("input").at("logits"), results);
+  for (const auto& [name, tensor] : results) request.give("next", name, tensor);
+  return reply;
+}
+
 /// The order of an epoch's samples.
 json run_sampler(Request& request) {
   const TensorMap drawing = request.tensors("drawing");
@@ -565,6 +580,8 @@ json answer(const Catalog& catalog, const json& fields) {
                                                                        {"loss", run_loss},
                                                                        {"metric", run_metric},
                                                                        {"model", run_model},
+                                                                       {"next_logits", run_next_logits},
+                                                                       {"next_scores", run_next_scores},
                                                                        {"optimizer", run_optimizer},
                                                                        {"sampler", run_sampler},
                                                                        {"scheduler", run_scheduler},

@@ -1,0 +1,138 @@
+#include "runner/generate/language_model.h"
+
+#include <ATen/ops/empty.h>
+
+#include <filesystem>
+
+#include "registry/files/file_io.h"
+#include "registry/graph/graph_builder.h"
+#include "registry/graph/passes.h"
+#include "registry/graph/shape_mode.h"
+#include "registry/layer_shapes.h"
+#include "registry/models/model_config.h"
+#include "runner/device/device.h"
+#include "runner/model/precision.h"
+#include "runner/model/pretrained_weights.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMostConfigBytes = 16 << 20;
+
+/// What the file says is the model's class.
+std::string architecture_of(const std::string& path) {
+  const nlohmann::json config = nlohmann::json::parse(read_file(path, kMostConfigBytes), nullptr, false);
+  if (!config.is_object()) throw DataError(path + ": is not a JSON object");
+  const nlohmann::json names = config.value("architectures", nlohmann::json());
+  if (!names.is_array() || names.empty() || !names[0].is_string()) {
+    throw DataError(path + ": names no model under `architectures`");
+  }
+  return names[0].get<std::string>();
+}
+
+LayerList layers_of(const std::string& folder, const Catalog& catalog) {
+  const std::string path = (fs::path(folder) / "config.json").string();
+  const std::string type = architecture_of(path);
+  if (!catalog.layers.entries().contains(type)) {
+    throw DataError(path + ": the architecture " + type +
+                    " is not a registered model; `trainrun list layers` names those there are");
+  }
+  const Place place = {std::make_shared<const std::string>(path), 1, 1};
+  std::vector<Value::Entry> entries;
+  entries.push_back({"type", place, Value::scalar(type, true, place)});
+  entries.push_back({"pretrained", place, Value::scalar(folder, true, place)});
+  std::vector<Problem> problems;
+  Reader reader(catalog, problems);
+  auto layers = Codec<LayerList>::read(Value::list({Value::map(std::move(entries), place)}, place), reader);
+  if (!layers) throw RecipeError(problems);
+  return std::move(*layers);
+}
+
+std::shared_ptr<Graph> build_from(const std::string& folder, const Catalog& catalog) {
+  constexpr int64_t kExampleLength = 8;
+  const LayerList layers = layers_of(folder, catalog);
+  LayerInputs inputs;
+  {
+    const ShapeMode shapes;
+    inputs.names = {"input_ids"};
+    inputs.examples = {at::empty({kExampleBatch, kExampleLength}, at::kLong)};
+  }
+  return build_model_graph(layers, inputs);
+}
+
+/// The folder whose weights the model began with, if it names one.
+std::string pretrained_folder(const Graph& graph) {
+  for (const auto& module : graph.modules()) {
+    const auto* record = dynamic_cast<const ModelRecord*>(module.get());
+    if (record && !record->pretrained.empty()) return record->pretrained;
+  }
+  return "";
+}
+
+/// The shape of what flows into the graph under its input `i`, if any layer reads it.
+std::optional<std::vector<int64_t>> read_shape(const Graph& graph, size_t i) {
+  for (const Graph::Node& node : graph.nodes()) {
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      if (node.inputs[k] == i) return node.input_shapes[k];
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+LanguageModel language_model_of(const Recipe& recipe, const Model& model, at::Device device,
+                                const nlohmann::json& learnt) {
+  LanguageModel made;
+  made.graph = &model.graph();
+  made.plan = &model.plan();
+  made.device = device;
+  made.autocast = autocast_dtype(recipe.mixed_precision);
+  made.folder = pretrained_folder(model.graph());
+  made.codec = codec_of_data(recipe, learnt);
+  if (!made.codec && has_tokenizer(made.folder)) made.codec = tokenizer_codec(made.folder, false);
+  return made;
+}
+
+void check_language_model(const LanguageModel& model) {
+  const std::vector<int64_t> given = model.graph->example_outputs().at(0).sizes().vec();
+  bool reads_tokens = false;
+  for (size_t i = 0; i < model.graph->num_inputs(); ++i) {
+    const auto shape = read_shape(*model.graph, i);
+    reads_tokens = reads_tokens || (shape && shape->size() == 2 && given.size() == 3 && (*shape)[1] == given[1]);
+  }
+  if (!reads_tokens) {
+    throw Error("the model is not a language model: it gives " + shape_text(given) +
+                ", but a text is continued by the logits [N, T, V] of the token that follows each token of [N, T]");
+  }
+  if (model.codec && given[2] < model.codec->vocab_size()) {
+    throw Error("the model is not a language model of its tokenizer: it gives " + std::to_string(given[2]) +
+                " logits for each token, but the tokenizer has " + std::to_string(model.codec->vocab_size()) +
+                " tokens");
+  }
+}
+
+PretrainedModel::PretrainedModel(const std::string& folder, const Catalog& catalog, const DeviceChoice& device)
+    : graph_(build_from(folder, catalog)) {
+  DeviceWish wish;
+  wish.device = device;
+  model_.device = choose_device(wish);
+  use_device(model_.device, /*tf32=*/false);
+  load_all_pretrained(*graph_);
+  graph_->eval();
+  graph_->to(model_.device);
+  plan_ = make_plan(*graph_);
+  model_.graph = graph_.get();
+  model_.plan = &plan_;
+  model_.folder = folder;
+  if (has_tokenizer(folder)) model_.codec = tokenizer_codec(folder, /*with_special_tokens=*/true);
+}
+
+bool PretrainedModel::is_in(const std::string& folder) {
+  const fs::path path(folder);
+  return fs::exists(path / "config.json") && !fs::exists(path / "recipe.yaml");
+}
+
+}  // namespace trainrun

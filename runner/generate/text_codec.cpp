@@ -1,0 +1,99 @@
+#include "runner/generate/text_codec.h"
+
+#include <filesystem>
+
+#include "registry/datasets/characters.h"
+#include "registry/error.h"
+#include "registry/text/tokenizer.h"
+
+namespace trainrun {
+namespace {
+
+constexpr const char* kCharacters = "characters";
+
+class Characters : public TextCodec {
+ public:
+  explicit Characters(const std::string& alphabet)
+      : characters_(code_points(alphabet, "the checkpoint's characters")), alphabet_(characters_) {}
+
+  std::vector<int64_t> encode(const std::string& text, const std::string& origin) const override {
+    const std::vector<uint32_t> numbers = alphabet_.encode(code_points(text, origin), origin);
+    return {numbers.begin(), numbers.end()};
+  }
+  std::string decode(const std::vector<int64_t>& tokens) const override {
+    std::string text;
+    for (const int64_t token : tokens) {
+      if (token >= 0 && token < vocab_size()) text += utf8_of(characters_[static_cast<size_t>(token)]);
+    }
+    return text;
+  }
+  int64_t vocab_size() const override { return static_cast<int64_t>(characters_.size()); }
+
+ private:
+  std::vector<uint32_t> characters_;  // sorted, as the alphabet has them
+  Alphabet alphabet_;
+};
+
+class Tokens : public TextCodec {
+ public:
+  Tokens(const std::string& path, bool with_special_tokens)
+      : tokenizer_(open_tokenizer(path)), with_special_tokens_(with_special_tokens) {}
+
+  std::vector<int64_t> encode(const std::string& text, const std::string&) const override {
+    return tokenizer_->encode(text, with_special_tokens_).ids;
+  }
+  std::string decode(const std::vector<int64_t>& tokens) const override { return tokenizer_->decode(tokens); }
+  int64_t vocab_size() const override { return tokenizer_->vocab_size(); }
+  std::optional<int64_t> end_token() const override { return tokenizer_->special_id("eos"); }
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  bool with_special_tokens_;
+};
+
+/// The first text under `key` in a mapping or in what lies within it.
+std::optional<std::string> find_text(const nlohmann::json& json, const std::string& key) {
+  if (json.is_object() && json.contains(key) && json[key].is_string()) return json[key].get<std::string>();
+  if (!json.is_structured()) return std::nullopt;
+  for (const auto& item : json) {
+    if (auto found = find_text(item, key)) return found;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> find_text(const Value& value, const std::string& key) {
+  if (const Value* own = value.find(key); own && own->is_scalar()) return own->text();
+  for (const Value::Entry& entry : value.entries()) {
+    if (auto found = find_text(entry.value, key)) return found;
+  }
+  for (const Value& item : value.items()) {
+    if (auto found = find_text(item, key)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::shared_ptr<const TextCodec> characters_codec(const std::string& alphabet) {
+  return std::make_shared<Characters>(alphabet);
+}
+
+std::shared_ptr<const TextCodec> tokenizer_codec(const std::string& path, bool with_special_tokens) {
+  return std::make_shared<Tokens>(path, with_special_tokens);
+}
+
+std::shared_ptr<const TextCodec> codec_of_data(const Recipe& recipe, const nlohmann::json& learnt) {
+  const auto tokenizer = find_text(recipe.dataset.train.written, "tokenizer");
+  if (tokenizer && *tokenizer != kCharacters) return tokenizer_codec(*tokenizer, /*with_special_tokens=*/false);
+  const auto alphabet = find_text(learnt, kCharacters);
+  return alphabet ? characters_codec(*alphabet) : nullptr;
+}
+
+bool has_tokenizer(const std::string& folder) {
+  for (const char* name : {"tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model"}) {
+    if (std::filesystem::exists(std::filesystem::path(folder) / name)) return true;
+  }
+  return false;
+}
+
+}  // namespace trainrun

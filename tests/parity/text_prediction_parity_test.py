@@ -1,0 +1,142 @@
+"""`trainrun predict` on files of texts, against transformers' pipeline with the trained model."""
+
+import csv
+import io
+import json
+import subprocess
+
+import pytest
+
+from tests.program import CALLED
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed: tools/setup --tests fetches it")
+tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: tools/setup --tests installs them")
+
+from language_models import BERT  # noqa: E402
+
+FIRST = ["a fine day", "it rained, again", 'he said "no"', "words and words and more words"]
+SECOND = ["what weather", "rain", "he refused", "a b c d e f g h i j k l m n o p"]
+CLASSES = ["bad", "good", "so-so"]
+MORE = [("rain and words", "a fine b"), ('"more" weather', "he, again"), ("it", "it"), ("d e f " * 20, "words")]
+RECIPE = """
+version: 1
+name: texts
+model: {layers: [{type: BertForSequenceClassification, pretrained: PEER, num_labels: 3}]}
+loss: CrossEntropyLoss
+dataset: {train: {type: TextClassification, path: train.csv, text_columns: COLUMNS, tokenizer: PEER/tokenizer.json, max_length: 24}}
+dataloader: {batch_size: 2, eval_batch_size: 3}
+optimizer: {type: AdamW, lr: 1e-3}
+training: {max_steps: 5}
+output_dir: run
+"""
+
+
+def trainrun(folder, *arguments, fails=False):
+    done = subprocess.run([CALLED, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
+    return done.stderr if fails else done.stdout
+
+
+def trained(folder, columns):
+    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+    made.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    trainer = tokenizers.trainers.WordPieceTrainer(vocab_size=90, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"], show_progress=False)
+    made.train_from_iterator([*FIRST, *SECOND], trainer)
+    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    made.decoder = tokenizers.decoders.WordPiece()
+    BERT.saved(folder / "peer")
+    made.save(str(folder / "peer/tokenizer.json"))
+    with (folder / "train.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("label", "first", "second"), *zip([*CLASSES, "good"], FIRST, SECOND, strict=True)])
+    (folder / "recipe.yaml").write_text(RECIPE.replace("PEER", str(folder / "peer")).replace("COLUMNS", columns))
+    trainrun(folder, "--quiet", "recipe.yaml")
+    trainrun(folder, "export", "run", "--format", "huggingface", "--output", "trained")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder / "trained").eval()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "peer/tokenizer.json"), pad_token="[PAD]", unk_token="[UNK]",
+                                                     cls_token="[CLS]", sep_token="[SEP]")
+    return transformers.TextClassificationPipeline(model=model, tokenizer=tokenizer, device="cpu")
+
+
+@pytest.fixture(name="pairs", scope="module")
+def folder_and_pipeline_of_pairs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pairs")
+    return folder, trained(folder, "[first, second]")
+
+
+def expected_of(pipeline, texts):
+    """The probability of each class, in the order of the classes."""
+    rows = []
+    for text in texts:
+        scores = pipeline(text, top_k=None, function_to_apply="softmax", truncation="longest_first", max_length=24)
+        rows.append([score["score"] for score in sorted(scores, key=lambda score: score["label"])])
+    return rows
+
+
+def write(path, rows, columns):
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
+        return
+    with path.open("w", newline="") as file:
+        if path.suffix == ".csv":
+            csv.writer(file).writerows([columns, *rows])
+        else:
+            file.write("".join("\t".join(row) + "\n" for row in [columns, *rows]))
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
+def test_pairs_of_texts_get_the_probabilities_of_transformers(pairs, kind):
+    folder, pipeline = pairs
+    path = folder / f"more.{kind}"
+    write(path, [(second, "7", first) for first, second in MORE], ("second", "id", "first"))  # no labels, another order
+    expected = expected_of(pipeline, [{"text": first, "text_pair": second} for first, second in MORE])
+    rows = [json.loads(line) for line in trainrun(folder, "predict", "run", path, "--format", "jsonl").splitlines()]
+    for row, probabilities in zip(rows, expected, strict=True):
+        assert [row["probabilities"][name] for name in CLASSES] == pytest.approx(probabilities, abs=1e-5)
+        assert row["label"] == CLASSES[probabilities.index(max(probabilities))]
+    assert [row["line"] for row in rows] == [str(i + (kind != "jsonl")) for i in range(1, 5)]
+    assert max(max(row) - min(row) for row in expected) > 0.1, "the model says nothing"
+    trainrun(folder, "predict", "run", path, "--output", "out.csv")
+    table = list(csv.DictReader(io.StringIO((folder / "out.csv").read_text())))
+    found = [[float(row[f"p({name})"]) for name in CLASSES] for row in table]
+    assert found == [pytest.approx(row, abs=1e-5) for row in expected]
+
+
+def test_single_texts(tmp_path):
+    pipeline = trained(tmp_path, "first")
+    write(tmp_path / "more.tsv", [(first,) for first, _ in MORE], ("first",))
+    rows = [json.loads(line) for line in trainrun(tmp_path, "predict", "run", "more.tsv", "--format", "jsonl").splitlines()]
+    expected = expected_of(pipeline, [first for first, _ in MORE])
+    assert [[row["probabilities"][name] for name in CLASSES] for row in rows] == [pytest.approx(row, abs=1e-5) for row in expected]
+
+
+def test_without_a_file_it_is_for_the_evaluation_data(pairs):
+    folder, pipeline = pairs
+    source = f"dataset.eval={{type: TextClassification, path: train.csv, text_columns: [first, second], tokenizer: {folder}/peer/tokenizer.json, max_length: 24}}"
+    rows = [json.loads(line) for line in trainrun(folder, "predict", "run", source, "--format", "jsonl").splitlines()]
+    expected = expected_of(pipeline, [{"text": first, "text_pair": second} for first, second in zip(FIRST, SECOND, strict=True)])
+    assert [[row["probabilities"][name] for name in CLASSES] for row in rows] == [pytest.approx(row, abs=1e-5) for row in expected]
+
+
+def test_what_is_wrong_with_the_file_is_said(pairs):
+    folder, _ = pairs
+    write(folder / "wrong.csv", MORE, ("first", "secnod"))
+    assert "wrong.csv: has no column 'second'; did you mean secnod?" in trainrun(folder, "predict", "run", "wrong.csv", fails=True)
+    assert "nowhere.csv is not there" in trainrun(folder, "predict", "run", "nowhere.csv", fails=True)
+    write(folder / "empty.csv", [], ("first", "second"))
+    assert "empty.csv: has no rows" in trainrun(folder, "predict", "run", "empty.csv", fails=True)
+
+
+def test_a_file_is_not_for_a_model_of_other_data(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("""
+version: 1
+name: digits
+model: {layers: [Flatten, {type: Linear, out_features: 10}]}
+loss: CrossEntropyLoss
+dataset: {train: {type: Digits, split: train}}
+optimizer: AdamW
+training: {max_steps: 1}
+output_dir: run
+""")
+    trainrun(tmp_path, "--quiet", "recipe.yaml")
+    assert "the model's data are not a file of texts (Digits)" in trainrun(tmp_path, "predict", "run", "recipe.yaml", fails=True)

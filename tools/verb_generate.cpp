@@ -1,0 +1,227 @@
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+
+#include "registry/datasets/text_corpus.h"
+#include "registry/files/file_io.h"
+#include "runner/generate/generation.h"
+#include "runner/generate/generation_config.h"
+#include "runner/train/evaluation.h"
+#include "tools/verbs.h"
+
+namespace trainrun {
+namespace {
+
+struct GenerateArguments {
+  RecipeArguments run;
+  std::vector<std::string> prompts;
+  std::string file;
+  GenerationWishes wishes;
+  GenerationOptions options;
+  int64_t batch_size = 8;
+  bool no_cache = false;
+  std::string tokenizer;
+  std::string output;
+};
+
+constexpr const char* kFooter =
+    "Without --prompt and --prompts, standard input is one prompt.\n"
+    "\n"
+    "How a text goes on is decided as in transformers: greedily, always by the most probable token, unless one of\n"
+    "--temperature, --top-k and --top-p is given, or the folder's generation_config.json says do_sample: true. Its "
+    "other\n"
+    "settings, and its eos_token_id, hold, too, where no option says otherwise. A text depends on its prompt, the seed "
+    "and\n"
+    "the number of the sample, not on the other prompts. Prompts of a run are encoded as its training data are; those "
+    "of\n"
+    "a folder get the special tokens that its tokenizer puts before a text.\n"
+    "\n"
+    "A text that grows longer than the positions that the model has (max_len, n_positions) is seen by its last tokens\n"
+    "only, as in nanoGPT; from there on each token costs a pass over all of them.";
+
+void add_sampling(CLI::App& verb, GenerateArguments& arguments) {
+  GenerationWishes& wishes = arguments.wishes;
+  GenerationOptions& options = arguments.options;
+  verb.add_option("--max-new-tokens", wishes.max_new_tokens, "tokens that each text gets at most (100)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  verb.add_option("--temperature", wishes.temperature,
+                  "draw tokens, the logits divided by this (1); 0: always the most probable one")
+      ->check(CLI::NonNegativeNumber);
+  verb.add_option("--top-k", wishes.top_k, "draw from so many of the most probable tokens (50); 0: from all")
+      ->check(CLI::NonNegativeNumber);
+  verb.add_option("--top-p", wishes.top_p, "draw from the fewest tokens that together are so probable (1)")
+      ->check(CLI::Range(1e-9, 1.0));
+  verb.add_option("--repetition-penalty", wishes.repetition_penalty,
+                  "makes tokens that the text has already less probable, where greater than 1 (1)")
+      ->check(CLI::PositiveNumber);
+  verb.add_option("--seed", options.seed, "of the tokens that are drawn (0)");
+  verb.add_option("--num-samples", options.num_samples, "continuations of each prompt (1)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  verb.add_option("--stop", options.stop, "the text ends before this comes; may be given several times")
+      ->check([](const std::string& text) { return text.empty() ? "is an empty text" : ""; })
+      ->allow_extra_args(false);
+}
+
+std::string without_last_newline(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
+std::string standard_input() { return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}; }
+
+/// {"prompt": "text"} or {"input_ids": [1, 2]}.
+Prompt prompt_of_json(const std::string& line, const std::string& origin, const LanguageModel& model) {
+  const nlohmann::json object = json_object(line, origin);
+  if (const auto text = object.find("prompt"); text != object.end()) {
+    if (!text->is_string()) throw DataError(origin + ":prompt: expected a text, found " + text->type_name());
+    return prompt_of(text->get<std::string>(), origin, model);
+  }
+  const auto ids = object.find("input_ids");
+  if (ids == object.end()) throw DataError(origin + ": has no key 'prompt', nor 'input_ids'");
+  std::vector<int64_t> tokens;
+  for (const auto& id : *ids) {
+    if (!id.is_number_integer()) throw DataError(origin + ":input_ids: expected whole numbers, found " + id.dump());
+    tokens.push_back(id.get<int64_t>());
+  }
+  return prompt_of(tokens, origin, model);
+}
+
+std::vector<Prompt> prompts_of(const GenerateArguments& arguments, const LanguageModel& model) {
+  std::vector<Prompt> prompts;
+  for (size_t i = 0; i < arguments.prompts.size(); ++i) {
+    prompts.push_back(prompt_of(arguments.prompts[i], "prompt " + std::to_string(i + 1), model));
+  }
+  if (arguments.file.empty() && prompts.empty()) {
+    if (isatty(STDIN_FILENO) == 1) std::fputs("prompt, ended by Ctrl-D:\n", stderr);
+    prompts.push_back(prompt_of(without_last_newline(standard_input()), "standard input", model));
+  }
+  if (arguments.file.empty()) return prompts;
+  const bool is_json = arguments.file.ends_with(".jsonl") || arguments.file.ends_with(".jsonl.gz");
+  std::istringstream lines(arguments.file == "-" ? standard_input() : read_text_file(arguments.file));
+  std::string line;
+  for (int64_t number = 1; std::getline(lines, line); ++number) {
+    const std::string origin = arguments.file + ":" + std::to_string(number);
+    line = without_last_newline(line);
+    prompts.push_back(is_json ? prompt_of_json(line, origin, model) : prompt_of(line, origin, model));
+  }
+  if (prompts.empty()) throw DataError(arguments.file + ": has no prompts");
+  return prompts;
+}
+
+std::string json_line(const Prompt& prompt, const GeneratedText& text) {
+  nlohmann::ordered_json line;
+  line["prompt"] = prompt.text;
+  line["sample"] = text.sample;
+  line["text"] = text.text;
+  line["tokens"] = text.tokens;
+  line["finish"] = text.finish;
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void write_out(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+/// To standard output: a single text as it comes, several with lines between them.
+void print_texts(Generator& generator, const std::vector<Prompt>& prompts, const GenerateArguments& arguments) {
+  const bool is_one = prompts.size() == 1 && arguments.options.num_samples == 1;
+  if (is_one) write_out(prompts[0].text);
+  const auto texts = generator.run(prompts, arguments.batch_size, write_out);
+  for (size_t i = 0; i < texts.size() && !is_one; ++i) {
+    if (i > 0) write_out("---------------\n");
+    write_out(prompts[texts[i].prompt].text + texts[i].text + "\n");
+  }
+  if (is_one) write_out("\n");
+}
+
+void generate(const LanguageModel& model, GenerateArguments arguments, bool quiet) {
+  GenerationOptions options = arguments.options;
+  if (model.codec && model.codec->end_token()) options.end_tokens = {*model.codec->end_token()};
+  options = with_wishes(with_generation_config(options, model.folder), arguments.wishes);
+  check_language_model(model);
+  const std::vector<Prompt> prompts = prompts_of(arguments, model);
+  Generator generator(model, options, !arguments.no_cache);
+  if (const auto& layer = generator.next_token().why_not_kept(); layer && !quiet) {
+    std::fprintf(stderr,
+                 "no key-value cache: %s may mix positions and cannot go on where it stopped; each token computes the "
+                 "whole text anew\n",
+                 layer->c_str());
+  }
+  if (!model.codec && arguments.output.empty()) {
+    throw Error(
+        "the model has no tokenizer to write texts with; name one (--tokenizer), or write tokens to a file "
+        "(--output)");
+  }
+  if (arguments.output.empty()) return print_texts(generator, prompts, arguments);
+  FileWriter file(arguments.output);
+  for (const GeneratedText& text : generator.run(prompts, arguments.batch_size)) {
+    file.write(json_line(prompts[text.prompt], text));
+  }
+  file.finish();
+}
+
+/// device=cpu, the only override that a folder has use for.
+DeviceChoice device_of(const std::vector<std::string>& overrides) {
+  DeviceChoice device;
+  for (const std::string& text : overrides) {
+    const auto parsed = text.starts_with("device=") ? DeviceChoice::parse(text.substr(7)) : std::nullopt;
+    if (!parsed)
+      throw Error("'" + text + "' is not for a folder in Hugging Face's layout; it takes device=cpu, device=cuda");
+    device = *parsed;
+  }
+  return device;
+}
+
+void generate_from(GenerateArguments arguments, Program& program) {
+  const std::string& path = arguments.run.path;
+  if (PretrainedModel::is_in(path)) {
+    const PretrainedModel pretrained(path, program.catalog, device_of(arguments.run.overrides));
+    LanguageModel model = pretrained.model();
+    if (!arguments.tokenizer.empty()) model.codec = tokenizer_codec(arguments.tokenizer, true);
+    return generate(model, std::move(arguments), program.quiet);
+  }
+  TrainedRun run(find_trained(path), arguments.run.overrides, program.catalog);
+  const EvaluationScope scope(run.callbacks());
+  run.model().train(false);
+  LanguageModel model = language_model_of(run.recipe(), run.model(), run.device(), run.learnt("dataset"));
+  if (!arguments.tokenizer.empty()) model.codec = tokenizer_codec(arguments.tokenizer, false);
+  generate(model, std::move(arguments), program.quiet);
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Program& program) {
+  CLI::App* verb = app.add_subcommand("generate", "go on with texts by a language model, token by token");
+  const auto arguments = std::make_shared<GenerateArguments>();
+  verb->add_option(
+          "run", arguments->run.path,
+          "a run's folder (its best checkpoint, else its newest), a checkpoint's, or a folder in Hugging Face's "
+          "layout")
+      ->required();
+  verb->add_option("overrides", arguments->run.overrides, "key=value: device=cpu");
+  verb->add_option("--prompt,-p", arguments->prompts, "what a text begins with; may be given several times")
+      ->allow_extra_args(false);
+  verb->add_option("--prompts", arguments->file,
+                   "a file of prompts, one a line (- is standard input), or .jsonl with {\"prompt\": \"…\"} or "
+                   "{\"input_ids\": […]}");
+  add_sampling(*verb, *arguments);
+  verb->add_option("--batch-size", arguments->batch_size, "texts that go on together (8)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  verb->add_flag("--no-cache", arguments->no_cache, "compute the whole text anew for each token");
+  verb->add_option("--tokenizer", arguments->tokenizer,
+                   "a folder or file of a tokenizer, where neither the run's data nor the folder has one");
+  verb->add_option("--output,-o", arguments->output,
+                   "a .jsonl file to write: prompt, sample, text, tokens and why the text ended; by default texts are "
+                   "printed, a single one as it comes");
+  verb->footer(kFooter);
+  verb->callback([&program, arguments] { generate_from(*arguments, program); });
+}
+
+}  // namespace trainrun
