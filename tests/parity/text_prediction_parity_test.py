@@ -54,7 +54,8 @@ def trained(folder, columns):
     trainrun(folder, "export", "run", "--format", "huggingface", "--output", "trained")
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder / "trained").eval()
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "peer/tokenizer.json"), pad_token="[PAD]", unk_token="[UNK]",
-                                                     cls_token="[CLS]", sep_token="[SEP]")
+                                                     cls_token="[CLS]", sep_token="[SEP]",
+                                                     model_input_names=["input_ids", "token_type_ids", "attention_mask"])  # the second text is of type 1
     return transformers.TextClassificationPipeline(model=model, tokenizer=tokenizer, device="cpu")
 
 

@@ -18,7 +18,7 @@ RANKS = {"alone": [], "DDP": ["distributed_type=MULTI_CPU", "num_processes=2"],
 
 
 def figures(lines):
-    timed = ("seconds", "per_second")
+    timed = ("time", "seconds", "per_second")
     return [{name: value for name, value in line.items() if not any(word in name for word in timed)} for line in lines]
 
 
