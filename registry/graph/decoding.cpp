@@ -37,11 +37,13 @@ bool is_last_dim(const GraphNode& node, const nlohmann::json& dim) {
   return dim == -1 || dim == rank - 1;
 }
 
-/// Whether the layer treats each position of its inputs [N, T, …] by itself, while the model does not train.
+/// Whether the layer treats each position of its inputs [N, T, …] by itself, while the model does not train. One with an
+/// adapter ("LoRA Linear") does so where the layer alone does.
 bool keeps_positions_apart(const GraphNode& node) {
-  if (elementwise_layers().contains(node.type)) return true;
+  const std::string type = node.type.substr(node.type.rfind(' ') + 1);
+  if (elementwise_layers().contains(type)) return true;
   if (node.input_shapes.empty() || node.input_shapes[0].size() < 3) return false;
-  if (feature_layers().contains(node.type)) return true;
+  if (feature_layers().contains(type)) return true;
   const nlohmann::json& attributes = node.attributes;
   if (node.type == "LayerNorm" || node.type == "RMSNorm") {
     const nlohmann::json shape = attributes.value("normalized_shape", nlohmann::json());
