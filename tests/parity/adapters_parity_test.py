@@ -246,8 +246,8 @@ def test_a_folder_of_peft_loads_and_goes_on_as_in_peft(probe, tmp_path, name):
     case = CASES[name]
     peer = begun_by_peft(case, tmp_path)
     recipe = write_recipe(tmp_path, case, f"{{type: {case.type}, weights: {tmp_path / 'adapter'}}}")
-    fields, _ = data_of(case.model)
-    reply, results = probe.ask("model", named("input", fields), recipe=recipe, overrides=[])
+    fields, labels = data_of(case.model)
+    reply, results = probe.ask("model", named("input", fields | {"labels": labels}), recipe=recipe, overrides=[])
     assert not reply["passed_over"]
     expected = logits_of(peer, fields)
     torch.testing.assert_close(results["output.0"], expected, rtol=TOLERANCE, atol=TOLERANCE * max(1, expected.abs().max().item()))
@@ -270,7 +270,7 @@ def test_peft_opens_what_is_exported_and_merged_weights_give_the_same_logits(pro
     case.model.saved(tmp_path / "base")
     recipe = write_recipe(tmp_path, case, steps=6)
     _, run = reference.run_trainrun(recipe, tmp_path / "run")
-    fields, _ = data_of(case.model)
+    fields, labels = data_of(case.model)
 
     program(tmp_path, "export", "run", "--format", "peft")
     with warnings.catch_warnings(record=True) as warned:
@@ -281,7 +281,7 @@ def test_peft_opens_what_is_exported_and_merged_weights_give_the_same_logits(pro
     state = state_of(run)
     assert_same({key: state[key] for key in own}, own, "adapters")
     logits = logits_of(peer, fields)
-    _, results = probe.ask("model", named("input", fields), recipe=recipe,
+    _, results = probe.ask("model", named("input", fields | {"labels": labels}), recipe=recipe,
                            overrides=[f"model.weights={run}/checkpoints/latest/model.safetensors"])
     scale = TOLERANCE * max(1, logits.abs().max().item())
     torch.testing.assert_close(results["output.0"], logits, rtol=TOLERANCE, atol=scale)
