@@ -488,7 +488,7 @@ TEST_CASE("every adapter of the catalog computes what the layer computes with th
   const c10::AutoGradMode no_gradients(false);
   for (const auto& item : catalog().adapters.entries()) {
     CAPTURE(item.first);
-    const torch::nn::Linear linear(5, 7);
+    torch::nn::Linear linear(5, 7);
     AdapterInputs inputs;
     inputs.name = "body";
     inputs.type = "Linear";
