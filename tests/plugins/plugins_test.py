@@ -135,7 +135,7 @@ def test_a_plugins_adapter_is_trained_in_the_place_of_the_layer(tmp_path):
     (tmp_path / "line.yaml").write_text(RECIPE)
     output_of("line.yaml", "model.adapters={type: Offset, target: [scale]}", "optimizer={type: SGD, lr: 0.1}", "training.num_epochs=1", folder=tmp_path)
     trained = tensors_of(tmp_path / "runs/line/checkpoints/epoch-0001", "model")
-    assert trained["scale.gain"] == 1
+    assert trained["scale.gain"] == [1]
     assert trained["scale.offset"] == pytest.approx(-0.1 * sum(x - y for x, y in points(4)) / 4, rel=1e-6)
     output_of("export", "runs/line", "--merge", folder=tmp_path)
     assert list(safetensors.numpy.load_file(tmp_path / "model.safetensors")) == ["scale.gain"]
@@ -395,7 +395,7 @@ def test_two_plugins_may_not_take_one_name(bad):
     put("libevery_kind.so", bad, "libcopy.so")
     (bad / "two.yaml").write_text(RECIPE.replace("[libevery_kind.so]", "[libevery_kind.so, libcopy.so]"))
     assert_fails_with(
-        "two.yaml:2:29: plugins[1]: the plugin libcopy.so: a layer called Gain is already registered by libevery_kind.so; libcopy.so "
+        "two.yaml:2:29: plugins[1]: the plugin libcopy.so: an adapter called Offset is already registered by libevery_kind.so; libcopy.so "
         "must choose another name", "validate", "two.yaml", folder=bad)
 
 
