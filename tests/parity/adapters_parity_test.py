@@ -135,7 +135,7 @@ def logits_of(model, fields):
         return model.eval()(**fields).logits
 
 
-def trained(case: Case, peer, steps: int = STEPS, lr: float = LR) -> list[float]:
+def trained(case: Case, peer, steps: int = STEPS, lr: float = LR, bf16: bool = False) -> list[float]:
     """The losses of a training of peft's model."""
     fields, labels = data_of(case.model)
     optimizer = torch.optim.AdamW([p for p in peer.parameters() if p.requires_grad], lr=lr, eps=EPS)
@@ -143,7 +143,8 @@ def trained(case: Case, peer, steps: int = STEPS, lr: float = LR) -> list[float]
     losses = []
     for step in range(steps):
         part = slice(4 * (step % 4), 4 * (step % 4) + 4)
-        logits = peer(**{name: tensor[part] for name, tensor in fields.items()}).logits
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            logits = peer(**{name: tensor[part] for name, tensor in fields.items()}).logits.float()
         loss = functional.cross_entropy(logits.flatten(0, -2), labels[part].flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -348,9 +349,7 @@ def test_mixed_precision_is_that_of_peft_under_autocast(tmp_path, name):
     peer = begun_by_peft(case, tmp_path)
     recipe = write_recipe(tmp_path, case, f"{{type: {case.type}, weights: {tmp_path / 'adapter'}}}", steps=8)
     lines, _ = reference.run_trainrun(recipe, tmp_path / "run", "mixed_precision=bf16", "optimizer.lr=1e-3")
-    with torch.autocast("cpu", torch.bfloat16):
-        losses = trained(case, peer, steps=8, lr=1e-3)
-    assert losses_of(lines) == pytest.approx(losses, rel=0.02)
+    assert losses_of(lines) == pytest.approx(trained(case, peer, steps=8, lr=1e-3, bf16=True), rel=0.02)
 
 
 def test_explain_counts_what_is_trained(tmp_path):
