@@ -141,7 +141,7 @@ void print_texts(Generator& generator, const std::vector<Prompt>& prompts, const
   if (is_one) write_out("\n");
 }
 
-void generate(const LanguageModel& model, GenerateArguments arguments, bool quiet) {
+void generate(const LanguageModel& model, const GenerateArguments& arguments, bool quiet) {
   GenerationOptions options = arguments.options;
   if (model.codec && model.codec->end_token()) options.end_tokens = {*model.codec->end_token()};
   options = with_wishes(with_generation_config(options, model.folder), arguments.wishes);
@@ -179,20 +179,20 @@ DeviceChoice device_of(const std::vector<std::string>& overrides) {
   return device;
 }
 
-void generate_from(GenerateArguments arguments, Program& program) {
+void generate_from(const GenerateArguments& arguments, Program& program) {
   const std::string& path = arguments.run.path;
   if (PretrainedModel::is_in(path)) {
     const PretrainedModel pretrained(path, program.catalog, device_of(arguments.run.overrides));
     LanguageModel model = pretrained.model();
     if (!arguments.tokenizer.empty()) model.codec = tokenizer_codec(arguments.tokenizer, true);
-    return generate(model, std::move(arguments), program.quiet);
+    return generate(model, arguments, program.quiet);
   }
   TrainedRun run(find_trained(path), arguments.run.overrides, program.catalog);
   const EvaluationScope scope(run.callbacks());
   run.model().train(false);
   LanguageModel model = language_model_of(run.recipe(), run.model(), run.device(), run.learnt("dataset"));
   if (!arguments.tokenizer.empty()) model.codec = tokenizer_codec(arguments.tokenizer, false);
-  generate(model, std::move(arguments), program.quiet);
+  generate(model, arguments, program.quiet);
 }
 
 }  // namespace

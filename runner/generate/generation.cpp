@@ -28,12 +28,6 @@ size_t begun_stop(const std::string& text, const std::vector<std::string>& stop)
 
 int64_t vocab_size(const LanguageModel& model) { return model.graph->example_outputs().at(0).size(-1); }
 
-/// The model in a state to be asked.
-const LanguageModel& checked(const LanguageModel& model) {
-  check_language_model(model);
-  return model;
-}
-
 }  // namespace
 
 Prompt prompt_of(const std::string& text, const std::string& origin, const LanguageModel& model) {
@@ -148,7 +142,7 @@ class Generator::Row {
 };
 
 Generator::Generator(const LanguageModel& model, GenerationOptions options, bool use_cache)
-    : model_(checked(model)), options_(std::move(options)), next_(model, use_cache) {}
+    : model_((check_language_model(model), model)), options_(std::move(options)), next_(model, use_cache) {}
 
 std::vector<GeneratedText> Generator::run(const std::vector<Prompt>& prompts, int64_t batch_size,
                                           const Stream& stream) {

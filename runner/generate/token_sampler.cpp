@@ -48,7 +48,7 @@ Tensor nucleus(const Tensor& scores, double p) {
 }  // namespace
 
 Tensor processed_scores(const Tensor& logits, const std::vector<int64_t>& text, const GenerationOptions& options) {
-  const Tensor scores = penalized(logits, text, options.repetition_penalty);
+  Tensor scores = penalized(logits, text, options.repetition_penalty);
   if (!options.do_sample) return scores;
   const Tensor tempered = options.temperature == 1 ? scores : scores / options.temperature;
   return nucleus(best_k(tempered, options.top_k), options.top_p);

@@ -54,6 +54,7 @@ std::string example_value(const Parameter& parameter) {
   if (is("list of layer")) return "[{type: Linear, out_features: 10}, ReLU]";
   if (is("list of integer")) return "[2]";
   if (is("list of number")) return "[" + detail::number_text(number) + "]";
+  if (is("list of (regular expression")) return "[q_proj, v_proj]";
   if (is("list of")) return "[a, b]";
   return parameter.name;
 }
@@ -118,9 +119,16 @@ KindReference reference_of(const Registry<Kind>& registry) {
   KindReference reference;
   reference.kind = Kind::kName;
   reference.plural = reference.kind + (reference.kind.ends_with('s') ? "es" : "s");
-  reference.common = Codec<typename Kind::Common>::fields().parameters();
+  const auto& common = Codec<typename Kind::Common>::fields();
+  reference.common = common.parameters();
+  std::vector<Parameter> wanted_of_all;
+  const std::vector<std::string> names = wanted_by(common.relations());
+  for (const Parameter& parameter : reference.common) {
+    if (std::ranges::find(names, parameter.name) != names.end()) wanted_of_all.push_back(parameter);
+  }
   for (const auto& [name, entry] : registry.entries()) {
-    reference.components.push_back({name, entry.doc, entry.origin, entry.parameters, wanted_by(entry.relations)});
+    reference.components.push_back(
+        {name, entry.doc, entry.origin, entry.parameters, wanted_by(entry.relations), wanted_of_all});
   }
   return reference;
 }
@@ -156,6 +164,9 @@ std::string example_of(const ComponentReference& component) {
   for (const Parameter& parameter : component.parameters) {
     const bool is_wanted = std::ranges::find(component.wanted, parameter.name) != component.wanted.end();
     if (parameter.required || is_wanted) parameters += ", " + parameter.name + ": " + example_value(parameter);
+  }
+  for (const Parameter& parameter : component.wanted_of_all) {
+    parameters += ", " + parameter.name + ": " + example_value(parameter);
   }
   return parameters.empty() ? component.name : "{type: " + component.name + parameters + "}";
 }

@@ -14,7 +14,8 @@ struct ComponentReference {
   std::string doc;
   std::string origin;  // "" for a built-in, else the plugin's file
   std::vector<Parameter> parameters;
-  std::vector<std::string> wanted;  // of them: not required, but a rule wants this one or another
+  std::vector<std::string> wanted;       // of them: not required, but a rule wants this one or another
+  std::vector<Parameter> wanted_of_all;  // the same of what every component of the kind has
 };
 
 /// What a registry says of itself.

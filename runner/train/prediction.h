@@ -20,12 +20,12 @@ struct PredictedClasses {
   std::vector<std::string> names;  // those of the training data, where they can be read; else numbers
 };
 
-/// Calls `take` for each image in the folder `data` and the folders below it, in the order of their paths; for each row
-/// of the file `data` of texts, which has the text columns of the run's own; or, where it is not given, for each sample
+/// Calls `take` for each image in the folder `path` and the folders below it, in the order of their paths; for each row
+/// of the file `path` of texts, which has the text columns of the run's own; or, where it is not given, for each sample
 /// of the first set of evaluation data. Images and texts are read as that set reads its own. Callbacks take part as in
 /// an evaluation: the averaged weights of EMA, test-time augmentation. `begin` is called before, with the classes.
 /// Throws Error where the model is not a classifier, or the data do not fit it.
-void predict(TrainedRun& run, const std::optional<std::string>& data,
+void predict(TrainedRun& run, const std::optional<std::string>& path,
              const std::function<void(const PredictedClasses&)>& begin,
              const std::function<void(const Prediction&)>& take);
 

@@ -1,16 +1,19 @@
 """Text for language models: TextLM and TokenFile against nanoGPT's preparation of data, written again in Python."""
 
+import functools
 import gzip
+import http.server
 import json
 import os
 import pathlib
+import threading
 
 import numpy as np
 import pytest
 import torch
 
 from draws import Draws
-from probe import ProbeError, assert_same, missing_rows
+from probe import Probe, ProbeError, assert_same, missing_rows
 
 USED = []  # what the tests below say of data sets: every parameter must be among it
 TEXT = "To be, or not to be: that is the question.\nWhether 'tis nobler — in the mind — to suffer\n" * 4
@@ -75,6 +78,39 @@ def test_characters_of_shakespeare_are_nano_gpts(probe, shakespeare):
     assert learnt == {"characters": "".join(numbers)} and len(numbers) == 65
     assert_same(train, blocks(ids[:boundary], 64), "train")
     assert_same(val, blocks(ids[boundary:], 64), "val")
+
+
+def test_tiny_shakespeare_is_the_same_text_by_its_name(probe, shakespeare, tmp_path):
+    root = str(pathlib.Path(shakespeare).parent)
+    for options in [{"tokenizer": "characters"}, {"sampling": "random", "num_samples": 7}]:
+        named, learnt = read(probe, type="TinyShakespeare", root=root, split="train", block_size=64, **options)
+        plain, expected = read(probe, type="TextLM", path=shakespeare, split="train", block_size=64, **options)
+        assert learnt == expected
+        assert_same(named, plain, "train")
+    val, _ = read(probe, learnt, type="TinyShakespeare", root=root, split="val", block_size=64)
+    assert_same(val, read(probe, learnt, type="TextLM", path=shakespeare, split="val", block_size=64)[0], "val")
+
+
+def test_tiny_shakespeare_is_fetched_and_checked(shakespeare, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRAINRUN_CACHE", str(tmp_path / "cache"))
+    own = Probe(tmp_path)
+    spec = {"type": "TinyShakespeare", "split": "val", "block_size": 64}
+    learnt = {"characters": "".join(sorted(set(pathlib.Path(shakespeare).read_text())))}
+    missing = error_of(own, learnt, **spec, root=str(tmp_path / "a"))
+    assert "a/input.txt is not there. Set `root` to the folder that holds it, or `download: true` to fetch it." in missing
+    served = tmp_path / "served"
+    served.mkdir()
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=served)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        mirror = {"download": True, "mirrors": [f"http://127.0.0.1:{server.server_address[1]}/"]}
+        (served / "input.txt").write_text("another text")
+        assert "what the server sent is not the published input.txt" in error_of(own, learnt, **spec, **mirror, root=str(tmp_path / "a"))
+        (served / "input.txt").write_bytes(pathlib.Path(shakespeare).read_bytes())
+        fetched, _ = read(own, learnt, **spec, **mirror, root=str(tmp_path / "a"))
+        server.shutdown()
+    assert_same(fetched, read(own, learnt, **spec, root=str(pathlib.Path(shakespeare).parent))[0], "fetched")
+    own.close()
 
 
 def test_a_split_is_by_characters_not_bytes(probe, tmp_path):
@@ -184,4 +220,4 @@ def test_rules_between_parameters_are_said(probe, tmp_path):
 
 def test_every_parameter_has_a_test(probe):
     known = probe.ask("catalog")["dataset"]
-    assert missing_rows({name: known[name] for name in ("TextLM", "TokenFile")}, USED) == []
+    assert missing_rows({name: known[name] for name in ("TextLM", "TokenFile", "TinyShakespeare")}, USED) == []

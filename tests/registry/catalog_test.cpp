@@ -254,6 +254,7 @@ const std::map<std::string, std::string>& data_parameters() {
       {"TextClassification", "path: t.tsv, tokenizer: t"},
       {"MRPC", "root: data, split: train, tokenizer: t"},
       {"TextLM", "path: t.txt, block_size: 8"},
+      {"TinyShakespeare", "root: data, split: val, block_size: 8"},
       {"TokenFile", "path: t.bin, block_size: 8"},
       {"Windows", "dataset: {type: Digits, split: train}, length: 2"},
       {"CenterCrop", "size: 4"},

@@ -1,4 +1,6 @@
 // What is found out about a model, or before it is trained: reports of classes, learning rates, predictions.
+#include <filesystem>
+
 #include "runner/report/class_report.h"
 #include "runner/report/lr_find.h"
 #include "runner/train/prediction.h"
@@ -118,6 +120,9 @@ TEST_CASE("what is no class is not predicted") {
   const auto nothing = [](const auto&) {};
   CHECK_THROWS_WITH_AS(predict(run, std::nullopt, nothing, nothing),
                        doctest::Contains("predict is for models that give each sample one class"), Error);
+  CHECK_THROWS_WITH_AS(predict(run, folder / "images", nothing, nothing), doctest::Contains("images is not there"),
+                       Error);
+  std::filesystem::create_directory(folder / "images");
   CHECK_THROWS_WITH_AS(predict(run, folder / "images", nothing, nothing),
                        doctest::Contains("not images of one channel or three"), Error);
 }

@@ -186,7 +186,7 @@ TEST_CASE("the schema accepts every component's example in the reference, and no
       {"optimizer", "/optimizer"},    {"transform", "/dataset/transforms/0"},
       {"scheduler", "/scheduler"},    {"logger", "/logging/report_to/0"},
       {"initializer", "/model/init"}, {"comm_hook", "/distributed/comm_hook"},
-      {"callback", "/callbacks/0"}};
+      {"callback", "/callbacks/0"},   {"adapter", "/model/adapters"}};
   const json recipe = parse_as_an_editor(text_of("tests/recipes/valid/minimal.yaml"));
   for (const KindReference& kind : kinds_of(catalog_of_the_program())) {
     for (const ComponentReference& component : kind.components) {
