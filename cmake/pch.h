@@ -3,11 +3,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#ifdef __clang__  // reads of it what a file uses; g++ pays for all of it in every file
-#include <torch/nn.h>
-#else
-#include <torch/nn/module.h>
-#endif
+#include <torch/nn/module.h>  // not torch/nn.h, whose templates each file instantiates anew: 2 s, of g++ and of clang
 
 #include <algorithm>
 #include <chrono>

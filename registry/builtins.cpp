@@ -26,6 +26,7 @@ static void add_models(Catalog& catalog) {
   ADD(catalog.layers, paddings);
   ADD(catalog.layers, parameters);
   ADD(catalog.layers, poolings);
+  ADD(catalog.layers, positions);
   ADD(catalog.layers, recurrent_cells);
   ADD(catalog.layers, recurrents);
   ADD(catalog.layers, reductions);
@@ -55,8 +56,10 @@ static void add_models(Catalog& catalog) {
 
   ADD(catalog.losses, classification_losses);
   ADD(catalog.losses, embedding_losses);
+  ADD(catalog.losses, distillation_losses);
   ADD(catalog.losses, output_losses);
   ADD(catalog.losses, overlap_losses);
+  ADD(catalog.losses, preference_losses);
   ADD(catalog.losses, regression_losses);
   ADD(catalog.losses, sequence_losses);
 
@@ -81,6 +84,7 @@ static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, csv);
   ADD(catalog.datasets, jsonl);
   ADD(catalog.datasets, sqlite);
+  ADD(catalog.datasets, preference_pairs);
   ADD(catalog.datasets, synthetic);
   ADD(catalog.datasets, tensor_file);
   ADD(catalog.datasets, text_classification);

@@ -41,7 +41,6 @@ void define(const Registry<Kind>& registry, const SchemaContext& context, json& 
   const std::string kind = Kind::kName;
   const auto& common = Codec<typename Kind::Common>::fields();
   const json shared = properties_of(common.parameters(), {}, context);
-  const auto asks_for_one_of = [](const json& relation) { return relation.contains("anyOf"); };
   json cases = json::array();
   std::vector<std::string> bare_names;
   std::vector<std::string> needy_names;
@@ -64,8 +63,7 @@ void define(const Registry<Kind>& registry, const SchemaContext& context, json& 
     cases.push_back(
         {{"if", {{"type", "object"}, {"required", {"type"}}, {"properties", {{"type", {{"const", name}}}}}}},
          {"then", then}});
-    const bool wants_one_of = std::ranges::any_of(entry.relations, asks_for_one_of) ||
-                              std::ranges::any_of(common.relations(), asks_for_one_of);
+    const bool wants_one_of = !entry.wanted.empty() || !common.wanted().empty();
     (whole.contains("required") || wants_one_of ? needy_names : bare_names).push_back(name);
   }
   const json whole = detail::whole_schema(common.parameters(), common.relations());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,5 +21,17 @@ struct GenerationOptions {
   std::vector<std::string> stop;    // where one of these would come next, the text ends
   std::vector<int64_t> end_tokens;  // tokens that end a text and are no part of it
 };
+
+/// What somebody says of how a text goes on; nothing where they say nothing.
+struct GenerationWishes {
+  std::optional<int64_t> max_new_tokens;
+  std::optional<double> temperature;  // 0: always the most probable token
+  std::optional<int64_t> top_k;
+  std::optional<double> top_p;
+  std::optional<double> repetition_penalty;
+};
+
+/// `options` with these wishes over them: temperature, top_k or top_p mean that tokens are drawn.
+GenerationOptions with_wishes(GenerationOptions options, const GenerationWishes& wishes);
 
 }  // namespace trainrun

@@ -239,6 +239,14 @@ void FieldList::check_rules(const void* component, Checker& checker) const {
   }
 }
 
+std::vector<std::string> FieldList::wanted() const {
+  std::vector<std::string> wanted;
+  for (const Rule& rule : rules_) {
+    if (rule.when.empty() && !rule.any.empty()) wanted.push_back(rule.any.front().parameter());
+  }
+  return wanted;
+}
+
 json FieldList::schema(SchemaContext& context) const {
   json schema = detail::properties_schema(parameters(), context);
   schema.update(detail::whole_schema(parameters(), relations_));
@@ -300,6 +308,11 @@ void check_not_empty(const Value& value, const Parameter& parameter, Reader& rea
   const bool empty_text = value.is_scalar() && value.quoted() && value.text().empty();  // not quoted, it is a null
   if (!parameter.if_empty.empty() && (empty_text || (value.is_list() && value.items().empty())))
     reader.error(value.place(), parameter.if_empty);
+}
+
+std::string as_written(const Value& value, double number) {
+  constexpr double kLargestExact = 9007199254740992;  // 2^53
+  return value.is_scalar() && std::abs(number) > kLargestExact ? value.text() : number_text(number);
 }
 
 std::string no_mapping(const Value& value) {

@@ -107,6 +107,8 @@ class FieldList {
 
   std::vector<Parameter> parameters() const;
   const std::vector<nlohmann::json>& relations() const { return relations_; }
+  /// Of each rule that asks for one of several parameters, whatever else is given, the first of them.
+  std::vector<std::string> wanted() const;
   /// {"type": "object", "properties": …, "additionalProperties": false, "required": …, "allOf": relations}
   nlohmann::json schema(SchemaContext& context) const;
 
@@ -185,6 +187,9 @@ void check_not_empty(const Value& value, const Parameter& parameter, Reader& rea
 /// "expected a mapping, found 'lr:0.1'; is there no space after the colon?"
 std::string no_mapping(const Value& value);
 
+/// `number` as the recipe writes it where it is the whole of `value`: a float64 does not hold every int64.
+std::string as_written(const Value& value, double number);
+
 /// Reads one parameter. Range, choices and emptiness are checked here, in one place for every type.
 template <class F>
 std::optional<F> read_parameter(const Parameter& parameter, const Value& value, Reader& reader) {
@@ -201,7 +206,7 @@ std::optional<F> read_parameter(const Parameter& parameter, const Value& value, 
   check_not_empty(value, parameter, reader);
   for_each_number(*result, [&](double number) {
     if (!parameter.range.contains(number)) {
-      reader.error(value.place(), "must be " + parameter.range.to_string() + ", is " + number_text(number));
+      reader.error(value.place(), "must be " + parameter.range.to_string() + ", is " + as_written(value, number));
     }
   });
   if (!parameter.open_choices) {

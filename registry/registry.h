@@ -51,6 +51,7 @@ class Registry {
     std::string origin;  // "" for a built-in, else the plugin's file
     std::vector<Parameter> parameters;
     std::vector<nlohmann::json> relations;  // between parameters: see Fields
+    std::vector<std::string> wanted;        // see FieldList::wanted
     std::function<void(const Value&, Reader&, Component<Kind>&)> read;
   };
 
@@ -119,6 +120,7 @@ void Registry<Kind>::add_options(const std::string& name, const std::string& doc
   entry.origin = origin_;
   entry.parameters = options.fields->parameters();
   entry.relations = options.fields->relations();
+  entry.wanted = options.fields->wanted();
   std::vector<std::string> known_elsewhere = {"type"};
   for (const Parameter& common : Codec<typename Kind::Common>::fields().parameters()) {
     known_elsewhere.push_back(common.name);

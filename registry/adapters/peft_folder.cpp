@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "registry/error.h"
-#include "registry/files/file_io.h"
+#include "registry/files/settings_file.h"
 #include "registry/files/torch_file.h"
 #include "registry/graph/outside_shape_mode.h"
 
@@ -17,31 +17,6 @@ using nlohmann::json;
 
 constexpr const char* kConfig = "adapter_config.json";
 constexpr const char* kPrefix = "base_model.model.";
-constexpr uint64_t kMostConfigBytes = 16 << 20;
-
-/// The value for a message, short.
-std::string shown(const json& value) {
-  if (value.is_structured()) return value.is_array() ? "a list" : "a mapping";
-  constexpr size_t kMostShown = 40;
-  const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() > kMostShown ? text.substr(0, kMostShown) + "…" : text;
-}
-
-json parse_adapter_config(const std::string& path) {
-  const std::string text = read_file(path, kMostConfigBytes);
-  const auto check = [&](int depth, json::parse_event_t, json&) {
-    constexpr int kDeepest = 16;
-    if (depth > kDeepest) throw DataError(path + ": is nested too deeply to be an adapter's configuration");
-    return true;
-  };
-  try {
-    json parsed = json::parse(text, check);
-    if (!parsed.is_object()) throw DataError(path + ": expected a mapping of settings, found " + shown(parsed));
-    return parsed;
-  } catch (const json::exception& error) {
-    throw DataError(path + ": is not JSON: " + error.what());
-  }
-}
 
 NamedTensors read_adapter_tensors(const fs::path& folder) {
   const OutsideShapeMode with_memory;
@@ -72,7 +47,7 @@ PeftFolder::PeftFolder(const std::string& path) : path_(path) {
                     "; adapters are not fetched from the internet: name a folder with adapter_config.json and "
                     "adapter_model.safetensors");
   }
-  config_ = parse_adapter_config((fs::path(path) / kConfig).string());
+  config_ = read_settings((fs::path(path) / kConfig).string());
   tensors_ = read_adapter_tensors(path);
 }
 
@@ -88,30 +63,30 @@ json PeftFolder::in_file(const std::string& key) const {
 double PeftFolder::number(const std::string& key, double fallback) const {
   const json value = in_file(key);
   if (value.is_null()) return fallback;
-  if (!value.is_number()) fail(key, "expected a number, found " + shown(value));
+  if (!value.is_number()) fail(key, "expected a number, found " + shown_json(value));
   const double number = value.get<double>();
   constexpr double kMost = 1e9;
-  if (!(std::abs(number) <= kMost)) fail(key, "is " + shown(value) + ", which no adapter has");
+  if (!(std::abs(number) <= kMost)) fail(key, "is " + shown_json(value) + ", which no adapter has");
   return number;
 }
 
 bool PeftFolder::flag(const std::string& key, bool fallback) const {
   const json value = in_file(key);
   if (value.is_null()) return fallback;
-  if (!value.is_boolean()) fail(key, "expected true or false, found " + shown(value));
+  if (!value.is_boolean()) fail(key, "expected true or false, found " + shown_json(value));
   return value.get<bool>();
 }
 
 void PeftFolder::require(const std::string& key, const std::vector<json>& allowed, const std::string& why) const {
   const json value = in_file(key);
   if (value.is_null() || std::ranges::find(allowed, value) != allowed.end()) return;
-  fail(key, "is " + shown(value) + "; " + why);
+  fail(key, "is " + shown_json(value) + "; " + why);
 }
 
 void PeftFolder::require_type(const std::string& peft_type, const std::string& component) const {
   const json type = in_file("peft_type");
   if (type == peft_type) return;
-  fail("peft_type", "expected \"" + peft_type + "\" for " + component + ", found " + shown(type));
+  fail("peft_type", "expected \"" + peft_type + "\" for " + component + ", found " + shown_json(type));
 }
 
 }  // namespace trainrun

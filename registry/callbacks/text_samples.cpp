@@ -53,13 +53,7 @@ struct TextSamples {
   std::unique_ptr<Callback> build(const CallbackInputs&) const;
 
   GenerationOptions options(uint64_t run_seed) const {
-    GenerationOptions made;
-    made.max_new_tokens = max_new_tokens;
-    made.do_sample = temperature ? *temperature > 0 : top_k || top_p;
-    if (temperature && *temperature > 0) made.temperature = *temperature;
-    made.top_k = top_k.value_or(made.top_k);
-    made.top_p = top_p.value_or(made.top_p);
-    made.repetition_penalty = repetition_penalty;
+    GenerationOptions made = with_wishes({}, {max_new_tokens, temperature, top_k, top_p, repetition_penalty});
     made.num_samples = num_samples;
     made.seed = seed ? static_cast<uint64_t>(*seed) : run_seed;
     made.stop = stop;

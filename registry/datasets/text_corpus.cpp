@@ -30,6 +30,19 @@ std::string read_text_file(const std::string& path) {
   }
 }
 
+void for_each_line(const std::string& path, const std::function<void(std::string_view line, int64_t number)>& take) {
+  const std::string text = read_text_file(path);
+  std::string_view rest = text;
+  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);
+  for (int64_t number = 1; !rest.empty(); ++number) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty()) take(line, number);
+  }
+}
+
 nlohmann::json json_object(std::string_view line, const std::string& place) {
   if (line.size() > kLongestLine) throw DataError(place + ": is longer than 256 MiB, which is too much for one line");
   nlohmann::json object;

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +31,9 @@ std::vector<std::string> read_documents(const TextFiles& files, const std::optio
 
 /// The whole content of a file, plain or gzip. Throws DataError.
 std::string read_text_file(const std::string& path);
+/// Calls `take` with each line of the file that is not empty, without its end, and its number from 1; a byte-order mark
+/// is passed over. Throws DataError.
+void for_each_line(const std::string& path, const std::function<void(std::string_view line, int64_t number)>& take);
 /// The object that is a line of a .jsonl file. Throws DataError, which begins with `place`.
 nlohmann::json json_object(std::string_view line, const std::string& place);
 

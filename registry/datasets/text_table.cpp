@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <functional>
 #include <string_view>
 
 #include "registry/datasets/csv_reader.h"
@@ -62,20 +61,6 @@ TextTable read_csv(const TextTableOptions& options) {
   TextTable table;
   while (reader.next(row)) taker.take(row, reader.line(), table);
   return table;
-}
-
-/// Calls `take` with each line that is not empty, without its end, and its number from 1.
-void for_each_line(const std::string& path, const std::function<void(std::string_view, int64_t)>& take) {
-  const std::string text = read_text_file(path);
-  std::string_view rest = text;
-  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);
-  for (int64_t number = 1; !rest.empty(); ++number) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.empty()) take(line, number);
-  }
 }
 
 TextTable read_tsv(const TextTableOptions& options) {

@@ -49,6 +49,8 @@ bool keeps_positions_apart(const GraphNode& node) {
     const nlohmann::json shape = attributes.value("normalized_shape", nlohmann::json());
     return !shape.is_array() || shape.size() == 1;
   }
+  if (node.type == "Flatten") return attributes.value("start_dim", 0) >= 2;
+  if (node.type == "Unflatten") return is_last_dim(node, attributes.value("dim", nlohmann::json()));
   static const std::set<std::string> along_one = {"Softmax", "LogSoftmax", "Softmin",    "GLU",
                                                   "Chunk",   "Split",      "LayerScale", "Concat"};
   return along_one.contains(node.type) && is_last_dim(node, attributes.value("dim", nlohmann::json()));

@@ -48,12 +48,7 @@ Tensors in_order(const Tensors& in, int64_t class_dim) {
 
 /// The examples with the classes second. Throws LayerError where the output has no dimension `class_dim`.
 LayerInputs in_order(const LayerInputs& in, int64_t class_dim) {
-  const auto rank = static_cast<int64_t>(in.shape(0).size());
-  const int64_t dim = class_dim < 0 ? class_dim + rank : class_dim;
-  if (dim < 1 || dim >= rank) {
-    throw LayerError("class_dim is " + std::to_string(class_dim) + ", but the output is " + shape_text(in.shape(0)) +
-                     ", whose first dimension is the batch");
-  }
+  const int64_t dim = class_dim_of(in.shape(0), class_dim);
   LayerInputs moved = in;
   const bool same = in.shape(0) == in.shape(1) && in.examples[1].is_floating_point();
   moved.examples[0] = in.examples[0].movedim(dim, 1);

@@ -52,6 +52,14 @@ void require_alike(const LayerInputs& in, const std::vector<std::string>& roles)
   }
 }
 
+int64_t class_dim_of(at::IntArrayRef output, int64_t class_dim) {
+  const auto rank = static_cast<int64_t>(output.size());
+  const int64_t dim = class_dim < 0 ? class_dim + rank : class_dim;
+  if (dim >= 1 && dim < rank) return dim;
+  throw LayerError("class_dim is " + std::to_string(class_dim) + ", but the output is " + shape_text(output) +
+                   ", whose first dimension is the batch");
+}
+
 void require_class_indices(const LayerInputs& in, const ClassWeights& weight) {
   const at::IntArrayRef output = in.shape(0);
   if (weight && (output.size() < 2 || static_cast<int64_t>(weight->size()) != output[1])) {

@@ -36,6 +36,9 @@ struct Codec<ClassWeights> : Codec<std::optional<std::vector<double>>> {
 void require_roles(const LayerInputs& in, const std::vector<std::string>& roles);
 /// Throws LayerError unless all inputs have the first one's shape. Labels (integers) [N] go with an output [N, 1].
 void require_alike(const LayerInputs& in, const std::vector<std::string>& roles);
+/// `class_dim` counted from the first dimension. Throws LayerError where the output has no such dimension, or it is the
+/// batch.
+int64_t class_dim_of(at::IntArrayRef output, int64_t class_dim);
 /// Throws LayerError unless input 1 holds class indices (int64) [N, …] for an output [N, C, …], C at least the classes
 /// that the data is known to have, and `weight`, where given, has C numbers.
 void require_class_indices(const LayerInputs& in, const ClassWeights& weight);

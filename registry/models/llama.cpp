@@ -2,8 +2,9 @@
 #include "registry/models/language_model.h"
 #include "registry/models/rope_settings.h"
 
-// Decoders of Llama's kind: Llama, Qwen2 and Mistral. Sources: Touvron et al. 2023, "LLaMA: Open and Efficient Foundation
-// Language Models"; Yang et al. 2024, "Qwen2 Technical Report"; Jiang et al. 2023, "Mistral 7B".
+// Decoders of Llama's kind: Llama, Qwen2, Qwen3 and Mistral. Sources: Touvron et al. 2023, "LLaMA: Open and Efficient Foundation
+// Language Models"; Yang et al. 2024, "Qwen2 Technical Report", and 2025, "Qwen3
+// Technical Report"; Jiang et al. 2023, "Mistral 7B".
 
 namespace trainrun {
 namespace {
@@ -18,12 +19,42 @@ struct LlamaFamily {
   int64_t intermediate_size;
   std::optional<int64_t> num_key_value_heads;
   int64_t max_position_embeddings;
-  bool query_bias;  // biases of queries, keys and values alone
-  std::optional<int64_t> sliding_window;
+  std::optional<int64_t> head_dim = std::nullopt;  // else hidden_size / num_attention_heads
+  std::optional<int64_t> sliding_window = std::nullopt;
+  bool query_bias = false;    // biases of queries, keys and values alone, always
+  bool chooses_bias = false;  // attention_bias gives biases to all of the attention's Linears
+  bool norms_heads = false;   // queries and keys are normalized, each head by itself
 };
-constexpr LlamaFamily kLlama = {"llama", "LlamaForCausalLM", 32000, 11008, std::nullopt, 2048, false, std::nullopt};
-constexpr LlamaFamily kQwen2 = {"qwen2", "Qwen2ForCausalLM", 151936, 22016, 32, 32768, true, std::nullopt};
-constexpr LlamaFamily kMistral = {"mistral", "MistralForCausalLM", 32000, 14336, 8, 131072, false, 4096};
+constexpr LlamaFamily kLlama = {.model_type = "llama",
+                                .architecture = "LlamaForCausalLM",
+                                .vocab_size = 32000,
+                                .intermediate_size = 11008,
+                                .num_key_value_heads = std::nullopt,
+                                .max_position_embeddings = 2048,
+                                .chooses_bias = true};
+constexpr LlamaFamily kQwen2 = {.model_type = "qwen2",
+                                .architecture = "Qwen2ForCausalLM",
+                                .vocab_size = 151936,
+                                .intermediate_size = 22016,
+                                .num_key_value_heads = 32,
+                                .max_position_embeddings = 32768,
+                                .query_bias = true};
+constexpr LlamaFamily kQwen3 = {.model_type = "qwen3",
+                                .architecture = "Qwen3ForCausalLM",
+                                .vocab_size = 151936,
+                                .intermediate_size = 22016,
+                                .num_key_value_heads = 32,
+                                .max_position_embeddings = 32768,
+                                .head_dim = 128,
+                                .chooses_bias = true,
+                                .norms_heads = true};
+constexpr LlamaFamily kMistral = {.model_type = "mistral",
+                                  .architecture = "MistralForCausalLM",
+                                  .vocab_size = 32000,
+                                  .intermediate_size = 14336,
+                                  .num_key_value_heads = 8,
+                                  .max_position_embeddings = 131072,
+                                  .sliding_window = 4096};
 
 /// What a recipe may say; null: what config.json says, else the family's default.
 struct LlamaOptions : CheckpointOptions {
@@ -60,7 +91,8 @@ struct LlamaOptions : CheckpointOptions {
     count("num_attention_heads", &Own::num_attention_heads, "heads of queries", "32");
     count("num_key_value_heads", &Own::num_key_value_heads, "heads of keys and values",
           family.num_key_value_heads ? std::to_string(*family.num_key_value_heads) : "num_attention_heads");
-    count("head_dim", &Own::head_dim, "features of a head", "hidden_size / num_attention_heads");
+    count("head_dim", &Own::head_dim, "features of a head",
+          family.head_dim ? std::to_string(*family.head_dim) : "hidden_size / num_attention_heads");
     count("max_position_embeddings", &Own::max_position_embeddings, "the longest sequences the model is meant for",
           std::to_string(family.max_position_embeddings));
     f.optional("hidden_act", &Own::hidden_act).doc("activation of the gate, by transformers' name" + otherwise("silu"));
@@ -71,8 +103,10 @@ struct LlamaOptions : CheckpointOptions {
     f.optional("rope_theta", &Own::rope_theta)
         .greater_than(0)
         .doc("base of the rotary positions' wavelengths" + otherwise("10000"));
-    if (&family == &kLlama) {
+    if (family.chooses_bias) {
       f.optional("attention_bias", &Own::attention_bias).doc("biases of the attention's Linears" + otherwise("false"));
+    }
+    if (&family == &kLlama) {
       f.optional("mlp_bias", &Own::mlp_bias).doc("biases of the gate's Linears" + otherwise("false"));
     }
     f.optional("attention_dropout", &Own::attention_dropout)
@@ -99,6 +133,7 @@ struct LlamaSettings {
   bool query_bias = false;
   bool output_bias = false;
   bool mlp_bias = false;
+  bool norms_heads = false;
   double attention_dropout = 0;
   bool tied = false;
   json rope;                                           // parameters of RotaryEmbedding
@@ -124,7 +159,7 @@ LlamaSettings::LlamaSettings(const LlamaOptions& own, const LlamaFamily& family,
     config.fail("num_key_value_heads", std::to_string(num_key_value_heads) + " heads of keys do not divide the " +
                                            std::to_string(num_attention_heads) + " of queries");
   }
-  const auto own_head = config.integer_or_null("head_dim", own.head_dim, std::nullopt);
+  const auto own_head = config.integer_or_null("head_dim", own.head_dim, family.head_dim);
   if (!own_head) require_heads(hidden_size, num_attention_heads);
   head_dim = own_head.value_or(hidden_size / num_attention_heads);
   if (head_dim % 2 != 0) config.fail("head_dim", "must be even, is " + std::to_string(head_dim));
@@ -137,15 +172,14 @@ LlamaSettings::LlamaSettings(const LlamaOptions& own, const LlamaFamily& family,
   attention_dropout = config.probability("attention_dropout", own.attention_dropout, 0);
   tied = config.flag("tie_word_embeddings", own.tie_word_embeddings, false);
   query_bias = family.query_bias;
-  if (&family == &kLlama) {
-    query_bias = output_bias = config.flag("attention_bias", own.attention_bias, false);
-    mlp_bias = config.flag("mlp_bias", own.mlp_bias, false);
-  }
+  norms_heads = family.norms_heads;
+  if (family.chooses_bias) query_bias = output_bias = config.flag("attention_bias", own.attention_bias, false);
+  if (&family == &kLlama) mlp_bias = config.flag("mlp_bias", own.mlp_bias, false);
   rope = rope_settings(config, own.rope_theta, head_dim, longest);
   read_windows(family, config);
 }
 
-/// Which layers attend to a window alone: Mistral's all, Qwen2's last ones where use_sliding_window says so.
+/// Which layers attend to a window alone: Mistral's all, Qwen's last ones where use_sliding_window says so.
 void LlamaSettings::read_windows(const LlamaFamily& family, ModelConfig& config) {
   sliding_window.resize(static_cast<size_t>(num_hidden_layers));
   if (&family == &kLlama) return;
@@ -220,6 +254,7 @@ class LlamaLayers {
     json rotary = s_.rope;
     rotary["name"] = "rotary";
     Names turned = {"q_proj", "k_proj"};
+    if (s_.norms_heads) turned = {add_head_norm(attention, "q"), add_head_norm(attention, "k")};
     if (has_role(inputs_, kPositionIds)) turned.emplace_back(kPositionIds);
     rotary["inputs"] = listed(turned);
     rotary["outputs"] = {"query", "key"};
@@ -236,6 +271,16 @@ class LlamaLayers {
     attention.add("ScaledDotProductAttention", attends);
     attention.add("Linear", linear("o_proj", s_.hidden_size, s_.output_bias, "attended"));
     return attention;
+  }
+
+  /// Normalizes each head of q_proj or k_proj by itself; the name of what gives it.
+  std::string add_head_norm(Listing& attention, const std::string& of) const {
+    attention.add(
+        "Unflatten",
+        {{"name", of + "_heads"}, {"inputs", of + "_proj"}, {"dim", -1}, {"unflattened_size", {-1, s_.head_dim}}});
+    attention.add("RMSNorm", norm(of + "_norm"));
+    attention.add("Flatten", {{"name", of + "_normed"}, {"start_dim", 2}});
+    return of + "_normed";
   }
 
   Listing mlp() const {
@@ -278,6 +323,7 @@ void add_llamas(LayerRegistry& layers) {
   const std::string doc = ", token ids [N, T] to logits of the next token [N, T, vocab_size]";
   layers.add<LlamaOf<kLlama>>("LlamaForCausalLM", "Llama" + doc);
   layers.add<LlamaOf<kQwen2>>("Qwen2ForCausalLM", "Qwen2" + doc);
+  layers.add<LlamaOf<kQwen3>>("Qwen3ForCausalLM", "Qwen3" + doc);
   layers.add<LlamaOf<kMistral>>("MistralForCausalLM", "Mistral" + doc);
 }
 

@@ -4,23 +4,14 @@
 #include <limits>
 
 #include "registry/error.h"
-#include "registry/files/file_io.h"
+#include "registry/files/settings_file.h"
 
 namespace trainrun {
 namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMostConfigBytes = 16 << 20;
 constexpr int64_t kMostInteger = std::numeric_limits<int32_t>::max();
-
-/// "a list", "the text \"gelu\"", short.
-std::string described(const json& value) {
-  if (value.is_structured()) return value.is_array() ? "a list" : "a mapping";
-  constexpr size_t kMostShown = 40;
-  const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() > kMostShown ? text.substr(0, kMostShown) + "…" : text;
-}
 
 bool has_type(const json& value, const int64_t& /*like*/) { return value.is_number_integer(); }
 bool has_type(const json& value, const double& /*like*/) { return value.is_number(); }
@@ -31,17 +22,6 @@ const char* type_name(const int64_t& /*like*/) { return "an integer"; }
 const char* type_name(const double& /*like*/) { return "a number"; }
 const char* type_name(const std::string& /*like*/) { return "a string"; }
 const char* type_name(const bool& /*like*/) { return "true or false"; }
-
-json parse_config(const std::string& path) {
-  const std::string text = read_file(path, kMostConfigBytes);
-  try {
-    json parsed = json::parse(text);
-    if (!parsed.is_object()) throw DataError(path + ": expected a mapping of settings, found " + described(parsed));
-    return parsed;
-  } catch (const json::exception& error) {
-    throw DataError(path + ": is not JSON: " + error.what());
-  }
-}
 
 }  // namespace
 
@@ -58,11 +38,11 @@ ModelConfig::ModelConfig(const CheckpointOptions& options, const std::string& mo
     path_ = *options.config;
   }
   if (!path_.empty()) {
-    file_ = parse_config(path_);
+    file_ = read_settings(path_);
     const json type = in_file("model_type");
-    if (!type.is_string()) fail("model_type", "expected \"" + model_type + "\", found " + described(type));
+    if (!type.is_string()) fail("model_type", "expected \"" + model_type + "\", found " + shown_json(type));
     if (type != model_type) {
-      fail("model_type", "it is of a model of type " + described(type) + ", but " + architecture + " is of type \"" +
+      fail("model_type", "it is of a model of type " + shown_json(type) + ", but " + architecture + " is of type \"" +
                              model_type + "\"");
     }
   }
@@ -87,7 +67,7 @@ T ModelConfig::setting(const std::string& key, const std::optional<T>& own, cons
     result = *own;
   } else if (!value.is_null()) {
     if (!has_type(value, result))
-      fail(key, std::string("expected ") + type_name(result) + ", found " + described(value));
+      fail(key, std::string("expected ") + type_name(result) + ", found " + shown_json(value));
     result = value.get<T>();
   }
   used_[key] = result;
@@ -98,7 +78,7 @@ int64_t ModelConfig::integer(const std::string& key, const std::optional<int64_t
                              int64_t least) {
   const json value = in_file(key);
   const bool too_large = value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(kMostInteger);
-  if (!own && too_large) fail(key, "is " + described(value) + ", which no model has");
+  if (!own && too_large) fail(key, "is " + shown_json(value) + ", which no model has");
   const int64_t number = setting(key, own, fallback);
   if (number < least || number > kMostInteger) {
     fail(key, "must be from " + std::to_string(least) + " to " + std::to_string(kMostInteger) + ", is " +
@@ -119,7 +99,7 @@ std::optional<int64_t> ModelConfig::integer_or_null(const std::string& key, cons
 
 double ModelConfig::number(const std::string& key, const std::optional<double>& own, double fallback) {
   const double number = setting(key, own, fallback);
-  if (!(number >= 0) || number > 1e30) fail(key, "must be a number from 0, is " + described(used_[key]));
+  if (!(number >= 0) || number > 1e30) fail(key, "must be a number from 0, is " + shown_json(used_[key]));
   return number;
 }
 
@@ -133,7 +113,7 @@ std::optional<double> ModelConfig::number_or_null(const std::string& key, const 
 
 double ModelConfig::probability(const std::string& key, const std::optional<double>& own, double fallback) {
   const double p = number(key, own, fallback);
-  if (p > 1) fail(key, "must be a probability from 0 to 1, is " + described(used_[key]));
+  if (p > 1) fail(key, "must be a probability from 0 to 1, is " + shown_json(used_[key]));
   return p;
 }
 
@@ -148,7 +128,7 @@ bool ModelConfig::flag(const std::string& key, const std::optional<bool>& own, b
 
 int64_t ModelConfig::num_labels(const std::optional<int64_t>& own) {
   const json names = in_file("id2label");
-  if (!names.is_null() && !names.is_object()) fail("id2label", "expected a mapping, found " + described(names));
+  if (!names.is_null() && !names.is_object()) fail("id2label", "expected a mapping, found " + shown_json(names));
   int64_t number = 2;
   if (own) {
     number = *own;
@@ -175,7 +155,7 @@ int64_t ModelConfig::num_labels(const std::optional<int64_t>& own) {
 void ModelConfig::require(const std::string& key, const json& only, const std::string& why) const {
   const json value = in_file(key);
   if (value.is_null() || value == only) return;
-  fail(key, "is " + described(value) + "; " + why);
+  fail(key, "is " + shown_json(value) + "; " + why);
 }
 
 json ModelConfig::written() const {

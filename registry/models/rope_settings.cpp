@@ -1,5 +1,9 @@
 #include "registry/models/rope_settings.h"
 
+#include <cmath>
+
+#include "registry/files/settings_file.h"
+
 namespace trainrun {
 namespace {
 
@@ -13,9 +17,33 @@ double rope_number(const ModelConfig& config, const std::string& name, const jso
   const json value = scaling.value(key, json());
   if (value.is_null() && fallback) return *fallback;
   if (!value.is_number() || !(value.get<double>() > 0) || value.get<double>() > 1e15) {
-    config.fail(name + "." + key, "expected a number above 0, found " + (value.is_null() ? "nothing" : value.dump()));
+    config.fail(name + "." + key,
+                "expected a number above 0, found " + (value.is_null() ? "nothing" : shown_json(value)));
   }
   return value.get<double>();
+}
+
+double log_factor(double factor, double scale) { return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1; }
+
+/// YaRN's own settings, as RotaryEmbedding and as transformers has them.
+void read_yarn(const ModelConfig& config, const std::string& name, const json& scaling, json& rotary, json& written) {
+  for (const auto& [key, fallback] : {std::pair("beta_fast", 32.0), {"beta_slow", 1.0}}) {
+    rotary[key] = written[key] = rope_number(config, name, scaling, key, fallback);
+  }
+  if (rotary["beta_fast"] < rotary["beta_slow"]) config.fail(name + ".beta_fast", "must be at least beta_slow");
+  if (rotary["base"] <= 1.0) config.fail("rope_theta", "must be greater than 1 for yarn");
+  const json truncate = scaling.value("truncate", json(true));
+  if (!truncate.is_boolean()) config.fail(name + ".truncate", "expected true or false, found " + shown_json(truncate));
+  rotary["truncate"] = written["truncate"] = truncate;
+  const auto given = [&](const char* key) { return scaling.contains(key) && !scaling[key].is_null(); };
+  if (given("attention_factor")) {
+    rotary["attention_factor"] = rope_number(config, name, scaling, "attention_factor");
+  } else if (given("mscale") && given("mscale_all_dim")) {
+    const double factor = rotary["factor"];
+    rotary["attention_factor"] = log_factor(factor, rope_number(config, name, scaling, "mscale")) /
+                                 log_factor(factor, rope_number(config, name, scaling, "mscale_all_dim"));
+  }
+  if (rotary.contains("attention_factor")) written["attention_factor"] = rotary["attention_factor"];
 }
 
 }  // namespace
@@ -45,21 +73,24 @@ json rope_settings(ModelConfig& config, const std::optional<double>& own_theta, 
   const json type = scaling.value("rope_type", scaling.value("type", json("default")));
   json rotary = {{"head_dim", head_dim}, {"base", theta}};
   json written = {{"rope_type", type}, {"rope_theta", theta}};
-  if (type == "linear" || type == "llama3") {
+  if (type == "linear" || type == "llama3" || type == "yarn") {
     rotary["scaling"] = type;
     rotary["factor"] = written["factor"] = rope_number(config, name, scaling, "factor");
     if (rotary["factor"] < 1.0) config.fail(name + ".factor", "must be at least 1");
   } else if (type != "default") {
-    config.fail(name + ".rope_type", "is " + type.dump() + "; available: default, linear, llama3");
+    config.fail(name + ".rope_type", "is " + shown_json(type) + "; available: default, linear, llama3, yarn");
   }
   if (type == "llama3") {
     const double low = rope_number(config, name, scaling, "low_freq_factor");
     const double high = rope_number(config, name, scaling, "high_freq_factor");
     if (high <= low) config.fail(name + ".high_freq_factor", "must be greater than low_freq_factor");
-    const double original =
-        rope_number(config, name, scaling, "original_max_position_embeddings", static_cast<double>(longest));
     rotary["low_freq_factor"] = written["low_freq_factor"] = low;
     rotary["high_freq_factor"] = written["high_freq_factor"] = high;
+  }
+  if (type == "yarn") read_yarn(config, name, scaling, rotary, written);
+  if (type == "llama3" || type == "yarn") {
+    const double original =
+        rope_number(config, name, scaling, "original_max_position_embeddings", static_cast<double>(longest));
     rotary["original_max_position_embeddings"] = static_cast<int64_t>(original);
     written["original_max_position_embeddings"] = static_cast<int64_t>(original);
   }

@@ -15,6 +15,7 @@
 #include "runner/base/arithmetic.h"
 #include "runner/foresight/optimizer_memory.h"
 #include "runner/model/model.h"
+#include "runner/model/model_roles.h"
 #include "runner/train/job.h"
 
 namespace trainrun {
@@ -159,6 +160,7 @@ void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) 
     result.memory.gradients += static_cast<int64_t>(tensor.nbytes());
   }
   for (const auto& [name, tensor] : model.state_dict()) result.memory.weights += static_cast<int64_t>(tensor.nbytes());
+  if (model.roles()) result.memory.weights += model.roles()->num_bytes();
 }
 
 /// A data set of which nothing is known but its size: enough to count batches.

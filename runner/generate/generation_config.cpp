@@ -1,27 +1,20 @@
 #include "runner/generate/generation_config.h"
 
-#include <nlohmann/json.hpp>
-
 #include <cmath>
 #include <filesystem>
 
 #include "registry/error.h"
-#include "registry/files/file_io.h"
+#include "registry/files/settings_file.h"
 
 namespace trainrun {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostBytes = 16 << 20;
-
 /// One of the two files, as transformers writes them.
 class ConfigFile {
  public:
-  explicit ConfigFile(std::string path) : path_(std::move(path)) {
-    json_ = nlohmann::json::parse(read_file(path_, kMostBytes), nullptr, false);
-    if (!json_.is_object()) throw DataError(path_ + ": is not a JSON object");
-  }
+  explicit ConfigFile(std::string path) : path_(std::move(path)), json_(read_settings(path_)) {}
 
   void read(const char* key, bool& value) const {
     if (const auto* own = find(key)) value = own->is_boolean() ? own->get<bool>() : fail(key, "true or false");
@@ -56,7 +49,7 @@ class ConfigFile {
   void refuse(const char* key, const nlohmann::json& harmless) const {
     const auto* own = find(key);
     if (own && *own != harmless) {
-      throw DataError(path_ + ": " + key + ": " + own->dump() + " is not supported; remove it from the file");
+      throw DataError(path_ + ": " + key + ": " + shown_json(*own) + " is not supported; remove it from the file");
     }
   }
 
@@ -66,7 +59,7 @@ class ConfigFile {
     return found == json_.end() || found->is_null() ? nullptr : &*found;
   }
   [[noreturn]] bool fail(const std::string& key, const std::string& expected) const {
-    throw DataError(path_ + ": " + key + ": expected " + expected + ", found " + json_.at(key).dump());
+    throw DataError(path_ + ": " + key + ": expected " + expected + ", found " + shown_json(json_.at(key)));
   }
 
   std::string path_;
@@ -98,17 +91,6 @@ GenerationOptions with_generation_config(GenerationOptions options, const std::s
       file.refuse(key, key == std::string("typical_p") ? 1.0 : 0.0);
     }
   }
-  return options;
-}
-
-GenerationOptions with_wishes(GenerationOptions options, const GenerationWishes& wishes) {
-  if (wishes.max_new_tokens) options.max_new_tokens = *wishes.max_new_tokens;
-  if (wishes.repetition_penalty) options.repetition_penalty = *wishes.repetition_penalty;
-  if (wishes.top_k) options.top_k = *wishes.top_k;
-  if (wishes.top_p) options.top_p = *wishes.top_p;
-  if (wishes.temperature && *wishes.temperature > 0) options.temperature = *wishes.temperature;
-  if (wishes.temperature || wishes.top_k || wishes.top_p) options.do_sample = true;
-  if (wishes.temperature && *wishes.temperature == 0) options.do_sample = false;
   return options;
 }
 

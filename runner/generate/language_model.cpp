@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "registry/files/file_io.h"
+#include "registry/files/settings_file.h"
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/passes.h"
 #include "registry/graph/shape_mode.h"
@@ -19,13 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostConfigBytes = 16 << 20;
-
 /// What the file says is the model's class.
 std::string architecture_of(const std::string& path) {
-  const nlohmann::json config = nlohmann::json::parse(read_file(path, kMostConfigBytes), nullptr, false);
-  if (!config.is_object()) throw DataError(path + ": is not a JSON object");
-  const nlohmann::json names = config.value("architectures", nlohmann::json());
+  const nlohmann::json names = read_settings(path).value("architectures", nlohmann::json());
   if (!names.is_array() || names.empty() || !names[0].is_string()) {
     throw DataError(path + ": names no model under `architectures`");
   }

@@ -4,7 +4,7 @@
 #include "registry/files/file_io.h"
 #include "registry/files/safetensors.h"
 #include "runner/interop/model_export.h"
-#include "runner/interop/model_records.h"
+#include "runner/model/model_records.h"
 
 namespace trainrun {
 namespace {

@@ -6,7 +6,7 @@
 #include "registry/files/safetensors.h"
 #include "registry/graph/flatten.h"
 #include "runner/interop/model_export.h"
-#include "runner/interop/model_records.h"
+#include "runner/model/model_records.h"
 #include "runner/model/model_adapters.h"
 
 namespace trainrun {

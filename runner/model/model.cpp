@@ -14,6 +14,7 @@
 #include "registry/graph/shape_mode.h"
 #include "runner/data/pixels.h"
 #include "runner/model/model_adapters.h"
+#include "runner/model/model_roles.h"
 #include "runner/model/precision.h"
 
 namespace trainrun {
@@ -104,6 +105,7 @@ Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& e
   if (recipe.model.adapters) adapters_ = std::make_shared<ModelAdapters>(*recipe.model.adapters, *graph_);
   freeze(recipe);
   outputs_ = {graph_->outputs()[0]};
+  if (!recipe.models.entries.empty()) roles_ = std::make_shared<ModelRoles>(recipe, info, *this);
   build_losses(recipe);
   info_ = seen_by_metrics(info_, evaluated);
   for (const Component<MetricKind>& metric : recipe.metrics) {
@@ -198,7 +200,10 @@ std::vector<Model::Source> Model::find_sources(const Names& names, const Place& 
   std::vector<Source> sources;
   for (const std::string& name : names) {
     const auto slot = graph_->slot(name);
-    if (info_.find(name) && (!slot || *slot < info_.fields.size())) {
+    const auto role = roles_ ? roles_->find(name) : std::nullopt;
+    if (role) {
+      sources.push_back({"", 0, role});
+    } else if (info_.find(name) && (!slot || *slot < info_.fields.size())) {
       sources.push_back({name, 0});
     } else if (slot) {
       sources.push_back(output(*slot));
@@ -224,17 +229,23 @@ LayerInputs Model::examples(const std::vector<Source>& sources) const {
       inputs.names.push_back(source.field);
       continue;
     }
+    inputs.num_classes.emplace_back();
+    inputs.names.emplace_back();
+    if (source.role) {
+      inputs.examples.push_back(roles_->example(*source.role));
+      continue;
+    }
     const size_t slot = outputs_[source.graph_output];
     for (const Graph::Node& node : graph_->nodes()) {
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         if (node.outputs[i] == slot) inputs.examples.push_back(at::empty(node.output_shapes[i], node.output_dtypes[i]));
       }
     }
-    inputs.num_classes.emplace_back();
-    inputs.names.emplace_back();
   }
   return inputs;
 }
+
+at::Tensor Model::example_output() const { return examples({Source{}}).examples[0]; }
 
 Tensors Model::forward(const Batch& batch) {
   Tensors inputs;
@@ -324,7 +335,7 @@ at::Tensor LossValue::part_values(double of_means, const TargetCounts& of_counte
 std::vector<size_t> Model::loss_slots(size_t i) const {
   std::vector<size_t> slots;
   for (const Source& source : losses_[i].sources) {
-    if (source.field.empty()) slots.push_back(outputs_[source.graph_output]);
+    if (source.field.empty() && !source.role) slots.push_back(outputs_[source.graph_output]);
   }
   return slots;
 }
@@ -336,7 +347,11 @@ Tensors Model::metric_inputs(size_t i, const Batch& batch, const Tensors& output
 Tensors Model::gather(const std::vector<Source>& sources, const Batch& batch, const Tensors& outputs) const {
   Tensors tensors;
   for (const Source& source : sources) {
-    tensors.push_back(source.field.empty() ? outputs[source.graph_output] : batch.at(source.field));
+    if (source.role) {
+      tensors.push_back(roles_->run(*source.role, batch));
+    } else {
+      tensors.push_back(source.field.empty() ? outputs[source.graph_output] : batch.at(source.field));
+    }
   }
   return tensors;
 }
@@ -360,6 +375,7 @@ void Model::train(bool on) {
 void Model::to(at::Device device) {
   device_ = device.type();
   graph_->to(device);
+  if (roles_) roles_->to(device, *this);
   for (const WeightedLoss& part : losses_) {
     if (part.loss.state) part.loss.state->to(device);
   }

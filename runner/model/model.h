@@ -15,6 +15,7 @@
 namespace trainrun {
 
 class ModelAdapters;
+class ModelRoles;
 
 /// A loss times `factor`, as a float64 scalar without a way back to the parameters.
 at::Tensor number_of(const at::Tensor& loss, double factor = 1);
@@ -47,10 +48,11 @@ struct LossValue {
 /// The layers, the losses and what each reads, wired to the fields of a batch.
 class Model {
  public:
-  /// Where a loss or a metric finds an input: a field of the batch, or an output of the graph.
+  /// Where a loss or a metric finds an input: a field of the batch, an output of the graph, or of a frozen model.
   struct Source {
     std::string field;  // "" for an output of the graph
     size_t graph_output = 0;
+    std::optional<size_t> role = std::nullopt;  // the output of this one of the recipe's `models`
   };
 
   /// Builds for batches of `info`, with real weights from the default random generator, or within the ShapeMode
@@ -84,6 +86,11 @@ class Model {
   /// The recipe's adapters; null if it has none.
   ModelAdapters* adapters() { return adapters_.get(); }
   const ModelAdapters* adapters() const { return adapters_.get(); }
+
+  /// The recipe's `models`; null if it has none.
+  ModelRoles* roles() const { return roles_.get(); }
+  /// A tensor like the last layer's first output.
+  at::Tensor example_output() const;
 
   Graph& graph() { return *graph_; }
   const Graph& graph() const { return *graph_; }
@@ -127,6 +134,7 @@ class Model {
   at::DeviceType device_ = at::kCPU;
   std::shared_ptr<Graph> graph_;
   std::shared_ptr<ModelAdapters> adapters_;
+  std::shared_ptr<ModelRoles> roles_;
   PlanOptions plan_options_;
   Plan plan_;
   std::vector<size_t> outputs_;  // slots of the graph

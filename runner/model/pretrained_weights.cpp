@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "registry/files/pretrained_folder.h"
-#include "registry/models/model_config.h"
 #include "runner/model/model_adapters.h"
+#include "runner/model/model_records.h"
 
 namespace trainrun {
 namespace {
@@ -100,11 +100,9 @@ std::string load_folder(const std::string& folder, const NamedTensors& own, bool
 
 std::vector<std::string> load_folders(const Graph& graph, const NamedTensors& state, bool needs_all) {
   std::vector<std::string> notes;
-  for (const auto& item : graph.named_modules()) {
-    const auto* record = dynamic_cast<const ModelRecord*>(item.value().get());
-    if (!record || record->pretrained.empty()) continue;
-    const std::string prefix = item.key().substr(0, item.key().size() - std::string_view(ModelRecord::kName).size());
-    const std::string note = load_folder(record->pretrained, below(prefix, state), needs_all);
+  for (const FoundRecord& found : find_records(graph)) {
+    if (found.record->pretrained.empty()) continue;
+    const std::string note = load_folder(found.record->pretrained, below(found.prefix, state), needs_all);
     if (!note.empty()) notes.push_back(note);
   }
   return notes;

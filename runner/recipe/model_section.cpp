@@ -100,6 +100,22 @@ void ModelSection::describe(Fields<ModelSection>& f) {
                              "else": {"properties": {"layers": {"$ref": "#/definitions/known_layer"}}}})"));
 }
 
+void RoleSection::describe(Fields<RoleSection>& f) {
+  f.optional("from", &RoleSection::from)
+      .one_of({"model"})
+      .doc(
+          "model: the recipe's own model as it was before training; with model.adapters, the same weights without the "
+          "adapters, which takes no second copy");
+  f.optional("layers", &RoleSection::layers).doc("the layers, in order, which read the fields of the batch");
+  f.optional("weights", &RoleSection::weights)
+      .doc("the state dict of `layers`, as in model.weights; not where a layer names its `pretrained`");
+  f.either("from", "layers");
+  f.rule({.when = {the("from").is_given()},
+          .all = {the("weights").is_missing()},
+          .at = "weights",
+          .message = "the weights are the model's own; leave one of from and weights out"});
+}
+
 void WeightsSection::describe(Fields<WeightsSection>& f) {
   f.required("path", &WeightsSection::path)
       .doc("a .safetensors file, a .pt or .pth of torch.save, or a folder in Hugging Face's layout");

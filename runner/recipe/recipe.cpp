@@ -373,6 +373,10 @@ void Recipe::describe(Fields<Recipe>& f) {
   f.optional("output_dir", &Recipe::output_dir).doc("folder of the run; runs/NAME by default");
   f.optional("plugins", &Recipe::plugins).doc("shared libraries that register more components");
   f.required("model", &Recipe::model).doc("the layers");
+  f.optional("models", &Recipe::models)
+      .doc(
+          "further models by name, which are never trained: losses and metrics read the output of each under its name, "
+          "so one may be a teacher, or what the model was before training");
   f.required("loss", &Recipe::loss).doc("what is minimized");
   f.optional("metrics", &Recipe::metrics).doc("what evaluation measures besides the loss");
   f.required("dataset", &Recipe::dataset).doc("the data");

@@ -66,6 +66,14 @@ struct ModelSection {
   void check(Checker& checker) const;
 };
 
+/// A frozen model beside the recipe's own, such as a teacher: its output is read by losses and metrics under its name.
+struct RoleSection {
+  std::optional<std::string> from;
+  std::optional<LayerList> layers;
+  std::optional<std::variant<std::string, WeightsSection>> weights;
+  static void describe(Fields<RoleSection>& f);
+};
+
 /// `fold: {part: 2/5, stratify: true}`
 struct FoldSection {
   std::string part;
@@ -187,6 +195,7 @@ struct Recipe {
   std::optional<std::string> output_dir;  // null: runs/NAME
   std::vector<std::string> plugins;
   ModelSection model;
+  Named<RoleSection> models;
   LossList loss;
   std::vector<Component<MetricKind>> metrics;
   DatasetSection dataset;

@@ -249,7 +249,8 @@ ResolvedRecipe resolve_recipe(const std::string& path, const std::vector<std::st
   const fs::path folder = fs::path(path).parent_path();
   result.directory = folder.empty() ? "." : folder.string();
   const std::vector<Override> changes = parse_overrides(overrides, result.problems);
-  const Problem mention{{std::make_shared<const std::string>(path), 1, 1}, "", ""};
+  Problem mention;
+  mention.place = {std::make_shared<const std::string>(path), 1, 1};
   FileLoader loader(result.problems);
   auto recipe = loader.load(path, mention);
   result.unreadable = loader.unreadable();

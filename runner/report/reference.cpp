@@ -105,15 +105,6 @@ std::string anchor(const std::string& heading) {
   return anchor;
 }
 
-/// The first of those parameters of which a relation wants one.
-std::vector<std::string> wanted_by(const std::vector<nlohmann::json>& relations) {
-  std::vector<std::string> wanted;
-  for (const nlohmann::json& relation : relations) {
-    if (relation.contains("anyOf")) wanted.push_back(relation["anyOf"][0].at("required")[0]);
-  }
-  return wanted;
-}
-
 template <class Kind>
 KindReference reference_of(const Registry<Kind>& registry) {
   KindReference reference;
@@ -122,13 +113,13 @@ KindReference reference_of(const Registry<Kind>& registry) {
   const auto& common = Codec<typename Kind::Common>::fields();
   reference.common = common.parameters();
   std::vector<Parameter> wanted_of_all;
-  const std::vector<std::string> names = wanted_by(common.relations());
+  const std::vector<std::string> names = common.wanted();
   for (const Parameter& parameter : reference.common) {
     if (std::ranges::find(names, parameter.name) != names.end()) wanted_of_all.push_back(parameter);
   }
   for (const auto& [name, entry] : registry.entries()) {
     reference.components.push_back(
-        {name, entry.doc, entry.origin, entry.parameters, wanted_by(entry.relations), wanted_of_all});
+        {name, entry.doc, entry.origin, entry.parameters, entry.wanted, wanted_of_all});
   }
   return reference;
 }
@@ -248,6 +239,7 @@ SectionReference section(const std::string& path) {
 std::string recipe_page() {
   const std::vector<SectionReference> sections = {section<ModelSection>("model"),
                                                   section<WeightsSection>("model.weights"),
+                                                  section<RoleSection>("models.NAME"),
                                                   section<DatasetSection>("dataset"),
                                                   section<FoldSection>("dataset.fold"),
                                                   section<DataloaderSection>("dataloader"),

@@ -17,6 +17,7 @@
 #include "runner/distributed/sharded_model.h"
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
+#include "runner/model/model_roles.h"
 #include "runner/train/batch_norm_estimate.h"
 #include "runner/train/job_parts.h"
 #include "runner/train/own_callbacks.h"
@@ -166,6 +167,10 @@ void Job::build_model() {
   const int64_t flops_of_sample = (ShapeMode::flops() - flops_before) / kExampleBatch;
   set_num_threads(recipe.num_threads, flops_of_sample * recipe.dataloader.batch_size);
   passed_over_ = load_initial_weights(recipe, *model);
+  if (model->roles()) {
+    const std::vector<std::string> of_roles = model->roles()->load();
+    passed_over_.insert(passed_over_.end(), of_roles.begin(), of_roles.end());
+  }
   if (!device.is_cpu()) model->to(device);
   metrics = model->build_metrics(recipe);
   build_parallel();

@@ -345,6 +345,7 @@ def test_numbers_that_nothing_can_be_counted_with_are_refused(folder, override):
     done = run(folder, override)
     assert done.returncode == 2
     assert f"{override.split('=', maxsplit=1)[0]}: must be " in done.stderr
+    assert done.stderr.rstrip().endswith("9223372036854775807")  # not as a float64 rounds it
     assert "-" not in done.stdout
 
 

@@ -19,14 +19,14 @@ from tests.program import CALLED
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: tools/setup --tests fetches it")
 
 import tokenizer_kinds  # noqa: E402
-from language_models import BERT, GPT, LLAMA, LLAMA_3, MistralConfig, MistralForCausalLM, QWEN, VOCABULARY, LlamaConfig, LlamaForCausalLM, decoder  # noqa: E402
+from language_models import BERT, GPT, LLAMA, LLAMA_3, MistralConfig, MistralForCausalLM, QWEN, QWEN_3, VOCABULARY, LlamaConfig, LlamaForCausalLM, decoder  # noqa: E402
 
 TOLERANCE = 1e-5
 NEW = 50
 MISTRAL = decoder(MistralForCausalLM, MistralConfig, LLAMA | {"sliding_window": 5})
 GROUPED = decoder(LlamaForCausalLM, LlamaConfig, LLAMA)
 GPT_LONG = decoder(GPT.kind, GPT.config, GPT.settings | {"n_positions": 80})
-MODELS = [GPT_LONG, GROUPED, LLAMA_3, QWEN, MISTRAL]
+MODELS = [GPT_LONG, GROUPED, LLAMA_3, QWEN, QWEN_3, MISTRAL]
 LENGTHS = [9, 1, 4, 12]
 
 

@@ -9,7 +9,7 @@ import torch
 import transformers
 from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification, BertModel, DistilBertConfig,
                           DistilBertForSequenceClassification, DistilBertModel, GPT2Config, GPT2LMHeadModel, GPT2Model, LlamaConfig, LlamaForCausalLM,
-                          MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, RobertaConfig, RobertaForMaskedLM,
+                          MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaForMaskedLM,
                           RobertaForSequenceClassification, RobertaForTokenClassification, RobertaModel)
 
 transformers.logging.set_verbosity_error()
@@ -96,6 +96,8 @@ def decoder(kind, config, settings, label="", dropout=()):
 BERT = bert(BertForSequenceClassification, num_labels=3)
 GPT = decoder(GPT2LMHeadModel, GPT2Config, GPT2, dropout=GPT2_DROPOUT)
 LLAMA_3 = decoder(LlamaForCausalLM, LlamaConfig, LLAMA | LLAMA3, "_llama3")
+YARN = rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
+QWEN_3 = decoder(Qwen3ForCausalLM, Qwen3Config, LLAMA | YARN | {"head_dim": 16}, "_yarn")
 QWEN = decoder(Qwen2ForCausalLM, Qwen2Config, LLAMA | {"tie_word_embeddings": True})
 
 ALL = [
@@ -113,5 +115,10 @@ ALL = [
     QWEN,
     decoder(Qwen2ForCausalLM, Qwen2Config, LLAMA | {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}, "_windows"),
     decoder(MistralForCausalLM, MistralConfig, LLAMA | {"sliding_window": 5}),
+    QWEN_3,
+    decoder(Qwen3ForCausalLM, Qwen3Config, LLAMA | {"head_dim": 8, "attention_bias": True, "use_sliding_window": True, "sliding_window": 4,
+                                                    "max_window_layers": 1}, "_biased_windows"),
+    decoder(LlamaForCausalLM, LlamaConfig, LLAMA | rope(rope_type="yarn", factor=2.5, original_max_position_embeddings=24, beta_fast=8.0, beta_slow=0.5,
+                                                        mscale=0.7, mscale_all_dim=0.3, truncate=False), "_yarn"),
 ]
-TRAINED = [BERT, ALL[5], ALL[9], GPT, LLAMA_3, QWEN]
+TRAINED = [BERT, ALL[5], ALL[9], GPT, LLAMA_3, QWEN, QWEN_3]

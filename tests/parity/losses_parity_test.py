@@ -101,6 +101,42 @@ def ctc(batch_first=False, **options):
 
 
 WEIGHT = [0.5, 2.0, 1.1, 0.0]
+def distillation(temperature=1.0, dim=1, ignore_index=-100):
+    """Hinton et al. 2015: the mean over positions of KL(teacher || student) of softened classes, times the temperature squared."""
+
+    def of(output, teacher, target=None):
+        soft = (teacher / temperature).softmax(dim)
+        losses = (soft * (soft.log() - (output / temperature).log_softmax(dim))).sum(dim)
+        return (losses if target is None else losses[target != ignore_index]).mean() * temperature**2
+
+    return of
+
+
+def dpo(beta=0.1, loss_type="sigmoid", label_smoothing=0.0):
+    """Rafailov et al. 2023, eq. 7, with the variants of trl's DPOTrainer: hinge, ipo (means over tokens) and smoothed labels."""
+
+    def log_probabilities(logits, target):
+        counts = target != -100
+        each = logits.log_softmax(-1).gather(2, target.where(counts, 0)[..., None])[..., 0] * counts
+        return each.sum(1) / (counts.sum(1) if loss_type == "ipo" else 1)
+
+    def of(logits, chosen, rejected, reference):
+        target = torch.cat([chosen, rejected])
+        (policy_chosen, policy_rejected), (reference_chosen, reference_rejected) = (
+            log_probabilities(each, target).chunk(2) for each in (logits, reference))
+        margin = (policy_chosen - policy_rejected) - (reference_chosen - reference_rejected)
+        if loss_type == "hinge":
+            return torch.relu(1 - beta * margin).mean()
+        if loss_type == "ipo":
+            return ((margin - 1 / (2 * beta)) ** 2).mean()
+        sigmoid = nn.functional.logsigmoid
+        return (-sigmoid(beta * margin) * (1 - label_smoothing) - sigmoid(-beta * margin) * label_smoothing).mean()
+
+    return of
+
+
+ANSWERS = (draw(6, 5, 7), torch.tensor([[-100, 1, 2, 6, -100], [-100, -100, 3, 0, 5], [-100, 4, -100, -100, -100]]),
+           torch.tensor([[-100, 2, 2, -100, -100], [-100, -100, 3, 1, 6], [-100, 0, 5, 5, 5]]), draw(6, 5, 7, seed=3))
 CTC_INPUTS = (draw(7, 3, 5).log_softmax(2), 1 + labels(4, 3, 4), torch.tensor([7, 6, 5]), torch.tensor([4, 2, 1]))
 # Seven equal labels with blanks between them do not fit seven frames.
 CTC_TOO_LONG = (draw(7, 2, 5).log_softmax(2), torch.ones(2, 7).long(), torch.tensor([7, 7]), torch.tensor([7, 2]))
@@ -266,6 +302,18 @@ ROWS = {
         ({"margin": -0.3, "reduction": "sum"}, nn.CosineEmbeddingLoss(-0.3, reduction="sum"), draw(9, 4),
          draw(9, 4, seed=3), signs(9).long()),
     ],
+    "DPOLoss": [
+        ({}, dpo(), *ANSWERS),
+        ({"beta": 0.7, "label_smoothing": 0.2}, dpo(0.7, label_smoothing=0.2), *ANSWERS),
+        ({"beta": 0.3, "loss_type": "hinge"}, dpo(0.3, "hinge"), *ANSWERS),
+        ({"beta": 0.2, "loss_type": "ipo"}, dpo(0.2, "ipo"), *ANSWERS),
+    ],
+    "DistillationLoss": [
+        ({}, distillation(), draw(9, 4), draw(9, 4, seed=3)),
+        ({"temperature": 2.5}, distillation(2.5), draw(9, 4, 3), draw(9, 4, 3, seed=3)),
+        ({"temperature": 0.5, "class_dim": -1}, distillation(0.5, -1), draw(3, 4, 6), draw(3, 4, 6, seed=3), torch.tensor([[1, 2, -100, -100], [0, -100, 3, 5], [-100] * 4])),
+        ({"class_dim": 2, "ignore_index": 1}, distillation(1.0, 2, 1), draw(3, 4, 6), draw(3, 4, 6, seed=3), labels(3, 3, 4)),
+    ],
     "CTCLoss": [
         ({}, ctc(), *CTC_INPUTS),
         ({"blank": 4, "reduction": "sum"}, ctc(blank=4, reduction="sum"), CTC_INPUTS[0], labels(4, 3, 4), *CTC_INPUTS[2:]),
@@ -325,6 +373,16 @@ MISFITS = [
     ({"type": "TripletMarginLoss"}, [draw(9, 4), draw(9, 4), draw(9, 5)],
      "the anchor is [N, 4] and the negative [N, 5]; they must have the same shape"),
     ({"type": "CosineEmbeddingLoss"}, [draw(9, 4), draw(9, 4), signs(9, 1)], "the target, 1 or -1 for each pair, is [N]"),
+    ({"type": "DPOLoss"}, [draw(6, 5, 7), labels(7, 3, 5)], "it reads 4 inputs, but gets 2; write inputs: [output, chosen_labels, rejected_labels, reference]"),
+    ({"type": "DPOLoss"}, [ANSWERS[0], *ANSWERS[1:3], draw(6, 5, 6)], "the reference's [N, 5, 6]; they must have the same shape"),
+    ({"type": "DPOLoss"}, [ANSWERS[0], ANSWERS[1], labels(7, 3, 4), ANSWERS[3]], "labels are integers [N, 5], not [N, 4]"),
+    ({"type": "DPOLoss"}, [draw(3, 5, 7), *ANSWERS[1:3], draw(3, 5, 7)], "the output is of 3 texts, but there are 3 chosen and 3 rejected ones"),
+    ({"type": "DPOLoss", "label_smoothing": 0.1, "loss_type": "ipo"}, ANSWERS, "is for loss_type: sigmoid"),
+    ({"type": "DistillationLoss"}, [draw(9, 4)], "it reads 2 inputs, but gets 1; write inputs: [output, teacher's output]"),
+    ({"type": "DistillationLoss"}, [draw(9, 4), draw(9, 3)], "they must have the same shape"),
+    ({"type": "DistillationLoss", "class_dim": 2}, [draw(9, 4), draw(9, 4)], "class_dim is 2, but the output is [N, 4]"),
+    ({"type": "DistillationLoss", "class_dim": 0}, [draw(9, 4), draw(9, 4), labels(4, 9)], "class_dim is 0, but the output is [N, 4]"),
+    ({"type": "DistillationLoss", "class_dim": -1}, [draw(9, 4, 3), draw(9, 4, 3), labels(4, 9)], "its labels must be integers [N, 4], not [N]"),
     ({"type": "CTCLoss", "blank": 5}, CTC_INPUTS, "blank is 5, the output has 5 classes"),
     ({"type": "CTCLoss"}, [CTC_INPUTS[0], draw(3, 4), *CTC_INPUTS[2:]], "the targets are integers, not Float"),
     ({"type": "CTCLoss"}, [draw(7, 5), *CTC_INPUTS[1:]], "it needs [T, N, C]"),

@@ -113,9 +113,12 @@ NamedTensors state_of(const torch::nn::Module& module) {
 LayerInputs examples_of(const TensorMap& inputs) {
   const ShapeMode shapes;
   LayerInputs examples;
+  int64_t samples = std::numeric_limits<int64_t>::max();  // an input may hold several rows for each
+  for (const auto& [name, tensor] : inputs) samples = tensor.dim() > 0 ? std::min(samples, tensor.size(0)) : samples;
   for (const auto& [name, tensor] : inputs) {
     std::vector<int64_t> sizes = tensor.sizes().vec();
-    if (!sizes.empty()) sizes[0] = kExampleBatch;
+    const bool has_more = !sizes.empty() && samples > 0 && sizes[0] % samples == 0;
+    if (!sizes.empty()) sizes[0] = kExampleBatch * (has_more ? sizes[0] / samples : 1);
     examples.names.push_back(name);
     examples.examples.push_back(at::empty(sizes, tensor.scalar_type()));
     examples.num_classes.emplace_back();

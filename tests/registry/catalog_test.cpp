@@ -84,6 +84,7 @@ const std::set<std::string>& language_models() {
                                               "LlamaForCausalLM",
                                               "MistralForCausalLM",
                                               "Qwen2ForCausalLM",
+                                              "Qwen3ForCausalLM",
                                               "RobertaForMaskedLM",
                                               "RobertaForSequenceClassification",
                                               "RobertaForTokenClassification",
@@ -211,6 +212,9 @@ const std::map<std::string, Tensors>& loss_examples() {
       {"CosineEmbeddingLoss", {torch::zeros({2, 3}), torch::zeros({2, 3}), torch::ones({2})}},
       {"CTCLoss", {torch::zeros({5, 2, 3}), torch::ones({2, 2}, at::kLong), lengths, lengths}},
       {"OutputLoss", alike(1)},
+      {"DPOLoss",
+       {torch::zeros({4, 5, 3}), torch::zeros({2, 5}, at::kLong), torch::zeros({2, 5}, at::kLong),
+        torch::zeros({4, 5, 3})}},
   };
   return examples;
 }
@@ -253,6 +257,7 @@ const std::map<std::string, std::string>& data_parameters() {
       {"TensorFile", "path: t.npz"},
       {"TextClassification", "path: t.tsv, tokenizer: t"},
       {"MRPC", "root: data, split: train, tokenizer: t"},
+      {"PreferencePairs", "path: p.jsonl, tokenizer: t"},
       {"TextLM", "path: t.txt, block_size: 8"},
       {"TinyShakespeare", "root: data, split: val, block_size: 8"},
       {"TokenFile", "path: t.bin, block_size: 8"},

@@ -1,4 +1,4 @@
-#include "runner/interop/model_records.h"
+#include "runner/model/model_records.h"
 
 #include <string_view>
 

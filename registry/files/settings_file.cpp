@@ -1,0 +1,34 @@
+#include "registry/files/settings_file.h"
+
+#include "registry/error.h"
+#include "registry/files/file_io.h"
+
+namespace trainrun {
+
+using nlohmann::json;
+
+json read_settings(const std::string& path) {
+  constexpr uint64_t kMostBytes = 16 << 20;
+  const std::string text = read_file(path, kMostBytes);
+  const auto check_depth = [&](int depth, json::parse_event_t, json&) {
+    constexpr int kDeepest = 64;
+    if (depth > kDeepest) throw DataError(path + ": is nested too deeply for a file of settings");
+    return true;
+  };
+  try {
+    json settings = json::parse(text, check_depth);
+    if (!settings.is_object()) throw DataError(path + ": expected a mapping of settings, found " + shown_json(settings));
+    return settings;
+  } catch (const json::exception& error) {
+    throw DataError(path + ": is not JSON: " + error.what());
+  }
+}
+
+std::string shown_json(const json& value) {
+  if (value.is_structured()) return value.is_array() ? "a list" : "a mapping";
+  constexpr size_t kMostShown = 40;
+  const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return text.size() > kMostShown ? text.substr(0, kMostShown) + "…" : text;
+}
+
+}  // namespace trainrun

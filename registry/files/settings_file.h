@@ -1,0 +1,16 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace trainrun {
+
+/// Reads a file of settings as Hugging Face's libraries write them (config.json and its like): one JSON object, at most
+/// 16 MiB, nested at most 64 deep. Throws DataError, which names the file.
+nlohmann::json read_settings(const std::string& path);
+
+/// The value for a message, short: "a list", "a mapping", "\"gelu\"".
+std::string shown_json(const nlohmann::json& value);
+
+}  // namespace trainrun
