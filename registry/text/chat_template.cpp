@@ -41,6 +41,22 @@ std::map<std::string, std::string> templates_in(const std::string& file) {
   return found;
 }
 
+/// Reasoning under all names that templates know it by, as transformers hands it to them.
+nlohmann::ordered_json with_reasoning(nlohmann::ordered_json messages) {
+  if (!messages.is_array()) return messages;
+  for (nlohmann::ordered_json& message : messages) {
+    for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+      const auto found = message.is_object() ? message.find(name) : message.end();
+      if (!message.is_object() || found == message.end() || found->is_null()) continue;
+      const nlohmann::ordered_json reasoning = *found;
+      if (!message.contains("thinking")) message["thinking"] = reasoning;
+      message["reasoning_content"] = reasoning;
+      break;
+    }
+  }
+  return messages;
+}
+
 bool is_file(const std::string& path) {
   std::error_code unreadable;  // as of a name that is too long
   return fs::is_regular_file(path, unreadable);
@@ -58,7 +74,7 @@ ChatText ChatTemplate::render(const nlohmann::ordered_json& messages, const nloh
   try {
     jinja::Budget budget;
     std::map<std::string, Value> variables = {
-        {"messages", Value::from_json(messages, budget)},
+        {"messages", Value::from_json(with_reasoning(messages), budget)},
         {"tools", tools ? Value::from_json(*tools, budget) : Value::none()},
         {"documents", Value::none()},
         {"add_generation_prompt", Value::flag(add_generation_prompt)},

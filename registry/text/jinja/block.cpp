@@ -151,11 +151,13 @@ BlockParser::Target BlockParser::single_target(bool has_attributes) {
   }
   if (has_attributes && tokens_.skip(".")) {
     const std::string attribute = tokens_.expect_name();
+    if (attribute.starts_with('_')) tokens_.fail("the attributes of a namespace cannot begin with _");
     return [name, attribute](Context& c, const Value& value) {
       const Value* found = c.scope->find(name);
       Namespace* space = found ? found->as_namespace() : nullptr;
       if (!space) throw TemplateError("'" + name + "' is not a namespace, so its attributes cannot be set");
-      if (value.depth() >= kMostDepth) throw TemplateError("a namespace cannot hold functions or namespaces");
+      if (value.depth() >= kMostDepth)
+        throw TemplateError("a namespace cannot hold functions, namespaces, or lists that are 100 deep");
       for (auto& [key, held] : space->attributes) {
         if (key != attribute) continue;
         held = value;
@@ -206,12 +208,6 @@ Value chosen_items(Context& c, const Value& all, const std::function<void(Contex
   return Value::list(std::move(items), c.budget);
 }
 
-int64_t level_of(const Scope* scope) {
-  const Value* outer = scope->find("loop");
-  const Loop* loop = outer ? outer->as_loop() : nullptr;
-  return loop ? loop->level + 1 : 1;
-}
-
 }  // namespace
 
 void BlockParser::for_loop(Block& into, int line) {
@@ -233,7 +229,7 @@ void BlockParser::for_loop(Block& into, int line) {
   into.add(line, height, [=](Context& c) {
     Value all = iterated(of(c), c.budget);
     if (filters) all = chosen_items(c, all, assign, condition);
-    const auto loop = std::make_shared<Loop>(Loop{all.shared_list(), 0, level_of(c.scope), {}});
+    const auto loop = std::make_shared<Loop>(Loop{all.shared_list(), 0, {}});
     for (; loop->index < loop->items->items.size(); ++loop->index) {
       Scope scope{c.scope, {}};
       Scope* const outer = c.scope;

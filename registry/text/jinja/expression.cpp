@@ -97,7 +97,8 @@ Expression ExpressionParser::conditional() {
   Expression result = either();
   while (tokens_.skip_name("if")) {
     const Expression condition = either();
-    Expression otherwise = made(0, [](Context&) { return Value::undefined("the condition is false and there is no else"); });
+    Expression otherwise =
+        made(0, [](Context&) { return Value::undefined("the condition is false and there is no else"); });
     if (tokens_.skip_name("else")) otherwise = expression();
     result = made({&condition, &result, &otherwise}, [condition, result, otherwise](Context& c) {
       return is_true(condition(c)) ? result(c) : otherwise(c);
@@ -371,9 +372,11 @@ Expression ExpressionParser::postfix(Expression subject) {
     if (tokens_.skip(".")) {
       const Token& token = tokens_.next();
       if (token.kind == Kind::kInteger) {
-        subject = made({&subject}, [subject, key = number_of(token)](Context& c) { return item(c.budget, subject(c), key); });
+        subject =
+            made({&subject}, [subject, key = number_of(token)](Context& c) { return item(c.budget, subject(c), key); });
       } else if (token.kind == Kind::kName) {
-        subject = made({&subject}, [subject, name = token.text](Context& c) { return attribute(c.budget, subject(c), name); });
+        subject = made({&subject},
+                       [subject, name = token.text](Context& c) { return attribute(c.budget, subject(c), name); });
       } else {
         fail_at(token.line, "expected a name behind the dot");
       }
@@ -400,6 +403,7 @@ Expression ExpressionParser::subscript(Expression subject) {
       if (given && count == 0) tokens_.fail_here();
       parts[count] = expression();
       given = true;
+      if (!tokens_.peek().is_operator(":") && !tokens_.peek().is_operator("]")) tokens_.fail_here();
     }
   }
   if (count == 0) {
@@ -420,7 +424,8 @@ Expression ExpressionParser::callee() {
   if (tokens_.peek().kind != Kind::kName) tokens_.fail_here();
   Expression found = primary();
   while (tokens_.skip(".")) {
-    found = made({&found}, [found, name = tokens_.expect_name()](Context& c) { return attribute(c.budget, found(c), name); });
+    found = made({&found},
+                 [found, name = tokens_.expect_name()](Context& c) { return attribute(c.budget, found(c), name); });
   }
   return found;
 }

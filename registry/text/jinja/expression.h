@@ -122,7 +122,8 @@ class ExpressionParser {
   Expression in_parentheses();
   Expression made(std::initializer_list<const Expression*> parts, Expression::Function function) const;
   Expression made(int height, Expression::Function function) const;
-  Expression binary(const Expression& left, const Expression& right, Value (*compute)(Budget&, const Value&, const Value&)) const;
+  Expression binary(const Expression& left, const Expression& right,
+                    Value (*compute)(Budget&, const Value&, const Value&)) const;
 
   TokenStream& tokens_;
   int nesting_ = 0;

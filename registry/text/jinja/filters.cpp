@@ -144,7 +144,9 @@ std::string indentation(const Value& width, Budget& budget) {
 Value indent(Budget& budget, const Value& subject, const Arguments& given) {
   const Bound bound("indent", given, {"width", "first", "blank"});
   const std::string space = indentation(bound[0] ? bound.at(0) : Value::integer(4), budget);
-  const Value text = Value::text(str(subject, budget) + "\n", budget);
+  require_defined(subject);
+  if (!subject.as_text()) throw TemplateError(std::string("indent expects a text, not a ") + subject.type_name());
+  const Value text = Value::text(*subject.as_text() + "\n", budget);
   const Value lines = call(budget, *method(text, "splitlines"), {});
   std::string made = bound.flag(1, false) ? space : "";
   for (size_t i = 0; i < lines.as_list()->items.size(); ++i) {

@@ -192,8 +192,8 @@ class Lexer {
     size_t end = at_;
     bool is_float = false;
     const auto digits = [&] {
-      while (end < source_.size() &&
-             (is_digit(source_[end]) || (source_[end] == '_' && end + 1 < source_.size() && is_digit(source_[end + 1]))))
+      while (end < source_.size() && (is_digit(source_[end]) ||
+                                      (source_[end] == '_' && end + 1 < source_.size() && is_digit(source_[end + 1]))))
         ++end;
     };
     const auto digit_at = [&](size_t i) { return i < source_.size() && is_digit(source_[i]); };
@@ -263,10 +263,11 @@ class Lexer {
   }
 
   void read_operator(std::string& open) {
-    static constexpr std::string_view kOperators[] = {"**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
-                                                      "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
-    const auto found =
-        std::find_if(std::begin(kOperators), std::end(kOperators), [&](std::string_view one) { return looking_at(one); });
+    static constexpr std::string_view kOperators[] = {"**", "//", "==", "!=", ">=", "<=", "+", "-", "/",
+                                                      "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                                      ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
+    const auto found = std::find_if(std::begin(kOperators), std::end(kOperators),
+                                    [&](std::string_view one) { return looking_at(one); });
     if (found == std::end(kOperators)) {
       fail_at(line_, "unexpected '" + source_.substr(at_, unicode::length(peek())) + "'");
     }
@@ -291,7 +292,9 @@ class Lexer {
 
 std::vector<Token> tokens_of(std::string_view source) { return Lexer(source).run(); }
 
-void fail_at(int line, const std::string& message) { throw TemplateError("line " + std::to_string(line) + ": " + message); }
+void fail_at(int line, const std::string& message) {
+  throw TemplateError("line " + std::to_string(line) + ": " + message);
+}
 
 bool is_python_space(char32_t character) {
   return unicode::is_whitespace(character) || (character >= 0x1C && character <= 0x1F);

@@ -17,7 +17,8 @@ Value looked_up(Budget& budget, Value element, const Value& path) {
   while (true) {
     const size_t dot = rest.find('.');
     const std::string name(rest.substr(0, dot));
-    const bool is_index = !name.empty() && name.size() < 10 && name.find_first_not_of("0123456789") == std::string::npos;
+    const bool is_index =
+        !name.empty() && name.size() < 10 && name.find_first_not_of("0123456789") == std::string::npos;
     element = item(budget, element, is_index ? Value::integer(std::stoll(name)) : Value::text(name, budget));
     if (dot == std::string_view::npos) return element;
     rest.remove_prefix(dot + 1);
@@ -81,7 +82,8 @@ Value sorted(Budget& budget, const Value& subject, const Arguments& given) {
   }
   const bool down = bound.flag(0, false);
   std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
-    return down ? compare(b.first, a.first, budget) < 0 : compare(a.first, b.first, budget) < 0;
+    const Value &left = down ? b.first : a.first, &right = down ? a.first : b.first;
+    return !(bound[2] && equal(left, right, budget)) && compare(left, right, budget) < 0;
   });
   Values items;
   for (auto& [key, element] : keyed) items.push_back(std::move(element));

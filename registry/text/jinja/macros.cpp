@@ -150,6 +150,7 @@ Value make_namespace(Budget& budget, const Arguments& given) {
   auto space = std::make_shared<Namespace>();
   for (const auto& [name, value] : made.as_dict()->members) {
     if (!name.as_text()) throw TemplateError("the attributes of a namespace are named by texts");
+    if (name.as_text()->starts_with('_')) throw TemplateError("the attributes of a namespace cannot begin with _");
     space->attributes.emplace_back(*name.as_text(), value);
   }
   return Value::of(std::move(space));
@@ -202,7 +203,8 @@ Rendered Template::render(const std::map<std::string, Value>& variables) const {
   } catch (const TemplateError& error) {
     fail_at(context.line, error.what());
   }
-  if (context.marked_elsewhere) fail_at(1, "{% generation %} lies in a macro, or a block that is kept; its place is not known");
+  if (context.marked_elsewhere)
+    fail_at(1, "{% generation %} lies in a macro, or a block that is kept; its place is not known");
   made.marked = std::move(context.marked);
   return made;
 }

@@ -19,21 +19,20 @@ Value text_list(const std::vector<std::string_view>& parts, Budget& budget) {
 /// Words between whitespace, `most` cuts at most; from the end if `from_right`.
 std::vector<std::string_view> words_of(std::string_view text, int64_t most, bool from_right) {
   std::vector<std::string_view> words;
-  text.remove_prefix(leading_space(text));
-  text.remove_suffix(trailing_space(text));
-  while (!text.empty()) {
-    if (most >= 0 && static_cast<int64_t>(words.size()) == most) {
-      words.push_back(text);
-      break;
+  while (true) {
+    if (from_right) {
+      text.remove_suffix(trailing_space(text));
+    } else {
+      text.remove_prefix(leading_space(text));
     }
-    const size_t word = from_right ? word_at_end(text) : word_at_begin(text);
+    if (text.empty()) break;
+    const bool is_rest = most >= 0 && static_cast<int64_t>(words.size()) == most;
+    const size_t word = is_rest ? text.size() : (from_right ? word_at_end(text) : word_at_begin(text));
     words.push_back(from_right ? text.substr(text.size() - word) : text.substr(0, word));
     if (from_right) {
       text.remove_suffix(word);
-      text.remove_suffix(trailing_space(text));
     } else {
       text.remove_prefix(word);
-      text.remove_prefix(leading_space(text));
     }
   }
   if (from_right) std::reverse(words.begin(), words.end());
@@ -162,7 +161,8 @@ Value join_method(Budget& budget, const std::string& text, const Arguments& give
   const Value items = iterated(Bound("join", given, {"iterable"}, 1).at(0), budget);
   std::string joined;
   for (const Value& item : items.as_list()->items) {
-    if (!item.as_text()) throw TemplateError(std::string("join expects texts, not a value of type ") + item.type_name());
+    if (!item.as_text())
+      throw TemplateError(std::string("join expects texts, not a value of type ") + item.type_name());
     if (&item != items.as_list()->items.data()) joined += text;
     joined += *item.as_text();
     budget.build(text.size() + item.as_text()->size());
@@ -213,9 +213,9 @@ const std::map<std::string, TextMethod>& text_methods() {
 }
 
 /// Python's other methods are refused by name: a template that calls them would else see nothing there.
-constexpr std::array kUnknownOfTexts = {"center",  "encode", "expandtabs", "format",    "format_map", "ljust",
-                                        "partition", "rjust", "rpartition", "swapcase", "translate",  "zfill",
-                                        "casefold"};
+constexpr std::array kUnknownOfTexts = {"center",    "encode",    "expandtabs", "format",     "format_map",
+                                        "ljust",     "partition", "rjust",      "rpartition", "swapcase",
+                                        "translate", "zfill",     "casefold"};
 constexpr std::array kChangingOfLists = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
 constexpr std::array kChangingOfDicts = {"clear", "pop", "popitem", "setdefault", "update"};
 
@@ -272,13 +272,15 @@ std::optional<Value> method(const Value& subject, const std::string& name) {
   }
   if (subject.as_list()) {
     if (name == "count" || name == "index") return of_list(subject, name);
-    if (is_among(kChangingOfLists, name)) throw TemplateError("." + name + "() would change a list, which templates cannot");
+    if (is_among(kChangingOfLists, name))
+      throw TemplateError("." + name + "() would change a list, which templates cannot");
   }
   if (subject.as_dict()) {
     for (const char* known : {"items", "keys", "values", "get", "copy"}) {
       if (name == known) return of_dict(subject, name);
     }
-    if (is_among(kChangingOfDicts, name)) throw TemplateError("." + name + "() would change a dict, which templates cannot");
+    if (is_among(kChangingOfDicts, name))
+      throw TemplateError("." + name + "() would change a dict, which templates cannot");
   }
   return std::nullopt;
 }

@@ -162,8 +162,8 @@ std::optional<Value> of_loop(Budget& budget, const Value& subject, const std::st
   if (name == "first") return Value::flag(index == 0);
   if (name == "last") return Value::flag(index == count - 1);
   if (name == "length") return Value::integer(count);
-  if (name == "depth") return Value::integer(loop.level);
-  if (name == "depth0") return Value::integer(loop.level - 1);
+  if (name == "depth") return Value::integer(1);
+  if (name == "depth0") return Value::integer(0);
   if (name == "previtem" && index > 0) return loop.items->items[loop.index - 1];
   if (name == "nextitem" && index + 1 < count) return loop.items->items[loop.index + 1];
   if (name == "previtem" || name == "nextitem") return Value::undefined("there is no " + name + " item");
@@ -229,7 +229,7 @@ Value attribute(Budget& budget, const Value& subject, const std::string& name) {
 
 Value item(Budget& budget, const Value& subject, const Value& key) {
   require_defined(subject);
-  require_defined(key);
+  if (key.is_undefined() || key.depth() > 0) return Value::undefined(owner_of(subject) + " has no such element");
   if (const auto index = whole(key); index && !subject.as_dict()) {
     if (const List* list = subject.as_list()) {
       const auto place = position(*index, list->items.size());

@@ -69,7 +69,6 @@ struct Namespace {
 struct Loop {
   std::shared_ptr<const List> items;
   size_t index = 0;
-  int64_t level = 1;
   Values last_seen;  // by loop.changed
 };
 

@@ -38,12 +38,10 @@ const std::map<std::string, TestEntry>& tests_of_kind() {
       {"number", {[](Budget&, const Value& v, const Bound&) { return real(v).has_value(); }}},
       {"string", {[](Budget&, const Value& v, const Bound&) { return v.as_text() != nullptr; }}},
       {"mapping", {[](Budget&, const Value& v, const Bound&) { return v.as_dict() != nullptr; }}},
-      {"iterable",
-       {[](Budget&, const Value& v, const Bound&) {
+      {"iterable", {[](Budget&, const Value& v, const Bound&) {
          return v.as_text() || v.as_list() || v.as_dict() || v.as_loop() || v.is_undefined();
        }}},
-      {"sequence",
-       {[](Budget&, const Value& v, const Bound&) {
+      {"sequence", {[](Budget&, const Value& v, const Bound&) {
          return v.as_text() || v.as_list() || v.as_dict() || v.is_undefined();
        }}},
       {"callable", {[](Budget&, const Value& v, const Bound&) { return v.as_function() != nullptr; }}},
@@ -89,9 +87,7 @@ const std::map<std::string, TestEntry>& tests_of_relation() {
       {"in", {[](Budget& b, const Value& v, const Bound& g) { return contains(g.at(0), v, b); }, true}},
       {"sameas", {[](Budget& b, const Value& v, const Bound& g) { return is_same(b, v, g.at(0)); }, true}},
       {"divisibleby",
-       {[](Budget& b, const Value& v, const Bound& g) {
-          return equal(modulo(b, v, g.at(0)), Value::integer(0), b);
-        },
+       {[](Budget& b, const Value& v, const Bound& g) { return equal(modulo(b, v, g.at(0)), Value::integer(0), b); },
         true}},
   };
   return all;
