@@ -129,6 +129,9 @@ class ExpressionParser {
   int nesting_ = 0;
 };
 
+/// The value of an integer or float as it is written. Throws TemplateError.
+Value number_of(const Token& token);
+
 // --- what expressions compute
 
 Value add(Budget& budget, const Value& a, const Value& b);
