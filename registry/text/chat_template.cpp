@@ -41,20 +41,28 @@ std::map<std::string, std::string> templates_in(const std::string& file) {
   return found;
 }
 
-/// Reasoning under all names that templates know it by, as transformers hands it to them.
-nlohmann::ordered_json with_reasoning(nlohmann::ordered_json messages) {
-  if (!messages.is_array()) return messages;
-  for (nlohmann::ordered_json& message : messages) {
-    for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
-      const auto found = message.is_object() ? message.find(name) : message.end();
-      if (!message.is_object() || found == message.end() || found->is_null()) continue;
-      const nlohmann::ordered_json reasoning = *found;
-      if (!message.contains("thinking")) message["thinking"] = reasoning;
-      message["reasoning_content"] = reasoning;
-      break;
-    }
+/// A message as transformers hands it to templates: without keys that are null, and with reasoning under all the names
+/// that templates know it by.
+nlohmann::ordered_json prepared(const nlohmann::ordered_json& message) {
+  if (!message.is_object()) return message;
+  nlohmann::ordered_json made = nlohmann::ordered_json::object();
+  const nlohmann::ordered_json* reasoning = nullptr;
+  for (const char* name : {"reasoning", "thinking", "reasoning_content"}) {
+    const auto found = message.find(name);
+    if (found != message.end() && !found->is_null()) reasoning = &*found;
   }
-  return messages;
+  if (reasoning) made["thinking"] = *reasoning;
+  for (const auto& [key, value] : message.items()) {
+    if (!value.is_null()) made[key] = value;
+  }
+  if (reasoning) made["reasoning_content"] = *reasoning;
+  return made;
+}
+
+nlohmann::ordered_json all_prepared(const nlohmann::ordered_json& messages) {
+  nlohmann::ordered_json made = nlohmann::ordered_json::array();
+  for (const nlohmann::ordered_json& message : messages) made.push_back(prepared(message));
+  return made;
 }
 
 bool is_file(const std::string& path) {
@@ -74,7 +82,7 @@ ChatText ChatTemplate::render(const nlohmann::ordered_json& messages, const nloh
   try {
     jinja::Budget budget;
     std::map<std::string, Value> variables = {
-        {"messages", Value::from_json(with_reasoning(messages), budget)},
+        {"messages", Value::from_json(all_prepared(messages), budget)},
         {"tools", tools ? Value::from_json(*tools, budget) : Value::none()},
         {"documents", Value::none()},
         {"add_generation_prompt", Value::flag(add_generation_prompt)},
