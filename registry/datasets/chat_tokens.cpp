@@ -45,12 +45,25 @@ ChatTokens ChatEncoder::encode(const Conversation& chat) const {
 /// A prompt and its completion, with the special tokens that the tokenizer puts around a text, and the end of the text.
 ChatTokens ChatEncoder::of_texts(const Conversation& chat) const {
   const auto& [prompt, completion] = *chat.plain;
-  std::vector<int64_t> ids = tokenizer_->encode(prompt + completion).ids;
+  const std::string whole = prompt + completion;
+  const Encoding encoding = tokenizer_->encode(whole);
+  std::vector<int64_t> own;  // without special tokens
+  for (size_t i = 0; i < encoding.ids.size(); ++i) {
+    if (!encoding.special[i]) own.push_back(encoding.ids[i]);
+  }
+  const size_t begin = border(whole, own, prompt.size()).ended;
+  ChatTokens made = narrowed(encoding.ids);
+  size_t passed = 0;  // of its own tokens
+  for (size_t i = 0; i < made.ids.size(); ++i) {
+    const bool is_special = encoding.special[i];
+    made.counts[i] = train_on_ == TrainOn::kAll || (is_special ? passed == own.size() : passed >= begin) ? 1 : 0;
+    passed += is_special ? 0 : 1;
+  }
   const auto end = tokenizer_->special_id("eos");
-  if (end && (ids.empty() || ids.back() != *end)) ids.push_back(*end);
-  ChatTokens made = narrowed(ids);
-  const size_t begin = train_on_ == TrainOn::kAll ? 0 : common(tokenizer_->encode(prompt).ids, ids);
-  std::fill(made.counts.begin() + static_cast<std::ptrdiff_t>(begin), made.counts.end(), 1);
+  if (end && (made.ids.empty() || made.ids.back() != *end)) {
+    made.ids.push_back(static_cast<int32_t>(*end));
+    made.counts.push_back(1);
+  }
   return made;
 }
 
@@ -85,13 +98,26 @@ ChatTokens ChatEncoder::of_template(const Conversation& chat) const {
   return made;
 }
 
+/// A text's begin, taken for itself, mostly has the tokens with which the whole begins. Where it has not, the tokens of the
+/// whole are decoded up to there; a tokenizer that loses characters leaves it at where they begin to differ.
+ChatEncoder::Border ChatEncoder::border(const std::string& whole, const std::vector<int64_t>& ids, size_t byte) const {
+  constexpr size_t kMostDecoded = 64;
+  if (byte == whole.size()) return {ids.size(), ids.size()};
+  const std::vector<int64_t> begin = tokens(whole.substr(0, byte));
+  const size_t shared = common(begin, ids);
+  if (shared == begin.size()) return {shared, shared};
+  for (size_t count = shared; count <= std::min(shared + kMostDecoded, ids.size()); ++count) {
+    const std::vector<int64_t> first(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
+    const std::string text = tokenizer_->decode(first, /*skip_special_tokens=*/false);
+    if (text.size() < byte || !whole.starts_with(text)) continue;
+    return text.size() == byte ? Border{count, count} : Border{count - 1, count};
+  }
+  return {shared, std::min(shared + 1, ids.size())};
+}
+
 ChatEncoder::Stretch ChatEncoder::stretch(const std::string& whole, const std::vector<int64_t>& ids, size_t begin,
                                           size_t end) const {
-  const size_t first = common(tokens(whole.substr(0, begin)), ids);
-  if (end == whole.size()) return {first, ids.size()};
-  const std::vector<int64_t> before_end = tokens(whole.substr(0, end));
-  const size_t shared = common(before_end, ids);
-  return {first, std::min(shared < before_end.size() ? shared + 1 : shared, ids.size())};
+  return {border(whole, ids, begin).ended, border(whole, ids, end).begun};
 }
 
 /// The answers that the template marks by {% generation %}.

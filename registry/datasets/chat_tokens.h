@@ -47,6 +47,11 @@ class ChatEncoder {
   std::vector<Stretch> marked(const Conversation& chat, const ChatText& whole, const std::vector<int64_t>& ids) const;
   Stretch found(const Conversation& chat, size_t answer, const std::string& whole,
                 const std::vector<int64_t>& ids) const;
+  /// How many tokens end before this byte of the text, or there; and how many begin before it.
+  struct Border {
+    size_t ended, begun;
+  };
+  Border border(const std::string& whole, const std::vector<int64_t>& ids, size_t byte) const;
   /// The tokens of the bytes from `begin` to `end`: also those that lie across these, as in transformers.
   Stretch stretch(const std::string& whole, const std::vector<int64_t>& ids, size_t begin, size_t end) const;
 

@@ -199,15 +199,25 @@ def test_tools_are_the_templates(probe, peer, tmp_path, template):
     assert read(probe, peer, path, template, max_length=len(ids))["input_ids"].tolist() == [ids]
 
 
-def test_a_prompt_and_its_completion_need_no_template(probe, peer, tmp_path):
-    rows = [{"prompt": "What is the", "completion": " weather?"}, {"prompt": "", "completion": "Hello</s>"}, {"prompt": "Hello ", "completion": "\n\nhello"}]
+@pytest.mark.parametrize("around", ["$A", "<s> $A", "<s> $A </s>"])
+def test_a_prompt_and_its_completion_need_no_template(probe, peer, tmp_path, around):
+    rows = [{"prompt": "What is the", "completion": " weather?"}, {"prompt": "", "completion": "Hello</s>"}, {"prompt": "Hello ", "completion": "\n\nhello"},
+            {"prompt": "a\n\n", "completion": "b"}, {"prompt": "wea", "completion": "ther"}]
+    backend = tokenizers.Tokenizer.from_str(peer.backend_tokenizer.to_str())
+    backend.post_processor = tokenizers.processors.TemplateProcessing(single=around, special_tokens=[("<s>", 1), ("</s>", 2)])
+    backend.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text((peer.folder / "tokenizer_config.json").read_text())
     samples = []
     for row in rows:
-        whole = peer.backend_tokenizer.encode(row["prompt"] + row["completion"])
+        whole = backend.encode(row["prompt"] + row["completion"])
         ids = whole.ids + ([] if whole.ids[-1] == peer.eos_token_id else [peer.eos_token_id])
-        samples.append((ids, [end > len(row["prompt"]) for _, end in whole.offsets] + [True] * (len(ids) - len(whole.ids))))
+        counts = [end > len(row["prompt"]) or ids[i] == peer.eos_token_id for i, (_, end) in enumerate(whole.offsets)]
+        samples.append((ids, counts + [True] * (len(ids) - len(counts))))
     fields = padded(samples)
-    assert_same(read(probe, peer, written(tmp_path, rows), max_length=fields["labels"].shape[1]), fields, "plain")
+    path = written(tmp_path, rows)
+    assert_same(read(probe, peer, path, tokenizer=str(tmp_path), max_length=fields["labels"].shape[1]), fields, "plain")
+    everything = padded([(ids, [True] * len(ids)) for ids, _ in samples])
+    assert_same(read(probe, peer, path, tokenizer=str(tmp_path), train_on="all", max_length=fields["labels"].shape[1]), everything, "all")
 
 
 def test_what_is_too_long_is_cut_or_left_out(probe, peer, tmp_path):
