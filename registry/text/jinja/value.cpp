@@ -35,15 +35,15 @@ Value Value::list(Values items, Budget& budget, bool is_tuple) {
 Value Value::dict(std::vector<std::pair<Value, Value>> members, Budget& budget) {
   budget.build(2 * sizeof(Value) * (members.size() + 1));
   Dict made;
-  for (auto& [key, value] : members) {
-    made.depth = std::max({made.depth, key.depth(), value.depth()});
-    if (key.depth() > 0) throw TemplateError(std::string("a ") + key.type_name() + " cannot be a key");
+  for (std::pair<Value, Value>& given : members) {
+    made.depth = std::max({made.depth, given.first.depth(), given.second.depth()});
+    if (given.first.depth() > 0) throw TemplateError(std::string("a ") + given.first.type_name() + " cannot be a key");
     const auto same = std::find_if(made.members.begin(), made.members.end(),
-                                   [&](const auto& member) { return equal(member.first, key, budget); });
+                                   [&](const auto& member) { return equal(member.first, given.first, budget); });
     if (same != made.members.end()) {
-      same->second = std::move(value);
+      same->second = std::move(given.second);
     } else {
-      made.members.emplace_back(std::move(key), std::move(value));
+      made.members.push_back(std::move(given));
     }
   }
   made.depth = depth_above(made.depth);
