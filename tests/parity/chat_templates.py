@@ -443,9 +443,11 @@ a  {{- 1 -}}  b  {%- if yes -%}  c  {%- endif -%}  d|  {% if yes %}  e  {% endif
 {{ 'a' if 'b' in words else 'c' }}|{{ words[words|length - 1] }}|{{ (words|first)|upper }}|{{ {'a': words}['a'][0] }}|{{ text[0] == ' ' }}|{{ (text|trim)[0] }}|{{ "it's" ~ 'a "q"' }}|{{ 'a\\b\x41\u00e9\n' }}|{{ '\q' }}
 {{ '%s'|default('x') }}|{{ 5|string ~ 'x' }}|{{ [1, 2, 3][-1] }}|{{ 'abc'|attr('upper')() }}|{{ 'abc'|safe }}|{{ none|string }}|{{ true|lower }}|{{ words.index('c') }}|{{ words.count('a') }}|{{ 'abc'.index('c') }}
 {{ [[1, 2], [3]]|tojson }}|{{ nested|sum(start=[]) }}|{{ 'x' ~ missing ~ 'y' }}|{{ missing or 'z' }}|{{ table.a['x'][0] }}|{{ rows[0]['v'] }}{{ rows[0].v }}|{{ rows|map(attribute='v')|map('upper')|join('+') }}
+{% if no %}{{ 1|nope }}{{ 1 is nope }}{% endif %}{{ 'a' if yes else 'b'|nope }}
 {{ raise_exception('stop ' ~ 1) }}
 {{ missing.x }}
 {{ missing + 1 }}
+{{ (('<a>'|safe) + ('b'|safe) + 'c') ~ '<d>' }}{{ '<'|safe }}{{ ['<'|safe, 'x']|join('>') }}
 {{ 'a' + 1 }}
 {{ none.x.y }}
 {{ 1 / 0 }}

@@ -154,6 +154,7 @@ HOSTILE = {
     "sorted often": ("{% set l = range(99999)|list %}{% for i in l %}{% set m = l|sort %}{% endfor %}", "more than"),
     "characters": ("{% set s = 'a' * 1000000 %}{% for i in range(99999) %}{{ s[i] }}{% endfor %}", "makes too much"),
     "an import": ("{% import 'x' as y %}", "{% import %} is not expected here, or not known in chat templates"),
+    "a text to be escaped": ("{{ ('<a>'|safe) + '<b>' }}", "would be escaped for HTML; leave safe out"),
     "Python's classes": ("{{ ''.__class__.__mro__ }}", "has no attribute '__class__'"),
 }
 

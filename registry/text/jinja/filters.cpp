@@ -42,6 +42,11 @@ Value changed_text(Budget& budget, const Value& subject, const Arguments& given)
 
 std::string same(const std::string& text) { return text; }
 
+Value safe(Budget& budget, const Value& subject, const Arguments& given) {
+  const Bound none("safe", given, {});
+  return Value::safe(str(subject, budget), budget);
+}
+
 Value or_default(Budget& budget, const Value& subject, const Arguments& given) {
   const Bound bound("default", given, {"default_value", "boolean"});
   const bool missing = subject.is_undefined() || (bound.flag(1, false) && !is_true(subject));
@@ -194,7 +199,7 @@ const std::map<std::string, Filter>& filters() {
         {"title", changed_text<title_of_words>},
         {"capitalize", changed_text<capitalized>},
         {"string", changed_text<same>},
-        {"safe", changed_text<same>},
+        {"safe", safe},
         {"default", or_default},
         {"d", or_default},
         {"length", length},

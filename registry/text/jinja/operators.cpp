@@ -43,6 +43,17 @@ Value repeated(Budget& budget, const Value& what, int64_t times) {
   return Value::list(std::move(made), budget, what.as_list()->is_tuple);
 }
 
+/// Python's Markup escapes what is added to it; chat templates want no such text.
+Value added_texts(Budget& budget, const Value& a, const Value& b) {
+  const Value* plain = a.is_safe() == b.is_safe() ? nullptr : (a.is_safe() ? &b : &a);
+  if (plain && plain->as_text()->find_first_of("&<>\"'") != std::string::npos) {
+    throw TemplateError("what is added to a text that went through safe would be escaped for HTML; leave safe out");
+  }
+  budget.build(a.as_text()->size());
+  std::string sum = *a.as_text() + *b.as_text();
+  return a.is_safe() || b.is_safe() ? Value::safe(std::move(sum), budget) : Value::text(std::move(sum), budget);
+}
+
 bool is_sequence(const Value& value) { return value.as_text() || value.as_list(); }
 
 }  // namespace
@@ -54,10 +65,7 @@ Value add(Budget& budget, const Value& a, const Value& b) {
     return Value::integer(sum);
   }
   if (real(a) && real(b)) return Value::number(*real(a) + *real(b));
-  if (a.as_text() && b.as_text()) {
-    budget.build(a.as_text()->size());
-    return Value::text(*a.as_text() + *b.as_text(), budget);
-  }
+  if (a.as_text() && b.as_text()) return added_texts(budget, a, b);
   if (a.as_list() && b.as_list() && a.as_list()->is_tuple == b.as_list()->is_tuple) {
     Values items = a.as_list()->items;
     items.insert(items.end(), b.as_list()->items.begin(), b.as_list()->items.end());

@@ -125,7 +125,6 @@ Expression ExpressionParser::filters_and_tests(Expression subject) {
 Expression ExpressionParser::filters(Expression subject, bool begun) {
   for (; begun || tokens_.skip("|"); begun = false) {
     const std::string name = tokens_.expect_name();
-    if (!is_filter(name)) tokens_.fail("there is no filter '" + name + "'");
     CallArguments given;
     if (tokens_.peek().is_operator("(")) given = arguments();
     subject = made(std::max(subject.height(), given.height), [subject, name, given](Context& c) {
@@ -140,7 +139,6 @@ Expression ExpressionParser::test(const Expression& subject) {
   tokens_.next();
   const bool negates = tokens_.skip_name("not");
   const std::string name = tokens_.expect_name();
-  if (!is_test(name)) tokens_.fail("there is no test '" + name + "'");
   CallArguments given;
   const Token& token = tokens_.peek();
   const bool is_value = token.kind == Kind::kName || token.kind == Kind::kText || token.kind == Kind::kInteger ||

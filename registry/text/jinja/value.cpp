@@ -14,6 +14,11 @@ Value Value::text(std::string value, Budget& budget) {
   return Value(Text(std::make_shared<const std::string>(std::move(value))));
 }
 
+Value Value::safe(std::string value, Budget& budget) {
+  budget.build(value.size());
+  return Value(Safe{std::make_shared<const std::string>(std::move(value))});
+}
+
 namespace {
 
 int depth_above(int inner) {
@@ -88,8 +93,8 @@ int Value::depth() const {
 
 const char* Value::type_name() const {
   if (const List* list = as_list()) return list->is_tuple ? "tuple" : "list";
-  static constexpr const char* kNames[] = {"Undefined", "NoneType", "bool",      "int",         "float",   "str",
-                                           "list",      "dict",     "Namespace", "LoopContext", "function"};
+  static constexpr const char* kNames[] = {"Undefined", "NoneType", "bool",      "int",         "float",    "str",
+                                           "list",      "dict",     "Namespace", "LoopContext", "function", "Markup"};
   return kNames[data_.index()];
 }
 

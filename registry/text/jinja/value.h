@@ -72,6 +72,11 @@ struct Loop {
   Values last_seen;  // by loop.changed
 };
 
+/// What the filter safe makes of a text: one that nothing is to be escaped in.
+struct Safe {
+  std::shared_ptr<const std::string> text;
+};
+
 /// What a function is called with.
 struct Arguments {
   Values positional;
@@ -96,6 +101,7 @@ class Value {
   static Value integer(int64_t value) { return Value(value); }
   static Value number(double value) { return Value(value); }
   static Value text(std::string value, Budget& budget);
+  static Value safe(std::string value, Budget& budget);
   /// Throws TemplateError where they are too deep.
   static Value list(Values items, Budget& budget, bool is_tuple = false);
   static Value dict(std::vector<std::pair<Value, Value>> members, Budget& budget);
@@ -110,7 +116,8 @@ class Value {
   const bool* as_flag() const { return std::get_if<bool>(&data_); }
   const int64_t* as_integer() const { return std::get_if<int64_t>(&data_); }
   const double* as_number() const { return std::get_if<double>(&data_); }
-  const std::string* as_text() const { return pointer<Text>(); }
+  const std::string* as_text() const { return is_safe() ? std::get<Safe>(data_).text.get() : pointer<Text>(); }
+  bool is_safe() const { return std::holds_alternative<Safe>(data_); }
   const List* as_list() const { return pointer<std::shared_ptr<const List>>(); }
   std::shared_ptr<const List> shared_list() const { return std::get<std::shared_ptr<const List>>(data_); }
   const Dict* as_dict() const { return pointer<std::shared_ptr<const Dict>>(); }
@@ -126,7 +133,7 @@ class Value {
  private:
   using Data = std::variant<Undefined, None, bool, int64_t, double, Text, std::shared_ptr<const List>,
                             std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, std::shared_ptr<Loop>,
-                            std::shared_ptr<const Function>>;
+                            std::shared_ptr<const Function>, Safe>;
   template <class T>
   explicit Value(T data) : data_(std::move(data)) {}
   template <class Pointer>
