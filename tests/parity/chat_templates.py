@@ -448,6 +448,8 @@ a  {{- 1 -}}  b  {%- if yes -%}  c  {%- endif -%}  d|  {% if yes %}  e  {% endif
 {{ missing.x }}
 {{ missing + 1 }}
 {{ (('<a>'|safe) + ('b'|safe) + 'c') ~ '<d>' }}{{ '<'|safe }}{{ ['<'|safe, 'x']|join('>') }}
+{{ +true }}|{{ +2.5 }}|{{ 3 + +1 }}
+{{ +'a' }}
 {{ 'a' + 1 }}
 {{ none.x.y }}
 {{ 1 / 0 }}

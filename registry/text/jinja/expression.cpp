@@ -243,7 +243,8 @@ Expression ExpressionParser::unary(bool has_filters) {
     if (++nesting_ > kMostHeight) tokens_.fail("the expression is too deep: more than 100 signs and brackets");
     const Expression of = unary(false);
     --nesting_;
-    result = negates ? made({&of}, [of](Context& c) { return negate(of(c)); }) : of;
+    result = made(
+        {&of}, [of, negates](Context& c) { return negates ? negate(of(c)) : add(c.budget, Value::integer(0), of(c)); });
   } else {
     result = primary();
   }
