@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -39,11 +40,13 @@ std::vector<std::string> sorted_classes(const std::set<std::string>& names) {
 }  // namespace
 
 EncodedTexts::EncodedTexts(TextTableOptions source, EncodingOptions encoding,
-                           std::optional<std::vector<std::string>> classes, std::optional<int64_t> num_samples)
+                           std::optional<std::vector<std::string>> classes, std::optional<int64_t> num_samples,
+                           Target target)
     : source_(std::move(source)),
       encoding_(std::move(encoding)),
       classes_(std::move(classes)),
-      num_samples_(num_samples) {}
+      num_samples_(num_samples),
+      target_(target) {}
 
 DatasetInfo EncodedTexts::info() const {
   DatasetInfo info;
@@ -51,7 +54,11 @@ DatasetInfo EncodedTexts::info() const {
     info.fields.push_back({name, {encoding_.max_length}, at::kLong, std::nullopt});  // at most: batches may be shorter
   }
   const auto num_classes = classes_ ? std::optional(static_cast<int64_t>(classes_->size())) : std::nullopt;
-  info.fields.push_back({"labels", {}, at::kLong, num_classes});
+  if (target_ == Target::kNumber) {
+    info.fields.push_back({"labels", {}, at::kFloat, std::nullopt});
+  } else {
+    info.fields.push_back({"labels", {}, at::kLong, num_classes});
+  }
   info.target = "labels";
   info.num_samples = num_samples_;
   return info;
@@ -66,13 +73,35 @@ void EncodedTexts::open() {
   encode(table);
   names_ = std::move(table.labels);
   lines_ = std::move(table.lines);
-  if (!source_.label) labels_.assign(lines_.size(), 0);
-  if (classes_) number_labels(*classes_);
+  if (table.left_out > 0) {
+    notes_.push_back(source_.path + ": " + std::to_string(table.left_out) +
+                     " rows are left out, because they lack the column of a text or of the label");
+  }
+  if (target_ == Target::kNumber) {
+    read_numbers();
+  } else {
+    if (!source_.label) labels_.assign(lines_.size(), 0);
+    if (classes_) number_labels(*classes_);
+  }
+}
+
+void EncodedTexts::read_numbers() {
+  numbers_.assign(lines_.size(), 0);
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const std::string& text = names_[i];
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), numbers_[i]);
+    const bool fits = result.ec == std::errc() && result.ptr == text.data() + text.size() && std::isfinite(numbers_[i]);
+    if (!fits) {
+      throw DataError(place(static_cast<int64_t>(i), *source_.label) + ": '" + text + "' is not a number");
+    }
+  }
 }
 
 std::unique_ptr<EncodedTexts> EncodedTexts::unlabelled(const std::string& path) const {
-  return std::make_unique<EncodedTexts>(TextTableOptions{path, source_.text_columns, std::nullopt}, encoding_,
-                                        classes_);
+  TextTableOptions source;
+  source.path = path;
+  source.text_columns = source_.text_columns;
+  return std::make_unique<EncodedTexts>(std::move(source), encoding_, classes_, std::nullopt, target_);
 }
 
 void EncodedTexts::encode(const TextTable& table) {
@@ -114,7 +143,7 @@ void EncodedTexts::number_labels(const std::vector<std::string>& classes) {
 }
 
 void EncodedTexts::learn(const at::Tensor& indices) {
-  if (classes_) return;  // the recipe lists them
+  if (classes_ || target_ == Target::kNumber) return;  // the recipe lists them, or there are none
   std::set<std::string> names;
   for (int64_t i = 0; i < indices.numel(); ++i) {
     names.insert(names_[static_cast<size_t>(indices.const_data_ptr<int64_t>()[i])]);
@@ -123,9 +152,13 @@ void EncodedTexts::learn(const at::Tensor& indices) {
   number_labels(*classes_);
 }
 
-nlohmann::json EncodedTexts::learnt() const { return {{"classes", classes_.value_or(std::vector<std::string>())}}; }
+nlohmann::json EncodedTexts::learnt() const {
+  if (target_ == Target::kNumber) return nullptr;
+  return {{"classes", classes_.value_or(std::vector<std::string>())}};
+}
 
 void EncodedTexts::set_learnt(const nlohmann::json& state) {
+  if (target_ == Target::kNumber) return;
   try {
     classes_ = state.at("classes").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception&) {
@@ -151,7 +184,8 @@ Batch EncodedTexts::get(const at::Tensor& indices) const {
   const at::Tensor ids = at::full({n, length}, pad_id_, at::kLong);
   const at::Tensor mask = at::zeros({n, length}, at::kLong);
   const at::Tensor types = at::zeros({n, length}, at::kLong);
-  const at::Tensor labels = at::empty({n}, at::kLong);
+  const bool has_numbers = target_ == Target::kNumber;
+  const at::Tensor labels = at::empty({n}, has_numbers ? at::kFloat : at::kLong);
   for (int64_t i = 0; i < n; ++i) {
     const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
     const int64_t begin = begins_[sample];
@@ -159,7 +193,11 @@ Batch EncodedTexts::get(const at::Tensor& indices) const {
     std::copy_n(ids_.begin() + begin, count, ids.mutable_data_ptr<int64_t>() + i * length);
     std::fill_n(mask.mutable_data_ptr<int64_t>() + i * length, count, 1);
     std::copy_n(type_ids_.begin() + begin, count, types.mutable_data_ptr<int64_t>() + i * length);
-    labels.mutable_data_ptr<int64_t>()[i] = labels_[sample];
+    if (has_numbers) {
+      labels.mutable_data_ptr<float>()[i] = numbers_[sample];
+    } else {
+      labels.mutable_data_ptr<int64_t>()[i] = labels_[sample];
+    }
   }
   Batch batch;
   batch.set("input_ids", ids);
@@ -170,6 +208,7 @@ Batch EncodedTexts::get(const at::Tensor& indices) const {
 }
 
 at::Tensor EncodedTexts::column(const std::string& field) const {
+  if (field == "labels" && target_ == Target::kNumber) return at::tensor(numbers_, at::kFloat);
   if (field == "labels") return at::tensor(labels_, at::kLong);
   return Dataset::column(field);
 }
