@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -17,7 +18,10 @@
 namespace trainrun {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr size_t kEncodedAtOnce = 4096;
+constexpr size_t kNumArrays = 4;  // ids, type ids, begins, the id of padding
 
 std::optional<int64_t> whole_number(const std::string& text) {
   int64_t number = 0;
@@ -36,6 +40,14 @@ std::vector<std::string> sorted_classes(const std::set<std::string>& names) {
   }
   return classes;
 }
+
+/// What `encoded` gives, and the id of padding.
+struct EncodedArrays {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> type_ids;
+  std::vector<int64_t> begins = {0};
+  std::vector<int64_t> pad_id;
+};
 
 }  // namespace
 
@@ -70,7 +82,9 @@ void EncodedTexts::open() {
     throw DataError(source_.path + ": has " + std::to_string(table.lines.size()) + " rows, the published file " +
                     std::to_string(*num_samples_));
   }
-  encode(table);
+  const bool is_kept = encoding_.cache == TokenCaching::kDisk;
+  use(is_kept ? arrays_on_disk(cache_key(), kNumArrays, [&] { return encoded(table); }) : encoded(table),
+      table.lines.size());
   names_ = std::move(table.labels);
   lines_ = std::move(table.lines);
   if (table.left_out > 0) {
@@ -101,17 +115,17 @@ std::unique_ptr<EncodedTexts> EncodedTexts::unlabelled(const std::string& path) 
   TextTableOptions source;
   source.path = path;
   source.text_columns = source_.text_columns;
-  return std::make_unique<EncodedTexts>(std::move(source), encoding_, classes_, std::nullopt, target_);
+  EncodingOptions encoding = encoding_;
+  encoding.cache = TokenCaching::kNone;  // they are read once
+  return std::make_unique<EncodedTexts>(std::move(source), std::move(encoding), classes_, std::nullopt, target_);
 }
 
-void EncodedTexts::encode(const TextTable& table) {
+ByteArrays EncodedTexts::encoded(const TextTable& table) const {
   const auto tokenizer = open_tokenizer(encoding_.tokenizer);
-  pad_id_ = tokenizer->pad_id().value_or(0);
   Truncation truncation;
   truncation.max_length = encoding_.max_length;
-  ids_.clear();
-  type_ids_.clear();
-  begins_ = {0};
+  const auto made = std::make_shared<EncodedArrays>();
+  made->pad_id = {tokenizer->pad_id().value_or(0)};
   const size_t count = table.first.size();
   for (size_t begin = 0; begin < count; begin += kEncodedAtOnce) {
     std::vector<TextPair> texts;
@@ -119,12 +133,38 @@ void EncodedTexts::encode(const TextTable& table) {
       texts.push_back(
           {table.first[i], table.second.empty() ? std::nullopt : std::optional<std::string_view>(table.second[i])});
     }
-    for (const Encoding& encoded : encode_batch(*tokenizer, texts, truncation)) {
-      ids_.insert(ids_.end(), encoded.ids.begin(), encoded.ids.end());
-      type_ids_.insert(type_ids_.end(), encoded.type_ids.begin(), encoded.type_ids.end());
-      begins_.push_back(static_cast<int64_t>(ids_.size()));
+    for (const Encoding& text : encode_batch(*tokenizer, texts, truncation)) {
+      made->ids.insert(made->ids.end(), text.ids.begin(), text.ids.end());
+      made->type_ids.insert(made->type_ids.end(), text.type_ids.begin(), text.type_ids.end());
+      made->begins.push_back(static_cast<int64_t>(made->ids.size()));
     }
   }
+  return {made, {bytes_of(made->ids), bytes_of(made->type_ids), bytes_of(made->begins), bytes_of(made->pad_id)}};
+}
+
+std::string EncodedTexts::cache_key() const {
+  TokenCacheKey key("texts");
+  key.add_tokenizer(encoding_.tokenizer).add_file(source_.path).add(encoding_.max_length);
+  key.add(fs::path(source_.path).extension().string()).add(source_.leaves_out_short_rows ? 1 : 0);
+  for (const auto* names : {&source_.text_columns, &source_.names}) {
+    key.add(static_cast<int64_t>(names->size()));
+    for (const std::string& name : *names) key.add(name);
+  }
+  if (source_.label) key.add(*source_.label);  // a row without it may be left out
+  return key.finish();
+}
+
+void EncodedTexts::use(ByteArrays arrays, size_t num_texts) {
+  arrays_ = std::move(arrays);
+  ids_ = numbers_in<int32_t>(arrays_.arrays.at(0));
+  type_ids_ = numbers_in<uint8_t>(arrays_.arrays.at(1));
+  begins_ = numbers_in<int64_t>(arrays_.arrays.at(2));
+  const auto pad_id = numbers_in<int64_t>(arrays_.arrays.at(3));
+  const bool fits = begins_.size() == num_texts + 1 && begins_.back() == static_cast<int64_t>(ids_.size()) &&
+                    type_ids_.size() == ids_.size() && pad_id.size() == 1 &&
+                    std::is_sorted(begins_.begin(), begins_.end());
+  if (!fits) throw DataError(source_.path + ": was changed while it was read");
+  pad_id_ = pad_id[0];
 }
 
 void EncodedTexts::number_labels(const std::vector<std::string>& classes) {

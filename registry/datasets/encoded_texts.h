@@ -3,12 +3,14 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "registry/datasets/data_details.h"
 #include "registry/datasets/text_table.h"
+#include "registry/datasets/token_cache.h"
 #include "registry/text/tokenizer.h"
 
 namespace trainrun {
@@ -26,6 +28,7 @@ struct EncodingOptions {
   int64_t max_length = 128;
   TextPadding padding = TextPadding::kLongest;
   int64_t pad_to_multiple_of = 1;
+  TokenCaching cache = TokenCaching::kNone;
 
   template <class T>
   static void describe_into(Fields<T>& f) {
@@ -50,6 +53,7 @@ struct EncodingOptions {
         .doc(
             "with padding: longest, the length is rounded up to a multiple of "
             "this, at most to max_length");
+    f.optional("cache", &T::cache).doc(kTokenCachingHelp);
   }
 };
 
@@ -87,7 +91,9 @@ class EncodedTexts : public Dataset, public DetailedDataset {
   std::vector<std::string> class_names(const std::string& field) const override;
 
  private:
-  void encode(const TextTable& table);
+  ByteArrays encoded(const TextTable& table) const;
+  void use(ByteArrays arrays, size_t num_texts);
+  std::string cache_key() const;
   void read_numbers();
   void number_labels(const std::vector<std::string>& classes);
   int64_t length_of(const at::Tensor& indices) const;
@@ -98,12 +104,13 @@ class EncodedTexts : public Dataset, public DetailedDataset {
   std::optional<int64_t> num_samples_;
   Target target_;
   int64_t pad_id_ = 0;
-  std::vector<int32_t> ids_;        // of all samples, one after the other
-  std::vector<uint8_t> type_ids_;   // likewise
-  std::vector<int64_t> begins_;     // of each sample, and the end
-  std::vector<std::string> names_;  // its label
-  std::vector<int64_t> labels_;     // the number of that
-  std::vector<float> numbers_;      // in place of labels_, where the target is a number
+  ByteArrays arrays_;                  // where the next three lie
+  std::span<const int32_t> ids_;       // of all samples, one after the other
+  std::span<const uint8_t> type_ids_;  // likewise
+  std::span<const int64_t> begins_;    // of each sample, and the end
+  std::vector<std::string> names_;     // its label
+  std::vector<int64_t> labels_;        // the number of that
+  std::vector<float> numbers_;         // in place of labels_, where the target is a number
   std::vector<int64_t> lines_;
   std::vector<std::string> notes_;
 };
