@@ -67,7 +67,7 @@ DatasetInfo EncodedTexts::info() const {
   }
   const auto num_classes = classes_ ? std::optional(static_cast<int64_t>(classes_->size())) : std::nullopt;
   if (target_ == Target::kNumber) {
-    info.fields.push_back({"labels", {}, at::kFloat, std::nullopt});
+    info.fields.push_back({"labels", {1}, at::kFloat, std::nullopt});
   } else {
     info.fields.push_back({"labels", {}, at::kLong, num_classes});
   }
@@ -225,7 +225,7 @@ Batch EncodedTexts::get(const at::Tensor& indices) const {
   const at::Tensor mask = at::zeros({n, length}, at::kLong);
   const at::Tensor types = at::zeros({n, length}, at::kLong);
   const bool has_numbers = target_ == Target::kNumber;
-  const at::Tensor labels = at::empty({n}, has_numbers ? at::kFloat : at::kLong);
+  const at::Tensor labels = has_numbers ? at::empty({n, 1}, at::kFloat) : at::empty({n}, at::kLong);
   for (int64_t i = 0; i < n; ++i) {
     const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
     const int64_t begin = begins_[sample];
@@ -248,7 +248,7 @@ Batch EncodedTexts::get(const at::Tensor& indices) const {
 }
 
 at::Tensor EncodedTexts::column(const std::string& field) const {
-  if (field == "labels" && target_ == Target::kNumber) return at::tensor(numbers_, at::kFloat);
+  if (field == "labels" && target_ == Target::kNumber) return at::tensor(numbers_, at::kFloat).unsqueeze(1);
   if (field == "labels") return at::tensor(labels_, at::kLong);
   return Dataset::column(field);
 }

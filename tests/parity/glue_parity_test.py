@@ -63,7 +63,7 @@ def by_python(root, task, split):
     with open(root / task / f"{split}.tsv", encoding="utf8") as file:
         reader = csv.DictReader(file, fieldnames=columns if task == "CoLA" else None, delimiter="\t", quoting=csv.QUOTE_NONE)
         rows = [row for row in reader if all(row[column] is not None for column in [*texts, label])]
-    numbers = torch.tensor([labels.index(row[label]) for row in rows]) if labels else torch.tensor([float(row[label]) for row in rows])
+    numbers = torch.tensor([labels.index(row[label]) for row in rows]) if labels else torch.tensor([[float(row[label])] for row in rows])
     return [tuple(row[column] for column in texts) if len(texts) > 1 else row[texts[0]] for row in rows], numbers
 
 
