@@ -99,6 +99,7 @@ class ChosenSamples : public DatasetView {
     return info;
   }
   void open() override {
+    require_all_drawn(*base_, "a subset");
     base_->open();
     require_countable(base_->size());
     indices_ = choose_by_value_ ? choose_by_value_(*base_) : choose_(base_->size());
