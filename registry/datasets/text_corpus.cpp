@@ -87,9 +87,9 @@ void append_lines(const std::string& path, const std::string& column, std::vecto
 }
 
 /// The lines of a file, with their ends, a piece of it in memory at a time.
-class LineReader {
+class TextLineReader {
  public:
-  explicit LineReader(const std::string& path) : file_(path) {}
+  explicit TextLineReader(const std::string& path) : file_(path) {}
   /// False at the end of the file.
   bool next(std::string& line) {
     line.clear();
@@ -169,7 +169,7 @@ std::vector<std::string> part_by_characters(const std::vector<std::string>& docu
 
 void for_each_text(const std::string& path, const std::string& text_column,
                    const std::function<void(std::string text, int64_t line)>& take) {
-  LineReader lines(path);
+  TextLineReader lines(path);
   const bool has_objects = is_jsonl(path);
   for (std::string line; lines.next(line);) {
     if (!has_objects) {
