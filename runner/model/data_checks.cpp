@@ -10,6 +10,7 @@
 
 #include "registry/datasets/data_details.h"
 #include "registry/graph/flatten.h"
+#include "registry/models/language_model.h"
 
 namespace trainrun {
 namespace {
@@ -77,6 +78,11 @@ Batch some_samples(const Dataset& data, const DataLoader::Transforms& transforms
 }
 
 }  // namespace
+
+void check_tokens(const Recipe& recipe, const DatasetInfo& info) {
+  if (!recipe.training.max_tokens || info.find(kInputIds)) return;
+  throw RecipeError({{{}, "training.max_tokens", "the batches have no field input_ids, so there are no tokens to count"}});
+}
 
 void check_batch_norms(const Recipe& recipe, const Graph& graph, int64_t num_samples, int64_t world_size) {
   std::string cure;

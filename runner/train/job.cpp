@@ -63,6 +63,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
     : recipe(loaded.recipe), quiet_(options.quiet), verbose_(options.verbose) {
   connect(loaded, options);
   build_data();
+  check_tokens(recipe, training_info(recipe));
   build_model();
   check_indices(recipe, model->graph(), *train_data, training_info(recipe));
   for (size_t i = 0; i < eval_splits.size(); ++i) {
