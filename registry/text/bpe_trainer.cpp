@@ -124,12 +124,12 @@ class PairTable {
 };
 
 /// A pair that may be merged, with the words in which it came up.
-struct Candidate {
+struct MergeCandidate {
   uint64_t pair = 0;
   int64_t count = 0;
   WordNumbers words;
   /// Whether the other one is to be merged before this one.
-  bool operator<(const Candidate& other) const {
+  bool operator<(const MergeCandidate& other) const {
     return count != other.count ? count < other.count : pair > other.pair;
   }
 };
@@ -138,13 +138,13 @@ struct Candidate {
 class CandidateHeap {
  public:
   bool empty() const { return heap_.empty(); }
-  void push(Candidate candidate) {
+  void push(MergeCandidate candidate) {
     heap_.push_back(std::move(candidate));
     std::push_heap(heap_.begin(), heap_.end());
   }
-  Candidate pop() {
+  MergeCandidate pop() {
     std::pop_heap(heap_.begin(), heap_.end());
-    Candidate top = std::move(heap_.back());
+    MergeCandidate top = std::move(heap_.back());
     heap_.pop_back();
     return top;
   }
@@ -155,7 +155,7 @@ class CandidateHeap {
   }
 
  private:
-  std::vector<Candidate> heap_;
+  std::vector<MergeCandidate> heap_;
 };
 
 /// Each pair once, at its last place: two ways to the same token can have made it a candidate twice.
@@ -182,7 +182,7 @@ TrainedBpe train_bpe(const WordCounter::Counts& words, const BpeTrainerOptions& 
   heap.push_new(pairs);
   std::vector<uint64_t> merges;
   while (static_cast<int64_t>(table.size()) < options.vocab_size && !heap.empty()) {
-    Candidate top = heap.pop();
+    MergeCandidate top = heap.pop();
     if (const int64_t now = pairs.count(top.pair); now != top.count) {  // other merges have taken some of it since
       top.count = now;
       if (now > 0) heap.push(std::move(top));
