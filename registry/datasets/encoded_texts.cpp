@@ -88,8 +88,10 @@ void EncodedTexts::open() {
   names_ = std::move(table.labels);
   lines_ = std::move(table.lines);
   if (table.left_out > 0) {
-    notes_.push_back(source_.path + ": " + std::to_string(table.left_out) +
-                     " rows are left out, because they lack the column of a text or of the label");
+    notes_.push_back(
+        source_.path + ": " + std::to_string(table.left_out) +
+        (table.left_out == 1 ? " row is left out, because it lacks" : " rows are left out, because they lack") +
+        " the column of a text or of the label");
   }
   if (target_ == Target::kNumber) {
     read_numbers();

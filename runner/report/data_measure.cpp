@@ -106,8 +106,10 @@ void add_rows(const Dataset& data, const std::vector<int64_t>& indices, size_t b
     Sha256 hash;
     for (size_t i = 0; i < fields.size(); ++i) {
       const size_t bytes = fields[i].nbytes() / piece.size();
-      const auto* begin = static_cast<const char*>(fields[i].const_data_ptr()) + row * bytes;
-      hash.update(begin, paddings[i] ? bytes_before_padding(begin, bytes, *paddings[i]) : bytes);
+      const auto* content = static_cast<const char*>(fields[i].const_data_ptr()) + row * bytes;
+      const uint64_t size = paddings[i] ? bytes_before_padding(content, bytes, *paddings[i]) : bytes;
+      hash.update(&size, sizeof(size));
+      hash.update(content, size);
     }
     digests[begin + row] = hash.finish();
   }

@@ -1,9 +1,12 @@
 """GLUE's tasks from files that are laid out as those of its archives, read as Hugging Face's `glue` script reads them."""
 
 import csv
+import subprocess
 
 import pytest
 import torch
+
+from tests.program import CALLED
 
 tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: tools/setup --tests installs them")
 
@@ -96,6 +99,37 @@ def test_each_task_is_read_as_by_hugging_face(probe, tmp_path, word_piece, task)
         assert_same(fields, {"input_ids": torch.tensor([e.ids for e in encoded]), "attention_mask": torch.tensor([e.attention_mask for e in encoded]),
                              "token_type_ids": torch.tensor([e.type_ids for e in encoded]), "labels": labels}, f"{task} {split}")
         assert learnt == (None if task == "STS-B" else {"classes": TASKS[task][3]})
+
+
+RECIPE = """\
+version: 1
+model: {layers: [{type: Embedding, num_embeddings: 120, embedding_dim: 4}, {type: Mean, dim: 1}, {type: Linear, out_features: OUTPUTS}]}
+loss: LOSS
+metrics: [METRIC]
+dataset: {train: {type: GLUE, root: ROOT, task: TASK, split: train, tokenizer: TOKENIZER}, eval: {type: GLUE, root: ROOT, task: TASK, split: dev, tokenizer: TOKENIZER}}
+dataloader: {batch_size: 4}
+optimizer: {type: SGD, lr: 0.1}
+training: {num_epochs: 1}
+output_dir: run
+"""
+
+
+@pytest.mark.parametrize("task, outputs, loss, metric", [("STS-B", 1, "MSELoss", "PearsonCorr"), ("CoLA", 2, "CrossEntropyLoss", "MatthewsCorrCoef")])
+def test_scores_and_classes_are_learnt_and_test_files_predicted(tmp_path, word_piece, task, outputs, loss, metric):
+    for split in ("train", "dev"):
+        write_task(tmp_path, task, split, damaged=["cut"])
+    recipe = RECIPE
+    for name, value in {"ROOT": tmp_path, "TOKENIZER": word_piece[1], "TASK": task, "OUTPUTS": outputs, "LOSS": loss, "METRIC": metric}.items():
+        recipe = recipe.replace(name, str(value))
+    (tmp_path / "r.yaml").write_text(recipe)
+    done = subprocess.run([CALLED, "r.yaml"], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "train.tsv: 1 row is left out, because it lacks" in " ".join((done.stdout + done.stderr).split())
+    if task != "CoLA":
+        return
+    (tmp_path / "test.tsv").write_text('index\tsentence\n0\tHe said "fine\n1\tx\n')
+    done = subprocess.run([CALLED, "predict", "run", "test.tsv"], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0 and [line.split(",")[0] for line in done.stdout.splitlines()[1:]] == ["2", "3"], done.stdout + done.stderr
 
 
 def test_what_is_wrong_is_said_with_its_place(probe, tmp_path, word_piece):

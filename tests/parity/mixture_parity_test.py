@@ -41,7 +41,7 @@ def epochs(probe, spec, count, seed=5):
 
 def error_of(probe, spec):
     with pytest.raises(ProbeError) as error:
-        epochs(probe, spec, 1)
+        probe.ask("dataset", spec=spec)
     return str(error.value)
 
 
@@ -159,6 +159,51 @@ def test_a_recipe_that_would_draw_otherwise_is_refused_and_explain_knows_the_len
         assert done.returncode == 2 and expected in done.stderr + done.stdout
     said = subprocess.run([CALLED, "explain", recipe], capture_output=True, text=True, timeout=120).stdout
     assert re.search(r"samples +training 64,", said) and re.search(r"steps +total 16 in 2 epochs", said), said
+
+
+TEXTS = """\
+version: 1
+seed: 3
+model: {layers: [{type: Embedding, num_embeddings: 100, embedding_dim: 4}, {type: Mean, dim: 1}, {type: Linear, out_features: 2}]}
+loss: CrossEntropyLoss
+dataset: {train: DATA}
+dataloader: {batch_size: 6}
+optimizer: {type: SGD, lr: 0.1}
+training: {num_epochs: 1}
+"""
+
+
+def test_texts_of_several_files_are_padded_to_the_longest_of_the_batch(probe, tmp_path):
+    """The longest text of a batch may be of another data set."""
+    tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: tools/setup --tests installs them")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "[PAD]": 1} | {f"w{i}": i + 2 for i in range(90)}, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    made.enable_padding(pad_id=1, pad_token="[PAD]")
+    made.save(str(tmp_path / "tokenizer.json"))
+    words, sets = {}, []
+    for part, length in enumerate([3, 9]):
+        rows = [" ".join(f"w{(part * 40 + i + j) % 90}" for j in range(i % length + 1)) for i in range(12)]
+        words |= {row: part for row in rows}
+        (tmp_path / f"{part}.tsv").write_text("text\tlabel\n" + "".join(f"{row}\t{'ab'[part]}\n" for row in rows))
+        sets.append({"type": "TextClassification", "path": str(tmp_path / f"{part}.tsv"), "tokenizer": str(tmp_path / "tokenizer.json"), "max_length": 20,
+                     "classes": ["a", "b"]})
+    (tmp_path / "r.yaml").write_text(TEXTS.replace("DATA", json.dumps(mixture(sets, (1, 1)))))
+    _, given = probe.ask("batches", recipe=str(tmp_path / "r.yaml"), overrides=[], rank=0, world_size=1, epoch=0, start=0)
+    batches = given.under("output")
+    seen = collections.Counter()
+    for number in range(4):
+        ids, mask, labels = (batches[f"{number}.{field}"] for field in ("input_ids", "attention_mask", "labels"))
+        assert ids.shape == mask.shape and ids.shape[1] == mask.sum(1).max()
+        for row in range(len(ids)):
+            text = " ".join(f"w{token - 2}" for token in ids[row][mask[row] == 1].tolist())
+            assert words[text] == labels[row] and (ids[row][mask[row] == 0] == 1).all()
+            seen[text] += 1
+    assert seen == collections.Counter(words.keys())
+    other = sets[1] | {"tokenizer": str(tmp_path / "other.json")}
+    for joined in (mixture([sets[0], other], (1, 1)), {"type": "Concat", "datasets": [sets[0], other]}):
+        assert "data set 1 reads its texts by the tokenizer '" in error_of(probe, joined)
+    swapped = sets[1] | {"classes": ["b", "a"]}
+    assert "the classes of 'labels' in data set 1 are not those of data set 0: b, a; expected a, b" in error_of(probe, mixture([sets[0], swapped], (1, 1)))
 
 
 def test_every_parameter_has_a_test(probe):
