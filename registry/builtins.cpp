@@ -69,6 +69,7 @@ static void add_models(Catalog& catalog) {
   ADD(catalog.metrics, ranking_metrics);
   ADD(catalog.metrics, regression_metrics);
   ADD(catalog.metrics, sequence_metrics);
+  ADD(catalog.metrics, preference_metrics);
 }
 
 static void add_data(Catalog& catalog) {

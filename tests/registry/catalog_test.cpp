@@ -230,6 +230,9 @@ const std::map<std::string, Tensors>& metric_examples() {
       {"SpearmanCorr", alike(2)},
       {"TripletAccuracy", alike(3)},
       {"CTCErrorRate", {torch::zeros({5, 2, 3}), torch::ones({2, 2}, at::kLong), torch::full({2}, 2, at::kLong)}},
+      {"PreferenceRewards",
+       {torch::zeros({4, 5, 3}), torch::zeros({2, 5}, at::kLong), torch::zeros({2, 5}, at::kLong),
+        torch::zeros({4, 5, 3})}},
   };
   return examples;
 }
