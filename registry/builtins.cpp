@@ -85,6 +85,7 @@ static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, csv);
   ADD(catalog.datasets, jsonl);
   ADD(catalog.datasets, sqlite);
+  ADD(catalog.datasets, chat);
   ADD(catalog.datasets, preference_pairs);
   ADD(catalog.datasets, synthetic);
   ADD(catalog.datasets, tensor_file);

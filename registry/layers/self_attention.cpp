@@ -82,6 +82,14 @@ struct ScaledDotProductAttention {
     return given.scalar_type() == at::kBool ? given.logical_not() : given != 0;
   }
 
+  /// [N, 1, T, T]: whether a query may look at a key at all, where texts lie one after the other and the mask numbers
+  /// them from 1. What padding looks at does not matter; it looks at everything, as in transformers.
+  static Tensor is_of_same_text(const Tensor& given) {
+    const Tensor queries = given.unsqueeze(1).unsqueeze(3);
+    return (queries == given.unsqueeze(1).unsqueeze(2))
+        .logical_or_(is_seen(given).logical_not().unsqueeze(1).unsqueeze(3));
+  }
+
   int64_t key_heads() const { return num_key_value_heads.value_or(num_heads); }
 
   void check(const LayerInputs& in) const {
@@ -124,6 +132,7 @@ struct ScaledDotProductAttention {
       TORCH_CHECK(fits, "the attention mask of ", num_keys, " keys is [N, ", num_keys, "], not ", given.sizes());
       seen = is_seen(given).view({-1, 1, 1, num_keys});
     }
+    if (is_causal && given.defined()) seen = seen.logical_and(is_of_same_text(given));
     if (is_causal && (given.defined() || windowed)) {
       Tensor causal = at::ones({num_queries, num_keys}, query.options().dtype(at::kBool)).tril();
       if (windowed) causal = causal.triu(1 - *sliding_window);
@@ -141,7 +150,9 @@ void add_self_attention(LayerRegistry& layers) {
   layers.add<ScaledDotProductAttention>(
       "ScaledDotProductAttention",
       "attention of several heads without weights: queries, keys and values [N, T, C], and perhaps an attention mask "
-      "[N, T] of integers, to [N, T, C]");
+      "[N, T] of integers, to [N, T, C]. 0 marks padding; with is_causal, tokens see only those with their own number, "
+      "so "
+      "that texts packed one after the other and numbered from 1 do not see each other");
 }
 
 }  // namespace trainrun

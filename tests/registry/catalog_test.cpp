@@ -261,6 +261,7 @@ const std::map<std::string, std::string>& data_parameters() {
       {"TextClassification", "path: t.tsv, tokenizer: t"},
       {"MRPC", "root: data, split: train, tokenizer: t"},
       {"PreferencePairs", "path: p.jsonl, tokenizer: t"},
+      {"Chat", "path: c.jsonl, tokenizer: t"},
       {"TextLM", "path: t.txt, block_size: 8"},
       {"TinyShakespeare", "root: data, split: val, block_size: 8"},
       {"TokenFile", "path: t.bin, block_size: 8"},
