@@ -81,6 +81,8 @@ static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, oxford_pets);
   ADD(catalog.datasets, segmentation_folder);
   ADD(catalog.datasets, concat);
+  ADD(catalog.datasets, glue);
+  ADD(catalog.datasets, mixture);
   ADD(catalog.datasets, shards);
   ADD(catalog.datasets, csv);
   ADD(catalog.datasets, jsonl);

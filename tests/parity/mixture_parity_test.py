@@ -1,0 +1,161 @@
+"""Mixtures of data sets: their shares, their order as a function of seed and epoch, ranks and resumes."""
+
+import collections
+import json
+import math
+import re
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+
+import reference
+from probe import ProbeError, missing_rows
+from reference import training_losses
+from tests.program import CALLED
+
+USED = []  # what the tests below say of mixtures: every parameter must be among it
+
+
+def part(folder, name, size, first):
+    """A data set whose samples are the numbers from `first` on."""
+    np.savez(folder / f"{name}.npz", x=np.arange(first, first + size, dtype=np.float32)[:, None], label=np.arange(size) % 3)
+    return {"type": "TensorFile", "path": str(folder / f"{name}.npz"), "num_classes": 3}
+
+
+def mixture(sets, weights, **more):
+    return {"type": "Mixture", "of": [{"dataset": data} | ({} if weight is None else {"weight": weight}) for data, weight in zip(sets, weights)]} | more
+
+
+def epochs(probe, spec, count, seed=5):
+    """Of each epoch the numbers of the samples, in the order in which they are drawn."""
+    USED.append(spec)
+    orders = []
+    for epoch in range(count):
+        _, results = probe.ask("dataset", spec=spec, seed=seed, epoch=epoch)
+        x = results.under("output")["x"].flatten()
+        orders.append(x[results.under("order")["0"]].long().tolist())
+    return orders
+
+
+def error_of(probe, spec):
+    with pytest.raises(ProbeError) as error:
+        epochs(probe, spec, 1)
+    return str(error.value)
+
+
+SIZES = (40, 500, 90)
+FIRSTS = (0, 1000, 2000)
+
+
+@pytest.fixture(name="sets")
+def three_sets(tmp_path):
+    return [part(tmp_path, f"p{i}", size, first) for i, (size, first) in enumerate(zip(SIZES, FIRSTS))]
+
+
+def set_of(number):
+    return number // 1000
+
+
+@pytest.mark.parametrize("weights", [(0.2, 0.7, 0.1), (1, 1, 1), (3, None, 0.5), (0.3, 0, 0.1)], ids=str)
+@pytest.mark.parametrize("stop", ["first_exhausted", "all_exhausted", 777])
+def test_shares_lengths_and_rounds(probe, sets, weights, stop):
+    how = {"num_samples": stop} if isinstance(stop, int) else {"stop": stop}
+    orders = epochs(probe, mixture(sets, weights, **how), 4)
+    values = [1 if w is None else w for w in weights]
+    shares = [w / sum(values) for w in values]
+    needed = [size / share for size, share in zip(SIZES, shares) if share > 0]
+    expected = {"first_exhausted": math.floor(min(needed) + 1e-9), "all_exhausted": math.ceil(max(needed) - 1e-9)}.get(stop, stop)
+    for order in orders:
+        assert abs(len(order) - expected) <= (0 if isinstance(stop, int) else 2)
+        counts = collections.Counter(map(set_of, order))
+        for i, share in enumerate(shares):
+            assert abs(counts[i] - share * len(order)) <= 2
+            most = max(collections.Counter(number for number in order if set_of(number) == i).values(), default=0)
+            if stop == "first_exhausted":
+                assert most <= 1
+            if stop == "all_exhausted" and share > 0:
+                assert len({number for number in order if set_of(number) == i}) == SIZES[i]
+        for begin in range(0, len(order) - 50, 50):  # every stretch has its share
+            stretch = collections.Counter(map(set_of, order[begin:begin + 50]))
+            assert all(abs(stretch[i] - 50 * share) <= 2 for i, share in enumerate(shares))
+    for i, size in enumerate(SIZES):  # over the epochs each data set is gone through in rounds
+        drawn = [number for order in orders for number in order if set_of(number) == i]
+        rounds = [drawn[begin:begin + size] for begin in range(0, len(drawn), size)]
+        # Within an epoch draws of two rounds keep their order, so a whole round has each sample once.
+        assert all(sorted(one) == list(range(FIRSTS[i], FIRSTS[i] + size)) for one in rounds if len(one) == size)
+        assert len({tuple(one) for one in rounds}) == len(rounds)
+
+
+def test_the_order_follows_from_seed_and_epoch_alone(probe, sets):
+    spec = mixture(sets, (0.2, 0.7, 0.1))
+    orders = epochs(probe, spec, 3)
+    assert orders == epochs(probe, spec, 3) and len({tuple(order) for order in orders}) == 3
+    assert orders != epochs(probe, spec, 3, seed=6)
+
+
+def test_what_cannot_be_mixed_is_refused(probe, sets, tmp_path):
+    for weights, expected in [((-1, 1, 1), "must be >= 0"), ((0, 0, 0), "all weights are 0"), ((float("inf"), 1, 1), ""), ((1e308, 1e308, 1e308), "not a finite"),
+                              ((float("nan"), 1, 1), ""), (("a", 1, 1), "expected number")]:
+        assert expected in error_of(probe, mixture(sets, weights)), weights
+    assert "expected at least one data set" in error_of(probe, {"type": "Mixture", "of": []})
+    assert "more than 2^53 samples" in error_of(probe, mixture(sets, (1e-300, 1, 1), stop="all_exhausted"))
+    assert "their numbers alone" in error_of(probe, mixture(sets, (1e-12, 1, 1), stop="all_exhausted"))
+    assert "write one of them" in error_of(probe, mixture(sets, (1, 1, 1), stop="all_exhausted", num_samples=3))
+    np.savez(tmp_path / "other.npz", z=np.ones((4, 1), np.float32), label=np.arange(4) % 3)
+    other = {"type": "TensorFile", "path": str(tmp_path / "other.npz"), "num_classes": 3}
+    assert "the fields of data set 1 are not those of data set 0: z [1] Float, label [] Long; expected x [1] Float" in error_of(
+        probe, mixture([sets[0], other], (1, 1)))
+    two = part(tmp_path, "two", 6, 0) | {"num_classes": 4}
+    assert "the classes of 'label' in data set 1 are not those of data set 0: 4 classes; expected 3 classes" in error_of(probe, mixture([sets[0], two], (1, 1)))
+    for outer in ({"type": "Concat", "datasets": [mixture(sets, (1, 1, 1))]}, {"type": "Split", "dataset": mixture(sets, (1, 1, 1))},
+                  mixture(sets, (1, 1, 1)) | {"subset": 3}, mixture([mixture(sets, (1, 1, 1)), sets[0]], (1, 1))):
+        assert "cannot take its samples from a Mixture" in error_of(probe, outer)
+    weighted = {"type": "Concat", "datasets": sets[:2], "weights": [1, 2]}
+    assert "data set 1 of the Mixture has weights of its own" in error_of(probe, mixture([sets[0], weighted], (1, 1)))
+
+
+RECIPE = """\
+version: 1
+seed: 5
+model: {layers: [{type: Linear, out_features: 3}]}
+loss: CrossEntropyLoss
+dataset: {train: DATA, transforms: [Standardize, {type: GaussianNoise, sigma: 0.1}]}
+dataloader: {batch_size: 8, drop_last: true}
+optimizer: {type: SGD, lr: 0.1}
+training: {num_epochs: 2}
+"""
+
+
+def recipe_of(folder, data):
+    (folder / "r.yaml").write_text(RECIPE.replace("DATA", json.dumps(data)))
+    return str(folder / "r.yaml")
+
+
+def test_resumes_and_workers_and_ranks_train_on_the_same_batches(sets, tmp_path):
+    recipe = recipe_of(tmp_path, mixture(sets, (0.2, 0.7, 0.1), num_samples=130))
+    common = ["checkpoint={every: 1, keep_last: null}"]
+    whole = training_losses(recipe, tmp_path / "whole", *common)
+    assert len(whole) == 32 == len(set(whole))
+    assert training_losses(recipe, tmp_path / "workers", *common, "dataloader.num_workers=3") == whole
+    for step, name in [(5, "step-00000005"), (16, "epoch-0001"), (20, "step-00000020")]:
+        resumed = training_losses(recipe, tmp_path / name, *common, f"checkpoint.resume={tmp_path / 'whole/checkpoints' / name}")
+        assert resumed[-(32 - step):] == whole[step:]
+    for ranks in (2, 4):
+        lines, _ = reference.run_trainrun(recipe, tmp_path / f"ranks{ranks}", *common, "distributed_type=MULTI_CPU", f"num_processes={ranks}",
+                                          f"dataloader.batch_size={8 // ranks}")
+        assert [line["train/loss"] for line in lines if line["split"] == "train"] == pytest.approx(whole, rel=1e-5)
+
+
+def test_a_recipe_that_would_draw_otherwise_is_refused_and_explain_knows_the_length(sets, tmp_path):
+    recipe = recipe_of(tmp_path, mixture(sets, (1, 1, 1), num_samples=64))
+    for change, expected in [("dataloader.sampler=WeightedRandom", "there can be no dataloader.sampler"), ("dataloader.shuffle=false", "dataloader.shuffle must be true")]:
+        done = subprocess.run([CALLED, "validate", recipe, change], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 2 and expected in done.stderr + done.stdout
+    said = subprocess.run([CALLED, "explain", recipe], capture_output=True, text=True, timeout=120).stdout
+    assert re.search(r"\b64 samples\b", said) and re.search(r"\b16 steps\b", said), said
+
+
+def test_every_parameter_has_a_test(probe):
+    assert missing_rows({"Mixture": probe.ask("catalog")["dataset"]["Mixture"]}, USED) == []
