@@ -11,6 +11,7 @@
 #include "registry/datasets/data_details.h"
 #include "registry/datasets/token_windows.h"
 #include "registry/error.h"
+#include "registry/named.h"
 
 // Conversations, of which the answers are learnt.
 
@@ -28,6 +29,7 @@ struct Chat {
   std::string path;
   std::string tokenizer;
   std::optional<std::string> chat_template;
+  Named<std::variant<bool, int64_t, double, std::string>> template_variables;
   std::optional<std::string> system;
   TrainOn train_on = TrainOn::kAnswers;
   int64_t max_length = 1024;
@@ -45,6 +47,11 @@ struct Chat {
         .doc(
             "the chat template: a file, the text of a Jinja template, or the name of one of several that the tokenizer "
             "has; null: the tokenizer's own");
+    f.optional("template_variables", &Chat::template_variables)
+        .doc(
+            "further variables that the template reads, by their names, as in {enable_thinking: false, date_string: 26 "
+            "Jul "
+            "2024}");
     f.optional("system", &Chat::system).doc("the system message of conversations that have none; null: none");
     f.optional("train_on", &Chat::train_on)
         .doc(
@@ -57,6 +64,13 @@ struct Chat {
         .doc(
             "put several conversations into one sample, as many as max_length has room for; none sees another, and the "
             "positions of each begin at 0. The model has to read attention_mask and position_ids");
+  }
+  void check(Checker& checker) const {
+    for (const auto& entry : template_variables.entries) {
+      for (const char* taken : {"messages", "tools", "documents", "add_generation_prompt"}) {
+        if (entry.first == taken) checker.fail("template_variables", "'" + entry.first + "' comes from the data");
+      }
+    }
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
@@ -142,7 +156,9 @@ class ChatDataset : public Dataset, public DetailedDataset {
  private:
   void open_template() {
     if (template_) return;
-    template_ = std::make_shared<const ChatTemplate>(open_chat_template(options_.tokenizer, options_.chat_template));
+    template_ = std::make_shared<const ChatTemplate>(open_chat_template(
+        options_.tokenizer, options_.chat_template,
+        ChatVariables(options_.template_variables.entries.begin(), options_.template_variables.entries.end())));
   }
 
   /// Encodes conversations on all threads, and keeps their tokens.

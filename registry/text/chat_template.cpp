@@ -73,43 +73,51 @@ bool is_file(const std::string& path) {
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string place, const std::string& source,
-                           std::map<std::string, std::string> special_tokens)
-    : place_(std::move(place)), template_(parsed(place_, source)), special_tokens_(std::move(special_tokens)) {}
+                           std::map<std::string, std::string> special_tokens, ChatVariables variables)
+    : place_(std::move(place)),
+      template_(parsed(place_, source)),
+      special_tokens_(std::move(special_tokens)),
+      variables_(std::move(variables)) {}
 
 ChatText ChatTemplate::render(const nlohmann::ordered_json& messages, const nlohmann::ordered_json* tools,
                               bool add_generation_prompt) const {
   using jinja::Value;
   try {
     jinja::Budget budget;
-    std::map<std::string, Value> variables = {
-        {"messages", Value::from_json(all_prepared(messages), budget)},
-        {"tools", tools ? Value::from_json(*tools, budget) : Value::none()},
-        {"documents", Value::none()},
-        {"add_generation_prompt", Value::flag(add_generation_prompt)},
-    };
-    for (const auto& [role, token] : special_tokens_) variables[role + "_token"] = Value::text(token, budget);
-    jinja::Rendered rendered = template_.render(variables);
+    std::map<std::string, Value> all;
+    for (const auto& [role, token] : special_tokens_) all[role + "_token"] = Value::text(token, budget);
+    for (const auto& [name, value] : variables_) {
+      all[name] =
+          Value::from_json(std::visit([](const auto& one) { return nlohmann::ordered_json(one); }, value), budget);
+    }
+    all["messages"] = Value::from_json(all_prepared(messages), budget);
+    all["tools"] = tools ? Value::from_json(*tools, budget) : Value::none();
+    all["documents"] = Value::none();
+    all["add_generation_prompt"] = Value::flag(add_generation_prompt);
+    jinja::Rendered rendered = template_.render(all);
     return {std::move(rendered.text), std::move(rendered.marked)};
   } catch (const jinja::TemplateError& error) {
     throw DataError(place_ + ", " + error.what());
   }
 }
 
-ChatTemplate open_chat_template(const std::string& tokenizer, const std::optional<std::string>& given) {
+ChatTemplate open_chat_template(const std::string& tokenizer, const std::optional<std::string>& given,
+                                const ChatVariables& variables) {
   const fs::path folder = fs::is_directory(tokenizer) ? fs::path(tokenizer) : fs::path(tokenizer).parent_path();
   const TokenizerConfig config = read_tokenizer_config(folder.string());
   const bool is_text = given && (given->find("{{") != std::string::npos || given->find("{%") != std::string::npos);
-  if (is_text) return {"template", *given, config.special_tokens};
+  if (is_text) return {"template", *given, config.special_tokens, variables};
   if (given && is_file(*given)) {
-    return {*given, read_file(*given, kMostTemplateBytes), config.special_tokens};
+    return {*given, read_file(*given, kMostTemplateBytes), config.special_tokens, variables};
   }
   const fs::path beside = folder / "chat_template.jinja";
   if (!given && fs::exists(beside)) {
-    return {beside.string(), read_file(beside.string(), kMostTemplateBytes), config.special_tokens};
+    return {beside.string(), read_file(beside.string(), kMostTemplateBytes), config.special_tokens, variables};
   }
   const std::map<std::string, std::string> templates = templates_in(config.file);
   const auto found = templates.find(given.value_or("default"));
-  if (found != templates.end()) return {config.file + ": chat_template", found->second, config.special_tokens};
+  if (found != templates.end())
+    return {config.file + ": chat_template", found->second, config.special_tokens, variables};
   std::vector<std::string> names;
   for (const auto& [name, unused] : templates) names.push_back(name);
   const std::string known = names.empty() ? "the tokenizer has no chat template" : "the tokenizer has " + join(names);

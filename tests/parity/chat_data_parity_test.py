@@ -199,6 +199,20 @@ def test_tools_are_the_templates(probe, peer, tmp_path, template):
     assert read(probe, peer, path, template, max_length=len(ids))["input_ids"].tolist() == [ids]
 
 
+def test_variables_are_given_to_the_template(probe, peer, tmp_path):
+    chat = said("Weather?", "It rains.")
+    variables = {"date_string": "1 Jan 2030", "tools_in_user_message": False}
+    ids = peer.apply_chat_template(chat, tools=[CLOCK], chat_template=LLAMA_3_1, return_dict=False, **variables)
+    path = written(tmp_path, [{"messages": chat, "tools": [CLOCK]}])
+    assert read(probe, peer, path, LLAMA_3_1, max_length=len(ids), template_variables=variables)["input_ids"].tolist() == [ids]
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ bos_token }}|{{ a }}|{{ b }}|{{ c }}|{{ d is none }}{{ e is defined }}"
+    variables = {"a": True, "b": 3, "c": 2.5, "d": "none", "bos_token": "<pad>"}
+    ids = peer.apply_chat_template(chat, chat_template=template, return_dict=False, **variables)
+    fields = read(probe, peer, path, template, train_on="all", max_length=len(ids), template_variables=variables)
+    assert fields["input_ids"].tolist() == [ids]
+    assert "template_variables: 'messages' comes from the data" in error_of(probe, peer, path, template_variables={"messages": 3})
+
+
 @pytest.mark.parametrize("around", ["$A", "<s> $A", "<s> $A </s>"])
 def test_a_prompt_and_its_completion_need_no_template(probe, peer, tmp_path, around):
     rows = [{"prompt": "What is the", "completion": " weather?"}, {"prompt": "", "completion": "Hello</s>"}, {"prompt": "Hello ", "completion": "\n\nhello"},

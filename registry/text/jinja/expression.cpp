@@ -138,7 +138,7 @@ Expression ExpressionParser::negation() {
     negates = !negates;
     any = true;
   }
-  const Expression of = comparison();
+  Expression of = comparison();
   if (!any) return of;
   return made({&of}, [of, negates](Context& c) { return Value::flag(is_true(of(c)) != negates); });
 }
@@ -159,7 +159,7 @@ bool holds(const std::string& relation, const Value& a, const Value& b, Budget& 
 }  // namespace
 
 Expression ExpressionParser::comparison() {
-  const Expression first = sum();
+  Expression first = sum();
   std::vector<std::pair<std::string, Expression>> chain;
   int height = first.height();
   while (true) {

@@ -114,9 +114,9 @@ class ExpressionParser {
   Expression primary();
   Expression postfix(Expression subject);
   Expression filters_and_tests(Expression subject);
-  Expression test(Expression subject);
-  Expression call(Expression callee);
-  Expression subscript(Expression subject);
+  Expression test(const Expression& subject);
+  Expression call(const Expression& callee);
+  Expression subscript(const Expression& subject);
   Expression literal_list();
   Expression literal_dict();
   Expression in_parentheses();

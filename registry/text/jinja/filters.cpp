@@ -74,7 +74,7 @@ std::optional<Number> read_number(const std::string& text, int base) {
 
 Value to_integer(Budget&, const Value& subject, const Arguments& given) {
   const Bound bound("int", given, {"default", "base"});
-  const Value otherwise = bound[0] ? bound.at(0) : Value::integer(0);
+  Value otherwise = bound[0] ? bound.at(0) : Value::integer(0);
   require_defined(subject);
   if (const auto integer = whole(subject)) return Value::integer(*integer);
   std::optional<double> number = real(subject);

@@ -27,7 +27,7 @@ Value looked_up(Budget& budget, Value element, const Value& path) {
 
 /// What an element is compared by.
 Value key_of(Budget& budget, const Value& element, const Value* path, bool case_sensitive) {
-  const Value key = path && !path->is_none() ? looked_up(budget, element, *path) : element;
+  Value key = path && !path->is_none() ? looked_up(budget, element, *path) : element;
   if (case_sensitive || !key.as_text()) return key;
   return Value::text(lower(*key.as_text()), budget);
 }
@@ -191,7 +191,8 @@ Value mapped(Budget& budget, const Value& subject, const Arguments& given) {
     const Bound bound("map", given, {"attribute", "default"}, 1);
     for (const Value& element : all.as_list()->items) {
       Value found = looked_up(budget, element, bound.at(0));
-      items.push_back(found.is_undefined() && bound[1] ? bound.at(1) : std::move(found));
+      if (found.is_undefined() && bound[1]) found = bound.at(1);
+      items.push_back(std::move(found));
     }
   } else {
     const std::string name = name_among(given, 0, "a filter");

@@ -22,16 +22,16 @@ Expression ExpressionParser::postfix(Expression subject) {
         fail_at(token.line, "expected a name behind the dot");
       }
     } else if (tokens_.peek().is_operator("[")) {
-      subject = subscript(std::move(subject));
+      subject = subscript(subject);
     } else if (tokens_.peek().is_operator("(")) {
-      subject = call(std::move(subject));
+      subject = call(subject);
     } else {
       return subject;
     }
   }
 }
 
-Expression ExpressionParser::subscript(Expression subject) {
+Expression ExpressionParser::subscript(const Expression& subject) {
   tokens_.expect("[");
   const Expression none = made(0, [](Context&) { return Value::none(); });
   Expression parts[3] = {none, none, none};
@@ -99,7 +99,7 @@ CallArguments ExpressionParser::arguments() {
   return made;
 }
 
-Expression ExpressionParser::call(Expression callee) {
+Expression ExpressionParser::call(const Expression& callee) {
   const CallArguments given = arguments();
   return made(std::max(callee.height(), given.height), [callee, given](Context& c) {
     const Value function = callee(c);
@@ -113,9 +113,9 @@ Expression ExpressionParser::filters_and_tests(Expression subject) {
     if (tokens_.peek().is_operator("|")) {
       subject = filters(std::move(subject));
     } else if (tokens_.peek().is_name("is")) {
-      subject = test(std::move(subject));
+      subject = test(subject);
     } else if (tokens_.peek().is_operator("(")) {
-      subject = call(std::move(subject));
+      subject = call(subject);
     } else {
       return subject;
     }
@@ -136,7 +136,7 @@ Expression ExpressionParser::filters(Expression subject, bool begun) {
   return subject;
 }
 
-Expression ExpressionParser::test(Expression subject) {
+Expression ExpressionParser::test(const Expression& subject) {
   tokens_.next();
   const bool negates = tokens_.skip_name("not");
   const std::string name = tokens_.expect_name();

@@ -64,22 +64,22 @@ void append_repr(std::string& out, const Value& value, Budget& budget) {
   if (const std::string* text = value.as_text()) {
     out += quoted(*text);
   } else if (const List* list = value.as_list()) {
-    out += list->is_tuple ? "(" : "[";
+    out += list->is_tuple ? '(' : '[';
     for (size_t i = 0; i < list->items.size(); ++i) {
       if (i > 0) out += ", ";
       append_repr(out, list->items[i], budget);
     }
-    if (list->is_tuple && list->items.size() == 1) out += ",";
-    out += list->is_tuple ? ")" : "]";
+    if (list->is_tuple && list->items.size() == 1) out += ',';
+    out += list->is_tuple ? ')' : ']';
   } else if (const Dict* dict = value.as_dict()) {
-    out += "{";
+    out += '{';
     for (size_t i = 0; i < dict->members.size(); ++i) {
       if (i > 0) out += ", ";
       append_repr(out, dict->members[i].first, budget);
       out += ": ";
       append_repr(out, dict->members[i].second, budget);
     }
-    out += "}";
+    out += '}';
   } else {
     out += value.is_undefined() ? "Undefined" : str(value, budget);
   }
@@ -93,7 +93,7 @@ std::string float_text(double value) {
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   char digits[64];
   const auto end = std::to_chars(digits, digits + sizeof digits, value, std::chars_format::scientific).ptr;
-  const std::string scientific(digits, end);  // "-1.25e+03"
+  std::string scientific(digits, end);  // "-1.25e+03"
   const size_t e = scientific.find('e');
   const int exponent = std::stoi(scientific.substr(e + 1));
   if (exponent < -4 || exponent >= 16) return scientific;
