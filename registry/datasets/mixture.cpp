@@ -54,9 +54,7 @@ struct Mixture {
             "when an epoch ends: first_exhausted, before a sample of any data set would come twice; all_exhausted, "
             "once "
             "every sample of all has come, those of smaller shares several times");
-    f.optional("num_samples", &Mixture::num_samples)
-        .at_least(1)
-        .doc("samples in an epoch, in place of `stop`; the next epoch goes on in each data set where this one ended");
+    f.optional("num_samples", &Mixture::num_samples).at_least(1).doc("samples in an epoch, in place of `stop`");
     f.rule({.when = {the("num_samples").is_given()},
             .all = {the("stop").is("first_exhausted")},
             .at = "stop",
@@ -204,20 +202,22 @@ class MixtureDataset : public JoinedDatasets {
     return at::cat(samples).index_select(0, at::cat(places).argsort(true, 0, false));
   }
 
-  /// A data set is gone through in rounds, each in a random order of its own and in full before the next begins; an
-  /// epoch takes up where the one before it ended.
+  /// Where an epoch draws more samples than there are, it goes through all of them in rounds, each in a random order of
+  /// its own. Where it draws fewer, epochs that follow each other share one order, as long as it has enough for a whole
+  /// epoch. So no sample comes twice in an epoch before every one has come.
   at::Tensor samples_of_part(size_t part, int64_t count, uint64_t seed, int64_t epoch) const {
     const int64_t size = parts()[part]->size();
     const OwnOrder own = own_order_of(*parts()[part]);
+    const int64_t epochs_of_order = std::max<int64_t>(size / count, 1);
+    const int64_t rounds_of_epoch = (count + size - 1) / size;
+    int64_t round = epoch / epochs_of_order * rounds_of_epoch;
+    int64_t from = epoch % epochs_of_order * count;
     std::vector<at::Tensor> pieces;
-    int64_t from = epoch * count;  // samples drawn before
-    for (int64_t left = count; left > 0;) {
-      const int64_t round = from / size;
-      const int64_t taken = std::min(left, size - from % size);
+    for (int64_t left = count; left > 0; ++round, from = 0) {
+      const int64_t taken = std::min(left, size - from);
       at::Generator generator = generator_of(seed, part, round, kRounds);
       const at::Tensor all = own ? own(seed, round) : at::randperm(size, generator, at::kLong);
-      pieces.push_back(all.narrow(0, from % size, taken));
-      from += taken;
+      pieces.push_back(all.narrow(0, from, taken));
       left -= taken;
     }
     return at::cat(pieces) + start_of(part);

@@ -147,7 +147,7 @@ std::string tokens_text(const SurveyedSet::Tokens& tokens) {
                      " different ones" + (tokens.vocabulary ? " of " + grouped(*tokens.vocabulary) : "") + "; " +
                      percent(tokens.padding_share) + " of the batches is padding\n";
   if (tokens.target_share) text += "  " + percent(*tokens.target_share) + " of the tokens have a target that counts\n";
-  if (tokens.unknown) text += "  " + grouped(*tokens.unknown) + " tokens are unknown to the tokenizer\n";
+  if (tokens.unknown) text += "  tokens that the tokenizer does not know: " + grouped(*tokens.unknown) + "\n";
   text += "  tokens of a sample: " + grouped(tokens.shortest) + " to " + grouped(tokens.longest) + ", mean " +
           number_text(tokens.mean_length) + ", median " + grouped(tokens.median) + ", 95 % have at most " +
           grouped(tokens.long_one) + "\n";
@@ -175,7 +175,7 @@ std::string row_text(const SurveyedSet::TokenRow& row) {
       continue;
     }
     if (token.counts != is_open) {
-      text += token.counts ? std::string(between) + "[" : "] ";
+      text += !token.counts ? "] " : text.empty() ? "[" : " [";
       is_open = token.counts;
       between = "";
     }

@@ -38,6 +38,7 @@ std::string example_value(const Parameter& parameter) {
       {"optimizer", "SGD"},
       {"optimizers", "[{match: bias$, optimizer: AdamW}, {optimizer: SGD}]"},
       {"schedulers", "[LinearLR]"},
+      {"of", "[{dataset: {type: Digits, split: train}, weight: 0.7}, {dataset: {type: Digits, split: test}, weight: 0.3}]"},
       {"points", "[[0, 1], [1000, 0.1]]"},
       {"main", "[{type: Linear, out_features: 10}, ReLU]"}};
   if (const auto it = telling.find(parameter.name); it != telling.end()) return it->second;
