@@ -69,6 +69,7 @@ static void add_models(Catalog& catalog) {
   ADD(catalog.metrics, ranking_metrics);
   ADD(catalog.metrics, regression_metrics);
   ADD(catalog.metrics, sequence_metrics);
+  ADD(catalog.metrics, preference_metrics);
 }
 
 static void add_data(Catalog& catalog) {
@@ -86,6 +87,7 @@ static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, csv);
   ADD(catalog.datasets, jsonl);
   ADD(catalog.datasets, sqlite);
+  ADD(catalog.datasets, chat);
   ADD(catalog.datasets, preference_pairs);
   ADD(catalog.datasets, synthetic);
   ADD(catalog.datasets, tensor_file);

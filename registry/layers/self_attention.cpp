@@ -1,6 +1,5 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/nn/module.h>
 
 #include <limits>
@@ -8,6 +7,7 @@
 #include "registry/graph/decoding.h"
 #include "registry/layer.h"
 #include "registry/layers/key_value_cache.h"
+#include "registry/layers/scaled_attention.h"
 
 // What language models attend with, without weights of its own: the Linears that make queries, keys and values are
 // layers of the model, so that patterns over names, adapters and fusions find them.
@@ -82,6 +82,14 @@ struct ScaledDotProductAttention {
     return given.scalar_type() == at::kBool ? given.logical_not() : given != 0;
   }
 
+  /// [N, 1, T, T]: whether a query may look at a key at all, where texts lie one after the other and the mask numbers
+  /// them from 1. What padding looks at does not matter; it looks at everything, as in transformers.
+  static Tensor is_of_same_text(const Tensor& given) {
+    const Tensor queries = given.unsqueeze(1).unsqueeze(3);
+    return (queries == given.unsqueeze(1).unsqueeze(2))
+        .logical_or_(is_seen(given).logical_not().unsqueeze(1).unsqueeze(3));
+  }
+
   int64_t key_heads() const { return num_key_value_heads.value_or(num_heads); }
 
   void check(const LayerInputs& in) const {
@@ -104,20 +112,13 @@ struct ScaledDotProductAttention {
 
   Tensor attend(const Tensors& inputs, double p) const {
     const Tensor query = heads_of(inputs[0], num_heads);
-    const Tensor key = repeated(heads_of(inputs[1], key_heads()));
-    const Tensor value = repeated(heads_of(inputs[2], key_heads()));
+    const int64_t times = num_heads / key_heads();
+    const Tensor key = repeated_heads(heads_of(inputs[1], key_heads()), times);
+    const Tensor value = repeated_heads(heads_of(inputs[2], key_heads()), times);
     const Tensor mask = this->mask(query, key.size(2), inputs.size() == 4 ? inputs[3] : Tensor());
     const bool plainly_causal = is_causal && !mask.defined();
-    const Tensor mixed = at::scaled_dot_product_attention(
-        query, key, value, mask.defined() ? std::optional(mask) : std::nullopt, p, plainly_causal, scale);
+    const Tensor mixed = scaled_attention(query, key, value, {mask, p, plainly_causal, scale});
     return mixed.transpose(1, 2).flatten(2);
-  }
-
-  /// Each head of [N, heads, T, D] as often as queries share it.
-  Tensor repeated(const Tensor& heads) const {
-    const int64_t times = num_heads / key_heads();
-    if (times == 1) return heads;
-    return heads.unsqueeze(2).expand({-1, -1, times, -1, -1}).flatten(1, 2);
   }
 
   /// What is added to the scores [N, heads, L, S]; undefined for nothing but, perhaps, causality. Where a query may see
@@ -131,6 +132,7 @@ struct ScaledDotProductAttention {
       TORCH_CHECK(fits, "the attention mask of ", num_keys, " keys is [N, ", num_keys, "], not ", given.sizes());
       seen = is_seen(given).view({-1, 1, 1, num_keys});
     }
+    if (is_causal && given.defined()) seen = seen.logical_and(is_of_same_text(given));
     if (is_causal && (given.defined() || windowed)) {
       Tensor causal = at::ones({num_queries, num_keys}, query.options().dtype(at::kBool)).tril();
       if (windowed) causal = causal.triu(1 - *sliding_window);
@@ -148,7 +150,9 @@ void add_self_attention(LayerRegistry& layers) {
   layers.add<ScaledDotProductAttention>(
       "ScaledDotProductAttention",
       "attention of several heads without weights: queries, keys and values [N, T, C], and perhaps an attention mask "
-      "[N, T] of integers, to [N, T, C]");
+      "[N, T] of integers, to [N, T, C]. 0 marks padding; with is_causal, tokens see only those with their own number, "
+      "so "
+      "that texts packed one after the other and numbered from 1 do not see each other");
 }
 
 }  // namespace trainrun

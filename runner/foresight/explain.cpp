@@ -16,7 +16,6 @@
 #include "runner/foresight/optimizer_memory.h"
 #include "runner/model/flops.h"
 #include "runner/model/model.h"
-#include "runner/model/model_roles.h"
 #include "runner/train/job.h"
 
 namespace trainrun {

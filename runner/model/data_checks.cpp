@@ -80,8 +80,12 @@ Batch some_samples(const Dataset& data, const DataLoader::Transforms& transforms
 }  // namespace
 
 void check_tokens(const Recipe& recipe, const DatasetInfo& info) {
-  if (!recipe.training.max_tokens || info.find(kInputIds)) return;
-  throw RecipeError({{{}, "training.max_tokens", "the batches have no field input_ids, so there are no tokens to count"}});
+  const auto& fields = info.fields;
+  const bool has_tokens =
+      std::any_of(fields.begin(), fields.end(), [](const FieldInfo& field) { return holds_tokens(field.name); });
+  if (!recipe.training.max_tokens || has_tokens) return;
+  throw RecipeError(
+      {{{}, "training.max_tokens", "the batches have no field input_ids, so there are no tokens to count"}});
 }
 
 void check_batch_norms(const Recipe& recipe, const Graph& graph, int64_t num_samples, int64_t world_size) {

@@ -15,7 +15,6 @@
 #include "registry/graph/shape_mode.h"
 #include "runner/data/pixels.h"
 #include "runner/model/model_adapters.h"
-#include "runner/model/model_roles.h"
 #include "runner/model/precision.h"
 
 namespace trainrun {

@@ -98,7 +98,8 @@ void LoggingSection::describe(Fields<LoggingSection>& f) {
       .greater_than(0)
       .unit("FLOP/s")
       .doc(
-          "what one device could compute at best; with it the log tells train/mfu, the part that training makes use of. "
+          "what one device could compute at best; with it the log tells train/mfu, the part that training makes use "
+          "of. "
           "Of common GPUs it is known");
   f.optional("report_to", &LoggingSection::report_to).doc("the loggers; console and jsonl by default");
 }

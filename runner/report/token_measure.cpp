@@ -74,6 +74,7 @@ void TokenMeasure::add(const Batch& batch) {
     targets_of_batch += targets;
     if (targets == 0) ++samples_without_target_;
   }
+  if (fields_.mask) is_packed_ = is_packed_ || batch.at(*fields_.mask).max().item<int64_t>() > 1;
   positions_ += ids.numel();
   targets_ += targets_of_batch;
   ++batches_;
@@ -135,9 +136,9 @@ std::vector<std::string> TokenMeasure::warnings() const {
   };
   const SurveyedSet::Tokens tokens = found();
   const int64_t full = std::count(lengths_.begin(), lengths_.end(), fields_.max_length);
-  if (fields_.mask && full > 0) {
+  if (fields_.mask && !is_packed_ && full > 0) {
     warnings.push_back(of_samples(full) + " have the " + grouped(fields_.max_length) + " tokens in '" + fields_.ids +
-                       "' that max_length allows; what was longer has been cut");
+                       "' that max_length allows; what was longer has been cut off");
   }
   if (batches_without_target_ > 0) {
     warnings.push_back(grouped(batches_without_target_) + " of " + grouped(batches_) +

@@ -51,6 +51,7 @@ class TokenMeasure {
   int64_t batches_ = 0;
   int64_t batches_without_target_ = 0;
   int64_t samples_without_target_ = 0;
+  bool is_packed_ = false;  // the mask numbers several texts of a sample, which are to fill it
 };
 
 }  // namespace trainrun

@@ -17,7 +17,6 @@
 #include "runner/distributed/sharded_model.h"
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
-#include "runner/model/model_roles.h"
 #include "runner/train/batch_norm_estimate.h"
 #include "runner/train/job_parts.h"
 #include "runner/train/own_callbacks.h"

@@ -57,7 +57,8 @@ void StepLog::record(const StepResult& result, int64_t epoch) {
     record.of_callbacks.emplace_back("train/tokens", static_cast<double>(progress.tokens));
     record.of_callbacks.emplace_back("train/tokens_per_second", static_cast<double>(tokens_) / passed);
   }
-  if (const auto part = utilization_.of(samples_, tokens_, passed)) record.of_callbacks.emplace_back("train/mfu", *part);
+  if (const auto part = utilization_.of(samples_, tokens_, passed))
+    record.of_callbacks.emplace_back("train/mfu", *part);
   job_.loggers->on_step(record);
   last_line_ = now;
   samples_ = 0;

@@ -39,7 +39,7 @@ void check_loss(Job& job, const LossValue& losses, const Occasion& occasion) {
 int64_t count_tokens(const Batch& batch) {
   int64_t tokens = 0;
   for (const Batch::Field& field : batch.fields()) {
-    if (field.name == kInputIds) tokens += field.tensor.numel();
+    if (holds_tokens(field.name)) tokens += field.tensor.numel();
   }
   return tokens;
 }

@@ -25,15 +25,17 @@ Utilization::Utilization(const Job& job) {
   const DatasetInfo info = training_info(job.recipe);
   constexpr double kPassesOfStep = 3;  // the backward pass takes twice what the forward pass takes
   flops_of_sample_ = kPassesOfStep * static_cast<double>(forward_flops(*plan_model(job.recipe), info));
-  if (const FieldInfo* ids = info.find(kInputIds)) {
-    tokens_of_sample_ = static_cast<double>(num_elements(example_sizes(*ids)) / kExampleBatch);
+  for (const FieldInfo& field : info.fields) {
+    if (!holds_tokens(field.name)) continue;
+    tokens_of_sample_ += static_cast<double>(num_elements(example_sizes(field)) / kExampleBatch);
   }
 }
 
 std::optional<double> Utilization::of(int64_t samples, int64_t tokens, double seconds) const {
   if (peak_ == 0 || flops_of_sample_ == 0) return std::nullopt;
-  const double counted = tokens_of_sample_ > 0 ? static_cast<double>(tokens) / tokens_of_sample_  // texts differ in length
-                                               : static_cast<double>(samples);
+  const double counted = tokens_of_sample_ > 0
+                             ? static_cast<double>(tokens) / tokens_of_sample_  // texts differ in length
+                             : static_cast<double>(samples);
   return flops_of_sample_ * counted / (seconds * peak_);
 }
 

@@ -17,9 +17,9 @@ class Utilization {
   std::optional<double> of(int64_t samples, int64_t tokens, double seconds) const;
 
  private:
-  double peak_ = 0;               // FLOP/s of all ranks' devices; 0: not known
-  double flops_of_sample_ = 0;    // of training
-  double tokens_of_sample_ = 0;   // of the sample that was counted, with padding; 0: it is no text
+  double peak_ = 0;              // FLOP/s of all ranks' devices; 0: not known
+  double flops_of_sample_ = 0;   // of training
+  double tokens_of_sample_ = 0;  // of the sample that was counted, with padding; 0: it is no text
 };
 
 }  // namespace trainrun

@@ -33,6 +33,7 @@
 #include "runner/model/recipe_loader.h"
 #include "runner/recipe/yaml.h"
 #include "tests/parity/batches_probe.h"
+#include "tests/parity/chat_probe.h"
 #include "tests/parity/generation_probe.h"
 #include "tests/parity/image_fuzz.h"
 #include "tests/parity/imagined_gpu.h"
@@ -546,6 +547,9 @@ json run_decode(Request& request) {
   return reply;
 }
 
+json run_templates(Request& request) { return render_templates(request.fields()); }
+json run_chats(Request& request) { return render_chats(request.fields()); }
+
 json run_next_logits(Request& request) {
   TensorMap results;
   json reply = next_logits(request.catalog(), request.fields(), results);
@@ -577,6 +581,7 @@ json run_sampler(Request& request) {
 json answer(const Catalog& catalog, const json& fields) {
   static const std::map<std::string, json (*)(Request&)> operations = {{"batches", run_batches},
                                                                        {"catalog", list_catalog},
+                                                                       {"chats", run_chats},
                                                                        {"dataset", run_dataset},
                                                                        {"image_fuzz", run_image_fuzz},
                                                                        {"layer", run_layer},
@@ -594,6 +599,7 @@ json answer(const Catalog& catalog, const json& fields) {
                                                                        {"transform", run_transform},
                                                                        {"partition", run_partition},
                                                                        {"shard_fuzz", run_shard_fuzz},
+                                                                       {"templates", run_templates},
                                                                        {"tokenizer_fuzz", run_tokenizer_fuzz},
                                                                        {"encode", run_encode},
                                                                        {"decode", run_decode}};

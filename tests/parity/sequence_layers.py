@@ -97,7 +97,8 @@ class Conv1D(nn.Module):
 
 
 def attention(heads: int, key_heads: int | None = None, causal: bool = False, window: int | None = None, scale: float | None = None):
-    """softmax(q k' / sqrt(d)) v of several heads, of which keys and values may have fewer; a last input says which keys count."""
+    """softmax(q k' / sqrt(d)) v of several heads, of which keys and values may have fewer; a last input says which keys count, and
+    if it is causal also, by numbers, which belong to the same text."""
 
     def attend(query, key, value, mask=None):
         q, k, v = (x.unflatten(-1, (h, -1)).transpose(1, 2) for x, h in
@@ -109,7 +110,10 @@ def attention(heads: int, key_heads: int | None = None, causal: bool = False, wi
         if causal:
             seen &= (j <= i) & (j > i - (window or len(j)))
         if mask is not None:
-            seen = seen & (~mask if mask.dtype == torch.bool else mask != 0)[:, None, None]
+            counts = ~mask if mask.dtype == torch.bool else mask != 0
+            seen = seen & counts[:, None, None]
+            if causal:
+                seen &= (mask[:, None, :, None] == mask[:, None, None, :]) | ~counts[:, None, :, None]
         return (scores.masked_fill(~seen, -1e30).softmax(-1) @ v).transpose(1, 2).flatten(2)
 
     return lambda: Function(attend)
@@ -424,6 +428,12 @@ ATTENTIONS = [
      (~PADDED).long()),
     ("ScaledDotProductAttention", {"num_heads": 2, "is_causal": True, "inputs": ["a", "b", "c", "d"]}, attention(2, causal=True), SEQUENCE,
      SEQUENCE, SEQUENCE, PADDED),
+    ("ScaledDotProductAttention", {"num_heads": 2, "is_causal": True, "inputs": ["a", "b", "c", "d"]}, attention(2, causal=True), (2, 7, 8), (2, 7, 8), (2, 7, 8),
+     torch.tensor([[1, 1, 2, 2, 2, 3, 0], [1, 2, 3, 3, 0, 0, 0]])),
+    ("ScaledDotProductAttention", {"num_heads": 2, "is_causal": True, "sliding_window": 3, "inputs": ["a", "b", "c", "d"]},
+     attention(2, causal=True, window=3), (2, 7, 8), (2, 7, 8), (2, 7, 8), torch.tensor([[1, 1, 1, 1, 2, 2, 2], [1, 2, 2, 2, 2, 2, 0]])),
+    ("ScaledDotProductAttention", {"num_heads": 2, "inputs": ["a", "b", "c", "d"]}, attention(2), (2, 7, 8), (2, 7, 8), (2, 7, 8),
+     torch.tensor([[1, 1, 2, 2, 2, 3, 0], [1, 2, 3, 3, 0, 0, 0]])),
     ("ScaledDotProductAttention", {"num_heads": 2, "is_causal": True, "sliding_window": 2, "inputs": ["a", "b", "c"]},
      attention(2, causal=True, window=2), SEQUENCE, SEQUENCE, SEQUENCE),
     ("RotaryEmbedding", {"head_dim": 4}, rotary(4), SEQUENCE),

@@ -230,6 +230,9 @@ const std::map<std::string, Tensors>& metric_examples() {
       {"SpearmanCorr", alike(2)},
       {"TripletAccuracy", alike(3)},
       {"CTCErrorRate", {torch::zeros({5, 2, 3}), torch::ones({2, 2}, at::kLong), torch::full({2}, 2, at::kLong)}},
+      {"PreferenceRewards",
+       {torch::zeros({4, 5, 3}), torch::zeros({2, 5}, at::kLong), torch::zeros({2, 5}, at::kLong),
+        torch::zeros({4, 5, 3})}},
   };
   return examples;
 }
@@ -260,6 +263,7 @@ const std::map<std::string, std::string>& data_parameters() {
       {"GLUE", "root: data, task: SST-2, split: train, tokenizer: t"},
       {"MRPC", "root: data, split: train, tokenizer: t"},
       {"PreferencePairs", "path: p.jsonl, tokenizer: t"},
+      {"Chat", "path: c.jsonl, tokenizer: t"},
       {"TextLM", "path: t.txt, block_size: 8"},
       {"TinyShakespeare", "root: data, split: val, block_size: 8"},
       {"TokenFile", "path: t.bin, block_size: 8"},

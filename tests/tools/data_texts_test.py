@@ -81,7 +81,7 @@ def test_texts_with_classes(texts):
     assert "train.tsv:2:input_ids → x [CLS]|a|b|[SEP] + 2 padding \"a b\"" in said
     assert "x 4 ####" in said and "y 2 ####" in said
     assert warnings_of(data_of(texts)) == [
-        "train: 1 of 6 samples have the 8 tokens in 'input_ids' that max_length allows; what was longer has been cut",
+        "train: 1 of 6 samples have the 8 tokens in 'input_ids' that max_length allows; what was longer has been cut off",
         "train: 3.33 % of the tokens in 'input_ids' stand for what the tokenizer does not know; is it the model's own, and for this language?",
         "eval: 1 class never comes: x",
         "eval: 1 sample is also in train: eval.tsv:2:input_ids is train.tsv:3:input_ids",
@@ -138,3 +138,9 @@ def test_characters_and_much_text_stay_in_their_lines(tmp_path):
     data_of(tmp_path, "--show", "3")
     page = (tmp_path / "tokens.html").read_text()
     assert "<b>to" not in page and "\x1b" not in page and page.count('<figure class="text">') == 3
+
+
+def test_packed_conversations_are_not_said_to_be_cut_off(tmp_path):
+    done = subprocess.run([CALLED, "data", "recipes/lora_chat.yaml", "--output", str(tmp_path / "page.html")], capture_output=True, text=True)
+    assert done.returncode == 0 and "tokens of a sample: 112 to 128" in done.stdout
+    assert "max_length allows" not in done.stdout + done.stderr
