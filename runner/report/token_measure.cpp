@@ -40,7 +40,7 @@ std::vector<TokenFields> token_fields(const DatasetInfo& info, std::unordered_se
     text.max_length = field.shape[0];
     if (token_field(info, prefix + "attention_mask")) text.mask = prefix + "attention_mask";
     if (token_field(info, prefix + "labels")) text.labels = prefix + "labels";
-    for (const char* name : {kIds, "attention_mask", "token_type_ids"}) used.insert(prefix + name);
+    for (const char* name : {kIds, "attention_mask", "token_type_ids", "position_ids"}) used.insert(prefix + name);
     if (text.labels) used.insert(*text.labels);
     found.push_back(std::move(text));
   }

@@ -206,5 +206,34 @@ def test_texts_of_several_files_are_padded_to_the_longest_of_the_batch(probe, tm
     assert "the classes of 'labels' in data set 1 are not those of data set 0: b, a; expected a, b" in error_of(probe, mixture([sets[0], swapped], (1, 1)))
 
 
+def test_chats_of_several_files_are_padded_to_the_longest_of_the_batch(probe, tmp_path):
+    tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: tools/setup --tests installs them")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "[PAD]": 1} | {f"w{i}": i + 2 for i in range(90)}, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    (tmp_path / "tokenizer").mkdir()
+    made.save(str(tmp_path / "tokenizer/tokenizer.json"))
+    (tmp_path / "tokenizer/tokenizer_config.json").write_text('{"pad_token": "[PAD]"}')
+    sets = []
+    for part, length in enumerate([3, 9]):
+        rows = [{"prompt": f"w{part} ", "completion": " ".join(f"w{10 + j}" for j in range(i % length + 1))} for i in range(12)]
+        (tmp_path / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        sets.append({"type": "Chat", "path": str(tmp_path / f"{part}.jsonl"), "tokenizer": str(tmp_path / "tokenizer"), "max_length": 20})
+    layers = "[{type: Embedding, num_embeddings: 100, embedding_dim: 4}, {type: Linear, out_features: 100}]"
+    (tmp_path / "r.yaml").write_text(re.sub(r"layers: .*]}]?", f"layers: {layers}}}", TEXTS).replace("CrossEntropyLoss", "CausalLMLoss").replace(
+        "DATA", json.dumps(mixture(sets, (1, 1)))))
+    _, given = probe.ask("batches", recipe=str(tmp_path / "r.yaml"), overrides=[], rank=0, world_size=1, epoch=0, start=0)
+    batches = given.under("output")
+    rows = 0
+    for number in range(4):
+        ids, mask, labels = (batches[f"{number}.{field}"] for field in ("input_ids", "attention_mask", "labels"))
+        lengths = mask.ne(0).sum(1)
+        assert ids.shape[1] == lengths.max()
+        for row, length in enumerate(lengths.tolist()):
+            assert (ids[row, length:] == 1).all() and (labels[row, length - 1:] == -100).all()
+            assert labels[row, :length - 1].tolist() == ids[row, 1:length].tolist() and ids[row, 0] in (2, 3)
+            rows += 1
+    assert rows == 24
+
+
 def test_every_parameter_has_a_test(probe):
     assert missing_rows({"Mixture": probe.ask("catalog")["dataset"]["Mixture"]}, USED) == []
