@@ -69,6 +69,7 @@ static void add_models(Catalog& catalog) {
   ADD(catalog.metrics, ranking_metrics);
   ADD(catalog.metrics, regression_metrics);
   ADD(catalog.metrics, sequence_metrics);
+  ADD(catalog.metrics, preference_metrics);
 }
 
 static void add_data(Catalog& catalog) {
@@ -80,6 +81,8 @@ static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, oxford_pets);
   ADD(catalog.datasets, segmentation_folder);
   ADD(catalog.datasets, concat);
+  ADD(catalog.datasets, glue);
+  ADD(catalog.datasets, mixture);
   ADD(catalog.datasets, shards);
   ADD(catalog.datasets, csv);
   ADD(catalog.datasets, jsonl);

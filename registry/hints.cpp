@@ -177,6 +177,7 @@ constexpr auto kPlaces = std::to_array<Pairing>({
     {"maxgradvalue", "training.max_grad_value"},
     {"clipgradvalue", "training.max_grad_value"},
     {"maxtime", "training.max_time"},
+    {"maxtokens", "training.max_tokens"},
     {"lrscaling", "training.lr_scaling"},
     {"gradclip", "training.max_grad_norm"},
     {"gradientclipval", "training.max_grad_norm"},

@@ -15,9 +15,10 @@ struct StepResult {
   at::Tensor overflow;  // float32 scalar: 1 where gradients overflowed and the step is skipped, else 0; undefined where
                         // the loss is not scaled
   int64_t samples = 0;  // over all ranks
+  int64_t tokens = 0;   // likewise: positions of `input_ids`, padding included; 0: no text
   int signal = 0;       // the signal that the ranks agreed on; 0 for none
-  bool is_time_up = false;   // by rank 0's clock: training.max_time is over
-  bool is_save_due = false;  // likewise: checkpoint.every is a time, and it has passed
+  bool is_last = false;      // training ends with this step: training.max_time is over by rank 0's clock, or max_tokens
+  bool is_save_due = false;  // by rank 0's clock: checkpoint.every is a time, and it has passed
 };
 
 }  // namespace trainrun

@@ -1,4 +1,4 @@
-// Lets the threads of OpenMP that have nothing to do sleep after a few microseconds.
+// Lets the threads of OpenMP that have nothing to do sleep after some tens of microseconds.
 //
 // Those of libgomp, which LibTorch computes with, otherwise turn in a loop for milliseconds, and where others use the
 // machine too they take the CPUs from the threads they wait for: small models train 14 to 45 times slower. libgomp
@@ -18,7 +18,7 @@ constexpr size_t kLongestPath = 4096;
 
 // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): nothing can be allocated yet
 char policy[] = "OMP_WAIT_POLICY=passive";
-char turns[] = "GOMP_SPINCOUNT=100";  // some microseconds
+char turns[] = "GOMP_SPINCOUNT=2000";  // 30 to 100 microseconds
 char* environment[kMostVariables];
 char path[kLongestPath];
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)

@@ -45,6 +45,7 @@ void add_eval(CLI::App& app, Program& program);
 void add_export(CLI::App& app, Program& program);
 void add_env(CLI::App& app, Program& program);
 void add_config(CLI::App& app, Program& program);
+void add_tokenizer(CLI::App& app, Program& program);
 void add_launch(CLI::App& app, Program& program);
 
 }  // namespace trainrun

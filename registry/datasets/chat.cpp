@@ -133,6 +133,10 @@ class ChatDataset : public Dataset, public DetailedDataset {
   }
   int64_t size() const override { return static_cast<int64_t>(options_.packing ? blocks_.size() : places_.size()); }
   Batch get(const at::Tensor& indices) const override;
+  std::optional<int64_t> padding(const std::string& field) const override {
+    if (field == "labels") return kNoLabel;
+    return field == "input_ids" ? tokenizer_->pad_id().value_or(0) : 0;
+  }
   std::string place(int64_t index, const std::string& field) const override {
     const int64_t first = chats_of(index).front();
     return places_.at(static_cast<size_t>(first)) + ":" + field;

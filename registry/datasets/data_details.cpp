@@ -20,6 +20,9 @@ std::vector<std::string> DetailedDataset::notes() const { return {}; }
 std::vector<std::string> DetailedDataset::texts(const std::string&) const { return {}; }
 std::vector<std::string> DetailedDataset::class_names(const std::string&) const { return {}; }
 OwnOrder DetailedDataset::own_order() const { return {}; }
+bool DetailedDataset::draws_itself() const { return false; }
+std::optional<int64_t> DetailedDataset::num_drawn() const { return std::nullopt; }
+std::optional<int64_t> DetailedDataset::padding(const std::string&) const { return std::nullopt; }
 const ImageOptions* DetailedDataset::image_options() const { return nullptr; }
 std::string DetailedDataset::stored(int64_t) const { return ""; }
 
@@ -63,6 +66,27 @@ std::vector<std::string> class_names_of(const Dataset& data, const std::string& 
 OwnOrder own_order_of(const Dataset& data) {
   const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
   return detailed ? detailed->own_order() : OwnOrder();
+}
+
+bool draws_itself(const Dataset& data) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed && detailed->draws_itself();
+}
+
+void require_all_drawn(const Dataset& data, const std::string& outer) {
+  if (!draws_itself(data)) return;
+  throw DataError(outer + " cannot take its samples from a Mixture, which draws its own in each epoch; put " + outer +
+                  " around the data sets within the Mixture");
+}
+
+std::optional<int64_t> num_drawn_of(const Dataset& data) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->num_drawn() : std::nullopt;
+}
+
+std::optional<int64_t> padding_of(const Dataset& data, const std::string& field) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->padding(field) : std::nullopt;
 }
 
 const ImageOptions* image_options_of(const Dataset& data) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,8 @@ namespace trainrun {
 
 struct ImageOptions;
 
-/// The samples of an epoch in the order in which they are to be drawn, [size()] int64: each once.
+/// The samples of an epoch in the order in which they are to be drawn, [size()] int64: each once; or, of data that say
+/// how many they draw (`num_drawn_of`), so many, of which some may come again.
 using OwnOrder = std::function<at::Tensor(uint64_t seed, int64_t epoch)>;
 
 /// What only some data sets can tell of their samples. Ask by the functions below, which serve any data set.
@@ -26,6 +28,9 @@ class DetailedDataset {
   virtual std::vector<std::string> texts(const std::string& column) const;
   virtual std::vector<std::string> class_names(const std::string& field) const;
   virtual OwnOrder own_order() const;
+  virtual bool draws_itself() const;
+  virtual std::optional<int64_t> num_drawn() const;
+  virtual std::optional<int64_t> padding(const std::string& field) const;
   virtual const ImageOptions* image_options() const;
   virtual std::string stored(int64_t index) const;
 };
@@ -46,6 +51,15 @@ std::vector<std::string> texts_of(const Dataset& data, const std::string& column
 std::vector<std::string> class_names_of(const Dataset& data, const std::string& field);
 /// How samples are drawn that lie in a stream, not each at any place. Empty: a random permutation of all will do.
 OwnOrder own_order_of(const Dataset& data);
+/// Whether an epoch of training draws, by `own_order_of`, another number of samples than there are, or some of them
+/// several times. Other data sets cannot take parts of such data.
+bool draws_itself(const Dataset& data);
+/// How many it then draws. Known before `open` where the numbers of samples are.
+std::optional<int64_t> num_drawn_of(const Dataset& data);
+/// Throws DataError where `data`, which are within another data set `outer`, draw their samples themselves.
+void require_all_drawn(const Dataset& data, const std::string& outer);
+/// With what a field of samples is filled up that are shorter than the batch's longest; empty: all have one size.
+std::optional<int64_t> padding_of(const Dataset& data, const std::string& field);
 /// How image files are read; null: the data are not image files.
 const ImageOptions* image_options_of(const Dataset& data);
 /// The bytes of the file that sample `index` is, before it is decoded and changed; empty: it is not a file of its own.

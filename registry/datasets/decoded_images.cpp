@@ -2,9 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -16,9 +14,9 @@
 #include <optional>
 
 #include "registry/datasets/data_cache.h"
-#include "registry/files/descriptor.h"
 #include "registry/files/digest.h"
 #include "registry/files/file_io.h"
+#include "registry/files/file_lock.h"
 #include "registry/files/file_mapping.h"
 
 namespace trainrun {
@@ -99,20 +97,6 @@ std::optional<DecodedImages> read_images(const std::string& path, size_t count) 
   }
   return result;
 }
-
-/// Held by one process at a time.
-class FileLock {
- public:
-  explicit FileLock(const std::string& path) : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-    if (file_.number() < 0) throw FileError(path, "create", errno);
-    while (flock(file_.number(), LOCK_EX) != 0) {
-      if (errno != EINTR) throw FileError(path, "lock", errno);
-    }
-  }
-
- private:
-  Descriptor file_;
-};
 
 }  // namespace
 

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -16,7 +18,10 @@
 namespace trainrun {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr size_t kEncodedAtOnce = 4096;
+constexpr size_t kNumArrays = 4;  // ids, type ids, begins, the id of padding
 
 std::optional<int64_t> whole_number(const std::string& text) {
   int64_t number = 0;
@@ -36,14 +41,24 @@ std::vector<std::string> sorted_classes(const std::set<std::string>& names) {
   return classes;
 }
 
+/// What `encoded` gives, and the id of padding.
+struct EncodedArrays {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> type_ids;
+  std::vector<int64_t> begins = {0};
+  std::vector<int64_t> pad_id;
+};
+
 }  // namespace
 
 EncodedTexts::EncodedTexts(TextTableOptions source, EncodingOptions encoding,
-                           std::optional<std::vector<std::string>> classes, std::optional<int64_t> num_samples)
+                           std::optional<std::vector<std::string>> classes, std::optional<int64_t> num_samples,
+                           Target target)
     : source_(std::move(source)),
       encoding_(std::move(encoding)),
       classes_(std::move(classes)),
-      num_samples_(num_samples) {}
+      num_samples_(num_samples),
+      target_(target) {}
 
 DatasetInfo EncodedTexts::info() const {
   DatasetInfo info;
@@ -51,7 +66,11 @@ DatasetInfo EncodedTexts::info() const {
     info.fields.push_back({name, {encoding_.max_length}, at::kLong, std::nullopt});  // at most: batches may be shorter
   }
   const auto num_classes = classes_ ? std::optional(static_cast<int64_t>(classes_->size())) : std::nullopt;
-  info.fields.push_back({"labels", {}, at::kLong, num_classes});
+  if (target_ == Target::kNumber) {
+    info.fields.push_back({"labels", {1}, at::kFloat, std::nullopt});
+  } else {
+    info.fields.push_back({"labels", {}, at::kLong, num_classes});
+  }
   info.target = "labels";
   info.num_samples = num_samples_;
   return info;
@@ -63,26 +82,52 @@ void EncodedTexts::open() {
     throw DataError(source_.path + ": has " + std::to_string(table.lines.size()) + " rows, the published file " +
                     std::to_string(*num_samples_));
   }
-  encode(table);
+  const bool is_kept = encoding_.cache == TokenCaching::kDisk;
+  use(is_kept ? arrays_on_disk(cache_key(), kNumArrays, [&] { return encoded(table); }) : encoded(table),
+      table.lines.size());
   names_ = std::move(table.labels);
   lines_ = std::move(table.lines);
-  if (!source_.label) labels_.assign(lines_.size(), 0);
-  if (classes_) number_labels(*classes_);
+  if (table.left_out > 0) {
+    notes_.push_back(
+        source_.path + ": " + std::to_string(table.left_out) +
+        (table.left_out == 1 ? " row is left out, because it lacks" : " rows are left out, because they lack") +
+        " the column of a text or of the label");
+  }
+  if (target_ == Target::kNumber) {
+    read_numbers();
+  } else {
+    if (!source_.label) labels_.assign(lines_.size(), 0);
+    if (classes_) number_labels(*classes_);
+  }
+}
+
+void EncodedTexts::read_numbers() {
+  numbers_.assign(lines_.size(), 0);
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const std::string& text = names_[i];
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), numbers_[i]);
+    const bool fits = result.ec == std::errc() && result.ptr == text.data() + text.size() && std::isfinite(numbers_[i]);
+    if (!fits) {
+      throw DataError(place(static_cast<int64_t>(i), *source_.label) + ": '" + text + "' is not a number");
+    }
+  }
 }
 
 std::unique_ptr<EncodedTexts> EncodedTexts::unlabelled(const std::string& path) const {
-  return std::make_unique<EncodedTexts>(TextTableOptions{path, source_.text_columns, std::nullopt}, encoding_,
-                                        classes_);
+  TextTableOptions source;
+  source.path = path;
+  source.text_columns = source_.text_columns;
+  EncodingOptions encoding = encoding_;
+  encoding.cache = TokenCaching::kNone;  // they are read once
+  return std::make_unique<EncodedTexts>(std::move(source), std::move(encoding), classes_, std::nullopt, target_);
 }
 
-void EncodedTexts::encode(const TextTable& table) {
+ByteArrays EncodedTexts::encoded(const TextTable& table) const {
   const auto tokenizer = open_tokenizer(encoding_.tokenizer);
-  pad_id_ = tokenizer->pad_id().value_or(0);
   Truncation truncation;
   truncation.max_length = encoding_.max_length;
-  ids_.clear();
-  type_ids_.clear();
-  begins_ = {0};
+  const auto made = std::make_shared<EncodedArrays>();
+  made->pad_id = {tokenizer->pad_id().value_or(0)};
   const size_t count = table.first.size();
   for (size_t begin = 0; begin < count; begin += kEncodedAtOnce) {
     std::vector<TextPair> texts;
@@ -90,12 +135,38 @@ void EncodedTexts::encode(const TextTable& table) {
       texts.push_back(
           {table.first[i], table.second.empty() ? std::nullopt : std::optional<std::string_view>(table.second[i])});
     }
-    for (const Encoding& encoded : encode_batch(*tokenizer, texts, truncation)) {
-      ids_.insert(ids_.end(), encoded.ids.begin(), encoded.ids.end());
-      type_ids_.insert(type_ids_.end(), encoded.type_ids.begin(), encoded.type_ids.end());
-      begins_.push_back(static_cast<int64_t>(ids_.size()));
+    for (const Encoding& text : encode_batch(*tokenizer, texts, truncation)) {
+      made->ids.insert(made->ids.end(), text.ids.begin(), text.ids.end());
+      made->type_ids.insert(made->type_ids.end(), text.type_ids.begin(), text.type_ids.end());
+      made->begins.push_back(static_cast<int64_t>(made->ids.size()));
     }
   }
+  return {made, {bytes_of(made->ids), bytes_of(made->type_ids), bytes_of(made->begins), bytes_of(made->pad_id)}};
+}
+
+std::string EncodedTexts::cache_key() const {
+  TokenCacheKey key("texts");
+  key.add_tokenizer(encoding_.tokenizer).add_file(source_.path).add(encoding_.max_length);
+  key.add(fs::path(source_.path).extension().string()).add(source_.leaves_out_short_rows ? 1 : 0);
+  for (const auto* names : {&source_.text_columns, &source_.names}) {
+    key.add(static_cast<int64_t>(names->size()));
+    for (const std::string& name : *names) key.add(name);
+  }
+  if (source_.label) key.add(*source_.label);  // a row without it may be left out
+  return key.finish();
+}
+
+void EncodedTexts::use(ByteArrays arrays, size_t num_texts) {
+  arrays_ = std::move(arrays);
+  ids_ = numbers_in<int32_t>(arrays_.arrays.at(0));
+  type_ids_ = numbers_in<uint8_t>(arrays_.arrays.at(1));
+  begins_ = numbers_in<int64_t>(arrays_.arrays.at(2));
+  const auto pad_id = numbers_in<int64_t>(arrays_.arrays.at(3));
+  const bool fits = begins_.size() == num_texts + 1 && begins_.back() == static_cast<int64_t>(ids_.size()) &&
+                    type_ids_.size() == ids_.size() && pad_id.size() == 1 &&
+                    std::is_sorted(begins_.begin(), begins_.end());
+  if (!fits) throw DataError(source_.path + ": was changed while it was read");
+  pad_id_ = pad_id[0];
 }
 
 void EncodedTexts::number_labels(const std::vector<std::string>& classes) {
@@ -114,7 +185,7 @@ void EncodedTexts::number_labels(const std::vector<std::string>& classes) {
 }
 
 void EncodedTexts::learn(const at::Tensor& indices) {
-  if (classes_) return;  // the recipe lists them
+  if (classes_ || target_ == Target::kNumber) return;  // the recipe lists them, or there are none
   std::set<std::string> names;
   for (int64_t i = 0; i < indices.numel(); ++i) {
     names.insert(names_[static_cast<size_t>(indices.const_data_ptr<int64_t>()[i])]);
@@ -123,9 +194,13 @@ void EncodedTexts::learn(const at::Tensor& indices) {
   number_labels(*classes_);
 }
 
-nlohmann::json EncodedTexts::learnt() const { return {{"classes", classes_.value_or(std::vector<std::string>())}}; }
+nlohmann::json EncodedTexts::learnt() const {
+  if (target_ == Target::kNumber) return nullptr;
+  return {{"classes", classes_.value_or(std::vector<std::string>())}};
+}
 
 void EncodedTexts::set_learnt(const nlohmann::json& state) {
+  if (target_ == Target::kNumber) return;
   try {
     classes_ = state.at("classes").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception&) {
@@ -151,7 +226,8 @@ Batch EncodedTexts::get(const at::Tensor& indices) const {
   const at::Tensor ids = at::full({n, length}, pad_id_, at::kLong);
   const at::Tensor mask = at::zeros({n, length}, at::kLong);
   const at::Tensor types = at::zeros({n, length}, at::kLong);
-  const at::Tensor labels = at::empty({n}, at::kLong);
+  const bool has_numbers = target_ == Target::kNumber;
+  const at::Tensor labels = has_numbers ? at::empty({n, 1}, at::kFloat) : at::empty({n}, at::kLong);
   for (int64_t i = 0; i < n; ++i) {
     const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
     const int64_t begin = begins_[sample];
@@ -159,7 +235,11 @@ Batch EncodedTexts::get(const at::Tensor& indices) const {
     std::copy_n(ids_.begin() + begin, count, ids.mutable_data_ptr<int64_t>() + i * length);
     std::fill_n(mask.mutable_data_ptr<int64_t>() + i * length, count, 1);
     std::copy_n(type_ids_.begin() + begin, count, types.mutable_data_ptr<int64_t>() + i * length);
-    labels.mutable_data_ptr<int64_t>()[i] = labels_[sample];
+    if (has_numbers) {
+      labels.mutable_data_ptr<float>()[i] = numbers_[sample];
+    } else {
+      labels.mutable_data_ptr<int64_t>()[i] = labels_[sample];
+    }
   }
   Batch batch;
   batch.set("input_ids", ids);
@@ -170,6 +250,7 @@ Batch EncodedTexts::get(const at::Tensor& indices) const {
 }
 
 at::Tensor EncodedTexts::column(const std::string& field) const {
+  if (field == "labels" && target_ == Target::kNumber) return at::tensor(numbers_, at::kFloat).unsqueeze(1);
   if (field == "labels") return at::tensor(labels_, at::kLong);
   return Dataset::column(field);
 }

@@ -3,12 +3,14 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "registry/datasets/data_details.h"
 #include "registry/datasets/text_table.h"
+#include "registry/datasets/token_cache.h"
 #include "registry/text/tokenizer.h"
 
 namespace trainrun {
@@ -26,6 +28,7 @@ struct EncodingOptions {
   int64_t max_length = 128;
   TextPadding padding = TextPadding::kLongest;
   int64_t pad_to_multiple_of = 1;
+  TokenCaching cache = TokenCaching::kNone;
 
   template <class T>
   static void describe_into(Fields<T>& f) {
@@ -50,19 +53,23 @@ struct EncodingOptions {
         .doc(
             "with padding: longest, the length is rounded up to a multiple of "
             "this, at most to max_length");
+    f.optional("cache", &T::cache).doc(kTokenCachingHelp);
   }
 };
 
-/// One or two texts and a class: `input_ids`, `attention_mask` and
+/// One or two texts and a class, or a number: `input_ids`, `attention_mask` and
 /// `token_type_ids` [L], int64, with L that of the batch, and `labels`. All
 /// texts are encoded when the data are opened, on all threads.
 class EncodedTexts : public Dataset, public DetailedDataset {
  public:
+  /// What is to be predicted of a text.
+  enum class Target { kClass, kNumber };
+
   /// `classes`: the labels as the file writes them, in their order; null: those
   /// of the training samples, sorted. `num_samples`: what the file must have;
   /// null: any number.
   EncodedTexts(TextTableOptions source, EncodingOptions encoding, std::optional<std::vector<std::string>> classes,
-               std::optional<int64_t> num_samples = std::nullopt);
+               std::optional<int64_t> num_samples = std::nullopt, Target target = Target::kClass);
 
   /// The same for the texts of another file, which has the text columns and perhaps others; labels are 0.
   std::unique_ptr<EncodedTexts> unlabelled(const std::string& path) const;
@@ -78,11 +85,16 @@ class EncodedTexts : public Dataset, public DetailedDataset {
   std::string place(int64_t index, const std::string& field) const override;
   /// The line of the file at which the sample begins, from 1.
   int64_t line(int64_t index) const { return lines_.at(static_cast<size_t>(index)); }
+  std::optional<int64_t> padding(const std::string& field) const override { return field == "input_ids" ? pad_id_ : 0; }
   std::vector<std::string> texts(const std::string& column) const override;
+  std::vector<std::string> notes() const override { return notes_; }
   std::vector<std::string> class_names(const std::string& field) const override;
 
  private:
-  void encode(const TextTable& table);
+  ByteArrays encoded(const TextTable& table) const;
+  void use(ByteArrays arrays, size_t num_texts);
+  std::string cache_key() const;
+  void read_numbers();
   void number_labels(const std::vector<std::string>& classes);
   int64_t length_of(const at::Tensor& indices) const;
 
@@ -90,13 +102,17 @@ class EncodedTexts : public Dataset, public DetailedDataset {
   EncodingOptions encoding_;
   std::optional<std::vector<std::string>> classes_;
   std::optional<int64_t> num_samples_;
+  Target target_;
   int64_t pad_id_ = 0;
-  std::vector<int32_t> ids_;        // of all samples, one after the other
-  std::vector<uint8_t> type_ids_;   // likewise
-  std::vector<int64_t> begins_;     // of each sample, and the end
-  std::vector<std::string> names_;  // its label
-  std::vector<int64_t> labels_;     // the number of that
+  ByteArrays arrays_;                  // where the next three lie
+  std::span<const int32_t> ids_;       // of all samples, one after the other
+  std::span<const uint8_t> type_ids_;  // likewise
+  std::span<const int64_t> begins_;    // of each sample, and the end
+  std::vector<std::string> names_;     // its label
+  std::vector<int64_t> labels_;        // the number of that
+  std::vector<float> numbers_;         // in place of labels_, where the target is a number
   std::vector<int64_t> lines_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace trainrun

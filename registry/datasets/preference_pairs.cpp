@@ -80,6 +80,10 @@ class PairDataset : public Dataset, public DetailedDataset {
     add_answers(batch, "rejected", pairs, &Pair::rejected, static_cast<int64_t>(longest));
     return batch;
   }
+  std::optional<int64_t> padding(const std::string& field) const override {
+    if (field.ends_with("_labels")) return kNoTarget;
+    return field.ends_with("_input_ids") ? tokenizer_->pad_id().value_or(0) : 0;
+  }
   std::string place(int64_t index, const std::string& field) const override {
     return place_of_line(pairs_.at(static_cast<size_t>(index)).line) + ":" + field;
   }

@@ -42,7 +42,7 @@ struct TextClassification : EncodingOptions {
     }
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const {
-    return std::make_unique<EncodedTexts>(TextTableOptions{path, columns(), label}, *this, classes);
+    return std::make_unique<EncodedTexts>(TextTableOptions{path, columns(), label, {}}, *this, classes);
   }
 };
 
@@ -74,7 +74,7 @@ struct Mrpc : EncodingOptions {
   std::unique_ptr<Dataset> build(const DatasetInputs&) const {
     const bool is_train = split == MrpcPart::kTrain;
     const std::string file = root + "/msr_paraphrase_" + (is_train ? "train" : "test") + ".txt";
-    return std::make_unique<EncodedTexts>(TextTableOptions{file, {"#1 String", "#2 String"}, "Quality"}, *this,
+    return std::make_unique<EncodedTexts>(TextTableOptions{file, {"#1 String", "#2 String"}, "Quality", {}}, *this,
                                           std::vector<std::string>{"0", "1"}, is_train ? 4076 : 1725);
   }
 };

@@ -86,6 +86,44 @@ void append_lines(const std::string& path, const std::string& column, std::vecto
   }
 }
 
+/// The lines of a file, with their ends, a piece of it in memory at a time.
+class TextLineReader {
+ public:
+  explicit TextLineReader(const std::string& path) : file_(path) {}
+  /// False at the end of the file.
+  bool next(std::string& line) {
+    line.clear();
+    while (true) {
+      const size_t end = piece_.find('\n', at_);
+      const size_t count = (end == std::string::npos ? piece_.size() : end + 1) - at_;
+      line.append(piece_, at_, count);
+      at_ += count;
+      if (line.size() > kLongestLine) {
+        throw DataError(file_.path() + ":" + std::to_string(number_ + 1) +
+                        ": is longer than 256 MiB, which is too much for one line; break it into several");
+      }
+      if (end != std::string::npos || !refill()) break;
+    }
+    if (!line.empty()) ++number_;
+    return !line.empty();
+  }
+  int64_t number() const { return number_; }
+
+ private:
+  bool refill() {
+    constexpr size_t kPiece = size_t{1} << 20;
+    piece_.resize(kPiece);
+    piece_.resize(file_.read(piece_.data(), kPiece));
+    at_ = 0;
+    return !piece_.empty();
+  }
+
+  DataFile file_;
+  std::string piece_;
+  size_t at_ = 0;
+  int64_t number_ = 0;  // of the line given last
+};
+
 bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
 
 int64_t num_characters(std::string_view text) { return std::count_if(text.begin(), text.end(), begins_character); }
@@ -128,6 +166,19 @@ std::vector<std::string> part_by_characters(const std::vector<std::string>& docu
 }
 
 }  // namespace
+
+void for_each_text(const std::string& path, const std::string& text_column,
+                   const std::function<void(std::string text, int64_t line)>& take) {
+  TextLineReader lines(path);
+  const bool has_objects = is_jsonl(path);
+  for (std::string line; lines.next(line);) {
+    if (!has_objects) {
+      take(std::move(line), lines.number());
+    } else if (line.find_first_not_of(" \t\r\n") != std::string::npos) {
+      take(document_of(line, path + ":" + std::to_string(lines.number()), text_column), lines.number());
+    }
+  }
+}
 
 std::vector<std::string> read_documents(const TextFiles& files, const std::optional<TextPart>& part) {
   std::vector<std::string> documents;

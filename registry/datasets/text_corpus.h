@@ -34,6 +34,11 @@ std::string read_text_file(const std::string& path);
 /// Calls `take` with each line of the file that is not empty, without its end, and its number from 1; a byte-order mark
 /// is passed over. Throws DataError.
 void for_each_line(const std::string& path, const std::function<void(std::string_view line, int64_t number)>& take);
+/// Calls `take` with each text of a file and the number of its line, from 1, a piece of the file in memory at a time: a
+/// text is the `text_column` of each line of a .jsonl file, and each line, with its end, of any other. Throws DataError
+/// with the line where one is longer than 256 MiB.
+void for_each_text(const std::string& path, const std::string& text_column,
+                   const std::function<void(std::string text, int64_t line)>& take);
 /// The object that is a line of a .jsonl file. Throws DataError, which begins with `place`.
 nlohmann::json json_object(std::string_view line, const std::string& place);
 

@@ -5,6 +5,7 @@
 #include "registry/datasets/characters.h"
 #include "registry/datasets/published_file.h"
 #include "registry/datasets/text_corpus.h"
+#include "registry/datasets/token_cache.h"
 #include "registry/datasets/token_windows.h"
 #include "registry/text/tokenizer.h"
 
@@ -28,6 +29,13 @@ constexpr const char* kTokenizerHelp =
     "characters: those of the training text, sorted, which checkpoints keep; or a folder with tokenizer.json, "
     "vocab.json and merges.txt, or tokenizer.model, as Hugging Face has it, or one of these files";
 
+Rule cache_rule() {
+  return {.when = {the("tokenizer").is("characters")},
+          .all = {the("cache").is("none")},
+          .at = "cache",
+          .message = "characters are not kept: their numbers follow from the training text"};
+}
+
 struct TextLM : BlockOptions {
   std::variant<std::string, std::vector<std::string>> path;
   std::string text_column = "text";
@@ -36,6 +44,7 @@ struct TextLM : BlockOptions {
   double val_fraction = 0.1;
   Documents documents = Documents::kJoined;
   std::optional<std::string> end_of_document;
+  TokenCaching cache = TokenCaching::kNone;
 
   static void describe(Fields<TextLM>& f) {
     f.required("path", &TextLM::path).doc("a file of text or a .jsonl file, plain or .gz; or a list of such files");
@@ -54,7 +63,9 @@ struct TextLM : BlockOptions {
     f.optional("end_of_document", &TextLM::end_of_document)
         .not_empty("is an empty text")
         .doc("the token that is put after each document, such as <|endoftext|>; null: none");
+    f.optional("cache", &TextLM::cache).doc(kTokenCachingHelp);
     BlockOptions::describe_into(f);
+    f.rule(cache_rule());
     f.rule({.when = {the("documents").is("separate")},
             .all = {the("sampling").is("blocks")},
             .at = "sampling",
@@ -84,6 +95,7 @@ class TextLMDataset : public TokenWindows {
   void open() override {
     tokens_.clear();
     documents_.clear();
+    if (options_.cache == TokenCaching::kDisk) return open_kept();
     const std::vector<std::string> texts = read_documents(options_.files(), options_.part());
     if (has_characters()) {
       for (const std::string& text : texts) {
@@ -131,12 +143,64 @@ class TextLMDataset : public TokenWindows {
       add_document(tokens);
     }
   }
+  /// Tokens of two or four bytes, as TokenRow has them, and where each document ends.
+  struct KeptTokens {
+    TokenRow tokens;
+    std::vector<int64_t> ends;
+  };
+  std::string cache_key() const {
+    const TextFiles files = options_.files();
+    TokenCacheKey key("corpus");
+    key.add_tokenizer(options_.tokenizer).add(options_.text_column).add(options_.end_of_document ? 1 : 0);
+    key.add(options_.end_of_document.value_or("")).add(options_.split ? word_of(*options_.split) : "all");
+    key.add(options_.split ? detail::number_text(options_.val_fraction) : "")
+        .add(static_cast<int64_t>(files.paths.size()));
+    for (const std::string& path : files.paths) {
+      const bool has_lines = path.ends_with(".jsonl") || path.ends_with(".jsonl.gz");
+      key.add(has_lines ? 1 : 0).add_file(path);
+    }
+    return key.finish();
+  }
+  ByteArrays encoded_arrays() {
+    encode(read_documents(options_.files(), options_.part()));
+    const auto kept = std::make_shared<KeptTokens>();
+    for (const Stretch& document : documents_) kept->ends.push_back(document.begin + document.size);
+    kept->tokens = TokenRow::of(std::move(tokens_));
+    tokens_.clear();
+    const TokenRow& row = kept->tokens;
+    const auto size = static_cast<size_t>(row.size);
+    const std::string_view bytes =
+        row.narrow ? std::string_view(reinterpret_cast<const char*>(row.narrow), size * sizeof(uint16_t))
+                   : std::string_view(reinterpret_cast<const char*>(row.wide), size * sizeof(uint32_t));
+    return {kept, {bytes, bytes_of(kept->ends)}};
+  }
+  void open_kept() {
+    const ByteArrays arrays = arrays_on_disk(cache_key(), 2, [&] { return encoded_arrays(); });
+    const std::span<const int64_t> ends = numbers_in<int64_t>(arrays.arrays.at(1));
+    const size_t size = ends.empty() ? 0 : static_cast<size_t>(ends.back());
+    TokenRow row;
+    row.owner = arrays.owner;
+    row.size = static_cast<int64_t>(size);
+    if (arrays.arrays[0].size() == size * sizeof(uint16_t)) {
+      row.narrow = numbers_in<uint16_t>(arrays.arrays[0]).data();
+    } else if (arrays.arrays[0].size() == size * sizeof(uint32_t)) {
+      row.wide = numbers_in<uint32_t>(arrays.arrays[0]).data();
+    } else {
+      throw DataError(origin_ + ": its tokens in the cache folder are not as many as its documents have");
+    }
+    documents_.clear();
+    for (int64_t begin = 0; const int64_t end : ends) {
+      if (options_.documents == Documents::kSeparate) documents_.push_back({begin, end - begin});
+      begin = end;
+    }
+    use(std::move(row));
+  }
   void read_by(Alphabet alphabet) {
     alphabet_ = std::move(alphabet);
     use(alphabet_.encode(tokens_, origin_));
   }
-  void use(std::vector<uint32_t> tokens) {
-    TokenRow row = TokenRow::of(std::move(tokens));
+  void use(std::vector<uint32_t> tokens) { use(TokenRow::of(std::move(tokens))); }
+  void use(TokenRow row) {
     if (options_.documents == Documents::kSeparate) {
       set_tokens(std::move(row), origin_, documents_);
     } else {
@@ -158,6 +222,7 @@ struct TinyShakespeare : BlockOptions {
   std::string root;
   CorpusPart split = CorpusPart::kTrain;
   std::string tokenizer = "characters";
+  TokenCaching cache = TokenCaching::kNone;
   bool download = false;
   std::vector<std::string> mirrors;
 
@@ -166,6 +231,8 @@ struct TinyShakespeare : BlockOptions {
     f.required("split", &TinyShakespeare::split)
         .doc("train: the first 1,003,854 characters; val: the 111,540 that follow, as nanoGPT has them");
     f.optional("tokenizer", &TinyShakespeare::tokenizer).words({"characters"}).doc(kTokenizerHelp);
+    f.optional("cache", &TinyShakespeare::cache).doc(kTokenCachingHelp);
+    f.rule(cache_rule());
     BlockOptions::describe_into(f);
     f.optional("download", &TinyShakespeare::download)
         .doc("fetch the text if `root` lacks it, by way of the cache that all recipes share (TRAINRUN_CACHE)");
@@ -180,6 +247,7 @@ struct TinyShakespeare : BlockOptions {
     static_cast<BlockOptions&>(corpus) = *this;
     corpus.path = path();
     corpus.tokenizer = tokenizer;
+    corpus.cache = cache;
     corpus.split = split;
     return corpus;
   }

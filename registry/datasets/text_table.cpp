@@ -25,10 +25,15 @@ class RowTaker {
     for (const std::string& column : options.text_columns) wanted_.push_back(index_of(column, names));
     if (options.label) wanted_.push_back(index_of(*options.label, names));
     num_columns_ = names.size();
+    needed_ = *std::max_element(wanted_.begin(), wanted_.end()) + 1;
   }
 
   void take(std::vector<std::string>& row, int64_t line, TextTable& table) const {
-    if (row.size() != num_columns_) {
+    if (options_.leaves_out_short_rows && row.size() < needed_) {
+      ++table.left_out;
+      return;
+    }
+    if (row.size() != num_columns_ && !options_.leaves_out_short_rows) {
       throw DataError(line_place(options_.path, line) + ": has " + std::to_string(row.size()) +
                       " columns, the first line " + std::to_string(num_columns_));
     }
@@ -51,6 +56,7 @@ class RowTaker {
   const TextTableOptions& options_;
   std::vector<size_t> wanted_;
   size_t num_columns_ = 0;
+  size_t needed_ = 0;  // columns, up to the last that is wanted
 };
 
 TextTable read_csv(const TextTableOptions& options) {
@@ -65,6 +71,7 @@ TextTable read_csv(const TextTableOptions& options) {
 
 TextTable read_tsv(const TextTableOptions& options) {
   std::optional<RowTaker> taker;
+  if (!options.names.empty()) taker.emplace(options, options.names);
   TextTable table;
   std::vector<std::string> row;
   for_each_line(options.path, [&](std::string_view line, int64_t number) {

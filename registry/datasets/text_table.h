@@ -11,6 +11,8 @@ struct TextTableOptions {
   std::string path;
   std::vector<std::string> text_columns;  // one or two
   std::optional<std::string> label;       // null: there are no labels
+  std::vector<std::string> names;         // of the columns of lines with tabulators, where no first line names them
+  bool leaves_out_short_rows = false;     // of such lines those that lack a column asked for; longer ones are read
 };
 
 /// The rows of such a file, read whole.
@@ -19,6 +21,7 @@ struct TextTable {
   std::vector<std::string> second;  // empty where there is one text column
   std::vector<std::string> labels;  // as the file writes them
   std::vector<int64_t> lines;       // where each row begins, from 1
+  int64_t left_out = 0;             // rows that were too short
 };
 
 /// Reads a file, plain or gzip, by its ending: .csv as RFC 4180 has it, with quoted fields; .jsonl, an object in each

@@ -88,6 +88,7 @@ class ChosenSamples : public DatasetView {
       : DatasetView(std::move(base), {}), choose_by_value_(std::move(choose)) {}
 
   DatasetInfo info() const override {
+    require_all_drawn(*base_, "a subset");
     DatasetInfo info = base_->info();
     if (choose_by_value_) {
       info.num_samples = indices_.defined() ? std::optional(indices_.numel()) : std::nullopt;
@@ -98,6 +99,7 @@ class ChosenSamples : public DatasetView {
     return info;
   }
   void open() override {
+    require_all_drawn(*base_, "a subset");
     base_->open();
     require_countable(base_->size());
     indices_ = choose_by_value_ ? choose_by_value_(*base_) : choose_(base_->size());

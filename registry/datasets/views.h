@@ -37,6 +37,7 @@ class DatasetView : public Dataset, public DetailedDataset {
     return class_names_of(*base_, field);
   }
   OwnOrder own_order() const override;
+  std::optional<int64_t> padding(const std::string& field) const override { return padding_of(*base_, field); }
   const ImageOptions* image_options() const override { return image_options_of(*base_); }
   std::string stored(int64_t index) const override;
   nlohmann::json inferred() const override { return inferred_of(*base_); }

@@ -62,6 +62,7 @@ class WindowsDataset : public Dataset, public DetailedDataset {
   }
 
   void open() override {
+    require_all_drawn(*base_, "Windows");
     base_->open();
     size_ = windows_of(base_->size());
     if (size_ > 0) return;

@@ -17,7 +17,8 @@ json read_settings(const std::string& path) {
   };
   try {
     json settings = json::parse(text, check_depth);
-    if (!settings.is_object()) throw DataError(path + ": expected a mapping of settings, found " + shown_json(settings));
+    if (!settings.is_object())
+      throw DataError(path + ": expected a mapping of settings, found " + shown_json(settings));
     return settings;
   } catch (const json::exception& error) {
     throw DataError(path + ": is not JSON: " + error.what());

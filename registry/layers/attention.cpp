@@ -9,7 +9,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/init.h>
@@ -19,6 +18,7 @@
 
 #include "registry/layers/key_value_cache.h"
 #include "registry/layers/parts.h"
+#include "registry/layers/scaled_attention.h"
 
 namespace trainrun {
 
@@ -139,9 +139,7 @@ Tensor Attention::forward(Tensor query, Tensor key, Tensor value, const Tensor& 
     tensor = tensor.unflatten(-1, {options_.num_heads, embed_dim / options_.num_heads}).permute({1, 2, 0, 3});
   }
   const double dropout = is_training() ? options_.dropout : 0;
-  const Tensor mixed =
-      at::scaled_dot_product_attention(projected[0], projected[1], projected[2],
-                                       mask.defined() ? std::optional(mask) : std::nullopt, dropout, is_causal);
+  const Tensor mixed = scaled_attention(projected[0], projected[1], projected[2], {mask, dropout, is_causal});
   const Tensor output = out_proj_->forward(mixed.permute({2, 0, 1, 3}).reshape({query.size(0), batch, embed_dim}));
   return options_.batch_first ? output.transpose(0, 1) : output;
 }

@@ -3,9 +3,10 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 
 #include <algorithm>
+
+#include "registry/layers/scaled_attention.h"
 
 namespace trainrun {
 namespace {
@@ -25,12 +26,6 @@ Tensor appended(Tensor& kept, const Tensor& next, int64_t past, int64_t dim) {
   }
   kept.narrow(dim, past, next.size(dim)).copy_(next);
   return kept.narrow(dim, 0, needed);
-}
-
-/// Each head of [N, heads, T, D] `times` times.
-Tensor repeated(const Tensor& heads, int64_t times) {
-  if (times == 1) return heads;
-  return heads.unsqueeze(2).expand({-1, -1, times, -1, -1}).flatten(1, 2);
 }
 
 /// [N or 1, 1, T, S] bool: which of the keys `first_key` … each query looks at; undefined: all of them, or, where the
@@ -68,15 +63,13 @@ Tensor attend_further(const NextTokens& next, const DecodingPoint& point, Tensor
   values = values.narrow(2, first_key, num_keys - first_key);
   const bool is_windowed = length > 1 && next.sliding_window && *next.sliding_window < num_keys;
   const Tensor mask = looked_at(next, point, seen, first_key, is_windowed);
-  const auto given = mask.defined() ? std::optional(mask) : std::nullopt;
   const int64_t times = next.query.size(1) / next.key.size(1);
   if (length == 1) {  // the queries that share a head of keys stand side by side, so that no key is copied
     const Tensor query = next.query.reshape({next.query.size(0), keys.size(1), times, -1});
-    return at::scaled_dot_product_attention(query, keys, values, given, 0, /*is_causal=*/false, next.scale)
-        .reshape(next.query.sizes());
+    return scaled_attention(query, keys, values, {.mask = mask, .scale = next.scale}).reshape(next.query.sizes());
   }
-  return at::scaled_dot_product_attention(next.query, repeated(keys, times), repeated(values, times), given, 0,
-                                          /*is_causal=*/!mask.defined(), next.scale);
+  return scaled_attention(next.query, repeated_heads(keys, times), repeated_heads(values, times),
+                          {.mask = mask, .is_causal = !mask.defined(), .scale = next.scale});
 }
 
 }  // namespace trainrun

@@ -1,6 +1,5 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/nn/module.h>
 
 #include <limits>
@@ -8,6 +7,7 @@
 #include "registry/graph/decoding.h"
 #include "registry/layer.h"
 #include "registry/layers/key_value_cache.h"
+#include "registry/layers/scaled_attention.h"
 
 // What language models attend with, without weights of its own: the Linears that make queries, keys and values are
 // layers of the model, so that patterns over names, adapters and fusions find them.
@@ -112,20 +112,13 @@ struct ScaledDotProductAttention {
 
   Tensor attend(const Tensors& inputs, double p) const {
     const Tensor query = heads_of(inputs[0], num_heads);
-    const Tensor key = repeated(heads_of(inputs[1], key_heads()));
-    const Tensor value = repeated(heads_of(inputs[2], key_heads()));
+    const int64_t times = num_heads / key_heads();
+    const Tensor key = repeated_heads(heads_of(inputs[1], key_heads()), times);
+    const Tensor value = repeated_heads(heads_of(inputs[2], key_heads()), times);
     const Tensor mask = this->mask(query, key.size(2), inputs.size() == 4 ? inputs[3] : Tensor());
     const bool plainly_causal = is_causal && !mask.defined();
-    const Tensor mixed = at::scaled_dot_product_attention(
-        query, key, value, mask.defined() ? std::optional(mask) : std::nullopt, p, plainly_causal, scale);
+    const Tensor mixed = scaled_attention(query, key, value, {mask, p, plainly_causal, scale});
     return mixed.transpose(1, 2).flatten(2);
-  }
-
-  /// Each head of [N, heads, T, D] as often as queries share it.
-  Tensor repeated(const Tensor& heads) const {
-    const int64_t times = num_heads / key_heads();
-    if (times == 1) return heads;
-    return heads.unsqueeze(2).expand({-1, -1, times, -1, -1}).flatten(1, 2);
   }
 
   /// What is added to the scores [N, heads, L, S]; undefined for nothing but, perhaps, causality. Where a query may see

@@ -17,6 +17,9 @@ constexpr const char* kAttentionMask = "attention_mask";
 constexpr const char* kTokenTypeIds = "token_type_ids";
 constexpr const char* kPositionIds = "position_ids";
 
+/// Whether a field of a batch is one of texts: input_ids, chosen_input_ids.
+inline bool holds_tokens(const std::string& field) { return field.ends_with(kInputIds); }
+
 /// The inputs of a language model under the names of their roles. Those that the recipe lists under `inputs` have the
 /// roles that their names say or, if these are other names, the first of `roles` in their order; without `inputs` they
 /// are the fields of the batch that have the roles' names. Throws LayerError where they do not fit.

@@ -52,6 +52,9 @@ class CheckedDataset : public Dataset, public DetailedDataset {
     return class_names_of(*base_, field);
   }
   OwnOrder own_order() const override { return own_order_of(*base_); }
+  bool draws_itself() const override { return trainrun::draws_itself(*base_); }
+  std::optional<int64_t> num_drawn() const override { return num_drawn_of(*base_); }
+  std::optional<int64_t> padding(const std::string& field) const override { return padding_of(*base_, field); }
   const ImageOptions* image_options() const override { return image_options_of(*base_); }
   std::string stored(int64_t index) const override { return stored_sample(*base_, index); }
   nlohmann::json inferred() const override { return inferred_of(*base_); }

@@ -205,6 +205,7 @@ DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool
     if (data && section.shuffle) {
       options.drawing.weights = data->sampling_weights();
       options.drawing.order = own_order_of(*data);
+      options.drawing.num_samples = num_drawn_of(*data).value_or(0);
     }
     require_drawable(options.drawing.weights);
     return options;

@@ -17,9 +17,9 @@ enum class Split {
 struct Drawing {
   at::Tensor weights;       // [N] float64: how often each comes, relative to the others; undefined: once
   at::Tensor strata;        // [N] int64: classes, of which every stretch of the order has its share; undefined: none
-  int64_t num_samples = 0;  // drawn by weight in an epoch; 0: as many as there are
+  int64_t num_samples = 0;  // drawn in an epoch; 0: as many as there are
   bool replacement = true;  // a sample may be drawn by weight several times
-  std::function<at::Tensor(uint64_t seed, int64_t epoch)> order = {};  // instead of a permutation of all: [N] int64
+  std::function<at::Tensor(uint64_t seed, int64_t epoch)> order = {};  // instead of a permutation of all: [num_samples]
 };
 
 struct SamplerOptions {

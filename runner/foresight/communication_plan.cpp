@@ -12,8 +12,8 @@
 #include "registry/graph/shape_mode.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/shard_layout.h"
-#include "runner/train/asked_signals.h"
 #include "runner/train/step_batches.h"
+#include "runner/train/train_step.h"
 
 namespace trainrun {
 namespace {
@@ -269,9 +269,8 @@ void add_common(const Recipe& recipe, Model& model, int64_t world_size, std::vec
   if (const auto num_counting = static_cast<int64_t>(model.num_counting_losses()); num_counting > 0) {
     add_traffic(lines, kCountingTargets, "all_reduce", 1, num_counting * static_cast<int64_t>(sizeof(double)));
   }
-  add_traffic(
-      lines, "the end of the step", "all_reduce", 1,
-      (parts + 1 + kSignalNumbers + (recipe.heeds_clock() ? kClockNumbers : 0)) * static_cast<int64_t>(sizeof(double)));
+  add_traffic(lines, "the end of the step", "all_reduce", 1,
+              step_numbers(recipe, parts) * static_cast<int64_t>(sizeof(double)));
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 #include "registry/schedulers/chainable.h"
 #include "runner/base/arithmetic.h"
 #include "runner/foresight/optimizer_memory.h"
+#include "runner/model/flops.h"
 #include "runner/model/model.h"
-#include "runner/model/model_roles.h"
 #include "runner/train/job.h"
 
 namespace trainrun {
@@ -121,12 +121,6 @@ class LayerWalk {
   Tensors slots_;
   std::set<const at::TensorImpl*> counted_;
 };
-
-std::vector<int64_t> example_sizes(const FieldInfo& field) {
-  std::vector<int64_t> sizes = {kExampleBatch};
-  sizes.insert(sizes.end(), field.shape.begin(), field.shape.end());
-  return sizes;
-}
 
 void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) {
   const ShapeMode shapes;
@@ -273,16 +267,6 @@ LengthSummary explain_length(const Recipe& recipe, const DatasetInfo& info) {
     length.total_steps = std::min(length.total_steps.value_or(*limit), *limit);
   }
   return length;
-}
-
-int64_t forward_flops(Model& model, const DatasetInfo& info) {
-  const ShapeMode shapes;
-  const c10::AutoGradMode no_gradients(false);
-  Tensors inputs;
-  for (const FieldInfo& field : info.fields) inputs.push_back(at::empty(example_sizes(field), field.dtype));
-  const int64_t before = ShapeMode::flops();
-  model.graph().forward(inputs);
-  return (ShapeMode::flops() - before) / kExampleBatch;
 }
 
 Explanation explain(const LoadedRecipe& loaded) {

@@ -109,8 +109,6 @@ struct Explanation {
 Explanation explain(const LoadedRecipe& loaded);
 
 LengthSummary explain_length(const Recipe& recipe, const DatasetInfo& training_info);
-/// Of one sample: multiplications and additions of matrix products and convolutions. `model` has no memory.
-int64_t forward_flops(Model& model, const DatasetInfo& info);
 
 /// For people, within 100 columns unless names or shapes are long.
 std::string to_text(const Explanation& explanation);

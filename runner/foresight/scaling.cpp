@@ -10,7 +10,7 @@
 #include "runner/foresight/communication_plan.h"
 #include "runner/foresight/explain.h"
 #include "runner/foresight/optimizer_memory.h"
-#include "runner/model/model.h"
+#include "runner/model/flops.h"
 
 namespace trainrun {
 namespace {

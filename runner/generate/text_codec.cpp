@@ -28,6 +28,9 @@ class Characters : public TextCodec {
     return text;
   }
   int64_t vocab_size() const override { return static_cast<int64_t>(characters_.size()); }
+  std::string token(int64_t id) const override {
+    return id >= 0 && id < vocab_size() ? utf8_of(characters_[static_cast<size_t>(id)]) : std::to_string(id);
+  }
 
  private:
   std::vector<uint32_t> characters_;  // sorted, as the alphabet has them
@@ -44,6 +47,8 @@ class Tokens : public TextCodec {
   }
   std::string decode(const std::vector<int64_t>& tokens) const override { return tokenizer_->decode(tokens); }
   int64_t vocab_size() const override { return tokenizer_->vocab_size(); }
+  std::string token(int64_t id) const override { return tokenizer_->token_of(id).value_or(std::to_string(id)); }
+  std::optional<int64_t> unknown_token() const override { return tokenizer_->special_id("unk"); }
   std::optional<int64_t> end_token() const override { return tokenizer_->special_id("eos"); }
 
  private:

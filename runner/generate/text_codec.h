@@ -21,6 +21,10 @@ class TextCodec {
   /// Without special tokens. What ends in the midst of a character ends with U+FFFD.
   virtual std::string decode(const std::vector<int64_t>& tokens) const = 0;
   virtual int64_t vocab_size() const = 0;
+  /// A token as the vocabulary has it; its number where it is not in there.
+  virtual std::string token(int64_t id) const = 0;
+  /// The token that stands for what the tokenizer does not know, if there is one.
+  virtual std::optional<int64_t> unknown_token() const { return std::nullopt; }
   /// The token that ends a text, if the tokenizer names one.
   virtual std::optional<int64_t> end_token() const { return std::nullopt; }
 };

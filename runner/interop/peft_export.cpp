@@ -6,8 +6,8 @@
 #include "registry/files/safetensors.h"
 #include "registry/graph/flatten.h"
 #include "runner/interop/model_export.h"
-#include "runner/model/model_records.h"
 #include "runner/model/model_adapters.h"
+#include "runner/model/model_records.h"
 
 namespace trainrun {
 namespace {

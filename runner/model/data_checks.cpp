@@ -10,6 +10,7 @@
 
 #include "registry/datasets/data_details.h"
 #include "registry/graph/flatten.h"
+#include "registry/models/language_model.h"
 
 namespace trainrun {
 namespace {
@@ -77,6 +78,15 @@ Batch some_samples(const Dataset& data, const DataLoader::Transforms& transforms
 }
 
 }  // namespace
+
+void check_tokens(const Recipe& recipe, const DatasetInfo& info) {
+  const auto& fields = info.fields;
+  const bool has_tokens =
+      std::any_of(fields.begin(), fields.end(), [](const FieldInfo& field) { return holds_tokens(field.name); });
+  if (!recipe.training.max_tokens || has_tokens) return;
+  throw RecipeError(
+      {{{}, "training.max_tokens", "the batches have no field input_ids, so there are no tokens to count"}});
+}
 
 void check_batch_norms(const Recipe& recipe, const Graph& graph, int64_t num_samples, int64_t world_size) {
   std::string cure;

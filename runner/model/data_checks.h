@@ -13,6 +13,9 @@ namespace trainrun {
 /// value a channel. `num_samples`: of an epoch, all ranks together.
 void check_batch_norms(const Recipe& recipe, const Graph& graph, int64_t num_samples, int64_t world_size);
 
+/// Throws RecipeError where `training.max_tokens` is to end a training whose batches have no `input_ids`.
+void check_tokens(const Recipe& recipe, const DatasetInfo& info);
+
 /// A line for each field of numbers whose columns reach the model a thousand times larger than it can learn from well,
 /// with their names and what to do. `transforms`: those of training.
 std::vector<std::string> scale_warnings(const Recipe& recipe, const Graph& graph, const Dataset& data,

@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "registry/datasets/data_details.h"
@@ -14,7 +15,6 @@
 #include "registry/graph/shape_mode.h"
 #include "runner/data/pixels.h"
 #include "runner/model/model_adapters.h"
-#include "runner/model/model_roles.h"
 #include "runner/model/precision.h"
 
 namespace trainrun {
@@ -39,14 +39,27 @@ class Faults {
   std::vector<Problem> problems_;
 };
 
-/// `inferred`: as what the data is to be read (read_as_inferred), or null.
+/// Throws DataError where the recipe has the training samples drawn in another way than they draw themselves.
+void require_own_draws(const Recipe& recipe, const Dataset& data) {
+  if (!draws_itself(data)) return;
+  if (recipe.dataloader.chosen_sampler()) {
+    throw DataError("the samples of a Mixture are drawn by its weights, so there can be no dataloader.sampler");
+  }
+  if (!recipe.dataloader.shuffle) {
+    throw DataError("the samples of a Mixture are drawn by its weights, so dataloader.shuffle must be true");
+  }
+}
+
+/// `inferred`: as what the data is to be read (read_as_inferred), or null. `look` sees the data, which are not open.
 DatasetInfo split_info(const Component<DatasetKind>& dataset, const std::vector<Component<TransformKind>>& first,
-                       const std::vector<Component<TransformKind>>& then, const nlohmann::json& inferred) {
+                       const std::vector<Component<TransformKind>>& then, const nlohmann::json& inferred,
+                       const std::function<void(const Dataset&, DatasetInfo&)>& look = {}) {
   DatasetInfo info;
   at_place(dataset.place, dataset.path, "", [&] {
     const auto data = dataset.build({});
     read_as_inferred(*data, inferred);
     info = data->info();
+    if (look) look(*data, info);
   });
   pixels_to_floats(info);
   for (const auto* transforms : {&first, &then}) {
@@ -77,7 +90,11 @@ std::string shapes_text(const LayerInputs& inputs, const Names& names) {
 }  // namespace
 
 DatasetInfo training_info(const Recipe& recipe) {
-  return split_info(recipe.dataset.train, recipe.dataset.train_transforms, recipe.dataset.transforms, nullptr);
+  return split_info(recipe.dataset.train, recipe.dataset.train_transforms, recipe.dataset.transforms, nullptr,
+                    [&](const Dataset& data, DatasetInfo& info) {
+                      require_own_draws(recipe, data);
+                      if (draws_itself(data)) info.num_samples = num_drawn_of(data);  // of an epoch
+                    });
 }
 
 DatasetInfo evaluation_info(const Recipe& recipe, size_t set) {

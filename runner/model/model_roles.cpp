@@ -1,5 +1,4 @@
-#include "runner/model/model_roles.h"
-
+// Models beside the recipe's own: its `models`.
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/GradMode.h>
 
@@ -9,6 +8,7 @@
 
 #include "registry/fault.h"
 #include "registry/graph/shape_mode.h"
+#include "runner/model/model.h"
 #include "runner/model/model_records.h"
 
 namespace trainrun {

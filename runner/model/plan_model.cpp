@@ -49,6 +49,7 @@ std::unique_ptr<Model> plan_model(const Recipe& recipe) {
   const ShapeMode shapes;
   auto model = std::make_unique<Model>(recipe, info, evaluated.empty() ? DatasetInfo() : evaluated[0]);
   check_known_indices(recipe, model->graph(), info);
+  check_tokens(recipe, info);
   if (info.num_samples) check_batch_norms(recipe, model->graph(), *info.num_samples, recipe.num_processes);
   for (size_t i = 0; i < evaluated.size(); ++i) {
     check_evaluated(recipe, *model, info, evaluated[i], recipe.dataset.eval->sets[i].data);

@@ -123,6 +123,7 @@ struct TrainingSection {
   std::optional<int64_t> max_steps;
   int64_t gradient_accumulation_steps = 1;
   std::optional<Duration> max_time;
+  std::optional<int64_t> max_tokens;
   std::optional<double> max_grad_norm;
   std::optional<double> max_grad_value;
   std::optional<LrScaling> lr_scaling;
@@ -151,6 +152,7 @@ struct CheckpointSection {
 
 struct LoggingSection {
   int64_t every_steps = 100;
+  std::optional<double> peak_flops;
   std::optional<std::vector<Component<LoggerKind>>> report_to;  // set after loading
   static void describe(Fields<LoggingSection>& f);
 };

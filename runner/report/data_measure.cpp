@@ -79,6 +79,14 @@ std::vector<SurveyedSet::Column> FieldMeasure::columns() const {
 
 namespace {
 
+/// Bytes of a row of int64 numbers up to the last that is not `padding`: how far a row is filled up depends on the batch.
+size_t bytes_before_padding(const char* row, size_t bytes, int64_t padding) {
+  const auto* numbers = reinterpret_cast<const int64_t*>(row);  // of a tensor, aligned
+  size_t count = bytes / sizeof(int64_t);
+  while (count > 0 && numbers[count - 1] == padding) --count;
+  return count * sizeof(int64_t);
+}
+
 /// Of the samples, a piece at a time, each row of all fields but the target.
 void add_rows(const Dataset& data, const std::vector<int64_t>& indices, size_t begin, size_t end,
               std::vector<std::string>& digests) {
@@ -87,14 +95,21 @@ void add_rows(const Dataset& data, const std::vector<int64_t>& indices, size_t b
                                    indices.begin() + static_cast<std::ptrdiff_t>(end));
   const Batch batch = data.get(at::tensor(piece, at::kLong));
   std::vector<at::Tensor> fields;
+  std::vector<std::optional<int64_t>> paddings;
   for (const Batch::Field& field : batch.fields()) {
-    if (field.name != target) fields.push_back(field.tensor.contiguous());
+    if (field.name == target) continue;
+    fields.push_back(field.tensor.contiguous());
+    const bool is_padded = field.tensor.dim() == 2 && field.tensor.scalar_type() == at::kLong;
+    paddings.push_back(is_padded ? padding_of(data, field.name) : std::nullopt);
   }
   for (size_t row = 0; row < piece.size(); ++row) {
     Sha256 hash;
-    for (const at::Tensor& field : fields) {
-      const size_t bytes = field.nbytes() / piece.size();
-      hash.update(static_cast<const char*>(field.const_data_ptr()) + row * bytes, bytes);
+    for (size_t i = 0; i < fields.size(); ++i) {
+      const size_t bytes = fields[i].nbytes() / piece.size();
+      const auto* content = static_cast<const char*>(fields[i].const_data_ptr()) + row * bytes;
+      const uint64_t size = paddings[i] ? bytes_before_padding(content, bytes, *paddings[i]) : bytes;
+      hash.update(&size, sizeof(size));
+      hash.update(content, size);
     }
     digests[begin + row] = hash.finish();
   }

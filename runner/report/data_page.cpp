@@ -20,6 +20,8 @@ td:first-child, th:first-child { text-align: left; } tr:nth-child(even) { backgr
 .samples { display: flex; flex-wrap: wrap; gap: 12px; } figure { margin: 0; width: 160px; font-size: 12px; }
 figure img { width: 160px; image-rendering: pixelated; border: 1px solid #ccc; }
 figcaption { overflow-wrap: anywhere; } .wide { width: 340px; } .bar { background: #48c; height: 10px; }
+.text { width: 100%; } .tokens span { border: 1px solid #ddd; padding: 0 2px; line-height: 1.8; }
+.tokens .counts { background: #cde6cd; } .tokens .pad { color: #bbb; } pre { white-space: pre-wrap; }
 .warning { background: #fff3cd; border-left: 4px solid #e0a800; padding: 4px 10px; margin: 4px 0; }
 )";
 
@@ -53,6 +55,17 @@ std::string escaped(const std::string& text) {
       default:
         html += text.substr(begin, offset - begin);
     }
+  }
+  return html;
+}
+
+/// The same with its lines.
+std::string decoded_html(const std::string& text) {
+  std::string html;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    html += escaped(text.substr(begin, end - begin)) + (end < text.size() ? "\n" : "");
+    begin = end + 1;
   }
   return html;
 }
@@ -135,7 +148,59 @@ std::string numbers_html(const at::Tensor& input) {
   return "<code>" + text + (numbers.numel() > kMost ? " …" : "") + "</code>";
 }
 
+std::string tokens_html(const SurveyedSet::Tokens& tokens) {
+  constexpr double kBar = 300;  // pixels
+  const auto percent = [](double share) { return short_text(100 * share) + " %"; };
+  std::string html = "<table>\n" + row_of({"<b>" + escaped(tokens.field) + "</b>", ""});
+  html += row_of({"tokens, without padding", grouped(tokens.total)});
+  html += row_of(
+      {"different tokens", grouped(tokens.distinct) + (tokens.vocabulary ? " of " + grouped(*tokens.vocabulary) : "")});
+  html += row_of({"share of the batches that is padding", percent(tokens.padding_share)});
+  if (tokens.target_share) {
+    html += row_of({"share of the tokens with a target that counts", percent(*tokens.target_share)});
+  }
+  if (tokens.unknown) html += row_of({"tokens that the tokenizer does not know", grouped(*tokens.unknown)});
+  html += row_of({"tokens of a sample: mean", short_text(tokens.mean_length)});
+  html += row_of({"median", grouped(tokens.median)});
+  html += row_of({"of 95 % at most", grouped(tokens.long_one)}) + "</table>\n";
+  int64_t most = 1;
+  for (const SurveyedSet::Tokens::Bar& bar : tokens.lengths) most = std::max(most, bar.count);
+  html += "<table>\n" + row_of({"tokens of a sample", "samples", ""}, "th");
+  for (const SurveyedSet::Tokens::Bar& bar : tokens.lengths) {
+    const double width = kBar * static_cast<double>(bar.count) / static_cast<double>(most);
+    html += row_of({grouped(bar.least) + " to " + grouped(bar.most), grouped(bar.count),
+                    "<div class=\"bar\" style=\"width: " + std::to_string(std::lround(width)) + "px\"></div>"});
+  }
+  return html + "</table>\n";
+}
+
+std::string visible(const std::string& token) {
+  std::string text;
+  for (const char letter : token) text += letter == '\n' ? "\\n" : letter == '\t' ? "\\t" : std::string(1, letter);
+  return escaped(text);
+}
+
+/// Tokens side by side: those at which a target counts are marked, padding is grey.
+std::string row_html(const SurveyedSet::TokenRow& row) {
+  std::string html = "<p class=\"tokens\">";
+  for (const SurveyedSet::TokenRow::Token& token : row.tokens) {
+    const char* kind = token.padding ? "pad" : token.counts ? "counts" : "";
+    html += "<span class=\"" + std::string(kind) + "\">" + visible(token.text) + "</span> ";
+  }
+  return html + "</p>" + (row.decoded.empty() ? "" : "<pre>" + decoded_html(row.decoded) + "</pre>");
+}
+
+std::string text_sample_html(const SurveyedSet::Sample& sample) {
+  std::string html = "<figure class=\"text\"><figcaption><b>" + escaped(sample.label) + "</b> " +
+                     escaped(sample.place) + "</figcaption>";
+  for (const SurveyedSet::TokenRow& row : sample.rows) {
+    html += (sample.rows.size() > 1 ? "<p>" + escaped(row.field) + "</p>" : "") + row_html(row);
+  }
+  return html + "</figure>\n";
+}
+
 std::string sample_html(const SurveyedSet::Sample& sample) {
+  if (!sample.rows.empty()) return text_sample_html(sample);
   const at::Tensor picture = picture_of(sample.input);
   std::string content;
   if (picture.defined()) {
@@ -164,7 +229,12 @@ std::string to_html(const DataSurvey& survey) {
             " of an epoch, after all transforms. Pictures whose numbers leave [0, 1] are stretched to what can be "
             "shown.</p>\n";
     if (!set.columns.empty()) html += columns_html(set);
+    for (const SurveyedSet::Tokens& tokens : set.tokens) html += tokens_html(tokens);
     if (!set.classes.empty()) html += classes_html(set);
+    const bool has_targets = !set.shown.empty() && !set.shown[0].rows.empty() && set.shown[0].rows[0].has_targets;
+    if (has_targets) {
+      html += "<p>Tokens on green have a target that counts: the token that comes next. Grey ones are padding.</p>\n";
+    }
     html += "<div class=\"samples\">\n";
     for (const SurveyedSet::Sample& sample : set.shown) html += sample_html(sample);
     html += "</div>\n";

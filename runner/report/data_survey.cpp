@@ -13,6 +13,7 @@
 #include "runner/model/model.h"
 #include "runner/report/data_measure.h"
 #include "runner/report/data_warnings.h"
+#include "runner/report/token_measure.h"
 
 namespace trainrun {
 namespace {
@@ -23,7 +24,8 @@ struct OpenSet {
   const Dataset* data;
   DataLoader::Transforms transforms;
   DataLoaderOptions options;
-  DatasetInfo info;  // as the fields reach the model
+  DatasetInfo info;                        // as the fields reach the model
+  std::shared_ptr<const TextCodec> codec;  // of its texts; null: there are none, or only their tokens' numbers
 };
 
 std::string shown_number(double number) {
@@ -54,6 +56,12 @@ std::string label_text(const at::Tensor& target, const std::vector<std::string>&
 
 /// The target as the data set has it for all samples, where that costs no decoding; undefined where it does.
 at::Tensor all_targets(const OpenSet& set) {
+  constexpr double kMost = 1e8;  // numbers
+  const DatasetInfo info = set.data->info();
+  const FieldInfo* target = info.find(info.target);
+  auto count = static_cast<double>(set.data->size());
+  for (const int64_t size : target ? target->shape : std::vector<int64_t>()) count *= static_cast<double>(size);
+  if (count > kMost) return {};
   try {
     return set.data->column(set.data->info().target);
   } catch (const Error&) {  // not kept in memory
@@ -99,16 +107,23 @@ class Surveyor {
       : set_(set), options_(options), names_(class_names_of(*set.data, set.data->info().target)) {
     found_.name = set.name;
     found_.samples = set.data->size();
+    const auto labels = label_range(set, uses);
+    std::unordered_set<std::string> of_texts;
+    for (TokenFields& text : token_fields(set.info, of_texts)) {
+      if (text.labels == set.info.target && labels && labels->ignored) text.ignore_index = *labels->ignored;
+      texts_.emplace_back(std::move(text), set.codec);
+    }
     for (const FieldInfo& field : set.info.fields) {
+      if (of_texts.contains(field.name)) continue;
       if (field.name != set.info.target) measures_.emplace_back(field, names_within_field(*set.data, field.name));
     }
-    if (const auto range = label_range(set, uses); range && range->below <= kMostClasses) {
-      counts_.emplace(range->below, range->ignored);
-    }
+    targets_are_tokens_ = of_texts.contains(set.info.target);
+    const bool has_classes = labels && labels->below <= kMostClasses && !targets_are_tokens_;
+    if (has_classes) counts_.emplace(labels->below, labels->ignored);
   }
 
   SurveyedSet survey(DataWarnings& warnings) {
-    const at::Tensor targets = all_targets(set_);
+    const at::Tensor targets = counts_ ? all_targets(set_) : at::Tensor();
     const bool counts_all = targets.defined() && !at::isFloatingType(targets.scalar_type());
     if (counts_ && counts_all) counts_->add(targets);
     const DataLoader loader(*set_.data, set_.transforms, set_.options);
@@ -124,6 +139,9 @@ class Surveyor {
     finish();
     for (const FieldMeasure& measure : measures_) warnings.add_blank(found_, measure.blank());
     warnings.add(found_);
+    for (const TokenMeasure& text : texts_) {
+      for (const std::string& warning : text.warnings()) warnings.add_text(found_.name + ": " + warning);
+    }
     return std::move(found_);
   }
 
@@ -132,6 +150,7 @@ class Surveyor {
 
   void add(const Batch& batch, const at::Tensor& order, bool count) {
     for (FieldMeasure& measure : measures_) measure.add(batch.at(measure.field()));
+    for (TokenMeasure& text : texts_) text.add(batch);
     const at::Tensor& target = batch.at(set_.info.target);
     if (counts_ && count) counts_->add(target);
     for (int64_t row = 0; row < batch.size(); ++row) {
@@ -139,8 +158,9 @@ class Surveyor {
       SurveyedSet::Sample sample;
       sample.place =
           place_of_sample(*set_.data, order[found_.measured + row].item<int64_t>(), set_.info.fields[0].name);
-      sample.label = label_text(target[row], names_);
-      sample.input = batch.at(set_.info.fields[0].name)[row].clone();
+      if (!targets_are_tokens_) sample.label = label_text(target[row], names_);
+      if (texts_.empty()) sample.input = batch.at(set_.info.fields[0].name)[row].clone();
+      for (const TokenMeasure& text : texts_) sample.rows.push_back(text.row(batch, row));
       found_.shown.push_back(std::move(sample));
     }
     found_.measured += batch.size();
@@ -150,6 +170,7 @@ class Surveyor {
     for (const FieldMeasure& measure : measures_) {
       for (SurveyedSet::Column& column : measure.columns()) found_.columns.push_back(std::move(column));
     }
+    for (const TokenMeasure& text : texts_) found_.tokens.push_back(text.found());
     if (!counts_) return;
     const FieldInfo* target = set_.info.find(set_.info.target);
     found_.counted = target && target->shape.empty() ? "samples" : "pixels";
@@ -162,6 +183,8 @@ class Surveyor {
   const DataSurveyOptions& options_;
   std::vector<std::string> names_;  // of the classes
   std::vector<FieldMeasure> measures_;
+  std::vector<TokenMeasure> texts_;
+  bool targets_are_tokens_ = false;
   std::optional<ClassCounts> counts_;
   SurveyedSet found_;
 };
@@ -208,11 +231,12 @@ DataSurvey survey_data(const LoadedRecipe& loaded, const DataSurveyOptions& opti
   const DatasetInfo train_info = data[0]->info();
   DataTransforms transforms(recipe, &train_info, eval_infos);
   transforms.learn(recipe, *data[0]);
+  const std::shared_ptr<const TextCodec> codec = codec_of_data(recipe, data[0]->learnt());
   std::vector<OpenSet> sets = {{"train", data[0].get(), transforms.training(),
-                                loader_options(recipe, data[0].get(), true), training_info(recipe)}};
+                                loader_options(recipe, data[0].get(), true), training_info(recipe), codec}};
   for (size_t i = 0; i < eval.size(); ++i) {
     sets.push_back({eval[i].prefix(), data[i + 1].get(), transforms.evaluation(i),
-                    loader_options(recipe, data[i + 1].get(), false), evaluation_info(recipe, i)});
+                    loader_options(recipe, data[i + 1].get(), false), evaluation_info(recipe, i), codec});
   }
   const std::unique_ptr<Model> model = plan_model(recipe);
   DataSurvey survey;

@@ -38,6 +38,35 @@ std::string safe(const std::string& text) {
   return shown;
 }
 
+/// The same in one line, with \n for a line's end.
+std::string line_of(const std::string& text) {
+  std::string line;
+  for (const char letter : text) {
+    if (letter == '\n') {
+      line += "\\n";
+    } else if (letter == '\t') {
+      line += "\\t";
+    } else {
+      line += letter;
+    }
+  }
+  return safe(line);
+}
+
+/// Lines of `width` characters: where tokens follow each other there are no words to break between.
+std::vector<std::string> folded(const std::string& text, size_t width) {
+  std::vector<std::string> lines(1);
+  size_t count = 0;
+  for (size_t offset = 0; offset < text.size(); ++count) {
+    const size_t begin = offset;
+    next_code_point(text, offset);
+    offset = std::max(offset, begin + 1);
+    if (count > 0 && count % width == 0) lines.emplace_back();
+    lines.back() += text.substr(begin, offset - begin);
+  }
+  return lines;
+}
+
 std::string columns_text(const SurveyedSet& set) {
   TextTable table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
   table.add({"", "mean", "deviation", "least", "most", "not finite"});
@@ -110,10 +139,83 @@ std::string numbers_text(const at::Tensor& input) {
   return text + (numbers.numel() > kMost ? " …" : "");
 }
 
+std::string percent(double share) { return number_text(100 * share) + " %"; }
+
+std::string tokens_text(const SurveyedSet::Tokens& tokens) {
+  constexpr double kBar = 40;
+  std::string text = "  " + safe(tokens.field) + ": " + grouped(tokens.total) + " tokens, " + grouped(tokens.distinct) +
+                     " different ones" + (tokens.vocabulary ? " of " + grouped(*tokens.vocabulary) : "") + "; " +
+                     percent(tokens.padding_share) + " of the batches is padding\n";
+  if (tokens.target_share) text += "  " + percent(*tokens.target_share) + " of the tokens have a target that counts\n";
+  if (tokens.unknown) text += "  tokens that the tokenizer does not know: " + grouped(*tokens.unknown) + "\n";
+  text += "  tokens of a sample: " + grouped(tokens.shortest) + " to " + grouped(tokens.longest) + ", mean " +
+          number_text(tokens.mean_length) + ", median " + grouped(tokens.median) + ", 95 % have at most " +
+          grouped(tokens.long_one) + "\n";
+  if (tokens.lengths.size() < 2) return text;
+  int64_t most = 1;
+  for (const SurveyedSet::Tokens::Bar& bar : tokens.lengths) most = std::max(most, bar.count);
+  TextTable table({Align::kRight, Align::kRight, Align::kLeft});
+  for (const SurveyedSet::Tokens::Bar& bar : tokens.lengths) {
+    const auto length = static_cast<size_t>(kBar * static_cast<double>(bar.count) / static_cast<double>(most));
+    table.add({grouped(bar.least) + (bar.most > bar.least ? "-" + grouped(bar.most) : ""), grouped(bar.count),
+               std::string(length, '#')});
+  }
+  return text + table.to_string("  ");
+}
+
+/// Tokens side by side; those at which a target counts in brackets; padding only by its number.
+std::string row_text(const SurveyedSet::TokenRow& row) {
+  std::string text;
+  size_t padding = 0;
+  bool is_open = false;
+  const char* between = "";
+  for (const SurveyedSet::TokenRow::Token& token : row.tokens) {
+    if (token.padding) {
+      ++padding;
+      continue;
+    }
+    if (token.counts != is_open) {
+      text += !token.counts ? "] " : text.empty() ? "[" : " [";
+      is_open = token.counts;
+      between = "";
+    }
+    text += between + line_of(token.text);
+    between = "|";
+  }
+  if (is_open) text += "]";
+  if (padding > 0) text += " + " + grouped(static_cast<int64_t>(padding)) + " padding";
+  return text;
+}
+
+std::string rows_text(const SurveyedSet::Sample& sample) {
+  constexpr size_t kMostLines = 12;
+  std::string text;
+  for (const SurveyedSet::TokenRow& row : sample.rows) {
+    std::vector<std::string> parts = {row_text(row)};
+    if (!row.decoded.empty()) parts.push_back("\"" + line_of(row.decoded) + "\"");
+    if (sample.rows.size() > 1) text += "    " + safe(row.field) + "\n";
+    for (const std::string& part : parts) {
+      std::vector<std::string> lines = folded(part, kWidth - 4);
+      const bool is_cut = lines.size() > kMostLines;
+      if (is_cut) lines.resize(kMostLines);
+      for (const std::string& line : lines) text += "    " + line + "\n";
+      if (is_cut) text += "    …\n";
+    }
+  }
+  return text;
+}
+
 std::string samples_text(const SurveyedSet& set) {
   std::string text;
   size_t pictures = 0;
+  const bool has_targets = !set.shown.empty() && !set.shown[0].rows.empty() && set.shown[0].rows[0].has_targets;
+  if (has_targets) text += "  tokens in [ ] have a target that counts: the token that comes next\n";
   for (const SurveyedSet::Sample& sample : set.shown) {
+    if (!sample.rows.empty()) {
+      text += "  " + safe(sample.place) + (sample.label.empty() ? "" : " → " + safe(sample.label)) + "\n";
+      text += rows_text(sample);
+      continue;
+    }
     const at::Tensor picture = picture_of(sample.input);
     if (picture.defined() && pictures++ == kMostPictures) break;
     text += "  " + safe(sample.place) + (sample.label.empty() ? "" : " → " + safe(sample.label)) + "\n";
@@ -130,6 +232,7 @@ std::string to_text(const DataSurvey& survey, bool with_pictures) {
     text += "\n" + set.name + ": " + grouped(set.samples) + " samples; the first " + grouped(set.measured) +
             " of an epoch, as the model gets them:\n";
     if (!set.columns.empty()) text += columns_text(set);
+    for (const SurveyedSet::Tokens& tokens : set.tokens) text += tokens_text(tokens);
     if (!set.classes.empty()) text += classes_text(set);
     if (with_pictures) text += samples_text(set);
   }

@@ -16,6 +16,7 @@
 #include "registry/error.h"
 #include "runner/base/text.h"
 #include "runner/device/device.h"
+#include "runner/device/matrix_products.h"
 #include "runner/device/threads.h"
 
 namespace trainrun {
@@ -161,7 +162,8 @@ void add_gpus(NamedLines& facts) {
 /// How threads wait in a run, which sets what is not set here (tools/passive_waiting.cpp), and what that does now.
 std::string waiting_text() {
   const bool is_set = std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT");
-  if (!is_set) return "wait passively after some microseconds in a run; OMP_WAIT_POLICY and GOMP_SPINCOUNT are not set";
+  if (!is_set)
+    return "wait passively after some tens of microseconds in a run; OMP_WAIT_POLICY and GOMP_SPINCOUNT are not set";
   const Waiting waiting = thread_waiting();
   const std::string hint = waiting_hint(waiting.is_busy, at::get_num_threads(), num_runnable(), usable_cpus());
   return "wait " + waiting.text + (hint.empty() ? "" : "; " + hint);
@@ -173,6 +175,7 @@ void add_hardware(NamedLines& facts) {
                                  std::to_string(usable_cpus()) + " usable by this process");
   facts.emplace_back("vector extensions", vector_extensions());
   facts.emplace_back("LibTorch's kernels", at::get_cpu_capability());
+  facts.emplace_back("matrix products", matrix_products_text());
   facts.emplace_back("threads", std::to_string(at::get_num_threads()) + " within an operation, " +
                                     std::to_string(at::get_num_interop_threads()) + " between operations");
   facts.emplace_back("waiting threads", waiting_text());
@@ -186,10 +189,10 @@ void add_hardware(NamedLines& facts) {
 
 void add_variables(NamedLines& facts) {
   std::vector<std::string> set;
-  for (const char* name :
-       {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS", "OMP_PROC_BIND", "KMP_AFFINITY",
-        "GOMP_CPU_AFFINITY", "LD_PRELOAD", "LD_LIBRARY_PATH", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA",
-        "CUDA_VISIBLE_DEVICES", "MALLOC_CONF", "TRAINRUN_LIBTORCH", "TRAINRUN_DATA", "NO_COLOR", "TERM", "LANG"}) {
+  for (const char* name : {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS", "OMP_PROC_BIND",
+                           "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "LD_PRELOAD", "LD_LIBRARY_PATH", "ATEN_CPU_CAPABILITY",
+                           "ONEDNN_MAX_CPU_ISA", "TRAINRUN_PLAIN_MKL", "CUDA_VISIBLE_DEVICES", "MALLOC_CONF",
+                           "TRAINRUN_LIBTORCH", "TRAINRUN_DATA", "NO_COLOR", "TERM", "LANG"}) {
     if (const char* value = std::getenv(name)) set.push_back(std::string(name) + "=" + value);
   }
   facts.emplace_back("variables", join(set, " "));

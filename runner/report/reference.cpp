@@ -38,6 +38,8 @@ std::string example_value(const Parameter& parameter) {
       {"optimizer", "SGD"},
       {"optimizers", "[{match: bias$, optimizer: AdamW}, {optimizer: SGD}]"},
       {"schedulers", "[LinearLR]"},
+      {"of",
+       "[{dataset: {type: Digits, split: train}, weight: 0.7}, {dataset: {type: Digits, split: test}, weight: 0.3}]"},
       {"points", "[[0, 1], [1000, 0.1]]"},
       {"main", "[{type: Linear, out_features: 10}, ReLU]"}};
   if (const auto it = telling.find(parameter.name); it != telling.end()) return it->second;
@@ -118,8 +120,7 @@ KindReference reference_of(const Registry<Kind>& registry) {
     if (std::ranges::find(names, parameter.name) != names.end()) wanted_of_all.push_back(parameter);
   }
   for (const auto& [name, entry] : registry.entries()) {
-    reference.components.push_back(
-        {name, entry.doc, entry.origin, entry.parameters, entry.wanted, wanted_of_all});
+    reference.components.push_back({name, entry.doc, entry.origin, entry.parameters, entry.wanted, wanted_of_all});
   }
   return reference;
 }

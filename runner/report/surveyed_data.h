@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,16 +27,48 @@ struct SurveyedSet {
     std::string name;
     int64_t count = 0;
   };
+  /// A sample's tokens in one field, as they lie in its batch.
+  struct TokenRow {
+    struct Token {
+      std::string text;      // as the vocabulary has it; its number where there is no vocabulary
+      bool padding = false;  // what fills the sample up to the batch's length
+      bool counts = false;   // the loss compares what the model says here with a target
+    };
+    std::string field;    // "input_ids"
+    std::string decoded;  // the text of all tokens; "" where there is no vocabulary
+    std::vector<Token> tokens;
+    bool has_targets = false;  // whether targets are tokens, so that `counts` says something
+  };
   struct Sample {
     std::string place;  // its file, or its number
     std::string label;
-    at::Tensor input;  // without the batch
+    at::Tensor input;  // without the batch; undefined where there are tokens
+    std::vector<TokenRow> rows;
+  };
+  /// The tokens of one field in all samples measured.
+  struct Tokens {
+    struct Bar {
+      int64_t least = 0, most = 0;  // lengths
+      int64_t count = 0;            // samples
+    };
+    std::string field;
+    int64_t shortest = 0, median = 0, long_one = 0, longest = 0;  // long_one: of 95 % none is longer
+    double mean_length = 0;
+    std::vector<Bar> lengths;
+    double padding_share = 0;  // of all positions of the batches
+    std::optional<double>
+        target_share;                // of the tokens, how many have a target that counts; null: targets are not tokens
+    std::optional<int64_t> unknown;  // tokens that stand for what the tokenizer does not know
+    int64_t total = 0;               // tokens without padding
+    int64_t distinct = 0;            // different tokens among them
+    std::optional<int64_t> vocabulary;  // tokens that there are
   };
 
   std::string name;  // "train", "eval", "eval/clean"
   int64_t samples = 0;
   int64_t measured = 0;
   std::vector<Column> columns;
+  std::vector<Tokens> tokens;
   std::vector<ClassCount> classes;  // of the target; empty: it holds none
   std::string counted;              // "samples", "pixels"
   std::vector<Sample> shown;

@@ -17,7 +17,6 @@
 #include "runner/distributed/sharded_model.h"
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
-#include "runner/model/model_roles.h"
 #include "runner/train/batch_norm_estimate.h"
 #include "runner/train/job_parts.h"
 #include "runner/train/own_callbacks.h"
@@ -63,6 +62,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
     : recipe(loaded.recipe), quiet_(options.quiet), verbose_(options.verbose) {
   connect(loaded, options);
   build_data();
+  check_tokens(recipe, training_info(recipe));
   build_model();
   check_indices(recipe, model->graph(), *train_data, training_info(recipe));
   for (size_t i = 0; i < eval_splits.size(); ++i) {

@@ -50,7 +50,7 @@ class Job {
   /// Optimizer steps of one epoch, and of the whole job.
   int64_t steps_per_epoch() const;
   int64_t total_steps() const;
-  /// Whether the log gets a line after this step; it gets one, too, where the time is up.
+  /// Whether the log gets a line after this step; it gets one, too, where the time or the tokens are up.
   bool is_line_due(int64_t step) const;
   /// Rates for the next step.
   void set_rates();
@@ -92,11 +92,6 @@ class Job {
   bool continues = false;  // the folder holds this run, unfinished
   Progress progress;
   std::unique_ptr<StepAccount> account;  // what steps found
-  struct TokenCount {
-    int64_t tokens = 0;
-    int64_t samples = 0;
-  };
-  TokenCount tokens;  // of this rank's `input_ids` since the last line of the log, padding included; none: no text
   std::unique_ptr<Callbacks> callbacks;
   /// What times are taken from; a test may set another.
   std::function<std::chrono::steady_clock::time_point()> clock = std::chrono::steady_clock::now;

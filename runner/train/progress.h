@@ -17,6 +17,7 @@ struct Progress {
   double loss_sum = 0;                                  // since the last line of the log; on a GPU as last read
   int64_t loss_count = 0;                               // steps in that sum
   std::optional<double> best;                           // of the monitored metric
+  int64_t tokens = 0;                                   // of `input_ids` in those steps, over all ranks, with padding
   int64_t skipped_steps = 0;                            // of `step`: those whose gradients overflowed in float16
   std::vector<std::pair<std::string, double>> metrics;  // the last evaluation
   std::string stopped;                                  // why a callback ended training here; "": it goes on

@@ -27,6 +27,7 @@ json progress_json(const Progress& progress) {
           {"loss_sum", progress.loss_sum},
           {"loss_count", progress.loss_count},
           {"skipped_steps", progress.skipped_steps},
+          {"tokens", progress.tokens},
           {"best", progress.best ? json(*progress.best) : json()},
           {"metrics", figures_json(progress.metrics)},
           {"evaluation_due", progress.evaluation_due}};
@@ -50,6 +51,7 @@ Progress progress_from(const json& state) {
   progress.loss_sum = state.at("loss_sum");
   progress.loss_count = count_from(state, "loss_count");
   if (state.contains("skipped_steps")) progress.skipped_steps = count_from(state, "skipped_steps");
+  if (state.contains("tokens")) progress.tokens = count_from(state, "tokens");
   progress.evaluation_due = state.value("evaluation_due", false);
   if (!state.at("best").is_null()) progress.best = state.at("best").get<double>();
   for (const json& figure : state.at("metrics"))

@@ -17,6 +17,7 @@ size_t leading_group(const std::vector<GroupRates>& rates) {
 StepLog::StepLog(Job& job)
     : job_(job),
       rate_group_(leading_group(job.optimizer->rates)),
+      utilization_(job),
       start_(job.clock()),
       seconds_before_(job.progress.seconds),
       last_line_(start_) {}
@@ -28,7 +29,8 @@ double StepLog::seconds() const {
 void StepLog::record(const StepResult& result, int64_t epoch) {
   Progress& progress = job_.progress;
   samples_ += result.samples;
-  const bool is_due = job_.is_line_due(progress.step) || result.is_time_up;
+  tokens_ += result.tokens;
+  const bool is_due = job_.is_line_due(progress.step) || result.is_last;
   if (is_due || job_.device.is_cpu() || std::exchange(is_first_, false)) read_account(job_);
   const StepAccount::Figures& figures = job_.account->figures();
   job_.loggers->on_progress(progress.step, figures.loss);
@@ -49,14 +51,18 @@ void StepLog::record(const StepResult& result, int64_t epoch) {
   const std::vector<std::string> names = loss_part_names(job_.recipe, "train");
   for (size_t i = 0; i < names.size(); ++i) record.losses.emplace_back(names[i], figures.parts[i]);
   job_.callbacks->add_figures(record.of_callbacks);
-  record.samples_per_second = static_cast<double>(samples_) / std::chrono::duration<double>(now - last_line_).count();
-  if (const auto counted = std::exchange(job_.tokens, {}); counted.samples > 0) {  // other ranks' are as long
-    const double length = static_cast<double>(counted.tokens) / static_cast<double>(counted.samples);
-    record.of_callbacks.emplace_back("train/tokens_per_second", length * record.samples_per_second);
+  const double passed = std::chrono::duration<double>(now - last_line_).count();
+  record.samples_per_second = static_cast<double>(samples_) / passed;
+  if (tokens_ > 0) {
+    record.of_callbacks.emplace_back("train/tokens", static_cast<double>(progress.tokens));
+    record.of_callbacks.emplace_back("train/tokens_per_second", static_cast<double>(tokens_) / passed);
   }
+  if (const auto part = utilization_.of(samples_, tokens_, passed))
+    record.of_callbacks.emplace_back("train/mfu", *part);
   job_.loggers->on_step(record);
   last_line_ = now;
   samples_ = 0;
+  tokens_ = 0;
   job_.account->begin_line();
 }
 

@@ -5,6 +5,7 @@
 
 #include "registry/step_result.h"
 #include "runner/train/job.h"
+#include "runner/train/utilization.h"
 
 namespace trainrun {
 
@@ -38,10 +39,12 @@ class StepLog {
  private:
   Job& job_;
   size_t rate_group_;  // whose learning rate is told
+  Utilization utilization_;
   Time start_;
   double seconds_before_;  // of earlier starts
   Time last_line_;         // moved on by what is no training
   int64_t samples_ = 0;    // since then
+  int64_t tokens_ = 0;     // likewise
   bool is_first_ = true;
 };
 

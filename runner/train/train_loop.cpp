@@ -45,7 +45,7 @@ class Trainer {
  public:
   explicit Trainer(Job& job)
       : job_(job), progress_(job.progress), total_steps_(job.total_steps()), log_(job), first_step_(progress_.step) {
-    is_time_up_ = is_past_max_time(progress_.seconds);
+    is_over_ = is_past_max_time(progress_.seconds) || is_past_max_tokens();
     has_ended_ = is_at_end();
     saved_seconds_ = log_.seconds();
     if (job_.recipe.heeds_clock()) job_.ask_clock = [this](StepResult& result) { ask_clock(result); };
@@ -68,7 +68,7 @@ class Trainer {
   double seconds() const { return log_.seconds(); }
 
  private:
-  bool is_at_end() const { return progress_.step >= total_steps_ || !progress_.stopped.empty() || is_time_up_; }
+  bool is_at_end() const { return progress_.step >= total_steps_ || !progress_.stopped.empty() || is_over_; }
   bool is_done() const { return is_at_end() && !progress_.evaluation_due; }
   bool saves() const { return job_.recipe.checkpoint.every.has_value(); }
   bool epoch_ended() const { return progress_.batch == 0; }
@@ -76,9 +76,13 @@ class Trainer {
     const auto& max_time = job_.recipe.training.max_time;
     return max_time && seconds >= max_time->seconds;
   }
+  bool is_past_max_tokens() const {
+    const auto& max_tokens = job_.recipe.training.max_tokens;
+    return max_tokens && progress_.tokens >= *max_tokens;
+  }
   void ask_clock(StepResult& result) const {
     const double now = log_.seconds();
-    result.is_time_up = is_past_max_time(now);
+    result.is_last = is_past_max_time(now);
     const auto interval = seconds_of(job_.recipe.checkpoint.every);
     result.is_save_due = interval && now - saved_seconds_ >= *interval;
   }
@@ -101,9 +105,9 @@ class Trainer {
   /// After a step that gave `result`, with the signal that several ranks agreed on in it.
   void between_steps(const StepResult& result) {
     const StepLog::Pause pause(log_);
-    is_time_up_ = result.is_time_up;
-    if (is_time_up_) spdlog::info("training ends after step {}: {}", progress_.step, time_is_up_text());
-    const bool last = progress_.step == total_steps_ || is_time_up_;
+    is_over_ = result.is_last;
+    if (is_over_) spdlog::info("training ends after step {}: {}", progress_.step, over_text());
+    const bool last = progress_.step == total_steps_ || is_over_;
     const auto due = [&](const auto& every) { return every && (last || is_due(every, progress_.step, epoch_ended())); };
     progress_.evaluation_due = !job_.eval_splits.empty() && due(job_.recipe.evaluation.every);
     if (last) end_training();
@@ -234,7 +238,10 @@ class Trainer {
     spdlog::info("training ends after step {}: {}", progress_.step, progress_.stopped);
   }
 
-  std::string time_is_up_text() const {
+  std::string over_text() const {
+    if (is_past_max_tokens()) {
+      return "training.max_tokens, " + std::to_string(*job_.recipe.training.max_tokens) + ", have been seen";
+    }
     return "training.max_time, " + job_.recipe.training.max_time->text + ", is over";
   }
 
@@ -279,7 +286,8 @@ class Trainer {
                               {"metrics", figures},
                               {"ranks", resources_of_ranks(job_, progress_.step - first_step_)}};
     if (!progress_.stopped.empty()) summary["stopped"] = progress_.stopped;
-    if (is_time_up_ && progress_.stopped.empty()) summary["stopped"] = time_is_up_text();
+    if (is_over_ && progress_.stopped.empty()) summary["stopped"] = over_text();
+    if (progress_.tokens > 0) summary["tokens"] = progress_.tokens;
     if (!job_.device.is_cpu()) summary["peak_gpu_memory"] = peak_memory(job_.device);  // bytes, of this process
     if (job_.is_main()) job_.folder->finish(summary.dump(2) + "\n");
     job_.group->barrier("the end");
@@ -294,7 +302,7 @@ class Trainer {
   int signal_ = 0;           // to stop
   int64_t saved_step_ = -1;  // of the newest checkpoint
   double saved_seconds_;     // of it, or of this start
-  bool is_time_up_;          // training.max_time is over
+  bool is_over_;             // training.max_time or max_tokens
   bool has_ended_;           // callbacks were told that training is over
 };
 

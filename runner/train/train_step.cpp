@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "registry/component_error.h"
+#include "registry/models/language_model.h"
 #include "runner/base/text.h"
 #include "runner/model/gradients.h"
 #include "runner/train/asked_signals.h"
@@ -34,12 +35,13 @@ void check_loss(Job& job, const LossValue& losses, const Occasion& occasion) {
   if (const auto loss = value.item<double>(); !std::isfinite(loss)) throw_not_finite(job, loss, occasion);
 }
 
-void count_tokens(Job& job, const Batch& batch) {
+/// Its positions, padding included.
+int64_t count_tokens(const Batch& batch) {
+  int64_t tokens = 0;
   for (const Batch::Field& field : batch.fields()) {
-    if (field.name != "input_ids" || field.tensor.dim() != 2) continue;
-    job.tokens.tokens += field.tensor.numel();
-    job.tokens.samples += field.tensor.size(0);
+    if (holds_tokens(field.name)) tokens += field.tensor.numel();
   }
+  return tokens;
 }
 
 void add_to(at::Tensor& sum, const at::Tensor& share) { sum = sum.defined() ? sum + share : share; }
@@ -48,7 +50,7 @@ void add_to(at::Tensor& sum, const at::Tensor& share) { sum = sum.defined() ? su
 /// the step's targets are the batch's.
 void add_gradients(Job& job, const Batch& batch, const TargetCounts& shares, bool synchronize, const Occasion& occasion,
                    StepResult& result) {
-  count_tokens(job, batch);
+  result.tokens += count_tokens(batch);
   job.parallel->prepare_forward(synchronize);
   const LossValue losses =
       named("the forward pass", occasion, [&] { return job.model->loss(batch, job.model->forward(batch)); });
@@ -66,28 +68,30 @@ void add_gradients(Job& job, const Batch& batch, const TargetCounts& shares, boo
   job.parallel->finish_backward(synchronize);
 }
 
-/// Brings the ranks' losses and signals together by one sum of numbers that lie on the host: the parts, the loss, and
-/// how many ranks got each signal; and what rank 0's clock says. A GPU's losses stay there until somebody reads them, and zeros are sent in their
-/// place.
+/// Brings the ranks' losses and signals together by one sum of numbers that lie on the host: the parts, the loss, the
+/// tokens, how many ranks got each signal; and what rank 0's clock says. A GPU's losses stay there until somebody reads
+/// them, and zeros are sent in their place.
 void share_with_ranks(Job& job, StepResult& result, int own_signal) {
   const int64_t num_parts = result.parts.defined() ? result.parts.numel() : 0;
-  const int64_t num_times = job.recipe.heeds_clock() ? kClockNumbers : 0;
-  const at::Tensor numbers = at::zeros({num_parts + 1 + kSignalNumbers + num_times}, at::kDouble);
+  const at::Tensor numbers = at::zeros({step_numbers(job.recipe, num_parts)}, at::kDouble);
   if (job.device.is_cpu()) {
     if (num_parts > 0) numbers.narrow(0, 0, num_parts).copy_(result.parts);
     numbers.select(0, num_parts).copy_(result.loss);
   }
-  const at::Tensor signals = numbers.narrow(0, num_parts + 1, kSignalNumbers);
+  const at::Tensor tokens = numbers.select(0, num_parts + 1).fill_(result.tokens);
+  const at::Tensor signals = numbers.narrow(0, num_parts + 2, kSignalNumbers);
   count_signal(own_signal, signals);
-  const at::Tensor times = numbers.narrow(0, num_parts + 1 + kSignalNumbers, num_times);
-  if (num_times > 0 && job.is_main()) {
-    times.select(0, 0).fill_(result.is_time_up ? 1.0 : 0.0);
+  const bool heeds_clock = job.recipe.heeds_clock();
+  const at::Tensor times = numbers.narrow(0, num_parts + 2 + kSignalNumbers, heeds_clock ? kClockNumbers : 0);
+  if (heeds_clock && job.is_main()) {
+    times.select(0, 0).fill_(result.is_last ? 1.0 : 0.0);
     times.select(0, 1).fill_(result.is_save_due ? 1.0 : 0.0);
   }
   job.group->sum({numbers}, "the end of the step");
   result.signal = greatest_signal(signals);
-  if (num_times > 0) {
-    result.is_time_up = times.const_data_ptr<double>()[0] > 0;
+  result.tokens = static_cast<int64_t>(*tokens.const_data_ptr<double>());
+  if (heeds_clock) {
+    result.is_last = times.const_data_ptr<double>()[0] > 0;
     result.is_save_due = times.const_data_ptr<double>()[1] > 0;
   }
   if (!job.device.is_cpu()) return;
@@ -131,6 +135,8 @@ std::optional<StepResult> make_pass(Job& job, Window& window, bool heeds_signals
   if (is_frozen(job)) reset_gradients(job.frozen);
   if (job.ask_clock) job.ask_clock(result);
   if (!job.group->is_alone()) share_with_ranks(job, result, heeds_signals ? own_signal() : 0);
+  const auto& max_tokens = job.recipe.training.max_tokens;
+  result.is_last = result.is_last || (max_tokens && job.progress.tokens + result.tokens >= *max_tokens);
   unscale_and_clip(job, result);
   return result;
 }
@@ -167,6 +173,10 @@ void step_optimizer(Job& job, const LossClosure& closure) {
 
 }  // namespace
 
+int64_t step_numbers(const Recipe& recipe, int64_t num_parts) {
+  return num_parts + 2 + kSignalNumbers + (recipe.heeds_clock() ? kClockNumbers : 0);
+}
+
 std::optional<StepResult> compute_gradients(Job& job, Window& window) {
   return make_pass(job, window, /*heeds_signals=*/true);
 }
@@ -190,10 +200,11 @@ std::optional<StepResult> train_step(Job& job, BatchStream& batches) {
   Window window(job, batches);
   std::optional<StepResult> result = compute_gradients(job, window);
   if (!result) return std::nullopt;
-  job.callbacks->before_update(job.is_line_due(job.progress.step + 1) || result->is_time_up);
+  job.callbacks->before_update(job.is_line_due(job.progress.step + 1) || result->is_last);
   const std::optional<bool> overflowed = apply_gradients(job, *result, window);
   job.progress.batch += window.size();
   ++job.progress.step;
+  job.progress.tokens += result->tokens;
   job.group->set_step(job.progress.step);
   job.account->add(*result, overflowed);
   return result;

@@ -7,9 +7,12 @@
 
 namespace trainrun {
 
+/// How many float64 numbers the ranks add up at the end of a step, where the recipe has `num_parts` losses; 0 for one.
+int64_t step_numbers(const Recipe& recipe, int64_t num_parts);
+
 /// Forward and backward passes over the window's batches: leaves the gradients of its mean loss, summed over ranks,
 /// unscaled and clipped, in the parameters. Several ranks make one collective besides those of gradients and layers: it
-/// carries the loss and the signals that came. Nothing where a signal to stop ended the window. Throws TrainingError
+/// carries the loss, the tokens and the signals that came. Nothing where a signal to stop ended the window. Throws TrainingError
 /// that names what failed; on a CPU also for a loss that is not finite, which on a GPU `read_account` does.
 std::optional<StepResult> compute_gradients(Job& job, Window& window);
 

@@ -434,11 +434,11 @@ def test_windows_over_classes_and_fields_of_their_own(probe, tmp_path):
 
 # Compared with figures from Python in tests/registry/datasets_test.cpp.
 # Tested in C++, and those of images in image_folder_parity_test.py, image_datasets_parity_test.py,
-# segmentation_parity_test.py and shards_parity_test.py; those of text in text_data_parity_test.py,
-# Chat in chat_data_parity_test.py.
+# segmentation_parity_test.py and shards_parity_test.py; those of text in text_data_parity_test.py;
+# Chat in chat_data_parity_test.py; mixtures in mixture_parity_test.py.
 ELSEWHERE = ("Digits", "FashionMNIST", "KMNIST", "MNIST", "Synthetic", "ImageFolder", "CIFAR10", "CIFAR100", "ImageCSV", "OxfordIIITPet",
              "SegmentationFolder", "Shards", "TextLM", "TinyShakespeare", "TokenFile", "TextClassification", "MRPC", "PreferencePairs",
-             "Chat")
+             "Chat", "Mixture", "GLUE")
 BY_VALUE = {"Split.stratify", "Split.group"}  # in partition_parity_test.py
 
 

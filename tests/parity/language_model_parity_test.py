@@ -247,3 +247,50 @@ def test_mean_over_targets_needs_a_mean(tmp_path):
     recipe = recipe_of(tmp_path, "{type: CrossEntropyLoss, class_dim: -1, mean_over: targets, reduction: sum}")
     done = subprocess.run([CALLED, "validate", recipe], capture_output=True, text=True)
     assert done.returncode == 2 and "mean_over: is for reduction: mean" in done.stderr
+
+
+# --- Durations and rates in tokens
+
+
+def ended_by_tokens(tmp_path, name, max_tokens, *overrides):
+    lines, folder = reference.run_trainrun(recipe_of(tmp_path, "CausalLMLoss"), tmp_path / name, f"training.max_tokens={max_tokens}",
+                                           "training.num_epochs=100", "evaluation.every=null", "checkpoint.every=2", *overrides)
+    return [line for line in lines if line["split"] == "train"], json.loads((folder / "summary.json").read_text())
+
+
+@pytest.mark.parametrize("num_processes, accumulation", [(1, 1), (2, 1), (1, 3), (2, 3)])
+def test_training_ends_after_the_step_in_which_so_many_tokens_have_been_seen(tmp_path, num_processes, accumulation):
+    of_step = 2 * LENGTH * num_processes * accumulation
+    ranks = [f"distributed_type={'MULTI_CPU' if num_processes > 1 else 'NO'}", f"num_processes={num_processes}",
+             f"training.gradient_accumulation_steps={accumulation}"]
+    for asked, steps in ((1, 1), (3 * of_step, 3), (3 * of_step + 1, 4)):
+        lines, summary = ended_by_tokens(tmp_path, f"run-{asked}", asked, *ranks)
+        assert summary["step"] == steps and summary["tokens"] == steps * of_step
+        assert summary["stopped"] == f"training.max_tokens, {asked}, have been seen"
+        assert [line["train/tokens"] for line in lines] == [of_step * (i + 1) for i in range(steps)]
+
+
+def test_a_resumed_run_goes_on_counting_tokens(tmp_path):
+    of_step = 2 * LENGTH
+    recipe = recipe_of(tmp_path, "CausalLMLoss")
+    common = ["training.num_epochs=100", "evaluation.every=null", "checkpoint.every=2"]
+    whole, _ = reference.run_trainrun(recipe, tmp_path / "whole", *common, f"training.max_tokens={9 * of_step}")
+    part, folder = reference.run_trainrun(recipe, tmp_path / "part", *common, f"training.max_tokens={4 * of_step}")
+    rest, _ = reference.run_trainrun(recipe, tmp_path / "rest", *common, f"training.max_tokens={9 * of_step}", f"checkpoint.resume={folder}")
+    losses = [[line["train/loss"] for line in lines if line["split"] == "train"] for lines in (part, rest, whole)]
+    assert len(losses[0]) == 4 and losses[0] + losses[1] == losses[2]
+
+
+def test_tokens_are_wanted_where_there_are_none(tmp_path):
+    done = subprocess.run([CALLED, "validate", "recipes/digits_cnn.yaml", "training.max_tokens=100"], capture_output=True, text=True)
+    assert done.returncode == 2 and "training.max_tokens: the batches have no field input_ids" in done.stderr
+
+
+def test_the_log_tells_which_part_of_the_peak_is_used(tmp_path):
+    peak = 1e9
+    lines, _ = reference.run_trainrun(recipe_of(tmp_path, "CausalLMLoss"), tmp_path / "run", f"logging.peak_flops={peak}")
+    found = [line for line in lines if line["split"] == "train"]
+    of_token = 3 * 2 * 12 * 30  # a step is three forward passes of the one matrix product
+    assert [line["train/mfu"] for line in found] == pytest.approx([of_token * line["train/tokens_per_second"] / peak for line in found], rel=1e-4)
+    plain, _ = reference.run_trainrun(recipe_of(tmp_path, "CausalLMLoss"), tmp_path / "plain")
+    assert not any("train/mfu" in line for line in plain)

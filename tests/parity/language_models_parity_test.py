@@ -318,7 +318,7 @@ def change(path: pathlib.Path, **settings):
 # What is done to a folder of BERT's or Llama's; and what the refusal names besides the file.
 HOSTILE_CONFIGS = [
     (BERT, lambda path: path.write_text("{"), "is not JSON"),
-    (BERT, lambda path: path.write_text("[" * 100_000), "is not JSON"),
+    (BERT, lambda path: path.write_text("[" * 100_000), "nested too deeply"),
     (BERT, lambda path: path.write_text("[1, 2]"), "expected a mapping"),
     (BERT, lambda path: path.write_bytes(b'{"model_type": "bert", "hidden_act": "\xff"}'), "is not JSON"),
     (BERT, lambda path: path.unlink(), "config.json"),

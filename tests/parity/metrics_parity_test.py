@@ -292,6 +292,30 @@ def sequences(batch_first, classes=4):
     return [(output if batch_first else output.transpose(0, 1), targets, lengths)]
 
 
+def preference_rewards(beta):
+    """trl's: beta times the difference of the answers' log-probabilities, text by text."""
+    def gain(output, reference, labels):
+        def log_probability(logits):
+            return sum(row[label] - math.log(np.exp(row.astype(float)).sum()) for row, label in zip(logits, labels) if label >= 0)
+        return beta * (log_probability(output) - log_probability(reference))
+
+    def of(output, chosen_labels, rejected_labels, reference):
+        half = len(output) // 2
+        chosen = np.array([gain(output[i], reference[i], chosen_labels[i]) for i in range(half)])
+        rejected = np.array([gain(output[half + i], reference[half + i], rejected_labels[i]) for i in range(half)])
+        return {"chosen": chosen.mean(), "rejected": rejected.mean(), "margins": (chosen - rejected).mean(), "accuracies": (chosen > rejected).mean()}
+
+    return of
+
+
+def preferences(num_pairs=7, length=5, classes=6):
+    generator = torch.Generator().manual_seed(8)
+    logits, reference = (torch.randn((2 * num_pairs, length, classes), generator=generator) for _ in range(2))
+    labels = torch.randint(0, classes, (2, num_pairs, length), generator=generator)
+    labels[torch.rand(labels.shape, generator=generator) < 0.4] = -100
+    return [(logits, *labels, reference)]
+
+
 def classes_last(type_, definition, batches, **own):
     """A row whose outputs, and whose definition's, have their classes in another dimension."""
     moved = [(output.movedim(1, -1), target) for output, target in batches]
@@ -398,6 +422,8 @@ ROWS = [
     *(classes_last(name, class_score(function, "macro"), logits(5)) for name, function in (
         ("Precision", sklearn.metrics.precision_score), ("Recall", sklearn.metrics.recall_score), ("F1", sklearn.metrics.f1_score),
         ("Dice", sklearn.metrics.f1_score), ("MeanIoU", sklearn.metrics.jaccard_score))),
+    ({"type": "PreferenceRewards"}, preference_rewards(0.1), preferences()),
+    ({"type": "PreferenceRewards", "beta": 0.7}, preference_rewards(0.7), preferences()),
     ({"type": "CTCErrorRate"}, ctc_error_rate(), sequences(batch_first=False)),
     ({"type": "CTCErrorRate", "blank": 3, "batch_first": True}, ctc_error_rate(3, True), sequences(batch_first=True)),
 ]
@@ -434,6 +460,7 @@ MISFITS = [
     ({"type": "CTCErrorRate"}, (torch.zeros(5, 2, 3), torch.zeros(2, 2).long(), torch.zeros(2)), "the target lengths are int64, [N]"),
     ({"type": "CTCErrorRate", "blank": 3}, (torch.zeros(5, 2, 3), torch.zeros(2, 2).long(), torch.zeros(2).long()), "blank is 3"),
     ({"type": "CTCErrorRate"}, (torch.zeros(5, 2, 3), torch.zeros(2, 2).long(), torch.tensor([1, 3])), "there is room for 2"),
+    ({"type": "PreferenceRewards"}, (torch.zeros(4, 5, 3), torch.zeros(2, 5).long(), torch.zeros(2, 4).long(), torch.zeros(4, 5, 3)), "labels are integers [N, 5]"),
     ({"type": "R2"}, (torch.zeros(2, 1), torch.zeros(2)), "it compares tensors of the same shape, not [N, 1] and [N]"),
 ]
 

@@ -220,4 +220,5 @@ def test_rules_between_parameters_are_said(probe, tmp_path):
 
 def test_every_parameter_has_a_test(probe):
     known = probe.ask("catalog")["dataset"]
-    assert missing_rows({name: known[name] for name in ("TextLM", "TokenFile", "TinyShakespeare")}, USED) == []
+    assert missing_rows({name: known[name] for name in ("TextLM", "TokenFile", "TinyShakespeare")}, USED,
+                        ignored={"TextLM.cache", "TinyShakespeare.cache"}) == []  # in token_cache_parity_test.py

@@ -230,6 +230,9 @@ const std::map<std::string, Tensors>& metric_examples() {
       {"SpearmanCorr", alike(2)},
       {"TripletAccuracy", alike(3)},
       {"CTCErrorRate", {torch::zeros({5, 2, 3}), torch::ones({2, 2}, at::kLong), torch::full({2}, 2, at::kLong)}},
+      {"PreferenceRewards",
+       {torch::zeros({4, 5, 3}), torch::zeros({2, 5}, at::kLong), torch::zeros({2, 5}, at::kLong),
+        torch::zeros({4, 5, 3})}},
   };
   return examples;
 }
@@ -238,6 +241,7 @@ const std::map<std::string, Tensors>& metric_examples() {
 const std::map<std::string, std::string>& data_parameters() {
   static const std::map<std::string, std::string> parameters = {
       {"Concat", "datasets: [{type: Digits, split: train}, {type: Digits, split: test}]"},
+      {"Mixture", "of: [{dataset: {type: Digits, split: train}}, {dataset: {type: Digits, split: test}, weight: 0.5}]"},
       {"CSV", "path: t.csv, label: y"},
       {"JSONL", "path: t.jsonl, label: y"},
       {"Digits", "split: train"},
@@ -256,6 +260,7 @@ const std::map<std::string, std::string>& data_parameters() {
       {"Synthetic", "num_samples: 8, shape: [3]"},
       {"TensorFile", "path: t.npz"},
       {"TextClassification", "path: t.tsv, tokenizer: t"},
+      {"GLUE", "root: data, task: SST-2, split: train, tokenizer: t"},
       {"MRPC", "root: data, split: train, tokenizer: t"},
       {"PreferencePairs", "path: p.jsonl, tokenizer: t"},
       {"Chat", "path: c.jsonl, tokenizer: t"},

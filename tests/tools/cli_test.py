@@ -221,7 +221,7 @@ def variables_of_a_run(tmp_path, name, **environment):
 
 
 def test_threads_of_a_run_wait_passively_unless_somebody_says_otherwise(tmp_path):
-    assert "wait passively, after 100 turns (GOMP_SPINCOUNT)" in variables_of_a_run(tmp_path, "own")
+    assert "wait passively, after 2000 turns (GOMP_SPINCOUNT)" in variables_of_a_run(tmp_path, "own")
     assert "wait busily, for milliseconds" in variables_of_a_run(tmp_path, "active", OMP_WAIT_POLICY="active")
     assert "wait passively (OMP_WAIT_POLICY)" in variables_of_a_run(tmp_path, "passive", OMP_WAIT_POLICY="passive")
     assert "waiting threads" in output_of("env")

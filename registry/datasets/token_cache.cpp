@@ -1,0 +1,166 @@
+#include "registry/datasets/token_cache.h"
+
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "registry/datasets/data_cache.h"
+#include "registry/error.h"
+#include "registry/files/file_io.h"
+#include "registry/files/file_lock.h"
+#include "registry/files/file_mapping.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// To be raised when tokenizers give other tokens for the same text, or the file is laid out otherwise.
+constexpr uint32_t kTokenCacheVersion = 1;
+constexpr std::array<char, 16> kTokenMagic = {'t', 'r', 'a', 'i', 'n', 'r', 'u', 'n',
+                                              ' ', 't', 'o', 'k', 'e', 'n', 's', '\n'};
+constexpr size_t kMostArrays = 8;
+constexpr size_t kKeyLength = 64;
+constexpr size_t kAlignment = 8;
+
+/// How the file begins. Numbers are in the order of bytes of the machine; `order` tells one that has another.
+struct TokenHeader {
+  std::array<char, 16> magic = kTokenMagic;
+  uint32_t version = kTokenCacheVersion;
+  uint32_t order = 0x01020304;
+  std::array<char, kKeyLength> key{};
+  uint64_t num_arrays = 0;
+  std::array<uint64_t, kMostArrays> sizes{};  // bytes of each array
+  uint64_t checksum = 0;                      // of all arrays, one after another
+};
+static_assert(sizeof(TokenHeader) % kAlignment == 0 && std::has_unique_object_representations_v<TokenHeader>);
+
+size_t aligned(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// Tells damage, not malice: it reads several bytes in a nanosecond.
+class Checksum {
+ public:
+  void update(std::string_view bytes) {
+    while (bytes.size() >= sizeof(lanes_)) {
+      std::array<uint64_t, 4> words{};
+      std::memcpy(words.data(), bytes.data(), sizeof(words));
+      for (size_t i = 0; i < words.size(); ++i) lanes_[i] = mixed(lanes_[i], words[i]);
+      bytes.remove_prefix(sizeof(words));
+    }
+    std::array<uint64_t, 4> rest{};
+    std::memcpy(rest.data(), bytes.data(), bytes.size());
+    for (size_t i = 0; i < rest.size(); ++i) lanes_[i] = mixed(lanes_[i], rest[i] ^ bytes.size());
+  }
+  uint64_t value() const {
+    uint64_t value = 0;
+    for (const uint64_t lane : lanes_) value = mixed(value, lane);
+    return value;
+  }
+
+ private:
+  static uint64_t mixed(uint64_t state, uint64_t word) {
+    constexpr int kTurn = 29;
+    return std::rotl((state ^ word) * 0x9E3779B97F4A7C15, kTurn) + 0xD1B54A32D192ED03;
+  }
+  std::array<uint64_t, 4> lanes_ = {1, 2, 3, 4};
+};
+
+uint64_t checksum_of(const std::vector<std::string_view>& arrays) {
+  Checksum sum;
+  for (const std::string_view array : arrays) sum.update(array);
+  return sum.value();
+}
+
+/// Nothing: it is not such a file, is of another key, or is damaged.
+std::optional<ByteArrays> read_arrays(const std::string& path, const std::string& key, size_t count) {
+  std::error_code unreadable;
+  if (!fs::is_regular_file(path, unreadable)) return std::nullopt;
+  const auto file = std::make_shared<const FileMapping>(path);
+  const std::string_view bytes = file->bytes();
+  TokenHeader header;
+  if (bytes.size() < sizeof(header)) return std::nullopt;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  const TokenHeader expected;
+  const bool is_ours = header.magic == expected.magic && header.version == expected.version &&
+                       header.order == expected.order && std::string_view(header.key.data(), kKeyLength) == key;
+  if (!is_ours || header.num_arrays != count) return std::nullopt;
+  ByteArrays found{file, {}};
+  size_t offset = sizeof(header);
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t size = header.sizes[i];
+    if (offset > bytes.size() || size > bytes.size() - offset) return std::nullopt;
+    found.arrays.push_back(bytes.substr(offset, size));
+    offset = aligned(offset + size);
+  }
+  if (offset != bytes.size() || checksum_of(found.arrays) != header.checksum) return std::nullopt;
+  return found;
+}
+
+void write_arrays(const std::string& path, const std::string& key, const ByteArrays& made) {
+  TokenHeader header;
+  std::copy_n(key.begin(), kKeyLength, header.key.begin());
+  header.num_arrays = made.arrays.size();
+  for (size_t i = 0; i < made.arrays.size(); ++i) header.sizes.at(i) = made.arrays[i].size();
+  header.checksum = checksum_of(made.arrays);
+  write_file_atomically(path, [&](FileWriter& file) {
+    file.write(&header, sizeof(header));
+    for (const std::string_view array : made.arrays) {
+      file.write(array);
+      const std::array<char, kAlignment> zeros{};
+      file.write(zeros.data(), aligned(array.size()) - array.size());
+    }
+  });
+}
+
+/// Whoever wrote these was killed: only the holder of the lock writes.
+void remove_unfinished(const fs::path& path) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path.parent_path(), ignored)) {
+    if (is_temporary_name(entry.path().filename().string(), path.filename().string())) fs::remove(entry, ignored);
+  }
+}
+
+}  // namespace
+
+TokenCacheKey::TokenCacheKey(const std::string& kind) { add(kind).add(kTokenCacheVersion); }
+
+TokenCacheKey& TokenCacheKey::add(std::string_view text) {
+  const uint64_t size = text.size();  // so that "ab" and "c" are not "a" and "bc"
+  hash_.update(&size, sizeof(size));
+  hash_.update(text.data(), text.size());
+  return *this;
+}
+
+TokenCacheKey& TokenCacheKey::add_file(const std::string& path) { return add(digest_file(path).sha256); }
+
+TokenCacheKey& TokenCacheKey::add_tokenizer(const std::string& path) {
+  const fs::path given(path);
+  const bool is_folder = fs::is_directory(given);
+  if (!is_folder) add(given.filename().string()).add_file(path);
+  for (const char* name : {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model", "spiece.model",
+                           "tokenizer_config.json", "special_tokens_map.json"}) {
+    const fs::path file = (is_folder ? given : given.parent_path()) / name;
+    if (fs::exists(file)) add(name).add_file(file.string());
+  }
+  return *this;
+}
+
+ByteArrays arrays_on_disk(const std::string& key, size_t count, const std::function<ByteArrays()>& make) {
+  const std::string caches = cache_folder();
+  if (caches.empty()) {
+    throw DataError("cache: disk needs a folder to keep tokens in; set TRAINRUN_CACHE to one");
+  }
+  const std::string path = caches + "/tokens/" + key;
+  if (auto found = read_arrays(path, key, count)) return std::move(*found);
+  create_folders(caches + "/tokens");
+  const FileLock lock(path + ".lock");
+  if (auto found = read_arrays(path, key, count)) return std::move(*found);  // made by who had the lock before
+  remove_unfinished(path);
+  write_arrays(path, key, make());
+  auto found = read_arrays(path, key, count);
+  if (!found) throw DataError(path + ": was changed while it was read");
+  return std::move(*found);
+}
+
+}  // namespace trainrun

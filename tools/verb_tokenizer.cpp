@@ -1,0 +1,92 @@
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "registry/datasets/text_corpus.h"
+#include "registry/error.h"
+#include "registry/files/file_io.h"
+#include "registry/text/bpe_trainer.h"
+#include "registry/text/unicode.h"
+#include "runner/base/text.h"
+#include "tools/verbs.h"
+
+namespace trainrun {
+namespace {
+
+struct TokenizerArguments {
+  std::vector<std::string> files;
+  std::string text_column = "text";
+  std::string output = "tokenizer.json";
+  BpeTrainerOptions options;
+};
+
+WordCounter::Counts count_words(const TokenizerArguments& arguments) {
+  constexpr size_t kAtOnce = size_t{1} << 24;  // bytes that the threads share
+  WordCounter counter;
+  std::vector<std::string> texts;
+  size_t size = 0;
+  const auto count = [&] {
+    counter.add(texts);
+    texts.clear();
+    size = 0;
+  };
+  for (const std::string& path : arguments.files) {
+    for_each_text(path, arguments.text_column, [&](std::string text, int64_t line) {
+      if (!unicode::is_valid(text)) throw DataError(path + ":" + std::to_string(line) + ": is not UTF-8");
+      size += text.size();
+      texts.push_back(std::move(text));
+      if (size >= kAtOnce) count();
+    });
+  }
+  count();
+  return counter.finish();
+}
+
+void train_tokenizer(const TokenizerArguments& arguments, const Program& program) {
+  if (std::filesystem::exists(arguments.output)) {
+    throw Error(arguments.output + " is already there; name another file by --output");
+  }
+  const WordCounter::Counts words = count_words(arguments);
+  if (words.empty()) throw DataError(arguments.files[0] + ": there is no text to learn from");
+  const TrainedBpe bpe = train_bpe(words, arguments.options);
+  write_file_atomically(arguments.output, tokenizer_json(bpe));
+  if (program.quiet) return;
+  std::printf("%s: %s tokens, of %s different words\n", arguments.output.c_str(),
+              grouped(static_cast<int64_t>(bpe.tokens.size())).c_str(),
+              grouped(static_cast<int64_t>(words.size())).c_str());
+  if (static_cast<int64_t>(bpe.tokens.size()) < arguments.options.vocab_size) {
+    std::printf("no other two tokens follow each other %s times or more\n",
+                grouped(arguments.options.min_frequency).c_str());
+  }
+}
+
+}  // namespace
+
+void add_tokenizer(CLI::App& app, Program& program) {
+  CLI::App* verb = app.add_subcommand("tokenizer", "make a tokenizer from texts");
+  verb->require_subcommand(1);
+  CLI::App* train = verb->add_subcommand(
+      "train",
+      "make tokenizer.json by byte pair encoding of bytes, as GPT-2's: the vocabulary that Hugging Face's BpeTrainer "
+      "finds for the same files");
+  const auto arguments = std::make_shared<TokenizerArguments>();
+  train->add_option("files", arguments->files, "text files, plain or .gz; of .jsonl files --text-column")->required();
+  train->add_option("--output,-o", arguments->output, "the file to write (default: tokenizer.json)");
+  train
+      ->add_option("--vocab-size", arguments->options.vocab_size,
+                   "tokens, the special ones and the 256 bytes included (default: 30000)")
+      ->check(CLI::Range(1, 100000000));
+  train
+      ->add_option("--min-frequency", arguments->options.min_frequency,
+                   "how often two tokens must follow each other to become one (default: 2)")
+      ->check(CLI::Range(1, 1000000000));
+  train
+      ->add_option("--special-token", arguments->options.special_tokens,
+                   "a token that is no text, such as <|endoftext|>; it gets the next id from 0 (may be repeated)")
+      ->allow_extra_args(false);
+  train->add_option("--text-column", arguments->text_column,
+                    "the key of .jsonl files that holds the text (default: text)");
+  train->callback([&program, arguments] { train_tokenizer(*arguments, program); });
+}
+
+}  // namespace trainrun
