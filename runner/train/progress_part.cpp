@@ -27,7 +27,6 @@ json progress_json(const Progress& progress) {
           {"loss_sum", progress.loss_sum},
           {"loss_count", progress.loss_count},
           {"skipped_steps", progress.skipped_steps},
-          {"tokens", progress.tokens},
           {"best", progress.best ? json(*progress.best) : json()},
           {"metrics", figures_json(progress.metrics)},
           {"evaluation_due", progress.evaluation_due}};
@@ -80,6 +79,7 @@ class ProgressPart : public Stateful {
   json values() override {
     json values = progress_json(job_.progress);
     if (!job_.progress.stopped.empty()) values["stopped"] = job_.progress.stopped;
+    if (job_.progress.tokens > 0) values["tokens"] = job_.progress.tokens;
     values["monitor"] = monitor_json(job_.recipe);
     values["global_batch_size"] = global_batch_size();
     values["seed"] = job_.recipe.seed;

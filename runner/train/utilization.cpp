@@ -12,8 +12,9 @@ namespace {
 std::optional<double> peak_of_device(const Job& job) {
   const Recipe& recipe = job.recipe;
   if (recipe.logging.peak_flops || job.device.is_cpu()) return recipe.logging.peak_flops;
-  return peak_flops(open_accelerator().accelerator->describe(job.device.index()).name, recipe.mixed_precision,
-                    recipe.tf32);
+  const Accelerator* gpus = open_accelerator().accelerator;
+  if (!gpus) return std::nullopt;  // a device that tests imagine
+  return peak_flops(gpus->describe(job.device.index()).name, recipe.mixed_precision, recipe.tf32);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import reference
 
-from tests.program import CALLED
+from tests.program import CALLED, peak_memory
 
 RECIPE = str(pathlib.Path("tests/recipes/digits_small.yaml").resolve())
 NUM_STEPS = 6
@@ -136,10 +136,7 @@ optimizer: {{type: SGD, lr: 0.1}}
 training: {{num_epochs: null, max_steps: 3}}
 checkpoint: {{every: null}}
 """)
-    running = subprocess.Popen([os.environ["TRAINRUN_BINARY"], "--quiet", recipe, f"output_dir={folder / name}"])
-    _, status, usage = os.wait4(running.pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    return usage.ru_maxrss * 1024
+    return peak_memory([os.environ["TRAINRUN_BINARY"], "--quiet", recipe, f"output_dir={folder / name}"])
 
 
 def test_the_peak_of_memory_is_lower(tmp_path):

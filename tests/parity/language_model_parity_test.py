@@ -260,14 +260,17 @@ def ended_by_tokens(tmp_path, name, max_tokens, *overrides):
 
 @pytest.mark.parametrize("num_processes, accumulation", [(1, 1), (2, 1), (1, 3), (2, 3)])
 def test_training_ends_after_the_step_in_which_so_many_tokens_have_been_seen(tmp_path, num_processes, accumulation):
-    of_step = 2 * LENGTH * num_processes * accumulation
+    of_batch = 2 * LENGTH * num_processes
+    of_epoch = len(TEXTS) // num_processes // 2  # batches
+    windows = [min(accumulation, of_epoch - first) for first in range(0, of_epoch, accumulation)]
+    seen = [of_batch * sum(windows[: i + 1]) for i in range(3)]
     ranks = [f"distributed_type={'MULTI_CPU' if num_processes > 1 else 'NO'}", f"num_processes={num_processes}",
              f"training.gradient_accumulation_steps={accumulation}"]
-    for asked, steps in ((1, 1), (3 * of_step, 3), (3 * of_step + 1, 4)):
+    for asked, steps in ((1, 1), (seen[0], 1), (seen[0] + 1, 2), (seen[1], 2), (seen[2], 3)):
         lines, summary = ended_by_tokens(tmp_path, f"run-{asked}", asked, *ranks)
-        assert summary["step"] == steps and summary["tokens"] == steps * of_step
+        assert summary["step"] == steps and summary["tokens"] == seen[steps - 1]
         assert summary["stopped"] == f"training.max_tokens, {asked}, have been seen"
-        assert [line["train/tokens"] for line in lines] == [of_step * (i + 1) for i in range(steps)]
+        assert [line["train/tokens"] for line in lines] == seen[:steps]
 
 
 def test_a_resumed_run_goes_on_counting_tokens(tmp_path):

@@ -296,7 +296,7 @@ def preference_rewards(beta):
     """trl's: beta times the difference of the answers' log-probabilities, text by text."""
     def gain(output, reference, labels):
         def log_probability(logits):
-            return sum(row[label] - math.log(np.exp(row.astype(float)).sum()) for row, label in zip(logits, labels) if label >= 0)
+            return sum(row[label] - math.log(np.exp(row).sum()) for row, label in zip(logits.astype(float), labels) if label >= 0)
         return beta * (log_probability(output) - log_probability(reference))
 
     def of(output, chosen_labels, rejected_labels, reference):

@@ -119,7 +119,7 @@ def attention(heads: int, key_heads: int | None = None, causal: bool = False, wi
     return lambda: Function(attend)
 
 
-def rotary(head_dim: int, base: float = 10000.0, scale=lambda rates: rates):
+def rotary(head_dim: int, base: float = 10000.0, scale=lambda rates: rates, times: float = 1.0):
     """Su et al. 2021, with the pairs of features half a head apart, as transformers has them."""
 
     def turn(*inputs):
@@ -127,7 +127,7 @@ def rotary(head_dim: int, base: float = 10000.0, scale=lambda rates: rates):
         tensors = inputs if given is None else inputs[:-1]
         rates = scale(1 / base ** (torch.arange(0, head_dim, 2).double() / head_dim))
         positions = torch.arange(tensors[0].size(1))[None] if given is None else given
-        turns = torch.polar(torch.ones(()).double(), positions[..., None].double() * rates)[:, :, None]  # [N, T, 1, D / 2]
+        turns = times * torch.polar(torch.ones(()).double(), positions[..., None].double() * rates)[:, :, None]  # [N, T, 1, D / 2]
 
         def turned(x):
             first, second = x.unflatten(-1, (-1, head_dim)).chunk(2, -1)
@@ -145,6 +145,20 @@ def llama3(rates: torch.Tensor) -> torch.Tensor:
     waves = 2 * math.pi / rates
     smooth = ((20 / waves - 1) / (2 - 1)).clamp(0, 1)
     return rates * (smooth + (1 - smooth) / 8)
+
+
+def yarn(head_dim: int, base: float, fast: float = 32.0, slow: float = 1.0, truncate: bool = True):
+    """Peng et al. 2023, as transformers has it, for four times 20 positions."""
+
+    def scale(rates):
+        low, high = (head_dim * math.log(20 / (turns * 2 * math.pi)) / (2 * math.log(base)) for turns in (fast, slow))
+        if truncate:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, head_dim - 1)
+        slowed = ((torch.arange(head_dim // 2).double() - low) / (high - low if high != low else 0.001)).clamp(0, 1)
+        return rates / 4 * slowed + rates * (1 - slowed)
+
+    return scale
 
 
 class SelfAttention(MultiheadAttention):
@@ -441,6 +455,10 @@ ATTENTIONS = [
      rotary(8, 500.0, lambda rates: rates / 3), (2, 30, 16), (2, 30, 8)),
     ("RotaryEmbedding", {"head_dim": 8, "scaling": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 2.0,
                          "original_max_position_embeddings": 20, "base": 50.0}, rotary(8, 50.0, llama3), (2, 30, 16)),
+    ("RotaryEmbedding", {"head_dim": 8, "scaling": "yarn", "factor": 4.0, "original_max_position_embeddings": 20, "base": 50.0},
+     rotary(8, 50.0, yarn(8, 50.0), 0.1 * math.log(4) + 1), (2, 30, 16)),
+    ("RotaryEmbedding", {"head_dim": 8, "scaling": "yarn", "factor": 4.0, "original_max_position_embeddings": 20, "base": 50.0, "beta_fast": 1.5,
+                         "beta_slow": 0.4, "truncate": False, "attention_factor": 0.7}, rotary(8, 50.0, yarn(8, 50.0, 1.5, 0.4, False), 0.7), (2, 30, 16)),
     ("RotaryEmbedding", {"head_dim": 4, "inputs": ["a", "b"]}, rotary(4), SEQUENCE, indices(9, 3, 5)),
     ("Sequential", {"layers": [{"type": "PositionIds"}, {"type": "Embedding", "num_embeddings": 9, "embedding_dim": 4}]},
      lambda: nn.Sequential(Function(lambda ids: torch.arange(ids.size(1))[None]), nn.Embedding(9, 4)), indices(9, 3, 5)),

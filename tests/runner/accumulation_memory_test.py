@@ -22,10 +22,7 @@ optimizer: {{type: SGD, lr: 0.1}}
 training: {{num_epochs: null, max_steps: 2, gradient_accumulation_steps: {window}}}
 checkpoint: {{every: null}}
 """)
-    running = subprocess.Popen([os.environ["TRAINRUN_BINARY"], "--quiet", recipe, f"output_dir={folder / str(window)}"])
-    _, status, usage = os.wait4(running.pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    return usage.ru_maxrss * 1024
+    return peak_memory([BINARY, "--quiet", recipe, f"output_dir={folder / str(window)}"])
 
 
 def test_a_window_takes_no_more_memory_than_a_batch(tmp_path):

@@ -1,13 +1,12 @@
 """What adapters are for: the memory that training needs is predicted by `explain`, and measured from outside."""
 
 import json
-import os
 import re
 import subprocess
 
 import pytest
 
-from tests.program import BINARY, CALLED
+from tests.program import BINARY, CALLED, peak_memory
 
 RECIPE = """\
 version: 1
@@ -37,11 +36,7 @@ def predicted(folder, *overrides: str) -> float:
 
 def peak(folder, *overrides: str) -> int:
     """The most resident bytes of a process that trains."""
-    running = subprocess.Popen([BINARY, "--quiet", "recipe.yaml", *overrides], cwd=folder)
-    _, status, usage = os.wait4(running.pid, 0)
-    running.returncode = os.waitstatus_to_exitcode(status)
-    assert running.returncode == 0
-    return usage.ru_maxrss * 1024
+    return peak_memory([BINARY, "--quiet", "recipe.yaml", *overrides], cwd=folder)
 
 
 @pytest.fixture
