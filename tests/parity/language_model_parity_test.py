@@ -260,10 +260,11 @@ def ended_by_tokens(tmp_path, name, max_tokens, *overrides):
 
 @pytest.mark.parametrize("num_processes, accumulation", [(1, 1), (2, 1), (1, 3), (2, 3)])
 def test_training_ends_after_the_step_in_which_so_many_tokens_have_been_seen(tmp_path, num_processes, accumulation):
-    of_batch = 2 * LENGTH * num_processes
-    of_epoch = len(TEXTS) // num_processes // 2  # batches
-    windows = [min(accumulation, of_epoch - first) for first in range(0, of_epoch, accumulation)]
-    seen = [of_batch * sum(windows[: i + 1]) for i in range(3)]
+    of_rank = math.ceil(len(TEXTS) / num_processes)
+    batches = [min(2, of_rank - first) for first in range(0, of_rank, 2)] * 2  # samples, in two epochs
+    half = len(batches) // 2
+    windows = [sum(epoch[first: first + accumulation]) for epoch in (batches[:half], batches[half:]) for first in range(0, half, accumulation)]
+    seen = [LENGTH * num_processes * sum(windows[: i + 1]) for i in range(3)]
     ranks = [f"distributed_type={'MULTI_CPU' if num_processes > 1 else 'NO'}", f"num_processes={num_processes}",
              f"training.gradient_accumulation_steps={accumulation}"]
     for asked, steps in ((1, 1), (seen[0], 1), (seen[0] + 1, 2), (seen[1], 2), (seen[2], 3)):

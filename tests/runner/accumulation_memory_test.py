@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from tests.program import BINARY, peak_memory
+
 SAMPLE = 3 * 256 * 256 * 4  # bytes
 
 
