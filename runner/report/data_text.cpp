@@ -182,7 +182,7 @@ std::string row_text(const SurveyedSet::TokenRow& row) {
     text += between + line_of(token.text);
     between = "|";
   }
-  if (is_open) text += "]";
+  if (is_open) text += ']';
   if (padding > 0) text += " + " + grouped(static_cast<int64_t>(padding)) + " padding";
   return text;
 }

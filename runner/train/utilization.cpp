@@ -28,7 +28,7 @@ Utilization::Utilization(const Job& job) {
   flops_of_sample_ = kPassesOfStep * static_cast<double>(forward_flops(*plan_model(job.recipe), info));
   for (const FieldInfo& field : info.fields) {
     if (!holds_tokens(field.name)) continue;
-    tokens_of_sample_ += static_cast<double>(num_elements(example_sizes(field)) / kExampleBatch);
+    tokens_of_sample_ += static_cast<double>(num_elements(field.shape));
   }
 }
 
