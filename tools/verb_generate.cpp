@@ -102,7 +102,7 @@ std::vector<Prompt> prompts_of(const GenerateArguments& arguments, const Languag
     prompts.push_back(prompt_of(without_last_newline(standard_input()), "standard input", model));
   }
   if (arguments.file.empty()) return prompts;
-  const bool is_json = arguments.file.ends_with(".jsonl") || arguments.file.ends_with(".jsonl.gz");
+  const bool is_json = is_jsonl(arguments.file);
   std::istringstream lines(arguments.file == "-" ? standard_input() : read_text_file(arguments.file));
   std::string line;
   for (int64_t number = 1; std::getline(lines, line); ++number) {

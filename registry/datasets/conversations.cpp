@@ -21,8 +21,7 @@ ordered_json parsed(std::string_view text, const std::string& place) {
   try {
     return ordered_json::parse(text, check_depth);
   } catch (const nlohmann::json::exception& error) {
-    const std::string message = error.what();
-    throw DataError(place + ": is not JSON: " + message.substr(std::min(message.find("] "), message.size() - 2) + 2));
+    throw DataError(place + ": is not JSON: " + json_fault(error));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "registry/error.h"
+#include "registry/files/file_io.h"
 
 namespace trainrun {
 namespace {
@@ -59,6 +60,24 @@ std::string cache_folder() {
   if (const fs::path caches = path_in("XDG_CACHE_HOME"); !caches.empty()) return (caches / "trainrun").string();
   if (const fs::path home = path_in("HOME"); !home.empty()) return (home / ".cache/trainrun").string();
   return "";
+}
+
+std::string kept_path(const std::string& what, const std::string& key) {
+  const std::string caches = cache_folder();
+  if (caches.empty()) {
+    throw DataError("cache: disk needs a folder to keep " + what + " in; set TRAINRUN_CACHE to one");
+  }
+  const std::string folder = caches + "/" + what;
+  create_folders(folder);
+  return folder + "/" + key;
+}
+
+void remove_unfinished(const std::string& path) {
+  const fs::path file(path);
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(file.parent_path(), ignored)) {
+    if (is_temporary_name(entry.path().filename().string(), file.filename().string())) fs::remove(entry, ignored);
+  }
 }
 
 std::string download_shared(const Download& job, const std::string& name) {

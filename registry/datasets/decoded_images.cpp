@@ -16,7 +16,6 @@
 #include "registry/datasets/data_cache.h"
 #include "registry/files/digest.h"
 #include "registry/files/file_io.h"
-#include "registry/files/file_lock.h"
 #include "registry/files/file_mapping.h"
 
 namespace trainrun {
@@ -37,7 +36,7 @@ std::string key_of(const std::vector<std::string>& files, const std::string& kin
   const auto add = [&](const std::string& text) { hash.update(text.c_str(), text.size() + 1); };
   add(std::string(kMark) + kind);
   for (const std::string& path : files) {
-    struct stat status{};
+    struct stat status {};
     if (stat(path.c_str(), &status) != 0) throw ReadError(path, "open", errno);
     add(std::filesystem::absolute(path).string());
     add(std::to_string(status.st_size) + " " + std::to_string(status.st_mtim.tv_sec) + " " +
@@ -69,8 +68,10 @@ void write_images(const std::string& path, size_t count, const DecodeImage& deco
   });
 }
 
-/// Nothing: this is no such file, or it is damaged.
+/// Nothing: there is no such file, or it is damaged.
 std::optional<DecodedImages> read_images(const std::string& path, size_t count) {
+  std::error_code unreadable;
+  if (!std::filesystem::exists(path, unreadable)) return std::nullopt;
   auto file = std::make_shared<const FileMapping>(path, MappedFor::kWriting);  // as a tensor may be
   std::string_view text = file->bytes();
   uint64_t length = 0;
@@ -91,7 +92,8 @@ std::optional<DecodedImages> read_images(const std::string& path, size_t count) 
     const auto bytes = static_cast<size_t>(size[0] * size[1] * size[2]);
     if (bytes > text.size() - length - offset) return std::nullopt;
     if (result.faults[i].empty()) {
-      result.images[i] = at::from_blob(file->begin() + offset, size, [file](void*) {}, at::kByte);
+      result.images[i] = at::from_blob(
+          file->begin() + offset, size, [file](void*) {}, at::kByte);
     }
     offset += bytes;
   }
@@ -117,21 +119,9 @@ void decode_ahead(const DecodeImage& decode, size_t first, size_t last, bool kee
 
 DecodedImages decoded_on_disk(const std::vector<std::string>& files, size_t count, const std::string& kind,
                               const DecodeImage& decode) {
-  const std::string caches = cache_folder();
-  if (caches.empty()) {
-    throw DataError("cache: disk needs a folder to keep images in; set TRAINRUN_CACHE to one");
-  }
-  create_folders(caches + "/images");
-  const std::string path = caches + "/images/" + key_of(files, kind);
-  const FileLock lock(path + ".lock");
-  std::error_code unreadable;
-  if (std::filesystem::exists(path, unreadable)) {
-    if (auto images = read_images(path, count)) return std::move(*images);
-  }
-  write_images(path, count, decode);
-  auto images = read_images(path, count);
-  if (!images) throw DataError(path + ": was changed while it was read");
-  return std::move(*images);
+  return kept_in_cache<DecodedImages>(
+      "images", key_of(files, kind), [&](const std::string& path) { return read_images(path, count); },
+      [&](const std::string& path) { write_images(path, count, decode); });
 }
 
 }  // namespace trainrun

@@ -5,6 +5,7 @@
 #include "registry/catalog.h"
 #include "registry/datasets/data_file.h"
 #include "registry/datasets/table.h"
+#include "registry/datasets/text_corpus.h"
 
 namespace trainrun {
 namespace {
@@ -114,8 +115,7 @@ class JsonlTable : public TableReader {
     try {
       object_ = Json::parse(line_, checked);
     } catch (const Json::exception& error) {
-      const std::string text = error.what();
-      fail("is not JSON: " + text.substr(text.find("] ") == std::string::npos ? 0 : text.find("] ") + 2));
+      fail("is not JSON: " + json_fault(error));
     }
     if (!object_.is_object())
       fail(std::string("expected an object, {\"column\": value, …}, found a ") + object_.type_name());

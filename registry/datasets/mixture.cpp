@@ -52,8 +52,7 @@ struct Mixture {
     f.optional("stop", &Mixture::stop)
         .doc(
             "when an epoch ends: first_exhausted, before a sample of any data set would come twice; all_exhausted, "
-            "once "
-            "every sample of all has come, those of smaller shares several times");
+            "once every sample of all has come, those of smaller shares several times");
     f.optional("num_samples", &Mixture::num_samples).at_least(1).doc("samples in an epoch, in place of `stop`");
     f.rule({.when = {the("num_samples").is_given()},
             .all = {the("stop").is("first_exhausted")},

@@ -43,14 +43,21 @@ void for_each_line(const std::string& path, const std::function<void(std::string
   }
 }
 
+bool is_jsonl(const std::string& path) { return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz"); }
+
+std::string json_fault(const std::exception& error) {
+  const std::string text = error.what();
+  const size_t end_of_number = text.find("] ");
+  return end_of_number == std::string::npos ? text : text.substr(end_of_number + 2);
+}
+
 nlohmann::json json_object(std::string_view line, const std::string& place) {
   if (line.size() > kLongestLine) throw DataError(place + ": is longer than 256 MiB, which is too much for one line");
   nlohmann::json object;
   try {
     object = nlohmann::json::parse(line);
   } catch (const nlohmann::json::exception& error) {
-    const std::string text = error.what();
-    throw DataError(place + ": is not JSON: " + text.substr(std::min(text.find("] "), text.size() - 2) + 2));
+    throw DataError(place + ": is not JSON: " + json_fault(error));
   }
   if (!object.is_object()) {
     throw DataError(place + ": expected an object, {\"text\": …}, found " + object.type_name());
@@ -59,8 +66,6 @@ nlohmann::json json_object(std::string_view line, const std::string& place) {
 }
 
 namespace {
-
-bool is_jsonl(const std::string& path) { return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz"); }
 
 /// The document of a line of JSON. Throws DataError.
 std::string document_of(std::string_view line, const std::string& place, const std::string& column) {

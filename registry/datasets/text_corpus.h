@@ -3,6 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -39,6 +40,10 @@ void for_each_line(const std::string& path, const std::function<void(std::string
 /// with the line where one is longer than 256 MiB.
 void for_each_text(const std::string& path, const std::string& text_column,
                    const std::function<void(std::string text, int64_t line)>& take);
+/// Whether each line of the file is an object: .jsonl, .jsonl.gz.
+bool is_jsonl(const std::string& path);
+/// What nlohmann's parser found wrong, without the number that it gives its errors.
+std::string json_fault(const std::exception& error);
 /// The object that is a line of a .jsonl file. Throws DataError, which begins with `place`.
 nlohmann::json json_object(std::string_view line, const std::string& place);
 

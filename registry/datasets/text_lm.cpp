@@ -156,8 +156,7 @@ class TextLMDataset : public TokenWindows {
     key.add(options_.split ? detail::number_text(options_.val_fraction) : "")
         .add(static_cast<int64_t>(files.paths.size()));
     for (const std::string& path : files.paths) {
-      const bool has_lines = path.ends_with(".jsonl") || path.ends_with(".jsonl.gz");
-      key.add(has_lines ? 1 : 0).add_file(path);
+      key.add(is_jsonl(path) ? 1 : 0).add_file(path);
     }
     return key.finish();
   }

@@ -8,7 +8,6 @@
 #include "registry/datasets/data_cache.h"
 #include "registry/error.h"
 #include "registry/files/file_io.h"
-#include "registry/files/file_lock.h"
 #include "registry/files/file_mapping.h"
 
 namespace trainrun {
@@ -113,14 +112,6 @@ void write_arrays(const std::string& path, const std::string& key, const ByteArr
   });
 }
 
-/// Whoever wrote these was killed: only the holder of the lock writes.
-void remove_unfinished(const fs::path& path) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(path.parent_path(), ignored)) {
-    if (is_temporary_name(entry.path().filename().string(), path.filename().string())) fs::remove(entry, ignored);
-  }
-}
-
 }  // namespace
 
 TokenCacheKey::TokenCacheKey(const std::string& kind) { add(kind).add(kTokenCacheVersion); }
@@ -147,20 +138,9 @@ TokenCacheKey& TokenCacheKey::add_tokenizer(const std::string& path) {
 }
 
 ByteArrays arrays_on_disk(const std::string& key, size_t count, const std::function<ByteArrays()>& make) {
-  const std::string caches = cache_folder();
-  if (caches.empty()) {
-    throw DataError("cache: disk needs a folder to keep tokens in; set TRAINRUN_CACHE to one");
-  }
-  const std::string path = caches + "/tokens/" + key;
-  if (auto found = read_arrays(path, key, count)) return std::move(*found);
-  create_folders(caches + "/tokens");
-  const FileLock lock(path + ".lock");
-  if (auto found = read_arrays(path, key, count)) return std::move(*found);  // made by who had the lock before
-  remove_unfinished(path);
-  write_arrays(path, key, make());
-  auto found = read_arrays(path, key, count);
-  if (!found) throw DataError(path + ": was changed while it was read");
-  return std::move(*found);
+  return kept_in_cache<ByteArrays>(
+      "tokens", key, [&](const std::string& path) { return read_arrays(path, key, count); },
+      [&](const std::string& path) { write_arrays(path, key, make()); });
 }
 
 }  // namespace trainrun

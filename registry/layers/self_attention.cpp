@@ -151,8 +151,7 @@ void add_self_attention(LayerRegistry& layers) {
       "ScaledDotProductAttention",
       "attention of several heads without weights: queries, keys and values [N, T, C], and perhaps an attention mask "
       "[N, T] of integers, to [N, T, C]. 0 marks padding; with is_causal, tokens see only those with their own number, "
-      "so "
-      "that texts packed one after the other and numbered from 1 do not see each other");
+      "so that texts packed one after the other and numbered from 1 do not see each other");
 }
 
 }  // namespace trainrun

@@ -26,10 +26,10 @@ bool acts_as_intel() {
   return acts;
 }
 
-/// What MKL itself says in `function`.
-int own_answer(const char* function) {
+/// What MKL itself says.
+int own_answer() {
   using Answer = int (*)();
-  const auto own = reinterpret_cast<Answer>(dlsym(RTLD_NEXT, function));
+  const auto own = reinterpret_cast<Answer>(dlsym(RTLD_NEXT, "mkl_serv_intel_cpu_true"));
   return own ? own() : 0;
 }
 
@@ -42,14 +42,9 @@ std::string matrix_products_text() {
 
 }  // namespace trainrun
 
-// NOLINTBEGIN(readability-identifier-naming): MKL's names
+// NOLINTBEGIN(readability-identifier-naming): MKL's name
 extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() {
   if (trainrun::acts_as_intel()) return 1;
-  return trainrun::own_answer("mkl_serv_intel_cpu_true");
-}
-
-extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu() {
-  if (trainrun::acts_as_intel()) return 1;
-  return trainrun::own_answer("mkl_serv_intel_cpu");
+  return trainrun::own_answer();
 }
 // NOLINTEND(readability-identifier-naming)

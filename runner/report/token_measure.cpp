@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <numeric>
 
+#include "registry/models/language_model.h"
 #include "runner/base/text.h"
 
 namespace trainrun {
 namespace {
 
-constexpr const char* kIds = "input_ids";
 constexpr int64_t kMostBars = 10;
 
 /// A field of whole numbers, one for each place of a sample.
@@ -33,14 +33,14 @@ double ratio(int64_t part, int64_t whole) {
 std::vector<TokenFields> token_fields(const DatasetInfo& info, std::unordered_set<std::string>& used) {
   std::vector<TokenFields> found;
   for (const FieldInfo& field : info.fields) {
-    if (!field.name.ends_with(kIds) || !token_field(info, field.name)) continue;
-    const std::string prefix = field.name.substr(0, field.name.size() - std::string(kIds).size());
+    if (!holds_tokens(field.name) || !token_field(info, field.name)) continue;
+    const std::string prefix = field.name.substr(0, field.name.size() - std::string(kInputIds).size());
     TokenFields text;
     text.ids = field.name;
     text.max_length = field.shape[0];
-    if (token_field(info, prefix + "attention_mask")) text.mask = prefix + "attention_mask";
+    if (token_field(info, prefix + kAttentionMask)) text.mask = prefix + kAttentionMask;
     if (token_field(info, prefix + "labels")) text.labels = prefix + "labels";
-    for (const char* name : {kIds, "attention_mask", "token_type_ids", "position_ids"}) used.insert(prefix + name);
+    for (const char* name : {kInputIds, kAttentionMask, kTokenTypeIds, kPositionIds}) used.insert(prefix + name);
     if (text.labels) used.insert(*text.labels);
     found.push_back(std::move(text));
   }

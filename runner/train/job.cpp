@@ -62,7 +62,6 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
     : recipe(loaded.recipe), quiet_(options.quiet), verbose_(options.verbose) {
   connect(loaded, options);
   build_data();
-  check_tokens(recipe, training_info(recipe));
   build_model();
   check_indices(recipe, model->graph(), *train_data, training_info(recipe));
   for (size_t i = 0; i < eval_splits.size(); ++i) {
@@ -162,8 +161,9 @@ void Job::build_model() {
   }
   at::manual_seed(static_cast<uint64_t>(recipe.seed));
   const int64_t flops_before = ShapeMode::flops();
-  model = std::make_unique<Model>(recipe, training_info(recipe),
-                                  recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo());
+  const DatasetInfo info = training_info(recipe);
+  check_tokens(recipe, info);
+  model = std::make_unique<Model>(recipe, info, recipe.dataset.eval ? evaluation_info(recipe) : DatasetInfo());
   const int64_t flops_of_sample = (ShapeMode::flops() - flops_before) / kExampleBatch;
   set_num_threads(recipe.num_threads, flops_of_sample * recipe.dataloader.batch_size);
   passed_over_ = load_initial_weights(recipe, *model);
