@@ -3,12 +3,16 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <ctime>
 #include <exception>
+#include <filesystem>
 #include <map>
+#include <span>
 
 #include "registry/catalog.h"
 #include "registry/datasets/chat_tokens.h"
 #include "registry/datasets/data_details.h"
+#include "registry/datasets/token_cache.h"
 #include "registry/datasets/token_windows.h"
 #include "registry/error.h"
 #include "registry/named.h"
@@ -25,6 +29,8 @@ struct Words<TooLong> {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 struct Chat {
   std::string path;
   std::string tokenizer;
@@ -35,6 +41,7 @@ struct Chat {
   int64_t max_length = 1024;
   TooLong too_long = TooLong::kTruncate;
   bool packing = false;
+  TokenCaching cache = TokenCaching::kNone;
   static void describe(Fields<Chat>& f) {
     f.required("path", &Chat::path)
         .doc(
@@ -50,8 +57,7 @@ struct Chat {
     f.optional("template_variables", &Chat::template_variables)
         .doc(
             "further variables that the template reads, by their names, as in {enable_thinking: false, date_string: 26 "
-            "Jul "
-            "2024}");
+            "Jul 2024}");
     f.optional("system", &Chat::system).doc("the system message of conversations that have none; null: none");
     f.optional("train_on", &Chat::train_on)
         .doc(
@@ -64,6 +70,7 @@ struct Chat {
         .doc(
             "put several conversations into one sample, as many as max_length has room for; none sees another, and the "
             "positions of each begin at 0. The model has to read attention_mask and position_ids");
+    f.optional("cache", &Chat::cache).doc(kTokenCachingHelp);
   }
   void check(Checker& checker) const {
     for (const auto& entry : template_variables.entries) {
@@ -100,71 +107,47 @@ std::vector<std::vector<int64_t>> packed(const std::vector<int64_t>& lengths, in
   return blocks;
 }
 
-class ChatDataset : public Dataset, public DetailedDataset {
- public:
-  explicit ChatDataset(Chat options) : options_(std::move(options)) {}
+constexpr size_t kChatArrays = 5;
 
-  DatasetInfo info() const override {
-    DatasetInfo info;
-    std::vector<const char*> names = {"input_ids", "attention_mask"};
-    if (options_.packing) names.push_back("position_ids");
-    names.push_back("labels");
-    for (const char* name : names) info.fields.push_back({name, {options_.max_length}, at::kLong, std::nullopt});
-    info.target = "labels";
-    return info;
+/// Conversations as tokens.
+struct EncodedChats {
+  std::vector<int32_t> ids;           // of all conversations, one after the other
+  std::vector<uint8_t> counts;        // likewise: 1 where the token is to be predicted
+  std::vector<int64_t> begins = {0};  // of each, and the end
+  std::string places;                 // of each, what comes after the file's name, as ":7", and a 0 after it
+  std::vector<int64_t> numbers = {0, 0, 0, 0};
+
+  ByteArrays arrays(std::shared_ptr<const void> owner) const {
+    return {std::move(owner), {bytes_of(ids), bytes_of(counts), bytes_of(begins), places, bytes_of(numbers)}};
   }
-  void open() override {
-    tokenizer_ = open_tokenizer(options_.tokenizer);
+};
+/// What EncodedChats::numbers count: conversations that were read; without a token to learn; too long and left out; cut.
+enum Count : size_t { kRead, kEmpty, kDropped, kCut };
+
+class ChatMaker {
+ public:
+  ChatMaker(const Chat& options, std::shared_ptr<const Tokenizer> tokenizer)
+      : options_(options), tokenizer_(std::move(tokenizer)) {}
+
+  ByteArrays make() {
     std::vector<Conversation> waiting;
     for_each_conversation(options_.path, options_.system, [&](Conversation chat) {
       constexpr size_t kAtOnce = 512;
-      if (!chat.plain) open_template();
+      if (!chat.plain && !template_) template_ = open_template(options_);
       waiting.push_back(std::move(chat));
       if (waiting.size() == kAtOnce) take(waiting);
     });
     take(waiting);
-    if (num_read_ == 0) throw DataError(options_.path + ": has no conversations");
-    if (places_.empty()) throw DataError(options_.path + ": " + notes()[0]);
-    if (options_.packing) {
-      std::vector<int64_t> lengths;
-      for (size_t i = 0; i < places_.size(); ++i) lengths.push_back(begins_[i + 1] - begins_[i]);
-      blocks_ = packed(lengths, options_.max_length);
-    }
+    return made_->arrays(made_);
   }
-  int64_t size() const override { return static_cast<int64_t>(options_.packing ? blocks_.size() : places_.size()); }
-  Batch get(const at::Tensor& indices) const override;
-  std::optional<int64_t> padding(const std::string& field) const override {
-    if (field == "labels") return kNoLabel;
-    return field == "input_ids" ? tokenizer_->pad_id().value_or(0) : 0;
-  }
-  std::string place(int64_t index, const std::string& field) const override {
-    const int64_t first = chats_of(index).front();
-    return places_.at(static_cast<size_t>(first)) + ":" + field;
-  }
-  std::vector<std::string> notes() const override {
-    std::vector<std::string> told;
-    const std::string limit = " max_length of " + std::to_string(options_.max_length) + " tokens";
-    const std::string of = " of " + std::to_string(num_read_) + " conversations ";
-    const auto are = [](int64_t count) { return count == 1 ? "is" : "are"; };
-    if (num_empty_ > 0) {
-      told.push_back(std::to_string(num_empty_) + of + are(num_empty_) +
-                     " left out, since there is no token to learn within the" + limit);
-    }
-    if (num_dropped_ > 0) {
-      told.push_back(std::to_string(num_dropped_) + of + are(num_dropped_) + " left out as longer than the" + limit);
-    }
-    if (num_cut_ > 0) told.push_back(std::to_string(num_cut_) + of + are(num_cut_) + " cut off at the" + limit);
-    return told;
+
+  static std::shared_ptr<const ChatTemplate> open_template(const Chat& options) {
+    const auto& variables = options.template_variables.entries;
+    return std::make_shared<const ChatTemplate>(open_chat_template(options.tokenizer, options.chat_template,
+                                                                   ChatVariables(variables.begin(), variables.end())));
   }
 
  private:
-  void open_template() {
-    if (template_) return;
-    template_ = std::make_shared<const ChatTemplate>(open_chat_template(
-        options_.tokenizer, options_.chat_template,
-        ChatVariables(options_.template_variables.entries.begin(), options_.template_variables.entries.end())));
-  }
-
   /// Encodes conversations on all threads, and keeps their tokens.
   void take(std::vector<Conversation>& chats) {
     const ChatEncoder encoder(tokenizer_, template_, options_.train_on);
@@ -187,25 +170,134 @@ class ChatDataset : public Dataset, public DetailedDataset {
   }
 
   void keep(const std::string& place, ChatTokens& chat) {
-    ++num_read_;
+    ++made_->numbers[kRead];
     const auto most = static_cast<size_t>(options_.max_length);
     const bool is_long = chat.ids.size() > most;
     if (is_long && options_.too_long == TooLong::kDrop) {
-      ++num_dropped_;
+      ++made_->numbers[kDropped];
       return;
     }
     chat.ids.resize(std::min(chat.ids.size(), most));
     chat.counts.resize(chat.ids.size());
     if (!chat.counts.empty()) chat.counts[0] = 0;  // nothing comes before it
     if (std::find(chat.counts.begin(), chat.counts.end(), 1) == chat.counts.end()) {
-      ++num_empty_;
+      ++made_->numbers[kEmpty];
       return;
     }
-    num_cut_ += is_long ? 1 : 0;
-    ids_.insert(ids_.end(), chat.ids.begin(), chat.ids.end());
-    counts_.insert(counts_.end(), chat.counts.begin(), chat.counts.end());
-    begins_.push_back(static_cast<int64_t>(ids_.size()));
-    places_.push_back(place);
+    made_->numbers[kCut] += is_long ? 1 : 0;
+    made_->ids.insert(made_->ids.end(), chat.ids.begin(), chat.ids.end());
+    made_->counts.insert(made_->counts.end(), chat.counts.begin(), chat.counts.end());
+    made_->begins.push_back(static_cast<int64_t>(made_->ids.size()));
+    made_->places += place.substr(options_.path.size()) + '\0';
+  }
+
+  const Chat& options_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<const ChatTemplate> template_;
+  std::shared_ptr<EncodedChats> made_ = std::make_shared<EncodedChats>();
+};
+
+/// The day, where the template writes it into its texts.
+std::string day_in_texts(const Chat& options) {
+  try {
+    if (!ChatMaker::open_template(options)->reads_clock()) return "";
+  } catch (const DataError&) {
+    return "";  // whoever needs a template is told when the conversations are read
+  }
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  return std::to_string(local.tm_year) + " " + std::to_string(local.tm_yday);
+}
+
+/// Names all that the arrays depend on.
+std::string cache_key(const Chat& options) {
+  TokenCacheKey key("chats");
+  key.add_tokenizer(options.tokenizer).add_file(options.path).add(fs::path(options.path).extension().string());
+  const std::string given = options.chat_template.value_or("");
+  key.add(given);
+  std::error_code no_name;  // the text of a template can be too long for a file's name
+  if (fs::is_regular_file(given, no_name)) key.add_file(given);
+  key.add(static_cast<int64_t>(options.template_variables.entries.size()));
+  for (const auto& [name, value] : options.template_variables.entries) {
+    key.add(name).add(static_cast<int64_t>(value.index()));
+    key.add(std::visit([](const auto& one) { return nlohmann::json(one).dump(); }, value));
+  }
+  key.add(day_in_texts(options));
+  key.add(options.system ? 1 : 0).add(options.system.value_or(""));
+  key.add(static_cast<int64_t>(options.train_on)).add(options.max_length).add(static_cast<int64_t>(options.too_long));
+  return key.finish();
+}
+
+class ChatDataset : public Dataset, public DetailedDataset {
+ public:
+  explicit ChatDataset(Chat options) : options_(std::move(options)) {}
+
+  DatasetInfo info() const override {
+    DatasetInfo info;
+    std::vector<const char*> names = {"input_ids", "attention_mask"};
+    if (options_.packing) names.push_back("position_ids");
+    names.push_back("labels");
+    for (const char* name : names) info.fields.push_back({name, {options_.max_length}, at::kLong, std::nullopt});
+    info.target = "labels";
+    return info;
+  }
+  void open() override {
+    tokenizer_ = open_tokenizer(options_.tokenizer);
+    const auto make = [&] { return ChatMaker(options_, tokenizer_).make(); };
+    use(options_.cache == TokenCaching::kDisk ? arrays_on_disk(cache_key(options_), kChatArrays, make) : make());
+    if (numbers_[kRead] == 0) throw DataError(options_.path + ": has no conversations");
+    if (places_.empty()) throw DataError(options_.path + ": " + notes()[0]);
+    if (options_.packing) {
+      std::vector<int64_t> lengths;
+      for (size_t i = 0; i < places_.size(); ++i) lengths.push_back(begins_[i + 1] - begins_[i]);
+      blocks_ = packed(lengths, options_.max_length);
+    }
+  }
+  int64_t size() const override { return static_cast<int64_t>(options_.packing ? blocks_.size() : places_.size()); }
+  Batch get(const at::Tensor& indices) const override;
+  std::optional<int64_t> padding(const std::string& field) const override {
+    if (field == "labels") return kNoLabel;
+    return field == "input_ids" ? tokenizer_->pad_id().value_or(0) : 0;
+  }
+  std::string place(int64_t index, const std::string& field) const override {
+    const int64_t first = chats_of(index).front();
+    return options_.path + std::string(places_.at(static_cast<size_t>(first))) + ":" + field;
+  }
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> told;
+    const std::string limit = " max_length of " + std::to_string(options_.max_length) + " tokens";
+    const std::string of = " of " + std::to_string(numbers_[kRead]) + " conversations ";
+    const auto are = [](int64_t count) { return count == 1 ? "is" : "are"; };
+    if (numbers_[kEmpty] > 0) {
+      told.push_back(std::to_string(numbers_[kEmpty]) + of + are(numbers_[kEmpty]) +
+                     " left out, since there is no token to learn within the" + limit);
+    }
+    if (numbers_[kDropped] > 0) {
+      told.push_back(std::to_string(numbers_[kDropped]) + of + are(numbers_[kDropped]) +
+                     " left out as longer than the" + limit);
+    }
+    if (numbers_[kCut] > 0)
+      told.push_back(std::to_string(numbers_[kCut]) + of + are(numbers_[kCut]) + " cut off at the" + limit);
+    return told;
+  }
+
+ private:
+  void use(ByteArrays arrays) {
+    arrays_ = std::move(arrays);
+    ids_ = numbers_in<int32_t>(arrays_.arrays.at(0));
+    counts_ = numbers_in<uint8_t>(arrays_.arrays.at(1));
+    begins_ = numbers_in<int64_t>(arrays_.arrays.at(2));
+    std::string_view places = arrays_.arrays.at(3);
+    for (size_t end = places.find('\0'); end != std::string_view::npos; end = places.find('\0')) {
+      places_.push_back(places.substr(0, end));
+      places.remove_prefix(end + 1);
+    }
+    numbers_ = numbers_in<int64_t>(arrays_.arrays.at(4));
+    const bool fits = begins_.size() == places_.size() + 1 && begins_.back() == static_cast<int64_t>(ids_.size()) &&
+                      counts_.size() == ids_.size() && numbers_.size() == kCut + 1 &&
+                      std::is_sorted(begins_.begin(), begins_.end());
+    if (!fits) throw DataError(options_.path + ": was changed while it was read");
   }
 
   /// The conversations of a sample.
@@ -214,21 +306,18 @@ class ChatDataset : public Dataset, public DetailedDataset {
   }
   int64_t length_of(int64_t chat) const {
     const auto i = static_cast<size_t>(chat);
-    return begins_.at(i + 1) - begins_[i];
+    return begins_[i + 1] - begins_[i];
   }
 
   Chat options_;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  std::shared_ptr<const ChatTemplate> template_;
-  std::vector<int32_t> ids_;           // of all conversations, one after the other
-  std::vector<uint8_t> counts_;        // likewise
-  std::vector<int64_t> begins_ = {0};  // of each, and the end
-  std::vector<std::string> places_;
+  ByteArrays arrays_;  // where the next five lie: see EncodedChats
+  std::span<const int32_t> ids_;
+  std::span<const uint8_t> counts_;
+  std::span<const int64_t> begins_;
+  std::vector<std::string_view> places_;
+  std::span<const int64_t> numbers_;
   std::vector<std::vector<int64_t>> blocks_;
-  int64_t num_read_ = 0;
-  int64_t num_empty_ = 0;
-  int64_t num_dropped_ = 0;
-  int64_t num_cut_ = 0;
 };
 
 Batch ChatDataset::get(const at::Tensor& indices) const {

@@ -2,10 +2,13 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 #include "registry/catalog.h"
 #include "registry/datasets/data_details.h"
 #include "registry/datasets/text_corpus.h"
+#include "registry/datasets/token_cache.h"
 #include "registry/error.h"
 #include "registry/text/tokenizer.h"
 
@@ -20,6 +23,7 @@ struct PreferencePairs {
   std::string path;
   std::string tokenizer;
   int64_t max_length = 1024;
+  TokenCaching cache = TokenCaching::kNone;
   static void describe(Fields<PreferencePairs>& f) {
     using P = PreferencePairs;
     f.required("path", &P::path)
@@ -30,20 +34,100 @@ struct PreferencePairs {
         .at_least(2)
         .unit("tokens")
         .doc("a prompt with its answer is cut to this, at its end");
+    f.optional("cache", &P::cache).doc(kTokenCachingHelp);
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
-/// A prompt with one of its answers; the end-of-text token, if the tokenizer has one, is the answer's last.
-struct Answered {
-  std::vector<int64_t> ids;
-  size_t prompt = 0;  // tokens of the prompt
+constexpr size_t kPairArrays = 4;
+
+/// The lines' prompts with their answers: of each line the chosen one, then the rejected one. The end-of-text token, if
+/// the tokenizer has one, is the answer's last.
+struct EncodedPairs {
+  std::vector<int32_t> ids;           // of all, one after the other
+  std::vector<int64_t> begins = {0};  // of each, and the end
+  std::vector<int64_t> prompts;       // how many tokens of each are the prompt's
+  std::vector<int64_t> lines;         // of each pair
+
+  ByteArrays arrays(std::shared_ptr<const void> owner) const {
+    return {std::move(owner), {bytes_of(ids), bytes_of(begins), bytes_of(prompts), bytes_of(lines)}};
+  }
 };
 
-struct Pair {
-  int64_t line = 0;
-  Answered chosen;
-  Answered rejected;
+class PairMaker {
+ public:
+  PairMaker(const PreferencePairs& options, const Tokenizer& tokenizer)
+      : options_(options), tokenizer_(tokenizer), end_(tokenizer.special_id("eos")) {}
+
+  ByteArrays make() {
+    constexpr size_t kAtOnce = 512;
+    for_each_line(options_.path, [&](std::string_view line, int64_t number) {
+      add(line, number);
+      if (waiting_.size() == kAtOnce) encode();
+    });
+    encode();
+    return made_->arrays(made_);
+  }
+
+ private:
+  static constexpr std::array kKeys = {"prompt", "chosen", "rejected"};
+  struct Row {
+    int64_t line;
+    std::array<std::string, kKeys.size()> texts;
+  };
+
+  std::string place(int64_t line) const { return options_.path + ":" + std::to_string(line); }
+
+  void add(std::string_view text, int64_t line) {
+    const nlohmann::json row = json_object(text, place(line));
+    waiting_.push_back({line, {}});
+    for (size_t i = 0; i < kKeys.size(); ++i) {
+      const auto found = row.find(kKeys[i]);
+      if (found == row.end()) throw DataError(place(line) + ": has no key '" + kKeys[i] + "'");
+      if (!found->is_string()) {
+        throw DataError(place(line) + ":" + kKeys[i] + ": expected a text, found " + found->type_name());
+      }
+      waiting_.back().texts[i] = found->get<std::string>();
+    }
+  }
+
+  void encode() {
+    std::vector<TextPair> texts;
+    for (const Row& row : waiting_) {
+      for (const std::string& text : row.texts) texts.push_back({text, std::nullopt});
+    }
+    const auto encoded = encode_batch(tokenizer_, texts, /*truncation=*/std::nullopt, /*add_special_tokens=*/false);
+    for (size_t i = 0; i < waiting_.size(); ++i) {
+      const int64_t line = waiting_[i].line;
+      const std::vector<int64_t>& prompt = encoded[i * kKeys.size()].ids;
+      if (prompt.empty()) throw DataError(place(line) + ":prompt: is empty, but an answer needs a token before it");
+      for (size_t key = 1; key < kKeys.size(); ++key) keep(prompt, encoded[i * kKeys.size() + key].ids, key, line);
+      made_->lines.push_back(line);
+    }
+    waiting_.clear();
+  }
+
+  void keep(const std::vector<int64_t>& prompt, std::vector<int64_t> answer, size_t key, int64_t line) {
+    if (end_) answer.push_back(*end_);
+    const auto most = static_cast<size_t>(options_.max_length);
+    if (answer.empty() || prompt.size() >= most) {
+      throw DataError(place(line) + ":" + kKeys[key] + ": " +
+                      (prompt.size() >= most ? "its prompt alone has " + std::to_string(prompt.size()) +
+                                                   " tokens, and max_length is " + std::to_string(most)
+                                             : "is empty, and the tokenizer has no token for the end of a text"));
+    }
+    answer.resize(std::min(answer.size(), most - prompt.size()));
+    made_->ids.insert(made_->ids.end(), prompt.begin(), prompt.end());
+    made_->ids.insert(made_->ids.end(), answer.begin(), answer.end());
+    made_->begins.push_back(static_cast<int64_t>(made_->ids.size()));
+    made_->prompts.push_back(static_cast<int64_t>(prompt.size()));
+  }
+
+  const PreferencePairs& options_;
+  const Tokenizer& tokenizer_;
+  std::optional<int64_t> end_;  // the token that ends a text
+  std::vector<Row> waiting_;
+  std::shared_ptr<EncodedPairs> made_ = std::make_shared<EncodedPairs>();
 };
 
 class PairDataset : public Dataset, public DetailedDataset {
@@ -62,22 +146,26 @@ class PairDataset : public Dataset, public DetailedDataset {
   }
   void open() override {
     tokenizer_ = open_tokenizer(options_.tokenizer);
-    end_ = tokenizer_->special_id("eos");
-    for_each_line(options_.path,
-                  [&](std::string_view line, int64_t number) { pairs_.push_back(pair_of(line, number)); });
-    if (pairs_.empty()) throw DataError(options_.path + ": has no rows");
+    const auto make = [&] { return PairMaker(options_, *tokenizer_).make(); };
+    if (options_.cache == TokenCaching::kDisk) {
+      TokenCacheKey key("pairs");
+      key.add_tokenizer(options_.tokenizer).add_file(options_.path).add(options_.max_length);
+      use(arrays_on_disk(key.add(options_.path.ends_with(".gz") ? 1 : 0).finish(), kPairArrays, make));
+    } else {
+      use(make());
+    }
+    if (lines_.empty()) throw DataError(options_.path + ": has no rows");
   }
-  int64_t size() const override { return static_cast<int64_t>(pairs_.size()); }
+  int64_t size() const override { return static_cast<int64_t>(lines_.size()); }
   Batch get(const at::Tensor& indices) const override {
-    std::vector<const Pair*> pairs;
-    size_t longest = 0;
+    int64_t longest = 0;
     for (int64_t i = 0; i < indices.numel(); ++i) {
-      pairs.push_back(&pairs_.at(static_cast<size_t>(indices.const_data_ptr<int64_t>()[i])));
-      longest = std::max({longest, pairs.back()->chosen.ids.size(), pairs.back()->rejected.ids.size()});
+      const size_t chosen = 2 * static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
+      longest = std::max({longest, begins_[chosen + 1] - begins_[chosen], begins_[chosen + 2] - begins_[chosen + 1]});
     }
     Batch batch;
-    add_answers(batch, "chosen", pairs, &Pair::chosen, static_cast<int64_t>(longest));
-    add_answers(batch, "rejected", pairs, &Pair::rejected, static_cast<int64_t>(longest));
+    add_answers(batch, "chosen", indices, 0, longest);
+    add_answers(batch, "rejected", indices, 1, longest);
     return batch;
   }
   std::optional<int64_t> padding(const std::string& field) const override {
@@ -85,59 +173,38 @@ class PairDataset : public Dataset, public DetailedDataset {
     return field.ends_with("_input_ids") ? tokenizer_->pad_id().value_or(0) : 0;
   }
   std::string place(int64_t index, const std::string& field) const override {
-    return place_of_line(pairs_.at(static_cast<size_t>(index)).line) + ":" + field;
+    return options_.path + ":" + std::to_string(lines_[static_cast<size_t>(index)]) + ":" + field;
   }
 
  private:
-  std::string place_of_line(int64_t line) const { return options_.path + ":" + std::to_string(line); }
-
-  Pair pair_of(std::string_view text, int64_t line) const {
-    const nlohmann::json row = json_object(text, place_of_line(line));
-    const auto words = [&](const char* key) {
-      const auto found = row.find(key);
-      if (found == row.end()) throw DataError(place_of_line(line) + ": has no key '" + key + "'");
-      if (!found->is_string()) {
-        throw DataError(place_of_line(line) + ":" + key + ": expected a text, found " + found->type_name());
-      }
-      return found->get<std::string>();
-    };
-    const std::vector<int64_t> prompt = tokenizer_->encode(words("prompt"), /*add_special_tokens=*/false).ids;
-    if (prompt.empty())
-      throw DataError(place_of_line(line) + ":prompt: is empty, but an answer needs a token before it");
-    return {line, answered(prompt, words("chosen"), "chosen", line),
-            answered(prompt, words("rejected"), "rejected", line)};
+  void use(ByteArrays arrays) {
+    arrays_ = std::move(arrays);
+    ids_ = numbers_in<int32_t>(arrays_.arrays.at(0));
+    begins_ = numbers_in<int64_t>(arrays_.arrays.at(1));
+    prompts_ = numbers_in<int64_t>(arrays_.arrays.at(2));
+    lines_ = numbers_in<int64_t>(arrays_.arrays.at(3));
+    const bool fits = begins_.size() == prompts_.size() + 1 && prompts_.size() == 2 * lines_.size() &&
+                      begins_.back() == static_cast<int64_t>(ids_.size()) &&
+                      std::is_sorted(begins_.begin(), begins_.end());
+    if (!fits) throw DataError(options_.path + ": was changed while it was read");
   }
 
-  Answered answered(const std::vector<int64_t>& prompt, const std::string& answer, const char* key,
-                    int64_t line) const {
-    Answered made = {prompt, prompt.size()};
-    const std::vector<int64_t> ids = tokenizer_->encode(answer, /*add_special_tokens=*/false).ids;
-    made.ids.insert(made.ids.end(), ids.begin(), ids.end());
-    if (end_) made.ids.push_back(*end_);
-    const auto most = static_cast<size_t>(options_.max_length);
-    if (made.ids.size() == made.prompt || made.prompt >= most) {
-      throw DataError(place_of_line(line) + ":" + key + ": " +
-                      (made.prompt >= most ? "its prompt alone has " + std::to_string(made.prompt) +
-                                                 " tokens, and max_length is " + std::to_string(most)
-                                           : "is empty, and the tokenizer has no token for the end of a text"));
-    }
-    made.ids.resize(std::min(made.ids.size(), most));
-    return made;
-  }
-
-  void add_answers(Batch& batch, const std::string& name, const std::vector<const Pair*>& pairs,
-                   Answered Pair::* member, int64_t length) const {
-    const auto n = static_cast<int64_t>(pairs.size());
+  /// `which`: 0 for chosen answers, 1 for rejected ones.
+  void add_answers(Batch& batch, const std::string& name, const at::Tensor& indices, size_t which,
+                   int64_t length) const {
+    const int64_t n = indices.numel();
     const at::Tensor ids = at::full({n, length}, tokenizer_->pad_id().value_or(0), at::kLong);
     const at::Tensor mask = at::zeros({n, length}, at::kLong);
     const at::Tensor labels = at::full({n, length}, kNoTarget, at::kLong);
-    for (size_t i = 0; i < pairs.size(); ++i) {
-      const Answered& own = pairs[i]->*member;
-      const auto row = static_cast<int64_t>(i) * length;
-      std::ranges::copy(own.ids, ids.mutable_data_ptr<int64_t>() + row);
-      std::fill_n(mask.mutable_data_ptr<int64_t>() + row, own.ids.size(), 1);
-      const auto prompt = static_cast<int64_t>(own.prompt);  // its last token is followed by the answer's first
-      std::copy(own.ids.begin() + prompt, own.ids.end(), labels.mutable_data_ptr<int64_t>() + row + prompt - 1);
+    for (int64_t i = 0; i < n; ++i) {
+      const size_t text = 2 * static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]) + which;
+      const auto begin = ids_.begin() + begins_[text];
+      const auto end = ids_.begin() + begins_[text + 1];
+      const int64_t row = i * length;
+      std::copy(begin, end, ids.mutable_data_ptr<int64_t>() + row);
+      std::fill_n(mask.mutable_data_ptr<int64_t>() + row, end - begin, 1);
+      const int64_t prompt = prompts_[text];  // its last token is followed by the answer's first
+      std::copy(begin + prompt, end, labels.mutable_data_ptr<int64_t>() + row + prompt - 1);
     }
     batch.set(name + "_input_ids", ids);
     batch.set(name + "_attention_mask", mask);
@@ -146,8 +213,11 @@ class PairDataset : public Dataset, public DetailedDataset {
 
   PreferencePairs options_;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  std::optional<int64_t> end_;  // the token that ends a text
-  std::vector<Pair> pairs_;
+  ByteArrays arrays_;  // where the next four lie: see EncodedPairs
+  std::span<const int32_t> ids_;
+  std::span<const int64_t> begins_;
+  std::span<const int64_t> prompts_;
+  std::span<const int64_t> lines_;
 };
 
 std::unique_ptr<Dataset> PreferencePairs::build(const DatasetInputs&) const {

@@ -9,6 +9,7 @@
 #include "registry/error.h"
 #include "registry/files/file_io.h"
 #include "registry/files/file_mapping.h"
+#include "registry/text/tokenizer.h"
 
 namespace trainrun {
 namespace {
@@ -129,11 +130,8 @@ TokenCacheKey& TokenCacheKey::add_tokenizer(const std::string& path) {
   const fs::path given(path);
   const bool is_folder = fs::is_directory(given);
   if (!is_folder) add(given.filename().string()).add_file(path);
-  for (const char* name : {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model", "spiece.model",
-                           "tokenizer_config.json", "special_tokens_map.json"}) {
-    const fs::path file = (is_folder ? given : given.parent_path()) / name;
-    if (fs::exists(file)) add(name).add_file(file.string());
-  }
+  const fs::path folder = is_folder ? given : given.parent_path();
+  for (const std::string& name : tokenizer_files(folder.string())) add(name).add_file((folder / name).string());
   return *this;
 }
 

@@ -76,6 +76,7 @@ ChatTemplate::ChatTemplate(std::string place, const std::string& source,
                            std::map<std::string, std::string> special_tokens, ChatVariables variables)
     : place_(std::move(place)),
       template_(parsed(place_, source)),
+      reads_clock_(source.find("strftime_now") != std::string::npos),
       special_tokens_(std::move(special_tokens)),
       variables_(std::move(variables)) {}
 

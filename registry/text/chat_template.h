@@ -35,11 +35,14 @@ class ChatTemplate {
                   bool add_generation_prompt = false) const;
   /// Whether it marks answers by {% generation %}.
   bool marks_answers() const { return template_.marks(); }
+  /// Whether it asks for the date, so that its texts depend on the day.
+  bool reads_clock() const { return reads_clock_; }
   const std::string& place() const { return place_; }
 
  private:
   std::string place_;
   jinja::Template template_;
+  bool reads_clock_;
   std::map<std::string, std::string> special_tokens_;
   ChatVariables variables_;
 };

@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include <array>
 #include <filesystem>
 
 #include "registry/error.h"
@@ -11,11 +12,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The tokenizer's file in a folder: the first that is there of those that say the most.
+constexpr std::array kOwnFiles = {"tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model"};
+constexpr std::array kFilesBeside = {"merges.txt", "tokenizer_config.json", "special_tokens_map.json",
+                                     "chat_template.jinja"};
+
 fs::path file_in(const fs::path& folder) {
-  for (const char* name : {"tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model"}) {
-    if (fs::exists(folder / name)) return folder / name;
-  }
+  if (const auto found = find_tokenizer(folder.string())) return *found;
   throw DataError(folder.string() +
                   ": there is no tokenizer in this folder; expected tokenizer.json, or vocab.txt, or vocab.json and "
                   "merges.txt, or tokenizer.model");
@@ -42,6 +44,26 @@ Pipeline read_pipeline(const fs::path& file) {
 }
 
 }  // namespace
+
+std::optional<std::string> find_tokenizer(const std::string& folder) {
+  for (const char* name : kOwnFiles) {
+    const fs::path file = fs::path(folder) / name;
+    if (fs::exists(file)) return file.string();
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> tokenizer_files(const std::string& folder) {
+  std::vector<std::string> found;
+  const auto add_present = [&](const auto& names) {
+    for (const char* name : names) {
+      if (fs::is_regular_file(fs::path(folder) / name)) found.emplace_back(name);
+    }
+  };
+  add_present(kOwnFiles);
+  add_present(kFilesBeside);
+  return found;
+}
 
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path) {
   const fs::path given(path);

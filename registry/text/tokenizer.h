@@ -85,6 +85,10 @@ struct KeptTokens {
 };
 KeptTokens truncated_lengths(int64_t first, std::optional<int64_t> second, int64_t room, Truncation::Strategy strategy);
 
+/// The tokenizer's own file in a folder: of those that are there, the one that says the most. Nothing: there is none.
+std::optional<std::string> find_tokenizer(const std::string& folder);
+/// The names of all files in a folder that make up its tokenizer and its chat template, always in the same order.
+std::vector<std::string> tokenizer_files(const std::string& folder);
 /// Opens a folder (tokenizer.json, or vocab.txt, or vocab.json and merges.txt, or tokenizer.model) or one such file.
 /// Throws DataError.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path);

@@ -10,6 +10,7 @@
 #include "registry/graph/shape_mode.h"
 #include "registry/layer_shapes.h"
 #include "registry/models/model_config.h"
+#include "registry/text/tokenizer.h"
 #include "runner/device/device.h"
 #include "runner/model/precision.h"
 #include "runner/model/pretrained_weights.h"
@@ -88,7 +89,7 @@ LanguageModel language_model_of(const Recipe& recipe, const Model& model, at::De
   made.autocast = autocast_dtype(recipe.mixed_precision);
   made.folder = pretrained_folder(model.graph());
   made.codec = codec_of_data(recipe, learnt);
-  if (!made.codec && has_tokenizer(made.folder)) made.codec = tokenizer_codec(made.folder, false);
+  if (!made.codec && find_tokenizer(made.folder)) made.codec = tokenizer_codec(made.folder, false);
   return made;
 }
 
@@ -123,7 +124,7 @@ PretrainedModel::PretrainedModel(const std::string& folder, const Catalog& catal
   model_.graph = graph_.get();
   model_.plan = &plan_;
   model_.folder = folder;
-  if (has_tokenizer(folder)) model_.codec = tokenizer_codec(folder, /*with_special_tokens=*/true);
+  if (find_tokenizer(folder)) model_.codec = tokenizer_codec(folder, /*with_special_tokens=*/true);
 }
 
 bool PretrainedModel::is_in(const std::string& folder) {

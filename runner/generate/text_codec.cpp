@@ -1,7 +1,5 @@
 #include "runner/generate/text_codec.h"
 
-#include <filesystem>
-
 #include "registry/datasets/characters.h"
 #include "registry/error.h"
 #include "registry/text/tokenizer.h"
@@ -92,13 +90,6 @@ std::shared_ptr<const TextCodec> codec_of_data(const Recipe& recipe, const nlohm
   if (tokenizer && *tokenizer != kCharacters) return tokenizer_codec(*tokenizer, /*with_special_tokens=*/false);
   const auto alphabet = find_text(learnt, kCharacters);
   return alphabet ? characters_codec(*alphabet) : nullptr;
-}
-
-bool has_tokenizer(const std::string& folder) {
-  for (const char* name : {"tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model"}) {
-    if (std::filesystem::exists(std::filesystem::path(folder) / name)) return true;
-  }
-  return false;
 }
 
 }  // namespace trainrun

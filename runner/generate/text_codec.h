@@ -38,7 +38,5 @@ std::shared_ptr<const TextCodec> tokenizer_codec(const std::string& path, bool w
 /// How the training data of a recipe encode texts: its parameter `tokenizer`, that of data within it (Subset, Concat), or
 /// the characters among what the data have learnt. Null: they do not say.
 std::shared_ptr<const TextCodec> codec_of_data(const Recipe& recipe, const nlohmann::json& learnt);
-/// Whether a folder holds a tokenizer.
-bool has_tokenizer(const std::string& folder);
 
 }  // namespace trainrun

@@ -3,6 +3,8 @@
 
 #include "registry/files/file_io.h"
 #include "registry/files/safetensors.h"
+#include "registry/text/json_node.h"
+#include "registry/text/tokenizer.h"
 #include "runner/interop/model_export.h"
 #include "runner/model/model_records.h"
 
@@ -48,10 +50,9 @@ void export_huggingface(TrainedRun& run, const std::string& folder) {
   constexpr int kIndent = 2;
   write_file_atomically((fs::path(folder) / "config.json").string(), found.record->config.dump(kIndent) + "\n");
   if (found.record->pretrained.empty()) return;
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt",
-                           "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"}) {
-    const fs::path source = fs::path(found.record->pretrained) / name;
-    if (fs::is_regular_file(source)) fs::copy_file(source, fs::path(folder) / name);
+  const fs::path source(found.record->pretrained);
+  for (const std::string& name : tokenizer_files(source.string())) {
+    write_file_atomically((fs::path(folder) / name).string(), read_file((source / name).string(), kMostTokenizerBytes));
   }
 }
 

@@ -153,10 +153,6 @@ def trained(case: Case, peer, steps: int = STEPS, lr: float = LR, bf16: bool = F
     return losses
 
 
-def losses_of(lines) -> list[float]:
-    return [line["train/loss"] for line in lines if line["split"] == "train"]
-
-
 def program(folder: pathlib.Path, *arguments: str, code: int = 0) -> str:
     done = subprocess.run([CALLED, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stdout + done.stderr
@@ -182,7 +178,7 @@ def test_a_training_gives_the_losses_and_the_weights_of_peft(probe, tmp_path, na
 
     lines, run = reference.run_trainrun(recipe, tmp_path / "run")
 
-    found = losses_of(lines)
+    found = reference.losses_of(lines)
     assert len(found) == STEPS and losses[16] < losses[0], "of the same batch"
     assert found == pytest.approx(losses, rel=TOLERANCE)
     state = state_of(run)
@@ -256,7 +252,7 @@ def test_a_folder_of_peft_loads_and_goes_on_as_in_peft(probe, tmp_path, name):
 
     lines, run = reference.run_trainrun(recipe, tmp_path / "run")
 
-    assert losses_of(lines) == pytest.approx(trained(case, peer), rel=TOLERANCE)
+    assert reference.losses_of(lines) == pytest.approx(trained(case, peer), rel=TOLERANCE)
     state = state_of(run)
     own = saved_by_peft(peer)
     assert_near({key: state[key] for key in own}, own)
@@ -310,7 +306,7 @@ def test_a_resumed_run_ends_in_the_same_bits(tmp_path, name):
     for step in (2, 5):
         checkpoint = whole / "checkpoints" / f"step-{step:08}"
         rest, run = reference.run_trainrun(recipe, tmp_path / f"from-{step}", f"checkpoint.resume={checkpoint}")
-        assert losses_of(rest) == losses_of(lines)[step:]
+        assert reference.losses_of(rest) == reference.losses_of(lines)[step:]
         assert_same(state_of(run), state_of(whole), f"weights of a run resumed at step {step}")
 
 
@@ -328,7 +324,7 @@ def test_two_ranks_train_to_the_losses_of_one(tmp_path, name, mode):
     recipe = write_recipe(tmp_path, case, steps=6)
     alone, one = reference.run_trainrun(recipe, tmp_path / "alone")
     ranks, several = reference.run_trainrun(recipe, tmp_path / "ranks", *MODES[mode], "num_processes=2", "dataloader.batch_size=2")
-    assert losses_of(ranks) == pytest.approx(losses_of(alone), rel=TOLERANCE)
+    assert reference.losses_of(ranks) == pytest.approx(reference.losses_of(alone), rel=TOLERANCE)
     assert_near(state_of(several), state_of(one))
 
 
@@ -338,9 +334,9 @@ def test_recomputed_layers_and_pieces_of_batches_change_nothing(tmp_path):
     recipe = write_recipe(tmp_path, case, steps=6)
     whole, _ = reference.run_trainrun(recipe, tmp_path / "whole")
     again, _ = reference.run_trainrun(recipe, tmp_path / "again", "model.checkpoint_activations=['^model.layers.[0-9]+$']")
-    assert losses_of(again) == losses_of(whole)
+    assert reference.losses_of(again) == reference.losses_of(whole)
     pieces, _ = reference.run_trainrun(recipe, tmp_path / "pieces", "dataloader.batch_size=2", "training.gradient_accumulation_steps=2")
-    assert losses_of(pieces) == pytest.approx(losses_of(whole), rel=TOLERANCE)
+    assert reference.losses_of(pieces) == pytest.approx(reference.losses_of(whole), rel=TOLERANCE)
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
@@ -349,7 +345,7 @@ def test_mixed_precision_is_that_of_peft_under_autocast(tmp_path, name):
     peer = begun_by_peft(case, tmp_path)
     recipe = write_recipe(tmp_path, case, f"{{type: {case.type}, weights: {tmp_path / 'adapter'}}}", steps=8)
     lines, _ = reference.run_trainrun(recipe, tmp_path / "run", "mixed_precision=bf16", "optimizer.lr=1e-3")
-    assert losses_of(lines) == pytest.approx(trained(case, peer, steps=8, lr=1e-3, bf16=True), rel=0.02)
+    assert reference.losses_of(lines) == pytest.approx(trained(case, peer, steps=8, lr=1e-3, bf16=True), rel=0.02)
 
 
 def test_explain_counts_what_is_trained(tmp_path):

@@ -171,7 +171,7 @@ def test_what_batch_norms_keep_is_estimated_anew_for_the_average_as_update_bn_do
     swa = ["callbacks=[{type: SWA, start_step: 2, update_bn: true}]", *RANKS[ranks], *more]
     lines = run(tmp_path / "run", *swa)
     plain = run(tmp_path / "plain", *RANKS[ranks], *more)
-    assert [line["train/loss"] for line in lines if line["split"] == "train"] == [line["train/loss"] for line in plain if line["split"] == "train"]
+    assert reference.losses_of(lines) == reference.losses_of(plain)
     assert tensors_of(tmp_path / "run", NUM_STEPS, "model").keys() == tensors_of(tmp_path / "plain", NUM_STEPS, "model").keys()
     for name, tensor in tensors_of(tmp_path / "run", NUM_STEPS, "model").items():  # the model's own stay as they are
         assert torch.equal(tensor, tensors_of(tmp_path / "plain", NUM_STEPS, "model")[name])

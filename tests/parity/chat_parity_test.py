@@ -124,18 +124,14 @@ def train_in_python(model, packing: bool, loss_of=loss_alone) -> list[float]:
     return losses
 
 
-def losses_of(lines) -> list[float]:
-    return [line["train/loss"] for line in lines if line["split"] == "train"]
-
-
 @pytest.mark.parametrize("packing", [False, True], ids=["apart", "packed"])
 def test_all_weights_learn_as_in_python(folder, tmp_path, packing):
     expected = train_in_python(LLAMA_3.make().train(), packing)
     lines, _ = reference.run_trainrun(write_recipe(folder, packing), tmp_path / "run")
     assert expected[-1] < 0.8 * expected[0]
-    assert losses_of(lines) == pytest.approx(expected, abs=1e-4)
+    assert reference.losses_of(lines) == pytest.approx(expected, abs=1e-4)
     if packing:
-        assert losses_of(lines) == pytest.approx(train_in_python(LLAMA_3.make().train(), packing, loss_packed), abs=1e-4)
+        assert reference.losses_of(lines) == pytest.approx(train_in_python(LLAMA_3.make().train(), packing, loss_packed), abs=1e-4)
 
 
 @pytest.mark.parametrize("packing", [False, True], ids=["apart", "packed"])
@@ -147,14 +143,14 @@ def test_adapters_learn_as_in_peft(folder, tmp_path, packing):
     # After one step lora_A is what it was drawn as: lora_B was 0, so it had no gradient, and nothing decays at this rate.
     own = {name: tensor if "lora_B" in name else first[name.replace("base_model.model.", "")] for name, tensor in names.items()}
     peft.set_peft_model_state_dict(peer, own)
-    assert losses_of(lines) == pytest.approx(train_in_python(peer.train(), packing), abs=1e-4)
+    assert reference.losses_of(lines) == pytest.approx(train_in_python(peer.train(), packing), abs=1e-4)
 
 
 @pytest.mark.parametrize("model", [LLAMA_3, GPT, WINDOWS], ids=str)
 def test_packing_changes_no_token_s_loss(folder, tmp_path, model):
     """All conversations in one batch: the mean over their tokens is the same, however they lie in it, and it is transformers'."""
     settings = ("dataloader.batch_size=32", "training.max_steps=1")
-    found = [losses_of(reference.run_trainrun(write_recipe(folder, packing, model=model), tmp_path / str(packing), *settings)[0]) for packing in (False, True)]
+    found = [reference.losses_of(reference.run_trainrun(write_recipe(folder, packing, model=model), tmp_path / str(packing), *settings)[0]) for packing in (False, True)]
     with torch.no_grad():
         expected = loss_alone(model.make(**dict.fromkeys(model.dropout, 0.0)), [encoded(chat) for chat in conversations()]).item()
     assert found[0] == pytest.approx([expected], rel=1e-5)
@@ -168,8 +164,8 @@ def test_without_the_numbers_of_the_mask_conversations_would_see_each_other(fold
     with open(path) as file:
         blind.write_text(file.read().replace("LlamaForCausalLM, pretrained", "LlamaForCausalLM, fields: [input_ids], pretrained"))
     settings = ("dataloader.batch_size=32", "training.max_steps=1")
-    seeing = losses_of(reference.run_trainrun(path, tmp_path / "seeing", *settings)[0])
-    assert abs(losses_of(reference.run_trainrun(str(blind), tmp_path / "run", *settings)[0])[0] - seeing[0]) > 1e-3
+    seeing = reference.losses_of(reference.run_trainrun(path, tmp_path / "seeing", *settings)[0])
+    assert abs(reference.losses_of(reference.run_trainrun(str(blind), tmp_path / "run", *settings)[0])[0] - seeing[0]) > 1e-3
 
 
 @pytest.mark.parametrize("adapters", ["null", LORA], ids=["full", "lora"])
@@ -178,11 +174,11 @@ def test_a_resume_ends_in_the_same_bits_and_two_ranks_in_the_same_losses(folder,
     shuffled = ("dataloader.shuffle=true",)
     lines, whole = reference.run_trainrun(recipe, tmp_path / "whole", *shuffled)
     rest, run = reference.run_trainrun(recipe, tmp_path / "rest", *shuffled, f"checkpoint.resume={whole}/checkpoints/step-00000010")
-    assert losses_of(rest) == losses_of(lines)[10:]
+    assert reference.losses_of(rest) == reference.losses_of(lines)[10:]
     last = [safetensors.torch.load_file(each / "checkpoints/latest/model.safetensors") for each in (run, whole)]
     assert_same(last[0], last[1], "weights of the resumed run")
     two, _ = reference.run_trainrun(recipe, tmp_path / "two", *shuffled, "distributed_type=MULTI_CPU", "num_processes=2", "dataloader.batch_size=2")
-    assert losses_of(two) == pytest.approx(losses_of(lines), abs=1e-4)
+    assert reference.losses_of(two) == pytest.approx(reference.losses_of(lines), abs=1e-4)
 
 
 def test_what_is_cut_off_is_told(folder, tmp_path):

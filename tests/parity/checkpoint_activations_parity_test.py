@@ -86,7 +86,7 @@ def test_the_losses_are_those_of_pytorch_and_its_checkpoints(tmp_path):
     expected = reference.train(make_model, lambda model: torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
                                lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1), reference.digits("train"),
                                seed=3, batch_size=16, num_steps=NUM_STEPS)
-    losses = [line["train/loss"] for line in lines if line["split"] == "train"]
+    losses = reference.losses_of(lines)
     assert losses == pytest.approx(expected, rel=1e-4)
 
 

@@ -60,10 +60,6 @@ def weights(run) -> dict[str, torch.Tensor]:
     return safetensors.torch.load_file(run / "checkpoints" / "latest" / "model.safetensors")
 
 
-def train_losses(lines) -> list[float]:
-    return [line["train/loss"] for line in lines if line["split"] == "train"]
-
-
 def distillation(student, teacher, temperature):
     """As PyTorch's tutorial on knowledge distillation has it."""
     soft = functional.softmax(teacher / temperature, dim=-1)
@@ -91,7 +87,7 @@ def test_a_teacher_is_frozen_and_heard_at_each_step_as_in_python(data, tmp_path,
 
     lines, run = reference.run_trainrun(recipe, tmp_path / "run", f"mixed_precision='{precision}'")
 
-    assert train_losses(lines) == pytest.approx(expected, rel=1e-5)
+    assert reference.losses_of(lines) == pytest.approx(expected, rel=1e-5)
     assert_same(weights(run), net.state_dict(), "weights", 1e-5)
     net.eval()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
@@ -104,14 +100,14 @@ def test_two_ranks_hear_the_teacher_as_one_process_does(data, tmp_path, ranks):
     without_dropout = f"model.layers={NET.replace('0.5', '0')}"
     one, _ = reference.run_trainrun(data[0], tmp_path / "one", without_dropout)
     two, _ = reference.run_trainrun(data[0], tmp_path / "two", without_dropout, ranks, "num_processes=2", f"dataloader.batch_size={BATCH_SIZE // 2}")
-    assert train_losses(two) == pytest.approx(train_losses(one), rel=1e-5)
+    assert reference.losses_of(two) == pytest.approx(reference.losses_of(one), rel=1e-5)
 
 
 def test_a_resume_reads_the_teacher_again_and_ends_in_the_same_bits(data, tmp_path):
     lines, whole = reference.run_trainrun(data[0], tmp_path / "whole")
     for step in (1, 4):
         rest, run = reference.run_trainrun(data[0], tmp_path / str(step), f"checkpoint.resume={whole}/checkpoints/step-{step:08d}")
-        assert train_losses(rest) == train_losses(lines)[step:]
+        assert reference.losses_of(rest) == reference.losses_of(lines)[step:]
         assert_same(weights(run), weights(whole), f"weights of a run resumed at step {step}")
 
 
@@ -131,10 +127,10 @@ def test_the_model_before_training_is_a_frozen_copy_or_itself_without_adapters(d
     copied, _ = reference.run_trainrun(with_models(data[0], f"{{teacher: {{layers: {NET}, weights: {tmp_path / 'start.safetensors'}}}}}"), tmp_path / "copied", *common)
     recipe = with_models(data[0], "{teacher: {from: model}}")
     taken, whole = reference.run_trainrun(recipe, tmp_path / "taken", *common)
-    assert train_losses(taken) == train_losses(copied)
+    assert reference.losses_of(taken) == reference.losses_of(copied)
     assert [line["eval/loss"] for line in taken if line["split"] == "eval"] == [line["eval/loss"] for line in copied if line["split"] == "eval"]
     rest, _ = reference.run_trainrun(recipe, tmp_path / "rest", *common, f"checkpoint.resume={whole}/checkpoints/step-00000004")
-    assert train_losses(rest) == train_losses(taken)[4:]
+    assert reference.losses_of(rest) == reference.losses_of(taken)[4:]
 
 
 @pytest.mark.parametrize("models, message", [

@@ -28,10 +28,6 @@ def train(folder, num_processes, *overrides):
     return lines, safetensors.torch.load_file(checkpoint / "model.safetensors")
 
 
-def losses(lines):
-    return [line["train/loss"] for line in lines if line["split"] == "train"]
-
-
 @pytest.mark.parametrize("num_processes", [2, 4])
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_ranks_train_as_one_process_with_the_same_global_batch(tmp_path, num_processes, accumulation):
@@ -41,8 +37,8 @@ def test_ranks_train_as_one_process_with_the_same_global_batch(tmp_path, num_pro
 
     one, one_weights = run(1)
     several, weights = run(num_processes)
-    assert losses(several) == pytest.approx(losses(one), rel=1e-5)
-    assert losses(one)[-1] < 0.9 * losses(one)[0]
+    assert reference.losses_of(several) == pytest.approx(reference.losses_of(one), rel=1e-5)
+    assert reference.losses_of(one)[-1] < 0.9 * reference.losses_of(one)[0]
     for name, weight in weights.items():
         assert torch.allclose(weight, one_weights[name], rtol=1e-4, atol=1e-6), name
     norms = [[line["train/grad_norm"] for line in lines if line["split"] == "train"] for lines in (one, several)]
@@ -120,7 +116,7 @@ def test_sharded_training_equals_one_process(tmp_path, mode):
               "gradient_accumulation_steps: 2}", "evaluation.every=10", "optimizer={type: AdamW, lr: 3e-3, param_groups: [{match: 'bias$', weight_decay: 0}]}"]
     one, _ = reference.run_trainrun(RECIPE, tmp_path / "one", *common, "dataloader.batch_size=32")
     several, _ = reference.run_trainrun(RECIPE, tmp_path / "several", *common, "dataloader.batch_size=8", "num_processes=4", *MODES[mode])
-    assert losses(several) == pytest.approx(losses(one), rel=1e-4)
+    assert reference.losses_of(several) == pytest.approx(reference.losses_of(one), rel=1e-4)
     states = [safetensors.torch.load_file(next((tmp_path / run / "checkpoints").glob("step-*20")) / "optimizer.safetensors") for run in ("one", "several")]
     assert states[0].keys() == states[1].keys()
     for name, tensor in states[0].items():
@@ -153,7 +149,7 @@ def test_sharding_and_mixed_precision_go_together(tmp_path, precision):
     common = [f"model.layers={BODY.replace('NORM', 'Identity')}", "training={num_epochs: null, max_steps: 12, max_grad_norm: 1}", "num_processes=3",
               "evaluation.every=null", f"mixed_precision={precision}", "dataloader.batch_size=8", "grad_scaler={init_scale: 16777216}"]
     runs = [reference.run_trainrun(RECIPE, tmp_path / kind, *common, f"distributed_type={kind}")[0] for kind in ("MULTI_CPU", "FSDP")]
-    assert losses(runs[1]) == pytest.approx(losses(runs[0]), rel=1e-3)
+    assert reference.losses_of(runs[1]) == pytest.approx(reference.losses_of(runs[0]), rel=1e-3)
     figures = [[(line.get("train/loss_scale"), line.get("train/skipped_steps")) for line in run if line["split"] == "train"] for run in runs]
     assert figures[0] == figures[1]
     if precision == "fp16":
@@ -183,7 +179,7 @@ def test_sharding_any_net_changes_nothing(tmp_path, recipe):
                   "{name: b, type: Linear, out_features: 16, share: a}, {type: Linear, out_features: 10}]"]
     common += ["optimizer={type: SGD, lr: 0.1}", "num_processes=2", "dataloader.batch_size=16", "training={num_epochs: null, max_steps: 6}", "evaluation.every=3"]
     runs = [train_plain(tmp_path / kind, *common, f"distributed_type={kind}", path=path) for kind in ("MULTI_CPU", "FSDP")]
-    assert losses(runs[1][0]) == pytest.approx(losses(runs[0][0]), rel=1e-5)
+    assert reference.losses_of(runs[1][0]) == pytest.approx(reference.losses_of(runs[0][0]), rel=1e-5)
     assert runs[0][1].keys() == runs[1][1].keys()
     for name, tensor in runs[0][1].items():
         assert torch.allclose(runs[1][1][name], tensor, rtol=1e-3, atol=1e-6), name
@@ -200,7 +196,7 @@ def test_a_sharded_checkpoint_goes_on_under_other_ranks(tmp_path):
         lines, folder = reference.run_trainrun(
             RECIPE, tmp_path / name, *common, f"distributed_type={kind}", f"num_processes={num_processes}", f"dataloader.batch_size={batch}",
             f"training={{num_epochs: null, max_steps: {steps}}}", *([f"checkpoint.resume={start}"] if start else []))
-        return losses(lines), folder / "checkpoints" / f"step-{steps:08d}"
+        return reference.losses_of(lines), folder / "checkpoints" / f"step-{steps:08d}"
 
     whole, _ = run("whole", 1, 12)
     first, checkpoint = run("four", 4, 4)
@@ -289,7 +285,7 @@ def test_losses_equal_distributed_data_parallel(tmp_path, losses_of_ddp, hook):
     chosen = [f"distributed.comm_hook={HOOKS[hook]}"] if HOOKS[hook] else []
     lines, _ = reference.run_trainrun(RECIPE, tmp_path / "run", *distributed(2), f"model.layers={layers}", "dataloader={batch_size: 16}",
                                       f"training={{num_epochs: null, max_steps: {steps}}}", "evaluation.every=null", *chosen)
-    assert losses(lines) == pytest.approx(losses_of_ddp[hook], rel=1e-4 if hook in ("none", "FP16Compression") else 2e-3)
+    assert reference.losses_of(lines) == pytest.approx(losses_of_ddp[hook], rel=1e-4 if hook in ("none", "FP16Compression") else 2e-3)
     assert losses_of_ddp[hook][-1] < 0.5 * losses_of_ddp[hook][0]
 
 
@@ -301,7 +297,7 @@ def test_a_layer_without_part_in_the_loss(tmp_path):
     assert "find_unused_parameters: true" in done.stderr
     good, weights = train_plain(tmp_path / "good", *distributed(2), *common, "distributed.find_unused_parameters=true")
     alone, alone_weights = train_plain(tmp_path / "alone", *distributed(1), *common, "dataloader={batch_size: 32}")
-    assert losses(good) == pytest.approx(losses(alone), rel=1e-5)
+    assert reference.losses_of(good) == pytest.approx(reference.losses_of(alone), rel=1e-5)
     assert torch.equal(weights["idle.weight"], alone_weights["idle.weight"])  # untouched: no weight decay either
 
 

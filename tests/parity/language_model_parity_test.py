@@ -217,7 +217,7 @@ def test_a_token_counts_as_much_as_any_other_of_its_step(tmp_path, accumulation,
     lines, _ = reference.run_trainrun(recipe_of(tmp_path, loss), tmp_path / "run", f"training.gradient_accumulation_steps={accumulation}",
                                       f"distributed_type={'MULTI_CPU' if num_processes > 1 else 'NO'}", f"num_processes={num_processes}")
 
-    assert [line["train/loss"] for line in lines if line["split"] == "train"] == pytest.approx(expected, rel=TOLERANCE)
+    assert reference.losses_of(lines) == pytest.approx(expected, rel=TOLERANCE)
     last = lines[-1]
     assert last["eval/loss"] == pytest.approx(whole, rel=TOLERANCE)
     if mixed:
@@ -281,7 +281,7 @@ def test_a_resumed_run_goes_on_counting_tokens(tmp_path):
     whole, _ = reference.run_trainrun(recipe, tmp_path / "whole", *common, f"training.max_tokens={9 * of_step}")
     part, folder = reference.run_trainrun(recipe, tmp_path / "part", *common, f"training.max_tokens={4 * of_step}")
     rest, _ = reference.run_trainrun(recipe, tmp_path / "rest", *common, f"training.max_tokens={9 * of_step}", f"checkpoint.resume={folder}")
-    losses = [[line["train/loss"] for line in lines if line["split"] == "train"] for lines in (part, rest, whole)]
+    losses = [reference.losses_of(lines) for lines in (part, rest, whole)]
     assert len(losses[0]) == 4 and losses[0] + losses[1] == losses[2]
 
 

@@ -147,7 +147,7 @@ def test_a_training_gives_the_losses_of_transformers(tmp_path, model: LanguageMo
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    trained = [line["train/loss"] for line in lines if line["split"] == "train"]
+    trained = reference.losses_of(lines)
     assert len(trained) == STEPS and losses[-1] < losses[0]
     assert trained == pytest.approx(losses, rel=1e-4)
 
@@ -274,7 +274,7 @@ def test_two_ranks_train_to_the_losses_of_one(tmp_path, model: LanguageModel, di
     alone, _ = reference.run_trainrun(recipe, tmp_path / "alone")
     ranks, _ = reference.run_trainrun(recipe, tmp_path / "ranks", f"distributed_type={distributed}", "num_processes=2",
                                       "dataloader.batch_size=2")
-    losses = [[line["train/loss"] for line in lines if line["split"] == "train"] for lines in (alone, ranks)]
+    losses = [reference.losses_of(lines) for lines in (alone, ranks)]
     assert len(losses[0]) == 6
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 

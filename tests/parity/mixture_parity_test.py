@@ -149,7 +149,7 @@ def test_resumes_and_workers_and_ranks_train_on_the_same_batches(sets, tmp_path)
     for ranks in (2, 4):
         lines, _ = reference.run_trainrun(recipe, tmp_path / f"ranks{ranks}", *common, "distributed_type=MULTI_CPU", f"num_processes={ranks}",
                                           f"dataloader.batch_size={8 // ranks}")
-        assert [line["train/loss"] for line in lines if line["split"] == "train"] == pytest.approx(whole, rel=1e-5)
+        assert reference.losses_of(lines) == pytest.approx(whole, rel=1e-5)
 
 
 def test_a_recipe_that_would_draw_otherwise_is_refused_and_explain_knows_the_length(sets, tmp_path):

@@ -102,16 +102,12 @@ def train_in_python(model, frozen) -> list[float]:
     return losses
 
 
-def losses_of(lines) -> list[float]:
-    return [line["train/loss"] for line in lines if line["split"] == "train"]
-
-
 def test_all_weights_learn_beside_a_frozen_copy_as_in_python(folder, tmp_path):
     model, copy = LLAMA_3.make(), LLAMA_3.make()
     expected = train_in_python(model.train(), lambda: contextlib.nullcontext(copy))
     lines, _ = reference.run_trainrun(write_recipe(folder, "null"), tmp_path / "run")
     assert expected[0] == pytest.approx(0.6931472, rel=1e-5) and expected[-1] < 0.3
-    assert losses_of(lines) == pytest.approx(expected, abs=1e-4)
+    assert reference.losses_of(lines) == pytest.approx(expected, abs=1e-4)
 
 
 def test_adapters_learn_and_the_reference_is_the_model_without_them_as_in_peft(folder, tmp_path):
@@ -130,7 +126,7 @@ def test_adapters_learn_and_the_reference_is_the_model_without_them_as_in_peft(f
             yield peer
 
     expected = train_in_python(peer.train(), without_adapters)
-    assert losses_of(lines) == pytest.approx(expected, abs=1e-4)
+    assert reference.losses_of(lines) == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("adapters", ["null", ADAPTERS], ids=["full", "lora"])
@@ -138,11 +134,11 @@ def test_a_resume_ends_in_the_same_bits_and_two_ranks_in_the_same_losses(folder,
     recipe = write_recipe(folder, adapters)
     lines, whole = reference.run_trainrun(recipe, tmp_path / "whole")
     rest, run = reference.run_trainrun(recipe, tmp_path / "rest", f"checkpoint.resume={whole}/checkpoints/step-00000010")
-    assert losses_of(rest) == losses_of(lines)[10:]
+    assert reference.losses_of(rest) == reference.losses_of(lines)[10:]
     last = [safetensors.torch.load_file(each / "checkpoints/latest/model.safetensors") for each in (run, whole)]
     assert_same(last[0], last[1], "weights of the resumed run")
     two, _ = reference.run_trainrun(recipe, tmp_path / "two", "distributed_type=MULTI_CPU", "num_processes=2", "dataloader.batch_size=2")
-    assert losses_of(two) == pytest.approx(losses_of(lines), abs=1e-4)
+    assert reference.losses_of(two) == pytest.approx(reference.losses_of(lines), abs=1e-4)
 
 
 @pytest.mark.parametrize("row, message", [

@@ -27,10 +27,6 @@ def run(folder, *overrides, batch_size=BATCH_SIZE):
     return lines
 
 
-def losses_of(lines):
-    return [line["train/loss"] for line in lines if line["split"] == "train"]
-
-
 def size_at(step):
     """Pixels: 4 for a quarter of the steps, then growing to 8 until three tenths are left."""
     grown = min(max(step / NUM_STEPS - 0.25, 0) / (1 - 0.25 - 0.3), 1)
@@ -51,9 +47,9 @@ def test_images_grow_as_composers_do(tmp_path):
     expected = reference.train(make_model, lambda model: torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
                                lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1), reference.digits("train"),
                                seed=3, batch_size=BATCH_SIZE, num_steps=NUM_STEPS, transform=smaller)
-    actual = losses_of(run(tmp_path / "run", f"callbacks=[{{type: ProgressiveResizing, {OPTIONS}}}]"))
+    actual = reference.losses_of(run(tmp_path / "run", f"callbacks=[{{type: ProgressiveResizing, {OPTIONS}}}]"))
     assert actual == pytest.approx(expected, rel=1e-4)
-    assert actual != pytest.approx(losses_of(run(tmp_path / "plain")), rel=1e-4)
+    assert actual != pytest.approx(reference.losses_of(run(tmp_path / "plain")), rel=1e-4)
 
 
 @pytest.mark.parametrize("mode", ["resize", "crop"])
@@ -62,8 +58,8 @@ def test_ranks_and_pieces_of_a_batch_are_resized_alike_and_a_resumed_run_goes_on
     whole = run(tmp_path / "whole", resizing)
     ranks = run(tmp_path / "ranks", resizing, "distributed_type=MULTI_CPU", "num_processes=2", batch_size=BATCH_SIZE // 2)
     accumulated = run(tmp_path / "accumulated", resizing, "training.gradient_accumulation_steps=2", batch_size=BATCH_SIZE // 2)
-    assert losses_of(ranks) == pytest.approx(losses_of(whole), rel=1e-4)
-    assert losses_of(accumulated) == pytest.approx(losses_of(whole), rel=1e-4)
+    assert reference.losses_of(ranks) == pytest.approx(reference.losses_of(whole), rel=1e-4)
+    assert reference.losses_of(accumulated) == pytest.approx(reference.losses_of(whole), rel=1e-4)
     weights = (tmp_path / "whole/checkpoints/latest/model.safetensors").read_bytes()
     for step in (5, 10, 15):
         rest = run(tmp_path / f"from-{step}", resizing, f"checkpoint.resume={tmp_path}/whole/checkpoints/step-{step:08}")

@@ -17,17 +17,13 @@ def distributed(num_processes: int) -> list[str]:
     return [f"distributed_type={'MULTI_CPU' if num_processes > 1 else 'NO'}", f"num_processes={num_processes}"]
 
 
-def losses(lines):
-    return [line["train/loss"] for line in lines if line["split"] == "train"]
-
-
 def augmented(folder, num_processes, batch_size, *overrides):
     window = 64 // num_processes // batch_size
     lines, _ = reference.run_trainrun(
         RECIPE, folder, *distributed(num_processes), "model.layers=[Flatten, {type: Linear, out_features: 32}, ReLU, {type: Linear, out_features: 10}]",
         AUGMENTED, f"dataloader={{batch_size: {batch_size}, drop_last: true}}", "evaluation.every=null", "optimizer={type: SGD, lr: 0.1}",
         f"training={{num_epochs: null, max_steps: 30, gradient_accumulation_steps: {window}}}", *overrides)
-    return losses(lines)
+    return reference.losses_of(lines)
 
 
 @pytest.fixture(scope="module")
@@ -74,5 +70,5 @@ dataloader: {{batch_size: 1, shuffle: false}}
 optimizer: {{type: SGD, lr: 0}}
 training: {{max_steps: 1}}
 """)
-    found = [losses(reference.run_trainrun(str(recipe), tmp_path / str(n), *distributed(n))[0])[0] for n in (1, 2)]
+    found = [reference.losses_of(reference.run_trainrun(str(recipe), tmp_path / str(n), *distributed(n))[0])[0] for n in (1, 2)]
     assert found[0] != pytest.approx(found[1], rel=1e-3)

@@ -126,6 +126,11 @@ def run_trainrun(recipe: str, folder: pathlib.Path, *overrides: str) -> tuple[li
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()], folder
 
 
+def losses_of(lines: list[dict]) -> list[float]:
+    """Of the steps, from a run's lines of figures."""
+    return [line["train/loss"] for line in lines if line["split"] == "train"]
+
+
 def training_losses(recipe: str, folder: pathlib.Path, *overrides: str) -> list[float]:
     """The same; the losses of its steps."""
-    return [line["train/loss"] for line in run_trainrun(recipe, folder, *overrides)[0] if line["split"] == "train"]
+    return losses_of(run_trainrun(recipe, folder, *overrides)[0])

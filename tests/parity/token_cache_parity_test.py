@@ -3,6 +3,7 @@
 import gzip
 import json
 import pathlib
+import subprocess
 import threading
 
 import pytest
@@ -11,6 +12,7 @@ tokenizers = pytest.importorskip("tokenizers", reason="no tokenizers: tools/setu
 
 from probe import Probe, ProbeError, assert_same  # noqa: E402
 from reference import training_losses  # noqa: E402
+from tests.program import CALLED  # noqa: E402
 
 DOCUMENTS = ["the first of all", "a", "", "the second one is longer than the first: \u00e9mile \u4e2d\u6587", "last"] * 7
 
@@ -114,9 +116,73 @@ def test_what_the_tokens_depend_on_has_a_file_of_its_own(data, tmp_path):
     assert len(kept(tmp_path)) == count + 2
 
 
+def chats(folder, corpus) -> dict:
+    """The spec of a file of conversations."""
+    rows = [{"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": f"{text}, answered"}]} for text in DOCUMENTS]
+    (folder / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written = [f"{text}<end>{text}, answered<end>" for text in DOCUMENTS]
+    lengths = sorted({len(tokenizers.Tokenizer.from_file(f"{corpus['tokenizer']}/tokenizer.json").encode(text).ids) for text in written})
+    return {"type": "Chat", "path": str(folder / "chats.jsonl"), "tokenizer": corpus["tokenizer"], "template": "{% for m in messages %}{{ m.content }}<end>{% endfor %}",
+            "train_on": "all", "max_length": lengths[-2], "packing": True, "cache": "disk"}  # a sample of just that length, and longer ones
+
+
+def test_kept_chats_are_the_chats(data, tmp_path):
+    probe, corpus, _ = data
+    spec = chats(tmp_path, corpus)
+    expected = read(probe, spec | {"cache": "none"})
+    for _ in range(2):
+        assert_same(read(probe, spec), expected, "chats")
+    [file] = kept(tmp_path)
+    read(probe, spec | {"packing": False})
+    assert kept(tmp_path) == [file], "packing is made of the same tokens"
+    (tmp_path / "template.jinja").write_text(spec["template"])
+    more = "{% for m in messages %}{{ answer }}{{ m.content * 3 }}<end>{% endfor %}"
+    changes = [{"max_length": spec["max_length"] - 1}, {"too_long": "drop"}, {"train_on": "last_answer"}, {"system": "you answer"}, {"template": more},
+               {"template": more, "template_variables": {"answer": 1}}, {"template": more, "template_variables": {"answer": True}},
+               {"template": str(tmp_path / "template.jinja")}]
+    for count, change in enumerate(changes, 2):
+        assert_same(read(probe, spec | change), read(probe, spec | change | {"cache": "none"}), str(change))
+        assert len(kept(tmp_path)) == count, change
+    (tmp_path / "template.jinja").write_text(more)
+    again = spec | {"template": str(tmp_path / "template.jinja")}
+    assert_same(read(probe, again), read(probe, again | {"cache": "none"}), "another template under the same name")
+
+
+def test_kept_pairs_are_the_pairs(data, tmp_path):
+    probe, corpus, _ = data
+    rows = [{"prompt": f"{i}", "chosen": f"{text}, yes", "rejected": text} for i, text in enumerate(DOCUMENTS)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows if row["rejected"]))
+    spec = {"type": "PreferencePairs", "path": str(tmp_path / "pairs.jsonl"), "tokenizer": corpus["tokenizer"], "max_length": 10, "cache": "disk"}
+    for change in ({}, {"max_length": 9}):
+        expected = read(probe, spec | change | {"cache": "none"})
+        for _ in range(2):
+            assert_same(read(probe, spec | change), expected, "pairs")
+    assert len(kept(tmp_path)) == 2
+
+
+def test_kept_chats_are_named_by_the_file_that_is_read(data, tmp_path):
+    probe, corpus, _ = data
+    spec = chats(tmp_path, corpus)
+    read(probe, spec)
+    (tmp_path / "other.jsonl").write_bytes(pathlib.Path(spec["path"]).read_bytes())
+    other = spec | {"path": str(tmp_path / "other.jsonl")}
+    (tmp_path / "r.yaml").write_text(f"""
+version: 1
+model: {{layers: [{{type: Embedding, inputs: input_ids, num_embeddings: 3, embedding_dim: 4}}, {{type: Linear, out_features: 3}}]}}
+loss: CausalLMLoss
+dataset: {{train: {json.dumps(other)}}}
+dataloader: {{batch_size: 2, shuffle: false}}
+optimizer: SGD
+training: {{max_steps: 1}}
+""")
+    done = subprocess.run([CALLED, "r.yaml"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1 and "other.jsonl:" in done.stderr and "chats.jsonl" not in done.stderr, done.stderr
+    assert len(kept(tmp_path)) == 1
+
+
 def test_damaged_and_foreign_files_are_made_again(data, tmp_path):
     probe, corpus, texts = data
-    for spec in (corpus, texts):
+    for spec in (corpus, texts, chats(tmp_path, corpus)):
         expected = read(probe, spec | {"cache": "none"})
         read(probe, spec)
         file = max(kept(tmp_path), key=lambda path: path.stat().st_mtime_ns)

@@ -110,7 +110,7 @@ def test_training_from_torchvisions_weights_gives_its_losses_and_weights_that_it
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    trained = [line["train/loss"] for line in lines if line["split"] == "train"]
+    trained = reference.losses_of(lines)
     assert trained == pytest.approx(losses, rel=TOLERANCE)
     state = safetensors.torch.load_file(run / "checkpoints" / "latest" / "model.safetensors")
     other = cifar_resnet18()
