@@ -36,7 +36,7 @@ if(TARGET trainrun_arrow)
   install(PROGRAMS ${arrow_libraries} DESTINATION lib/trainrun/pyarrow COMPONENT libtorch)
 endif()
 
-install(DIRECTORY registry DESTINATION include/trainrun FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY registry DESTINATION include/trainrun FILES_MATCHING PATTERN "*.h" PATTERN "datasets/arrow" EXCLUDE)
 find_path(TRAINRUN_NLOHMANN_INCLUDE nlohmann/json.hpp REQUIRED)
 install(DIRECTORY "${TRAINRUN_NLOHMANN_INCLUDE}/nlohmann" DESTINATION include/trainrun)
 install(FILES "${public_headers_header}" DESTINATION include/trainrun/registry)

@@ -3,7 +3,8 @@
 
 Usage: make_wheel.py BUILD_FOLDER WHEEL_FOLDER
 
-The program runs on the libraries of PyPI's torch, which the wheel requires. Other libraries go along under names of
+The program runs on the libraries of PyPI's torch, which the wheel requires, and reads Parquet with those of PyPI's pyarrow,
+if that is installed. Other libraries go along under names of
 their own (auditwheel), and the wheel's tag says which glibc and libstdc++ it needs. Prints the wheel's path.
 """
 
@@ -27,6 +28,8 @@ Version: {version}
 Summary: A training job is one YAML recipe, run on LibTorch
 Requires-Python: >=3.10
 Requires-Dist: torch=={torch}
+Provides-Extra: parquet
+Requires-Dist: pyarrow=={arrow}; extra == "parquet"
 """
 WHEEL = """\
 Wheel-Version: 1.0
@@ -83,11 +86,12 @@ def stage(build: pathlib.Path, folder: pathlib.Path) -> None:
     for source in (ROOT / "tools/wheel_package").glob("*.py"):
         shutil.copy(source, package)
     torch = said(ROOT / "cmake/LibTorch.cmake", r"set\(TRAINRUN_LIBTORCH_VERSION ([0-9.]+)\)")
+    arrow = said(ROOT / "registry/datasets/arrow_library.h", r'kArrowVersion = "([0-9.]+)"')
     version = said(build / "trainrunConfigVersion.cmake", r'set\(PACKAGE_VERSION "([0-9.]+)"\)')
     (package / "torch_version").write_text(torch + "\n")
     info = folder / f"trainrun-{version}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(METADATA.format(version=version, torch=torch) + "\n" + (ROOT / "README.md").read_text())
+    (info / "METADATA").write_text(METADATA.format(version=version, torch=torch, arrow=arrow) + "\n" + (ROOT / "README.md").read_text())
     (info / "WHEEL").write_text(WHEEL)
     (info / "entry_points.txt").write_text("[console_scripts]\ntrainrun = trainrun:main\n")
     add_licences(system_libraries(package), info / "licenses")
