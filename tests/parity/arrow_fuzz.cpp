@@ -24,16 +24,23 @@ void change_footer(std::string& file, const std::string& other, RandomStream& ra
   file.replace(begin, std::string::npos, footer);
 }
 
-/// All that can be read of the file; of a column that cannot, it has to be said.
+/// Whether a column is of a type that is read.
+bool is_readable(const std::string& path, size_t place) {
+  const auto reader = open_arrow_table(path, ObjectColumns::kRead);
+  try {
+    reader->read_only({place});
+    return true;
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
+/// Every row of the columns that can be read.
 void read_all(const std::string& path) {
   const auto opened = open_arrow_table(path, ObjectColumns::kRead);
   std::vector<size_t> places;
   for (size_t i = 0; i < opened->names().size(); ++i) {
-    try {
-      open_arrow_table(path, ObjectColumns::kRead)->read_only({i});
-      places.push_back(i);
-    } catch (const DataError&) {  // such as one of binary data
-    }
+    if (is_readable(path, i)) places.push_back(i);
   }
   if (places.empty()) throw DataError("there is no column to read");
   opened->read_only(places);

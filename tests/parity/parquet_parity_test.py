@@ -314,6 +314,18 @@ def refused(probe, path, content, **spec):
     return message
 
 
+def is_refused(probe, path, content):
+    """Whether 1000 numbered rows are refused, by a DataError; where they are not, what was changed is nothing that they depend on."""
+    path.write_bytes(content)
+    try:
+        fields, _ = read(probe, type="Parquet", path=str(path), label="label")
+    except ProbeError as error:
+        assert str(path) in str(error) and "died" not in str(error)
+        return True
+    assert fields["features"].flatten().tolist() == list(range(1000))
+    return False
+
+
 def test_files_that_are_something_else_are_named(probe, tmp_path):
     path = tmp_path / "t.parquet"
     assert "No such file" in error_of(probe, type="Parquet", path=str(path), label="y")
@@ -357,18 +369,55 @@ def test_a_footer_that_claims_other_numbers_of_rows_is_refused(probe, tmp_path):
     at = len(whole) - 8 - struct.unpack("<I", whole[-8:-4])[0]
     varint = bytes([0xD0, 0x0F])  # 1000, in zigzag
     places = [i for i in range(at, len(whole) - 1) if whole[i: i + 2] == varint]
-    assert len(places) >= 4  # of the file, of the row group, of each column
+    assert len(places) >= 4
     found = []
-    for place in places:
+    for place in places:  # of the file, of the row group, of each column
         for changed in (bytes([0xD2, 0x0F]), bytes([0xCE, 0x0F]), bytes([0xFE, 0x7F])):
-            path.write_bytes(whole[:place] + changed + whole[place + 2:])
-            try:
-                fields, _ = read(probe, type="Parquet", path=str(path), label="label")
-                assert fields["features"].flatten().tolist() == list(range(1000))  # only a number that nothing depends on
-            except ProbeError as error:
-                assert str(path) in str(error)
-                found.append(str(error))
-    assert any("as many rows as the file's footer says" in message for message in found) and len(found) > 3
+            found.append(is_refused(probe, path, whole[:place] + changed + whole[place + 2:]))
+    assert sum(found) >= 12
+    path.write_bytes(whole[: places[-1]] + bytes([0xCE, 0x0F]) + whole[places[-1] + 2:])
+    assert "do not have as many rows" in error_of(probe, type="Parquet", path=str(path), label="label")
+
+
+def varint(number):
+    """As Thrift writes a positive number, in zigzag."""
+    number, found = 2 * number, []
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+@pytest.mark.parametrize("claimed", [2**20, 2**30, 2**31 - 1, 2**40, 2**62])
+def test_sizes_that_are_claimed_and_not_there_are_refused(probe, tmp_path, claimed):
+    path = tmp_path / "t.parquet"
+    rows = pyarrow.table({"label": [0, 1] * 500, "x": list(range(1000))})
+    for codec in ("none", "zstd"):
+        whole = parquet_bytes(rows, compression=codec, use_dictionary=False)
+        column = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(whole)).metadata.row_group(0).column(1)
+        header = column.data_page_offset  # of the last page; its sizes are the second and the third field
+        at = header + whole[header:].index(b"\x15", 1) + 1
+        size = varint(8000 + 6)
+        assert whole[at: at + 2] == size[:2] or codec == "zstd" or whole[at] & 128
+        end = at + next(i for i in range(9) if whole[at + i] < 128) + 1
+        refused(probe, path, whole[:at] + varint(claimed) + whole[end:], columns={})
+        footer = len(whole) - 8 - struct.unpack("<I", whole[-8:-4])[0]
+        found = 0
+        for number in {column.total_compressed_size, column.total_uncompressed_size, column.data_page_offset}:
+            for place in range(footer, len(whole) - 8):
+                if whole[place:].startswith(varint(number)):
+                    changed = whole[footer:place] + varint(claimed) + whole[place + len(varint(number)): -8]
+                    found += is_refused(probe, path, whole[:footer] + changed + struct.pack("<I", len(changed)) + b"PAR1")
+        assert found > 0
+    write_stream(rows, path)
+    whole = path.read_bytes()
+    (size,) = struct.unpack("<i", whole[4:8])  # of the schema, then a message of the first rows
+    rows_at = 8 + size
+    for place in (4, rows_at + 4):
+        refused(probe, path, whole[:place] + struct.pack("<i", min(claimed, 2**31 - 1)) + whole[place + 4:], columns={})
+    lengths = [i for i in range(rows_at, rows_at + 300, 8) if struct.unpack("<q", whole[i: i + 8])[0] in (70, 560)]
+    assert len(lengths) > 3  # of the rows, of each column, of each buffer; the place of an empty buffer, too
+    assert sum(is_refused(probe, path, whole[:place] + struct.pack("<q", claimed) + whole[place + 8:]) for place in lengths) >= len(lengths) - 1
 
 
 def test_columns_that_cannot_be_read_are_named(probe, tmp_path):
