@@ -3,13 +3,15 @@
 #   bin/trainrun
 #   lib/libtrainrun_registry.so     what plugins link against
 #   lib/libtrainrun_cuda.so         what is opened where there is a GPU; where it was built
+#   lib/libtrainrun_arrow.so        what is opened for Parquet files; where it was built
 #   lib/cmake/trainrun              find_package(trainrun)
 #   lib/trainrun/{torch,nvidia}     LibTorch, laid as in its wheel: its libraries find each other by that
+#   lib/trainrun/pyarrow            Arrow's two libraries, where the former is
 #   include/trainrun                the public headers, #include <registry/plugin.h>, and the JSON library that they speak of
 #   share/trainrun                  recipes, their embedded data, schemas
 #
-# The component `trainrun` is all of it but LibTorch. A wheel (tools/wheel) is that component as site-packages/trainrun,
-# beside site-packages/torch, so LibTorch is looked for there, too.
+# The component `trainrun` is all of it but LibTorch and Arrow. A wheel (tools/wheel) is that component as
+# site-packages/trainrun, beside site-packages/torch and perhaps pyarrow, so both are looked for there, too.
 include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME trainrun)
 
@@ -27,7 +29,14 @@ if(TARGET trainrun_cuda)
   install(TARGETS trainrun_cuda LIBRARY DESTINATION lib)
 endif()
 
-install(DIRECTORY registry DESTINATION include/trainrun FILES_MATCHING PATTERN "*.h")
+if(TARGET trainrun_arrow)
+  set_target_properties(trainrun_arrow PROPERTIES
+    INSTALL_RPATH "$ORIGIN:$ORIGIN/trainrun/pyarrow:$ORIGIN/../../pyarrow:${libtorch_of_library}")
+  install(TARGETS trainrun_arrow LIBRARY DESTINATION lib)
+  install(PROGRAMS ${arrow_libraries} DESTINATION lib/trainrun/pyarrow COMPONENT libtorch)
+endif()
+
+install(DIRECTORY registry DESTINATION include/trainrun FILES_MATCHING PATTERN "*.h" PATTERN "datasets/arrow" EXCLUDE)
 find_path(TRAINRUN_NLOHMANN_INCLUDE nlohmann/json.hpp REQUIRED)
 install(DIRECTORY "${TRAINRUN_NLOHMANN_INCLUDE}/nlohmann" DESTINATION include/trainrun)
 install(FILES "${public_headers_header}" DESTINATION include/trainrun/registry)
@@ -55,6 +64,10 @@ endif()
 install(PROGRAMS ${libtorch_files} DESTINATION lib/trainrun/torch/lib COMPONENT libtorch)
 install(PROGRAMS ${nvidia_files} DESTINATION lib/trainrun/nvidia/cu13/lib COMPONENT libtorch)
 install(DIRECTORY "${TRAINRUN_LIBTORCH}/include" DESTINATION lib/trainrun/torch COMPONENT libtorch)
+if(TARGET trainrun_arrow)
+  file(GLOB arrow_licences "${arrow_folder}/../pyarrow-*.dist-info/licenses")
+  list(APPEND licence_folders ${arrow_licences})
+endif()
 foreach(folder IN LISTS licence_folders)
   get_filename_component(package "${folder}" DIRECTORY)
   get_filename_component(package "${package}" NAME)

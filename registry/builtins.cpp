@@ -86,6 +86,7 @@ static void add_data(Catalog& catalog) {
   ADD(catalog.datasets, shards);
   ADD(catalog.datasets, csv);
   ADD(catalog.datasets, jsonl);
+  ADD(catalog.datasets, parquet);
   ADD(catalog.datasets, sqlite);
   ADD(catalog.datasets, chat);
   ADD(catalog.datasets, preference_pairs);

@@ -51,6 +51,14 @@ std::optional<std::string> find_shipped_file(const std::string& name) {
   return std::nullopt;
 }
 
+std::string library_beside(const std::string& name) {
+  Dl_info registry;
+  if (dladdr(reinterpret_cast<const void*>(&shipped_file), &registry) == 0 || !registry.dli_fname) return name;
+  std::error_code unresolved;
+  const fs::path path = fs::canonical(registry.dli_fname, unresolved);
+  return ((unresolved ? fs::path(registry.dli_fname) : path).parent_path() / name).string();
+}
+
 std::string shipped_file(const std::string& name) {
   if (const std::optional<std::string> path = find_shipped_file(name)) return *path;
   throw DataError("a file that comes with trainrun is missing: " + name + "; looked for " + join(places_of(name)));

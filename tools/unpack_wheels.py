@@ -12,7 +12,7 @@ import re
 import sys
 import zipfile
 
-WANTED = re.compile(r"torch/(lib|include)/|nvidia/|[^/]+\.dist-info/")
+WANTED = re.compile(r"torch/(lib|include)/|nvidia/|pyarrow/(include/|lib(arrow|parquet)\.so)|[^/]+\.dist-info/")
 
 
 def main(lock_file: str, wheel_folder: str, destination: str) -> None:

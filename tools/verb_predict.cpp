@@ -75,9 +75,10 @@ void add_predict(CLI::App& app, Program& program) {
   verb->add_option("run", arguments->run.path,
                    "a run's folder (its best checkpoint, else its newest), or a checkpoint's")
       ->required();
-  verb->add_option("source,--data", arguments->data,
-                   "a folder of images, or a .csv, .tsv or .jsonl file with the run's text columns; by default the "
-                   "recipe's dataset.eval");
+  verb->add_option(
+      "source,--data", arguments->data,
+      "a folder of images, or a .csv, .tsv, .jsonl or .parquet file with the run's text columns; by default the "
+      "recipe's dataset.eval");
   verb->add_option("overrides", arguments->run.overrides, "key=value: device=cpu");
   verb->add_option("--format", arguments->format, "csv (default) or jsonl")->check(CLI::IsMember({"csv", "jsonl"}));
   verb->add_option("--output,-o", arguments->output, "the file to write; standard output by default");

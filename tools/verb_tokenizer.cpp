@@ -70,7 +70,8 @@ void add_tokenizer(CLI::App& app, Program& program) {
       "make tokenizer.json by byte pair encoding of bytes, as GPT-2's: the vocabulary that Hugging Face's BpeTrainer "
       "finds for the same files");
   const auto arguments = std::make_shared<TokenizerArguments>();
-  train->add_option("files", arguments->files, "text files, plain or .gz; of .jsonl files --text-column")->required();
+  train->add_option("files", arguments->files, "text files, plain or .gz; of .jsonl and .parquet files --text-column")
+      ->required();
   train->add_option("--output,-o", arguments->output, "the file to write (default: tokenizer.json)");
   train
       ->add_option("--vocab-size", arguments->options.vocab_size,
@@ -85,7 +86,7 @@ void add_tokenizer(CLI::App& app, Program& program) {
                    "a token that is no text, such as <|endoftext|>; it gets the next id from 0 (may be repeated)")
       ->allow_extra_args(false);
   train->add_option("--text-column", arguments->text_column,
-                    "the key of .jsonl files that holds the text (default: text)");
+                    "the key of .jsonl files, or column of .parquet files, that holds the text (default: text)");
   train->callback([&program, arguments] { train_tokenizer(*arguments, program); });
 }
 

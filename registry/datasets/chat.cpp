@@ -45,8 +45,9 @@ struct Chat {
   static void describe(Fields<Chat>& f) {
     f.required("path", &Chat::path)
         .doc(
-            "a .jsonl file, an object in each line, or a .json file, a list of objects, plain or .gz. An object has "
-            "`messages` as OpenAI writes them, `conversations` as ShareGPT does, `prompt` and `completion`, or "
+            "a .jsonl file, an object in each line, or a .json file, a list of objects, plain or .gz; or a .parquet, "
+            ".arrow or .feather file, an object in each row. An object has `messages` as OpenAI writes them, "
+            "`conversations` as ShareGPT does, `prompt` and `completion`, or "
             "`instruction`, `input` and `output` as Alpaca does");
     f.required("tokenizer", &Chat::tokenizer)
         .doc("a folder in Hugging Face's layout, or one of a tokenizer's files; its chat template is in its folder");

@@ -1,7 +1,10 @@
 #include "registry/datasets/conversations.h"
 
+#include <algorithm>
+#include <array>
 #include <map>
 
+#include "registry/datasets/arrow_library.h"
 #include "registry/datasets/text_corpus.h"
 #include "registry/error.h"
 
@@ -154,10 +157,65 @@ class Row {
   std::string place_;
 };
 
+ordered_json json_of(const Cell& cell) {
+  switch (cell.kind) {
+    case Cell::Kind::kMissing:
+      return nullptr;
+    case Cell::Kind::kText:
+      return cell.text;
+    case Cell::Kind::kInteger:
+      return cell.is_boolean ? ordered_json(cell.integer != 0) : ordered_json(cell.integer);
+    case Cell::Kind::kNumber:
+      return cell.number;
+    case Cell::Kind::kList: {
+      ordered_json list = ordered_json::array();
+      for (const Cell& item : cell.list) list.push_back(json_of(item));
+      return list;
+    }
+    case Cell::Kind::kObject:
+      break;
+  }
+  ordered_json object = ordered_json::object();
+  for (size_t i = 0; i < cell.keys.size(); ++i) object[cell.keys[i]] = json_of(cell.list[i]);
+  return object;
+}
+
+/// Calls `take` with each row: an object of the columns that a conversation may have, as far as the row has values.
+void for_each_object(const std::string& path,
+                     const std::function<void(const ordered_json& object, int64_t row)>& take) {
+  static constexpr std::array kKeys = {"messages", "conversations", "prompt", "completion", "instruction",
+                                       "input",    "output",        "system", "history",    "tools"};
+  const auto reader = open_arrow_table(path, ObjectColumns::kRead);
+  std::vector<size_t> places;
+  for (size_t i = 0; i < reader->names().size(); ++i) {
+    if (std::find(kKeys.begin(), kKeys.end(), reader->names()[i]) != kKeys.end()) places.push_back(i);
+  }
+  if (places.empty()) {
+    throw DataError(path +
+                    ": has none of the columns of conversations: messages, or conversations, or prompt and "
+                    "completion, or instruction and output; it has " +
+                    join(reader->names()));
+  }
+  reader->read_only(places);
+  std::vector<Cell> row;
+  while (reader->next(row)) {
+    ordered_json object = ordered_json::object();
+    for (const size_t place : places) {
+      if (row[place].kind != Cell::Kind::kMissing) object[reader->names()[place]] = json_of(row[place]);
+    }
+    take(object, reader->row_number());
+  }
+}
+
 }  // namespace
 
 void for_each_conversation(const std::string& path, const std::optional<std::string>& system,
                            const std::function<void(Conversation)>& take) {
+  if (is_arrow_file(path)) {
+    return for_each_object(path, [&](const ordered_json& object, int64_t row) {
+      take(Row(object, path + ":" + std::to_string(row)).conversation(system));
+    });
+  }
   const bool is_list = path.ends_with(".json") || path.ends_with(".json.gz");
   if (is_list) {
     const ordered_json rows = parsed(read_text_file(path), path);

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "registry/catalog.h"
+#include "registry/datasets/arrow_library.h"
 #include "registry/datasets/data_details.h"
 #include "registry/datasets/text_corpus.h"
 #include "registry/datasets/token_cache.h"
@@ -27,7 +28,10 @@ struct PreferencePairs {
   static void describe(Fields<PreferencePairs>& f) {
     using P = PreferencePairs;
     f.required("path", &P::path)
-        .doc("a .jsonl file, plain or .gz: an object with the texts `prompt`, `chosen` and `rejected` in each line");
+        .doc(
+            "a .jsonl file, plain or .gz: an object with the texts `prompt`, `chosen` and `rejected` in each line; or "
+            "a "
+            ".parquet, .arrow or .feather file with these columns");
     f.required("tokenizer", &P::tokenizer)
         .doc("a folder in Hugging Face's layout, or one of a tokenizer's files; it adds no special tokens");
     f.optional("max_length", &P::max_length)
@@ -60,35 +64,49 @@ class PairMaker {
       : options_(options), tokenizer_(tokenizer), end_(tokenizer.special_id("eos")) {}
 
   ByteArrays make() {
-    constexpr size_t kAtOnce = 512;
-    for_each_line(options_.path, [&](std::string_view line, int64_t number) {
-      add(line, number);
-      if (waiting_.size() == kAtOnce) encode();
-    });
+    if (is_arrow_file(options_.path)) {
+      for_each_arrow_row(options_.path, {kKeys.begin(), kKeys.end()},
+                         [&](std::vector<Cell>& row, int64_t number) { add(texts_of(row, number), number); });
+    } else {
+      for_each_line(options_.path, [&](std::string_view line, int64_t number) { add(texts_of(line, number), number); });
+    }
     encode();
     return made_->arrays(made_);
   }
 
  private:
   static constexpr std::array kKeys = {"prompt", "chosen", "rejected"};
+  using Texts = std::array<std::string, kKeys.size()>;
   struct Row {
     int64_t line;
-    std::array<std::string, kKeys.size()> texts;
+    Texts texts;
   };
 
   std::string place(int64_t line) const { return options_.path + ":" + std::to_string(line); }
 
-  void add(std::string_view text, int64_t line) {
+  Texts texts_of(std::string_view text, int64_t line) const {
     const nlohmann::json row = json_object(text, place(line));
-    waiting_.push_back({line, {}});
+    Texts texts;
     for (size_t i = 0; i < kKeys.size(); ++i) {
       const auto found = row.find(kKeys[i]);
       if (found == row.end()) throw DataError(place(line) + ": has no key '" + kKeys[i] + "'");
       if (!found->is_string()) {
         throw DataError(place(line) + ":" + kKeys[i] + ": expected a text, found " + found->type_name());
       }
-      waiting_.back().texts[i] = found->get<std::string>();
+      texts[i] = found->get<std::string>();
     }
+    return texts;
+  }
+  Texts texts_of(std::vector<Cell>& row, int64_t number) const {
+    Texts texts;
+    for (size_t i = 0; i < kKeys.size(); ++i) texts[i] = text_in(row[i], place(number) + ":" + kKeys[i]);
+    return texts;
+  }
+
+  void add(Texts texts, int64_t line) {
+    constexpr size_t kAtOnce = 512;
+    waiting_.push_back({line, std::move(texts)});
+    if (waiting_.size() == kAtOnce) encode();
   }
 
   void encode() {
@@ -150,7 +168,7 @@ class PairDataset : public Dataset, public DetailedDataset {
     if (options_.cache == TokenCaching::kDisk) {
       TokenCacheKey key("pairs");
       key.add_tokenizer(options_.tokenizer).add_file(options_.path).add(options_.max_length);
-      use(arrays_on_disk(key.add(options_.path.ends_with(".gz") ? 1 : 0).finish(), kPairArrays, make));
+      use(arrays_on_disk(key.add(is_arrow_file(options_.path) ? 1 : 0).finish(), kPairArrays, make));
     } else {
       use(make());
     }

@@ -1,14 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace trainrun {
-
-/// The files that `patterns` name, in their order: photos-{0000..0009}.tar, {a,b}.tar; what * and ? stand for in the
-/// order of the names. Throws DataError where a pattern names none.
-std::vector<std::string> shard_paths(const std::vector<std::string>& patterns);
 
 /// The samples of an epoch, numbered through shards of `sizes` samples, in the order in which they are drawn: the shards
 /// in a random order, and their samples through a buffer that is filled with the next `buffer` samples, out of which one

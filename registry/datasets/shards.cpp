@@ -10,6 +10,7 @@
 
 #include "registry/catalog.h"
 #include "registry/datasets/image_samples.h"
+#include "registry/datasets/path_patterns.h"
 #include "registry/datasets/shard_index.h"
 #include "registry/datasets/shard_order.h"
 #include "registry/datasets/tar_source.h"
@@ -103,7 +104,8 @@ class ShardsDataset : public ImageSamples {
   Listing list() const override {
     Listing listing;
     const auto* one = std::get_if<std::string>(&options_.path);
-    listing.archives = shard_paths(one ? std::vector{*one} : std::get<std::vector<std::string>>(options_.path));
+    listing.archives =
+        matching_paths(one ? std::vector{*one} : std::get<std::vector<std::string>>(options_.path), "Shards");
     const std::vector<std::vector<ShardSample>> indices = read_indices(listing.archives);
     std::vector<int64_t> labels;
     for (size_t shard = 0; shard < indices.size(); ++shard) {

@@ -30,9 +30,11 @@ class TableDataset : public TensorDataset, public DetailedDataset {
       : options_(std::move(options)), source_(std::move(source)) {}
 
   DatasetInfo info() const override {
-    const std::vector<std::string> all = source_->open()->names();
+    const auto reader = source_->open();
+    const std::vector<size_t> places = select_columns(reader->names());
+    reader->read_only(places);
     std::vector<std::string> names;
-    for (const size_t place : select_columns(all)) names.push_back(all[place]);
+    for (const size_t place : places) names.push_back(reader->names()[place]);
     names.pop_back();  // the label
     DatasetInfo info;
     int64_t num_features = 0;
@@ -59,7 +61,9 @@ class TableDataset : public TensorDataset, public DetailedDataset {
 
   void open() override {
     const auto reader = source_->open();
-    columns_ = make_columns(select_columns(reader->names()), reader->names());
+    const std::vector<size_t> places = select_columns(reader->names());
+    reader->read_only(places);
+    columns_ = make_columns(places, reader->names());
     CellParser parser(*source_, options().na_values);
     std::vector<std::string> faults(columns_.size());  // the first of each column
     const auto reading = [&](size_t i, const auto& read) {
@@ -144,6 +148,7 @@ class TableDataset : public TensorDataset, public DetailedDataset {
   std::vector<std::string> texts(const std::string& column) const override {
     const auto reader = source_->open();
     const size_t place = place_of(column == "label" ? options_.label : column, reader->names());
+    reader->read_only({place});
     std::vector<std::string> texts;
     std::vector<Cell> row;
     while (reader->next(row)) texts.push_back(text_of(row[place]));

@@ -25,7 +25,10 @@ std::string text_of(const Cell& cell) {
     case Cell::Kind::kInteger:
       return std::to_string(cell.integer);
     case Cell::Kind::kNumber:
+      if (std::isinf(cell.number)) return cell.number > 0 ? "inf" : "-inf";  // which JSON does not have
       return nlohmann::json(cell.number).dump();
+    case Cell::Kind::kObject:
+      return "(an object)";
     case Cell::Kind::kList:
       break;
   }

@@ -134,6 +134,7 @@ std::vector<ColumnFacts> look_at_columns(const TableSource& source, const std::v
                                          const MissingValues& missing, int64_t& rows) {
   std::vector<ColumnFacts> facts(places.size());
   const auto reader = source.open();
+  reader->read_only(places);
   std::vector<Cell> row;
   for (rows = 0; reader->next(row); ++rows) {
     for (size_t i = 0; i < places.size(); ++i) facts[i].add(row[places[i]], missing);

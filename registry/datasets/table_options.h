@@ -7,33 +7,11 @@
 #include <variant>
 #include <vector>
 
+#include "registry/datasets/table_reader.h"
 #include "registry/datasets/views.h"
 #include "registry/named.h"
 
 namespace trainrun {
-
-/// One value of a row, as its file has it.
-struct Cell {
-  enum class Kind { kMissing, kText, kInteger, kNumber, kList };
-  Kind kind = Kind::kMissing;
-  bool is_boolean = false;  // an integer that the file writes as true or false
-  std::string text;
-  int64_t integer = 0;
-  double number = 0;
-  std::vector<Cell> list;
-};
-
-/// Reads a table row by row. Everything wrong is a DataError that names file and place.
-class TableReader {
- public:
-  virtual ~TableReader() = default;
-  /// The columns' names.
-  virtual const std::vector<std::string>& names() const = 0;
-  /// Reads the next row, a cell a column; false at the end.
-  virtual bool next(std::vector<Cell>& row) = 0;
-  /// The number by which people find the last row: its line, or its place among the rows, from 1.
-  virtual int64_t row_number() const = 0;
-};
 
 struct InferredTable;
 
@@ -77,7 +55,7 @@ struct TableOptions {
   std::optional<SplitOptions> split;
 
   template <class T>
-  static void describe_into(Fields<T>& f);
+  static void describe_into(Fields<T>& f, const char* path_doc = "path of the file");
   void check_options(Checker& checker) const;
   bool is_classification() const { return task == "classification"; }
   /// Whether the types follow from the file: `columns: auto`.
@@ -104,8 +82,8 @@ class TableSource {
 };
 
 template <class T>
-void TableOptions::describe_into(Fields<T>& f) {
-  f.required("path", &TableOptions::path).doc("path of the file");
+void TableOptions::describe_into(Fields<T>& f, const char* path_doc) {
+  f.required("path", &TableOptions::path).doc(path_doc);
   f.required("label", &TableOptions::label).doc("the column to predict");
   f.optional("features", &TableOptions::features)
       .not_empty("expected at least one column")

@@ -16,7 +16,7 @@ struct TextClassification : EncodingOptions {
             "a file, plain or .gz: .csv with quoted fields, .jsonl, or (.tsv, "
             ".txt) lines with tabulators between "
             "fields, in which quotation marks are text; the first line names "
-            "the columns");
+            "the columns. Or a .parquet, .arrow or .feather file");
     f.optional("text_columns", &TextClassification::text_columns)
         .doc(
             "the column of the texts, or a list of two whose texts are "
@@ -83,7 +83,7 @@ struct Mrpc : EncodingOptions {
 
 void add_text_classification(DatasetRegistry& datasets) {
   datasets.add<TextClassification>("TextClassification",
-                                   "one text or two and a class in each row of a TSV, CSV or JSONL file, "
+                                   "one text or two and a class in each row of a TSV, CSV, JSONL or Parquet file, "
                                    "encoded by a "
                                    "tokenizer; batches are padded to their longest text");
   datasets.add<Mrpc>("MRPC",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "registry/datasets/arrow_library.h"
 #include "registry/datasets/data_file.h"
 #include "registry/error.h"
 
@@ -45,6 +46,8 @@ void for_each_line(const std::string& path, const std::function<void(std::string
 
 bool is_jsonl(const std::string& path) { return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz"); }
 
+bool has_documents(const std::string& path) { return is_jsonl(path) || is_arrow_file(path); }
+
 std::string json_fault(const std::exception& error) {
   const std::string text = error.what();
   const size_t end_of_number = text.find("] ");
@@ -76,6 +79,14 @@ std::string document_of(std::string_view line, const std::string& place, const s
     throw DataError(place + ":" + column + ": expected a text, found " + found->type_name());
   }
   return found->get<std::string>();
+}
+
+/// Calls `take` with the text of each row.
+void for_each_row(const std::string& path, const std::string& column,
+                  const std::function<void(std::string text, int64_t row)>& take) {
+  for_each_arrow_row(path, {column}, [&](std::vector<Cell>& row, int64_t number) {
+    take(text_in(row[0], path + ":" + std::to_string(number) + ":" + column), number);
+  });
 }
 
 void append_lines(const std::string& path, const std::string& column, std::vector<std::string>& documents) {
@@ -174,6 +185,7 @@ std::vector<std::string> part_by_characters(const std::vector<std::string>& docu
 
 void for_each_text(const std::string& path, const std::string& text_column,
                    const std::function<void(std::string text, int64_t line)>& take) {
+  if (is_arrow_file(path)) return for_each_row(path, text_column, take);
   TextLineReader lines(path);
   const bool has_objects = is_jsonl(path);
   for (std::string line; lines.next(line);) {
@@ -187,12 +199,14 @@ void for_each_text(const std::string& path, const std::string& text_column,
 
 std::vector<std::string> read_documents(const TextFiles& files, const std::optional<TextPart>& part) {
   std::vector<std::string> documents;
-  const auto lines = std::count_if(files.paths.begin(), files.paths.end(), is_jsonl);
+  const auto lines = std::count_if(files.paths.begin(), files.paths.end(), has_documents);
   if (lines > 0 && lines < static_cast<std::ptrdiff_t>(files.paths.size())) {
-    throw DataError(corpus_name(files) + ": some files are .jsonl and others are not; use one kind");
+    throw DataError(corpus_name(files) + ": some files are .jsonl or .parquet and others are not; use one kind");
   }
   for (const std::string& path : files.paths) {
-    if (lines > 0) {
+    if (is_arrow_file(path)) {
+      for_each_row(path, files.text_column, [&](std::string text, int64_t) { documents.push_back(std::move(text)); });
+    } else if (lines > 0) {
       append_lines(path, files.text_column, documents);
     } else {
       documents.push_back(read_text_file(path));

@@ -14,7 +14,7 @@
 namespace trainrun {
 
 /// Files of text, plain or gzip: each line of a .jsonl file (also .jsonl.gz) is an object whose `text_column` is a
-/// document; any other file is one document, as it stands.
+/// document, and so is each row of a .parquet, .arrow or .feather file; any other file is one document, as it stands.
 struct TextFiles {
   std::vector<std::string> paths;
   std::string text_column = "text";
@@ -26,8 +26,8 @@ struct TextPart {
   double val_fraction = 0.1;
 };
 
-/// All documents, in the order of the files. With a `part` only those: lines of .jsonl files are counted by documents,
-/// other files by characters, so that the boundary may lie within one. Throws DataError naming file, line and column.
+/// All documents, in the order of the files. With a `part` only those: lines and rows are counted as documents, other
+/// files by characters, so that the boundary may lie within one. Throws DataError naming file, line and column.
 std::vector<std::string> read_documents(const TextFiles& files, const std::optional<TextPart>& part);
 
 /// The whole content of a file, plain or gzip. Throws DataError.
@@ -36,12 +36,15 @@ std::string read_text_file(const std::string& path);
 /// is passed over. Throws DataError.
 void for_each_line(const std::string& path, const std::function<void(std::string_view line, int64_t number)>& take);
 /// Calls `take` with each text of a file and the number of its line, from 1, a piece of the file in memory at a time: a
-/// text is the `text_column` of each line of a .jsonl file, and each line, with its end, of any other. Throws DataError
+/// text is the `text_column` of each line of a .jsonl file, or row of a .parquet, .arrow or .feather file, and each line,
+/// with its end, of any other. Throws DataError
 /// with the line where one is longer than 256 MiB.
 void for_each_text(const std::string& path, const std::string& text_column,
                    const std::function<void(std::string text, int64_t line)>& take);
 /// Whether each line of the file is an object: .jsonl, .jsonl.gz.
 bool is_jsonl(const std::string& path);
+/// Whether a file has many documents, in lines or rows, as its name says.
+bool has_documents(const std::string& path);
 /// What nlohmann's parser found wrong, without the number that it gives its errors.
 std::string json_fault(const std::exception& error);
 /// The object that is a line of a .jsonl file. Throws DataError, which begins with `place`.

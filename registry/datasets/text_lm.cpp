@@ -47,15 +47,20 @@ struct TextLM : BlockOptions {
   TokenCaching cache = TokenCaching::kNone;
 
   static void describe(Fields<TextLM>& f) {
-    f.required("path", &TextLM::path).doc("a file of text or a .jsonl file, plain or .gz; or a list of such files");
-    f.optional("text_column", &TextLM::text_column).doc("the key of a .jsonl file's objects that holds the text");
+    f.required("path", &TextLM::path)
+        .doc("a file of text or a .jsonl file, plain or .gz, or a Parquet or Arrow file; or a list of such files");
+    f.optional("text_column", &TextLM::text_column)
+        .doc(
+            "the key of a .jsonl file's objects, or the column of a .parquet, .arrow or .feather file, that holds the "
+            "text");
     f.optional("tokenizer", &TextLM::tokenizer).words({"characters"}).doc(kTokenizerHelp);
     f.optional("split", &TextLM::split)
         .doc("the part of the corpus: train, what comes before the last val_fraction of it, or val; null: all");
     f.optional("val_fraction", &TextLM::val_fraction)
         .greater_than(0)
         .less_than(1)
-        .doc("the share of the corpus, at its end, that is val: by characters, in .jsonl files by documents");
+        .doc(
+            "the share of the corpus, at its end, that is val: by characters, in files of many documents by documents");
     f.optional("documents", &TextLM::documents)
         .doc(
             "joined: blocks run from one document into the next; separate: none does, and what is left of a "
@@ -156,7 +161,7 @@ class TextLMDataset : public TokenWindows {
     key.add(options_.split ? detail::number_text(options_.val_fraction) : "")
         .add(static_cast<int64_t>(files.paths.size()));
     for (const std::string& path : files.paths) {
-      key.add(is_jsonl(path) ? 1 : 0).add_file(path);
+      key.add(has_documents(path) ? 1 : 0).add_file(path);
     }
     return key.finish();
   }

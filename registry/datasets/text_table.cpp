@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "registry/datasets/arrow_library.h"
 #include "registry/datasets/csv_reader.h"
 #include "registry/datasets/text_corpus.h"
 #include "registry/error.h"
@@ -116,11 +117,31 @@ TextTable read_jsonl(const TextTableOptions& options) {
   return table;
 }
 
+/// Texts and labels as cells; a label may be a number.
+TextTable read_arrow(const TextTableOptions& options) {
+  std::vector<std::string> names = options.text_columns;
+  if (options.label) names.push_back(*options.label);
+  const RowTaker taker(options, names);
+  TextTable table;
+  std::vector<std::string> row;
+  for_each_arrow_row(options.path, names, [&](std::vector<Cell>& cells, int64_t number) {
+    row.clear();
+    for (size_t i = 0; i < cells.size(); ++i) {
+      const bool is_number = i >= options.text_columns.size() && cells[i].kind == Cell::Kind::kInteger;
+      row.push_back(is_number ? std::to_string(cells[i].integer)
+                              : text_in(cells[i], line_place(options.path, number) + ":" + names[i]));
+    }
+    taker.take(row, number, table);
+  });
+  return table;
+}
+
 }  // namespace
 
 TextTable read_text_table(const TextTableOptions& options) {
   TextTable table = has_ending(options.path, ".csv")     ? read_csv(options)
                     : has_ending(options.path, ".jsonl") ? read_jsonl(options)
+                    : is_arrow_file(options.path)        ? read_arrow(options)
                                                          : read_tsv(options);
   if (table.first.empty()) throw DataError(options.path + ": has no rows");
   return table;

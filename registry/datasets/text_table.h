@@ -25,9 +25,9 @@ struct TextTable {
 };
 
 /// Reads a file, plain or gzip, by its ending: .csv as RFC 4180 has it, with quoted fields; .jsonl, an object in each
-/// line; any other (.tsv, .txt) as lines of fields with tabulators between them, in which quotation marks are text. But
-/// for .jsonl the first line names the columns; a byte-order mark and CRLF are taken off. Throws DataError naming file
-/// and line.
+/// line; .parquet, .arrow and .feather, whose rows count as lines; any other (.tsv, .txt) as lines of fields with
+/// tabulators between them, in which quotation marks are text, and of which the first, as in .csv, names the columns. A
+/// byte-order mark and CRLF are taken off. Throws DataError naming file and line.
 TextTable read_text_table(const TextTableOptions& options);
 
 }  // namespace trainrun

@@ -42,15 +42,6 @@ bool all_are_hidden() {
   return text.empty() || text.starts_with("-1") || text == "NoDevFiles";
 }
 
-/// Beside the library that holds this project's registry.
-std::string library_path() {
-  Dl_info registry;
-  if (dladdr(reinterpret_cast<const void*>(&shipped_file), &registry) == 0 || !registry.dli_fname) return kLibrary;
-  std::error_code unresolved;
-  const fs::path path = fs::canonical(registry.dli_fname, unresolved);
-  return ((unresolved ? fs::path(registry.dli_fname) : path).parent_path() / kLibrary).string();
-}
-
 bool wants_gpu(const DeviceWish& wish) {
   return wish.device.is_cuda() || wish.distributed_type == DistributedType::kMultiGpu;
 }
@@ -95,7 +86,7 @@ const OpenedAccelerator& open_accelerator() {
   static const OpenedAccelerator opened = [] {
     if (all_are_hidden()) return OpenedAccelerator{nullptr, "CUDA_VISIBLE_DEVICES hides every GPU"};
     if (!has_device_file()) return OpenedAccelerator{nullptr, kNoGpu};
-    return open_accelerator(library_path());
+    return open_accelerator(library_beside(kLibrary));
   }();
   return opened;
 }

@@ -1,4 +1,4 @@
-"""Data sets read from files that Python wrote (NumPy, safetensors, csv, json, sqlite3), and their parts as
+"""Data sets read from files that Python wrote (NumPy, safetensors, csv, json, sqlite3, pyarrow), and their parts as
 torch.utils.data, scikit-learn and NumPy give them."""
 
 import gzip
@@ -7,6 +7,8 @@ import sqlite3
 import zipfile
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 import safetensors.torch
 import sklearn.model_selection
@@ -205,6 +207,9 @@ def write_table(folder, kind, rows=ROWS):
         text = "\n\n".join(json.dumps({k: v for k, v in r.items() if v is not None or r is rows[0]}) for r in rows)
         (folder / "t.jsonl.gz").write_bytes(gzip.compress(text.encode()))
         return {"type": "JSONL", "path": str(folder / "t.jsonl.gz"), "label": "label"}
+    if kind == "Parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "t.parquet", row_group_size=2)
+        return {"type": "Parquet", "path": str(folder / "t.parquet"), "label": "label"}
     (folder / "t.db").unlink(missing_ok=True)
     database = sqlite3.connect(folder / "t.db")
     database.execute('CREATE TABLE "my ""rows""" (' + ", ".join(names) + ")")
@@ -220,7 +225,7 @@ COLUMNS = {"age": {"missing": "mean"}, "size": {"type": "number", "missing": "me
            "label": "category"}
 
 
-@pytest.mark.parametrize("kind", ["CSV", "JSONL", "SQLite"])
+@pytest.mark.parametrize("kind", ["CSV", "JSONL", "SQLite", "Parquet"])
 def test_columns_have_types_missing_values_and_categories(probe, tmp_path, kind):
     spec = write_table(tmp_path, kind)
     fields, reply = read(probe, spec | {"columns": COLUMNS})
@@ -247,14 +252,14 @@ def test_columns_have_types_missing_values_and_categories(probe, tmp_path, kind)
 
     unknown = write_table(tmp_path, kind, [{"age": 1, "city": "Rom", "size": 1, "zip": 1, "label": "no"}])
     message = error_of(probe, unknown | {"columns": COLUMNS}, learnt=reply["learnt"])
-    row = {"CSV": ":2:", "JSONL": ":1:", "SQLite": ":1:"}[kind]
+    row = ":2:" if kind == "CSV" else ":1:"
     assert row + "city: category 'Rom' is in no training sample; did you mean Rome?; allow_unknown: true" in message
     allowed = COLUMNS | {"city": COLUMNS["city"] | {"allow_unknown": True}}
     fields, _ = read(probe, unknown | {"columns": allowed}, learnt=reply["learnt"])
     assert fields["city"].tolist() == [3]
 
 
-@pytest.mark.parametrize("kind", ["CSV", "JSONL", "SQLite"])
+@pytest.mark.parametrize("kind", ["CSV", "JSONL", "SQLite", "Parquet"])
 def test_what_is_listed_needs_no_learning(probe, tmp_path, kind):
     columns = {"city": {"type": "category", "categories": ["Rome", "Oslo", "none"], "missing": "none", "allow_unknown": True},
                "age": {"missing": 0.5}, "label": {"type": "category", "categories": ["no", "yes"], "allow_unknown": True}}
@@ -446,7 +451,7 @@ def test_every_data_set_and_every_parameter_has_a_test(probe):
     known = {name: parameters for name, parameters in probe.ask("catalog")["dataset"].items() if name not in ELSEWHERE}
     assert len(known) >= 7
     # One description serves all tables: what one kind of table is tested with holds for the others.
-    table = set().union(*(set(spec) for spec in USED if spec["type"] in ("CSV", "JSONL", "SQLite")))
+    table = set().union(*(set(spec) for spec in USED if spec["type"] in ("CSV", "JSONL", "SQLite", "Parquet")))
     assert missing_rows({k: [p for p in v if p not in table] for k, v in known.items()}, USED, ignored=BY_VALUE) == []
 
 

@@ -10,7 +10,6 @@
 #include "registry/datasets/shard_index.h"
 #include "registry/error.h"
 #include "registry/images/decode.h"
-#include "registry/sample_draws.h"
 
 namespace trainrun {
 
@@ -28,30 +27,6 @@ std::string hard_number(RandomStream& random) {
   for (unsigned shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(number >> shift);
   if (random.integer(2) == 0) std::reverse(bytes.begin(), bytes.end());
   return bytes.substr(0, size_t{1} << random.integer(3));
-}
-
-void change(std::string& file, const std::string& other, RandomStream& random) {
-  const size_t at = place_in(file, random);
-  const auto length = static_cast<size_t>(1 + random.integer(40));
-  switch (random.integer(6)) {
-    case 0:
-      if (!file.empty()) file[at] = static_cast<char>(file[at] ^ (1 << random.integer(8)));
-      return;
-    case 1:
-      file.replace(at, 4, hard_number(random));
-      return;
-    case 2:
-      file.erase(at, length);
-      return;
-    case 3:
-      file.insert(at, file.substr(at, length));
-      return;
-    case 4:
-      file.replace(at, length, other.substr(place_in(other, random), length));
-      return;
-    default:
-      if (random.integer(8) == 0) file.resize(at);  // else most files would be cut off
-  }
 }
 
 /// Makes the sums of a PNG's chunks right, so that what was changed gets past them.
@@ -85,6 +60,30 @@ void mend_tar(std::string& file) {
 
 }  // namespace
 
+void change_file(std::string& file, const std::string& other, RandomStream& random) {
+  const size_t at = place_in(file, random);
+  const auto length = static_cast<size_t>(1 + random.integer(40));
+  switch (random.integer(6)) {
+    case 0:
+      if (!file.empty()) file[at] = static_cast<char>(file[at] ^ (1 << random.integer(8)));
+      return;
+    case 1:
+      file.replace(at, 4, hard_number(random));
+      return;
+    case 2:
+      file.erase(at, length);
+      return;
+    case 3:
+      file.insert(at, file.substr(at, length));
+      return;
+    case 4:
+      file.replace(at, length, other.substr(place_in(other, random), length));
+      return;
+    default:
+      if (random.integer(8) == 0) file.resize(at);  // else most files would be cut off
+  }
+}
+
 FuzzResult fuzz_shards(const std::vector<std::string>& contents, int64_t rounds, uint64_t seed) {
   FuzzResult result;
   RandomStream random(seed);
@@ -92,7 +91,7 @@ FuzzResult fuzz_shards(const std::vector<std::string>& contents, int64_t rounds,
   for (int64_t round = 0; round < rounds; ++round) {
     std::string file = any();
     const std::string other = any();
-    for (int64_t i = 1 + random.integer(4); i > 0; --i) change(file, other, random);
+    for (int64_t i = 1 + random.integer(4); i > 0; --i) change_file(file, other, random);
     if (random.integer(4) > 0) mend_tar(file);
     ShardNames names;
     if (random.integer(2) == 0) names.label = "json.label";
@@ -117,7 +116,7 @@ FuzzResult fuzz_images(const std::vector<std::string>& contents, int64_t rounds,
   for (int64_t round = 0; round < rounds; ++round) {
     std::string file = any();
     const std::string other = any();
-    for (int64_t i = 1 + random.integer(4); i > 0; --i) change(file, other, random);
+    for (int64_t i = 1 + random.integer(4); i > 0; --i) change_file(file, other, random);
     if (file.starts_with("\x89PNG") && random.integer(4) > 0) mend_png(file);
     const int64_t how = random.integer(3);
     try {

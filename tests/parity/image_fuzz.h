@@ -4,7 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "registry/sample_draws.h"
+
 namespace trainrun {
+
+/// Changes a few bytes of a file: one bit, a number, a piece cut out, doubled, or taken from the other file.
+void change_file(std::string& file, const std::string& other, RandomStream& random);
 
 struct FuzzResult {
   int64_t decoded = 0;

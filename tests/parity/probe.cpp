@@ -32,6 +32,7 @@
 #include "runner/model/model.h"
 #include "runner/model/recipe_loader.h"
 #include "runner/recipe/yaml.h"
+#include "tests/parity/arrow_fuzz.h"
 #include "tests/parity/batches_probe.h"
 #include "tests/parity/chat_probe.h"
 #include "tests/parity/generation_probe.h"
@@ -530,6 +531,7 @@ json run_fuzz(Request& request, FuzzResult (*fuzz)(const std::vector<std::string
   return {{"decoded", result.decoded}, {"refused", result.refused}};
 }
 json run_image_fuzz(Request& request) { return run_fuzz(request, fuzz_images); }
+json run_arrow_fuzz(Request& request) { return run_fuzz(request, fuzz_arrow); }
 json run_shard_fuzz(Request& request) { return run_fuzz(request, fuzz_shards); }
 json run_tokenizer_fuzz(Request& request) { return run_fuzz(request, fuzz_tokenizers); }
 
@@ -579,7 +581,8 @@ json run_sampler(Request& request) {
 }
 
 json answer(const Catalog& catalog, const json& fields) {
-  static const std::map<std::string, json (*)(Request&)> operations = {{"batches", run_batches},
+  static const std::map<std::string, json (*)(Request&)> operations = {{"arrow_fuzz", run_arrow_fuzz},
+                                                                       {"batches", run_batches},
                                                                        {"catalog", list_catalog},
                                                                        {"chats", run_chats},
                                                                        {"dataset", run_dataset},

@@ -197,7 +197,7 @@ def test_damaged_and_missing_text_is_refused_with_its_place(probe, tmp_path):
     for name, line in lines.items():
         path = written(tmp_path, f"{name}.jsonl", b'{"text": "fine"}\n' + line.encode("latin-1"))
         assert f"{name}.jsonl:2" in error_of(probe, **text, path=path)
-    assert "some files are .jsonl and others are not" in error_of(probe, **text, path=[short, str(tmp_path / "a.jsonl")])
+    assert "some files are .jsonl or .parquet and others are not" in error_of(probe, **text, path=[short, str(tmp_path / "a.jsonl")])
     single = written(tmp_path, "single.jsonl", '{"text": "x"}\n{"text": ""}\n')
     assert "no document has two tokens" in error_of(probe, **text, path=single, documents="separate")
 

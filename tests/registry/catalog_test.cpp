@@ -244,6 +244,7 @@ const std::map<std::string, std::string>& data_parameters() {
       {"Mixture", "of: [{dataset: {type: Digits, split: train}}, {dataset: {type: Digits, split: test}, weight: 0.5}]"},
       {"CSV", "path: t.csv, label: y"},
       {"JSONL", "path: t.jsonl, label: y"},
+      {"Parquet", "path: t.parquet, label: y"},
       {"Digits", "split: train"},
       {"FashionMNIST", "root: data, split: train"},
       {"KMNIST", "root: data, split: train"},

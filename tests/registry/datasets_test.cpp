@@ -10,6 +10,7 @@
 
 #include "registry/data_files.h"
 #include "registry/dataset.h"
+#include "registry/datasets/arrow_library.h"
 #include "tests/doctest.h"
 #include "tests/registry/data_support.h"
 
@@ -257,6 +258,37 @@ TEST_CASE("the real MNIST has its published labels, mean and standard deviation"
   CHECK((all_of(*test).at("label").slice(0, 0, 5) == at::tensor({7, 2, 1, 0, 4})).all().item<bool>());
   CHECK(batch.at("image").mean().item<double>() == doctest::Approx(0.1307).epsilon(0.0005));
   CHECK(batch.at("image").std().item<double>() == doctest::Approx(0.3081).epsilon(0.0005));
+}
+
+// --- Parquet, as far as it needs no Arrow: the rest is in tests/parity/parquet_parity_test.py
+
+TEST_CASE("what reads Parquet says how to get it where it is not there, and which file asked for it") {
+  const TemporaryFolder folder;
+  const std::string library = folder / "libtrainrun_arrow.so";
+  const auto fault = [&] { return message_of<DataError>([&] { open_arrow_library(library, "rows.parquet"); }); };
+  CHECK(fault() ==
+        "rows.parquet: Parquet and Arrow files are read by a part that this trainrun was built without (there is no " +
+            library + "); run tools/setup --arrow, which fetches what it needs and builds it");
+  folder.write("libtrainrun_arrow.so", "not a library");
+  CHECK(contains(fault(), "rows.parquet: the libraries that read Parquet and Arrow files cannot be opened ("));
+  CHECK(contains(fault(),
+                 "run tools/setup --arrow, which fetches them, or, where pip installed this trainrun, pip install "
+                 "pyarrow=="));
+}
+
+TEST_CASE("a file of Arrow is known by its name, and the text in a cell by its kind") {
+  for (const char* path : {"a.parquet", "b/c.arrow", ".feather"}) CHECK(is_arrow_file(path));
+  for (const char* path : {"a.parquet.gz", "parquet", "a.csv", ""}) CHECK_FALSE(is_arrow_file(path));
+  Cell cell;
+  const auto fault = [&] { return message_of<DataError>([&] { text_in(cell, "t:1"); }); };
+  CHECK(fault() == "t:1: the value is missing, expected a text");
+  cell.kind = Cell::Kind::kNumber;
+  CHECK(fault() == "t:1: expected a text, found a number");
+  cell.kind = Cell::Kind::kObject;
+  CHECK(fault() == "t:1: expected a text, found an object");
+  cell.kind = Cell::Kind::kText;
+  cell.text = "words";
+  CHECK(text_in(cell, "t:1") == "words");
 }
 
 // --- CSV

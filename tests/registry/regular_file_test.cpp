@@ -61,6 +61,7 @@ TEST_CASE("pipes, devices and the kernel's files are no data") {
     const std::vector<nlohmann::json> recipes = {{{"type", "CSV"}, {"path", path}, {"label", "y"}},
                                                  {{"type", "JSONL"}, {"path", path}, {"label", "y"}},
                                                  {{"type", "SQLite"}, {"path", path}, {"label", "y"}, {"table", "t"}},
+                                                 {{"type", "Parquet"}, {"path", path}, {"label", "y"}},
                                                  {{"type", "TensorFile"}, {"path", path}}};
     for (const nlohmann::json& recipe : recipes) {
       const std::string message = message_of<Error>([&] { test::open_dataset(recipe.dump()); });

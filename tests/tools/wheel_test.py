@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 
+import pyarrow.parquet
 import pytest
 
 from plugin_guide import ROOT, build_plugin, check_explained_and_trained, run
@@ -15,6 +16,7 @@ BUILD = pathlib.Path(os.environ["TRAINRUN_BUILD_DIR"])
 WITH_TORCH = pathlib.Path(sysconfig.get_path("purelib"))  # of the Python that runs the tests
 # What LibTorch brings along, and what every Linux with Python has: glibc, the libraries of g++, and zlib.
 OF_TORCH = {"libtorch_cpu.so", "libtorch_cuda.so", "libc10.so", "libc10_cuda.so", "libgomp.so.1"}
+OF_PYARROW = {"libarrow.so.2600", "libparquet.so.2600"}  # for Parquet alone
 PLAIN = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2",
          "libgcc_s.so.1", "libstdc++.so.6", "libz.so.1"}
 # A compiler's or a launcher's settings are not of a plain machine.
@@ -72,6 +74,45 @@ def test_two_processes_train_where_torch_is_elsewhere(elsewhere, tmp_path):
     assert (tmp_path / "runs/digits_mlp/summary.json").is_file()
 
 
+def write_parquet_recipe(folder):
+    rows = {"x": [float(i % 7) for i in range(64)], "label": [i % 2 for i in range(64)]}
+    pyarrow.parquet.write_table(pyarrow.table(rows), folder / "t.parquet")
+    (folder / "r.yaml").write_text("""
+version: 1
+name: parquet
+model: {layers: [{type: Linear, out_features: 2}]}
+loss: CrossEntropyLoss
+dataset: {train: {type: Parquet, path: t.parquet, label: label}}
+dataloader: {batch_size: 8}
+optimizer: {type: SGD, lr: 0.1}
+training: {max_steps: 3}
+""")
+
+
+def test_parquet_is_read_by_the_pyarrow_beside_or_the_message_says_what_to_install(wheel, tmp_path):
+    packages = environment_with(wheel, tmp_path / "environment")
+    for name in ("torch", "nvidia"):
+        if (WITH_TORCH / name).exists():
+            (packages / name).symlink_to(WITH_TORCH / name)
+    write_parquet_recipe(tmp_path)
+    program = tmp_path / "environment/bin/trainrun"
+    error = run(program, "r.yaml", folder=tmp_path, code=2, env=PLAIN_ENVIRONMENT)
+    version = re.search(r"pyarrow==([0-9.]+)", (ROOT / "tools/requirements/arrow.lock").read_text()).group(1)
+    assert "t.parquet: the libraries that read Parquet and Arrow files cannot be opened (lib" in error
+    assert f"where pip installed this trainrun, pip install pyarrow=={version}" in error
+    [metadata] = packages.glob("trainrun-*.dist-info/METADATA")
+    assert f'Requires-Dist: pyarrow=={version}; extra == "parquet"' in metadata.read_text()
+    (packages / "pyarrow").symlink_to(WITH_TORCH / "pyarrow")
+    run(program, "r.yaml", folder=tmp_path, env=PLAIN_ENVIRONMENT)
+    assert (tmp_path / "runs/parquet/summary.json").is_file()
+
+
+def test_parquet_is_read_where_pyarrow_is_elsewhere(elsewhere, tmp_path):
+    write_parquet_recipe(tmp_path)
+    run(elsewhere / "bin/trainrun", "r.yaml", "distributed_type=MULTI_CPU", "num_processes=2", folder=tmp_path, env=PLAIN_ENVIRONMENT)
+    assert (tmp_path / "runs/parquet/summary.json").is_file()
+
+
 def test_python_is_gone_once_the_program_runs(beside, tmp_path):
     """What runs is the program itself, so signals reach it and Python costs no memory."""
     script = f"exec {beside}/bin/trainrun env > /dev/null; echo never"
@@ -111,12 +152,13 @@ def elf_files(beside):
 def test_the_wheel_needs_no_library_that_a_plain_machine_lacks(beside):
     files = elf_files(beside)
     own = {path.name for path in files}
-    assert {"trainrun", "libtrainrun_registry.so"} <= own
+    assert {"trainrun", "libtrainrun_registry.so", "libtrainrun_arrow.so"} <= own and not own & OF_PYARROW
     needed = {}
     for path in files:
         for name in re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", path, folder=beside)):
             needed.setdefault(name, []).append(path.name)
-    strangers = {name: users for name, users in needed.items() if name not in own | OF_TORCH | PLAIN}
+    assert all(needed[name] == ["libtrainrun_arrow.so"] for name in OF_PYARROW)
+    strangers = {name: users for name, users in needed.items() if name not in own | OF_TORCH | OF_PYARROW | PLAIN}
     assert not strangers
     assert any(name.startswith("libyaml-cpp-") for name in needed)  # a name of its own: it meets no other yaml-cpp
     for path in files:

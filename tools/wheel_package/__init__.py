@@ -1,7 +1,7 @@
 """trainrun beside the PyTorch of this Python: `trainrun RECIPE` trains what a recipe says.
 
-The program is not Python. This package only finds the torch whose libraries the program runs on, without importing
-it, and lets the program take the place of the Python process.
+The program is not Python. This package only finds the torch whose libraries the program runs on, and the pyarrow
+whose libraries read Parquet files, without importing them, and lets the program take the place of the Python process.
 """
 
 import importlib.util
@@ -33,12 +33,23 @@ def torch_folder():
     return folder
 
 
+def is_beside(folder):
+    """Whether a package lies beside this one, where the program itself looks for it."""
+    beside = os.path.join(os.path.dirname(prefix), os.path.basename(folder))
+    return os.path.realpath(folder) == os.path.realpath(beside)
+
+
 def main():
     """Executes the program with this process's arguments."""
+    libraries = []
     torch = torch_folder()
-    beside = os.path.join(os.path.dirname(prefix), "torch")
-    if os.path.realpath(torch) != os.path.realpath(beside):  # the program itself looks for torch beside this package
-        libraries = [os.path.join(torch, "lib"), os.environ.get("LD_LIBRARY_PATH")]
-        os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
+    if not is_beside(torch):
+        libraries.append(os.path.join(torch, "lib"))
+    pyarrow = importlib.util.find_spec("pyarrow")  # the program says what is wrong where it needs one and there is none
+    if pyarrow and pyarrow.origin and not is_beside(os.path.dirname(pyarrow.origin)):
+        libraries.append(os.path.dirname(pyarrow.origin))
+    if libraries:
+        before = os.environ.get("LD_LIBRARY_PATH")
+        os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(libraries + ([before] if before else []))
     program = os.path.join(prefix, "bin", "trainrun")
     os.execv(program, [program, *sys.argv[1:]])

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainrun {
+
+/// One value of a row, as its file has it.
+struct Cell {
+  enum class Kind { kMissing, kText, kInteger, kNumber, kList, kObject };
+  Kind kind = Kind::kMissing;
+  bool is_boolean = false;  // an integer that the file writes as true or false
+  std::string text;
+  int64_t integer = 0;
+  double number = 0;
+  std::vector<Cell> list;         // also the values of an object
+  std::vector<std::string> keys;  // of these; tables have no objects, but conversations do
+};
+
+/// Reads a table row by row. Everything wrong is a DataError that names file and place.
+class TableReader {
+ public:
+  virtual ~TableReader() = default;
+  /// The columns' names.
+  virtual const std::vector<std::string>& names() const = 0;
+  /// Says, before the first row, which columns will be looked at, by their places: the others' cells need not be read.
+  /// Throws DataError where one of them holds what cannot be read.
+  virtual void read_only(const std::vector<size_t>& places) { static_cast<void>(places); }
+  /// Reads the next row, a cell a column; false at the end.
+  virtual bool next(std::vector<Cell>& row) = 0;
+  /// The number by which people find the last row: its line, or its place among the rows, from 1.
+  virtual int64_t row_number() const = 0;
+};
+
+}  // namespace trainrun
