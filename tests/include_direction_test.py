@@ -25,6 +25,7 @@ LIBRARIES = {
     "utf8proc.h": {"registry"},
 }
 FILES_WITH_YAML_CPP = {"runner/recipe/yaml.cpp", "runner/recipe/yaml_messages.h", "runner/recipe/yaml_messages.cpp"}
+WITH_ARROW = "registry/datasets/arrow/"  # a library of its own
 GENERATED = {"registry/public_headers.h"}
 # The rooms of runner/, the lowest first: one may include itself and those before it.
 ROOMS = [
@@ -124,6 +125,8 @@ def faults_of(root: pathlib.Path) -> list[str]:
                 for library, folders in LIBRARIES.items():
                     if target.startswith(library) and folder not in folders:
                         faults.append(f"{place}: {folder} may not include {target}")
+                if target.startswith(("arrow/", "parquet/")) and not str(name).startswith(WITH_ARROW):
+                    faults.append(f"{place}: Arrow is included in {WITH_ARROW} alone")
                 if target.startswith("yaml-cpp/") and str(name) not in FILES_WITH_YAML_CPP:
                     faults.append(f"{place}: yaml-cpp is included in {', '.join(sorted(FILES_WITH_YAML_CPP))} alone")
     return faults
@@ -147,6 +150,8 @@ def test_an_include_that_goes_up_is_found(tmp_path):
     for name, text in {
         "registry/layer.h": '#include "runner/train/job.h"\n',
         "registry/log.cpp": "\n#include <spdlog/spdlog.h>\n",
+        "registry/datasets/arrow/cells.cpp": "#include <arrow/array.h>\n",
+        "registry/table.cpp": "#include <parquet/arrow/reader.h>\n",
         "runner/data/data.h": '#include "registry/layer.h"\n',
         "runner/data/sampler.cpp": '#include "runner/data/data.h"\n#include "runner/train/job.h"\n',
         "runner/misc/other.h": '#include "runner/data/data.h"\n',
@@ -158,6 +163,7 @@ def test_an_include_that_goes_up_is_found(tmp_path):
     assert faults_of(tmp_path) == [
         "registry/layer.h:1: registry may not include runner/train/job.h",
         "registry/log.cpp:2: registry may not include spdlog/spdlog.h",
+        "registry/table.cpp:1: Arrow is included in registry/datasets/arrow/ alone",
         "runner/data/sampler.cpp:2: runner/data may not include runner/train/job.h",
         "runner/misc/other.h:1: runner/misc/other.h is in no room of runner/",
         'runner/train/job.h:2: "job.h" is no file of the project; say it from the top folder',
