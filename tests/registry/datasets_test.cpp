@@ -260,7 +260,7 @@ TEST_CASE("the real MNIST has its published labels, mean and standard deviation"
   CHECK(batch.at("image").std().item<double>() == doctest::Approx(0.3081).epsilon(0.0005));
 }
 
-// --- Parquet, as far as it needs no Arrow: the rest is in tests/parity/parquet_parity_test.py
+// --- Parquet, as far as it needs no Arrow: the rest is in tests/parity/parquet_*_test.py
 
 TEST_CASE("what reads Parquet says how to get it where it is not there, and which file asked for it") {
   const TemporaryFolder folder;
