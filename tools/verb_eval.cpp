@@ -41,7 +41,11 @@ void add_eval(CLI::App& app, Program& program) {
     if (*with_report) extra.emplace_back("ConfusionMatrix", kClassReport);
     TrainedRun run(trained, arguments->overrides, program.catalog, extra);
     Figures figures = evaluate_trained(run);
-    const std::vector<ClassReport> reports = take_class_reports(figures);
+    std::vector<ClassReport> reports = take_class_reports(figures);
+    if (!reports.empty()) {
+      const std::vector<std::string> names = trained_class_names(run.recipe());
+      for (ClassReport& report : reports) report.names = names;
+    }
     nlohmann::ordered_json object = {{"checkpoint", trained.checkpoint}};
     if (!*as_json) std::printf("%s\n", trained.checkpoint.c_str());
     for (const auto& [name, value] : figures) {

@@ -64,7 +64,8 @@ class ImageFolderDataset : public ImageSamples {
       const std::vector<std::string> paths = images_below(fs::path(root_) / classes[label]);
       if (paths.empty()) {
         throw DataError("ImageFolder: " + (fs::path(root_) / classes[label]).string() +
-                        " holds no JPEG, PNG, WebP or BMP file; remove it, or add images of this class");
+                        " holds no JPEG, PNG, WebP or BMP file, and every folder in `root` is a class; is `root` the "
+                        "folder that holds the classes' folders?");
       }
       listing.files.insert(listing.files.end(), paths.begin(), paths.end());
       labels.resize(listing.files.size(), static_cast<int64_t>(label));

@@ -160,7 +160,7 @@ void ImageSamples::read_all() {
 }
 
 void ImageSamples::leave_out(const std::vector<int64_t>& whole, std::vector<std::string> broken) {
-  if (options_.broken == BrokenImages::kError) throw DataError(broken[0]);
+  if (options_.broken == BrokenImages::kError) throw DataError(broken[0] + advice());
   const size_t count = broken.size();
   const size_t all = files().size();
   if (count > kMostNamed) broken.resize(kMostNamed);
@@ -187,6 +187,10 @@ void ImageSamples::leave_out(const std::vector<int64_t>& whole, std::vector<std:
   }
   listing_ = std::make_shared<const Listing>(std::move(left));
   left_ = whole;
+}
+
+const char* ImageSamples::advice() const {
+  return options_.broken == BrokenImages::kError ? "; the data set's broken: skip leaves such files out" : "";
 }
 
 at::Tensor ImageSamples::decoded(size_t number) const {
@@ -227,7 +231,14 @@ at::Tensor ImageSamples::changed(const Transforms& transforms, const at::Tensor&
 }
 
 at::Tensor ImageSamples::changed_image(size_t number, int64_t row, const SampleDraws& draws) const {
-  const at::Tensor pixels = cached_.empty() ? decoded(number) : cached_[number];
+  at::Tensor pixels;
+  try {
+    pixels = cached_.empty() ? decoded(number) : cached_[number];
+  } catch (const ReadError&) {
+    throw;
+  } catch (const DataError& error) {
+    throw DataError(error.what() + std::string(advice()));
+  }
   return changed(transforms_, pixels, files()[number], row, draws);
 }
 

@@ -139,6 +139,8 @@ class ImageSamples : public Dataset, public DetailedDataset {
   std::vector<int64_t> shape_once() const;
   void read_all();
   /// Goes on with the files of those numbers alone.
+  /// What to do about a file that cannot be decoded, after the message that says so.
+  const char* advice() const;
   void leave_out(const std::vector<int64_t>& whole, std::vector<std::string> broken);
 
   ImageOptions options_;

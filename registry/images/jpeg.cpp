@@ -32,7 +32,7 @@ JpegHeader read_header(const Decompressor& decompressor, std::string_view file) 
       tjGetErrorCode(decompressor.get()) != TJERR_WARNING) {
     throw_damaged(decompressor);
   }
-  if (height <= 0 || width <= 0) throw DataError("the JPEG is cut off, or damaged at its start");
+  if (height <= 0 || width <= 0) throw DataError("the JPEG has no size: its first part is missing or damaged");
   header.size = {height, width};
   require_sensible(header.size);
   return header;

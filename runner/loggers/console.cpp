@@ -154,7 +154,7 @@ std::vector<std::string> start_lines(const RunInfo& info) {
   std::string what = info.name + ": " + grouped(info.num_parameters) + " parameters, " + grouped(info.train_samples) +
                      " training samples";
   if (info.eval_samples) what += ", " + grouped(*info.eval_samples) + " evaluation samples";
-  std::string how = grouped(info.total_steps) + " steps";
+  std::string how = grouped(info.total_steps) + (info.total_steps == 1 ? " step" : " steps");
   if (info.num_epochs > 0) how += " in " + grouped(info.num_epochs) + (info.num_epochs == 1 ? " epoch" : " epochs");
   how += ", effective batch " + grouped(info.effective_batch_size) + ", device " + info.device + ", output in " +
          info.output_dir;

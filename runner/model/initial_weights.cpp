@@ -72,6 +72,7 @@ std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model
   } else {
     weights = std::get<WeightsSection>(*recipe.model.weights);
   }
+  if (!std::filesystem::exists(weights.path)) throw Error("model.weights: there is no " + weights.path);
   const bool is_folder = std::filesystem::is_directory(weights.path);
   NamedTensors tensors = is_folder ? read_pretrained_folder(weights.path) : load_weights(weights.path, weights.key);
   tensors = renamed(tensors, weights);

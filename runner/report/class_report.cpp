@@ -11,7 +11,8 @@ namespace {
 double share(double part, double whole) { return whole == 0 ? 0 : part / whole; }
 
 std::string cell(const std::string& text, size_t width) {
-  return (text.size() < width ? std::string(width - text.size(), ' ') : "") + text;
+  const size_t own = text_width(text);
+  return (own < width ? std::string(width - own, ' ') : "") + text;
 }
 
 std::string count_text(double count) { return std::to_string(std::llround(count)); }
@@ -33,6 +34,10 @@ double ClassReport::accuracy() const {
   for (size_t i = 0; i < classes; ++i) right += counts[i * classes + i];
   for (const double count : counts) all += count;
   return share(right, all);
+}
+
+std::string ClassReport::class_text(size_t i) const {
+  return std::to_string(i) + (names.size() == classes ? " " + names[i] : "");
 }
 
 std::vector<ClassReport> take_class_reports(Figures& figures) {
@@ -58,23 +63,25 @@ std::vector<ClassReport> take_class_reports(Figures& figures) {
 
 std::string to_text(const ClassReport& report) {
   constexpr size_t kWide = 11;
-  std::string text = report.prefix + ": accuracy " + decimal(report.accuracy()) + "\n" + cell("class", kWide);
+  size_t first = kWide;
+  for (size_t i = 0; i < report.classes; ++i) first = std::max(first, text_width(report.class_text(i)) + 1);
+  std::string text = report.prefix + ": accuracy " + decimal(report.accuracy()) + "\n" + cell("class", first);
   for (const char* head : {"precision", "recall", "f1", "samples"}) text += cell(head, kWide);
   text += '\n';
   size_t width = std::to_string(report.classes).size();
   for (size_t i = 0; i < report.classes; ++i) {
     const ClassReport::Row row = report.row(i);
-    text += cell(std::to_string(i), kWide);
+    text += cell(report.class_text(i), first);
     for (const double number : {row.precision, row.recall, row.f1}) text += cell(decimal(number), kWide);
     text += cell(count_text(row.samples), kWide) + "\n";
     width = std::max(width, count_text(row.samples).size());
   }
   ++width;
-  text += "\nrows: the samples' classes; columns: what they were taken for\n" + cell("", kWide);
+  text += "\nrows: the samples' classes; columns: the predicted classes\n" + cell("", first);
   for (size_t i = 0; i < report.classes; ++i) text += cell(std::to_string(i), width);
   text += '\n';
   for (size_t i = 0; i < report.classes; ++i) {
-    text += cell(std::to_string(i), kWide);
+    text += cell(report.class_text(i), first);
     for (size_t k = 0; k < report.classes; ++k) text += cell(count_text(report.counts[i * report.classes + k]), width);
     text += '\n';
   }
@@ -88,6 +95,8 @@ nlohmann::ordered_json to_json(const ClassReport& report) {
   for (size_t i = 0; i < report.classes; ++i) {
     const ClassReport::Row row = report.row(i);
     json["classes"].push_back({{"class", i},
+                               {"name", report.names.size() == report.classes ? nlohmann::ordered_json(report.names[i])
+                                                                              : nlohmann::ordered_json()},
                                {"precision", row.precision},
                                {"recall", row.recall},
                                {"f1", row.f1},

@@ -16,7 +16,8 @@ constexpr const char* kClassReport = "class_report";
 struct ClassReport {
   std::string prefix;  // "eval", "eval/clean"
   size_t classes = 0;
-  std::vector<double> counts;  // [classes, classes]: label, prediction
+  std::vector<double> counts;           // [classes, classes]: label, prediction
+  std::vector<std::string> names = {};  // of the classes; of another number than them: they have none
 
   struct Row {
     double precision, recall, f1, samples;
@@ -24,6 +25,8 @@ struct ClassReport {
   /// Of class `i`; 0 where nothing is divided by nothing, as in scikit-learn's classification_report.
   Row row(size_t i) const;
   double accuracy() const;
+  /// "2", or "2 cat".
+  std::string class_text(size_t i) const;
 };
 
 /// Takes the figures of the metric `kClassReport` out of `figures`: a report for each set.

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "registry/datasets/data_details.h"
+#include "registry/error.h"
 #include "runner/device/device.h"
 #include "runner/model/index_checks.h"
 #include "runner/train/train_loop.h"
@@ -45,7 +47,7 @@ TrainedModel find_trained(const std::string& run_or_checkpoint) {
   const fs::path checkpoints = path / "checkpoints";
   if (fs::exists(checkpoints / "best")) return {path / "recipe.yaml", checkpoints / "best"};
   const auto newest = CheckpointStore::find_newest(checkpoints, [](const std::string&) {});
-  if (!newest) throw Error(path.string() + " holds no whole checkpoint");
+  if (!newest) throw Error(path.string() + " has no complete checkpoint: it stopped before one was saved");
   return {path / "recipe.yaml", *newest};
 }
 
@@ -69,6 +71,14 @@ TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::strin
   for (size_t i = 0; i < recipe.callbacks.size(); ++i) {
     const auto own = saved_.find(callback_part(i));
     callbacks_->load(i, own == saved_.end() ? Snapshot() : own->second);
+  }
+}
+
+std::vector<std::string> trained_class_names(const Recipe& recipe) {
+  try {
+    return class_names_of(*recipe.dataset.train.build({}), "label");
+  } catch (const DataError&) {  // a model is used where its training data are not
+    return {};
   }
 }
 

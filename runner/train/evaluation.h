@@ -56,6 +56,9 @@ class TrainedRun {
   std::unique_ptr<Callbacks> callbacks_;
 };
 
+/// The names of the classes as the recipe's training data have them, where these can be read and name classes.
+std::vector<std::string> trained_class_names(const Recipe& recipe);
+
 /// Loss and metrics over all sets of evaluation data of its recipe. Throws Error where there are none.
 Figures evaluate_trained(TrainedRun& run);
 

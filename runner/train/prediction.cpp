@@ -141,11 +141,7 @@ PredictedClasses classes_of(const Recipe& recipe, const Dataset& data, size_t co
   const DatasetInfo info = data.info();
   if (info.fields[0].name != "image") classes.names = class_names_of(data, info.target);
   if (classes.names.size() == count) return classes;
-  try {
-    classes.names = class_names_of(*recipe.dataset.train.build({}), "label");
-  } catch (const DataError&) {  // a model is used where its training data are not
-    classes.names.clear();
-  }
+  classes.names = trained_class_names(recipe);
   if (classes.names.size() == count) return classes;
   classes.names.clear();
   for (size_t i = 0; i < count; ++i) classes.names.push_back(std::to_string(i));

@@ -154,7 +154,7 @@ def test_each_image_is_cut_by_its_own_draws(probe, tmp_path):
 DAMAGE = {
     "cut_off.jpg": (lambda b: b["jpg"][: len(b["jpg"]) // 2], "the JPEG is cut off"),
     "no_end.jpg": (lambda b: b["jpg"][:-2], "the JPEG is cut off"),
-    "no_header.jpg": (lambda b: b["jpg"][:30], "the JPEG is cut off, or damaged at its start"),
+    "no_header.jpg": (lambda b: b["jpg"][:30], "the JPEG has no size: its first part is missing or damaged"),
     "cut_off.png": (lambda b: b["png"][: len(b["png"]) // 2], "the PNG is cut off"),
     "changed.png": (lambda b: b["png"][:300] + bytes([b["png"][300] ^ 255]) + b["png"][301:], "the PNG is damaged"),
     "cut_off.webp": (lambda b: b["webp"][: len(b["webp"]) // 2], "the WebP is damaged or cut off"),
@@ -356,7 +356,7 @@ def test_images_of_two_sizes_are_an_error_that_names_the_cure(probe, tmp_path):
     (lambda root: root.mkdir(), "ImageFolder: {root} holds no folders"),
     (lambda root: (root.mkdir(), Image.new("RGB", (2, 2)).save(root / "a.png")),
      "ImageFolder: {root} holds no folders, but images; put those of each class into a folder of its own"),
-    (lambda root: (root / "cats").mkdir(parents=True), "ImageFolder: {root}/cats holds no JPEG, PNG, WebP or BMP file; remove it, or add images of this class"),
+    (lambda root: (root / "cats").mkdir(parents=True), "ImageFolder: {root}/cats holds no JPEG, PNG, WebP or BMP file, and every folder in `root` is a class"),
 ])
 def test_what_is_no_folder_of_images_is_said(probe, tmp_path, make, message):
     root = tmp_path / "root"

@@ -239,7 +239,7 @@ def test_a_finished_run_says_how_to_go_on_and_a_runs_folder_is_enough(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty/recipe.yaml").write_text("name: x\n")
     failed = trainrun(*run, "training.max_steps=4", f"checkpoint.resume={tmp_path}/empty")
-    assert failed.returncode == 1 and "holds no whole checkpoint" in failed.stderr
+    assert failed.returncode == 1 and "has no complete checkpoint" in failed.stderr
 
 
 def test_fifty_thousand_layers_are_validated_in_seconds_of_processor_time(tmp_path):
