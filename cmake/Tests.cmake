@@ -77,7 +77,8 @@ endif()
 
 # What tests/parity compares with Python PyTorch is built and run by this program.
 add_executable(trainrun_probe tests/parity/probe.cpp tests/parity/training_probe.cpp tests/parity/imagined_gpu.cpp
-  tests/parity/image_fuzz.cpp tests/parity/arrow_fuzz.cpp tests/parity/batches_probe.cpp tests/parity/generation_probe.cpp
+  tests/parity/fuzz.cpp tests/parity/fuzz_changes.cpp tests/parity/fuzz_mends.cpp tests/parity/fuzz_readers.cpp
+  tests/parity/batches_probe.cpp tests/parity/generation_probe.cpp
   tests/parity/tokenizer_probe.cpp tests/parity/chat_probe.cpp)
 trainrun_target(trainrun_probe)
 trainrun_unity(trainrun_probe)

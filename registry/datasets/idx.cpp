@@ -7,12 +7,15 @@
 
 #include "registry/datasets/data_file.h"
 #include "registry/error.h"
+#include "registry/files/file_io.h"
 
 namespace trainrun {
 namespace {
 
 constexpr unsigned char kUnsignedByte = 0x08;
-constexpr int64_t kMostBytes = int64_t{1} << 32;  // a damaged header must not ask for all memory
+// A damaged header must not ask for all memory.
+constexpr int64_t kMostBytes = int64_t{1} << 32;
+constexpr uint64_t kBestCompression = 1032;  // of deflate: no file unpacks to more than so many times its bytes
 
 std::string hexadecimal(const std::array<unsigned char, 4>& bytes) {
   std::string text;
@@ -51,6 +54,10 @@ at::Tensor read_idx(const std::string& path, int64_t num_dims) {
       throw DataError(path + ": damaged IDX header: it announces more than " + std::to_string(kMostBytes) + " bytes");
     }
     total *= sizes.back();
+  }
+  if (static_cast<uint64_t>(total) / kBestCompression > FileReader(path).size()) {
+    throw DataError(path + ": damaged IDX header: it announces " + std::to_string(total) +
+                    " bytes, more than a file of this size can hold");
   }
   at::Tensor result = at::empty(sizes, at::kByte);
   file.read_exactly(result.data_ptr(), static_cast<size_t>(total), "the data its header announces");

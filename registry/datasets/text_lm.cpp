@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -181,13 +182,15 @@ class TextLMDataset : public TokenWindows {
   void open_kept() {
     const ByteArrays arrays = arrays_on_disk(cache_key(), 2, [&] { return encoded_arrays(); });
     const std::span<const int64_t> ends = numbers_in<int64_t>(arrays.arrays.at(1));
+    const bool in_order = std::is_sorted(ends.begin(), ends.end()) && (ends.empty() || ends.front() >= 0);
     const size_t size = ends.empty() ? 0 : static_cast<size_t>(ends.back());
     TokenRow row;
     row.owner = arrays.owner;
     row.size = static_cast<int64_t>(size);
-    if (arrays.arrays[0].size() == size * sizeof(uint16_t)) {
+    const size_t num_bytes = arrays.arrays[0].size();
+    if (in_order && num_bytes % sizeof(uint16_t) == 0 && num_bytes / sizeof(uint16_t) == size) {
       row.narrow = numbers_in<uint16_t>(arrays.arrays[0]).data();
-    } else if (arrays.arrays[0].size() == size * sizeof(uint32_t)) {
+    } else if (in_order && num_bytes % sizeof(uint32_t) == 0 && num_bytes / sizeof(uint32_t) == size) {
       row.wide = numbers_in<uint32_t>(arrays.arrays[0]).data();
     } else {
       throw DataError(origin_ + ": its tokens in the cache folder are not as many as its documents have");

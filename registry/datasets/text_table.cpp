@@ -19,6 +19,12 @@ bool has_ending(const std::string& path, const std::string& ending) {
 
 std::string line_place(const std::string& path, int64_t line) { return path + ":" + std::to_string(line); }
 
+/// A text, or a label's integer or truth value (1 or 0) as one.
+std::string text_of(const nlohmann::json& value) {
+  if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 /// Takes rows by the names of their columns.
 class RowTaker {
  public:
@@ -110,7 +116,7 @@ TextTable read_jsonl(const TextTableOptions& options) {
         throw DataError(line_place(options.path, number) + ":" + name + ": expected a text, found " +
                         found->type_name());
       }
-      row.push_back(found->is_string() ? found->get<std::string>() : std::to_string(found->get<int64_t>()));
+      row.push_back(text_of(*found));
     }
     taker.take(row, number, table);
   });

@@ -38,7 +38,7 @@ static_assert(sizeof(TokenHeader) % kAlignment == 0 && std::has_unique_object_re
 
 size_t aligned(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// Tells damage, not malice: it reads several bytes in a nanosecond.
+/// It reads several bytes in a nanosecond.
 class Checksum {
  public:
   void update(std::string_view bytes) {
@@ -66,12 +66,6 @@ class Checksum {
   std::array<uint64_t, 4> lanes_ = {1, 2, 3, 4};
 };
 
-uint64_t checksum_of(const std::vector<std::string_view>& arrays) {
-  Checksum sum;
-  for (const std::string_view array : arrays) sum.update(array);
-  return sum.value();
-}
-
 /// Nothing: it is not such a file, is of another key, or is damaged.
 std::optional<ByteArrays> read_arrays(const std::string& path, const std::string& key, size_t count) {
   std::error_code unreadable;
@@ -93,7 +87,7 @@ std::optional<ByteArrays> read_arrays(const std::string& path, const std::string
     found.arrays.push_back(bytes.substr(offset, size));
     offset = aligned(offset + size);
   }
-  if (offset != bytes.size() || checksum_of(found.arrays) != header.checksum) return std::nullopt;
+  if (offset != bytes.size() || token_checksum(found.arrays) != header.checksum) return std::nullopt;
   return found;
 }
 
@@ -102,7 +96,7 @@ void write_arrays(const std::string& path, const std::string& key, const ByteArr
   std::copy_n(key.begin(), kKeyLength, header.key.begin());
   header.num_arrays = made.arrays.size();
   for (size_t i = 0; i < made.arrays.size(); ++i) header.sizes.at(i) = made.arrays[i].size();
-  header.checksum = checksum_of(made.arrays);
+  header.checksum = token_checksum(made.arrays);
   write_file_atomically(path, [&](FileWriter& file) {
     file.write(&header, sizeof(header));
     for (const std::string_view array : made.arrays) {
@@ -114,6 +108,12 @@ void write_arrays(const std::string& path, const std::string& key, const ByteArr
 }
 
 }  // namespace
+
+uint64_t token_checksum(const std::vector<std::string_view>& arrays) {
+  Checksum sum;
+  for (const std::string_view array : arrays) sum.update(array);
+  return sum.value();
+}
 
 TokenCacheKey::TokenCacheKey(const std::string& kind) { add(kind).add(kTokenCacheVersion); }
 

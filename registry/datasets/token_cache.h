@@ -52,6 +52,9 @@ struct ByteArrays {
 /// DataError where there is no cache folder, FileError where it cannot be written.
 ByteArrays arrays_on_disk(const std::string& key, size_t count, const std::function<ByteArrays()>& make);
 
+/// Of arrays, one after another: tells damage of the file that keeps them, not malice.
+uint64_t token_checksum(const std::vector<std::string_view>& arrays);
+
 /// The numbers that lie in an array.
 template <class T>
 std::span<const T> numbers_in(std::string_view array) {

@@ -11,6 +11,10 @@ using Id = Pickle::Id;
 using Kind = Pickle::Kind;
 using Node = Pickle::Node;
 
+// A few bytes can ask for much: what a pickle may hold is bounded, so that it takes 1 GB of memory at most.
+constexpr size_t kMostNodes = size_t{4} << 20;
+constexpr size_t kMostNameBytes = size_t{64} << 20;
+
 /// Python's pickletools.opcodes, those that protocols 2 to 5 write.
 enum Opcode : uint8_t {
   kMark = '(',
@@ -109,12 +113,12 @@ class Parser {
 
   // ---- the stack
   Id add(Node node) {
-    constexpr size_t kMostNodes = size_t{4} << 20;
     if (pickle_.nodes.size() == kMostNodes) fail("it holds more than 4 million values");
     pickle_.nodes.push_back(std::move(node));
     return static_cast<Id>(pickle_.nodes.size() - 1);
   }
   bool push(Id id) {
+    if (stack_.size() == kMostNodes) fail("it puts more than 4 million values on top of each other");
     stack_.push_back(id);
     return true;
   }
@@ -175,7 +179,10 @@ class Parser {
     return set_items(items);
   }
 
+  /// Names are copied: a pickle may have put together any number of them out of two long texts.
   bool global(const std::string& module, const std::string& name) {
+    name_bytes_ += module.size() + name.size();
+    if (name_bytes_ > kMostNameBytes) fail("its names of classes and functions take more than 64 MiB");
     return push({.kind = Kind::kGlobal, .text = module + "." + name});
   }
 
@@ -196,6 +203,7 @@ class Parser {
 
   bool put(uint32_t index) {
     top();
+    if (memo_.size() == kMostNodes) fail("it notes more than 4 million values");
     memo_[index] = stack_.back();
     return true;
   }
@@ -207,6 +215,7 @@ class Parser {
   }
 
   bool begin_group() {
+    if (marks_.size() == kMostNodes) fail("it begins more than 4 million groups");
     marks_.push_back(stack_.size());
     return true;
   }
@@ -298,6 +307,7 @@ class Parser {
   std::vector<Id> stack_;
   std::vector<size_t> marks_;
   std::unordered_map<uint32_t, Id> memo_;
+  size_t name_bytes_ = 0;
 };
 
 }  // namespace

@@ -52,7 +52,7 @@ struct Pickle {
   Id root = 0;
 };
 
-/// Throws DataError that says what is wrong at which byte. A pickle of more than 8 million values is refused: 1 GB of
+/// Throws DataError that says what is wrong at which byte. A pickle of more than 4 million values is refused: 1 GB of
 /// memory.
 Pickle parse_pickle(std::string_view bytes);
 

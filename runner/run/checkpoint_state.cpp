@@ -51,6 +51,16 @@ void refuse_newer(const json& whole) {
                          std::to_string(kFormat) + "; use a newer trainrun");
 }
 
+/// JSON whose values do not lie so deep in each other that a function which calls itself for each would overflow the stack.
+json parsed(const std::string& body) {
+  const auto check_depth = [](int depth, json::parse_event_t, const json&) {
+    constexpr int kDeepest = 100;
+    if (depth > kDeepest) throw DataError("state.json is not the state of a checkpoint: it is nested too deeply");
+    return true;
+  };
+  return json::parse(body, check_depth);
+}
+
 CheckpointState from_json(json whole) {
   refuse_newer(whole);
   if (whole.at("format").get<int64_t>() < 1) throw DataError("state.json has a format below 1");
@@ -121,7 +131,7 @@ CheckpointState parse_checkpoint_state(const std::string& text) {
     throw DataError("state.json is damaged: expected SHA-256 " + std::string(expected) + ", found " + found);
   }
   try {
-    return from_json(json::parse(body));
+    return from_json(parsed(body));
   } catch (const json::exception& error) {
     throw DataError("state.json is not the state of a checkpoint: " + plain_message(error));
   }

@@ -153,6 +153,16 @@ HOSTILE = {
     "a wide date": ("{{ strftime_now('%999999999Y' * 100) }}", "strftime_now"),
     "sorted often": ("{% set l = range(99999)|list %}{% for i in l %}{% set m = l|sort %}{% endfor %}", "more than"),
     "characters": ("{% set s = 'a' * 1000000 %}{% for i in range(99999) %}{{ s[i] }}{% endfor %}", "makes too much"),
+    "lengths of a text": ("{% set a = 'a' * 10000000 %}{% for i in range(99999) %}{{ a|length }}{% endfor %}", "takes too long"),
+    "keys of a text": ("{% set a = 'a' * 10000000 %}{% set d = {} %}{% for i in range(99999) %}{{ d[a] }}{% endfor %}", "takes too long"),
+    "large separators": ("{{ range(90000)|list|tojson(separators=('x' * 1000000, ':')) }}", "makes too much"),
+    "a large key": ("{% set d = {'k' * 1000000: 1} %}{{ ([d] * 90000)|tojson }}", "takes too long"),
+    "a chain of texts": ("{% set a = 'a' * 10000000 %}{{ a" + " ~ a" * 2000 + " }}", "makes too much"),
+    "characters to strip": ("{{ ('a' * 10000000).strip('b' * 10000000 ~ 'a') }}", "takes too long"),
+    "compared texts": ("{% set a = 'a' * 10000000 %}{{ ([a] * 90000)|sort(case_sensitive=true)|length }}", "takes too long"),
+    "letters of a text": ("{% set a = 'a' * 10000000 %}{% for i in range(99999) %}{{ a is upper }}{{ a.isalpha() }}{% endfor %}", "takes too long"),
+    "begins of a text": ("{% set a = 'a' * 10000000 %}{{ a.startswith((a[1:] ~ 'b',) * 90000) }}", "takes too long"),
+    "a loop in itself": ("{% for i in [1] %}{{ loop.changed(loop) }}{% endfor %}", "loop.changed cannot keep functions, loops or namespaces"),
     "an import": ("{% import 'x' as y %}", "{% import %} is not expected here, or not known in chat templates"),
     "a text to be escaped": ("{{ ('<a>'|safe) + '<b>' }}", "would be escaped for HTML; leave safe out"),
     "Python's classes": ("{{ ''.__class__.__mro__ }}", "has no attribute '__class__'"),
@@ -168,6 +178,25 @@ def test_a_hostile_template_is_refused_with_a_reason_and_its_line(probe, name):
     assert message in ours.get("error", "nothing"), str(ours)[:300]
     assert "line 3: " in ours["error"] or name == "a long template"
     assert time.monotonic() - begun < 60  # not for the speed: an endless loop ends
+
+
+@pytest.mark.parametrize("expression, expected", [("t.find(w ~ 'b')", "-1"), ("t.rfind('b' ~ w)", "-1"), ("(w ~ 'b') in t", "False"), ("t.count(w ~ 'b')", "0"),
+                                                  ("t.replace(w ~ 'b', '') == t", "True"), ("t.split(w ~ 'b')|length", "1"), ("t.rsplit('b' ~ w)|length", "1")])
+def test_a_search_takes_time_that_grows_with_the_text_alone(probe, expression, expected):
+    """Were it to grow with the text times what is looked for, each would take hours."""
+    reply, _ = probe.ask("templates", templates=["{% set w = 'a' * 5000000 %}{% set t = w ~ w %}{{ " + expression + " }}"], variables="{}")
+    assert reply["rendered"][0].get("text") == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_searches_find_what_python_finds(probe, seed):
+    """In texts of few letters, where what is looked for often begins and does not go on."""
+    draw = random.Random(seed)
+    text, what = ("".join(draw.choices("ab", k=draw.randint(0, most))) for most in (40, 5))
+    templates = [f"{{{{ {text!r}.{name}({what!r}{more}) }}}}" for name, more in
+                 [("find", ""), ("rfind", ""), ("count", ""), ("replace", ", 'c'"), *([("split", ""), ("rsplit", ""), ("rsplit", ", 1")] if what else [])]]
+    reply, _ = probe.ask("templates", templates=templates, variables="{}")
+    assert [ours["text"] for ours in reply["rendered"]] == [str(eval(template[3:-3])) for template in templates]
 
 
 def test_the_date_is_that_of_the_machine(probe):

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 import draws
+from fuzzing import fuzz
 from probe import Probe, ProbeError, missing_rows
 from reference import training_losses
 
@@ -299,8 +300,7 @@ def test_files_changed_at_random_are_decoded_or_refused(probe, tmp_path, seed):
     write_all_kinds(tmp_path / "root/only")
     files = [str(path) for path in sorted((tmp_path / "root/only").iterdir())]
     whole, _ = read(probe, {"type": "ImageFolder", "root": str(tmp_path / "root")})
-    reply, _ = probe.ask("image_fuzz", files=files, rounds=int(os.environ.get("TRAINRUN_FUZZ_ROUNDS", "4000")), seed=seed)
-    assert reply["decoded"] > 100 and reply["refused"] > 500
+    fuzz(probe, tmp_path, "images", files, rounds=4000, seed=seed)
     again, _ = read(probe, {"type": "ImageFolder", "root": str(tmp_path / "root")})
     assert torch.equal(again["image"], whole["image"])  # damaged files leave nothing behind in the decoders
 

@@ -365,6 +365,7 @@ HOSTILE_INDICES = [
     ('{"weight_map": {"a": "../model.safetensors"}}', "beside the index"),
     ('{"weight_map": {"a": "/etc/passwd"}}', "beside the index"),
     ('{"weight_map": {"a": "no.safetensors"}}', "no.safetensors"),
+    ('{"weight_map": {"a": "' + "a" * 5000 + '"}}', "names the shard aaa"),
     ('{"weight_map": {"a": "shard.safetensors", "a": "shard.safetensors"}}', "twice"),
     ('{"weight_map": {"a": "shard.safetensors"}}', "'a' is not in shard.safetensors"),
     ('{"weight_map": {"classifier.bias": "shard.safetensors", "classifier.weight": "copy.safetensors"}}', "is in both"),

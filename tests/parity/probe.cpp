@@ -31,13 +31,12 @@
 #include "runner/loggers/loggers.h"
 #include "runner/model/model.h"
 #include "runner/model/recipe_loader.h"
-#include "runner/recipe/yaml.h"
-#include "tests/parity/arrow_fuzz.h"
 #include "tests/parity/batches_probe.h"
 #include "tests/parity/chat_probe.h"
+#include "tests/parity/fuzz_readers.h"
 #include "tests/parity/generation_probe.h"
-#include "tests/parity/image_fuzz.h"
 #include "tests/parity/imagined_gpu.h"
+#include "tests/parity/probe_spec.h"
 #include "tests/parity/tokenizer_probe.h"
 #include "tests/parity/training_probe.h"
 
@@ -46,16 +45,6 @@ namespace {
 
 using nlohmann::json;
 using TensorMap = std::map<std::string, at::Tensor>;
-
-template <class T>
-T read_spec(const Catalog& catalog, const json& spec) {
-  std::vector<Problem> problems;
-  const Value value = parse_yaml(spec.dump(), std::make_shared<const std::string>("request"), problems);
-  Reader reader(catalog, problems);
-  auto result = Codec<T>::read(value, reader);
-  if (!problems.empty()) throw RecipeError(problems);
-  return std::move(*result);
-}
 
 /// One request: what came with it, and what goes back.
 class Request {
@@ -523,17 +512,9 @@ json run_partition(Request& request) {
 }
 
 /// What became of changed files.
-json run_fuzz(Request& request, FuzzResult (*fuzz)(const std::vector<std::string>&, int64_t, uint64_t)) {
-  constexpr uint64_t kMostBytes = 1 << 24;
-  std::vector<std::string> contents;
-  for (const json& path : request["files"]) contents.push_back(read_file(path.get<std::string>(), kMostBytes));
-  const auto result = fuzz(contents, request.number("rounds"), static_cast<uint64_t>(request.number("seed")));
-  return {{"decoded", result.decoded}, {"refused", result.refused}};
+json run_fuzz(Request& request) {
+  return run_fuzzer(request.catalog(), request.fields(), examples_of(request.tensors("input")));
 }
-json run_image_fuzz(Request& request) { return run_fuzz(request, fuzz_images); }
-json run_arrow_fuzz(Request& request) { return run_fuzz(request, fuzz_arrow); }
-json run_shard_fuzz(Request& request) { return run_fuzz(request, fuzz_shards); }
-json run_tokenizer_fuzz(Request& request) { return run_fuzz(request, fuzz_tokenizers); }
 
 json run_encode(Request& request) {
   TensorMap results;
@@ -581,12 +562,11 @@ json run_sampler(Request& request) {
 }
 
 json answer(const Catalog& catalog, const json& fields) {
-  static const std::map<std::string, json (*)(Request&)> operations = {{"arrow_fuzz", run_arrow_fuzz},
-                                                                       {"batches", run_batches},
+  static const std::map<std::string, json (*)(Request&)> operations = {{"batches", run_batches},
                                                                        {"catalog", list_catalog},
                                                                        {"chats", run_chats},
                                                                        {"dataset", run_dataset},
-                                                                       {"image_fuzz", run_image_fuzz},
+                                                                       {"fuzz", run_fuzz},
                                                                        {"layer", run_layer},
                                                                        {"loss", run_loss},
                                                                        {"metric", run_metric},
@@ -601,9 +581,7 @@ json answer(const Catalog& catalog, const json& fields) {
                                                                        {"train", run_training},
                                                                        {"transform", run_transform},
                                                                        {"partition", run_partition},
-                                                                       {"shard_fuzz", run_shard_fuzz},
                                                                        {"templates", run_templates},
-                                                                       {"tokenizer_fuzz", run_tokenizer_fuzz},
                                                                        {"encode", run_encode},
                                                                        {"decode", run_decode}};
   Request request(catalog, fields);

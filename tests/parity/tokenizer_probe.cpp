@@ -6,10 +6,7 @@
 
 #include <chrono>
 
-#include "registry/error.h"
-#include "registry/sample_draws.h"
 #include "registry/text/tokenizer.h"
-#include "registry/text/tokenizer_files.h"
 
 namespace trainrun {
 namespace {
@@ -46,85 +43,6 @@ std::optional<Truncation> truncation_of(const json& request) {
   if (strategy == "only_second") truncation.strategy = Truncation::Strategy::kOnlySecond;
   if (request.value("side", "right") == "left") truncation.side = Truncation::Side::kLeft;
   return truncation;
-}
-
-/// Another value in the place of one: of another type, or one that is hard on its reader.
-json hard_value(RandomStream& random) {
-  switch (random.integer(10)) {
-    case 0:
-      return nullptr;
-    case 1:
-      return -1;
-    case 2:
-      return 1e300;
-    case 3:
-      return uint64_t{1} << 63;
-    case 4:
-      return "";
-    case 5:
-      return "\u2581";
-    case 6:
-      return json::array({1, "a"});
-    case 7:
-      return {{"type", "Sequence"}};
-    case 8:
-      return "((a+)+)+[";
-    default:
-      return random.integer(300);
-  }
-}
-
-/// A value somewhere in the document, each way down taken at random.
-json* place_in_json(json& value, RandomStream& random) {
-  json* place = &value;
-  while (place->is_structured() && !place->empty() && random.integer(8) > 0) {
-    auto child = place->begin();
-    std::advance(child, random.integer(static_cast<int64_t>(place->size())));
-    place = &*child;
-  }
-  return place;
-}
-
-void change_json(json& file, const json& other_file, RandomStream& random) {
-  json other = other_file;
-  json* place = place_in_json(file, random);
-  const int64_t how = random.integer(4);
-  if (how == 0 && place->is_structured() && !place->empty()) {
-    auto child = place->begin();
-    std::advance(child, random.integer(static_cast<int64_t>(place->size())));
-    place->erase(child);
-  } else if (how == 1) {
-    *place = json(*place_in_json(other, random));
-  } else if (how == 2) {
-    json inner = *place_in_json(file, random);
-    *place_in_json(file, random) = std::move(inner);
-  } else {
-    *place = hard_value(random);
-  }
-}
-
-std::string changed_file(const std::string& content, const std::string& other, RandomStream& random) {
-  if (random.integer(4) == 0) {
-    std::string file = content;
-    const auto at = static_cast<size_t>(random.integer(static_cast<int64_t>(file.size())));
-    if (random.integer(2) == 0) return file.substr(0, at);
-    file[at] = static_cast<char>(file[at] ^ (1 << random.integer(8)));
-    return file;
-  }
-  json file = json::parse(content);
-  const json other_file = json::parse(other);
-  for (int64_t i = 1 + random.integer(3); i > 0; --i) change_json(file, other_file, random);
-  return file.dump();
-}
-
-void use(const Tokenizer& tokenizer) {
-  const Encoding encoding =
-      tokenizer.encode_pair("Hello, w\u00F6rld's 123  \u4F60\u597D <s>", "\xFF \U0001F600\n\t\u0301x");
-  for (const int64_t id : encoding.ids) {
-    if (id < 0 || id >= tokenizer.vocab_size()) throw std::logic_error("an id is beyond the vocabulary");
-  }
-  tokenizer.decode(encoding.ids, false);
-  tokenizer.decode({0, 1, 2, 3, -1, INT64_MAX}, true);
 }
 
 }  // namespace
@@ -175,29 +93,6 @@ json decode_ids(const json& request, const TensorMap& ids, TensorMap& results) {
   results = {{"bytes", tensor_of(std::vector<char>(bytes.begin(), bytes.end()), at::kByte)},
              {"ends", tensor_of(text_ends, at::kLong)}};
   return json::object();
-}
-
-FuzzResult fuzz_tokenizers(const std::vector<std::string>& contents, int64_t rounds, uint64_t seed) {
-  FuzzResult result;
-  RandomStream random(seed);
-  const auto any = [&] { return contents[static_cast<size_t>(random.integer(static_cast<int64_t>(contents.size())))]; };
-  for (int64_t round = 0; round < rounds; ++round) {
-    const std::string content = changed_file(any(), any(), random);
-    json file;
-    try {
-      file = json::parse(content);
-    } catch (const json::exception&) {
-      ++result.refused;
-      continue;
-    }
-    try {
-      use(PipelineTokenizer(read_tokenizer_json("tokenizer.json", file)));
-      ++result.decoded;
-    } catch (const DataError&) {
-      ++result.refused;
-    }
-  }
-  return result;
 }
 
 }  // namespace trainrun

@@ -6,9 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
-
-#include "tests/parity/image_fuzz.h"
 
 namespace trainrun {
 
@@ -22,9 +19,5 @@ nlohmann::json encode_texts(const nlohmann::json& request, const std::map<std::s
 /// Decodes "ids.values", which end at "ids.ends", into "text.bytes" and "text.ends".
 nlohmann::json decode_ids(const nlohmann::json& request, const std::map<std::string, at::Tensor>& ids,
                           std::map<std::string, at::Tensor>& results);
-
-/// Reads tokenizer files that are made of the given ones by random changes of their bytes or their values, and encodes
-/// and decodes with those that are read. Whatever is thrown and is not a DataError comes out of here.
-FuzzResult fuzz_tokenizers(const std::vector<std::string>& contents, int64_t rounds, uint64_t seed);
 
 }  // namespace trainrun

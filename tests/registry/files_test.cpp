@@ -483,6 +483,18 @@ TEST_CASE("loops and deep nesting in a pickle do no harm") {
   CHECK(contains(error_of_pickle("}q\x01" + text("model") + "h\x01s."), "expected a state dict"));
 }
 
+TEST_CASE("a few bytes of a pickle, said again and again, do not take all memory") {
+  constexpr size_t kMany = size_t{5} << 20;
+  const auto refusal = [](const std::string& pickle) { return message_of<Error>([&] { parse_pickle(pickle); }); };
+  CHECK(contains(refusal(std::string(kMany, 'N') + "."), "more than 4 million values on top of each other"));
+  CHECK(contains(refusal("N" + std::string(kMany, '\x94') + "."), "notes more than 4 million values"));
+  CHECK(contains(refusal(std::string(kMany, '(') + "."), "begins more than 4 million groups"));
+  const std::string name = std::string("X\0\0\x01\0", 5) + std::string(65536, 'a') + std::string("\x94", 1);
+  std::string names = name;
+  for (int i = 0; i < 2000; ++i) names += std::string("h\0h\0\x93", 5);  // each is as long as two of it
+  CHECK(contains(refusal(names + "."), "take more than 64 MiB"));
+}
+
 TEST_CASE("numbers of every width in a pickle") {
   const auto integer = [](const std::string& bytes) {
     const Pickle pickle = parse_pickle(bytes + ".");

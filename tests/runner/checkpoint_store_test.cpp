@@ -150,6 +150,11 @@ TEST_CASE("a state that is not ours, or of a newer format, is an error") {
   CHECK(contains(message_of<Error>([&] { parse_checkpoint_state(signed_text(R"("format": 2})")); }),
                  "use a newer trainrun"));
   CHECK(contains(message_of<Error>([&] { parse_checkpoint_state(signed_text(R"("format": 1})")); }), "is_best"));
+  const std::string deep =
+      R"("format": 1, "is_best": false, "files": {}, "step": 1, "a": )" + std::string(1000000, '[');
+  CHECK(
+      contains(message_of<Error>([&] { parse_checkpoint_state(signed_text(deep + std::string(1000000, ']') + "}")); }),
+               "nested too deeply"));
   CHECK(contains(message_of<Error>([&] { parse_checkpoint_state(signed_text("nonsense")); }),
                  "not the state of a checkpoint"));
 

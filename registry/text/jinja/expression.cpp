@@ -208,8 +208,13 @@ Expression ExpressionParser::concatenation() {
   if (parts.size() == 1) return parts[0];
   return made(height, [parts](Context& c) {
     std::string text;
-    for (const Expression& part : parts) text += str(part(c), c.budget);
-    return Value::text(std::move(text), c.budget);
+    for (const Expression& part : parts) {
+      const std::string piece = str(part(c), c.budget);
+      c.budget.build(piece.size());
+      text += piece;
+    }
+    Budget paid;
+    return Value::text(std::move(text), paid);
   });
 }
 
@@ -281,6 +286,7 @@ Expression ExpressionParser::primary() {
     tokens_.next();
     if (const auto value = constant(token.text)) return made(0, [value = *value](Context&) { return value; });
     return made(0, [name = token.text](Context& c) {
+      c.budget.spend(name.size() / 16);
       const Value* found = c.scope->find(name);
       return found ? *found : Value::undefined("'" + name + "' is undefined");
     });

@@ -17,7 +17,7 @@ Value trim(Budget& budget, const Value& subject, const Arguments& given) {
   const Bound bound("trim", given, {"chars"});
   const bool plain = !bound[0] || bound.at(0).is_none();
   const auto chars = plain ? std::nullopt : std::optional(bound.text(0, ""));
-  return Value::text(stripped(str(subject, budget), chars, true, true), budget);
+  return Value::text(stripped(str(subject, budget), chars, true, true, budget), budget);
 }
 
 /// Words begin behind whitespace, hyphens and brackets.
@@ -37,7 +37,9 @@ std::string title_of_words(const std::string& text) {
 template <std::string (*kChange)(const std::string&)>
 Value changed_text(Budget& budget, const Value& subject, const Arguments& given) {
   const Bound none("this filter", given, {});
-  return Value::text(kChange(str(subject, budget)), budget);
+  const std::string text = str(subject, budget);
+  spend_on_letters(budget, text);
+  return Value::text(kChange(text), budget);
 }
 
 std::string same(const std::string& text) { return text; }
@@ -62,7 +64,8 @@ Value length(Budget&, const Value& subject, const Arguments& given) {
 /// A number as Python reads it from a text.
 template <class Number>
 std::optional<Number> read_number(const std::string& text, int base) {
-  std::string digits = stripped(text, std::nullopt, true, true);
+  Budget none;  // only characters have a price
+  std::string digits = stripped(text, std::nullopt, true, true, none);
   if (digits.starts_with('+') && !digits.starts_with("+-")) digits.erase(0, 1);
   std::erase(digits, '_');
   Number number = 0;
@@ -223,6 +226,8 @@ const std::map<std::string, Filter>& filters() {
 
 Value filter(Budget& budget, const std::string& name, const Value& subject, const Arguments& arguments) {
   budget.spend();
+  spend_on(budget, subject);
+  spend_on(budget, arguments);
   const auto found = filters().find(name);
   if (found == filters().end()) throw TemplateError("there is no filter '" + name + "'");
   return found->second(budget, subject, arguments);

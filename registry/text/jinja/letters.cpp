@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include "registry/text/jinja/search.h"
 #include "registry/text/unicode.h"
 
 namespace trainrun::jinja {
@@ -103,14 +104,18 @@ size_t word_at_end(std::string_view text) {
   return text.size() - begin;
 }
 
-std::string stripped(const std::string& text, const std::optional<std::string>& chars, bool at_begin, bool at_end) {
+std::string stripped(const std::string& text, const std::optional<std::string>& chars, bool at_begin, bool at_end,
+                     Budget& budget) {
   std::string_view rest = text;
   if (!chars) {
     if (at_begin) rest.remove_prefix(leading_space(rest));
     if (at_end) rest.remove_suffix(trailing_space(rest));
     return std::string(rest);
   }
-  const auto goes = [&](std::string_view character) { return chars->find(character) != std::string::npos; };
+  const auto goes = [&](std::string_view character) {
+    budget.spend(1 + chars->size() / 64);
+    return chars->find(character) != std::string::npos;
+  };
   while (at_begin && !rest.empty() && goes(rest.substr(0, unicode::length(rest[0])))) {
     rest.remove_prefix(unicode::length(rest[0]));
   }
@@ -125,7 +130,7 @@ std::string replaced(const std::string& text, const std::string& what, const std
   std::string made;
   size_t at = 0;
   for (int64_t count = 0; most < 0 || count < most; ++count) {
-    const size_t found = text.find(what, at);
+    const size_t found = find_text(text, what, at);
     if (found == std::string::npos) break;
     budget.build(by.size() + found - at);
     made.append(text, at, found - at);

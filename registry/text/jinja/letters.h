@@ -27,7 +27,8 @@ bool is_lower(const std::string& text);
 size_t word_at_begin(std::string_view text);
 size_t word_at_end(std::string_view text);
 /// Without these characters, or whitespace, at its begin and end.
-std::string stripped(const std::string& text, const std::optional<std::string>& chars, bool at_begin, bool at_end);
+std::string stripped(const std::string& text, const std::optional<std::string>& chars, bool at_begin, bool at_end,
+                     Budget& budget);
 /// With `by` in the place of `what`, at the first `most` places, or all if that is negative.
 std::string replaced(const std::string& text, const std::string& what, const std::string& by, int64_t most,
                      Budget& budget);

@@ -29,6 +29,7 @@ Value looked_up(Budget& budget, Value element, const Value& path) {
 Value key_of(Budget& budget, const Value& element, const Value* path, bool case_sensitive) {
   Value key = path && !path->is_none() ? looked_up(budget, element, *path) : element;
   if (case_sensitive || !key.as_text()) return key;
+  spend_on_letters(budget, *key.as_text());
   return Value::text(lower(*key.as_text()), budget);
 }
 

@@ -3,6 +3,7 @@
 
 #include "registry/text/jinja/expression.h"
 #include "registry/text/jinja/letters.h"
+#include "registry/text/jinja/search.h"
 #include "registry/text/unicode.h"
 
 // The methods of texts, lists and dicts that change nothing.
@@ -39,12 +40,17 @@ std::vector<std::string_view> words_of(std::string_view text, int64_t most, bool
   return words;
 }
 
+size_t last_place(std::string_view text, std::string_view what, Budget& budget) {
+  if (what.size() <= text.size()) budget.build(sizeof(size_t) * what.size());
+  return rfind_text(text, what);
+}
+
 std::vector<std::string_view> pieces_of(std::string_view text, std::string_view separator, int64_t most,
-                                        bool from_right) {
+                                        bool from_right, Budget& budget) {
   if (separator.empty()) throw TemplateError("the separator is empty");
   std::vector<std::string_view> pieces;
   while (most < 0 || static_cast<int64_t>(pieces.size()) < most) {
-    const size_t found = from_right ? text.rfind(separator) : text.find(separator);
+    const size_t found = from_right ? last_place(text, separator, budget) : find_text(text, separator);
     if (found == std::string_view::npos) break;
     pieces.push_back(from_right ? text.substr(found + separator.size()) : text.substr(0, found));
     text = from_right ? text.substr(0, found) : text.substr(found + separator.size());
@@ -55,10 +61,9 @@ std::vector<std::string_view> pieces_of(std::string_view text, std::string_view 
 }
 
 Value split(const std::string& text, const Bound& given, Budget& budget, bool from_right) {
-  budget.spend(text.size() / 16);
   const int64_t most = given.integer(1, -1);
   if (!given[0] || given.at(0).is_none()) return text_list(words_of(text, most, from_right), budget);
-  return text_list(pieces_of(text, given.text(0, ""), most, from_right), budget);
+  return text_list(pieces_of(text, given.text(0, ""), most, from_right, budget), budget);
 }
 
 Value split_lines(const std::string& text, bool keeps_ends, Budget& budget) {
@@ -79,19 +84,20 @@ Value split_lines(const std::string& text, bool keeps_ends, Budget& budget) {
 }
 
 /// startswith and endswith, of a text or any of a tuple.
-bool has_affix(const std::string& text, const Value& affix, bool at_end) {
+bool has_affix(const std::string& text, const Value& affix, bool at_end, Budget& budget) {
+  spend_on(budget, affix);
   if (const List* several = affix.as_list()) {
     return std::any_of(several->items.begin(), several->items.end(),
-                       [&](const Value& one) { return !one.as_list() && has_affix(text, one, at_end); });
+                       [&](const Value& one) { return !one.as_list() && has_affix(text, one, at_end, budget); });
   }
   require_defined(affix);
   if (!affix.as_text()) throw TemplateError(std::string("expected a text, not a value of type ") + affix.type_name());
   return at_end ? text.ends_with(*affix.as_text()) : text.starts_with(*affix.as_text());
 }
 
-Value find_in(const std::string& text, const Bound& given, bool from_right, bool must) {
+Value find_in(const std::string& text, const Bound& given, bool from_right, bool must, Budget& budget) {
   const std::string what = given.text(0, "");
-  const size_t found = from_right ? text.rfind(what) : text.find(what);
+  const size_t found = from_right ? last_place(text, what, budget) : find_text(text, what);
   if (found == std::string::npos && must) throw TemplateError("there is no such part in the text");
   if (found == std::string::npos) return Value::integer(-1);
   return Value::integer(static_cast<int64_t>(unicode::count(std::string_view(text).substr(0, found))));
@@ -110,25 +116,28 @@ Value strip(Budget& budget, const std::string& text, const Arguments& given) {
   const Bound bound("strip", given, {"chars"});
   const bool plain = !bound[0] || bound.at(0).is_none();
   const auto chars = plain ? std::nullopt : std::optional(bound.text(0, ""));
-  return Value::text(stripped(text, chars, kAtBegin, kAtEnd), budget);
+  return Value::text(stripped(text, chars, kAtBegin, kAtEnd, budget), budget);
 }
 
 template <std::string (*kChange)(const std::string&)>
 Value changed(Budget& budget, const std::string& text, const Arguments& given) {
   const Bound none("this method", given, {});
+  spend_on_letters(budget, text);
   return Value::text(kChange(text), budget);
 }
 
 template <bool (*kHolds)(const std::string&)>
-Value asked(Budget&, const std::string& text, const Arguments& given) {
+Value asked(Budget& budget, const std::string& text, const Arguments& given) {
   const Bound none("this method", given, {});
+  spend_on_letters(budget, text);
   return Value::flag(kHolds(text));
 }
 
 template <bool kAtEnd>
 Value affixed(Budget& budget, const std::string& text, const Arguments& given) {
   budget.spend();
-  return Value::flag(has_affix(text, Bound(kAtEnd ? "endswith" : "startswith", given, {"affix"}, 1).at(0), kAtEnd));
+  const Bound bound(kAtEnd ? "endswith" : "startswith", given, {"affix"}, 1);
+  return Value::flag(has_affix(text, bound.at(0), kAtEnd, budget));
 }
 
 template <bool kFromRight>
@@ -138,8 +147,7 @@ Value split_method(Budget& budget, const std::string& text, const Arguments& giv
 
 template <bool kFromRight, bool kMust>
 Value find_method(Budget& budget, const std::string& text, const Arguments& given) {
-  budget.spend(text.size() / 16);
-  return find_in(text, Bound("find", given, {"sub"}, 1), kFromRight, kMust);
+  return find_in(text, Bound("find", given, {"sub"}, 1), kFromRight, kMust, budget);
 }
 
 template <bool kAtEnd>
@@ -170,12 +178,12 @@ Value join_method(Budget& budget, const std::string& text, const Arguments& give
   return Value::text(std::move(joined), budget);
 }
 
-Value count_method(Budget& budget, const std::string& text, const Arguments& given) {
+Value count_method(Budget&, const std::string& text, const Arguments& given) {
   const std::string what = Bound("count", given, {"sub"}, 1).text(0, "");
-  budget.spend(text.size() / 16);
   if (what.empty()) return Value::integer(static_cast<int64_t>(unicode::count(text)) + 1);
   int64_t count = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++count;
+  for (size_t at = find_text(text, what); at != std::string::npos; at = find_text(text, what, at + what.size()))
+    ++count;
   return Value::integer(count);
 }
 
@@ -265,6 +273,7 @@ std::optional<Value> method(const Value& subject, const std::string& name) {
     const auto found = text_methods().find(name);
     if (found != text_methods().end()) {
       return Value::function(name, [subject, run = found->second](Budget& budget, const Arguments& given) {
+        spend_on(budget, subject);
         return run(budget, *subject.as_text(), given);
       });
     }

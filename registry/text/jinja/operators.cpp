@@ -184,6 +184,9 @@ std::optional<Value> of_loop(Budget& budget, const Value& subject, const std::st
   if (name == "changed") {
     return Value::function("loop.changed", [subject](Budget& spent, const Arguments& given) {
       Values& last = subject.as_loop()->last_seen;
+      for (const Value& value : given.positional) {  // a loop would hold itself
+        if (value.depth() >= kMostDepth) throw TemplateError("loop.changed cannot keep functions, loops or namespaces");
+      }
       const bool same = std::equal(last.begin(), last.end(), given.positional.begin(), given.positional.end(),
                                    [&](const Value& a, const Value& b) { return equal(a, b, spent); });
       if (!same) last = given.positional;
@@ -226,6 +229,7 @@ std::vector<size_t> characters_of(const std::string& text, Budget& budget) {
 }  // namespace
 
 Value attribute(Budget& budget, const Value& subject, const std::string& name) {
+  budget.spend(name.size() / 16);
   require_defined(subject);
   if (subject.as_loop()) {
     if (auto found = of_loop(budget, subject, name)) return *found;
@@ -236,6 +240,7 @@ Value attribute(Budget& budget, const Value& subject, const std::string& name) {
 }
 
 Value item(Budget& budget, const Value& subject, const Value& key) {
+  spend_on(budget, key);
   require_defined(subject);
   if (key.is_undefined() || key.depth() > 0) return Value::undefined(owner_of(subject) + " has no such element");
   if (const auto index = whole(key); index && !subject.as_dict()) {

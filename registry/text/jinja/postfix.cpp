@@ -161,6 +161,7 @@ Value call(Budget& budget, const Value& callee, const Arguments& arguments) {
   const Function* function = callee.as_function();
   if (!function) throw TemplateError(std::string("a value of type ") + callee.type_name() + " cannot be called");
   budget.spend();
+  spend_on(budget, arguments);
   return function->call(budget, arguments);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "registry/text/jinja/search.h"
 #include "registry/text/unicode.h"
 
 namespace trainrun::jinja {
@@ -113,6 +114,15 @@ const Value* Dict::find(std::string_view key) const {
   return nullptr;
 }
 
+void spend_on(Budget& budget, const Value& value) {
+  if (const std::string* text = value.as_text()) budget.spend(text->size() / 16);
+}
+
+void spend_on(Budget& budget, const Arguments& arguments) {
+  for (const Value& value : arguments.positional) spend_on(budget, value);
+  for (const auto& [name, value] : arguments.named) spend_on(budget, value);
+}
+
 Bound::Bound(const std::string& function, const Arguments& arguments, std::initializer_list<const char*> parameters,
              size_t required)
     : function_(function), values_(parameters.size(), nullptr) {
@@ -213,7 +223,10 @@ int compare(const Value& a, const Value& b, Budget& budget) {
   budget.spend();
   if (whole(a) && whole(b)) return sign(*whole(a), *whole(b));
   if (real(a) && real(b)) return sign(*real(a), *real(b));
-  if (a.as_text() && b.as_text()) return sign(*a.as_text(), *b.as_text());
+  if (a.as_text() && b.as_text()) {
+    budget.spend(std::min(a.as_text()->size(), b.as_text()->size()) / 64);
+    return sign(*a.as_text(), *b.as_text());
+  }
   if (a.as_list() && b.as_list() && a.as_list()->is_tuple == b.as_list()->is_tuple) {
     const Values &left = a.as_list()->items, &right = b.as_list()->items;
     for (size_t i = 0; i < std::min(left.size(), right.size()); ++i) {
@@ -229,8 +242,8 @@ bool contains(const Value& container, const Value& item, Budget& budget) {
     if (!item.as_text()) {
       throw TemplateError(std::string("'in' a text needs a text on its left, not a value of type ") + item.type_name());
     }
-    budget.spend(text->size() / 16);
-    return text->find(*item.as_text()) != std::string::npos;
+    spend_on(budget, container);
+    return find_text(*text, *item.as_text()) != std::string::npos;
   }
   if (const Dict* dict = container.as_dict()) return dict->find(item, budget) != nullptr;
   if (const List* list = container.as_list()) {

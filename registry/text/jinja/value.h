@@ -144,6 +144,12 @@ class Value {
   Data data_;
 };
 
+/// What looking through texts costs, where nothing is made of them: a step for each 16 bytes. Others cost nothing.
+void spend_on(Budget& budget, const Value& value);
+/// What looking at each letter of a text costs: a step for each 4 bytes.
+inline void spend_on_letters(Budget& budget, const std::string& text) { budget.spend(text.size() / 4); }
+void spend_on(Budget& budget, const Arguments& arguments);
+
 /// The arguments by the names of a function's parameters, those not given null. Throws TemplateError where they do not
 /// fit: too many, unknown, given twice, or one of the first `required` missing.
 class Bound {

@@ -18,6 +18,12 @@ bool has_remainder(Budget& budget, const Value& subject, const Bound&) {
   return equal(modulo(budget, subject, Value::integer(2)), Value::integer(kRemainder), budget);
 }
 
+std::string letters_of(Budget& budget, const Value& subject) {
+  std::string text = str(subject, budget);
+  spend_on_letters(budget, text);
+  return text;
+}
+
 bool is_flag(const Value& subject, bool which) { return subject.as_flag() && *subject.as_flag() == which; }
 
 /// Python's `is`, of what there is but once; others are told apart by their values.
@@ -45,8 +51,8 @@ const std::map<std::string, TestEntry>& tests_of_kind() {
          return v.as_text() || v.as_list() || v.as_dict() || v.is_undefined();
        }}},
       {"callable", {[](Budget&, const Value& v, const Bound&) { return v.as_function() != nullptr; }}},
-      {"upper", {[](Budget& b, const Value& v, const Bound&) { return is_upper(str(v, b)); }}},
-      {"lower", {[](Budget& b, const Value& v, const Bound&) { return is_lower(str(v, b)); }}},
+      {"upper", {[](Budget& b, const Value& v, const Bound&) { return is_upper(letters_of(b, v)); }}},
+      {"lower", {[](Budget& b, const Value& v, const Bound&) { return is_lower(letters_of(b, v)); }}},
       {"odd", {has_remainder<1>}},
       {"even", {has_remainder<0>}},
       {"filter", {[](Budget& b, const Value& v, const Bound&) { return is_filter(str(v, b)); }}},
@@ -105,6 +111,8 @@ const TestEntry* entry_of(const std::string& name) {
 
 bool test(Budget& budget, const std::string& name, const Value& subject, const Arguments& arguments) {
   budget.spend();
+  spend_on(budget, subject);
+  spend_on(budget, arguments);
   const TestEntry* entry = entry_of(name);
   if (!entry) throw TemplateError("there is no test '" + name + "'");
   const Bound given = entry->has_argument ? Bound(name, arguments, {"other"}, 1) : Bound(name, arguments, {});

@@ -129,7 +129,6 @@ class JsonWriter {
 
   void write(const Value& value) {
     budget_.spend();
-    const size_t before = out_.size();
     if (const std::string* text = value.as_text()) {
       write_text(*text);
     } else if (const List* list = value.as_list()) {
@@ -137,9 +136,8 @@ class JsonWriter {
     } else if (const Dict* dict = value.as_dict()) {
       write_dict(*dict);
     } else {
-      out_ += scalar(value);
+      write_scalar(value);
     }
-    if (value.depth() == 0) budget_.build(out_.size() - before);
   }
   std::string taken() { return std::move(out_); }
 
@@ -165,6 +163,7 @@ class JsonWriter {
     write_all(members.size(), '{', '}', [&](size_t i) {
       const Value& key = members[i]->first;
       write_text(key.as_text() ? *key.as_text() : scalar(key));
+      budget_.build(style_.key_separator.size());
       out_ += style_.key_separator;
       write(members[i]->second);
     });
@@ -175,7 +174,10 @@ class JsonWriter {
     out_ += open;
     ++level_;
     for (size_t i = 0; i < count; ++i) {
-      if (i > 0) out_ += style_.item_separator;
+      if (i > 0) {
+        budget_.build(style_.item_separator.size());
+        out_ += style_.item_separator;
+      }
       new_line();
       write_one(i);
     }
@@ -191,10 +193,19 @@ class JsonWriter {
     for (int i = 0; i < level_; ++i) out_ += *style_.indent;
   }
 
+  void write_scalar(const Value& value) {
+    const std::string text = scalar(value);
+    budget_.build(text.size());
+    out_ += text;
+  }
+
   void write_text(const std::string& text) {
+    spend_on_letters(budget_, text);
+    const size_t before = out_.size();
     out_ += '"';
     for (size_t at = 0; at < text.size();) write_character(unicode::next(text, at));
     out_ += '"';
+    budget_.build(out_.size() - before);
   }
 
   void write_character(char32_t character) {
