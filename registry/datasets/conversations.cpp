@@ -14,15 +14,22 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kMostNested = 64;
+constexpr size_t kMostKeys = 4096;  // of one object: putting them in their order takes time with their square
 
-/// Throws DataError, also where values lie too deep in each other.
+/// Throws DataError, also where values lie too deep in each other, or an object has too many keys.
 ordered_json parsed(std::string_view text, const std::string& place) {
-  const auto check_depth = [&](int depth, ordered_json::parse_event_t, const ordered_json&) {
+  using Event = ordered_json::parse_event_t;
+  std::vector<size_t> keys;  // of the objects around
+  const auto check = [&](int depth, Event event, const ordered_json&) {
     if (depth > kMostNested) throw DataError(place + ": lists and objects lie more than 64 deep in each other");
+    if (event == Event::object_start) keys.push_back(0);
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && ++keys.back() > kMostKeys)
+      throw DataError(place + ": an object has more than 4096 keys");
     return true;
   };
   try {
-    return ordered_json::parse(text, check_depth);
+    return ordered_json::parse(text, check);
   } catch (const nlohmann::json::exception& error) {
     throw DataError(place + ": is not JSON: " + json_fault(error));
   }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <unordered_map>
 
 #include "registry/catalog.h"
 #include "registry/datasets/data_file.h"
@@ -10,7 +11,7 @@
 namespace trainrun {
 namespace {
 
-using Json = nlohmann::ordered_json;  // keys as the file has them
+using Json = nlohmann::json;  // an object in the order of the file would take time with the square of its keys
 
 struct Jsonl : TableOptions {
   static void describe(Fields<Jsonl>& f) { TableOptions::describe_into(f); }
@@ -62,27 +63,26 @@ class LineReader {
 class JsonlTable : public TableReader {
  public:
   explicit JsonlTable(const Jsonl& options) : path_(options.path), lines_(options.path) {
-    if (!read_object()) throw DataError(path_ + ": is empty");
+    if (!read_object(&names_)) throw DataError(path_ + ": is empty");
     first_is_read_ = true;
     if (options.features) {
       names_ = *options.features;
       names_.push_back(options.label);
-    } else {
-      for (const auto& [key, unused] : object_.items()) names_.push_back(key);
     }
+    for (size_t i = 0; i < names_.size(); ++i) places_.emplace(names_[i], i);
     others_are_errors_ = !options.features.has_value();
   }
 
   const std::vector<std::string>& names() const override { return names_; }
 
   bool next(std::vector<Cell>& row) override {
-    if (!first_is_read_ && !read_object()) return false;
+    if (!first_is_read_ && !read_object(nullptr)) return false;
     first_is_read_ = false;
     row.assign(names_.size(), Cell());
     for (const auto& [key, value] : object_.items()) {
-      const auto it = std::find(names_.begin(), names_.end(), key);
-      if (it != names_.end()) {
-        row[static_cast<size_t>(it - names_.begin())] = cell(key, value, 0);
+      const auto place = places_.find(key);
+      if (place != places_.end()) {
+        row[place->second] = cell(key, value, 0);
       } else if (others_are_errors_) {
         fail("the first line has no key '" + key + "'; say in features which keys to read");
       }
@@ -101,15 +101,17 @@ class JsonlTable : public TableReader {
     throw DataError(path_ + ":" + std::to_string(lines_.number()) + ":" + column + ": " + fault);
   }
 
-  bool read_object() {
+  /// Also gives its keys in their order, if `names` is not null.
+  bool read_object(std::vector<std::string>* names) {
     constexpr int kDeepest = 16;
     if (!lines_.next(line_)) return false;
     std::set<std::string> keys;  // of the object itself
     const auto checked = [&](int depth, Json::parse_event_t event, Json& value) {
       if (depth > kDeepest) fail("is nested too deeply");
-      if (depth == 1 && event == Json::parse_event_t::key && !keys.insert(value.get<std::string>()).second) {
-        fail("the key '" + value.get<std::string>() + "' is there twice");
-      }
+      if (depth != 1 || event != Json::parse_event_t::key) return true;
+      auto key = value.get<std::string>();
+      if (!keys.insert(key).second) fail("the key '" + key + "' is there twice");
+      if (names) names->push_back(std::move(key));
       return true;
     };
     try {
@@ -152,6 +154,7 @@ class JsonlTable : public TableReader {
   std::string line_;
   Json object_;
   std::vector<std::string> names_;
+  std::unordered_map<std::string, size_t> places_;  // of these
   bool first_is_read_ = false;
   bool others_are_errors_ = true;
 };

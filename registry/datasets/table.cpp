@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "registry/datasets/table_columns.h"
 #include "registry/datasets/table_inference.h"
@@ -255,9 +257,10 @@ class TableDataset : public TensorDataset, public DetailedDataset {
   /// The places of the features, then that of the label.
   std::vector<size_t> select_columns(const std::vector<std::string>& names) const {
     std::vector<size_t> places;
-    for (auto name = names.begin(); name != names.end(); ++name) {
-      if (std::find(names.begin(), name, *name) == name) continue;
-      throw DataError(source_->place(1) + ":" + *name + ": two columns are called '" + *name + "'");
+    std::set<std::string_view> different;
+    for (const std::string& name : names) {
+      if (different.insert(name).second) continue;
+      throw DataError(source_->place(1) + ":" + name + ": two columns are called '" + name + "'");
     }
     const size_t label = place_of(options_.label, names);
     if (options_.features) {

@@ -37,6 +37,19 @@ def save(folder, name, array):
     return str(folder / f"{name}.npy")
 
 
+# --- tables
+
+
+def test_time_to_read_a_wide_table_does_not_grow_with_the_square_of_its_columns(probe, tmp_path):
+    """Were it to, each would take minutes of a processor: the page of tests would run into its time limit."""
+    row = {f"k{i}": i for i in range(150_000)} | {"label": 1}
+    (tmp_path / "a.jsonl").write_text((json.dumps(row) + "\n") * 2)
+    (tmp_path / "a.csv").write_text((",".join(row) + "\n") + (",".join(map(str, row.values())) + "\n") * 2)
+    for spec in ({"type": "JSONL", "path": str(tmp_path / "a.jsonl")}, {"type": "CSV", "path": str(tmp_path / "a.csv")}):
+        fields, _ = read(probe, spec | {"label": "label"})
+        assert fields["features"][1].tolist() == list(range(150_000))
+
+
 # --- tensor files
 
 
