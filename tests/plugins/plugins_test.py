@@ -23,6 +23,7 @@ PROGRAMS = {
 
 def digest_of_public_headers():
     headers = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "registry").rglob("*.h"))
+    headers = [header for header in headers if not header.startswith("registry/datasets/arrow/")]  # of a library that plugins do not link
     lines = [f"{header} {hashlib.sha256((ROOT / header).read_bytes()).hexdigest()}\n" for header in headers]
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:12]
 
