@@ -356,7 +356,7 @@ def test_images_of_two_sizes_are_an_error_that_names_the_cure(probe, tmp_path):
     (lambda root: root.mkdir(), "ImageFolder: {root} holds no folders"),
     (lambda root: (root.mkdir(), Image.new("RGB", (2, 2)).save(root / "a.png")),
      "ImageFolder: {root} holds no folders, but images; put those of each class into a folder of its own"),
-    (lambda root: (root / "cats").mkdir(parents=True), "ImageFolder: {root}/cats holds no JPEG, PNG, WebP or BMP file, and every folder in `root` is a class"),
+    (lambda root: (root / "cats").mkdir(parents=True), "ImageFolder: {root}/cats holds no JPEG, PNG, WebP or BMP file, and every folder in `root` is a class; is `root` the folder that holds the classes' folders?"),
 ])
 def test_what_is_no_folder_of_images_is_said(probe, tmp_path, make, message):
     root = tmp_path / "root"
