@@ -21,7 +21,7 @@ std::string checkpoint_to_go_on_from(const std::string& path) {
   if (!is_run(path)) return path;
   const fs::path checkpoints = fs::path(path) / "checkpoints";
   const auto newest = CheckpointStore::find_newest(checkpoints.string(), [](const std::string&) {});
-  if (!newest) throw Error("checkpoint.resume: the run in " + path + " holds no whole checkpoint");
+  if (!newest) throw Error("checkpoint.resume: the run in " + path + " has no complete checkpoint");
   return *newest;
 }
 
