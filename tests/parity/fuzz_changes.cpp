@@ -7,6 +7,8 @@
 #include <array>
 #include <limits>
 
+#include "registry/error.h"
+
 namespace trainrun {
 
 namespace {

@@ -26,6 +26,7 @@
 #include "runner/generate/generation_config.h"
 #include "runner/model/recipe_loader.h"
 #include "runner/run/checkpoint_store.h"
+#include "tests/parity/fuzz.h"
 #include "tests/parity/fuzz_changes.h"
 #include "tests/parity/probe_spec.h"
 
