@@ -1,5 +1,6 @@
 #include "registry/datasets/shard_order.h"
 
+#include <cstddef>
 #include <numeric>
 #include <utility>
 
