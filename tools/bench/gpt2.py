@@ -30,7 +30,7 @@ def run_trainrun(arguments, data: pathlib.Path, precision: str) -> dict:
         output_of(command, os.environ | {"TRAINRUN_DATA": str(data)})
         lines = [json.loads(line) for line in pathlib.Path(folder, "run", "metrics.jsonl").read_text().splitlines()]
     last = [line for line in lines if line["split"] == "train"][-1]
-    return {"tokens_per_second": last["train/samples_per_second"] * arguments.block, "loss": last["train/loss"], "whole": last["time"]}
+    return {"tokens_per_second": last["train/tokens_per_second"], "loss": last["train/loss"], "whole": last["time"]}
 
 
 def run_accelerate(arguments, data: pathlib.Path, precision: str) -> dict:
