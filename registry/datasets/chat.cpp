@@ -295,9 +295,8 @@ class ChatDataset : public Dataset, public DetailedDataset {
       places.remove_prefix(end + 1);
     }
     numbers_ = numbers_in<int64_t>(arrays_.arrays.at(4));
-    const bool fits = begins_.size() == places_.size() + 1 && begins_.back() == static_cast<int64_t>(ids_.size()) &&
-                      counts_.size() == ids_.size() && numbers_.size() == kCut + 1 &&
-                      std::is_sorted(begins_.begin(), begins_.end());
+    const bool fits = are_begins(begins_, places_.size(), ids_.size()) && counts_.size() == ids_.size() &&
+                      numbers_.size() == kCut + 1;
     if (!fits) throw DataError(options_.path + ": was changed while it was read");
   }
 

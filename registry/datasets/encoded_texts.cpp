@@ -162,9 +162,8 @@ void EncodedTexts::use(ByteArrays arrays, size_t num_texts) {
   type_ids_ = numbers_in<uint8_t>(arrays_.arrays.at(1));
   begins_ = numbers_in<int64_t>(arrays_.arrays.at(2));
   const auto pad_id = numbers_in<int64_t>(arrays_.arrays.at(3));
-  const bool fits = begins_.size() == num_texts + 1 && begins_.back() == static_cast<int64_t>(ids_.size()) &&
-                    type_ids_.size() == ids_.size() && pad_id.size() == 1 && begins_.front() == 0 &&
-                    std::is_sorted(begins_.begin(), begins_.end());
+  const bool fits =
+      are_begins(begins_, num_texts, ids_.size()) && type_ids_.size() == ids_.size() && pad_id.size() == 1;
   if (!fits) throw DataError(source_.path + ": was changed while it was read");
   for (size_t i = 0; i + 1 < begins_.size(); ++i) {
     if (begins_[i + 1] - begins_[i] <= encoding_.max_length) continue;

@@ -30,8 +30,7 @@ struct PreferencePairs {
     f.required("path", &P::path)
         .doc(
             "a .jsonl file, plain or .gz: an object with the texts `prompt`, `chosen` and `rejected` in each line; or "
-            "a "
-            ".parquet, .arrow or .feather file with these columns");
+            "a .parquet, .arrow or .feather file with these columns");
     f.required("tokenizer", &P::tokenizer)
         .doc("a folder in Hugging Face's layout, or one of a tokenizer's files; it adds no special tokens");
     f.optional("max_length", &P::max_length)
@@ -201,9 +200,10 @@ class PairDataset : public Dataset, public DetailedDataset {
     begins_ = numbers_in<int64_t>(arrays_.arrays.at(1));
     prompts_ = numbers_in<int64_t>(arrays_.arrays.at(2));
     lines_ = numbers_in<int64_t>(arrays_.arrays.at(3));
-    const bool fits = begins_.size() == prompts_.size() + 1 && prompts_.size() == 2 * lines_.size() &&
-                      begins_.back() == static_cast<int64_t>(ids_.size()) &&
-                      std::is_sorted(begins_.begin(), begins_.end());
+    bool fits = are_begins(begins_, prompts_.size(), ids_.size()) && prompts_.size() == 2 * lines_.size();
+    for (size_t i = 0; fits && i < prompts_.size(); ++i) {
+      fits = prompts_[i] > 0 && prompts_[i] < begins_[i + 1] - begins_[i];  // an answer follows a prompt
+    }
     if (!fits) throw DataError(options_.path + ": was changed while it was read");
   }
 

@@ -1,5 +1,6 @@
 #include "registry/datasets/token_cache.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <filesystem>
@@ -113,6 +114,11 @@ uint64_t token_checksum(const std::vector<std::string_view>& arrays) {
   Checksum sum;
   for (const std::string_view array : arrays) sum.update(array);
   return sum.value();
+}
+
+bool are_begins(std::span<const int64_t> begins, size_t count, size_t size) {
+  return begins.size() == count + 1 && begins.front() == 0 && begins.back() == static_cast<int64_t>(size) &&
+         std::is_sorted(begins.begin(), begins.end());
 }
 
 TokenCacheKey::TokenCacheKey(const std::string& kind) { add(kind).add(kTokenCacheVersion); }

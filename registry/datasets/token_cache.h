@@ -55,6 +55,10 @@ ByteArrays arrays_on_disk(const std::string& key, size_t count, const std::funct
 /// Of arrays, one after another: tells damage of the file that keeps them, not malice.
 uint64_t token_checksum(const std::vector<std::string_view>& arrays);
 
+/// Whether `begins` tells where each of `count` rows begins among `size` tokens, one after the other, and then the end. A
+/// file that keeps tokens may lie about it with a right checksum.
+bool are_begins(std::span<const int64_t> begins, size_t count, size_t size);
+
 /// The numbers that lie in an array.
 template <class T>
 std::span<const T> numbers_in(std::string_view array) {

@@ -315,14 +315,21 @@ def test_tables_of_images(probe, tmp_path):
     fuzz_data(probe, tmp_path, files, {"type": "ImageCSV", "path": "FOLDER/a.csv"}, rounds=600)
 
 
-@pytest.mark.parametrize("kind", ["corpus", "separate", "classes"])
+@pytest.mark.parametrize("kind", ["corpus", "separate", "classes", "chats", "pairs"])
 def test_caches_of_tokens(tmp_path, monkeypatch, tokenizer, kind):
     """A damaged cache is made anew, and one that tells lies with right checksums does no harm."""
     monkeypatch.setenv("TRAINRUN_CACHE", str(tmp_path / "cache"))
     texts = ["hello world", "wor ld 123", "\u4f60\u597d"] * 3
-    written(tmp_path / "own", {"a.jsonl": "".join(json.dumps({"text": text, "label": "ab"[i % 2]}) + "\n" for i, text in enumerate(texts))})
+    rows = [{"text": text, "label": "ab"[i % 2]} for i, text in enumerate(texts)]
+    if kind == "chats":
+        rows = [{"prompt": f"{text} ", "completion": text * 9} for text in texts]
+    if kind == "pairs":
+        rows = [{"prompt": "a", "chosen": text * 9, "rejected": "b"} for text in texts]
+    written(tmp_path / "own", {"a.jsonl": "".join(json.dumps(row) + "\n" for row in rows)})
     spec = {"path": str(tmp_path / "own/a.jsonl"), "tokenizer": tokenizer, "cache": "disk"}
-    if kind == "classes":
+    if kind in ("chats", "pairs"):
+        spec |= {"type": "Chat" if kind == "chats" else "PreferencePairs", "max_length": 9}
+    elif kind == "classes":
         spec |= {"type": "TextClassification", "max_length": 12, "padding": "max_length"}
     else:
         spec |= {"type": "TextLM", "block_size": 4, "documents": "joined" if kind == "corpus" else "separate"}
