@@ -7,6 +7,7 @@
 #include "registry/datasets/arrow_library.h"
 #include "registry/datasets/text_corpus.h"
 #include "registry/error.h"
+#include "registry/files/json_depth.h"
 
 namespace trainrun {
 namespace {
@@ -20,14 +21,14 @@ constexpr size_t kMostKeys = 4096;  // of one object: putting them in their orde
 ordered_json parsed(std::string_view text, const std::string& place) {
   using Event = ordered_json::parse_event_t;
   std::vector<size_t> keys;  // of the objects around
-  const auto check = [&](int depth, Event event, const ordered_json&) {
-    if (depth > kMostNested) throw DataError(place + ": lists and objects lie more than 64 deep in each other");
+  const auto check = [&](int, Event event, const ordered_json&) {
     if (event == Event::object_start) keys.push_back(0);
     if (event == Event::object_end) keys.pop_back();
     if (event == Event::key && ++keys.back() > kMostKeys)
       throw DataError(place + ": an object has more than 4096 keys");
     return true;
   };
+  check_json_depth(text, kMostNested, place);
   try {
     return ordered_json::parse(text, check);
   } catch (const nlohmann::json::exception& error) {

@@ -7,6 +7,7 @@
 #include "registry/datasets/data_file.h"
 #include "registry/datasets/table.h"
 #include "registry/datasets/text_corpus.h"
+#include "registry/files/json_depth.h"
 
 namespace trainrun {
 namespace {
@@ -107,13 +108,13 @@ class JsonlTable : public TableReader {
     if (!lines_.next(line_)) return false;
     std::set<std::string> keys;  // of the object itself
     const auto checked = [&](int depth, Json::parse_event_t event, Json& value) {
-      if (depth > kDeepest) fail("is nested too deeply");
       if (depth != 1 || event != Json::parse_event_t::key) return true;
       auto key = value.get<std::string>();
       if (!keys.insert(key).second) fail("the key '" + key + "' is there twice");
       if (names) names->push_back(std::move(key));
       return true;
     };
+    check_json_depth(line_, kDeepest, path_ + ":" + std::to_string(lines_.number()));
     try {
       object_ = Json::parse(line_, checked);
     } catch (const Json::exception& error) {

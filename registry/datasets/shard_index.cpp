@@ -9,6 +9,7 @@
 #include "registry/datasets/image_files.h"
 #include "registry/datasets/tar_reader.h"
 #include "registry/error.h"
+#include "registry/files/json_depth.h"
 
 namespace trainrun {
 namespace {
@@ -97,6 +98,8 @@ class ShardReader {
   }
 
   std::string text_in_json(const std::string& member, const std::string& content) const {
+    constexpr int kDeepest = 64;
+    check_json_depth(content, kDeepest, path_ + ":" + member);
     const nlohmann::json json = nlohmann::json::parse(content, nullptr, false);
     const std::string key = names_.label.substr(kJson.size());
     if (!json.is_object() || !json.contains(key)) fail(member, "is not a JSON object that has '" + key + "'");

@@ -8,6 +8,7 @@
 #include "registry/datasets/arrow_library.h"
 #include "registry/datasets/data_file.h"
 #include "registry/error.h"
+#include "registry/files/json_depth.h"
 
 namespace trainrun {
 namespace {
@@ -56,6 +57,8 @@ std::string json_fault(const std::exception& error) {
 
 nlohmann::json json_object(std::string_view line, const std::string& place) {
   if (line.size() > kLongestLine) throw DataError(place + ": is longer than 256 MiB, which is too much for one line");
+  constexpr int kDeepest = 64;
+  check_json_depth(line, kDeepest, place);
   nlohmann::json object;
   try {
     object = nlohmann::json::parse(line);

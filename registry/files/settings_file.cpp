@@ -2,6 +2,7 @@
 
 #include "registry/error.h"
 #include "registry/files/file_io.h"
+#include "registry/files/json_depth.h"
 
 namespace trainrun {
 
@@ -10,13 +11,10 @@ using nlohmann::json;
 json read_settings(const std::string& path) {
   constexpr uint64_t kMostBytes = 16 << 20;
   const std::string text = read_file(path, kMostBytes);
-  const auto check_depth = [&](int depth, json::parse_event_t, json&) {
-    constexpr int kDeepest = 64;
-    if (depth > kDeepest) throw DataError(path + ": is nested too deeply for a file of settings");
-    return true;
-  };
+  constexpr int kDeepest = 64;
+  check_json_depth(text, kDeepest, path);
   try {
-    json settings = json::parse(text, check_depth);
+    json settings = json::parse(text);
     if (!settings.is_object())
       throw DataError(path + ": expected a mapping of settings, found " + shown_json(settings));
     return settings;

@@ -7,6 +7,7 @@
 
 #include "registry/error.h"
 #include "registry/files/file_io.h"
+#include "registry/files/json_depth.h"
 #include "registry/text/unicode.h"
 
 namespace trainrun {
@@ -102,6 +103,8 @@ std::optional<std::string> JsonNode::find_text(const std::string& key) const {
 
 json read_json_file(const std::string& path) {
   const std::string content = read_file(path, kMostTokenizerBytes);
+  constexpr int kDeepest = 4 * kMostNesting;  // a sequence is an object and a list, and so is each of its parts
+  check_json_depth(content, kDeepest, path);
   try {
     return json::parse(content);
   } catch (const json::exception& error) {

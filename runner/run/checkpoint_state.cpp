@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "registry/error.h"
+#include "registry/files/json_depth.h"
 
 namespace trainrun {
 namespace {
@@ -49,16 +50,6 @@ void refuse_newer(const json& whole) {
                          (named ? ", written by trainrun " + by->get<std::string>() : std::string()) +
                          "; this is trainrun " TRAINRUN_VERSION ", which knows formats up to " +
                          std::to_string(kFormat) + "; use a newer trainrun");
-}
-
-/// JSON whose values do not lie so deep in each other that a function which calls itself for each would overflow the stack.
-json parsed(const std::string& body) {
-  const auto check_depth = [](int depth, json::parse_event_t, const json&) {
-    constexpr int kDeepest = 100;
-    if (depth > kDeepest) throw DataError("state.json is not the state of a checkpoint: it is nested too deeply");
-    return true;
-  };
-  return json::parse(body, check_depth);
 }
 
 CheckpointState from_json(json whole) {
@@ -118,6 +109,8 @@ std::string to_text(const CheckpointState& state) {
 CheckpointState parse_checkpoint_state(const std::string& text) {
   const size_t body_start = kBeforeDigest.size() + kDigestDigits + kAfterDigest.size();
   const std::string_view view = text;
+  constexpr int kDeepest = 100;
+  check_json_depth(text, kDeepest, "state.json");
   const bool begins_right =
       view.size() > body_start && view.starts_with(kBeforeDigest) && view.substr(0, body_start).ends_with(kAfterDigest);
   if (!begins_right) {
@@ -131,7 +124,7 @@ CheckpointState parse_checkpoint_state(const std::string& text) {
     throw DataError("state.json is damaged: expected SHA-256 " + std::string(expected) + ", found " + found);
   }
   try {
-    return from_json(parsed(body));
+    return from_json(json::parse(body));
   } catch (const json::exception& error) {
     throw DataError("state.json is not the state of a checkpoint: " + plain_message(error));
   }

@@ -240,14 +240,19 @@ def test_encoding_on_threads_gives_the_same_and_is_fast(probe, kinds, corpus, ca
         print("", *lines, sep="\n")
 
 
-NESTED: dict = {"type": "Lowercase"}
-for _ in range(200):
-    NESTED = {"type": "Sequence", "normalizers": [NESTED]}
+def nested(levels: int) -> dict:
+    normalizer: dict = {"type": "Lowercase"}
+    for _ in range(levels):
+        normalizer = {"type": "Sequence", "normalizers": [normalizer]}
+    return normalizer
+
+
 FAULTS = [
     ("gpt2", "extra", 1, 'unknown key "extra"'),
     ("gpt2", "version", "2.0", "version: unknown version 2.0"),
     ("gpt2", "normalizer", {"type": "Emoji"}, "normalizer: unknown normalizer Emoji"),
-    ("gpt2", "normalizer", NESTED, "too many normalizers lie in each other"),
+    ("gpt2", "normalizer", nested(40), "too many normalizers lie in each other"),
+    ("gpt2", "normalizer", nested(200), "is nested too deeply"),
     ("gpt2", "normalizer", {"type": "Lowercase", "locale": "tr"}, 'normalizer: unknown key "locale"'),
     ("gpt2", "normalizer", {"type": "Replace", "pattern": {"Regex": "(["}, "content": ""}, r"normalizer.pattern: .* is not a regular expression"),
     ("gpt2", "normalizer", {"type": "Replace", "pattern": {"String": "a", "Regex": "a"}, "content": ""}, 'one of "String" and "Regex"'),

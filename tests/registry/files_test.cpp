@@ -12,6 +12,7 @@
 #include "registry/error.h"
 #include "registry/files/digest.h"
 #include "registry/files/file_io.h"
+#include "registry/files/json_depth.h"
 #include "registry/files/pickle.h"
 #include "registry/files/safetensors.h"
 #include "registry/files/tensor_file.h"
@@ -123,6 +124,18 @@ std::string error_of_pickle(const std::string& pickle) {
   const TemporaryFolder folder;
   write_torch_file(folder / "w.pt", pickle, {four_floats()});
   return message_of<Error>([&] { read_torch_file(folder / "w.pt"); });
+}
+
+TEST_CASE("JSON may be nested so deep and no deeper") {
+  const auto fault = [](const std::string& text) {
+    return message_of<DataError>([&] { check_json_depth(text, 2, "a.json"); });
+  };
+  for (const char* text : {"", "1", "[]", "[[], {}]", R"([{"[[[": "]\"[[["}])", "]]]] [[]]", R"(["[[[[[)", "[\"\\"}) {
+    CHECK_NOTHROW(check_json_depth(text, 2, "a.json"));
+  }
+  for (const char* text : {"[[[", "[{\"a\": []}]", "[[1], [[]]]", R"([[], ["\\", [)", R"(["\"", [[)"}) {
+    CHECK(fault(text) == "a.json: is nested too deeply: its lists and objects lie more than 2 deep in each other");
+  }
 }
 
 }  // namespace
