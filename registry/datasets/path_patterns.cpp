@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <system_error>
 
 #include "registry/error.h"
 
@@ -78,6 +80,11 @@ void add_matches(const std::string& pattern, const std::string& reader, std::vec
 std::vector<std::string> matching_paths(const std::vector<std::string>& patterns, const std::string& reader) {
   std::vector<std::string> paths;
   for (const std::string& pattern : patterns) {
+    std::error_code unreadable;
+    if (std::filesystem::exists(pattern, unreadable)) {
+      paths.push_back(pattern);
+      continue;
+    }
     for (const std::string& name : expanded(pattern, reader)) add_matches(name, reader, paths);
   }
   return paths;

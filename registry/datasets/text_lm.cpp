@@ -4,6 +4,7 @@
 
 #include "registry/catalog.h"
 #include "registry/datasets/characters.h"
+#include "registry/datasets/path_patterns.h"
 #include "registry/datasets/published_file.h"
 #include "registry/datasets/text_corpus.h"
 #include "registry/datasets/token_cache.h"
@@ -49,7 +50,9 @@ struct TextLM : BlockOptions {
 
   static void describe(Fields<TextLM>& f) {
     f.required("path", &TextLM::path)
-        .doc("a file of text or a .jsonl file, plain or .gz, or a Parquet or Arrow file; or a list of such files");
+        .doc(
+            "a file of text or a .jsonl file, plain or .gz, or a Parquet or Arrow file; or several, which follow each "
+            "other: a list, books-*.jsonl.gz, books-{0000..0009}.jsonl.gz");
     f.optional("text_column", &TextLM::text_column)
         .doc(
             "the key of a .jsonl file's objects, or the column of a .parquet, .arrow or .feather file, that holds the "
@@ -83,10 +86,12 @@ struct TextLM : BlockOptions {
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 
-  TextFiles files() const {
+  /// As the recipe has them: patterns, too.
+  TextFiles written_files() const {
     if (const auto* one = std::get_if<std::string>(&path)) return {{*one}, text_column};
     return {std::get<std::vector<std::string>>(path), text_column};
   }
+  TextFiles files() const { return {matching_paths(written_files().paths, "TextLM"), text_column}; }
   std::optional<TextPart> part() const {
     if (!split) return std::nullopt;
     return TextPart{*split == CorpusPart::kVal, val_fraction};
@@ -96,7 +101,7 @@ struct TextLM : BlockOptions {
 class TextLMDataset : public TokenWindows {
  public:
   explicit TextLMDataset(TextLM options)
-      : TokenWindows(options), options_(std::move(options)), origin_(corpus_name(options_.files())) {}
+      : TokenWindows(options), options_(std::move(options)), origin_(corpus_name(options_.written_files())) {}
 
   void open() override {
     tokens_.clear();

@@ -162,6 +162,11 @@ def test_files_follow_each_other(probe, tmp_path):
     fields, learnt = read(probe, type="TextLM", path=paths, block_size=2)
     assert learnt == {"characters": "\n\rabc"}
     assert_same(fields, blocks([2, 3, 4, 4, 2, 3, 1, 0], 2), "files")
+    for pattern in ("*.txt", "{0..2}.txt", "[0-2].txt"):
+        assert_same(read(probe, type="TextLM", path=str(tmp_path / pattern), block_size=2)[0], fields, pattern)
+    assert f"TextLM: there is no file {tmp_path}/*.text" in error_of(probe, type="TextLM", path=str(tmp_path / "*.text"), block_size=2)
+    for name in ("[0-2].txt", "{0..2}.txt"):  # is a file as it stands
+        assert len(read(probe, type="TextLM", path=written(tmp_path, name, "ab"), block_size=1)[0]["labels"]) == 1
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "uint32"])
