@@ -3,12 +3,12 @@
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <atomic>
 
 #include "registry/error.h"
+#include "registry/kernels/plain_tensor.h"
 #include "registry/kernels/relu_max_pool_loops.h"
 #include "registry/kernels/relu_max_pooling.h"
 
@@ -72,16 +72,6 @@ struct ReluMaxPool : torch::autograd::Function<ReluMaxPool> {
   }
 };
 
-/// Whether nothing but the CPU's kernels and autograd would see an operation on `x`: no mode, tracer, wrapper or view
-/// that negates.
-bool is_plain(const at::Tensor& x) {
-  using c10::DispatchKey;
-  static const c10::DispatchKeySet plain{DispatchKey::CPU, DispatchKey::AutogradCPU, DispatchKey::ADInplaceOrView,
-                                         DispatchKey::AutocastCPU};
-  const auto modes = c10::impl::tls_local_dispatch_key_set().included_;
-  return plain.has_all(x.key_set()) && c10::default_included_set.has_all(modes) && !x._fw_grad(0).defined();
-}
-
 /// Whether every window has a point within x. Where padding is wider than a dilated image, ATen pools nothing into
 /// -inf.
 bool windows_meet(const at::Tensor& x, const MaxPoolWindow& window) {
@@ -107,7 +97,7 @@ bool can_fuse_relu_max_pool2d(const MaxPoolWindow& window, at::ScalarType dtype)
 }
 
 bool supports_relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window) {
-  return can_fuse_relu_max_pool2d(window, x.scalar_type()) && is_plain(x) && (x.dim() == 3 || x.dim() == 4) &&
+  return can_fuse_relu_max_pool2d(window, x.scalar_type()) && is_plain_cpu(x) && (x.dim() == 3 || x.dim() == 4) &&
          (x.is_contiguous() || pays_in_channels_last(x, window)) && windows_meet(x, window);
 }
 

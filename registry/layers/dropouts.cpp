@@ -6,6 +6,7 @@
 #include <ATen/ops/feature_dropout.h>
 #include <torch/nn/module.h>
 
+#include "registry/kernels/bernoulli.h"
 #include "registry/layers/parts.h"
 
 namespace trainrun {
@@ -74,6 +75,7 @@ struct StochasticDepth {
 Part dropout_part(const at::Tensor& input, double p) { return part_of("Dropout", Dropout{p, false}, {input}); }
 
 void add_dropouts(LayerRegistry& layers) {
+  kernels::use_quick_bernoulli();
   layers.add<Dropout>("Dropout", "zeroes elements at random while training, and scales the rest up");
   layers.add<DropoutOf<at::feature_dropout, at::feature_dropout_, 3, 3>>(
       "Dropout1d", "zeroes whole feature maps of [N, C, L] at random while training");

@@ -12,6 +12,7 @@
 #include <ATen/ops/tensor.h>
 
 #include "registry/index_range.h"
+#include "registry/kernels/cross_entropy.h"
 #include "registry/losses/counted_targets.h"
 #include "registry/losses/loss_of.h"
 #include "registry/losses/overlap_losses.h"
@@ -97,6 +98,7 @@ struct CrossEntropyLoss : ClassInputs {
   }
   at::Tensor operator()(const Tensors& given, int64_t reduction) const {
     const Tensors in = in_order(given, class_dim);
+    if (!weight && label_smoothing == 0) return kernels::cross_entropy(in[0], in[1], reduction, ignore_index);
     return at::cross_entropy_loss(in[0], in[1], weight.like(in[0]), reduction, ignore_index, label_smoothing);
   }
 };

@@ -1,0 +1,107 @@
+#include "registry/kernels/bernoulli.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/bernoulli_native.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/util/Exception.h>
+#include <torch/library.h>
+
+#include <cmath>
+#include <memory>
+#include <mutex>
+
+#include "registry/error.h"
+#include "registry/kernels/bernoulli_paths.h"
+
+namespace trainrun::kernels {
+namespace {
+
+constexpr int64_t kFewestDrawn = 64;
+
+/// How a tensor of this type holds a 1; nothing for types that are left to ATen.
+std::optional<One> one_of(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+      return One{4, 0x3f800000};
+    case at::kDouble:
+      return One{8, 0x3ff0000000000000};
+    case at::kHalf:
+      return One{2, 0x3c00};
+    case at::kBFloat16:
+      return One{2, 0x3f80};
+    case at::kByte:
+    case at::kBool:
+      return One{1, 1};
+    default:
+      return std::nullopt;
+  }
+}
+
+/// All the values of `self`, which has no gaps.
+void fill(const at::Tensor& self, One one, double p, at::CPUGeneratorImpl& generator, CpuPath path) {
+  constexpr double kTo53 = 9007199254740992.0;  // 2^53: ATen compares 53 random bits, as a fraction, with p
+  const auto limit = static_cast<uint64_t>(std::ceil(p * kTo53));
+  const std::lock_guard<std::mutex> lock(generator.mutex_);
+  at::mt19937 engine = generator.engine();
+  at::mt19937_data_pod data = engine.data();
+  Twister twister{data.state_.data(), data.left_, data.next_};
+#if defined(__x86_64__)
+  const auto loop = path == CpuPath::kAvx512 ? bernoulli_fill_avx512
+                    : path == CpuPath::kAvx2 ? bernoulli_fill_avx2
+                                             : bernoulli_fill;
+#else
+  const auto loop = bernoulli_fill;
+#endif
+  loop(twister, limit, one, self.mutable_data_ptr(), self.numel());
+  data.left_ = static_cast<int>(twister.left);
+  data.next_ = static_cast<uint32_t>(twister.next);
+  engine.set_data(data);
+  generator.set_engine(engine);
+}
+
+/// Whether ATen draws by the generator's own numbers: found out by a few of them.
+bool draws_alike() {
+  static const bool alike = [] {
+    at::Generator theirs = at::detail::createCPUGenerator(1), ours = at::detail::createCPUGenerator(1);
+    at::Tensor expected = at::empty({2 * kTwisterNumbers}), found = at::empty_like(expected);
+    at::native::bernoulli_(expected, 0.3, theirs);
+    fill(found, *one_of(at::kFloat), 0.3, *at::check_generator<at::CPUGeneratorImpl>(ours), best_cpu_path());
+    return expected.equal(found) && theirs.get_state().equal(ours.get_state());
+  }();
+  return alike;
+}
+
+at::Tensor& quick_bernoulli(at::Tensor& self, double p, std::optional<at::Generator> generator) {
+  return bernoulli(self, p, generator);
+}
+
+}  // namespace
+
+at::Tensor& bernoulli(at::Tensor& self, double p, const std::optional<at::Generator>& generator,
+                      std::optional<CpuPath> path) {
+  if (path && !is_available(*path)) throw Error("bernoulli: this processor has no " + name_of(*path));
+  const std::optional<One> one = one_of(self.scalar_type());
+  const bool fits = one && self.is_non_overlapping_and_dense() && self.numel() >= kFewestDrawn && p >= 0 && p <= 1;
+  if (!fits || !draws_alike()) return at::native::bernoulli_(self, p, generator);
+  fill(self, *one, p,
+       *at::get_generator_or_default<at::CPUGeneratorImpl>(generator, at::detail::getDefaultCPUGenerator()),
+       path.value_or(best_cpu_path()));
+  return self;
+}
+
+void use_quick_bernoulli() {
+  struct Silence : c10::WarningHandler {  // the dispatcher warns of what is meant here
+    void process(const c10::Warning&) override {}
+  };
+  static const std::unique_ptr<torch::Library> library = [] {
+    Silence silence;
+    const c10::WarningUtils::WarningHandlerGuard guard(&silence);
+    auto made =
+        std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+    made->impl("bernoulli_.float", quick_bernoulli);
+    return made;
+  }();
+}
+
+}  // namespace trainrun::kernels

@@ -1,0 +1,14 @@
+#if defined(__x86_64__)
+
+#include "registry/kernels/bernoulli_fill.h"
+#include "registry/kernels/bernoulli_paths.h"
+
+namespace trainrun::kernels {
+
+void bernoulli_fill_avx2(Twister& twister, uint64_t limit, One one, void* to, int64_t count) {
+  fill(twister, limit, one, to, count);
+}
+
+}  // namespace trainrun::kernels
+
+#endif

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+// The loops of bernoulli.h, on bare memory. Declarations only: sources compiled for AVX2 and AVX-512 include this header
+// (see README.md).
+
+namespace trainrun::kernels {
+
+/// Numbers that the state of a Mersenne twister holds.
+inline constexpr int64_t kTwisterNumbers = 624;
+
+/// What at::mt19937 holds: the first of `left` numbers but one is state[next].
+struct Twister {
+  uint32_t* state;
+  int64_t left, next;
+};
+
+/// How a 1 is written: its bytes (1, 2, 4 or 8) and their content.
+struct One {
+  int64_t bytes;
+  uint64_t content;
+};
+
+/// Writes `count` values, each 1 where the 53 low bits of the next two random numbers, the high half first, are below
+/// `limit`, else 0.
+void bernoulli_fill(Twister& twister, uint64_t limit, One one, void* to, int64_t count);
+
+#if defined(__x86_64__)
+void bernoulli_fill_avx2(Twister& twister, uint64_t limit, One one, void* to, int64_t count);
+void bernoulli_fill_avx512(Twister& twister, uint64_t limit, One one, void* to, int64_t count);
+#endif
+
+}  // namespace trainrun::kernels
