@@ -94,13 +94,14 @@ void use_quick_bernoulli() {
   struct Silence : c10::WarningHandler {  // the dispatcher warns of what is meant here
     void process(const c10::Warning&) override {}
   };
-  static const std::unique_ptr<torch::Library> library = [] {
+  // Never taken back: threads may still draw while the process ends.
+  [[maybe_unused]] static const torch::Library* const library = [] {
     Silence silence;
     const c10::WarningUtils::WarningHandlerGuard guard(&silence);
     auto made =
         std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
     made->impl("bernoulli_.float", quick_bernoulli);
-    return made;
+    return made.release();
   }();
 }
 
