@@ -8,6 +8,7 @@
 #include "registry/interpolation.h"
 #include "registry/plugin_loader.h"
 #include "runner/model/figures.h"
+#include "runner/model/initial_weights.h"
 #include "runner/model/model.h"
 #include "runner/model/trainable.h"
 #include "runner/recipe/recipe_source.h"
@@ -134,7 +135,8 @@ void check_monitors(const Recipe& recipe, const Model* model, const Value& value
 
 }  // namespace
 
-LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog) {
+LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog,
+                         InitialWeights weights) {
   ResolvedRecipe source = resolve_recipe(path, overrides);
   std::vector<Problem> problems = source.problems;
   LoadedRecipe loaded;
@@ -153,6 +155,10 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
     set_default_loggers(loaded.recipe, reader);
     loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));
     const auto planned = check_model(loaded.recipe, source.value, problems);
+    if (weights == InitialWeights::kNeeded) {
+      const std::vector<Problem> missing = missing_weights(loaded.recipe, source.value, planned.get());
+      problems.insert(problems.end(), missing.begin(), missing.end());
+    }
     if (!has_fault(problems, {"metrics", "checkpoint", "scheduler", "callbacks"})) {
       try {
         check_monitors(loaded.recipe, planned.get(), source.value, problems);

@@ -17,6 +17,7 @@
 #include "runner/distributed/sharded_model.h"
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
+#include "runner/model/initial_weights.h"
 #include "runner/train/batch_norm_estimate.h"
 #include "runner/train/job_parts.h"
 #include "runner/train/own_callbacks.h"
