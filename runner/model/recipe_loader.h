@@ -12,7 +12,8 @@ struct LoadedRecipe {
   Recipe recipe;
   Value resolved;  // merged, overridden, interpolated: what the run's folder keeps
   std::string path;
-  Value kept;  // ResolvedRecipe's: what of it may be a secret
+  Value kept;                    // ResolvedRecipe's: what of it may be a secret
+  std::vector<Problem> surplus;  // `surplus_outputs`, found while the model was planned
 };
 
 /// Whether a job begins with the weights that its recipe names; what was trained has its own.
