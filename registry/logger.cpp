@@ -1,7 +1,5 @@
 #include "registry/logger.h"
 
-#include <cmath>
-
 namespace trainrun {
 
 Figures StepRecord::figures() const {
@@ -9,7 +7,7 @@ Figures StepRecord::figures() const {
   all.insert(all.end(), losses.begin(), losses.end());
   all.emplace_back("train/lr", lr);
   for (size_t i = 0; i < group_lrs.size(); ++i) all.emplace_back("train/lr/" + std::to_string(i), group_lrs[i]);
-  all.emplace_back("train/samples_per_second", std::round(samples_per_second));
+  all.emplace_back("train/samples_per_second", samples_per_second);
   all.emplace_back("train/loss_avg", loss_avg);
   if (grad_norm) all.emplace_back("train/grad_norm", *grad_norm);
   if (loss_scale) {

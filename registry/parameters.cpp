@@ -391,10 +391,13 @@ void check_keys(const Value& map, const std::vector<const Parameter*>& parameter
     misspelled.push_back(elsewhere.empty() ? near : "");
     const std::string given = misspelled.back().empty() && elsewhere.empty() ? nearest(entry.key, all) : "";
     std::string whose = owner.empty() ? "unknown key" : "unknown parameter of " + owner;
+    std::string merged;
     if (const Value* type = map.find("type"); type && is_elsewhere(type->place(), entry.key_place)) {
       whose += " (its type is from " + type->place().to_string() + ")";
+      const bool is_far = misspelled.back().empty() && elsewhere.empty() && given.empty();
+      if (is_far) merged = "; to leave out what a base says here, write !replace before the mapping";
     }
-    reader.error(entry.key_place, whose + key_hint(misspelled.back(), elsewhere, given, all));
+    reader.error(entry.key_place, whose + key_hint(misspelled.back(), elsewhere, given, all) + merged);
   }
   for (const Parameter* parameter : parameters) {
     if (!parameter->required || map.find(parameter->name)) continue;

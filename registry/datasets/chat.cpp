@@ -125,27 +125,40 @@ struct EncodedChats {
 /// What EncodedChats::numbers count: conversations that were read; without a token to learn; too long and left out; cut.
 enum Count : size_t { kRead, kEmpty, kDropped, kCut };
 
+/// The chat template, which is read when it is first asked for.
+class TemplateOnDemand {
+ public:
+  explicit TemplateOnDemand(const Chat& options) : options_(options) {}
+
+  /// Throws DataError where there is none, or it cannot be read.
+  std::shared_ptr<const ChatTemplate> get() {
+    if (template_) return template_;
+    const auto& variables = options_.template_variables.entries;
+    template_ = std::make_shared<const ChatTemplate>(open_chat_template(
+        options_.tokenizer, options_.chat_template, ChatVariables(variables.begin(), variables.end())));
+    return template_;
+  }
+
+ private:
+  const Chat& options_;
+  std::shared_ptr<const ChatTemplate> template_;
+};
+
 class ChatMaker {
  public:
-  ChatMaker(const Chat& options, std::shared_ptr<const Tokenizer> tokenizer)
-      : options_(options), tokenizer_(std::move(tokenizer)) {}
+  ChatMaker(const Chat& options, std::shared_ptr<const Tokenizer> tokenizer, TemplateOnDemand& chat_template)
+      : options_(options), tokenizer_(std::move(tokenizer)), source_(chat_template) {}
 
   ByteArrays make() {
     std::vector<Conversation> waiting;
     for_each_conversation(options_.path, options_.system, [&](Conversation chat) {
       constexpr size_t kAtOnce = 512;
-      if (!chat.plain && !template_) template_ = open_template(options_);
+      if (!chat.plain && !template_) template_ = source_.get();
       waiting.push_back(std::move(chat));
       if (waiting.size() == kAtOnce) take(waiting);
     });
     take(waiting);
     return made_->arrays(made_);
-  }
-
-  static std::shared_ptr<const ChatTemplate> open_template(const Chat& options) {
-    const auto& variables = options.template_variables.entries;
-    return std::make_shared<const ChatTemplate>(open_chat_template(options.tokenizer, options.chat_template,
-                                                                   ChatVariables(variables.begin(), variables.end())));
   }
 
  private:
@@ -194,14 +207,15 @@ class ChatMaker {
 
   const Chat& options_;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  std::shared_ptr<const ChatTemplate> template_;
+  TemplateOnDemand& source_;
+  std::shared_ptr<const ChatTemplate> template_;  // null until a conversation needs it
   std::shared_ptr<EncodedChats> made_ = std::make_shared<EncodedChats>();
 };
 
 /// The day, where the template writes it into its texts.
-std::string day_in_texts(const Chat& options) {
+std::string day_in_texts(TemplateOnDemand& chat_template) {
   try {
-    if (!ChatMaker::open_template(options)->reads_clock()) return "";
+    if (!chat_template.get()->reads_clock()) return "";
   } catch (const DataError&) {
     return "";  // whoever needs a template is told when the conversations are read
   }
@@ -212,7 +226,7 @@ std::string day_in_texts(const Chat& options) {
 }
 
 /// Names all that the arrays depend on.
-std::string cache_key(const Chat& options) {
+std::string cache_key(const Chat& options, TemplateOnDemand& chat_template) {
   TokenCacheKey key("chats");
   key.add_tokenizer(options.tokenizer).add_file(options.path).add(fs::path(options.path).extension().string());
   const std::string given = options.chat_template.value_or("");
@@ -224,7 +238,7 @@ std::string cache_key(const Chat& options) {
     key.add(name).add(static_cast<int64_t>(value.index()));
     key.add(std::visit([](const auto& one) { return nlohmann::json(one).dump(); }, value));
   }
-  key.add(day_in_texts(options));
+  key.add(day_in_texts(chat_template));
   key.add(options.system ? 1 : 0).add(options.system.value_or(""));
   key.add(static_cast<int64_t>(options.train_on)).add(options.max_length).add(static_cast<int64_t>(options.too_long));
   return key.finish();
@@ -245,8 +259,10 @@ class ChatDataset : public Dataset, public DetailedDataset {
   }
   void open() override {
     tokenizer_ = open_tokenizer(options_.tokenizer);
-    const auto make = [&] { return ChatMaker(options_, tokenizer_).make(); };
-    use(options_.cache == TokenCaching::kDisk ? arrays_on_disk(cache_key(options_), kChatArrays, make) : make());
+    TemplateOnDemand chat_template(options_);
+    const auto make = [&] { return ChatMaker(options_, tokenizer_, chat_template).make(); };
+    const bool keeps = options_.cache == TokenCaching::kDisk;
+    use(keeps ? arrays_on_disk(cache_key(options_, chat_template), kChatArrays, make) : make());
     if (numbers_[kRead] == 0) throw DataError(options_.path + ": has no conversations");
     if (places_.empty()) throw DataError(options_.path + ": " + notes()[0]);
     if (options_.packing) {

@@ -21,9 +21,9 @@ struct Conversation {
 };
 
 /// Calls `take` with each conversation of a file: .jsonl, an object in each line, or .json, a list of them, both plain
-/// or .gz; or .parquet, .arrow or .feather, an object in each row. An object has `messages` (OpenAI), `conversations` (ShareGPT), `prompt` and `completion`, or `instruction`,
-/// perhaps `input`, and `output` (Alpaca). `system` is said first where nothing else is. Throws DataError naming file,
-/// line and key.
+/// or .gz; or .parquet, .arrow or .feather, an object in each row. An object has `messages` (OpenAI), `conversations`
+/// (ShareGPT), `prompt` and `completion`, or `instruction`, perhaps `input`, and `output` (Alpaca). `system` is said
+/// first where nothing else is. Throws DataError naming file, line and key.
 void for_each_conversation(const std::string& path, const std::optional<std::string>& system,
                            const std::function<void(Conversation)>& take);
 

@@ -213,6 +213,16 @@ at::Tensor ImageSamples::decoded_mask(size_t number) const {
   }
 }
 
+at::Tensor ImageSamples::with_advice(at::Tensor (ImageSamples::*decode)(size_t) const, size_t number) const {
+  try {
+    return (this->*decode)(number);
+  } catch (const ReadError&) {
+    throw;
+  } catch (const DataError& error) {
+    throw DataError(error.what() + std::string(advice()));
+  }
+}
+
 at::Tensor ImageSamples::changed(const Transforms& transforms, const at::Tensor& pixels, const std::string& file,
                                  int64_t row, const SampleDraws& draws) {
   Batch batch;
@@ -231,14 +241,7 @@ at::Tensor ImageSamples::changed(const Transforms& transforms, const at::Tensor&
 }
 
 at::Tensor ImageSamples::changed_image(size_t number, int64_t row, const SampleDraws& draws) const {
-  at::Tensor pixels;
-  try {
-    pixels = cached_.empty() ? decoded(number) : cached_[number];
-  } catch (const ReadError&) {
-    throw;
-  } catch (const DataError& error) {
-    throw DataError(error.what() + std::string(advice()));
-  }
+  const at::Tensor pixels = cached_.empty() ? with_advice(&ImageSamples::decoded, number) : cached_[number];
   return changed(transforms_, pixels, files()[number], row, draws);
 }
 
@@ -248,7 +251,8 @@ at::Tensor ImageSamples::masks_of(const at::Tensor& indices, const SampleDraws& 
   at::Tensor masks = at::empty({indices.numel(), shape[1], shape[2]}, at::kLong);
   for (int64_t i = 0; i < indices.numel(); ++i) {
     const auto number = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
-    const at::Tensor pixels = cached_masks_.empty() ? decoded_mask(number) : cached_masks_[number];
+    const at::Tensor pixels =
+        cached_masks_.empty() ? with_advice(&ImageSamples::decoded_mask, number) : cached_masks_[number];
     const std::string& file = listing().masks[number];
     const at::Tensor mask = changed(mask_transforms_, pixels, file, i, draws);  // [1, 1, H, W]
     if (mask.sizes().slice(2) != masks.sizes().slice(1)) {

@@ -129,6 +129,8 @@ class ImageSamples : public Dataset, public DetailedDataset {
   /// [H, W, C]. Throws DataError, which names the file.
   at::Tensor decoded(size_t number) const;
   at::Tensor decoded_mask(size_t number) const;
+  /// Either of the two; the error says what to do as well.
+  at::Tensor with_advice(at::Tensor (ImageSamples::*decode)(size_t) const, size_t number) const;
   /// The pixels [H, W, C] of a file as they go into a batch: [1, C, H, W].
   static at::Tensor changed(const Transforms& transforms, const at::Tensor& pixels, const std::string& file,
                             int64_t row, const SampleDraws& draws);
@@ -138,9 +140,9 @@ class ImageSamples : public Dataset, public DetailedDataset {
   std::vector<int64_t> first_shape() const;
   std::vector<int64_t> shape_once() const;
   void read_all();
-  /// Goes on with the files of those numbers alone.
   /// What to do about a file that cannot be decoded, after the message that says so.
   const char* advice() const;
+  /// Goes on with the files of those numbers alone.
   void leave_out(const std::vector<int64_t>& whole, std::vector<std::string> broken);
 
   ImageOptions options_;

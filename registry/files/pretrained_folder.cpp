@@ -92,20 +92,33 @@ NamedTensors read_shards(const fs::path& folder, const std::string& index_path) 
   return tensors;
 }
 
-}  // namespace
+/// Where a folder's weights are: in one file, or in shards that the file, an index, names.
+struct WeightsFile {
+  std::string path;
+  bool is_index = false;
+};
 
-NamedTensors read_pretrained_folder(const std::string& folder) {
+WeightsFile find_weights(const std::string& folder) {
   const fs::path path(folder);
   if (!fs::is_directory(path)) throw DataError("there is no folder " + folder);
   for (const char* stem : {"model.safetensors", "pytorch_model.bin"}) {
     const fs::path file = path / stem;
     const fs::path index = path / (std::string(stem) + ".index.json");
-    if (fs::exists(file)) return load_weights(file.string());
-    if (fs::exists(index)) return read_shards(path, index.string());
+    if (fs::exists(file)) return {file.string(), /*is_index=*/false};
+    if (fs::exists(index)) return {index.string(), /*is_index=*/true};
   }
   throw DataError(folder +
                   ": has no weights: none of model.safetensors, model.safetensors.index.json, pytorch_model.bin and "
                   "pytorch_model.bin.index.json is there");
 }
+
+}  // namespace
+
+NamedTensors read_pretrained_folder(const std::string& folder) {
+  const WeightsFile file = find_weights(folder);
+  return file.is_index ? read_shards(folder, file.path) : load_weights(file.path);
+}
+
+void check_pretrained_folder(const std::string& folder) { find_weights(folder); }
 
 }  // namespace trainrun

@@ -11,4 +11,7 @@ namespace trainrun {
 /// naming the file where there is none, one is damaged, or shards and index do not agree.
 NamedTensors read_pretrained_folder(const std::string& folder);
 
+/// Throws the same DataError where the folder or all of these files are missing; opens none of them.
+void check_pretrained_folder(const std::string& folder);
+
 }  // namespace trainrun

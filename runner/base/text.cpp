@@ -62,6 +62,16 @@ std::string duration(double seconds) {
 
 std::string bytes_text(double bytes) { return with_prefix(bytes) + "B"; }
 
+std::string rate_text(double rate) {
+  constexpr double kLeast = 1e-4;
+  if (!std::isfinite(rate)) return decimal(rate);
+  if (rate >= 99.95) return grouped(std::llround(rate));
+  if (rate < kLeast) return rate == 0 ? "0" : scientific(rate, 2);
+  int decimals = 1;
+  for (double most = 9.995; rate < most; most /= 10) ++decimals;
+  return formatted("%.*f", decimals, rate);
+}
+
 std::string amount_text(double amount) {
   std::string text = with_prefix(amount);
   if (text.back() == ' ') text.pop_back();

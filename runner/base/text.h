@@ -18,6 +18,8 @@ std::string scientific(double number, int decimals = 1);
 std::string duration(double seconds);
 /// "640 B", "2.6 MB": powers of 1000
 std::string bytes_text(double bytes);
+/// "5,812", "42.3", "0.0417": three figures at least, of what happens in a second
+std::string rate_text(double rate);
 /// "18.4 M", "2.1 G", "640": powers of 1000
 std::string amount_text(double amount);
 /// Columns that `text` (UTF-8 of single-width characters) takes.

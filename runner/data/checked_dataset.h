@@ -17,7 +17,8 @@ struct IndexUse {
   Place place;  // of the reader
   std::string path;
   std::string type;
-  bool is_label = false;  // a loss reads it
+  bool is_label = false;                        // a loss reads it
+  std::optional<size_t> output = std::nullopt;  // the slot of the graph whose classes such labels are
 };
 
 /// Another data set, whose samples can be checked as they are made.

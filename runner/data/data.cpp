@@ -116,6 +116,21 @@ void share_learnt(Dataset& data, const json& learnt) {
   }
 }
 
+std::vector<std::string> notes_of_all(const std::vector<std::pair<std::string, const Dataset*>>& sets) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> notes;  // each with the names of those that say it
+  for (const auto& [name, data] : sets) {
+    for (const std::string& note : notes_of(*data)) {
+      const auto is_same = [&](const auto& other) { return other.first == note; };
+      auto said = std::find_if(notes.begin(), notes.end(), is_same);
+      if (said == notes.end()) said = notes.insert(said, {note, {}});
+      if (said->second.empty() || said->second.back() != name) said->second.push_back(name);
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& [note, names] : notes) lines.push_back(join(names) + ": " + note);
+  return lines;
+}
+
 DataTransforms::DataTransforms(const Recipe& recipe, const DatasetInfo* train, const std::vector<DatasetInfo>& eval)
     : eval_(std::max<size_t>(eval.size(), 1)) {
   const DatasetSection& section = recipe.dataset;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "runner/data/data_loader.h"
@@ -13,6 +15,10 @@ std::unique_ptr<Dataset> open_data(const Component<DatasetKind>& dataset, const 
 /// Has `data` read as what was learnt (Dataset::learnt) from the training data says; where that is null, it learns from
 /// itself.
 void share_learnt(Dataset& data, const nlohmann::json& learnt);
+
+/// What a user should know of sets of data, which are open, each given with its name: "dataset.train: …". What several
+/// of them say alike, as parts of one folder do, is said once: "dataset.train, dataset.eval: …".
+std::vector<std::string> notes_of_all(const std::vector<std::pair<std::string, const Dataset*>>& sets);
 
 /// The transforms of both splits, those in common made once.
 class DataTransforms {

@@ -29,9 +29,11 @@ constexpr int64_t kRatePoints = 61;        // a multiple of ten intervals, so th
 class LayerWalk {
  public:
   /// Bytes that steps of the `plan` do not keep are in `recomputed`, not in a row.
-  LayerWalk(const Graph& graph, const Plan& plan, std::vector<LayerSummary>& rows,
+  /// Parameters that are `late` are frozen at first.
+  LayerWalk(const Graph& graph, const Plan& plan, const Tensors& late, std::vector<LayerSummary>& rows,
             std::vector<RecomputedSummary>& recomputed)
       : flat_(flatten(graph)), rows_(rows), recomputed_(recomputed) {
+    for (const at::Tensor& parameter : late) late_.insert(parameter.unsafeGetTensorImpl());
     for (const PlanStep& step : plan.steps) {
       if (!step.inside) continue;
       steps_.push_back(&step);
@@ -57,7 +59,7 @@ class LayerWalk {
     }
     if (layer.is_leaf()) compute(index, *around, rows_[row]);
     for (size_t i = index + 1; i < layer.end;) i = walk(i, around, row, depth + (has_row ? 1 : 0));
-    if (has_row && layer.node->layer.state) rows_[row].parameters = count_parameters(*layer.node->layer.state);
+    if (has_row && layer.node->layer.state) count_parameters(*layer.node->layer.state, rows_[row]);
     return layer.end;
   }
 
@@ -106,12 +108,13 @@ class LayerWalk {
   }
 
   /// Those that no row before this one has: not those of layers within, nor those shared with an earlier layer.
-  int64_t count_parameters(const torch::nn::Module& module) {
-    int64_t count = 0;
+  void count_parameters(const torch::nn::Module& module, LayerSummary& row) {
     for (const at::Tensor& parameter : module.parameters()) {
-      if (counted_.insert(parameter.unsafeGetTensorImpl()).second) count += parameter.numel();
+      if (!counted_.insert(parameter.unsafeGetTensorImpl()).second) continue;
+      row.parameters += parameter.numel();
+      if (parameter.requires_grad()) row.trainable_parameters += parameter.numel();
+      if (late_.contains(parameter.unsafeGetTensorImpl())) row.late_parameters += parameter.numel();
     }
-    return count;
   }
 
   FlatGraph flat_;
@@ -120,9 +123,10 @@ class LayerWalk {
   std::vector<const PlanStep*> steps_;  // as many
   Tensors slots_;
   std::set<const at::TensorImpl*> counted_;
+  std::set<const at::TensorImpl*> late_;
 };
 
-void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) {
+void explain_layers(const Recipe& recipe, Model& model, const DatasetInfo& info, Explanation& result) {
   const ShapeMode shapes;
   const c10::AutoGradMode no_gradients(false);
   Tensors inputs;
@@ -139,7 +143,8 @@ void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) 
     inputs.push_back(at::empty(example_sizes(field), field.dtype));
     result.memory.batch += static_cast<int64_t>(inputs.back().nbytes()) / kExampleBatch;
   }
-  LayerWalk(model.graph(), model.plan(), result.layers, result.recomputed).run(inputs);
+  const Tensors late = model.frozen_for_now(recipe, model.parameters());
+  LayerWalk(model.graph(), model.plan(), late, result.layers, result.recomputed).run(inputs);
   for (const LayerSummary& layer : result.layers) {
     result.flops += layer.flops;
     result.memory.activations += layer.activation_bytes;
@@ -153,6 +158,8 @@ void explain_layers(Model& model, const DatasetInfo& info, Explanation& result) 
     result.trainable_parameters += tensor.numel();
     result.memory.gradients += static_cast<int64_t>(tensor.nbytes());
   }
+  for (const at::Tensor& tensor : late) result.late_parameters += tensor.numel();
+  result.unfreeze_at_epoch = recipe.model.unfreeze_at_epoch;
   for (const auto& [name, tensor] : model.state_dict()) result.memory.weights += static_cast<int64_t>(tensor.nbytes());
   if (model.roles()) result.memory.weights += model.roles()->num_bytes();
 }
@@ -284,7 +291,7 @@ Explanation explain(const LoadedRecipe& loaded) {
   const auto model = plan_model(recipe);
   const DatasetInfo info = training_info(recipe);
   result.inferred = inferred_of(*build_at_place(recipe.dataset.train, {}));
-  explain_layers(*model, info, result);
+  explain_layers(recipe, *model, info, result);
   list_fused(model->plan(), result.fused);
   result.length = explain_length(recipe, info);
   result.memory.activations *= result.length.batch_size;

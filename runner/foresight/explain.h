@@ -21,6 +21,8 @@ struct LayerSummary {
   bool is_container = false;  // the layers within follow; the numbers below are of what it does besides them
   std::vector<std::string> output_shapes;  // "[N, 32, 26, 26]"
   int64_t parameters = 0;
+  int64_t trainable_parameters = 0;
+  int64_t late_parameters = 0;  // of the trainable ones: those that learn from unfreeze_at_epoch on
   int64_t flops = 0;  // of one sample, forward: multiplications and additions of matrix products and convolutions
   int64_t activation_bytes = 0;  // of one sample: outputs that are memory of their own, not views
 };
@@ -88,7 +90,9 @@ struct Explanation {
   std::vector<RecomputedSummary> recomputed;
   int64_t parameters = 0;
   int64_t trainable_parameters = 0;
-  int64_t flops = 0;  // of one sample, forward
+  int64_t late_parameters = 0;               // of the trainable ones: those that learn from `unfreeze_at_epoch` on
+  std::optional<int64_t> unfreeze_at_epoch;  // the recipe's
+  int64_t flops = 0;                         // of one sample, forward
   std::string loss;
   std::vector<std::string> metrics;
   std::string optimizer;

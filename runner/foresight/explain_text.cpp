@@ -14,28 +14,57 @@ using Align = TextTable::Align;
 
 std::string or_blank(int64_t number, const std::string& text) { return number == 0 ? "" : text; }
 
+/// "after 2 epochs": when parameters that are frozen at first begin to learn.
+std::string unfreezing_text(const Explanation& e) {
+  const int64_t epochs = e.unfreeze_at_epoch.value_or(0);
+  return "after " + grouped(epochs) + (epochs == 1 ? " epoch" : " epochs");
+}
+
+/// How much of a layer learns; "" where it has no parameters.
+std::string trained_text(const Explanation& e, const LayerSummary& layer) {
+  if (layer.parameters == 0) return "";
+  if (layer.trainable_parameters == 0) return "frozen";
+  if (layer.late_parameters == 0) return grouped(layer.trainable_parameters);
+  if (layer.late_parameters == layer.parameters) return unfreezing_text(e);
+  const std::string late = grouped(layer.late_parameters) + " " + unfreezing_text(e);
+  const int64_t at_once = layer.trainable_parameters - layer.late_parameters;
+  return at_once == 0 ? late : grouped(at_once) + " + " + late;
+}
+
 std::string layer_table(const Explanation& e) {
-  TextTable table({Align::kLeft, Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
-  table.add({"layer", "type", "output", "parameters", "FLOPs", "activations"});
+  const bool shows_trained = e.trainable_parameters < e.parameters || e.late_parameters > 0;
+  std::vector<Align> columns = {Align::kLeft, Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight};
+  if (shows_trained) columns.push_back(Align::kRight);
+  TextTable table(columns);
+  const auto add = [&](std::vector<std::string> row, const std::string& trained) {
+    if (shows_trained) row.insert(row.begin() + 4, trained);
+    table.add(row);
+  };
+  add({"layer", "type", "output", "parameters", "FLOPs", "activations"}, "trained");
   table.add_rule();
   int64_t activations = 0;
   for (const LayerSummary& layer : e.layers) {
     activations += layer.activation_bytes;
-    table.add({std::string(static_cast<size_t>(layer.depth), ' ') + layer.name, layer.type,
-               join(layer.output_shapes, " "), or_blank(layer.parameters, grouped(layer.parameters)),
-               or_blank(layer.flops, amount_text(static_cast<double>(layer.flops))),
-               or_blank(layer.activation_bytes, bytes_text(static_cast<double>(layer.activation_bytes)))});
+    add({std::string(static_cast<size_t>(layer.depth), ' ') + layer.name, layer.type, join(layer.output_shapes, " "),
+         or_blank(layer.parameters, grouped(layer.parameters)),
+         or_blank(layer.flops, amount_text(static_cast<double>(layer.flops))),
+         or_blank(layer.activation_bytes, bytes_text(static_cast<double>(layer.activation_bytes)))},
+        trained_text(e, layer));
   }
   table.add_rule();
-  table.add({"one sample, forward", "", "", grouped(e.parameters), amount_text(static_cast<double>(e.flops)),
-             bytes_text(static_cast<double>(activations))});
+  add({"one sample, forward", "", "", grouped(e.parameters), amount_text(static_cast<double>(e.flops)),
+       bytes_text(static_cast<double>(activations))},
+      grouped(e.trainable_parameters));
   return table.to_string();
 }
 
 std::string parameters_text(const Explanation& e) {
   const int64_t frozen = e.parameters - e.trainable_parameters;
-  if (frozen == 0) return grouped(e.parameters) + ", all trainable";
-  return grouped(e.parameters) + ": " + grouped(e.trainable_parameters) + " trainable, " + grouped(frozen) + " frozen";
+  const std::string late =
+      e.late_parameters == 0 ? "" : ", " + grouped(e.late_parameters) + " of them only " + unfreezing_text(e);
+  if (frozen == 0) return grouped(e.parameters) + ", all trainable" + late;
+  return grouped(e.parameters) + ": " + grouped(e.trainable_parameters) + " trainable" + late + ", " + grouped(frozen) +
+         " frozen";
 }
 
 std::string memory_parts(const MemorySummary& m) {
@@ -165,6 +194,8 @@ ordered_json json_of(const LayerSummary& layer) {
           {"container", layer.is_container},
           {"output_shapes", layer.output_shapes},
           {"parameters", layer.parameters},
+          {"trainable_parameters", layer.trainable_parameters},
+          {"late_parameters", layer.late_parameters},
           {"flops", layer.flops},
           {"activation_bytes", layer.activation_bytes}};
 }
@@ -265,6 +296,7 @@ ordered_json to_json(const Explanation& e) {
                       {"fused", fused},
                       {"parameters", e.parameters},
                       {"trainable_parameters", e.trainable_parameters},
+                      {"late_parameters", e.late_parameters},
                       {"flops", e.flops},
                       {"loss", e.loss},
                       {"inferred", e.inferred},

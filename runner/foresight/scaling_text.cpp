@@ -24,11 +24,6 @@ std::string short_duration(double seconds) {
   return decimal(seconds * (is_milli ? 1e3 : kMicro), 1) + (is_milli ? " ms" : " us");
 }
 
-std::string rate_text(double rate) {
-  constexpr double kLarge = 100;
-  return rate < kLarge ? decimal(rate, 2) : grouped(std::llround(rate));
-}
-
 std::string shared_text(const ScalePlan& plan) {
   switch (plan.stage) {
     case 1:

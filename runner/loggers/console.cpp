@@ -45,7 +45,7 @@ std::string time_left(double seconds) {
   return seconds < 59.5 ? std::to_string(std::llround(seconds)) + " s" : duration(seconds);
 }
 
-std::string rate(double samples_per_second) { return grouped(std::llround(samples_per_second)) + " samples/s"; }
+std::string rate(double samples_per_second) { return rate_text(samples_per_second) + " samples/s"; }
 
 /// Samples in `steps` optimizer steps; exact over whole epochs, where the last step may be a short one.
 double samples_in(int64_t steps, const RunInfo& info) {

@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <torch/nn/modules/embedding.h>
 
+#include <algorithm>
+
 #include "registry/graph/flatten.h"
 
 namespace trainrun {
@@ -56,6 +58,42 @@ bool is_unchanged(const std::string& field, const DatasetInfo& data, const Datas
   return before && after && before->dtype == after->dtype && before->shape == after->shape;
 }
 
+/// The parameter of a layer that says how many classes it gives, or "".
+std::string width_key(const Graph::Node& node) {
+  for (const char* key : {"num_classes", "num_labels", "out_features", "out_channels"}) {
+    if (node.attributes.contains(key) && node.attributes.at(key).is_number_integer()) return key;
+  }
+  return "";
+}
+
+/// The layer that decides how many classes the output in `slot` has; null where none of its parameters does.
+const Graph::Node* find_head(const Graph& graph, size_t slot) {
+  for (const Graph::Node& node : graph.nodes()) {
+    if (std::find(node.outputs.begin(), node.outputs.end(), slot) == node.outputs.end()) continue;
+    if (!width_key(node).empty()) return &node;
+    if (node.layer.graph) return find_head(*node.layer.graph, node.layer.graph->outputs().at(0));
+    return node.inputs.empty() ? nullptr : find_head(graph, node.inputs[0]);
+  }
+  return nullptr;
+}
+
+/// What to change, so that the output that `use` reads has `wanted` classes.
+std::string change_of_outputs(const Graph& graph, const IndexUse& use, int64_t wanted) {
+  const std::string number = std::to_string(wanted);
+  const Graph::Node* head = use.output ? find_head(graph, *use.output) : nullptr;
+  const std::string key = head ? width_key(*head) : "";
+  const bool decides = !key.empty() && head->attributes.at(key).get<int64_t>() == use.range.below;
+  return decides ? "write " + head->path + "." + key + ": " + number : "the output must have " + number;
+}
+
+/// How many classes the labels that `use` reads may have, where the data set says so.
+std::optional<int64_t> known_classes(const IndexUse& use, const DatasetInfo& info) {
+  const FieldInfo* field = info.find(use.field);
+  if (!use.is_label || !field || !field->num_classes || use.range.least != 0) return std::nullopt;
+  const int64_t number = *field->num_classes;
+  return use.range.ignored == number - 1 ? number - 1 : number;  // the last one may be that of what does not count
+}
+
 }  // namespace
 
 std::vector<IndexUse> index_uses(const Recipe& recipe, const Graph& graph, const DatasetInfo& info) {
@@ -70,7 +108,7 @@ std::vector<IndexUse> index_uses(const Recipe& recipe, const Graph& graph, const
     const auto taken = graph.slot(field);  // by a layer of that name
     if (!output.defined() || !target || (taken && *taken >= info.fields.size())) continue;
     const auto range = class_range(loss, output, example_of(*target));
-    if (range) uses.push_back({field, *range, loss.place, loss.path, loss.type, true});
+    if (range) uses.push_back({field, *range, loss.place, loss.path, loss.type, true, slot});
   }
   find_embeddings(graph, uses);
   return uses;
@@ -88,6 +126,31 @@ void check_known_indices(const Recipe& recipe, const Graph& graph, const Dataset
                             "; write num_embeddings: " + needed});
   }
   if (!problems.empty()) throw RecipeError(problems);
+}
+
+std::string advice_on_outputs(const Recipe& recipe, const Graph& graph, const DatasetInfo& info,
+                              const Component<LossKind>& loss) {
+  for (const IndexUse& use : index_uses(recipe, graph, info)) {
+    if (use.path != loss.path) continue;
+    const auto classes = known_classes(use, info);
+    if (classes && *classes > use.range.below) return "; " + change_of_outputs(graph, use, *classes);
+  }
+  return "";
+}
+
+std::vector<Problem> surplus_outputs(const Recipe& recipe, const Graph& graph, const DatasetInfo& info) {
+  std::vector<Problem> problems;
+  for (const IndexUse& use : index_uses(recipe, graph, info)) {
+    const auto classes = known_classes(use, info);
+    if (!classes || *classes >= use.range.below) continue;
+    if (info.find(use.field)->shape.size() == 1) continue;  // of tokens: vocabularies are often rounded up
+    const std::string outputs = std::to_string(use.range.below);
+    problems.push_back({use.place, use.path,
+                        "the output that " + use.type + " reads has " + outputs + " classes, but '" + use.field +
+                            "' of dataset.train has only " + std::to_string(*classes) +
+                            ", so that the others never come; " + change_of_outputs(graph, use, *classes)});
+  }
+  return problems;
 }
 
 void check_indices(const Recipe& recipe, const Graph& graph, Dataset& data, const DatasetInfo& info) {

@@ -1,3 +1,5 @@
+#include "runner/model/initial_weights.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -5,8 +7,9 @@
 
 #include "registry/files/pretrained_folder.h"
 #include "registry/files/torch_file.h"
-#include "runner/model/model.h"
+#include "registry/graph/flatten.h"
 #include "runner/model/model_adapters.h"
+#include "runner/model/model_records.h"
 #include "runner/model/pretrained_weights.h"
 
 namespace trainrun {
@@ -58,7 +61,76 @@ NamedTensors renamed(const NamedTensors& tensors, const WeightsSection& weights)
   return result;
 }
 
+using WrittenWeights = std::variant<std::string, WeightsSection>;
+
+const std::string& path_of(const WrittenWeights& weights) {
+  if (const auto* path = std::get_if<std::string>(&weights)) return *path;
+  return std::get<WeightsSection>(weights).path;
+}
+
+/// Throws DataError where no file of weights is at `path`, nor a folder with weights.
+void check_weights_path(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code unreachable;  // as of a name that is too long
+  const fs::file_status status = fs::status(path, unreachable);
+  if (status.type() == fs::file_type::not_found) {
+    throw DataError("there is no file or folder " + path +
+                    (fs::path(path).is_relative() ? "; paths count from the folder that you are in" : ""));
+  }
+  if (unreachable) throw DataError(path + ": " + unreachable.message());
+  if (fs::is_directory(status)) check_pretrained_folder(path);
+}
+
+/// Where `section.weights` writes the path.
+Place place_of_weights(const Value& section) {
+  const Value& weights = *section.find("weights");
+  const Value* path = weights.find("path");
+  return (path ? *path : weights).place();
+}
+
+/// The folders that layers of `graph` name as `pretrained`, where they have no weights.
+void find_missing_folders(const Graph& graph, std::vector<Problem>& problems) {
+  std::map<const ModelRecord*, const GraphNode*> layers;  // the innermost layer that holds each
+  const FlatGraph flat = flatten(graph);
+  for (const FlatLayer& layer : flat.layers) {
+    if (!layer.written->layer.state) continue;
+    for (const auto& module : layer.written->layer.state->modules()) {
+      if (const auto* record = dynamic_cast<const ModelRecord*>(module.get())) layers[record] = layer.written;
+    }
+  }
+  for (const auto& [record, layer] : layers) {
+    if (record->pretrained.empty()) continue;
+    try {
+      check_pretrained_folder(record->pretrained);
+    } catch (const DataError& error) {
+      problems.push_back({layer->place, layer->path, error.what()});
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<Problem> missing_weights(const Recipe& recipe, const Value& value, const Model* model) {
+  std::vector<Problem> problems;
+  const auto check = [&](const std::optional<WrittenWeights>& weights, const Value* section, const std::string& path) {
+    if (!weights) return;
+    try {
+      check_weights_path(path_of(*weights));
+    } catch (const DataError& error) {
+      const bool is_path = std::holds_alternative<std::string>(*weights);
+      problems.push_back({place_of_weights(*section), path + ".weights" + (is_path ? "" : ".path"), error.what()});
+    }
+  };
+  check(recipe.model.weights, value.find("model"), "model");
+  for (const auto& [name, role] : recipe.models.entries) {
+    check(role.weights, value.find("models")->find(name), "models." + name);
+  }
+  if (!model) return problems;
+  find_missing_folders(model->graph(), problems);
+  if (!model->roles()) return problems;
+  for (const Model* role : model->roles()->models()) find_missing_folders(role->graph(), problems);
+  return problems;
+}
 
 std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model) {
   std::vector<std::string> passed_over = load_pretrained(model);
@@ -72,7 +144,11 @@ std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model
   } else {
     weights = std::get<WeightsSection>(*recipe.model.weights);
   }
-  if (!std::filesystem::exists(weights.path)) throw Error("model.weights: there is no " + weights.path);
+  try {
+    check_weights_path(weights.path);  // it was there when the recipe was checked
+  } catch (const DataError& error) {
+    throw Error(std::string("model.weights: ") + error.what());
+  }
   const bool is_folder = std::filesystem::is_directory(weights.path);
   NamedTensors tensors = is_folder ? read_pretrained_folder(weights.path) : load_weights(weights.path, weights.key);
   tensors = renamed(tensors, weights);

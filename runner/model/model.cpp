@@ -14,6 +14,7 @@
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/shape_mode.h"
 #include "runner/data/pixels.h"
+#include "runner/model/index_checks.h"
 #include "runner/model/model_adapters.h"
 #include "runner/model/precision.h"
 
@@ -166,7 +167,12 @@ void Model::build_losses(const Recipe& recipe) {
       {
         const ShapeMode shapes;
         const c10::AutoGradMode no_gradients(false);
-        const at::Tensor value = loss.build(inputs).forward(inputs.examples);
+        try {
+          built.loss = loss.build(inputs);
+        } catch (const LayerError& error) {
+          throw LayerError(error.what() + advice_on_outputs(recipe, *graph_, info_, loss));
+        }
+        const at::Tensor value = built.loss.forward(inputs.examples);
         TORCH_CHECK(value.numel() == 1, "it gives ", value.sizes(), ", not one number");
       }
       built.loss = loss.build(inputs);

@@ -170,6 +170,8 @@ class ModelRoles {
   void to(at::Device device, const Model& owner);
   /// What their weights take, without those that they share with the owner.
   int64_t num_bytes() const;
+  /// Those that have weights of their own.
+  std::vector<const Model*> models() const;
 
  private:
   struct Role {
@@ -183,10 +185,6 @@ class ModelRoles {
   std::vector<Role> roles_;
   bool is_loaded_ = false;
 };
-
-/// Loads the weights that `model.weights` names, if it names any; what was passed over is returned, a line each. Throws
-/// DataError, Error.
-std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model);
 
 /// Fields of the batches that a split gives, after its transforms; opens no data.
 DatasetInfo training_info(const Recipe& recipe);

@@ -8,7 +8,7 @@
 
 #include "registry/fault.h"
 #include "registry/graph/shape_mode.h"
-#include "runner/model/model.h"
+#include "runner/model/initial_weights.h"
 #include "runner/model/model_records.h"
 
 namespace trainrun {
@@ -148,6 +148,14 @@ int64_t ModelRoles::num_bytes() const {
     }
   }
   return bytes;
+}
+
+std::vector<const Model*> ModelRoles::models() const {
+  std::vector<const Model*> models;
+  for (const Role& role : roles_) {
+    if (!role.shares) models.push_back(role.model.get());
+  }
+  return models;
 }
 
 }  // namespace trainrun

@@ -8,6 +8,8 @@
 #include "registry/interpolation.h"
 #include "registry/plugin_loader.h"
 #include "runner/model/figures.h"
+#include "runner/model/index_checks.h"
+#include "runner/model/initial_weights.h"
 #include "runner/model/model.h"
 #include "runner/model/trainable.h"
 #include "runner/recipe/recipe_source.h"
@@ -134,11 +136,13 @@ void check_monitors(const Recipe& recipe, const Model* model, const Value& value
 
 }  // namespace
 
-LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog) {
+LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog,
+                         InitialWeights weights) {
   ResolvedRecipe source = resolve_recipe(path, overrides);
   std::vector<Problem> problems = source.problems;
   LoadedRecipe loaded;
   loaded.path = path;
+  std::unique_ptr<Model> planned;
   if (source.value.is_map()) {
     if (!source.value.find("name")) {
       source.value.set("name", {}, Value::scalar(std::filesystem::path(path).stem().string(), true, {}));
@@ -152,7 +156,11 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
     loaded.recipe.fusions = std::make_shared<const FusionRegistry>(catalog.fusions);
     set_default_loggers(loaded.recipe, reader);
     loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));
-    const auto planned = check_model(loaded.recipe, source.value, problems);
+    planned = check_model(loaded.recipe, source.value, problems);
+    if (weights == InitialWeights::kNeeded) {
+      const std::vector<Problem> missing = missing_weights(loaded.recipe, source.value, planned.get());
+      problems.insert(problems.end(), missing.begin(), missing.end());
+    }
     if (!has_fault(problems, {"metrics", "checkpoint", "scheduler", "callbacks"})) {
       try {
         check_monitors(loaded.recipe, planned.get(), source.value, problems);
@@ -166,6 +174,7 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
   }
   sort_problems(problems);
   if (!problems.empty()) throw RecipeError(problems);
+  if (planned) loaded.surplus = surplus_outputs(loaded.recipe, planned->graph(), training_info(loaded.recipe));
   loaded.resolved = std::move(source.value);
   loaded.kept = std::move(source.kept);
   return loaded;

@@ -12,12 +12,18 @@ struct LoadedRecipe {
   Recipe recipe;
   Value resolved;  // merged, overridden, interpolated: what the run's folder keeps
   std::string path;
-  Value kept;  // ResolvedRecipe's: what of it may be a secret
+  Value kept;                    // ResolvedRecipe's: what of it may be a secret
+  std::vector<Problem> surplus;  // `surplus_outputs`, found while the model was planned
 };
 
-/// Reads the recipe at `path` with `key=value` overrides, loads its plugins into `catalog`, checks every value, and
-/// finds the shapes of the model; opens no data. Throws RecipeError with every fault there is.
-LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog);
+/// Whether a job begins with the weights that its recipe names; what was trained has its own.
+enum class InitialWeights { kNeeded, kUnneeded };
+
+/// Reads the recipe at `path` with `key=value` overrides, loads its plugins into `catalog`, checks every value, finds
+/// the shapes of the model, and looks whether the weights that are needed are there; opens no data. Throws RecipeError
+/// with every fault there is.
+LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog,
+                         InitialWeights weights = InitialWeights::kNeeded);
 
 /// The text of `resolved` that, loaded again, gives the same recipe.
 std::string resolved_text(const Value& resolved);

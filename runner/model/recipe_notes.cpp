@@ -95,7 +95,7 @@ void note_batch_first(const Recipe& recipe, const std::set<std::string>& undecid
 }  // namespace
 
 std::vector<Problem> recipe_notes(const LoadedRecipe& loaded) {
-  std::vector<Problem> notes;
+  std::vector<Problem> notes = loaded.surplus;
   note_metrics(loaded.recipe, loaded.resolved, notes);
   note_rate(loaded.recipe, notes);
   std::set<std::string> undecided;

@@ -47,8 +47,18 @@ class Shift {
   int columns_;
 };
 
+/// Adds the tags of what was parsed by itself to `tags`, at the places that its values get by `shift`.
+void move_tags(const Value& value, const MergeTags& own, const Shift& shift, MergeTags& tags) {
+  for (const MergeTag tag : {MergeTag::kReplace, MergeTag::kRemove}) {
+    if (own.has(value, tag)) tags.add(shift(value.place()), tag);
+  }
+  for (const Value& item : value.items()) move_tags(item, own, shift, tags);
+  for (const Value::Entry& entry : value.entries()) move_tags(entry.value, own, shift, tags);
+}
+
 /// Parses the text behind '='.
-Value parse_value(std::string_view text, const Place& place, const std::string& path, std::vector<Problem>& problems) {
+Value parse_value(std::string_view text, const Place& place, const std::string& path, std::vector<Problem>& problems,
+                  MergeTags& tags) {
   const std::string_view content = trimmed(text);
   if (content.empty()) return Value::null(place);
   const auto report = [&](const std::string& message) { problems.push_back({place, path, message}); };
@@ -58,19 +68,24 @@ Value parse_value(std::string_view text, const Place& place, const std::string& 
   }
   std::vector<Problem> found;
   const Shift shift(place.line, place.column - 1);
-  Value value = shift(parse_yaml(std::string(text), place.file, found));
+  MergeTags own;
+  Value value = parse_yaml(std::string(text), place.file, found, &own);
+  move_tags(value, own, shift, tags);
+  value = shift(std::move(value));
   for (Problem& problem : found) {
     problem.place = shift(std::move(problem.place));
     const bool joined = problem.path.empty() || problem.path.front() == '[';
     problem.path = path + (joined ? "" : ".") + problem.path;
     problems.push_back(std::move(problem));
   }
-  const bool block_style = (value.is_map() && content.front() != '{') || (value.is_list() && content.front() != '[');
+  const bool block_style = (value.is_map() && content.front() != '{' && content.front() != '!') ||
+                           (value.is_list() && content.front() != '[');
   if (block_style) report("write a mapping as {a: b}, a list as [a, b], and a text that looks like one in quotes");
   return value;
 }
 
-std::optional<Override> parse_override(const std::string& argument, int number, std::vector<Problem>& problems) {
+std::optional<Override> parse_override(const std::string& argument, int number, std::vector<Problem>& problems,
+                                       MergeTags& tags) {
   static const auto command_line = std::make_shared<const std::string>("command line");
   const std::string_view text = argument;
   const auto place_at = [&](size_t offset) {
@@ -98,7 +113,7 @@ std::optional<Override> parse_override(const std::string& argument, int number, 
   change.path = std::move(*path);
   for (const PathStep& step : change.path) change.step_places.push_back(place_at(key_offset + step.offset));
   const size_t problems_before = problems.size();
-  change.value = parse_value(text.substr(equals + 1), place_at(equals + 1), std::string(key), problems);
+  change.value = parse_value(text.substr(equals + 1), place_at(equals + 1), std::string(key), problems, tags);
   if (problems.size() > problems_before) return std::nullopt;
   return change;
 }
@@ -135,39 +150,77 @@ std::string dead_end(const Value& node, const Path& path, size_t i) {
          ", counted from 0; there is no [" + std::to_string(step.index) + "]";
 }
 
+/// "there is no 'schedular' to remove; did you mean scheduler?"
+std::string nothing_to_remove(const Value& map, const std::string& key) {
+  std::vector<std::string> keys;
+  for (const Value::Entry& entry : map.entries()) {
+    if (entry.key != key) keys.push_back(entry.key);
+  }
+  return "there is no '" + key + "' to remove" + suggestion(key, keys);
+}
+
+void report_unremoved(Value& value, const MergeTags& tags, const std::string& path, std::vector<Problem>& problems) {
+  for (size_t i = 0; i < value.items().size(); ++i) {
+    report_unremoved(value.items()[i], tags, path + "[" + std::to_string(i) + "]", problems);
+  }
+  std::vector<std::string> unremoved;
+  for (Value::Entry& entry : value.entries()) {
+    const std::string here = path + (path.empty() ? "" : ".") + entry.key;
+    if (tags.has(entry.value, MergeTag::kRemove)) {
+      unremoved.push_back(entry.key);
+      problems.push_back({entry.value.place(), here, nothing_to_remove(value, entry.key)});
+    } else {
+      report_unremoved(entry.value, tags, here, problems);
+    }
+  }
+  for (const std::string& key : unremoved) value.erase(key);
+}
+
 }  // namespace
 
-void merge_into(Value& target, Value over) {
-  if (!target.is_map() || !over.is_map()) {
+void merge_into(Value& target, Value over, const MergeTags& tags) {
+  if (!target.is_map() || !over.is_map() || tags.has(over, MergeTag::kReplace)) {
     target = std::move(over);
     return;
   }
   std::unordered_map<std::string, size_t> positions;
   for (const Value::Entry& entry : target.entries()) positions.emplace(entry.key, positions.size());
+  std::vector<std::string> removed;
   for (Value::Entry& entry : over.entries()) {
+    if (tags.has(entry.value, MergeTag::kRemove) && positions.contains(entry.key)) {
+      removed.push_back(entry.key);
+      continue;
+    }
     const auto [it, is_new] = positions.emplace(entry.key, target.entries().size());
     if (is_new) {
       target.entries().push_back(std::move(entry));
     } else {
       Value::Entry& old = target.entries()[it->second];
       old.key_place = std::move(entry.key_place);
-      merge_into(old.value, std::move(entry.value));
+      merge_into(old.value, std::move(entry.value), tags);
     }
   }
+  for (const std::string& key : removed) target.erase(key);
   target = with_place(std::move(target), over.place());
 }
 
-std::vector<Override> parse_overrides(const std::vector<std::string>& arguments, std::vector<Problem>& problems) {
+void report_unremoved(Value& recipe, const MergeTags& tags, std::vector<Problem>& problems) {
+  report_unremoved(recipe, tags, "", problems);
+}
+
+std::vector<Override> parse_overrides(const std::vector<std::string>& arguments, std::vector<Problem>& problems,
+                                      MergeTags& tags) {
   std::vector<Override> changes;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (auto change = parse_override(arguments[i], static_cast<int>(i) + 1, problems))
+    if (auto change = parse_override(arguments[i], static_cast<int>(i) + 1, problems, tags))
       changes.push_back(std::move(*change));
   }
   return changes;
 }
 
-void apply_override(Value& recipe, const Override& change, std::vector<Problem>& problems) {
+void apply_override(Value& recipe, const Override& change, const MergeTags& tags, std::vector<Problem>& problems) {
   Value* node = &recipe;
+  const bool removes = tags.has(change.value, MergeTag::kRemove);
   for (size_t i = 0; i < change.path.size(); ++i) {
     const PathStep& step = change.path[i];
     const Place& place = change.step_places[i];
@@ -179,20 +232,34 @@ void apply_override(Value& recipe, const Override& change, std::vector<Problem>&
       problems.push_back({place, path_text(change.path), error});
       return;
     }
+    const bool last = i + 1 == change.path.size();
+    if (removes && last && step.is_index) {
+      problems.push_back({place, path_text(change.path),
+                          "!remove takes away a key of a mapping, not an item of a list; write the list anew"});
+      return;
+    }
+    if (removes && !step.is_index && !node->find(step.key)) {
+      problems.push_back({place, path_text(change.path, i + 1), nothing_to_remove(*node, step.key)});
+      return;
+    }
+    if (removes && last) {
+      node->erase(step.key);
+      return;
+    }
     if (step.is_index) {
       node = &node->items()[step.index];
       continue;
     }
     if (node->is_null()) *node = Value::map({}, place);
     Value* next = node->find(step.key);
-    const bool last = i + 1 == change.path.size();
     if (!next || last) {
       node->set(step.key, place, next ? *next : Value::null(place));
       next = node->find(step.key);
     }
     node = next;
   }
-  merge_into(*node, change.value);
+  merge_into(*node, change.value, tags);
+  report_unremoved(*node, tags, path_text(change.path), problems);
 }
 
 }  // namespace trainrun

@@ -83,7 +83,7 @@ std::optional<std::string> read_recipe(const std::string& path, Unread& unread) 
 /// Loads a file and what it is based on.
 class FileLoader {
  public:
-  explicit FileLoader(std::vector<Problem>& problems) : problems_(problems) {}
+  FileLoader(std::vector<Problem>& problems, MergeTags& tags) : problems_(problems), tags_(tags) {}
 
   /// The mapping in `path`, merged with its bases, or nothing where a file is missing or unusable. Problems that
   /// concern the file as a whole go to `mention`, where it was named.
@@ -109,7 +109,7 @@ class FileLoader {
     if (!text && unread.is_refused && unreadable_.empty()) unreadable_ = path + ": " + unread.error;
     if (!text) return fail((is_base(mention) ? path + ": " : "") + unread.error);
     const size_t problems_before = problems_.size();
-    Value recipe = parse_yaml(*text, std::make_shared<const std::string>(path), problems_);
+    Value recipe = parse_yaml(*text, std::make_shared<const std::string>(path), problems_, &tags_);
     const bool is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
     const bool has_faults = recipe.is_null() && problems_.size() > problems_before;
     if (is_base(mention) && !recipe.is_map() && !(is_yaml && has_faults)) {  // a file of passwords, perhaps: not shown
@@ -146,7 +146,7 @@ class FileLoader {
     const auto add = [&](const Value& name, const std::string& where) {
       auto loaded = load_base(name, where, path);
       whole = whole && loaded;
-      if (loaded) merge_into(merged, std::move(*loaded));
+      if (loaded) merge_into(merged, std::move(*loaded), tags_);
     };
     if (base->is_list()) {
       for (size_t i = 0; i < base->items().size(); ++i) add(base->items()[i], "base[" + std::to_string(i) + "]");
@@ -155,7 +155,7 @@ class FileLoader {
     }
     if (!whole) return std::nullopt;
     recipe.erase("base");
-    merge_into(merged, std::move(recipe));
+    merge_into(merged, std::move(recipe), tags_);
     return merged;
   }
 
@@ -212,6 +212,7 @@ class FileLoader {
   }
 
   std::vector<Problem>& problems_;
+  MergeTags& tags_;             // of all files
   std::vector<OpenFile> open_;  // from the recipe to the base being read
   size_t num_files_ = 0;
   std::string unreadable_;
@@ -248,14 +249,16 @@ ResolvedRecipe resolve_recipe(const std::string& path, const std::vector<std::st
   ResolvedRecipe result;
   const fs::path folder = fs::path(path).parent_path();
   result.directory = folder.empty() ? "." : folder.string();
-  const std::vector<Override> changes = parse_overrides(overrides, result.problems);
+  MergeTags tags;
+  const std::vector<Override> changes = parse_overrides(overrides, result.problems, tags);
   Problem mention;
   mention.place = {std::make_shared<const std::string>(path), 1, 1};
-  FileLoader loader(result.problems);
+  FileLoader loader(result.problems, tags);
   auto recipe = loader.load(path, mention);
   result.unreadable = loader.unreadable();
   if (recipe) {
-    for (const Override& change : changes) apply_override(*recipe, change, result.problems);
+    report_unremoved(*recipe, tags, result.problems);
+    for (const Override& change : changes) apply_override(*recipe, change, tags, result.problems);
     if (is_within_bounds(*recipe, result.problems)) {
       result.value = interpolate(*recipe, result.problems);
       result.kept = interpolate_but_secrets(*recipe);

@@ -11,7 +11,6 @@
 
 #include "registry/interpolation.h"
 #include "runner/base/limits.h"
-#include "runner/base/utf8.h"
 #include "runner/recipe/yaml_messages.h"
 #include "runner/recipe/yaml_scan.h"
 #include "runner/recipe/yaml_text.h"
@@ -38,6 +37,8 @@ struct BuiltNode {
 
 constexpr size_t kMaxProblems = 200;  // after which more would help nobody
 constexpr std::string_view kCoreTag = "tag:yaml.org,2002:";
+constexpr std::string_view kReplaceTag = "!replace";
+constexpr std::string_view kRemoveTag = "!remove";
 
 /// A core schema tag on a scalar -> the types its text may have. Anything else is unknown here.
 bool fits_core_tag(std::string_view name, const Value& plain) {
@@ -48,25 +49,11 @@ bool fits_core_tag(std::string_view name, const Value& plain) {
   return type == ScalarType::kFloat || type == ScalarType::kInteger;
 }
 
-/// yaml-cpp 0.7 makes of the escapes \N and \_ the bytes 85 and A0, which are no UTF-8: the code points they stand for.
-std::string with_whole_escapes(const std::string& text) {
-  std::string result;
-  for (size_t offset = 0; offset < text.size();) {
-    const size_t start = offset;
-    if (next_code_point(text, offset) == kInvalidCodePoint) {
-      result += '\xC2';
-      ++offset;
-    }
-    result += text.substr(start, offset - start);
-  }
-  return result;
-}
-
 /// Builds the Value from yaml-cpp's events.
 class Builder : public YAML::EventHandler {
  public:
-  Builder(const YamlText& source, std::vector<Problem>& problems)
-      : source_(source), problems_(problems), problems_before_(problems.size()) {}
+  Builder(const YamlText& source, std::vector<Problem>& problems, MergeTags* tags)
+      : source_(source), problems_(problems), problems_before_(problems.size()), tags_(tags) {}
 
   Value take_root() { return std::move(root_); }
   bool saw_document() const { return saw_document_; }
@@ -91,7 +78,11 @@ class Builder : public YAML::EventHandler {
     const size_t offset = offset_of(mark);
     const bool written = is_null_written_at(offset);
     if (!written) report_missing(offset);
-    add({Value::null(written ? source_.place(offset) : place_of_missing(offset))}, offset, anchor, !written, false);
+    Value value = Value::null(written ? source_.place(offset) : place_of_missing(offset));
+    for (const std::string_view tag : {kReplaceTag, kRemoveTag}) {  // yaml-cpp says none where the text ends behind it
+      if (tags_ && is_word_at(offset, tag)) note_merge_tag(tag, value, /*is_nothing=*/true);
+    }
+    add({std::move(value)}, offset, anchor, !written, false);
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -174,12 +165,16 @@ class Builder : public YAML::EventHandler {
     return text;
   }
 
+  bool is_word_at(size_t offset, std::string_view word) const {
+    const size_t end = offset + word.size();
+    const bool ends = end >= source_.text().size() ||
+                      std::string_view(" \n\t,]}:").find(source_.text()[end]) != std::string_view::npos;
+    return source_.at(offset, word) && ends;
+  }
+
   bool is_null_written_at(size_t offset) const {
     for (const std::string_view word : {"~", "null", "Null", "NULL"}) {
-      const size_t end = offset + word.size();
-      const bool ends = end >= source_.text().size() ||
-                        std::string_view(" \n\t,]}:").find(source_.text()[end]) != std::string_view::npos;
-      if (source_.at(offset, word) && ends) return true;
+      if (is_word_at(offset, word)) return true;
     }
     return source_.at(offset, "&") || source_.at(offset, "!");
   }
@@ -232,7 +227,26 @@ class Builder : public YAML::EventHandler {
     stop(source_.place(start), "this quote is never closed");
   }
 
-  Value apply_tag(std::string_view tag, const Value& plain) const {
+  static bool is_merge_tag(std::string_view tag) { return tag == kReplaceTag || tag == kRemoveTag; }
+  /// Keeps `!replace` or `!remove` before `value`; `is_nothing`: before no value at all.
+  void note_merge_tag(std::string_view tag, const Value& value, bool is_nothing) {
+    const bool replaces = tag == kReplaceTag;
+    if (replaces && !value.is_map()) {
+      report(value.place(), "!replace stands before a mapping; anything else replaces anyway");
+    } else if (!replaces && !is_nothing) {
+      report(value.place(), "!remove takes the whole key away, so nothing stands behind it");
+    } else if (!replaces && (expects_key() || (!frames_.empty() && frames_.back().node.value.is_list()))) {
+      report(value.place(), "!remove takes away a key of a mapping, not an item of a list; write the list anew");
+    } else {
+      tags_->add(value.place(), replaces ? MergeTag::kReplace : MergeTag::kRemove);
+    }
+  }
+
+  Value apply_tag(std::string_view tag, const Value& plain) {
+    if (tags_ && is_merge_tag(tag)) {
+      note_merge_tag(tag, plain, plain.text().empty());
+      return Value::null(plain.place());
+    }
     const std::string_view name = tag.starts_with(kCoreTag) ? tag.substr(kCoreTag.size()) : std::string_view();
     if (name == "str") return Value::scalar(plain.text(), /*quoted=*/true, plain.place());
     if (name == "null" || name == "bool" || name == "int" || name == "float") {
@@ -247,7 +261,7 @@ class Builder : public YAML::EventHandler {
   void report_unknown_tag(std::string_view tag, const Place& place) const {
     const bool core = tag.starts_with(kCoreTag);
     const std::string shown = core ? "!!" + std::string(tag.substr(kCoreTag.size())) : std::string(tag);
-    report(place, "unknown tag " + shown + "; a recipe has no tags");
+    report(place, "unknown tag " + shown + (tags_ ? "; a recipe's tags are !replace and !remove" : ""));
   }
 
   void count(size_t weight) {
@@ -260,7 +274,9 @@ class Builder : public YAML::EventHandler {
 
   void open(Value value, const std::string& tag, std::string_view core_name, const YAML::Mark& mark,
             YAML::anchor_t anchor, YAML::EmitterStyle::value style) {
-    if (!tag.empty() && tag != "?" && tag != "!" && tag != std::string(kCoreTag) + std::string(core_name)) {
+    if (tags_ && is_merge_tag(tag)) {
+      note_merge_tag(tag, value, /*is_nothing=*/false);
+    } else if (!tag.empty() && tag != "?" && tag != "!" && tag != std::string(kCoreTag) + std::string(core_name)) {
       report_unknown_tag(tag, value.place());
     }
     if (frames_.size() >= kMaxRecipeDepth) {
@@ -380,6 +396,7 @@ class Builder : public YAML::EventHandler {
   const YamlText& source_;
   std::vector<Problem>& problems_;
   size_t problems_before_;
+  MergeTags* tags_;  // null: there are none
   std::vector<Frame> frames_;
   std::unordered_map<YAML::anchor_t, BuiltNode> anchors_;
   size_t total_weight_ = 0;
@@ -388,9 +405,9 @@ class Builder : public YAML::EventHandler {
   bool empty_ = true;
 };
 
-Value parse_source(const YamlText& source, std::vector<Problem>& problems) {
+Value parse_source(const YamlText& source, std::vector<Problem>& problems, MergeTags* tags) {
   const size_t problems_before = problems.size();
-  Builder builder(source, problems);
+  Builder builder(source, problems, tags);
   try {
     std::istringstream stream(source.text());
     YAML::Parser parser(stream);
@@ -404,7 +421,7 @@ Value parse_source(const YamlText& source, std::vector<Problem>& problems) {
       // Once more with a last line break: then yaml-cpp hands the text out, and check_quotes_close() knows where it
       // began.
       problems.resize(problems_before);
-      return parse_source(source.with_last_newline(), problems);
+      return parse_source(source.with_last_newline(), problems, tags);
     }
     problems.push_back(syntax_problem(error, source, builder.open_flow()));
     return {};
@@ -418,7 +435,8 @@ Value parse_source(const YamlText& source, std::vector<Problem>& problems) {
 
 }  // namespace
 
-Value parse_yaml(const std::string& text, std::shared_ptr<const std::string> file, std::vector<Problem>& problems) {
+Value parse_yaml(const std::string& text, std::shared_ptr<const std::string> file, std::vector<Problem>& problems,
+                 MergeTags* tags) {
   const YamlText source(text, std::move(file));
   auto problem = source.find_unreadable();
   if (!problem) problem = find_false_blank(source);
@@ -426,7 +444,7 @@ Value parse_yaml(const std::string& text, std::shared_ptr<const std::string> fil
     problems.push_back(std::move(*problem));
     return {};
   }
-  return parse_source(source, problems);
+  return parse_source(source, problems, tags);
 }
 
 }  // namespace trainrun

@@ -81,4 +81,17 @@ std::optional<Problem> YamlText::find_unreadable() const {
   return std::nullopt;
 }
 
+std::string with_whole_escapes(const std::string& text) {
+  std::string result;
+  for (size_t offset = 0; offset < text.size();) {
+    const size_t start = offset;
+    if (next_code_point(text, offset) == kInvalidCodePoint) {
+      result += '\xC2';
+      ++offset;
+    }
+    result += text.substr(start, offset - start);
+  }
+  return result;
+}
+
 }  // namespace trainrun

@@ -45,4 +45,7 @@ class YamlText {
   mutable size_t column_ = 0;
 };
 
+/// yaml-cpp 0.7 makes of the escapes \N and \_ the bytes 85 and A0, which are no UTF-8: the code points they stand for.
+std::string with_whole_escapes(const std::string& text);
+
 }  // namespace trainrun

@@ -243,10 +243,12 @@ DataSurvey survey_data(const LoadedRecipe& loaded, const DataSurveyOptions& opti
   survey.name = recipe.name;
   survey.path = loaded.path;
   DataWarnings warnings;
+  std::vector<std::pair<std::string, const Dataset*>> named;
+  for (const OpenSet& set : sets) named.emplace_back(set.name, set.data);
+  for (std::string& note : notes_of_all(named)) warnings.add_text(std::move(note));
   for (OpenSet& set : sets) {
     set.options.drop_last = false;
     const std::vector<IndexUse> uses = index_uses(recipe, model->graph(), set.info);
-    for (const std::string& note : notes_of(*set.data)) warnings.add_text(set.name + ": " + note);
     check_range(set, uses, warnings);
     survey.sets.push_back(Surveyor(set, options, uses).survey(warnings));
     const std::vector<int64_t> compared = spread_samples(set.data->size(), options.compared);

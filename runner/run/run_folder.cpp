@@ -26,6 +26,9 @@ constexpr const char* kLock = ".lock";
 constexpr const char* kRecipe = "recipe.yaml";
 constexpr const char* kSummary = "summary.json";
 constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kLog = "log.txt";
+constexpr const char* kCheckpoints = "checkpoints";
+constexpr const char* kPlainCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./+,:@";
 constexpr std::array kWritten = {kRecipe, kSummary, kMetrics};  // beside, then renamed
 constexpr uint64_t kMostRecipeFileBytes = uint64_t{64} << 20;
 
@@ -36,6 +39,7 @@ struct Finding {
   Content content;
   std::string words;                   // of kOther: "holds another run"
   std::vector<std::string> changes{};  // of kUnfinished: what is otherwise than before
+  bool saved_nothing = false;          // of a run: it stopped before there was anything to keep
 };
 
 /// Is a file of this name no sign of a run? A lock, or the trace of a process killed before it had written its recipe.
@@ -58,6 +62,49 @@ bool exists(const std::string& path) {
   return fs::exists(status);
 }
 
+/// Does a metrics.jsonl have figures of an evaluation? True also where it cannot be read.
+bool has_evaluation(const std::string& path) {
+  if (!exists(path)) return false;
+  std::ifstream lines(path, std::ios::binary);
+  if (!lines) return true;
+  for (std::string line; std::getline(lines, line);) {
+    const auto figures = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (figures.is_object() && figures.contains("split") && figures["split"] == "eval") return true;
+  }
+  return lines.bad();
+}
+
+/// Does a run's folder hold nothing but what each start of the run writes: no checkpoint, no evaluation, no file that
+/// we do not know?
+bool saved_nothing(const std::string& path) {
+  std::error_code error;
+  bool found = false;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const bool is_checkpoints = name == kCheckpoints && it->is_directory(error) && !it->is_symlink(error);
+    if (is_checkpoints) found = found || !fs::is_empty(it->path(), error);
+    const bool is_known = is_checkpoints || is_nothing(name) || name == kRecipe || name == kLog || name == kMetrics ||
+                          is_temporary_name(name, kMetrics);
+    found = found || !is_known;
+  }
+  return !error && !found && !has_evaluation(path + "/" + kMetrics);
+}
+
+/// Is there a process that holds the folder? True also where that cannot be told.
+bool is_in_use(const std::string& path) {
+  const Descriptor lock(::open((path + "/" + kLock).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (lock.number() < 0) return errno != ENOENT;
+  return ::flock(lock.number(), LOCK_SH | LOCK_NB) < 0;
+}
+
+/// What to type to have the name of `path` again, where nothing that lies there is worth keeping.
+std::string way_to_free(const std::string& path) {
+  std::string quoted;
+  for (const char c : path) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  const bool is_plain = path.find_first_not_of(kPlainCharacters) == std::string::npos && path.front() != '-';
+  return "; it saved nothing, so `rm -r " + (is_plain ? path : "-- '" + quoted + "'") + "` frees the name";
+}
+
 Finding look_into(const std::string& path, const RunFolder::Compare& compare, RunFolder::Resume resume) {
   if (!exists(path)) return {Content::kNone, ""};
   std::error_code error;
@@ -68,11 +115,15 @@ Finding look_into(const std::string& path, const RunFolder::Compare& compare, Ru
   if (exists(path + "/" + kSummary)) return {Content::kOther, "holds a finished run" + way_to_go_on(path)};
   if (!exists(path + "/" + kRecipe)) return {Content::kOther, "holds other files"};
   const RunFolder::Kinship kinship = compare(path + "/" + kRecipe);
+  const bool is_worthless = saved_nothing(path);
   if (!kinship.is_same) {
-    return {Content::kOther, "holds another run" + (kinship.difference.empty() ? "" : " (" + kinship.difference + ")")};
+    const std::string difference = kinship.difference.empty() ? "" : " (" + kinship.difference + ")";
+    return {Content::kOther, "holds another run" + difference, {}, is_worthless};
   }
-  if (resume == RunFolder::Resume::kNever) return {Content::kOther, "holds an unfinished run, not to be resumed"};
-  return {Content::kUnfinished, "", kinship.changes};
+  if (resume == RunFolder::Resume::kNever && !is_worthless) {
+    return {Content::kOther, "holds an unfinished run, not to be resumed"};
+  }
+  return {Content::kUnfinished, "", kinship.changes, is_worthless};
 }
 
 std::string host_name() {
@@ -125,7 +176,8 @@ RunFolder RunFolder::open(const std::string& output_dir, const RecipeFile& recip
   const std::string base = plain_path(output_dir);
   RunFolder run;
   run.recipe_ = recipe;
-  std::string why;  // of the first folder passed over
+  std::string why;   // of the first folder passed over
+  std::string hint;  // what to do about it
   constexpr int kMostRuns = 100'000;
   for (int number = 1; number <= kMostRuns; ++number) {
     run.path_ = number == 1 ? base : base + "-" + std::to_string(number);
@@ -143,14 +195,21 @@ RunFolder RunFolder::open(const std::string& output_dir, const RecipeFile& recip
     }
     if (finding.content == Content::kOther) {
       run.lock_ = Descriptor();
-      if (why.empty()) why = run.path_ + " " + finding.words;
+      if (why.empty()) {
+        why = run.path_ + " " + finding.words;
+        if (finding.saved_nothing && !is_in_use(run.path_)) hint = way_to_free(run.path_);
+      }
       continue;
     }
     run.continues_ = finding.content == Content::kUnfinished;
     run.remove_leftovers();
     if (!run.continues_ || !finding.changes.empty()) run.write_recipe();
-    if (!why.empty()) run.notes_.push_back(why + "; this one goes to " + run.path_);
-    if (run.continues_) run.notes_.push_back("resumes the unfinished run in " + run.path_);
+    if (!why.empty()) run.notes_.push_back(why + "; this one goes to " + run.path_ + hint);
+    if (run.continues_) {
+      run.notes_.push_back(finding.saved_nothing ? "takes over " + run.path_ +
+                                                       ", where this recipe's last run stopped before it saved anything"
+                                                 : "resumes the unfinished run in " + run.path_);
+    }
     for (const std::string& change : finding.changes) run.notes_.push_back("in this start, " + change);
     return run;
   }

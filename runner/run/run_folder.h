@@ -32,15 +32,15 @@ class RunFolder {
     bool is_private = false;  // for nobody's eyes but the owner's: it speaks of secrets
   };
 
-  /// Takes the first of `output_dir`, `output_dir-2`, `-3`, … that is new, empty, or (for kAuto) holds an unfinished
-  /// run of the same recipe; a run is finished once summary.json is there. Folders that another process holds are
-  /// passed over, and of processes that start at the same moment only one gets a folder. Its recipe.yaml becomes
-  /// `recipe`; what a killed process of an earlier start left half-written is removed; nothing else that was there is
-  /// changed. Throws FileError, ReadError where the system does not let us look or write.
+  /// Takes the first of `output_dir`, `output_dir-2`, `-3`, … that is new, empty, or holds an unfinished run of the
+  /// same recipe (for kNever only one that saved nothing); a run is finished once summary.json is there. Folders that
+  /// another process holds are passed over, and of processes that start at the same moment only one gets a folder. Its
+  /// recipe.yaml becomes `recipe`; what a killed process of an earlier start left half-written is removed; nothing else
+  /// that was there is changed. Throws FileError, ReadError where the system does not let us look or write.
   static RunFolder open(const std::string& output_dir, const RecipeFile& recipe, const Compare& compare, Resume resume);
 
   const std::string& path() const { return path_; }
-  /// An unfinished run was here; it may have saved no checkpoint yet.
+  /// An unfinished run of the same recipe was here; it may have saved nothing.
   bool continues() const { return continues_; }
   /// What the user should read: "runs/x holds another run; this one goes to runs/x-2".
   const std::vector<std::string>& notes() const { return notes_; }

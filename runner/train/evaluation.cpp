@@ -54,7 +54,7 @@ TrainedModel find_trained(const std::string& run_or_checkpoint) {
 TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::string>& overrides, Catalog& catalog,
                        const std::vector<std::pair<std::string, std::string>>& extra_metrics) {
   prepare_device(trained.recipe, overrides);
-  loaded_ = load_recipe(trained.recipe, overrides, catalog);
+  loaded_ = load_recipe(trained.recipe, overrides, catalog, InitialWeights::kUnneeded);
   Recipe& recipe = loaded_.recipe;
   for (const auto& [type, name] : extra_metrics) recipe.metrics.push_back(metric_called(type, name, catalog));
   saved_ = load_parts(trained.checkpoint, recipe);

@@ -17,6 +17,7 @@
 #include "runner/distributed/sharded_model.h"
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
+#include "runner/model/initial_weights.h"
 #include "runner/train/batch_norm_estimate.h"
 #include "runner/train/job_parts.h"
 #include "runner/train/own_callbacks.h"
@@ -86,11 +87,11 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   }
   if (is_main()) log_start_notes(loaded);
   if (const std::string text = inferred_text(inferred_of(*train_data)); !text.empty()) spdlog::info(text);
-  for (const std::string& note : notes_of(*train_data)) spdlog::warn("dataset.train: {}", note);
+  std::vector<std::pair<std::string, const Dataset*>> sets = {{"dataset.train", train_data.get()}};
   for (size_t i = 0; i < eval_splits.size(); ++i) {
-    const std::string path = recipe.dataset.eval->sets[i].path();
-    for (const std::string& note : notes_of(*eval_splits[i].data)) spdlog::warn("{}: {}", path, note);
+    sets.emplace_back(recipe.dataset.eval->sets[i].path(), eval_splits[i].data.get());
   }
+  for (const std::string& note : notes_of_all(sets)) spdlog::warn(note);
   for (const std::string& text : scale_warnings(recipe, model->graph(), *train_data, transforms->training())) {
     spdlog::warn(text);
   }

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import struct
+import subprocess
 import warnings
 import zlib
 
@@ -15,6 +16,7 @@ import draws
 from fuzzing import fuzz
 from probe import Probe, ProbeError, missing_rows
 from reference import training_losses
+from tests.program import CALLED
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 HEIGHT, WIDTH = 61, 83
@@ -410,6 +412,30 @@ def test_what_is_left_out_is_counted(tmp_path, within):
     assert len(losses) == 4
     said = (tmp_path / "run/log.txt").read_text()
     assert "1 of 9 images cannot be decoded and are left out: " in said and "root/1/broken.jpg: this is no JPEG" in said
+
+
+@pytest.mark.parametrize("verb", ["run", "data"])
+def test_a_broken_file_of_a_folder_that_several_data_sets_read_is_named_once(tmp_path, verb):
+    for label in "ab":
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for i in range(6):
+            Image.fromarray(picture(i, 8, 8)).save(tmp_path / f"photos/{label}/{i}.png")
+    (tmp_path / "photos/b/broken.png").write_bytes(b"no picture")
+    part = "{type: Split, part: %s, stratify: true, dataset: {type: ImageFolder, root: photos, broken: skip}}"
+    (tmp_path / "r.yaml").write_text(f"""
+name: photos
+model: {{layers: [Flatten, {{type: Linear, out_features: 2}}]}}
+loss: CrossEntropyLoss
+dataset: {{train: {part % "train"}, eval: {part % "validation"}}}
+optimizer: {{type: SGD, lr: 0.1}}
+training: {{num_epochs: 1}}
+""")
+    done = subprocess.run([CALLED, verb, "r.yaml"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = " ".join((done.stdout + done.stderr).split())
+    assert said.count("images cannot be decoded") == 1
+    names = "train, eval" if verb == "data" else "dataset.train, dataset.eval"
+    assert f"{names}: 1 of 13 images cannot be decoded and are left out: photos/b/broken.png" in said
 
 
 def test_every_parameter_has_a_test(probe):

@@ -125,7 +125,7 @@ def test_shakespeare_char_is_nano_gpt(tmp_path):
     assert [line["train/loss"] for line in found] == pytest.approx(expected, rel=TOLERANCE)
     assert [line["train/lr"] for line in found] == pytest.approx([rate(step) for step in range(num_steps)], rel=1e-6)
     assert [line["train/tokens_per_second"] for line in found] == pytest.approx(
-        [64 * line["train/samples_per_second"] for line in found], abs=64 * 0.51)  # samples are written as a whole number
+        [64 * line["train/samples_per_second"] for line in found])
     assert expected[-1] < 0.95 * expected[0], "nothing was learned: the comparison says little"
 
 

@@ -29,6 +29,7 @@
 #include "registry/graph/shape_mode.h"
 #include "runner/data/sampler.h"
 #include "runner/loggers/loggers.h"
+#include "runner/model/initial_weights.h"
 #include "runner/model/model.h"
 #include "runner/model/recipe_loader.h"
 #include "tests/parity/batches_probe.h"

@@ -128,6 +128,16 @@ def test_what_does_not_fit_is_named(probe, tmp_path, spoil, options, message):
 
 
 @pytest.mark.parametrize("cache", ["none", "memory"])
+def test_a_broken_mask_is_told_with_what_leaves_it_out(probe, tmp_path, cache):
+    write(tmp_path)
+    spoil_mask(tmp_path)
+    with pytest.raises(ProbeError) as error:
+        read(probe, tmp_path, cache=cache)
+    assert "masks/a/1.png: the PNG has colours" in str(error.value)
+    assert str(error.value).count("; the data set's broken: skip leaves such files out") == 1
+
+
+@pytest.mark.parametrize("cache", ["none", "memory"])
 def test_a_broken_mask_is_left_out_with_its_image(probe, tmp_path, cache):
     masks = write(tmp_path)
     spoil_mask(tmp_path)

@@ -173,7 +173,7 @@ using Lines = std::vector<std::string>;
 TEST_CASE("a line of metrics.jsonl has the contract's keys in its order") {
   CHECK(jsonl_line(step_100()) ==
         R"({"step": 100, "epoch": 0, "time": 12.3, "split": "train", "train/loss": 0.41032, "train/lr": 2e-04, )"
-        R"("train/samples_per_second": 5812, "train/loss_avg": 0.69214})");
+        R"("train/samples_per_second": 5812.4, "train/loss_avg": 0.69214})");
   StepRecord two_losses = step_100();
   two_losses.losses = {{"train/loss/digit", 0.25}, {"train/loss/pixels", 0.1}};
   CHECK(nlohmann::json::parse(jsonl_line(two_losses)).at("train/loss/pixels").get<double>() == 0.1);
@@ -215,6 +215,9 @@ TEST_CASE("a metrics.jsonl that cannot be opened is an error that names it") {
 TEST_CASE("the console's lines read as the contract shows them") {
   const RunInfo info = mnist_run();
   CHECK(step_line(step_100(), info) == "step 100/15000 loss 0.4103 avg 0.6921 lr 2.0e-04 5,812 samples/s");
+  StepRecord slow = step_100();
+  slow.samples_per_second = 0.3127;
+  CHECK(step_line(slow, info) == "step 100/15000 loss 0.4103 avg 0.6921 lr 2.0e-04 0.313 samples/s");
   StepRecord clipped = step_100();
   clipped.grad_norm = 1.25;
   CHECK(step_line(clipped, info) ==
@@ -254,6 +257,16 @@ TEST_CASE("numbers are written for people") {
   CHECK(grouped(999) == "999");
   CHECK(grouped(1000) == "1,000");
   CHECK(grouped(-1234567) == "-1,234,567");
+  CHECK(rate_text(0) == "0");
+  CHECK(rate_text(0.00001234) == "1.23e-05");
+  CHECK(rate_text(0.0417) == "0.0417");
+  CHECK(rate_text(0.99951) == "1.00");
+  CHECK(rate_text(4.2349) == "4.23");
+  CHECK(rate_text(9.996) == "10.0");
+  CHECK(rate_text(42.36) == "42.4");
+  CHECK(rate_text(99.96) == "100");
+  CHECK(rate_text(5812.4) == "5,812");
+  CHECK(rate_text(std::numeric_limits<double>::infinity()) == "inf");
   CHECK(decimal(0) == "0.0000");
   CHECK(decimal(2.30259) == "2.3026");
   CHECK(decimal(0.00012) == "1.200e-04");

@@ -191,3 +191,13 @@ def test_weights_are_renamed_and_what_does_not_fit_is_listed(tmp_path):
     torch.save({"x": torch.ones(3, 3)}, tmp_path / "w.pt")
     assert "has no tensor of the model" in trainrun(
         tmp_path, *common, "output_dir=none", "model.weights={path: w.pt, strict: false}", status=1)
+
+
+def test_a_trained_model_is_evaluated_where_its_initial_weights_are_gone(tmp_path):
+    (tmp_path / "mixed.yaml").write_text(MIXED)
+    torch.save({"1.weight": torch.randn(10, 64), "1.bias": torch.randn(10)}, tmp_path / "w.pt")
+    trainrun(tmp_path, "mixed.yaml", "output_dir=run", "model.weights=w.pt", "training.num_epochs=1")
+    (tmp_path / "w.pt").unlink()
+    assert "accuracy" in trainrun(tmp_path, "eval", "run")
+    assert "there is no file or folder w.pt" in trainrun(tmp_path, "run/recipe.yaml", "output_dir=again", status=2)
+    assert not (tmp_path / "again").exists()

@@ -27,6 +27,8 @@ Explanation explain_recipe(const std::string& path, const std::vector<std::strin
   return explain(load_recipe(path, overrides, catalog));
 }
 
+using Strings = std::vector<std::string>;
+
 const LayerSummary& layer(const Explanation& e, const std::string& name) {
   for (const LayerSummary& layer : e.layers) {
     if (layer.name == name) return layer;
@@ -60,6 +62,46 @@ TEST_CASE("explain shows every shape, parameter count and FLOP of mnist_cnn with
   CHECK(e.flops == 2 * (26 * 26 * 32 * 9 + 5408 * 128 + 128 * 10));
   CHECK(layer(e, "0").activation_bytes == 4 * 32 * 26 * 26);
   CHECK(layer(e, "3").activation_bytes == 0);  // a view
+}
+
+TEST_CASE("explain says of each layer how much of it learns, where something is frozen") {
+  const Explanation whole = explain_recipe("recipes/digits_cnn.yaml");
+  CHECK(to_text(whole).find("trained") == std::string::npos);
+  CHECK(sum(whole, &LayerSummary::trainable_parameters) == whole.parameters);
+
+  const Strings layers = {
+      "model.layers=[{type: Conv2d, out_channels: 8, kernel_size: 3}, Flatten, {type: Linear, "
+      "out_features: 16}, {type: Linear, out_features: 10}]"};
+  Strings overrides = layers;
+  overrides.push_back("model.freeze=['^0\\.', '2.weight']");
+  const Explanation frozen = explain_recipe("recipes/digits_cnn.yaml", overrides);
+  const int64_t last = 16 * 10 + 10;
+  CHECK(layer(frozen, "0").parameters == 80);
+  CHECK(layer(frozen, "0").trainable_parameters == 0);
+  CHECK(layer(frozen, "2").trainable_parameters == 16);
+  CHECK(layer(frozen, "3").trainable_parameters == last);
+  CHECK(frozen.trainable_parameters == 16 + last);
+  const auto row = [](const Explanation& e, const std::string& begin) {
+    std::istringstream lines(to_text(e));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with(begin)) return line;
+    }
+    return std::string("no line");
+  };
+  CHECK(row(frozen, "layer").find("parameters  trained") != std::string::npos);
+  CHECK(row(frozen, "0 ").find("80   frozen") != std::string::npos);
+  CHECK(row(frozen, "2 ").find("4,624       16") != std::string::npos);
+  CHECK(row(frozen, "one sample").find("4,874      186") != std::string::npos);
+  CHECK(row(frozen, "parameters") == "parameters       4,874: 186 trainable, 4,688 frozen");
+  CHECK(to_json(frozen)["layers"][2]["trainable_parameters"] == 0);
+
+  overrides.push_back("model.unfreeze_at_epoch=2");
+  const Explanation late = explain_recipe("recipes/digits_cnn.yaml", overrides);
+  CHECK(late.trainable_parameters == late.parameters);
+  CHECK(layer(late, "0").late_parameters == 80);
+  CHECK(row(late, "0 ").find("   after 2 epochs") != std::string::npos);
+  CHECK(row(late, "2 ").find("16 + 4,608 after 2 epochs") != std::string::npos);
+  CHECK(row(late, "parameters") == "parameters       4,874, all trainable, 4,688 of them only after 2 epochs");
 }
 
 TEST_CASE("explain counts steps as the job does") {

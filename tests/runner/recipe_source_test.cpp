@@ -157,6 +157,60 @@ TEST_CASE("of several bases the later wins, and bases have bases") {
   }
 }
 
+TEST_CASE("a mapping with !replace takes the place of a base's, and a key with !remove goes") {
+  const Workplace workplace;
+  workplace.write("base.yaml",
+                  "optimizer: {type: Adam, betas: [0.9, 0.99], o: {x: 1}}\ntraining: {a: 1, b: {c: 2, d: 3}}\ns: 1\n");
+  const auto expect = [&](const std::string& text, const std::string& expected) {
+    workplace.write("a.yaml", text);
+    const ResolvedRecipe recipe = resolve_recipe("a.yaml", {});
+    INFO(to_yaml(recipe.value));
+    CHECK(errors_of(recipe) == "");
+    CHECK(same_recipe(recipe.value, parse_good_value(expected)));
+  };
+  expect("base: base.yaml\noptimizer: !replace {type: SGD}\ntraining: !remove\ns: !remove\n",
+         "optimizer: {type: SGD}\n");
+  expect("base: base.yaml\noptimizer: !remove\ns: !remove\ntraining:\n  b: !replace\n    d: 4\n  a: !remove\n  e: 5\n",
+         "training: {b: {d: 4}, e: 5}\n");
+  expect("base: base.yaml\noptimizer: {o: !replace {y: 2}}\ntraining: !remove\ns: !replace {t: 1}\n",
+         "optimizer: {type: Adam, betas: [0.9, 0.99], o: {y: 2}}\ns: {t: 1}\n");
+  expect("optimizer: !replace {type: SGD}\n", "optimizer: {type: SGD}\n");
+  workplace.write("part.yaml", "optimizer: !replace {type: SGD}\ns: !remove\n");  // laid on another base
+  expect("base: [base.yaml, part.yaml]\noptimizer: {lr: 1}\n",
+         "optimizer: {type: SGD, lr: 1}\ntraining: {a: 1, b: {c: 2, d: 3}}\n");
+}
+
+TEST_CASE("what !remove does not find is an error at its place, after all bases") {
+  const Workplace workplace;
+  workplace.write("base.yaml", "scheduler: {type: StepLR}\ns: !remove\n");
+  workplace.write("a.yaml", "base: base.yaml\nschedular: !remove\nscheduler: {typ: !remove}\n");
+  CHECK(errors_of(resolve_recipe("a.yaml", {})) ==
+        "a.yaml:2:12: schedular: there is no 'schedular' to remove; did you mean scheduler?\n"
+        "a.yaml:3:18: scheduler.typ: there is no 'typ' to remove; did you mean type?\n"
+        "base.yaml:2:4: s: there is no 's' to remove; known: scheduler, schedular");
+}
+
+TEST_CASE("overrides replace and remove, too") {
+  const std::string text = "optimizer: {type: Adam, betas: [0.9, 0.99]}\nscheduler: {type: StepLR, step_size: 3}\n";
+  check_resolves(text, {"optimizer=!replace {type: SGD, lr: 0.1}", "scheduler=!remove"},
+                 "optimizer: {type: SGD, lr: 0.1}\n");
+  check_resolves(text, {"optimizer.betas=!remove", "scheduler={type: LinearLR, step_size: !remove}"},
+                 "optimizer: {type: Adam}\nscheduler: {type: LinearLR}\n");
+  check_resolves(text,
+                 {"training=!replace {a: 1}", "scheduler= !remove", "scheduler={type: A}", "optimizer=!replace {}"},
+                 "optimizer: {}\nscheduler: {type: A}\ntraining: {a: 1}\n");
+  CHECK(
+      errors_of(text, {"optimizr=!remove", "optimizer.beta=!remove", "optimizer.betas[0]=!remove", "none.x=!remove"}) ==
+      "command line:1:1: optimizr: there is no 'optimizr' to remove; did you mean optimizer?\n"
+      "command line:2:11: optimizer.beta: there is no 'beta' to remove; did you mean betas?\n"
+      "command line:3:16: optimizer.betas[0]: !remove takes away a key of a mapping, not an item of a list; write the "
+      "list "
+      "anew\n"
+      "command line:4:1: none: there is no 'none' to remove; known: optimizer, scheduler");
+  CHECK(errors_of(text, {"optimizer={lr: !remove}"}) ==
+        "command line:1:16: optimizer.lr: there is no 'lr' to remove; known: type, betas");
+}
+
 TEST_CASE("a base is looked for beside the recipe first, then from the working directory") {
   const Workplace workplace;
   workplace.write("recipes/common/b.yaml", "from: beside\n");
@@ -291,7 +345,7 @@ TEST_CASE("an override that leads nowhere is a problem that says why") {
       {"base=b.yaml", "command line:1:1: base cannot be set on the command line; name another recipe"},
       {"a=[1, 2", "command line:1:3: a: this '[' is never closed"},
       {"a={b: {c: 1, c: 2}}", "command line:1:14: a.b.c: duplicate key; the first is on line 1"},
-      {"a=[{b: !x 1}]", "command line:1:8: a[0].b: unknown tag !x; a recipe has no tags"},
+      {"a=[{b: !x 1}]", "command line:1:8: a[0].b: unknown tag !x; a recipe's tags are !replace and !remove"},
       {"a=b: c",
        "command line:1:3: a: write a mapping as {a: b}, a list as [a, b], and a text that looks like one in quotes"},
       {"a=- b",
@@ -586,7 +640,7 @@ TEST_CASE("problems of all stages are reported together, sorted by place") {
   workplace.write("a.yaml", "base: b.yaml\na: ${nope}\nc: !tag 1\n");
   CHECK(errors_of(resolve_recipe("a.yaml", {"bad", "l[0]=1"})) ==
         "a.yaml:2:4: a: ${nope}: no value named nope\n"
-        "a.yaml:3:4: c: unknown tag !tag; a recipe has no tags\n"
+        "a.yaml:3:4: c: unknown tag !tag; a recipe's tags are !replace and !remove\n"
         "b.yaml:2:1: x: duplicate key; the first is on line 1\n"
         "command line:1:1: 'bad' has no '='; write key=value\n"
         "command line:2:1: l[0]: l is not in the recipe, so it has no items");

@@ -55,6 +55,7 @@ TEST_CASE("a new run gets its folder, with those above it, and its recipe") {
 TEST_CASE("an unfinished run of the same recipe goes on in its folder") {
   const TemporaryFolder folder;
   write_content(open(folder / "x").metrics_path(), "{}\n");
+  fs::create_directories(folder / "x/checkpoints/epoch-0001");
   const RunFolder run = open(folder / "x");
   CHECK(run.path() == folder / "x");
   CHECK(run.continues());
@@ -76,7 +77,9 @@ TEST_CASE("a folder that holds anything else is left alone, and the run says whe
   next("holds a finished run");
   fs::remove(folder / "x/summary.json");
   write_content(folder / "x/recipe.yaml", "seed: 2\n");
+  fs::create_directories(folder / "x/checkpoints/epoch-0001");
   next("holds another run");
+  fs::remove_all(folder / "x/checkpoints");
   fs::remove(folder / "x/recipe.yaml");
   fs::remove(folder / "x/.lock");
   write_content(folder / "x/notes.txt", "mine");
@@ -103,9 +106,55 @@ TEST_CASE("a run goes on in the first numbered folder that holds its unfinished 
   CHECK(open(folder / "x", "seed: 2\n").path() == folder / "x-4");
 }
 
+TEST_CASE("a run that stopped before it saved anything leaves its folder to the next start of its recipe") {
+  for (const Resume resume : {Resume::kAuto, Resume::kNever}) {
+    const TemporaryFolder folder;
+    const Strings taken = {"takes over " + folder / "x, where this recipe's last run stopped before it saved anything"};
+    write_content(open(folder / "x").metrics_path(), "{\"step\": 1, \"split\": \"train\"}\n");
+    write_content(folder / "x/log.txt", "it failed");
+    fs::create_directory(folder / "x/checkpoints");
+    {
+      const RunFolder run = open(folder / "x", "seed: 1\n", resume);
+      CHECK(run.path() == folder / "x");
+      CHECK(run.notes() == taken);
+      CHECK(content_of(folder / "x/log.txt") == "it failed");
+    }
+    write_content(folder / "x/notes.txt", "mine");
+    CHECK(open(folder / "x", "seed: 1\n", resume).notes() != taken);
+    fs::remove(folder / "x/notes.txt");
+    write_content(folder / "x/metrics.jsonl",
+                  "{\"step\": 1, \"split\": \"train\"}\n{\"step\": 1, \"split\": \"eval\"}\n");
+    CHECK(open(folder / "x", "seed: 1\n", resume).notes() != taken);
+  }
+}
+
+TEST_CASE("another run that saved nothing is left alone, and the run says how to have its name") {
+  const TemporaryFolder folder;
+  const std::string goes = folder / "x holds another run; this one goes to " + folder / "x-2";
+  const auto notes = [&] {
+    const Strings found = open(folder / "x", "seed: 2\n").notes();
+    fs::remove_all(folder / "x-2");
+    return found;
+  };
+  {
+    const RunFolder running = open(folder / "x");
+    CHECK(notes() == Strings{goes});  // it may save something yet
+  }
+  CHECK(notes() == Strings{goes + "; it saved nothing, so `rm -r " + folder / "x` frees the name"});
+  fs::create_directories(folder / "x/checkpoints/epoch-0001");
+  CHECK(notes() == Strings{goes});
+  fs::remove_all(folder / "x/checkpoints");
+  write_content(folder / "x/notes.txt", "mine");
+  CHECK(notes() == Strings{goes});
+  open(folder / "it's");
+  const std::string hint = "`rm -r -- '" + folder / "it'\\''s'` frees the name";
+  CHECK(contains(open(folder / "it's", "seed: 2\n").notes()[0], hint));
+}
+
 TEST_CASE("resume: no always makes a new run") {
   const TemporaryFolder folder;
   open(folder / "x");
+  fs::create_directories(folder / "x/checkpoints/epoch-0001");
   const RunFolder run = open(folder / "x", "seed: 1\n", Resume::kNever);
   CHECK(run.path() == folder / "x-2");
   CHECK(contains(run.notes()[0], "x holds an unfinished run, not to be resumed; this one goes to"));

@@ -201,13 +201,19 @@ MISSING = [
 ]
 
 SHAPES = [
+    change("fewer outputs than classes, before an activation", "- {type: Linear, out_features: 10}", "- {type: Linear, out_features: 4}\n    - ReLU",
+           "the output has 4 classes, but the labels have 10; write model.layers[3].out_features: 10"),
+    change("fewer outputs than classes, of a whole model", "    - Flatten\n    - {type: Linear, out_features: 32}\n    - ReLU\n    - {type: Linear, out_features: 10}",
+           "    - {type: ResNet18, num_classes: 2, stem: cifar}", "the output has 2 classes, but the labels have 10; write model.layers[0].num_classes: 10"),
+    change("fewer outputs than classes, of no layer alone", "- {type: Linear, out_features: 10}", "- {type: Linear, out_features: 8}\n    - {type: Reshape, shape: [4, 2]}\n    - {type: Mean, dim: 2}",
+           "RECIPE:11:7: loss: CrossEntropyLoss does not fit [N, 4] and [N]: the output has 4 classes, but the labels have 10; the output must have 10"),
     change("an image into Linear", "    - Flatten\n", "", "CrossEntropyLoss does not fit [N, 1, 8, 10] and [N]"),
     change("in_features that do not fit", "out_features: 32", "in_features: 100, out_features: 32",
            "Linear does not fit its input [N, 64] from model.layers[0] (Flatten, RECIPE:5:7): in_features is 100, but the input has 64"),
     change("a convolution after Flatten", "{type: Linear, out_features: 32}", "{type: Conv2d, out_channels: 4, kernel_size: 3}", "it needs [N, C, H, W], not [N, 64]"),
     change("a kernel larger than the image", "- Flatten", "- {type: Conv2d, out_channels: 4, kernel_size: 9}\n    - Flatten", "a window of 9 does not fit an input of 8"),
     change("too many poolings", "- Flatten", "- {type: MaxPool2d, kernel_size: 2, repeat: 4}\n    - Flatten", "a window of 2 does not fit an input of 1"),
-    change("classes that are fewer than the labels", "out_features: 10", "out_features: 5", "the output has 5 classes, but the labels have 10"),
+    change("classes that are fewer than the labels", "out_features: 10", "out_features: 5", "RECIPE:9:7: loss: CrossEntropyLoss does not fit [N, 5] and [N]: the output has 5 classes, but the labels have 10; write model.layers[3].out_features: 10"),
     change("MSELoss of classes", "CrossEntropyLoss", "MSELoss", "MSELoss does not fit [N, 10] and [N]"),
     Mistake("classes in the last dimension", OF_SEQUENCES, "CrossEntropyLoss does not fit [N, 12, 9] and [N, 12]: classes are the last dimension of [N, 12, 9], the loss wants them second; put {type: Permute, dims: [0, 2, 1]} before it", data=SEQUENCES),
     change("heads that do not divide", "- Flatten", "- {type: Reshape, shape: [8, 8]}\n    - {type: MultiheadAttention, num_heads: 3, batch_first: true}\n    - Flatten", "3 heads do not divide the 8 features of the input"),
@@ -241,6 +247,8 @@ COMMAND_LINE = [
 ]
 
 NOTES = [
+    change("more outputs than classes", "out_features: 10", "out_features: 12",
+           "note: RECIPE:9:7: loss: the output that CrossEntropyLoss reads has 12 classes, but 'label' of dataset.train has only 10, so that the others never come; write model.layers[3].out_features: 10"),
     change("metrics without a data set for evaluation", "  eval: {type: Digits, split: test}\n", "", "metrics: are never computed: there is no dataset.eval to evaluate on"),
     change("a learning rate of 0", "lr: 1e-3", "lr: 0", "note: RECIPE:15:30: optimizer.lr: is 0: the weights will stay as they are"),
     change("a learning rate of 100", "lr: 1e-3", "lr: 100", "optimizer.lr: is 100, which is very large for AdamW"),
@@ -266,7 +274,14 @@ FILES = [
     Mistake("MNIST that is not there", edited(("train: {type: Digits, split: train}", "train: {type: MNIST, root: no/such, split: train}"), ("eval: {type: Digits, split: test}", "eval: {type: MNIST, root: no/such, split: test}")),
             ["MNIST: no file train-images-idx3-ubyte (there is no folder no/such)", "download: true"], verb="run", exit_code=1),
     Mistake("a checkpoint that is not there", edited(("{every: epoch}", "{every: epoch, resume: no/such}")), "no/such", verb="run", exit_code=1),
-    Mistake("weights that are not there", edited(("model:\n", "model:\n  weights: no/such.safetensors\n")), "no/such.safetensors", verb="run", exit_code=1),
+    Mistake("weights that are not there", edited(("model:\n", "model:\n  weights: no/such.safetensors\n")), 
+            "RECIPE:4:12: model.weights: there is no file or folder no/such.safetensors; paths count from the folder that you are in"),
+    Mistake("weights that are not there, for a run", edited(("model:\n", "model:\n  weights: {path: no/such.pth, strict: false}\n")),
+            "RECIPE:4:19: model.weights.path: there is no file or folder no/such.pth", verb="run"),
+    Mistake("a folder without weights", edited(("model:\n", "model:\n  weights: recipes\n")),
+            "RECIPE:4:12: model.weights: recipes: has no weights: none of model.safetensors,"),
+    Mistake("a frozen model's weights that are not there", edited(("loss: Cross", "models: {teacher: {layers: [Flatten, {type: Linear, out_features: 10}], weights: no/such.pt}}\nloss: Cross")),
+            "RECIPE:9:82: models.teacher.weights: there is no file or folder no/such.pt"),
     Mistake("weights that are none", edited(("model:\n", "model:\n  weights: DATA.safetensors\n")), "DATA", verb="run", data="not a safetensors file at all", exit_code=1),
     Mistake("a tensor file that is none", edited(("train: {type: Digits, split: train}", "train: {type: TensorFile, path: DATA}"), ("  eval: {type: Digits, split: test}\n", ""), ("metrics: [Accuracy]\n", "")), "DATA", data="no tensors", exit_code=2),
     Mistake("a GPU that is not there", edited(("checkpoint:", "device: cuda:99\ncheckpoint:")), "cuda:99", verb="run", exit_code=1),

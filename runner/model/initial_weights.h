@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "registry/error.h"
+#include "runner/model/model.h"
+
+namespace trainrun {
+
+/// Loads the weights that `model.weights` names, if it names any; what was passed over is returned, a line each. Throws
+/// DataError, Error.
+std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model);
+
+/// The faults of a recipe, written as `value`, whose weights are not there: files and folders that `model.weights`,
+/// `models` and the layers of `model` (null: unknown) name. Looks for them, but opens none.
+std::vector<Problem> missing_weights(const Recipe& recipe, const Value& value, const Model* model);
+
+}  // namespace trainrun
