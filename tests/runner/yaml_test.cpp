@@ -243,8 +243,7 @@ TEST_CASE("depth is bounded, also through aliases") {
 }
 
 TEST_CASE("tags other than those of the core schema are errors") {
-  CHECK(errors("a: !!python/object:os.system {b: c}\n") ==
-        "a.yaml:1:4: a: unknown tag !!python/object:os.system");
+  CHECK(errors("a: !!python/object:os.system {b: c}\n") == "a.yaml:1:4: a: unknown tag !!python/object:os.system");
   CHECK(errors("a: !Conv2d [1]\n") == "a.yaml:1:4: a: unknown tag !Conv2d");
   CHECK(errors("a: !!int x\n") == "a.yaml:1:4: a: 'x' is not of type int");
   CHECK(errors("a: !!map {b: !!float 1, c: !!seq [!!bool true]}\n") == "");
