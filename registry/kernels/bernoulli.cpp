@@ -72,6 +72,7 @@ bool draws_alike() {
   return alike;
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the operator's signature
 at::Tensor& quick_bernoulli(at::Tensor& self, double p, std::optional<at::Generator> generator) {
   return bernoulli(self, p, generator);
 }
