@@ -68,7 +68,11 @@ std::string rate_text(double rate) {
   if (rate >= 99.95) return grouped(std::llround(rate));
   if (rate < kLeast) return rate == 0 ? "0" : scientific(rate, 2);
   int decimals = 1;
-  for (double most = 9.995; rate < most; most /= 10) ++decimals;
+  double next_power = 9.995;  // of 10, below which there is one more decimal
+  while (rate < next_power) {
+    next_power /= 10;
+    ++decimals;
+  }
   return formatted("%.*f", decimals, rate);
 }
 
