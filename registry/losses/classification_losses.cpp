@@ -39,7 +39,7 @@ at::Tensor classes_second(const at::Tensor& tensor, int64_t class_dim) {
 }
 
 /// The inputs as LibTorch wants them; `rows` of classes [M, C] against [M] where that spares a copy.
-Tensors in_order(const Tensors& in, int64_t class_dim) {
+Tensors with_classes_second(const Tensors& in, int64_t class_dim) {
   if (class_dim == 1 || in[0].dim() < 3) return in;
   const bool same = in[0].sizes() == in[1].sizes() && in[1].is_floating_point();
   const bool last = class_dim == -1 || class_dim == in[0].dim() - 1;
@@ -48,7 +48,7 @@ Tensors in_order(const Tensors& in, int64_t class_dim) {
 }
 
 /// The examples with the classes second. Throws LayerError where the output has no dimension `class_dim`.
-LayerInputs in_order(const LayerInputs& in, int64_t class_dim) {
+LayerInputs with_classes_second(const LayerInputs& in, int64_t class_dim) {
   const int64_t dim = class_dim_of(in.shape(0), class_dim);
   LayerInputs moved = in;
   const bool same = in.shape(0) == in.shape(1) && in.examples[1].is_floating_point();
@@ -84,7 +84,7 @@ struct CrossEntropyLoss : ClassInputs {
             .message = "is for reduction: mean; a sum is the same, however a step is cut into batches"});
   }
   void require(const LayerInputs& given, const std::vector<std::string>& roles) const {
-    const LayerInputs in = class_dim == 1 ? given : in_order(given, class_dim);
+    const LayerInputs in = class_dim == 1 ? given : with_classes_second(given, class_dim);
     const bool probabilities = in.shape(0) == in.shape(1) && in.examples[1].is_floating_point();
     if (!probabilities) return require_class_indices(in, weight);
     if (mean_over == MeanOver::kTargets) {
@@ -97,7 +97,7 @@ struct CrossEntropyLoss : ClassInputs {
     }
   }
   at::Tensor operator()(const Tensors& given, int64_t reduction) const {
-    const Tensors in = in_order(given, class_dim);
+    const Tensors in = with_classes_second(given, class_dim);
     if (!weight && label_smoothing == 0) return kernels::cross_entropy(in[0], in[1], reduction, ignore_index);
     return at::cross_entropy_loss(in[0], in[1], weight.like(in[0]), reduction, ignore_index, label_smoothing);
   }
@@ -138,10 +138,10 @@ struct NLLLoss : ClassInputs {
     f.optional("ignore_index", &NLLLoss::ignore_index).doc(kIgnoreIndexDoc);
   }
   void require(const LayerInputs& in, const std::vector<std::string>&) const {
-    require_class_indices(class_dim == 1 ? in : in_order(in, class_dim), weight);
+    require_class_indices(class_dim == 1 ? in : with_classes_second(in, class_dim), weight);
   }
   at::Tensor operator()(const Tensors& given, int64_t reduction) const {
-    const Tensors in = in_order(given, class_dim);
+    const Tensors in = with_classes_second(given, class_dim);
     return at::nll_loss_nd(in[0], in[1], weight.like(in[0]), reduction, ignore_index);
   }
 };

@@ -1,0 +1,51 @@
+"""What tidy.py and parsing.py know of the project's sources by reading them."""
+
+import functools
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+# What stands at the beginning of a line declares something; clang-format indents the rest.
+TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class|using|concept) (\w+)(?=[ ;{=])", re.MULTILINE)
+VALUE = re.compile(r"^(?:static |inline |constexpr |const )*[\w:<>,&*]+[ &*](\w+)(?: =|\[|\{|;)", re.MULTILINE)
+USING = re.compile(r"^using (?:at|c10|std|torch)::(?:\w+::)*(\w+);", re.MULTILINE)
+FORWARD = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class) \w+;", re.MULTILINE)
+FUNCTION = re.compile(r"^(?=\S)[\w:<>,&* ]+[ &*](\w+)\(", re.MULTILINE)
+# Declared by many, as something that may be declared again.
+ANYWHERE = {"Clock", "Kind", "Words", "fs", "namespace"}
+
+
+@functools.cache
+def included_by(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
+    """The project's files that a file names in its #include lines."""
+    named = INCLUDE.findall(path.read_text(errors="replace"))
+    return tuple(found for name in named for found in (ROOT / name, path.parent / name) if found.is_file())
+
+
+@functools.cache
+def with_headers(source: pathlib.Path) -> list[pathlib.Path]:
+    """The source and every file of the project that it includes, directly or not, in a stable order."""
+    found, waiting = set(), [source]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += included_by(path)
+    return sorted(found)
+
+
+@functools.cache
+def declared(source: pathlib.Path) -> dict[str, pathlib.Path]:
+    """What a source and its headers seem to declare, and where; of functions, the source's own alone."""
+    found = {}
+    for path in with_headers(source):
+        text = FORWARD.sub("", path.read_text(errors="replace"))
+        found |= dict.fromkeys({*TYPE.findall(text), *VALUE.findall(text)} - ANYWHERE, path)
+    return found | dict.fromkeys(FUNCTION.findall(source.read_text()), source)
+
+
+@functools.cache
+def introduced(source: pathlib.Path) -> set[str]:
+    """Names of other libraries that a source uses without their namespace."""
+    return set(USING.findall(source.read_text()))
