@@ -106,8 +106,9 @@ class TextLMDataset : public TokenWindows {
   void open() override {
     tokens_.clear();
     documents_.clear();
+    files_ = options_.files();
     if (options_.cache == TokenCaching::kDisk) return open_kept();
-    const std::vector<std::string> texts = read_documents(options_.files(), options_.part());
+    const std::vector<std::string> texts = read_documents(files_, options_.part());
     if (has_characters()) {
       for (const std::string& text : texts) {
         add_document(code_points(text + options_.end_of_document.value_or(""), origin_));
@@ -160,19 +161,18 @@ class TextLMDataset : public TokenWindows {
     std::vector<int64_t> ends;
   };
   std::string cache_key() const {
-    const TextFiles files = options_.files();
     TokenCacheKey key("corpus");
     key.add_tokenizer(options_.tokenizer).add(options_.text_column).add(options_.end_of_document ? 1 : 0);
     key.add(options_.end_of_document.value_or("")).add(options_.split ? word_of(*options_.split) : "all");
     key.add(options_.split ? detail::number_text(options_.val_fraction) : "")
-        .add(static_cast<int64_t>(files.paths.size()));
-    for (const std::string& path : files.paths) {
+        .add(static_cast<int64_t>(files_.paths.size()));
+    for (const std::string& path : files_.paths) {
       key.add(has_documents(path) ? 1 : 0).add_file(path);
     }
     return key.finish();
   }
   ByteArrays encoded_arrays() {
-    encode(read_documents(options_.files(), options_.part()));
+    encode(read_documents(files_, options_.part()));
     const auto kept = std::make_shared<KeptTokens>();
     for (const Stretch& document : documents_) kept->ends.push_back(document.begin + document.size);
     kept->tokens = TokenRow::of(std::move(tokens_));
@@ -222,6 +222,7 @@ class TextLMDataset : public TokenWindows {
 
   TextLM options_;
   std::string origin_;
+  TextFiles files_;               // that are there when it is opened
   std::vector<uint32_t> tokens_;  // of characters: their code points
   std::vector<Stretch> documents_;
   Alphabet alphabet_;

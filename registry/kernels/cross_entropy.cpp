@@ -52,16 +52,22 @@ class LogSoftmax {
   at::Tensor logits_, log_p_, converted_;
 };
 
-/// Calls work(log_softmax, first, count) for parts of the rows, on ATen's threads, without autograd and autocast.
-template <class Work>
-void for_rows(const at::Tensor& logits, at::ScalarType dtype, const Work& work) {
+/// Calls work(log_softmax, first, count) for some rows at a time, on ATen's threads, without autograd and autocast. Each
+/// thread has a `work` of its own, made by begin_thread(most rows at a time).
+template <class Begin>
+void for_rows(const at::Tensor& logits, at::ScalarType dtype, const Begin& begin_thread) {
   const int64_t at_once = std::clamp<int64_t>(kNumbersAtOnce / logits.size(1), 1, logits.size(0));
   at::parallel_for(0, logits.size(0), at_once, [&](int64_t begin, int64_t end) {
     const at::AutoDispatchBelowADInplaceOrView no_autograd;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
     const LogSoftmax log_softmax(logits, dtype, at_once);
-    work(log_softmax, begin, end, at_once);
+    const auto work = begin_thread(at_once);
+    for (int64_t first = begin; first < end; first += at_once) work(log_softmax, first, std::min(at_once, end - first));
   });
+}
+
+bool none_counts(const int64_t* counted, int64_t count) {
+  return std::all_of(counted, counted + count, [](int64_t target) { return target == kPassedOver; });
 }
 
 /// The loss needs one number of each row, and is ATen's own of a single class: its sums are in the same order.
@@ -82,17 +88,15 @@ Picked pick(const at::Tensor& logits, const at::Tensor& target, int64_t ignore_i
   }
   AT_DISPATCH_FLOATING_TYPES(dtype, "cross_entropy", [&] {
     auto* const to = picked.log_p.mutable_data_ptr<scalar_t>();
-    for_rows(logits, dtype, [&](const LogSoftmax& log_softmax, int64_t begin, int64_t end, int64_t at_once) {
-      for (int64_t first = begin; first < end; first += at_once) {
-        const int64_t count = std::min(at_once, end - first);
-        if (std::all_of(counted + first, counted + first + count, [](int64_t c) { return c == kPassedOver; })) continue;
-        const at::Tensor log_p = log_softmax(first, count);
-        const auto* const from = log_p.const_data_ptr<scalar_t>();
-        for (int64_t row = first; row < first + count; ++row) {
-          if (counted[row] == 0) to[row] = from[(row - first) * num_classes + wanted[row]];
-        }
+    const auto work = [&](const LogSoftmax& log_softmax, int64_t first, int64_t count) {
+      if (none_counts(counted + first, count)) return;
+      const at::Tensor log_p = log_softmax(first, count);
+      const auto* const from = log_p.const_data_ptr<scalar_t>();
+      for (int64_t row = first; row < first + count; ++row) {
+        if (counted[row] == 0) to[row] = from[(row - first) * num_classes + wanted[row]];
       }
-    });
+    };
+    for_rows(logits, dtype, [&](int64_t) { return work; });
   });
   return picked;
 }
@@ -107,17 +111,16 @@ at::Tensor gradient_of_logits(const at::Tensor& of_picked, const at::Tensor& cou
   const int64_t* const counts = counted.const_data_ptr<int64_t>();
   AT_DISPATCH_FLOATING_TYPES(dtype, "cross_entropy", [&] {
     const auto* const from = of_picked.const_data_ptr<scalar_t>();
-    for_rows(logits, dtype, [&](const LogSoftmax& log_softmax, int64_t begin, int64_t end, int64_t at_once) {
+    for_rows(logits, dtype, [&](int64_t at_once) {
       const at::Tensor sparse = at::zeros({at_once, num_classes}, of_picked.options());
       const at::Tensor wide = result.scalar_type() == dtype ? at::Tensor() : at::empty_like(sparse);
-      auto* const spot = sparse.mutable_data_ptr<scalar_t>();
-      for (int64_t first = begin; first < end; first += at_once) {
-        const int64_t count = std::min(at_once, end - first);
+      return [&, sparse, wide](const LogSoftmax& log_softmax, int64_t first, int64_t count) {
         at::Tensor rows = result.narrow(0, first, count);
-        if (std::all_of(counts + first, counts + first + count, [](int64_t c) { return c == kPassedOver; })) {
+        if (none_counts(counts + first, count)) {
           rows.zero_();
-          continue;
+          return;
         }
+        auto* const spot = sparse.mutable_data_ptr<scalar_t>();
         const auto set = [&](bool whether) {
           for (int64_t i = 0; i < count; ++i) {
             if (counts[first + i] == 0) spot[i * num_classes + wanted[first + i]] = whether ? from[first + i] : 0;
@@ -128,7 +131,7 @@ at::Tensor gradient_of_logits(const at::Tensor& of_picked, const at::Tensor& cou
         at::_log_softmax_backward_data_out(to, sparse.narrow(0, 0, count), log_softmax(first, count), 1, dtype);
         if (wide.defined()) rows.copy_(to);
         set(false);
-      }
+      };
     });
   });
   return result;

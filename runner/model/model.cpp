@@ -167,12 +167,14 @@ void Model::build_losses(const Recipe& recipe) {
       {
         const ShapeMode shapes;
         const c10::AutoGradMode no_gradients(false);
-        try {
-          built.loss = loss.build(inputs);
-        } catch (const LayerError& error) {
-          throw LayerError(error.what() + advice_on_outputs(recipe, *graph_, info_, loss));
-        }
-        const at::Tensor value = built.loss.forward(inputs.examples);
+        const Loss trial = [&] {
+          try {
+            return loss.build(inputs);
+          } catch (const LayerError& error) {
+            throw LayerError(error.what() + advice_on_outputs(recipe, *graph_, info_, loss));
+          }
+        }();
+        const at::Tensor value = trial.forward(inputs.examples);
         TORCH_CHECK(value.numel() == 1, "it gives ", value.sizes(), ", not one number");
       }
       built.loss = loss.build(inputs);
