@@ -15,12 +15,12 @@ used; `unused_values` does.
 
 import concurrent.futures
 import dataclasses
+import itertools
 import os
 import pathlib
 import re
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import sources as project
 from sources import ROOT
@@ -101,27 +101,29 @@ def unused_values(source: pathlib.Path) -> list[str]:
 
 
 def parse_part(part: list[pathlib.Path], command: list[str], folder: pathlib.Path, library: pathlib.Path) -> dict[pathlib.Path, str]:
-    """What the compiler prints of each source that it refuses. `command` ends with the name of a source."""
+    """What is wrong with each source, "" for nothing."""
     folder.mkdir()
     outputs = {}
-    write_point(plan(part), folder / "root.cpp", iter(range(1, 10**6)), outputs)
+    write_point(plan(part), folder / "root.cpp", itertools.count(1), outputs)
     done = subprocess.run([*command, str(folder / "root.cpp")], cwd=ROOT, capture_output=True, text=True,
                           env={**os.environ, "LD_PRELOAD": str(library)})
-    refused = {}
-    for source, output in outputs.items():
-        status = pathlib.Path(f"{output}.status")
+
+    def wrong_with(source: pathlib.Path) -> str:
+        status = pathlib.Path(f"{outputs[source]}.status")
         if not status.is_file():  # a header that it shares with others, or the compiler itself
-            refused[source] = f"{source}: it was not parsed\n{done.stdout}{done.stderr}"
-        elif status.read_text() != "0\n":
-            refused[source] = re.sub(rf"{re.escape(str(folder))}/\w+\.fork_point", str(source), output.read_text())
-        elif unused := unused_values(source):
-            refused[source] = f"{source}: never used: {', '.join(unused)}\n"
-    return refused
+            return f"{source}: it was not parsed\n{done.stdout}{done.stderr}"
+        if status.read_text() != "0\n":
+            return re.sub(rf"{re.escape(str(folder))}/\w+\.fork_point", str(source), outputs[source].read_text())
+        unused = unused_values(source)
+        return f"{source}: never used: {', '.join(unused)}\n" if unused else ""
+
+    return {source: wrong_with(source) for source in part}
 
 
-def parse_each(commands: dict[pathlib.Path, list[str]], jobs: int, remember: Callable[[pathlib.Path], None]) -> list[pathlib.Path]:
-    """`commands`: of each source, the compiler's, without the source. Calls `remember` for each that is parsed; prints
-    what is wrong with the others, and returns them."""
+def submit_parsing(commands: dict[pathlib.Path, list[str]], pool: concurrent.futures.Executor,
+                   folder: pathlib.Path) -> list[concurrent.futures.Future]:
+    """`commands`: of each source, the compiler's, without the source. Each future is what `parse_part` returns of some of
+    them; `folder` has to stay until they are done."""
     alike = {}
     for source in sorted(commands):
         alike.setdefault(tuple(commands[source]), []).append(source)
@@ -131,22 +133,5 @@ def parse_each(commands: dict[pathlib.Path, list[str]], jobs: int, remember: Cal
         size = -(-len(sources) // num_parts)
         parts += [(sources[first:first + size], list(command)) for first in range(0, len(sources), size)]
     parts.sort(key=lambda part: len(part[0]), reverse=True)
-
-    failed = []
-    with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        folder = pathlib.Path(name)
-        library = build_fork_point(folder)
-
-        def parse(number: int) -> dict[pathlib.Path, str]:
-            part, command = parts[number]
-            refused = parse_part(part, command, folder / str(number), library)
-            for source in part:
-                if source not in refused:
-                    remember(source)
-            return refused
-
-        for refused in pool.map(parse, range(len(parts))):
-            for source, text in refused.items():
-                print(text.replace(f"{ROOT}/", ""), end="", flush=True)
-                failed.append(source)
-    return failed
+    library = build_fork_point(folder)
+    return [pool.submit(parse_part, part, command, folder / f"parsed_{number}", library) for number, (part, command) in enumerate(parts)]

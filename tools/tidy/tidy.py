@@ -29,7 +29,7 @@ import tempfile
 from collections.abc import Callable
 
 import sources as project
-from parsing import parse_each
+from parsing import submit_parsing
 from sources import ROOT
 
 MOST = 80  # sources that are checked as one
@@ -158,17 +158,25 @@ def check_unit(clang_tidy: str, sources: list[pathlib.Path], flags: list[str], f
 
 def check_all(clang_tidy: str, build_folder: pathlib.Path, entries: dict[pathlib.Path, dict], due: list[pathlib.Path],
               jobs: int, remember: Callable[[pathlib.Path], None]) -> list[pathlib.Path]:
-    """Calls `remember` for each source that passes, at once. Returns those that failed."""
+    """Calls `remember` for each source that passes, prints what is wrong with the others, and returns them."""
+    if not due:
+        return []
     flags = {source: tidy_flags(entry) for source, entry in entries.items()}
-    units = units_of(due, flags)
-    if units:
-        make_precompiled_header(build_folder)
-
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        found = pool.map(lambda unit: check_unit(clang_tidy, unit, flags[unit[0]], pathlib.Path(folder)), units)
-        failed = set().union(*found)
-    commands = {source: parse_command(entries[source]) for source in due if source not in failed}
-    return sorted(failed) + parse_each(commands, jobs, remember)
+    with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        folder = pathlib.Path(name)
+        header = pool.submit(make_precompiled_header, build_folder)
+        units = [pool.submit(check_unit, clang_tidy, unit, flags[unit[0]], folder) for unit in units_of(due, flags)]
+        header.result()
+        parts = submit_parsing({source: parse_command(entries[source]) for source in due}, pool, folder)
+        failed = set().union(*(unit.result() for unit in units))
+        for part in parts:
+            for source, wrong in part.result().items():
+                print(wrong.replace(f"{ROOT}/", ""), end="", flush=True)
+                if wrong:
+                    failed.add(source)
+                elif source not in failed:
+                    remember(source)
+        return sorted(failed)
 
 
 def main() -> int:
