@@ -82,8 +82,8 @@ class NanoGPT(nn.Module):
         return state
 
 
-def rate(step, lr=1e-3, least=1e-4, warmup=100, decay=2000):
-    """nanoGPT's get_lr."""
+def rate(step, lr=3e-3, least=1e-4, warmup=100, decay=2000):
+    """nanoGPT's get_lr, with the recipe's rate."""
     if step < warmup:
         return lr * (step + 1) / (warmup + 1)
     return least + 0.5 * (1 + math.cos(math.pi * (step - warmup) / (decay - warmup))) * (lr - least)
