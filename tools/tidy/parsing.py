@@ -1,10 +1,10 @@
-"""Parses each source by itself, in half the time that a compiler for each would take.
+"""Parses each source by itself, in two thirds of the time that a compiler for each would take.
 
 Most of that time goes into loading the precompiled header and into the headers that many sources include. One compiler
 reads both, and is then forked for each source (fork_point.cpp). What it reads before is included by every source that
 it is forked for, so no source sees a header that it would not see alone:
 
-    root.cpp              headers that all of the sources include, then 0.fork_point
+    root.cpp              headers that all of the sources include, then root.fork_point
       1.h                 headers that some of them include, then 1.fork_point
         registry/layer.cpp, registry/loss.cpp, …
       registry/value.cpp
