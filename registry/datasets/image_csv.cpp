@@ -114,7 +114,7 @@ class ImageCsvDataset : public ImageSamples {
       }
       if (record[image].empty()) throw DataError(reader.place() + ":" + options_.image + ": there is no path");
       table.listing.files.push_back((folder / record[image]).string());
-      table.places.push_back(reader.place());
+      table.listing.places.push_back(reader.place());
       for (const size_t column : columns) table.values.push_back(record[column]);
     }
     if (table.listing.files.empty()) throw DataError("ImageCSV: " + options_.path + ": names no images");
@@ -129,7 +129,6 @@ class ImageCsvDataset : public ImageSamples {
  private:
   struct Table {
     Listing listing;
-    std::vector<std::string> places;  // "FILE:LINE" of each record
     std::vector<std::string> values;  // of the labels' columns, record by record
   };
 
@@ -145,7 +144,7 @@ class ImageCsvDataset : public ImageSamples {
     std::vector<int64_t> labels;
     std::map<std::string, int64_t> numbers;  // of the names, in their order
     for (size_t i = 0; i < table.values.size(); ++i) {
-      if (table.values[i].empty()) throw DataError(table.places[i] + ":" + column + ": there is no class");
+      if (table.values[i].empty()) throw DataError(table.listing.places[i] + ":" + column + ": there is no class");
       numbers[table.values[i]];
       const auto number = number_in<int64_t>(table.values[i]);
       if (number && *number >= 0 && labels.size() == i) labels.push_back(*number);
@@ -170,8 +169,8 @@ class ImageCsvDataset : public ImageSamples {
     for (size_t i = 0; i < table.values.size(); ++i) {
       const auto number = number_in<float>(table.values[i]);
       if (!number) {
-        throw DataError(table.places[i / columns.size()] + ":" + columns[i % columns.size()] + ": '" + table.values[i] +
-                        "' is not a number");
+        throw DataError(table.listing.places[i / columns.size()] + ":" + columns[i % columns.size()] + ": '" +
+                        table.values[i] + "' is not a number");
       }
       numbers.push_back(*number);
     }

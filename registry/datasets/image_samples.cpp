@@ -71,7 +71,19 @@ void ImageSamples::set_classes(at::Tensor labels, std::vector<std::string> names
 
 size_t ImageSamples::listed(size_t number) const { return left_.empty() ? number : static_cast<size_t>(left_[number]); }
 
-std::string ImageSamples::read_image(size_t number) const { return read_file(files()[number], kMostFileBytes); }
+std::string ImageSamples::named(size_t number, const std::string& message) const {
+  const std::vector<std::string>& places = listing().places;
+  return places.empty() ? message : places[number] + ": " + message;
+}
+
+std::string ImageSamples::read_image(size_t number) const {
+  try {
+    return read_file(files()[number], kMostFileBytes);
+  } catch (const ReadError& error) {
+    if (listing().places.empty()) throw;
+    throw error.named_at(listing().places[number]);
+  }
+}
 
 std::vector<std::string> ImageSamples::texts(const std::string& column) const {
   std::vector<std::string> texts;
@@ -149,7 +161,7 @@ void ImageSamples::read_all() {
   for (size_t i = 0; i < count; ++i) {
     const std::string& fault = images.faults[i].empty() && mask_options_ ? masks.faults[i] : images.faults[i];
     if (!fault.empty()) {
-      broken.push_back(fault);
+      broken.push_back(named(i, fault));
       continue;
     }
     whole.push_back(static_cast<int64_t>(i));
@@ -175,6 +187,7 @@ void ImageSamples::leave_out(const std::vector<int64_t>& whole, std::vector<std:
   };
   Listing left = listing();
   left.files = chosen(left.files);
+  if (!left.places.empty()) left.places = chosen(left.places);
   std::vector<Listing::Piece> pieces;
   for (const int64_t number : whole) {
     if (!left.pieces.empty()) pieces.push_back(left.pieces[static_cast<size_t>(number)]);
@@ -219,7 +232,7 @@ at::Tensor ImageSamples::with_advice(at::Tensor (ImageSamples::*decode)(size_t) 
   } catch (const ReadError&) {
     throw;
   } catch (const DataError& error) {
-    throw DataError(error.what() + std::string(advice()));
+    throw DataError(named(number, error.what()) + advice());
   }
 }
 
@@ -242,7 +255,7 @@ at::Tensor ImageSamples::changed(const Transforms& transforms, const at::Tensor&
 
 at::Tensor ImageSamples::changed_image(size_t number, int64_t row, const SampleDraws& draws) const {
   const at::Tensor pixels = cached_.empty() ? with_advice(&ImageSamples::decoded, number) : cached_[number];
-  return changed(transforms_, pixels, files()[number], row, draws);
+  return changed(transforms_, pixels, named(number, files()[number]), row, draws);
 }
 
 /// [N, H, W] int64.
@@ -280,7 +293,7 @@ Batch ImageSamples::get_drawn(const at::Tensor& indices, const SampleDraws& draw
     const auto number = static_cast<size_t>(numbers[i]);
     const at::Tensor one = changed_image(number, i, draws);
     if (one.sizes().slice(1) != images.sizes().slice(1)) {
-      throw DataError(files()[number] + ": the image has " + pixels_text(one.sizes().slice(1).vec()) +
+      throw DataError(named(number, files()[number]) + ": the image has " + pixels_text(one.sizes().slice(1).vec()) +
                       " pixels, others " + pixels_text(field.shape) +
                       "; add image_transforms that make them alike, such as {type: Resize, size: [" +
                       std::to_string(field.shape[1]) + ", " + std::to_string(field.shape[2]) + "]}");

@@ -37,6 +37,7 @@ struct Words<ImageCache> {
 struct ImageListing {
   std::vector<std::string> files;      // their paths; of those in archives, what they are called in messages
   std::vector<std::string> masks;      // where there are no labels
+  std::vector<std::string> places;     // "FILE:LINE" at which a table names each; empty: none does
   at::Tensor labels;                   // [N] classes, int64; or [N, K] numbers, float32
   std::optional<int64_t> num_classes;  // of labels that are classes
   std::vector<std::string> classes;    // their names; empty: they have none
@@ -122,6 +123,8 @@ class ImageSamples : public Dataset, public DetailedDataset {
 
  private:
   const std::vector<std::string>& files() const { return listing().files; }
+  /// What is said of image `number`, or of its file, after the place at which a table names it.
+  std::string named(size_t number, const std::string& message) const;
   using Transforms = std::vector<std::shared_ptr<const Transform>>;
 
   std::shared_ptr<const Transform> transform_of_masks(const Component<TransformKind>& component,

@@ -6,6 +6,7 @@
 
 #include "registry/catalog.h"
 #include "registry/datasets/image_samples.h"
+#include "registry/files/regular_file.h"
 
 namespace trainrun {
 
@@ -44,6 +45,7 @@ class PetImages : public ImageSamples {
   Listing list() const override {
     const fs::path base = base_folder();
     const std::string path = (base / "annotations" / (options_.split + ".txt")).string();
+    open_regular_file(path);  // what is wrong with the file itself is said first
     std::ifstream lines(path);
     Listing listing;
     std::vector<int64_t> labels;
@@ -62,6 +64,7 @@ class PetImages : public ImageSamples {
                         "', expected a name, a breed from 1 to 37 and a species, 1 or 2");
       }
       listing.files.push_back((base / "images" / (name + ".jpg")).string());
+      listing.places.push_back(path + ":" + std::to_string(number));
       labels.push_back((is_category ? breed : species) - 1);
     }
     if (labels.empty()) throw DataError(path + ": names no images");

@@ -23,8 +23,11 @@ class ReadError : public DataError {
   ReadError(const std::string& path, const std::string& operation, int error_number);
   /// Nothing has this name.
   bool is_missing() const;
+  /// The same error, after the place at which the file is named: "list.csv:2: a.png: cannot open: …".
+  ReadError named_at(const std::string& place) const { return {place + ": " + what(), error_number_}; }
 
  private:
+  ReadError(const std::string& message, int error_number) : DataError(message), error_number_(error_number) {}
   int error_number_;
 };
 

@@ -34,9 +34,17 @@ bool is_made_by_kernel(const struct statfs& file_system) {
   return false;
 }
 
+/// A system call would take what stands before such a character for the whole path, and open another file.
+void require_whole(const std::string& path) {
+  const size_t end = path.find('\0');
+  if (end == std::string::npos) return;
+  throw DataError(path.substr(0, end) + "\\0…: a path cannot have a character of code 0");
+}
+
 }  // namespace
 
 Descriptor open_regular_file(const std::string& path) {
+  require_whole(path);
   struct stat status{};
   if (::stat(path.c_str(), &status) < 0) fail(path, errno);
   require_regular(path, status);  // before it is opened, since that alone may act on a device

@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from probe import ProbeError, missing_rows
+from probe import Probe, ProbeError, missing_rows
 
 datasets = pytest.importorskip("torchvision.datasets", reason="torchvision is not installed")
 USED = []
@@ -232,14 +232,15 @@ def test_pets_are_what_torchvision_reads(probe, tmp_path, target):
     ("Bengal_7 38 1 1", "test.txt:1: 'Bengal_7 38 1 1', expected a name, a breed from 1 to 37 and a species, 1 or 2"),
     ("Bengal_7 6", "test.txt:1: 'Bengal_7 6', expected a name"),
     ("# nothing", "test.txt: names no images"),
-    ("Persian_9 6 1 1", "images/Persian_9.jpg: "),
+    ("Persian_9 6 1 1", "test.txt:1: FOLDER/images/Persian_9.jpg: cannot open: No such file or directory"),
+    ("Bengal_7\0 6 1 1", r"test.txt:1: FOLDER/images/Bengal_7\0…: a path cannot have a character of code 0"),
 ])
 def test_damaged_lists_of_pets_are_named(probe, tmp_path, line, message):
     base = write_pets(tmp_path)
     (base / "annotations/test.txt").write_text(line + "\n")
     with pytest.raises(ProbeError) as error:
         read(probe, {"type": "OxfordIIITPet", "root": str(tmp_path), "split": "test"})
-    assert message in str(error.value)
+    assert message.replace("FOLDER", str(base)) in str(error.value)
 
 
 def test_pets_that_are_not_there_say_what_to_unpack(probe, tmp_path):
@@ -303,13 +304,38 @@ def test_several_columns_are_several_labels(probe, table):
     (["path,label", "pictures/a1.png,"], {}, "table.csv:2:label: there is no class"),
     (["path,label", ",1"], {}, "table.csv:2:path: there is no path"),
     (["path,label", "pictures/a1.png,0", "pictures/a1.png,yes"], {"label": ["label"]}, "table.csv:3:label: 'yes' is not a number"),
-    (["path,label", "pictures/a9.png,0"], {}, "pictures/a9.png: "),
+    (["path,label", "pictures/a9.png,0"], {}, "table.csv:2: FOLDER/pictures/a9.png: cannot open: No such file or directory"),
+    (["path,label", "/a9.png,0"], {}, "table.csv:2: /a9.png: cannot open: No such file or directory"),
+    (["path,label", "table.csv,0"], {}, "table.csv:2: FOLDER/table.csv: "),
+    (["path,label", "pictures/a1.png\0,0"], {}, r"table.csv:2: FOLDER/pictures/a1.png\0…: a path cannot have a character of code 0"),
     (["path,label", "pictures/a1.png,0"], {"delimiter": "::"}, "delimiter: expected one character"),
-], ids=range(9))
-def test_damaged_csv_files_are_named(probe, table, lines, options, message):
+], ids=range(12))
+def test_damaged_csv_files_are_named(probe, tmp_path, table, lines, options, message):
     with pytest.raises(ProbeError) as error:
         read(probe, {"type": "ImageCSV", "path": table(*lines)} | options)
-    assert message in str(error.value)
+    assert message.replace("FOLDER", str(tmp_path)) in str(error.value)
+
+
+@pytest.mark.parametrize("cache", ["none", "memory", "disk"])
+def test_what_is_left_out_of_a_csv_file_moves_no_other_record(tmp_path, monkeypatch, table, cache):
+    monkeypatch.setenv("TRAINRUN_CACHE", str(tmp_path / "cache"))
+    own = Probe(tmp_path)
+    (tmp_path / "pictures/broken.png").write_bytes(b"no picture")
+    Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / "pictures/large.png")
+    lines = ["path,label", "pictures/a2.png,2", "pictures/broken.png,0", "pictures/a1.png,1"]
+    options = {"type": "ImageCSV", "broken": "skip", "cache": cache}
+    fields, _ = read(own, options | {"path": table(*lines)})
+    assert values(fields) == [2, 1] and fields["label"].tolist() == [2, 1]
+    for moved in (0, 2):  # a blank line that is put before the broken one: what is kept of the images has no line's number
+        path = table(*lines[:2], *[""] * moved, *lines[2:], "pictures/large.png,0")
+        with pytest.raises(ProbeError) as error:
+            read(own, options | {"path": path})
+        assert f"{path}:{5 + moved}: {tmp_path}/pictures/large.png: the image has 4x4 pixels" in str(error.value)
+    path = table(*[""] * 3, lines[0], lines[2])
+    with pytest.raises(ProbeError) as error:
+        read(own, options | {"path": path})
+    assert f"{path}:5: {tmp_path}/pictures/broken.png: " in str(error.value)
+    own.close()
 
 
 def test_every_parameter_has_a_test(probe):
