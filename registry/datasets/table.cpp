@@ -103,7 +103,7 @@ class TableDataset : public TensorDataset, public DetailedDataset {
     json state = json::object();
     for (Column& column : columns_) {
       if (!column.learns()) continue;
-      learn_column(column, indices.contiguous());
+      learn_column(column, indices.contiguous(), options_.path);
       json& own = state[column.name] = json::object();
       if (!column.categories.empty() && !column.options.categories) own["categories"] = column.categories;
       if (column.missing_number) own["missing"] = *column.missing_number;

@@ -84,9 +84,10 @@ double median_of(std::vector<float> values) {
   return values.size() % 2 == 1 ? upper : (static_cast<double>(values[half - 1]) + upper) / 2;
 }
 
-}  // namespace
+[[noreturn]] void fail_without_value(const Column& column, const std::string& path) {
+  throw DataError(path + ": column '" + column.name + "': no training sample has a value");
+}
 
-namespace {
 /// " ('NA')" where a text says so.
 std::string missing_text(const Cell& cell) {
   const std::string text = cell.kind == Cell::Kind::kText ? text_of(cell) : "";
@@ -206,7 +207,7 @@ size_t CellParser::add_items(const Cell& list, Column& column) const {
   return count;
 }
 
-void learn_column(Column& column, const at::Tensor& indices) {
+void learn_column(Column& column, const at::Tensor& indices, const std::string& path) {
   const int64_t* rows = indices.const_data_ptr<int64_t>();
   if (column.options.is_category()) {
     std::map<std::string, int64_t> counts;
@@ -214,7 +215,7 @@ void learn_column(Column& column, const at::Tensor& indices) {
       const int64_t place = column.integers[static_cast<size_t>(rows[i])];
       if (place != kMissingCategory) ++counts[column.seen[static_cast<size_t>(place)]];
     }
-    if (counts.empty()) throw DataError("column '" + column.name + "': no training sample has a value");
+    if (counts.empty()) fail_without_value(column, path);
     if (is_statistic(column.options)) {
       column.missing_category =
           std::max_element(counts.begin(), counts.end(),
@@ -234,7 +235,7 @@ void learn_column(Column& column, const at::Tensor& indices) {
     values.push_back(value);
     sum += static_cast<double>(value);
   }
-  if (values.empty()) throw DataError("column '" + column.name + "': no training sample has a value");
+  if (values.empty()) fail_without_value(column, path);
   const bool mean = std::get<std::string>(column.options.missing) == "mean";
   column.missing_number = mean ? sum / static_cast<double>(values.size()) : median_of(std::move(values));
 }

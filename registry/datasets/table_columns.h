@@ -83,7 +83,7 @@ class CellParser {
   int64_t row_number_ = 0;
 };
 
-/// Learns what `column` needs from the rows `indices` ([n] int64).
-void learn_column(Column& column, const at::Tensor& indices);
+/// Learns what `column`, of the file `path`, needs from the rows `indices` ([n] int64).
+void learn_column(Column& column, const at::Tensor& indices, const std::string& path);
 
 }  // namespace trainrun

@@ -272,6 +272,16 @@ def test_columns_have_types_missing_values_and_categories(probe, tmp_path, kind)
     assert fields["city"].tolist() == [3]
 
 
+@pytest.mark.parametrize("kind", ["CSV", "JSONL", "SQLite"])
+@pytest.mark.parametrize("column, options", [("age", {"type": "number", "missing": "median"}), ("city", {"type": "category", "missing": "most_frequent"}),
+                                             ("city", {"type": "category", "missing": "none"})])
+def test_a_column_without_a_value_is_named_with_its_file(probe, tmp_path, kind, column, options):
+    rows = [{"age": i, "city": "Rome", "label": i} | {column: None} for i in range(3)]
+    spec = write_table(tmp_path, kind, rows)
+    message = error_of(probe, spec | {"columns": {column: options}, "features": [column]})
+    assert message == f"{spec['path']}: column '{column}': no training sample has a value"
+
+
 @pytest.mark.parametrize("kind", ["CSV", "JSONL", "SQLite", "Parquet"])
 def test_what_is_listed_needs_no_learning(probe, tmp_path, kind):
     columns = {"city": {"type": "category", "categories": ["Rome", "Oslo", "none"], "missing": "none", "allow_unknown": True},
