@@ -262,6 +262,9 @@ void relate_keys(Fields<Recipe>& f) {
           .all = {the("distributed_type").is_not("NO")},
           .at = "num_processes",
           .message = "several processes need a distributed_type, such as MULTI_CPU"});
+  for (const char* key : {"name", "output_dir"}) {  // the system would end the folder's path there
+    f.rule({.all = {the(key).matches(R"(^[^\x00]*$)")}, .at = key, .message = "cannot have a character of code 0"});
+  }
   f.relation(json::parse(R"({"properties": {"device": {"not": {"type": "string", "pattern": "^[^$]*$", "not": {
                                  "pattern": "^(auto|cpu|cuda(:(0|[1-9][0-9]?))?)$"}}}}})"));
   f.relation(json::parse(  // what is best is known from evaluations
