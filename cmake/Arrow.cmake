@@ -35,5 +35,7 @@ else()
   set_target_properties(trainrun_arrow PROPERTIES DEFINE_SYMBOL "")
   target_include_directories(trainrun_arrow SYSTEM PRIVATE "${arrow_folder}/include")
   target_link_libraries(trainrun_arrow PRIVATE trainrun_registry ${arrow_libraries})
-  target_link_options(trainrun_arrow PRIVATE -Wl,--no-undefined)
+  if(NOT TRAINRUN_SANITIZERS)  # whose functions are the program's alone
+    target_link_options(trainrun_arrow PRIVATE -Wl,--no-undefined)
+  endif()
 endif()
