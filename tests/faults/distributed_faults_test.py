@@ -83,7 +83,7 @@ def test_a_rank_that_hangs_is_named_within_the_timeout(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_all_ranks_at_one_step_and_the_run_goes_on_to_the_same_end(tmp_path, number):
-    short = ["training={num_epochs: 40}", "checkpoint.every=100", "evaluation.every=null"]
+    short = ["training={num_epochs: 16}", "checkpoint.every=100", "evaluation.every=null"]
     launcher = start(tmp_path / "run", 2, *short)
     wait_until_training(tmp_path / "run", launcher)
     launcher.send_signal(number)
@@ -93,7 +93,7 @@ def test_a_signal_stops_all_ranks_at_one_step_and_the_run_goes_on_to_the_same_en
     for folder in ("run", "whole"):
         done = subprocess.run(command(tmp_path / folder, 2, *short), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
-    weights = [next((tmp_path / folder / "checkpoints").glob("epoch-0040")) / "model.safetensors" for folder in ("run", "whole")]
+    weights = [next((tmp_path / folder / "checkpoints").glob("epoch-0016")) / "model.safetensors" for folder in ("run", "whole")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
