@@ -105,6 +105,7 @@ class ImageCsvDataset : public ImageSamples {
       columns.push_back(column_of(record, name));
     }
     Table table;
+    table.listing.list = options_.path;
     const size_t width = record.size();
     const fs::path folder = options_.root ? fs::path(*options_.root) : fs::path(options_.path).parent_path();
     while (reader.next(record)) {
@@ -114,7 +115,7 @@ class ImageCsvDataset : public ImageSamples {
       }
       if (record[image].empty()) throw DataError(reader.place() + ":" + options_.image + ": there is no path");
       table.listing.files.push_back((folder / record[image]).string());
-      table.listing.places.push_back(reader.place());
+      table.listing.lines.push_back(reader.line());
       for (const size_t column : columns) table.values.push_back(record[column]);
     }
     if (table.listing.files.empty()) throw DataError("ImageCSV: " + options_.path + ": names no images");
@@ -144,7 +145,7 @@ class ImageCsvDataset : public ImageSamples {
     std::vector<int64_t> labels;
     std::map<std::string, int64_t> numbers;  // of the names, in their order
     for (size_t i = 0; i < table.values.size(); ++i) {
-      if (table.values[i].empty()) throw DataError(table.listing.places[i] + ":" + column + ": there is no class");
+      if (table.values[i].empty()) throw DataError(table.listing.place(i) + ":" + column + ": there is no class");
       numbers[table.values[i]];
       const auto number = number_in<int64_t>(table.values[i]);
       if (number && *number >= 0 && labels.size() == i) labels.push_back(*number);
@@ -169,7 +170,7 @@ class ImageCsvDataset : public ImageSamples {
     for (size_t i = 0; i < table.values.size(); ++i) {
       const auto number = number_in<float>(table.values[i]);
       if (!number) {
-        throw DataError(table.listing.places[i / columns.size()] + ":" + columns[i % columns.size()] + ": '" +
+        throw DataError(table.listing.place(i / columns.size()) + ":" + columns[i % columns.size()] + ": '" +
                         table.values[i] + "' is not a number");
       }
       numbers.push_back(*number);

@@ -72,16 +72,15 @@ void ImageSamples::set_classes(at::Tensor labels, std::vector<std::string> names
 size_t ImageSamples::listed(size_t number) const { return left_.empty() ? number : static_cast<size_t>(left_[number]); }
 
 std::string ImageSamples::named(size_t number, const std::string& message) const {
-  const std::vector<std::string>& places = listing().places;
-  return places.empty() ? message : places[number] + ": " + message;
+  return listing().lines.empty() ? message : listing().place(number) + ": " + message;
 }
 
 std::string ImageSamples::read_image(size_t number) const {
   try {
     return read_file(files()[number], kMostFileBytes);
   } catch (const ReadError& error) {
-    if (listing().places.empty()) throw;
-    throw error.named_at(listing().places[number]);
+    if (listing().lines.empty()) throw;
+    throw error.named_at(listing().place(number));
   }
 }
 
@@ -180,21 +179,18 @@ void ImageSamples::leave_out(const std::vector<int64_t>& whole, std::vector<std:
   if (whole.empty()) throw DataError("no image can be decoded: " + named);
   notes_.push_back(std::to_string(count) + " of " + std::to_string(all) +
                    " images cannot be decoded and are left out: " + named);
-  const auto chosen = [&](const std::vector<std::string>& paths) {
-    std::vector<std::string> kept;
-    for (const int64_t number : whole) kept.push_back(paths[static_cast<size_t>(number)]);
-    return kept;
+  const auto choose = [&](auto& of_images) {
+    if (of_images.empty()) return;
+    std::decay_t<decltype(of_images)> kept;
+    for (const int64_t number : whole) kept.push_back(of_images[static_cast<size_t>(number)]);
+    of_images = std::move(kept);
   };
   Listing left = listing();
-  left.files = chosen(left.files);
-  if (!left.places.empty()) left.places = chosen(left.places);
-  std::vector<Listing::Piece> pieces;
-  for (const int64_t number : whole) {
-    if (!left.pieces.empty()) pieces.push_back(left.pieces[static_cast<size_t>(number)]);
-  }
-  left.pieces = std::move(pieces);
+  choose(left.files);
+  choose(left.lines);
+  choose(left.pieces);
   if (mask_options_) {
-    left.masks = chosen(left.masks);
+    choose(left.masks);
   } else {
     left.labels = left.labels.index_select(0, at::tensor(whole, at::kLong));
   }

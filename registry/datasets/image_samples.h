@@ -37,7 +37,6 @@ struct Words<ImageCache> {
 struct ImageListing {
   std::vector<std::string> files;      // their paths; of those in archives, what they are called in messages
   std::vector<std::string> masks;      // where there are no labels
-  std::vector<std::string> places;     // "FILE:LINE" at which a table names each; empty: none does
   at::Tensor labels;                   // [N] classes, int64; or [N, K] numbers, float32
   std::optional<int64_t> num_classes;  // of labels that are classes
   std::vector<std::string> classes;    // their names; empty: they have none
@@ -49,6 +48,11 @@ struct ImageListing {
   };
   std::vector<std::string> archives;
   std::vector<Piece> pieces;  // of the archives: where each image lies; empty: in a file of its own
+
+  std::string list;            // the file that names the images
+  std::vector<int64_t> lines;  // where it names each; empty: there is none
+  /// "FILE:LINE"
+  std::string place(size_t number) const { return list + ":" + std::to_string(lines[number]); }
 };
 
 /// What was found out about a data set, so that it is looked at once however often a recipe's data are built.

@@ -48,6 +48,7 @@ class PetImages : public ImageSamples {
     open_regular_file(path);  // what is wrong with the file itself is said first
     std::ifstream lines(path);
     Listing listing;
+    listing.list = path;
     std::vector<int64_t> labels;
     const bool is_category = options_.target_types == PetTarget::kCategory;
     listing.num_classes = is_category ? kBreeds : kSpecies;
@@ -64,7 +65,7 @@ class PetImages : public ImageSamples {
                         "', expected a name, a breed from 1 to 37 and a species, 1 or 2");
       }
       listing.files.push_back((base / "images" / (name + ".jpg")).string());
-      listing.places.push_back(path + ":" + std::to_string(number));
+      listing.lines.push_back(number);
       labels.push_back((is_category ? breed : species) - 1);
     }
     if (labels.empty()) throw DataError(path + ": names no images");
