@@ -1,5 +1,5 @@
 """The direction of dependencies, read off the #include lines: tools -> runner -> registry -> LibTorch, never upward, nor
-between the rooms of runner/; and no circles of files."""
+between the rooms of runner/; no circles of files; and no two types of one name, which a linker would take for one."""
 
 import pathlib
 import re
@@ -44,6 +44,9 @@ ROOMS = [
     "report",
 ]
 
+NAMESPACE = re.compile(r"^namespace ([\w:]+) \{|^\}  // namespace \w")
+UNNAMED = re.compile(r"^namespace \{$.*?^\}  // namespace$", re.MULTILINE | re.DOTALL)
+TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|union|enum class) (\w+)(?: final)? (?::|\{)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -132,12 +135,38 @@ def faults_of(root: pathlib.Path) -> list[str]:
     return faults
 
 
+def types_in(text: str) -> set[str]:
+    """The types that a file defines for others to see, with their namespaces."""
+    types, inside = set(), []
+    for line in UNNAMED.sub("", text).splitlines():
+        if match := NAMESPACE.match(line):
+            inside = [*inside, match[1]] if match[1] else inside[:-1]
+        elif match := TYPE.match(line):
+            types.add("::".join([*inside, match[1]]))
+    return types
+
+
+def types_defined_twice(root: pathlib.Path) -> list[str]:
+    """Each as "name is defined in file and in file": what the compiler makes of the one would serve the other, too."""
+    places: dict[str, list[str]] = {}
+    for folder in ("registry", "runner", "tools"):  # what plugins and the tests' programs define meets only these
+        for path in sorted(p for p in (root / folder).rglob("*") if p.suffix in {".h", ".cpp"}):
+            for name in types_in(path.read_text()):
+                places.setdefault(name, []).append(str(path.relative_to(root)))
+    return [f"{name} is defined in {' and in '.join(files)}" for name, files in sorted(places.items()) if len(files) > 1]
+
+
 def test_no_include_goes_up():
     assert faults_of(ROOT) == []
 
 
 def test_no_files_include_each_other():
     assert circles_of(ROOT) == []
+
+
+def test_no_type_is_defined_twice():
+    assert len(types_in((ROOT / "registry/layer.h").read_text())) > 1
+    assert types_defined_twice(ROOT) == []
 
 
 def test_each_room_has_its_readme():
@@ -183,7 +212,23 @@ def test_files_that_include_each_other_are_found(tmp_path):
     assert circles_of(tmp_path) == ["registry/a, registry/b, registry/c include each other"]
 
 
+def test_types_defined_twice_are_found(tmp_path):
+    for name, text in {
+        "registry/table.h": "namespace trainrun {\nstruct Table {\n};\nclass Row;\nenum class Kind { kA };\n}  // namespace trainrun\n",
+        "registry/own.cpp": "namespace trainrun {\nnamespace {\nstruct Table {\n};\n}  // namespace\n}  // namespace trainrun\n",
+        "registry/inner.h": "namespace trainrun::inner {\nstruct Table {\n};\n}  // namespace trainrun::inner\n",
+        "runner/text.h": "namespace trainrun {\nclass Table final : public Base {\n};\nclass Row {\n};\n}  // namespace trainrun\n",
+        "runner/kind.cpp": "namespace trainrun {\nenum class Kind { kA };\n}  // namespace trainrun\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(text)
+    assert types_defined_twice(tmp_path) == [
+        "trainrun::Kind is defined in registry/table.h and in runner/kind.cpp",
+        "trainrun::Table is defined in registry/table.h and in runner/text.h",
+    ]
+
+
 if __name__ == "__main__":
-    found = faults_of(ROOT) + circles_of(ROOT)
+    found = faults_of(ROOT) + circles_of(ROOT) + types_defined_twice(ROOT)
     print("\n".join(found), end="\n" if found else "")
     sys.exit(1 if found else 0)

@@ -15,7 +15,7 @@ size_t common(const Row& a, const Row& b) {
   return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
-std::string trimmed(const std::string& text) {
+std::string stripped(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\r\n");
   return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
 }
@@ -168,7 +168,7 @@ ChatEncoder::Stretch ChatEncoder::found(const Conversation& chat, size_t answer,
   const bool holds =
       shared > before.size() &&
       (shared == with.size() ||
-       (has_text && whole.substr(before.size(), shared - before.size()).find(trimmed(*content)) != std::string::npos));
+       (has_text && whole.substr(before.size(), shared - before.size()).find(stripped(*content)) != std::string::npos));
   if (!holds) fail("ends, since it is not written the same way");
   if (shared == with.size()) return stretch(whole, ids, before.size(), shared);
   return {stretch(whole, ids, before.size(), whole.size()).first, common(tokens(with), ids)};

@@ -77,7 +77,7 @@ DatasetInfo EncodedTexts::info() const {
 }
 
 void EncodedTexts::open() {
-  TextTable table = read_text_table(source_);
+  TextRows table = read_text_table(source_);
   if (num_samples_ && static_cast<int64_t>(table.lines.size()) != *num_samples_) {
     throw DataError(source_.path + ": has " + std::to_string(table.lines.size()) + " rows, the published file " +
                     std::to_string(*num_samples_));
@@ -122,7 +122,7 @@ std::unique_ptr<EncodedTexts> EncodedTexts::unlabelled(const std::string& path) 
   return std::make_unique<EncodedTexts>(std::move(source), std::move(encoding), classes_, std::nullopt, target_);
 }
 
-ByteArrays EncodedTexts::encoded(const TextTable& table) const {
+ByteArrays EncodedTexts::encoded(const TextRows& table) const {
   const auto tokenizer = open_tokenizer(encoding_.tokenizer);
   Truncation truncation;
   truncation.max_length = encoding_.max_length;

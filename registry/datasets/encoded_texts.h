@@ -91,7 +91,7 @@ class EncodedTexts : public Dataset, public DetailedDataset {
   std::vector<std::string> class_names(const std::string& field) const override;
 
  private:
-  ByteArrays encoded(const TextTable& table) const;
+  ByteArrays encoded(const TextRows& table) const;
   void use(ByteArrays arrays, size_t num_texts);
   std::string cache_key() const;
   void read_numbers();

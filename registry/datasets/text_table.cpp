@@ -35,7 +35,7 @@ class RowTaker {
     needed_ = *std::max_element(wanted_.begin(), wanted_.end()) + 1;
   }
 
-  void take(std::vector<std::string>& row, int64_t line, TextTable& table) const {
+  void take(std::vector<std::string>& row, int64_t line, TextRows& table) const {
     if (options_.leaves_out_short_rows && row.size() < needed_) {
       ++table.left_out;
       return;
@@ -66,20 +66,20 @@ class RowTaker {
   size_t needed_ = 0;  // columns, up to the last that is wanted
 };
 
-TextTable read_csv(const TextTableOptions& options) {
+TextRows read_csv(const TextTableOptions& options) {
   CsvReader reader(options.path, ',');
   std::vector<std::string> row;
   if (!reader.next(row)) throw DataError(options.path + ": is empty");
   const RowTaker taker(options, row);
-  TextTable table;
+  TextRows table;
   while (reader.next(row)) taker.take(row, reader.line(), table);
   return table;
 }
 
-TextTable read_tsv(const TextTableOptions& options) {
+TextRows read_tsv(const TextTableOptions& options) {
   std::optional<RowTaker> taker;
   if (!options.names.empty()) taker.emplace(options, options.names);
-  TextTable table;
+  TextRows table;
   std::vector<std::string> row;
   for_each_line(options.path, [&](std::string_view line, int64_t number) {
     row.clear();
@@ -98,11 +98,11 @@ TextTable read_tsv(const TextTableOptions& options) {
   return table;
 }
 
-TextTable read_jsonl(const TextTableOptions& options) {
+TextRows read_jsonl(const TextTableOptions& options) {
   std::vector<std::string> names = options.text_columns;
   if (options.label) names.push_back(*options.label);
   const RowTaker taker(options, names);
-  TextTable table;
+  TextRows table;
   std::vector<std::string> row;
   for_each_line(options.path, [&](std::string_view line, int64_t number) {
     const nlohmann::json object = json_object(line, line_place(options.path, number));
@@ -124,11 +124,11 @@ TextTable read_jsonl(const TextTableOptions& options) {
 }
 
 /// Texts and labels as cells; a label may be a number.
-TextTable read_arrow(const TextTableOptions& options) {
+TextRows read_arrow(const TextTableOptions& options) {
   std::vector<std::string> names = options.text_columns;
   if (options.label) names.push_back(*options.label);
   const RowTaker taker(options, names);
-  TextTable table;
+  TextRows table;
   std::vector<std::string> row;
   for_each_arrow_row(options.path, names, [&](std::vector<Cell>& cells, int64_t number) {
     row.clear();
@@ -144,8 +144,8 @@ TextTable read_arrow(const TextTableOptions& options) {
 
 }  // namespace
 
-TextTable read_text_table(const TextTableOptions& options) {
-  TextTable table = has_ending(options.path, ".csv")     ? read_csv(options)
+TextRows read_text_table(const TextTableOptions& options) {
+  TextRows table = has_ending(options.path, ".csv")     ? read_csv(options)
                     : has_ending(options.path, ".jsonl") ? read_jsonl(options)
                     : is_arrow_file(options.path)        ? read_arrow(options)
                                                          : read_tsv(options);

@@ -16,7 +16,7 @@ struct TextTableOptions {
 };
 
 /// The rows of such a file, read whole.
-struct TextTable {
+struct TextRows {
   std::vector<std::string> first;
   std::vector<std::string> second;  // empty where there is one text column
   std::vector<std::string> labels;  // as the file writes them
@@ -28,6 +28,6 @@ struct TextTable {
 /// line; .parquet, .arrow and .feather, whose rows count as lines; any other (.tsv, .txt) as lines of fields with
 /// tabulators between them, in which quotation marks are text, and of which the first, as in .csv, names the columns. A
 /// byte-order mark and CRLF are taken off. Throws DataError naming file and line.
-TextTable read_text_table(const TextTableOptions& options);
+TextRows read_text_table(const TextTableOptions& options);
 
 }  // namespace trainrun

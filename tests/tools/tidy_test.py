@@ -1,4 +1,4 @@
-"""What tools/lint parses by itself is not helped by what the compiler has read for others."""
+"""What tools/lint parses by itself is not helped by what the compiler has read for others, and what it checks as one goes together."""
 
 import concurrent.futures
 import pathlib
@@ -11,6 +11,7 @@ sys.path.insert(0, str(ROOT / "tools/tidy"))
 
 import parsing  # noqa: E402
 import sources  # noqa: E402
+import tidy  # noqa: E402
 
 TREE = {
     "a/used.h": "#pragma once\ninline int used() { return 1; }\n",
@@ -59,3 +60,29 @@ def test_what_is_read_before_a_source_is_what_it_includes():
         return found
 
     assert sorted(check(parsing.plan(all_sources), set())) == all_sources
+
+
+def test_sources_are_checked_with_more_macros_and_folders_than_their_own_but_not_with_other_instructions():
+    bare, logged, shimmed, vectors = ["-O1"], ["-O1", "-DLOG"], ["-O1", "-DLOG", "-isystem", "/shims"], ["-O1", "-DLOG", "-mavx2"]
+    flags = {"a": bare, "b": bare, "c": bare, "d": logged, "e": shimmed, "f": shimmed, "g": vectors, "h": vectors, "i": ["-O1", "-DRARE"]}
+    shared = tidy.shared_flags(flags)
+    assert {shared_as for source in "abcdef" for shared_as in [tuple(shared[source])]} == {tuple(shimmed)}
+    assert [shared["g"], shared["h"], shared["i"]] == [vectors, vectors, ["-O1", "-DRARE"]]
+
+
+@pytest.mark.parametrize("first, second, together", [
+    ("int twice() { return 1; }\n", "int once() { return 1; }\n", True),
+    ("int twice() { return 1; }\n", "int twice() { return 2; }\n", False),
+    ('#include "a/used.h"\nint one() { return 1; }\n', "int used(int) { return 2; }\n", False),
+    ('#include "a/used.h"\nint used(int) { return 1; }\n', '#include "a/used.h"\nint used(char) { return 2; }\n', True),
+    ("enum { \n  kMark = 1,\n};\n", "constexpr int kMark = 2;\n", False),
+    ("using test::used;\n", "int used() { return 1; }\n", False),
+    ("using std::used;\n", "int used() { return 1; }\n", False),
+])  # fmt: skip
+def test_sources_that_declare_the_same_for_themselves_are_not_checked_as_one(tree, first, second, together):
+    unit = tidy.Unit()
+    for name, text in (("a/first.cpp", first), ("a/second.cpp", second)):
+        (tree / name).write_text(text)
+    assert unit.takes(tree / "a/first.cpp")
+    unit.add(tree / "a/first.cpp")
+    assert unit.takes(tree / "a/second.cpp") == together

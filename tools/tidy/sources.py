@@ -10,7 +10,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class|using|concept) (\w+)(?=[ ;{=])", re.MULTILINE)
 VALUE = re.compile(r"^(?:static |inline |constexpr |const )*[\w:<>,&*]+[ &*](\w+)(?: =|\[|\{|;)", re.MULTILINE)
 USING = re.compile(r"^using (?:at|c10|std|torch)::(?:\w+::)*(\w+);", re.MULTILINE)
+OF_TESTS = re.compile(r"^using test::(\w+);", re.MULTILINE)
 FORWARD = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class) \w+;", re.MULTILINE)
+ENUMERATOR = re.compile(r"^  (k[A-Z]\w*)(?= =|,|$)", re.MULTILINE)
 FUNCTION = re.compile(r"^(?=\S)[\w:<>,&* ]+[ &*](\w+)\(", re.MULTILINE)
 # Declared by many, as something that may be declared again.
 ANYWHERE = {"Clock", "Kind", "Words", "fs", "namespace"}
@@ -37,12 +39,19 @@ def with_headers(source: pathlib.Path) -> list[pathlib.Path]:
 
 @functools.cache
 def declared(source: pathlib.Path) -> dict[str, pathlib.Path]:
-    """What a source and its headers seem to declare, and where; of functions, the source's own alone."""
+    """What a source and its headers seem to declare, and where; of functions that headers declare, only that they do:
+    others may overload them."""
     found = {}
-    for path in with_headers(source):
+    for path in reversed(with_headers(source)):
         text = FORWARD.sub("", path.read_text(errors="replace"))
-        found |= dict.fromkeys({*TYPE.findall(text), *VALUE.findall(text)} - ANYWHERE, path)
-    return found | dict.fromkeys(FUNCTION.findall(source.read_text()), source)
+        names = {*TYPE.findall(text), *VALUE.findall(text)} - ANYWHERE
+        found = dict.fromkeys(names, path) | found
+        if path.suffix == ".h":
+            found |= dict.fromkeys(FUNCTION.findall(text), pathlib.Path("some header"))
+    text = source.read_text()
+    found = dict.fromkeys(OF_TESTS.findall(text), pathlib.Path("some header")) | found
+    own = {*FUNCTION.findall(text), *ENUMERATOR.findall(text)} - found.keys()
+    return found | dict.fromkeys(own, source)
 
 
 @functools.cache

@@ -15,7 +15,9 @@ the development build.
 """
 
 import argparse
+import collections
 import concurrent.futures
+import dataclasses
 import hashlib
 import json
 import os
@@ -32,7 +34,7 @@ import sources as project
 from parsing import submit_parsing
 from sources import ROOT
 
-MOST = 80  # sources that are checked as one
+MOST = 100  # sources that are checked as one
 FINDING = re.compile(r"^(/[^\s:]+):\d+:\d+: (?:warning|error):", re.MULTILINE)
 # clang-tidy is of another version than the compiler, so it cannot read the compiler's precompiled header.
 PRECOMPILED = re.compile(r"-Xclang (-include-pch|-include) -Xclang \S+|-fpch-instantiate-templates|-Winvalid-pch"
@@ -72,6 +74,22 @@ def tidy_flags(entry: dict) -> list[str]:
     return ["-Wno-deprecated-declarations"] + words
 
 
+def shared_flags(flags: dict[pathlib.Path, list[str]]) -> dict[pathlib.Path, list[str]]:
+    """Flags under which a source can be checked together with others: its own and perhaps more macros and folders of
+    headers, which other sources need. Who has all of a source's flags, and the most sources, lends it theirs."""
+    count = collections.Counter(map(tuple, flags.values()))
+    wider = {}
+    for own in count:
+        wide = [other for other in count if set(own) < set(other) and count[other] > 1
+                and all(flag.startswith(("-D", "-I", "-isystem", "/")) for flag in set(other) - set(own))]
+        wider[own] = max(wide, key=lambda other: count[other], default=own)
+
+    def widest(own: tuple[str, ...]) -> tuple[str, ...]:
+        return own if wider[own] == own else widest(wider[own])
+
+    return {source: list(widest(tuple(own))) for source, own in flags.items()}
+
+
 def settings_folder(source: pathlib.Path) -> pathlib.Path:
     """The nearest folder above with settings of clang-tidy."""
     return next(folder for folder in source.parents if (folder / ".clang-tidy").is_file())
@@ -97,16 +115,15 @@ class Unit:
 
 
 def units_of(due: list[pathlib.Path], flags: dict[pathlib.Path, list[str]]) -> list[list[pathlib.Path]]:
-    """The sources that are checked as one: those with the same settings that are compiled alike, in equal parts."""
+    """The sources that are checked as one: those with the same settings and flags, in equal parts."""
     alike = {}
     for source in sorted(due):
         alike.setdefault((settings_folder(source), *flags[source]), []).append(source)
     all_units = []
     for sources in alike.values():
-        most = -(-len(sources) // -(-len(sources) // MOST))
         units = []
         for source in sources:
-            unit = next((unit for unit in units if len(unit.sources) < most and unit.takes(source)), None)
+            unit = next((unit for unit in units if len(unit.sources) < MOST and unit.takes(source)), None)
             if unit is None:
                 unit = Unit()
                 units.append(unit)
@@ -134,18 +151,33 @@ def make_precompiled_header(build_folder: pathlib.Path) -> None:
         sys.exit(f"cannot make the precompiled header of {build_folder}\n{done.stdout}{done.stderr}")
 
 
-def check_unit(clang_tidy: str, sources: list[pathlib.Path], flags: list[str], folder: pathlib.Path) -> set[pathlib.Path]:
+@dataclasses.dataclass
+class Checker:
+    clang_tidy: str
+    flags: dict[pathlib.Path, list[str]]  # each source's own
+    shared: dict[pathlib.Path, list[str]]  # and what it is checked with beside others
+    folder: pathlib.Path  # for files of its own
+
+    def run(self, sources: list[pathlib.Path]) -> tuple[pathlib.Path, subprocess.CompletedProcess]:
+        alone = len(sources) == 1
+        path = sources[0] if alone else write_unit(sources, self.folder)
+        flags = (self.flags if alone else self.shared)[sources[0]]
+        return path, subprocess.run([self.clang_tidy, "--quiet", str(path), "--", *flags], cwd=ROOT, capture_output=True, text=True)
+
+
+def check_unit(checker: Checker, sources: list[pathlib.Path]) -> set[pathlib.Path]:
     """Prints what clang-tidy finds, and returns the sources that it is about; all of them where it is about a header."""
-    path = sources[0] if len(sources) == 1 else write_unit(sources, folder)
-    done = subprocess.run([clang_tidy, "--quiet", str(path), "--", *flags], cwd=ROOT, capture_output=True, text=True)
+    path, done = checker.run(sources)
     if done.returncode == 0:
         return set()
 
     def check_parts(parts: list[list[pathlib.Path]]) -> set[pathlib.Path]:
-        return set().union(*(check_unit(clang_tidy, part, flags, folder) for part in parts))
+        return set().union(*(check_unit(checker, part) for part in parts))
 
     named = {pathlib.Path(name) for name in FINDING.findall(done.stdout)}
     if len(sources) > 1 and "clang-diagnostic-error" in done.stdout:  # perhaps they do not go together
+        clash = next(line for line in done.stdout.splitlines() if "clang-diagnostic-error" in line)
+        print(f"clang-tidy: {len(sources)} sources are taken apart, which takes time: {clash.replace(f'{ROOT}/', '')}", flush=True)
         middle = len(sources) // 2
         return check_parts([sources[:middle], sources[middle:]])
     if len(sources) > 1 and named and named <= set(sources):  # each says alone what is wrong with it
@@ -164,8 +196,9 @@ def check_all(clang_tidy: str, build_folder: pathlib.Path, entries: dict[pathlib
     flags = {source: tidy_flags(entry) for source, entry in entries.items()}
     with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         folder = pathlib.Path(name)
+        checker = Checker(clang_tidy, flags, shared_flags(flags), folder)
         header = pool.submit(make_precompiled_header, build_folder)
-        units = [pool.submit(check_unit, clang_tidy, unit, flags[unit[0]], folder) for unit in units_of(due, flags)]
+        units = [pool.submit(check_unit, checker, unit) for unit in units_of(due, checker.shared)]
         header.result()
         parts = submit_parsing({source: parse_command(entries[source]) for source in due}, pool, folder)
         failed = set().union(*(unit.result() for unit in units))
