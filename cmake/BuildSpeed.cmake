@@ -84,7 +84,7 @@ set(TRAINRUN_COMPUTES_NOTHING
   registry/initializers registry/layers registry/losses registry/schedulers
   runner/foresight runner/interop runner/loggers runner/recipe runner/report tools)
 
-# trainrun_unity(TARGET): where TRAINRUN_UNITY is on, the sources of a folder are compiled as one, 24 at a time at most:
+# trainrun_unity(TARGET): where TRAINRUN_UNITY is on, the sources of a folder are compiled as one, 40 at a time at most:
 # most of the time goes into headers, which are then read once. Folders with few sources share a unit, those that compute
 # nothing another one. A source keeps its unit when others come and go nearby. Units name their sources relative to the
 # project, so that ccache finds them in every clone (CMake's own unity builds write absolute paths). Sources with options
@@ -93,8 +93,8 @@ function(trainrun_unity target)
   if(NOT TRAINRUN_UNITY)
     return()
   endif()
-  set(most 24)  # sources in a unit
-  set(few 9)    # fewer in a folder share a unit with those of others
+  set(most 40)  # sources in a unit
+  set(few 11)   # fewer in a folder share a unit with those of others
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     get_source_file_property(options "${source}" COMPILE_OPTIONS)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "registry/codec.h"
+#include "registry/text_view.h"
 
 namespace trainrun {
 
@@ -26,7 +27,6 @@ constexpr int kMaxLevels = 64;  // of parentheses and operators of one operand
 
 bool is_name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
 bool is_name_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)); }
 
 std::string describe(const ExpressionValue& value) {
   if (std::holds_alternative<std::nullptr_t>(value)) return "null";

@@ -13,7 +13,7 @@ constexpr std::string_view kEscapedOpen = "$${";
 constexpr std::string_view kEnvironment = "env:";
 constexpr std::string_view kFallback = ":-";
 
-std::string_view trimmed(std::string_view text) {
+std::string_view stripped(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\n");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
@@ -37,7 +37,7 @@ size_t closing_brace(std::string_view text, size_t start) {
 
 TextPiece parse_environment(std::string_view body) {
   const size_t split = body.find(kFallback);
-  const std::string name(trimmed(body.substr(0, split)));
+  const std::string name(stripped(body.substr(0, split)));
   if (!is_variable_name(name)) {
     return {TextPiece::Kind::kMalformed, "'" + name + "' is not the name of an environment variable", {}, {}};
   }
@@ -60,7 +60,7 @@ TextPiece parse_expression(std::string_view body) {
 
 /// What stands between `${` and `}`.
 TextPiece parse_reference(std::string_view body) {
-  const std::string_view name = trimmed(body);
+  const std::string_view name = stripped(body);
   if (name.starts_with(kEnvironment)) return parse_environment(body.substr(body.find(':') + 1));
   std::string error;
   const bool has_fallback = name.find(kFallback) != std::string_view::npos;

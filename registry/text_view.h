@@ -4,6 +4,9 @@
 
 namespace trainrun {
 
+/// One of 0 to 9.
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 /// Without the spaces and tabulators around it.
 inline std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <utility>
 
+#include "registry/text_view.h"
+
 namespace trainrun {
 namespace {
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// [-+]? (digits [. digits?] | . digits) ([eE] [-+]? digits)?; leading zeros are left to the caller.
 bool looks_like_number(std::string_view text) {

@@ -146,9 +146,9 @@ TextRows read_arrow(const TextTableOptions& options) {
 
 TextRows read_text_table(const TextTableOptions& options) {
   TextRows table = has_ending(options.path, ".csv")     ? read_csv(options)
-                    : has_ending(options.path, ".jsonl") ? read_jsonl(options)
-                    : is_arrow_file(options.path)        ? read_arrow(options)
-                                                         : read_tsv(options);
+                   : has_ending(options.path, ".jsonl") ? read_jsonl(options)
+                   : is_arrow_file(options.path)        ? read_arrow(options)
+                                                        : read_tsv(options);
   if (table.first.empty()) throw DataError(options.path + ": has no rows");
   return table;
 }

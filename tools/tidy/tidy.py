@@ -115,7 +115,7 @@ class Unit:
 
 
 def units_of(due: list[pathlib.Path], flags: dict[pathlib.Path, list[str]]) -> list[list[pathlib.Path]]:
-    """The sources that are checked as one: those with the same settings and flags, in equal parts."""
+    """The sources that are checked as one: those with the same settings and flags, as many as go together."""
     alike = {}
     for source in sorted(due):
         alike.setdefault((settings_folder(source), *flags[source]), []).append(source)

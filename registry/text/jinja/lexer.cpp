@@ -4,6 +4,7 @@
 
 #include "registry/text/jinja/value.h"
 #include "registry/text/unicode.h"
+#include "registry/text_view.h"
 
 namespace trainrun::jinja {
 namespace {
@@ -11,7 +12,6 @@ namespace {
 using Kind = Token::Kind;
 
 bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// "\r\n" and "\r" become "\n"; one line end at the end goes.
 std::string normalized(std::string_view source) {
