@@ -175,8 +175,14 @@ def test_each_room_has_its_readme():
     assert [room for room in ROOMS if not (ROOT / "runner" / room / "README.md").is_file()] == []
 
 
+def write_tree(root: pathlib.Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(exist_ok=True, parents=True)
+        (root / name).write_text(text)
+
+
 def test_an_include_that_goes_up_is_found(tmp_path):
-    for name, text in {
+    write_tree(tmp_path, {
         "registry/layer.h": '#include "runner/train/job.h"\n',
         "registry/log.cpp": "\n#include <spdlog/spdlog.h>\n",
         "registry/datasets/arrow/cells.cpp": "#include <arrow/array.h>\n",
@@ -186,9 +192,7 @@ def test_an_include_that_goes_up_is_found(tmp_path):
         "runner/misc/other.h": '#include "runner/data/data.h"\n',
         "runner/train/job.h": '#include "runner/data/data.h"\n#include "job.h"\n',
         "tools/main.cpp": '#include "runner/train/job.h"\n#include "registry/layer.h"\n',
-    }.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
-        (tmp_path / name).write_text(text)
+    })
     assert faults_of(tmp_path) == [
         "registry/layer.h:1: registry may not include runner/train/job.h",
         "registry/log.cpp:2: registry may not include spdlog/spdlog.h",
@@ -200,28 +204,24 @@ def test_an_include_that_goes_up_is_found(tmp_path):
 
 
 def test_files_that_include_each_other_are_found(tmp_path):
-    for name, text in {
+    write_tree(tmp_path, {
         "registry/a.h": "",
         "registry/a.cpp": '#include "registry/a.h"\n#include "registry/c.h"\n',
         "registry/b.h": '#include "registry/a.h"\n',
         "registry/c.h": '#include "registry/b.h"\n',
         "runner/data/data.h": '#include "registry/a.h"\n#include "registry/b.h"\n',
-    }.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
-        (tmp_path / name).write_text(text)
+    })
     assert circles_of(tmp_path) == ["registry/a, registry/b, registry/c include each other"]
 
 
 def test_types_defined_twice_are_found(tmp_path):
-    for name, text in {
+    write_tree(tmp_path, {
         "registry/table.h": "namespace trainrun {\nstruct Table {\n};\nclass Row;\nenum class Kind { kA };\n}  // namespace trainrun\n",
         "registry/own.cpp": "namespace trainrun {\nnamespace {\nstruct Table {\n};\n}  // namespace\n}  // namespace trainrun\n",
         "registry/inner.h": "namespace trainrun::inner {\nstruct Table {\n};\n}  // namespace trainrun::inner\n",
         "runner/text.h": "namespace trainrun {\nclass Table final : public Base {\n};\nclass Row {\n};\n}  // namespace trainrun\n",
         "runner/kind.cpp": "namespace trainrun {\nenum class Kind { kA };\n}  // namespace trainrun\n",
-    }.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
-        (tmp_path / name).write_text(text)
+    })
     assert types_defined_twice(tmp_path) == [
         "trainrun::Kind is defined in registry/table.h and in runner/kind.cpp",
         "trainrun::Table is defined in registry/table.h and in runner/text.h",

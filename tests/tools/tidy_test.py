@@ -66,7 +66,7 @@ def test_sources_are_checked_with_more_macros_and_folders_than_their_own_but_not
     bare, logged, shimmed, vectors = ["-O1"], ["-O1", "-DLOG"], ["-O1", "-DLOG", "-isystem", "/shims"], ["-O1", "-DLOG", "-mavx2"]
     flags = {"a": bare, "b": bare, "c": bare, "d": logged, "e": shimmed, "f": shimmed, "g": vectors, "h": vectors, "i": ["-O1", "-DRARE"]}
     shared = tidy.shared_flags(flags)
-    assert {shared_as for source in "abcdef" for shared_as in [tuple(shared[source])]} == {tuple(shimmed)}
+    assert {tuple(shared[source]) for source in "abcdef"} == {tuple(shimmed)}
     assert [shared["g"], shared["h"], shared["i"]] == [vectors, vectors, ["-O1", "-DRARE"]]
 
 
