@@ -18,7 +18,8 @@ set(test_environment
 if(TRAINRUN_SANITIZERS)
   # LibTorch itself is not instrumented: what it hands us in a std::vector would be taken for an overflow, and what it
   # keeps until exit for a leak. A request for more memory than there is fails, as it does elsewhere.
-  list(APPEND test_environment "ASAN_OPTIONS=detect_container_overflow=0:detect_leaks=0:allocator_may_return_null=1:malloc_context_size=10" "UBSAN_OPTIONS=print_stacktrace=1")
+  set(asan_options detect_container_overflow=0:detect_leaks=0:allocator_may_return_null=1:malloc_context_size=10)
+  list(APPEND test_environment "UBSAN_OPTIONS=print_stacktrace=1")
 endif()
 
 # trainrun_test(NAME LABEL COMMAND...): a ctest entry. One that has "plugin" in its name finds the test plugins built.
@@ -29,6 +30,11 @@ function(trainrun_test name label)
     set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED test_plugins)
   endif()
   set(environment ${test_environment})
+  if(TRAINRUN_SANITIZERS AND name MATCHES "^faults/")  # they fork hundreds of times: what was freed is kept, and copied, for less long
+    list(APPEND environment "ASAN_OPTIONS=${asan_options}:quarantine_size_mb=16")
+  elseif(TRAINRUN_SANITIZERS)
+    list(APPEND environment "ASAN_OPTIONS=${asan_options}")
+  endif()
   if(name MATCHES "^(parity|gpu)/")
     list(APPEND environment "TRAINRUN_PLAIN_MKL=1")  # many of them compare with Python's PyTorch to the last bit
   endif()
@@ -103,13 +109,23 @@ if(python_tests)
   set_tests_properties(pages_end PROPERTIES FIXTURES_CLEANUP pages)
 endif()
 trainrun_page(run)
+# Pages whose time is spent on waiting for limits; each runs as several parts, and nothing beside them: the limits that
+# they set for processes to end are the program's own promise, so nothing else may load the machine.
+set(waiting_pages faults/rank_faults launch/machines)
 foreach(source IN LISTS python_tests)
   file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${source}")
   string(REGEX REPLACE "_test\\.py$" "" name "${name}")
-  trainrun_test(${name} python ${page_command} "${source}")
+  set(parts "")
+  if(name IN_LIST waiting_pages)
+    set(parts 3)
+  endif()
+  trainrun_test(${name} python ${page_command} "${source}" ${parts})
   set_property(TEST ${name} APPEND PROPERTY FIXTURES_REQUIRED pages)
-  # Where there is no GPU, what needs one is listed as skipped, not as passed.
-  set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "\n[0-9]+ skipped in ")
+  if(parts)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  else()  # where there is no GPU, what needs one is listed as skipped, not as passed
+    set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "\n[0-9]+ skipped in ")
+  endif()
 endforeach()
 # What takes long begins first, so that nothing is waited for at the end, alone.
 foreach(long_one plugins_build plugins/plugins parity/tokenizers_parity parity/distributed_parity runner/sharded_memory faults/distributed_faults
@@ -119,8 +135,6 @@ foreach(long_one plugins_build plugins/plugins parity/tokenizers_parity parity/d
     set_tests_properties(${long_one} PROPERTIES COST 100)
   endif()
 endforeach()
-# The limits that they set for processes to end are the program's own promise: nothing else may load the machine.
-set_tests_properties(faults/rank_faults launch/machines PROPERTIES RUN_SERIAL ON)
 
 # A tree is installed and moved, and the plugins of tests/plugins are built against it, as their author would.
 if(EXISTS "${PROJECT_SOURCE_DIR}/tests/plugins/CMakeLists.txt" AND NOT TRAINRUN_SANITIZERS)

@@ -1,9 +1,18 @@
 // The test program's main: doctest's own, but for the end, which is that of tools/main.cpp.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+
+#include "tests/faults/fsync.h"
+
+/// In place of the C library's, for all that this program is linked with.
+extern "C" __attribute__((visibility("default"))) int fsync(int file) {
+  return trainrun::test::fsync_does_nothing ? 0 : static_cast<int>(::syscall(SYS_fsync, file));
+}
 
 int main(int argc, char** argv) {
   const int exit_code = doctest::Context(argc, argv).run();

@@ -1,22 +1,26 @@
 """Runs a page of tests by pytest, in a copy of a process that has imported what most pages need, where there is one.
 
-    page.py run SOCKET FILE    what ctest calls for each page; its output and exit code are pytest's
-    page.py serve SOCKET       starts that process, in the background (ctest does, before the first page)
-    page.py stop SOCKET        ends it
+    page.py run SOCKET FILE [PARTS]   what ctest calls for each page; its output and exit code are pytest's
+    page.py serve SOCKET              starts that process, in the background (ctest does, before the first page)
+    page.py stop SOCKET               ends it
 
 Importing torch, pytest and scikit-learn takes 3 s of a processor, and there are some sixty pages. A page has a process of
 its own all the same: a copy, made by fork, of one that has only imported. Without a server `run` imports by itself. The server also starts the
 program's (tests/warm), which ends with it.
+
+A page whose tests wait more than they compute can be run as several PARTS beside each other, each with every PARTSth test.
 """
 
 import gc
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 
@@ -24,11 +28,21 @@ IMPORTED = ["numpy", "pytest", "safetensors.torch", "sklearn.datasets", "torch",
 IDLE_S = 1200  # after which a server that nobody stopped ends
 
 
-def run_pytest(file: str) -> int:
+class Part:
+    """Leaves only every `num_parts`th of the collected tests, from `first` on."""
+
+    def __init__(self, first: int, num_parts: int):
+        self.tests = slice(first, None, num_parts)
+
+    def pytest_collection_modifyitems(self, items: list) -> None:
+        items[:] = items[self.tests]
+
+
+def run_pytest(file: str, first: int, num_parts: int) -> int:
     import pytest
 
     sys.path.insert(0, os.getcwd())  # as python -m pytest does
-    return int(pytest.main(["-q", "-rs", "-p", "no:cacheprovider", file]))
+    return int(pytest.main(["-q", "-rs", "-p", "no:cacheprovider", file], plugins=[Part(first, num_parts)]))
 
 
 def end_by(status: int) -> None:
@@ -75,7 +89,7 @@ def serve_page(connection: socket.socket) -> None:
     threading.Thread(target=end_with, args=(connection,), daemon=True).start()
     status = 1
     try:
-        status = run_pytest(request["file"])
+        status = run_pytest(request["file"], request["first"], request["num_parts"])
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()
@@ -148,16 +162,35 @@ def connected(path: str) -> socket.socket | None:
         os.chdir(folder)
 
 
-def run(path: str, file: str) -> None:
-    connection = connected(path)
-    if connection is None:
-        end_by(run_pytest(file))
-    request = json.dumps({"file": file, "folder": os.getcwd(), "environment": dict(os.environ)}).encode()
-    connection.sendall(b"r" + struct.pack("<I", len(request)))
-    socket.send_fds(connection, [request[:1]], [0, 1, 2])
-    connection.sendall(request[1:])
+def ask_for(connection: socket.socket, file: str, first: int, num_parts: int, output: int, errors: int) -> None:
+    """Has a part of a page run; what it says goes to the open files of these numbers."""
+    request = {"file": file, "first": first, "num_parts": num_parts, "folder": os.getcwd(), "environment": dict(os.environ)}
+    text = json.dumps(request).encode()
+    connection.sendall(b"r" + struct.pack("<I", len(text)))
+    socket.send_fds(connection, [text[:1]], [0, output, errors])
+    connection.sendall(text[1:])
+
+
+def status_of(connection: socket.socket) -> int:
     status = connection.recv(1)
-    os._exit(status[0] if status else 1)
+    return status[0] if status else 1
+
+
+def run(path: str, file: str, num_parts: int) -> int:
+    connections = [connected(path) for _ in range(num_parts)]
+    if None in connections:
+        return run_pytest(file, 0, 1)
+    if num_parts == 1:
+        ask_for(connections[0], file, 0, 1, 1, 2)
+        return status_of(connections[0])
+    said = [tempfile.TemporaryFile() for _ in connections]
+    for first, (connection, output) in enumerate(zip(connections, said)):
+        ask_for(connection, file, first, num_parts, output.fileno(), output.fileno())
+    statuses = [status_of(connection) for connection in connections]
+    for output in said:
+        output.seek(0)
+        shutil.copyfileobj(output, sys.stdout.buffer)
+    return max(statuses)
 
 
 def main() -> None:
@@ -168,7 +201,7 @@ def main() -> None:
         if connection := connected(path):
             connection.send(b"s")
     else:
-        run(path, sys.argv[3])
+        end_by(run(path, sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else 1))
 
 
 if __name__ == "__main__":

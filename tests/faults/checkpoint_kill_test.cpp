@@ -5,12 +5,12 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "runner/run/checkpoint_store.h"
 #include "tests/doctest.h"
+#include "tests/faults/fsync.h"
 #include "tests/faults/support.h"
 #include "tests/faults/system_calls.h"
 #include "tests/temporary_folder.h"
@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::content_at;
+using test::quickly;
 
 /// The step that every part of a checkpoint tells; -1 where they differ.
 int64_t step_of(const CheckpointContent& content) {
@@ -68,12 +69,6 @@ Outcome save_with_fault(const std::string& folder, const Scenario& scenario, Fau
   fault.always["fsync"] = 0;
   if (!scenario.unsupported.empty()) fault.always[scenario.unsupported] = EINVAL;
   return run_with_fault([&] { return save(folder, scenario.name, 40, scenario.is_best); }, fault);
-}
-
-/// Runs `work`, which saves, without waiting for the disk.
-void quickly(const std::function<void()>& work) {
-  const auto succeeds = [&] { return work(), 0; };
-  CHECK(run_with_fault(succeeds, {.always = {{"fsync", 0}}}).exit_code == 0);
 }
 
 /// What the earlier saves of a scenario leave, to be copied.

@@ -212,14 +212,21 @@ def test_a_launcher_that_is_stopped_and_keeps_the_store_ends_the_ranks(tmp_path)
     assert re.search(r"the launcher, which keeps the ranks' store, has not answered since step [1-9]", job.said.read_text())
 
 
-def test_a_slow_disk_of_rank_0_does_not_count_against_the_others(tmp_path):
+def save_on_a_slow_disk(folder, *overrides: str) -> subprocess.CompletedProcess:
+    """A job of two ranks, which may wait 2 s for each other; its first checkpoint takes 4."""
     strace = launching.need("strace")
-    words = launching.command(tmp_path / "run", "dataloader={batch_size: 16}", "evaluation.every=null", "checkpoint={every: 2}", "distributed_type=MULTI_CPU",
-                              "num_processes=2", "training={num_epochs: null, max_steps: 3}", "distributed={timeout: 2}")
-    slow = [strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=4000000:when=7", *words]
-    done = launching.run(slow)
+    words = launching.command(folder, "dataloader={batch_size: 16}", "evaluation.every=null", "checkpoint={every: 2}", "distributed_type=MULTI_CPU",
+                              "num_processes=2", "training={num_epochs: null, max_steps: 3}", "distributed={timeout: 2}", *overrides)
+    return launching.run([strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=4000000:when=7", *words])
+
+
+def test_a_slow_disk_of_rank_0_does_not_count_against_the_others(tmp_path):
+    done = save_on_a_slow_disk(tmp_path / "run")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "run/checkpoints/step-00000002").exists()
-    hasty = launching.run([*slow, f"output_dir={tmp_path / 'hasty'}", "distributed.checkpoint_timeout=1"])
+
+
+def test_a_disk_that_is_slower_than_a_checkpoint_may_take_is_said(tmp_path):
+    hasty = save_on_a_slow_disk(tmp_path / "run", "distributed.checkpoint_timeout=1")
     assert hasty.returncode != 0
     assert re.search(r"rank 1 lost the others during the checkpoint of step 2\b.*rank 0 is behind, at the checkpoint of step 2\b", hasty.stderr), hasty.stderr
