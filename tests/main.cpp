@@ -10,6 +10,7 @@
 #include "tests/faults/fsync.h"
 
 /// In place of the C library's, for all that this program is linked with.
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): theirs is a name that only they may use
 extern "C" __attribute__((visibility("default"))) int fsync(int file) {
   return trainrun::test::fsync_does_nothing ? 0 : static_cast<int>(::syscall(SYS_fsync, file));
 }

@@ -15,6 +15,8 @@ import subprocess
 
 import pytest
 
+from tests.program import BINARY, CALLED
+
 RECIPE = "tests/recipes/digits_small.yaml"
 STEP_LINE = re.compile(r"(?<!resumed at )\bstep (\d+)/(\d+)")  # of a step that was trained: from then on signals are heeded
 PIPE_BYTES = 4096  # the least the kernel gives
@@ -58,9 +60,8 @@ CASES = [
 ]
 
 
-def command(folder: pathlib.Path, case: Case) -> list[str]:
-    return [os.environ["TRAINRUN_BINARY"], RECIPE, f"logging.every_steps={case.every_steps}", f"output_dir={folder}",
-            *case.overrides]
+def arguments(folder: pathlib.Path, case: Case) -> list[str]:
+    return [RECIPE, f"logging.every_steps={case.every_steps}", f"output_dir={folder}", *case.overrides]
 
 
 @contextlib.contextmanager
@@ -68,7 +69,7 @@ def started(folder: pathlib.Path, case: Case):
     """A run that is at most PIPE_BYTES of output ahead of who reads its lines; killed if it outlives the test."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    process = subprocess.Popen(command(folder, case), stdout=writing, stderr=subprocess.STDOUT)
+    process = subprocess.Popen([BINARY, *arguments(folder, case)], stdout=writing, stderr=subprocess.STDOUT)
     os.close(writing)
     with open(reading, "rb", buffering=0) as output:  # unbuffered: what we have not read is still in the pipe
         try:
@@ -90,7 +91,7 @@ def read_until(output, step: int, said: list[str]):
 
 
 def finish(folder: pathlib.Path, case: Case):
-    done = subprocess.run(command(folder, case), capture_output=True, text=True)
+    done = subprocess.run([CALLED, *arguments(folder, case)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -220,7 +221,7 @@ def test_resume_from_a_path_starts_another_run_there_and_then_goes_on_by_itself(
         process.send_signal(signal.SIGKILL)
         process.wait()
     before = sha256(first / "checkpoints" / "latest" / "model.safetensors")
-    done = subprocess.run(command(second, from_first), capture_output=True, text=True)
+    done = subprocess.run([CALLED, *arguments(second, from_first)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     resumed_at = int(re.search(r"resumed at step (\d+)/", done.stdout + done.stderr)[1])
     assert resumed_at > saved

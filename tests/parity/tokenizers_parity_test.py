@@ -72,10 +72,11 @@ def compare(probe, path, peer, texts, name) -> None:
     """Ids, types and special tokens of all texts, and what they are decoded to."""
     ours = Encoded(probe, path, texts)
     theirs = peer.encode_batch([readable(text) for text in texts])
-    first_difference(name, texts, ours.ids, [e.ids for e in theirs])
+    their_ids = [e.ids for e in theirs]  # a list that is made anew each time
+    first_difference(name, texts, ours.ids, their_ids)
     first_difference(name, texts, ours.types, [e.type_ids for e in theirs])
     for skip in (True, False):
-        expected = peer.decode_batch([e.ids for e in theirs], skip_special_tokens=skip)
+        expected = peer.decode_batch(their_ids, skip_special_tokens=skip)
         first_difference(f"{name}, decoded", texts, decoded(probe, path, ours.ids, skip_special_tokens=skip), expected)
     bare = Encoded(probe, path, texts[:300], add_special_tokens=False)
     assert bare.ids == [e.ids for e in peer.encode_batch([readable(t) for t in texts[:300]], add_special_tokens=False)]

@@ -13,10 +13,12 @@ import pytest
 import safetensors.numpy
 import yaml
 
+from tests.program import BINARY, CALLED
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PLUGINS = pathlib.Path(os.environ.get("TRAINRUN_TEST_PLUGINS", "/nowhere"))
 PROGRAMS = {
-    "the build's": pathlib.Path(os.environ.get("TRAINRUN_BINARY", ROOT / "build/release/bin/trainrun")),
+    "the build's": CALLED,
     "the installed": PLUGINS.parent / "installed/bin/trainrun",
 }
 
@@ -225,7 +227,7 @@ def test_a_job_trains_to_its_end_while_a_plugins_logger_hangs(tmp_path):
     put("libevery_kind.so", tmp_path)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "line.yaml").write_text(RECIPE.replace("history]", "{type: Troubled, pipe: pipe}]"))
-    job = subprocess.Popen([str(PROGRAMS["the build's"]), "line.yaml"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    job = subprocess.Popen([BINARY, "line.yaml"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     said = []
     for line in job.stdout:  # "done" comes before the wait for loggers
         said.append(line)
