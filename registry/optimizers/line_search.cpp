@@ -35,6 +35,24 @@ TorchNumber minimum_of_cubic(const LinePoint& a, const LinePoint& b) {
   return a.t <= b.t ? minimum_of_cubic(a, b, a.t, b.t) : minimum_of_cubic(a, b, b.t, a.t);
 }
 
+namespace {
+
+/// Where to evaluate next: the cubic's minimum, but not close to an end of the bracket, where it would hardly shrink, twice in
+/// a row. `stuck`: that the last one was close to an end.
+TorchNumber between(const LinePoint& a, const LinePoint& b, bool& stuck) {
+  const TorchNumber left = std::min(a.t, b.t);
+  const TorchNumber right = std::max(a.t, b.t);
+  const TorchNumber t = minimum_of_cubic(a, b);
+  const TorchNumber margin = 0.1 * (right - left);
+  const bool is_close = std::min(right - t, t - left) < margin;
+  const bool moves = is_close && (stuck || t >= right || t <= left);
+  stuck = is_close && !moves;
+  if (!moves) return t;
+  return abs(t - right) < abs(t - left) ? right - margin : left + margin;
+}
+
+}  // namespace
+
 LinePoint strong_wolfe(const std::function<LinePoint(TorchNumber)>& evaluate, const LinePoint& start, TorchNumber first,
                        TorchNumber direction_size, double tolerance_change, int64_t max_evaluations,
                        int64_t& num_evaluations) {
@@ -73,21 +91,7 @@ LinePoint strong_wolfe(const std::function<LinePoint(TorchNumber)>& evaluate, co
   while (!bracket.done && iteration < max_evaluations) {  // inwards
     auto& ends = bracket.ends;
     if (abs(ends[1].t - ends[0].t) * direction_size < tolerance_change) break;
-    const TorchNumber left = std::min(ends[0].t, ends[1].t);
-    const TorchNumber right = std::max(ends[0].t, ends[1].t);
-    TorchNumber t = minimum_of_cubic(ends[0], ends[1]);
-    const TorchNumber margin = 0.1 * (right - left);  // so close to an end, the bracket would hardly shrink
-    if (std::min(right - t, t - left) < margin) {
-      if (stuck || t >= right || t <= left) {
-        t = abs(t - right) < abs(t - left) ? right - margin : left + margin;
-        stuck = false;
-      } else {
-        stuck = true;
-      }
-    } else {
-      stuck = false;
-    }
-    now = evaluate(t);
+    now = evaluate(between(ends[0], ends[1], stuck));
     ++num_evaluations;
     ++iteration;
     const size_t high = 1 - low;

@@ -278,6 +278,24 @@ void relate_keys(Fields<Recipe>& f) {
                                   "evaluation": {"properties": {"every": {"not": {"type": "null"}}}}}}})"));
 }
 
+/// How many processes there are, and where they meet.
+void describe_processes(Fields<Recipe>& f) {
+  f.optional("num_processes", &Recipe::num_processes)
+      .at_least(1)
+      .at_most(kMostProcesses)
+      .doc("number of processes, over all machines");
+  f.optional("num_machines", &Recipe::num_machines)
+      .at_least(1)
+      .doc("number of machines; each starts its share of the processes, unless a launcher starts them all");
+  f.optional("machine_rank", &Recipe::machine_rank).at_least(0).doc("number of this machine, from 0");
+  f.optional("main_process_ip", &Recipe::main_process_ip)
+      .doc("address of rank 0, where the processes meet, unless a launcher gives it");
+  f.optional("main_process_port", &Recipe::main_process_port)
+      .at_least(1)
+      .at_most(65535)
+      .doc("port of rank 0, at which the processes meet");
+}
+
 }  // namespace
 
 void Recipe::describe(Fields<Recipe>& f) {
@@ -307,20 +325,7 @@ void Recipe::describe(Fields<Recipe>& f) {
       .doc("what else takes part in the run, in this order: averages of the weights, an early end");
   f.optional("distributed_type", &Recipe::distributed_type)
       .doc("how several processes share the job; Accelerate's names");
-  f.optional("num_processes", &Recipe::num_processes)
-      .at_least(1)
-      .at_most(kMostProcesses)
-      .doc("number of processes, over all machines");
-  f.optional("num_machines", &Recipe::num_machines)
-      .at_least(1)
-      .doc("number of machines; each starts its share of the processes, unless a launcher starts them all");
-  f.optional("machine_rank", &Recipe::machine_rank).at_least(0).doc("number of this machine, from 0");
-  f.optional("main_process_ip", &Recipe::main_process_ip)
-      .doc("address of rank 0, where the processes meet, unless a launcher gives it");
-  f.optional("main_process_port", &Recipe::main_process_port)
-      .at_least(1)
-      .at_most(65535)
-      .doc("port of rank 0, at which the processes meet");
+  describe_processes(f);
   f.optional("distributed", &Recipe::distributed).doc("how several processes work together");
   f.optional("sharding", &Recipe::sharding).doc("what each rank keeps only a part of, if distributed_type is FSDP");
   f.optional("sync_batchnorm", &Recipe::sync_batchnorm)
