@@ -19,6 +19,18 @@ def pairs(path: pathlib.Path) -> list:
     return [(int(row[0]), row[3], row[4]) for row in rows]
 
 
+def evaluate(model, test: DataLoader) -> dict[str, float]:
+    model.eval()
+    right = hits = predicted = actual = count = 0
+    with torch.no_grad():
+        for batch in test:
+            guess = model(**batch).logits.argmax(dim=-1)
+            right += (guess == batch["labels"]).sum().item()
+            hits += (guess & batch["labels"]).sum().item()
+            predicted, actual, count = predicted + guess.sum().item(), actual + batch["labels"].sum().item(), count + len(guess)
+    return {"accuracy": right / count, "f1": 2 * hits / (predicted + actual)}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=pathlib.Path, help="the folder of mrpc/ and minilm/")
@@ -72,15 +84,7 @@ def main():
             break
     result = {"loss": loss.item(), "seconds": seconds, "tokens_per_second": tokens / seconds}
     if not arguments.steps:
-        model.eval()
-        right = hits = predicted = actual = count = 0
-        with torch.no_grad():
-            for batch in test:
-                guess = model(**batch).logits.argmax(dim=-1)
-                right += (guess == batch["labels"]).sum().item()
-                hits += (guess & batch["labels"]).sum().item()
-                predicted, actual, count = predicted + guess.sum().item(), actual + batch["labels"].sum().item(), count + len(guess)
-        result |= {"accuracy": right / count, "f1": 2 * hits / (predicted + actual)}
+        result |= evaluate(model, test)
     result |= {"whole": time.perf_counter() - start, "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
     print(json.dumps(result))
 
