@@ -142,6 +142,16 @@ def test_the_plugin_guide_can_be_followed_against_the_wheel(beside, tmp_path):
     assert str(ROOT / "registry") not in cache and "nlohmann_json_DIR" not in cache
 
 
+def test_a_plugin_is_compiled_against_the_torch_that_the_program_finds(elsewhere, tmp_path):
+    """Without being told where it is."""
+    prefix = run(elsewhere / "bin/python", "-c", "import trainrun; print(trainrun.prefix)", folder=tmp_path).strip()
+    (tmp_path / "mine.cpp").write_text("#include <registry/plugin.h>\nTRAINRUN_PLUGIN(catalog) {}\n")
+    (tmp_path / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(mine LANGUAGES CXX)\n"
+                                             "find_package(trainrun REQUIRED)\ntrainrun_add_plugin(mine mine.cpp)\n")
+    run("cmake", "-G", "Unix Makefiles", "-B", "build", f"-DCMAKE_PREFIX_PATH={prefix}", folder=tmp_path, env=PLAIN_ENVIRONMENT)
+    assert f"{WITH_TORCH}/torch/include" in (tmp_path / "build/CMakeFiles/mine.dir/flags.make").read_text()
+
+
 def elf_files(beside):
     """Every program and library of the wheel."""
     [packages] = beside.glob("lib/python3.*/site-packages")
