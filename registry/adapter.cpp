@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <regex>
 
 #include "registry/error.h"
+#include "registry/name_regex.h"
 
 namespace trainrun {
 namespace {
@@ -64,9 +64,9 @@ std::vector<bool> names_chosen(const std::vector<NamePattern>& patterns, const s
       if (ends_with_name(names[i], pattern.text)) hits.push_back(i);
     }
     if (hits.empty()) {
-      const std::regex compiled(pattern.text);
+      const Regex compiled = regex_of(pattern.text);
       for (size_t i = 0; i < names.size(); ++i) {
-        if (std::regex_search(names[i], compiled)) hits.push_back(i);
+        if (compiled.is_in(names[i])) hits.push_back(i);
       }
     }
     for (const size_t i : hits) chosen[i] = true;

@@ -2,10 +2,9 @@
 
 #include <c10/core/GradMode.h>
 
-#include <regex>
-
 #include "registry/fault.h"
 #include "registry/layer_shapes.h"
+#include "registry/name_regex.h"
 #include "registry/pattern.h"
 
 namespace trainrun {
@@ -56,11 +55,11 @@ nlohmann::json Codec<InitializerRules>::schema(SchemaContext& context) {
 void InitializerRules::apply(const NamedTensors& parameters) const {
   const c10::AutoGradMode no_gradients(false);
   std::vector<bool> used(rules.size());
-  std::vector<std::regex> patterns;
-  for (const InitializerRule& rule : rules) patterns.emplace_back(rule.match);
+  std::vector<Regex> patterns;
+  for (const InitializerRule& rule : rules) patterns.push_back(regex_of(rule.match));
   for (const auto& [name, parameter] : parameters) {
     for (size_t i = 0; i < rules.size(); ++i) {
-      if (!std::regex_search(name, patterns[i])) continue;
+      if (!patterns[i].is_in(name)) continue;
       used[i] = true;
       const Component<InitializerKind>& initializer = rules[i].initializer;
       at_place(initializer.place, initializer.path,

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
-#include <regex>
 
+#include "registry/name_regex.h"
 #include "registry/pattern.h"
 
 namespace trainrun {
@@ -92,13 +92,13 @@ OptimizerInputs group_parameters(const Component<OptimizerKind>& optimizer, cons
                                  const std::map<std::string, double>& lr_scales) {
   const std::vector<GroupSpec>& specs = optimizer.common.param_groups;
   std::vector<std::vector<ParameterGroup>> groups(specs.size() + 1);  // of each pattern: by scale
-  std::vector<std::regex> patterns;
-  for (const GroupSpec& spec : specs) patterns.emplace_back(spec.match);
+  std::vector<Regex> patterns;
+  for (const GroupSpec& spec : specs) patterns.push_back(regex_of(spec.match));
   std::vector<bool> matched(specs.size());
   for (const auto& [name, tensor] : parameters) {
     size_t chosen = specs.size();
     for (size_t i = specs.size(); i-- > 0;) {
-      if (!std::regex_search(name, patterns[i])) continue;
+      if (!patterns[i].is_in(name)) continue;
       matched[i] = true;
       chosen = i;
     }

@@ -1,16 +1,15 @@
 #include "registry/pattern.h"
 
-#include <regex>
-
 #include "registry/error.h"
+#include "registry/name_regex.h"
 
 namespace trainrun {
 
 std::string pattern_fault(const std::string& pattern) {
   try {
-    static_cast<void>(std::regex(pattern));
-  } catch (const std::regex_error& error) {
-    return "'" + pattern + "' is not a regular expression: " + error.what();
+    regex_of(pattern);
+  } catch (const DataError& error) {
+    return error.what();
   }
   return "";
 }
@@ -38,10 +37,10 @@ std::vector<bool> names_with(const std::vector<NamePattern>& patterns, const std
                              const std::string& what) {
   std::vector<bool> found(names.size());
   for (const NamePattern& pattern : patterns) {
-    const std::regex compiled(pattern.text);
+    const Regex compiled = regex_of(pattern.text);
     bool is_used = false;
     for (size_t i = 0; i < names.size(); ++i) {
-      if (!std::regex_search(names[i], compiled)) continue;
+      if (!compiled.is_in(names[i])) continue;
       found[i] = true;
       is_used = true;
     }

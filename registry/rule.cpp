@@ -1,9 +1,9 @@
 #include "registry/rule.h"
 
 #include <algorithm>
-#include <regex>
 
 #include "registry/codec.h"
+#include "registry/name_regex.h"
 
 namespace trainrun {
 namespace {
@@ -52,7 +52,7 @@ bool Condition::holds(const json& value) const {
     case Kind::kIsNot:
       return value != value_;
     case Kind::kMatches:
-      return !value.is_string() || std::regex_search(value.get<std::string>(), std::regex(value_.get<std::string>()));
+      return !value.is_string() || regex_of(value_.get<std::string>()).is_in(value.get<std::string>());
     case Kind::kAbove:
     case Kind::kAtLeast:
     case Kind::kAtMost:

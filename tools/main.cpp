@@ -14,6 +14,7 @@
 
 #include "registry/component_error.h"
 #include "registry/plugin_loader.h"
+#include "runner/base/secrets.h"
 #include "runner/loggers/loggers.h"
 #include "tools/command_line.h"
 #include "tools/verbs.h"
@@ -50,8 +51,8 @@ void allow_many_connections() {
 /// Says what went wrong, in one line or, of a recipe, a line for each fault; with --verbose also what it came from.
 int report(const std::exception& error, bool verbose) {
   const bool is_input = dynamic_cast<const RecipeError*>(&error) != nullptr;
-  std::fprintf(stderr, "%s%s\n", is_input ? "" : "trainrun: ", error_text(error).c_str());
-  if (verbose && !is_input) std::fprintf(stderr, "%s\n", error_details(error).c_str());
+  std::fprintf(stderr, "%s%s\n", is_input ? "" : "trainrun: ", without_secrets(error_text(error)).c_str());
+  if (verbose && !is_input) std::fprintf(stderr, "%s\n", without_secrets(error_details(error)).c_str());
   return is_input ? kWrongInput : kJobFailed;
 }
 

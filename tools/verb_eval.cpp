@@ -46,8 +46,8 @@ void add_eval(CLI::App& app, Program& program) {
       const std::vector<std::string> names = trained_class_names(run.recipe());
       for (ClassReport& report : reports) report.names = names;
     }
-    nlohmann::ordered_json object = {{"checkpoint", trained.checkpoint}};
-    if (!*as_json) std::printf("%s\n", trained.checkpoint.c_str());
+    nlohmann::ordered_json object = {{"checkpoint", run.checkpoint()}};
+    if (!*as_json) std::printf("%s\n", run.checkpoint().c_str());
     for (const auto& [name, value] : figures) {
       object[name] = value;
       if (!*as_json) std::printf("%s %s\n", name.c_str(), plain(value).c_str());

@@ -7,7 +7,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
-#include <regex>
 
 #include "registry/callback.h"
 #include "registry/named.h"

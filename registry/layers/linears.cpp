@@ -1,11 +1,15 @@
+#include <ATen/ops/embedding_renorm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <torch/nn/functional/embedding.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
+#include "registry/changes_parameters.h"
+#include "registry/communicator.h"
 #include "registry/layers/parts.h"
 
 namespace trainrun {
@@ -13,14 +17,14 @@ namespace {
 
 /// A layer around `holder`, whose weight may be that of another layer (`share:`).
 template <class Holder>
-Layer layer_with_weight(const Holder& holder) {
+Layer layer_with_weight(const Holder& holder, const Operation::Traits& traits = {}) {
   /// A module's own list of its parameters, which only modules themselves may change.
   struct Access : torch::nn::Module {
     static at::Tensor& parameter(torch::nn::Module& module, const std::string& name) {
       return (module.*(&Access::parameters_))[name];
     }
   };
-  Layer layer = layer_of(holder);
+  Layer layer = layer_of(holder, traits);
   layer.tie = [module = holder.ptr()](const std::string& name, const at::Tensor& tensor) {
     TORCH_CHECK(name == "weight", "only the weight can be tied");
     module->weight = tensor;
@@ -117,7 +121,9 @@ struct EmbeddingTable {
     f.required("num_embeddings", &Own::num_embeddings).at_least(1).doc("size of the vocabulary");
     f.required("embedding_dim", &Own::embedding_dim).at_least(1).doc("size of each vector");
     f.optional("padding_idx", &Own::padding_idx).doc("the index whose vector stays zero");
-    f.optional("max_norm", &Own::max_norm).greater_than(0).doc("vectors with a larger norm are scaled down to it");
+    f.optional("max_norm", &Own::max_norm)
+        .greater_than(0)
+        .doc("vectors with a larger norm are scaled down to it, in the table, before training looks them up");
     f.optional("norm_type", &Own::norm_type).greater_than(0).doc("the p of that p-norm");
     f.optional("scale_grad_by_freq", &Own::scale_grad_by_freq)
         .doc("divide gradients by how often the index is in the batch");
@@ -139,18 +145,71 @@ struct EmbeddingTable {
   }
 };
 
+/// LibTorch's Embedding or EmbeddingBag, which rescales vectors of its table as they are looked up (`max_norm`).
+template <class Lookup>
+class TableModule : public Lookup, public SpansRanks, public ChangesParameters {
+ public:
+  template <class Options>
+  explicit TableModule(const Options& options) : Lookup(options) {
+    max_norm_ = std::exchange(this->options.max_norm(), std::nullopt);  // LibTorch's own lookup leaves the table alone
+  }
+  void span(Communicator& others, bool) override { ranks_ = &others; }
+  bool changes_parameters() const override { return max_norm_.has_value(); }
+
+  /// The table, in which vectors that are about to be looked up are rescaled. In a pass that trains, those that any rank
+  /// looks up are, on every rank, as one process does that has the whole batch. Another pass, such as an evaluation, has
+  /// a copy: it may come after a checkpoint, and what is trained must not depend on it.
+  at::Tensor table(const at::Tensor& indices) {
+    if (!max_norm_) return this->weight;
+    const bool trains = c10::GradMode::is_enabled();
+    const c10::AutoGradMode no_gradients(false);
+    at::Tensor rows = indices.contiguous();
+    if (trains && ranks_) rows = looked_up_anywhere(indices);
+    at::Tensor result = trains ? this->weight : this->weight.clone();
+    at::embedding_renorm_(result, rows, *max_norm_, this->options.norm_type());
+    return result;
+  }
+
+ private:
+  /// Collective.
+  at::Tensor looked_up_anywhere(const at::Tensor& indices) const {
+    const at::Tensor counts = at::zeros({this->weight.size(0)}, this->weight.options().dtype(at::kFloat));
+    counts.index_fill_(0, indices.reshape(-1).to(at::kLong), 1);
+    ranks_->sum(counts);
+    return counts.nonzero().view(-1);
+  }
+
+  Communicator* ranks_ = nullptr;  // null: this process is alone
+  std::optional<double> max_norm_;
+};
+
+struct EmbeddingModule : TableModule<torch::nn::EmbeddingImpl> {
+  using TableModule::TableModule;
+  at::Tensor forward(const at::Tensor& indices) {
+    return torch::nn::functional::detail::embedding(indices, table(indices), options.padding_idx(), std::nullopt,
+                                                    options.norm_type(), options.scale_grad_by_freq(),
+                                                    options.sparse());
+  }
+};
+
 struct Embedding : EmbeddingTable {
   static void describe(Fields<Embedding>& f) { describe_table(f); }
   Layer build(const LayerInputs& in) const {
-    return layer_with_weight(torch::nn::Embedding(options<torch::nn::EmbeddingOptions>(in)));
+    const auto made = options<torch::nn::EmbeddingOptions>(in);
+    return layer_with_weight(torch::nn::ModuleHolder<EmbeddingModule>(made), {.spans_ranks = max_norm.has_value()});
   }
 };
 
 /// torch.nn.EmbeddingBag; LibTorch 2.11 draws the vector at padding_idx too, where Python leaves zeros.
-struct EmbeddingBagModule : torch::nn::EmbeddingBagImpl {
-  explicit EmbeddingBagModule(const torch::nn::EmbeddingBagOptions& options) : EmbeddingBagImpl(options) {
+struct EmbeddingBagModule : TableModule<torch::nn::EmbeddingBagImpl> {
+  explicit EmbeddingBagModule(const torch::nn::EmbeddingBagOptions& options) : TableModule(options) {
     const c10::AutoGradMode no_gradients(false);
     if (options.padding_idx()) weight.select(0, *options.padding_idx()).zero_();
+  }
+  at::Tensor forward(const at::Tensor& bags, const at::Tensor& weights) {
+    return torch::nn::functional::detail::embedding_bag(bags, table(bags), {}, std::nullopt, options.norm_type(),
+                                                        options.scale_grad_by_freq(), options.mode(), options.sparse(),
+                                                        weights, options.include_last_offset(), options.padding_idx());
   }
 };
 
@@ -176,9 +235,11 @@ struct EmbeddingBag : EmbeddingTable {
                        shape_text(in.shape(1)));
     }
     const auto module = std::make_shared<EmbeddingBagModule>(options);
-    return {module, [module](const Tensors& inputs) -> Tensors {
-              return {module->forward(inputs[0], {}, inputs.size() == 2 ? inputs[1] : at::Tensor())};
-            }};
+    return {module,
+            [module](const Tensors& inputs) -> Tensors {
+              return {module->forward(inputs[0], inputs.size() == 2 ? inputs[1] : at::Tensor())};
+            },
+            {.spans_ranks = max_norm.has_value()}};
   }
 };
 

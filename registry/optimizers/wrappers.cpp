@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <numeric>
-#include <regex>
 #include <set>
 
+#include "registry/name_regex.h"
 #include "registry/optimizers/grouped_optimizer.h"
 #include "registry/pattern.h"
 
@@ -212,10 +212,10 @@ class OptimizerChain : public Optimizer {
   OptimizerChain(const std::vector<OptimizerPart>& parts, const OptimizerInputs& inputs) {
     const Ungrouped all(inputs);
     std::vector<NamedTensors> parameters(parts.size());
-    std::vector<std::regex> patterns;
-    for (const OptimizerPart& part : parts) patterns.emplace_back(part.match);
+    std::vector<Regex> patterns;
+    for (const OptimizerPart& part : parts) patterns.push_back(regex_of(part.match));
     for (const auto& item : all.parameters) {
-      const auto matches = [&](const std::regex& pattern) { return std::regex_search(item.first, pattern); };
+      const auto matches = [&](const Regex& pattern) { return pattern.is_in(item.first); };
       const auto pattern = std::find_if(patterns.begin(), patterns.end(), matches);
       if (pattern == patterns.end()) {
         throw Error("no pattern matches " + item.first + "; an optimizer without `match` takes what is left");

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <map>
+#include <mutex>
 
 #include "registry/interpolation.h"
 
@@ -16,14 +18,46 @@ bool has_environment(const Value& scalar) {
                      [](const TextPiece& piece) { return piece.kind == TextPiece::Kind::kEnvironment; });
 }
 
+struct Hidden {
+  std::mutex mutex;
+  std::map<std::string, std::string> shown;  // by value
+};
+
+Hidden& hidden() {
+  static Hidden all;
+  return all;
+}
+
 }  // namespace
 
-bool may_be_secret(const std::string& variable, const std::string& value, const std::string& section) {
+bool is_named_as_secret(const std::string& variable) {
   std::string name = variable;
   for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   for (const char* word : {"TOKEN", "SECRET", "PASS", "PWD", "KEY", "CREDENTIAL", "AUTH", "COOKIE", "DSN"}) {
     if (name.find(word) != std::string::npos) return true;
   }
+  return false;
+}
+
+void hide_secret(const std::string& value, const std::string& shown) {
+  constexpr size_t kFewestBytes = 4;
+  if (value.size() < kFewestBytes) return;
+  const std::lock_guard<std::mutex> lock(hidden().mutex);
+  hidden().shown[value] = shown;
+}
+
+std::string without_secrets(std::string text) {
+  const std::lock_guard<std::mutex> lock(hidden().mutex);
+  for (const auto& [value, shown] : hidden().shown) {
+    for (size_t at = 0; (at = text.find(value, at)) != std::string::npos; at += shown.size()) {
+      text.replace(at, value.size(), shown);
+    }
+  }
+  return text;
+}
+
+bool may_be_secret(const std::string& variable, const std::string& value, const std::string& section) {
+  if (is_named_as_secret(variable)) return true;
   const bool is_free_text =
       section == "dataset" || section == "logging" || section == "name" || section == "output_dir";
   if (!is_free_text || Value::scalar(value, /*quoted=*/false, {}).scalar_type() != ScalarType::kString) return false;

@@ -5,6 +5,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <spdlog/spdlog.h>
 #include <torch/csrc/distributed/c10d/FakeProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -16,6 +17,7 @@
 #include <sstream>
 #include <utility>
 
+#include "registry/component_error.h"
 #include "runner/device/device.h"
 #include "runner/distributed/meeting.h"
 
@@ -303,6 +305,16 @@ std::vector<std::string> ProcessGroup::gather_texts(const std::string& text, con
     data += length;
   }
   return texts;
+}
+
+void ProcessGroup::leave() {
+  if (is_alone()) return;
+  if (monitor_) monitor_->stop();
+  try {
+    group_->barrier()->wait();
+  } catch (const std::exception& error) {
+    spdlog::debug("the other ranks were not waited for: {}", error_text(error));
+  }
 }
 
 void ProcessGroup::barrier(const std::string& what) {

@@ -98,6 +98,9 @@ class ProcessGroup : public Communicator {
   void send_to_main(const at::Tensor& tensor, const std::string& what);
   void receive_from(int64_t rank, const at::Tensor& tensor, const std::string& what);
   void barrier(const std::string& what);
+  /// The job is done, and nothing is sent any more: the ranks stop looking after each other, and wait until all have come
+  /// this far, so that none speaks to a store whose keeper has ended. Who is too late or lost by now harms nobody.
+  void leave();
   /// Rank 0's text.
   std::string share_text(const std::string& text, const std::string& what);
   /// The texts of all ranks, by rank.

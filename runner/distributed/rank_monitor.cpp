@@ -297,14 +297,18 @@ RankMonitor::RankMonitor(const c10::intrusive_ptr<c10d::Store>& store, int64_t r
 /// Whoever is not to be blamed says so with its last beat; an error of this rank's own is noted for the others.
 RankMonitor::~RankMonitor() {
   std::unique_lock lock(state_->mutex);
-  const bool is_own_error = std::uncaught_exceptions() > 0 && !state_->gives_up && !state_->failure;
+  const bool is_own_error = std::uncaught_exceptions() > 0 && !state_->gives_up && !state_->failure && !state_->ends;
   const bool others_read_from_here = (state_->gives_up || is_own_error) && state_->keeps_store();
   const Failure own = {state_->rank, rank_name(state_->rank) + " has ended with an error at " +
                                          phase_text(state_->own.phase, state_->own.step)};
   lock.unlock();
   if (is_own_error) note_failure(state_->store, own, kTimeForLastBeat);
   if (others_read_from_here) std::this_thread::sleep_for(kStoreOutlives);
-  lock.lock();
+  stop();
+}
+
+void RankMonitor::stop() {
+  std::unique_lock lock(state_->mutex);
   state_->ends = true;
   state_->wake.notify_all();
   state_->wake.wait_for(lock, kTimeForLastBeat, [&] { return state_->heart_has_ended; });

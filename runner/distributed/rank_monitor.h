@@ -74,6 +74,9 @@ class RankMonitor {
     std::optional<Duration> end_before_;
   };
 
+  /// This rank leaves of itself: it says so with its last beat, and watches over nobody any more.
+  void stop();
+
   /// This rank gives up since communication failed: from now on it is not to be blamed, and must end soon. Returns who
   /// is lost, ": rank 1 has not answered since step 13", or nothing; within a few seconds.
   std::string give_up();

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <regex>
 #include <set>
 
 #include "registry/error.h"
 #include "registry/graph/flatten.h"
+#include "registry/name_regex.h"
 
 namespace trainrun {
 namespace {
@@ -52,10 +52,10 @@ std::vector<ShardUnit> shard_units(const Graph& graph, const std::vector<std::st
     std::copy_if(layers.begin(), layers.end(), std::back_inserter(wrapped), is_own);
   }
   for (const std::string& pattern : wrap) {
-    const std::regex compiled(pattern);
+    const Regex compiled = whole_regex_of(pattern);
     const size_t before = wrapped.size();
     for (const FlatLayer& layer : layers) {
-      if (std::regex_match(layer.name, compiled)) wrapped.push_back(layer);
+      if (compiled.is_in(layer.name)) wrapped.push_back(layer);
     }
     if (wrapped.size() != before) continue;
     std::vector<std::string> names;

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "registry/storage.h"
+#include "runner/model/parameter_watch.h"
 
 namespace trainrun {
 namespace {
@@ -68,6 +69,7 @@ struct ShardedModel::Unit {
   ShardLayout layout;
   at::Tensor shard;                          // [shard_size]: this rank's parameters
   at::Tensor whole;                          // [world_size * shard_size]: memory only while gathered
+  bool changes_itself = false;               // its layers change their own parameters while they compute
   bool is_whole = false;                     // gathered, or on the way
   c10::intrusive_ptr<c10d::Work> gathering;  // on the way
   std::vector<Piece> pieces;
@@ -88,6 +90,7 @@ ShardedModel::ShardedModel(ProcessGroup& group, const Graph& graph, Tensors buff
     : group_(group), buffers_(std::move(buffers)), options_(options) {
   const c10::AutoGradMode no_gradients(false);
   Unit* last = nullptr;
+  const auto changed = parameters_changed_by_layers(graph);
   for (ShardUnit& given : shard_units(graph, options.wrap)) {
     Unit& unit = *units_.emplace_back(std::make_unique<Unit>(std::move(given), group.world_size()));
     Tensors tensors;
@@ -97,6 +100,7 @@ ShardedModel::ShardedModel(ProcessGroup& group, const Graph& graph, Tensors buff
       }
       if (parameter.dim() == 0) throw Error("sharding: " + name + " has no dimension along which to cut it");
       tensors.push_back(parameter);
+      if (changed.contains(parameter.unsafeGetTensorImpl())) unit.changes_itself = true;
     }
     group_.broadcast(tensors, "initial weights");
     const at::TensorOptions like = tensors[0].options().requires_grad(false);
@@ -195,7 +199,10 @@ std::vector<Bracket> ShardedModel::brackets() {
       } else {
         const bool is_last = layer == unit.layers.back();
         bracket.after = [this, &unit, is_last](Tensors& outputs) {
-          if (c10::GradMode::is_enabled()) return;  // it is released after the backward pass
+          if (c10::GradMode::is_enabled()) {  // it is released after the backward pass
+            if (unit.changes_itself) keep(unit);
+            return;
+          }
           copy_views(unit, outputs);
           if (is_last) release(unit);
         };
@@ -221,6 +228,7 @@ void ShardedModel::copy_views(const Unit& unit, Tensors& outputs) {
 void ShardedModel::after_forward(Unit& unit, Tensors& outputs) {
   const bool trains = c10::GradMode::is_enabled();
   const bool releases = !trains || options_.stage == 3;
+  if (trains && unit.changes_itself) keep(unit);
   if (releases) copy_views(unit, outputs);
   if (trains) {
     for (const at::Tensor& output : outputs) {

@@ -243,18 +243,24 @@ bool is_recomputed(const Plan& plan, size_t layer) {
                      [&](const PlanStep& step) { return step.inside && step.first <= layer && layer < step.end; });
 }
 
-/// Batch normalizations over all ranks: a row of each rank's statistics forward, two sums backward.
-void add_synchronized_layers(const Recipe& recipe, const Model& model, int64_t world_size,
-                             std::vector<TrafficLine>& lines) {
+/// Layers that work on the batches of all ranks. Batch normalizations: a row of each rank's statistics forward, two sums
+/// backward. Tables of vectors with `max_norm`: which vectors are looked up.
+void add_spanning_layers(const Recipe& recipe, const Model& model, int64_t world_size,
+                         std::vector<TrafficLine>& lines) {
   const int64_t window = recipe.training.gradient_accumulation_steps;
   const FlatGraph flat = flatten(model.graph());
   for (size_t i = 0; i < flat.layers.size(); ++i) {
     const FlatLayer& layer = flat.layers[i];
     if (!layer.is_leaf() || !layer.node->layer.operation->traits().spans_ranks) continue;
+    const int64_t runs = is_recomputed(model.plan(), i) ? 2 : 1;
+    if (layer.node->attributes.contains("max_norm")) {
+      const int64_t vectors = layer.node->attributes.at("num_embeddings").get<int64_t>();
+      add_traffic(lines, "layers and hooks", "all_reduce", runs * window, runs * window * vectors * kNumberBytes);
+      continue;
+    }
     if (!recipe.sync_batchnorm && layer.node->type != "SyncBatchNorm") continue;
     const int64_t channels = layer.node->input_shapes[0][1];
     const int64_t forward = world_size * (2 * channels + 1) * kNumberBytes;
-    const int64_t runs = is_recomputed(model.plan(), i) ? 2 : 1;
     add_traffic(lines, "layers and hooks", "all_reduce", (runs + 1) * window,
                 window * (runs * forward + 2 * channels * kNumberBytes));
   }
@@ -263,7 +269,7 @@ void add_synchronized_layers(const Recipe& recipe, const Model& model, int64_t w
 /// What every optimizer step does besides, whatever the parallel model: see train_step.
 void add_common(const Recipe& recipe, Model& model, int64_t world_size, std::vector<TrafficLine>& lines) {
   add_broadcast(lines, "buffers", model.buffers());
-  add_synchronized_layers(recipe, model, world_size, lines);
+  add_spanning_layers(recipe, model, world_size, lines);
   const auto num_losses = static_cast<int64_t>(recipe.loss.size());
   const int64_t parts = num_losses > 1 ? num_losses : 0;
   if (const auto num_counting = static_cast<int64_t>(model.num_counting_losses()); num_counting > 0) {

@@ -1,11 +1,13 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <string_view>
 
+#include "runner/base/secrets.h"
+#include "runner/loggers/appended_file.h"
 #include "runner/loggers/loggers.h"
+#include "runner/loggers/missed_lines.h"
 #include "runner/loggers/terminal.h"
 
 namespace trainrun {
@@ -31,7 +33,7 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     Terminal& terminal = Terminal::standard();
     const auto stream = message.level >= spdlog::level::warn ? Terminal::Stream::kError : Terminal::Stream::kOut;
-    std::string line = level_text(message.level) + std::string(message.payload.data(), message.payload.size());
+    std::string line = level_text(message.level) + without_secrets({message.payload.data(), message.payload.size()});
     const std::string color = terminal.has_colors(stream) ? color_of(line) : "";
     if (!color.empty()) {
       const size_t word = std::min(line.find(' '), line.size());
@@ -52,6 +54,44 @@ class LevelFlag : public spdlog::custom_flag_formatter {
   std::unique_ptr<spdlog::custom_flag_formatter> clone() const override { return std::make_unique<LevelFlag>(); }
 };
 
+/// log.txt. Where it cannot be written for a while, the console says so, and the file says how many lines it lacks.
+class FileSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  FileSink(const std::string& path, AppendedFile::Readers readers, bool quiet) : file_(path, readers), quiet_(quiet) {}
+  ~FileSink() override { tell(missed_.ended()); }
+  FileSink(const FileSink&) = delete;
+  FileSink& operator=(const FileSink&) = delete;
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    try {
+      file_.made_anew();
+      file_.append(line_of(message));
+    } catch (const FileError& error) {
+      return tell(missed_.failed(error.what(), /*is_line=*/true));
+    }
+    const std::string text = missed_.succeeded();
+    tell(text);
+    if (!text.empty()) sink_it_({message.logger_name, spdlog::level::warn, "log.txt " + text});
+  }
+  void flush_() override {}
+
+ private:
+  std::string line_of(const spdlog::details::log_msg& message) {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    return without_secrets({text.data(), text.size()});
+  }
+  void tell(const std::string& text) const {
+    if (text.empty() || quiet_) return;
+    Terminal::standard().print(Terminal::Stream::kError, "warning: log.txt " + text + "\n");
+  }
+
+  AppendedFile file_;
+  bool quiet_;
+  MissedLines missed_;
+};
+
 spdlog::sink_ptr log_file;  // of start_log; null: none
 
 }  // namespace
@@ -62,7 +102,7 @@ void write_error_to_log(const std::string& text) {
   log_file->flush();
 }
 
-void start_log(const std::string& path, bool quiet, bool verbose) {
+void start_log(const std::string& path, bool quiet, bool verbose, bool is_private) {
   const auto detail = verbose ? spdlog::level::debug : spdlog::level::info;
   const auto console = std::make_shared<ConsoleSink>();
   console->set_level(quiet ? spdlog::level::err : detail);
@@ -71,7 +111,8 @@ void start_log(const std::string& path, bool quiet, bool verbose) {
   if (!path.empty()) {
     auto formatter = std::make_unique<spdlog::pattern_formatter>();
     formatter->add_flag<LevelFlag>('*').set_pattern("%Y-%m-%d %H:%M:%S.%e [rank 0] %*%v");
-    const auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+    const auto readers = is_private ? AppendedFile::Readers::kOwner : AppendedFile::Readers::kAll;
+    const auto file = std::make_shared<FileSink>(path, readers, quiet);
     file->set_formatter(std::move(formatter));
     file->set_level(detail);
     sinks.push_back(file);

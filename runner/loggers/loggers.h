@@ -46,8 +46,9 @@ class Loggers : public Logger {
 };
 
 /// Sends what is logged (spdlog) to the console and, with times, to `path`; called once a run. `quiet`: errors only on
-/// the console. A person at a terminal sees colours unless NO_COLOR is set.
-void start_log(const std::string& path, bool quiet, bool verbose);
+/// the console. A person at a terminal sees colours unless NO_COLOR is set. `is_private`: the file is for its owner alone,
+/// since the recipe has secrets, and lines may have them, too.
+void start_log(const std::string& path, bool quiet, bool verbose, bool is_private = false);
 /// Adds an error to the file of `start_log` alone, where there is one.
 void write_error_to_log(const std::string& text);
 

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 
 #include "registry/files/file_io.h"
 #include "runner/loggers/appended_file.h"
@@ -55,12 +56,8 @@ class TensorBoardLogger : public Logger {
   explicit TensorBoardLogger(std::string folder) : folder_(std::move(folder)) {}
 
   void on_start(const RunInfo& info) override {
-    create_folders(folder_);
-    const int64_t newest_time = newest_time_in(folder_);
-    file_.emplace(new_path_in(folder_, newest_time));
-    begin_file();
-    if (newest_time > 0 || info.start_step > 0) append(restart_event(wall_time(), info.start_step));
-    append(text_event(wall_time(), info.start_step, "recipe/text_summary", "```yaml\n" + info.recipe + "```\n"));
+    start_ = info;
+    begin();
   }
 
   void on_step(const StepRecord& record) override { append(scalars_event(wall_time(), record.step, record.figures())); }
@@ -70,19 +67,41 @@ class TensorBoardLogger : public Logger {
   }
 
  private:
-  void begin_file() { file_->append(framed_record(version_event(wall_time()))); }
+  static std::string version() { return framed_record(version_event(wall_time())); }
+
+  /// Where the disk does not let it, the next event tries again.
+  void begin() {
+    if (!start_) return;
+    if (!file_) {
+      create_folders(folder_);
+      const int64_t newest_time = newest_time_in(folder_);
+      file_.emplace(new_path_in(folder_, newest_time));
+      goes_on_ = newest_time > 0 || start_->start_step > 0;
+    }
+    std::string events = version();
+    if (goes_on_) events += framed_record(restart_event(wall_time(), start_->start_step));
+    file_->append(events + framed_record(text_event(wall_time(), start_->start_step, "recipe/text_summary",
+                                                    "```yaml\n" + start_->recipe + "```\n")));
+    start_.reset();
+  }
 
   void append(const std::string& event) {
+    begin();
     if (file_->is_removed()) {  // with the run's folder, say, which is there again after the next checkpoint
       std::error_code not_yet;
       fs::create_directory(folder_, not_yet);
-      if (file_->made_anew()) begin_file();
+      if (file_->made_anew()) lacks_version_ = true;
     }
+    if (lacks_version_) file_->append(version());
+    lacks_version_ = false;
     file_->append(framed_record(event));
   }
 
   std::string folder_;
   std::optional<AppendedFile> file_;  // from on_start on
+  std::optional<RunInfo> start_;      // until it is written
+  bool goes_on_ = false;              // where another file ends
+  bool lacks_version_ = false;        // the file was made anew, and its first record is still to come
 };
 
 struct TensorBoard {

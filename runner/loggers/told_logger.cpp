@@ -5,9 +5,25 @@
 
 #include <csignal>
 
+#include "registry/files/descriptor.h"
 #include "runner/base/text.h"
 
 namespace trainrun {
+
+namespace {
+
+/// Tells it; what is to be said about lines that it could not write.
+std::string tell_and_count(Logger& logger, const Event& event, MissedLines& missed) {
+  const bool is_line = std::holds_alternative<StepRecord>(event) || std::holds_alternative<EvaluationRecord>(event);
+  try {
+    tell(logger, event);
+  } catch (const FileError& error) {
+    return missed.failed(error.what(), is_line);
+  }
+  return is_line ? missed.succeeded() : "";
+}
+
+}  // namespace
 
 void ToldLogger::warn(const std::string& text) const {
   spdlog::warn(Problem{name_.place, name_.path, name_.type + " " + text}.to_string());
@@ -20,11 +36,15 @@ void ToldLogger::say_that_it_failed(const std::string& text) const {
 void PromptLogger::tell(const Event& event) {
   if (!logger_) return;
   try {
-    trainrun::tell(*logger_, event);
+    warn_if_any(tell_and_count(*logger_, event, missed_));
   } catch (const std::exception& error) {
     logger_.reset();
     say_that_it_failed(error_text(error));
   }
+}
+
+void PromptLogger::finish(Clock::time_point, std::chrono::milliseconds) {
+  if (logger_) warn_if_any(missed_.ended());
 }
 
 /// What the thread and the logger share.
@@ -36,6 +56,8 @@ struct QueuedLogger::Work {
   std::condition_variable changed;
   bool is_done = false;
   std::optional<std::string> failure;
+  MissedLines missed;             // the thread's alone until it is done
+  std::vector<std::string> said;  // about them, for the training thread to log
 };
 
 QueuedLogger::QueuedLogger(const ComponentName& name, std::unique_ptr<Logger> logger, size_t most_waiting)
@@ -52,7 +74,12 @@ void QueuedLogger::run(Work& work, std::unique_ptr<Logger> logger) {
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
   std::optional<std::string> failure;
   try {
-    while (const auto event = work.queue.take()) trainrun::tell(*logger, *event);
+    while (const auto event = work.queue.take()) {
+      std::string text = tell_and_count(*logger, *event, work.missed);
+      if (text.empty()) continue;
+      const std::lock_guard<std::mutex> lock(work.mutex);
+      work.said.push_back(std::move(text));
+    }
   } catch (const std::exception& error) {
     failure = error_text(error);
   }
@@ -63,15 +90,16 @@ void QueuedLogger::run(Work& work, std::unique_ptr<Logger> logger) {
   work.changed.notify_one();
 }
 
-void QueuedLogger::note_failure() {
+void QueuedLogger::say_what_happened() {
   const std::lock_guard<std::mutex> lock(work_->mutex);
+  for (const std::string& text : std::exchange(work_->said, {})) warn(text);
   if (failed_ || !work_->failure) return;
   failed_ = true;
   say_that_it_failed(*work_->failure);
 }
 
 void QueuedLogger::tell(const Event& event) {
-  note_failure();
+  say_what_happened();
   if (failed_ || !thread_.joinable() || work_->queue.put(event) || left_out_++ > 0) return;
   warn("is slower than training: " + grouped(static_cast<int64_t>(work_->queue.size())) +
        " lines wait for it; what comes now is left out until it has caught up");
@@ -88,8 +116,9 @@ void QueuedLogger::finish(Clock::time_point end, std::chrono::milliseconds patie
   } else {
     thread_.detach();
   }
-  note_failure();
+  say_what_happened();
   if (failed_) return;
+  if (is_done) warn_if_any(work_->missed.ended());
   if (left_out_ > 0) warn("was slower than training: " + grouped(left_out_) + " lines were left out");
   if (is_done) return;
   warn("has not finished " + duration(std::chrono::duration<double>(patience).count()) +

@@ -8,11 +8,13 @@
 
 #include "registry/component_error.h"
 #include "runner/loggers/event_queue.h"
+#include "runner/loggers/missed_lines.h"
 
 namespace trainrun {
 
 /// One logger of a run: who it is in the recipe, and how it is told. What it throws is logged once, with its place, and
-/// from then on it is left out. The training thread alone calls these.
+/// from then on it is left out; but one that could not write (FileError) is told on, and its missing lines are counted.
+/// The training thread alone calls these.
 class ToldLogger {
  public:
   using Clock = std::chrono::steady_clock;
@@ -33,6 +35,9 @@ class ToldLogger {
  protected:
   /// Logs a warning about this logger, at its place in the recipe.
   void warn(const std::string& text) const;
+  void warn_if_any(const std::string& text) const {
+    if (!text.empty()) warn(text);
+  }
   void say_that_it_failed(const std::string& text) const;
 
   ComponentName name_;
@@ -44,6 +49,10 @@ class PromptLogger : public ToldLogger {
  public:
   using ToldLogger::ToldLogger;
   void tell(const Event& event) override;
+  void finish(Clock::time_point end, std::chrono::milliseconds patience) override;
+
+ private:
+  MissedLines missed_;
 };
 
 /// Tells on a thread of the logger's own.
@@ -60,7 +69,7 @@ class QueuedLogger : public ToldLogger {
  private:
   struct Work;
   static void run(Work& work, std::unique_ptr<Logger> logger);
-  void note_failure();
+  void say_what_happened();
 
   std::shared_ptr<Work> work_;  // the thread's, too: it may outlive this object
   std::thread thread_;

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <regex>
 
 #include "registry/files/pretrained_folder.h"
 #include "registry/files/torch_file.h"
 #include "registry/graph/flatten.h"
+#include "registry/name_regex.h"
 #include "runner/model/model_adapters.h"
 #include "runner/model/model_records.h"
 #include "runner/model/pretrained_weights.h"
@@ -18,16 +18,16 @@ namespace {
 /// One tensor as the patterns of `rename` leave it; nothing where they leave it out.
 std::optional<std::pair<std::string, at::Tensor>> renamed_one(std::string name, at::Tensor tensor,
                                                               const WeightsSection& weights,
-                                                              const std::vector<std::regex>& patterns) {
+                                                              const std::vector<Regex>& patterns) {
   bool left_out = false;
   for (size_t i = 0; i < patterns.size(); ++i) {
-    const std::regex& compiled = patterns[i];
+    const Regex& compiled = patterns[i];
     const auto& replacement = weights.rename.entries[i].second;
-    if (!std::regex_search(name, compiled)) continue;
+    if (!compiled.is_in(name)) continue;
     if (!replacement) {
       left_out = true;
     } else if (const auto* text = std::get_if<std::string>(&*replacement)) {
-      name = std::regex_replace(name, compiled, *text);
+      name = compiled.replaced(name, *text);
     } else {
       const auto& more = std::get<RenameSection>(*replacement);
       if (more.transpose && tensor.dim() != 2) {
@@ -35,7 +35,7 @@ std::optional<std::pair<std::string, at::Tensor>> renamed_one(std::string name, 
                     " and does not have two dimensions");
       }
       if (more.transpose) tensor = tensor.t();
-      if (more.to) name = std::regex_replace(name, compiled, *more.to);
+      if (more.to) name = compiled.replaced(name, *more.to);
     }
   }
   if (left_out) return std::nullopt;
@@ -46,8 +46,8 @@ std::optional<std::pair<std::string, at::Tensor>> renamed_one(std::string name, 
 NamedTensors renamed(const NamedTensors& tensors, const WeightsSection& weights) {
   NamedTensors result;
   std::map<std::string, std::string> old_names;
-  std::vector<std::regex> patterns;
-  for (const auto& [pattern, unused] : weights.rename.entries) patterns.emplace_back(pattern);
+  std::vector<Regex> patterns;
+  for (const auto& [pattern, unused] : weights.rename.entries) patterns.push_back(regex_of(pattern));
   for (const auto& [old_name, tensor] : tensors) {
     auto item = renamed_one(old_name, tensor, weights, patterns);
     if (!item) continue;

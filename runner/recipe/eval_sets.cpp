@@ -1,9 +1,9 @@
 #include "runner/recipe/eval_sets.h"
 
 #include <algorithm>
-#include <regex>
 
 #include "registry/catalog.h"
+#include "registry/name_regex.h"
 
 namespace trainrun {
 namespace {
@@ -13,7 +13,7 @@ constexpr const char* kName = "^[A-Za-z0-9][A-Za-z0-9_.-]*$";
 /// What is wrong with the name of a set, of which figures are named: "eval/clean/accuracy"; "" for nothing.
 std::string name_fault(const std::string& name) {
   if (name == "loss") return "a set that is named loss would give figures that look like losses; name it otherwise";
-  if (std::regex_match(name, std::regex(kName))) return "";
+  if (regex_of(kName).is_in(name)) return "";
   return "is the name of a set of evaluation data, and figures are named after it: write letters, digits, '_', '-', "
          "'.'";
 }

@@ -191,6 +191,7 @@ class Interpolator {
       report(scalar, position, "the environment variable " + piece.text + " is not UTF-8");
       return std::nullopt;
     }
+    if (is_named_as_secret(piece.text)) hide_secret(text, piece.source);
     if (keeps_secrets_ && may_be_secret(piece.text, text, position.section())) {
       return Value::scalar(piece.source, /*quoted=*/false, scalar.place());
     }

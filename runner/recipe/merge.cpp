@@ -78,6 +78,10 @@ Value parse_value(std::string_view text, const Place& place, const std::string& 
     problem.path = path + (joined ? "" : ".") + problem.path;
     problems.push_back(std::move(problem));
   }
+  const bool is_folded = value.is_scalar() && !value.quoted() && content.find_first_of("\n\r") != std::string::npos;
+  if (is_folded) {
+    report(R"(a line end in a plain text would become a space; write it as "a\nb", in double quotes, or leave it out)");
+  }
   const bool block_style = (value.is_map() && content.front() != '{' && content.front() != '!') ||
                            (value.is_list() && content.front() != '[');
   if (block_style) report("write a mapping as {a: b}, a list as [a, b], and a text that looks like one in quotes");

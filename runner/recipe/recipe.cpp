@@ -1,5 +1,6 @@
 #include "runner/recipe/recipe.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "registry/datasets/views.h"
@@ -262,8 +263,10 @@ void relate_keys(Fields<Recipe>& f) {
           .all = {the("distributed_type").is_not("NO")},
           .at = "num_processes",
           .message = "several processes need a distributed_type, such as MULTI_CPU"});
-  for (const char* key : {"name", "output_dir"}) {  // the system would end the folder's path there
-    f.rule({.all = {the(key).matches(R"(^[^\x00]*$)")}, .at = key, .message = "cannot have a character of code 0"});
+  for (const char* key : {"name", "output_dir"}) {  // the system would end the folder's path at a 0
+    f.rule({.all = {the(key).matches(R"(^[^\x00-\x1f\x7f]*$)")},
+            .at = key,
+            .message = "cannot have a control character, such as a line end or a tab"});
   }
   f.relation(json::parse(R"({"properties": {"device": {"not": {"type": "string", "pattern": "^[^$]*$", "not": {
                                  "pattern": "^(auto|cpu|cuda(:(0|[1-9][0-9]?))?)$"}}}}})"));
@@ -359,7 +362,31 @@ bool Recipe::heeds_clock() const {
   return training.max_time || (checkpoint.every && std::holds_alternative<Duration>(*checkpoint.every));
 }
 
+/// The system's own bounds, which would otherwise be met when the data have been read.
+void check_length_of_paths(const Recipe& recipe, Checker& checker) {
+  constexpr size_t kMostBytesOfName = 255 - 5;     // with room for "-9999", of runs that have the same name
+  constexpr size_t kMostBytesOfPath = 4095 - 100;  // of files in that folder
+  const auto part_fault = [&](const std::string& path) -> std::string {
+    for (size_t begin = 0, end = 0; begin <= path.size(); begin = end + 1) {
+      end = std::min(path.find('/', begin), path.size());
+      if (end - begin <= kMostBytesOfName) continue;
+      return "has a part of " + std::to_string(end - begin) + " bytes, but the name of a run's folder can have " +
+             std::to_string(kMostBytesOfName);
+    }
+    return "";
+  };
+  const std::string name_fault = part_fault(recipe.name);
+  if (!name_fault.empty()) return checker.fail("name", name_fault);
+  const std::string output_dir = recipe.output_dir.value_or("");
+  const std::string fault = part_fault(output_dir);
+  if (!fault.empty()) return checker.fail("output_dir", fault);
+  if (output_dir.size() <= kMostBytesOfPath) return;
+  checker.fail("output_dir", "has " + std::to_string(output_dir.size()) + " bytes, but a path can have " +
+                                 std::to_string(kMostBytesOfPath));
+}
+
 void Recipe::check(Checker& checker) const {
+  check_length_of_paths(*this, checker);
   if (distributed.comm_hook && sharding_stage() > 0) {
     checker.fail("distributed", "a comm_hook is for gradients that are not sharded; leave one of the two out");
   }

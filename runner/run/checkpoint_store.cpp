@@ -1,7 +1,10 @@
 #include "runner/run/checkpoint_store.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -118,6 +121,26 @@ NamedTensors read_tensors(const std::string& path, const CheckpointState& state,
   return std::move(content.tensors);
 }
 
+/// Which folder has this path: two with one name, one after the other, differ. Nothing where there is none.
+std::optional<std::pair<dev_t, ino_t>> identity_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return std::pair(status.st_dev, status.st_ino);
+}
+
+/// What `body` reads of a checkpoint in this folder. If that fails and the folder is not there any more, the checkpoint
+/// was removed, whatever seemed wrong with it.
+template <class Body>
+auto while_it_stays(const std::string& path, const Body& body) {
+  const auto before = identity_of(path);
+  try {
+    return body();
+  } catch (const Error&) {
+    if (before && identity_of(path) == before) throw;
+    throw RemovedCheckpoint(path + " was removed before it could be read, by the run that it is of");
+  }
+}
+
 /// One checkpoint of a folder, as far as a glance tells.
 struct Found {
   int64_t step;
@@ -156,11 +179,12 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-/// Whether a folder of a checkpoint's name is there; what is no folder is not ours.
+/// Whether what has a checkpoint's name is a folder, or was one a moment ago; what is no folder is not ours.
 bool is_checkpoint(const std::string& folder, const std::string& name) {
   if (!is_checkpoint_name(name)) return false;
   std::error_code error;
   const fs::file_type type = fs::symlink_status(inside(folder, name), error).type();
+  if (type == fs::file_type::not_found) return true;
   if (type == fs::file_type::none) throw_unusable(inside(folder, name), error.message());
   return type == fs::file_type::directory;
 }
@@ -168,14 +192,24 @@ bool is_checkpoint(const std::string& folder, const std::string& name) {
 /// What to do about a checkpoint that cannot be judged.
 enum class Unusable { kThrow, kLeaveAlone };
 
-/// The checkpoints of a folder that look whole, by step. `num_damaged`: how many do not.
-std::vector<Found> scan(const std::string& folder, Unusable unusable, const Warn& warn, size_t* num_damaged = nullptr) {
+/// How many checkpoints could not be read, and why.
+struct Passed {
+  size_t damaged = 0;
+  size_t removed = 0;
+};
+
+/// The checkpoints of a folder that look whole, by step. `passed`: those that do not.
+std::vector<Found> scan(const std::string& folder, Unusable unusable, const Warn& warn, Passed* passed = nullptr) {
   std::vector<Found> found;
   for (const std::string& name : names_in(folder)) {
+    const std::string path = inside(folder, name);
     try {
-      if (is_checkpoint(folder, name)) found.push_back({step_of_whole(inside(folder, name)), name});
+      if (!is_checkpoint(folder, name)) continue;
+      found.push_back({while_it_stays(path, [&] { return step_of_whole(path); }), name});
+    } catch (const RemovedCheckpoint&) {
+      if (passed) ++passed->removed;
     } catch (const CheckpointError& error) {
-      if (num_damaged) ++*num_damaged;
+      if (passed) ++passed->damaged;
       warn(std::string("checkpoint passed over: ") + error.what());
     } catch (const UnusableCheckpoint&) {
       if (unusable == Unusable::kThrow) throw;
@@ -208,6 +242,13 @@ bool is_unfinished(const std::string& name) {
 }
 
 void ignore(const std::string&) {}
+
+[[noreturn]] void throw_always_removed(const std::string& folder) {
+  throw RemovedCheckpoint(
+      folder + ": " + std::to_string(CheckpointStore::kMostChoices) +
+      " times each checkpoint was removed before it could be read: the run that goes on there saves "
+      "faster than that; try again later, or have it keep more (checkpoint.keep_last)");
+}
 
 }  // namespace
 
@@ -339,30 +380,39 @@ std::optional<std::string> CheckpointStore::newest(const Warn& warn) {
 }
 
 std::optional<std::string> CheckpointStore::find_newest(const std::string& folder, const Warn& warn) {
-  size_t num_damaged = 0;
-  const std::vector<Found> found = scan(folder, Unusable::kThrow, warn, &num_damaged);
-  for (auto it = found.rbegin(); it != found.rend(); ++it) {
-    std::string path = inside(folder, it->name);
-    try {
-      verify(path);
-      return path;
-    } catch (const CheckpointError& error) {
-      ++num_damaged;
-      warn(std::string("checkpoint passed over: ") + error.what());
+  Passed passed;
+  for (int choice = 0; choice < kMostChoices; ++choice) {
+    passed = {};
+    const std::vector<Found> found = scan(folder, Unusable::kThrow, warn, &passed);
+    for (auto it = found.rbegin(); it != found.rend(); ++it) {
+      std::string path = inside(folder, it->name);
+      try {
+        verify(path);
+        return path;
+      } catch (const RemovedCheckpoint&) {
+        ++passed.removed;
+      } catch (const CheckpointError& error) {
+        ++passed.damaged;
+        warn(std::string("checkpoint passed over: ") + error.what());
+      }
     }
+    if (passed.removed == 0) break;
   }
-  if (num_damaged == 0) return std::nullopt;
+  if (passed.removed > 0) throw_always_removed(folder);
+  if (passed.damaged == 0) return std::nullopt;
   throw CheckpointError(
       folder + ": " +
-      (num_damaged == 1 ? "the only checkpoint is" : "all " + std::to_string(num_damaged) + " checkpoints are") +
+      (passed.damaged == 1 ? "the only checkpoint is" : "all " + std::to_string(passed.damaged) + " checkpoints are") +
       " damaged, as said above. Nothing was changed; put back a whole one, or write "
       "checkpoint.resume=no to begin anew in another folder");
 }
 
 json CheckpointStore::verify(const std::string& path) {
-  const CheckpointState state = read_state(path);
-  for (const auto& [name, expected] : state.files) verify_file(path, name, expected);
-  return state.content;
+  return while_it_stays(path, [&] {
+    const CheckpointState state = read_state(path);
+    for (const auto& [name, expected] : state.files) verify_file(path, name, expected);
+    return state.content;
+  });
 }
 
 CheckpointContent CheckpointStore::load(const std::string& path) {
@@ -370,11 +420,13 @@ CheckpointContent CheckpointStore::load(const std::string& path) {
   const std::string folder = fs::canonical(path, error).string();  // a link may move while it is read
   const bool is_missing = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
   if (error && !is_missing) throw_unusable(path, error.message());
-  if (error) throw CheckpointError(path + ": is not a checkpoint: " + error.message());
-  CheckpointState state = read_state(folder);
-  NamedTensors model = read_tensors(folder, state, kModelFile);
-  NamedTensors optimizer = read_tensors(folder, state, kOptimizerFile);
-  return {std::move(model), std::move(optimizer), std::move(state.content)};
+  if (error) throw RemovedCheckpoint(path + ": is not a checkpoint: " + error.message());
+  return while_it_stays(folder, [&]() -> CheckpointContent {
+    CheckpointState state = read_state(folder);
+    NamedTensors model = read_tensors(folder, state, kModelFile);
+    NamedTensors optimizer = read_tensors(folder, state, kOptimizerFile);
+    return {std::move(model), std::move(optimizer), std::move(state.content)};
+  });
 }
 
 }  // namespace trainrun

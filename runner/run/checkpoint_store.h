@@ -20,6 +20,13 @@ class CheckpointError : public Error {
   using Error::Error;
 };
 
+/// A checkpoint that is not there any more, or not the one that it was: the run that it is of goes on, and removed or
+/// replaced it while it was read. It was not damaged; a newer one may be there.
+class RemovedCheckpoint : public CheckpointError {
+ public:
+  using CheckpointError::CheckpointError;
+};
+
 /// A checkpoint of which nobody can say that it is damaged: the system did not let us read it, or a newer trainrun
 /// wrote it. Passing over it would lose what it holds.
 class UnusableCheckpoint : public Error {
@@ -69,15 +76,18 @@ class CheckpointStore {
   /// where one of them may be whole and cannot be read.
   std::optional<std::string> newest(const std::function<void(const std::string&)>& warn);
 
-  /// As `newest`, but changes nothing: for those who only read a run, perhaps while it goes on.
+  /// As `newest`, but changes nothing: for those who only read a run, perhaps while it goes on. Looks again where what it
+  /// found is removed meanwhile; throws RemovedCheckpoint where that happens each time.
   static std::optional<std::string> find_newest(const std::string& folder,
                                                 const std::function<void(const std::string&)>& warn);
   /// Checks every digest; returns the state as it was saved. Throws CheckpointError naming file, expected and found
-  /// digest; UnusableCheckpoint.
+  /// digest; RemovedCheckpoint, UnusableCheckpoint.
   static nlohmann::json verify(const std::string& path);
   /// Reads a checkpoint (or what a link names), checking every digest on the way. Throws CheckpointError as `verify`
   /// does.
   static CheckpointContent load(const std::string& path);
+  /// How often a checkpoint is chosen anew where the one that was chosen is removed before it is read.
+  static constexpr int kMostChoices = 20;
 
  private:
   std::string path_of(const std::string& name) const;

@@ -47,6 +47,7 @@ class RunFolder {
 
   /// What recipe.yaml holds.
   const std::string& recipe_text() const { return recipe_.text; }
+  bool is_private() const { return recipe_.is_private; }
   std::string recipe_path() const { return path_ + "/recipe.yaml"; }
   std::string log_path() const { return path_ + "/log.txt"; }
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }

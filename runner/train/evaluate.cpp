@@ -40,7 +40,10 @@ std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLo
   for (const auto& metric : metrics) metric->reset();
   EvaluatedLosses losses(recipe);
   const Predictor::Forward forward = [&](const Batch& batch) {
-    const Predictor::Forward pass = [&](const Batch& given) { return model.forward(given); };
+    const Predictor::Forward pass = [&](const Batch& given) {
+      const auto run = [&] { return model.forward(given); };
+      return control.watch ? control.watch->around(run) : run();
+    };
     return control.scope ? control.scope->predict(batch, pass) : pass(batch);
   };
   const auto batches = loader.iterate(0);

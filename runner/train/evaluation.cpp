@@ -12,11 +12,20 @@ namespace trainrun {
 
 namespace {
 
-/// What an evaluation needs of a checkpoint.
-Snapshots load_parts(const std::string& checkpoint, const Recipe& recipe) {
+/// What an evaluation needs of the checkpoint; where it was chosen in a run that goes on, and that run has removed it
+/// since, of the one that is chosen now. `read`: which it was.
+Snapshots load_parts(const TrainedModel& trained, const Recipe& recipe, std::string& read) {
   std::vector<std::string> names = {"learnt"};
   for (size_t i = 0; i < recipe.callbacks.size(); ++i) names.push_back(callback_part(i));
-  return parts_of(CheckpointStore::load(checkpoint), names);
+  read = trained.checkpoint;
+  for (int choice = 1;; ++choice) {
+    try {
+      return parts_of(CheckpointStore::load(read), names);
+    } catch (const RemovedCheckpoint&) {
+      if (trained.run.empty() || choice == CheckpointStore::kMostChoices) throw;
+    }
+    read = find_trained(trained.run).checkpoint;
+  }
 }
 
 /// The metric `type` without parameters, whose figures are called `name`.
@@ -45,10 +54,10 @@ TrainedModel find_trained(const std::string& run_or_checkpoint) {
     throw Error(path.string() + " is neither a run's folder (recipe.yaml) nor a checkpoint's (model.safetensors)");
   }
   const fs::path checkpoints = path / "checkpoints";
-  if (fs::exists(checkpoints / "best")) return {path / "recipe.yaml", checkpoints / "best"};
+  if (fs::exists(checkpoints / "best")) return {path / "recipe.yaml", checkpoints / "best", path};
   const auto newest = CheckpointStore::find_newest(checkpoints, [](const std::string&) {});
   if (!newest) throw Error(path.string() + " has no complete checkpoint: it stopped before one was saved");
-  return {path / "recipe.yaml", *newest};
+  return {path / "recipe.yaml", *newest, path};
 }
 
 TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::string>& overrides, Catalog& catalog,
@@ -57,12 +66,12 @@ TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::strin
   loaded_ = load_recipe(trained.recipe, overrides, catalog, InitialWeights::kUnneeded);
   Recipe& recipe = loaded_.recipe;
   for (const auto& [type, name] : extra_metrics) recipe.metrics.push_back(metric_called(type, name, catalog));
-  saved_ = load_parts(trained.checkpoint, recipe);
+  saved_ = load_parts(trained, recipe, checkpoint_);
   if (saved_.contains("learnt")) learnt_ = saved_.at("learnt").values;
   device_ = choose_device({recipe.device});  // of the processes that trained it one is left
   use_device(device_, recipe.tf32);
   model_ = std::make_unique<Model>(recipe, recipe.dataset.eval ? evaluation_info(recipe) : training_info(recipe));
-  model_->load_state_dict(saved_.at("model").tensors, trained.checkpoint);
+  model_->load_state_dict(saved_.at("model").tensors, checkpoint_);
   if (!device_.is_cpu()) model_->to(device_);
   step_ = saved_.at(kProgressPart).values.at("step").get<int64_t>();
   parallel_ = std::make_unique<LoneModel>(model_->parameters());

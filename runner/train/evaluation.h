@@ -18,6 +18,7 @@ namespace trainrun {
 struct TrainedModel {
   std::string recipe;      // RUN/recipe.yaml
   std::string checkpoint;  // RUN/checkpoints/NAME
+  std::string run = {};    // in which it was chosen; "" where the user named it
 };
 
 /// Finds recipe and checkpoint of a run's folder (its best checkpoint, else its newest whole one) or of a checkpoint's
@@ -37,6 +38,8 @@ class TrainedRun {
 
   const Recipe& recipe() const { return loaded_.recipe; }
   at::Device device() const { return device_; }
+  /// Which was read: a newer one, where the run goes on and removed the one that had been found.
+  const std::string& checkpoint() const { return checkpoint_; }
   Model& model() { return *model_; }
   Callbacks& callbacks() { return *callbacks_; }
   /// Of this process alone.
@@ -46,6 +49,7 @@ class TrainedRun {
 
  private:
   LoadedRecipe loaded_;
+  std::string checkpoint_;
   Snapshots saved_;
   nlohmann::json learnt_ = nlohmann::json::object();
   at::Device device_ = at::kCPU;

@@ -76,7 +76,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   if (options.dry_run) return;
   if (is_main()) {
     open_folder(loaded);
-    start_log(folder->log_path(), options.quiet, options.verbose);
+    start_log(folder->log_path(), options.quiet, options.verbose, folder->is_private());
     for (const std::string& note : folder->notes()) spdlog::info(note);
   } else {
     spdlog::set_level(spdlog::level::off);
@@ -191,6 +191,7 @@ void Job::build_parallel() {
   for (const auto& module : model->graph().modules()) {
     if (auto* spanning = dynamic_cast<SpansRanks*>(module.get())) spanning->span(*group, recipe.sync_batchnorm);
   }
+  watch = std::make_unique<ParameterWatch>(model->graph());
   if (const int64_t stage = recipe.sharding_stage(); stage > 0) {
     if (recipe.sharding.cpu_offload && !device.is_cpu()) {
       throw Error(

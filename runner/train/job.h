@@ -12,6 +12,7 @@
 #include "runner/distributed/process_group.h"
 #include "runner/loggers/loggers.h"
 #include "runner/model/model.h"
+#include "runner/model/parameter_watch.h"
 #include "runner/model/precision.h"
 #include "runner/model/recipe_loader.h"
 #include "runner/run/checkpoint_store.h"
@@ -82,6 +83,7 @@ class Job {
   std::unique_ptr<Model> model;
   std::vector<std::unique_ptr<Metric>> metrics;
   std::unique_ptr<ParallelModel> parallel;
+  std::unique_ptr<ParameterWatch> watch;  // over forward passes of one rank among several; null: this process is alone
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Scheduler> scheduler;     // null: constant rates
   std::unique_ptr<GradScaler> grad_scaler;  // null: the loss is not scaled

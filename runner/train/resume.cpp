@@ -74,7 +74,7 @@ void Job::set_random_states(const Tensors& states) const {
 std::string Job::write(const std::string& name, const CheckpointContent& content, bool best) {
   const auto make_whole = [&] {
     if (!folder->make_whole()) return false;
-    start_log(folder->log_path(), quiet_, verbose_);
+    start_log(folder->log_path(), quiet_, verbose_, folder->is_private());
     spdlog::warn("{} was removed or renamed while the run went on: it is created again, without its former content",
                  folder->path());
     return true;

@@ -194,6 +194,7 @@ class Trainer {
     EvaluationControl control = {*job_.group};
     control.step = progress_.step;
     control.scope = &scope;
+    control.watch = job_.watch.get();
     control.gives_up = [&, asked = int64_t{0}]() mutable { return gives_up_evaluation(random, scope, asked++); };
     std::optional<Figures> figures = Figures();
     for (size_t i = 0; i < job_.eval_splits.size() && figures; ++i) {
@@ -289,8 +290,11 @@ class Trainer {
     if (is_over_ && progress_.stopped.empty()) summary["stopped"] = over_text();
     if (progress_.tokens > 0) summary["tokens"] = progress_.tokens;
     if (!job_.device.is_cpu()) summary["peak_gpu_memory"] = peak_memory(job_.device);  // bytes, of this process
-    if (job_.is_main()) job_.folder->finish(summary.dump(2) + "\n");
-    job_.group->barrier("the end");
+    {
+      const PhaseScope phase(*job_.group, Phase::kCheckpoint);  // the others wait for rank 0's disk as they do then
+      if (job_.is_main()) job_.folder->finish(summary.dump(2) + "\n");
+      job_.group->leave();
+    }
     job_.loggers->on_end({progress_.step, took, "", progress_.metrics});
   }
 

@@ -24,6 +24,7 @@ struct EvaluationControl {
   /// Asked before a batch that every rank has, by all of them alike: whether to give up. Null: never.
   std::function<bool()> gives_up = nullptr;
   const EvaluationScope* scope = nullptr;  // of callbacks; null: one forward pass a batch
+  ParameterWatch* watch = nullptr;         // Job::watch
 };
 
 /// Loss and metrics over a whole set of evaluation data: {"eval/loss", …}, where there are several losses each of them,

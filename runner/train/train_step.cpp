@@ -52,8 +52,10 @@ void add_gradients(Job& job, const Batch& batch, const TargetCounts& shares, boo
                    StepResult& result) {
   result.tokens += count_tokens(batch);
   job.parallel->prepare_forward(synchronize);
-  const LossValue losses =
-      named("the forward pass", occasion, [&] { return job.model->loss(batch, job.model->forward(batch)); });
+  const auto forward = [&] { return job.model->forward(batch); };
+  const LossValue losses = named("the forward pass", occasion, [&] {
+    return job.model->loss(batch, job.watch ? job.watch->around(forward) : forward());
+  });
   check_loss(job, losses, occasion);
   const double weight = static_cast<double>(batch.size()) / static_cast<double>(result.samples);
   add_to(result.loss, losses.value(weight, shares));

@@ -311,8 +311,31 @@ def test_secrets_of_the_environment_are_not_written_and_the_recipe_repeats_the_r
     assert_goes_on(folder, rotated)
 
 
+@pytest.mark.parametrize("where, is_shown", [("name: '${env:MY_SECRET}'", False), ("name: 'x-${env:SOME_NAME}'", True)])
+def test_a_log_that_may_have_secrets_is_for_its_owner_alone(folder, where, is_shown):
+    """What the variable's name calls a secret is not shown at all."""
+    (folder / "recipe.yaml").write_text(RECIPE + where + "\n")
+    done = run(folder, output="secret", environment={"MY_SECRET": "hunter2", "SOME_NAME": "hunter2"})
+    assert done.returncode == 0, done.stderr
+    assert stat.S_IMODE((folder / "secret/log.txt").stat().st_mode) == 0o600
+    for path in (folder / "secret").rglob("*"):
+        if path.is_file() and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            assert b"hunter2" not in path.read_bytes(), path
+    assert ("hunter2" in done.stdout) == is_shown, done.stdout
+    assert ("hunter2" in (folder / "secret/log.txt").read_text()) == is_shown
+    assert is_shown or "${env:MY_SECRET}: " in done.stdout
+
+
+def test_a_failure_does_not_show_a_secret(folder):
+    (folder / "recipe.yaml").write_text(RECIPE.replace("path: train.csv", "path: '${env:MY_PASSWORD}'"))
+    done = run(folder, output="failed", environment={"MY_PASSWORD": "hunter2.csv"})
+    assert done.returncode != 0
+    assert "${env:MY_PASSWORD}" in done.stderr and "hunter2" not in done.stdout + done.stderr
+
+
 def test_a_recipe_without_secrets_can_be_read_by_all(folder):
     assert stat.S_IMODE((folder / "o/recipe.yaml").stat().st_mode) & 0o044
+    assert stat.S_IMODE((folder / "o/log.txt").stat().st_mode) & 0o044
 
 
 @pytest.mark.parametrize("text", ["root:x:0:0:hunter2\nadmin:x:1:1:hunter2\n", "hunter2", "[hunter2, hunter2]", "a: {hunter2", "\x00hunter2"])

@@ -226,6 +226,21 @@ def test_a_slow_disk_of_rank_0_does_not_count_against_the_others(tmp_path):
     assert (tmp_path / "run/checkpoints/step-00000002").exists()
 
 
+@pytest.mark.parametrize("limit", [60, 3])
+def test_a_slow_disk_after_the_last_checkpoint_does_not_make_a_job_fail_that_is_done(tmp_path, limit):
+    """summary.json is written when all is saved: the others wait for it as for a checkpoint, and one that is really late harms nobody."""
+    strace = launching.need("strace")
+    words = launching.command(tmp_path / "run", "dataloader={batch_size: 16}", "evaluation.every=null", "checkpoint={every: null}",
+                              "distributed_type=MULTI_CPU", "num_processes=2", "training={num_epochs: null, max_steps: 3}",
+                              f"distributed={{timeout: 2, meeting_timeout: 60, checkpoint_timeout: {limit}}}")
+    done = launching.run([strace, "-f", "-qq", "-o", tmp_path / "calls.txt", "-e", "trace=fsync,openat", "-e", "inject=fsync:delay_enter=5000000:when=4", *words])
+    assert done.returncode == 0, done.stdout + done.stderr
+    opened, delayed = [re.search(text, (tmp_path / "calls.txt").read_text()) for text in (r"\.summary\.json\.tmp", r"\(DELAYED\)")]
+    assert opened and delayed and opened.start() < delayed.start(), "it is summary.json that is synced slowly"
+    assert (tmp_path / "run/summary.json").exists()
+    assert "[c10d]" not in done.stderr and "frame #" not in done.stderr, done.stderr
+
+
 def test_a_disk_that_is_slower_than_a_checkpoint_may_take_is_said(tmp_path):
     hasty = save_on_a_slow_disk(tmp_path / "run", "distributed.checkpoint_timeout=1")
     assert hasty.returncode != 0

@@ -18,16 +18,21 @@ using trainrun::Tensors;
 struct Gain {
   double initial = 1;
   std::optional<int64_t> num_features;
+  std::optional<double> limit;
 
   static void describe(Fields<Gain>& f) {
     f.optional("initial", &Gain::initial).doc("every gain before the first step");
     f.optional("num_features", &Gain::num_features).at_least(1).doc("size of the last dimension; inferred");
+    f.optional("limit", &Gain::limit).at_least(0).doc("each forward pass cuts gains off there");
   }
   trainrun::Layer build(const trainrun::LayerInputs& in) const {
     const auto state = std::make_shared<torch::nn::Module>();
     const at::Tensor gain =
         state->register_parameter("gain", at::full({in.infer("num_features", num_features, -1)}, initial));
-    return {state, [gain](const Tensors& inputs) -> Tensors { return {gain * inputs[0]}; }};
+    return {state, [gain, limit = limit](const Tensors& inputs) -> Tensors {
+              if (limit) gain.detach().clamp_(-*limit, *limit);
+              return {gain * inputs[0]};
+            }};
   }
 };
 

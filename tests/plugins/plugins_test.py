@@ -133,6 +133,19 @@ def test_a_plugins_communication_hook_makes_the_gradients(tmp_path):
     assert gains[1] == pytest.approx(gains[0], rel=1e-6)
 
 
+@pytest.mark.parametrize("distributed_type", ["NO", "MULTI_CPU", "FSDP"])
+def test_a_layer_that_changes_its_parameter_while_it_computes_is_refused_where_several_ranks_train(tmp_path, distributed_type):
+    put("libevery_kind.so", tmp_path)
+    (tmp_path / "line.yaml").write_text(RECIPE.replace("name: scale}", "name: scale, limit: 1.5}"))
+    ranks = [f"distributed_type={distributed_type}", f"num_processes={1 if distributed_type == 'NO' else 2}", "dataloader.batch_size=2"]
+    done = trainrun("line.yaml", *ranks, "optimizer={type: SGD, lr: 0.1}", folder=tmp_path)
+    assert done.returncode == (0 if distributed_type == "NO" else 1), done.stderr
+    refusal = ("line.yaml:5:7: model.layers[0]: Gain failed in training step 0, epoch 0, batch 0: the forward pass changes the parameter scale.gain, "
+               "which only the optimizer may do where several ranks train")
+    assert (refusal in done.stderr) == (distributed_type != "NO"), done.stderr
+    assert not list(tmp_path.glob("runs/line/checkpoints/*")) or distributed_type == "NO"
+
+
 def test_a_plugins_adapter_is_trained_in_the_place_of_the_layer(tmp_path):
     put("libevery_kind.so", tmp_path)
     (tmp_path / "line.yaml").write_text(RECIPE)

@@ -84,9 +84,18 @@ TEST_CASE(
   CHECK(schema["if"]["properties"]["nesterov"]["allOf"][1] == json{{"not", interpolation}});
   CHECK(schema["then"]["required"] == json{"momentum"});  // 0 by default
   CHECK(schema["then"]["properties"]["momentum"]["anyOf"][1] == interpolation);
-  const json at_most = Rule{.all = {the("stride").is_at_most(1)}, .at = "", .message = ""}.schema(
-      [](const std::string&) { return json{1, 1}; });
+  const json at_most =
+      Rule{.all = {the("stride").is_at_most(1)}, .at = "", .message = ""}.schema([](const std::string&) {
+        return json{1, 1};
+      });
   CHECK_FALSE(at_most.contains("required"));
+}
+
+TEST_CASE("a pattern is found in a text of any length") {
+  const std::string letters(100'000, 'a');
+  CHECK(faults_of_ruled("{steps: 1, name: " + letters + "}").empty());
+  CHECK(faults_of_ruled("{steps: 1, name: " + letters + "1}") ==
+        Texts{"test.yaml:1:18: name: '" + letters + "1' has more than letters"});
 }
 
 TEST_CASE("a rule about a parameter that is not declared is a mistake of the program") {

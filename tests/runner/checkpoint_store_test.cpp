@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
@@ -353,6 +354,44 @@ TEST_CASE("saving under a name that is taken replaces what it named") {
   store.save("epoch-0001", content_at(11), false);
   CHECK(holds(CheckpointStore::load(folder / "epoch-0001"), 11));
   CHECK(names_in(folder.path()) == Strings{"best", "epoch-0001", "latest"});
+}
+
+TEST_CASE("a checkpoint that is removed while a run is read is not called damaged: the newer one is found") {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder / "checkpoints", {.keep_last = 1});
+  store.save("step-00000002", content_at(2), false);
+  int64_t warnings = 0;
+  const auto save_newer = [&](const std::string&) {  // as the run that goes on might do just then
+    if (++warnings == 1) store.save("step-00000004", content_at(4), false);
+  };
+
+  SUBCASE("while the folder is looked through") {
+    fs::create_directory(folder / "checkpoints/epoch-0000");  // comes first, and is not whole
+    CHECK(CheckpointStore::find_newest(folder / "checkpoints", save_newer) == folder / "checkpoints/step-00000004");
+  }
+  SUBCASE("while digests are checked") {
+    CheckpointStore(folder / "checkpoints", {}).save("step-00000003", content_at(3), false);
+    std::fstream model(folder / "checkpoints/step-00000003/model.safetensors", std::ios::in | std::ios::out);
+    model.seekp(-1, std::ios::end).put('x');
+    model.close();
+    CHECK(CheckpointStore::find_newest(folder / "checkpoints", save_newer) == folder / "checkpoints/step-00000004");
+  }
+}
+
+TEST_CASE("where every checkpoint that is found is removed before it is read, that is said after a number of looks") {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder / "checkpoints", {.keep_last = 1});
+  int64_t step = 1;
+  store.save("step-1", content_at(step), false);
+  fs::create_directory(folder / "checkpoints/epoch-0000");
+  const auto save_newer = [&](const std::string&) {
+    ++step;
+    store.save("step-" + std::to_string(step), content_at(step), false);
+  };
+  CHECK_THROWS_WITH_AS(CheckpointStore::find_newest(folder / "checkpoints", save_newer),
+                       doctest::Contains("20 times each checkpoint was removed before it could be read"),
+                       RemovedCheckpoint);
+  CHECK(step == 21);
 }
 
 }  // namespace trainrun

@@ -11,6 +11,7 @@
 #include "runner/loggers/appended_file.h"
 #include "runner/loggers/csv_log.h"
 #include "runner/loggers/tfevents.h"
+#include "tests/runner/logger_support.h"
 #include "tests/runner/training_support.h"
 
 namespace trainrun {
@@ -115,36 +116,6 @@ void add_test_loggers(Catalog& catalog) {
   catalog.loggers.add<LoggerComponent<FullDiskLogger>>("FullDisk", "has no room");
 }
 
-StepRecord at_step(int64_t step) {
-  StepRecord record;
-  record.step = step;
-  record.loss = 0.5;
-  return record;
-}
-
-ComponentName named(const std::string& type) {
-  return {{std::make_shared<std::string>("r.yaml"), 7, 3}, "logging.report_to[1]", type};
-}
-
-int64_t count_of(const std::string& text, const std::string& part) {
-  int64_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
-/// What is logged while one lives.
-class Log {
- public:
-  Log() { start_log(folder_ / "log.txt", true, false); }
-  Log(const Log&) = delete;
-  Log& operator=(const Log&) = delete;
-  ~Log() { start_log("", true, false); }
-  std::string text() const { return content_of(folder_ / "log.txt"); }
-
- private:
-  TemporaryFolder folder_;
-};
-
 /// Trains five steps with a logger of these tests, and what a run has besides; its log.
 std::string train_with(const std::string& folder, Script& script, const std::string& logger) {
   Catalog catalog = catalog_with(add_test_loggers);
@@ -207,7 +178,7 @@ TEST_CASE("a logger that throws is named once, with its place, and left out; the
   CHECK(words.back() == "step 3");
 }
 
-TEST_CASE("a logger that is told at once and throws is left out, too") {
+TEST_CASE("a logger that can write nothing says so once, and at the end how many lines are missing") {
   const TemporaryFolder folder;
   const Log log;
   std::filesystem::create_symlink("/dev/full", folder / "metrics.jsonl");
@@ -223,8 +194,11 @@ TEST_CASE("a logger that is told at once and throws is left out, too") {
   loggers.on_step(at_step(1));
   loggers.on_step(at_step(2));
   loggers.on_end({2, 1, "", {}});
-  CHECK(count_of(log.text(), "jsonl failed and is left out from now on; training goes on: " + folder.path() +
-                                 "/metrics.jsonl: cannot write: No space left on device") == 1);
+  CHECK(count_of(log.text(),
+                 "jsonl cannot write; until it can, its lines are left out and counted, and training goes on: " +
+                     folder.path() + "/metrics.jsonl: cannot write: No space left on device\n") == 1);
+  CHECK(count_of(log.text(), "jsonl could not write to the end; 2 lines are missing\n") == 1);
+  CHECK(count_of(log.text(), "jsonl") == 3);  // two names, and a path
 }
 
 TEST_CASE("a full disk of a logger neither stops nor slows a run") {
@@ -233,8 +207,9 @@ TEST_CASE("a full disk of a logger neither stops nor slows a run") {
   const std::string log = train_with(folder / "run", script, "FullDisk");
   CHECK(script.lines.size() == 5);
   CHECK(count_of(log,
-                 "FullDisk failed and is left out from now on; training goes on: /dev/full: cannot write: No space "
-                 "left on device\n") == 1);
+                 "FullDisk cannot write; until it can, its lines are left out and counted, and training goes on: "
+                 "/dev/full: cannot write: No space left on device\n") == 1);
+  CHECK(count_of(log, "FullDisk could not write to the end; 5 lines are missing\n") == 1);
 }
 
 TEST_CASE("a run goes on while a logger hangs, which is told the rest once it comes back") {

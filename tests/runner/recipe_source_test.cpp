@@ -351,6 +351,10 @@ TEST_CASE("an override that leads nowhere is a problem that says why") {
       {"a=- b",
        "command line:1:3: a: write a mapping as {a: b}, a list as [a, b], and a text that looks like one in quotes"},
       {"a=#fff", "command line:1:3: a: a '#' begins a comment; put the value in quotes that YAML sees: '\"#fff\"'"},
+      {"a=b\nc",
+       "command line:1:3: a: a line end in a plain text would become a space; write it as \"a\\nb\", in double quotes, "
+       "or "
+       "leave it out"},
       {"a=\xFF", "command line:1:3: not UTF-8"},
   };
   for (const FaultyRecipe& override_case : cases) {

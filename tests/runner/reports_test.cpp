@@ -107,6 +107,21 @@ TEST_CASE("predictions for the evaluation data agree with its accuracy, and prob
   CHECK(static_cast<double>(right) / 100 == doctest::Approx(*figure_of(figures, "eval/accuracy")));
 }
 
+TEST_CASE("a run that goes on may remove the checkpoint that was chosen before it is read: another one is read") {
+  const TemporaryFolder folder;
+  Script script;
+  CHECK(train_in(folder / "run", script,
+                 {"training={max_steps: 4}", "evaluation.every=null", "checkpoint={every: 2, keep_last: null}"}) == 0);
+  const TrainedModel trained = find_trained(folder / "run");
+  CHECK(trained.checkpoint.ends_with("step-00000004"));
+  std::filesystem::remove_all(trained.checkpoint);
+  Catalog catalog = catalog_with();
+  const TrainedRun run(trained, {"logging.report_to=[]"}, catalog);
+  CHECK(run.checkpoint().ends_with("step-00000002"));
+  CHECK_THROWS_WITH_AS(TrainedRun({trained.recipe, trained.checkpoint}, {}, catalog),
+                       doctest::Contains("is not a checkpoint: No such file or directory"), CheckpointError);
+}
+
 TEST_CASE("what is no class is not predicted") {
   const TemporaryFolder folder;
   Script script;
