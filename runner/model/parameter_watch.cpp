@@ -1,7 +1,5 @@
 #include "runner/model/parameter_watch.h"
 
-#include <stdexcept>
-
 #include "registry/changes_parameters.h"
 #include "registry/component_error.h"
 #include "registry/graph/flatten.h"
@@ -45,13 +43,17 @@ void ParameterWatch::refuse(const std::string& parameter) const {
     longest = layer.name.size();
     holder = name_of(*layer.written);
   }
-  const std::runtime_error error(
+  const std::string message =
       "the forward pass changes the parameter " + parameter +
       ", which only the optimizer may do where several ranks train: each would change its own copy, by its own batch. "
       "Write distributed_type: 'NO'; or keep what changes in a buffer; or, if it is changed alike on every rank, "
       "derive "
-      "the module from ChangesParameters (registry/changes_parameters.h)");
-  throw_component_error(holder, {}, error);
+      "the module from ChangesParameters (registry/changes_parameters.h)";
+  try {
+    throw LayerError(message);
+  } catch (const LayerError& error) {
+    throw_component_error(holder, {}, error);
+  }
 }
 
 }  // namespace trainrun

@@ -140,7 +140,7 @@ def test_a_layer_that_changes_its_parameter_while_it_computes_is_refused_where_s
     ranks = [f"distributed_type={distributed_type}", f"num_processes={1 if distributed_type == 'NO' else 2}", "dataloader.batch_size=2"]
     done = trainrun("line.yaml", *ranks, "optimizer={type: SGD, lr: 0.1}", folder=tmp_path)
     assert done.returncode == (0 if distributed_type == "NO" else 1), done.stderr
-    refusal = ("line.yaml:5:7: model.layers[0]: Gain failed in training step 0, epoch 0, batch 0: the forward pass changes the parameter scale.gain, "
+    refusal = ("line.yaml:5:7: model.layers[0]: Gain failed in training step 1 (epoch 0, batch 0): the forward pass changes the parameter scale.gain, "
                "which only the optimizer may do where several ranks train")
     assert (refusal in done.stderr) == (distributed_type != "NO"), done.stderr
     assert not list(tmp_path.glob("runs/line/checkpoints/*")) or distributed_type == "NO"
