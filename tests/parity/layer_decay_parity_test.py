@@ -1,7 +1,9 @@
-"""optimizer.layer_decay against parameter groups that are made by hand, and the layers that it finds in models against those of timm."""
+"""optimizer.layer_decay against parameter groups that are made by hand, and the layers that it finds in models against those of timm
+and ELECTRA, written down for every registered model."""
 
 import json
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -9,8 +11,10 @@ import safetensors.torch
 import torch
 from torch import nn
 
+import language_models
 import reference
-from probe import assert_same
+import vision_models
+from probe import Probe, assert_same
 
 from tests.program import CALLED
 
@@ -95,3 +99,157 @@ def test_the_layers_of_vision_models_are_their_blocks():
     tensors, rates = rates_of("{type: ViT_S_16, num_classes: 10}")  # the head; twelve blocks, the last one's with the norm after it; patches, positions and token
     assert rates == [DECAY ** i for i in range(14)]
     assert tensors == [2, 14, *[12] * 11, 4]
+
+
+# For every registered model the beginnings of its parameters' names, layer by layer from the first to the last: what a line of
+# names shares has one rate.
+
+def blocks(prefix: str, count: int) -> list[list[str]]:
+    return [[f"{prefix}{i}."] for i in range(count)]
+
+
+def encoder(prefix: str, layers: str, count: int, *heads: str) -> list[list[str]]:
+    return [[prefix + "embeddings."], *blocks(prefix + layers, count), *([head] for head in heads)]
+
+
+def decoder(prefix: str, count: int, *heads: str) -> list[list[str]]:
+    *lower, last = blocks(prefix + "layers.", count)
+    return [[prefix + "embed_tokens."], *lower, [*last, prefix + "norm."], *([head] for head in heads)]
+
+
+def gpt2(prefix: str, *heads: str) -> list[list[str]]:
+    return [[prefix + "wte.", prefix + "wpe."], [prefix + "h.0."], [prefix + "h.1.", prefix + "ln_f."], *([head] for head in heads)]
+
+
+def resnet(*stages: int) -> list[list[str]]:
+    return [["conv1.", "bn1."], *(block for i, count in enumerate(stages) for block in blocks(f"layer{i + 1}.", count)), ["fc."]]
+
+
+def vgg(convolutions: list[int], norm: bool) -> list[list[str]]:
+    features = [[f"features.{i}.", *([f"features.{i + 1}."] if norm else [])] for i in convolutions]
+    return [*features, ["classifier.0."], ["classifier.3."], ["classifier.6."]]
+
+
+def efficientnet(*stages: int) -> list[list[str]]:
+    return [["features.0."], *(block for i, count in enumerate(stages) for block in blocks(f"features.{i + 1}.", count)), ["features.8."],
+            ["classifier."]]
+
+
+def vit(count: int) -> list[list[str]]:
+    *lower, last = blocks("encoder.layers.encoder_layer_", count)
+    return [["conv_proj.", "class_token", "encoder.pos_embedding"], *lower, [*last, "encoder.ln."], ["heads."]]
+
+
+def positions(*convolutions_of_stages: int, norm: bool = False) -> list[int]:
+    """Of VGG's convolutions among its features: each is followed by (a norm and) a ReLU, each stage by a pooling."""
+    found, at = [], 0
+    for count in convolutions_of_stages:
+        for _ in range(count):
+            found.append(at)
+            at += 3 if norm else 2
+        at += 1
+    return found
+
+
+VGG_STAGES = {"VGG11": (1, 1, 2, 2, 2), "VGG13": (2, 2, 2, 2, 2), "VGG16": (2, 2, 3, 3, 3), "VGG19": (2, 2, 4, 4, 4)}
+LAYERS_OF = {  # of language models with 2 blocks, or 3 after Llama's fashion, as language_models.py has them
+    "BertModel": encoder("", "encoder.layer.", 2, "pooler."),
+    "BertForSequenceClassification": encoder("bert.", "encoder.layer.", 2, "bert.pooler.", "classifier."),
+    "BertForTokenClassification": encoder("bert.", "encoder.layer.", 2, "classifier."),
+    "BertForMaskedLM": encoder("bert.", "encoder.layer.", 2, "cls."),
+    "RobertaModel": encoder("", "encoder.layer.", 2, "pooler."),
+    "RobertaForSequenceClassification": encoder("roberta.", "encoder.layer.", 2, "classifier."),
+    "RobertaForTokenClassification": encoder("roberta.", "encoder.layer.", 2, "classifier."),
+    "RobertaForMaskedLM": encoder("roberta.", "encoder.layer.", 2, "lm_head."),
+    "DistilBertModel": encoder("", "transformer.layer.", 2),
+    "DistilBertForSequenceClassification": encoder("distilbert.", "transformer.layer.", 2, "pre_classifier.", "classifier."),
+    "GPT2Model": gpt2(""),
+    "GPT2LMHeadModel": gpt2("transformer."),  # its head is the embedding's weight
+    "GPT2LMHeadModel_untied": gpt2("transformer.", "lm_head."),
+    "LlamaForCausalLM": decoder("model.", 3, "lm_head."),
+    "LlamaForCausalLM_linear_biased": decoder("model.", 3),  # tied
+    "Qwen2ForCausalLM": decoder("model.", 3),  # tied
+    "Qwen2ForCausalLM_windows": decoder("model.", 3, "lm_head."),
+    "MistralForCausalLM": decoder("model.", 3, "lm_head."),
+    "Qwen3ForCausalLM": decoder("model.", 3, "lm_head."),
+    "ResNet18": resnet(2, 2, 2, 2),
+    "ResNet34": resnet(3, 4, 6, 3),
+    "ResNet50": resnet(3, 4, 6, 3),
+    "ResNet101": resnet(3, 4, 23, 3),
+    "ResNet152": resnet(3, 8, 36, 3),
+    "WideResNet50_2": resnet(3, 4, 6, 3),
+    "WideResNet101_2": resnet(3, 4, 23, 3),
+    **{name: vgg(positions(*stages), norm=False) for name, stages in VGG_STAGES.items()},
+    **{name + "_bn": vgg(positions(*stages, norm=True), norm=True) for name, stages in VGG_STAGES.items()},
+    "MobileNetV2": [*blocks("features.", 19), ["classifier."]],
+    "MobileNetV3Small": [*blocks("features.", 13), ["classifier.0."], ["classifier.3."]],
+    "MobileNetV3Large": [*blocks("features.", 17), ["classifier.0."], ["classifier.3."]],
+    "EfficientNetB0": efficientnet(1, 2, 2, 3, 3, 4, 1),
+    "EfficientNetB1": efficientnet(2, 3, 3, 4, 4, 5, 2),
+    "EfficientNetB2": efficientnet(2, 3, 3, 4, 4, 5, 2),
+    "EfficientNetB3": efficientnet(2, 3, 3, 5, 5, 6, 2),
+    "EfficientNetB4": efficientnet(2, 4, 4, 6, 6, 8, 2),
+    "ConvNeXtTiny": [["features.0."], *blocks("features.1.", 3), ["features.2."], *blocks("features.3.", 3), ["features.4."],
+                     *blocks("features.5.", 9), ["features.6."], *blocks("features.7.", 3), ["classifier."]],
+    "ViT_S_16": vit(12),
+    "ViT_B_16": vit(12),
+    "UNet": [["down0."], ["down1."], ["down2."], ["down3."], ["bottom."], ["up3."], ["decode3."], ["up2."], ["decode2."], ["up1."], ["decode1."],
+             ["up0."], ["decode0."], ["head."]],
+}
+TIED = {"BertForMaskedLM": "cls.predictions.decoder.weight", "RobertaForMaskedLM": "lm_head.decoder.weight", "GPT2LMHeadModel": "lm_head.weight",
+        "LlamaForCausalLM_linear_biased": "lm_head.weight", "Qwen2ForCausalLM": "lm_head.weight"}  # the embedding by another name
+
+
+def scales_of(probe: Probe, spec: dict, inputs: dict[str, torch.Tensor]) -> dict[str, float]:
+    return probe.ask("shapes", {f"input.{name}": tensor for name, tensor in inputs.items()}, spec=spec, layer_decay=DECAY)[0]["scales"]
+
+
+def models(folder: pathlib.Path):
+    """The registered models, in every form that has a row: what a recipe says of them, and what they read."""
+    for model in vision_models.ALL:
+        yield model.spec["type"], model.spec, {"x": torch.zeros(2, 3, 64, 64)}
+    for model in language_models.ALL:
+        label = model.label if str(model) in LAYERS_OF else ""
+        model.saved(folder / str(model))
+        spec = {"type": model.type, "pretrained": str(folder / str(model))}
+        yield model.type + label, spec, {name: tensor[:2] for name, tensor in model.fields().items()}
+
+
+def test_the_layers_of_every_registered_model_are_those_written_by_hand(probe, tmp_path):
+    seen, types, wrong = set(), set(), {}
+    for name, spec, inputs in models(tmp_path):
+        seen.add(name)
+        types.add(spec["type"])
+        scales, last = scales_of(probe, spec, inputs), len(LAYERS_OF[name]) - 1
+        expected = {}
+        for number, prefixes in enumerate(LAYERS_OF[name]):
+            expected |= {parameter: DECAY ** (last - number) for parameter in scales if parameter.startswith(tuple(prefixes))}
+            assert any(parameter.startswith(tuple(prefixes)) for parameter in scales), (name, prefixes)
+        if name in TIED:
+            expected[TIED[name]] = DECAY**last
+        if scales != expected:
+            wrong[name] = {parameter: (scale, expected.get(parameter)) for parameter, scale in scales.items() if scale != expected.get(parameter)}
+    assert wrong == {}
+    assert seen == set(LAYERS_OF)
+    registered = {name for source in pathlib.Path("registry/models").glob("*.cpp")
+                  for name in re.findall(r'layers\.add<[^;"]*\(\s*"(\w+)"', source.read_text())}
+    assert types == registered, "a registered model has no row"
+
+
+def test_layers_beside_each_other_have_one_rate_and_a_list_may_lie_deep(probe):
+    def at(layers, **inputs):
+        scales = scales_of(probe, {"type": "Sequential", "layers": layers}, inputs)
+        return {name.removeprefix("0."): scale for name, scale in scales.items() if name.endswith("weight")}
+
+    def linear(name, features=6, **more):
+        return {"type": "Linear", "name": name, "out_features": features} | more
+
+    x = torch.zeros(2, 6)
+    block = {"type": "Sequential", "layers": [linear("a"), {"type": "LayerNorm", "name": "norm"}]}
+    inner = {"type": "Sequential", "name": "layer", "layers": [block, block]}
+    body = {"type": "Sequential", "name": "body", "layers": [{"type": "Sequential", "name": "encoder", "layers": [inner]},
+                                                             {"type": "Sequential", "name": "pooler", "layers": [linear("dense")]}]}
+    assert at([linear("stem"), body, linear("left"), linear("right", inputs=["body"])], x=x) == {
+        "stem.weight": 0.0625, "body.encoder.layer.0.a.weight": 0.125, "body.encoder.layer.0.norm.weight": 0.125,
+        "body.encoder.layer.1.a.weight": 0.25, "body.encoder.layer.1.norm.weight": 0.25, "body.pooler.dense.weight": 0.5,
+        "left.weight": 1, "right.weight": 1}

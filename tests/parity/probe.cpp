@@ -26,6 +26,7 @@
 #include "registry/files/file_io.h"
 #include "registry/files/safetensors.h"
 #include "registry/graph/graph_builder.h"
+#include "registry/graph/layer_decay.h"
 #include "registry/graph/shape_mode.h"
 #include "runner/data/sampler.h"
 #include "runner/loggers/loggers.h"
@@ -155,14 +156,18 @@ void make_double(torch::nn::Module& module, TensorMap& inputs) {
   }
 }
 
-/// Names and shapes of what a list of one layer keeps, which is a whole model.
+/// Names and shapes of what a list of one layer keeps, which is a whole model; with "layer_decay" what it makes of the
+/// rate of each parameter.
 json run_shapes(Request& request) {
   const LayerList layers = read_spec<LayerList>(request.catalog(), json::array({request["spec"]}));
   const LayerInputs inputs = examples_of(request.tensors("input"));
   const ShapeMode shapes;
   json state = json::object();
-  for (const auto& [name, tensor] : state_of(*build_model_graph(layers, inputs))) state[name] = tensor.sizes().vec();
-  return {{"state", state}};
+  const auto graph = build_model_graph(layers, inputs);
+  for (const auto& [name, tensor] : state_of(*graph)) state[name] = tensor.sizes().vec();
+  json reply = {{"state", state}};
+  if (request.has("layer_decay")) reply["scales"] = layer_decay_scales(*graph, request["layer_decay"].get<double>());
+  return reply;
 }
 
 /// A list of one layer, built from `seed`: training forward and backward, then evaluation; in double precision where
