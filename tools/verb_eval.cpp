@@ -3,7 +3,9 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <set>
 
 #include "runner/report/class_report.h"
 #include "runner/train/evaluation.h"
@@ -22,6 +24,54 @@ std::string plain(double number) {
   return text.data();
 }
 
+/// What the figures of a regression's report are called.
+constexpr const char* kRegressionReport = "regression_report";
+
+/// The metrics that make the report: of a classifier, or of several labels, a confusion matrix; of a regression its
+/// errors. Throws Error where there is nothing to report.
+std::vector<ExtraMetric> report_metrics(const Recipe& recipe) {
+  const Component<LossKind>& loss = recipe.loss[0];
+  static const std::set<std::string> regressions = {"MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss",
+                                                    "GaussianNLLLoss"};
+  static const std::set<std::string> others = {
+      "CausalLMLoss",        "CosineEmbeddingLoss", "CTCLoss",           "DPOLoss",
+      "GaussianKLLoss",      "HingeEmbeddingLoss",  "MarginRankingLoss", "KLDivLoss",
+      "OutputLoss",          "PoissonNLLLoss",      "SoftMarginLoss",    "TripletMarginLoss",
+      "MultiLabelMarginLoss"};
+  if (others.contains(loss.type)) {
+    throw Error(
+        "eval: --report is for classifiers, models of several labels and regressions, but this model is trained "
+        "by " +
+        loss.type + "; leave --report out");
+  }
+  Names inputs = loss.common.inputs;
+  if (inputs.size() > 2) inputs.resize(2);  // output and target come first
+  if (!regressions.contains(loss.type)) return {{"ConfusionMatrix", kClassReport, inputs}};
+  std::vector<ExtraMetric> metrics;
+  for (const auto& [type, name] : {std::pair("RMSE", "rmse"), std::pair("MAE", "mae"), std::pair("R2", "r2")}) {
+    metrics.push_back({type, std::string(kRegressionReport) + "/" + name, inputs});
+  }
+  return metrics;
+}
+
+/// Takes the figures of regressions' reports out of `figures`: {"eval", {"rmse", 0.1}}.
+std::map<std::string, Figures> take_regression_reports(Figures& figures) {
+  const std::string mark = std::string("/") + kRegressionReport + "/";
+  std::map<std::string, Figures> reports;
+  std::erase_if(figures, [&](const auto& figure) {
+    const size_t at = figure.first.find(mark);
+    if (at == std::string::npos) return false;
+    reports[figure.first.substr(0, at)].emplace_back(figure.first.substr(at + mark.size()), figure.second);
+    return true;
+  });
+  return reports;
+}
+
+void print_regression(const std::string& prefix, const Figures& report) {
+  std::printf("\n%s: errors of the predicted numbers\n", prefix.c_str());
+  for (const auto& [name, value] : report) std::printf("%11s %s\n", name.c_str(), plain(value).c_str());
+}
+
 }  // namespace
 
 void add_eval(CLI::App& app, Program& program) {
@@ -34,17 +84,19 @@ void add_eval(CLI::App& app, Program& program) {
   verb->add_option("overrides", arguments->overrides, "key=value: dataset.eval.root=other");
   verb->add_flag("--json", *as_json, "print one JSON object");
   verb->add_flag("--report", *with_report,
-                 "of a classifier also print precision, recall and F1 of each class, and the confusion matrix");
+                 "also print, of a classifier, precision, recall and F1 of each class, and the confusion matrix; of "
+                 "several labels the same of each label; of a regression its errors");
   verb->callback([&program, arguments, as_json, with_report] {
     const TrainedModel trained = find_trained(arguments->path);
-    std::vector<std::pair<std::string, std::string>> extra;
-    if (*with_report) extra.emplace_back("ConfusionMatrix", kClassReport);
-    TrainedRun run(trained, arguments->overrides, program.catalog, extra);
+    TrainedRun run(trained, arguments->overrides, program.catalog, *with_report ? report_metrics : ExtraMetrics());
     Figures figures = evaluate_trained(run);
+    const std::map<std::string, Figures> regressions = take_regression_reports(figures);
     std::vector<ClassReport> reports = take_class_reports(figures);
     if (!reports.empty()) {
       const std::vector<std::string> names = trained_class_names(run.recipe());
-      for (ClassReport& report : reports) report.names = names;
+      for (ClassReport& report : reports) {
+        if (!report.has_labels) report.names = names;
+      }
     }
     nlohmann::ordered_json object = {{"checkpoint", run.checkpoint()}};
     if (!*as_json) std::printf("%s\n", run.checkpoint().c_str());
@@ -55,6 +107,10 @@ void add_eval(CLI::App& app, Program& program) {
     for (const ClassReport& report : reports) {
       object["report"][report.prefix] = to_json(report);
       if (!*as_json) std::printf("\n%s", to_text(report).c_str());
+    }
+    for (const auto& [prefix, report] : regressions) {
+      for (const auto& [name, value] : report) object["report"][prefix][name] = value;
+      if (!*as_json) print_regression(prefix, report);
     }
     if (*as_json) std::printf("%s\n", object.dump().c_str());
     if (const auto fault = non_finite_loss(figures)) throw TrainingError("the evaluation failed: " + *fault);

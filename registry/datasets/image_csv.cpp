@@ -76,6 +76,10 @@ class ImageCsvDataset : public ImageSamples {
     }
     set_classes(at::tensor(numbers, at::kLong).index_select(0, listing().labels), known);
   }
+  std::vector<std::string> names_within(const std::string& field) const override {
+    const auto* columns = std::get_if<std::vector<std::string>>(&options_.label);
+    return columns && field == "label" ? *columns : std::vector<std::string>();
+  }
   /// The file is read once more: its other columns are not kept.
   std::vector<std::string> texts(const std::string& column) const override {
     CsvReader reader(options_.path, options_.delimiter[0]);

@@ -31,6 +31,26 @@ namespace {
 constexpr const char* kClassWeightDoc = "a weight for each class";
 constexpr const char* kIgnoreIndexDoc = "targets of this value do not count";
 
+constexpr const char* kMeanOverDoc =
+    "how the batches and ranks of a step are brought together: batch: by their samples, as PyTorch's loops do; "
+    "targets: "
+    "by the class indices that count, with their weights, as if all were one batch, so that a token counts as much as "
+    "any other. An evaluation is always as one batch";
+
+/// Fails where `mean_over: targets` has no mean to be over.
+void describe_mean_over_rules(auto& f) {
+  f.rule({.when = {the("mean_over").is("targets")},
+          .all = {the("reduction").is("mean")},
+          .at = "mean_over",
+          .message = "is for reduction: mean; a sum is the same, however a step is cut into batches"});
+}
+
+/// Throws LayerError where it is the mean over targets that cannot be counted.
+void require_class_indices_for(MeanOver mean_over, const char* targets) {
+  if (mean_over == MeanOver::kBatch) return;
+  throw LayerError(std::string("mean_over: targets counts class indices, but the target is ") + targets);
+}
+
 constexpr const char* kClassDimDoc = "the output's dimension that holds the classes; -1 for [N, T, C] against [N, T]";
 
 /// `tensor` with `class_dim` as its second dimension, where LibTorch wants the classes.
@@ -65,11 +85,7 @@ struct CrossEntropyLoss : ClassInputs {
   MeanOver mean_over = MeanOver::kBatch;
   static void describe(auto& f) {
     f.optional("class_dim", &CrossEntropyLoss::class_dim).doc(kClassDimDoc);
-    f.optional("mean_over", &CrossEntropyLoss::mean_over)
-        .doc(
-            "how accumulated batches, ranks and batches of an evaluation are brought together: batch: by their "
-            "samples, as in PyTorch; targets: by the class indices that count, as if all were one batch, so that a "
-            "token counts as much as any other");
+    f.optional("mean_over", &CrossEntropyLoss::mean_over).doc(kMeanOverDoc);
     f.optional("weight", &CrossEntropyLoss::weight).at_least(0).doc(kClassWeightDoc);
     f.optional("ignore_index", &CrossEntropyLoss::ignore_index).doc(kIgnoreIndexDoc);
     f.optional("label_smoothing", &CrossEntropyLoss::label_smoothing)
@@ -77,19 +93,12 @@ struct CrossEntropyLoss : ClassInputs {
         .at_most(1)
         .doc("share of the target that is spread over all classes");
   }
-  static void describe_rules(auto& f) {
-    f.rule({.when = {the("mean_over").is("targets")},
-            .all = {the("reduction").is("mean")},
-            .at = "mean_over",
-            .message = "is for reduction: mean; a sum is the same, however a step is cut into batches"});
-  }
+  static void describe_rules(auto& f) { describe_mean_over_rules(f); }
   void require(const LayerInputs& given, const std::vector<std::string>& roles) const {
     const LayerInputs in = class_dim == 1 ? given : with_classes_second(given, class_dim);
     const bool probabilities = in.shape(0) == in.shape(1) && in.examples[1].is_floating_point();
     if (!probabilities) return require_class_indices(in, weight);
-    if (mean_over == MeanOver::kTargets) {
-      throw LayerError("mean_over: targets counts class indices, but the target is probabilities");
-    }
+    require_class_indices_for(mean_over, "probabilities");
     require_alike(in, roles);
     if (weight && (in.shape(0).size() < 2 || static_cast<int64_t>(weight->size()) != in.shape(0)[1])) {
       throw LayerError("weight has " + std::to_string(weight->size()) + " classes, but the output is " +
@@ -132,8 +141,11 @@ struct NLLLoss : ClassInputs {
   ClassWeights weight;
   int64_t ignore_index = -100;
   int64_t class_dim = 1;
+  MeanOver mean_over = MeanOver::kBatch;
+  static void describe_rules(auto& f) { describe_mean_over_rules(f); }
   static void describe(auto& f) {
     f.optional("class_dim", &NLLLoss::class_dim).doc(kClassDimDoc);
+    f.optional("mean_over", &NLLLoss::mean_over).doc(kMeanOverDoc);
     f.optional("weight", &NLLLoss::weight).at_least(0).doc(kClassWeightDoc);
     f.optional("ignore_index", &NLLLoss::ignore_index).doc(kIgnoreIndexDoc);
   }
@@ -243,7 +255,10 @@ struct FocalLoss : ClassInputs {
   std::optional<std::variant<double, std::vector<double>>> alpha;
   double gamma = 2;
   int64_t ignore_index = -100;
+  MeanOver mean_over = MeanOver::kBatch;
+  static void describe_rules(auto& f) { describe_mean_over_rules(f); }
   static void describe(auto& f) {
+    f.optional("mean_over", &FocalLoss::mean_over).doc(kMeanOverDoc);
     f.optional("alpha", &FocalLoss::alpha)
         .at_least(-1)
         .doc(
@@ -256,6 +271,7 @@ struct FocalLoss : ClassInputs {
     const ClassWeights weights = class_weights();
     if (!is_binary(in.examples)) return require_class_indices(in, weights);
     require_alike(in, roles);
+    require_class_indices_for(mean_over, "0 and 1");
     if (weights) throw LayerError("alpha is a list of class weights, but the targets are not class indices");
   }
   /// Whether it reads class indices, not numbers.
@@ -320,18 +336,27 @@ std::optional<IndexRange> class_range(const Component<LossKind>& loss, const at:
   return overlap_range(loss, output, target);
 }
 
-double CountedTargets::count(const at::Tensor& target) const {
+at::Tensor CountedTargets::count(const at::Tensor& target) const {
   const at::Tensor counted = target.ne(ignore_index);
-  if (!weight) return static_cast<double>(counted.sum().item<int64_t>());
+  if (!weight) return counted.sum().to(at::kDouble);
   const at::Tensor weights = at::tensor(*weight, target.options().dtype(at::kDouble));
-  return weights.index_select(0, target.masked_select(counted)).sum().item<double>();
+  const at::Tensor known = target.masked_fill(counted.logical_not(), 0);  // any index that is one
+  return (weights.index_select(0, known.flatten()) * counted.flatten()).sum();
 }
 
-std::optional<CountedTargets> counted_targets(const Component<LossKind>& loss) {
-  if (const auto* chosen = loss.as<CausalLMLoss>()) return CountedTargets{chosen->ignore_index, std::nullopt};
-  const auto* chosen = loss.as<LossOf<CrossEntropyLoss>>();
-  if (!chosen || chosen->mean_over != MeanOver::kTargets) return std::nullopt;
-  return CountedTargets{chosen->ignore_index, chosen->weight};
+std::optional<CountedTargets> counted_targets(const Component<LossKind>& loss, const LayerInputs& inputs) {
+  if (const auto* chosen = loss.as<CausalLMLoss>()) return CountedTargets{chosen->ignore_index};
+  if (inputs.examples.size() == 3) return counted_in_distillation(loss, inputs);
+  if (inputs.examples.size() != 2 || inputs.examples[1].is_floating_point()) return std::nullopt;
+  const auto of = [](const auto& chosen, std::optional<std::vector<double>> weight) -> std::optional<CountedTargets> {
+    if (chosen.reduction != Reduction::kMean) return std::nullopt;
+    return CountedTargets{chosen.ignore_index, std::move(weight), 1, chosen.mean_over == MeanOver::kTargets};
+  };
+  if (const auto* chosen = loss.as<LossOf<CrossEntropyLoss>>()) return of(*chosen, chosen->weight);
+  if (const auto* chosen = loss.as<LossOf<NLLLoss>>()) return of(*chosen, chosen->weight);
+  const auto* focal = loss.as<LossOf<FocalLoss>>();
+  if (!focal || !FocalLoss::reads_classes(inputs.examples[0], inputs.examples[1])) return std::nullopt;
+  return of(*focal, std::nullopt);
 }
 
 void add_classification_losses(LossRegistry& losses) {

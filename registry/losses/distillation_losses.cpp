@@ -3,6 +3,7 @@
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/where.h>
 
+#include "registry/losses/counted_targets.h"
 #include "registry/losses/loss_of.h"
 
 // Losses that compare a model with another one, which is not trained.
@@ -22,7 +23,9 @@ struct DistillationLoss {
     f.optional("class_dim", &DistillationLoss::class_dim)
         .doc("the dimension that holds the classes; -1 for logits [N, T, C]");
     f.optional("ignore_index", &DistillationLoss::ignore_index)
-        .doc("with labels as a third input: where they are this, nothing counts");
+        .doc(
+            "with labels as a third input: where they are this, nothing counts, and the loss of a step or of an "
+            "evaluation is the mean over the positions of all its batches that count");
   }
 
   Loss build(const LayerInputs& in) const {
@@ -60,11 +63,17 @@ struct DistillationLoss {
 
 }  // namespace
 
+std::optional<CountedTargets> counted_in_distillation(const Component<LossKind>& loss, const LayerInputs& inputs) {
+  const auto* chosen = loss.as<DistillationLoss>();
+  if (!chosen || inputs.examples.size() != 3) return std::nullopt;
+  return CountedTargets{chosen->ignore_index, std::nullopt, 2};
+}
+
 void add_distillation_losses(LossRegistry& losses) {
   losses.add<DistillationLoss>(
       "DistillationLoss",
       "how far the model's class probabilities are from a teacher's (`models`), at a temperature; inputs: [output, "
-      "teacher], and perhaps labels that say which positions count");
+      "teacher], and perhaps labels that say which positions count (without them those of padding do, too)");
 }
 
 }  // namespace trainrun

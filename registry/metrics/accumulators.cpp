@@ -5,21 +5,38 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <string_view>
+
 namespace trainrun {
 
-SumMetric::SumMetric(std::vector<int64_t> sizes, Add add, Finish finish)
-    : sizes_(std::move(sizes)), add_(std::move(add)), finish_(std::move(finish)) {
+Figures KnownMetric::with_label_names(Figures figures) const {
+  for (auto& [name, value] : figures) {
+    if (labels_.empty() || name.empty()) continue;
+    const size_t end = std::min(name.find('/'), name.size());
+    const auto label = parse_integer(std::string_view(name).substr(0, end));
+    if (label) name = labels_.at(static_cast<size_t>(*label)) + name.substr(end);
+  }
+  return figures;
+}
+
+SumMetric::SumMetric(Better better, std::vector<int64_t> sizes, Add add, Finish finish)
+    : KnownMetric(better), sizes_(std::move(sizes)), add_(std::move(add)), finish_(std::move(finish)) {
   SumMetric::reset();
 }
 
 void SumMetric::update(const Tensors& inputs) { sums_.add_(add_(inputs).to(sums_.device(), at::kDouble)); }
 
-Figures SumMetric::compute() const { return finish_(numbers_of(sums_)); }
+Figures SumMetric::compute() const { return with_label_names(finish_(numbers_of(sums_))); }
 
 void SumMetric::reset() { sums_ = at::zeros(sizes_, at::kDouble); }
 
-GatherMetric::GatherMetric(Tensors empty, Rows take, Finish finish, Rows merge)
-    : empty_(std::move(empty)), take_(std::move(take)), finish_(std::move(finish)), merge_(std::move(merge)) {
+GatherMetric::GatherMetric(Better better, Tensors empty, Rows take, Finish finish, Rows merge)
+    : KnownMetric(better),
+      empty_(std::move(empty)),
+      take_(std::move(take)),
+      finish_(std::move(finish)),
+      merge_(std::move(merge)) {
   GatherMetric::reset();
 }
 

@@ -5,6 +5,15 @@
 namespace trainrun {
 namespace {
 
+/// Throws Error where labels that are numbers of floating point are between two classes.
+void require_whole(const at::Tensor& labels) {
+  if (!labels.is_floating_point() || labels.is_meta()) return;
+  const at::Tensor broken = labels.ne(labels.round()).flatten().nonzero();
+  if (broken.numel() == 0) return;
+  throw Error("a label is " + detail::number_text(labels.flatten()[broken[0][0].item<int64_t>()].item<double>()) +
+              ", which is no class; are the targets numbers, or probabilities, instead of labels?");
+}
+
 /// As an index from 0. An output of fewer dimensions, [N, C], has its classes second, or it has none.
 int64_t class_dim_of(at::IntArrayRef output, int64_t class_dim) {
   const auto rank = static_cast<int64_t>(output.size());
@@ -39,6 +48,10 @@ ClassScores::ClassScores(const LayerInputs& in, int64_t ignore_index, int64_t cl
     throw LayerError("it compares logits [N, C, …] with class indices [N, …], or one logit a label with labels, not " +
                      shape_text(output) + " and " + shape_text(labels));
   }
+  const bool may_be_labels = output.size() == 2 || output.size() > 3 || (output.size() == 3 && class_dim != 1);
+  if (output == labels && may_be_labels && output[static_cast<size_t>(class_dim_)] > 1) {
+    num_labels_ = output[static_cast<size_t>(class_dim_)];
+  }
   if (!is_binary_) num_classes_ = output[static_cast<size_t>(class_dim_)];
   const auto known = in.num_classes.size() > 1 ? in.num_classes[1] : std::nullopt;
   if (known && num_classes_ < *known) {
@@ -47,7 +60,26 @@ ClassScores::ClassScores(const LayerInputs& in, int64_t ignore_index, int64_t cl
   }
 }
 
+ClassScores::LabelRows ClassScores::read_labels(const Tensors& inputs) const {
+  TORCH_CHECK(inputs[0].sizes() == inputs[1].sizes(), "it compares logits and labels of one shape, not ",
+              shape_text(inputs[0].sizes()), " and ", shape_text(inputs[1].sizes()));
+  const auto rows = [&](const at::Tensor& tensor) { return tensor.movedim(class_dim_, -1).flatten(0, -2); };
+  require_whole(inputs[1]);
+  const at::Tensor labels = rows(inputs[1]).to(at::kLong);
+  const at::Tensor counted = labels.ne(ignore_index_);
+  const at::Tensor known = labels.masked_fill(counted.logical_not(), 0);
+  if (!labels.is_meta()) {
+    const at::Tensor wrong = known.lt(0).logical_or(known.gt(1));
+    if (wrong.any().item<bool>()) {
+      throw Error("a label is " + std::to_string(known.masked_select(wrong)[0].item<int64_t>()) +
+                  ", but with several labels a sample each is 0 or 1");
+    }
+  }
+  return {rows(inputs[0]), known, counted};
+}
+
 ClassScores::Rows ClassScores::read(const Tensors& inputs) const {
+  require_whole(inputs[1]);
   const at::Tensor labels = inputs[1].flatten().to(at::kLong);
   TORCH_CHECK((is_binary_ ? inputs[0].numel() : inputs[0].numel() / inputs[0].size(class_dim_)) == labels.numel(),
               "it compares logits [N, C, …] with class indices [N, …], not ", shape_text(inputs[0].sizes()), " and ",

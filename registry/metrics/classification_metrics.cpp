@@ -14,15 +14,36 @@
 namespace trainrun {
 namespace {
 
+/// Of several labels a sample: as torchmetrics' MultilabelAccuracy (micro), or with `subset` as scikit-learn's.
 struct Accuracy : ThresholdMetric {
-  static void describe(Fields<Accuracy>& f) { ThresholdMetric::describe(f); }
+  bool subset = false;
+  static void describe(Fields<Accuracy>& f) {
+    f.optional("subset", &Accuracy::subset)
+        .doc(
+            "with several labels, output and target [N, L]: the share of samples all of whose labels are right, not of "
+            "labels that are");
+    ThresholdMetric::describe(f);
+  }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
-    const auto add = [scores = ClassScores(in, ignore_index, class_dim), threshold = threshold](const Tensors& inputs) {
+    const ClassScores scores(in, ignore_index, class_dim);
+    if (subset && scores.num_labels() == 0) {
+      throw LayerError("subset: true is for samples with several labels, output and target [N, L]");
+    }
+    const auto add = [scores, threshold = threshold, subset = subset](const Tensors& inputs) {
+      if (subset) return right_samples(scores.read_labels(inputs), threshold);
       const auto rows = scores.read(inputs);
       return sum_and_count(ClassScores::predicted(rows, threshold).eq(rows.labels));
     };
     const auto finish = [](const std::vector<double>& sums) -> Figures { return {{"", mean_of(sums)}}; };
-    return std::make_unique<SumMetric>(std::vector<int64_t>{2}, add, finish);
+    return std::make_unique<SumMetric>(MonitorMode::kMax, std::vector<int64_t>{2}, add, finish);
+  }
+
+ private:
+  /// Samples of which no label counts do not count.
+  static at::Tensor right_samples(const ClassScores::LabelRows& rows, double threshold) {
+    const at::Tensor wrong = rows.scores.gt(threshold).ne(rows.labels.eq(1)).logical_and(rows.counted);
+    const at::Tensor known = rows.counted.any(1);
+    return at::stack({wrong.any(1).logical_not().logical_and(known).sum(), known.sum()});
   }
 };
 
@@ -49,7 +70,7 @@ struct TopKAccuracy : ClassMetric {
       return sum_and_count(ahead.lt(k));
     };
     const auto finish = [](const std::vector<double>& sums) -> Figures { return {{"", mean_of(sums)}}; };
-    return std::make_unique<SumMetric>(std::vector<int64_t>{2}, add, finish);
+    return std::make_unique<SumMetric>(MonitorMode::kMax, std::vector<int64_t>{2}, add, finish);
   }
 };
 
@@ -67,7 +88,7 @@ struct Perplexity : ProbabilityMetric {
     const auto finish = [](const std::vector<double>& sums) -> Figures {
       return {{"", sums[1] == 0 ? NAN : std::exp(sums[0] / sums[1])}};
     };
-    return std::make_unique<SumMetric>(std::vector<int64_t>{2}, add, finish);
+    return std::make_unique<SumMetric>(MonitorMode::kMin, std::vector<int64_t>{2}, add, finish);
   }
 };
 
@@ -101,7 +122,7 @@ struct CalibrationError : ProbabilityMetric {
       }
       return {{"", count == 0 ? NAN : error / count}};
     };
-    return std::make_unique<SumMetric>(std::vector<int64_t>{num_bins, 3}, add, finish);
+    return std::make_unique<SumMetric>(MonitorMode::kMin, std::vector<int64_t>{num_bins, 3}, add, finish);
   }
 };
 
@@ -109,11 +130,15 @@ struct CalibrationError : ProbabilityMetric {
 
 void add_classification_metrics(MetricRegistry& metrics) {
   metrics.add<Accuracy>(
-      "Accuracy", "share of targets whose logit is the largest; for a single logit, whether it is above a threshold");
+      "Accuracy",
+      "share of targets whose logit is the largest; for a single logit, or several labels, output and target [N, L], "
+      "whether it is above a threshold");
   metrics.add<TopKAccuracy>("TopKAccuracy", "share of targets whose logit is among the k largest");
   metrics.add<Perplexity>("Perplexity", "exp of the mean cross-entropy of logits [N, C, …] against labels [N, …]");
-  metrics.add<CalibrationError>("CalibrationError",
-                                "expected calibration error: mean distance of confidence and accuracy, by bins");
+  metrics.add<CalibrationError>(
+      "CalibrationError",
+      "expected calibration error: mean distance of confidence and accuracy, by bins; with several "
+      "labels, output and target [N, L], over all labels of all samples together");
 }
 
 }  // namespace trainrun

@@ -25,7 +25,7 @@ struct TripletAccuracy {
       return sum_and_count(right);
     };
     const auto finish = [](const std::vector<double>& sums) -> Figures { return {{"", mean_of(sums)}}; };
-    return std::make_unique<SumMetric>(std::vector<int64_t>{2}, add, finish);
+    return std::make_unique<SumMetric>(MonitorMode::kMax, std::vector<int64_t>{2}, add, finish);
   }
 };
 

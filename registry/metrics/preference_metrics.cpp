@@ -12,6 +12,14 @@
 namespace trainrun {
 namespace {
 
+/// What the rewards of single answers should be is nobody's to say.
+struct RewardsMetric : SumMetric {
+  using SumMetric::SumMetric;
+  std::optional<MonitorMode> better(const std::string& figure) const override {
+    return figure == "margins" || figure == "accuracies" ? std::optional(MonitorMode::kMax) : std::nullopt;
+  }
+};
+
 /// Source: Rafailov et al. 2023, "Direct Preference Optimization", section 4: the implicit reward of an answer. Figures
 /// as trl's DPOTrainer logs them.
 struct PreferenceRewards {
@@ -38,7 +46,7 @@ struct PreferenceRewards {
               {"margins", factor * (sums[0] - sums[1]) / count},
               {"accuracies", sums[2] / count}};
     };
-    return std::make_unique<SumMetric>(std::vector<int64_t>{4}, add, finish);
+    return std::make_unique<RewardsMetric>(std::nullopt, std::vector<int64_t>{4}, add, finish);
   }
 };
 

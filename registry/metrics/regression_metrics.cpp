@@ -41,7 +41,7 @@ struct MeanError {
       const double mean = sums[1] == 0 ? 0 : sums[0] / sums[1];
       return {{"", kMeasure == Measure::kRootSquare ? std::sqrt(mean) : mean}};
     };
-    return std::make_unique<SumMetric>(std::vector<int64_t>{2}, add, finish);
+    return std::make_unique<SumMetric>(MonitorMode::kMin, std::vector<int64_t>{2}, add, finish);
   }
 };
 
@@ -114,7 +114,8 @@ struct MomentMetric {
       }
       return {{"", mean(figures)}};
     };
-    return std::make_unique<GatherMetric>(Tensors{at::zeros({0, kMoments, columns}, at::kDouble)}, take, finish, merge);
+    return std::make_unique<GatherMetric>(MonitorMode::kMax, Tensors{at::zeros({0, kMoments, columns}, at::kDouble)},
+                                          take, finish, merge);
   }
 };
 
@@ -167,7 +168,7 @@ struct SpearmanCorr {
       return {{"", mean(figures)}};
     };
     const at::Tensor none = at::zeros({0, columns}, at::kDouble);
-    return std::make_unique<GatherMetric>(Tensors{none, none}, take, finish);
+    return std::make_unique<GatherMetric>(MonitorMode::kMax, Tensors{none, none}, take, finish);
   }
 };
 

@@ -54,7 +54,7 @@ struct CTCErrorRate {
     }
     const auto add = [own = *this](const Tensors& inputs) { return own.count(inputs); };
     const auto finish = [](const std::vector<double>& sums) -> Figures { return {{"", mean_of(sums)}}; };
-    return std::make_unique<SumMetric>(std::vector<int64_t>{2}, add, finish);
+    return std::make_unique<SumMetric>(MonitorMode::kMin, std::vector<int64_t>{2}, add, finish);
   }
 
   /// Wrong labels, and how many labels there are: [2] float64.

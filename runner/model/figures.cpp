@@ -2,8 +2,17 @@
 
 #include "registry/component_error.h"
 #include "registry/figure_name.h"
+#include "registry/metric_details.h"
 
 namespace trainrun {
+namespace {
+
+/// "eval/f1", or of one of its figures "eval/f1/3".
+std::string figure_of_metric(const std::string& prefix, const std::string& metric, const std::string& part) {
+  return prefix + "/" + metric + (part.empty() ? "" : "/" + part);
+}
+
+}  // namespace
 
 std::vector<std::string> loss_part_names(const Recipe& recipe, const std::string& prefix) {
   if (recipe.loss.size() < 2) return {};
@@ -20,24 +29,29 @@ Figures metric_figures(const Recipe& recipe, const std::vector<std::unique_ptr<M
   for (size_t i = 0; i < metrics.size(); ++i) {
     const Figures computed = as_component(name_of(recipe.metrics[i]), {}, [&] { return metrics[i]->compute(); });
     for (const auto& [part, value] : computed) {
-      std::string name = prefix + "/" + names[i];
-      if (!part.empty()) name += "/" + part;
-      figures.emplace_back(std::move(name), value);
+      figures.emplace_back(figure_of_metric(prefix, names[i], part), value);
     }
   }
   return figures;
 }
 
-std::vector<std::string> evaluation_names(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics) {
-  std::vector<std::string> names;
+std::vector<EvaluationFigure> evaluation_figures(const Recipe& recipe,
+                                                 const std::vector<std::unique_ptr<Metric>>& metrics) {
+  std::vector<EvaluationFigure> all;
+  const std::vector<std::string> metric_names = figure_names(recipe.metrics);
   const std::vector<EvalSets::One> none;
   for (const EvalSets::One& set : recipe.dataset.eval ? recipe.dataset.eval->sets : none) {
-    names.push_back(set.prefix() + "/loss");
-    const std::vector<std::string> parts = loss_part_names(recipe, set.prefix());
-    names.insert(names.end(), parts.begin(), parts.end());
-    for (const auto& [name, value] : metric_figures(recipe, metrics, set.prefix())) names.push_back(name);
+    const std::string prefix = set.prefix();
+    all.push_back({prefix + "/loss", MonitorMode::kMin});
+    for (const std::string& part : loss_part_names(recipe, prefix)) all.push_back({part, MonitorMode::kMin});
+    for (size_t i = 0; i < metrics.size(); ++i) {
+      const Figures own = as_component(name_of(recipe.metrics[i]), {}, [&] { return metrics[i]->compute(); });
+      for (const auto& [part, value] : own) {
+        all.push_back({figure_of_metric(prefix, metric_names[i], part), better_of(*metrics[i], part)});
+      }
+    }
   }
-  return names;
+  return all;
 }
 
 }  // namespace trainrun

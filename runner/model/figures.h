@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "registry/metric.h"
+#include "registry/monitor.h"
 #include "runner/recipe/recipe.h"
 
 namespace trainrun {
@@ -16,7 +17,13 @@ std::vector<std::string> loss_part_names(const Recipe& recipe, const std::string
 Figures metric_figures(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics,
                        const std::string& prefix);
 
-/// Names of the figures that an evaluation gives, of all sets.
-std::vector<std::string> evaluation_names(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics);
+/// A figure that an evaluation gives.
+struct EvaluationFigure {
+  std::string name;
+  std::optional<MonitorMode> better = std::nullopt;  // which way it is better, where its metric says so
+};
+/// Those of all sets.
+std::vector<EvaluationFigure> evaluation_figures(const Recipe& recipe,
+                                                 const std::vector<std::unique_ptr<Metric>>& metrics);
 
 }  // namespace trainrun

@@ -13,6 +13,7 @@
 #include "registry/fault.h"
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/metric_details.h"
 #include "runner/data/pixels.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/model_adapters.h"
@@ -154,14 +155,16 @@ void Model::build_losses(const Recipe& recipe) {
     const Value* reduction = loss.written.find("reduction");
     built.sums = reduction && reduction->text() == "sum";
     built.sources = find_sources(loss.common.inputs, loss.place, loss.path);
-    built.counted = counted_targets(loss);
     built.name = name_of(loss);
-    if (built.counted && (built.sources.size() < 2 || built.sources[1].field.empty())) {
+    const LayerInputs inputs = examples(built.sources);
+    built.counted = counted_targets(loss, inputs);
+    if (built.counts(LossUse::kStep) &&
+        (built.sources.size() <= built.counted->input || built.sources[built.counted->input].field.empty())) {
       throw RecipeError({{loss.place, loss.path,
                           "counts its targets before the model has run, so they must be a field of the batch, not the "
-                          "output of a layer; leave mean_over out"}});
+                          "output of a layer" +
+                              std::string(loss.written.find("mean_over") ? "; leave mean_over out" : "")}});
     }
-    const LayerInputs inputs = examples(built.sources);
     const std::string what = loss.type + " does not fit " + shapes_text(inputs, loss.common.inputs) + ": ";
     faults.of(loss.place, loss.path, what, [&] {
       {
@@ -197,7 +200,26 @@ std::vector<std::unique_ptr<Metric>> Model::build_metrics(const Recipe& recipe) 
     faults.of(metric.place, metric.path, what, [&] { metrics.push_back(metric.build(inputs)); });
   }
   faults.throw_if_any();
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    const std::vector<std::string> names = label_names(recipe, metric_sources_[i]);
+    if (!names.empty()) name_labels(*metrics[i], names);
+  }
   return metrics;
+}
+
+std::vector<std::string> Model::label_names(const Recipe& recipe, const std::vector<Source>& sources) const {
+  if (sources.size() < 2 || sources[1].field.empty()) return {};
+  const FieldInfo& target = *info_.find(sources[1].field);
+  if (target.shape.size() != 1) return {};
+  const Component<DatasetKind>& train = recipe.dataset.train;
+  std::vector<std::string> names;
+  at_place(train.place, train.path, "", [&] { names = names_within_field(*train.build({}), target.name); });
+  const std::set<std::string> distinct(names.begin(), names.end());
+  const bool are_figure_names =
+      distinct.size() == names.size() && std::none_of(names.begin(), names.end(), [](const auto& name) {
+        return name.empty() || name.find_first_of("/\t\n") != std::string::npos;
+      });
+  return are_figure_names ? names : std::vector<std::string>();
 }
 
 void Model::check_metrics(const Recipe& recipe) const {
@@ -283,15 +305,17 @@ Tensors Model::forward(const Batch& batch) {
   return outputs;
 }
 
-LossValue Model::loss(const Batch& batch, const Tensors& outputs) const {
+LossValue Model::loss(const Batch& batch, const Tensors& outputs, LossUse use) const {
   LossValue value;
   for (const WeightedLoss& part : losses_) {
-    const at::Tensor own = part.loss.forward(gather(part.sources, batch, outputs));
+    const Tensors inputs = gather(part.sources, batch, outputs);
+    const at::Tensor own = part.loss.forward(inputs);
     const at::Tensor weighted = part.weight == 1 ? own : own * part.weight;
     LossValue::Part one{own.detach(), part.sums, std::nullopt};
-    if (part.counted) {
+    if (part.counts(use)) {
       one.counted = value.counted.size();
       value.counted.push_back(weighted);
+      if (use == LossUse::kEvaluation) value.targets.push_back(part.counted->count(inputs[part.counted->input]));
     } else {
       at::Tensor& sum = part.sums ? value.sums : value.means;
       sum = sum.defined() ? sum + weighted : weighted;
@@ -301,17 +325,24 @@ LossValue Model::loss(const Batch& batch, const Tensors& outputs) const {
   return value;
 }
 
+std::vector<std::optional<size_t>> Model::counting_places(LossUse use) const {
+  std::vector<std::optional<size_t>> places;
+  size_t count = 0;
+  for (const WeightedLoss& loss : losses_) places.push_back(loss.counts(use) ? std::optional(count++) : std::nullopt);
+  return places;
+}
+
 size_t Model::num_counting_losses() const {
-  return static_cast<size_t>(
-      std::count_if(losses_.begin(), losses_.end(), [](const WeightedLoss& loss) { return loss.counted.has_value(); }));
+  return static_cast<size_t>(std::count_if(losses_.begin(), losses_.end(),
+                                           [](const WeightedLoss& loss) { return loss.counts(LossUse::kStep); }));
 }
 
 TargetCounts Model::count_targets(const Batch& batch) const {
   TargetCounts counts;
   for (const WeightedLoss& loss : losses_) {
-    if (!loss.counted) continue;
-    const std::string& field = loss.sources[1].field;
-    const double count = loss.counted->count(batch.at(field));
+    if (!loss.counts(LossUse::kStep)) continue;
+    const std::string& field = loss.sources[loss.counted->input].field;
+    const auto count = loss.counted->count(batch.at(field)).item<double>();
     as_component(loss.name, {}, [&] {
       TORCH_CHECK(count > 0, "no target of the batch counts: '", field, "' is ", loss.counted->ignore_index,
                   " (ignore_index) everywhere; were its texts cut off before what is to be predicted?");

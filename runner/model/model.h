@@ -23,12 +23,17 @@ at::Tensor number_of(const at::Tensor& loss, double factor = 1);
 /// The share of each loss that counts targets (Model::count_targets) that a batch has in a step, or how many there are.
 using TargetCounts = std::vector<double>;
 
+/// What losses are computed for: a step, of which a loss may be the mean of its batches' means as PyTorch's loops make it
+/// (`mean_over: batch`), or data that are evaluated, whose loss is that of one batch.
+enum class LossUse { kStep, kEvaluation };
+
 /// The loss of one batch. What is minimized is `means` + `sums` + all `counted`; of a batch cut into pieces it is the
 /// mean of the pieces' `means`, by their samples, the sum of their `sums`, and of each of `counted` the mean by targets.
 struct LossValue {
   at::Tensor means;                 // of the losses that average over samples: a scalar; undefined where there are none
   at::Tensor sums;                  // of those with `reduction: sum`
-  std::vector<at::Tensor> counted;  // each of those with `mean_over: targets`
+  std::vector<at::Tensor> counted;  // each of those that average over the targets which count
+  Tensors targets;                  // in an evaluation: how many these are, for each of `counted`
 
   struct Part {
     at::Tensor loss;
@@ -63,10 +68,12 @@ class Model {
   /// The graph's outputs: what loss and metrics read, and the last layer's first output.
   Tensors forward(const Batch& batch);
   /// Of the batch whose outputs are given.
-  LossValue loss(const Batch& batch, const Tensors& outputs) const;
-  /// How many losses are means over targets (`mean_over: targets`), and not over samples.
+  LossValue loss(const Batch& batch, const Tensors& outputs, LossUse use = LossUse::kStep) const;
+  /// For each loss: its place among those that are means over targets, and not over samples.
+  std::vector<std::optional<size_t>> counting_places(LossUse use) const;
+  /// How many of these there are in a step.
   size_t num_counting_losses() const;
-  /// How many targets of the batch count, for each of these. Throws ComponentError where none does: its mean would
+  /// How many targets of a step's batch count, for each of these. Throws ComponentError where none does: its mean would
   /// be of nothing. Waits for a GPU.
   TargetCounts count_targets(const Batch& batch) const;
   /// The recipe's metrics for what this model gives. Throws RecipeError where one does not fit.
@@ -128,6 +135,8 @@ class Model {
   std::vector<std::string> recomputed_layers(const Recipe& recipe) const;
   void build_losses(const Recipe& recipe);
   void check_metrics(const Recipe& recipe) const;
+  /// What the data call the labels that a metric's target holds for each sample, where such names can be figures'.
+  std::vector<std::string> label_names(const Recipe& recipe, const std::vector<Source>& sources) const;
 
   DatasetInfo info_;
   std::optional<at::ScalarType> autocast_dtype_;
@@ -145,6 +154,7 @@ class Model {
     std::vector<Source> sources;
     std::optional<CountedTargets> counted = std::nullopt;  // the mean is over targets
     ComponentName name = {};
+    bool counts(LossUse use) const { return counted && (use == LossUse::kEvaluation || counted->in_steps); }
   };
   std::vector<WeightedLoss> losses_;
   std::vector<std::vector<Source>> metric_sources_;

@@ -11,6 +11,7 @@
 #include "runner/model/index_checks.h"
 #include "runner/model/initial_weights.h"
 #include "runner/model/model.h"
+#include "runner/model/monitor_modes.h"
 #include "runner/model/trainable.h"
 #include "runner/recipe/recipe_source.h"
 #include "runner/recipe/yaml.h"
@@ -101,9 +102,10 @@ void set_default_loggers(Recipe& recipe, Reader& reader) {
 
 /// What is monitored must be among what evaluation gives, and there must be evaluations. What it gives is known where
 /// there is a model.
-void check_monitors(const Recipe& recipe, const Model* model, const Value& value, std::vector<Problem>& problems) {
-  const std::vector<std::string> names =
-      model ? evaluation_names(recipe, model->build_metrics(recipe)) : std::vector<std::string>();
+void check_monitors(const Recipe& recipe, const Model* model, const std::vector<EvaluationFigure>& figures,
+                    const Value& value, std::vector<Problem>& problems) {
+  std::vector<std::string> names;
+  for (const EvaluationFigure& figure : figures) names.push_back(figure.name);
   const Value* dataset = value.find("dataset");
   const auto given = [&](const char* key) { return dataset && dataset->find(key) && !dataset->find(key)->is_null(); };
   const bool has_data = given("eval") || given("fold");
@@ -142,6 +144,7 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
   std::vector<Problem> problems = source.problems;
   LoadedRecipe loaded;
   loaded.path = path;
+  std::vector<Problem> notes;
   std::unique_ptr<Model> planned;
   if (source.value.is_map()) {
     if (!source.value.find("name")) {
@@ -163,7 +166,11 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
     }
     if (!has_fault(problems, {"metrics", "checkpoint", "scheduler", "callbacks"})) {
       try {
-        check_monitors(loaded.recipe, planned.get(), source.value, problems);
+        const std::vector<EvaluationFigure> figures =
+            planned ? evaluation_figures(loaded.recipe, planned->build_metrics(loaded.recipe))
+                    : std::vector<EvaluationFigure>();
+        check_monitors(loaded.recipe, planned.get(), figures, source.value, problems);
+        notes = settle_modes(loaded.recipe, figures, source.value, reader);
       } catch (const RecipeError& error) {  // a component that cannot be built
         problems.insert(problems.end(), error.problems().begin(), error.problems().end());
       }
@@ -174,7 +181,11 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
   }
   sort_problems(problems);
   if (!problems.empty()) throw RecipeError(problems);
-  if (planned) loaded.surplus = surplus_outputs(loaded.recipe, planned->graph(), training_info(loaded.recipe));
+  loaded.surplus = std::move(notes);
+  if (planned) {
+    const std::vector<Problem> surplus = surplus_outputs(loaded.recipe, planned->graph(), training_info(loaded.recipe));
+    loaded.surplus.insert(loaded.surplus.end(), surplus.begin(), surplus.end());
+  }
   loaded.resolved = std::move(source.value);
   loaded.kept = std::move(source.kept);
   return loaded;

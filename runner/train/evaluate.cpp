@@ -1,7 +1,10 @@
 // Loss and metrics over a set of evaluation data.
 #include <ATen/core/grad_mode.h>
+#include <spdlog/spdlog.h>
 
 #include "registry/component_error.h"
+#include "registry/figure_name.h"
+#include "registry/metric_details.h"
 #include "runner/model/figures.h"
 #include "runner/train/loss_figures.h"
 #include "runner/train/step_errors.h"
@@ -23,6 +26,19 @@ void merge_over_ranks(ProcessGroup& group, const std::vector<std::unique_ptr<Met
   }
 }
 
+/// Says what metrics leave out of their figures, once for each sentence where `told` keeps them.
+void tell_left_out(const Recipe& recipe, const std::vector<std::unique_ptr<Metric>>& metrics,
+                   const EvaluationControl& control) {
+  if (control.group.rank() != 0) return;
+  const std::vector<std::string> names = figure_names(recipe.metrics);
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    const std::string text = left_out_of(*metrics[i]);
+    if (text.empty()) continue;
+    const std::string said = control.prefix + "/" + names[i] + ": " + text;
+    if (!control.told || control.told->insert(said).second) spdlog::warn(said);
+  }
+}
+
 /// Parameters that are sharded, and layers that span ranks, need every rank in every forward pass: a rank that has
 /// fewer batches than others makes as many passes, of which nothing is counted.
 void keep_pace(const Predictor::Forward& forward, const DataLoader& loader, Occasion occasion) {
@@ -38,7 +54,7 @@ std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLo
   const at::NoGradGuard no_gradients;
   model.train(false);
   for (const auto& metric : metrics) metric->reset();
-  EvaluatedLosses losses(recipe);
+  EvaluatedLosses losses(model);
   const Predictor::Forward forward = [&](const Batch& batch) {
     const Predictor::Forward pass = [&](const Batch& given) {
       const auto run = [&] { return model.forward(given); };
@@ -54,7 +70,7 @@ std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLo
     if (!batch) break;
     named("the evaluation", occasion, [&] {
       const Tensors outputs = forward(*batch);
-      losses.add(model.loss(*batch, outputs), batch->size(), model.count_targets(*batch));
+      losses.add(model.loss(*batch, outputs, LossUse::kEvaluation), batch->size());
       for (size_t i = 0; i < metrics.size(); ++i) {
         const Tensors inputs = model.metric_inputs(i, *batch, outputs);
         as_component(name_of(recipe.metrics[i]), inputs, [&] { metrics[i]->update(inputs); });
@@ -70,6 +86,7 @@ std::optional<Figures> evaluate(const Recipe& recipe, Model& model, const DataLo
   const Figures measured =
       named("the evaluation", occasion, [&] { return metric_figures(recipe, metrics, control.prefix); });
   figures.insert(figures.end(), measured.begin(), measured.end());
+  tell_left_out(recipe, metrics, control);
   return figures;
 }
 

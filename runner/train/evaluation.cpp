@@ -28,13 +28,13 @@ Snapshots load_parts(const TrainedModel& trained, const Recipe& recipe, std::str
   }
 }
 
-/// The metric `type` without parameters, whose figures are called `name`.
-Component<MetricKind> metric_called(const std::string& type, const std::string& name, const Catalog& catalog) {
+Component<MetricKind> metric_of(const ExtraMetric& extra, const Catalog& catalog) {
   std::vector<Problem> problems;
   Reader reader(catalog, problems);
-  auto metric = Codec<Component<MetricKind>>::read(Value::scalar(type, /*quoted=*/true, {}), reader);
+  auto metric = Codec<Component<MetricKind>>::read(Value::scalar(extra.type, /*quoted=*/true, {}), reader);
   if (!metric) throw RecipeError(problems);
-  metric->common.name = name;
+  metric->common.name = extra.name;
+  metric->common.inputs = extra.inputs;
   return std::move(*metric);
 }
 
@@ -61,11 +61,13 @@ TrainedModel find_trained(const std::string& run_or_checkpoint) {
 }
 
 TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::string>& overrides, Catalog& catalog,
-                       const std::vector<std::pair<std::string, std::string>>& extra_metrics) {
+                       const ExtraMetrics& extra_metrics) {
   prepare_device(trained.recipe, overrides);
   loaded_ = load_recipe(trained.recipe, overrides, catalog, InitialWeights::kUnneeded);
   Recipe& recipe = loaded_.recipe;
-  for (const auto& [type, name] : extra_metrics) recipe.metrics.push_back(metric_called(type, name, catalog));
+  for (const ExtraMetric& extra : extra_metrics ? extra_metrics(recipe) : std::vector<ExtraMetric>()) {
+    recipe.metrics.push_back(metric_of(extra, catalog));
+  }
   saved_ = load_parts(trained, recipe, checkpoint_);
   if (saved_.contains("learnt")) learnt_ = saved_.at("learnt").values;
   device_ = choose_device({recipe.device});  // of the processes that trained it one is left

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,13 +26,20 @@ struct TrainedModel {
 /// folder. Throws Error where neither is there.
 TrainedModel find_trained(const std::string& run_or_checkpoint);
 
+/// A metric of type `type`, without parameters, that a recipe's metrics get besides.
+struct ExtraMetric {
+  std::string type;
+  std::string name;  // of its figures
+  Names inputs = {};
+};
+using ExtraMetrics = std::function<std::vector<ExtraMetric>(const Recipe&)>;
+
 /// A trained model with what its run knows, ready for forward passes on the device that its recipe chooses.
 class TrainedRun {
  public:
-  /// `extra_metrics`: of components without parameters that the recipe's metrics get besides, each with its name.
-  /// Throws what loading throws.
+  /// `extra_metrics`: asked once the recipe is read; null: none. Throws what loading and they throw.
   TrainedRun(const TrainedModel& trained, const std::vector<std::string>& overrides, Catalog& catalog,
-             const std::vector<std::pair<std::string, std::string>>& extra_metrics = {});
+             const ExtraMetrics& extra_metrics = nullptr);
 
   TrainedRun(const TrainedRun&) = delete;
   TrainedRun& operator=(const TrainedRun&) = delete;

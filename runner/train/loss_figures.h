@@ -5,7 +5,6 @@
 
 #include "runner/distributed/process_group.h"
 #include "runner/model/model.h"
-#include "runner/recipe/recipe.h"
 
 namespace trainrun {
 
@@ -13,10 +12,11 @@ namespace trainrun {
 /// Added up on the device where batches are computed, and read once.
 class EvaluatedLosses {
  public:
-  explicit EvaluatedLosses(const Recipe& recipe);
+  explicit EvaluatedLosses(const Model& model);
 
-  /// What a batch of `size` samples gave, of which `targets` counted (Model::count_targets).
-  void add(const LossValue& losses, int64_t size, const TargetCounts& targets);
+  /// What a batch of `size` samples gave (LossUse::kEvaluation). A batch of which no target counts adds nothing to a
+  /// mean over targets.
+  void add(const LossValue& losses, int64_t size);
   /// Reads what was added, together with what the other ranks have; `group` is null for one process. Collective. First
   /// what is minimized, then each of several losses.
   std::vector<double> figures(ProcessGroup& group) const;
@@ -26,8 +26,8 @@ class EvaluatedLosses {
   Tensors sums_;         // of those with `reduction: sum`
   Tensors counted_;      // of those that average over targets, times the targets, with their factors
   Tensors counted_own_;  // the same without
+  Tensors targets_;      // how many these are
   std::vector<std::optional<size_t>> places_;  // for each loss of the recipe: its place in counted_
-  TargetCounts targets_;
   double samples_ = 0;
 };
 

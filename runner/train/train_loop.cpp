@@ -195,6 +195,7 @@ class Trainer {
     control.step = progress_.step;
     control.scope = &scope;
     control.watch = job_.watch.get();
+    control.told = &told_;
     control.gives_up = [&, asked = int64_t{0}]() mutable { return gives_up_evaluation(random, scope, asked++); };
     std::optional<Figures> figures = Figures();
     for (size_t i = 0; i < job_.eval_splits.size() && figures; ++i) {
@@ -302,12 +303,13 @@ class Trainer {
   Progress& progress_;
   int64_t total_steps_;
   StepLog log_;
-  int64_t first_step_;       // that this process began with
-  int signal_ = 0;           // to stop
-  int64_t saved_step_ = -1;  // of the newest checkpoint
-  double saved_seconds_;     // of it, or of this start
-  bool is_over_;             // training.max_time or max_tokens
-  bool has_ended_;           // callbacks were told that training is over
+  std::set<std::string> told_;  // by evaluations
+  int64_t first_step_;          // that this process began with
+  int signal_ = 0;              // to stop
+  int64_t saved_step_ = -1;     // of the newest checkpoint
+  double saved_seconds_;        // of it, or of this start
+  bool is_over_;                // training.max_time or max_tokens
+  bool has_ended_;              // callbacks were told that training is over
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,8 @@ struct EvaluationControl {
   std::function<bool()> gives_up = nullptr;
   const EvaluationScope* scope = nullptr;  // of callbacks; null: one forward pass a batch
   ParameterWatch* watch = nullptr;         // Job::watch
+  /// What metrics left out so far, which is said once each.
+  std::set<std::string>* told = nullptr;
 };
 
 /// Loss and metrics over a whole set of evaluation data: {"eval/loss", …}, where there are several losses each of them,

@@ -185,6 +185,8 @@ ROWS = {
          labels(4, 9)),
         ({"class_dim": -1, "weight": WEIGHT}, moved(-1, nn.NLLLoss(weights(WEIGHT))), draw(3, 6, 4).log_softmax(2),
          labels(4, 3, 6)),
+        ({"mean_over": "targets", "weight": WEIGHT, "ignore_index": 2}, nn.NLLLoss(weights(WEIGHT), ignore_index=2), draw(9, 4).log_softmax(1),
+         labels(4, 9)),
     ],
     "BCELoss": [
         ({}, nn.BCELoss(), uniform(9, 4), bits(9, 4)),
@@ -231,6 +233,7 @@ ROWS = {
         ({"alpha": 0.3, "gamma": 3}, focal(0.3, 3), draw(3, 4, 5, 2), labels(4, 3, 5, 2)),
         ({"alpha": WEIGHT, "ignore_index": 1}, focal(WEIGHT, ignore_index=1), draw(3, 4, 6), labels(4, 3, 6)),
         ({"reduction": "sum"}, focal(reduction="sum"), draw(9, 4), labels(4, 9)),
+        ({"mean_over": "targets", "ignore_index": 1}, focal(ignore_index=1), draw(3, 4, 6), labels(4, 3, 6)),
     ],
     "DiceLoss": [
         ({}, dice(), draw(2, 4, 5, 3), labels(4, 2, 5, 3)),
@@ -360,6 +363,7 @@ MISFITS = [
      "class_dim is 0, but the output is [N, 4], whose first dimension is the batch"),
     ({"type": "CrossEntropyLoss", "mean_over": "targets"}, [draw(9, 4), draw(9, 4).softmax(1)],
      "mean_over: targets counts class indices, but the target is probabilities"),
+    ({"type": "FocalLoss", "mean_over": "targets"}, [draw(9, 4), bits(9, 4)], "mean_over: targets counts class indices, but the target is 0 and 1"),
     ({"type": "CausalLMLoss"}, [draw(9, 4), labels(4, 9)], "it needs [N, T, C], not [N, 4]"),
     ({"type": "NLLLoss", "class_dim": 2}, [draw(9, 4), labels(4, 9)], "class_dim is 2, but the output is [N, 4]"),
     ({"type": "OutputLoss"}, [draw(9, 4), labels(4, 9)], "it reads one output of a layer; write inputs: [NAME]"),

@@ -129,6 +129,53 @@ def average_precision(average="macro", **options):
     return each_against_the_rest(sklearn.metrics.average_precision_score, False, average, **options)
 
 
+# Of several labels a sample, [n, L]: scikit-learn's own, to which nothing is flattened.
+
+def of_labels_of(function, threshold=0.0):
+    """A metric of truth and predictions, both [n, L] of 0 and 1."""
+    def of(output, target):
+        result = function(label_columns(target).astype(np.int64), (label_columns(output) > threshold).astype(np.int64))
+        return result if isinstance(result, dict) else {"": float(result)}
+    return of
+
+
+def label_columns(array):
+    """[N, L] as it is; [N, L, H, W] with each point as a sample."""
+    return np.moveaxis(array, 1, -1).reshape(-1, array.shape[1])
+
+
+def label_score(function, average, zero_division=0.0, **options):
+    def of(truth, predicted):
+        result = function(truth, predicted, average=None if average == "none" else average, zero_division=zero_division)
+        return {str(i): float(x) for i, x in enumerate(result)} if average == "none" else result
+    return of_labels_of(of, **options)
+
+
+def label_confusion(truth, predicted):
+    matrices = sklearn.metrics.multilabel_confusion_matrix(truth, predicted)
+    return {f"{i}/{j}/{k}": float(matrix[j, k]) for i, matrix in enumerate(matrices) for j in (0, 1) for k in (0, 1)}
+
+
+def label_ranking(function, needs_negatives, average):
+    """scikit-learn's, where all is defined; else the mean of what is, which it does not give."""
+    def of(output, target):
+        scores, truth = label_columns(output.astype(np.float64)), label_columns(target).astype(np.int64)
+        if average == "micro":
+            return {"": function(truth, scores, average="micro")}
+        lines = zip(truth, scores) if average == "samples" else zip(truth.T, scores.T)
+        each = [function(t, s) if t.any() and not (needs_negatives and t.all()) else math.nan for t, s in lines]
+        if average == "none":
+            return {str(i): figure for i, figure in enumerate(each)}
+        defined = [i for i, figure in enumerate(each) if not math.isnan(figure)]
+        if not defined:
+            return {"": math.nan}
+        mean = np.average([each[i] for i in defined], weights=truth.sum(0)[defined] if average == "weighted" else None)
+        if len(defined) == len(each):
+            assert mean == pytest.approx(function(truth, scores, average=average))
+        return {"": mean}
+    return of
+
+
 def perplexity(**options):
     return of_probabilities(lambda t, p: math.exp(-np.mean(np.log(p[np.arange(len(t)), t]))), **options)
 
@@ -248,6 +295,68 @@ def class_rows(type_: str, function):
     return [({"type": type_} | own, *rest) for own, *rest in rows]
 
 
+def labels(*points: int, count=4, sizes=tuple(SIZES), occurring=4, share=0.4, dtype=torch.float32):
+    """Outputs and truth, both [N, L, …]; only the first `occurring` labels are ever there."""
+    def make(n, g):
+        truth = (torch.rand((n, count, *points), generator=g) < share).to(dtype)
+        truth[:, occurring:] = 0
+        return torch.randn((n, count, *points), generator=g), truth
+    return in_batches(make, sizes)
+
+
+def with_extreme_samples(batches):
+    """The first sample of each batch has no label, its second, if there is one, all."""
+    for _, truth in batches:
+        truth[0] = 0
+        truth[1:2] = 1
+    return batches
+
+
+def label_rows(type_: str, function):
+    """Of precision, recall, F1 (by both its names) and intersection over union, with several labels a sample."""
+    rows = [({}, label_score(function, "macro"), labels()), ({}, label_score(function, "macro"), labels(3, 2)),
+            ({"threshold": 0.7}, label_score(function, "macro", threshold=0.7), labels(dtype=torch.int64)),
+            ({"threshold": 0.5}, label_score(function, "macro", threshold=0.5), as_probabilities(labels(count=7)))]
+    for average in ("micro", "macro", "weighted", "samples", "none"):
+        for zero_division in (0, 1):
+            own = {"average": average} | ({"zero_division": 1} if zero_division else {})
+            rows.append((own, label_score(function, average, float(zero_division)), with_extreme_samples(labels(count=6, occurring=3))))
+            rows.append((own, label_score(function, average, float(zero_division)), labels(sizes=(2, 1), count=9, occurring=1, share=0.2)))
+    return [({"type": type_} | own, *rest) for own, *rest in rows]
+
+
+def ranking_rows(type_: str, function, needs_negatives):
+    rows = [({}, label_ranking(function, needs_negatives, "macro"), labels()),
+            ({}, label_ranking(function, needs_negatives, "macro"), labels(2, 2)),
+            ({"from_logits": False}, label_ranking(function, needs_negatives, "macro"), as_probabilities(labels()))]
+    for average in ("micro", "macro", "weighted", "samples", "none"):
+        for batches in (labels(), tied_labels(), labels(occurring=2), with_extreme_samples(labels(count=5))):
+            rows.append(({"average": average}, label_ranking(function, needs_negatives, average), batches))
+    return [({"type": type_} | own, *rest) for own, *rest in rows]
+
+
+def tied_labels():
+    return [(output.round(), target) for output, target in labels(dtype=torch.int64)]
+
+
+def with_ignored(batches, at=-100.0):
+    """Some labels of the first batch, all of its first sample's, do not count."""
+    batches[0][1][0] = at
+    batches[0][1][1:5, 1] = at
+    return batches
+
+
+def without_ignored(function):
+    """Of label-wise figures: each label by what counts of it."""
+    def of(output, target):
+        figures = {}
+        for i in range(target.shape[1]):
+            counted = target[:, i] != -100
+            figures[str(i)] = float(function(target[counted, i], output[counted, i]))
+        return figures
+    return of
+
+
 def triplet_accuracy(p=2):
     def of(anchor, positive, negative):
         distances = [np.linalg.norm(anchor - other + 1e-6, ord=p, axis=-1) for other in (positive, negative)]
@@ -318,8 +427,10 @@ def preferences(num_pairs=7, length=5, classes=6):
 
 def classes_last(type_, definition, batches, **own):
     """A row whose outputs, and whose definition's, have their classes in another dimension."""
-    moved = [(output.movedim(1, -1), target) for output, target in batches]
-    return {"type": type_, "class_dim": -1, **own}, lambda output, target: definition(np.moveaxis(output, -1, 1), target), moved
+    are_labels = batches[0][0].shape == batches[0][1].shape  # then the target has them there, too
+    moved = [(output.movedim(1, -1), target.movedim(1, -1) if are_labels else target) for output, target in batches]
+    return ({"type": type_, "class_dim": -1, **own},
+            lambda output, target: definition(np.moveaxis(output, -1, 1), np.moveaxis(target, -1, 1) if are_labels else target), moved)
 
 
 # What a recipe says, its definition over all samples, batches of outputs and targets.
@@ -422,6 +533,26 @@ ROWS = [
     *(classes_last(name, class_score(function, "macro"), logits(5)) for name, function in (
         ("Precision", sklearn.metrics.precision_score), ("Recall", sklearn.metrics.recall_score), ("F1", sklearn.metrics.f1_score),
         ("Dice", sklearn.metrics.f1_score), ("MeanIoU", sklearn.metrics.jaccard_score))),
+    ({"type": "Accuracy"}, of_labels_of(lambda t, p: 1 - sklearn.metrics.hamming_loss(t, p)), labels()),
+    ({"type": "Accuracy", "subset": True}, of_labels_of(sklearn.metrics.accuracy_score), labels(count=2)),
+    ({"type": "Accuracy", "subset": True, "threshold": 0.3}, of_labels_of(sklearn.metrics.accuracy_score, 0.3), labels(2, 2, count=2)),
+    *label_rows("Precision", sklearn.metrics.precision_score),
+    *label_rows("Recall", sklearn.metrics.recall_score),
+    *label_rows("F1", sklearn.metrics.f1_score),
+    *label_rows("Dice", sklearn.metrics.f1_score),
+    *label_rows("MeanIoU", sklearn.metrics.jaccard_score),
+    ({"type": "ConfusionMatrix"}, of_labels_of(label_confusion), labels()),
+    ({"type": "ConfusionMatrix", "threshold": 0.3}, of_labels_of(label_confusion, 0.3), labels(3, 2)),
+    *ranking_rows("AUROC", sklearn.metrics.roc_auc_score, True),
+    *ranking_rows("AveragePrecision", sklearn.metrics.average_precision_score, False),
+    ({"type": "AUROC", "average": "micro"}, of_probabilities(lambda t, p: sklearn.metrics.roc_auc_score(t, p, multi_class="ovr", average="micro")), logits()),
+    ({"type": "AveragePrecision", "average": "micro"},
+     of_probabilities(lambda t, p: sklearn.metrics.average_precision_score(np.eye(p.shape[1])[t], p, average="micro")), logits()),
+    ({"type": "F1", "average": "none"}, without_ignored(lambda t, o: sklearn.metrics.f1_score(t, o > 0)), with_ignored(labels())),
+    ({"type": "AUROC", "average": "none"}, without_ignored(sklearn.metrics.roc_auc_score), with_ignored(labels())),
+    classes_last("F1", label_score(sklearn.metrics.f1_score, "macro"), labels(2, 2)),
+    classes_last("AUROC", label_ranking(sklearn.metrics.roc_auc_score, True, "macro"), labels(5)),
+    ({"type": "CalibrationError", "num_bins": 4}, calibration_error(4), labels()),
     ({"type": "PreferenceRewards"}, preference_rewards(0.1), preferences()),
     ({"type": "PreferenceRewards", "beta": 0.7}, preference_rewards(0.7), preferences()),
     ({"type": "CTCErrorRate"}, ctc_error_rate(), sequences(batch_first=False)),
@@ -446,6 +577,40 @@ def test_metric_equals_its_definition(probe, row):
     assert reply["empty"].keys() == expected.keys()  # so that a recipe can name them before there is data
 
 
+# Which way each is better.
+BETTER = {"Accuracy": "max", "TopKAccuracy": "max", "Precision": "max", "Recall": "max", "F1": "max", "Dice": "max", "MeanIoU": "max",
+          "ConfusionMatrix": None, "MatthewsCorrCoef": "max", "CohenKappa": "max", "AUROC": "max", "AveragePrecision": "max", "Perplexity": "min",
+          "CalibrationError": "min", "MSE": "min", "MAE": "min", "RMSE": "min", "R2": "max", "PearsonCorr": "max", "SpearmanCorr": "max",
+          "TripletAccuracy": "max", "CTCErrorRate": "min", "PreferenceRewards": {"chosen": None, "rejected": None, "margins": "max", "accuracies": "max"}}
+
+
+def test_each_metric_says_which_way_it_is_better(probe):
+    found = {}
+    for spec, _, batches in ROWS:
+        if spec["type"] not in found:
+            tensors = {f"{b}.{i}": tensor for b, batch in enumerate(batches) for i, tensor in enumerate(batch)}
+            better = probe.ask("metric", tensors, spec=spec, batches=len(batches))[0]["better"]
+            found[spec["type"]] = better if len(set(better.values())) > 1 else next(iter(better.values()))
+    assert found == BETTER
+
+
+@pytest.mark.parametrize("spec, parts", [({"type": "F1", "average": "none"}, ["", ""]), ({"type": "AUROC", "average": "none"}, ["", ""]),
+                                         ({"type": "ConfusionMatrix"}, ["/0/0", "/0/1", "/1/0", "/1/1"])], ids=str)
+def test_figures_of_labels_have_their_names(probe, spec, parts):
+    names = ["indoors", "of people", "3", "0"]
+    tensors = {f"{b}.{i}": tensor for b, batch in enumerate(labels()) for i, tensor in enumerate(batch)}
+    plain = probe.ask("metric", tensors, spec=spec, batches=len(SIZES))[0]["figures"]
+    named = probe.ask("metric", tensors, spec=spec, batches=len(SIZES), labels=names)[0]["figures"]
+    assert named == {f"{names[i]}{part}": plain[f"{i}{part}"] for i in range(4) for part in set(parts)}
+
+
+@pytest.mark.parametrize("type_, reason", [("AUROC", "never positive, or always"), ("AveragePrecision", "never positive")])
+def test_labels_that_a_mean_leaves_out_are_counted(probe, type_, reason):
+    tensors = {f"{b}.{i}": tensor for b, batch in enumerate(labels(occurring=2)) for i, tensor in enumerate(batch)}
+    said = probe.ask("metric", tensors, spec={"type": type_}, batches=len(SIZES))[0]["left_out"]
+    assert said == f"2 of 4 labels are {reason}; it is not defined for them, and they are left out of the mean: 2, 3"
+
+
 # What a recipe says, one batch that does not fit, and what the error says of it.
 MISFITS = [
     ({"type": "Accuracy"}, (torch.zeros(2, 3), torch.zeros(2, 4)), "not [N, 3] and [N, 4]"),
@@ -461,6 +626,15 @@ MISFITS = [
     ({"type": "CTCErrorRate", "blank": 3}, (torch.zeros(5, 2, 3), torch.zeros(2, 2).long(), torch.zeros(2).long()), "blank is 3"),
     ({"type": "CTCErrorRate"}, (torch.zeros(5, 2, 3), torch.zeros(2, 2).long(), torch.tensor([1, 3])), "there is room for 2"),
     ({"type": "PreferenceRewards"}, (torch.zeros(4, 5, 3), torch.zeros(2, 5).long(), torch.zeros(2, 4).long(), torch.zeros(4, 5, 3)), "labels are integers [N, 5]"),
+    ({"type": "F1", "average": "binary"}, (torch.zeros(2, 3), torch.zeros(2, 3)), "average is binary, but each sample has 3 labels"),
+    ({"type": "F1", "average": "samples"}, (torch.zeros(2, 3), torch.tensor([1, 1])), "average: samples is for samples with several labels"),
+    ({"type": "AUROC", "average": "samples"}, (torch.zeros(2, 1), torch.zeros(2, 1)), "average: samples is for samples with several labels"),
+    ({"type": "Accuracy", "subset": True}, (torch.zeros(2, 1), torch.zeros(2, 1)), "subset: true is for samples with several labels"),
+    ({"type": "MatthewsCorrCoef"}, (torch.zeros(2, 3), torch.zeros(2, 3)), "it is of one label a sample, but each has 3"),
+    ({"type": "CohenKappa"}, (torch.zeros(2, 3), torch.zeros(2, 3)), "it is of one label a sample, but each has 3"),
+    ({"type": "F1"}, (torch.zeros(2, 3), torch.full((2, 3), 2.0)), "a label is 2, but with several labels a sample each is 0 or 1"),
+    ({"type": "AUROC"}, (torch.zeros(2, 3), torch.full((2, 3), 0.3)), "a label is 0.3"),
+    ({"type": "Accuracy"}, (torch.zeros(2, 1), torch.full((2, 1), 4.5)), "a label is 4.5, which is no class"),
     ({"type": "R2"}, (torch.zeros(2, 1), torch.zeros(2)), "it compares tensors of the same shape, not [N, 1] and [N]"),
 ]
 

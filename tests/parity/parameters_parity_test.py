@@ -49,7 +49,7 @@ EXPLAINED: dict[str, str] = {
     "layer.Parameter.shape": "Python takes the tensor",
     "layer.Parameter.expand": "Python code expands where it uses the tensor",
     **{f"loss.{name}.class_dim": "Python code transposes" for name in ("CrossEntropyLoss", "NLLLoss")},
-    "loss.CrossEntropyLoss.mean_over": "in Python the loop weighs the batches of a step",
+    **{f"loss.{name}.mean_over": "in Python the loop weighs the batches of a step" for name in ("CrossEntropyLoss", "NLLLoss")},
     "layer.PReLU.init": "as for any layer: init: {type: Constant, val: 0.1}",
     **{f"layer.Transformer{part}Layer.activation": "a function in Python, its name in recipes" for part in ("Encoder", "Decoder")},
     **{f"layer.Transformer{part}.{name}": "an argument of the call in Python" for part, name in (

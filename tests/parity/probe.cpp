@@ -28,6 +28,7 @@
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/layer_decay.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/metric_details.h"
 #include "runner/data/sampler.h"
 #include "runner/loggers/loggers.h"
 #include "runner/model/initial_weights.h"
@@ -259,6 +260,7 @@ json run_metric(Request& request) {
   const auto component = request.spec<Component<MetricKind>>();
   const LayerInputs examples = examples_of(request.tensors("0"));
   const auto whole = component.build(examples);
+  if (request.has("labels")) name_labels(*whole, request["labels"].get<std::vector<std::string>>());
   const std::array parts = {component.build(examples), component.build(examples)};
   for (int64_t i = 0; i < request.number("batches"); ++i) {
     Tensors inputs;
@@ -268,6 +270,11 @@ json run_metric(Request& request) {
   }
   json reply = {{"figures", figures_json(whole->compute())},
                 {"merged", figures_json(merged_metric(parts, component.build(examples))->compute())}};
+  reply["left_out"] = left_out_of(*whole);
+  for (const auto& [name, value] : whole->compute()) {
+    const auto better = better_of(*whole, name);
+    reply["better"][name] = better ? json(*better) : json();
+  }
   whole->reset();
   reply["empty"] = figures_json(whole->compute());
   {

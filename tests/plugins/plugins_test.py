@@ -146,6 +146,15 @@ def test_a_layer_that_changes_its_parameter_while_it_computes_is_refused_where_s
     assert not list(tmp_path.glob("runs/line/checkpoints/*")) or distributed_type == "NO"
 
 
+def test_which_way_a_plugins_figure_is_better_must_be_written_where_its_metric_does_not_say(tmp_path):
+    put("libevery_kind.so", tmp_path)
+    (tmp_path / "line.yaml").write_text(RECIPE)
+    result = trainrun("validate", "line.yaml", "checkpoint.keep_best={monitor: eval/bias}", folder=tmp_path)
+    assert result.returncode == 2
+    assert "checkpoint.keep_best.monitor: whether a smaller or a larger 'eval/bias' is better is not known; write mode: min or mode: max" in result.stderr
+    output_of("validate", "line.yaml", "checkpoint.keep_best={monitor: eval/bias, mode: min}", folder=tmp_path)
+
+
 def test_a_plugins_adapter_is_trained_in_the_place_of_the_layer(tmp_path):
     put("libevery_kind.so", tmp_path)
     (tmp_path / "line.yaml").write_text(RECIPE)

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <limits>
 
+#include "registry/metric_details.h"
 #include "tests/runner/training_support.h"
 
 namespace trainrun {
@@ -54,8 +55,9 @@ struct CurveWatcher {
   std::unique_ptr<Callback> build(const CallbackInputs&) const { return std::make_unique<CurveCallback>(); }
 };
 
-class CurveValue : public Metric {
+class CurveValue : public Metric, public DetailedMetric {
  public:
+  std::optional<MonitorMode> better(const std::string&) const override { return MonitorMode::kMin; }
   void update(const Tensors&) override {}
   Figures compute() const override {
     const auto i = static_cast<size_t>(CurveCallback::step / 2);

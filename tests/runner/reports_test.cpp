@@ -42,6 +42,30 @@ TEST_CASE("a class report is made of the confusion matrix, a report for each set
   CHECK(to_json(reports[0])["confusion_matrix"].dump() == "[[3,1],[0,2]]");
 }
 
+TEST_CASE("a report of several labels has a line for each, by its name, and the averages over them") {
+  Figures figures;
+  const Figures counts = {{"dog/0/0", 5},      {"dog/0/1", 1},      {"dog/1/0", 1},      {"dog/1/1", 3},
+                          {"at night/0/0", 8}, {"at night/0/1", 2}, {"at night/1/0", 0}, {"at night/1/1", 0}};
+  for (const auto& [name, value] : counts) figures.emplace_back("eval/class_report/" + name, value);
+  const std::vector<ClassReport> reports = take_class_reports(figures);
+  CHECK(figures.empty());
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].has_labels);
+  CHECK(reports[0].names == std::vector<std::string>{"dog", "at night"});
+  CHECK(reports[0].accuracy() == doctest::Approx(16.0 / 20));
+  CHECK(reports[0].row(0).precision == 0.75);
+  CHECK(reports[0].row(1).precision == 0);
+  const auto averages = reports[0].averages();
+  CHECK(averages[0].second.precision == 0.5);              // micro: 3 of 6
+  CHECK(averages[1].second.f1 == doctest::Approx(0.375));  // macro
+  CHECK(averages[2].second.f1 == doctest::Approx(0.75));   // weighted: no sample has the second label
+  CHECK(averages[2].second.samples == 4);
+  const std::string text = to_text(reports[0]);
+  CHECK(text.find("eval: of all labels 80.00 % are right\n") == 0);
+  CHECK(text.find("        0 dog     0.7500     0.7500     0.7500          4\n") != std::string::npos);
+  CHECK(to_json(reports[0])["labels"][1]["confusion_matrix"].dump() == "[[8,2],[0,0]]");
+}
+
 TEST_CASE("the learning rate that is suggested is where the loss falls fastest with its logarithm") {
   std::vector<LrFind::Point> points;
   for (int i = 0; i < 101; ++i) {
