@@ -31,8 +31,7 @@ WordCounter::Counts count_words(const TokenizerArguments& arguments) {
     size = 0;
   };
   for (const std::string& path : arguments.files) {
-    for_each_text(path, arguments.text_column, [&](std::string text, int64_t line) {
-      if (!unicode::is_valid(text)) throw DataError(path + ":" + std::to_string(line) + ": is not UTF-8");
+    for_each_text(path, arguments.text_column, std::nullopt, [&](std::string text, int64_t) {
       size += text.size();
       texts.push_back(std::move(text));
       if (size >= kAtOnce) count();

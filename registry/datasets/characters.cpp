@@ -5,45 +5,17 @@
 #include <cstdio>
 
 #include "registry/error.h"
+#include "registry/utf8.h"
 
 namespace trainrun {
-namespace {
-
-struct Form {
-  size_t length;   // bytes
-  uint32_t bits;   // of the first byte
-  uint32_t least;  // what fewer bytes could not say
-};
-
-/// What the first byte says; length 0: it can be none.
-Form form_of(unsigned char first) {
-  if (first < 0x80) return {1, first, 0};
-  if (first >= 0xC2 && first < 0xE0) return {2, first & 0x1FU, 0x80};
-  if (first >= 0xE0 && first < 0xF0) return {3, first & 0x0FU, 0x800};
-  if (first >= 0xF0 && first < 0xF5) return {4, first & 0x07U, 0x10000};
-  return {0, 0, 0};
-}
-
-}  // namespace
 
 std::vector<uint32_t> code_points(std::string_view text, const std::string& origin) {
   std::vector<uint32_t> points;
   points.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
-    const Form form = form_of(static_cast<unsigned char>(text[i]));
-    uint32_t point = form.bits;
-    bool fits = form.length > 0 && i + form.length <= text.size();
-    for (size_t k = 1; fits && k < form.length; ++k) {
-      const auto byte = static_cast<unsigned char>(text[i + k]);
-      fits = (byte & 0xC0U) == 0x80U;
-      point = (point << 6U) | (byte & 0x3FU);
-    }
-    const bool is_surrogate = point >= 0xD800 && point < 0xE000;
-    if (!fits || point < form.least || point > 0x10FFFF || is_surrogate) {
-      throw DataError(origin + ": byte " + std::to_string(i + 1) + " is not UTF-8; convert the text first");
-    }
-    points.push_back(point);
-    i += form.length;
+    points.push_back(next_code_point(text, i));
+    if (points.back() != kInvalidCodePoint) continue;
+    throw DataError(origin + ": byte " + std::to_string(i + 1) + " is not UTF-8; convert the text first");
   }
   return points;
 }

@@ -233,7 +233,7 @@ void for_each_conversation(const std::string& path, const std::optional<std::str
     }
     return;
   }
-  for_each_line(path, [&](std::string_view line, int64_t number) {
+  for_each_line(path, std::nullopt, [&](std::string_view line, int64_t number) {
     if (line.find_first_not_of(" \t") == std::string_view::npos) return;
     const std::string place = path + ":" + std::to_string(number);
     const ordered_json row = parsed(line, place);

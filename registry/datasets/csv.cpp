@@ -8,12 +8,14 @@ namespace {
 struct Csv : TableOptions {
   std::string delimiter = ",";
   bool header = true;
+  TextEncoding encoding = TextEncoding::kUtf8;
 
   static void describe(Fields<Csv>& f) {
     TableOptions::describe_into(f);
     f.optional("delimiter", &Csv::delimiter).doc("the one character between columns: \",\", \";\", \"\\t\"");
     f.optional("header", &Csv::header)
         .doc("the first line names the columns; if false they are named by their number, \"0\" the first");
+    f.optional("encoding", &Csv::encoding).doc(kEncodingHelp);
     f.rule({.all = {the("delimiter").matches(R"(^[^"\n\r]$)")},
             .at = "delimiter",
             .message = "must be one character, neither a quotation mark nor a line end"});
@@ -24,7 +26,7 @@ struct Csv : TableOptions {
 
 class CsvTable : public TableReader {
  public:
-  explicit CsvTable(const Csv& options) : reader_(options.path, options.delimiter[0]) {
+  explicit CsvTable(const Csv& options) : reader_(options.path, options.delimiter[0], options.encoding) {
     if (!reader_.next(record_)) throw DataError(options.path + ": is empty");
     if (options.header) {
       names_ = record_;

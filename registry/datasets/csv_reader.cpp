@@ -4,14 +4,8 @@
 
 namespace trainrun {
 
-CsvReader::CsvReader(std::string path, char delimiter)
-    : file_(std::move(path)), delimiter_(delimiter), buffer_(size_t{1} << 16) {
-  constexpr unsigned char kByteOrderMark[] = {0xEF, 0xBB, 0xBF};
-  if (peek() != kByteOrderMark[0]) return;
-  for (const unsigned char expected : kByteOrderMark) {
-    if (get() != expected) throw DataError(place() + ": begins with a damaged byte-order mark; expected UTF-8 text");
-  }
-}
+CsvReader::CsvReader(std::string path, char delimiter, std::optional<TextEncoding> encoding)
+    : file_(std::move(path), encoding), delimiter_(delimiter), buffer_(size_t{1} << 16) {}
 
 std::string CsvReader::place() const { return file_.path() + ":" + std::to_string(record_line_); }
 
@@ -19,6 +13,10 @@ int CsvReader::peek() {
   if (position_ == filled_) {
     filled_ = file_.read(buffer_.data(), buffer_.size());
     position_ = 0;
+    read_ += filled_;
+    if (read_ - record_start_ > kLongestLine + buffer_.size()) {
+      throw DataError(place() + ": the record is longer than 256 MiB; is a quotation mark never closed?");
+    }
     if (filled_ == 0) return kEnd;
   }
   return static_cast<unsigned char>(buffer_[position_]);
@@ -53,11 +51,19 @@ void CsvReader::read_quoted(std::string& field) {
 }
 
 bool CsvReader::next(std::vector<std::string>& fields) {
-  while (peek() == '\n' || peek() == '\r') end_line(get());
+  while (peek() == '\n' || peek() == '\r') {
+    end_line(get());
+    record_start_ = read_ - (filled_ - position_);
+  }
   record_line_ = line_;
+  record_start_ = read_ - (filled_ - position_);
   if (peek() == kEnd) return false;
   size_t count = 0;
   while (true) {
+    if (count == kMostColumns) {
+      throw DataError(place() + ": has more than " + std::to_string(kMostColumns) +
+                      " columns; is the delimiter the right one?");
+    }
     if (count == fields.size()) fields.emplace_back();
     std::string& field = fields[count++];  // its memory is used again, record after record
     field.clear();

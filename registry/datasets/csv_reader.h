@@ -3,16 +3,16 @@
 #include <string>
 #include <vector>
 
-#include "registry/datasets/data_file.h"
+#include "registry/datasets/text_file.h"
 
 namespace trainrun {
 
 /// Reads a table of delimited text, plain or gzip, record by record: RFC 4180, with LF or CRLF ends, an optional
 /// byte-order mark, and any one character as delimiter. Blank lines are passed over. Throws DataError as "FILE:LINE:
-/// …".
+/// …", also where a record is longer than kLongestLine or has more than kMostColumns.
 class CsvReader {
  public:
-  CsvReader(std::string path, char delimiter);
+  CsvReader(std::string path, char delimiter, std::optional<TextEncoding> encoding = std::nullopt);
   /// Reads the next record; false at the end.
   bool next(std::vector<std::string>& fields);
   /// The line, counted from 1, on which the last record began.
@@ -27,11 +27,13 @@ class CsvReader {
   void read_quoted(std::string& field);
   void end_line(int character);
 
-  DataFile file_;
+  TextFile file_;
   char delimiter_;
   std::vector<char> buffer_;
   size_t position_ = 0;
   size_t filled_ = 0;
+  uint64_t read_ = 0;          // bytes, those in buffer_ included
+  uint64_t record_start_ = 0;  // where the record that is read began
   int64_t line_ = 1;
   int64_t record_line_ = 1;
 };

@@ -1,5 +1,9 @@
 #include "registry/datasets/data_details.h"
 
+#include <ATen/ops/allclose.h>
+
+#include <algorithm>
+
 namespace trainrun {
 namespace {
 
@@ -25,6 +29,18 @@ std::optional<int64_t> DetailedDataset::num_drawn() const { return std::nullopt;
 std::optional<int64_t> DetailedDataset::padding(const std::string&) const { return std::nullopt; }
 const ImageOptions* DetailedDataset::image_options() const { return nullptr; }
 std::string DetailedDataset::stored(int64_t) const { return ""; }
+std::string DetailedDataset::disorder(const std::optional<std::string>&) const { return ""; }
+std::vector<int64_t> DetailedDataset::series_starts() const { return {}; }
+
+bool fits_float32(const at::Tensor& numbers) {
+  constexpr int64_t kPiece = int64_t{1} << 20;  // at a time: files may be large
+  const at::Tensor all = numbers.contiguous().flatten();
+  for (int64_t begin = 0; begin < all.numel(); begin += kPiece) {
+    const at::Tensor piece = all.narrow(0, begin, std::min(kPiece, all.numel() - begin));
+    if (!at::allclose(piece.to(at::kFloat).to(at::kDouble), piece, 0, 0, /*equal_nan=*/true)) return false;
+  }
+  return true;
+}
 
 at::Tensor held_field(const Dataset& data, const std::string& field) {
   if (dynamic_cast<const TensorDataset*>(&data)) {
@@ -51,6 +67,16 @@ std::vector<std::string> names_within_field(const Dataset& data, const std::stri
 std::vector<std::string> notes_of(const Dataset& data) {
   const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
   return detailed ? detailed->notes() : std::vector<std::string>();
+}
+
+std::string disorder_of(const Dataset& data, const std::optional<std::string>& group) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->disorder(group) : "";
+}
+
+std::vector<int64_t> series_starts_of(const Dataset& data) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->series_starts() : std::vector<int64_t>();
 }
 
 std::vector<std::string> texts_of(const Dataset& data, const std::string& column) {

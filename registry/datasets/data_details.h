@@ -33,8 +33,13 @@ class DetailedDataset {
   virtual std::optional<int64_t> padding(const std::string& field) const;
   virtual const ImageOptions* image_options() const;
   virtual std::string stored(int64_t index) const;
+  virtual std::string disorder(const std::optional<std::string>& group) const;
+  virtual std::vector<int64_t> series_starts() const;
 };
 
+/// Whether float32 holds these numbers (float64) without rounding one. Where it does not, `get` gives float64 for what
+/// `info` calls float32, so that transforms may still scale it; what they leave so is rounded last.
+bool fits_float32(const at::Tensor& numbers);
 /// One field of all samples ([size(), …]) where it lies in memory as `get` gives it; undefined where it does not.
 at::Tensor held_field(const Dataset& data, const std::string& field);
 /// Where a field of sample `index` was read: "people.csv:17:city", the file, the row (the line of a text file, the
@@ -64,6 +69,13 @@ std::optional<int64_t> padding_of(const Dataset& data, const std::string& field)
 const ImageOptions* image_options_of(const Dataset& data);
 /// The bytes of the file that sample `index` is, before it is decoded and changed; empty: it is not a file of its own.
 std::string stored_sample(const Dataset& data, int64_t index);
+/// Why samples that follow each other do not do so in the data's own order, in which they are a series in time, and what
+/// to write instead; "" where they do. Known before `open`. Where samples are brought together by the column `group`,
+/// only those of equal values have to.
+std::string disorder_of(const Dataset& data, const std::optional<std::string>& group);
+/// The numbers of the samples with which another series begins, as another of several files; the first sample's is left
+/// out. Ascending.
+std::vector<int64_t> series_starts_of(const Dataset& data);
 /// What a file alone told of how it is to be read (`columns: auto`); null: nothing had to be inferred. Needs no `open`.
 nlohmann::json inferred_of(const Dataset& data);
 /// Has data that would infer be read as other data, whose `inferred_of` is given; before `info` and `open`. Null, or

@@ -12,6 +12,7 @@
 #include "registry/error.h"
 #include "registry/files/file_io.h"
 #include "registry/files/regular_file.h"
+#include "registry/files/unpacking.h"
 
 namespace trainrun {
 namespace {
@@ -57,7 +58,7 @@ DataFile::DataFile(std::string path) : path_(std::move(path)) {
 size_t DataFile::read(void* data, size_t size) {
   size_t done = 0;
   while (done < size) {
-    const auto piece = static_cast<unsigned>(std::min(size - done, size_t{1} << 30));
+    const auto piece = static_cast<unsigned>(std::min(size - done, size_t{1} << 24));
     const int got = gzread(file_.get(), static_cast<char*>(data) + done, piece);
     int code = Z_OK;
     const char* message = gzerror(file_.get(), &code);
@@ -68,6 +69,12 @@ size_t DataFile::read(void* data, size_t size) {
     }
     if (got == 0) break;
     done += static_cast<size_t>(got);
+    given_ += static_cast<uint64_t>(got);
+    if (given_ <= kAlwaysUnpacked || gzdirect(file_.get()) != 0) continue;
+    if (is_bomb(static_cast<uint64_t>(std::max<z_off_t>(gzoffset(file_.get()), 0)), given_)) {
+      throw DataError(path_ + ": its gzip data unpack to more than " + std::to_string(kMostTimesUnpacked) +
+                      " times their size, as if to fill the memory; if they are meant to, unpack the file by gunzip");
+    }
   }
   return done;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -9,7 +10,7 @@ struct gzFile_s;  // NOLINT(readability-identifier-naming): zlib's
 namespace trainrun {
 
 /// Reads a file from its start to its end, decompressing it if it is gzip. Every failure is a DataError that names the
-/// file.
+/// file, and so is a bomb (unpacking.h).
 class DataFile {
  public:
   explicit DataFile(std::string path);
@@ -25,6 +26,7 @@ class DataFile {
   };
   std::string path_;
   std::unique_ptr<gzFile_s, Close> file_;
+  uint64_t given_ = 0;  // bytes
 };
 
 /// MD5 of the file's bytes as they lie on the disk, and of its content (the same unless it is gzip): 32 lower-case

@@ -117,6 +117,7 @@ std::unique_ptr<EncodedTexts> EncodedTexts::unlabelled(const std::string& path) 
   TextTableOptions source;
   source.path = path;
   source.text_columns = source_.text_columns;
+  source.encoding = source_.encoding;
   EncodingOptions encoding = encoding_;
   encoding.cache = TokenCaching::kNone;  // they are read once
   return std::make_unique<EncodedTexts>(std::move(source), std::move(encoding), classes_, std::nullopt, target_);
@@ -153,6 +154,7 @@ std::string EncodedTexts::cache_key() const {
     for (const std::string& name : *names) key.add(name);
   }
   if (source_.label) key.add(*source_.label);  // a row without it may be left out
+  if (source_.encoding.value_or(TextEncoding::kUtf8) != TextEncoding::kUtf8) key.add(word_of(*source_.encoding));
   return key.finish();
 }
 

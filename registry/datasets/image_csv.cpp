@@ -20,6 +20,7 @@ struct ImageCsv : ImageOptions {
   std::string image = "path";
   std::variant<std::string, std::vector<std::string>> label = std::string("label");
   std::string delimiter = ",";
+  TextEncoding encoding = TextEncoding::kUtf8;
 
   static void describe(Fields<ImageCsv>& f) {
     f.required("path", &ImageCsv::path).doc("a CSV file, plain or .gz, whose first record names the columns");
@@ -31,6 +32,7 @@ struct ImageCsv : ImageOptions {
             "the column of the class: a number from 0, or a name; classes with names are numbered in the order of the "
             "names in the training data. A list of columns: numbers, one for each label, such as 0 or 1");
     f.optional("delimiter", &ImageCsv::delimiter).doc("the character between two fields");
+    f.optional("encoding", &ImageCsv::encoding).doc(kEncodingHelp);
     describe_into(f);
   }
   void check(Checker& checker) const {
@@ -82,7 +84,7 @@ class ImageCsvDataset : public ImageSamples {
   }
   /// The file is read once more: its other columns are not kept.
   std::vector<std::string> texts(const std::string& column) const override {
-    CsvReader reader(options_.path, options_.delimiter[0]);
+    CsvReader reader(options_.path, options_.delimiter[0], options_.encoding);
     std::vector<std::string> record;
     reader.next(record);
     if (column == "label") return {};
@@ -99,7 +101,7 @@ class ImageCsvDataset : public ImageSamples {
 
  protected:
   Listing list() const override {
-    CsvReader reader(options_.path, options_.delimiter[0]);
+    CsvReader reader(options_.path, options_.delimiter[0], options_.encoding);
     std::vector<std::string> record;
     if (!reader.next(record)) throw DataError("ImageCSV: " + options_.path + ": the file is empty");
     const size_t image = column_of(record, options_.image);
@@ -170,16 +172,17 @@ class ImageCsvDataset : public ImageSamples {
   }
 
   static void read_numbers(Table& table, const std::vector<std::string>& columns) {
-    std::vector<float> numbers;
+    std::vector<double> numbers;
     for (size_t i = 0; i < table.values.size(); ++i) {
-      const auto number = number_in<float>(table.values[i]);
+      const auto number = number_in<double>(table.values[i]);
       if (!number) {
         throw DataError(table.listing.place(i / columns.size()) + ":" + columns[i % columns.size()] + ": '" +
                         table.values[i] + "' is not a number");
       }
       numbers.push_back(*number);
     }
-    table.listing.labels = at::tensor(numbers).view({-1, static_cast<int64_t>(columns.size())});
+    const at::Tensor labels = at::tensor(numbers, at::kDouble).view({-1, static_cast<int64_t>(columns.size())});
+    table.listing.labels = fits_float32(labels) ? labels.to(at::kFloat) : labels;
   }
 
   ImageCsv options_;

@@ -8,9 +8,11 @@
 
 #include "registry/build.h"
 #include "registry/datasets/decoded_images.h"
+#include "registry/datasets/text_file.h"
 #include "registry/files/descriptor.h"
 #include "registry/images/decode.h"
 #include "registry/layer.h"
+#include "registry/text/unicode.h"
 #include "registry/transforms/masks.h"
 
 namespace trainrun {
@@ -56,7 +58,12 @@ std::shared_ptr<const Transform> ImageSamples::transform_of_masks(const Componen
 const ImageSamples::Listing& ImageSamples::listing() const {
   if (listing_) return *listing_;
   const std::lock_guard lock(options_.memory->mutex);
-  if (!options_.memory->listing) options_.memory->listing = std::make_shared<const Listing>(list());
+  if (!options_.memory->listing) {
+    options_.memory->listing = std::make_shared<const Listing>(list());
+    for (const std::string& name : options_.memory->listing->classes) {
+      require_utf8(name, "the name of the class '" + unicode::valid(name) + "'");
+    }
+  }
   listing_ = options_.memory->listing;
   return *listing_;
 }
@@ -108,7 +115,8 @@ DatasetInfo ImageSamples::info() const {
     info.fields.push_back({"mask", {shape[1], shape[2]}, at::kLong, mask_options_->num_classes});
   } else {
     const at::Tensor& labels = listing().labels;
-    info.fields.push_back({"label", labels.sizes().slice(1).vec(), labels.scalar_type(), listing().num_classes});
+    const at::ScalarType type = labels.is_floating_point() ? at::kFloat : labels.scalar_type();
+    info.fields.push_back({"label", labels.sizes().slice(1).vec(), type, listing().num_classes});
   }
   info.target = info.fields[1].name;
   if (options_.broken == BrokenImages::kError) info.num_samples = size();
@@ -155,6 +163,9 @@ void ImageSamples::read_all() {
   DecodedImages images = all(sources.files, kind, [this](size_t i) { return decoded(i); });
   DecodedImages masks;
   if (mask_options_) masks = all(listing().masks, "mask", [this](size_t i) { return decoded_mask(i); });
+  for (const std::string& note : {images.note, masks.note}) {
+    if (!note.empty()) notes_.push_back(note);
+  }
   std::vector<int64_t> whole;
   std::vector<std::string> broken;
   for (size_t i = 0; i < count; ++i) {

@@ -50,8 +50,10 @@ at::Tensor joined_rows(const std::vector<Piece>& pieces, const std::string& fiel
   std::vector<int64_t> sizes = first.sizes().vec();
   sizes[0] = 0;
   bool alike = true;
+  at::ScalarType dtype = first.scalar_type();
   for (const Piece& piece : pieces) {
     const at::Tensor& rows = piece.rows.at(field);
+    if (rows.scalar_type() == at::kDouble) dtype = at::kDouble;  // of one part alone, perhaps
     if (rows.dim() != first.dim()) throw DataError("field " + field + ": the data sets' samples are not alike");
     alike = alike && rows.sizes().slice(1) == first.sizes().slice(1);
     for (size_t d = 1; d < sizes.size(); ++d) sizes[d] = std::max(sizes[d], rows.size(static_cast<int64_t>(d)));
@@ -59,9 +61,9 @@ at::Tensor joined_rows(const std::vector<Piece>& pieces, const std::string& fiel
   }
   const auto padding = padding_of(*pieces[0].part, field);
   if (!alike && !padding) throw DataError("field " + field + ": the data sets' samples are not of one size");
-  at::Tensor all = alike ? at::empty(sizes, first.options()) : at::full(sizes, *padding, first.options());
+  at::Tensor all = alike ? at::empty(sizes, dtype) : at::full(sizes, *padding, dtype);
   for (const Piece& piece : pieces) {
-    at::Tensor rows = piece.rows.at(field);
+    at::Tensor rows = piece.rows.at(field).to(dtype);
     if (!alike) {
       std::vector<int64_t> own = sizes;
       own[0] = rows.size(0);
@@ -177,6 +179,24 @@ std::vector<std::string> JoinedDatasets::notes() const {
     for (std::string& note : notes_of(*part)) all.push_back(std::move(note));
   }
   return all;
+}
+
+std::string JoinedDatasets::disorder(const std::optional<std::string>& group) const {
+  for (const auto& part : parts_) {
+    if (std::string fault = disorder_of(*part, group); !fault.empty()) return fault;
+  }
+  return "";
+}
+
+std::vector<int64_t> JoinedDatasets::series_starts() const {
+  std::vector<int64_t> starts;
+  int64_t begin = 0;
+  for (const auto& part : parts_) {
+    if (begin > 0) starts.push_back(begin);
+    for (const int64_t start : series_starts_of(*part)) starts.push_back(begin + start);
+    begin += is_open() ? part->size() : part->info().num_samples.value_or(0);
+  }
+  return starts;
 }
 
 at::Tensor JoinedDatasets::column(const std::string& field) const {

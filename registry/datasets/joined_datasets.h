@@ -35,6 +35,9 @@ class JoinedDatasets : public Dataset, public DetailedDataset {
   std::vector<std::string> texts(const std::string& column) const override;
   std::vector<std::string> class_names(const std::string& field) const override;
   std::vector<std::string> notes() const override;
+  std::string disorder(const std::optional<std::string>& group) const override;
+  /// Each part is another series, or has several.
+  std::vector<int64_t> series_starts() const override;
   const ImageOptions* image_options() const override { return image_options_of(*parts_[0]); }
   nlohmann::json inferred() const override { return inferred_of(*parts_[0]); }
   void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*parts_[0], inferred); }

@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "registry/catalog.h"
-#include "registry/datasets/data_file.h"
 #include "registry/datasets/table.h"
 #include "registry/datasets/text_corpus.h"
+#include "registry/datasets/text_file.h"
 #include "registry/files/json_depth.h"
 
 namespace trainrun {
@@ -15,55 +15,19 @@ namespace {
 using Json = nlohmann::json;  // an object in the order of the file would take time with the square of its keys
 
 struct Jsonl : TableOptions {
-  static void describe(Fields<Jsonl>& f) { TableOptions::describe_into(f); }
+  TextEncoding encoding = TextEncoding::kUtf8;
+
+  static void describe(Fields<Jsonl>& f) {
+    TableOptions::describe_into(f);
+    f.optional("encoding", &Jsonl::encoding).doc(kEncodingHelp);
+  }
   void check(Checker& checker) const { check_options(checker); }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
-/// Lines of text, plain or gzip.
-class LineReader {
- public:
-  explicit LineReader(const std::string& path) : file_(path), buffer_(size_t{1} << 16, '\0') {}
-
-  /// The next line that is not blank; false at the end.
-  bool next(std::string& line) {
-    do {
-      line.clear();
-      if (!append_line(line)) return false;
-      ++number_;
-      if (!line.empty() && line.back() == '\r') line.pop_back();
-    } while (line.find_first_not_of(" \t") == std::string::npos);
-    return true;
-  }
-  int64_t number() const { return number_; }
-
- private:
-  bool append_line(std::string& line) {
-    bool any = false;
-    while (true) {
-      if (position_ == filled_) {
-        filled_ = file_.read(buffer_.data(), buffer_.size());
-        position_ = 0;
-        if (filled_ == 0) return any;
-      }
-      any = true;
-      const size_t end = std::min(buffer_.find('\n', position_), filled_);
-      line.append(buffer_, position_, end - position_);
-      position_ = std::min(end + 1, filled_);
-      if (end < filled_) return true;
-    }
-  }
-
-  DataFile file_;
-  std::string buffer_;
-  size_t position_ = 0;
-  size_t filled_ = 0;
-  int64_t number_ = 0;
-};
-
 class JsonlTable : public TableReader {
  public:
-  explicit JsonlTable(const Jsonl& options) : path_(options.path), lines_(options.path) {
+  explicit JsonlTable(const Jsonl& options) : path_(options.path), lines_(options.path, options.encoding) {
     if (!read_object(&names_)) throw DataError(path_ + ": is empty");
     first_is_read_ = true;
     if (options.features) {
@@ -105,7 +69,9 @@ class JsonlTable : public TableReader {
   /// Also gives its keys in their order, if `names` is not null.
   bool read_object(std::vector<std::string>* names) {
     constexpr int kDeepest = 16;
-    if (!lines_.next(line_)) return false;
+    do {
+      if (!lines_.next(line_)) return false;
+    } while (line_.find_first_not_of(" \t\r\n") == std::string::npos);
     std::set<std::string> keys;  // of the object itself
     const auto checked = [&](int depth, Json::parse_event_t event, Json& value) {
       if (depth != 1 || event != Json::parse_event_t::key) return true;
@@ -114,7 +80,9 @@ class JsonlTable : public TableReader {
       if (names) names->push_back(std::move(key));
       return true;
     };
-    check_json_depth(line_, kDeepest, path_ + ":" + std::to_string(lines_.number()));
+    const std::string place = path_ + ":" + std::to_string(lines_.number());
+    check_json_depth(line_, kDeepest, place);
+    check_json_size(line_, kMostJsonValues, place);
     try {
       object_ = Json::parse(line_, checked);
     } catch (const Json::exception& error) {
@@ -151,7 +119,7 @@ class JsonlTable : public TableReader {
   }
 
   std::string path_;
-  LineReader lines_;
+  TextLines lines_;
   std::string line_;
   Json object_;
   std::vector<std::string> names_;

@@ -6,6 +6,7 @@
 
 #include "registry/catalog.h"
 #include "registry/datasets/image_samples.h"
+#include "registry/datasets/text_file.h"
 #include "registry/files/regular_file.h"
 
 namespace trainrun {
@@ -55,6 +56,7 @@ class PetImages : public ImageSamples {
     int64_t number = 0;
     for (std::string line; std::getline(lines, line);) {
       ++number;
+      require_utf8(line, path + ":" + std::to_string(number));
       std::istringstream words(line);
       std::string name;
       int64_t breed = 0;

@@ -126,17 +126,20 @@ Numbers numbered(const std::vector<T>& values) {
   return of_each;
 }
 
-/// Which samples have equal values in a column of the file, or a field.
+}  // namespace
+
 Numbers keys_of(const Dataset& data, const std::string& column) {
   if (const std::vector<std::string> texts = texts_of(data, column); !texts.empty()) return numbered(texts);
   const at::Tensor values = data.column(column).squeeze();
   if (values.dim() != 1 || values.numel() != data.size()) {
-    throw DataError("field '" + column + "' does not hold one value for each sample, by which it could be divided");
+    throw DataError("field '" + column + "' does not hold one value for each sample, by which they could be divided");
   }
   const at::Tensor numbers = values.to(at::kDouble).contiguous();
   const double* first = numbers.const_data_ptr<double>();
   return numbered(std::vector<double>(first, first + numbers.numel()));
 }
+
+namespace {
 
 Numbers classes_of_target(const Dataset& data) {
   const DatasetInfo info = data.info();

@@ -29,6 +29,10 @@ struct Partition {
   std::vector<int64_t> by_group() const;
 };
 
+/// Which samples have equal values in a column of the file, or a field: numbers from 0 in the order in which values come
+/// first. Throws DataError where there is no such column.
+std::vector<int64_t> keys_of(const Dataset& data, const std::string& column);
+
 /// What counts when samples of a data set are divided.
 struct PartitionBy {
   bool stratify = false;             // the classes of the target

@@ -67,7 +67,8 @@ class PairMaker {
       for_each_arrow_row(options_.path, {kKeys.begin(), kKeys.end()},
                          [&](std::vector<Cell>& row, int64_t number) { add(texts_of(row, number), number); });
     } else {
-      for_each_line(options_.path, [&](std::string_view line, int64_t number) { add(texts_of(line, number), number); });
+      for_each_line(options_.path, std::nullopt,
+                    [&](std::string_view line, int64_t number) { add(texts_of(line, number), number); });
     }
     encode();
     return made_->arrays(made_);

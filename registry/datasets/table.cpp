@@ -80,6 +80,7 @@ class TableDataset : public TensorDataset, public DetailedDataset {
     const size_t label = columns_.size() - 1;
     while (reader->next(row)) {
       rows_.push_back(reader->row_number());
+      require_room(size(), columns_.size(), options_.path);
       parser.set_row(rows_.back());
       for (size_t i = 0; i < label; ++i) reading(i, [&] { parser.add(row[columns_[i].place], columns_[i]); });
       reading(label, [&] { add_label(row[columns_.back().place], parser); });
@@ -206,7 +207,7 @@ class TableDataset : public TensorDataset, public DetailedDataset {
     }
     if (faulty.empty()) return;
     int64_t rows = 0;
-    const auto facts = look_at_columns(*source_, places, MissingValues(options().na_values), rows);
+    const auto facts = look_at_columns(*source_, places, MissingValues(options().na_values), options_.path, rows);
     std::string lines;
     for (size_t i = 0; i < faulty.size(); ++i) {
       const Column& column = columns_[faulty[i]];
@@ -355,7 +356,7 @@ class TableDataset : public TensorDataset, public DetailedDataset {
       std::vector<int64_t> shape = {size()};
       shape.insert(shape.end(), column.options.shape.begin(), column.options.shape.end());
       const bool number = column.options.type == "number";
-      set_field(column.name, number                         ? tensor_of(column.numbers, shape, at::kFloat)
+      set_field(column.name, number                         ? column.numbers.tensor(shape)
                              : column.options.is_category() ? tensor_of(indices_of(column), shape, at::kLong)
                                                             : tensor_of(column.integers, shape, at::kLong));
     }
@@ -366,16 +367,28 @@ class TableDataset : public TensorDataset, public DetailedDataset {
   void make_features() {
     std::vector<const Column*> features;
     int64_t width = 0;
+    bool is_wide = false;
     for (size_t i = 0; i + 1 < columns_.size(); ++i) {
       const Column& column = columns_[i];
       if (!column.options.is_feature()) continue;
       features.push_back(&column);
       width += column.options.width();
+      is_wide = is_wide || column.numbers.is_wide();
       for (int64_t k = 0; k < column.options.width(); ++k) feature_names_.push_back(column.name);
     }
     if (features.empty()) return;
-    at::Tensor rows = at::zeros({size(), width}, at::kFloat);
-    float* first = rows.mutable_data_ptr<float>();  // of the column, in the first row
+    at::Tensor rows = at::zeros({size(), width}, is_wide ? at::kDouble : at::kFloat);
+    if (is_wide) {
+      fill_features(features, width, rows.mutable_data_ptr<double>());
+    } else {
+      fill_features(features, width, rows.mutable_data_ptr<float>());
+    }
+    set_field("features", rows);
+  }
+
+  /// `first`: of the first column, in the first row.
+  template <class T>
+  void fill_features(const std::vector<const Column*>& features, int64_t width, T* first) const {
     for (const Column* column : features) {
       if (column->options.is_category()) {
         const std::vector<int64_t> indices = indices_of(*column);
@@ -385,17 +398,16 @@ class TableDataset : public TensorDataset, public DetailedDataset {
         }
       } else {
         for (int64_t row = 0; row < size(); ++row) {
-          const float value = column->numbers[static_cast<size_t>(row)];
-          first[row * width] = std::isnan(value) ? static_cast<float>(*column->missing_number) : value;
+          const double value = column->numbers[static_cast<size_t>(row)];
+          first[row * width] = static_cast<T>(std::isnan(value) ? *column->missing_number : value);
         }
       }
       first += column->options.width();
     }
-    set_field("features", rows);
   }
 
   void set_label(const Column& label) {
-    if (!options_.is_classification()) return set_field("label", tensor_of(label.numbers, {size(), 1}, at::kFloat));
+    if (!options_.is_classification()) return set_field("label", label.numbers.tensor({size(), 1}));
     if (!label.options.is_category()) return set_field("label", tensor_of(label.integers, {size()}, at::kLong));
     if (options_.num_classes && static_cast<int64_t>(label.categories.size()) > *options_.num_classes) {
       throw DataError(options_.path + ": '" + label.name + "' has " + std::to_string(label.categories.size()) +

@@ -1,5 +1,8 @@
 #include "registry/datasets/table_columns.h"
 
+#include <ATen/ops/tensor.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -33,6 +36,16 @@ std::string text_of(const Cell& cell) {
       break;
   }
   return "(a list)";
+}
+
+void require_room(int64_t rows, size_t columns, const std::string& path) {
+  constexpr double kBytes = 2 * sizeof(double);  // of a value while fields are made of the columns, at the least
+  const double needed = static_cast<double>(rows) * static_cast<double>(columns) * kBytes;
+  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (needed <= memory) return;
+  throw DataError(path + ": has " + std::to_string(rows) + " rows or more, which do not fit into the " +
+                  std::to_string(std::llround(memory / 1e9)) +
+                  " GB of this machine's memory; name fewer columns in features, or fewer rows");
 }
 
 bool MissingValues::contains(const Cell& cell, bool of_category) const {
@@ -74,14 +87,18 @@ std::optional<double> parse_cell_number(const Cell& cell) {
   return result.ec == std::errc::result_out_of_range ? std::numeric_limits<double>::infinity() : value;
 }
 
+at::Tensor Numbers::tensor(const std::vector<int64_t>& shape) const {
+  return (is_wide_ ? at::tensor(wide_, at::kDouble) : at::tensor(narrow_, at::kFloat)).view(shape);
+}
+
 namespace {
 
 /// NumPy's median.
-double median_of(std::vector<float> values) {
+double median_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;
-  const auto upper = static_cast<double>(values[half]);
-  return values.size() % 2 == 1 ? upper : (static_cast<double>(values[half - 1]) + upper) / 2;
+  const double upper = values[half];
+  return values.size() % 2 == 1 ? upper : (values[half - 1] + upper) / 2;
 }
 
 [[noreturn]] void fail_without_value(const Column& column, const std::string& path) {
@@ -99,15 +116,14 @@ void CellParser::fail(const std::string& column, const std::string& fault) const
   throw DataError(source_.place(row_number_) + ":" + column + ": " + fault);
 }
 
-float CellParser::number(const Cell& cell, const std::string& column) const {
+double CellParser::number(const Cell& cell, const std::string& column) const {
   if (is_missing(cell)) fail(column, "the value is missing" + missing_text(cell));
   if (cell.kind == Cell::Kind::kList) fail(column, "is a list; say its shape");
   const auto value = parse_cell_number(cell);
   if (!value && trimmed(cell.text).empty()) fail(column, "the value is missing");
   if (!value || std::isnan(*value)) fail(column, shown(text_of(cell)) + " is not a number");
-  const auto single = static_cast<float>(*value);
-  if (std::isinf(single)) fail(column, shown(text_of(cell)) + " is too large or too small");
-  return single;
+  if (std::isinf(static_cast<float>(*value))) fail(column, shown(text_of(cell)) + " is too large or too small");
+  return *value;
 }
 
 bool CellParser::boolean(const Cell& cell, const std::string& column) const {
@@ -117,7 +133,7 @@ bool CellParser::boolean(const Cell& cell, const std::string& column) const {
   return *value;
 }
 
-float CellParser::feature(const Cell& cell, const Column& column) const {
+double CellParser::feature(const Cell& cell, const Column& column) const {
   if (column.options.is_boolean()) return boolean(cell, column.name) ? 1 : 0;
   if (!column.options.is_date()) return number(cell, column.name);
   if (is_missing(cell)) fail(column.name, "the value is missing" + missing_text(cell));
@@ -128,7 +144,7 @@ float CellParser::feature(const Cell& cell, const Column& column) const {
                           (format.empty() ? " as ISO 8601 writes it, 2024-05-31; another form is named by format"
                                           : " of the form " + format));
   }
-  return static_cast<float>(*days);
+  return *days;
 }
 
 int64_t CellParser::integer(const Cell& cell, const std::string& column) const {
@@ -227,13 +243,13 @@ void learn_column(Column& column, const at::Tensor& indices, const std::string& 
     for (const auto& [name, unused] : counts) column.categories.push_back(name);
     return;
   }
-  std::vector<float> values;
+  std::vector<double> values;
   double sum = 0;
   for (int64_t i = 0; i < indices.numel(); ++i) {
-    const float value = column.numbers[static_cast<size_t>(rows[i])];
+    const double value = column.numbers[static_cast<size_t>(rows[i])];
     if (std::isnan(value)) continue;
     values.push_back(value);
-    sum += static_cast<double>(value);
+    sum += value;
   }
   if (values.empty()) fail_without_value(column, path);
   const bool mean = std::get<std::string>(column.options.missing) == "mean";

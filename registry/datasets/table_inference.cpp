@@ -131,12 +131,13 @@ ColumnOptions ColumnFacts::label_options(bool is_classification, std::string& fa
 }
 
 std::vector<ColumnFacts> look_at_columns(const TableSource& source, const std::vector<size_t>& places,
-                                         const MissingValues& missing, int64_t& rows) {
+                                         const MissingValues& missing, const std::string& path, int64_t& rows) {
   std::vector<ColumnFacts> facts(places.size());
   const auto reader = source.open();
   reader->read_only(places);
   std::vector<Cell> row;
   for (rows = 0; reader->next(row); ++rows) {
+    require_room(rows, places.size(), path);
     for (size_t i = 0; i < places.size(); ++i) facts[i].add(row[places[i]], missing);
   }
   return facts;
@@ -161,7 +162,7 @@ InferredTable infer_table(const TableOptions& options, const TableSource& source
   InferredTable table;
   table.path = options.path;
   const std::vector<std::string> names = source.open()->names();
-  const auto facts = look_at_columns(source, places, MissingValues(options.na_values), table.rows);
+  const auto facts = look_at_columns(source, places, MissingValues(options.na_values), options.path, table.rows);
   if (table.rows == 0) throw DataError(options.path + ": has no rows below the names of its columns");
   std::vector<std::string> faulty;
   std::string lines;

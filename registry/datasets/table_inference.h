@@ -70,9 +70,9 @@ struct InferredTable {
 /// Reads the whole table. `places`: of the columns in a row, the label's last. Throws DataError with a line for each
 /// column that cannot be read.
 InferredTable infer_table(const TableOptions& options, const TableSource& source, const std::vector<size_t>& places);
-/// The facts of some columns, in the order of `places`.
+/// The facts of some columns of the file `path`, in the order of `places`.
 std::vector<ColumnFacts> look_at_columns(const TableSource& source, const std::vector<size_t>& places,
-                                         const MissingValues& missing, int64_t& rows);
+                                         const MissingValues& missing, const std::string& path, int64_t& rows);
 
 /// As a recipe writes it: "category", "{type: date, format: '%d.%m.%Y', missing: median}".
 std::string recipe_text(const ColumnOptions& options);

@@ -58,7 +58,7 @@ struct TensorFileOptions {
 };
 
 /// Pixels are given as float32 in [0, 1], truth values as bool (the target's as 0 and 1), other integers as int64,
-/// other numbers as float32.
+/// other numbers as float32 (in float64 for as long as transforms may still scale them, where float32 would round).
 class TensorFileDataset : public TensorDataset, public DetailedDataset {
  public:
   explicit TensorFileDataset(TensorFileOptions options) : options_(std::move(options)) {}
@@ -84,7 +84,9 @@ class TensorFileDataset : public TensorDataset, public DetailedDataset {
       if (field.is_image) {
         set_field(field.name, tensor, std::numeric_limits<uint8_t>::max());
       } else {
-        tensor = tensor.to(given_as(field));
+        const bool is_wide = tensor.scalar_type() == at::kDouble && !fits_float32(tensor);
+        if (!is_wide) tensor = tensor.to(given_as(field));
+        if (field.entry().dtype == at::kUInt64) require_signed(field.name, tensor);
         set_field(field.name, tensor);
         if (field.name == options_.target) check_classes(tensor);
       }
@@ -147,6 +149,14 @@ class TensorFileDataset : public TensorDataset, public DetailedDataset {
                       ", not bytes (uint8)");
     }
     it->is_image = true;
+  }
+
+  /// Of integers that were unsigned.
+  void require_signed(const std::string& field, const at::Tensor& integers) const {
+    const at::Tensor wrong = integers.flatten().lt(0).nonzero();
+    if (wrong.size(0) == 0) return;
+    const int64_t row = wrong[0][0].item<int64_t>() / (integers.numel() / integers.size(0));
+    throw DataError(place(row, field) + ": holds integers above 2^63 - 1, which are not read");
   }
 
   void check_classes(const at::Tensor& target) const {

@@ -1,4 +1,5 @@
 #include "registry/catalog.h"
+#include "registry/datasets/arrow_library.h"
 #include "registry/datasets/encoded_texts.h"
 
 namespace trainrun {
@@ -9,6 +10,7 @@ struct TextClassification : EncodingOptions {
   std::variant<std::string, std::vector<std::string>> text_columns = std::string("text");
   std::string label = "label";
   std::optional<std::vector<std::string>> classes;
+  TextEncoding encoding = TextEncoding::kUtf8;
 
   static void describe(Fields<TextClassification>& f) {
     f.required("path", &TextClassification::path)
@@ -27,6 +29,7 @@ struct TextClassification : EncodingOptions {
         .doc(
             "the classes as the file writes them, in their order; null: those "
             "of the training samples, sorted");
+    f.optional("encoding", &TextClassification::encoding).doc(kEncodingHelp);
     EncodingOptions::describe_into(f);
   }
   std::vector<std::string> columns() const {
@@ -34,6 +37,9 @@ struct TextClassification : EncodingOptions {
     return std::get<std::vector<std::string>>(text_columns);
   }
   void check(Checker& checker) const {
+    if (encoding != TextEncoding::kUtf8 && is_arrow_file(path)) {
+      checker.fail("encoding", "is for files of text; Parquet and Arrow files hold UTF-8");
+    }
     const std::vector<std::string> names = columns();
     if (names.empty() || names.size() > 2) checker.fail("text_columns", "expected one column or two");
     for (size_t i = 0; i < names.size(); ++i) {
@@ -42,7 +48,8 @@ struct TextClassification : EncodingOptions {
     }
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const {
-    return std::make_unique<EncodedTexts>(TextTableOptions{path, columns(), label, {}}, *this, classes);
+    return std::make_unique<EncodedTexts>(TextTableOptions{path, columns(), label, {}, false, encoding}, *this,
+                                          classes);
   }
 };
 

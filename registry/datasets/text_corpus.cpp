@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "registry/datasets/arrow_library.h"
-#include "registry/datasets/data_file.h"
 #include "registry/error.h"
 #include "registry/files/json_depth.h"
 
@@ -14,13 +13,12 @@ namespace trainrun {
 namespace {
 
 constexpr size_t kMostText = size_t{1} << 36;  // 64 GiB: what is longer is not a text, but gzip's answer to a bomb
-constexpr size_t kLongestLine = size_t{1} << 28;
 
 }  // namespace
 
-std::string read_text_file(const std::string& path) {
+std::string read_text_file(const std::string& path, std::optional<TextEncoding> encoding) {
   constexpr size_t kPiece = size_t{1} << 22;
-  DataFile file(path);
+  TextFile file(path, encoding);
   std::string text;
   while (true) {
     const size_t before = text.size();
@@ -32,16 +30,14 @@ std::string read_text_file(const std::string& path) {
   }
 }
 
-void for_each_line(const std::string& path, const std::function<void(std::string_view line, int64_t number)>& take) {
-  const std::string text = read_text_file(path);
-  std::string_view rest = text;
-  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);
-  for (int64_t number = 1; !rest.empty(); ++number) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+void for_each_line(const std::string& path, std::optional<TextEncoding> encoding,
+                   const std::function<void(std::string_view line, int64_t number)>& take) {
+  TextLines lines(path, encoding);
+  for (std::string whole; lines.next(whole);) {
+    std::string_view line = whole;
+    if (line.ends_with('\n')) line.remove_suffix(1);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.empty()) take(line, number);
+    if (!line.empty()) take(line, lines.number());
   }
 }
 
@@ -59,6 +55,7 @@ nlohmann::json json_object(std::string_view line, const std::string& place) {
   if (line.size() > kLongestLine) throw DataError(place + ": is longer than 256 MiB, which is too much for one line");
   constexpr int kDeepest = 64;
   check_json_depth(line, kDeepest, place);
+  check_json_size(line, kMostJsonValues, place);
   nlohmann::json object;
   try {
     object = nlohmann::json::parse(line);
@@ -91,57 +88,6 @@ void for_each_row(const std::string& path, const std::string& column,
     take(text_in(row[0], path + ":" + std::to_string(number) + ":" + column), number);
   });
 }
-
-void append_lines(const std::string& path, const std::string& column, std::vector<std::string>& documents) {
-  const std::string text = read_text_file(path);
-  int64_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = std::string_view(text).substr(begin, end - begin);
-    begin = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    documents.push_back(document_of(line, path + ":" + std::to_string(number), column));
-  }
-}
-
-/// The lines of a file, with their ends, a piece of it in memory at a time.
-class TextLineReader {
- public:
-  explicit TextLineReader(const std::string& path) : file_(path) {}
-  /// False at the end of the file.
-  bool next(std::string& line) {
-    line.clear();
-    while (true) {
-      const size_t end = piece_.find('\n', at_);
-      const size_t count = (end == std::string::npos ? piece_.size() : end + 1) - at_;
-      line.append(piece_, at_, count);
-      at_ += count;
-      if (line.size() > kLongestLine) {
-        throw DataError(file_.path() + ":" + std::to_string(number_ + 1) +
-                        ": is longer than 256 MiB, which is too much for one line; break it into several");
-      }
-      if (end != std::string::npos || !refill()) break;
-    }
-    if (!line.empty()) ++number_;
-    return !line.empty();
-  }
-  int64_t number() const { return number_; }
-
- private:
-  bool refill() {
-    constexpr size_t kPiece = size_t{1} << 20;
-    piece_.resize(kPiece);
-    piece_.resize(file_.read(piece_.data(), kPiece));
-    at_ = 0;
-    return !piece_.empty();
-  }
-
-  DataFile file_;
-  std::string piece_;
-  size_t at_ = 0;
-  int64_t number_ = 0;  // of the line given last
-};
 
 bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
 
@@ -186,10 +132,10 @@ std::vector<std::string> part_by_characters(const std::vector<std::string>& docu
 
 }  // namespace
 
-void for_each_text(const std::string& path, const std::string& text_column,
+void for_each_text(const std::string& path, const std::string& text_column, std::optional<TextEncoding> encoding,
                    const std::function<void(std::string text, int64_t line)>& take) {
   if (is_arrow_file(path)) return for_each_row(path, text_column, take);
-  TextLineReader lines(path);
+  TextLines lines(path, encoding);
   const bool has_objects = is_jsonl(path);
   for (std::string line; lines.next(line);) {
     if (!has_objects) {
@@ -207,12 +153,11 @@ std::vector<std::string> read_documents(const TextFiles& files, const std::optio
     throw DataError(corpus_name(files) + ": some files are .jsonl or .parquet and others are not; use one kind");
   }
   for (const std::string& path : files.paths) {
-    if (is_arrow_file(path)) {
-      for_each_row(path, files.text_column, [&](std::string text, int64_t) { documents.push_back(std::move(text)); });
-    } else if (lines > 0) {
-      append_lines(path, files.text_column, documents);
+    if (lines > 0) {
+      for_each_text(path, files.text_column, files.encoding,
+                    [&](std::string text, int64_t) { documents.push_back(std::move(text)); });
     } else {
-      documents.push_back(read_text_file(path));
+      documents.push_back(read_text_file(path, files.encoding));
     }
   }
   if (part) {

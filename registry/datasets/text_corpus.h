@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "registry/datasets/text_file.h"
+
 namespace trainrun {
 
 /// Files of text, plain or gzip: each line of a .jsonl file (also .jsonl.gz) is an object whose `text_column` is a
@@ -18,6 +20,7 @@ namespace trainrun {
 struct TextFiles {
   std::vector<std::string> paths;
   std::string text_column = "text";
+  std::optional<TextEncoding> encoding = {};
 };
 
 /// A part of a corpus, as nanoGPT splits one: `val_fraction` at its end is `val`.
@@ -30,16 +33,17 @@ struct TextPart {
 /// files by characters, so that the boundary may lie within one. Throws DataError naming file, line and column.
 std::vector<std::string> read_documents(const TextFiles& files, const std::optional<TextPart>& part);
 
-/// The whole content of a file, plain or gzip. Throws DataError.
-std::string read_text_file(const std::string& path);
+/// The whole content of a file, plain or gzip, as UTF-8. Throws DataError.
+std::string read_text_file(const std::string& path, std::optional<TextEncoding> encoding = std::nullopt);
 /// Calls `take` with each line of the file that is not empty, without its end, and its number from 1; a byte-order mark
 /// is passed over. Throws DataError.
-void for_each_line(const std::string& path, const std::function<void(std::string_view line, int64_t number)>& take);
+void for_each_line(const std::string& path, std::optional<TextEncoding> encoding,
+                   const std::function<void(std::string_view line, int64_t number)>& take);
 /// Calls `take` with each text of a file and the number of its line, from 1, a piece of the file in memory at a time: a
 /// text is the `text_column` of each line of a .jsonl file, or row of a .parquet, .arrow or .feather file, and each line,
 /// with its end, of any other. Throws DataError
 /// with the line where one is longer than 256 MiB.
-void for_each_text(const std::string& path, const std::string& text_column,
+void for_each_text(const std::string& path, const std::string& text_column, std::optional<TextEncoding> encoding,
                    const std::function<void(std::string text, int64_t line)>& take);
 /// Whether each line of the file is an object: .jsonl, .jsonl.gz.
 bool is_jsonl(const std::string& path);
@@ -47,6 +51,7 @@ bool is_jsonl(const std::string& path);
 bool has_documents(const std::string& path);
 /// What nlohmann's parser found wrong, without the number that it gives its errors.
 std::string json_fault(const std::exception& error);
+constexpr size_t kMostJsonValues = size_t{1} << 22;  // of a line, so that none fills the memory
 /// The object that is a line of a .jsonl file. Throws DataError, which begins with `place`.
 nlohmann::json json_object(std::string_view line, const std::string& place);
 

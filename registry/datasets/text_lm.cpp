@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "registry/catalog.h"
+#include "registry/datasets/arrow_library.h"
 #include "registry/datasets/characters.h"
 #include "registry/datasets/path_patterns.h"
 #include "registry/datasets/published_file.h"
@@ -47,6 +48,7 @@ struct TextLM : BlockOptions {
   Documents documents = Documents::kJoined;
   std::optional<std::string> end_of_document;
   TokenCaching cache = TokenCaching::kNone;
+  TextEncoding encoding = TextEncoding::kUtf8;
 
   static void describe(Fields<TextLM>& f) {
     f.required("path", &TextLM::path)
@@ -73,6 +75,7 @@ struct TextLM : BlockOptions {
         .not_empty("is an empty text")
         .doc("the token that is put after each document, such as <|endoftext|>; null: none");
     f.optional("cache", &TextLM::cache).doc(kTokenCachingHelp);
+    f.optional("encoding", &TextLM::encoding).doc(kEncodingHelp);
     BlockOptions::describe_into(f);
     f.rule(cache_rule());
     f.rule({.when = {the("documents").is("separate")},
@@ -83,15 +86,19 @@ struct TextLM : BlockOptions {
   void check(Checker& checker) const {
     const auto* list = std::get_if<std::vector<std::string>>(&path);
     if (list && list->empty()) checker.fail("path", "expected at least one file");
+    const std::vector<std::string> paths = written_files().paths;
+    if (encoding != TextEncoding::kUtf8 && std::any_of(paths.begin(), paths.end(), is_arrow_file)) {
+      checker.fail("encoding", "is for files of text; Parquet and Arrow files hold UTF-8");
+    }
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 
   /// As the recipe has them: patterns, too.
   TextFiles written_files() const {
-    if (const auto* one = std::get_if<std::string>(&path)) return {{*one}, text_column};
-    return {std::get<std::vector<std::string>>(path), text_column};
+    if (const auto* one = std::get_if<std::string>(&path)) return {{*one}, text_column, encoding};
+    return {std::get<std::vector<std::string>>(path), text_column, encoding};
   }
-  TextFiles files() const { return {matching_paths(written_files().paths, "TextLM"), text_column}; }
+  TextFiles files() const { return {matching_paths(written_files().paths, "TextLM"), text_column, encoding}; }
   std::optional<TextPart> part() const {
     if (!split) return std::nullopt;
     return TextPart{*split == CorpusPart::kVal, val_fraction};
@@ -166,6 +173,7 @@ class TextLMDataset : public TokenWindows {
     key.add(options_.end_of_document.value_or("")).add(options_.split ? word_of(*options_.split) : "all");
     key.add(options_.split ? detail::number_text(options_.val_fraction) : "")
         .add(static_cast<int64_t>(files_.paths.size()));
+    if (options_.encoding != TextEncoding::kUtf8) key.add(word_of(options_.encoding));
     for (const std::string& path : files_.paths) {
       key.add(has_documents(path) ? 1 : 0).add_file(path);
     }

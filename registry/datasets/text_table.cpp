@@ -67,7 +67,7 @@ class RowTaker {
 };
 
 TextRows read_csv(const TextTableOptions& options) {
-  CsvReader reader(options.path, ',');
+  CsvReader reader(options.path, ',', options.encoding);
   std::vector<std::string> row;
   if (!reader.next(row)) throw DataError(options.path + ": is empty");
   const RowTaker taker(options, row);
@@ -81,9 +81,13 @@ TextRows read_tsv(const TextTableOptions& options) {
   if (!options.names.empty()) taker.emplace(options, options.names);
   TextRows table;
   std::vector<std::string> row;
-  for_each_line(options.path, [&](std::string_view line, int64_t number) {
+  for_each_line(options.path, options.encoding, [&](std::string_view line, int64_t number) {
     row.clear();
     for (size_t begin = 0; begin <= line.size();) {
+      if (row.size() == kMostColumns) {
+        throw DataError(line_place(options.path, number) + ": has more than " + std::to_string(kMostColumns) +
+                        " columns");
+      }
       const size_t end = std::min(line.find('\t', begin), line.size());
       row.emplace_back(line.substr(begin, end - begin));
       begin = end + 1;
@@ -104,7 +108,7 @@ TextRows read_jsonl(const TextTableOptions& options) {
   const RowTaker taker(options, names);
   TextRows table;
   std::vector<std::string> row;
-  for_each_line(options.path, [&](std::string_view line, int64_t number) {
+  for_each_line(options.path, options.encoding, [&](std::string_view line, int64_t number) {
     const nlohmann::json object = json_object(line, line_place(options.path, number));
     row.clear();
     for (const std::string& name : names) {

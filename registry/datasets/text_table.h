@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "registry/datasets/text_file.h"
+
 namespace trainrun {
 
 /// How a file of texts and labels is laid out.
@@ -13,6 +15,7 @@ struct TextTableOptions {
   std::optional<std::string> label;       // null: there are no labels
   std::vector<std::string> names;         // of the columns of lines with tabulators, where no first line names them
   bool leaves_out_short_rows = false;     // of such lines those that lack a column asked for; longer ones are read
+  std::optional<TextEncoding> encoding = {};
 };
 
 /// The rows of such a file, read whole.

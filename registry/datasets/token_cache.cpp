@@ -1,13 +1,13 @@
 #include "registry/datasets/token_cache.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 
 #include "registry/datasets/data_cache.h"
 #include "registry/error.h"
+#include "registry/files/checksum.h"
 #include "registry/files/file_io.h"
 #include "registry/files/file_mapping.h"
 #include "registry/text/tokenizer.h"
@@ -38,34 +38,6 @@ struct TokenHeader {
 static_assert(sizeof(TokenHeader) % kAlignment == 0 && std::has_unique_object_representations_v<TokenHeader>);
 
 size_t aligned(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
-
-/// It reads several bytes in a nanosecond.
-class Checksum {
- public:
-  void update(std::string_view bytes) {
-    while (bytes.size() >= sizeof(lanes_)) {
-      std::array<uint64_t, 4> words{};
-      std::memcpy(words.data(), bytes.data(), sizeof(words));
-      for (size_t i = 0; i < words.size(); ++i) lanes_[i] = mixed(lanes_[i], words[i]);
-      bytes.remove_prefix(sizeof(words));
-    }
-    std::array<uint64_t, 4> rest{};
-    std::memcpy(rest.data(), bytes.data(), bytes.size());
-    for (size_t i = 0; i < rest.size(); ++i) lanes_[i] = mixed(lanes_[i], rest[i] ^ bytes.size());
-  }
-  uint64_t value() const {
-    uint64_t value = 0;
-    for (const uint64_t lane : lanes_) value = mixed(value, lane);
-    return value;
-  }
-
- private:
-  static uint64_t mixed(uint64_t state, uint64_t word) {
-    constexpr int kTurn = 29;
-    return std::rotl((state ^ word) * 0x9E3779B97F4A7C15, kTurn) + 0xD1B54A32D192ED03;
-  }
-  std::array<uint64_t, 4> lanes_ = {1, 2, 3, 4};
-};
 
 /// Nothing: it is not such a file, is of another key, or is damaged.
 std::optional<ByteArrays> read_arrays(const std::string& path, const std::string& key, size_t count) {

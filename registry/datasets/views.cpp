@@ -73,6 +73,20 @@ OwnOrder DatasetView::own_order() const {
   };
 }
 
+std::vector<int64_t> DatasetView::series_starts() const {
+  const std::vector<int64_t> whole = series_starts_of(*base_);
+  std::vector<int64_t> own;
+  if (whole.empty() || !indices_.defined()) return own;
+  const int64_t* numbers = indices_.const_data_ptr<int64_t>();
+  const auto series = [&](int64_t sample) {
+    return std::upper_bound(whole.begin(), whole.end(), numbers[sample]) - whole.begin();
+  };
+  for (int64_t i = 1; i < size(); ++i) {
+    if (series(i) != series(i - 1)) own.push_back(i);
+  }
+  return own;
+}
+
 at::Tensor DatasetView::sampling_weights() const {
   const at::Tensor weights = base_->sampling_weights();
   return weights.defined() ? weights.index_select(0, indices_) : weights;
@@ -82,10 +96,10 @@ namespace {
 
 class ChosenSamples : public DatasetView {
  public:
-  ChosenSamples(std::unique_ptr<Dataset> base, Selection choose)
-      : DatasetView(std::move(base), {}), choose_(std::move(choose)) {}
-  ChosenSamples(std::unique_ptr<Dataset> base, SelectionByValue choose)
-      : DatasetView(std::move(base), {}), choose_by_value_(std::move(choose)) {}
+  ChosenSamples(std::unique_ptr<Dataset> base, Selection choose, Disorder disorder)
+      : DatasetView(std::move(base), {}), choose_(std::move(choose)), disorder_(std::move(disorder)) {}
+  ChosenSamples(std::unique_ptr<Dataset> base, SelectionByValue choose, Disorder disorder)
+      : DatasetView(std::move(base), {}), choose_by_value_(std::move(choose)), disorder_(std::move(disorder)) {}
 
   DatasetInfo info() const override {
     require_all_drawn(*base_, "a subset");
@@ -104,20 +118,25 @@ class ChosenSamples : public DatasetView {
     require_countable(base_->size());
     indices_ = choose_by_value_ ? choose_by_value_(*base_) : choose_(base_->size());
   }
+  std::string disorder(const std::optional<std::string>& group) const override {
+    const bool does_nothing = disorder_.group && disorder_.group == group;
+    return disorder_.fault.empty() || does_nothing ? disorder_of(*base_, group) : disorder_.fault;
+  }
 
  private:
   Selection choose_;
   SelectionByValue choose_by_value_;  // in its place
+  Disorder disorder_;
 };
 
 }  // namespace
 
-std::unique_ptr<Dataset> choose_samples(std::unique_ptr<Dataset> base, Selection choose) {
-  return std::make_unique<ChosenSamples>(std::move(base), std::move(choose));
+std::unique_ptr<Dataset> choose_samples(std::unique_ptr<Dataset> base, Selection choose, Disorder disorder) {
+  return std::make_unique<ChosenSamples>(std::move(base), std::move(choose), std::move(disorder));
 }
 
-std::unique_ptr<Dataset> choose_by_value(std::unique_ptr<Dataset> base, SelectionByValue choose) {
-  return std::make_unique<ChosenSamples>(std::move(base), std::move(choose));
+std::unique_ptr<Dataset> choose_by_value(std::unique_ptr<Dataset> base, SelectionByValue choose, Disorder disorder) {
+  return std::make_unique<ChosenSamples>(std::move(base), std::move(choose), std::move(disorder));
 }
 
 namespace {
@@ -125,6 +144,20 @@ namespace {
 bool is_empty(const std::variant<int64_t, std::vector<int64_t>>& subset) {
   const auto* count = std::get_if<int64_t>(&subset);
   return count ? *count == 0 : std::get<std::vector<int64_t>>(subset).empty();
+}
+
+/// Every row, or every third, is a series in time, too.
+Disorder disorder_of_subset(const std::variant<int64_t, std::vector<int64_t>>& subset) {
+  const auto* numbers = std::get_if<std::vector<int64_t>>(&subset);
+  for (size_t i = 1; numbers && i < numbers->size(); ++i) {
+    const int64_t step = (*numbers)[i] - (*numbers)[i - 1];
+    if (step > 0 && step == (*numbers)[1] - (*numbers)[0]) continue;
+    return {
+        "its subset lists rows at uneven distances; write numbers that each lie as far behind the one before, or how "
+        "many of the first rows to take",
+        {}};
+  }
+  return {};
 }
 
 }  // namespace
@@ -158,9 +191,8 @@ void DatasetKind::finish(Component<DatasetKind>& component, const Value& map, Re
     }
     return chosen;
   };
-  component.build = [build = component.build, choose](const DatasetInputs& inputs) {
-    return choose_samples(build(inputs), choose);
-  };
+  component.build = [build = component.build, choose, disorder = disorder_of_subset(*component.common.subset)](
+                        const DatasetInputs& inputs) { return choose_samples(build(inputs), choose, disorder); };
 }
 
 // --- a part of a data set
@@ -202,14 +234,30 @@ at::Tensor SplitOptions::choose(int64_t size) const {
 
 std::unique_ptr<Dataset> SplitOptions::part_of(std::unique_ptr<Dataset> data) const {
   if (!is_needed()) {
-    return choose_samples(std::move(data), [options = *this](int64_t size) { return options.choose(size); });
+    return choose_samples(
+        std::move(data), [options = *this](int64_t size) { return options.choose(size); }, disorder());
   }
-  return choose_by_value(std::move(data), [options = *this](const Dataset& base) {
+  const auto choose = [options = *this](const Dataset& base) {
     std::vector<bool> is_own(options.fractions.size());
     is_own[options.number()] = true;
     const auto drawn = options.shuffle ? std::optional(static_cast<uint64_t>(options.seed)) : std::nullopt;
     return options.PartitionBy::choose(base, options.lengths(base.size()), drawn, is_own);
-  });
+  };
+  return choose_by_value(std::move(data), choose, disorder());
+}
+
+Disorder SplitOptions::disorder() const {
+  if (stratify) return {"stratify takes the rows of a part from all over the data; leave it out", {}};
+  if (group) {
+    return {
+        "its parts are made of whole groups, which are series of their own; write group: " + *group + " beside length",
+        group};
+  }
+  if (!shuffle) return {};
+  return {
+      "split draws the rows of a part at random; write shuffle: false in it, so that one part is the past and the "
+      "other the future",
+      {}};
 }
 
 at::Tensor fold_samples(int64_t size, int64_t fold, int64_t num_folds, uint64_t seed, bool training) {

@@ -40,6 +40,8 @@ class DatasetView : public Dataset, public DetailedDataset {
   std::optional<int64_t> padding(const std::string& field) const override { return padding_of(*base_, field); }
   const ImageOptions* image_options() const override { return image_options_of(*base_); }
   std::string stored(int64_t index) const override;
+  std::string disorder(const std::optional<std::string>& group) const override { return disorder_of(*base_, group); }
+  std::vector<int64_t> series_starts() const override;
   nlohmann::json inferred() const override { return inferred_of(*base_); }
   void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*base_, inferred); }
   at::Tensor sampling_weights() const override;
@@ -54,12 +56,18 @@ void require_countable(int64_t num_samples);
 
 /// Which samples of a data set of `size` samples: [n] int64.
 using Selection = std::function<at::Tensor(int64_t size)>;
+/// What a choice does to the order of samples: see disorder_of.
+struct Disorder {
+  std::string fault;                 // "": nothing
+  std::optional<std::string> group;  // by this column it does nothing
+};
 /// The samples of `base` that `choose` chooses; `base` is opened with it. `choose` throws DataError where it cannot.
-std::unique_ptr<Dataset> choose_samples(std::unique_ptr<Dataset> base, Selection choose);
+std::unique_ptr<Dataset> choose_samples(std::unique_ptr<Dataset> base, Selection choose, Disorder disorder = {});
 /// The same where the choice depends on what the samples hold: `choose` gets `base`, open. Their number is not known
 /// before.
 using SelectionByValue = std::function<at::Tensor(const Dataset& base)>;
-std::unique_ptr<Dataset> choose_by_value(std::unique_ptr<Dataset> base, SelectionByValue choose);
+std::unique_ptr<Dataset> choose_by_value(std::unique_ptr<Dataset> base, SelectionByValue choose,
+                                         Disorder disorder = {});
 
 /// `split: {fractions: [0.8, 0.2], seed: 0, part: train}`
 struct SplitOptions : PartitionBy {
@@ -81,6 +89,7 @@ struct SplitOptions : PartitionBy {
   std::unique_ptr<Dataset> part_of(std::unique_ptr<Dataset> data) const;
 
  private:
+  Disorder disorder() const;
   /// Samples in each part.
   std::vector<int64_t> lengths(int64_t size) const;
 };

@@ -1,10 +1,15 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_unique.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/argsort.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
+
+#include <numeric>
 
 #include "registry/catalog.h"
 #include "registry/datasets/data_details.h"
+#include "registry/datasets/partition.h"
 
 namespace trainrun {
 namespace {
@@ -14,6 +19,7 @@ struct Windows {
   int64_t length = 0;
   int64_t horizon = 1;
   int64_t stride = 1;
+  std::optional<std::string> group;
 
   static void describe(Fields<Windows>& f) {
     f.required("dataset", &Windows::dataset).doc("rows in the order of time, such as a CSV table's");
@@ -23,12 +29,16 @@ struct Windows {
         .at_least(1)
         .unit("rows")
         .doc("distance from the beginning of one window to that of the next");
+    f.optional("group", &Windows::group)
+        .doc(
+            "a column whose equal values are one series, such as a shop: no window runs from one series into another; "
+            "its rows need not follow each other. null: all rows are one series, or one for each data set of a Concat");
   }
   std::unique_ptr<Dataset> build(const DatasetInputs& inputs) const;
 };
 
 /// A sample is `length` rows of the base, each field [length, …], and the targets of the `horizon` rows that follow.
-/// The past of a target that is a number goes into `features`, behind the others.
+/// The past of a target that is a number goes into `features`, behind the others. No window has rows of two series.
 class WindowsDataset : public Dataset, public DetailedDataset {
  public:
   WindowsDataset(const Windows& options, std::unique_ptr<Dataset> base) : options_(options), base_(std::move(base)) {}
@@ -37,7 +47,16 @@ class WindowsDataset : public Dataset, public DetailedDataset {
     DatasetInfo info;
     const DatasetInfo rows = base_->info();
     info.target = rows.target;
-    if (rows.num_samples) info.num_samples = windows_of(*rows.num_samples);
+    if (size_ > 0) {
+      info.num_samples = size_;
+    } else if (rows.num_samples && !options_.group) {
+      info.num_samples = 0;
+      int64_t begin = 0;
+      for (const int64_t end : ends_of_series(*rows.num_samples)) {
+        *info.num_samples += windows_of(end - begin);
+        begin = end;
+      }
+    }
     const FieldInfo& target = target_of(rows);
     const bool with_past = has_past(target);
     bool has_features = false;
@@ -64,9 +83,21 @@ class WindowsDataset : public Dataset, public DetailedDataset {
   void open() override {
     require_all_drawn(*base_, "Windows");
     base_->open();
-    size_ = windows_of(base_->size());
+    const std::vector<int64_t> ends = options_.group ? bring_groups_together() : ends_of_series(base_->size());
+    std::vector<int64_t> starts;
+    int64_t begin = 0;
+    for (const int64_t end : ends) {
+      const int64_t count = windows_of(end - begin);
+      too_short_ += count == 0 ? 1 : 0;
+      for (int64_t i = 0; i < count; ++i) starts.push_back(begin + i * options_.stride);
+      begin = end;
+    }
+    num_series_ = static_cast<int64_t>(ends.size());
+    starts_ = at::tensor(starts, at::kLong);
+    size_ = starts_.numel();
     if (size_ > 0) return;
-    throw DataError("Windows: " + std::to_string(base_->size()) + " rows hold no window of " +
+    const std::string among = num_series_ > 1 ? " in " + std::to_string(num_series_) + " series" : "";
+    throw DataError("Windows: " + std::to_string(base_->size()) + " rows" + among + " hold no window of " +
                     std::to_string(options_.length) + " and the " + std::to_string(options_.horizon) + " after it");
   }
   int64_t size() const override { return size_; }
@@ -111,7 +142,28 @@ class WindowsDataset : public Dataset, public DetailedDataset {
   /// Of the target its first row to come, of the others the first row of the past.
   std::string place(int64_t index, const std::string& field) const override {
     const bool is_target = field == base_->info().target;
-    return place_of_sample(*base_, index * options_.stride + (is_target ? options_.length : 0), field);
+    return place_of_sample(*base_, row_of(index, is_target ? options_.length : 0), field);
+  }
+  /// Of the first row to come.
+  std::vector<std::string> texts(const std::string& column) const override {
+    const std::vector<std::string> rows = texts_of(*base_, column);
+    std::vector<std::string> texts;
+    for (int64_t i = 0; !rows.empty() && i < size_; ++i) {
+      texts.push_back(rows[static_cast<size_t>(row_of(i, options_.length))]);
+    }
+    return texts;
+  }
+  std::vector<std::string> class_names(const std::string& field) const override {
+    return class_names_of(*base_, field);
+  }
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> notes = notes_of(*base_);
+    if (too_short_ > 0 && size_ > 0) {
+      notes.push_back("Windows: " + std::to_string(too_short_) + " of " + std::to_string(num_series_) +
+                      " series are left out, which are too short for a window of " + std::to_string(options_.length) +
+                      " rows and the " + std::to_string(options_.horizon) + " after it");
+    }
+    return notes;
   }
   std::vector<std::string> names_within(const std::string& field) const override {
     std::vector<std::string> names = names_within_field(*base_, field);
@@ -128,9 +180,33 @@ class WindowsDataset : public Dataset, public DetailedDataset {
     const int64_t room = rows - options_.length - options_.horizon;
     return room < 0 ? 0 : room / options_.stride + 1;
   }
+  /// Where each series ends, one after the other.
+  std::vector<int64_t> ends_of_series(int64_t num_rows) const {
+    std::vector<int64_t> ends = series_starts_of(*base_);
+    ends.push_back(num_rows);
+    return ends;
+  }
+  /// The same where equal values of a column make them: their rows are brought together, in their order.
+  std::vector<int64_t> bring_groups_together() {
+    const std::vector<int64_t> keys = keys_of(*base_, *options_.group);
+    order_ = at::tensor(keys, at::kLong).argsort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
+    std::vector<int64_t> ends;
+    for (const int64_t key : keys) {
+      if (static_cast<size_t>(key) >= ends.size()) ends.resize(static_cast<size_t>(key) + 1);
+      ++ends[static_cast<size_t>(key)];
+    }
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    return ends;
+  }
   /// [N, count]: the rows from `offset` on of each window.
   at::Tensor rows_of(const at::Tensor& indices, int64_t offset, int64_t count) const {
-    return (indices * options_.stride).unsqueeze(1) + at::arange(offset, offset + count, at::kLong);
+    const at::Tensor starts = starts_.index_select(0, indices);
+    const at::Tensor places = starts.unsqueeze(1) + at::arange(offset, offset + count, at::kLong);
+    return order_.defined() ? order_.index_select(0, places.flatten()).view(places.sizes()) : places;
+  }
+  int64_t row_of(int64_t index, int64_t offset) const {
+    const int64_t place = starts_.const_data_ptr<int64_t>()[index] + offset;
+    return order_.defined() ? order_.const_data_ptr<int64_t>()[place] : place;
   }
   static bool has_past(const FieldInfo& target) { return at::isFloatingType(target.dtype); }
   static bool takes_past(const FieldInfo& features) {
@@ -148,11 +224,21 @@ class WindowsDataset : public Dataset, public DetailedDataset {
 
   Windows options_;
   std::unique_ptr<Dataset> base_;
+  at::Tensor starts_;  // [N]: where each window begins, in order_
+  at::Tensor order_;   // of the rows: series after series; undefined: the data's own
   int64_t size_ = 0;
+  int64_t num_series_ = 1;
+  int64_t too_short_ = 0;  // of these
 };
 
 std::unique_ptr<Dataset> Windows::build(const DatasetInputs& inputs) const {
-  return std::make_unique<WindowsDataset>(*this, dataset.build(inputs));
+  std::unique_ptr<Dataset> rows = dataset.build(inputs);
+  const std::string fault = disorder_of(*rows, group);
+  if (!fault.empty()) {
+    throw RecipeError(
+        {{dataset.place, dataset.path, "Windows needs rows that follow each other in time, but " + fault}});
+  }
+  return std::make_unique<WindowsDataset>(*this, std::move(rows));
 }
 
 }  // namespace

@@ -11,4 +11,8 @@ namespace trainrun {
 /// or is refused; the parser says what is wrong with it.
 void check_json_depth(std::string_view text, int deepest, const std::string& place);
 
+/// Throws DataError where the text holds more than so many values, counted by what stands before each: brackets, braces
+/// and commas.
+void check_json_size(std::string_view text, size_t most_values, const std::string& place);
+
 }  // namespace trainrun

@@ -9,6 +9,7 @@
 
 #include "registry/error.h"
 #include "registry/files/zip_file.h"
+#include "registry/utf8.h"
 
 namespace trainrun {
 namespace {
@@ -230,6 +231,9 @@ class NpzFile : public TensorFile {
     for (const ZipFile::Member& member : zip_.members()) {
       constexpr std::string_view kEnding = ".npy";
       if (member.name.ends_with('/')) continue;
+      if (valid_utf8_length(member.name) < member.name.size()) {
+        throw DataError(path + ": the name of an array is not UTF-8");
+      }
       if (!member.name.ends_with(kEnding)) {
         throw DataError(path + ": is a zip archive, but not an .npz file: it holds '" + member.name + "'");
       }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "registry/error.h"
+#include "registry/files/unpacking.h"
 
 // Source: PKWARE, APPNOTE.TXT, .ZIP File Format Specification, version 6.3.10.
 
@@ -128,6 +129,12 @@ ZipFile::Member read_entry(std::string_view view, uint64_t& place, uint64_t size
       member.stored_bytes > size ||
       (member.deflated ? member.bytes / kBestCompression > member.stored_bytes : member.bytes != member.stored_bytes);
   if (too_long) damaged(what + " claims to have " + std::to_string(member.bytes) + " bytes");
+  if (member.deflated && is_bomb(member.stored_bytes, member.bytes)) {
+    throw DataError(
+        what + " unpacks to " + std::to_string(member.bytes) + " bytes, more than " +
+        std::to_string(kMostTimesUnpacked) +
+        " times what it takes, as if to fill the memory; if it is meant to, save it uncompressed (np.savez)");
+  }
   return member;
 }
 

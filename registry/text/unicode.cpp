@@ -8,31 +8,10 @@
 #include <new>
 
 #include "registry/error.h"
+#include "registry/utf8.h"
 
 namespace trainrun::unicode {
 namespace {
-
-/// How many bytes at `at` are a character, or 0; `part`: how many of them are ill-formed together (Unicode, 3.9,
-/// "substitution of maximal subparts").
-size_t well_formed(std::string_view bytes, size_t at, size_t& part) {
-  const auto byte = [&](size_t i) { return at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U; };
-  const unsigned first = byte(0);
-  part = 1;
-  if (first < 0x80) return 1;
-  const size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4) return 0;
-  unsigned least = 0x80, most = 0xBF;
-  if (first == 0xE0) least = 0xA0;
-  if (first == 0xED) most = 0x9F;
-  if (first == 0xF0) least = 0x90;
-  if (first == 0xF4) most = 0x8F;
-  for (size_t i = 1; i < size; ++i) {
-    if (byte(i) < least || byte(i) > most) return 0;
-    least = 0x80, most = 0xBF;
-    ++part;
-  }
-  return size;
-}
 
 utf8proc_category_t category(char32_t character) { return utf8proc_category(static_cast<utf8proc_int32_t>(character)); }
 
@@ -55,20 +34,14 @@ bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<signed char>(c) >= 0; });
 }
 
-bool is_valid(std::string_view bytes) {
-  size_t part = 0;
-  for (size_t at = 0; at < bytes.size(); at += part) {
-    if (well_formed(bytes, at, part) == 0) return false;
-  }
-  return true;
-}
+bool is_valid(std::string_view bytes) { return valid_utf8_length(bytes) == bytes.size(); }
 
 std::string valid(std::string_view bytes) {
   if (is_valid(bytes)) return std::string(bytes);
   std::string text;
   size_t part = 0;
   for (size_t at = 0; at < bytes.size(); at += part) {
-    if (well_formed(bytes, at, part) > 0) {
+    if (utf8_length(bytes, at, part) > 0) {
       text.append(bytes, at, part);
     } else {
       append(text, kReplacement);

@@ -5,6 +5,7 @@
 #include "registry/error.h"
 #include "registry/files/file_io.h"
 #include "registry/text/tokenizer_files.h"
+#include "registry/utf8.h"
 
 namespace trainrun {
 namespace {
@@ -17,6 +18,10 @@ std::vector<std::string> read_lines(const std::string& file) {
     const size_t end = std::min(content.find('\n', begin), content.size());
     const size_t length = end - begin - (end > begin && content[end - 1] == '\r' ? 1 : 0);
     lines.push_back(content.substr(begin, length));
+    if (const size_t valid = valid_utf8_length(lines.back()); valid < length) {
+      throw DataError(file + ":" + std::to_string(lines.size()) + ": byte " + std::to_string(valid + 1) +
+                      " of the line is not UTF-8; convert the file to UTF-8");
+    }
     begin = end + 1;
   }
   return lines;

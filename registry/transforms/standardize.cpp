@@ -63,6 +63,7 @@ class StandardizeTransform : public Transform {
     }
     if (options_.with_mean) field = field.sub(of_channels(mean_));
     if (options_.with_std) field = field.div(of_channels(std_));
+    field = field.to(at::kFloat);  // numbers with more digits than float32 has come here in float64
   }
 
   bool learns() const override { return true; }

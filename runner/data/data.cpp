@@ -149,6 +149,7 @@ DataTransforms::DataTransforms(const Recipe& recipe, const DatasetInfo* train, c
 DataLoader::Transforms DataTransforms::all(const List& first) const {
   DataLoader::Transforms transforms(first.begin(), first.end());
   transforms.insert(transforms.end(), common_.begin(), common_.end());
+  transforms.push_back(float64_to_floats());
   return transforms;
 }
 

@@ -23,7 +23,21 @@ class PixelsToFloats : public Transform {
   }
 };
 
+/// Those that transforms have left in float64: see fits_float32.
+class Float64ToFloats : public Transform {
+ public:
+  void describe(DatasetInfo&) const override {}  // which calls them float32 already
+  Values values() const override { return Values::kPointwise; }
+  void apply(Batch& batch, const SampleDraws&) const override {
+    for (const Batch::Field& field : std::vector(batch.fields())) {
+      if (field.tensor.scalar_type() == at::kDouble) batch.set(field.name, field.tensor.to(at::kFloat));
+    }
+  }
+};
+
 }  // namespace
+
+std::unique_ptr<Transform> float64_to_floats() { return std::make_unique<Float64ToFloats>(); }
 
 std::unique_ptr<Transform> pixels_to_floats(DatasetInfo& info) {
   const bool has_bytes = std::any_of(info.fields.begin(), info.fields.end(),

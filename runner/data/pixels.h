@@ -10,4 +10,7 @@ namespace trainrun {
 /// so in `info`. Null where no field holds bytes.
 std::unique_ptr<Transform> pixels_to_floats(DatasetInfo& info);
 
+/// Rounds numbers to float32 that transforms have left in float64, as the last of them: the model gets no other.
+std::unique_ptr<Transform> float64_to_floats();
+
 }  // namespace trainrun

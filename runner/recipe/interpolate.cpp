@@ -10,9 +10,9 @@
 
 #include "registry/expression.h"
 #include "registry/interpolation.h"
+#include "registry/utf8.h"
 #include "runner/base/limits.h"
 #include "runner/base/secrets.h"
-#include "runner/base/utf8.h"
 #include "runner/recipe/recipe_position.h"
 #include "runner/recipe/source_form.h"
 

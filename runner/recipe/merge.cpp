@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "registry/utf8.h"
 #include "runner/base/limits.h"
-#include "runner/base/utf8.h"
 #include "runner/recipe/yaml.h"
 
 namespace trainrun {

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "runner/base/utf8.h"
+#include "registry/utf8.h"
 
 namespace trainrun {
 namespace {

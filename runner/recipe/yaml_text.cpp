@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "registry/utf8.h"
 #include "runner/base/limits.h"
-#include "runner/base/utf8.h"
 
 namespace trainrun {
 namespace {

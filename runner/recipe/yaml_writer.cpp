@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "runner/base/utf8.h"
+#include "registry/utf8.h"
 #include "runner/recipe/yaml.h"
 
 namespace trainrun {

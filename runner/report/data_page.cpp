@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "registry/images/encode.h"
+#include "registry/utf8.h"
 #include "runner/base/text.h"
-#include "runner/base/utf8.h"
 #include "runner/report/data_survey.h"
 
 namespace trainrun {

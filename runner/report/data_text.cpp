@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "registry/utf8.h"
 #include "runner/base/text.h"
-#include "runner/base/utf8.h"
 #include "runner/report/data_survey.h"
 
 namespace trainrun {

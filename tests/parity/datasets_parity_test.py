@@ -460,6 +460,196 @@ def test_windows_over_classes_and_fields_of_their_own(probe, tmp_path):
     assert_same(fields, {"features": torch.tensor([[[0.0], [1]], [[1], [2]]]), "label": torch.tensor([[2.0, 3], [3, 4]])}, "windows")
 
 
+def shops(folder, kind="csv"):
+    """Three series whose rows lie mixed, in the order of days; the last is too short for windows of 3 rows."""
+    rows = [(shop, day, 100 * i + day) for day in range(6) for i, shop in enumerate(["é", "b", "c"]) if shop != "c"
+            or day < 3]
+    (folder / "shops.csv").write_text("shop,day,y\n" + "".join(f"{shop},{day},{y}\n" for shop, day, y in rows))
+    return {"type": "CSV", "path": str(folder / "shops.csv"), "label": "y", "task": "regression",
+            "features": ["day"]}, rows
+
+
+def windows_of(series, length):
+    return [series[i:i + length + 1] for i in range(len(series) - length)]
+
+
+def test_windows_never_run_from_one_series_into_another(probe, tmp_path):
+    table, rows = shops(tmp_path)
+    spec = {"type": "Windows", "length": 3, "dataset": table, "group": "shop"}
+    fields, reply = read(probe, spec)
+    series = [[row[1:] for row in rows if row[0] == shop] for shop in ("é", "b", "c")]
+    expected = [window for one in series for window in windows_of(one, 3)]
+    assert len(expected) == 6
+    assert fields["features"].tolist() == [[list(row) for row in window[:3]] for window in expected]
+    assert fields["label"].tolist() == [[window[3][1]] for window in expected]
+    ids = np.array(["ébc".index(row[0]) for row in rows])
+    arrays = {"x": save(tmp_path, "x", np.array([[row[1]] for row in rows], np.float32)),
+              "label": save(tmp_path, "label", np.array([row[2] for row in rows], np.float32)),
+              "shop": save(tmp_path, "shop", ids)}
+    fields, _ = read(probe, spec | {"dataset": {"type": "TensorFile", "fields": arrays}})
+    assert fields["label"].tolist() == [[window[3][1]] for window in expected]  # by a field, where there are no columns
+    (tmp_path / "other").mkdir()
+    joined = {"type": "Concat", "datasets": [counting(tmp_path, 5), counting(tmp_path / "other", 4)]}
+    fields, _ = read(probe, {"type": "Windows", "length": 2, "dataset": joined})
+    assert fields["x"].tolist() == [[0, 1], [1, 2], [2, 3], [0, 1], [1, 2]]  # none across the two
+    assert "15 rows in 3 series hold no window of 6" in error_of(probe, spec | {"length": 6})
+    assert "shopp" in error_of(probe, spec | {"group": "shopp"})
+
+
+def test_windows_of_a_part_are_those_of_its_series(probe, tmp_path):
+    table, rows = shops(tmp_path)
+    split = {"fractions": [0.5, 0.5], "group": "shop"}
+    spec = {"type": "Windows", "length": 2, "group": "shop"}
+    found = []
+    for part in (0, 1):
+        for data in (table | {"split": split | {"part": part}},
+                     {"type": "Split", "dataset": table, "part": part} | split):
+            fields, _ = read(probe, spec | {"dataset": data})
+        found += fields["label"].flatten().tolist()
+        # and windows, parted by their series
+        whole = {"type": "Split", "dataset": spec | {"dataset": table}, "part": part} | split
+        assert sorted(read(probe, whole)[0]["label"].flatten().tolist()) == sorted(fields["label"].flatten().tolist())
+    assert sorted(found) == sorted(row[2] for row in rows if row[1] >= 2)
+
+
+@pytest.mark.parametrize("change, cure", [
+    ({"split": {"part": 0}}, {"split": {"part": 0, "shuffle": False}}),
+    ({"split": {"part": 0, "stratify": True, "shuffle": False}}, {"split": {"part": 0, "shuffle": False}}),
+    ({"subset": [0, 1, 2, 5, 6, 7]}, {"subset": [0, 2, 4, 6, 8]}),
+    ({"subset": [5, 4, 3, 2, 1, 0]}, {"subset": 6}),
+])
+def test_windows_of_rows_that_do_not_follow_each_other_are_refused(probe, tmp_path, change, cure):
+    data = counting(tmp_path)
+    for wrap in (lambda data: data, lambda data: {"type": "Concat", "datasets": [data]},
+                 lambda data: {"type": "Split", "part": 0, "fractions": [1.0], "shuffle": False, "dataset": data}):
+        said = error_of(probe, {"type": "Windows", "length": 2, "dataset": wrap(data | change)})
+        assert "rows that follow each other in time" in said
+        fields, _ = read(probe, {"type": "Windows", "length": 2, "dataset": wrap(data | cure)})
+        assert (fields["x"].diff() > 0).all() and len(fields["x"].diff().unique()) == 1
+    if "split" in change:
+        drawn = {"type": "Split", "dataset": data}
+        assert "shuffle: false" in error_of(probe, {"type": "Windows", "length": 2, "dataset": drawn})
+
+
+def test_parts_of_whole_groups_need_windows_by_group(probe, tmp_path):
+    table, _ = shops(tmp_path)
+    data = table | {"split": {"part": 0, "group": "shop"}}
+    windows = {"type": "Windows", "length": 2, "dataset": data}
+    assert "write group: shop beside length" in error_of(probe, windows)
+    assert "write group: shop beside length" in error_of(probe, windows | {"group": "day"})
+    read(probe, windows | {"group": "shop"})
+
+
+# --- encodings and limits
+
+CITIES = ["Zürich", "Málaga", "Zürich", "Ærø", "naïve €"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "cp1252", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("kind", ["CSV", "JSONL"])
+def test_tables_are_read_in_their_encoding(probe, tmp_path, kind, encoding):
+    cities = [city for city in CITIES if encoding != "latin-1" or "€" not in city] * 6_000  # in several pieces
+    if kind == "CSV":
+        text = "größe,stadt,y\n" + "".join(f"{i},{city},{i % 2}\n" for i, city in enumerate(cities))
+    else:
+        rows = [{"größe": i, "stadt": city, "y": i % 2} for i, city in enumerate(cities)]
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (tmp_path / "t").write_bytes(text.encode(encoding))
+    spec = {"type": kind, "path": str(tmp_path / "t"), "label": "y", "columns": {"stadt": "category"}}
+    fields, reply = read(probe, spec | {"encoding": encoding})
+    names = sorted(set(cities), key=lambda name: name.encode())
+    assert reply["learnt"] == {"stadt": {"categories": names}}
+    assert fields["stadt"].tolist() == [names.index(city) for city in cities]
+    assert fields["features"][:, 0].tolist() == list(range(len(cities)))
+    if encoding not in ("utf-8", "latin-1"):
+        return
+    (tmp_path / "g").write_bytes(gzip.compress(text.encode("latin-1", "replace")))
+    said = error_of(probe, spec | {"path": str(tmp_path / "g")})
+    place = "byte 3 of the line, 0xF6 at offset 2" if kind == "CSV" else "byte 5 of the line, 0xF6 at offset 4"
+    assert f"{tmp_path}/g:1: {place} of the text, is not UTF-8; write encoding: latin-1" in said
+
+
+@pytest.mark.parametrize("content, expected", [
+    (b"a,y\n1,0\n\xe4,1\n",
+     ":3: byte 1 of the line, 0xE4 at offset 8 of the text, is not UTF-8; write encoding: latin-1"),
+    (b"a,y\n1\x80,0\n", ":2: byte 2 of the line, 0x80 at offset 5 of the text, is not UTF-8; write encoding: cp1252"),
+    (b"a,y\n1\xe2\x82", ":2: byte 2 of the line, 0xE2 at offset 5 of the text, is not UTF-8"),
+    ("a,y\n1,0\n".encode("utf-16"), ":1: begins with the byte-order mark of UTF-16; write encoding: utf-16"),
+    ("a,y\n1,0\n".encode("utf-16-le"), ":1: looks like UTF-16: every other byte is 0; write encoding: utf-16-le"),
+    ("a,y\n1,0\n".encode("utf-16-be"), ":1: looks like UTF-16: every other byte is 0; write encoding: utf-16-be"),
+])
+def test_what_is_not_utf_8_is_named_with_line_and_byte(probe, tmp_path, content, expected):
+    (tmp_path / "t.csv").write_bytes(content)
+    assert f"{tmp_path}/t.csv{expected}" in error_of(probe, {"type": "CSV", "path": str(tmp_path / "t.csv"),
+                                                             "label": "y"})
+
+
+@pytest.mark.parametrize("encoding, content, expected", [
+    ("cp1252", b"a,y\n\x81,0\n",
+     ":2: byte 1 of the line, 0x81 at offset 4 of the text, is not a character of cp1252; write encoding: latin-1"),
+    ("latin-1", b"\xef\xbb\xbfa,y\n", ":1: begins with the byte-order mark of UTF-8; write encoding: utf-8"),
+    ("utf-16", b"a,y\n1,0\n",
+     ":1: does not begin with the byte-order mark of UTF-16; write encoding: utf-16-le or utf-16-be"),
+    ("utf-16", "a,y\n1,0".encode("utf-16") + b"!",
+     ":2: byte 7 of the line, 0x21 at offset 16 of the text, is half a character"),
+    ("utf-16-be", "a,y\n".encode("utf-16-be") + b"\xd8\x00\x00a",
+     ":2: byte 1 of the line, 0xD8 at offset 8 of the text, is half a character"),
+    ("ascii", b"", "'ascii' is not one of utf-8, latin-1, cp1252"),
+])
+def test_what_is_not_of_the_encoding_named_is_an_error(probe, tmp_path, encoding, content, expected):
+    (tmp_path / "t.csv").write_bytes(content)
+    assert expected in error_of(probe, {"type": "CSV", "path": str(tmp_path / "t.csv"), "label": "y",
+                                        "encoding": encoding})
+
+
+def test_text_of_a_database_and_names_of_arrays_are_utf_8(probe, tmp_path):
+    base = sqlite3.connect(tmp_path / "t.db")
+    base.execute("CREATE TABLE t (city TEXT, y INTEGER)")
+    base.executemany("INSERT INTO t VALUES (CAST(? AS TEXT), ?)", [(b"Bern", 0), (b"Z\xfcrich", 1)])
+    base.commit()
+    base.close()
+    spec = {"type": "SQLite", "path": str(tmp_path / "t.db"), "table": "t", "label": "y",
+            "columns": {"city": "category"}}
+    assert f"{tmp_path}/t.db:2:city: byte 2, 0xFC, is not UTF-8" in error_of(probe, spec)
+    np.savez(tmp_path / "t.npz", xx=np.zeros((2, 1)), label=np.zeros(2))
+    (tmp_path / "t.npz").write_bytes((tmp_path / "t.npz").read_bytes().replace(b"xx.npy", b"x\xfc.npy"))
+    assert "t.npz: the name of an array is not UTF-8" in error_of(probe, {"type": "TensorFile",
+                                                                          "path": str(tmp_path / "t.npz")})
+
+
+def test_a_query_that_never_gives_a_row_ends(probe, tmp_path):
+    sqlite3.connect(tmp_path / "t.db").close()
+    (tmp_path / "t.db").touch()
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS c, 1 AS y FROM n"
+    spec = {"type": "SQLite", "path": str(tmp_path / "t.db"), "query": endless, "label": "y", "timeout_seconds": 0.2}
+    assert "given no row for 0.2 s; if it is meant to take so long, write a larger timeout_seconds" in error_of(probe, spec)
+
+
+def test_bombs_and_endless_lines_are_refused_by_named_limits(probe, tmp_path):
+    mib = 1 << 20
+    path = tmp_path / "t.csv"
+    spec = {"type": "CSV", "path": str(path), "label": "y"}
+    path.write_bytes(gzip.compress(b"a" * mib) * 260)  # members of a gzip file follow each other
+    assert "t.csv: its gzip data unpack to more than 200 times their size" in error_of(
+        probe, {"type": "TextLM", "path": str(path), "block_size": 4})
+    path.write_text("a,y\n1,2\n")
+    with path.open("r+b") as file:
+        file.truncate(600 * mib)  # a field of zeros, which take no room on the disk
+    assert "t.csv:3: the record is longer than 256 MiB; is a quotation mark never closed?" in error_of(probe, spec)
+    path.write_text("a,y\n" + "," * (mib + 1) + "\n")
+    assert "t.csv:2: has more than 1048576 columns; is the delimiter the right one?" in error_of(probe, spec)
+    path.write_text('{"a": [' + "1," * (4 * mib) + '1], "y": 0}\n')
+    assert "t.csv:1: holds more than 4194304 values" in error_of(probe, spec | {"type": "JSONL"})
+    with zipfile.ZipFile(tmp_path / "t.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", np.random.default_rng(0).bytes(mib))
+    content = (tmp_path / "t.npz").read_bytes()
+    claims = content.replace(mib.to_bytes(4, "little"), (300 * mib).to_bytes(4, "little"))
+    assert claims != content
+    (tmp_path / "t.npz").write_bytes(claims)
+    said = error_of(probe, {"type": "TensorFile", "path": str(tmp_path / "t.npz")})
+    assert "member 'x.npy' unpacks to 314572800 bytes, more than 200 times what it takes" in said
+
+
 # Compared with figures from Python in tests/registry/datasets_test.cpp.
 # Tested in C++, and those of images in image_folder_parity_test.py, image_datasets_parity_test.py,
 # segmentation_parity_test.py and shards_parity_test.py; those of text in text_data_parity_test.py;

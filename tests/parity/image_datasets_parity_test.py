@@ -289,6 +289,15 @@ def test_classes_with_names_are_numbered_by_the_training_data(probe, table):
         read(probe, options | {"path": other}, learnt=reply["learnt"])
 
 
+def test_a_table_of_another_encoding_has_the_same_classes(probe, table):
+    path = pathlib.Path(table())
+    path.write_bytes("path,label\npictures/a2.png,Käse\npictures/a0.png,€\n".encode("cp1252"))
+    fields, reply = read(probe, {"type": "ImageCSV", "path": str(path), "encoding": "cp1252"})
+    assert values(fields) == [2, 0] and reply["learnt"] == {"classes": ["Käse", "€"]}
+    with pytest.raises(ProbeError, match="table.csv:2: byte 18 of the line, 0xE4 .* write encoding: latin-1"):
+        read(probe, {"type": "ImageCSV", "path": str(path)})
+
+
 def test_several_columns_are_several_labels(probe, table):
     path = table("path,sun,other,rain", "pictures/a1.png,1,x,0", "pictures/a3.png,0.5,y,1")
     fields, _ = read(probe, {"type": "ImageCSV", "path": path, "label": ["rain", "sun"]})

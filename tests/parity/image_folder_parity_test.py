@@ -338,6 +338,13 @@ def test_images_kept_on_the_disk_are_those_of_their_files(tmp_path, monkeypatch)
     for file in kept():
         file.write_bytes(file.read_bytes()[:-1])
     assert torch.equal(images(cache="disk"), images())
+    # and so is one of which a bit was flipped: of a pixel, of the list of sizes and faults, or of its checksum
+    for place in (1000, -300, -30):
+        for file in kept():
+            content = bytearray(file.read_bytes())
+            content[place] ^= 4
+            file.write_bytes(content)
+        assert torch.equal(images(cache="disk"), images()), place
     with pytest.raises(ProbeError, match="only/broken.png: this is no JPEG"):
         images(cache="disk", broken="error")
     own.close()

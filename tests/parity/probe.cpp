@@ -29,6 +29,7 @@
 #include "registry/graph/layer_decay.h"
 #include "registry/graph/shape_mode.h"
 #include "registry/metric_details.h"
+#include "runner/data/pixels.h"
 #include "runner/data/sampler.h"
 #include "runner/loggers/loggers.h"
 #include "runner/model/initial_weights.h"
@@ -496,7 +497,8 @@ json run_dataset(Request& request) {
   } else {
     dataset->learn(at::arange(dataset->size(), at::kLong));
   }
-  const Batch batch = dataset->get(at::arange(dataset->size(), at::kLong));
+  Batch batch = dataset->get(at::arange(dataset->size(), at::kLong));
+  float64_to_floats()->apply(batch, SampleDraws({}, {}));
   const DatasetInfo info = dataset->info();
   json names = json::array();
   for (size_t i = 0; i < info.fields.size(); ++i) {

@@ -114,6 +114,25 @@ def test_batches_are_as_long_as_their_longest_text(probe, tmp_path, word_piece, 
     assert_same(fields, expected(tokenizer, [row[1] for row in ROWS], [1, 0, 1, 2], 24), "texts")
 
 
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl"])
+def test_files_of_other_encodings_are_the_same_texts(probe, tmp_path, word_piece, ending):
+    rows = [("süße Ärzte", "süß"), ("a café", "gut"), ("none", "süß")]
+    between = {"tsv": "\t", "csv": ","}.get(ending)
+    lines = [between.join(row) for row in [("text", "label"), *rows]] if between else [
+        json.dumps({"text": text, "label": label}, ensure_ascii=False) for text, label in rows]
+    spec = {"type": "TextClassification", "tokenizer": word_piece[1], "padding": "max_length", "max_length": 8}
+    found = []
+    for encoding in ("utf-8", "latin-1", "cp1252", "utf-16"):
+        path = tmp_path / f"{encoding}.{ending}"
+        path.write_bytes(("\n".join(lines) + "\n").encode(encoding))
+        found.append(read(probe, spec | {"path": str(path), "encoding": encoding}))
+        assert found[-1][1] == {"classes": ["gut", "süß"]}
+        assert_same(found[-1][0], found[0][0], encoding)
+    said = error_of(probe, spec | {"path": str(tmp_path / f"latin-1.{ending}")})
+    assert f"latin-1.{ending}:{1 if ending == 'jsonl' else 2}: byte " in said and "write encoding: latin-1" in said
+    assert "encoding: is for files of text" in error_of(probe, spec | {"path": "a.parquet", "encoding": "latin-1"})
+
+
 def test_what_is_wrong_with_a_table_is_said_with_its_place(probe, tmp_path, word_piece):
     spec = {"type": "TextClassification", "tokenizer": word_piece[1], "padding": "max_length", "max_length": 8}
     good = written(tmp_path, "good.tsv", "text\tlabel\na\tx\nb\ty\n")

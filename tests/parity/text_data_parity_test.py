@@ -185,12 +185,27 @@ def test_token_files_of_nano_gpt(probe, tmp_path, dtype):
         assert row == tokens[begin + 1: begin + 11].tolist()
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-be"])
+def test_text_of_another_encoding_is_what_python_decodes(probe, tmp_path, encoding):
+    text = "Il était une fois, à l'œuvre\n" * 3 if encoding == "cp1252" else "Ein Ärgernis: süß\n" * 3
+    lines = "".join(json.dumps({"text": line}, ensure_ascii=False) + "\n" for line in text.splitlines())
+    for name, content, whole in (("a.txt", text, text), ("a.jsonl", lines, text.replace("\n", ""))):
+        path = written(tmp_path, name, content.encode(encoding))
+        fields, learnt = read(probe, type="TextLM", path=path, encoding=encoding, block_size=5)
+        characters = sorted(set(whole))
+        assert learnt == {"characters": "".join(characters)}
+        assert_same(fields, blocks([characters.index(c) for c in whole], 5), name)
+    marked = written(tmp_path, "b.txt", b"\xef\xbb\xbfabcdef")
+    assert read(probe, type="TextLM", path=marked, block_size=5)[1] == {"characters": "abcdef"}  # without the mark
+    assert "is for files of text" in error_of(probe, type="TextLM", path="a.parquet", encoding=encoding, block_size=5)
+
+
 def test_damaged_and_missing_text_is_refused_with_its_place(probe, tmp_path):
     text = {"type": "TextLM", "block_size": 4}
     latin = written(tmp_path, "latin.txt", "caf\xe9 au lait".encode("latin-1"))
-    assert "latin.txt: byte 4 is not UTF-8" in error_of(probe, **text, path=latin)
+    assert "latin.txt:1: byte 4 of the line, 0xE9 at offset 3 of the text, is not UTF-8; write encoding: latin-1" in error_of(probe, **text, path=latin)
     for name, content in (("surrogate", b"ab\xed\xa0\x80"), ("long", b"ab\xc0\x80"), ("beyond", b"ab\xf4\x90\x80\x80"), ("cut", b"ab\xe2\x80")):
-        assert f"{name}.txt: byte 3 is not UTF-8" in error_of(probe, **text, path=written(tmp_path, f"{name}.txt", content))
+        assert f"{name}.txt:1: byte 3 of the line" in error_of(probe, **text, path=written(tmp_path, f"{name}.txt", content))
     short = written(tmp_path, "short.txt", "abcd")
     assert "there are 4 tokens, and a block of 4 and its last label need 5" in error_of(probe, **text, path=short)
     assert "there is no text" in error_of(probe, **text, path=written(tmp_path, "none.jsonl", "\n\n"))

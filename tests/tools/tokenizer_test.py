@@ -118,7 +118,7 @@ def test_threads_files_and_forms_do_not_matter(tmp_path):
 
 def test_what_cannot_be_learnt_from_is_refused(tmp_path):
     (tmp_path / "latin.txt").write_bytes("fine\ncaf\xe9\n".encode("latin-1"))
-    assert "latin.txt:2: is not UTF-8" in train(tmp_path, "latin.txt", fails=True)
+    assert "latin.txt:2: byte 4 of the line, 0xE9 at offset 8 of the text, is not UTF-8; convert the file to UTF-8" in train(tmp_path, "latin.txt", fails=True)
     (tmp_path / "empty.txt").write_text("")
     assert "empty.txt: there is no text to learn from" in train(tmp_path, "empty.txt", fails=True)
     assert "nothing.txt: cannot open" in train(tmp_path, "nothing.txt", fails=True)

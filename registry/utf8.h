@@ -1,13 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 namespace trainrun {
 
+/// How many bytes at `at` are one well-formed character of UTF-8; 0: they are none (overlong forms, surrogates and code
+/// points above U+10FFFF included), and `part` of them are ill-formed together (Unicode, 3.9, "substitution of maximal
+/// subparts").
+size_t utf8_length(std::string_view bytes, size_t at, size_t& part);
+
 /// The code point that starts at `text[offset]`; moves `offset` behind it. Returns kInvalidCodePoint and leaves
-/// `offset` where the bytes are no well-formed UTF-8 (overlong forms, surrogates and code points above U+10FFFF
-/// included).
+/// `offset` where the bytes are not well-formed UTF-8.
 uint32_t next_code_point(std::string_view text, size_t& offset);
 constexpr uint32_t kInvalidCodePoint = 0xFFFFFFFF;
 
