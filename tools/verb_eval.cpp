@@ -89,14 +89,13 @@ void add_eval(CLI::App& app, Program& program) {
   verb->callback([&program, arguments, as_json, with_report] {
     const TrainedModel trained = find_trained(arguments->path);
     TrainedRun run(trained, arguments->overrides, program.catalog, *with_report ? report_metrics : ExtraMetrics());
-    Figures figures = evaluate_trained(run);
+    EvaluatedSets evaluated = evaluate_trained(run);
+    for (const std::string& note : run.notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
+    Figures& figures = evaluated.figures;
     const std::map<std::string, Figures> regressions = take_regression_reports(figures);
     std::vector<ClassReport> reports = take_class_reports(figures);
-    if (!reports.empty()) {
-      const std::vector<std::string> names = trained_class_names(run.recipe());
-      for (ClassReport& report : reports) {
-        if (!report.has_labels) report.names = names;
-      }
+    for (ClassReport& report : reports) {
+      if (!report.has_labels) report.names = evaluated.class_names[report.prefix];
     }
     nlohmann::ordered_json object = {{"checkpoint", run.checkpoint()}};
     if (!*as_json) std::printf("%s\n", run.checkpoint().c_str());

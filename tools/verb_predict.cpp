@@ -99,7 +99,10 @@ void add_predict(CLI::App& app, Program& program) {
     Lines lines(arguments->format == "csv", is_file ? "line" : has_data ? "file" : "sample");
     predict(
         run, has_data ? std::optional(arguments->data) : std::nullopt,
-        [&](const PredictedClasses& classes) { write(lines.header(classes)); },
+        [&](const PredictedClasses& classes) {
+          for (const std::string& note : run.notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
+          write(lines.header(classes));
+        },
         [&](const Prediction& prediction) { write(lines.line(prediction)); });
     if (file) file->finish();
   });

@@ -33,6 +33,7 @@ struct ImageCsv : ImageOptions {
             "names in the training data. A list of columns: numbers, one for each label, such as 0 or 1");
     f.optional("delimiter", &ImageCsv::delimiter).doc("the character between two fields");
     f.optional("encoding", &ImageCsv::encoding).doc(kEncodingHelp);
+    describe_classes_into(f);
     describe_into(f);
   }
   void check(Checker& checker) const {
@@ -54,30 +55,6 @@ class ImageCsvDataset : public ImageSamples {
  public:
   explicit ImageCsvDataset(const ImageCsv& options) : ImageSamples(options), options_(options) {}
 
-  nlohmann::json learnt() const override {
-    if (listing().classes.empty()) return nullptr;
-    return {{"classes", listing().classes}};
-  }
-  /// From now on classes have the numbers that they have in the training data.
-  void set_learnt(const nlohmann::json& state) override {
-    const std::vector<std::string>& names = listing().classes;
-    if (state.is_null() && names.empty()) return;
-    if (names.empty() || !state.is_object() || !state.contains("classes")) {
-      throw DataError("ImageCSV: " + options_.path + ": its classes " + (names.empty() ? "are numbers" : "have names") +
-                      ", unlike those of the training data");
-    }
-    const auto known = state.at("classes").get<std::vector<std::string>>();
-    std::vector<int64_t> numbers;  // of the classes in this file
-    for (const std::string& name : names) {
-      const auto found = std::find(known.begin(), known.end(), name);
-      if (found == known.end()) {
-        throw DataError("ImageCSV: " + options_.path + ": no image of the training data is of class '" + name + "'" +
-                        suggestion(name, known));
-      }
-      numbers.push_back(found - known.begin());
-    }
-    set_classes(at::tensor(numbers, at::kLong).index_select(0, listing().labels), known);
-  }
   std::vector<std::string> names_within(const std::string& field) const override {
     const auto* columns = std::get_if<std::vector<std::string>>(&options_.label);
     return columns && field == "label" ? *columns : std::vector<std::string>();

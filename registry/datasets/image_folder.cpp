@@ -19,7 +19,8 @@ struct ImageFolder : ImageOptions {
     f.required("root", &ImageFolder::root)
         .doc(
             "a folder with a folder of JPEG, PNG, WebP or BMP files for each class; classes are numbered in the order "
-            "of their names");
+            "of their names in the training data. Hidden folders (.NAME, @eaDir, __MACOSX) are passed over");
+    describe_classes_into(f);
     describe_into(f);
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
@@ -48,30 +49,47 @@ class ImageFolderDataset : public ImageSamples {
   Listing list_classes() const {
     std::vector<std::string> classes;
     bool has_images = false;
+    ImageFiles others;  // that lie in `root` itself
     for (const fs::directory_entry& entry : fs::directory_iterator(root_)) {
-      if (entry.is_directory()) classes.push_back(entry.path().filename().string());
-      has_images = has_images || is_image_name(entry.path());
+      const std::string name = entry.path().filename().string();
+      if (entry.is_directory() && !is_hidden_name(name)) {
+        classes.push_back(name);
+      } else if (!entry.is_directory() && is_image_name(entry.path()) && fs::exists(entry.path())) {
+        has_images = true;
+        others.passed_over.add(PassedOver::kNoClass, entry.path());
+      } else {
+        add_other_entry(entry, others);
+      }
     }
     std::sort(classes.begin(), classes.end());
+    std::sort(others.unread.begin(), others.unread.end());
     if (classes.empty()) {
       throw DataError("ImageFolder: " + root_ + " holds no folders" +
                       (has_images ? ", but images; put those of each class into a folder of its own" : ""));
     }
+    return list_images(std::move(classes), std::move(others));
+  }
+
+  Listing list_images(std::vector<std::string> classes, ImageFiles others) const {
     Listing listing;
     listing.num_classes = static_cast<int64_t>(classes.size());
     std::vector<int64_t> labels;
     for (size_t label = 0; label < classes.size(); ++label) {
-      const std::vector<std::string> paths = images_below(fs::path(root_) / classes[label]);
-      if (paths.empty()) {
+      const ImageFiles own = images_below(fs::path(root_) / classes[label]);
+      if (own.images.empty() && own.unread.empty()) {
         throw DataError("ImageFolder: " + (fs::path(root_) / classes[label]).string() +
                         " holds no JPEG, PNG, WebP or BMP file, and every folder in `root` is a class; is `root` the "
                         "folder that holds the classes' folders?");
       }
-      listing.files.insert(listing.files.end(), paths.begin(), paths.end());
+      listing.files.insert(listing.files.end(), own.images.begin(), own.images.end());
       labels.resize(listing.files.size(), static_cast<int64_t>(label));
+      others.add(own);
     }
+    if (labels.empty()) throw DataError(others.unread.at(0));
     listing.labels = at::tensor(labels, at::kLong);
     listing.classes = std::move(classes);
+    listing.unread = std::move(others.unread);
+    listing.passed_over = others.passed_over.text();
     return listing;
   }
 

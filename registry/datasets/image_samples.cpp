@@ -16,6 +16,9 @@
 #include "registry/transforms/masks.h"
 
 namespace trainrun {
+
+using nlohmann::json;
+
 namespace {
 
 constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;
@@ -57,35 +60,83 @@ std::shared_ptr<const Transform> ImageSamples::transform_of_masks(const Componen
 
 const ImageSamples::Listing& ImageSamples::listing() const {
   if (listing_) return *listing_;
-  const std::lock_guard lock(options_.memory->mutex);
-  if (!options_.memory->listing) {
-    options_.memory->listing = std::make_shared<const Listing>(list());
-    for (const std::string& name : options_.memory->listing->classes) {
-      require_utf8(name, "the name of the class '" + unicode::valid(name) + "'");
+  std::shared_ptr<const Listing> whole;
+  {
+    const std::lock_guard lock(options_.memory->mutex);
+    if (!options_.memory->listing) {
+      options_.memory->listing = std::make_shared<const Listing>(list());
+      for (const std::string& name : options_.memory->listing->classes) {
+        require_utf8(name, "the name of the class '" + unicode::valid(name) + "'");
+      }
     }
+    whole = options_.memory->listing;
   }
-  listing_ = options_.memory->listing;
+  const bool is_numbered = !known_.are_known() || mask_options_ || !whole->num_classes;
+  listing_ = is_numbered || KnownClasses::of(*whole) == known_
+                 ? whole
+                 : std::make_shared<const Listing>(read_by_classes(known_, *whole, unknown_));
   return *listing_;
 }
 
-void ImageSamples::set_classes(at::Tensor labels, std::vector<std::string> names) {
-  Listing changed = listing();
-  changed.labels = std::move(labels);
-  changed.num_classes = static_cast<int64_t>(names.size());
-  changed.classes = std::move(names);
-  listing_ = std::make_shared<const Listing>(std::move(changed));
+json ImageSamples::inferred() const {
+  if (known_.are_known()) return known_.to_json();
+  {
+    const std::lock_guard lock(options_.memory->mutex);
+    if (options_.memory->known.are_known()) return options_.memory->known.to_json();
+  }
+  return mask_options_ ? json{{"num_classes", mask_options_->num_classes}} : KnownClasses::of(listing()).to_json();
 }
 
-size_t ImageSamples::listed(size_t number) const { return left_.empty() ? number : static_cast<size_t>(left_[number]); }
+void ImageSamples::set_inferred(const json& inferred) {
+  if (listing_) return;
+  known_ = KnownClasses::from_json(inferred);
+  const std::lock_guard lock(options_.memory->mutex);
+  options_.memory->known = known_;
+}
+
+json ImageSamples::learnt() const { return listing().classes.empty() ? json() : inferred(); }
+
+void ImageSamples::set_learnt(const json& state) {
+  const KnownClasses classes = KnownClasses::from_json(state);
+  if (!classes.are_known() || mask_options_ || classes == KnownClasses::of(listing())) return;
+  UnknownClasses unknown;
+  auto read = std::make_shared<const Listing>(read_by_classes(classes, listing(), unknown));
+  if (!unknown.counts.empty()) throw DataError(unknown.fault(classes));
+  known_ = classes;
+  listing_ = std::move(read);
+}
+
+void ImageSamples::check_classes() const {
+  if (mask_options_ && known_.are_known() && known_.count != mask_options_->num_classes) {
+    throw DataError("num_classes is " + std::to_string(mask_options_->num_classes) + ", but the training data have " +
+                    std::to_string(known_.count) + " classes, whose numbers the masks hold");
+  }
+  const bool may_skip = options_.unknown_classes == UnknownImages::kSkip;
+  if (unknown_.counts.empty() || (may_skip && !files().empty())) return;
+  throw DataError(unknown_.fault(known_) + (may_skip
+                                                ? "; no image is of one of them"
+                                                : "; the data set's unknown_classes: skip leaves such images out"));
+}
+
+size_t ImageSamples::listed(size_t number) const {
+  return listing().numbers.empty() ? number : static_cast<size_t>(listing().numbers[number]);
+}
 
 std::string ImageSamples::named(size_t number, const std::string& message) const {
   return listing().lines.empty() ? message : listing().place(number) + ": " + message;
 }
 
-std::string ImageSamples::read_image(size_t number) const {
+std::string ImageSamples::read_image(size_t number) const { return read_file(files()[number], kMostFileBytes); }
+
+std::string ImageSamples::stored(int64_t index) const { return bytes_of(static_cast<size_t>(index)); }
+
+/// What is missing is a fault of the data, like what is broken; what the system does not let us read may be there again
+/// tomorrow.
+std::string ImageSamples::bytes_of(size_t number) const {
   try {
-    return read_file(files()[number], kMostFileBytes);
+    return read_image(number);
   } catch (const ReadError& error) {
+    if (error.is_missing() && listing().archives.empty()) throw DataError(error.what());
     if (listing().lines.empty()) throw;
     throw error.named_at(listing().place(number));
   }
@@ -103,6 +154,7 @@ std::vector<std::string> ImageSamples::class_names(const std::string& field) con
 }
 
 DatasetInfo ImageSamples::info() const {
+  if (listing().files.empty()) check_classes();  // which says why none is left
   if (!sized_image_) {
     sized_image_ = image_;
     const bool is_open = std::count(image_.shape.begin(), image_.shape.end(), kAnySize) > 0;
@@ -144,8 +196,23 @@ std::vector<int64_t> ImageSamples::first_shape() const {
 }
 
 void ImageSamples::open() {
+  listing();
+  check_classes();
+  if (options_.broken == BrokenImages::kError && !listing().unread.empty()) {
+    throw DataError(listing().unread[0] + advice());
+  }
   info();
+  note_what_is_left_out();
   if (options_.broken == BrokenImages::kSkip || options_.cache != ImageCache::kNone) read_all();
+}
+
+void ImageSamples::note_what_is_left_out() {
+  if (!listing().passed_over.empty()) notes_.push_back(listing().passed_over);
+  if (unknown_.counts.empty()) return;
+  int64_t count = 0;
+  for (const auto& [name, images] : unknown_.counts) count += images;
+  notes_.push_back(std::to_string(count) + " of " + std::to_string(count + size()) +
+                   " images are of classes that the training data do not have, and are left out: " + unknown_.text());
 }
 
 /// Decodes every file once: to keep it, or to see whether that goes well.
@@ -167,7 +234,7 @@ void ImageSamples::read_all() {
     if (!note.empty()) notes_.push_back(note);
   }
   std::vector<int64_t> whole;
-  std::vector<std::string> broken;
+  std::vector<std::string> broken = listing().unread;
   for (size_t i = 0; i < count; ++i) {
     const std::string& fault = images.faults[i].empty() && mask_options_ ? masks.faults[i] : images.faults[i];
     if (!fault.empty()) {
@@ -184,29 +251,13 @@ void ImageSamples::read_all() {
 void ImageSamples::leave_out(const std::vector<int64_t>& whole, std::vector<std::string> broken) {
   if (options_.broken == BrokenImages::kError) throw DataError(broken[0] + advice());
   const size_t count = broken.size();
-  const size_t all = files().size();
+  const size_t all = files().size() + listing().unread.size();
   if (count > kMostNamed) broken.resize(kMostNamed);
   const std::string named = join(broken) + (count > kMostNamed ? ", …" : "");
   if (whole.empty()) throw DataError("no image can be decoded: " + named);
   notes_.push_back(std::to_string(count) + " of " + std::to_string(all) +
                    " images cannot be decoded and are left out: " + named);
-  const auto choose = [&](auto& of_images) {
-    if (of_images.empty()) return;
-    std::decay_t<decltype(of_images)> kept;
-    for (const int64_t number : whole) kept.push_back(of_images[static_cast<size_t>(number)]);
-    of_images = std::move(kept);
-  };
-  Listing left = listing();
-  choose(left.files);
-  choose(left.lines);
-  choose(left.pieces);
-  if (mask_options_) {
-    choose(left.masks);
-  } else {
-    left.labels = left.labels.index_select(0, at::tensor(whole, at::kLong));
-  }
-  listing_ = std::make_shared<const Listing>(std::move(left));
-  left_ = whole;
+  if (whole.size() < files().size()) listing_ = std::make_shared<const Listing>(chosen_of(listing(), whole));
 }
 
 const char* ImageSamples::advice() const {
@@ -215,7 +266,7 @@ const char* ImageSamples::advice() const {
 
 at::Tensor ImageSamples::decoded(size_t number) const {
   const std::string& file = files()[number];
-  const std::string bytes = read_image(number);
+  const std::string bytes = bytes_of(number);
   try {
     return decode_image(bytes, options_.channels());
   } catch (const DataError& error) {

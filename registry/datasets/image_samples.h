@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "registry/datasets/data_details.h"
+#include "registry/datasets/image_classes.h"
+#include "registry/datasets/image_listing.h"
 #include "registry/transform.h"
 
 namespace trainrun {
@@ -33,26 +35,11 @@ struct Words<ImageCache> {
   static constexpr std::array kWords = {"none", "memory", "disk"};
 };
 
-/// All images of a data set in their order, none opened.
-struct ImageListing {
-  std::vector<std::string> files;      // their paths; of those in archives, what they are called in messages
-  std::vector<std::string> masks;      // where there are no labels
-  at::Tensor labels;                   // [N] classes, int64; or [N, K] numbers, float32
-  std::optional<int64_t> num_classes;  // of labels that are classes
-  std::vector<std::string> classes;    // their names; empty: they have none
-
-  struct Piece {
-    size_t archive = 0;  // its number
-    uint64_t offset = 0;
-    uint64_t size = 0;
-  };
-  std::vector<std::string> archives;
-  std::vector<Piece> pieces;  // of the archives: where each image lies; empty: in a file of its own
-
-  std::string list;            // the file that names the images
-  std::vector<int64_t> lines;  // where it names each; empty: there is none
-  /// "FILE:LINE"
-  std::string place(size_t number) const { return list + ":" + std::to_string(lines[number]); }
+/// What becomes of images whose class the training data do not have.
+enum class UnknownImages { kError, kSkip };
+template <>
+struct Words<UnknownImages> {
+  static constexpr std::array kWords = {"error", "skip"};
 };
 
 /// What was found out about a data set, so that it is looked at once however often a recipe's data are built.
@@ -60,6 +47,7 @@ struct ImageMemory {
   std::mutex mutex;
   std::shared_ptr<const ImageListing> listing;
   std::optional<std::vector<int64_t>> shape;  // of an image as it goes into a batch
+  KnownClasses known;  // what `set_inferred` was told, which `inferred` then says; by itself it renumbers nothing
 };
 
 /// The parameters that all data sets of image files share.
@@ -67,10 +55,14 @@ struct ImageOptions {
   std::vector<Component<TransformKind>> image_transforms;
   ColorMode mode = ColorMode::kRgb;
   BrokenImages broken = BrokenImages::kError;
+  UnknownImages unknown_classes = UnknownImages::kError;
   ImageCache cache = ImageCache::kNone;
 
   template <class T>
   static void describe_into(Fields<T>& f);
+  /// Of data sets whose files say which classes there are.
+  template <class T>
+  static void describe_classes_into(Fields<T>& f);
   int64_t channels() const { return mode == ColorMode::kRgb ? 3 : 1; }
 
   /// Kept by all copies. What reads other files takes a new one.
@@ -98,19 +90,24 @@ class ImageSamples : public Dataset, public DetailedDataset {
   Batch get(const at::Tensor& indices) const override;
   Batch get_drawn(const at::Tensor& indices, const SampleDraws& draws) const override;
   at::Tensor column(const std::string& field) const override;
+  /// The classes of other data are numbered as the training data's are, once `set_inferred` or `set_learnt` says how.
+  nlohmann::json learnt() const override;
+  void set_learnt(const nlohmann::json& state) override;
+  nlohmann::json inferred() const override;
+  void set_inferred(const nlohmann::json& inferred) override;
   std::string place(int64_t index, const std::string& field) const override;
   std::vector<std::string> notes() const override { return notes_; }
   /// `folder`: the name of the folder that a file lies in.
   std::vector<std::string> texts(const std::string& column) const override;
   std::vector<std::string> class_names(const std::string& field) const override;
   const ImageOptions* image_options() const override { return &options_; }
-  std::string stored(int64_t index) const override { return read_image(static_cast<size_t>(index)); }
+  std::string stored(int64_t index) const override;
 
  protected:
   using Listing = ImageListing;
   /// Throws DataError where there are no images.
   virtual Listing list() const = 0;
-  /// The file of image `number`, as it lies on the disk.
+  /// The file of image `number`, as it lies on the disk. Throws ReadError, without the place that names the file.
   virtual std::string read_image(size_t number) const;
   /// What the images are read from: files, and what else says which images of those files they are.
   struct Sources {
@@ -120,13 +117,15 @@ class ImageSamples : public Dataset, public DetailedDataset {
   virtual Sources sources() const { return {files()}; }
 
   const Listing& listing() const;
-  /// Gives the classes other numbers.
-  void set_classes(at::Tensor labels, std::vector<std::string> names);
   /// The place in the list of image `number`, which differ where images are left out.
   size_t listed(size_t number) const;
 
  private:
   const std::vector<std::string>& files() const { return listing().files; }
+  void check_classes() const;
+  void note_what_is_left_out();
+  /// The bytes of image `number`. Throws ReadError, or DataError where there is no such file.
+  std::string bytes_of(size_t number) const;
   /// What is said of image `number`, or of its file, after the place at which a table names it.
   std::string named(size_t number, const std::string& message) const;
   using Transforms = std::vector<std::shared_ptr<const Transform>>;
@@ -155,15 +154,24 @@ class ImageSamples : public Dataset, public DetailedDataset {
   ImageOptions options_;
   std::optional<MaskOptions> mask_options_;
   Transforms transforms_;
-  Transforms mask_transforms_;  // null where masks stay as they are
-  FieldInfo image_;             // after the transforms; kAnySize where they leave the size of a file as it is
+  Transforms mask_transforms_;      // null where masks stay as they are
+  FieldInfo image_;                 // after the transforms; kAnySize where they leave the size of a file as it is
+  KnownClasses known_;              // by which the images are read; none: those of the listing
+  mutable UnknownClasses unknown_;  // and which are not among them
   mutable std::shared_ptr<const Listing> listing_;
-  std::vector<int64_t> left_;  // places in the list, where some were left out
   mutable std::optional<FieldInfo> sized_image_;
   std::vector<at::Tensor> cached_;        // [H, W, C] of each, or empty
   std::vector<at::Tensor> cached_masks_;  // [H, W, 1]
   std::vector<std::string> notes_;
 };
+
+template <class T>
+void ImageOptions::describe_classes_into(Fields<T>& f) {
+  f.optional("unknown_classes", &ImageOptions::unknown_classes)
+      .doc(
+          "what becomes of images whose class the training data do not have (in a Concat or Mixture: its first data "
+          "set): error: they are an error, which names the class; skip: they are left out and counted");
+}
 
 template <class T>
 void ImageOptions::describe_into(Fields<T>& f) {
@@ -174,8 +182,9 @@ void ImageOptions::describe_into(Fields<T>& f) {
   f.optional("mode", &ImageOptions::mode).doc("RGB: three channels; L: gray, one channel; whatever the files have");
   f.optional("broken", &ImageOptions::broken)
       .doc(
-          "what becomes of a file that cannot be decoded: error: training stops and names it; skip: all files are "
-          "decoded once at the start, and those that cannot be are left out and counted");
+          "what becomes of a file that cannot be decoded, is not there, or is an image of another format: error: "
+          "training stops and names it; skip: all files are decoded once at the start, and those that cannot be are "
+          "left out and counted");
   f.optional("cache", &ImageOptions::cache)
       .doc(
           "memory: all images are decoded once at the start and kept, as bytes; disk: they are kept in a file in the "

@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <set>
 
 #include "registry/catalog.h"
 #include "registry/datasets/image_files.h"
@@ -47,26 +48,42 @@ class SegmentationDataset : public ImageSamples {
       throw DataError("SegmentationFolder: there is no folder " + folder.string() +
                       "; `root` is the folder that holds the folders images and masks");
     }
-    Listing listing;
     try {
-      listing.files = images_below(images);
+      return list_pairs(images, masks);
     } catch (const fs::filesystem_error& error) {
-      throw DataError("SegmentationFolder: " + images.string() + " cannot be listed: " + error.code().message());
+      throw DataError("SegmentationFolder: " + error.path1().string() + " cannot be listed: " + error.code().message());
     }
-    if (listing.files.empty()) {
-      throw DataError("SegmentationFolder: " + images.string() + " holds no JPEG, PNG, WebP or BMP file");
-    }
-    for (const std::string& file : listing.files) {
-      const fs::path mask = (masks / fs::path(file).lexically_relative(images)).replace_extension(".png");
-      if (!fs::exists(mask, unreadable)) {
-        throw DataError("SegmentationFolder: there is no " + mask.string() + ", the mask of " + file);
-      }
-      listing.masks.push_back(mask.string());
-    }
-    return listing;
   }
 
  private:
+  Listing list_pairs(const fs::path& images, const fs::path& masks) const {
+    ImageFiles found = images_below(images);
+    Listing listing;
+    std::set<std::string> used;
+    for (const std::string& file : found.images) {
+      const fs::path mask = (masks / fs::path(file).lexically_relative(images)).replace_extension(".png");
+      used.insert(mask.string());
+      if (fs::exists(mask)) {
+        listing.files.push_back(file);
+        listing.masks.push_back(mask.string());
+      } else {
+        found.unread.push_back("SegmentationFolder: there is no " + mask.string() + ", the mask of " + file);
+      }
+    }
+    const ImageFiles all_masks = images_below(masks);
+    for (const std::string& mask : all_masks.images) {
+      if (!used.contains(mask)) found.passed_over.add(PassedOver::kNoMaskOfAnImage, mask);
+    }
+    found.passed_over.add(all_masks.passed_over);
+    if (listing.files.empty() && !found.unread.empty()) throw DataError(found.unread[0]);
+    if (listing.files.empty()) {
+      throw DataError("SegmentationFolder: " + images.string() + " holds no JPEG, PNG, WebP or BMP file");
+    }
+    listing.unread = std::move(found.unread);
+    listing.passed_over = found.passed_over.text();
+    return listing;
+  }
+
   fs::path root_;
 };
 

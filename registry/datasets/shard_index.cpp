@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <filesystem>
 
 #include "registry/datasets/image_files.h"
 #include "registry/datasets/tar_reader.h"
@@ -41,15 +42,27 @@ std::string shown_label(const std::string& text) {
   return "'" + shown + (text.size() > kMost ? "…'" : "'");
 }
 
+/// Whether a member, or a folder that it lies in, has a hidden name; "." and ".." are none.
+bool is_hidden_path(const std::string& path) {
+  for (const std::filesystem::path& part : std::filesystem::path(path)) {
+    if (part != "." && part != ".." && is_hidden_name(part.string())) return true;
+  }
+  return false;
+}
+
 class ShardReader {
  public:
-  ShardReader(std::unique_ptr<TarSource> shard, const ShardNames& names)
-      : path_(shard->name()), tar_(std::move(shard)), names_(names) {}
+  ShardReader(std::unique_ptr<TarSource> shard, const ShardNames& names, PassedOver& passed_over)
+      : path_(shard->name()), tar_(std::move(shard)), names_(names), passed_over_(passed_over) {}
 
   std::vector<ShardSample> read() {
     while (const auto member = tar_.next()) {
       const MemberName name(member->name);
-      if (name.stem.empty()) continue;
+      if (name.stem.empty() || is_hidden_path(member->name)) {
+        const bool is_hidden = is_hidden_path(member->name);
+        passed_over_.add(is_hidden ? PassedOver::kHidden : PassedOver::kNoSample, member->name);
+        continue;
+      }
       if (name.stem != stem_) finish_sample();
       stem_ = name.stem;
       add(*member, name.ending);
@@ -125,6 +138,7 @@ class ShardReader {
   std::string path_;
   TarReader tar_;
   const ShardNames& names_;
+  PassedOver& passed_over_;
   std::string stem_;  // of the sample that is being read
   std::optional<ShardSample> image_;
   std::optional<int64_t> label_;
@@ -133,8 +147,10 @@ class ShardReader {
 
 }  // namespace
 
-std::vector<ShardSample> read_shard(std::unique_ptr<TarSource> shard, const ShardNames& names) {
-  return ShardReader(std::move(shard), names).read();
+std::vector<ShardSample> read_shard(std::unique_ptr<TarSource> shard, const ShardNames& names,
+                                    PassedOver* passed_over) {
+  PassedOver unwanted;
+  return ShardReader(std::move(shard), names, passed_over ? *passed_over : unwanted).read();
 }
 
 }  // namespace trainrun

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "registry/datasets/image_files.h"
 #include "registry/datasets/tar_source.h"
 
 namespace trainrun {
@@ -27,7 +28,8 @@ struct ShardSample {
 
 /// The samples of a shard in their order, found by reading headers and labels, and passing over images. Throws
 /// DataError, which names shard and member, where the archive is damaged or cut off, an image or a label is missing, or
-/// a label is not a number from 0.
-std::vector<ShardSample> read_shard(std::unique_ptr<TarSource> shard, const ShardNames& names);
+/// a label is not a number from 0. Members that belong to no sample are counted in `passed_over`, if it is given.
+std::vector<ShardSample> read_shard(std::unique_ptr<TarSource> shard, const ShardNames& names,
+                                    PassedOver* passed_over = nullptr);
 
 }  // namespace trainrun

@@ -47,6 +47,7 @@ struct Shards : ImageOptions {
         .doc(
             "where samples are shuffled, the shards come in a random order, and each sample is drawn out of so many "
             "that come next; 1: as they lie in the shards");
+    describe_classes_into(f);
     describe_into(f);
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
@@ -106,7 +107,9 @@ class ShardsDataset : public ImageSamples {
     const auto* one = std::get_if<std::string>(&options_.path);
     listing.archives =
         matching_paths(one ? std::vector{*one} : std::get<std::vector<std::string>>(options_.path), "Shards");
-    const std::vector<std::vector<ShardSample>> indices = read_indices(listing.archives);
+    PassedOver passed_over;
+    const std::vector<std::vector<ShardSample>> indices = read_indices(listing.archives, passed_over);
+    listing.passed_over = passed_over.text();
     std::vector<int64_t> labels;
     for (size_t shard = 0; shard < indices.size(); ++shard) {
       for (const ShardSample& sample : indices[shard]) {
@@ -118,6 +121,7 @@ class ShardsDataset : public ImageSamples {
     if (labels.empty()) throw DataError("Shards: " + listing.archives[0] + ": holds no samples");
     listing.num_classes = options_.num_classes.value_or(*std::max_element(labels.begin(), labels.end()) + 1);
     listing.labels = at::tensor(labels, at::kLong);
+    listing.labels_are_indices = true;
     return listing;
   }
   std::string read_image(size_t number) const override {
@@ -125,19 +129,23 @@ class ShardsDataset : public ImageSamples {
     return open_files_.read(listing().archives[piece.archive], piece);
   }
   Sources sources() const override {
-    return {listing().archives, ", of shards: " + options_.image.value_or("any image")};
+    std::string within = ", of shards: " + options_.image.value_or("any image");
+    for (const int64_t number : listing().numbers) within += " " + std::to_string(number);
+    return {listing().archives, within};
   }
 
  private:
   /// Of each shard; several at a time.
-  std::vector<std::vector<ShardSample>> read_indices(const std::vector<std::string>& paths) const {
+  std::vector<std::vector<ShardSample>> read_indices(const std::vector<std::string>& paths,
+                                                     PassedOver& passed_over) const {
+    std::vector<PassedOver> passed_over_in(paths.size());
     std::vector<std::vector<ShardSample>> indices(paths.size());
     std::vector<std::exception_ptr> faults(paths.size());  // of which the first counts, whichever was found first
     const ShardNames names{options_.image, options_.label, options_.num_classes};
     at::parallel_for(0, static_cast<int64_t>(paths.size()), 1, [&](int64_t begin, int64_t end) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
         try {
-          indices[i] = read_shard(tar_in_plain_file(paths[i]), names);
+          indices[i] = read_shard(tar_in_plain_file(paths[i]), names, &passed_over_in[i]);
         } catch (const DataError&) {
           faults[i] = std::current_exception();
         }
@@ -146,6 +154,7 @@ class ShardsDataset : public ImageSamples {
     for (const std::exception_ptr& fault : faults) {
       if (fault) std::rethrow_exception(fault);
     }
+    for (const PassedOver& own : passed_over_in) passed_over.add(own);
     return indices;
   }
 

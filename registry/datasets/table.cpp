@@ -173,6 +173,8 @@ class TableDataset : public TensorDataset, public DetailedDataset {
   void set_inferred(const json& inferred) override {
     if (options_.infers() && !resolved_) {
       inferred_ = std::make_shared<const InferredTable>(InferredTable::from_json(inferred));
+      const std::lock_guard<std::mutex> lock(options_.memory->mutex);
+      options_.memory->table = inferred_;
     }
   }
 

@@ -291,6 +291,7 @@ Explanation explain(const LoadedRecipe& loaded) {
   const auto model = plan_model(recipe);
   const DatasetInfo info = training_info(recipe);
   result.inferred = inferred_of(*build_at_place(recipe.dataset.train, {}));
+  if (!result.inferred.contains("columns")) result.inferred = nullptr;  // classes alone
   explain_layers(recipe, *model, info, result);
   list_fused(model->plan(), result.fused);
   result.length = explain_length(recipe, info);

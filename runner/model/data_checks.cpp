@@ -145,7 +145,7 @@ std::vector<std::string> scale_warnings(const Recipe& recipe, const Graph& graph
 }
 
 std::string inferred_text(const nlohmann::json& inferred) {
-  if (inferred.is_null()) return "";
+  if (!inferred.contains("columns")) return "";
   std::vector<std::string> parts;
   for (const auto& column : inferred.at("columns")) {
     std::string part = column.at("name").get<std::string>() + " " + column.at("type").get<std::string>();

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "registry/build.h"
+#include "registry/datasets/data_details.h"
 #include "registry/interpolation.h"
 #include "registry/plugin_loader.h"
 #include "runner/model/figures.h"
@@ -13,6 +14,7 @@
 #include "runner/model/model.h"
 #include "runner/model/monitor_modes.h"
 #include "runner/model/trainable.h"
+#include "runner/model/trained_recipe.h"
 #include "runner/recipe/recipe_source.h"
 #include "runner/recipe/yaml.h"
 
@@ -136,10 +138,8 @@ void check_monitors(const Recipe& recipe, const Model* model, const std::vector<
   }
 }
 
-}  // namespace
-
-LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog,
-                         InitialWeights weights) {
+LoadedRecipe load(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog,
+                  InitialWeights weights, const nlohmann::json& known) {
   ResolvedRecipe source = resolve_recipe(path, overrides);
   std::vector<Problem> problems = source.problems;
   LoadedRecipe loaded;
@@ -159,6 +159,9 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
     loaded.recipe.fusions = std::make_shared<const FusionRegistry>(catalog.fusions);
     set_default_loggers(loaded.recipe, reader);
     loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));
+    if (!known.is_null() && !has_fault(problems, {"dataset", "plugins"})) {  // later builds of it then know that, too
+      read_as_inferred(*build_at_place(loaded.recipe.dataset.train, {}), known);
+    }
     planned = check_model(loaded.recipe, source.value, problems);
     if (weights == InitialWeights::kNeeded) {
       const std::vector<Problem> missing = missing_weights(loaded.recipe, source.value, planned.get());
@@ -189,6 +192,18 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
   loaded.resolved = std::move(source.value);
   loaded.kept = std::move(source.kept);
   return loaded;
+}
+
+}  // namespace
+
+LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog,
+                         InitialWeights weights) {
+  return load(path, overrides, catalog, weights, nullptr);
+}
+
+LoadedRecipe load_trained_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog,
+                                 const nlohmann::json& known) {
+  return load(path, overrides, catalog, InitialWeights::kUnneeded, known);
 }
 
 std::string resolved_text(const Value& resolved) { return to_yaml(escape_interpolation(resolved)); }

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "runner/data/data.h"
+#include "runner/data/field_names.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/model.h"
 #include "runner/report/data_measure.h"
@@ -226,6 +227,7 @@ DataSurvey survey_data(const LoadedRecipe& loaded, const DataSurveyOptions& opti
   for (const EvalSets::One& one : eval) {
     data.push_back(open_data(one.data, recipe));
     share_learnt(*data.back(), data[0]->learnt());
+    require_same_names(names_of_fields(*data[0]), *data.back(), one.path());
     eval_infos.push_back(data.back()->info());
   }
   const DatasetInfo train_info = data[0]->info();

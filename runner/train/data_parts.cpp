@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "registry/datasets/data_details.h"
 #include "runner/data/data_fingerprint.h"
+#include "runner/data/field_names.h"
 #include "runner/train/job.h"
 #include "runner/train/job_parts.h"
 
@@ -63,20 +65,38 @@ class LearntPart : public Stateful {
  public:
   explicit LearntPart(Job& job) : Stateful("learnt"), job_(job) {}
 
-  json values() override { return {{"dataset", job_.train_data->learnt()}, {"transforms", job_.transforms->learnt()}}; }
+  json values() override {
+    const Dataset& data = *job_.train_data;
+    json learnt = {{"dataset", data.learnt()}, {"transforms", job_.transforms->learnt()}};
+    if (json inferred = inferred_of(data); !inferred.is_null()) learnt["inferred"] = std::move(inferred);
+    learnt.update(names_of_fields(data));
+    return learnt;
+  }
 
   void load(const Snapshot& saved) override {
     const json learnt = saved.values.is_null() ? json::object() : saved.values;
-    take_back_dataset(learnt.value("dataset", json()));
+    if (learnt.contains("inferred") || !learnt.value("dataset", json()).is_null()) {  // once, names were not saved
+      take_back_dataset(learnt.value("dataset", json()));
+    }
     job_.transforms->set_learnt(learnt.value("transforms", json()));
   }
 
  private:
+  std::string change_of(const json& learnt) const {
+    const json now = job_.train_data->learnt();
+    const auto classes_in = [](const json& state) {
+      return state.is_object() && state.contains("classes") && state["classes"].is_array()
+                 ? join(state["classes"].get<std::vector<std::string>>())
+                 : std::string();
+    };
+    if (classes_in(learnt).empty() || classes_in(now).empty() || classes_in(learnt) == classes_in(now)) {
+      return "categories, or what stands for missing values, are others now";
+    }
+    return "its classes were " + classes_in(learnt) + " and are " + classes_in(now);
+  }
   void take_back_dataset(const json& learnt) {
     if (learnt == job_.train_data->learnt()) return;
-    const std::string message =
-        "dataset.train has changed since the checkpoint was made: categories, or what stands for missing values, are "
-        "others now";
+    const std::string message = "dataset.train has changed since the checkpoint was made: " + change_of(learnt);
     if (!may_change(job_.recipe)) throw DataError(message + kAllowChangedData);
     spdlog::warn("{}; those of the checkpoint are kept, as checkpoint.allow_changed says", message);
     job_.train_data->set_learnt(learnt);

@@ -4,28 +4,59 @@
 
 #include "registry/datasets/data_details.h"
 #include "registry/error.h"
+#include "runner/data/data.h"
+#include "runner/data/field_names.h"
 #include "runner/device/device.h"
 #include "runner/model/index_checks.h"
+#include "runner/model/trained_recipe.h"
 #include "runner/train/train_loop.h"
 
 namespace trainrun {
 
+using nlohmann::json;
+
 namespace {
 
-/// What an evaluation needs of the checkpoint; where it was chosen in a run that goes on, and that run has removed it
-/// since, of the one that is chosen now. `read`: which it was.
-Snapshots load_parts(const TrainedModel& trained, const Recipe& recipe, std::string& read) {
-  std::vector<std::string> names = {"learnt"};
-  for (size_t i = 0; i < recipe.callbacks.size(); ++i) names.push_back(callback_part(i));
+/// The checkpoint; where it was chosen in a run that goes on, and that run has removed it since, the one that is chosen
+/// now. `read`: which it was.
+CheckpointContent load_chosen(const TrainedModel& trained, std::string& read) {
   read = trained.checkpoint;
   for (int choice = 1;; ++choice) {
     try {
-      return parts_of(CheckpointStore::load(read), names);
+      return CheckpointStore::load(read);
     } catch (const RemovedCheckpoint&) {
       if (trained.run.empty() || choice == CheckpointStore::kMostChoices) throw;
     }
     read = find_trained(trained.run).checkpoint;
   }
+}
+
+std::vector<std::string> callback_parts(const Recipe& recipe) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < recipe.callbacks.size(); ++i) names.push_back(callback_part(i));
+  return names;
+}
+
+json learnt_in(const CheckpointContent& checkpoint) {
+  const Snapshots saved = parts_of(checkpoint, {"learnt"});
+  return saved.contains("learnt") ? saved.at("learnt").values : json::object();
+}
+
+/// How data are read that are not the run's training data; null: the checkpoint is of a time when this was not saved.
+json known_of(const json& learnt) {
+  if (learnt.contains("inferred")) return learnt["inferred"];
+  const json dataset = learnt.value("dataset", json());
+  const bool has_classes = dataset.is_object() && dataset.contains("classes") && dataset["classes"].is_array();
+  return has_classes ? dataset : json();
+}
+
+/// Where the checkpoint does not say which classes there are.
+std::optional<std::string> note_on_classes(const json& learnt, const Recipe& recipe) {
+  if (!known_of(learnt).is_null()) return std::nullopt;
+  const json now = inferred_of(*recipe.dataset.train.build({}));
+  if (!now.contains("classes")) return std::nullopt;
+  return "the checkpoint is older than the saving of classes' names; they are taken from dataset.train as it is now: " +
+         join(now["classes"].get<std::vector<std::string>>());
 }
 
 Component<MetricKind> metric_of(const ExtraMetric& extra, const Catalog& catalog) {
@@ -63,13 +94,16 @@ TrainedModel find_trained(const std::string& run_or_checkpoint) {
 TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::string>& overrides, Catalog& catalog,
                        const ExtraMetrics& extra_metrics) {
   prepare_device(trained.recipe, overrides);
-  loaded_ = load_recipe(trained.recipe, overrides, catalog, InitialWeights::kUnneeded);
+  std::optional<CheckpointContent> checkpoint = load_chosen(trained, checkpoint_);
+  learnt_ = learnt_in(*checkpoint);
+  loaded_ = load_trained_recipe(trained.recipe, overrides, catalog, known_of(learnt_));
   Recipe& recipe = loaded_.recipe;
+  if (const auto note = note_on_classes(learnt_, recipe)) notes_.push_back(*note);
   for (const ExtraMetric& extra : extra_metrics ? extra_metrics(recipe) : std::vector<ExtraMetric>()) {
     recipe.metrics.push_back(metric_of(extra, catalog));
   }
-  saved_ = load_parts(trained, recipe, checkpoint_);
-  if (saved_.contains("learnt")) learnt_ = saved_.at("learnt").values;
+  saved_ = parts_of(*checkpoint, callback_parts(recipe));
+  checkpoint.reset();                        // with the optimizer's tensors
   device_ = choose_device({recipe.device});  // of the processes that trained it one is left
   use_device(device_, recipe.tf32);
   model_ = std::make_unique<Model>(recipe, recipe.dataset.eval ? evaluation_info(recipe) : training_info(recipe));
@@ -85,40 +119,47 @@ TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::strin
   }
 }
 
-std::vector<std::string> trained_class_names(const Recipe& recipe) {
-  try {
-    return class_names_of(*recipe.dataset.train.build({}), "label");
-  } catch (const DataError&) {  // a model is used where its training data are not
-    return {};
-  }
+std::vector<std::string> TrainedRun::class_names(const std::string& field) const {
+  const json saved = learnt("classes");
+  if (saved.contains(field)) return saved[field].get<std::vector<std::string>>();
+  if (saved.is_object()) return {};
+  const json known = inferred_of(*recipe().dataset.train.build({}));  // of an older checkpoint
+  if (known.contains("classes")) return known["classes"].get<std::vector<std::string>>();
+  return class_names_of(*recipe().dataset.train.build({}), field);
 }
 
-Figures evaluate_trained(TrainedRun& run) {
+EvaluatedSets evaluate_trained(TrainedRun& run) {
   const Recipe& recipe = run.recipe();
   if (!recipe.dataset.eval) throw Error("the recipe of this run has no dataset.eval to evaluate on");
   std::vector<std::unique_ptr<Dataset>> data;
   std::vector<DatasetInfo> infos;
+  std::vector<std::pair<std::string, const Dataset*>> named;
   for (const EvalSets::One& set : recipe.dataset.eval->sets) {
     data.push_back(open_data(set.data, recipe));
     share_learnt(*data.back(), run.learnt("dataset"));
     infos.push_back(data.back()->info());
+    require_same_names(run.learnt(), *data.back(), set.path());
+    named.emplace_back(set.path(), data.back().get());
     check_indices(recipe, run.model().graph(), *data.back(), evaluation_info(recipe, data.size() - 1));
   }
+  run.add_notes(notes_of_all(named));
   DataTransforms transforms(recipe, nullptr, infos);
   transforms.set_learnt(run.learnt("transforms"));
   const EvaluationScope scope(run.callbacks());
   EvaluationControl control = {run.group()};
   control.scope = &scope;
   const auto metrics = run.model().build_metrics(recipe);
-  Figures figures;
+  EvaluatedSets evaluated;
   for (size_t i = 0; i < data.size(); ++i) {
     const DataLoader loader(*data[i], transforms.evaluation(i), loader_options(recipe, data[i].get(), false),
                             run.device());
     control.prefix = recipe.dataset.eval->sets[i].prefix();
     const Figures own = *evaluate(recipe, run.model(), loader, metrics, control);
-    figures.insert(figures.end(), own.begin(), own.end());
+    evaluated.figures.insert(evaluated.figures.end(), own.begin(), own.end());
+    const std::vector<std::string> names = run.class_names(infos[i].target);
+    evaluated.class_names[control.prefix] = names.empty() ? class_names_of(*data[i], infos[i].target) : names;
   }
-  return figures;
+  return evaluated;
 }
 
 }  // namespace trainrun

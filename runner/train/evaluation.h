@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,11 @@ struct ExtraMetric {
   Names inputs = {};
 };
 using ExtraMetrics = std::function<std::vector<ExtraMetric>(const Recipe&)>;
+/// Figures by name, and the names of the classes of each set by its prefix ("eval", "eval/clean"), where they have some.
+struct EvaluatedSets {
+  Figures figures;
+  std::map<std::string, std::vector<std::string>> class_names;
+};
 
 /// A trained model with what its run knows, ready for forward passes on the device that its recipe chooses.
 class TrainedRun {
@@ -53,13 +59,20 @@ class TrainedRun {
   /// Of this process alone.
   ProcessGroup& group() { return group_; }
   /// What data sets and transforms have learnt of the training data.
+  const nlohmann::json& learnt() const { return learnt_; }
   nlohmann::json learnt(const std::string& of) const { return learnt_.value(of, nlohmann::json()); }
+  /// The names of the classes in a field of the training data, by their numbers. Empty: they have none.
+  std::vector<std::string> class_names(const std::string& field) const;
+  /// What a user should know of the data that were read so far.
+  const std::vector<std::string>& notes() const { return notes_; }
+  void add_notes(const std::vector<std::string>& notes) { notes_.insert(notes_.end(), notes.begin(), notes.end()); }
 
  private:
   LoadedRecipe loaded_;
   std::string checkpoint_;
   Snapshots saved_;
   nlohmann::json learnt_ = nlohmann::json::object();
+  std::vector<std::string> notes_;
   at::Device device_ = at::kCPU;
   int64_t step_ = 0;
   std::unique_ptr<Model> model_;
@@ -68,10 +81,7 @@ class TrainedRun {
   std::unique_ptr<Callbacks> callbacks_;
 };
 
-/// The names of the classes as the recipe's training data have them, where these can be read and name classes.
-std::vector<std::string> trained_class_names(const Recipe& recipe);
-
 /// Loss and metrics over all sets of evaluation data of its recipe. Throws Error where there are none.
-Figures evaluate_trained(TrainedRun& run);
+EvaluatedSets evaluate_trained(TrainedRun& run);
 
 }  // namespace trainrun

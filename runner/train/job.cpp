@@ -9,6 +9,7 @@
 #include "registry/build.h"
 #include "registry/graph/shape_mode.h"
 #include "runner/base/arithmetic.h"
+#include "runner/data/field_names.h"
 #include "runner/device/device.h"
 #include "runner/device/threads.h"
 #include "runner/distributed/agreement.h"
@@ -130,6 +131,7 @@ void Job::build_data() {
   for (size_t i = 0; recipe.dataset.eval && i < recipe.dataset.eval->sets.size(); ++i) {
     eval_splits.push_back({open_data(recipe.dataset.eval->sets[i].data, recipe), nullptr});
     share_learnt(*eval_splits[i].data, train_data->learnt());
+    require_same_names(names_of_fields(*train_data), *eval_splits[i].data, recipe.dataset.eval->sets[i].path());
   }
   if (is_main()) group->barrier("rank 0's data");
   if (!group->is_alone() && !group->is_fake()) {

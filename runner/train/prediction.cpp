@@ -17,6 +17,7 @@
 #include "registry/datasets/image_files.h"
 #include "registry/datasets/image_samples.h"
 #include "registry/layer_shapes.h"
+#include "runner/data/field_names.h"
 #include "runner/train/occasion.h"
 #include "runner/train/step_errors.h"
 
@@ -34,12 +35,15 @@ class UnlabelledImages : public ImageSamples {
  protected:
   Listing list() const override {
     Listing listing;
-    listing.num_classes = 1;
     try {
-      listing.files = images_below(folder_);
+      ImageFiles found = images_below(folder_);
+      listing.files = std::move(found.images);
+      listing.unread = std::move(found.unread);
+      listing.passed_over = found.passed_over.text();
     } catch (const fs::filesystem_error& error) {
       throw DataError(folder_ + " cannot be listed: " + error.code().message());
     }
+    if (listing.files.empty() && !listing.unread.empty()) throw DataError(listing.unread[0]);
     if (listing.files.empty()) throw DataError(folder_ + " holds no JPEG, PNG, WebP or BMP file");
     listing.labels = at::zeros({static_cast<int64_t>(listing.files.size())}, at::kLong);  // nobody knows them
     return listing;
@@ -67,6 +71,7 @@ ImageOptions image_options(const Dataset& data, const FieldInfo& image) {
 
 std::unique_ptr<Dataset> open_folder(const Recipe& recipe, const std::string& folder) {
   const std::unique_ptr<Dataset> like = model_data(recipe).build({});
+  read_as_inferred(*like, inferred_of(*recipe.dataset.train.build({})));
   const DatasetInfo info = like->info();
   const FieldInfo& image = info.fields[0];
   const bool fits = image.name == "image" && image.shape.size() == 3 && (image.shape[0] == 1 || image.shape[0] == 3);
@@ -107,6 +112,7 @@ std::unique_ptr<Dataset> open_predicted(TrainedRun& run, const std::optional<std
   }
   auto data = open_data(model_data(recipe), recipe);
   share_learnt(*data, run.learnt("dataset"));
+  require_same_names(run.learnt(), *data, "dataset.eval");
   return data;
 }
 
@@ -134,14 +140,13 @@ at::Tensor probabilities_of(const Recipe& recipe, const at::Tensor& outputs) {
               " and is trained by " + loss);
 }
 
-/// The names that texts have for classes, as the run has learnt them, or the training data, where these can be read;
-/// else their numbers.
-PredictedClasses classes_of(const Recipe& recipe, const Dataset& data, size_t count) {
+/// The names that the run has learnt; else, of a data set that has names of its own, those; else numbers.
+PredictedClasses classes_of(const TrainedRun& run, const Dataset& data, size_t count) {
   PredictedClasses classes;
   const DatasetInfo info = data.info();
-  if (info.fields[0].name != "image") classes.names = class_names_of(data, info.target);
+  classes.names = run.class_names(info.target);
   if (classes.names.size() == count) return classes;
-  classes.names = trained_class_names(recipe);
+  classes.names = class_names_of(data, info.target);
   if (classes.names.size() == count) return classes;
   classes.names.clear();
   for (size_t i = 0; i < count; ++i) classes.names.push_back(std::to_string(i));
@@ -155,6 +160,7 @@ void predict(TrainedRun& run, const std::optional<std::string>& path,
              const std::function<void(const Prediction&)>& take) {
   const Recipe& recipe = run.recipe();
   const auto data = open_predicted(run, path);
+  run.add_notes(notes_of_all({{path.value_or("dataset.eval"), data.get()}}));
   DataTransforms transforms(recipe, nullptr, {data->info()});
   transforms.set_learnt(run.learnt("transforms"));
   const DataLoader loader(*data, transforms.evaluation(), loader_options(recipe, data.get(), false), run.device());
@@ -171,7 +177,7 @@ void predict(TrainedRun& run, const std::optional<std::string>& path,
     });
     const at::Tensor all = probabilities_of(recipe, outputs.at(0)).cpu().contiguous();
     const auto count = static_cast<size_t>(all.size(1));
-    if (occasion.batch == 0) begin(classes_of(recipe, *data, count));
+    if (occasion.batch == 0) begin(classes_of(run, *data, count));
     for (int64_t row = 0; row < all.size(0); ++row, ++sample) {
       const double* first = all.const_data_ptr<double>() + row * all.size(1);
       Prediction prediction;

@@ -348,7 +348,8 @@ def test_what_is_left_out_of_a_csv_file_moves_no_other_record(tmp_path, monkeypa
 
 
 def test_every_parameter_has_a_test(probe):
-    shared = {"image_transforms", "mode", "broken", "cache"}  # those of ImageFolder, in image_folder_parity_test.py
+    # those of ImageFolder, in image_folder_parity_test.py and tools/image_trees_test.py
+    shared = {"image_transforms", "mode", "broken", "cache", "unknown_classes"}
     known = {kind: [p for p in probe.ask("catalog")["dataset"][kind] if p not in shared] for kind in (*CIFAR, "ImageCSV", "OxfordIIITPet")}
     used = USED + [{"type": kind, "mirrors": [], "download": True} for kind in CIFAR]  # of both by the same code
     assert missing_rows(known, used, ignored={f"{kind}.{p}" for kind in known for p in ("subset", "split")}) == []

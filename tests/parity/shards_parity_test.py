@@ -275,5 +275,6 @@ def test_shards_changed_at_random_are_read_or_refused(probe, tmp_path):
 
 def test_every_parameter_has_a_test(probe):
     known = {"Shards": probe.ask("catalog")["dataset"]["Shards"]}
-    shared = {"mode", "cache", "broken", "image_transforms", "split"}  # of all image files: image_folder_parity_test, and the recipe above
+    # of all image files: image_folder_parity_test, image_trees_test, and the recipe above
+    shared = {"mode", "cache", "broken", "image_transforms", "split", "unknown_classes"}
     assert missing_rows(known, USED, ignored={f"Shards.{name}" for name in shared}) == []

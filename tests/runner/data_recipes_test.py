@@ -87,6 +87,37 @@ def test_a_table_is_learnt_from_resumed_and_evaluated_with_what_was_learnt(peopl
     assert metrics(people / "whole", "eval")[-1]["eval/accuracy"] > 0.7
 
 
+TWO_FILES = """
+model: {layers: [{type: Linear, out_features: 2}]}
+loss: CrossEntropyLoss
+dataset:
+  train: {type: CSV, path: train.csv, label: kind, columns: {kind: {type: category, categories: [no, yes]}}}
+  eval: {type: CSV, path: test.csv, label: kind, columns: {kind: {type: category, categories: [no, yes]}}}
+optimizer: {type: SGD, lr: 0.1}
+training: {num_epochs: 1}
+output_dir: run
+"""
+
+
+@pytest.mark.parametrize("header, override, message", [
+    ("x,y", "dataset.eval.columns.kind.categories=[yes, no]",
+     "the classes of 'kind' are yes, no, but those of dataset.train are no, yes; list them in one order"),
+    ("y,x", "dataset.eval.path=test.csv",
+     "the columns of 'features' are y, x, but those of dataset.train are x, y; name them in one order by `features`"),
+])
+def test_a_table_whose_numbers_mean_something_else_than_in_training_is_refused(tmp_path, header, override, message):
+    message = "dataset.eval: " + message.replace("'kind'", "'label'")
+    for name, columns in (("train", "x,y"), ("same", "x,y"), ("test", header)):
+        (tmp_path / f"{name}.csv").write_text(f"{columns},kind\n1,2,no\n3,4,yes\n")
+    (tmp_path / "recipe.yaml").write_text(TWO_FILES)
+    assert message in trainrun(tmp_path, "recipe.yaml", override, status=1)
+    trainrun(tmp_path, "recipe.yaml", "dataset.eval.path=same.csv")
+    for verb in (["eval", "run"], ["predict", "run"]):
+        assert message in trainrun(tmp_path, *verb, "dataset.eval.path=test.csv", override, status=1)
+    if header == "y,x":
+        trainrun(tmp_path, "recipe.yaml", "dataset.eval.features=[x, y]", "output_dir=on")
+
+
 def test_folds_are_those_of_scikit_learn_and_each_trains_on_the_others(people):
     recipe = TABLE.replace("    split: {fractions: [0.75, 0.25], seed: 1, part: train}\n", "")
     recipe = "\n".join(line for line in recipe.splitlines() if not line.startswith("  eval:")) + "\n"
