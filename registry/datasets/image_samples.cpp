@@ -78,12 +78,14 @@ const ImageSamples::Listing& ImageSamples::listing() const {
   return *listing_;
 }
 
+KnownClasses ImageSamples::told_classes() const {
+  if (known_.are_known()) return known_;
+  const std::lock_guard lock(options_.memory->mutex);
+  return options_.memory->known;
+}
+
 json ImageSamples::inferred() const {
-  if (known_.are_known()) return known_.to_json();
-  {
-    const std::lock_guard lock(options_.memory->mutex);
-    if (options_.memory->known.are_known()) return options_.memory->known.to_json();
-  }
+  if (const KnownClasses told = told_classes(); told.are_known()) return told.to_json();
   return mask_options_ ? json{{"num_classes", mask_options_->num_classes}} : KnownClasses::of(listing()).to_json();
 }
 
@@ -168,7 +170,9 @@ DatasetInfo ImageSamples::info() const {
   } else {
     const at::Tensor& labels = listing().labels;
     const at::ScalarType type = labels.is_floating_point() ? at::kFloat : labels.scalar_type();
-    info.fields.push_back({"label", labels.sizes().slice(1).vec(), type, listing().num_classes});
+    std::optional<int64_t> count = listing().num_classes;
+    if (const KnownClasses told = told_classes(); count && told.are_known()) count = told.count;
+    info.fields.push_back({"label", labels.sizes().slice(1).vec(), type, count});
   }
   info.target = info.fields[1].name;
   if (options_.broken == BrokenImages::kError) info.num_samples = size();

@@ -122,6 +122,8 @@ class ImageSamples : public Dataset, public DetailedDataset {
 
  private:
   const std::vector<std::string>& files() const { return listing().files; }
+  /// The classes that this or another data set of the same component is read by; none: those of the listing.
+  KnownClasses told_classes() const;
   void check_classes() const;
   void note_what_is_left_out();
   /// The bytes of image `number`. Throws ReadError, or DataError where there is no such file.

@@ -68,7 +68,7 @@ TEST_CASE("each of several sets has the figures that it has alone, under its nam
   Catalog catalog = catalog_with();
   script = nullptr;
   TrainedRun run(find_trained(folder / "both"), {"logging.report_to=[]"}, catalog);
-  const auto again = evaluate_trained(run);
+  const auto again = evaluate_trained(run).figures;
   CHECK((again == both.evaluations[2].metrics));
 }
 

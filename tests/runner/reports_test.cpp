@@ -113,7 +113,7 @@ TEST_CASE("predictions for the evaluation data agree with its accuracy, and prob
                  {"training={max_steps: 30}", "callbacks=[{type: EMA, decay: 0.9}]", "dataset.eval.subset=100"}) == 0);
   Catalog catalog = catalog_with();
   TrainedRun run(find_trained(folder / "run"), {"logging.report_to=[]"}, catalog);
-  const Figures figures = evaluate_trained(run);
+  const Figures figures = evaluate_trained(run).figures;
   const auto labels = open_data(run.recipe().dataset.eval->sets[0].data, run.recipe())->column("label");
   int64_t count = 0, right = 0;
   std::vector<std::string> names;

@@ -96,7 +96,7 @@ TEST_CASE("a run's evaluations look at the views, training does not, and trainru
   CHECK(with.lines.back().loss == without.lines.back().loss);
   Catalog catalog = catalog_with();
   TrainedRun run(find_trained(folder / "with"), {"logging.report_to=[]"}, catalog);
-  CHECK((evaluate_trained(run) == with.evaluations[1].metrics));
+  CHECK((evaluate_trained(run).figures == with.evaluations[1].metrics));
 }
 
 }  // namespace trainrun
