@@ -21,11 +21,20 @@ std::optional<bool> Codec<bool>::read(const Value& value, Reader& reader) {
 
 namespace {
 
-/// What to do about a text that is nearly a number: '010', 0x1F, 1_000, 1e400, '0.1'.
+/// "; write 0.001" of '0,001'.
+std::string comma_hint(std::string text) {
+  const size_t comma = text.find(',');
+  if (comma == std::string::npos || text.find(',', comma + 1) != std::string::npos) return "";
+  text[comma] = '.';
+  return parse_number(text) ? "; a number has a point, not a comma: write " + text : "";
+}
+
+/// What to do about a text that is nearly a number: '010', 0x1F, 1_000, 1e400, '0.1', '0,1'.
 std::string number_hint(const Value& value) {
   if (!value.is_scalar()) return "";
   std::string text = value.text();
   if (value.quoted() && parse_number(text)) return "; write it without quotes";
+  if (const std::string hint = comma_hint(text); !hint.empty()) return hint;
   if (value.quoted()) return "";
   const bool number = value.scalar_type() == ScalarType::kInteger || value.scalar_type() == ScalarType::kFloat;
   if (number && !parse_number(text)) return "; it is too large";
@@ -77,10 +86,23 @@ std::string plural(const std::string& name) {
   return name.find(' ') == std::string::npos ? name + "s" : "(" + name + ")";
 }
 
+namespace {
+
+/// A scalar as it may stand within brackets.
+std::string within_brackets(const Value& value) {
+  const std::string& text = value.text();
+  if (!value.quoted() && text.find_first_of(",[]{}#'\"") == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace
+
 std::string list_hint(const Value& value, const std::string& item) {
   constexpr size_t kLong = 40;
   const bool scalar = value.is_scalar() && value.scalar_type() != ScalarType::kNull && value.text().size() <= kLong;
-  return scalar && !item.starts_with('{') ? "; write [" + value.text() + "]" : "";
+  return scalar && !item.starts_with('{') ? "; write [" + within_brackets(value) + "]" : "";
 }
 
 std::string number_text(double number) {

@@ -10,6 +10,12 @@
 namespace trainrun {
 namespace {
 
+/// "; write inputs: [NAME, NAME], with names of earlier layers or of fields of the batch"
+std::string inputs_advice(size_t count) {
+  return "; write inputs: [" + join(std::vector<std::string>(count, "NAME")) +
+         "], with names of earlier layers or of fields of the batch";
+}
+
 constexpr int kMaxDepth = 32;           // layers within layers
 constexpr int64_t kMaxLayers = 100000;  // of one recipe, after `repeat` and blocks
 
@@ -205,7 +211,7 @@ class ListReader {
       reader_.error(written.place(), "the block " + component.type + " reads " + std::to_string(input_names.size()) +
                                          " inputs (" + join(input_names) + "), but gets " +
                                          std::to_string(std::max<size_t>(1, component.common.inputs.size())) +
-                                         "; write inputs: […]");
+                                         inputs_advice(input_names.size()));
     }
     set_block(component, std::move(block));
     if (reader_.problems().size() != before) return std::nullopt;
@@ -306,7 +312,7 @@ void LayerInputs::require_dims(int64_t least, int64_t most, const std::string& m
 void LayerInputs::require_inputs(size_t least, size_t most) const {
   if (num_own() >= least && num_own() <= most) return;
   throw LayerError("it reads " + std::to_string(least) + (most > least ? " or more" : "") + " inputs, but gets " +
-                   std::to_string(num_own()) + "; write inputs: […]");
+                   std::to_string(num_own()) + inputs_advice(least));
 }
 
 std::optional<Names> Codec<Names>::read(const Value& value, Reader& reader) {

@@ -253,6 +253,27 @@ json FieldList::schema(SchemaContext& context) const {
   return schema;
 }
 
+namespace {
+
+/// Whether the advice to write a list of `value` alone, with which the problems from `before` on end, helps; where it does
+/// not, takes it out, and says of a component that there is none of that name.
+void try_advice(const Field& field, const Value& value, Reader& reader, size_t before, void* member) {
+  std::vector<Problem>& problems = reader.problems();
+  if (problems.size() != before + 1) return;
+  const size_t advice = problems[before].message.rfind("; write [");
+  if (!value.is_scalar() || advice == std::string::npos || problems[before].path != reader.path()) return;
+  field.read(field.parameter, Value::list({value}, value.place()), reader, member);
+  if (problems.size() == before + 1) return;
+  const Problem found = problems[before + 1];
+  problems.resize(before + 1);
+  problems[before].message.resize(advice);
+  if (!found.unknown_component) return;
+  problems[before].message += "; " + found.message;
+  problems[before].unknown_component = true;
+}
+
+}  // namespace
+
 void FieldList::read_into(void* target, const Value& map, Reader& reader, const std::string& owner,
                           const std::vector<std::string>& known_elsewhere) const {
   std::vector<const Parameter*> known;
@@ -262,7 +283,10 @@ void FieldList::read_into(void* target, const Value& map, Reader& reader, const 
     const Value* value = map.find(field.parameter.name);
     if (!value) continue;
     const auto scope = reader.enter(field.parameter.name);
-    field.read(field.parameter, *value, reader, static_cast<char*>(target) + field.offset);
+    const size_t before = reader.problems().size();
+    void* const member = static_cast<char*>(target) + field.offset;
+    field.read(field.parameter, *value, reader, member);
+    try_advice(field, *value, reader, before, member);
   }
 }
 
@@ -299,7 +323,8 @@ void check_choice(const std::string& text, const Parameter& parameter, const Pla
   for (const char* other : {"integer", "number", "time", "null"}) {  // what may stand there besides a word
     if (parameter.type.find(other) != std::string::npos) possible.emplace_back(other);
   }
-  const std::string near = nearest(text, parameter.choices);
+  const std::string same = same_name(text, possible);  // "null" of "never", too
+  const std::string near = same.empty() ? nearest(text, parameter.choices) : same;
   reader.error(place,
                "'" + text + "' is not one of " + join(possible) + (near.empty() ? "" : "; did you mean " + near + "?"));
 }

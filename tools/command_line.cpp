@@ -26,14 +26,17 @@ std::vector<std::string> verbs_of(const CLI::App& app) {
 /// The verb that other programs call `word`, or one that is nearly spelled so, or "".
 std::string near_verb(const std::string& word, const std::vector<std::string>& verbs) {
   static const std::map<std::string, std::string> others = {
-      {"train", "run"},      {"fit", "run"},       {"start", "run"},    {"test", "eval"},       {"evaluate", "eval"},
-      {"check", "validate"}, {"lint", "validate"}, {"show", "explain"}, {"summary", "explain"}, {"describe", "explain"},
-      {"info", "env"},       {"doctor", "env"},    {"ls", "list"},      {"components", "list"}, {"submit", "launch"}};
+      {"train", "run"},       {"fit", "run"},          {"start", "run"},      {"test", "eval"},
+      {"evaluate", "eval"},   {"check", "validate"},   {"lint", "validate"},  {"show", "explain"},
+      {"summary", "explain"}, {"describe", "explain"}, {"info", "env"},       {"doctor", "env"},
+      {"ls", "list"},         {"components", "list"},  {"submit", "launch"},  {"compare", "diff"},
+      {"infer", "predict"},   {"sample", "generate"},  {"convert", "export"}, {"resume", "run"},
+      {"version", "env"},     {"bench", "profile"}};
   const auto it = others.find(word);
   return it == others.end() ? nearest(word, verbs) : it->second;
 }
 
-/// A word without a dot or a slash, where there is no such file, is hardly a recipe's path.
+/// A word without a dot or a slash, where there is no such file, is not a recipe's path: those end in .yaml.
 bool may_be_verb(const std::string& word) {
   std::error_code unreadable;
   return word.find_first_of("./=") == std::string::npos && !std::filesystem::exists(word, unreadable);
@@ -54,10 +57,14 @@ std::vector<std::string> expanded(std::vector<std::string> arguments, const CLI:
     const bool of_verb = first + 1 != arguments.end() && is_verb(*(first + 1));
     return of_verb ? std::vector<std::string>{*(first + 1), "--help"} : std::vector<std::string>{"--help"};
   }
-  const std::string near = may_be_verb(*first) ? near_verb(*first, verbs) : "";
-  if (!near.empty()) {
-    throw RecipeError(
-        {{{}, "", "trainrun: there is no file and no verb '" + *first + "'; did you mean " + near + "?"}});
+  if (may_be_verb(*first)) {
+    std::error_code unreadable;
+    const bool lacks_ending = std::filesystem::exists(*first + ".yaml", unreadable);
+    const std::string near = lacks_ending ? *first + ".yaml" : near_verb(*first, verbs);
+    throw RecipeError({{{},
+                        "",
+                        "trainrun: there is no file and no verb '" + *first + "'" +
+                            (near.empty() ? "; verbs: " + join(verbs) : "; did you mean " + near + "?")}});
   }
   arguments.insert(arguments.begin(), "run");  // before options that have a value
   return arguments;

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "registry/data_files.h"
+#include "registry/datasets/data_file.h"
 #include "registry/error.h"
 #include "registry/files/regular_file.h"
 
@@ -34,7 +35,10 @@ const ArrowLibrary& open_arrow_library(const std::string& library, const std::st
 }
 
 bool is_arrow_file(const std::string& path) {
-  return path.ends_with(".parquet") || path.ends_with(".arrow") || path.ends_with(".feather");
+  const auto ends = [&](std::string_view extension) {
+    return !has_extension(path, ".gz") && has_extension(path, extension);
+  };
+  return ends(".parquet") || ends(".arrow") || ends(".feather");
 }
 
 std::unique_ptr<TableReader> open_arrow_table(const std::string& path, ObjectColumns objects) {

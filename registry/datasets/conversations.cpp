@@ -5,6 +5,7 @@
 #include <map>
 
 #include "registry/datasets/arrow_library.h"
+#include "registry/datasets/data_file.h"
 #include "registry/datasets/text_corpus.h"
 #include "registry/error.h"
 #include "registry/files/json_depth.h"
@@ -224,10 +225,10 @@ void for_each_conversation(const std::string& path, const std::optional<std::str
       take(Row(object, path + ":" + std::to_string(row)).conversation(system));
     });
   }
-  const bool is_list = path.ends_with(".json") || path.ends_with(".json.gz");
-  if (is_list) {
-    const ordered_json rows = parsed(read_text_file(path), path);
-    if (!rows.is_array()) throw DataError(path + ": expected a list of objects, found " + rows.type_name());
+  const std::string text = has_extension(path, ".json") ? read_text_file(path) : "";
+  const size_t first = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  if (first != std::string::npos && text[first] == '[') {  // else an object in each line
+    const ordered_json rows = parsed(text, path);
     for (size_t i = 0; i < rows.size(); ++i) {
       take(Row(rows[i], path + "[" + std::to_string(i) + "]").conversation(system));
     }

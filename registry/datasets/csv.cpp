@@ -1,6 +1,10 @@
+#include <algorithm>
+
 #include "registry/catalog.h"
 #include "registry/datasets/csv_reader.h"
+#include "registry/datasets/data_file.h"
 #include "registry/datasets/table.h"
+#include "registry/datasets/table_columns.h"
 
 namespace trainrun {
 namespace {
@@ -9,6 +13,8 @@ struct Csv : TableOptions {
   std::string delimiter = ",";
   bool header = true;
   TextEncoding encoding = TextEncoding::kUtf8;
+  std::string decimal = ".";
+  std::optional<std::string> thousands;
 
   static void describe(Fields<Csv>& f) {
     TableOptions::describe_into(f);
@@ -19,14 +25,27 @@ struct Csv : TableOptions {
     f.rule({.all = {the("delimiter").matches(R"(^[^"\n\r]$)")},
             .at = "delimiter",
             .message = "must be one character, neither a quotation mark nor a line end"});
+    f.optional("decimal", &Csv::decimal).one_of({".", ","}).doc("what stands before the decimals of a number");
+    f.optional("thousands", &Csv::thousands)
+        .one_of({",", ".", " ", "'", "_"})
+        .doc("what stands between the thousands of a number, as in 1.234,5; null: nothing");
   }
-  void check(Checker& checker) const { check_options(checker); }
+  void check(Checker& checker) const {
+    if (thousands == decimal) checker.fail("thousands", "is what decimal says as well; a number needs two characters");
+    check_options(checker);
+  }
+  /// Null: numbers are written as usual.
+  std::optional<NumberFormat> number_format() const {
+    if (decimal == "." && !thousands) return std::nullopt;
+    return NumberFormat{decimal[0], thousands ? (*thousands)[0] : '\0'};
+  }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
 class CsvTable : public TableReader {
  public:
-  explicit CsvTable(const Csv& options) : reader_(options.path, options.delimiter[0], options.encoding) {
+  explicit CsvTable(const Csv& options)
+      : reader_(options.path, options.delimiter[0], options.encoding), format_(options.number_format()) {
     if (!reader_.next(record_)) throw DataError(options.path + ": is empty");
     if (options.header) {
       names_ = record_;
@@ -42,12 +61,15 @@ class CsvTable : public TableReader {
     if (!first_is_data_ && !reader_.next(record_)) return false;
     first_is_data_ = false;
     if (record_.size() != names_.size()) {
-      throw DataError(reader_.place() + ": " + std::to_string(record_.size()) + " columns, the first line has " +
-                      std::to_string(names_.size()));
+      throw DataError(
+          reader_.place() + ": " + std::to_string(record_.size()) + " columns, the first line has " +
+          std::to_string(names_.size()) +
+          (record_.size() > names_.size() ? "; put a text that holds the delimiter in quotation marks" : ""));
     }
     row.resize(record_.size());
     for (size_t i = 0; i < record_.size(); ++i) {
       row[i].kind = Cell::Kind::kText;
+      row[i].format = format_ ? &*format_ : nullptr;
       row[i].text.swap(record_[i]);  // both keep their memory, row after row
     }
     return true;
@@ -57,6 +79,7 @@ class CsvTable : public TableReader {
 
  private:
   CsvReader reader_;
+  std::optional<NumberFormat> format_;
   std::vector<std::string> names_;
   std::vector<std::string> record_;
   bool first_is_data_ = false;
@@ -67,6 +90,26 @@ class CsvSource : public TableSource {
   explicit CsvSource(Csv options) : options_(std::move(options)) {}
   std::unique_ptr<TableReader> open() const override { return std::make_unique<CsvTable>(options_); }
   std::string place(int64_t row_number) const override { return options_.path + ":" + std::to_string(row_number); }
+  std::string column_advice(const std::string& wanted, const std::vector<std::string>& names) const override {
+    if (std::string other = other_kind_hint(options_.path); !other.empty()) return other;
+    if (const char delimiter = seeming_delimiter(names, wanted)) {
+      return "; the columns seem to be separated by " + delimiter_text(delimiter) +
+             ": write delimiter: " + delimiter_text(delimiter);
+    }
+    const auto is_number = [](const std::string& name) {
+      Cell cell;
+      cell.kind = Cell::Kind::kText;
+      cell.text = name;
+      return parse_cell_number(cell).has_value();
+    };
+    const bool is_data = options_.header && 2 * std::count_if(names.begin(), names.end(), is_number) >
+                                                static_cast<std::ptrdiff_t>(names.size());
+    return is_data ? "; the first line seems to hold data, not names: write header: false, which calls the columns '0' "
+                     "to '" +
+                         std::to_string(names.size() - 1) + "'"
+                   : "";
+  }
+  std::string format_advice(const std::string& format) const override { return "write " + format; }
 
  private:
   Csv options_;

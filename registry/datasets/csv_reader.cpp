@@ -1,11 +1,35 @@
 #include "registry/datasets/csv_reader.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "registry/error.h"
 
 namespace trainrun {
 
-CsvReader::CsvReader(std::string path, char delimiter, std::optional<TextEncoding> encoding)
-    : file_(std::move(path), encoding), delimiter_(delimiter), buffer_(size_t{1} << 16) {}
+char seeming_delimiter(const std::vector<std::string>& header, const std::string& wanted) {
+  for (const char delimiter : {';', '\t', '|', ','}) {
+    for (const std::string& name : header) {
+      size_t begin = 0;
+      while (begin <= name.size() && name.find(delimiter) != std::string::npos) {
+        const size_t end = std::min(name.find(delimiter, begin), name.size());
+        std::string_view piece = std::string_view(name).substr(begin, end - begin);
+        const bool is_quoted = piece.size() >= 2 && piece.front() == '"' && piece.back() == '"';
+        if (is_quoted) piece = piece.substr(1, piece.size() - 2);
+        if (piece == wanted) return delimiter;
+        begin = end + 1;
+      }
+    }
+  }
+  return '\0';
+}
+
+std::string delimiter_text(char delimiter) {
+  return delimiter == '\t' ? "\"\\t\"" : "'" + std::string(1, delimiter) + "'";
+}
+
+CsvReader::CsvReader(std::string path, char delimiter, std::optional<TextEncoding> encoding, bool is_chosen)
+    : file_(std::move(path), encoding), delimiter_(delimiter), is_chosen_(is_chosen), buffer_(size_t{1} << 16) {}
 
 std::string CsvReader::place() const { return file_.path() + ":" + std::to_string(record_line_); }
 
@@ -50,6 +74,15 @@ void CsvReader::read_quoted(std::string& field) {
   }
 }
 
+/// Of what follows a closing quotation mark.
+std::string CsvReader::quote_advice(int character) const {
+  const auto mark = static_cast<char>(character);
+  if (std::string_view(";\t|,").find(mark) == std::string_view::npos) return "";
+  const std::string text = delimiter_text(mark);
+  return "; the columns seem to be separated by " + text +
+         (is_chosen_ ? ": write delimiter: " + text : ": save the table with commas");
+}
+
 bool CsvReader::next(std::vector<std::string>& fields) {
   while (peek() == '\n' || peek() == '\r') {
     end_line(get());
@@ -72,7 +105,8 @@ bool CsvReader::next(std::vector<std::string>& fields) {
       read_quoted(field);
       character = get();
       if (character != delimiter_ && character != '\n' && character != '\r' && character != kEnd) {
-        throw DataError(place() + ": column " + std::to_string(count) + ": text after a closing quotation mark");
+        throw DataError(place() + ": column " + std::to_string(count) + ": text after a closing quotation mark" +
+                        quote_advice(character));
       }
     }
     while (character != delimiter_ && character != '\n' && character != '\r' && character != kEnd) {

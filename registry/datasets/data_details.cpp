@@ -41,6 +41,7 @@ bool fits_float32(const at::Tensor& numbers) {
   }
   return true;
 }
+std::string DetailedDataset::renumbering(const std::string&) const { return ""; }
 
 at::Tensor held_field(const Dataset& data, const std::string& field) {
   if (dynamic_cast<const TensorDataset*>(&data)) {
@@ -87,6 +88,11 @@ std::vector<std::string> texts_of(const Dataset& data, const std::string& column
 std::vector<std::string> class_names_of(const Dataset& data, const std::string& field) {
   const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
   return detailed ? detailed->class_names(field) : std::vector<std::string>();
+}
+
+std::string renumbering_of(const Dataset& data, const std::string& field) {
+  const auto* detailed = dynamic_cast<const DetailedDataset*>(&data);
+  return detailed ? detailed->renumbering(field) : "";
 }
 
 OwnOrder own_order_of(const Dataset& data) {

@@ -35,6 +35,7 @@ class DetailedDataset {
   virtual std::string stored(int64_t index) const;
   virtual std::string disorder(const std::optional<std::string>& group) const;
   virtual std::vector<int64_t> series_starts() const;
+  virtual std::string renumbering(const std::string& field) const;
 };
 
 /// Whether float32 holds these numbers (float64) without rounding one. Where it does not, `get` gives float64 for what
@@ -76,6 +77,9 @@ std::string disorder_of(const Dataset& data, const std::optional<std::string>& g
 /// The numbers of the samples with which another series begins, as another of several files; the first sample's is left
 /// out. Ascending.
 std::vector<int64_t> series_starts_of(const Dataset& data);
+/// What a recipe says of the data set so that the classes of a field are numbered from 0, whatever they are in its file:
+/// "columns: {species: category}"; "": it cannot say it.
+std::string renumbering_of(const Dataset& data, const std::string& field);
 /// What a file alone told of how it is to be read (`columns: auto`); null: nothing had to be inferred. Needs no `open`.
 nlohmann::json inferred_of(const Dataset& data);
 /// Has data that would infer be read as other data, whose `inferred_of` is given; before `info` and `open`. Null, or

@@ -87,6 +87,33 @@ void DataFile::read_exactly(void* data, size_t size, const std::string& what) {
   }
 }
 
+bool has_extension(const std::string& path, std::string_view extension) {
+  std::string name = path;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c); });
+  std::string_view rest = name;
+  if (rest.ends_with(".gz") && extension != ".gz") rest.remove_suffix(3);
+  return rest.ends_with(extension);
+}
+
+std::string other_kind_hint(const std::string& path) {
+  constexpr size_t kMagic = 16;
+  std::array<char, kMagic> bytes{};
+  const std::string_view begin(bytes.data(), DataFile(path).read(bytes.data(), bytes.size()));
+  if (begin.starts_with("PAR1")) return "; it is a Parquet file: write type: Parquet";
+  if (begin.starts_with("ARROW1")) return "; it is an Arrow file: write type: Parquet, which reads these too";
+  if (begin.starts_with("SQLite format 3")) return "; it is an SQLite file: write type: SQLite";
+  if (begin.starts_with("PK\x03\x04") && has_extension(path, ".npz")) {
+    return "; it is a NumPy archive: write type: TensorFile";
+  }
+  if (begin.starts_with("PK\x03\x04") || begin.starts_with("\xD0\xCF\x11\xE0")) {
+    return "; it is a ZIP archive, or a spreadsheet: save the table as a CSV file";
+  }
+  const size_t first = begin.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && begin[first] == '{') return "; it holds JSON: write type: JSONL";
+  return "";
+}
+
 std::string md5_of_file(const std::string& path) {
   FileReader file(path);
   Md5 md5;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 struct gzFile_s;  // NOLINT(readability-identifier-naming): zlib's
 
@@ -28,6 +29,13 @@ class DataFile {
   std::unique_ptr<gzFile_s, Close> file_;
   uint64_t given_ = 0;  // bytes
 };
+
+/// Whether the file's name ends so, in capital letters or not, perhaps before ".gz". `extension`: ".csv".
+bool has_extension(const std::string& path, std::string_view extension);
+
+/// What a file turns out to be that was read as something else, by its first bytes: "; it is a Parquet file: write type:
+/// Parquet"; "" where nothing is known of it.
+std::string other_kind_hint(const std::string& path);
 
 /// MD5 of the file's bytes as they lie on the disk, and of its content (the same unless it is gzip): 32 lower-case
 /// hexadecimal digits. For telling a damaged or wrong file from the published one; no protection against malice.

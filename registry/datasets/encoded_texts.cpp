@@ -93,11 +93,22 @@ void EncodedTexts::open() {
         (table.left_out == 1 ? " row is left out, because it lacks" : " rows are left out, because they lack") +
         " the column of a text or of the label");
   }
+  require_labels();
   if (target_ == Target::kNumber) {
     read_numbers();
   } else {
     if (!source_.label) labels_.assign(lines_.size(), 0);
     if (classes_) number_labels(*classes_);
+  }
+}
+
+/// An empty cell is not a class, unless the recipe lists it as one.
+void EncodedTexts::require_labels() const {
+  if (classes_ && std::find(classes_->begin(), classes_->end(), "") != classes_->end()) return;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (names_[i].find_first_not_of(" \t") != std::string::npos) continue;
+    throw DataError(place(static_cast<int64_t>(i), *source_.label) +
+                    ": the label is missing; leave such rows out of the file");
   }
 }
 
@@ -265,6 +276,7 @@ std::string EncodedTexts::place(int64_t index, const std::string& field) const {
 }
 
 std::vector<std::string> EncodedTexts::texts(const std::string& column) const {
+  if (column == "labels") return names_;  // the field, whatever the file calls it
   TextTableOptions only = source_;
   only.text_columns = {column};
   only.label.reset();

@@ -94,6 +94,7 @@ class EncodedTexts : public Dataset, public DetailedDataset {
   ByteArrays encoded(const TextRows& table) const;
   void use(ByteArrays arrays, size_t num_texts);
   std::string cache_key() const;
+  void require_labels() const;
   void read_numbers();
   void number_labels(const std::vector<std::string>& classes);
   int64_t length_of(const at::Tensor& indices) const;

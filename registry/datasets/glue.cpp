@@ -87,6 +87,7 @@ struct Glue : EncodingOptions {
   std::unique_ptr<Dataset> build(const DatasetInputs&) const {
     GlueLayout layout = layout_of(task);
     TextTableOptions source;
+    source.is_chosen = false;
     source.path = (std::filesystem::path(root) / word_of(task) / (word_of(split) + ".tsv")).string();
     source.text_columns = std::move(layout.text_columns);
     source.label = std::move(layout.label);

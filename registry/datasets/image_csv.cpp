@@ -116,10 +116,21 @@ class ImageCsvDataset : public ImageSamples {
     std::vector<std::string> values;  // of the labels' columns, record by record
   };
 
+  /// Also names the parameter, whose default the column may be.
+  std::string name_advice(const std::string& name, const std::vector<std::string>& header) const {
+    const std::string near = nearest(name, header);
+    const bool is_one = name == options_.image || std::holds_alternative<std::string>(options_.label);
+    if (near.empty() || !is_one) return suggestion(name, header);
+    return "; did you mean " + near + "? Then write " + (name == options_.image ? "image: " : "label: ") + near;
+  }
   size_t column_of(const std::vector<std::string>& header, const std::string& name) const {
     const auto found = std::find(header.begin(), header.end(), name);
     if (found == header.end()) {
-      throw DataError("ImageCSV: " + options_.path + ": there is no column '" + name + "'" + suggestion(name, header));
+      const char delimiter = seeming_delimiter(header, name);
+      throw DataError("ImageCSV: " + options_.path + ": there is no column '" + name + "'" +
+                      (delimiter == '\0' ? name_advice(name, header)
+                                         : "; the columns seem to be separated by " + delimiter_text(delimiter) +
+                                               ": write delimiter: " + delimiter_text(delimiter)));
     }
     return static_cast<size_t>(found - header.begin());
   }

@@ -86,10 +86,14 @@ class JsonlTable : public TableReader {
     try {
       object_ = Json::parse(line_, checked);
     } catch (const Json::exception& error) {
-      fail("is not JSON: " + json_fault(error));
+      const bool is_table = lines_.number() == 1 && line_.find_first_of("{[\"") == std::string::npos;
+      fail("is not JSON" +
+           (is_table ? "; of a table with a delimiter between columns write type: CSV" : ": " + json_fault(error)));
     }
-    if (!object_.is_object())
-      fail(std::string("expected an object, {\"column\": value, …}, found a ") + object_.type_name());
+    if (!object_.is_object()) {
+      fail(std::string("expected an object, {\"column\": value, …}, found ") + object_.type_name() +
+           (object_.is_array() ? "; put each object on a line of its own, without brackets around them" : ""));
+    }
     return true;
   }
 

@@ -157,6 +157,11 @@ class TableDataset : public TensorDataset, public DetailedDataset {
     while (reader->next(row)) texts.push_back(text_of(row[place]));
     return texts;
   }
+  std::string renumbering(const std::string& field) const override {
+    const bool are_numbers =
+        field == "label" && options_.is_classification() && !options_.num_classes && !options_.infers();
+    return are_numbers ? "columns: {" + yaml_text(options_.label) + ": category}" : "";
+  }
   std::vector<std::string> class_names(const std::string& field) const override {
     if (field != "label" || !options_.is_classification()) return {};
     const ColumnOptions label = options().column(options_.label);
@@ -211,12 +216,24 @@ class TableDataset : public TensorDataset, public DetailedDataset {
     int64_t rows = 0;
     const auto facts = look_at_columns(*source_, places, MissingValues(options().na_values), options_.path, rows);
     std::string lines;
+    std::vector<std::string> unreadable;  // whose values are texts that no type can read
     for (size_t i = 0; i < faulty.size(); ++i) {
       const Column& column = columns_[faulty[i]];
       const bool is_label = faulty[i] + 1 == columns_.size();
-      const std::string cure = cure_of(column.options, facts[i], is_label);
-      lines += (lines.empty() ? "" : "\n") + faults[faulty[i]] +
-               (cure.empty() ? "" : "; write columns: {" + yaml_text(column.name) + ": " + cure + "}");
+      const std::string format = facts[i].number_format();
+      const std::string cure = format.empty() ? cure_of(column.options, facts[i], is_label) : "";
+      lines += (lines.empty() ? "" : "\n") + faults[faulty[i]];
+      if (!format.empty()) lines += "; " + source_->format_advice(format);
+      if (!cure.empty()) lines += "; write columns: {" + yaml_text(column.name) + ": " + cure + "}";
+      std::string fault;
+      if (format.empty() && cure.empty() && !is_label) facts[i].options(fault);
+      if (!fault.empty()) unreadable.push_back(column.name);
+    }
+    std::vector<std::string> names;
+    for (size_t i = 0; i + 1 < columns_.size(); ++i) names.push_back(columns_[i].name);
+    const std::string features = unreadable.empty() ? "" : features_text(names, unreadable);
+    if (!features.empty()) {
+      lines += "\n" + options_.path + ": to leave out what cannot be read write " + features;
     }
     throw DataError(lines);
   }
@@ -286,7 +303,9 @@ class TableDataset : public TensorDataset, public DetailedDataset {
   size_t place_of(const std::string& name, const std::vector<std::string>& names) const {
     const auto it = std::find(names.begin(), names.end(), name);
     if (it == names.end()) {
-      throw DataError(source_->place(1) + ":" + name + ": there is no such column" + suggestion(name, names));
+      const std::string advice = source_->column_advice(name, names);
+      throw DataError(source_->place(1) + ":" + name + ": there is no such column" +
+                      (advice.empty() ? suggestion(name, names) : advice));
     }
     return static_cast<size_t>(it - names.begin());
   }

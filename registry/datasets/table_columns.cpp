@@ -73,11 +73,36 @@ std::optional<bool> parse_boolean(const Cell& cell) {
   return std::nullopt;
 }
 
+std::string NumberFormat::standard(std::string_view text) const {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == decimal) {
+      result += '.';
+    } else if (text[i] == '.') {
+      if (thousands != '.') return "";
+    } else if (text[i] != thousands || thousands == '\0') {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+namespace {
+
+/// The text of a cell, with a number in it as C writes it.
+std::string plain_text_of(const Cell& cell) {
+  const bool has_format = cell.kind == Cell::Kind::kText && cell.format;
+  return has_format ? cell.format->standard(trimmed(cell.text)) : text_of(cell);
+}
+
+}  // namespace
+
 std::optional<double> parse_cell_number(const Cell& cell) {
   if (cell.kind == Cell::Kind::kInteger) return static_cast<double>(cell.integer);
   if (cell.kind == Cell::Kind::kNumber) return cell.number;
   if (cell.kind != Cell::Kind::kText) return std::nullopt;
-  std::string_view text = trimmed(cell.text);
+  const std::string converted = cell.format ? cell.format->standard(trimmed(cell.text)) : "";
+  std::string_view text = cell.format ? std::string_view(converted) : trimmed(cell.text);
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
   double value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -150,17 +175,19 @@ double CellParser::feature(const Cell& cell, const Column& column) const {
 int64_t CellParser::integer(const Cell& cell, const std::string& column) const {
   if (is_missing(cell)) fail(column, "the value is missing" + missing_text(cell));
   if (cell.kind == Cell::Kind::kInteger) return cell.integer;
-  const auto value = cell.kind == Cell::Kind::kList ? std::nullopt : parse_integer(text_of(cell));
+  const auto value = cell.kind == Cell::Kind::kList ? std::nullopt : parse_integer(plain_text_of(cell));
   if (!value) fail(column, shown(text_of(cell)) + " is not an integer");
   return *value;
 }
 
 int64_t CellParser::class_index(const Cell& cell, const std::string& column, std::optional<int64_t> num_classes) const {
   if (is_missing(cell)) fail(column, "the value is missing" + missing_text(cell));
-  const auto value = cell.kind == Cell::Kind::kInteger ? std::optional(cell.integer) : parse_integer(text_of(cell));
+  const auto value =
+      cell.kind == Cell::Kind::kInteger ? std::optional(cell.integer) : parse_integer(plain_text_of(cell));
   if (!value) {
-    fail(column, shown(text_of(cell)) +
-                     " is not a class; classes are integers from 0, for a number to predict say task: regression");
+    const bool is_number = parse_cell_number(cell).has_value();
+    fail(column, shown(text_of(cell)) + " is not a class, which is an integer from 0" +
+                     (is_number ? "; to predict numbers write task: regression" : ""));
   }
   if (*value < 0 || (num_classes && *value >= *num_classes)) {
     fail(column, "class " + std::to_string(*value) + " is not " +

@@ -23,12 +23,15 @@ ColumnOptions of_type(const std::string& type) {
 
 }  // namespace
 
-void ColumnFacts::add(const Cell& cell, const MissingValues& missing) {
+void ColumnFacts::add(const Cell& cell, const MissingValues& missing, int64_t row) {
   ++rows_;
   if (missing.contains(cell, true)) ++empty_;
   const bool is_missing = missing.contains(cell, false);
   if (is_missing) ++missing_;
+  if (is_missing && first_missing_ == 0) first_missing_ = row;
+  if (empty_ == 1 && first_empty_ == 0) first_empty_ = row;
   if (cell.kind == Cell::Kind::kList) {
+    if (lists_ == 0) list_size_ = static_cast<int64_t>(cell.list.size());
     ++lists_;
     return;
   }
@@ -45,7 +48,52 @@ void ColumnFacts::add(const Cell& cell, const MissingValues& missing) {
     for (size_t i = 0; i < dates_.size(); ++i) {
       if (parse_date(text, date_formats()[i])) ++dates_[i];
     }
+    if (cell.format) {
+      add_marks(cell);
+    } else {
+      add_commas(text);
+    }
   }
+}
+
+/// Counts `text`, which is not a number, if it is one with commas.
+void ColumnFacts::add_commas(std::string_view text) {
+  const auto is_number = [&](char decimal, char thousands) {
+    const NumberFormat format{decimal, thousands};
+    Cell cell;
+    cell.kind = Cell::Kind::kText;
+    cell.text = text;
+    cell.format = &format;
+    return parse_cell_number(cell).has_value();
+  };
+  const size_t comma = text.find(',');
+  if (comma == std::string_view::npos || text.find_first_of("eEnN") != std::string_view::npos) return;
+  const size_t end = std::min(text.find('.', comma), text.size());
+  bool in_threes = comma > 0;
+  for (size_t i = comma; in_threes && i < end; i += 4) in_threes = text[i] == ',' && i + 4 <= end;
+  in_threes = in_threes && (end - comma) % 4 == 0 && is_number('.', ',');
+  if (in_threes) ++grouped_;
+  if (text.find(',', comma + 1) != std::string_view::npos || !is_number(',', '.')) return;
+  ++decimal_commas_;
+  if (text.find('.') < comma) ++dotted_;
+}
+
+/// Counts a text that is a number but for points between its thousands.
+void ColumnFacts::add_marks(const Cell& cell) {
+  if (cell.format->decimal != ',' || cell.format->thousands != '\0') return;
+  const NumberFormat format{',', '.'};
+  Cell marked = cell;
+  marked.format = &format;
+  if (parse_cell_number(marked)) ++marked_;
+}
+
+std::string ColumnFacts::number_format() const {
+  const int64_t others = rows_ - missing_ - numbers_;
+  if (others == 0) return "";
+  if (grouped_ == others) return "thousands: ','";
+  if (marked_ == others) return "thousands: '.'";
+  if (decimal_commas_ != others) return "";
+  return dotted_ > 0 ? "decimal: ',' and thousands: '.'" : "decimal: ','";
 }
 
 /// Numbers by their size, other texts by their characters.
@@ -74,9 +122,13 @@ ColumnOptions ColumnFacts::options(std::string& fault) const {
   ColumnOptions options;
   options.missing = std::string("median");
   if (lists_ > 0) {
-    fault = "holds lists, whose shape must be said: {shape: [3]}";
+    fault = "holds lists, whose shape must be said";
+    options.missing = std::string("error");
+    options.shape = {list_size_};
   } else if (values == 0) {
     fault = "has no value in any row";
+  } else if (!number_format().empty()) {
+    fault = "holds numbers with commas";
   } else if (booleans_ == values && (numbers_ < values || (least_ == 0 && most_ == 1))) {
     options.type = "boolean";
   } else if (numbers_ == values) {
@@ -87,8 +139,7 @@ ColumnOptions ColumnFacts::options(std::string& fault) const {
     const std::string& format = date_formats()[static_cast<size_t>(fits - dates_.begin())];
     if (!format.empty()) options.format = format;
     if (std::count(dates_.begin(), dates_.end(), values) > 1) {
-      fault =
-          "holds dates that may be month/day/year or day/month/year: {type: date, format: '%m/%d/%Y'} or '%d/%m/%Y'";
+      fault = "holds dates that may be month/day/year ('%m/%d/%Y') or day/month/year ('%d/%m/%Y')";
     }
   } else if (has_few_values()) {
     options.type = "category";
@@ -107,10 +158,12 @@ ColumnOptions ColumnFacts::options(std::string& fault) const {
 ColumnOptions ColumnFacts::label_options(bool is_classification, std::string& fault) const {
   fault.clear();
   const int64_t values = rows_ - missing_;
-  if (missing_ > 0 && (numbers_ == values || booleans_ == values || !is_classification)) {
-    fault = "the label is missing in " + std::to_string(missing_) + " rows, which nothing can be learned from";
-  } else if (empty_ > 0) {
-    fault = "the label is missing in " + std::to_string(empty_) + " rows, which nothing can be learned from";
+  const bool is_plain = numbers_ == values || booleans_ == values || !is_classification;
+  if (const int64_t without = is_plain ? missing_ : empty_; without > 0) {
+    fault = "the label is missing " + (without == 1 ? "" : "in " + std::to_string(without) + " rows, the first ") +
+            "here, and nothing can be learnt from that; leave such rows out of the file";
+  } else if (!number_format().empty() && (!is_classification || numbers_ > 0)) {
+    fault = "the label holds numbers with commas";
   } else if (!is_classification) {
     if (numbers_ != values) fault = "the label of a regression is a number; for classes write task: classification";
   } else if (numbers_ == values && integers_ < values && !has_few_values()) {
@@ -138,22 +191,65 @@ std::vector<ColumnFacts> look_at_columns(const TableSource& source, const std::v
   std::vector<Cell> row;
   for (rows = 0; reader->next(row); ++rows) {
     require_room(rows, places.size(), path);
-    for (size_t i = 0; i < places.size(); ++i) facts[i].add(row[places[i]], missing);
+    for (size_t i = 0; i < places.size(); ++i) facts[i].add(row[places[i]], missing, reader->row_number());
   }
   return facts;
 }
 
-namespace {
-
-/// "features: [a, b]": all columns that can be read.
-std::string features_text(const InferredTable& table, const std::vector<std::string>& faulty) {
+std::string features_text(const std::vector<std::string>& names, const std::vector<std::string>& faulty) {
   std::string text;
-  for (size_t i = 0; i + 1 < table.columns.size(); ++i) {
-    const std::string& name = table.columns[i].name;
+  for (const std::string& name : names) {
     if (std::find(faulty.begin(), faulty.end(), name) != faulty.end()) continue;
     text += (text.empty() ? "" : ", ") + yaml_text(name);
   }
-  return "features: [" + text + "]";
+  return text.empty() ? "" : "features: [" + text + "]";
+}
+
+namespace {
+
+/// What cannot be told from the values of some columns.
+struct Faults {
+  std::string lines;
+  std::vector<std::string> unreadable;  // features that can only be left out
+  std::vector<std::string> formats;     // what to write of numbers with commas
+  bool can_be_said = false;             // a recipe can say the type of others
+
+  /// The one that serves most: where commas are decimal anywhere, they are everywhere.
+  std::string format() const {
+    return *std::max_element(formats.begin(), formats.end(), [](const std::string& a, const std::string& b) {
+      const auto worth = [](const std::string& format) {
+        return std::pair(format.starts_with("decimal"), format.size());
+      };
+      return worth(a) < worth(b);
+    });
+  }
+};
+
+/// "columns: {a: number, b: {type: date, …}}": all that can be read, as `auto` would read them.
+std::string columns_text(const InferredTable& table, const std::vector<std::string>& unreadable) {
+  std::string text;
+  for (const InferredTable::Entry& entry : table.columns) {
+    if (std::find(unreadable.begin(), unreadable.end(), entry.name) != unreadable.end()) continue;
+    const bool is_plain = entry.options.type == "number" || entry.options.type == "integer";
+    if (&entry == &table.columns.back() && is_plain) continue;  // the task says how it is read
+    text += (text.empty() ? "" : ", ") + yaml_text(entry.name) + ": " + recipe_text(entry.options);
+  }
+  return "columns: {" + text + "}";
+}
+
+/// What to write into the recipe; "" where that does not help.
+std::string cure_of(const InferredTable& table, const TableSource& source, const Faults& faults) {
+  if (!faults.formats.empty()) return source.format_advice(faults.format());
+  std::vector<std::string> names;
+  for (size_t i = 0; i + 1 < table.columns.size(); ++i) names.push_back(table.columns[i].name);
+  const std::string features = faults.unreadable.empty() ? "" : features_text(names, faults.unreadable);
+  if (!faults.unreadable.empty() && features.empty()) {
+    return "no column but the label can be read as numbers, dates or categories; texts are read by the data set "
+           "TextClassification";
+  }
+  std::string text = features.empty() ? "" : "to leave out what cannot be read write " + features;
+  if (faults.can_be_said) text += (text.empty() ? "write " : " and ") + columns_text(table, faults.unreadable);
+  return text;
 }
 
 }  // namespace
@@ -164,23 +260,29 @@ InferredTable infer_table(const TableOptions& options, const TableSource& source
   const std::vector<std::string> names = source.open()->names();
   const auto facts = look_at_columns(source, places, MissingValues(options.na_values), options.path, table.rows);
   if (table.rows == 0) throw DataError(options.path + ": has no rows below the names of its columns");
-  std::vector<std::string> faulty;
-  std::string lines;
+  Faults faults;
   for (size_t i = 0; i < places.size(); ++i) {
     const bool is_label = i + 1 == places.size();
+    const std::string& name = names[places[i]];
     std::string fault;
     const ColumnOptions found =
         is_label ? facts[i].label_options(options.is_classification(), fault) : facts[i].options(fault);
-    table.columns.push_back({names[places[i]], found, facts[i].missing(), facts[i].distinct()});
+    table.columns.push_back({name, found, facts[i].missing(), facts[i].distinct()});
     if (fault.empty()) continue;
-    if (!is_label) faulty.push_back(names[places[i]]);
-    lines += (lines.empty() ? "" : "\n") + options.path + ":" + names[places[i]] + ": " + fault;
-  }
-  if (!lines.empty()) {
-    if (!faulty.empty()) {
-      lines += "\n" + options.path + ": to leave out what cannot be read write " + features_text(table, faulty);
+    const bool is_at_row = is_label && fault.find("missing") != std::string::npos;
+    faults.lines += (faults.lines.empty() ? "" : "\n") +
+                    (is_at_row ? source.place(facts[i].first_missing()) : options.path) + ":" + name + ": " + fault;
+    if (const std::string format = facts[i].number_format(); !format.empty()) {
+      faults.formats.push_back(format);
+    } else if (!is_label && (found.is_date() || !found.shape.empty())) {
+      faults.can_be_said = true;
+    } else if (!is_label) {
+      faults.unreadable.push_back(name);
     }
-    throw DataError(lines);
+  }
+  if (!faults.lines.empty()) {
+    const std::string cure = cure_of(table, source, faults);
+    throw DataError(faults.lines + (cure.empty() ? "" : "\n" + options.path + ": " + cure));
   }
   const ColumnOptions& label = table.columns.back().options;
   if (label.type == "integer") table.num_classes = static_cast<int64_t>(facts.back().most()) + 1;

@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace trainrun {
 /// What is seen of one column, cell by cell.
 class ColumnFacts {
  public:
-  void add(const Cell& cell, const MissingValues& missing);
+  /// `row`: its number, for messages.
+  void add(const Cell& cell, const MissingValues& missing, int64_t row);
 
   /// What such a column is best read as; `fault` says why it cannot be read at all, or is "".
   ColumnOptions options(std::string& fault) const;
@@ -26,6 +28,11 @@ class ColumnFacts {
   bool mostly_numbers() const { return numbers_ * 2 > rows_ - missing_; }
   bool all_integers() const { return integers_ == rows_ - missing_; }
   bool has_missing() const { return missing_ > 0; }
+  /// The first row without a value; 0: there is none.
+  int64_t first_missing() const { return empty_ > 0 ? first_empty_ : first_missing_; }
+  /// How numbers with commas are written, if all that are not numbers are such: "decimal: ','", "thousands: ','",
+  /// "decimal: ',' and thousands: '.'"; else "".
+  std::string number_format() const;
   int64_t missing() const { return missing_; }
   int64_t distinct() const { return static_cast<int64_t>(distinct_.size()); }  // at most kMostDistinct
   double most() const { return most_; }
@@ -33,6 +40,8 @@ class ColumnFacts {
   static constexpr size_t kMostDistinct = 10000;
 
  private:
+  void add_commas(std::string_view text);
+  void add_marks(const Cell& cell);
   std::vector<std::string> sorted_categories() const;
   bool has_few_values() const;
 
@@ -43,6 +52,13 @@ class ColumnFacts {
   int64_t integers_ = 0;
   int64_t booleans_ = 0;
   int64_t lists_ = 0;
+  int64_t list_size_ = 0;      // of the first list
+  int64_t first_missing_ = 0;  // the number of a row
+  int64_t first_empty_ = 0;
+  int64_t decimal_commas_ = 0;      // 0,5
+  int64_t dotted_ = 0;              // of these: 1.234,5
+  int64_t grouped_ = 0;             // 1,234 or 1,234.5
+  int64_t marked_ = 0;              // 1.234, where a recipe says decimal: ',' alone
   std::array<int64_t, 5> dates_{};  // by each of date_formats()
   double least_ = std::numeric_limits<double>::infinity();
   double most_ = -std::numeric_limits<double>::infinity();
@@ -74,6 +90,8 @@ InferredTable infer_table(const TableOptions& options, const TableSource& source
 std::vector<ColumnFacts> look_at_columns(const TableSource& source, const std::vector<size_t>& places,
                                          const MissingValues& missing, const std::string& path, int64_t& rows);
 
+/// "features: [a, b]": of `names`, those that are not among `faulty`; "" where none is left.
+std::string features_text(const std::vector<std::string>& names, const std::vector<std::string>& faulty);
 /// As a recipe writes it: "category", "{type: date, format: '%d.%m.%Y', missing: median}".
 std::string recipe_text(const ColumnOptions& options);
 /// A key or text as YAML's flow style writes it: quoted where it has to be.

@@ -79,6 +79,15 @@ class TableSource {
   virtual std::unique_ptr<TableReader> open() const = 0;
   /// "FILE:ROW" of a row by its number.
   virtual std::string place(int64_t row_number) const = 0;
+  /// What to do about a column `wanted` that is not among `names`, if the file shows it: "; write delimiter: ';'", or "".
+  virtual std::string column_advice(const std::string& wanted, const std::vector<std::string>& names) const {
+    return static_cast<void>(wanted), static_cast<void>(names), "";
+  }
+  /// What to do about numbers that are written as `format` says, "decimal: ','".
+  virtual std::string format_advice(const std::string& format) const {
+    return static_cast<void>(format),
+           "numbers are read with a point and no other mark, 1234.5; convert these in the file";
+  }
 };
 
 template <class T>

@@ -2,9 +2,19 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trainrun {
+
+/// How a file writes numbers.
+struct NumberFormat {
+  char decimal = '.';
+  char thousands = '\0';  // between thousands; 0: nothing is
+
+  /// "1234.5" of "1.234,5"; what is not such a number comes out as something that is not a number either.
+  std::string standard(std::string_view text) const;
+};
 
 /// One value of a row, as its file has it.
 struct Cell {
@@ -12,6 +22,7 @@ struct Cell {
   Kind kind = Kind::kMissing;
   bool is_boolean = false;  // an integer that the file writes as true or false
   std::string text;
+  const NumberFormat* format = nullptr;  // of a number in `text`; null: the usual one
   int64_t integer = 0;
   double number = 0;
   std::vector<Cell> list;         // also the values of an object

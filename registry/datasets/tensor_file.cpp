@@ -184,8 +184,10 @@ class TensorFileDataset : public TensorDataset, public DetailedDataset {
         return (a.name == options_.target) < (b.name == options_.target);
       });
       if (found.empty() || found.back().name != options_.target) {
+        const std::string near = nearest(options_.target, names_of(*file));
         throw DataError(*options_.path + ": there is no tensor '" + options_.target + "'" +
-                        suggestion(options_.target, names_of(*file)));
+                        suggestion(options_.target, names_of(*file)) +
+                        (near.empty() ? "" : " Then write target: " + near));
       }
     }
     check_sizes(found);

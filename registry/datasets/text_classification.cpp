@@ -81,8 +81,10 @@ struct Mrpc : EncodingOptions {
   std::unique_ptr<Dataset> build(const DatasetInputs&) const {
     const bool is_train = split == MrpcPart::kTrain;
     const std::string file = root + "/msr_paraphrase_" + (is_train ? "train" : "test") + ".txt";
-    return std::make_unique<EncodedTexts>(TextTableOptions{file, {"#1 String", "#2 String"}, "Quality", {}}, *this,
-                                          std::vector<std::string>{"0", "1"}, is_train ? 4076 : 1725);
+    TextTableOptions source{file, {"#1 String", "#2 String"}, "Quality", {}};
+    source.is_chosen = false;
+    return std::make_unique<EncodedTexts>(std::move(source), *this, std::vector<std::string>{"0", "1"},
+                                          is_train ? 4076 : 1725);
   }
 };
 

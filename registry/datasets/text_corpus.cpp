@@ -41,7 +41,13 @@ void for_each_line(const std::string& path, std::optional<TextEncoding> encoding
   }
 }
 
-bool is_jsonl(const std::string& path) { return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz"); }
+bool is_jsonl(const std::string& path) { return has_extension(path, ".jsonl") || has_extension(path, ".json"); }
+
+std::vector<std::string> keys_of(const nlohmann::json& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, unused] : object.items()) keys.push_back(key);
+  return keys;
+}
 
 bool has_documents(const std::string& path) { return is_jsonl(path) || is_arrow_file(path); }
 
@@ -63,18 +69,32 @@ nlohmann::json json_object(std::string_view line, const std::string& place) {
     throw DataError(place + ": is not JSON: " + json_fault(error));
   }
   if (!object.is_object()) {
-    throw DataError(place + ": expected an object, {\"text\": …}, found " + object.type_name());
+    throw DataError(place + ": expected an object, {\"text\": …}, found " + object.type_name() +
+                    (object.is_array() ? "; put each object on a line of its own, without brackets around them" : ""));
   }
   return object;
 }
 
 namespace {
 
+/// "; write text_column: body": of the only text, or the longest.
+std::string column_advice(const nlohmann::json& object) {
+  std::string longest;
+  size_t size = 0;
+  for (const auto& [key, value] : object.items()) {
+    if (!value.is_string() || value.get_ref<const std::string&>().size() < size) continue;
+    longest = key;
+    size = value.get_ref<const std::string&>().size();
+  }
+  if (longest.empty()) return suggestion("text", keys_of(object));
+  return "; write text_column: " + longest + ", or another of its keys: " + join(keys_of(object));
+}
+
 /// The document of a line of JSON. Throws DataError.
 std::string document_of(std::string_view line, const std::string& place, const std::string& column) {
   const nlohmann::json object = json_object(line, place);
   const auto found = object.find(column);
-  if (found == object.end()) throw DataError(place + ": has no key '" + column + "'; write text_column: NAME");
+  if (found == object.end()) throw DataError(place + ": has no key '" + column + "'" + column_advice(object));
   if (!found->is_string()) {
     throw DataError(place + ":" + column + ": expected a text, found " + found->type_name());
   }

@@ -45,8 +45,10 @@ void for_each_line(const std::string& path, std::optional<TextEncoding> encoding
 /// with the line where one is longer than 256 MiB.
 void for_each_text(const std::string& path, const std::string& text_column, std::optional<TextEncoding> encoding,
                    const std::function<void(std::string text, int64_t line)>& take);
-/// Whether each line of the file is an object: .jsonl, .jsonl.gz.
+/// Whether each line of the file is an object, as its name says: .jsonl or .json, perhaps with .gz.
 bool is_jsonl(const std::string& path);
+/// The keys of an object.
+std::vector<std::string> keys_of(const nlohmann::json& object);
 /// Whether a file has many documents, in lines or rows, as its name says.
 bool has_documents(const std::string& path);
 /// What nlohmann's parser found wrong, without the number that it gives its errors.

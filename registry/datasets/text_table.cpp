@@ -7,15 +7,12 @@
 
 #include "registry/datasets/arrow_library.h"
 #include "registry/datasets/csv_reader.h"
+#include "registry/datasets/data_file.h"
 #include "registry/datasets/text_corpus.h"
 #include "registry/error.h"
 
 namespace trainrun {
 namespace {
-
-bool has_ending(const std::string& path, const std::string& ending) {
-  return path.ends_with(ending) || path.ends_with(ending + ".gz");
-}
 
 std::string line_place(const std::string& path, int64_t line) { return path + ":" + std::to_string(line); }
 
@@ -51,11 +48,28 @@ class RowTaker {
     table.lines.push_back(line);
   }
 
+  /// Also names the parameter, whose default the column may be.
+  std::string name_advice(const std::string& column, const std::vector<std::string>& names) const {
+    const std::string near = nearest(column, names);
+    if (near.empty() || !options_.is_chosen || options_.text_columns.size() > 1) return suggestion(column, names);
+    const std::string parameter = options_.label == column ? "label" : "text_columns";
+    return "; did you mean " + near + "? Then write " + parameter + ": " + near;
+  }
+
  private:
+  /// By its name a file's columns have commas or tabulators between them.
+  std::string advice(const std::string& column, const std::vector<std::string>& names) const {
+    const char delimiter = is_jsonl(options_.path) ? '\0' : seeming_delimiter(names, column);
+    if (delimiter == '\0') return name_advice(column, names);
+    const std::string seeming = "; the columns seem to be separated by " + delimiter_text(delimiter);
+    if (delimiter == '\t') return seeming + ": call the file .tsv";
+    if (delimiter == ',') return seeming + ": call the file .csv";
+    return seeming + ": save the table with commas, as .csv, or with tabulators, as .tsv";
+  }
   size_t index_of(const std::string& column, const std::vector<std::string>& names) const {
     const auto found = std::find(names.begin(), names.end(), column);
     if (found == names.end()) {
-      throw DataError(options_.path + ": has no column '" + column + "'" + suggestion(column, names));
+      throw DataError(options_.path + ": has no column '" + column + "'" + advice(column, names));
     }
     return static_cast<size_t>(found - names.begin());
   }
@@ -67,7 +81,7 @@ class RowTaker {
 };
 
 TextRows read_csv(const TextTableOptions& options) {
-  CsvReader reader(options.path, ',', options.encoding);
+  CsvReader reader(options.path, ',', options.encoding, /*is_chosen=*/false);
   std::vector<std::string> row;
   if (!reader.next(row)) throw DataError(options.path + ": is empty");
   const RowTaker taker(options, row);
@@ -113,7 +127,10 @@ TextRows read_jsonl(const TextTableOptions& options) {
     row.clear();
     for (const std::string& name : names) {
       const auto found = object.find(name);
-      if (found == object.end()) throw DataError(line_place(options.path, number) + ": has no key '" + name + "'");
+      if (found == object.end()) {
+        throw DataError(line_place(options.path, number) + ": has no key '" + name + "'" +
+                        taker.name_advice(name, keys_of(object)));
+      }
       const bool is_label = options.label && name == *options.label;
       const bool fits = found->is_string() || (is_label && (found->is_number_integer() || found->is_boolean()));
       if (!fits) {
@@ -148,11 +165,33 @@ TextRows read_arrow(const TextTableOptions& options) {
 
 }  // namespace
 
+namespace {
+
+/// How a file would be called that is what its first line looks like: "; call the file .csv", or "".
+std::string name_hint(const TextTableOptions& options) {
+  constexpr size_t kEnough = 4096;
+  std::string line(kEnough, '\0');
+  line.resize(DataFile(options.path).read(line.data(), line.size()));
+  line.resize(std::min(line.find_first_of("\r\n"), line.size()));
+  if (line.starts_with('{')) return "; call the file .jsonl";
+  const char delimiter = seeming_delimiter({line}, options.text_columns.front());
+  return delimiter == ',' ? "; call the file .csv" : delimiter == '\t' ? "; call the file .tsv" : "";
+}
+
+}  // namespace
+
 TextRows read_text_table(const TextTableOptions& options) {
-  TextRows table = has_ending(options.path, ".csv")     ? read_csv(options)
-                   : has_ending(options.path, ".jsonl") ? read_jsonl(options)
-                   : is_arrow_file(options.path)        ? read_arrow(options)
-                                                        : read_tsv(options);
+  const auto ends = [&](std::string_view extension) { return has_extension(options.path, extension); };
+  if (!ends(".csv") && !is_jsonl(options.path) && !is_arrow_file(options.path) && !ends(".tsv") && !ends(".txt")) {
+    throw DataError(options.path +
+                    ": its name does not say what it is; expected .csv, .tsv, .txt, .jsonl, .json (an object in each "
+                    "line), .parquet, .arrow or .feather" +
+                    name_hint(options));
+  }
+  TextRows table = ends(".csv")                  ? read_csv(options)
+                   : is_jsonl(options.path)      ? read_jsonl(options)
+                   : is_arrow_file(options.path) ? read_arrow(options)
+                                                 : read_tsv(options);
   if (table.first.empty()) throw DataError(options.path + ": has no rows");
   return table;
 }

@@ -39,7 +39,8 @@ void TokenWindows::set_tokens(TokenRow tokens, std::string origin) {
   if (num_blocks_ < 1) {
     throw DataError(origin + ": there are " + std::to_string(tokens.size) + " tokens, and a block of " +
                     std::to_string(blocks_.block_size) + " and its last label need " +
-                    std::to_string(blocks_.block_size + 1) + "; write a smaller block_size");
+                    std::to_string(blocks_.block_size + 1) +
+                    (tokens.size > 1 ? "; write block_size: " + std::to_string(tokens.size - 1) + " or less" : ""));
   }
   tokens_ = std::move(tokens);
   origin_ = std::move(origin);

@@ -59,6 +59,8 @@ std::vector<std::string> DatasetView::texts(const std::string& column) const {
   return own;
 }
 
+std::string DatasetView::renumbering(const std::string& field) const { return renumbering_of(*base_, field); }
+
 std::string DatasetView::stored(int64_t index) const { return stored_sample(*base_, indices_[index].item<int64_t>()); }
 
 /// Those of the whole that are among these samples, as they follow each other there.

@@ -42,6 +42,7 @@ class DatasetView : public Dataset, public DetailedDataset {
   std::string stored(int64_t index) const override;
   std::string disorder(const std::optional<std::string>& group) const override { return disorder_of(*base_, group); }
   std::vector<int64_t> series_starts() const override;
+  std::string renumbering(const std::string& field) const override;
   nlohmann::json inferred() const override { return inferred_of(*base_); }
   void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*base_, inferred); }
   at::Tensor sampling_weights() const override;

@@ -98,7 +98,10 @@ class WindowsDataset : public Dataset, public DetailedDataset {
     if (size_ > 0) return;
     const std::string among = num_series_ > 1 ? " in " + std::to_string(num_series_) + " series" : "";
     throw DataError("Windows: " + std::to_string(base_->size()) + " rows" + among + " hold no window of " +
-                    std::to_string(options_.length) + " and the " + std::to_string(options_.horizon) + " after it");
+                    std::to_string(options_.length) + " and the " + std::to_string(options_.horizon) + " after it" +
+                    (num_series_ == 1 && base_->size() > options_.horizon
+                         ? "; write length: " + std::to_string(base_->size() - options_.horizon) + " or less"
+                         : ""));
   }
   int64_t size() const override { return size_; }
 

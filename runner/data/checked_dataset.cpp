@@ -12,19 +12,26 @@ at::Tensor outside(const at::Tensor& values, const IndexRange& range) {
   return range.ignored ? wrong.logical_and_(values.ne(*range.ignored)) : wrong;
 }
 
-/// What to do about values from `least` to `most`.
-std::string cure(const IndexUse& use, int64_t least, int64_t most) {
+/// What to do about values from `least` to `most`, of all samples or of some, `are_all`. `renumbering`: what to write so
+/// that the data set numbers them, or "".
+std::string cure(const IndexUse& use, int64_t least, int64_t most, bool are_all, const std::string& renumbering) {
   if (!use.is_label) {
-    return least < 0 ? "indices count from 0" : "write num_embeddings: " + std::to_string(most + 1) + " or more";
+    const std::string needed = std::to_string(most + 1) + " or more";
+    if (least < 0) return "indices count from 0";
+    return use.width.empty() ? "its table needs " + needed + " rows" : "write " + use.width + ": " + needed;
   }
-  if (least == 1 && most == use.range.below) {
-    return "classes must count from 0, and these count from 1; subtract 1, or, in a table, give the column the type "
-           "category";
+  const std::string number = renumbering.empty() ? "subtract 1" : "write " + renumbering;
+  if (are_all && least == 1 && most == use.range.below) {
+    return "classes must count from 0, and these count from 1; " + number;
   }
   if (least < 0) {
-    return "classes count from 0" + std::string(use.range.ignored ? "; those of ignore_index do not count" : "");
+    return "classes count from 0" + std::string(use.range.ignored ? "; those of ignore_index do not count" : "") +
+           (renumbering.empty() ? "" : "; to number these write " + renumbering);
   }
-  return "classes go up to " + std::to_string(most) + ", so the output must have " + std::to_string(most + 1);
+  const std::string wanted = std::to_string(most + 1);
+  return "classes go up to " + std::to_string(most) +
+         (use.width.empty() ? ", so the output must have " + wanted : "; write " + use.width + ": " + wanted) +
+         (are_all ? "" : " or more");
 }
 
 /// "the output that CrossEntropyLoss (a.yaml:9:7: loss) reads has 10 classes"
@@ -52,7 +59,8 @@ void check_values(const IndexUse& use, const Dataset& data, const at::Tensor& va
   const int64_t sample = samples.defined() ? samples[row].item<int64_t>() : row;
   throw DataError(place_of_sample(data, sample, use.field) + ": " + std::to_string(value.item<int64_t>()) +
                   " is not from " + std::to_string(use.range.least) + " to " + std::to_string(use.range.below - 1) +
-                  ": " + bound_text(use) + "; " + cure(use, least, most));
+                  ": " + bound_text(use) + "; " +
+                  cure(use, least, most, !samples.defined(), renumbering_of(data, use.field)));
 }
 
 Batch CheckedDataset::checked(Batch batch, const at::Tensor& indices) const {

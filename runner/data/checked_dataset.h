@@ -19,6 +19,8 @@ struct IndexUse {
   std::string type;
   bool is_label = false;                        // a loss reads it
   std::optional<size_t> output = std::nullopt;  // the slot of the graph whose classes such labels are
+  // The recipe's parameter that says how many there may be: "model.layers[2].out_features"; or "".
+  std::string width = {};
 };
 
 /// Another data set, whose samples can be checked as they are made.
@@ -58,6 +60,7 @@ class CheckedDataset : public Dataset, public DetailedDataset {
   std::optional<int64_t> padding(const std::string& field) const override { return padding_of(*base_, field); }
   const ImageOptions* image_options() const override { return image_options_of(*base_); }
   std::string stored(int64_t index) const override { return stored_sample(*base_, index); }
+  std::string renumbering(const std::string& field) const override { return renumbering_of(*base_, field); }
   nlohmann::json inferred() const override { return inferred_of(*base_); }
   void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*base_, inferred); }
 

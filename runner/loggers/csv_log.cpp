@@ -150,7 +150,7 @@ std::string csv_record(const std::vector<std::string>& fields) {
 
 void add_csv(LoggerRegistry& loggers) {
   loggers.add<Csv>(
-      "CSV",
+      "csv",
       "every figure in metrics.csv: a column for each figure, a row for each line of the log and each evaluation");
 }
 

@@ -119,7 +119,7 @@ struct TensorBoard {
 }  // namespace
 
 void add_tensorboard(LoggerRegistry& loggers) {
-  loggers.add<TensorBoard>("TensorBoard", "every figure, and the recipe, for `tensorboard --logdir`");
+  loggers.add<TensorBoard>("tensorboard", "every figure, and the recipe, for `tensorboard --logdir`");
 }
 
 }  // namespace trainrun

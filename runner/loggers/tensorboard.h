@@ -4,7 +4,7 @@
 
 namespace trainrun {
 
-/// Registers `TensorBoard`: event files that `tensorboard --logdir` shows.
+/// Registers `tensorboard`: event files that `tensorboard --logdir` shows.
 void add_tensorboard(LoggerRegistry& loggers);
 
 }  // namespace trainrun

@@ -29,6 +29,9 @@ void find_embeddings(const Graph& graph, std::vector<IndexUse>& uses) {
     if (size && !field.empty()) {
       const Graph::Node& written = *layer.written;
       uses.push_back({field, {0, *size}, written.place, written.path, layer.node->type});
+      for (const char* key : {"num_embeddings", "vocab_size"}) {
+        if (written.attributes.contains(key)) uses.back().width = written.path + "." + key;
+      }
     }
   }
 }
@@ -77,13 +80,18 @@ const Graph::Node* find_head(const Graph& graph, size_t slot) {
   return nullptr;
 }
 
-/// What to change, so that the output that `use` reads has `wanted` classes.
-std::string change_of_outputs(const Graph& graph, const IndexUse& use, int64_t wanted) {
-  const std::string number = std::to_string(wanted);
+/// The parameter that says how many classes the output that `use` reads has: "model.layers[2].out_features"; or "".
+std::string width_of(const Graph& graph, const IndexUse& use) {
   const Graph::Node* head = use.output ? find_head(graph, *use.output) : nullptr;
   const std::string key = head ? width_key(*head) : "";
   const bool decides = !key.empty() && head->attributes.at(key).get<int64_t>() == use.range.below;
-  return decides ? "write " + head->path + "." + key + ": " + number : "the output must have " + number;
+  return decides ? head->path + "." + key : "";
+}
+
+/// What to change, so that the output that `use` reads has `wanted` classes.
+std::string change_of_outputs(const IndexUse& use, int64_t wanted) {
+  const std::string number = std::to_string(wanted);
+  return use.width.empty() ? "the output must have " + number : "write " + use.width + ": " + number;
 }
 
 /// How many classes the labels that `use` reads may have, where the data set says so.
@@ -108,7 +116,9 @@ std::vector<IndexUse> index_uses(const Recipe& recipe, const Graph& graph, const
     const auto taken = graph.slot(field);  // by a layer of that name
     if (!output.defined() || !target || (taken && *taken >= info.fields.size())) continue;
     const auto range = class_range(loss, output, example_of(*target));
-    if (range) uses.push_back({field, *range, loss.place, loss.path, loss.type, true, slot});
+    if (!range) continue;
+    uses.push_back({field, *range, loss.place, loss.path, loss.type, true, slot});
+    uses.back().width = width_of(graph, uses.back());
   }
   find_embeddings(graph, uses);
   return uses;
@@ -123,7 +133,7 @@ void check_known_indices(const Recipe& recipe, const Graph& graph, const Dataset
     problems.push_back({use.place, use.path,
                         "num_embeddings is " + std::to_string(use.range.below) + ", but the indices in '" + use.field +
                             "' go up to " + std::to_string(*field->num_classes - 1) +
-                            "; write num_embeddings: " + needed});
+                            (use.width.empty() ? "" : "; write " + use.width + ": " + needed)});
   }
   if (!problems.empty()) throw RecipeError(problems);
 }
@@ -133,7 +143,7 @@ std::string advice_on_outputs(const Recipe& recipe, const Graph& graph, const Da
   for (const IndexUse& use : index_uses(recipe, graph, info)) {
     if (use.path != loss.path) continue;
     const auto classes = known_classes(use, info);
-    if (classes && *classes > use.range.below) return "; " + change_of_outputs(graph, use, *classes);
+    if (classes && *classes > use.range.below) return "; " + change_of_outputs(use, *classes);
   }
   return "";
 }
@@ -148,7 +158,7 @@ std::vector<Problem> surplus_outputs(const Recipe& recipe, const Graph& graph, c
     problems.push_back({use.place, use.path,
                         "the output that " + use.type + " reads has " + outputs + " classes, but '" + use.field +
                             "' of dataset.train has only " + std::to_string(*classes) +
-                            ", so that the others never come; " + change_of_outputs(graph, use, *classes)});
+                            ", so that the others never come; " + change_of_outputs(use, *classes)});
   }
   return problems;
 }

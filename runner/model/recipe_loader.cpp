@@ -102,6 +102,27 @@ void set_default_loggers(Recipe& recipe, Reader& reader) {
   recipe.logging.report_to = Codec<std::vector<Component<LoggerKind>>>::read(Value::list(names, {}), reader);
 }
 
+/// What is near, or else what there is. That all begin with "eval/" makes no two of them alike, nor does it matter what
+/// other systems begin theirs with, "val_".
+std::string monitor_hint(const std::string& monitor, const std::vector<std::string>& names) {
+  constexpr size_t kMostListed = 24;
+  std::string wanted = monitor;
+  for (const char* prefix : {"eval", "valid", "validation", "val", "test"}) {
+    for (const char* separator : {"/", "_", "."}) {
+      const std::string begin = std::string(prefix) + separator;
+      if (wanted.starts_with(begin)) wanted.erase(0, begin.size());
+    }
+  }
+  std::vector<std::string> ends;
+  for (const std::string& name : names) ends.push_back(name.substr(name.find('/') + 1));
+  if (const std::string near = nearest(wanted, ends); !near.empty() && !monitor.starts_with("train")) {
+    const auto place = static_cast<size_t>(std::find(ends.begin(), ends.end(), near) - ends.begin());
+    return "; did you mean " + names[place] + "?";
+  }
+  const std::vector<std::string> listed(names.begin(), names.begin() + std::min(names.size(), kMostListed));
+  return "; known: " + join(listed) + (names.size() > listed.size() ? ", …" : "");
+}
+
 /// What is monitored must be among what evaluation gives, and there must be evaluations. What it gives is known where
 /// there is a model.
 void check_monitors(const Recipe& recipe, const Model* model, const std::vector<EvaluationFigure>& figures,
@@ -117,7 +138,7 @@ void check_monitors(const Recipe& recipe, const Model* model, const std::vector<
     } else if (!recipe.evaluation.every) {
       problems.push_back({place, path, "there are no evaluations to watch: evaluation.every is null"});
     } else if (model && std::find(names.begin(), names.end(), monitor) == names.end()) {
-      problems.push_back({place, path, "evaluation gives no '" + monitor + "'" + suggestion(monitor, names)});
+      problems.push_back({place, path, "evaluation gives no '" + monitor + "'" + monitor_hint(monitor, names)});
     }
   };
   if (recipe.checkpoint.keep_best) {

@@ -20,19 +20,42 @@
 namespace trainrun {
 namespace {
 
-[[noreturn]] void throw_not_finite(const Job& job, double loss, const Occasion& occasion) {
-  throw TrainingError("the loss is " + decimal(loss) + " at step " + std::to_string(occasion.step) + ", epoch " +
-                      std::to_string(occasion.epoch) + ", batch " + std::to_string(occasion.batch) +
-                      "; try a lower learning rate, max_grad_norm, or look for bad values in the data" +
-                      newest_checkpoint(job));
+/// Why a loss of the batch is the mean of nothing: all its targets are those that it ignores; or "".
+std::string without_targets(const Job& job, const Batch& batch) {
+  for (const Component<LossKind>& loss : job.recipe.loss) {
+    const Names& inputs = loss.common.inputs;
+    const std::string name = inputs.empty() ? job.train_data->info().target : inputs.size() > 1 ? inputs[1] : "";
+    const Batch::Field* field = nullptr;
+    for (const Batch::Field& one : batch.fields()) {
+      if (one.name == name) field = &one;
+    }
+    const bool ignores =
+        loss.attributes.contains("ignore_index") && loss.attributes["ignore_index"].is_number_integer();
+    if (!field || !ignores || !at::isIntegralType(field->tensor.scalar_type(), false)) continue;
+    const auto ignored = loss.attributes["ignore_index"].get<int64_t>();
+    if (field->tensor.ne(ignored).any().item<bool>()) continue;
+    return ": " + loss.type + " has no target in this batch, '" + name + "' is " + std::to_string(ignored) +
+           " (ignore_index) everywhere; look at what the labels are with `trainrun data`, and leave such samples out";
+  }
+  return "";
+}
+
+/// `batch`: null where it is no longer there.
+[[noreturn]] void throw_not_finite(const Job& job, double loss, const Occasion& occasion, const Batch* batch) {
+  const std::string reason = batch && std::isnan(loss) ? without_targets(job, *batch) : "";
+  throw TrainingError(
+      "the loss is " + decimal(loss) + " at step " + std::to_string(occasion.step) + ", epoch " +
+      std::to_string(occasion.epoch) + ", batch " + std::to_string(occasion.batch) +
+      (reason.empty() ? "; try a lower learning rate, max_grad_norm, or look for bad values in the data" : reason) +
+      newest_checkpoint(job));
 }
 
 /// A CPU says at once that a loss is not finite; a GPU keeps it for `read_account`.
-void check_loss(Job& job, const LossValue& losses, const Occasion& occasion) {
+void check_loss(Job& job, const LossValue& losses, const Batch& batch, const Occasion& occasion) {
   const at::Tensor value = losses.value();
   job.account->watch(value, occasion);
   if (!job.device.is_cpu()) return;
-  if (const auto loss = value.item<double>(); !std::isfinite(loss)) throw_not_finite(job, loss, occasion);
+  if (const auto loss = value.item<double>(); !std::isfinite(loss)) throw_not_finite(job, loss, occasion, &batch);
 }
 
 /// Its positions, padding included.
@@ -56,7 +79,7 @@ void add_gradients(Job& job, const Batch& batch, const TargetCounts& shares, boo
   const LossValue losses = named("the forward pass", occasion, [&] {
     return job.model->loss(batch, job.watch ? job.watch->around(forward) : forward());
   });
-  check_loss(job, losses, occasion);
+  check_loss(job, losses, batch, occasion);
   const double weight = static_cast<double>(batch.size()) / static_cast<double>(result.samples);
   add_to(result.loss, losses.value(weight, shares));
   if (!losses.parts.empty()) add_to(result.parts, losses.part_values(weight, shares));
@@ -213,7 +236,7 @@ std::optional<StepResult> train_step(Job& job, BatchStream& batches) {
 }
 
 void read_account(Job& job) {
-  if (const auto found = job.account->read()) throw_not_finite(job, found->loss, found->occasion);
+  if (const auto found = job.account->read()) throw_not_finite(job, found->loss, found->occasion, nullptr);
 }
 
 }  // namespace trainrun

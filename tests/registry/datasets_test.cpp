@@ -398,6 +398,19 @@ TEST_CASE_FIXTURE(CsvFixture, "CSV without a header names columns by number") {
   CHECK(floats_of(all_of(*data).at("label")) == std::vector<float>{0, 1});
 }
 
+TEST_CASE_FIXTURE(CsvFixture,
+                  "CSV reads numbers with a decimal comma and marks between thousands, and leaves categories") {
+  const std::string german = R"(, "delimiter": ";", "decimal": ",", "thousands": ".")";
+  const std::vector<float> expected = {0.5, 1234.5, -1234567.25, 1e3};
+  CHECK(floats_of(read("a;y\n0,5;0\n1.234,5;1\n-1.234.567,25;2\n1e3;3\n", german).at("features")) == expected);
+  CHECK(floats_of(read("a;y\n1;1.000\n2;2\n", german).at("label")) == std::vector<float>{1000, 2});
+  const std::string american = R"(, "thousands": ",")";
+  CHECK(floats_of(read("a,y\n\"1,234.5\",0\n.5,1\n", american).at("features")) == std::vector<float>{1234.5, 0.5});
+  const std::string words = german + R"(, "columns": {"v": {"type": "category", "categories": ["1.0,1", "10,1"]}})";
+  CHECK(floats_of(read("v;y\n1.0,1;0\n10,1;1\n", words).at("v")) == std::vector<float>{0, 1});  // not numbers
+  CHECK(contains(error_of("a;y\n0.5;0\n", R"(, "delimiter": ";", "decimal": ",")"), ":2:a: '0.5' is not a number"));
+}
+
 TEST_CASE_FIXTURE(CsvFixture, "CSV knows its shapes from `features`, or else from the first line alone") {
   for (const char* options : {"", R"(, "features": ["a"])"}) {
     const std::string message = message_of<DataError>([&] { dataset(recipe(options))->info(); });
@@ -422,14 +435,13 @@ TEST_CASE_FIXTURE(CsvFixture, "an error of a CSV file names file, line and colum
   check("a,y\n1 2,0\n", ":2:a: '1 2' is not a number; write columns: {a: category}");
   check("a,y\n1,\n", ":2:y: the value is missing");
   check("a,y\n1,0.5\n",
-        ":2:y: '0.5' is not a class; classes are integers from 0, for a number to predict say task: regression");
-  check("a,y\n1,cat\n",
-        ":2:y: 'cat' is not a class; classes are integers from 0, for a number to predict say task: regression; "
-        "write columns: {'y': category}");
+        ":2:y: '0.5' is not a class, which is an integer from 0; to predict numbers write task: regression");
+  check("a,y\n1,cat\n", ":2:y: 'cat' is not a class, which is an integer from 0; write columns: {'y': category}");
   check("a,y\n1,-1\n", ":2:y: class -1 is not 0 or more; write columns: {'y': category}");
   check("a,y\n1,3\n", ":2:y: class 3 is not from 0 to 2", R"(, "num_classes": 3)");
   check("a,y\n1,high\n", ":2:y: 'high' is not a number", R"(, "task": "regression")");
-  check("a,y\n1,0\n1,2,3\n", ":3: 3 columns, the first line has 2");
+  check("a,y\n1,0\n1,2,3\n",
+        ":3: 3 columns, the first line has 2; put a text that holds the delimiter in quotation marks");
   check("a,y\n1,0\n1\n", ":3: 1 columns, the first line has 2");
   check("b,a,y\n\"1\n\n\",1,0\n\"2", ":5: a quoted field that begins in this record is never closed",
         R"(, "features": ["a"])");
@@ -450,6 +462,8 @@ TEST_CASE_FIXTURE(CsvFixture, "parameters of CSV that do not fit together are er
   };
   check(R"(, "delimiter": "::")", "delimiter: must be one character");
   check(R"(, "delimiter": "\"")", "delimiter: must be one character");
+  check(R"(, "decimal": ";")", "decimal: ';' is not one of ., ,");
+  check(R"(, "decimal": ",", "thousands": ",")", "thousands: is what decimal says as well");
   check(R"(, "features": [])", "features: expected at least one column");
   check(R"(, "features": ["a", "y"])", "features: the label 'y' may not be a feature");
   check(R"(, "features": ["a", "a"])", "features: 'a' is there twice");

@@ -99,7 +99,9 @@ TEST_CASE("a dimension that is not there is said to be out of range") {
   CHECK(misfit("Softmax", {kSequences}) == "write dim: PyTorch's own choice for [N, 5, 8] is 0, the batch");
   CHECK(misfit("GLU", {torch::zeros({2, 5})}) == "Halving dimension must be even, but dimension 1 is size 5");
   CHECK(misfit("Chunk, chunks: 4", {kTable}) == "a dimension of size 6 makes 3 chunks, not 4");
-  CHECK(misfit("Sub, inputs: [x, x, x]", {kTable}) == "it reads 2 inputs, but gets 3; write inputs: […]");
+  CHECK(misfit("Sub, inputs: [x, x, x]", {kTable}) ==
+        "it reads 2 inputs, but gets 3; write inputs: [NAME, NAME], with names of earlier layers or of fields of the "
+        "batch");
   CHECK(misfit("PReLU, num_parameters: 4", {kTable}) == "num_parameters is 4, but the input has 6");
 }
 

@@ -44,14 +44,14 @@ def test_a_class_beyond_the_output_is_named_before_the_first_step(tmp_path):
     table = csv(tmp_path, "a,y\n" + "".join(f"{i},{i % 3}\n" for i in range(40)) + "7,3\n")
     said = trainrun(tmp_path, recipe(tmp_path, table + "}", LINEAR), status=1)
     assert "t.csv:42:y: 3 is not from 0 to 2: the output that CrossEntropyLoss (r.yaml:5:7: loss) reads has 3 classes" in said
-    assert "the output must have 4" in said
+    assert "classes go up to 3; write model.layers[0].out_features: 4" in said
     assert not started(tmp_path)
 
 
 def test_classes_counted_from_one_are_recognized(tmp_path):
     table = csv(tmp_path, "a,y\n" + "".join(f"{i},{i % 3 + 1}\n" for i in range(9)))
     said = trainrun(tmp_path, recipe(tmp_path, table + "}", LINEAR), status=1)
-    assert "t.csv:4:y: 3 is not from 0 to 2" in said and "must count from 0, and these count from 1" in said
+    assert "t.csv:4:y: 3 is not from 0 to 2" in said and "must count from 0, and these count from 1; write columns: {'y': category}" in said
 
 
 def test_evaluation_data_is_looked_at_before_training(tmp_path):
@@ -65,7 +65,7 @@ def test_evaluation_data_is_looked_at_before_training(tmp_path):
 EMBEDDED = "[{type: Embedding, inputs: city, num_embeddings: 5, embedding_dim: 2}, {type: Linear, out_features: 3}]"
 
 
-@pytest.mark.parametrize("value, cure", [(7, "write num_embeddings: 8 or more"), (-1, "indices count from 0")])
+@pytest.mark.parametrize("value, cure", [(7, "write model.layers[0].num_embeddings: 8 or more"), (-1, "indices count from 0")])
 def test_an_index_outside_an_embedding_is_named_with_its_row_and_column(tmp_path, value, cure):
     table = csv(tmp_path, f"a,city,y\n1,4,0\n2,{value},1\n")
     said = trainrun(tmp_path, recipe(tmp_path, table + ", columns: {city: integer}}", EMBEDDED), status=1)
@@ -104,7 +104,7 @@ def test_a_vocabulary_above_the_embedding_is_an_error_of_the_recipe(tmp_path):
     tokens = "{type: Synthetic, num_samples: 8, shape: [4], vocab_size: 100}"
     layers = "[{type: Embedding, num_embeddings: 50, embedding_dim: 2}, Flatten, {type: Linear, out_features: 10}]"
     said = trainrun(tmp_path, "validate", recipe(tmp_path, tokens, layers), status=2)
-    assert "r.yaml:4:12: model.layers[0]: num_embeddings is 50, but the indices in 'input_ids' go up to 99; write num_embeddings: 100" in said
+    assert "r.yaml:4:12: model.layers[0]: num_embeddings is 50, but the indices in 'input_ids' go up to 99; write model.layers[0].num_embeddings: 100" in said
 
 
 def test_a_last_batch_of_one_is_named_where_batch_norm_needs_more(tmp_path):
@@ -295,7 +295,7 @@ def test_what_a_column_is_inferred_to_be(tmp_path, values, expected):
 
 @pytest.mark.parametrize("values, expected", [
     ([f"text number {i}" for i in range(30)], "t.csv:x: holds text: 30 different values in 30 rows"),
-    (["01/02/2024", "03/04/2024"], "may be month/day/year or day/month/year"),
+    (["01/02/2024", "03/04/2024"], "may be month/day/year ('%m/%d/%Y') or day/month/year ('%d/%m/%Y')"),
     (["", "NA"], "has no value in any row"),
 ], ids=str)
 def test_what_cannot_be_inferred_is_refused_with_a_hint(tmp_path, values, expected):

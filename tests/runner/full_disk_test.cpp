@@ -76,7 +76,7 @@ TEST_CASE("metrics.jsonl goes on once there is room again, with whole lines, and
 TEST_CASE("metrics.csv goes on once there is room again, also with a column that could not be added before") {
   const TemporaryFolder folder;
   const Log log;
-  PromptLogger told(named("CSV"), logger_of("CSV", folder.path()));
+  PromptLogger told(named("csv"), logger_of("csv", folder.path()));
   for (int64_t step = 1; step <= kEnoughSteps; ++step) told.tell(at_step(step));
   StepRecord with_norm = at_step(kEnoughSteps + 1);
   with_norm.grad_norm = 3;
@@ -98,13 +98,13 @@ TEST_CASE("metrics.csv goes on once there is room again, also with a column that
   }
   CHECK(rows == kEnoughSteps + 1);
   CHECK(row.back() == "3");
-  CHECK(count_of(log.text(), "CSV can write again; 2 lines are missing\n") == 1);
+  CHECK(count_of(log.text(), "csv can write again; 2 lines are missing\n") == 1);
 }
 
 TEST_CASE("event files go on once there is room again, with whole records") {
   const TemporaryFolder folder;
   const Log log;
-  PromptLogger told(named("TensorBoard"), logger_of("TensorBoard", folder.path()));
+  PromptLogger told(named("tensorboard"), logger_of("tensorboard", folder.path()));
   RunInfo info;
   info.recipe = std::string(1000, 'r');
   {
@@ -131,7 +131,7 @@ TEST_CASE("event files go on once there is room again, with whole records") {
   }
   CHECK(at == content.size());
   CHECK(records == 2 + kEnoughSteps - 1 + 1);  // version and recipe; step 1 and one later are missing
-  CHECK(count_of(log.text(), "TensorBoard can write again; 1 line is missing\n") == 2);
+  CHECK(count_of(log.text(), "tensorboard can write again; 1 line is missing\n") == 2);
 }
 
 TEST_CASE("log.txt goes on once there is room again, with whole lines, and says how many are missing") {

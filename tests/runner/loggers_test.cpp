@@ -299,7 +299,7 @@ std::unique_ptr<Logger> csv_in(const std::string& folder) {
   Reader reader(catalog, problems);
   LoggerInputs inputs;
   inputs.output_dir = folder;
-  return Codec<Component<LoggerKind>>::read(Value::scalar("CSV", false, {}), reader)->build(inputs);
+  return Codec<Component<LoggerKind>>::read(Value::scalar("csv", false, {}), reader)->build(inputs);
 }
 
 EvaluationRecord evaluation_at(int64_t step, const Figures& metrics) { return {step, 0, 1.5, metrics}; }

@@ -1,4 +1,4 @@
-"""What the loggers TensorBoard and CSV write, read by TensorBoard itself and by Python's csv, has every figure of
+"""What the loggers tensorboard and csv write, read by TensorBoard itself and by Python's csv, has every figure of
 metrics.jsonl."""
 
 import csv
@@ -21,7 +21,7 @@ TWO_GROUPS = "optimizer={type: SGD, lr: 0.1, param_groups: [{match: bias, lr: 0.
 def train(folder, *arguments, status=0, environment=None):
     done = subprocess.run(
         [CALLED, "tests/recipes/digits_small.yaml", f"output_dir={folder}", "training={num_epochs: 2}",
-         "logging={every_steps: 10, report_to: [jsonl, CSV, TensorBoard]}", TWO_GROUPS, "training.max_grad_norm=1", *arguments],
+         "logging={every_steps: 10, report_to: [jsonl, csv, tensorboard]}", TWO_GROUPS, "training.max_grad_norm=1", *arguments],
         capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **(environment or {})})
     assert done.returncode == status, done.stdout + done.stderr
     return done.stderr
@@ -104,7 +104,7 @@ def test_a_run_that_was_killed_and_goes_on_has_each_figure_once(tmp_path):
     folder = tmp_path / "run"
     job = subprocess.Popen(
         [os.environ["TRAINRUN_BINARY"], "tests/recipes/digits_small.yaml", f"output_dir={folder}", "training={num_epochs: 50}",
-         "logging={every_steps: 10, report_to: [console, jsonl, CSV, TensorBoard]}", "checkpoint.every=40", TWO_GROUPS,
+         "logging={every_steps: 10, report_to: [console, jsonl, csv, tensorboard]}", "checkpoint.every=40", TWO_GROUPS,
          "training.max_grad_norm=1"], stdout=subprocess.PIPE, text=True)
     for line in job.stdout:
         if line.startswith("step 50/"):
@@ -132,13 +132,13 @@ def test_secrets_of_the_environment_do_not_reach_tensorboard(tmp_path):
 
 
 def test_a_folder_of_event_files_of_one_s_own_choice(tmp_path):
-    train(tmp_path / "run", f"logging.report_to=[jsonl, {{type: TensorBoard, log_dir: {tmp_path / 'events'}}}]")
+    train(tmp_path / "run", f"logging.report_to=[jsonl, {{type: tensorboard, log_dir: {tmp_path / 'events'}}}]")
     assert [path.name[:20] for path in (tmp_path / "events").iterdir()] == ["events.out.tfevents."]
     assert not (tmp_path / "run/tensorboard").exists()
 
 
 def test_a_folder_that_cannot_be_made_leaves_tensorboard_out_and_the_job_goes_on(tmp_path):
     (tmp_path / "file").write_text("")
-    said = train(tmp_path / "run", f"logging.report_to=[jsonl, {{type: TensorBoard, log_dir: {tmp_path / 'file/events'}}}]")
-    assert said.count("TensorBoard cannot write; until it can, its lines are left out and counted, and training goes on: ") == 1
+    said = train(tmp_path / "run", f"logging.report_to=[jsonl, {{type: tensorboard, log_dir: {tmp_path / 'file/events'}}}]")
+    assert said.count("tensorboard cannot write; until it can, its lines are left out and counted, and training goes on: ") == 1
     assert jsonl_of(tmp_path / "run")
