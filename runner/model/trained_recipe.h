@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "runner/model/recipe_loader.h"
-
 namespace trainrun {
+
+class Catalog;
+struct LoadedRecipe;
 
 /// As `load_recipe`, of the recipe of a run that was trained: it has its weights. `known`: how data are read that are not
 /// the training data (inferred_of), as the run has saved it; null: as the training data themselves say.
