@@ -336,8 +336,8 @@ def test_errors_say_which_line_and_template(probe, peer, tmp_path):
     assert "chats.jsonl:4: template, line 1: Conversation roles must alternate" in error_of(probe, peer, str(tmp_path / "chats.jsonl"), PUBLISHED["mistral"])
     (tmp_path / "chats.json").write_text(f"[{good}, 3]")
     assert "chats.json[1]: expected an object, found number" in error_of(probe, peer, str(tmp_path / "chats.json"))
-    (tmp_path / "chats.json").write_text(good)
-    assert "chats.json: expected a list of objects, found object" in error_of(probe, peer, str(tmp_path / "chats.json"))
+    (tmp_path / "chats.json").write_text(f"{good}\n3\n")  # not a list: an object in each line
+    assert "chats.json:2: expected an object, found number" in error_of(probe, peer, str(tmp_path / "chats.json"))
     assert "there is no chat_template.jinja" in error_of(probe, peer, str(tmp_path / "chats.jsonl"), None)
     assert re.search("nowhere.jsonl.*No such file", error_of(probe, peer, str(tmp_path / "nowhere.jsonl")))
     kept = "{% for m in messages %}{% set x %}{% generation %}{{ m.content }}{% endgeneration %}{% endset %}{{ x }}{% endfor %}"

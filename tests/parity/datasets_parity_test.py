@@ -238,6 +238,17 @@ COLUMNS = {"age": {"missing": "mean"}, "size": {"type": "number", "missing": "me
            "label": "category"}
 
 
+@pytest.mark.parametrize("decimal, thousands", [(",", "."), (".", ","), (",", " "), (".", None)])
+def test_numbers_are_read_as_other_countries_write_them(probe, tmp_path, decimal, thousands):
+    numbers = [0.5, -1.25, 1234.5, -1234567.75, 999.0]
+    marks = str.maketrans({",": thousands or "", ".": decimal})
+    written = [f"{number:,.2f}".translate(marks) for number in numbers]
+    (tmp_path / "t.csv").write_text("a|y\n" + "".join(f"{text}|{i}\n" for i, text in enumerate(written)))
+    spec = {"type": "CSV", "path": str(tmp_path / "t.csv"), "label": "y", "delimiter": "|", "decimal": decimal}
+    fields, _ = read(probe, spec | ({"thousands": thousands} if thousands else {}))
+    assert torch.equal(fields["features"], torch.tensor(numbers).unsqueeze(1))
+
+
 @pytest.mark.parametrize("kind", ["CSV", "JSONL", "SQLite", "Parquet"])
 def test_columns_have_types_missing_values_and_categories(probe, tmp_path, kind):
     spec = write_table(tmp_path, kind)

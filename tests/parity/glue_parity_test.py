@@ -139,9 +139,11 @@ def test_what_is_wrong_is_said_with_its_place(probe, tmp_path, word_piece):
     assert "RTE/dev.tsv: cannot open" in error_of(probe, **common, task="RTE", split="dev")
     write_task(tmp_path, "RTE", "dev", damaged=["5\ta\tb\tmaybe"])
     assert "RTE/dev.tsv:7:label: 'maybe' is not a class" in error_of(probe, **common, task="RTE", split="dev")
-    for score in ("five", "nan", "", "1e999"):
+    for score in ("five", "nan", "1e999"):
         write_task(tmp_path, "STS-B", "dev", damaged=["\t".join(["x"] * 9 + [score])])
         assert f"STS-B/dev.tsv:7:score: '{score}' is not a number" in error_of(probe, **common, task="STS-B", split="dev")
+    write_task(tmp_path, "STS-B", "dev", damaged=["\t".join(["x"] * 9 + [""])])
+    assert "STS-B/dev.tsv:7:score: the label is missing" in error_of(probe, **common, task="STS-B", split="dev")
     (tmp_path / "SST-2").mkdir()
     (tmp_path / "SST-2/dev.tsv").write_text("index\tsentence\n0\ta\n")  # a test.tsv
     assert "SST-2/dev.tsv: has no column 'label'" in error_of(probe, **common, task="SST-2", split="dev")

@@ -293,17 +293,18 @@ def test_what_a_column_is_inferred_to_be(tmp_path, values, expected):
     assert expected in line + given
 
 
-@pytest.mark.parametrize("values, expected", [
-    ([f"text number {i}" for i in range(30)], "t.csv:x: holds text: 30 different values in 30 rows"),
-    (["01/02/2024", "03/04/2024"], "may be month/day/year ('%m/%d/%Y') or day/month/year ('%d/%m/%Y')"),
-    (["", "NA"], "has no value in any row"),
+@pytest.mark.parametrize("values, expected, cure", [
+    ([f"text number {i}" for i in range(30)], "t.csv:x: holds text: 30 different values in 30 rows", "write features: [z]"),
+    (["01/02/2024", "03/04/2024"], "may be month/day/year ('%m/%d/%Y') or day/month/year ('%d/%m/%Y')",
+     "write columns: {x: {type: date, format: '%m/%d/%Y', missing: median}, z: {missing: median}}"),
+    (["", "NA"], "has no value in any row", "write features: [z]"),
 ], ids=str)
-def test_what_cannot_be_inferred_is_refused_with_a_hint(tmp_path, values, expected):
+def test_what_cannot_be_inferred_is_refused_with_a_hint(tmp_path, values, expected, cure):
     rows = [f"{values[i % len(values)]},{i},{i % 3}" for i in range(30)]
     table = csv(tmp_path, "x,z,y\n" + "\n".join(rows) + "\n")
     said = trainrun(tmp_path, "explain", recipe(tmp_path, table + ", columns: auto}", LINEAR), status=2)
     assert expected in said
-    assert "write features: [z]" in said
+    assert cure in said
 
 
 @pytest.mark.parametrize("text, days", [("1970-01-02", 1), ("2000-02-29T12:00", 11016.5), ("1969-12-31 18:00:00-06:00", 0), ("1970-01-01T00:00:00Z", 0)])
