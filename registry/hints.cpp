@@ -213,6 +213,7 @@ constexpr auto kPlaces = std::to_array<Pairing>({
     {"shuffle", "dataloader.shuffle"},
     {"droplast", "dataloader.drop_last"},
     {"dataloaderdroplast", "dataloader.drop_last"},
+    {"groupbylength", "dataloader.group_by_length"},
     {"numworkers", "dataloader.num_workers"},
     {"dataloadernumworkers", "dataloader.num_workers"},
     {"workers", "dataloader.num_workers"},

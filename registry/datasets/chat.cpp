@@ -1,5 +1,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "registry/catalog.h"
 #include "registry/datasets/chat_tokens.h"
 #include "registry/datasets/data_details.h"
+#include "registry/datasets/sample_lengths.h"
 #include "registry/datasets/token_cache.h"
 #include "registry/datasets/token_windows.h"
 #include "registry/error.h"
@@ -227,7 +229,7 @@ std::string day_in_texts(TemplateOnDemand& chat_template) {
 
 /// Names all that the arrays depend on.
 std::string cache_key(const Chat& options, TemplateOnDemand& chat_template) {
-  TokenCacheKey key("chats");
+  TokenCacheKey key("chats, weighed");
   key.add_tokenizer(options.tokenizer).add_file(options.path).add(fs::path(options.path).extension().string());
   const std::string given = options.chat_template.value_or("");
   key.add(given);
@@ -273,6 +275,16 @@ class ChatDataset : public Dataset, public DetailedDataset {
   }
   int64_t size() const override { return static_cast<int64_t>(options_.packing ? blocks_.size() : places_.size()); }
   Batch get(const at::Tensor& indices) const override;
+  at::Tensor column(const std::string& field) const override {
+    if (field != kSampleLengths) return Dataset::column(field);
+    if (!options_.packing) return lengths_between(begins_);
+    std::vector<int64_t> lengths;
+    for (const std::vector<int64_t>& block : blocks_) {
+      lengths.push_back(0);
+      for (const int64_t chat : block) lengths.back() += length_of(chat);
+    }
+    return at::tensor(lengths, at::kLong);
+  }
   std::optional<int64_t> padding(const std::string& field) const override {
     if (field == "labels") return kNoLabel;
     return field == "input_ids" ? tokenizer_->pad_id().value_or(0) : 0;

@@ -98,6 +98,14 @@ class Row {
     made.is_answer.push_back(is_answer);
   }
 
+  /// Whether a message is to be learnt, where it is an answer: 0 or 1.
+  int weight_of(const ordered_json& message, const std::string& at) const {
+    const auto weight = message.find("weight");
+    if (weight == message.end() || weight->is_null()) return 1;
+    if (!weight->is_number() || (*weight != 0 && *weight != 1)) fail(at, "weight: expected 0 or 1");
+    return *weight == 0 ? 0 : 1;
+  }
+
   /// OpenAI's messages; a `weight` of 0 says that an answer is not to be learnt.
   void add_messages(Conversation& made, const ordered_json& messages, const std::string& key,
                     bool has_answers = true) const {
@@ -111,11 +119,8 @@ class Row {
                                        : !(content->is_string() || content->is_array() || content->is_null())) {
         fail(at, content == messages[i].end() ? "has no key 'content'" : "content: expected a text or a list of parts");
       }
-      const auto weight = messages[i].find("weight");
-      if (weight != messages[i].end() && !(weight->is_number() && (*weight == 0 || *weight == 1))) {
-        fail(at, "weight: expected 0 or 1");
-      }
-      add(made, messages[i], has_answers && role == "assistant" && (weight == messages[i].end() || *weight != 0));
+      const bool counts = weight_of(messages[i], at) != 0;
+      add(made, messages[i], has_answers && role == "assistant" && counts);
     }
   }
 
@@ -135,7 +140,9 @@ class Row {
         for (const auto& [name, unused] : roles) known.push_back(name);
         fail(at, "from: '" + from + "' is not known; known: " + join(known));
       }
-      add(made, message(role->second, text_of(turns[i], "value", at)), role->second == std::string("assistant"));
+      const bool counts = weight_of(turns[i], at) != 0;
+      add(made, message(role->second, text_of(turns[i], "value", at)),
+          role->second == std::string("assistant") && counts);
     }
     if (turns.empty()) fail("conversations", "is empty");
   }

@@ -13,6 +13,7 @@
 #include <map>
 #include <set>
 
+#include "registry/datasets/sample_lengths.h"
 #include "registry/error.h"
 
 namespace trainrun {
@@ -23,20 +24,28 @@ namespace fs = std::filesystem;
 constexpr size_t kEncodedAtOnce = 4096;
 constexpr size_t kNumArrays = 4;  // ids, type ids, begins, the id of padding
 
-std::optional<int64_t> whole_number(const std::string& text) {
-  int64_t number = 0;
+/// Of the whole text, but for a plus sign and space around it.
+std::optional<double> number_in(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r";
+  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  text = text.substr(0, text.find_last_not_of(kSpace) + 1);
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  double number = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_whole = result.ec == std::errc() && result.ptr == text.data() + text.size();
-  return is_whole ? std::optional(number) : std::nullopt;
+  const bool fits = result.ec == std::errc() && result.ptr == text.data() + text.size() && std::isfinite(number);
+  return fits ? std::optional(number) : std::nullopt;
 }
 
-/// Sorted, by value where all are whole numbers.
+/// Whether it is digits alone, of which each spelling is a name of its own: 007, or integers too large for a double.
+bool is_plain(const std::string& number) { return number.find_first_not_of("-0123456789") == std::string::npos; }
+
+/// Sorted, by value where all are numbers.
 std::vector<std::string> sorted_classes(const std::set<std::string>& names) {
   std::vector<std::string> classes(names.begin(), names.end());
-  const auto is_number = [](const std::string& name) { return whole_number(name).has_value(); };
+  const auto is_number = [](const std::string& name) { return number_in(name).has_value(); };
   if (std::all_of(classes.begin(), classes.end(), is_number)) {
-    std::sort(classes.begin(), classes.end(),
-              [](const std::string& a, const std::string& b) { return *whole_number(a) < *whole_number(b); });
+    std::stable_sort(classes.begin(), classes.end(),
+                     [](const std::string& a, const std::string& b) { return *number_in(a) < *number_in(b); });
   }
   return classes;
 }
@@ -66,7 +75,7 @@ DatasetInfo EncodedTexts::info() const {
     info.fields.push_back({name, {encoding_.max_length}, at::kLong, std::nullopt});  // at most: batches may be shorter
   }
   const auto num_classes = classes_ ? std::optional(static_cast<int64_t>(classes_->size())) : std::nullopt;
-  if (target_ == Target::kNumber) {
+  if (has_numbers()) {
     info.fields.push_back({"labels", {1}, at::kFloat, std::nullopt});
   } else {
     info.fields.push_back({"labels", {}, at::kLong, num_classes});
@@ -94,7 +103,7 @@ void EncodedTexts::open() {
         " the column of a text or of the label");
   }
   require_labels();
-  if (target_ == Target::kNumber) {
+  if (has_numbers()) {
     read_numbers();
   } else {
     if (!source_.label) labels_.assign(lines_.size(), 0);
@@ -113,14 +122,44 @@ void EncodedTexts::require_labels() const {
 }
 
 void EncodedTexts::read_numbers() {
+  const char* advice = target_ == Target::kNumber ? "; for labels that are classes write task: classification" : "";
   numbers_.assign(lines_.size(), 0);
   for (size_t i = 0; i < names_.size(); ++i) {
-    const std::string& text = names_[i];
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), numbers_[i]);
-    const bool fits = result.ec == std::errc() && result.ptr == text.data() + text.size() && std::isfinite(numbers_[i]);
-    if (!fits) {
-      throw DataError(place(static_cast<int64_t>(i), *source_.label) + ": '" + text + "' is not a number");
-    }
+    const auto number = number_in(names_[i]);
+    numbers_[i] = static_cast<float>(number.value_or(0));
+    if (number && std::isfinite(numbers_[i])) continue;
+    const std::string fault = number ? "is too large for float32" : std::string("is not a number") + advice;
+    throw DataError(place(static_cast<int64_t>(i), *source_.label) + ": '" + names_[i] + "' " + fault);
+  }
+}
+
+/// Throws DataError where all labels of the samples are numbers, but two are the same one; or one is a fraction, which
+/// can hardly be a class, and the recipe does not say that it is.
+void EncodedTexts::check_classes(const at::Tensor& indices) const {
+  std::map<double, size_t> numbers;  // of the labels, each with the first sample that has it
+  std::optional<size_t> fraction;
+  std::optional<std::pair<size_t, size_t>> twice;
+  for (int64_t i = 0; i < indices.numel(); ++i) {
+    const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
+    const auto number = number_in(names_[sample]);
+    if (!number) return;  // there are names among them
+    if (!fraction && *number != std::floor(*number)) fraction = sample;
+    const size_t first = numbers.emplace(*number, sample).first->second;
+    const bool differ = names_[first] != names_[sample] && !(is_plain(names_[first]) && is_plain(names_[sample]));
+    if (!twice && differ) twice = {first, sample};
+  }
+  const auto at = [&](size_t sample) {
+    return place(static_cast<int64_t>(sample), *source_.label) + ": '" + names_[sample] + "' ";
+  };
+  if (fraction && target_ == Target::kLikelyClass) {
+    throw DataError(at(*fraction) +
+                    "is a fraction, as no class is where all labels are numbers; write task: regression to learn "
+                    "numbers, or task: classification to have them as classes all the same");
+  }
+  if (twice) {
+    throw DataError(at(twice->second) + "is the same number as '" + names_[twice->first] + "' in line " +
+                    std::to_string(lines_[twice->first]) +
+                    ", but would be another class; list the classes in `classes`, or write the numbers one way");
   }
 }
 
@@ -201,7 +240,8 @@ void EncodedTexts::number_labels(const std::vector<std::string>& classes) {
 }
 
 void EncodedTexts::learn(const at::Tensor& indices) {
-  if (classes_ || target_ == Target::kNumber) return;  // the recipe lists them, or there are none
+  if (classes_ || has_numbers()) return;  // the recipe lists them, or there are none
+  check_classes(indices);
   std::set<std::string> names;
   for (int64_t i = 0; i < indices.numel(); ++i) {
     names.insert(names_[static_cast<size_t>(indices.const_data_ptr<int64_t>()[i])]);
@@ -211,12 +251,12 @@ void EncodedTexts::learn(const at::Tensor& indices) {
 }
 
 nlohmann::json EncodedTexts::learnt() const {
-  if (target_ == Target::kNumber) return nullptr;
+  if (has_numbers()) return nullptr;
   return {{"classes", classes_.value_or(std::vector<std::string>())}};
 }
 
 void EncodedTexts::set_learnt(const nlohmann::json& state) {
-  if (target_ == Target::kNumber) return;
+  if (has_numbers()) return;
   try {
     classes_ = state.at("classes").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception&) {
@@ -242,8 +282,7 @@ Batch EncodedTexts::get(const at::Tensor& indices) const {
   const at::Tensor ids = at::full({n, length}, pad_id_, at::kLong);
   const at::Tensor mask = at::zeros({n, length}, at::kLong);
   const at::Tensor types = at::zeros({n, length}, at::kLong);
-  const bool has_numbers = target_ == Target::kNumber;
-  const at::Tensor labels = has_numbers ? at::empty({n, 1}, at::kFloat) : at::empty({n}, at::kLong);
+  const at::Tensor labels = has_numbers() ? at::empty({n, 1}, at::kFloat) : at::empty({n}, at::kLong);
   for (int64_t i = 0; i < n; ++i) {
     const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
     const int64_t begin = begins_[sample];
@@ -251,7 +290,7 @@ Batch EncodedTexts::get(const at::Tensor& indices) const {
     std::copy_n(ids_.begin() + begin, count, ids.mutable_data_ptr<int64_t>() + i * length);
     std::fill_n(mask.mutable_data_ptr<int64_t>() + i * length, count, 1);
     std::copy_n(type_ids_.begin() + begin, count, types.mutable_data_ptr<int64_t>() + i * length);
-    if (has_numbers) {
+    if (has_numbers()) {
       labels.mutable_data_ptr<float>()[i] = numbers_[sample];
     } else {
       labels.mutable_data_ptr<int64_t>()[i] = labels_[sample];
@@ -266,7 +305,11 @@ Batch EncodedTexts::get(const at::Tensor& indices) const {
 }
 
 at::Tensor EncodedTexts::column(const std::string& field) const {
-  if (field == "labels" && target_ == Target::kNumber) return at::tensor(numbers_, at::kFloat).unsqueeze(1);
+  if (field == kSampleLengths) {
+    if (encoding_.padding == TextPadding::kLongest) return lengths_between(begins_);
+    throw DataError("its texts are all filled up to max_length; write padding: longest");
+  }
+  if (field == "labels" && has_numbers()) return at::tensor(numbers_, at::kFloat).unsqueeze(1);
   if (field == "labels") return at::tensor(labels_, at::kLong);
   return Dataset::column(field);
 }

@@ -62,8 +62,9 @@ struct EncodingOptions {
 /// texts are encoded when the data are opened, on all threads.
 class EncodedTexts : public Dataset, public DetailedDataset {
  public:
-  /// What is to be predicted of a text.
-  enum class Target { kClass, kNumber };
+  /// What is to be predicted of a text. kScore: a number, which no recipe can make a class; kLikelyClass: a class,
+  /// since the recipe does not say, so that labels which can hardly be classes are refused.
+  enum class Target { kClass, kNumber, kScore, kLikelyClass };
 
   /// `classes`: the labels as the file writes them, in their order; null: those
   /// of the training samples, sorted. `num_samples`: what the file must have;
@@ -95,7 +96,9 @@ class EncodedTexts : public Dataset, public DetailedDataset {
   void use(ByteArrays arrays, size_t num_texts);
   std::string cache_key() const;
   void require_labels() const;
+  bool has_numbers() const { return target_ == Target::kNumber || target_ == Target::kScore; }
   void read_numbers();
+  void check_classes(const at::Tensor& indices) const;
   void number_labels(const std::vector<std::string>& classes);
   int64_t length_of(const at::Tensor& indices) const;
 

@@ -95,7 +95,7 @@ struct Glue : EncodingOptions {
     source.leaves_out_short_rows = true;
     if (layout.classes.empty()) {
       return std::make_unique<EncodedTexts>(std::move(source), *this, std::nullopt, std::nullopt,
-                                            EncodedTexts::Target::kNumber);
+                                            EncodedTexts::Target::kScore);
     }
     return std::make_unique<EncodedTexts>(std::move(source), *this, std::move(layout.classes));
   }

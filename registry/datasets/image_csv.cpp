@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -21,6 +22,7 @@ struct ImageCsv : ImageOptions {
   std::variant<std::string, std::vector<std::string>> label = std::string("label");
   std::string delimiter = ",";
   TextEncoding encoding = TextEncoding::kUtf8;
+  std::optional<std::string> task;
 
   static void describe(Fields<ImageCsv>& f) {
     f.required("path", &ImageCsv::path).doc("a CSV file, plain or .gz, whose first record names the columns");
@@ -34,10 +36,18 @@ struct ImageCsv : ImageOptions {
     f.optional("delimiter", &ImageCsv::delimiter).doc("the character between two fields");
     f.optional("encoding", &ImageCsv::encoding).doc(kEncodingHelp);
     describe_classes_into(f);
+    f.optional("task", &ImageCsv::task)
+        .one_of({"classification", "regression"})
+        .doc(
+            "of one label: classification: it is a class; regression: a number, given as [N, 1] float32; null: "
+            "regression where every loss that reads the label learns numbers (MSELoss, L1Loss, …), else "
+            "classification, in which labels that are fractions are refused");
     describe_into(f);
   }
   void check(Checker& checker) const {
     if (delimiter.size() != 1) checker.fail("delimiter", "expected one character");
+    const bool has_list = std::holds_alternative<std::vector<std::string>>(label);
+    if (has_list && task == "classification") checker.fail("task", "is for one label; a list of columns holds numbers");
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
@@ -102,7 +112,10 @@ class ImageCsvDataset : public ImageSamples {
       for (const size_t column : columns) table.values.push_back(record[column]);
     }
     if (table.listing.files.empty()) throw DataError("ImageCSV: " + options_.path + ": names no images");
-    if (one) {
+    if (one && options_.task == "regression") {
+      read_numbers(table, {*one});
+    } else if (one) {
+      if (!options_.task) refuse_fractions(table, *one);
       read_classes(table, *one);
     } else {
       read_numbers(table, std::get<std::vector<std::string>>(options_.label));
@@ -135,6 +148,21 @@ class ImageCsvDataset : public ImageSamples {
     return static_cast<size_t>(found - header.begin());
   }
 
+  /// Where all labels are numbers and one is a fraction, they can hardly be classes.
+  static void refuse_fractions(const Table& table, const std::string& column) {
+    std::optional<size_t> fraction;
+    for (size_t i = 0; i < table.values.size(); ++i) {
+      const auto number = number_in<double>(table.values[i]);
+      if (!number) return;
+      if (!fraction && *number != std::floor(*number)) fraction = i;
+    }
+    if (!fraction) return;
+    throw DataError(
+        table.listing.place(*fraction) + ":" + column + ": " + table.values[*fraction] +
+        " is a fraction, as no class is where all labels are numbers; write task: regression to learn numbers, "
+        "or task: classification to have them as classes all the same");
+  }
+
   static void read_classes(Table& table, const std::string& column) {
     std::vector<int64_t> labels;
     std::map<std::string, int64_t> numbers;  // of the names, in their order
@@ -163,7 +191,7 @@ class ImageCsvDataset : public ImageSamples {
     std::vector<double> numbers;
     for (size_t i = 0; i < table.values.size(); ++i) {
       const auto number = number_in<double>(table.values[i]);
-      if (!number) {
+      if (!number || !std::isfinite(static_cast<float>(*number))) {
         throw DataError(table.listing.place(i / columns.size()) + ":" + columns[i % columns.size()] + ": '" +
                         table.values[i] + "' is not a number");
       }

@@ -8,6 +8,7 @@
 #include "registry/catalog.h"
 #include "registry/datasets/arrow_library.h"
 #include "registry/datasets/data_details.h"
+#include "registry/datasets/sample_lengths.h"
 #include "registry/datasets/text_corpus.h"
 #include "registry/datasets/token_cache.h"
 #include "registry/error.h"
@@ -16,6 +17,14 @@
 // Prompts with two answers each, of which people prefer one: what DPO learns from.
 
 namespace trainrun {
+
+/// Where the tokens of a prompt and its answer come from.
+enum class PairTokens { kTogether, kApart };
+template <>
+struct Words<PairTokens> {
+  static constexpr std::array kWords = {"together", "apart"};
+};
+
 namespace {
 
 constexpr int64_t kNoTarget = -100;
@@ -24,6 +33,7 @@ struct PreferencePairs {
   std::string path;
   std::string tokenizer;
   int64_t max_length = 1024;
+  PairTokens tokenize = PairTokens::kTogether;
   TokenCaching cache = TokenCaching::kNone;
   static void describe(Fields<PreferencePairs>& f) {
     using P = PreferencePairs;
@@ -31,29 +41,38 @@ struct PreferencePairs {
         .doc(
             "a .jsonl file, plain or .gz: an object with the texts `prompt`, `chosen` and `rejected` in each line; or "
             "a .parquet, .arrow or .feather file with these columns");
-    f.required("tokenizer", &P::tokenizer)
-        .doc("a folder in Hugging Face's layout, or one of a tokenizer's files; it adds no special tokens");
+    f.required("tokenizer", &P::tokenizer).doc("a folder in Hugging Face's layout, or one of a tokenizer's files");
     f.optional("max_length", &P::max_length)
         .at_least(2)
         .unit("tokens")
         .doc("a prompt with its answer is cut to this, at its end");
+    f.optional("tokenize", &P::tokenize)
+        .doc(
+            "together: a prompt with its answer is one text, with the special tokens that the tokenizer puts around "
+            "it, "
+            "and the answer begins where the tokens of the prompt alone and of both texts part, as in trl 1.16; apart: "
+            "each is a text of its own, without special tokens, as in earlier releases of trl. In both, the answer "
+            "ends with the "
+            "tokenizer's end of text");
     f.optional("cache", &P::cache).doc(kTokenCachingHelp);
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
-constexpr size_t kPairArrays = 4;
+constexpr size_t kPairArrays = 5;
 
 /// The lines' prompts with their answers: of each line the chosen one, then the rejected one. The end-of-text token, if
-/// the tokenizer has one, is the answer's last.
+/// the tokenizer has one, is the answer's last, but for what the tokenizer puts after a text.
 struct EncodedPairs {
   std::vector<int32_t> ids;           // of all, one after the other
   std::vector<int64_t> begins = {0};  // of each, and the end
   std::vector<int64_t> prompts;       // how many tokens of each are the prompt's
   std::vector<int64_t> lines;         // of each pair
+  std::vector<int64_t> numbers = {
+      0};  // of pairs whose prompt lost its end, which became one token with an answer's begin
 
   ByteArrays arrays(std::shared_ptr<const void> owner) const {
-    return {std::move(owner), {bytes_of(ids), bytes_of(begins), bytes_of(prompts), bytes_of(lines)}};
+    return {std::move(owner), {bytes_of(ids), bytes_of(begins), bytes_of(prompts), bytes_of(lines), bytes_of(numbers)}};
   }
 };
 
@@ -77,6 +96,7 @@ class PairMaker {
  private:
   static constexpr std::array kKeys = {"prompt", "chosen", "rejected"};
   using Texts = std::array<std::string, kKeys.size()>;
+  using Ids = std::vector<int64_t>;
   struct Row {
     int64_t line;
     Texts texts;
@@ -110,23 +130,57 @@ class PairMaker {
   }
 
   void encode() {
+    const bool together = options_.tokenize == PairTokens::kTogether;
+    std::vector<std::string> wholes;
     std::vector<TextPair> texts;
+    wholes.reserve(waiting_.size() * 2);  // views of them are kept
     for (const Row& row : waiting_) {
-      for (const std::string& text : row.texts) texts.push_back({text, std::nullopt});
+      texts.push_back({row.texts[0], std::nullopt});
+      for (size_t key = 1; key < kKeys.size(); ++key) {
+        if (together) wholes.push_back(ended(row.texts[0] + row.texts[key]));
+        texts.push_back({together ? wholes.back() : row.texts[key], std::nullopt});
+      }
     }
-    const auto encoded = encode_batch(tokenizer_, texts, /*truncation=*/std::nullopt, /*add_special_tokens=*/false);
+    const auto encoded = encode_batch(tokenizer_, texts, /*truncation=*/std::nullopt, /*add_special_tokens=*/together);
     for (size_t i = 0; i < waiting_.size(); ++i) {
+      Ids prompt = encoded[i * kKeys.size()].ids;
+      Ids chosen = encoded[i * kKeys.size() + 1].ids;
+      Ids rejected = encoded[i * kKeys.size() + 2].ids;
       const int64_t line = waiting_[i].line;
-      const std::vector<int64_t>& prompt = encoded[i * kKeys.size()].ids;
+      if (together) cut_prompt(prompt, chosen, rejected, line);
       if (prompt.empty()) throw DataError(place(line) + ":prompt: is empty, but an answer needs a token before it");
-      for (size_t key = 1; key < kKeys.size(); ++key) keep(prompt, encoded[i * kKeys.size() + key].ids, key, line);
+      keep(prompt, std::move(chosen), 1, line);
+      keep(prompt, std::move(rejected), 2, line);
       made_->lines.push_back(line);
     }
     waiting_.clear();
   }
 
-  void keep(const std::vector<int64_t>& prompt, std::vector<int64_t> answer, size_t key, int64_t line) {
-    if (end_) answer.push_back(*end_);
+  /// With the token that ends a text, where it is not written already.
+  std::string ended(std::string text) const {
+    const std::string end = end_ ? tokenizer_.token_of(*end_).value_or("") : "";
+    return text.ends_with(end) ? text : text + end;
+  }
+
+  /// Leaves of the prompt what begins both wholes, and of these what comes after that.
+  void cut_prompt(Ids& prompt, Ids& chosen, Ids& rejected, int64_t line) {
+    const auto common = [&](const Ids& whole) {
+      return std::mismatch(prompt.begin(), prompt.end(), whole.begin(), whole.end()).first - prompt.begin();
+    };
+    const auto length = std::min(common(chosen), common(rejected));
+    if (length == 0 && !prompt.empty()) {
+      throw DataError(
+          place(line) +
+          ":prompt: none of its tokens is left where it is one text with its answers; write tokenize: apart");
+    }
+    made_->numbers[0] += prompt.size() > static_cast<size_t>(length) ? 1 : 0;
+    prompt.resize(static_cast<size_t>(length));
+    chosen.erase(chosen.begin(), chosen.begin() + length);
+    rejected.erase(rejected.begin(), rejected.begin() + length);
+  }
+
+  void keep(const Ids& prompt, Ids answer, size_t key, int64_t line) {
+    if (end_ && options_.tokenize == PairTokens::kApart) answer.push_back(*end_);
     const auto most = static_cast<size_t>(options_.max_length);
     if (answer.empty() || prompt.size() >= most) {
       throw DataError(place(line) + ":" + kKeys[key] + ": " +
@@ -168,6 +222,7 @@ class PairDataset : public Dataset, public DetailedDataset {
     if (options_.cache == TokenCaching::kDisk) {
       TokenCacheKey key("pairs");
       key.add_tokenizer(options_.tokenizer).add_file(options_.path).add(options_.max_length);
+      key.add(static_cast<int64_t>(options_.tokenize));
       use(arrays_on_disk(key.add(is_arrow_file(options_.path) ? 1 : 0).finish(), kPairArrays, make));
     } else {
       use(make());
@@ -175,6 +230,17 @@ class PairDataset : public Dataset, public DetailedDataset {
     if (lines_.empty()) throw DataError(options_.path + ": has no rows");
   }
   int64_t size() const override { return static_cast<int64_t>(lines_.size()); }
+  /// Both answers are made as long as the longest of a batch.
+  at::Tensor column(const std::string& field) const override {
+    if (field != kSampleLengths) return Dataset::column(field);
+    return std::get<0>(lengths_between(begins_).view({-1, 2}).max(1));
+  }
+  std::vector<std::string> notes() const override {
+    if (numbers_[0] == 0) return {};
+    return {options_.path + ": " + std::to_string(numbers_[0]) + " of " + std::to_string(lines_.size()) +
+            " prompts end within a token that goes on into an answer; the answer is learnt from that token on, and the "
+            "prompt ends before it. A prompt that ends where a token does, or tokenize: apart, keeps all its tokens"};
+  }
   Batch get(const at::Tensor& indices) const override {
     int64_t longest = 0;
     for (int64_t i = 0; i < indices.numel(); ++i) {
@@ -201,7 +267,9 @@ class PairDataset : public Dataset, public DetailedDataset {
     begins_ = numbers_in<int64_t>(arrays_.arrays.at(1));
     prompts_ = numbers_in<int64_t>(arrays_.arrays.at(2));
     lines_ = numbers_in<int64_t>(arrays_.arrays.at(3));
-    bool fits = are_begins(begins_, prompts_.size(), ids_.size()) && prompts_.size() == 2 * lines_.size();
+    numbers_ = numbers_in<int64_t>(arrays_.arrays.at(4));
+    bool fits = are_begins(begins_, prompts_.size(), ids_.size()) && prompts_.size() == 2 * lines_.size() &&
+                numbers_.size() == 1;
     for (size_t i = 0; fits && i < prompts_.size(); ++i) {
       fits = prompts_[i] > 0 && prompts_[i] < begins_[i + 1] - begins_[i];  // an answer follows a prompt
     }
@@ -232,11 +300,12 @@ class PairDataset : public Dataset, public DetailedDataset {
 
   PreferencePairs options_;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  ByteArrays arrays_;  // where the next four lie: see EncodedPairs
+  ByteArrays arrays_;  // where the next five lie: see EncodedPairs
   std::span<const int32_t> ids_;
   std::span<const int64_t> begins_;
   std::span<const int64_t> prompts_;
   std::span<const int64_t> lines_;
+  std::span<const int64_t> numbers_;
 };
 
 std::unique_ptr<Dataset> PreferencePairs::build(const DatasetInputs&) const {

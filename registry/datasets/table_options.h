@@ -110,7 +110,8 @@ void TableOptions::describe_into(Fields<T>& f, const char* path_doc) {
       .one_of({"classification", "regression"})
       .doc(
           "the label is a class, given as [N] int64: an integer from 0, or a category; or a number, given as [N, 1] "
-          "float32");
+          "float32. Where it is not written, and neither num_classes nor columns make the label a class, it is "
+          "regression if every loss that reads the label learns numbers (MSELoss, L1Loss, …)");
   f.optional("num_classes", &TableOptions::num_classes).at_least(1).doc("labels are below this; for classification");
   f.optional("split", &TableOptions::split).doc("take a part of the rows, drawn by a seed; null: all");
   f.rule({.when = {the("task").is("regression")},

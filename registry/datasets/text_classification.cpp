@@ -11,6 +11,7 @@ struct TextClassification : EncodingOptions {
   std::string label = "label";
   std::optional<std::vector<std::string>> classes;
   TextEncoding encoding = TextEncoding::kUtf8;
+  std::optional<std::string> task;
 
   static void describe(Fields<TextClassification>& f) {
     f.required("path", &TextClassification::path)
@@ -23,13 +24,19 @@ struct TextClassification : EncodingOptions {
         .doc(
             "the column of the texts, or a list of two whose texts are "
             "encoded as pairs");
-    f.optional("label", &TextClassification::label).doc("the column of the classes");
+    f.optional("label", &TextClassification::label).doc("the column of the classes, or of the numbers");
     f.optional("classes", &TextClassification::classes)
         .not_empty("expected at least one class")
         .doc(
             "the classes as the file writes them, in their order; null: those "
             "of the training samples, sorted");
     f.optional("encoding", &TextClassification::encoding).doc(kEncodingHelp);
+    f.optional("task", &TextClassification::task)
+        .one_of({"classification", "regression"})
+        .doc(
+            "classification: the label is a class, given as [N] int64; regression: a number, given as [N, 1] float32; "
+            "null: regression where every loss that reads the labels learns numbers (MSELoss, L1Loss, …) and no "
+            "classes are listed, else classification, in which labels that are fractions are refused");
     EncodingOptions::describe_into(f);
   }
   std::vector<std::string> columns() const {
@@ -40,6 +47,7 @@ struct TextClassification : EncodingOptions {
     if (encoding != TextEncoding::kUtf8 && is_arrow_file(path)) {
       checker.fail("encoding", "is for files of text; Parquet and Arrow files hold UTF-8");
     }
+    if (classes && task == "regression") checker.fail("classes", "are for the task classification");
     const std::vector<std::string> names = columns();
     if (names.empty() || names.size() > 2) checker.fail("text_columns", "expected one column or two");
     for (size_t i = 0; i < names.size(); ++i) {
@@ -48,8 +56,10 @@ struct TextClassification : EncodingOptions {
     }
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const {
-    return std::make_unique<EncodedTexts>(TextTableOptions{path, columns(), label, {}, false, encoding}, *this,
-                                          classes);
+    using Target = EncodedTexts::Target;
+    const Target target = !task ? Target::kLikelyClass : *task == "regression" ? Target::kNumber : Target::kClass;
+    return std::make_unique<EncodedTexts>(TextTableOptions{path, columns(), label, {}, false, encoding}, *this, classes,
+                                          std::nullopt, target);
   }
 };
 
@@ -91,10 +101,11 @@ struct Mrpc : EncodingOptions {
 }  // namespace
 
 void add_text_classification(DatasetRegistry& datasets) {
-  datasets.add<TextClassification>("TextClassification",
-                                   "one text or two and a class in each row of a TSV, CSV, JSONL or Parquet file, "
-                                   "encoded by a "
-                                   "tokenizer; batches are padded to their longest text");
+  datasets.add<TextClassification>(
+      "TextClassification",
+      "one text or two and a class, or a number, in each row of a TSV, CSV, JSONL or Parquet file, "
+      "encoded by a "
+      "tokenizer; batches are padded to their longest text");
   datasets.add<Mrpc>("MRPC",
                      "Microsoft Research Paraphrase Corpus: pairs of "
                      "sentences, 1 where one paraphrases the other, as "

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <string_view>
 
 #include "registry/datasets/arrow_library.h"
@@ -16,7 +18,7 @@ namespace {
 
 std::string line_place(const std::string& path, int64_t line) { return path + ":" + std::to_string(line); }
 
-/// A text, or a label's integer or truth value (1 or 0) as one.
+/// A text, or a label's number or truth value (1 or 0) as one.
 std::string text_of(const nlohmann::json& value) {
   if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -132,16 +134,22 @@ TextRows read_jsonl(const TextTableOptions& options) {
                         taker.name_advice(name, keys_of(object)));
       }
       const bool is_label = options.label && name == *options.label;
-      const bool fits = found->is_string() || (is_label && (found->is_number_integer() || found->is_boolean()));
+      const bool fits = found->is_string() || (is_label && (found->is_number() || found->is_boolean()));
       if (!fits) {
-        throw DataError(line_place(options.path, number) + ":" + name + ": expected a text, found " +
-                        found->type_name());
+        throw DataError(line_place(options.path, number) + ":" + name + ": expected a text" +
+                        (is_label ? " or a number" : "") + ", found " + found->type_name());
       }
       row.push_back(text_of(*found));
     }
     taker.take(row, number, table);
   });
   return table;
+}
+
+/// As short as it may be so that it is read as the same number again.
+std::string text_of(double number) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
 }
 
 /// Texts and labels as cells; a label may be a number.
@@ -154,9 +162,14 @@ TextRows read_arrow(const TextTableOptions& options) {
   for_each_arrow_row(options.path, names, [&](std::vector<Cell>& cells, int64_t number) {
     row.clear();
     for (size_t i = 0; i < cells.size(); ++i) {
-      const bool is_number = i >= options.text_columns.size() && cells[i].kind == Cell::Kind::kInteger;
-      row.push_back(is_number ? std::to_string(cells[i].integer)
-                              : text_in(cells[i], line_place(options.path, number) + ":" + names[i]));
+      const bool is_label = i >= options.text_columns.size();
+      if (is_label && cells[i].kind == Cell::Kind::kInteger) {
+        row.push_back(std::to_string(cells[i].integer));
+      } else if (is_label && cells[i].kind == Cell::Kind::kNumber) {
+        row.push_back(text_of(cells[i].number));
+      } else {
+        row.push_back(text_in(cells[i], line_place(options.path, number) + ":" + names[i]));
+      }
     }
     taker.take(row, number, table);
   });

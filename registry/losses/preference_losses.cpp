@@ -4,6 +4,7 @@
 
 #include "registry/losses/loss_of.h"
 #include "registry/losses/preferences.h"
+#include "registry/losses/without_dropout.h"
 
 // Losses that prefer one answer to another.
 
@@ -27,6 +28,7 @@ struct DPOLoss {
   double beta = 0.1;
   PreferenceLossType loss_type = PreferenceLossType::kSigmoid;
   double label_smoothing = 0;
+  bool disable_dropout = true;
   static void describe(Fields<DPOLoss>& f) {
     f.optional("beta", &DPOLoss::beta)
         .greater_than(0)
@@ -36,6 +38,11 @@ struct DPOLoss {
         .at_least(0)
         .less_than(0.5)
         .doc("sigmoid: the share of pairs whose answers may have been swapped by mistake");
+    f.optional("disable_dropout", &DPOLoss::disable_dropout)
+        .doc(
+            "train the model without dropout, as trl does, so that it differs from the reference by what it has learnt "
+            "alone and the first loss of sigmoid is ln 2; of all layers that draw at random in training, adapters' "
+            "dropout among them");
     f.rule({.when = {the("label_smoothing").is_above(0)},
             .all = {the("loss_type").is("sigmoid")},
             .at = "label_smoothing",
@@ -45,7 +52,8 @@ struct DPOLoss {
   Loss build(const LayerInputs& in) const {
     require_roles(in, {"output", "chosen_labels", "rejected_labels", "reference"});
     check_preferences(in);
-    return {nullptr, [own = *this](const Tensors& inputs) { return own.of(inputs); }};
+    return {disable_dropout ? std::make_shared<WithoutDropout>() : nullptr,
+            [own = *this](const Tensors& inputs) { return own.of(inputs); }};
   }
 
  private:

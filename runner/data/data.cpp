@@ -9,8 +9,11 @@
 #include <utility>
 
 #include "registry/build.h"
+#include "registry/datasets/sample_lengths.h"
 #include "registry/datasets/views.h"
+#include "runner/base/arithmetic.h"
 #include "runner/data/checked_dataset.h"
+#include "runner/data/length_order.h"
 #include "runner/data/pixels.h"
 
 namespace trainrun {
@@ -203,6 +206,31 @@ void DataTransforms::take_back(const List& list, const char* name, const json& s
   }
 }
 
+namespace {
+
+/// Throws RecipeError where the data cannot be ordered by length.
+Drawing grouped_by_length(const Recipe& recipe, const Dataset& data, int64_t world_size) {
+  const Component<DatasetKind>& train = recipe.dataset.train;
+  const auto fail = [&](const std::string& why) {
+    throw RecipeError({{train.place, "dataloader.group_by_length", "cannot order " + train.type + ": " + why}});
+  };
+  if (own_order_of(data) || data.sampling_weights().defined()) fail("it draws its samples itself");
+  at::Tensor lengths;
+  try {
+    lengths = sample_lengths(data);
+  } catch (const DataError& error) {
+    fail(error.what());
+  }
+  const int64_t unit = saturating_product(saturating_product(recipe.dataloader.batch_size, world_size),
+                                          recipe.training.gradient_accumulation_steps);
+  Drawing drawing;
+  drawing.order = [lengths, unit = std::min(unit, std::max<int64_t>(lengths.numel(), 1))](
+                      uint64_t seed, int64_t epoch) { return length_grouped_order(lengths, unit, seed, epoch); };
+  return drawing;
+}
+
+}  // namespace
+
 DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool training, int64_t rank,
                                  int64_t world_size) {
   const DataloaderSection& section = recipe.dataloader;
@@ -217,6 +245,10 @@ DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool
   options.split = training ? Split::kPad : Split::kEverySampleOnce;
   if (!training) return options;
   const auto sampler = section.chosen_sampler();
+  if (section.group_by_length) {
+    if (data) options.drawing = grouped_by_length(recipe, *data, world_size);
+    return options;
+  }
   if (!sampler) {
     if (data && section.shuffle) {
       options.drawing.weights = data->sampling_weights();

@@ -259,6 +259,7 @@ LengthSummary explain_length(const Recipe& recipe, const DatasetInfo& info) {
   length.batch_size = recipe.dataloader.batch_size;
   length.num_processes = recipe.num_processes;
   length.gradient_accumulation_steps = recipe.training.gradient_accumulation_steps;
+  length.group_by_length = recipe.dataloader.group_by_length;
   length.num_epochs = recipe.training.num_epochs;
   length.train_samples = info.num_samples;
   if (recipe.dataset.eval) length.eval_samples = samples_of_evaluation(recipe);

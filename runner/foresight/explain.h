@@ -66,6 +66,7 @@ struct LengthSummary {
   int64_t batch_size = 0;
   int64_t num_processes = 0;
   int64_t gradient_accumulation_steps = 0;
+  bool group_by_length = false;
   int64_t effective_batch_size() const {
     return saturating_product(batch_size, saturating_product(num_processes, gradient_accumulation_steps));
   }

@@ -212,6 +212,7 @@ ordered_json json_of(const LengthSummary& length) {
           {"batch_size", length.batch_size},
           {"num_processes", length.num_processes},
           {"gradient_accumulation_steps", length.gradient_accumulation_steps},
+          {"group_by_length", length.group_by_length},
           {"effective_batch_size", length.effective_batch_size()}};
 }
 
@@ -260,6 +261,10 @@ std::string to_text(const Explanation& e) {
   facts.add({"samples", samples_text(e.length)});
   facts.add({"steps", steps_text(e.length)});
   facts.add({"effective batch", effective_batch_text(e.length)});
+  if (e.length.group_by_length) {
+    facts.add(
+        {"group_by_length", "texts of about one length together; `trainrun data` tells how much padding it saves"});
+  }
   text += facts.to_string("", kWidth) + inferred_table(e.inferred) + "\noptimizer: " + e.optimizer + "\n" +
           group_table(e) + "\n" + rates_text(e);
   return text;

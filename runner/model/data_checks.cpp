@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/std_mean.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "registry/datasets/data_details.h"
 #include "registry/graph/flatten.h"
 #include "registry/models/language_model.h"
+#include "runner/recipe/label_tasks.h"
 
 namespace trainrun {
 namespace {
@@ -77,6 +79,48 @@ Batch some_samples(const Dataset& data, const DataLoader::Transforms& transforms
   return batch;
 }
 
+/// "ant is 0, bee is 1"; "" where the classes are called by their numbers, or have no names.
+std::string numbered(const std::vector<std::string>& classes) {
+  constexpr size_t kMostNamed = 5;
+  std::vector<std::string> words;
+  bool differ = false;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    differ = differ || classes[i] != std::to_string(i);
+    if (i < kMostNamed) words.push_back(classes[i] + " is " + std::to_string(i));
+  }
+  return differ ? join(words) + (classes.size() > kMostNamed ? ", …" : "") : "";
+}
+
+/// A line where numbers to be learnt reach the loss much larger or smaller than a model's first outputs, about 1.
+void add_unusual_deviations(const FieldInfo& target, const Dataset& data, const DataLoader::Transforms& transforms,
+                            const Component<LossKind>& loss, std::vector<std::string>& warnings) {
+  constexpr double kFarFromOne = 30;
+  if (target.shape.size() > 1 || data.size() < 2) return;
+  const at::Tensor all = some_samples(data, transforms).at(target.name).to(at::kDouble);
+  const at::Tensor rows = all.reshape({all.size(0), -1});  // [N, K]
+  if (rows.numel() == 0) return;
+  const at::Tensor deviations = std::get<0>(at::std_mean(rows, {0}, /*correction=*/0));
+  const std::vector<std::string> names = names_within_field(data, target.name);
+  for (int64_t i = 0; i < deviations.numel(); ++i) {
+    const auto deviation = deviations[i].item<double>();
+    if (!(deviation >= kFarFromOne) && !(deviation <= 1 / kFarFromOne)) continue;
+    const auto mean = rows.select(1, i).mean().item<double>();
+    const bool named = names.size() == static_cast<size_t>(deviations.numel());
+    const std::string column = deviations.numel() == 1 ? "" : named ? names[static_cast<size_t>(i)] : std::to_string(i);
+    const std::string name = "'" + target.name + (column.empty() ? "" : "." + column) + "'";
+    const std::string fault =
+        deviation == 0
+            ? name + " is " + rounded(mean) + " in all samples that were looked at, so that " + loss.type +
+                  " has nothing to tell apart"
+            : "the numbers of " + name + " have a standard deviation of " + rounded(deviation) + " around " +
+                  rounded(mean) + ", and " + loss.type +
+                  " learns best where it is about 1; write dataset.transforms: [{type: Standardize, field: " +
+                  target.name + "}]";
+    warnings.push_back(loss.path + ": " + fault);
+    return;
+  }
+}
+
 }  // namespace
 
 void check_tokens(const Recipe& recipe, const DatasetInfo& info) {
@@ -140,6 +184,28 @@ std::vector<std::string> scale_warnings(const Recipe& recipe, const Graph& graph
                        ": the model learns best from numbers of about 1 and gets larger ones: " + join(large) +
                        (rest > 0 ? " and " + std::to_string(rest) + " more" : "") + "; write dataset.transforms: [" +
                        transform + "]");
+  }
+  return warnings;
+}
+
+std::vector<std::string> target_warnings(const Recipe& recipe, const DatasetInfo& info, const Dataset& data,
+                                         const DataLoader::Transforms& transforms) {
+  std::vector<std::string> warnings;
+  const FieldInfo* target = info.find(info.target);
+  if (!target || data.size() == 0) return warnings;
+  for (const Component<LossKind>& loss : recipe.loss) {
+    const Names& inputs = loss.common.inputs;
+    const bool reads = inputs.empty() || std::find(inputs.begin(), inputs.end(), target->name) != inputs.end();
+    if (!reads || !learns_numbers(loss.type)) continue;
+    if (at::isFloatingType(target->dtype)) {
+      const bool is_plain =
+          loss.type != "PoissonNLLLoss" && loss.type != "GaussianNLLLoss";  // of which each has a scale
+      if (is_plain) add_unusual_deviations(*target, data, transforms, loss, warnings);
+    } else if (const std::string text = numbered(class_names_of(data, target->name)); !text.empty()) {
+      warnings.push_back(loss.path + ": " + loss.type + " learns numbers, but '" + target->name +
+                         "' is the number of a class: " + text);
+    }
+    break;
   }
   return warnings;
 }

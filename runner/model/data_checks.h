@@ -21,6 +21,11 @@ void check_tokens(const Recipe& recipe, const DatasetInfo& info);
 std::vector<std::string> scale_warnings(const Recipe& recipe, const Graph& graph, const Dataset& data,
                                         const DataLoader::Transforms& transforms);
 
+/// Where losses that learn numbers (MSELoss, …) read the target: a line where it is a class with a name, and one where
+/// its deviation is far from 1. `info`: the fields after the transforms, which are those of training.
+std::vector<std::string> target_warnings(const Recipe& recipe, const DatasetInfo& info, const Dataset& data,
+                                         const DataLoader::Transforms& transforms);
+
 /// "people.csv, 200 rows, columns: auto: age number, city category of 3": a line, or "" where nothing had to be
 /// inferred.
 std::string inferred_text(const nlohmann::json& inferred);

@@ -13,6 +13,7 @@
 #include "registry/fault.h"
 #include "registry/graph/graph_builder.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/losses/without_dropout.h"
 #include "registry/metric_details.h"
 #include "runner/data/pixels.h"
 #include "runner/model/index_checks.h"
@@ -422,7 +423,15 @@ NamedTensors Model::parameters() const {
 }
 
 void Model::train(bool on) {
-  graph_->train(on);
+  const bool drops = std::none_of(losses_.begin(), losses_.end(), [](const WeightedLoss& part) {
+    return dynamic_cast<const WithoutDropout*>(part.loss.state.get()) != nullptr;
+  });
+  graph_->train(on && drops);
+  if (on && !drops) {
+    for (const auto& module : graph_->modules()) {
+      if (module->named_buffers(/*recurse=*/false).contains("running_mean")) module->train();
+    }
+  }
   for (const WeightedLoss& part : losses_) {
     if (part.loss.state) part.loss.state->train(on);
   }

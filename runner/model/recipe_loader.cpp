@@ -15,6 +15,7 @@
 #include "runner/model/monitor_modes.h"
 #include "runner/model/trainable.h"
 #include "runner/model/trained_recipe.h"
+#include "runner/recipe/label_tasks.h"
 #include "runner/recipe/recipe_source.h"
 #include "runner/recipe/yaml.h"
 
@@ -176,7 +177,7 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
     Reader reader(catalog, problems);
     const Value* model = source.value.find("model");
     reader.blocks = model ? model->find("blocks") : nullptr;  // they are layer types from here on
-    loaded.recipe = Codec<Recipe>::fields().read(source.value, reader, "");
+    loaded.recipe = Codec<Recipe>::fields().read(with_label_tasks(source.value, catalog), reader, "");
     loaded.recipe.fusions = std::make_shared<const FusionRegistry>(catalog.fusions);
     set_default_loggers(loaded.recipe, reader);
     loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));

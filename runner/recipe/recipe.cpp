@@ -148,6 +148,11 @@ void DataloaderSection::describe(Fields<DataloaderSection>& f) {
           "in training, instead of a plain shuffle: WeightedRandom or Stratified, or a mapping with type and "
           "parameters");
   f.optional("drop_last", &DataloaderSection::drop_last).doc("leave out a last batch that is not full");
+  f.optional("group_by_length", &DataloaderSection::group_by_length)
+      .doc(
+          "in training, batches of samples of about one length, so that less of them is padding: the shuffled samples, "
+          "sorted by their number of tokens within each 50 effective batches, as transformers' Trainer does. For texts "
+          "that are filled up to the longest of their batch");
   f.optional("num_workers", &DataloaderSection::num_workers)
       .at_least(0)
       .at_most(256)
@@ -156,6 +161,14 @@ void DataloaderSection::describe(Fields<DataloaderSection>& f) {
           .all = {the("sampler").is_missing()},
           .at = "sampler",
           .message = "draws at random, but shuffle: false asks for the data's own order"});
+  f.rule({.when = {the("group_by_length").is(true)},
+          .all = {the("shuffle").is(true)},
+          .at = "group_by_length",
+          .message = "sorts what was shuffled, but shuffle: false asks for the data's own order"});
+  f.rule({.when = {the("group_by_length").is(true)},
+          .all = {the("sampler").is_missing()},
+          .at = "group_by_length",
+          .message = "is an order of its own, but sampler asks for another; leave out one of them"});
 }
 
 void DistributedSection::describe(Fields<DistributedSection>& f) {

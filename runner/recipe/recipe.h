@@ -112,6 +112,7 @@ struct DataloaderSection {
   bool shuffle = true;
   std::optional<std::variant<std::string, SamplerSection>> sampler;
   bool drop_last = false;
+  bool group_by_length = false;
   int64_t num_workers = 1;
   static void describe(Fields<DataloaderSection>& f);
   /// The sampler, also where only its name is written.

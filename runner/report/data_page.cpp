@@ -230,6 +230,7 @@ std::string to_html(const DataSurvey& survey) {
             "shown.</p>\n";
     if (!set.columns.empty()) html += columns_html(set);
     for (const SurveyedSet::Tokens& tokens : set.tokens) html += tokens_html(tokens);
+    if (set.grouping) html += "<p>" + escaped(grouping_text(*set.grouping)) + "</p>\n";
     if (!set.classes.empty()) html += classes_html(set);
     const bool has_targets = !set.shown.empty() && !set.shown[0].rows.empty() && set.shown[0].rows[0].has_targets;
     if (has_targets) {

@@ -5,11 +5,14 @@
 #include <ATen/ops/bincount.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
+#include "registry/datasets/sample_lengths.h"
 #include "runner/data/data.h"
 #include "runner/data/field_names.h"
+#include "runner/data/length_order.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/model.h"
 #include "runner/report/data_measure.h"
@@ -100,6 +103,30 @@ std::optional<IndexRange> label_range(const OpenSet& set, const std::vector<Inde
   const FieldInfo* target = set.info.find(set.info.target);
   if (!target || !target->num_classes) return std::nullopt;
   return IndexRange{0, *target->num_classes};
+}
+
+/// Of training data; for one process, as all else that is surveyed.
+std::optional<SurveyedSet::Grouping> grouping_of(const Recipe& recipe, const Dataset& data) {
+  constexpr double kMuch = 0.05;
+  const bool is_on = recipe.dataloader.group_by_length;
+  if (!is_on && (!recipe.dataloader.shuffle || recipe.dataloader.sampler)) return std::nullopt;
+  Recipe other = recipe;
+  other.dataloader.group_by_length = !is_on;
+  SurveyedSet::Grouping found;
+  found.is_on = is_on;
+  try {
+    const at::Tensor lengths = sample_lengths(data);
+    for (const Recipe* one : std::array<const Recipe*, 2>{&recipe, &other}) {
+      const DataLoaderOptions options = loader_options(*one, &data, true);
+      const Sampler sampler(data.size(), {options.shuffle, options.seed, options.split, 0, 1, options.drawing});
+      double& share = one->dataloader.group_by_length ? found.grouped : found.shuffled;
+      share = padding_share(lengths, sampler.indices(0), options.batch_size, 1);
+    }
+  } catch (const Error&) {  // data that are not filled up, or that have an order of their own
+    return std::nullopt;
+  }
+  const bool tells = is_on || found.shuffled - found.grouped >= kMuch;
+  return tells ? std::optional(found) : std::nullopt;
 }
 
 class Surveyor {
@@ -253,6 +280,7 @@ DataSurvey survey_data(const LoadedRecipe& loaded, const DataSurveyOptions& opti
     const std::vector<IndexUse> uses = index_uses(recipe, model->graph(), set.info);
     check_range(set, uses, warnings);
     survey.sets.push_back(Surveyor(set, options, uses).survey(warnings));
+    if (&set == &sets[0]) survey.sets[0].grouping = grouping_of(recipe, *set.data);
     const std::vector<int64_t> compared = spread_samples(set.data->size(), options.compared);
     warnings.add_contents(set.name, *set.data, compared);
   }

@@ -226,6 +226,14 @@ std::string samples_text(const SurveyedSet& set) {
 
 }  // namespace
 
+std::string grouping_text(const SurveyedSet::Grouping& grouping) {
+  const std::string is = " of the first epoch's batches is padding; ";
+  if (grouping.is_on) {
+    return "group_by_length: " + percent(grouping.grouped) + is + "without it, " + percent(grouping.shuffled);
+  }
+  return percent(grouping.shuffled) + is + "with dataloader.group_by_length: true, " + percent(grouping.grouped);
+}
+
 std::string to_text(const DataSurvey& survey, bool with_pictures) {
   std::string text = safe(survey.name) + " (" + safe(survey.path) + ")\n";
   for (const SurveyedSet& set : survey.sets) {
@@ -233,6 +241,7 @@ std::string to_text(const DataSurvey& survey, bool with_pictures) {
             " of an epoch, as the model gets them:\n";
     if (!set.columns.empty()) text += columns_text(set);
     for (const SurveyedSet::Tokens& tokens : set.tokens) text += tokens_text(tokens);
+    if (set.grouping) text += "  " + grouping_text(*set.grouping) + "\n";
     if (!set.classes.empty()) text += classes_text(set);
     if (with_pictures) text += samples_text(set);
   }

@@ -64,15 +64,26 @@ struct SurveyedSet {
     std::optional<int64_t> vocabulary;  // tokens that there are
   };
 
+  /// What `dataloader.group_by_length` does to the first epoch: how much of its batches is padding, with and without.
+  struct Grouping {
+    bool is_on = false;
+    double grouped = 0;
+    double shuffled = 0;
+  };
+
   std::string name;  // "train", "eval", "eval/clean"
   int64_t samples = 0;
   int64_t measured = 0;
   std::vector<Column> columns;
   std::vector<Tokens> tokens;
-  std::vector<ClassCount> classes;  // of the target; empty: it holds none
-  std::string counted;              // "samples", "pixels"
+  std::optional<Grouping> grouping;  // where it is on, or would save much
+  std::vector<ClassCount> classes;   // of the target; empty: it holds none
+  std::string counted;               // "samples", "pixels"
   std::vector<Sample> shown;
 };
+
+/// "group_by_length: 8.1 % of the first epoch's batches is padding; without it, 41.2 %"
+std::string grouping_text(const SurveyedSet::Grouping& grouping);
 
 /// What a recipe's model will see.
 struct DataSurvey {

@@ -20,6 +20,7 @@
 #include "runner/model/index_checks.h"
 #include "runner/model/initial_weights.h"
 #include "runner/train/batch_norm_estimate.h"
+#include "runner/train/job_notes.h"
 #include "runner/train/job_parts.h"
 #include "runner/train/own_callbacks.h"
 #include "runner/train/rank_seed.h"
@@ -93,9 +94,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
     sets.emplace_back(recipe.dataset.eval->sets[i].path(), eval_splits[i].data.get());
   }
   for (const std::string& note : notes_of_all(sets)) spdlog::warn(note);
-  for (const std::string& text : scale_warnings(recipe, model->graph(), *train_data, transforms->training())) {
-    spdlog::warn(text);
-  }
+  for (const std::string& note : job_notes(*this)) spdlog::warn(note);
   if (!passed_over_.empty()) {
     spdlog::warn("model.weights: what does not fit is passed over, and the model keeps its initial values there: " +
                  join(passed_over_, "; "));

@@ -10,6 +10,8 @@ import torch
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: tools/setup --tests fetches it")
 
+import pyarrow  # noqa: E402
+import pyarrow.parquet  # noqa: E402
 import tokenizers  # noqa: E402
 
 from chat_templates import CHATML, CLOCK, CONVERSATIONS, LLAMA_3_1, MARKED, MARKED_LINES, PUBLISHED, QWEN_2_5, WEATHER, said  # noqa: E402
@@ -178,6 +180,11 @@ def test_which_answers_are_learnt(probe, peer, tmp_path):
     assert labels(train_on="all") == expected([1] * len(ids)) == ids[1:] + [-100]
     weighted = written(tmp_path, [{"messages": [m | ({"weight": int(i != 1)} if m["role"] == "assistant" else {}) for i, m in enumerate(chat)]}], "weighted.jsonl")
     assert labels(file=weighted) == expected([counts[i] and i >= runs[1] for i in range(len(ids))])
+    turns = [{"from": {"user": "human", "assistant": "gpt"}[m["role"]], "value": m["content"], "weight": int(i != 1) if i % 2 else None} for i, m in enumerate(chat)]
+    shared = written(tmp_path, [{"conversations": turns}], "shared.jsonl")
+    assert labels(file=shared) == expected([counts[i] and i >= runs[1] for i in range(len(ids))])
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"conversations": turns}]), tmp_path / "shared.parquet")
+    assert labels(file=str(tmp_path / "shared.parquet")) == labels(file=shared)
     after = by_prefixes(peer, CHATML, chat)[1]
     assert labels(CHATML) == expected(after)
     assert labels(CHATML, weighted) == expected([after[i] and i >= runs[1] for i in range(len(ids))])
@@ -310,6 +317,8 @@ HOSTILE = [
     ('{"messages": [{"role": "user", "content": "a"}], "tools": 3}', "chats.jsonl:1:tools: expected a list, found number"),
     ('{"conversations": [{"from": "human"}]}', "chats.jsonl:1:conversations[0]: has no key 'value'"),
     ('{"conversations": [{"from": "alien", "value": "a"}]}', "from: 'alien' is not known; known: assistant, gpt, human"),
+    ('{"conversations": [{"from": "gpt", "value": "a", "weight": 0.5}]}', "chats.jsonl:1:conversations[0]: weight: expected 0 or 1"),
+    ('{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b", "weight": 0}]}', "chats.jsonl:1: there is no answer of the assistant to be learnt"),
     ('{"conversations": []}', "chats.jsonl:1:conversations: is empty"),
     ('{"instruction": "a", "output": 3}', "chats.jsonl:1:output: expected a text, found number"),
     ('{"instruction": "a", "output": "b", "history": [["c", "d"]]}', "chats.jsonl:1:history: is not supported; write the conversation as messages"),

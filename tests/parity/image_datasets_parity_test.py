@@ -303,6 +303,8 @@ def test_several_columns_are_several_labels(probe, table):
     fields, _ = read(probe, {"type": "ImageCSV", "path": path, "label": ["rain", "sun"]})
     assert values(fields) == [1, 3]
     assert torch.equal(fields["label"], torch.tensor([[0, 1], [1, 0.5]]))
+    fields, _ = read(probe, {"type": "ImageCSV", "path": path, "label": "sun", "task": "regression"})
+    assert torch.equal(fields["label"], torch.tensor([[1], [0.5]]))
 
 
 @pytest.mark.parametrize("lines, options, message", [

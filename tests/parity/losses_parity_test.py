@@ -307,7 +307,7 @@ ROWS = {
     ],
     "DPOLoss": [
         ({}, dpo(), *ANSWERS),
-        ({"beta": 0.7, "label_smoothing": 0.2}, dpo(0.7, label_smoothing=0.2), *ANSWERS),
+        ({"beta": 0.7, "label_smoothing": 0.2, "disable_dropout": False}, dpo(0.7, label_smoothing=0.2), *ANSWERS),
         ({"beta": 0.3, "loss_type": "hinge"}, dpo(0.3, "hinge"), *ANSWERS),
         ({"beta": 0.2, "loss_type": "ipo"}, dpo(0.2, "ipo"), *ANSWERS),
     ],

@@ -2,18 +2,22 @@
 
 import contextlib
 import json
+import math
 import re
+import subprocess
 
 import peft
 import pytest
 import safetensors.torch
 import tokenizers
 import torch
+import transformers
 from torch.nn import functional
 
 import reference
 from language_models import LLAMA, LLAMA_3, VOCABULARY
 from probe import ProbeError, assert_same
+from tests.program import CALLED
 
 assert LLAMA["vocab_size"] == VOCABULARY
 STEPS, BETA, LR, MAX_LENGTH = 20, 0.3, 2e-3, 14
@@ -47,7 +51,7 @@ def pairs() -> list[dict[str, str]]:
         length = int(torch.randint(least, most + 1, (), generator=generator))
         return " ".join(WORDS[i] for i in torch.randint(len(WORDS), (length,), generator=generator))
 
-    return [{"prompt": text(1, 6), "chosen": text(1, 5), "rejected": text(1, 12)} for _ in range(16)]
+    return [{"prompt": text(1, 6), "chosen": " " + text(1, 5), "rejected": " " + text(1, 12)} for _ in range(16)]
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +67,11 @@ def folder(tmp_path_factory):
     return folder
 
 
-def write_recipe(folder, adapters: str) -> str:
-    path = folder / f"{'lora' if 'LoRA' in adapters else 'full'}.yaml"
-    path.write_text(RECIPE.format(folder=folder, adapters=adapters))
+def write_recipe(folder, adapters: str, after: str = "") -> str:
+    """`after`: layers between the model and the loss, the last of them called scores."""
+    path = folder / f"{'lora' if 'LoRA' in adapters else 'full'}{'_more' if after else ''}.yaml"
+    recipe = RECIPE.format(folder=folder, adapters=adapters)
+    path.write_text(recipe.replace("/base}\n  adapters", f"/base}}\n{after}  adapters").replace("[llama, ", "[scores, ") if after else recipe)
     return str(path)
 
 
@@ -127,6 +133,111 @@ def test_adapters_learn_and_the_reference_is_the_model_without_them_as_in_peft(f
 
     expected = train_in_python(peer.train(), without_adapters)
     assert reference.losses_of(lines) == pytest.approx(expected, abs=1e-4)
+
+
+DROPOUT_LAYER = "    - {type: Dropout, name: scores, p: 0.5}\n"
+DROPOUTS = [("null", "", ["model.layers[2].attention_dropout=0.5"]), ("null", DROPOUT_LAYER, []),
+            (ADAPTERS.replace("r: 4", "r: 4, dropout: 0.5"), "", ["model.layers[2].attention_dropout=0.5"])]
+
+
+@pytest.mark.parametrize("adapters, after, dropout", DROPOUTS, ids=["attention", "layer", "adapters"])
+def test_dropout_is_off_unless_asked_for(folder, tmp_path, adapters, after, dropout):
+    """As trl's disable_dropout: the losses are those of a model that has no dropout, from ln 2 on."""
+    few = ["training.max_steps=5", "checkpoint.every=null"]
+    without = re.sub("dropout: [^,]*, ", "", adapters)
+    plain, _ = reference.run_trainrun(write_recipe(folder, without), tmp_path / "plain", *few)
+    off, _ = reference.run_trainrun(write_recipe(folder, adapters, after), tmp_path / "off", *few, *dropout)
+    assert reference.losses_of(off)[0] == pytest.approx(math.log(2), abs=1e-6)
+    assert reference.losses_of(off) == pytest.approx(reference.losses_of(plain), abs=1e-6)
+    on, _ = reference.run_trainrun(write_recipe(folder, adapters, after), tmp_path / "on", *few, *dropout, "loss.disable_dropout=false")
+    assert abs(reference.losses_of(on)[0] - math.log(2)) > 1e-3
+
+
+def test_a_batch_norm_learns_its_statistics_without_dropout(folder, tmp_path):
+    """Only what draws at random is as in evaluation."""
+    normed = ("    - {type: Permute, dims: [0, 2, 1]}\n    - {type: BatchNorm1d, name: norm}\n"
+              "    - {type: Permute, name: scores, dims: [0, 2, 1]}\n")
+    _, run = reference.run_trainrun(write_recipe(folder, "null", normed), tmp_path / "run", "training.max_steps=2", "checkpoint.every=1")
+    saved = safetensors.torch.load_file(run / "checkpoints/latest/model.safetensors")
+    assert saved["norm.num_batches_tracked"] == 2 and saved["norm.running_mean"].abs().max() > 0
+
+
+MERGES = ["a payment", "the payment", "he paying", "pay me", "I pay", "payment now", "repayment", "now or later", "paying", "he pays", "ment"]
+BORDERS = [{"prompt": "he pay", "chosen": "ment", "rejected": " now"}, {"prompt": "I pay", "chosen": " me", "rejected": "ing now"},
+           {"prompt": "now or later?", "chosen": " later", "rejected": ""}, {"prompt": "pay", "chosen": " me</s>", "rejected": " nobody at all"}]
+
+
+@pytest.fixture(scope="module")
+def merging(tmp_path_factory):
+    """A byte-level BPE with a token before each text, as Llama 3's, which merges across the end of a prompt."""
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.train_from_iterator(MERGES * 5, tokenizers.trainers.BpeTrainer(vocab_size=330, special_tokens=["<s>", "</s>", "<pad>"],
+                                                                        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()))
+    made.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    folder = tmp_path_factory.mktemp("merging")
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "bos_token": "<s>", "pad_token": "<pad>"}))
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in BORDERS))
+    return folder, transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def fields_of(rows, pad, longest):
+    """Fields of rows, each of the prompt's ids and the two answers'."""
+    fields = {}
+    for which, answer in enumerate(["chosen", "rejected"], 1):
+        ids = [(row[0] + row[which])[:longest] for row in rows]
+        labels = [([-100] * (len(row[0]) - 1) + row[which])[:longest - 1] for row in rows]
+        fields[f"{answer}_input_ids"] = torch.tensor([each + [pad] * (longest - len(each)) for each in ids])
+        fields[f"{answer}_attention_mask"] = torch.tensor([[1] * len(each) + [0] * (longest - len(each)) for each in ids])
+        fields[f"{answer}_labels"] = torch.tensor([each + [-100] * (longest - len(each)) for each in labels])
+    return fields
+
+
+def by_trl(tokenizer, pair):
+    """DPOTrainer._prepare_dataset of trl 1.16 for texts: tokenize_fn after add_eos."""
+    prompt = tokenizer(text=pair["prompt"])["input_ids"]
+    wholes = [tokenizer(text=pair["prompt"] + pair[answer] + ("" if pair[answer].endswith("</s>") else "</s>"))["input_ids"] for answer in ("chosen", "rejected")]
+    length = min(next((i for i, (a, b) in enumerate(zip(prompt, whole, strict=False)) if a != b), min(len(prompt), len(whole))) for whole in wholes)
+    return prompt[:length], wholes[0][length:], wholes[1][length:]
+
+
+def apart(tokenizer, pair):
+    return [tokenizer(text=pair[key], add_special_tokens=False)["input_ids"] + ([1] if key != "prompt" else []) for key in ("prompt", "chosen", "rejected")]
+
+
+@pytest.mark.parametrize("tokenize, by_peer", [(None, by_trl), ("together", by_trl), ("apart", apart)])
+@pytest.mark.parametrize("max_length", [None, 6])
+def test_prompts_and_answers_are_tokenized_as_by_trl(probe, merging, tokenize, by_peer, max_length):
+    folder, tokenizer = merging
+    rows = [by_peer(tokenizer, pair) for pair in BORDERS]
+    longest = max_length or max(len(row[0]) + max(len(row[1]), len(row[2])) for row in rows)
+    spec = {"type": "PreferencePairs", "path": str(folder / "pairs.jsonl"), "tokenizer": str(folder), "max_length": longest}
+    _, found = probe.ask("dataset", spec=spec | ({"tokenize": tokenize} if tokenize else {}))
+    assert_same(found.under("output"), fields_of(rows, tokenizer.pad_token_id, longest), "pairs")
+    assert by_peer is apart or any(len(row[0]) < len(tokenizer(text=pair["prompt"])["input_ids"]) for row, pair in zip(rows, BORDERS, strict=True))
+
+
+def test_prompts_that_lose_their_end_are_counted(merging, tmp_path):
+    folder, tokenizer = merging
+    lost = sum(len(by_trl(tokenizer, pair)[0]) < len(tokenizer(text=pair["prompt"])["input_ids"]) for pair in BORDERS)
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(f"""
+version: 1
+model: {{layers: [{{type: Embedding, inputs: [chosen_input_ids], num_embeddings: 330, embedding_dim: 4}}, {{type: Linear, out_features: 330}},
+                  {{type: Permute, name: scores, dims: [0, 2, 1]}}]}}
+loss: {{type: CrossEntropyLoss, inputs: [scores, chosen_labels]}}
+dataset: {{train: {{type: PreferencePairs, path: {folder}/pairs.jsonl, tokenizer: {folder}, max_length: 32}}}}
+dataloader: {{batch_size: 4}}
+optimizer: {{type: SGD, lr: 0.1}}
+training: {{max_steps: 1}}
+""")
+    for more, count in (([], lost), (["dataset.train.tokenize=apart"], 0)):
+        done = subprocess.run([CALLED, "data", str(recipe), *more], capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 0, done.stderr
+        found = re.search(r"(\d) of 4 prompts end within a token that goes on into an answer", " ".join(done.stdout.split()))
+        assert (int(found.group(1)) if found else 0) == count and lost > 0
 
 
 @pytest.mark.parametrize("adapters", ["null", ADAPTERS], ids=["full", "lora"])

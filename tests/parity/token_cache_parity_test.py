@@ -153,11 +153,11 @@ def test_kept_pairs_are_the_pairs(data, tmp_path):
     rows = [{"prompt": f"{i}", "chosen": f"{text}, yes", "rejected": text} for i, text in enumerate(DOCUMENTS)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows if row["rejected"]))
     spec = {"type": "PreferencePairs", "path": str(tmp_path / "pairs.jsonl"), "tokenizer": corpus["tokenizer"], "max_length": 10, "cache": "disk"}
-    for change in ({}, {"max_length": 9}):
+    for change in ({}, {"max_length": 9}, {"tokenize": "apart"}):
         expected = read(probe, spec | change | {"cache": "none"})
         for _ in range(2):
             assert_same(read(probe, spec | change), expected, "pairs")
-    assert len(kept(tmp_path)) == 2
+    assert len(kept(tmp_path)) == 3
 
 
 def test_kept_chats_are_named_by_the_file_that_is_read(data, tmp_path):
