@@ -5,12 +5,14 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 #include "registry/datasets/text_corpus.h"
 #include "registry/files/file_io.h"
 #include "runner/generate/generation.h"
 #include "runner/generate/generation_config.h"
+#include "runner/model/pretrained_weights.h"
 #include "runner/train/evaluation.h"
 #include "tools/verbs.h"
 
@@ -23,6 +25,7 @@ struct GenerateArguments {
   std::string file;
   GenerationWishes wishes;
   GenerationOptions options;
+  std::optional<int64_t> num_samples;
   int64_t batch_size = 8;
   bool no_cache = false;
   std::string tokenizer;
@@ -60,7 +63,7 @@ void add_sampling(CLI::App& verb, GenerateArguments& arguments) {
                   "makes tokens that the text has already less probable, where greater than 1 (1)")
       ->check(CLI::PositiveNumber);
   verb.add_option("--seed", options.seed, "of the tokens that are drawn (0)");
-  verb.add_option("--num-samples", options.num_samples, "continuations of each prompt (1)")
+  verb.add_option("--num-samples", arguments.num_samples, "continuations of each prompt (1)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   verb.add_option("--stop", options.stop, "the text ends before this comes; may be given several times")
       ->check([](const std::string& text) { return text.empty() ? "is an empty text" : ""; })
@@ -130,8 +133,9 @@ void write_out(std::string_view text) {
 }
 
 /// To standard output: a single text as it comes, several with lines between them.
-void print_texts(Generator& generator, const std::vector<Prompt>& prompts, const GenerateArguments& arguments) {
-  const bool is_one = prompts.size() == 1 && arguments.options.num_samples == 1;
+void print_texts(Generator& generator, const std::vector<Prompt>& prompts, const GenerateArguments& arguments,
+                 int64_t num_samples) {
+  const bool is_one = prompts.size() == 1 && num_samples == 1;
   if (is_one) write_out(prompts[0].text);
   const auto texts = generator.run(prompts, arguments.batch_size, write_out);
   for (size_t i = 0; i < texts.size() && !is_one; ++i) {
@@ -142,9 +146,18 @@ void print_texts(Generator& generator, const std::vector<Prompt>& prompts, const
 }
 
 void generate(const LanguageModel& model, const GenerateArguments& arguments, bool quiet) {
-  GenerationOptions options = arguments.options;
+  GenerationSettings options = arguments.options;
   if (model.codec && model.codec->end_token()) options.end_tokens = {*model.codec->end_token()};
-  options = with_wishes(with_generation_config(options, model.folder), arguments.wishes);
+  std::vector<std::string> notes = model.codec ? model.codec->notes() : std::vector<std::string>();
+  options = with_ends(with_generation_config(options, model.folder, notes), model);
+  static_cast<GenerationOptions&>(options) = with_wishes(options, arguments.wishes);
+  if (arguments.wishes.max_new_tokens) options.max_length.reset();
+  if (arguments.num_samples) options.num_samples = *arguments.num_samples;
+  const std::vector<std::string> of_model = pretrained_notes(*model.graph);
+  notes.insert(notes.begin(), of_model.begin(), of_model.end());
+  for (const std::string& note : notes) {
+    if (!quiet) std::fprintf(stderr, "%s\n", note.c_str());
+  }
   check_language_model(model);
   const std::vector<Prompt> prompts = prompts_of(arguments, model);
   Generator generator(model, options, !arguments.no_cache);
@@ -159,7 +172,7 @@ void generate(const LanguageModel& model, const GenerateArguments& arguments, bo
         "the model has no tokenizer to write texts with; name one (--tokenizer), or write tokens to a file "
         "(--output)");
   }
-  if (arguments.output.empty()) return print_texts(generator, prompts, arguments);
+  if (arguments.output.empty()) return print_texts(generator, prompts, arguments, options.num_samples);
   FileWriter file(arguments.output);
   for (const GeneratedText& text : generator.run(prompts, arguments.batch_size)) {
     file.write(json_line(prompts[text.prompt], text));

@@ -55,7 +55,7 @@ struct EncodedArrays {
   std::vector<int32_t> ids;
   std::vector<uint8_t> type_ids;
   std::vector<int64_t> begins = {0};
-  std::vector<int64_t> pad_id;
+  std::vector<int64_t> padding;  // the token, and whether it comes first
 };
 
 }  // namespace
@@ -177,8 +177,9 @@ ByteArrays EncodedTexts::encoded(const TextRows& table) const {
   const auto tokenizer = open_tokenizer(encoding_.tokenizer);
   Truncation truncation;
   truncation.max_length = encoding_.max_length;
+  truncation.side = tokenizer->truncation_side();
   const auto made = std::make_shared<EncodedArrays>();
-  made->pad_id = {tokenizer->pad_id().value_or(0)};
+  made->padding = {tokenizer->pad_id().value_or(0), tokenizer->pads_left() ? 1 : 0};
   const size_t count = table.first.size();
   for (size_t begin = 0; begin < count; begin += kEncodedAtOnce) {
     std::vector<TextPair> texts;
@@ -192,11 +193,11 @@ ByteArrays EncodedTexts::encoded(const TextRows& table) const {
       made->begins.push_back(static_cast<int64_t>(made->ids.size()));
     }
   }
-  return {made, {bytes_of(made->ids), bytes_of(made->type_ids), bytes_of(made->begins), bytes_of(made->pad_id)}};
+  return {made, {bytes_of(made->ids), bytes_of(made->type_ids), bytes_of(made->begins), bytes_of(made->padding)}};
 }
 
 std::string EncodedTexts::cache_key() const {
-  TokenCacheKey key("texts");
+  TokenCacheKey key("texts with their padding");
   key.add_tokenizer(encoding_.tokenizer).add_file(source_.path).add(encoding_.max_length);
   key.add(fs::path(source_.path).extension().string()).add(source_.leaves_out_short_rows ? 1 : 0);
   for (const auto* names : {&source_.text_columns, &source_.names}) {
@@ -213,15 +214,16 @@ void EncodedTexts::use(ByteArrays arrays, size_t num_texts) {
   ids_ = numbers_in<int32_t>(arrays_.arrays.at(0));
   type_ids_ = numbers_in<uint8_t>(arrays_.arrays.at(1));
   begins_ = numbers_in<int64_t>(arrays_.arrays.at(2));
-  const auto pad_id = numbers_in<int64_t>(arrays_.arrays.at(3));
+  const auto padding = numbers_in<int64_t>(arrays_.arrays.at(3));
   const bool fits =
-      are_begins(begins_, num_texts, ids_.size()) && type_ids_.size() == ids_.size() && pad_id.size() == 1;
+      are_begins(begins_, num_texts, ids_.size()) && type_ids_.size() == ids_.size() && padding.size() == 2;
   if (!fits) throw DataError(source_.path + ": was changed while it was read");
   for (size_t i = 0; i + 1 < begins_.size(); ++i) {
     if (begins_[i + 1] - begins_[i] <= encoding_.max_length) continue;
     throw DataError(source_.path + ": its tokens in the cache folder are more than max_length; remove them there");
   }
-  pad_id_ = pad_id[0];
+  pad_id_ = padding[0];
+  pads_left_ = padding[1] != 0;
 }
 
 void EncodedTexts::number_labels(const std::vector<std::string>& classes) {
@@ -287,9 +289,10 @@ Batch EncodedTexts::get(const at::Tensor& indices) const {
     const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
     const int64_t begin = begins_[sample];
     const int64_t count = begins_[sample + 1] - begin;
-    std::copy_n(ids_.begin() + begin, count, ids.mutable_data_ptr<int64_t>() + i * length);
-    std::fill_n(mask.mutable_data_ptr<int64_t>() + i * length, count, 1);
-    std::copy_n(type_ids_.begin() + begin, count, types.mutable_data_ptr<int64_t>() + i * length);
+    const int64_t first = i * length + (pads_left_ ? length - count : 0);
+    std::copy_n(ids_.begin() + begin, count, ids.mutable_data_ptr<int64_t>() + first);
+    std::fill_n(mask.mutable_data_ptr<int64_t>() + first, count, 1);
+    std::copy_n(type_ids_.begin() + begin, count, types.mutable_data_ptr<int64_t>() + first);
     if (has_numbers()) {
       labels.mutable_data_ptr<float>()[i] = numbers_[sample];
     } else {

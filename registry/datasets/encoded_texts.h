@@ -108,6 +108,7 @@ class EncodedTexts : public Dataset, public DetailedDataset {
   std::optional<int64_t> num_samples_;
   Target target_;
   int64_t pad_id_ = 0;
+  bool pads_left_ = false;
   ByteArrays arrays_;                  // where the next three lie
   std::span<const int32_t> ids_;       // of all samples, one after the other
   std::span<const uint8_t> type_ids_;  // likewise

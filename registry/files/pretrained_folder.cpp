@@ -1,9 +1,11 @@
 #include "registry/files/pretrained_folder.h"
 
+#include <ATen/ops/equal.h>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "registry/error.h"
@@ -112,11 +114,46 @@ WeightsFile find_weights(const std::string& folder) {
                   "pytorch_model.bin.index.json is there");
 }
 
+/// The first of `names` that the file at `path` has or, where that is "", one of the shards.
+std::optional<at::Tensor> one_tensor(const fs::path& folder, std::string path, const ShardOfTensor& shards,
+                                     const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const auto shard = shards.find(name);
+    if (shard != shards.end()) path = (folder / shard->second).string();
+    if (path.empty()) continue;
+    if (!path.ends_with(".safetensors")) {
+      for (auto& [own, tensor] : load_weights(path)) {
+        if (own == name) return tensor;
+      }
+      continue;
+    }
+    SafetensorsFile file(path);
+    for (const SafetensorsFile::Entry& entry : file.entries()) {
+      if (entry.name == name) return file.read(entry);
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 NamedTensors read_pretrained_folder(const std::string& folder) {
   const WeightsFile file = find_weights(folder);
   return file.is_index ? read_shards(folder, file.path) : load_weights(file.path);
+}
+
+bool differ_in_folder(const std::string& folder, const std::string& name, const std::string& other) {
+  std::string path;
+  try {
+    const WeightsFile found = find_weights(folder);
+    if (!found.is_index) path = found.path;
+    const ShardOfTensor shards = found.is_index ? read_index(found.path) : ShardOfTensor();
+    const std::optional<at::Tensor> first = one_tensor(folder, path, shards, {name, name.substr(name.find('.') + 1)});
+    const std::optional<at::Tensor> second = first ? one_tensor(folder, path, shards, {other}) : std::nullopt;
+    return second && (first->sizes() != second->sizes() || !at::equal(*first, second->to(first->scalar_type())));
+  } catch (const DataError&) {
+    return false;  // whoever loads the weights says what is wrong with them
+  }
 }
 
 void check_pretrained_folder(const std::string& folder) { find_weights(folder); }

@@ -23,6 +23,11 @@ json read_settings(const std::string& path) {
   }
 }
 
+std::string unknown_keys_text(const std::vector<std::string>& keys) {
+  return join(keys) + (keys.size() == 1 ? " is a key that is" : " are keys that are") +
+         " not known here; nothing follows from " + (keys.size() == 1 ? "it" : "them");
+}
+
 std::string shown_json(const json& value) {
   if (value.is_structured()) return value.is_array() ? "a list" : "a mapping";
   constexpr size_t kMostShown = 40;

@@ -9,6 +9,12 @@ namespace {
 
 using nlohmann::json;
 
+/// What the head over the vocabulary has in common with the rest of the model.
+struct TiedHead {
+  bool weight = true;  // that of the embedding of words
+  bool bias = true;    // the head's own, outside of the decoder
+};
+
 /// The lists of layers of one model.
 class BertLayers {
  public:
@@ -27,7 +33,8 @@ class BertLayers {
   }
 
   /// Its last hidden states, transformed for the vocabulary: of BERT `cls.predictions`.
-  Listing vocabulary_head(const std::string& embeddings, const std::string& transform_norm) const {
+  Listing vocabulary_head(const TiedHead& tied, const std::string& embeddings,
+                          const std::string& transform_norm) const {
     Listing head;
     const auto add_transform = [&](Listing& to) {
       to.add("Linear", {{"name", "dense"}, {"out_features", s_.hidden_size}});
@@ -42,7 +49,10 @@ class BertLayers {
     } else {
       add_transform(head);
     }
-    head.add("Linear", {{"name", "decoder"}, {"out_features", s_.vocab_size}, {"bias", false}, {"share", embeddings}});
+    json decoder = {{"name", "decoder"}, {"out_features", s_.vocab_size}, {"bias", !tied.bias}};
+    if (tied.weight) decoder["share"] = embeddings;
+    head.add("Linear", decoder);
+    if (!tied.bias) return head;
     head.add("Parameter", {{"name", "bias"}, {"shape", std::vector<int64_t>{s_.vocab_size}}, {"expand", false}});
     head.add("Add", {{"name", "scores"}, {"inputs", {"decoder", "bias"}}});
     return head;
@@ -193,7 +203,9 @@ struct BertOf : BertOptions {
       model.add(layers.model(is_bert && kHead == BertHead::kSequence), kFamily.prefix,
                 with_roles(kInputIds, inputs, roles));
       const int64_t num_labels = kClassifies ? config.num_labels(this->num_labels) : 0;
-      add_head(model, layers, settings, num_labels);
+      TiedHead tied;
+      if constexpr (kHead == BertHead::kMaskedLM) tied = tied_head(config);
+      add_head(model, layers, settings, num_labels, tied);
       auto graph = model.build(inputs);
       draw_language_weights(*graph, settings.initializer_range);
       return language_model(std::move(graph), config);
@@ -201,11 +213,19 @@ struct BertOf : BertOptions {
   }
 
  private:
-  static void add_head(Listing& model, const BertLayers& layers, const BertSettings& settings, int64_t num_labels) {
+  static std::string words() { return std::string(kFamily.prefix) + ".embeddings.word_embeddings"; }
+
+  static TiedHead tied_head(ModelConfig& config) {
+    const std::string head = &kFamily == &kBert ? "cls.predictions." : "lm_head.";
+    return {config.ties(std::nullopt, true, head + "decoder.weight", words() + ".weight"),
+            config.ties(std::nullopt, true, head + "decoder.bias", head + "bias")};
+  }
+
+  static void add_head(Listing& model, const BertLayers& layers, const BertSettings& settings, int64_t num_labels,
+                       const TiedHead& tied) {
     const bool is_bert = &kFamily == &kBert;
     if (kHead == BertHead::kMaskedLM) {
-      const std::string words = std::string(kFamily.prefix) + ".embeddings.word_embeddings";
-      Listing head = layers.vocabulary_head(words, is_bert ? "LayerNorm" : "layer_norm");
+      Listing head = layers.vocabulary_head(tied, words(), is_bert ? "LayerNorm" : "layer_norm");
       if (is_bert) {
         Listing cls;
         cls.add(std::move(head), "predictions");

@@ -67,6 +67,7 @@ struct DistilBertSettings {
   int64_t pad_token_id = 0;
 
   DistilBertSettings(const DistilBertOptions& own, ModelConfig& config) {
+    config.rename({{"hidden_size", "dim"}, {"num_attention_heads", "n_heads"}, {"num_hidden_layers", "n_layers"}});
     vocab_size = config.integer("vocab_size", own.vocab_size, 30522);
     dim = config.integer("dim", own.dim, 768);
     n_layers = layer_count(config, "n_layers", own.n_layers, 6);
@@ -77,6 +78,7 @@ struct DistilBertSettings {
     attention_dropout = config.probability("attention_dropout", own.attention_dropout, 0.1);
     max_position_embeddings = config.integer("max_position_embeddings", own.max_position_embeddings, 512);
     initializer_range = config.number("initializer_range", own.initializer_range, 0.02);
+    config.require("sinusoidal_pos_embds", false, "positions that are not learnt are not available");
     pad_token_id = config.integer("pad_token_id", std::nullopt, 0, 0);
     if (pad_token_id >= vocab_size) config.fail("pad_token_id", "is not in the vocabulary");
     require_heads(dim, n_heads);

@@ -33,7 +33,7 @@ struct Gpt2Options : CheckpointOptions {
   template <class Own>
   static void describe_gpt2(Fields<Own>& f) {
     Own::describe_checkpoint(f);
-    const auto probability = [&](const char* name, std::optional<double> Gpt2Options::* member, const char* doc) {
+    const auto probability = [&](const char* name, std::optional<double> Gpt2Options::*member, const char* doc) {
       f.optional(name, member).at_least(0).at_most(1).doc(doc + otherwise("0.1"));
     };
     f.optional("vocab_size", &Own::vocab_size).at_least(1).doc("number of tokens" + otherwise("50257"));
@@ -76,7 +76,11 @@ struct Gpt2Settings {
   double initializer_range = 0;
   bool tied = true;
 
-  Gpt2Settings(const Gpt2Options& own, ModelConfig& config) {
+  Gpt2Settings(const Gpt2Options& own, ModelConfig& config, bool has_logits) {
+    config.rename({{"hidden_size", "n_embd"},
+                   {"max_position_embeddings", "n_positions"},
+                   {"num_attention_heads", "n_head"},
+                   {"num_hidden_layers", "n_layer"}});
     vocab_size = config.integer("vocab_size", own.vocab_size, 50257);
     n_positions = config.integer("n_positions", own.n_positions, 1024);
     n_embd = config.integer("n_embd", own.n_embd, 768);
@@ -89,7 +93,8 @@ struct Gpt2Settings {
     attn_pdrop = config.probability("attn_pdrop", own.attn_pdrop, 0.1);
     layer_norm_epsilon = config.number("layer_norm_epsilon", own.layer_norm_epsilon, 1e-5);
     initializer_range = config.number("initializer_range", own.initializer_range, 0.02);
-    tied = config.flag("tie_word_embeddings", own.tie_word_embeddings, true);
+    if (has_logits) tied = config.ties(own.tie_word_embeddings, true, "lm_head.weight", "transformer.wte.weight");
+    if (has_logits) config.set("tie_word_embeddings", tied);
     config.require("scale_attn_weights", true, "scores are always divided by the root of a head's features");
     config.require("scale_attn_by_inverse_layer_idx", false, "scores are not scaled by the layer's number");
     config.require("add_cross_attention", false, "cross-attention is not available");
@@ -186,7 +191,7 @@ struct Gpt2 : Gpt2Options {
 
   Layer build(const LayerInputs& in) const {
     ModelConfig config(*this, "gpt2", kHasLogits ? "GPT2LMHeadModel" : "GPT2Model");
-    const Gpt2Settings settings(*this, config);
+    const Gpt2Settings settings(*this, config, kHasLogits);
     const LayerInputs inputs = by_role(in, fields);
     Listing model = Gpt2Layers(settings, config, inputs).model();
     if constexpr (kHasLogits) {

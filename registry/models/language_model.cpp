@@ -130,7 +130,7 @@ void require_heads(int64_t features, int64_t heads) {
 }
 
 Layer language_model(std::shared_ptr<Graph> graph, const ModelConfig& config) {
-  graph->register_module(ModelRecord::kName, std::make_shared<ModelRecord>(config.written(), config.folder()));
+  graph->register_module(ModelRecord::kName, std::make_shared<ModelRecord>(config));
   return whole_model(std::move(graph));
 }
 

@@ -79,7 +79,7 @@ struct LlamaOptions : CheckpointOptions {
   template <class Own>
   static void describe_llama(Fields<Own>& f, const LlamaFamily& family) {
     Own::describe_checkpoint(f);
-    const auto count = [&](const char* name, std::optional<int64_t> LlamaOptions::* member, const char* doc,
+    const auto count = [&](const char* name, std::optional<int64_t> LlamaOptions::*member, const char* doc,
                            const std::string& fallback) {
       return f.optional(name, member).at_least(1).doc(doc + otherwise(fallback));
     };
@@ -170,7 +170,8 @@ LlamaSettings::LlamaSettings(const LlamaOptions& own, const LlamaFamily& family,
   initializer_range = config.number("initializer_range", own.initializer_range, 0.02);
   rms_norm_eps = config.number("rms_norm_eps", own.rms_norm_eps, 1e-6);
   attention_dropout = config.probability("attention_dropout", own.attention_dropout, 0);
-  tied = config.flag("tie_word_embeddings", own.tie_word_embeddings, false);
+  tied = config.ties(own.tie_word_embeddings, false, "lm_head.weight", "model.embed_tokens.weight");
+  config.set("tie_word_embeddings", tied);
   query_bias = family.query_bias;
   norms_heads = family.norms_heads;
   if (family.chooses_bias) query_bias = output_bias = config.flag("attention_bias", own.attention_bias, false);
@@ -182,7 +183,7 @@ LlamaSettings::LlamaSettings(const LlamaOptions& own, const LlamaFamily& family,
 /// Which layers attend to a window alone: Mistral's all, Qwen's last ones where use_sliding_window says so.
 void LlamaSettings::read_windows(const LlamaFamily& family, ModelConfig& config) {
   sliding_window.resize(static_cast<size_t>(num_hidden_layers));
-  if (&family == &kLlama) return;
+  if (&family == &kLlama) return;  // as transformers' Llama, which has no windows
   std::optional<int64_t> window;
   int64_t first = 0;
   if (&family == &kMistral) {
@@ -190,6 +191,8 @@ void LlamaSettings::read_windows(const LlamaFamily& family, ModelConfig& config)
   } else if (config.flag("use_sliding_window", std::nullopt, false)) {
     window = config.integer("sliding_window", std::nullopt, 4096);
     first = config.integer("max_window_layers", std::nullopt, 28, 0);
+  } else {
+    config.know({"sliding_window", "max_window_layers"});  // of windows that are not used
   }
   const json types = config.in_file("layer_types");
   if (types.is_array() && window && static_cast<int64_t>(types.size()) != num_hidden_layers) {

@@ -4,7 +4,10 @@
 #include <limits>
 
 #include "registry/error.h"
+#include "registry/files/pretrained_folder.h"
 #include "registry/files/settings_file.h"
+#include "registry/generation_keys.h"
+#include "registry/models/config_keys.h"
 
 namespace trainrun {
 namespace {
@@ -46,6 +49,7 @@ ModelConfig::ModelConfig(const CheckpointOptions& options, const std::string& mo
                              model_type + "\"");
     }
   }
+  refuse_what_changes_numbers();
   used_["model_type"] = model_type;
   used_["architectures"] = json::array({architecture});
 }
@@ -55,6 +59,7 @@ void ModelConfig::fail(const std::string& key, const std::string& what) const {
 }
 
 json ModelConfig::in_file(const std::string& key) const {
+  asked_.insert(key);
   const auto it = file_.find(key);
   return it == file_.end() ? json() : *it;
 }
@@ -150,6 +155,51 @@ int64_t ModelConfig::num_labels(const std::optional<int64_t>& own) {
   used_["id2label"] = labels;
   used_["label2id"] = ids;
   return number;
+}
+
+bool ModelConfig::ties(const std::optional<bool>& own, bool fallback, const std::string& head,
+                       const std::string& embedding) {
+  if (!flag("tie_word_embeddings", own, fallback)) return false;
+  if (folder_.empty() || !differ_in_folder(folder_, embedding, head)) return true;
+  notes_.push_back(folder_ + ": tie_word_embeddings is true, but " + head + " and " + embedding +
+                   " differ; both are kept, each with its own values, as in transformers");
+  return false;
+}
+
+void ModelConfig::rename(const std::vector<std::pair<std::string, std::string>>& aliases) {
+  for (const auto& [alias, key] : aliases) {
+    const auto found = file_.find(alias);
+    if (found == file_.end()) continue;
+    if (file_.contains(key) && file_[key] != *found) {
+      fail(alias, "is " + shown_json(*found) + ", but " + key + ", which is the same, is " + shown_json(file_[key]));
+    }
+    file_[key] = *found;
+    file_.erase(alias);
+  }
+}
+
+void ModelConfig::refuse_what_changes_numbers() const {
+  for (const char* key : {"quantization_config", "compression_config"}) {
+    const json value = in_file(key);
+    if (value.is_null()) continue;
+    const json method = value.is_object() ? value.value("quant_method", json()) : json();
+    fail(key, "the weights are quantized" + (method.is_string() ? " (" + method.get<std::string>() + ")" : "") +
+                  ", which cannot be read; name a folder with the weights in float16, bfloat16 or float32");
+  }
+  require("is_encoder_decoder", false, "only models of one stack are available");
+  require("pruned_heads", json::object(), "heads that were taken out of the attention are not available");
+  require("per_layer_config", json::object(), "layers of different sizes are not available");
+}
+
+std::vector<std::string> ModelConfig::notes() const {
+  std::set<std::string> unknown;
+  for (const auto& [key, value] : file_.items()) {
+    const bool is_known = asked_.contains(key) || means_nothing_to_models(key) || find_generation_key(key);
+    if (!is_known && !value.is_null()) unknown.insert(key);
+  }
+  std::vector<std::string> all = notes_;
+  if (!unknown.empty()) all.push_back(path_ + ": " + unknown_keys_text({unknown.begin(), unknown.end()}));
+  return all;
 }
 
 void ModelConfig::require(const std::string& key, const json& only, const std::string& why) const {

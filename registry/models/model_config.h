@@ -4,7 +4,10 @@
 #include <torch/nn/module.h>
 
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "registry/parameters.h"
 
@@ -51,6 +54,14 @@ class ModelConfig {
   /// How many classes there are: the recipe's word, else as many as id2label has, else 2.
   int64_t num_labels(const std::optional<int64_t>& own);
 
+  /// Whether `head` is the same weight as `embedding`: by tie_word_embeddings, unless the folder has both and they
+  /// differ; then both are kept, as in transformers, which is noted.
+  bool ties(const std::optional<bool>& own, bool fallback, const std::string& head, const std::string& embedding);
+  /// The file may call the second of each pair by the name of the first, as transformers' attribute_map has it.
+  void rename(const std::vector<std::pair<std::string, std::string>>& aliases);
+  /// These keys of the file mean nothing for this model.
+  void know(const std::vector<std::string>& keys) { asked_.insert(keys.begin(), keys.end()); }
+
   /// Throws where the file has anything but null or `only` under `key`; `why` says what is not done here.
   void require(const std::string& key, const nlohmann::json& only, const std::string& why) const;
   /// What the file has under `key`; null where there is nothing.
@@ -62,6 +73,8 @@ class ModelConfig {
 
   /// The file's settings, and over them those that the model has; with them transformers builds the same model.
   nlohmann::json written() const;
+  /// What the user should know: keys of the file that nobody has asked for and that are not known to mean nothing.
+  std::vector<std::string> notes() const;
   /// The folder that `pretrained` names; "" without one.
   const std::string& folder() const { return folder_; }
 
@@ -69,21 +82,26 @@ class ModelConfig {
   template <class T>
   T setting(const std::string& key, const std::optional<T>& own, const T& fallback);
 
+  void refuse_what_changes_numbers() const;
+
   std::string path_;  // "" without a file
   std::string folder_;
   nlohmann::json file_ = nlohmann::json::object();
   nlohmann::json used_ = nlohmann::json::object();
+  mutable std::set<std::string> asked_;  // keys of the file
+  std::vector<std::string> notes_;
 };
 
 /// What a registered language model keeps about itself, as a child of its module, which has no tensors: the settings that
 /// config.json would have, and where its weights come from.
 struct ModelRecord : torch::nn::Module {
   static constexpr const char* kName = "(config)";
-  ModelRecord(nlohmann::json settings, std::string folder)
-      : config(std::move(settings)), pretrained(std::move(folder)) {}
+  explicit ModelRecord(const ModelConfig& settings)
+      : config(settings.written()), pretrained(settings.folder()), notes(settings.notes()) {}
 
   nlohmann::json config;
   std::string pretrained;  // "" for none
+  std::vector<std::string> notes;
 };
 
 }  // namespace trainrun

@@ -49,6 +49,7 @@ void read_yarn(const ModelConfig& config, const std::string& name, const json& s
 }  // namespace
 
 json rope_settings(ModelConfig& config, const std::optional<double>& own_theta, int64_t head_dim, int64_t longest) {
+  config.know({"rope_scaling", "rope_theta"});  // both spellings may be there
   const json parameters = config.in_file("rope_parameters");
   const std::string name = parameters.is_null() ? "rope_scaling" : "rope_parameters";
   json scaling = config.in_file(name);

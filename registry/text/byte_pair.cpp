@@ -31,6 +31,7 @@ struct PairHash {
 
 class BytePair final : public TextModel {
  public:
+  bool is_byte_pair() const override { return true; }
   BytePair(Vocabulary vocabulary, const Merges& merges, const BytePairOptions& options)
       : TextModel(std::move(vocabulary)), options_(options) {
     if (options.unknown) unknown_ = vocabulary_.find(*options.unknown);  // GPT-2's files name one that there is not

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array kOwnFiles = {"tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model"};
 constexpr std::array kFilesBeside = {"merges.txt", "tokenizer_config.json", "special_tokens_map.json",
-                                     "chat_template.jinja"};
+                                     "added_tokens.json", "chat_template.jinja"};
 
 fs::path file_in(const fs::path& folder) {
   if (const auto found = find_tokenizer(folder.string())) return *found;
@@ -23,8 +23,23 @@ fs::path file_in(const fs::path& folder) {
                   "merges.txt, or tokenizer.model");
 }
 
-Pipeline read_pipeline(const fs::path& file) {
-  const TokenizerConfig config = read_tokenizer_config(file.parent_path().string());
+/// The classes of BERT and GPT-2 make normalizer and pre-tokenizer anew by these flags, whatever tokenizer.json says.
+void follow_flags(nlohmann::json& content, const TokenizerConfig& config) {
+  const auto set = [&](const char* part, const char* type, const char* flag, const char* key) {
+    const auto found = content.find(part);
+    if (found == content.end() || !found->is_object() || found->value("type", nlohmann::json()) != type) return;
+    if (config.flags.contains(flag)) (*found)[key] = config.flags.at(flag);
+  };
+  const auto is_of = [&](const char* family) { return config.tokenizer_class.starts_with(family); };
+  if (is_of("Bert") || is_of("DistilBert") || is_of("Electra")) {
+    set("normalizer", "BertNormalizer", "do_lower_case", "lowercase");
+    set("normalizer", "BertNormalizer", "strip_accents", "strip_accents");
+    set("normalizer", "BertNormalizer", "tokenize_chinese_chars", "handle_chinese_chars");
+  }
+  if (is_of("GPT2") || is_of("Roberta")) set("pre_tokenizer", "ByteLevel", "add_prefix_space", "add_prefix_space");
+}
+
+Pipeline read_own(const fs::path& file, const TokenizerConfig& config) {
   const std::string name = file.filename().string();
   if (name == "vocab.json") {
     return read_vocab_and_merges(file.string(), (file.parent_path() / "merges.txt").string(), config);
@@ -38,8 +53,22 @@ Pipeline read_pipeline(const fs::path& file) {
                     ": not a tokenizer's file; expected tokenizer.json, vocab.txt, vocab.json or "
                     "tokenizer.model");
   }
-  Pipeline parts = read_tokenizer_json(file.string(), read_json_file(file.string()));
+  nlohmann::json content = read_json_file(file.string());
+  if (content.is_object()) follow_flags(content, config);
+  Pipeline parts = read_tokenizer_json(file.string(), content);
   parts.special_tokens = config.special_tokens;
+  return parts;
+}
+
+Pipeline read_pipeline(const fs::path& file) {
+  const TokenizerConfig config = read_tokenizer_config(file.parent_path().string());
+  Pipeline parts = read_own(file, config);
+  add_missing_tokens(parts, config);
+  const bool cleans_bpe = config.flag("clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output", false);
+  parts.cleans_up = config.flag("clean_up_tokenization_spaces", false) && (cleans_bpe || !parts.model->is_byte_pair());
+  const auto file_side = parts.truncation ? parts.truncation->side : Truncation::Side::kRight;
+  parts.truncation_side = config.truncation_side.value_or(file_side);
+  parts.pads_left = config.pads_left.value_or(parts.padding && parts.padding->left);
   return parts;
 }
 

@@ -18,6 +18,19 @@ void cut(std::vector<int64_t>& ids, int64_t length, Truncation::Side side) {
   }
 }
 
+/// As transformers' clean_up_tokenization.
+std::string cleaned_up(std::string text) {
+  constexpr std::pair<std::string_view, std::string_view> kReplaced[] = {
+      {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
+      {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : kReplaced) {
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+      text.replace(at, from.size(), to);
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 int64_t vocab_size_of(const TextModel& model, const AddedTokens& added) {
@@ -111,9 +124,9 @@ std::string PipelineTokenizer::decode(const std::vector<int64_t>& ids, bool skip
     auto token = token_of(id);
     if (token && !(skip_special_tokens && parts_.added.is_special(*token))) tokens.push_back(std::move(*token));
   }
-  if (!parts_.decoder) return join(tokens, " ");
-  parts_.decoder->apply(tokens);
-  return join(tokens, "");
+  if (parts_.decoder) parts_.decoder->apply(tokens);
+  std::string text = join(tokens, parts_.decoder ? "" : " ");
+  return parts_.cleans_up ? cleaned_up(std::move(text)) : text;
 }
 
 std::optional<int64_t> PipelineTokenizer::id_of(const std::string& token) const {

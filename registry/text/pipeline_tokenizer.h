@@ -28,6 +28,9 @@ struct Pipeline {
   std::optional<Truncation> truncation;
   std::optional<Padding> padding;
   std::map<std::string, std::string> special_tokens;  // by their roles: "pad" is "[PAD]"
+  Truncation::Side truncation_side = Truncation::Side::kRight;
+  bool pads_left = false;
+  bool cleans_up = false;  // blanks before punctuation go when texts are decoded
 };
 
 /// One more than the highest id.
@@ -45,6 +48,8 @@ class PipelineTokenizer final : public Tokenizer {
   std::optional<int64_t> id_of(const std::string& token) const override;
   std::optional<std::string> token_of(int64_t id) const override;
   std::optional<int64_t> special_id(const std::string& role) const override;
+  Truncation::Side truncation_side() const override { return parts_.truncation_side; }
+  bool pads_left() const override { return parts_.pads_left; }
   std::optional<Truncation> file_truncation() const override { return parts_.truncation; }
   std::optional<Padding> file_padding() const override { return parts_.padding; }
 

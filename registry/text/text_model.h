@@ -22,6 +22,7 @@ class TextModel {
   /// tokens for, where there is no token for the unknown either.
   virtual void encode(std::string_view word, std::vector<int64_t>& ids) const = 0;
   const Vocabulary& vocabulary() const { return vocabulary_; }
+  virtual bool is_byte_pair() const { return false; }
 
  protected:
   const Vocabulary vocabulary_;

@@ -68,6 +68,10 @@ class Tokenizer {
   virtual std::optional<int64_t> special_id(const std::string& role) const = 0;
   std::optional<int64_t> pad_id() const { return special_id("pad"); }
 
+  /// Where tokens of a text go that is too long, by the tokenizer's files.
+  virtual Truncation::Side truncation_side() const { return Truncation::Side::kRight; }
+  /// Whether texts of a batch are filled up on the left, by the tokenizer's files.
+  virtual bool pads_left() const { return false; }
   /// What the tokenizer's own file asks for.
   virtual std::optional<Truncation> file_truncation() const { return std::nullopt; }
   virtual std::optional<Padding> file_padding() const { return std::nullopt; }
@@ -92,5 +96,7 @@ std::vector<std::string> tokenizer_files(const std::string& folder);
 /// Opens a folder (tokenizer.json, or vocab.txt, or vocab.json and merges.txt, or tokenizer.model) or one such file.
 /// Throws DataError.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path);
+/// What a user should know of the files beside a tokenizer's own: their keys of which nothing is known here.
+std::vector<std::string> tokenizer_notes(const std::string& path);
 
 }  // namespace trainrun

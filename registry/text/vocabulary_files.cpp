@@ -37,6 +37,16 @@ void check_class(const TokenizerConfig& config, const std::vector<std::string>& 
                   ", or the folder's tokenizer.json");
 }
 
+/// What Python's tokenizers would put around a text besides.
+void refuse_more_ends(const TokenizerConfig& config) {
+  for (const char* key : {"add_bos_token", "add_eos_token"}) {
+    if (!config.flag(key, false)) continue;
+    throw DataError(config.file + ": " + key +
+                    ": true is not available with a vocabulary file; save the tokenizer with "
+                    "transformers, as tokenizer.json");
+  }
+}
+
 /// The special tokens among the vocabulary's, and those that the configuration adds.
 AddedTokens added_tokens(const TokenizerConfig& config, std::vector<AddedToken> specials, const Pipeline& parts) {
   const Vocabulary& vocabulary = parts.model->vocabulary();
@@ -109,6 +119,7 @@ std::unique_ptr<const TextModel> model_of_file(const std::string& file, const Ma
 
 Pipeline read_vocab_txt(const std::string& file, const TokenizerConfig& config) {
   check_class(config, {"BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"}, file);
+  refuse_more_ends(config);
   Pipeline parts;
   set_special_tokens(parts, config,
                      {{"unk", "[UNK]"}, {"sep", "[SEP]"}, {"pad", "[PAD]"}, {"cls", "[CLS]"}, {"mask", "[MASK]"}});
@@ -140,6 +151,7 @@ Pipeline read_vocab_txt(const std::string& file, const TokenizerConfig& config) 
 Pipeline read_vocab_and_merges(const std::string& vocab_file, const std::string& merges_file,
                                const TokenizerConfig& config) {
   check_class(config, {"GPT2Tokenizer", "RobertaTokenizer"}, vocab_file);
+  refuse_more_ends(config);
   Pipeline parts;
   const nlohmann::json content = read_json_file(vocab_file);
   Vocabulary vocabulary(JsonNode(vocab_file, content));

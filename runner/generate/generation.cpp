@@ -64,6 +64,14 @@ class Generator::Row {
     result_.prompt = number;
     result_.sample = sample;
     if (model_.codec) base_ = model_.codec->decode(prompt.tokens);
+    if (most_new_tokens(options_, static_cast<int64_t>(prompt.tokens.size())) < 1) {
+      throw Error(prompt.origin + " has " + std::to_string(prompt.tokens.size()) +
+                  " tokens, but generation_config.json says max_length: " + std::to_string(*options_.max_length) +
+                  " for the whole text; write --max-new-tokens");
+    }
+    stops_at_special_ = model_.codec && std::ranges::any_of(options_.stop, [&](const std::string& word) {
+                          return model_.codec->has_special_token(word);
+                        });
   }
 
   const Prompt& prompt() const { return prompt_; }
@@ -80,7 +88,7 @@ class Generator::Row {
     }
     std::vector<int64_t> text = prompt_.tokens;
     text.insert(text.end(), result_.tokens.begin(), result_.tokens.end());
-    const at::Tensor scores = processed_scores(logits, text, options_);
+    const at::Tensor scores = processed_scores(logits, text, static_cast<int64_t>(prompt_.tokens.size()), options_);
     return chosen_token(scores, options_.do_sample, options_.do_sample ? draws_.uniform() : 0);
   }
 
@@ -92,7 +100,8 @@ class Generator::Row {
     result_.tokens.push_back(token);
     if (!options_.stop.empty() || stream_) look_at_text();
     if (is_finished()) return;
-    if (static_cast<int64_t>(result_.tokens.size()) >= options_.max_new_tokens) finish("length");
+    const int64_t most = most_new_tokens(options_, static_cast<int64_t>(prompt_.tokens.size()));
+    if (static_cast<int64_t>(result_.tokens.size()) >= most) finish("length");
   }
 
  private:
@@ -103,19 +112,42 @@ class Generator::Row {
   }
 
   /// What the new tokens say; a tokenizer may write them otherwise at a text's beginning, so after the prompt's.
-  std::string decoded() const {
+  std::string decoded() const { return decoded(result_.tokens.size(), base_, /*with_special_tokens=*/false); }
+  /// Of so many new tokens; `base`: the prompt's text.
+  std::string decoded(size_t count, const std::string& base, bool with_special_tokens) const {
     if (!model_.codec) return "";
+    const std::vector<int64_t> own(result_.tokens.begin(), result_.tokens.begin() + static_cast<std::ptrdiff_t>(count));
     std::vector<int64_t> all = prompt_.tokens;
-    all.insert(all.end(), result_.tokens.begin(), result_.tokens.end());
-    const std::string whole = model_.codec->decode(all);
-    return whole.starts_with(base_) ? whole.substr(base_.size()) : model_.codec->decode(result_.tokens);
+    all.insert(all.end(), own.begin(), own.end());
+    const std::string whole = model_.codec->decode(all, with_special_tokens);
+    return whole.starts_with(base) ? whole.substr(base.size()) : model_.codec->decode(own, with_special_tokens);
+  }
+
+  size_t first_stop(const std::string& text) const {
+    size_t found = std::string::npos;
+    for (const std::string& word : options_.stop) found = std::min(found, text.find(word));
+    return found;
+  }
+
+  /// Ends the text before a stop that holds special tokens, which are not in the text itself, if one has come.
+  bool ends_at_special() {
+    const std::string base = model_.codec->decode(prompt_.tokens, true);
+    const size_t end = first_stop(decoded(result_.tokens.size(), base, true));
+    if (end == std::string::npos) return false;
+    size_t count = result_.tokens.size();
+    while (count > 0 && decoded(count, base, true).size() > end) --count;
+    const std::string before = decoded(count, base, true);
+    const std::string next = decoded(std::min(count + 1, result_.tokens.size()), base, true);
+    result_.text =
+        decoded(count, base_, false) + next.substr(std::min(before.size(), next.size()), end - before.size());
+    finish("stop");
+    return true;
   }
 
   void look_at_text() {
     result_.text = decoded();
-    size_t found = std::string::npos;
-    for (const std::string& word : options_.stop) found = std::min(found, result_.text.find(word));
-    if (found != std::string::npos) {
+    if (stops_at_special_ && ends_at_special()) return;
+    if (const size_t found = first_stop(result_.text); found != std::string::npos) {
       result_.text.resize(found);
       return finish("stop");
     }
@@ -132,17 +164,32 @@ class Generator::Row {
   }
 
   const LanguageModel& model_;
-  const GenerationOptions& options_;
+  const GenerationSettings& options_;
   const Prompt& prompt_;
   RandomStream draws_;
   Stream stream_;
   std::string base_;  // the prompt, as its tokens say it
   GeneratedText result_;
   size_t told_ = 0;
+  bool stops_at_special_ = false;
 };
 
-Generator::Generator(const LanguageModel& model, GenerationOptions options, bool use_cache)
-    : model_((check_language_model(model), model)), options_(std::move(options)), next_(model, use_cache) {}
+Generator::Generator(const LanguageModel& model, GenerationSettings options, bool use_cache)
+    : model_((check_language_model(model), model)), options_(std::move(options)), next_(model, use_cache) {
+  check_options(options_, vocab_size(model));
+}
+
+GenerationSettings with_ends(GenerationSettings options, const LanguageModel& model) {
+  for (const std::string& end : model.ends) {
+    const auto token = model.codec ? model.codec->id_of(end) : std::nullopt;
+    if (token) {
+      options.end_tokens.push_back(*token);
+    } else {
+      options.stop.push_back(end);
+    }
+  }
+  return options;
+}
 
 std::vector<GeneratedText> Generator::run(const std::vector<Prompt>& prompts, int64_t batch_size,
                                           const Stream& stream) {

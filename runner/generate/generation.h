@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "registry/error.h"
-#include "registry/generation_options.h"
+#include "runner/generate/generation_settings.h"
 #include "runner/generate/language_model.h"
 #include "runner/generate/next_token.h"
 
@@ -25,6 +25,9 @@ struct Prompt {
 Prompt prompt_of(const std::string& text, const std::string& origin, const LanguageModel& model);
 /// A prompt of these tokens. Throws Error where they are none, or the model has no such token.
 Prompt prompt_of(const std::vector<int64_t>& tokens, const std::string& origin, const LanguageModel& model);
+
+/// `options` with what ends a document of the data that the model is trained on.
+GenerationSettings with_ends(GenerationSettings options, const LanguageModel& model);
 
 /// The error of a model whose logits are NaN.
 class NonFiniteLogits : public Error {
@@ -49,7 +52,7 @@ class Generator {
   using Stream = std::function<void(std::string_view piece)>;
 
   /// Throws Error where the model is no language model. It must outlive this.
-  Generator(const LanguageModel& model, GenerationOptions options, bool use_cache = true);
+  Generator(const LanguageModel& model, GenerationSettings options, bool use_cache = true);
 
   const NextToken& next_token() const { return next_; }
   /// All samples of all prompts, those of a prompt one after the other, `batch_size` texts at once. `stream`: gets a
@@ -63,7 +66,7 @@ class Generator {
   void run_batch(std::vector<Row>& rows);
 
   const LanguageModel& model_;
-  GenerationOptions options_;
+  GenerationSettings options_;
   NextToken next_;
 };
 

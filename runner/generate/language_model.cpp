@@ -89,6 +89,7 @@ LanguageModel language_model_of(const Recipe& recipe, const Model& model, at::De
   made.autocast = autocast_dtype(recipe.mixed_precision);
   made.folder = pretrained_folder(model.graph());
   made.codec = codec_of_data(recipe, learnt);
+  made.ends = ends_of_documents(recipe);
   if (!made.codec && find_tokenizer(made.folder)) made.codec = tokenizer_codec(made.folder, false);
   return made;
 }

@@ -24,6 +24,7 @@ struct LanguageModel {
   at::Device device = at::kCPU;
   std::optional<at::ScalarType> autocast = std::nullopt;
   std::shared_ptr<const TextCodec> codec = nullptr;  // null: prompts are tokens, and so is what comes
+  std::vector<std::string> ends = {};                // what the data put behind each document (`end_of_document`)
   std::string folder;                                // in Hugging Face's layout, that it comes from; "" for none
   /// What all ranks go on with of what each has chosen: where every rank takes part in each pass, rank 0's tokens.
   std::function<std::vector<int64_t>(const std::vector<int64_t>&)> agree = nullptr;

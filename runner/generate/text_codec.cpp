@@ -1,5 +1,7 @@
 #include "runner/generate/text_codec.h"
 
+#include <algorithm>
+
 #include "registry/datasets/characters.h"
 #include "registry/error.h"
 #include "registry/text/tokenizer.h"
@@ -18,12 +20,18 @@ class Characters : public TextCodec {
     const std::vector<uint32_t> numbers = alphabet_.encode(code_points(text, origin), origin);
     return {numbers.begin(), numbers.end()};
   }
-  std::string decode(const std::vector<int64_t>& tokens) const override {
+  std::string decode(const std::vector<int64_t>& tokens, bool) const override {
     std::string text;
     for (const int64_t token : tokens) {
       if (token >= 0 && token < vocab_size()) text += utf8_of(characters_[static_cast<size_t>(token)]);
     }
     return text;
+  }
+  std::optional<int64_t> id_of(const std::string& token) const override {
+    for (int64_t id = 0; id < vocab_size(); ++id) {
+      if (this->token(id) == token) return id;
+    }
+    return std::nullopt;
   }
   int64_t vocab_size() const override { return static_cast<int64_t>(characters_.size()); }
   std::string token(int64_t id) const override {
@@ -38,19 +46,30 @@ class Characters : public TextCodec {
 class Tokens : public TextCodec {
  public:
   Tokens(const std::string& path, bool with_special_tokens)
-      : tokenizer_(open_tokenizer(path)), with_special_tokens_(with_special_tokens) {}
+      : tokenizer_(open_tokenizer(path)), notes_(tokenizer_notes(path)), with_special_tokens_(with_special_tokens) {}
 
   std::vector<int64_t> encode(const std::string& text, const std::string&) const override {
     return tokenizer_->encode(text, with_special_tokens_).ids;
   }
-  std::string decode(const std::vector<int64_t>& tokens) const override { return tokenizer_->decode(tokens); }
+  std::string decode(const std::vector<int64_t>& tokens, bool with_special_tokens) const override {
+    return tokenizer_->decode(tokens, !with_special_tokens);
+  }
+  std::optional<int64_t> id_of(const std::string& token) const override { return tokenizer_->id_of(token); }
+  bool has_special_token(const std::string& text) const override {
+    const std::vector<int64_t> ids = tokenizer_->encode(text, /*add_special_tokens=*/false).ids;
+    return std::ranges::any_of(ids, [&](int64_t id) {
+      return tokenizer_->decode({id}, true).empty() && !tokenizer_->decode({id}, false).empty();
+    });
+  }
   int64_t vocab_size() const override { return tokenizer_->vocab_size(); }
   std::string token(int64_t id) const override { return tokenizer_->token_of(id).value_or(std::to_string(id)); }
   std::optional<int64_t> unknown_token() const override { return tokenizer_->special_id("unk"); }
+  std::vector<std::string> notes() const override { return notes_; }
   std::optional<int64_t> end_token() const override { return tokenizer_->special_id("eos"); }
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
+  std::vector<std::string> notes_;
   bool with_special_tokens_;
 };
 
@@ -75,7 +94,36 @@ std::optional<std::string> find_text(const Value& value, const std::string& key)
   return std::nullopt;
 }
 
+void find_texts(const Value& value, const std::string& key, std::vector<std::string>& found) {
+  if (const Value* own = value.find(key); own && own->is_scalar() && !own->is_null()) {
+    if (std::ranges::find(found, own->text()) == found.end()) found.push_back(own->text());
+  }
+  for (const Value::Entry& entry : value.entries()) find_texts(entry.value, key, found);
+  for (const Value& item : value.items()) find_texts(item, key, found);
+}
+
 }  // namespace
+
+std::vector<std::string> ends_of_documents(const Recipe& recipe) {
+  std::vector<std::string> found;
+  find_texts(recipe.dataset.train.written, "end_of_document", found);
+  return found;
+}
+
+std::vector<std::string> notes_of_tokenizers(const Recipe& recipe) {
+  std::vector<std::string> tokenizers;
+  find_texts(recipe.dataset.train.written, "tokenizer", tokenizers);
+  for (size_t i = 0; recipe.dataset.eval && i < recipe.dataset.eval->sets.size(); ++i) {
+    find_texts(recipe.dataset.eval->sets[i].data.written, "tokenizer", tokenizers);
+  }
+  std::vector<std::string> notes;
+  for (const std::string& tokenizer : tokenizers) {
+    for (std::string& note : tokenizer_notes(tokenizer)) {
+      if (std::ranges::find(notes, note) == notes.end()) notes.push_back(std::move(note));
+    }
+  }
+  return notes;
+}
 
 std::shared_ptr<const TextCodec> characters_codec(const std::string& alphabet) {
   return std::make_shared<Characters>(alphabet);

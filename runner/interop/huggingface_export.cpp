@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -48,7 +49,10 @@ void export_huggingface(TrainedRun& run, const std::string& folder) {
   create_folders(folder);
   write_safetensors((fs::path(folder) / "model.safetensors").string(), tensors);
   constexpr int kIndent = 2;
-  write_file_atomically((fs::path(folder) / "config.json").string(), found.record->config.dump(kIndent) + "\n");
+  nlohmann::json config = found.record->config;
+  const bool has_head = std::ranges::any_of(tensors, [](const auto& item) { return item.first == "lm_head.weight"; });
+  if (has_head && config.contains("tie_word_embeddings")) config["tie_word_embeddings"] = false;
+  write_file_atomically((fs::path(folder) / "config.json").string(), config.dump(kIndent) + "\n");
   if (found.record->pretrained.empty()) return;
   const fs::path source(found.record->pretrained);
   for (const std::string& name : tokenizer_files(source.string())) {

@@ -97,6 +97,14 @@ json peft_config(const Model& model, const std::vector<FoundRecord>& records, co
   const bool has_base = records.size() == 1 && !records[0].record->pretrained.empty();
   config["base_model_name_or_path"] = has_base ? json(records[0].record->pretrained) : json();
   config["task_type"] = records.size() == 1 ? task_type(records[0].record->config) : json();
+  if (adapters.trains_shared_weights()) {
+    if (config.value("peft_type", "") != "LORA") {
+      throw Error(
+          "export: --format peft: of peft's adapters only LoRA and DoRA have ensure_weight_tying; write --format "
+          "huggingface");
+    }
+    config["ensure_weight_tying"] = true;
+  }
   config["inference_mode"] = true;
   return config;
 }
@@ -117,9 +125,15 @@ void export_peft(TrainedRun& run, const std::string& folder) {
   const std::string prefix = records.size() == 1 ? records[0].prefix : "";
   const json config = peft_config(model, records, prefix);
   NamedTensors tensors;
-  for (const auto& [name, tensor] : model.state_dict()) {
+  const NamedTensors state = model.state_dict();
+  std::set<const at::TensorImpl*> saved;  // a weight that layers share is saved under all its names
+  for (const auto& [name, tensor] : state) {
     const bool is_saved = model.adapters()->has(name) || lies_in_any(name, model.adapters()->saved_modules());
-    if (is_saved) tensors.emplace_back(kPeftPrefix + without_prefix(name, prefix), tensor);
+    if (is_saved) saved.insert(tensor.unsafeGetTensorImpl());
+  }
+  for (const auto& [name, tensor] : state) {
+    if (saved.contains(tensor.unsafeGetTensorImpl()))
+      tensors.emplace_back(kPeftPrefix + without_prefix(name, prefix), tensor);
   }
   create_folders(folder);
   write_safetensors((fs::path(folder) / "adapter_model.safetensors").string(), tensors);

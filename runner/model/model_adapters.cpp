@@ -77,6 +77,8 @@ ModelAdapters::ModelAdapters(const Component<AdapterKind>& adapters, Graph& grap
     choose(adapters);
   }
   choose_saved_modules(adapters, graph);
+  ensures_tying_ = folder_ && folder_->flag("ensure_weight_tying", false);
+  part_shared_weights(graph);
   adapt(adapters, graph);
   freeze_others(graph);
 }
@@ -131,6 +133,41 @@ void ModelAdapters::choose_saved_modules(const Component<AdapterKind>& adapters,
     const bool is_within = std::ranges::any_of(saved_modules_, [&](const auto& outer) { return lies_in(name, outer); });
     if (!is_within) saved_modules_.push_back(name);
   }
+}
+
+/// As in peft, a saved module trains a copy of its own: a weight that it shares with other layers becomes two.
+void ModelAdapters::part_shared_weights(const Graph& graph) {
+  const auto is_saved = [&](const std::string& layer) {
+    return std::ranges::any_of(saved_modules_, [&](const auto& module) { return lies_in(layer, module); });
+  };
+  std::map<const at::TensorImpl*, std::string> owners;  // the first layer that has each weight
+  std::set<const torch::nn::Module*> seen;
+  for (const FlatLayer& layer : flatten(graph).layers) {
+    const auto& state = layer.node->layer.state;
+    if (!layer.is_leaf() || !state || !seen.insert(state.get()).second) continue;
+    const auto parameters = state->named_parameters(/*recurse=*/false);
+    const at::Tensor* weight = parameters.find("weight");
+    if (!weight) continue;
+    const auto [owner, is_first] = owners.emplace(weight->unsafeGetTensorImpl(), layer.name);
+    if (is_first || !(is_saved(layer.name) || is_saved(owner->second)) || !layer.node->layer.tie) continue;
+    if (ensures_tying_) {
+      trains_shared_weights_ = true;
+      continue;
+    }
+    const c10::AutoGradMode no_gradients(false);
+    const std::string name = layer.name + ".weight";
+    parted_[name] = *weight;
+    weights_[name] = weight->detach().clone();
+    layer.node->layer.tie("weight", weights_[name]);
+  }
+}
+
+NamedTensors ModelAdapters::base_of(NamedTensors state) const {
+  std::erase_if(state, [&](const auto& item) { return has(item.first); });
+  for (auto& [name, tensor] : state) {
+    if (const auto found = parted_.find(name); found != parted_.end()) tensor = found->second;
+  }
+  return state;
 }
 
 Adapter ModelAdapters::build(const Component<AdapterKind>& adapters, const Target& target,
@@ -199,6 +236,7 @@ void ModelAdapters::freeze_others(const Graph& graph) const {
 
 void ModelAdapters::begin() {
   const c10::AutoGradMode no_gradients(false);
+  for (const auto& [name, tensor] : parted_) weights_.at(name).copy_(tensor);
   for (auto& [name, tensor] : whole_) weights_.at(name).copy_(tensor);
   whole_.clear();
   for (AdaptedLayer& layer : layers_) {

@@ -31,6 +31,11 @@ class ModelAdapters {
   const std::vector<std::string>& saved_modules() const { return saved_modules_; }
   /// Whether the parameter of that state name is an adapter's.
   bool has(const std::string& parameter) const { return own_.contains(parameter); }
+  /// Whether a weight is trained in all the layers that share it, which peft calls ensure_weight_tying.
+  bool trains_shared_weights() const { return trains_shared_weights_; }
+  /// Of `state`, the model's, what a file of the model without adapters has: no adapters, and weights that layers share
+  /// there as one tensor, though modules_to_save has parted them.
+  NamedTensors base_of(NamedTensors state) const;
   /// Sets what depends on the model's initial weights, once these are there: loads `weights`, or begins anew.
   void begin();
   /// `state`, the model's, without the adapters: their layers' weights alone compute the same. Throws Error where such a
@@ -49,6 +54,7 @@ class ModelAdapters {
   Adapter build(const Component<AdapterKind>& adapters, const Target& target, const AdapterInputs& inputs) const;
   void adapt(const Component<AdapterKind>& adapters, Graph& graph);
   void choose_saved_modules(const Component<AdapterKind>& adapters, const Graph& graph);
+  void part_shared_weights(const Graph& graph);
   void freeze_others(const Graph& graph) const;
 
   std::vector<const Graph::Node*> leaves_;  // layers that compute and have weights, each module once
@@ -61,6 +67,10 @@ class ModelAdapters {
   std::vector<std::string> saved_modules_;
   std::set<std::string> own_;
   std::map<std::string, at::Tensor> weights_;  // the model's own parameters, by state name
+  std::map<std::string, at::Tensor>
+      parted_;  // by the state name of a weight: the one that it was until modules_to_save
+  bool ensures_tying_ = false;
+  bool trains_shared_weights_ = false;
 };
 
 }  // namespace trainrun

@@ -8,6 +8,7 @@
 #include "registry/graph/layer_decay.h"
 #include "runner/model/model.h"
 #include "runner/model/model_adapters.h"
+#include "runner/model/shared_weights.h"
 
 namespace trainrun {
 namespace {
@@ -109,7 +110,8 @@ std::vector<std::string> Model::load_state_dict(const NamedTensors& tensors, con
   std::vector<std::string> others;  // of another shape
   std::set<std::string> known;
   auto own = state_dict();
-  if (lacks_adapters) std::erase_if(own, [&](const auto& item) { return adapters_ && adapters_->has(item.first); });
+  if (lacks_adapters && adapters_) own = adapters_->base_of(own);
+  check_shared_weights(origin, given, own);
   std::set<const at::TensorImpl*> found;  // layers that share a tensor need it once
   for (const auto& [name, tensor] : own) {
     if (given.contains(name)) found.insert(tensor.unsafeGetTensorImpl());

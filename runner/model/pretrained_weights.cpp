@@ -1,5 +1,6 @@
 #include "runner/model/pretrained_weights.h"
 
+#include <ATen/ops/equal.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "registry/files/pretrained_folder.h"
 #include "runner/model/model_adapters.h"
 #include "runner/model/model_records.h"
+#include "runner/model/shared_weights.h"
 
 namespace trainrun {
 namespace {
@@ -50,6 +52,24 @@ struct Mapping {
   }
 };
 
+/// A head over the vocabulary has one bias, which some files call decoder.bias, or have under both names.
+void join_biases(NamedTensors& tensors, const std::set<std::string>& known) {
+  for (const std::string head : {"cls.predictions.", "lm_head."}) {
+    const std::string name = head + "bias";
+    const std::string other = head + "decoder.bias";
+    const auto find = [&](const std::string& wanted) {
+      return std::ranges::find_if(tensors, [&](const auto& item) { return item.first == wanted; });
+    };
+    const auto alias = find(other);
+    if (alias == tensors.end() || known.contains(other) || !known.contains(name)) continue;
+    if (const auto own = find(name); own == tensors.end()) {
+      alias->first = name;
+    } else if (own->second.sizes() == alias->second.sizes() && at::equal(own->second, alias->second)) {
+      tensors.erase(alias);
+    }
+  }
+}
+
 /// Those of `state` below `prefix`, without it.
 NamedTensors below(const std::string& prefix, const NamedTensors& state) {
   NamedTensors own;
@@ -59,12 +79,27 @@ NamedTensors below(const std::string& prefix, const NamedTensors& state) {
   return own;
 }
 
+/// Throws Error where the folder has integers, or numbers of 8 bits, for weights: those of a quantized model, which are
+/// worth nothing without its scales.
+void check_types(const std::string& folder, const std::map<std::string, at::Tensor>& given, const NamedTensors& own) {
+  for (const auto& [name, tensor] : own) {
+    const auto it = given.find(name);
+    if (it == given.end() || !at::isFloatingType(tensor.scalar_type())) continue;
+    const at::ScalarType type = it->second.scalar_type();
+    if (at::isFloatingType(type) && c10::elementSize(type) > 1) continue;
+    throw Error(folder + ": " + name + " is of " + at::toString(type) +
+                ", as in a quantized model; name a folder with the weights in float16, bfloat16 or float32");
+  }
+}
+
 /// Copies the folder's tensors into `own`; what had no counterpart, or "". `needs_all`: none of `own` may be left out.
 std::string load_folder(const std::string& folder, const NamedTensors& own, bool needs_all) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : own) names.push_back(name);
   const NamedTensors read = with_names_of(read_pretrained_folder(folder), names);
   const std::map<std::string, at::Tensor> given(read.begin(), read.end());
+  check_types(folder, given, own);
+  check_shared_weights(folder, given, own);
   std::set<const at::TensorImpl*> loaded;  // a tensor that layers share needs one of its names only
   std::vector<std::string> others;         // of another shape
   const c10::AutoGradMode no_gradients(false);
@@ -132,6 +167,7 @@ NamedTensors with_names_of(const NamedTensors& tensors, const std::vector<std::s
       most = count;
     }
   }
+  join_biases(kept, known);
   std::set<std::string> taken;
   for (auto& [name, tensor] : kept) taken.insert(name);
   for (auto& [name, tensor] : kept) {
@@ -143,8 +179,18 @@ NamedTensors with_names_of(const NamedTensors& tensors, const std::vector<std::s
 
 std::vector<std::string> load_pretrained(Model& model) {
   NamedTensors state = model.state_dict();
-  std::erase_if(state, [&](const auto& item) { return model.adapters() && model.adapters()->has(item.first); });
+  if (model.adapters()) state = model.adapters()->base_of(state);
   return load_folders(model.graph(), state, /*needs_all=*/false);
+}
+
+std::vector<std::string> pretrained_notes(const Graph& graph) {
+  std::vector<std::string> notes;
+  for (const FoundRecord& found : find_records(graph)) {
+    for (const std::string& note : found.record->notes) {
+      if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+    }
+  }
+  return notes;
 }
 
 std::vector<std::string> load_all_pretrained(const Graph& graph) {

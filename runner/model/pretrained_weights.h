@@ -17,7 +17,9 @@ NamedTensors with_names_of(const NamedTensors& tensors, const std::vector<std::s
 /// such as those of a new classifier, stay as they were drawn; these, and what the model has no place for, are returned,
 /// one line for each folder. Throws DataError, and Error where shapes differ or nothing fits.
 std::vector<std::string> load_pretrained(Model& model);
-/// The same for a graph without losses; weights that a folder lacks are an Error.
+/// What the user should know about the files that these models were made from.
+std::vector<std::string> pretrained_notes(const Graph& graph);
+/// The same as load_pretrained for a graph without losses; weights that a folder lacks are an Error.
 std::vector<std::string> load_all_pretrained(const Graph& graph);
 
 }  // namespace trainrun

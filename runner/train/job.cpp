@@ -16,9 +16,11 @@
 #include "runner/distributed/block_allocator.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/sharded_model.h"
+#include "runner/generate/text_codec.h"
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/initial_weights.h"
+#include "runner/model/pretrained_weights.h"
 #include "runner/train/batch_norm_estimate.h"
 #include "runner/train/job_notes.h"
 #include "runner/train/job_parts.h"
@@ -95,6 +97,8 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   }
   for (const std::string& note : notes_of_all(sets)) spdlog::warn(note);
   for (const std::string& note : job_notes(*this)) spdlog::warn(note);
+  for (const std::string& note : pretrained_notes(model->graph())) spdlog::warn(note);
+  for (const std::string& note : notes_of_tokenizers(recipe)) spdlog::warn(note);
   if (!passed_over_.empty()) {
     spdlog::warn("model.weights: what does not fit is passed over, and the model keeps its initial values there: " +
                  join(passed_over_, "; "));

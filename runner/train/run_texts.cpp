@@ -68,8 +68,9 @@ class RunTexts : public TextSource {
     return prompts;
   }
 
-  void write(const std::vector<Prompt>& prompts, GenerationOptions options) {
+  void write(const std::vector<Prompt>& prompts, GenerationSettings options) {
     if (const auto end = model().codec->end_token()) options.end_tokens = {*end};
+    options = with_ends(std::move(options), model());
     Generator generator(model(), std::move(options));
     std::vector<GeneratedText> texts;
     try {

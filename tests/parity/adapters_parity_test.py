@@ -73,6 +73,10 @@ CASES = {
                           peft.LoraConfig(r=2, lora_alpha=5, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True)),
     "LoRA and a classifier": Case(BERT, "{type: LoRA, target: ['query$', 'value$'], modules_to_save: [classifier]}",
                                   peft.LoraConfig(target_modules=["query", "value"], modules_to_save=["classifier"])),
+    "LoRA and a tied embedding": Case(QWEN, "{type: LoRA, r: 4, target: [q_proj], modules_to_save: [embed_tokens]}",
+                                      peft.LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"])),
+    "LoRA and a tied head": Case(GPT, "{type: LoRA, r: 4, target: [c_attn], modules_to_save: [lm_head]}",
+                                 peft.LoraConfig(r=4, target_modules=["c_attn"], modules_to_save=["lm_head"], fan_in_fan_out=True)),
     "DoRA": Case(LLAMA_3, "{type: DoRA, r: 4, alpha: 16, target: [q_proj, v_proj, down_proj]}",
                  peft.LoraConfig(use_dora=True, r=4, lora_alpha=16, target_modules=["q_proj", "v_proj", "down_proj"])),
     "DoRA with biases": Case(QWEN, "{type: DoRA, r: 4, target: [q_proj, k_proj]}",
@@ -490,3 +494,18 @@ def test_a_weight_that_layers_share_is_not_merged(tmp_path):
     reference.run_trainrun(write_recipe(tmp_path, case, steps=2), tmp_path / "run")
     said = program(tmp_path, "export", "run", "--format", "huggingface", code=1)
     assert "cannot be merged into that weight, which is model.embed_tokens.weight, too" in said
+
+
+def test_a_weight_that_peft_keeps_tied_is_one_and_stays_it(probe, tmp_path):
+    """peft saves it twice; a training, and what is exported, go on with one."""
+    case = Case(QWEN, "", peft.LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"], ensure_weight_tying=True))
+    peer = begun_by_peft(case, tmp_path)
+    recipe = write_recipe(tmp_path, case, f"{{type: LoRA, weights: {tmp_path / 'adapter'}}}", steps=6)
+    lines, run = reference.run_trainrun(recipe, tmp_path / "run")
+    assert reference.losses_of(lines) == pytest.approx(trained(case, peer, steps=6), rel=TOLERANCE)
+    state = state_of(run)
+    assert torch.equal(state["lm_head.weight"], state["model.embed_tokens.weight"])
+    program(tmp_path, "export", "run", "--format", "peft", "--output", "out")
+    opened = opened_by_peft(case, tmp_path / "base", tmp_path / "out")
+    fields, _ = data_of(case.model)
+    torch.testing.assert_close(logits_of(opened, fields), logits_of(peer, fields), rtol=1e-4, atol=1e-4)

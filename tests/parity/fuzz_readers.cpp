@@ -356,7 +356,11 @@ FuzzedReader reader_named(const std::string& name, const Catalog& catalog, const
   if (name == "tokenizer_folder") return {.name = name, .read = read_tokenizer_folder};
   if (name == "chat_template") return chat_template_reader(request);
   if (name == "generation_config") {
-    return {.name = name, .read = [](const FuzzedFile& file) { with_generation_config({}, folder_of(file.path)); }};
+    const auto read = [](const FuzzedFile& file) {
+      std::vector<std::string> notes;
+      with_generation_config({}, folder_of(file.path), notes);
+    };
+    return {.name = name, .read = read};
   }
   if (name == "recipe") {
     const auto read = [&catalog](const FuzzedFile& file) {

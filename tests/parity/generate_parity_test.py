@@ -318,6 +318,47 @@ def test_a_text_ends_before_a_stop(with_tokenizer):
         assert printed == "to be" + text[: text.index(stop)] + "\n"
 
 
+@pytest.fixture(scope="module")
+def with_special_tokens(tmp_path_factory):
+    """A GPT-2 that writes special tokens within ordinary ones."""
+    folder = tmp_path_factory.mktemp("special")
+    tokenizer = tokenizer_kinds.gpt2(["to be or not to be, that is the question"] * 3)
+    size = tokenizer.get_vocab_size()
+    peer = GPT_LONG.saved(folder, vocab_size=size)
+    ids = greedy(peer, tokenizer.encode("to be").ids, 30)
+    names = [tokenizer.id_to_token(ids[5]), tokenizer.id_to_token(ids[11])]
+    assert ids.index(ids[5]) == 5 and ids.index(ids[11]) == 11
+    content = json.loads(tokenizer.to_str())
+    for number, (name, new) in enumerate(zip(names, ("<|user|>", "<|stop|>"), strict=True)):  # these two tokens are called otherwise, and special
+        vocabulary = content["model"]["vocab"]
+        vocabulary[new] = vocabulary.pop(name)
+        content["model"]["merges"] = [merge for merge in content["model"]["merges"] if name not in (*merge, "".join(merge))]
+        content["added_tokens"].append({"id": ids[(5, 11)[number]], "content": new, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                                        "special": True})
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    return folder, transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json")), ids
+
+
+def test_a_text_ends_before_a_special_token(with_special_tokens):
+    folder, tokenizer, ids = with_special_tokens
+
+    def text_of(count):
+        return "to be" + tokenizer.decode(ids[:count], skip_special_tokens=True) + "\n"
+
+    def go_on(*options):
+        return trainrun("generate", folder, "--prompt", "to be", "--max-new-tokens", 30, *options)
+
+    assert go_on() == text_of(30)
+    assert go_on("--stop", "<|user|>") == text_of(5)
+    assert go_on("--stop", "<|stop|>") == text_of(11)
+    assert go_on("--stop", "<|stop|>", "--stop", "<|user|>") == text_of(5)
+    before = tokenizer.decode(ids[4:5])
+    assert go_on("--stop", before[-1] + "<|user|>") == text_of(5)[:-2] + "\n"  # of both kinds
+    (folder / "generation_config.json").write_text(json.dumps({"stop_strings": ["<|user|>", "never comes"]}))
+    assert go_on() == text_of(5)
+    (folder / "generation_config.json").unlink()
+
+
 CHARACTERS = """
 version: 1
 name: characters
@@ -393,6 +434,29 @@ def test_a_run_of_characters_goes_on_as_nano_gpt_does(characters):
         expected = nano_gpt_text(peer, prompt, 40)
         assert trainrun("generate", folder / "run", "--prompt", prompt, "--max-new-tokens", 40) == expected + "\n"
     assert trainrun("generate", folder / "run/checkpoints/latest", "--prompt", "ab", "--max-new-tokens", 40) == nano_gpt_text(peer, "ab", 40) + "\n"
+
+
+@pytest.mark.parametrize("end", ["character", "word", "token"])
+def test_a_text_ends_where_documents_of_the_data_do(tmp_path, end):
+    """`end_of_document` of TextLM ends a text, which is not run past; with characters it may be any text."""
+    mark = {"character": "#", "word": "##\n", "token": "<|endoftext|>"}[end]
+    documents = ["".join(LETTERS[(start + step) % 5] for step in range(6)) for start in range(5)]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents * 20))
+    tokenizer = tokenizer_kinds.gpt2([" ".join(documents)] * 3)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    source = f"{{type: TextLM, path: {tmp_path}/texts.jsonl, tokenizer: {tmp_path / 'tokenizer.json' if end == 'token' else 'characters'}, block_size: 16, "
+    recipe = CHARACTERS.replace("27", str(tokenizer.get_vocab_size() if end == "token" else 5 + len(set(mark))))
+    begin = recipe.index("dataset:")
+    recipe = recipe[:begin] + f"""dataset: {{train: {source}end_of_document: {json.dumps(mark)}}}}}
+dataloader: {{batch_size: 16}}
+optimizer: {{type: AdamW, lr: 1e-2}}
+training: {{max_steps: 60}}
+"""
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    reference.run_trainrun(str(tmp_path / "recipe.yaml"), tmp_path / "run")
+    trainrun("generate", tmp_path / "run", "--prompt", "ab", "--max-new-tokens", 40, "--output", tmp_path / "out.jsonl")
+    line = json.loads((tmp_path / "out.jsonl").read_text())
+    assert line["finish"] == ("stop" if end == "word" else "end") and mark not in line["text"] and len(line["tokens"]) < 40
 
 
 # --- Errors

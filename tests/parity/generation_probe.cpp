@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runner/generate/generation_config.h"
 #include "runner/generate/next_token.h"
 #include "runner/generate/token_sampler.h"
 #include "runner/model/recipe_loader.h"
@@ -39,13 +40,17 @@ json next_logits(const Catalog& catalog, const json& request, std::map<std::stri
 
 json next_scores(const json& request, const at::Tensor& logits, std::map<std::string, at::Tensor>& results) {
   const json& given = request.at("options");
-  GenerationOptions options;
+  GenerationSettings options;
   options.do_sample = given.at("do_sample").get<bool>();
   options.temperature = given.value("temperature", options.temperature);
   options.top_k = given.value("top_k", options.top_k);
   options.top_p = given.value("top_p", options.top_p);
   options.repetition_penalty = given.value("repetition_penalty", options.repetition_penalty);
-  const at::Tensor scores = processed_scores(logits, request.at("text").get<std::vector<int64_t>>(), options);
+  const auto text = request.at("text").get<std::vector<int64_t>>();
+  std::vector<std::string> notes;
+  if (request.contains("folder")) options = with_generation_config(options, request["folder"], notes);
+  const auto prompt_length = request.value("prompt_length", static_cast<int64_t>(text.size()));
+  const at::Tensor scores = processed_scores(logits, text, prompt_length, options);
   results["scores"] = scores;
   return {{"token", chosen_token(scores, options.do_sample, request.value("uniform", 0.0))}};
 }

@@ -33,7 +33,7 @@ def rope(**scaling):
 LLAMA3 = rope(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class LanguageModel:
     kind: type  # transformers' class, after which ours is named
     config: Callable

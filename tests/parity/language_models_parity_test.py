@@ -250,6 +250,97 @@ def test_transformers_opens_what_is_exported(tmp_path, model: LanguageModel, beg
     assert (tmp_path / "out" / "vocab.txt").exists() == (begins == "from a folder")
 
 
+# Models whose head has a weight of its own, though config.json says that it is the embedding's: the head's weight, and how the note calls the other.
+BERT_MLM, ROBERTA_MLM = (model for model in ALL if model.type.endswith("ForMaskedLM"))
+PARTED = {GPT: ("lm_head.weight", "transformer.wte.weight"), QWEN: ("lm_head.weight", "model.embed_tokens.weight"),
+          BERT_MLM: ("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+          ROBERTA_MLM: ("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight")}
+
+
+def with_own_head(model, folder, head, value, layout="safetensors"):
+    """The saved model, whose file has this for the head as well; transformers' model of it."""
+    model.saved(folder, tie_word_embeddings=True)
+    path = folder / "model.safetensors"
+    state = safetensors.torch.load_file(path) | {head: value}
+    if layout == "safetensors":
+        safetensors.torch.save_file(state, path, {"format": "pt"})
+    else:
+        torch.save(state, folder / "pytorch_model.bin")
+        path.unlink()
+    return model.kind.from_pretrained(folder).eval()
+
+
+@pytest.mark.parametrize("model", PARTED, ids=str)
+def test_a_head_that_differs_from_the_embedding_is_kept_as_transformers_keeps_it(probe, tmp_path, model: LanguageModel):
+    head, embedding = PARTED[model]
+    generator = torch.Generator().manual_seed(2)
+    fields = model.fields(num=8)
+    peer = with_own_head(model, tmp_path / "peer", head, torch.randn(99, 32, generator=generator))
+    layers = f"{{type: {model.type}, pretrained: {tmp_path / 'peer'}}}"
+    reply, output, state = outputs_of(probe, tmp_path, layers, fields)
+    assert_close(output, expected_of(peer, fields), fields["attention_mask"])
+    assert not torch.equal(state[head], state[embedding])
+    assert not reply["passed_over"]
+    assert reply["notes"] == [f"{tmp_path / 'peer'}: tie_word_embeddings is true, but {head} and {embedding} differ; both are kept, each with its own values, "
+                              "as in transformers"]
+
+    labels = torch.where(fields["attention_mask"].bool(), fields["input_ids"], -100)
+    recipe = write_recipe(tmp_path, layers, fields | {"labels": labels}, steps=3)
+    reference.run_trainrun(recipe, tmp_path / "run")
+    exported(tmp_path, "export", "run", "--format", "huggingface", "--output", "out")
+    opened, info = model.kind.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(info.values()), info
+    own = safetensors.torch.load_file(tmp_path / "run" / "checkpoints" / "latest" / "model.safetensors")
+    assert_same({name: tensor for name, tensor in opened.state_dict().items() if name in own}, own, "weights")
+    with torch.no_grad():
+        logits = opened.eval()(**fields).logits
+    losses = [functional.cross_entropy(part.flatten(0, -2), target.flatten()).item()
+              for part, target in zip(logits.split(4), labels.split(4), strict=True)]
+    done = subprocess.run([CALLED, "eval", "run", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["eval/loss"] == pytest.approx(sum(losses) / 2, rel=1e-4)
+    _, again, _ = outputs_of(probe, tmp_path, f"{{type: {model.type}, pretrained: {tmp_path / 'out'}}}", fields)
+    assert_close(again, logits, fields["attention_mask"])
+
+
+@pytest.mark.parametrize("layout", ["safetensors", "pickle"])
+@pytest.mark.parametrize("model", [GPT, BERT_MLM], ids=str)
+def test_a_head_that_equals_the_embedding_stays_tied(probe, tmp_path, model, layout):
+    head, embedding = PARTED[model]
+    value = model.make(tie_word_embeddings=True).state_dict()[embedding].clone()
+    peer = with_own_head(model, tmp_path / "peer", head, value, layout)
+    fields = model.fields()
+    reply, output, state = outputs_of(probe, tmp_path, f"{{type: {model.type}, pretrained: {tmp_path / 'peer'}}}", fields)
+    assert not reply["notes"] and not reply["passed_over"]
+    assert_close(output, expected_of(peer, fields), fields["attention_mask"])
+    assert torch.equal(state[head], state[embedding])
+
+
+@pytest.mark.parametrize("model", [BERT_MLM, ROBERTA_MLM], ids=str)
+@pytest.mark.parametrize("bias", ["of the decoder", "of both, which differ", "untied"])
+def test_the_bias_of_a_head_over_words_is_that_of_transformers(probe, tmp_path, model, bias):
+    prefix = PARTED[model][0].removesuffix("decoder.weight")
+    folder = tmp_path / "peer"
+    model.saved(folder, tie_word_embeddings=bias != "untied")
+    path = folder / "model.safetensors"
+    state = safetensors.torch.load_file(path)
+    if bias != "untied":
+        own = state[f"{prefix}bias"] if bias == "of both, which differ" else state.pop(f"{prefix}bias")
+        state[f"{prefix}decoder.bias"] = own + 1
+    safetensors.torch.save_file(state, path, {"format": "pt"})
+    peer = model.kind.from_pretrained(folder).eval()
+    fields = model.fields()
+    _, output, _ = outputs_of(probe, tmp_path, f"{{type: {model.type}, pretrained: {folder}}}", fields)
+    assert_close(output, expected_of(peer, fields), fields["attention_mask"])
+
+
+def test_one_weight_with_two_values_is_refused(probe, tmp_path):
+    """Of `weights`, where the model was not made from the folder, and with layers that the recipe shares."""
+    with_own_head(GPT, tmp_path / "peer", "lm_head.weight", torch.ones(99, 32))
+    layers = f"{{type: GPT2LMHeadModel, config: {tmp_path / 'peer' / 'config.json'}}}"
+    with pytest.raises(ProbeError, match="transformer.wte.weight and lm_head.weight differ, but are one weight in the model"):
+        outputs_of(probe, tmp_path, layers, GPT.fields(), f"model.weights={tmp_path / 'peer'}")
+
+
 @pytest.mark.parametrize("model", [BERT, GPT, LLAMA_3], ids=str)
 def test_torchscript_gives_the_logits(tmp_path, model: LanguageModel):
     peer = model.saved(tmp_path / "peer")

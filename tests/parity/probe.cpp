@@ -34,6 +34,7 @@
 #include "runner/loggers/loggers.h"
 #include "runner/model/initial_weights.h"
 #include "runner/model/model.h"
+#include "runner/model/pretrained_weights.h"
 #include "runner/model/recipe_loader.h"
 #include "tests/parity/batches_probe.h"
 #include "tests/parity/chat_probe.h"
@@ -413,11 +414,12 @@ json run_model(Request& request) {
   request.give("state", model.state_dict());
   Batch batch;
   for (const auto& [name, tensor] : request.tensors("input")) batch.set(name, tensor);
-  if (batch.fields().empty()) return {{"passed_over", passed_over}};
+  const std::vector<std::string> notes = pretrained_notes(model.graph());
+  if (batch.fields().empty()) return {{"passed_over", passed_over}, {"notes", notes}};
   const at::NoGradGuard no_gradients;
   model.train(false);
   request.give("output", "0", model.forward(batch)[0]);
-  return {{"passed_over", passed_over}};
+  return {{"passed_over", passed_over}, {"notes", notes}};
 }
 
 /// A whole run of the recipe; its weights at the end.
