@@ -80,10 +80,12 @@ std::vector<int64_t> series_starts_of(const Dataset& data);
 /// What a recipe says of the data set so that the classes of a field are numbered from 0, whatever they are in its file:
 /// "columns: {species: category}"; "": it cannot say it.
 std::string renumbering_of(const Dataset& data, const std::string& field);
-/// What a file alone told of how it is to be read (`columns: auto`); null: nothing had to be inferred. Needs no `open`.
+/// What files alone told of how they are to be read: columns (`columns: auto`), or the classes of images, as
+/// {"classes": [names]} or {"num_classes": count}; null: nothing had to be inferred. Needs no `open`.
 nlohmann::json inferred_of(const Dataset& data);
-/// Has data that would infer be read as other data, whose `inferred_of` is given; before `info` and `open`. Null, or
-/// data that does not infer: nothing is done.
+/// Has data that would infer be read as other data, whose `inferred_of` is given; before `info` and `open`. `inferred_of`
+/// then gives that back, as it does of all data that the same component builds. Null, or data that does not infer:
+/// nothing is done.
 void read_as_inferred(Dataset& data, const nlohmann::json& inferred);
 
 }  // namespace trainrun

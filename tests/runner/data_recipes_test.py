@@ -118,6 +118,19 @@ def test_a_table_whose_numbers_mean_something_else_than_in_training_is_refused(t
         trainrun(tmp_path, "recipe.yaml", "dataset.eval.features=[x, y]", "output_dir=on")
 
 
+def test_what_was_inferred_of_a_table_is_kept_with_the_run(tmp_path):
+    recipe = TWO_FILES.replace("columns: {kind: {type: category, categories: [no, yes]}}", "columns: auto")
+    for name in ("train", "test"):
+        rows = "".join(f"{x},{'left' if x % 2 else 'right'},{'yes' if x > 30 else 'no'}\n" for x in range(60))
+        (tmp_path / f"{name}.csv").write_text("x,side,kind\n" + rows)
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    trainrun(tmp_path, "recipe.yaml")
+    before = trainrun(tmp_path, "eval", "run")
+    rows = "".join(f"{x % 3}a,{x},{'yes' if x > 30 else 'no'}\n" for x in range(60))  # the columns hold other things now
+    (tmp_path / "train.csv").write_text("x,side,kind\n" + rows)
+    assert trainrun(tmp_path, "eval", "run") == before
+
+
 def test_folds_are_those_of_scikit_learn_and_each_trains_on_the_others(people):
     recipe = TABLE.replace("    split: {fractions: [0.75, 0.25], seed: 1, part: train}\n", "")
     recipe = "\n".join(line for line in recipe.splitlines() if not line.startswith("  eval:")) + "\n"
