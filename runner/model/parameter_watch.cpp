@@ -46,9 +46,8 @@ void ParameterWatch::refuse(const std::string& parameter) const {
   const std::string message =
       "the forward pass changes the parameter " + parameter +
       ", which only the optimizer may do where several ranks train: each would change its own copy, by its own batch. "
-      "Write distributed_type: 'NO'; or keep what changes in a buffer; or, if it is changed alike on every rank, "
-      "derive "
-      "the module from ChangesParameters (registry/changes_parameters.h)";
+      "Write distributed_type: 'NO' and num_processes: 1; or keep what changes in a buffer; or, if it is changed alike "
+      "on every rank, derive the module from ChangesParameters (registry/changes_parameters.h)";
   try {
     throw LayerError(message);
   } catch (const LayerError& error) {
