@@ -65,7 +65,8 @@ void add_sampling(CLI::App& verb, GenerateArguments& arguments) {
   verb.add_option("--seed", options.seed, "of the tokens that are drawn (0)");
   verb.add_option("--num-samples", arguments.num_samples, "continuations of each prompt (1)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  verb.add_option("--stop", options.stop, "the text ends before this comes; may be given several times")
+  verb.add_option("--stop", options.stop,
+                  "the text ends before this comes, which may be a special token; may be given several times")
       ->check([](const std::string& text) { return text.empty() ? "is an empty text" : ""; })
       ->allow_extra_args(false);
 }

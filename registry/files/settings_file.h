@@ -11,7 +11,7 @@ namespace trainrun {
 /// 16 MiB, nested at most 64 deep. Throws DataError, which names the file.
 nlohmann::json read_settings(const std::string& path);
 
-/// "knows nothing of …": the note for keys of such a file that are neither used nor known to mean nothing.
+/// What is said of keys of such a file that are neither used nor known to mean nothing.
 std::string unknown_keys_text(const std::vector<std::string>& keys);
 
 /// The value for a message, short: "a list", "a mapping", "\"gelu\"".

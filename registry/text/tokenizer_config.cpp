@@ -82,6 +82,7 @@ constexpr std::array kMeaningless = {
     MeaninglessKey{"trim_offsets", kSlow},
     MeaninglessKey{"use_default_system_prompt", kSlow},
     MeaninglessKey{"unk_id", kSlow},
+    MeaninglessKey{"extra_ids", kSlow},
     MeaninglessKey{"chat_control_tokens", kChats},
     MeaninglessKey{"response_schema", kChats},
     MeaninglessKey{"response_template", kChats},

@@ -82,7 +82,7 @@ def other_config(model, key):
     return model.settings | {key: value}
 
 
-@pytest.mark.parametrize("model", FAMILIES, ids=str)
+@pytest.mark.parametrize("model", [FAMILIES[i] for i in (0, 2, 3, 4, 6)], ids=str)  # the others differ by sizes, and are compared where all models are
 def test_each_value_of_a_config_gives_the_logits_of_transformers_or_is_refused(probe, tmp_path, model):
     refused, fields = set(), model.fields()
     fields.pop("token_type_ids", None)
