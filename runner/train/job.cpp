@@ -96,7 +96,10 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
     sets.emplace_back(recipe.dataset.eval->sets[i].path(), eval_splits[i].data.get());
   }
   for (const std::string& note : notes_of_all(sets)) spdlog::warn(note);
-  for (const std::string& note : job_notes(*this)) spdlog::warn(note);
+  const JobLength length = {total_steps(), steps_per_epoch()};
+  for (const std::string& note : job_notes(recipe, model->graph(), *train_data, transforms->training(), length)) {
+    spdlog::warn(note);
+  }
   for (const std::string& note : pretrained_notes(model->graph())) spdlog::warn(note);
   for (const std::string& note : notes_of_tokenizers(recipe)) spdlog::warn(note);
   if (!passed_over_.empty()) {

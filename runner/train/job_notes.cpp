@@ -1,6 +1,7 @@
 #include "runner/train/job_notes.h"
 
 #include "runner/model/data_checks.h"
+#include "runner/model/model.h"
 
 namespace trainrun {
 namespace {
@@ -21,12 +22,12 @@ int64_t rise_of(const Component<SchedulerKind>& scheduler) {
   return rises ? number_of(attributes, "total_iters") : 0;
 }
 
-void note_schedule(const Job& job, std::vector<std::string>& notes) {
-  if (!job.recipe.scheduler) return;
-  const Component<SchedulerKind>& scheduler = *job.recipe.scheduler;
+void note_schedule(const Recipe& recipe, const JobLength& job, std::vector<std::string>& notes) {
+  if (!recipe.scheduler) return;
+  const Component<SchedulerKind>& scheduler = *recipe.scheduler;
   const bool by_epochs = scheduler.common.interval == Interval::kEpoch;
-  const int64_t total = job.total_steps();
-  const int64_t in_epoch = job.steps_per_epoch();
+  const int64_t total = job.total_steps;
+  const int64_t in_epoch = job.steps_per_epoch;
   if (by_epochs && total < in_epoch) {
     notes.push_back("scheduler: " + scheduler.type + " counts epochs, but the job ends after " + steps_text(total) +
                     " of the first epoch's " + std::to_string(in_epoch) +
@@ -41,12 +42,12 @@ void note_schedule(const Job& job, std::vector<std::string>& notes) {
                   ", but the job has " + std::to_string(length) + ", so that it never reaches optimizer.lr");
 }
 
-void note_averages(const Job& job, std::vector<std::string>& notes) {
-  for (const Component<CallbackKind>& callback : job.recipe.callbacks) {
+void note_averages(const Recipe& recipe, const JobLength& job, std::vector<std::string>& notes) {
+  for (const Component<CallbackKind>& callback : recipe.callbacks) {
     const int64_t start = number_of(callback.attributes, "start_step");
-    if (start <= job.total_steps()) continue;
+    if (start <= job.total_steps) continue;
     notes.push_back(callback.path + ": " + callback.type + " begins at step " + std::to_string(start) +
-                    ", but the job has " + steps_text(job.total_steps()) + ", so that it never does anything");
+                    ", but the job has " + steps_text(job.total_steps) + ", so that it never does anything");
   }
 }
 
@@ -62,12 +63,12 @@ bool packs(const Value& dataset) {
   return false;
 }
 
-void note_packing(const Job& job, std::vector<std::string>& notes) {
+void note_packing(const Recipe& recipe, const Dataset& data, const JobLength& job, std::vector<std::string>& notes) {
   constexpr int64_t kHandful = 10;
-  const int64_t total = job.total_steps();
-  const bool is_asked = job.recipe.training.max_steps == total;
-  if (total >= kHandful || is_asked || !packs(job.recipe.dataset.train.written)) return;
-  notes.push_back(job.recipe.dataset.train.path + ": packing leaves " + std::to_string(job.train_data->size()) +
+  const int64_t total = job.total_steps;
+  const bool is_asked = recipe.training.max_steps == total;
+  if (total >= kHandful || is_asked || !packs(recipe.dataset.train.written)) return;
+  notes.push_back(recipe.dataset.train.path + ": packing leaves " + std::to_string(data.size()) +
                   " samples, and the job has " + steps_text(total) +
                   ", in which hardly anything can be learnt; write packing: false, a smaller batch_size or max_length, "
                   "or more epochs");
@@ -75,15 +76,15 @@ void note_packing(const Job& job, std::vector<std::string>& notes) {
 
 }  // namespace
 
-std::vector<std::string> job_notes(const Job& job) {
-  const DataLoader::Transforms transforms = job.transforms->training();
-  std::vector<std::string> notes = scale_warnings(job.recipe, job.model->graph(), *job.train_data, transforms);
-  for (std::string& note : target_warnings(job.recipe, training_info(job.recipe), *job.train_data, transforms)) {
+std::vector<std::string> job_notes(const Recipe& recipe, const Graph& graph, const Dataset& data,
+                                   const DataLoader::Transforms& transforms, const JobLength& length) {
+  std::vector<std::string> notes = scale_warnings(recipe, graph, data, transforms);
+  for (std::string& note : target_warnings(recipe, training_info(recipe), data, transforms)) {
     notes.push_back(std::move(note));
   }
-  note_schedule(job, notes);
-  note_averages(job, notes);
-  note_packing(job, notes);
+  note_schedule(recipe, length, notes);
+  note_averages(recipe, length, notes);
+  note_packing(recipe, data, length, notes);
   return notes;
 }
 
