@@ -267,9 +267,8 @@ void try_advice(const Field& field, const Value& value, Reader& reader, size_t b
   const Problem found = problems[before + 1];
   problems.resize(before + 1);
   problems[before].message.resize(advice);
-  if (!found.unknown_component) return;
-  problems[before].message += "; " + found.message;
-  problems[before].unknown_component = true;
+  if (found.unknown_component) problems[before].message += "; " + found.message;
+  problems[before].unknown_component = found.unknown_component;
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ std::string near_verb(const std::string& word, const std::vector<std::string>& v
       {"infer", "predict"},   {"sample", "generate"},  {"convert", "export"}, {"resume", "run"},
       {"version", "env"},     {"bench", "profile"}};
   const auto it = others.find(word);
-  return it == others.end() ? nearest(word, verbs) : it->second;
+  const bool is_known = it != others.end() && std::find(verbs.begin(), verbs.end(), it->second) != verbs.end();
+  return is_known ? it->second : nearest(word, verbs);
 }
 
 /// A word without a dot or a slash, where there is no such file, is not a recipe's path: those end in .yaml.

@@ -102,6 +102,17 @@ def test_advice_on_a_mistake_helps(tmp_path, row):
         check_helps(told, before, *followed(row.recipe, told), "r.yaml", tmp_path)
 
 
+WORDS = ["compare", "fit", "evaluate", "infer", "sample", "convert", "bench", "lint", "xyzzy", "explian"]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_that_is_no_verb_leads_to_one(tmp_path, word):
+    exit_code, lines = call(tmp_path, word)
+    assert exit_code == 2 and len(lines) == 1, lines
+    found = re.search(rf"no file and no verb '{word}'; (?:did you mean ([\w-]+)\?|verbs: ([\w-]+), )", lines[0])
+    assert call(tmp_path, found[1] or found[2], "--help")[0] == 0
+
+
 # --- Data ----------------------------------------------------------------------------------------------------
 
 

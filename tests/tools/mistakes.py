@@ -236,7 +236,7 @@ COMMAND_LINE = [
     Mistake("no recipe", None, "recipe is required"),
     Mistake("a verb that is none", None, "there is no file and no verb 'train'; did you mean run?", verb="train", arguments=("recipes/digits_mlp.yaml",)),
     Mistake("a misspelled verb", None, "there is no file and no verb 'validat'; did you mean validate?", verb="validat", arguments=("recipes/digits_mlp.yaml",)),
-    Mistake("another program's verb", None, "there is no file and no verb 'compare'; did you mean diff?", verb="compare"),
+    Mistake("another program's verb", None, "there is no file and no verb 'infer'; did you mean predict?", verb="infer"),
     Mistake("a word that is neither a verb nor a recipe", None, ["there is no file and no verb 'xyzzy'; verbs: run, ", "explain"], verb="xyzzy"),
     Mistake("list of a kind that is none", None, "did you mean optimizers?", verb="list", arguments=("optimisers",)),
     Mistake("list of a component that is none", None, "there is no 'Conv2D'; did you mean Conv2d?", verb="list", arguments=("Conv2D",)),
