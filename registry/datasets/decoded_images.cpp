@@ -38,7 +38,7 @@ std::string key_of(const std::vector<std::string>& files, const std::string& kin
   const auto add = [&](const std::string& text) { hash.update(text.c_str(), text.size() + 1); };
   add(std::string(kMark) + kind);
   for (const std::string& path : files) {
-    struct stat status {};
+    struct stat status{};
     if (stat(path.c_str(), &status) != 0) throw ReadError(path, "open", errno);
     add(std::filesystem::absolute(path).string());
     add(std::to_string(status.st_size) + " " + std::to_string(status.st_mtim.tv_sec) + " " +
@@ -118,8 +118,7 @@ std::optional<DecodedImages> read_images(const std::string& path, size_t count) 
     const auto bytes = static_cast<size_t>(size[0] * size[1] * size[2]);
     if (bytes > text.size() - tail.length - offset) return std::nullopt;
     if (result.faults[i].empty()) {
-      result.images[i] = at::from_blob(
-          file->begin() + offset, size, [file](void*) {}, at::kByte);
+      result.images[i] = at::from_blob(file->begin() + offset, size, [file](void*) {}, at::kByte);
     }
     offset += bytes;
   }

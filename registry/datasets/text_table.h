@@ -16,7 +16,7 @@ struct TextTableOptions {
   std::vector<std::string> names;         // of the columns of lines with tabulators, where no first line names them
   bool leaves_out_short_rows = false;     // of such lines those that lack a column asked for; longer ones are read
   std::optional<TextEncoding> encoding = {};
-  bool is_chosen = true;                  // a recipe says the columns, by text_columns and label
+  bool is_chosen = true;  // a recipe says the columns, by text_columns and label
 };
 
 /// The rows of such a file, read whole.

@@ -33,7 +33,7 @@ struct Gpt2Options : CheckpointOptions {
   template <class Own>
   static void describe_gpt2(Fields<Own>& f) {
     Own::describe_checkpoint(f);
-    const auto probability = [&](const char* name, std::optional<double> Gpt2Options::*member, const char* doc) {
+    const auto probability = [&](const char* name, std::optional<double> Gpt2Options::* member, const char* doc) {
       f.optional(name, member).at_least(0).at_most(1).doc(doc + otherwise("0.1"));
     };
     f.optional("vocab_size", &Own::vocab_size).at_least(1).doc("number of tokens" + otherwise("50257"));

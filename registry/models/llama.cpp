@@ -79,7 +79,7 @@ struct LlamaOptions : CheckpointOptions {
   template <class Own>
   static void describe_llama(Fields<Own>& f, const LlamaFamily& family) {
     Own::describe_checkpoint(f);
-    const auto count = [&](const char* name, std::optional<int64_t> LlamaOptions::*member, const char* doc,
+    const auto count = [&](const char* name, std::optional<int64_t> LlamaOptions::* member, const char* doc,
                            const std::string& fallback) {
       return f.optional(name, member).at_least(1).doc(doc + otherwise(fallback));
     };

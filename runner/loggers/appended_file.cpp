@@ -13,7 +13,7 @@ AppendedFile::AppendedFile(std::string path, Readers readers) : path_(std::move(
 Descriptor AppendedFile::open() const {
   const mode_t mode = readers_ == Readers::kAll ? 0666 : 0600;
   Descriptor file(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, mode));
-  struct stat status {};
+  struct stat status{};
   const bool is_there = file.number() >= 0 && ::fstat(file.number(), &status) == 0 && S_ISREG(status.st_mode);
   if (is_there && readers_ == Readers::kOwner && ::fchmod(file.number(), mode) != 0) {
     throw FileError(path_, "make private", errno);
@@ -29,7 +29,7 @@ void AppendedFile::reopen() {
 }
 
 bool AppendedFile::is_removed() const {
-  struct stat status {};
+  struct stat status{};
   return ::fstat(file_.number(), &status) == 0 && status.st_nlink == 0;
 }
 
@@ -50,7 +50,7 @@ bool AppendedFile::cut_off_piece() {
 
 void AppendedFile::append(std::string_view text) {
   if (!cut_off_piece()) throw FileError(path_, "cut off half a line of", errno);
-  struct stat before {};
+  struct stat before{};
   const bool can_be_cut = ::fstat(file_.number(), &before) == 0 && S_ISREG(before.st_mode);
   while (!text.empty()) {
     const ssize_t written = ::write(file_.number(), text.data(), text.size());

@@ -123,7 +123,7 @@ NamedTensors read_tensors(const std::string& path, const CheckpointState& state,
 
 /// Which folder has this path: two with one name, one after the other, differ. Nothing where there is none.
 std::optional<std::pair<dev_t, ino_t>> identity_of(const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   if (::stat(path.c_str(), &status) != 0) return std::nullopt;
   return std::pair(status.st_dev, status.st_ino);
 }

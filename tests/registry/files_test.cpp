@@ -165,7 +165,9 @@ TEST_CASE("a file writer's digest is that of the file, for pieces of every size"
 
 TEST_CASE("a file that is not finished is removed, and an atomic write that fails leaves the old content") {
   const TemporaryFolder folder;
-  { FileWriter(folder / "half").write("abc"); }
+  {
+    FileWriter(folder / "half").write("abc");
+  }
   CHECK(!std::filesystem::exists(folder / "half"));
 
   write_file_atomically(folder / "f", "old");

@@ -84,10 +84,8 @@ TEST_CASE(
   CHECK(schema["if"]["properties"]["nesterov"]["allOf"][1] == json{{"not", interpolation}});
   CHECK(schema["then"]["required"] == json{"momentum"});  // 0 by default
   CHECK(schema["then"]["properties"]["momentum"]["anyOf"][1] == interpolation);
-  const json at_most =
-      Rule{.all = {the("stride").is_at_most(1)}, .at = "", .message = ""}.schema([](const std::string&) {
-        return json{1, 1};
-      });
+  const json at_most = Rule{.all = {the("stride").is_at_most(1)}, .at = "", .message = ""}.schema(
+      [](const std::string&) { return json{1, 1}; });
   CHECK_FALSE(at_most.contains("required"));
 }
 
