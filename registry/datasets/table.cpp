@@ -221,7 +221,7 @@ class TableDataset : public TensorDataset, public DetailedDataset {
       const Column& column = columns_[faulty[i]];
       const bool is_label = faulty[i] + 1 == columns_.size();
       const std::string format = facts[i].number_format();
-      const std::string cure = format.empty() ? cure_of(column.options, facts[i], is_label) : "";
+      const std::string cure = format.empty() ? column_cure(options_, column.options, facts[i], is_label) : "";
       lines += (lines.empty() ? "" : "\n") + faults[faulty[i]];
       if (!format.empty()) lines += "; " + source_->format_advice(format);
       if (!cure.empty()) lines += "; write columns: {" + yaml_text(column.name) + ": " + cure + "}";
@@ -236,33 +236,6 @@ class TableDataset : public TensorDataset, public DetailedDataset {
       lines += "\n" + options_.path + ": to leave out what cannot be read write " + features;
     }
     throw DataError(lines);
-  }
-
-  /// What a recipe says of a column as the file has it, other than it says now; "": the file has to be mended.
-  std::string cure_of(const ColumnOptions& now, const ColumnFacts& facts, bool is_label) const {
-    std::string fault;
-    if (is_label) {
-      const ColumnOptions found = facts.label_options(options_.is_classification(), fault);
-      const bool is_number = facts.mostly_numbers() && !facts.all_integers();
-      if (!fault.empty() || is_number || (options_.num_classes && facts.all_integers())) return "";
-      return found.type != now.type && (found.is_category() || found.is_boolean()) ? found.type : "";
-    }
-    ColumnOptions found = facts.options(fault);
-    if (!fault.empty()) return "";
-    found.categories.reset();
-    found.one_hot = found.allow_unknown = false;
-    if (found.is_category() && (facts.mostly_numbers() || now.is_date())) return "";  // mistakes, more likely
-    if (found.is_category() || now.is_category()) {
-      found = ColumnOptions();
-      found.type = "category";
-      found.missing = std::string("most_frequent");
-    } else if (now.is_integer() && facts.all_integers()) {
-      found.type = "integer";
-      found.missing = 0.0;
-    }
-    if (found.type == now.type && !facts.has_missing()) return "";
-    if (!facts.has_missing()) found.missing = std::string("error");
-    return recipe_text(found);
   }
 
   static int64_t num_indices(const ColumnOptions& column) {

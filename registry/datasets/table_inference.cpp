@@ -254,6 +254,33 @@ std::string cure_of(const InferredTable& table, const TableSource& source, const
 
 }  // namespace
 
+std::string column_cure(const TableOptions& options, const ColumnOptions& now, const ColumnFacts& facts,
+                        bool is_label) {
+  std::string fault;
+  if (is_label) {
+    const ColumnOptions found = facts.label_options(options.is_classification(), fault);
+    const bool is_number = facts.mostly_numbers() && !facts.all_integers();
+    if (!fault.empty() || is_number || (options.num_classes && facts.all_integers())) return "";
+    return found.type != now.type && (found.is_category() || found.is_boolean()) ? found.type : "";
+  }
+  ColumnOptions found = facts.options(fault);
+  if (!fault.empty()) return "";
+  found.categories.reset();
+  found.one_hot = found.allow_unknown = false;
+  if (found.is_category() && (facts.mostly_numbers() || now.is_date())) return "";  // mistakes, more likely
+  if (found.is_category() || now.is_category()) {
+    found = ColumnOptions();
+    found.type = "category";
+    found.missing = std::string("most_frequent");
+  } else if (now.is_integer() && facts.all_integers()) {
+    found.type = "integer";
+    found.missing = 0.0;
+  }
+  if (found.type == now.type && !facts.has_missing()) return "";
+  if (!facts.has_missing()) found.missing = std::string("error");
+  return recipe_text(found);
+}
+
 InferredTable infer_table(const TableOptions& options, const TableSource& source, const std::vector<size_t>& places) {
   InferredTable table;
   table.path = options.path;

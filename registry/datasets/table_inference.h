@@ -90,6 +90,9 @@ InferredTable infer_table(const TableOptions& options, const TableSource& source
 std::vector<ColumnFacts> look_at_columns(const TableSource& source, const std::vector<size_t>& places,
                                          const MissingValues& missing, const std::string& path, int64_t& rows);
 
+/// What a recipe says of a column as the file has it, other than it says now; "": the file has to be mended.
+std::string column_cure(const TableOptions& options, const ColumnOptions& now, const ColumnFacts& facts, bool is_label);
+
 /// "features: [a, b]": of `names`, those that are not among `faulty`; "" where none is left.
 std::string features_text(const std::vector<std::string>& names, const std::vector<std::string>& faulty);
 /// As a recipe writes it: "category", "{type: date, format: '%d.%m.%Y', missing: median}".
