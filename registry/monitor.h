@@ -13,7 +13,8 @@ struct Words<MonitorMode> {
   static constexpr std::array kWords = {"min", "max"};
 };
 
-/// Which figure of the evaluations is watched, and which way it is better: the parameters `monitor` and `mode`.
+/// Which figure of the evaluations is watched, and which way it is better: the parameters `monitor` and `mode`. A recipe
+/// that leaves `mode` out gets it, while it is loaded, from the metric (metric_details.h).
 struct Monitored {
   std::string monitor = "eval/loss";
   MonitorMode mode = MonitorMode::kMin;
@@ -25,7 +26,10 @@ struct Monitored {
   }
   template <class T>
   static void describe_mode(Fields<T>& f) {
-    f.optional("mode", &Monitored::mode).doc("whether a smaller or a larger figure is better");
+    f.optional("mode", &Monitored::mode)
+        .doc(
+            "whether a smaller or a larger figure is better; by default a smaller loss, and of a metric what it says "
+            "of itself, such as a larger accuracy");
   }
   /// Whether `value` is better than `other`; false if either is NaN.
   bool is_better(double value, double other) const { return mode == MonitorMode::kMin ? value < other : value > other; }

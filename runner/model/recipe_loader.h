@@ -13,7 +13,7 @@ struct LoadedRecipe {
   Value resolved;  // merged, overridden, interpolated: what the run's folder keeps
   std::string path;
   Value kept;                    // ResolvedRecipe's: what of it may be a secret
-  std::vector<Problem> surplus;  // `surplus_outputs`, found while the model was planned
+  std::vector<Problem> surplus;  // notes found while the model was planned: `surplus_outputs`, and of `settle_modes`
 };
 
 /// Whether a job begins with the weights that its recipe names; what was trained has its own.
