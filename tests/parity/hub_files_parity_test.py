@@ -57,7 +57,8 @@ def test_each_key_of_a_config_is_accounted_for(probe, tmp_path, model):
 
 # Values that are not those of `language_models.py`, where all sizes differ from the defaults.
 OTHER_VALUES = {
-    "use_cache": False, "chunk_size_feed_forward": 4, "is_decoder": True, "add_cross_attention": True, "is_encoder_decoder": True, "tie_word_embeddings": "other",
+    "use_cache": False, "chunk_size_feed_forward": 4, "is_decoder": True, "add_cross_attention": True, "is_encoder_decoder": True,
+    "tie_word_embeddings": "other",
     "layer_norm_eps": 0.1, "layer_norm_epsilon": 0.1, "rms_norm_eps": 0.1, "pad_token_id": 3, "bos_token_id": 3, "eos_token_id": 3, "pretraining_tp": 2,
     "scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": True, "sinusoidal_pos_embds": True, "qa_dropout": 0.7,
     "hidden_act": "relu", "activation": "relu", "activation_function": "relu", "attention_bias": True, "mlp_bias": True, "use_sliding_window": True,
@@ -65,11 +66,12 @@ OTHER_VALUES = {
     "problem_type": "regression", "rope_parameters": {"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0}, "initializer_range": 0.5,
     "summary_type": "last", "summary_use_proj": False, "summary_activation": "tanh", "summary_proj_to_labels": False, "summary_first_dropout": 0.3,
     "hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.3, "classifier_dropout": 0.3, "attention_dropout": 0.3, "seq_classif_dropout": 0.3,
-    "dropout": 0.3, "resid_pdrop": 0.3, "embd_pdrop": 0.3, "attn_pdrop": 0.3, "type_vocab_size": 3, "num_key_value_heads": 4, "n_inner": 64, "dtype": "bfloat16",
+    "dropout": 0.3, "resid_pdrop": 0.3, "embd_pdrop": 0.3, "attn_pdrop": 0.3, "type_vocab_size": 3, "num_key_value_heads": 4, "n_inner": 64,
+    "dtype": "bfloat16",
     "architectures": None, "id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1}, "transformers_version": "4.0", "_name_or_path": "x"}
 LATER = {"is_encoder_decoder", "chunk_size_feed_forward", "add_cross_attention", "output_attentions"}
-SIZES = {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings", "n_positions", "n_embd", "n_layer",
-         "n_head", "dim", "n_layers", "n_heads", "hidden_dim", "head_dim", "model_type"}
+SIZES = {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings", "n_positions",
+         "n_embd", "n_layer", "n_head", "dim", "n_layers", "n_heads", "hidden_dim", "head_dim", "model_type"}
 
 
 def other_config(model, key):
@@ -112,8 +114,8 @@ def test_each_value_of_a_config_gives_the_logits_of_transformers_or_is_refused(p
         assert not reply["notes"] and (key == "tie_word_embeddings" or not reply["passed_over"]), (key, reply)
         per_token = results["output.0"].dim() == 3
         assert_close(results["output.0"], expected_of(peer, fields), fields["attention_mask"] if per_token else None)
-    assert refused <= {"is_encoder_decoder", "add_cross_attention", "is_decoder", "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "sinusoidal_pos_embds",
-                       "rope_parameters"}
+    assert refused <= {"is_encoder_decoder", "add_cross_attention", "is_decoder", "scale_attn_weights", "scale_attn_by_inverse_layer_idx",
+                       "sinusoidal_pos_embds", "rope_parameters"}
 
 
 @pytest.mark.parametrize("key, value, said", [
@@ -242,8 +244,8 @@ def test_keys_that_mean_nothing_change_no_token_and_unknown_ones_are_named(going
     peer.save_pretrained(folder)
     (folder / "generation_config.json").write_text(json.dumps({"max_new_tokens": 2, "frobnicate": 3, "nothing": None}))
     (tmp_path / "prompts.jsonl").write_text('{"input_ids": [3]}\n')
-    done = subprocess.run([CALLED, "generate", folder, "--prompts", tmp_path / "prompts.jsonl", "--output", tmp_path / "out.jsonl"], capture_output=True, text=True,
-                          check=True)
+    done = subprocess.run([CALLED, "generate", folder, "--prompts", tmp_path / "prompts.jsonl", "--output", tmp_path / "out.jsonl"],
+                          capture_output=True, text=True, check=True)
     assert done.stderr.splitlines() == [f"{folder}/generation_config.json: {UNKNOWN}"]
 
 
@@ -326,8 +328,8 @@ def keys_of_tokenizers():
     for kind in CLASSES:
         keys |= set(inspect.signature(kind.__init__).parameters)
     # What Python hands on between its own functions, never written to a file.
-    inner = {"self", "args", "kwargs", "tokenizer", "tokenizer_object", "tokenizer_padding", "tokenizer_truncation", "post_processor", "gguf_file", "fix_mistral_regex",
-             "_json_padding", "_json_truncation", "_spm_precompiled_charsmap", "tokenizer_config_file", "chat_template_file"}
+    inner = {"self", "args", "kwargs", "tokenizer", "tokenizer_object", "tokenizer_padding", "tokenizer_truncation", "post_processor", "gguf_file",
+             "fix_mistral_regex", "_json_padding", "_json_truncation", "_spm_precompiled_charsmap", "tokenizer_config_file", "chat_template_file"}
     return keys - inner
 
 
@@ -363,8 +365,8 @@ def test_settings_of_a_tokenizer_that_cannot_be_had_are_refused(probe, tmp_path,
         Encoded(probe, tmp_path, ["a"])
 
 
-@pytest.mark.parametrize("sides", [{"truncation_side": "left"}, {"padding_side": "left"}, {"truncation_side": "left", "padding_side": "left"}, "of tokenizer.json"],
-                         ids=str)
+@pytest.mark.parametrize("sides", [{"truncation_side": "left"}, {"padding_side": "left"}, {"truncation_side": "left", "padding_side": "left"},
+                                   "of tokenizer.json"], ids=str)
 def test_texts_are_cut_and_filled_on_the_side_that_the_files_say(probe, tmp_path, sides):
     tokenizer = tokenizer_kinds.bert_cased(WORDS)
     if sides == "of tokenizer.json":
@@ -390,10 +392,11 @@ PLACES = {
                                                                                                 "normalized": False, "special": True}]}},
     "named": {"tokenizer_config.json": {"extra_special_tokens": {"image_token": "<a>"}, "pad_token": "<b>"}},
     "a key of its own": {"tokenizer_config.json": {"audio_token": "<a>", "sep_token": "<b>"}},
-    "a decoder": {"tokenizer_config.json": {"added_tokens_decoder": {"NEXT": {"content": "<a>", "special": True}, "NEXT+1": {"content": "<b>", "special": False,
-                                                                                                                            "normalized": False}}}},
+    "a decoder": {"tokenizer_config.json": {"added_tokens_decoder": {
+        "NEXT": {"content": "<a>", "special": True}, "NEXT+1": {"content": "<b>", "special": False, "normalized": False}}}},
     "special_tokens_map": {"tokenizer_config.json": {}, "special_tokens_map.json": {"pad_token": "<a>", "additional_special_tokens": ["<b>"]}},
-    "special_tokens_map that is passed over": {"tokenizer_config.json": {"added_tokens_decoder": {}, "pad_token": "<b>"}, "special_tokens_map.json": {"pad_token": "<a>"}},
+    "special_tokens_map that is passed over": {
+        "tokenizer_config.json": {"added_tokens_decoder": {}, "pad_token": "<b>"}, "special_tokens_map.json": {"pad_token": "<a>"}},
     "added_tokens.json": {"tokenizer_config.json": {"pad_token": "<b>"}, "added_tokens.json": {"<a>": "NEXT", "<b>": "NEXT+1"}},
 }
 
