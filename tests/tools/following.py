@@ -194,9 +194,17 @@ def settings_in(text):
     return pairs
 
 
+def owner(text, told):
+    """The path of the mapping that the message is about: that of its parameter where it is about a single value."""
+    begin = offset_of(text, told.place) if told.place else 0
+    is_mapping = text[begin] == "{" or re.match(r"[\w.]+: ", text[begin:])
+    is_parameter = told.place and "." in told.path and not told.path.endswith("]") and not is_mapping
+    return told.path.rpartition(".")[0] if is_parameter else told.path
+
+
 def settings(text, told, found):
-    """`write KEY: VALUE`, of the component that the message is about where KEY is no whole path."""
-    own = f"{told.path}." if told.path else ""
+    """`write KEY: VALUE`, in the mapping that the message is about where KEY is no whole path."""
+    own = f"{owner(text, told)}." if told.path else ""
     return text, [f"{'' if '.' in key else own}{key}={value}" for key, value in settings_in(found["settings"])]
 
 
@@ -206,6 +214,11 @@ def named_inputs(text, told, found):
     known = ["'3'", "label"] if "metrics" in told.path else ["flat", "fc"] if "name: fc" in text else ["'1'"] * count
     names = known[:count]
     return text, [f"{told.path}.inputs=[{', '.join(names)}]"]
+
+
+def within(text, told, found):
+    """`PART …; write KEY: VALUE in it`"""
+    return text, [f"{told.path}.{found['part']}.{found['key']}={found['value']}"]
 
 
 def on_command_line(text, told, found):
@@ -228,6 +241,7 @@ FORMS = [
     (r"write !replace before the mapping$", replaced),
     (r"write \$\$\{ for a literal \$\{$", literal),
     (r"write (?P<text>\$\{env:\w+:-default\})$", with_default),
+    (r"\bbut (?P<part>[a-z]\w*) .*; write (?P<key>\w+): (?P<value>\w+) in it\b", within),
     (r"write inputs: \[(?P<names>[^\]]+)\]", named_inputs),
     (r"write how many to take, or leave it out for all$", scalar_changed(lambda _: "1")),
     (r"write (?P<override>\S+=\S+) before it on the command line$", on_command_line),
