@@ -204,7 +204,8 @@ SHAPES_OF_FILES = [
     table("a column twice", ["a,a,y", "1,2,0", "2,3,1"], "two columns are called 'a'",
         by_hand=replacing("t.csv", ("a,a", "a,b"))),
     table("JSON for CSV", lines(*(json.dumps({"a": i, "y": i}) for i in range(3))), "it holds JSON: write type: JSONL"),
-    table("a database for CSV", database(), "it is an SQLite file: write type: SQLite", then="either table or query must be given"),
+    table("a database for CSV", database(), "it is an SQLite file: write type: SQLite",
+        then="either table or query must be given"),
     table("a spreadsheet for CSV", b"PK\x03\x04" + b"\0" * 30 + b"\n", "save the table as a CSV file",
         by_hand=lambda files: {"t.csv": lines(*PEOPLE)}),
     Fault("CSV for JSON", {"t.jsonl": lines(*PEOPLE)}, "type: JSONL, path: t.jsonl, label: y", "write type: CSV"),
@@ -280,7 +281,8 @@ OF_IMAGES = [
     Fault("a column of images that is misspelled",
         {"t.csv": lines("paths,label", "a.png,0", "b.png,1"), "a.png": picture(), "b.png": picture(7)},
         "type: ImageCSV, path: t.csv", "there is no column 'path'; did you mean paths?", layers=PICTURES),
-    Fault("images of two sizes", {"photos/x/a.png": picture(), "photos/z/b.png": picture(7, 5)}, "type: ImageFolder, root: photos",
+    Fault("images of two sizes", {"photos/x/a.png": picture(), "photos/z/b.png": picture(7, 5)},
+        "type: ImageFolder, root: photos",
         "image_transforms", layers=PICTURES),
 ]
 

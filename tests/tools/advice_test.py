@@ -58,7 +58,7 @@ def is_refused(told, before, key):
 
 
 def check_helps(told, before, changed, overrides, recipe, folder):
-    """The recipe, `changed` as advised and with `overrides`, no longer has the fault `told`; what was written is taken."""
+    """The recipe, `changed` as advised and with `overrides`, no longer has the fault `told`; what was written is ok."""
     (folder / recipe).write_text(changed)
     exit_code, lines = call(folder, "validate", recipe, *overrides)
     after = [told_by(said, recipe) for said in lines]
