@@ -52,7 +52,7 @@ struct Tail {
   uint64_t checksum = 0;
 };
 
-std::string_view bytes_of(const at::Tensor& image) {
+std::string_view image_bytes(const at::Tensor& image) {
   return {static_cast<const char*>(image.const_data_ptr()), image.nbytes()};
 }
 
@@ -68,8 +68,8 @@ void write_images(const std::string& path, size_t count, const DecodeImage& deco
       for (size_t i = first; i < last; ++i) {
         if (!piece.faults[i].empty()) faults[std::to_string(i)] = piece.faults[i];
         sizes.push_back(piece.images[i].defined() ? piece.images[i].sizes().vec() : std::vector<int64_t>{0, 0, 0});
-        sums.push_back(piece.images[i].defined() ? checksum_of(bytes_of(piece.images[i])) : 0);
-        if (piece.images[i].defined()) file.write(bytes_of(piece.images[i]));
+        sums.push_back(piece.images[i].defined() ? checksum_of(image_bytes(piece.images[i])) : 0);
+        if (piece.images[i].defined()) file.write(image_bytes(piece.images[i]));
       }
     }
     const std::string text =
@@ -86,7 +86,7 @@ bool are_whole(const std::vector<at::Tensor>& images, const std::vector<uint64_t
   std::atomic<bool> whole = true;
   at::parallel_for(0, static_cast<int64_t>(images.size()), 1, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); whole && i < static_cast<size_t>(end); ++i) {
-      if (images[i].defined() && checksum_of(bytes_of(images[i])) != sums[i]) whole = false;
+      if (images[i].defined() && checksum_of(image_bytes(images[i])) != sums[i]) whole = false;
     }
   });
   return whole;

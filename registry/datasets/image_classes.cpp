@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostNamed = 10;
+constexpr size_t kMostClassesNamed = 10;
 
 /// A number as a program writes it: "7", not "07".
 std::optional<int64_t> plain_number(const std::string& text) {
@@ -25,9 +25,9 @@ std::optional<int64_t> plain_number(const std::string& text) {
 }
 
 /// The number in `known` of each class that `listing` has by its own number; -1: unknown.
-class Numbers {
+class ClassNumbers {
  public:
-  Numbers(const KnownClasses& known, const ImageListing& listing) : known_(known), listing_(listing) {
+  ClassNumbers(const KnownClasses& known, const ImageListing& listing) : known_(known), listing_(listing) {
     for (size_t i = 0; i < known.names.size(); ++i) by_name_.emplace(known.names[i], static_cast<int64_t>(i));
   }
 
@@ -78,7 +78,7 @@ KnownClasses KnownClasses::of(const ImageListing& listing) {
 std::string UnknownClasses::text() const {
   std::vector<std::string> parts;
   for (const auto& [name, count] : counts) {
-    if (parts.size() == kMostNamed) return join(parts) + ", …";
+    if (parts.size() == kMostClassesNamed) return join(parts) + ", …";
     parts.push_back(name + " (" + std::to_string(count) + ")");
   }
   return join(parts);
@@ -90,15 +90,15 @@ std::string UnknownClasses::fault(const KnownClasses& known) const {
                      (near.empty() ? "; their classes are " : "; did you mean " + near + "? Their classes are ");
   if (known.names.empty()) return text + "the numbers 0 to " + std::to_string(known.count - 1);
   std::vector<std::string> names = known.names;
-  if (names.size() > kMostNamed) {
-    names.resize(kMostNamed);
+  if (names.size() > kMostClassesNamed) {
+    names.resize(kMostClassesNamed);
     names.push_back("… (" + std::to_string(known.count) + " in all)");
   }
   return text + join(names);
 }
 
 ImageListing read_by_classes(const KnownClasses& known, const ImageListing& listing, UnknownClasses& unknown) {
-  const Numbers numbers(known, listing);
+  const ClassNumbers numbers(known, listing);
   const int64_t* own = listing.labels.const_data_ptr<int64_t>();
   std::unordered_map<int64_t, int64_t> found;
   std::vector<int64_t> labels;

@@ -20,7 +20,7 @@ constexpr std::array kOtherExtensions = {".tif", ".tiff", ".gif", ".apng", ".jpe
                                          ".jxl", ".ppm",  ".pgm", ".pbm",  ".pnm", ".heic", ".heif", ".avif",
                                          ".ico", ".tga",  ".psd", ".svg",  ".exr", ".hdr",  ".dds",  ".pcx",
                                          ".dcm", ".dng",  ".cr2", ".nef",  ".arw"};
-constexpr size_t kMostNamed = 3;
+constexpr size_t kMostKindsNamed = 3;
 
 template <size_t N>
 bool has_extension(const fs::path& path, const std::array<const char*, N>& extensions) {
@@ -46,7 +46,7 @@ void PassedOver::add(Kind kind, const Some& some) {
   Some& own = kinds_[kind];
   own.count += some.count;
   own.names.insert(some.names.begin(), some.names.end());
-  while (own.names.size() > kMostNamed + 1) own.names.erase(std::prev(own.names.end()));
+  while (own.names.size() > kMostKindsNamed + 1) own.names.erase(std::prev(own.names.end()));
 }
 
 std::string PassedOver::text() const {
@@ -62,8 +62,8 @@ std::string PassedOver::text() const {
     const Some& some = kinds_[kind];
     if (some.count == 0) continue;
     std::vector<std::string> names(some.names.begin(), some.names.end());
-    if (names.size() > kMostNamed) {
-      names.resize(kMostNamed);
+    if (names.size() > kMostKindsNamed) {
+      names.resize(kMostKindsNamed);
       names.emplace_back("…");
     }
     parts.push_back(std::to_string(some.count) + " " + kWords[kind][some.count == 1 ? 0 : 1] + " (" + join(names) +

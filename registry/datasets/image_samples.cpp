@@ -22,7 +22,7 @@ using nlohmann::json;
 namespace {
 
 constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;
-constexpr size_t kMostNamed = 3;  // broken files
+constexpr size_t kMostBrokenNamed = 3;  // broken files
 
 std::string pixels_text(const std::vector<int64_t>& shape) {
   return std::to_string(shape[1]) + "x" + std::to_string(shape[2]);
@@ -256,8 +256,8 @@ void ImageSamples::leave_out(const std::vector<int64_t>& whole, std::vector<std:
   if (options_.broken == BrokenImages::kError) throw DataError(broken[0] + advice());
   const size_t count = broken.size();
   const size_t all = files().size() + listing().unread.size();
-  if (count > kMostNamed) broken.resize(kMostNamed);
-  const std::string named = join(broken) + (count > kMostNamed ? ", …" : "");
+  if (count > kMostBrokenNamed) broken.resize(kMostNamed);
+  const std::string named = join(broken) + (count > kMostBrokenNamed ? ", …" : "");
   if (whole.empty()) throw DataError("no image can be decoded: " + named);
   notes_.push_back(std::to_string(count) + " of " + std::to_string(all) +
                    " images cannot be decoded and are left out: " + named);
