@@ -256,7 +256,7 @@ void ImageSamples::leave_out(const std::vector<int64_t>& whole, std::vector<std:
   if (options_.broken == BrokenImages::kError) throw DataError(broken[0] + advice());
   const size_t count = broken.size();
   const size_t all = files().size() + listing().unread.size();
-  if (count > kMostBrokenNamed) broken.resize(kMostNamed);
+  if (count > kMostBrokenNamed) broken.resize(kMostBrokenNamed);
   const std::string named = join(broken) + (count > kMostBrokenNamed ? ", …" : "");
   if (whole.empty()) throw DataError("no image can be decoded: " + named);
   notes_.push_back(std::to_string(count) + " of " + std::to_string(all) +

@@ -112,7 +112,7 @@ std::optional<double> parse_cell_number(const Cell& cell) {
   return result.ec == std::errc::result_out_of_range ? std::numeric_limits<double>::infinity() : value;
 }
 
-at::Tensor Numbers::tensor(const std::vector<int64_t>& shape) const {
+at::Tensor ColumnNumbers::tensor(const std::vector<int64_t>& shape) const {
   return (is_wide_ ? at::tensor(wide_, at::kDouble) : at::tensor(narrow_, at::kFloat)).view(shape);
 }
 

@@ -23,8 +23,8 @@ inline constexpr int64_t kMissingCategory = -1;
 /// A text from the data in a message: in quotation marks, cut off where it is long.
 std::string shown(std::string_view text);
 
-/// Numbers as the file has them: in float32 for as long as that holds every digit of them, else in float64.
-class Numbers {
+/// ColumnNumbers as the file has them: in float32 for as long as that holds every digit of them, else in float64.
+class ColumnNumbers {
  public:
   void push_back(double number) {
     if (!is_wide_ && !holds(number)) widen();
@@ -58,7 +58,7 @@ struct Column {
   std::string name;
   ColumnOptions options;
   size_t place = 0;  // in a row
-  Numbers numbers;
+  ColumnNumbers numbers;
   std::vector<int64_t> integers;                    // of a category: its place in `seen`, or kMissingCategory
   std::vector<std::string> seen;                    // categories in the order of the file
   std::unordered_map<std::string, int64_t> places;  // of `seen`
