@@ -111,7 +111,7 @@ def test_the_padding_falls_by_what_is_said(probe, folder):
     assert grouped < shuffled / 2
 
     def said(*overrides):
-        done = subprocess.run([CALLED, "data", recipe_of(folder), *overrides], capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run([CALLED, "data", recipe_of(folder), *overrides], cwd=folder, capture_output=True, text=True, timeout=100, check=False)
         assert done.returncode == 0, done.stderr
         return " ".join(done.stdout.split())
 

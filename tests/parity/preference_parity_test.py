@@ -234,7 +234,7 @@ optimizer: {{type: SGD, lr: 0.1}}
 training: {{max_steps: 1}}
 """)
     for more, count in (([], lost), (["dataset.train.tokenize=apart"], 0)):
-        done = subprocess.run([CALLED, "data", str(recipe), *more], capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run([CALLED, "data", str(recipe), *more], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
         assert done.returncode == 0, done.stderr
         found = re.search(r"(\d) of 4 prompts end within a token that goes on into an answer", " ".join(done.stdout.split()))
         assert (int(found.group(1)) if found else 0) == count and lost > 0
