@@ -7,7 +7,7 @@ namespace trainrun {
 namespace {
 
 /// An integer among a component's parameters; 0 where there is none.
-int64_t number_of(const nlohmann::json& attributes, const char* name) {
+int64_t whole_number_in(const nlohmann::json& attributes, const char* name) {
   const auto found = attributes.find(name);
   return found != attributes.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
@@ -17,9 +17,9 @@ std::string steps_text(int64_t steps) { return std::to_string(steps) + (steps ==
 /// Of a scheduler: how many steps, or epochs, its rate rises, whatever the length of the job; 0: it does not.
 int64_t rise_of(const Component<SchedulerKind>& scheduler) {
   const nlohmann::json& attributes = scheduler.attributes;
-  if (scheduler.type != "LinearLR") return number_of(attributes, "warmup_steps");
+  if (scheduler.type != "LinearLR") return whole_number_in(attributes, "warmup_steps");
   const bool rises = attributes.at("start_factor").get<double>() < attributes.at("end_factor").get<double>();
-  return rises ? number_of(attributes, "total_iters") : 0;
+  return rises ? whole_number_in(attributes, "total_iters") : 0;
 }
 
 void note_schedule(const Recipe& recipe, const JobLength& job, std::vector<std::string>& notes) {
@@ -44,7 +44,7 @@ void note_schedule(const Recipe& recipe, const JobLength& job, std::vector<std::
 
 void note_averages(const Recipe& recipe, const JobLength& job, std::vector<std::string>& notes) {
   for (const Component<CallbackKind>& callback : recipe.callbacks) {
-    const int64_t start = number_of(callback.attributes, "start_step");
+    const int64_t start = whole_number_in(callback.attributes, "start_step");
     if (start <= job.total_steps) continue;
     notes.push_back(callback.path + ": " + callback.type + " begins at step " + std::to_string(start) +
                     ", but the job has " + steps_text(job.total_steps) + ", so that it never does anything");

@@ -10,8 +10,6 @@
 namespace trainrun {
 namespace {
 
-void add_to(at::Tensor& sum, const at::Tensor& number) { sum = sum.defined() ? sum + number : number; }
-
 void add_weighted(at::Tensor& sum, const at::Tensor& loss, double times) { add_to(sum, number_of(loss, times)); }
 
 /// `loss` is the mean over `targets`; over none it is not a number.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/TensorOperators.h>
+
 #include <optional>
 #include <vector>
 
@@ -7,6 +9,9 @@
 #include "runner/model/model.h"
 
 namespace trainrun {
+
+/// Adds a number, a scalar, to a sum that is undefined before the first.
+inline void add_to(at::Tensor& sum, const at::Tensor& number) { sum = sum.defined() ? sum + number : number; }
 
 /// The loss of an evaluation, and each of several: of all samples as of one batch, however they were cut into batches.
 /// Added up on the device where batches are computed, and read once.

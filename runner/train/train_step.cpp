@@ -13,6 +13,7 @@
 #include "runner/model/gradients.h"
 #include "runner/train/asked_signals.h"
 #include "runner/train/finite.h"
+#include "runner/train/loss_figures.h"
 #include "runner/train/step_batches.h"
 #include "runner/train/step_errors.h"
 #include "runner/train/training_error.h"
@@ -66,8 +67,6 @@ int64_t count_tokens(const Batch& batch) {
   }
   return tokens;
 }
-
-void add_to(at::Tensor& sum, const at::Tensor& share) { sum = sum.defined() ? sum + share : share; }
 
 /// The forward and backward pass of a batch; adds its share of the window's loss to `result`. `shares`: which part of
 /// the step's targets are the batch's.
