@@ -46,7 +46,7 @@ class CsvTable : public TableReader {
  public:
   explicit CsvTable(const Csv& options)
       : reader_(options.path, options.delimiter[0], options.encoding), format_(options.number_format()) {
-    if (!reader_.next(record_)) throw DataError(options.path + ": is empty");
+    read_first_record(options.path);
     if (options.header) {
       names_ = record_;
     } else {
@@ -78,6 +78,17 @@ class CsvTable : public TableReader {
   int64_t row_number() const override { return reader_.line(); }
 
  private:
+  /// A file of another kind is said to be one, whatever is wrong with it as a text.
+  void read_first_record(const std::string& path) {
+    try {
+      if (!reader_.next(record_)) throw DataError(path + ": is empty");
+    } catch (const DataError&) {
+      const std::string hint = other_kind_hint(path);
+      if (hint.empty()) throw;
+      throw DataError(path + ": cannot be read as lines of text" + hint);
+    }
+  }
+
   CsvReader reader_;
   std::optional<NumberFormat> format_;
   std::vector<std::string> names_;

@@ -159,7 +159,7 @@ def test_fractions_are_no_classes_unless_the_recipe_says_so(probe, tmp_path, tok
         probe.ask("dataset", spec=spec | {"path": halves, "task": "regression", "classes": ["1"]})
 
 
-@pytest.mark.parametrize("label, fault", [("four", "'four' is not a number"), ("", "'' is not a number"), ("nan", "'nan' is not a number"),
+@pytest.mark.parametrize("label, fault", [("four", "'four' is not a number"), ("", "the label is missing"), ("nan", "'nan' is not a number"),
                                           ("4,5", "'4,5' is not a number"), ("1e39", "'1e39' is too large for float32")])
 def test_a_label_that_is_no_number_is_named_with_its_line(probe, tmp_path, tokenizer, label, fault):
     path = str(write_table(tmp_path / "a.tsv", ["1", " +2.5", "-3e-1", label]))

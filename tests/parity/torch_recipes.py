@@ -293,7 +293,6 @@ def train(recipe: dict, train_data: dict, eval_data: dict, noise: float = 0, noi
             last = net(*(data[name][indices] for name in fields))
         return criterion(net.values | {target: data[target][indices]}, last.float(), data[target][indices], share)
 
-    loop = recipe["dataloader"]
     clip = recipe["training"].get("max_grad_norm")
     by_epoch = scheduler is not None and recipe["scheduler"].get("interval") == "epoch"
     for epoch in range(recipe["training"]["num_epochs"]):
@@ -317,9 +316,8 @@ def train(recipe: dict, train_data: dict, eval_data: dict, noise: float = 0, noi
             scheduler.step()
         net.eval()
         with torch.no_grad():
-            size = len(eval_data[target])
-            pieces = torch.arange(size).split(loop["eval_batch_size"])
-            run.evaluations.append(sum(loss_of(eval_data, piece, len(piece) / size)[1] for piece in pieces))
+            everything = torch.arange(len(eval_data[target]))  # an evaluation's loss is that of one batch, however it is cut
+            run.evaluations.append(loss_of(eval_data, everything, 1.0)[1])
     run.state = {name: tensor.detach().clone() for name, tensor in net.state_dict().items()}
     return run
 

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RECIPE = "tests/recipes/digits_small.yaml"
 FOUR = ["distributed_type=MULTI_CPU", "num_processes=4"]
 EIGHT = ["distributed_type=MULTI_GPU", "num_processes=8", "num_machines=2"]
-ODD = "name=it's \"$HOME\" `id`\n# and more"  # YAML makes one text of it
+ODD = "name=it's \"$HOME\" `id`#and more"
 
 
 def launch(*arguments):
