@@ -294,6 +294,18 @@ def train(recipe: dict, train_data: dict, eval_data: dict, noise: float = 0, noi
         return criterion(net.values | {target: data[target][indices]}, last.float(), data[target][indices], share)
 
     clip = recipe["training"].get("max_grad_norm")
+    read = {name for _, inputs, _ in criterion.parts for name in inputs or [] if name != target}
+
+    def evaluated(data: dict) -> float:
+        """The loss of one batch, of what the net gives for the batches of an evaluation."""
+        outputs: list[dict[str, torch.Tensor]] = []
+        for piece in torch.arange(len(data[target])).split(recipe["dataloader"]["eval_batch_size"]):
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                last = net(*(data[name][piece] for name in fields))
+            outputs.append({"": last.float()} | {name: net.values[name] for name in read})
+        whole = {name: torch.cat([values[name] for values in outputs]) for name in outputs[0]}
+        return criterion(whole | {target: data[target]}, whole[""], data[target], 1.0)[1]
+
     by_epoch = scheduler is not None and recipe["scheduler"].get("interval") == "epoch"
     for epoch in range(recipe["training"]["num_epochs"]):
         net.train()
@@ -316,8 +328,7 @@ def train(recipe: dict, train_data: dict, eval_data: dict, noise: float = 0, noi
             scheduler.step()
         net.eval()
         with torch.no_grad():
-            everything = torch.arange(len(eval_data[target]))  # an evaluation's loss is that of one batch, however it is cut
-            run.evaluations.append(loss_of(eval_data, everything, 1.0)[1])
+            run.evaluations.append(evaluated(eval_data))
     run.state = {name: tensor.detach().clone() for name, tensor in net.state_dict().items()}
     return run
 
