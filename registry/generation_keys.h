@@ -14,7 +14,7 @@ struct GenerationKey {
   };
   std::string_view name;
   Use use = Use::kRead;
-  std::string_view why = "";
+  std::string_view why = {};
   std::string_view neutral = "null";  // as JSON
 };
 

@@ -157,7 +157,7 @@ class PairMaker {
   }
 
   /// With the token that ends a text, where it is not written already.
-  std::string ended(std::string text) const {
+  std::string ended(const std::string& text) const {
     const std::string end = end_ ? tokenizer_.token_of(*end_).value_or("") : "";
     return text.ends_with(end) ? text : text + end;
   }

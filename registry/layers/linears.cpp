@@ -185,6 +185,7 @@ class TableModule : public Lookup, public SpansRanks, public ChangesParameters {
 
 struct EmbeddingModule : TableModule<torch::nn::EmbeddingImpl> {
   using TableModule::TableModule;
+  // NOLINTNEXTLINE(bugprone-derived-method-shadowing-base-method): what a layer of this module calls
   at::Tensor forward(const at::Tensor& indices) {
     return torch::nn::functional::detail::embedding(indices, table(indices), options.padding_idx(), std::nullopt,
                                                     options.norm_type(), options.scale_grad_by_freq(),

@@ -44,20 +44,20 @@ std::string with_ends_of_text(const std::string& pattern) {
 
 void Regex::Free::operator()(re_pattern_buffer* pattern) const { onig_free(pattern); }
 
-Regex::Regex(const std::string& given, Syntax syntax) : pattern_(given) {
+Regex::Regex(const std::string& pattern, Syntax syntax) : pattern_(pattern) {
   start_oniguruma();
   const bool is_ecma = syntax == Syntax::kEcmaScript;
-  const std::string pattern = is_ecma ? with_ends_of_text(given) : given;
+  const std::string read = is_ecma ? with_ends_of_text(pattern) : pattern;
   OnigErrorInfo info{};
   regex_t* compiled = nullptr;
-  const int code = onig_new(&compiled, onig_text(pattern.data()), onig_text(pattern.data() + pattern.size()),
-                            ONIG_OPTION_NONE, is_ecma ? ONIG_ENCODING_ASCII : ONIG_ENCODING_UTF8,
+  const int code = onig_new(&compiled, onig_text(read.data()), onig_text(read.data() + read.size()), ONIG_OPTION_NONE,
+                            is_ecma ? ONIG_ENCODING_ASCII : ONIG_ENCODING_UTF8,
                             is_ecma ? ONIG_SYNTAX_PERL : ONIG_SYNTAX_DEFAULT, &info);
   if (code == ONIGERR_MEMORY) throw std::bad_alloc();
   if (code != ONIG_NORMAL) {
     OnigUChar message[ONIG_MAX_ERROR_MESSAGE_LEN];
     const int size = onig_error_code_to_str(message, code, &info);
-    throw DataError("'" + given + "' is not a regular expression: " +
+    throw DataError("'" + pattern + "' is not a regular expression: " +
                     std::string(reinterpret_cast<const char*>(message), static_cast<size_t>(size)));
   }
   compiled_.reset(compiled);

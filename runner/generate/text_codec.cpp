@@ -95,9 +95,9 @@ std::optional<std::string> find_text(const Value& value, const std::string& key)
 }
 
 void find_texts(const Value& value, const std::string& key, std::vector<std::string>& found) {
-  if (const Value* own = value.find(key); own && own->is_scalar() && !own->is_null()) {
-    if (std::ranges::find(found, own->text()) == found.end()) found.push_back(own->text());
-  }
+  const Value* own = value.find(key);
+  const bool is_text = own && own->is_scalar() && !own->is_null();
+  if (is_text && std::ranges::find(found, own->text()) == found.end()) found.push_back(own->text());
   for (const Value::Entry& entry : value.entries()) find_texts(entry.value, key, found);
   for (const Value& item : value.items()) find_texts(item, key, found);
 }

@@ -95,7 +95,7 @@ class CsvLogger : public Logger {
     if (file_.made_anew()) lacks_columns_ = true;
     if (!lacks_columns_ && columns.size() == columns_.size()) return;
     rewrite(columns, [](const std::vector<std::string>&) { return true; });
-    columns_ = columns;
+    columns_ = std::move(columns);
     lacks_columns_ = false;
   }
 
