@@ -352,8 +352,8 @@ TEST_CASE("an override that leads nowhere is a problem that says why") {
        "command line:1:3: a: write a mapping as {a: b}, a list as [a, b], and a text that looks like one in quotes"},
       {"a=#fff", "command line:1:3: a: a '#' begins a comment; put the value in quotes that YAML sees: '\"#fff\"'"},
       {"a=b\nc",
-       "command line:1:3: a: a line end in a plain text would become a space; put the text in double quotes, as in "
-       "\"a\\nb\", or leave it out"},
+       "command line:1:3: a: a line end in a plain text would become a space; leave it out, or, where a text may have "
+       "line ends, put the text in double quotes, as in \"a\\nb\""},
       {"a=\xFF", "command line:1:3: not UTF-8"},
   };
   for (const FaultyRecipe& override_case : cases) {
