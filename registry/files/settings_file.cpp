@@ -1,5 +1,7 @@
 #include "registry/files/settings_file.h"
 
+#include <algorithm>
+
 #include "registry/error.h"
 #include "registry/files/file_io.h"
 #include "registry/files/json_depth.h"
@@ -21,6 +23,10 @@ json read_settings(const std::string& path) {
   } catch (const json::exception& error) {
     throw DataError(path + ": is not JSON: " + error.what());
   }
+}
+
+bool means_nothing(std::span<const MeaninglessKey> keys, std::string_view key) {
+  return std::ranges::find(keys, key, &MeaninglessKey::name) != keys.end();
 }
 
 std::string unknown_keys_text(const std::vector<std::string>& keys) {

@@ -1,15 +1,11 @@
 #include "registry/models/config_keys.h"
 
-#include <algorithm>
 #include <array>
+
+#include "registry/files/settings_file.h"
 
 namespace trainrun {
 namespace {
-
-struct ConfigKey {
-  std::string_view name;
-  std::string_view why;  // it changes nothing here
-};
 
 constexpr std::string_view kOrigin = "says where the file comes from";
 constexpr std::string_view kLoss = "concerns the loss and the names of classes, which the recipe says";
@@ -20,68 +16,66 @@ constexpr std::string_view kOtherHead = "is of a head that is not available here
 constexpr std::string_view kAlways = "is always so here; models.md says which models there are";
 
 constexpr std::array kKeys = {
-    ConfigKey{"_name_or_path", kOrigin},
-    ConfigKey{"name_or_path", kOrigin},
-    ConfigKey{"_commit_hash", kOrigin},
-    ConfigKey{"architectures", kOrigin},
-    ConfigKey{"auto_map", kOrigin},
-    ConfigKey{"finetuning_task", kOrigin},
-    ConfigKey{"model_type", kOrigin},
-    ConfigKey{"transformers_version", kOrigin},
-    ConfigKey{"unsloth_version", kOrigin},
-    ConfigKey{"unsloth_fixed", kOrigin},
-    ConfigKey{"task_specific_params", kOrigin},
-    ConfigKey{"id2label", kLoss},
-    ConfigKey{"label2id", kLoss},
-    ConfigKey{"num_labels", kLoss},
-    ConfigKey{"problem_type", kLoss},
-    ConfigKey{"bos_token_id", kTokens},
-    ConfigKey{"eos_token_id", kTokens},
-    ConfigKey{"pad_token_id", kTokens},
-    ConfigKey{"sep_token_id", kTokens},
-    ConfigKey{"cls_token_id", kTokens},
-    ConfigKey{"mask_token_id", kTokens},
-    ConfigKey{"unk_token_id", kTokens},
-    ConfigKey{"decoder_start_token_id", kTokens},
-    ConfigKey{"tokenizer_class", kTokens},
-    ConfigKey{"prefix", kTokens},
-    ConfigKey{"attn_implementation", kPython},
-    ConfigKey{"_attn_implementation", kPython},
-    ConfigKey{"_attn_implementation_autoset", kPython},
-    ConfigKey{"experts_implementation", kPython},
-    ConfigKey{"chunk_size_feed_forward", kPython},
-    ConfigKey{"gradient_checkpointing", kPython},
-    ConfigKey{"output_attentions", kPython},
-    ConfigKey{"output_hidden_states", kPython},
-    ConfigKey{"output_past", kPython},
-    ConfigKey{"pretraining_tp", kPython},
-    ConfigKey{"reorder_and_upcast_attn", kPython},
-    ConfigKey{"return_dict", kPython},
-    ConfigKey{"tf_legacy_loss", kPython},
-    ConfigKey{"torchscript", kPython},
-    ConfigKey{"use_bfloat16", kPrecision},
-    ConfigKey{"use_cache", kPython},
-    ConfigKey{"dtype", kPrecision},
-    ConfigKey{"torch_dtype", kPrecision},
-    ConfigKey{"qa_dropout", kOtherHead},
-    ConfigKey{"seq_classif_dropout", kOtherHead},
-    ConfigKey{"classifier_dropout", kOtherHead},
-    ConfigKey{"summary_activation", kOtherHead},
-    ConfigKey{"summary_first_dropout", kOtherHead},
-    ConfigKey{"summary_proj_to_labels", kOtherHead},
-    ConfigKey{"summary_type", kOtherHead},
-    ConfigKey{"summary_use_proj", kOtherHead},
-    ConfigKey{"tie_word_embeddings", kOtherHead},  // of a model without a head over the vocabulary
-    ConfigKey{"n_ctx", kAlways},                   // is n_positions
-    ConfigKey{"tie_weights_", kAlways},
-    ConfigKey{"tie_encoder_decoder", kAlways},
-    ConfigKey{"cross_attention_hidden_size", kAlways},
+    MeaninglessKey{"_name_or_path", kOrigin},
+    MeaninglessKey{"name_or_path", kOrigin},
+    MeaninglessKey{"_commit_hash", kOrigin},
+    MeaninglessKey{"architectures", kOrigin},
+    MeaninglessKey{"auto_map", kOrigin},
+    MeaninglessKey{"finetuning_task", kOrigin},
+    MeaninglessKey{"model_type", kOrigin},
+    MeaninglessKey{"transformers_version", kOrigin},
+    MeaninglessKey{"unsloth_version", kOrigin},
+    MeaninglessKey{"unsloth_fixed", kOrigin},
+    MeaninglessKey{"task_specific_params", kOrigin},
+    MeaninglessKey{"id2label", kLoss},
+    MeaninglessKey{"label2id", kLoss},
+    MeaninglessKey{"num_labels", kLoss},
+    MeaninglessKey{"problem_type", kLoss},
+    MeaninglessKey{"bos_token_id", kTokens},
+    MeaninglessKey{"eos_token_id", kTokens},
+    MeaninglessKey{"pad_token_id", kTokens},
+    MeaninglessKey{"sep_token_id", kTokens},
+    MeaninglessKey{"cls_token_id", kTokens},
+    MeaninglessKey{"mask_token_id", kTokens},
+    MeaninglessKey{"unk_token_id", kTokens},
+    MeaninglessKey{"decoder_start_token_id", kTokens},
+    MeaninglessKey{"tokenizer_class", kTokens},
+    MeaninglessKey{"prefix", kTokens},
+    MeaninglessKey{"attn_implementation", kPython},
+    MeaninglessKey{"_attn_implementation", kPython},
+    MeaninglessKey{"_attn_implementation_autoset", kPython},
+    MeaninglessKey{"experts_implementation", kPython},
+    MeaninglessKey{"chunk_size_feed_forward", kPython},
+    MeaninglessKey{"gradient_checkpointing", kPython},
+    MeaninglessKey{"output_attentions", kPython},
+    MeaninglessKey{"output_hidden_states", kPython},
+    MeaninglessKey{"output_past", kPython},
+    MeaninglessKey{"pretraining_tp", kPython},
+    MeaninglessKey{"reorder_and_upcast_attn", kPython},
+    MeaninglessKey{"return_dict", kPython},
+    MeaninglessKey{"tf_legacy_loss", kPython},
+    MeaninglessKey{"torchscript", kPython},
+    MeaninglessKey{"use_bfloat16", kPrecision},
+    MeaninglessKey{"use_cache", kPython},
+    MeaninglessKey{"dtype", kPrecision},
+    MeaninglessKey{"torch_dtype", kPrecision},
+    MeaninglessKey{"qa_dropout", kOtherHead},
+    MeaninglessKey{"seq_classif_dropout", kOtherHead},
+    MeaninglessKey{"classifier_dropout", kOtherHead},
+    MeaninglessKey{"summary_activation", kOtherHead},
+    MeaninglessKey{"summary_first_dropout", kOtherHead},
+    MeaninglessKey{"summary_proj_to_labels", kOtherHead},
+    MeaninglessKey{"summary_type", kOtherHead},
+    MeaninglessKey{"summary_use_proj", kOtherHead},
+    MeaninglessKey{"tie_word_embeddings", kOtherHead},  // of a model without a head over the vocabulary
+    MeaninglessKey{"n_ctx", kAlways},                   // is n_positions
+    MeaninglessKey{"tie_weights_", kAlways},
+    MeaninglessKey{"tie_encoder_decoder", kAlways},
+    MeaninglessKey{"cross_attention_hidden_size", kAlways},
 };
 
 }  // namespace
 
-bool means_nothing_to_models(std::string_view key) {
-  return std::ranges::any_of(kKeys, [&](const ConfigKey& known) { return known.name == key; });
-}
+bool means_nothing_to_models(std::string_view key) { return means_nothing(kKeys, key); }
 
 }  // namespace trainrun

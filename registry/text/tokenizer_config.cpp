@@ -36,10 +36,7 @@ constexpr std::array<std::string_view, 18> kRead = {
     "add_eos_token",
     "never_split"};
 
-struct MeaninglessKey {
-  std::string_view name;
-  std::string_view why;  // it changes no token here
-};
+// Keys that change no token.
 constexpr std::string_view kOrigin = "says where the files come from, or by which class they are opened";
 constexpr std::string_view kRecipe = "the recipe says how long texts are made, and which fields a model reads";
 constexpr std::string_view kSlow = "is of Python's old tokenizers, which its fast ones do not read";
@@ -95,8 +92,7 @@ bool names_token(const std::string& key, const nlohmann::json& value) {
 }
 
 bool is_known(const std::string& key, const nlohmann::json& value) {
-  return names_token(key, value) || std::ranges::find(kRead, key) != kRead.end() ||
-         std::ranges::any_of(kMeaningless, [&](const auto& known) { return known.name == key; });
+  return names_token(key, value) || std::ranges::find(kRead, key) != kRead.end() || means_nothing(kMeaningless, key);
 }
 
 /// {"content": "[PAD]", "special": true, …}

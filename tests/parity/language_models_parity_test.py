@@ -217,6 +217,17 @@ def exported(folder: pathlib.Path, *arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def assert_evaluated_alike(folder, opened, fields, labels) -> torch.Tensor:
+    """The loss that `eval` gives for the run in `folder`, two batches of four, is that of transformers' model, whose logits are returned."""
+    with torch.no_grad():
+        logits = opened.eval()(**fields).logits
+    losses = [functional.cross_entropy(part.flatten(0, -2), target.flatten()).item()
+              for part, target in zip(logits.split(4), labels.split(4), strict=True)]
+    done = subprocess.run([CALLED, "eval", "run", "--json"], cwd=folder, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["eval/loss"] == pytest.approx(sum(losses) / 2, rel=1e-4)
+    return logits
+
+
 @pytest.mark.parametrize("begins", ["from a folder", "anew"])
 @pytest.mark.parametrize("model", TRAINED, ids=str)
 def test_transformers_opens_what_is_exported(tmp_path, model: LanguageModel, begins):
@@ -241,12 +252,7 @@ def test_transformers_opens_what_is_exported(tmp_path, model: LanguageModel, beg
     state = {name: tensor for name, tensor in opened.state_dict().items() if prefix + name in own}
     assert_same({name.removeprefix(prefix): tensor for name, tensor in own.items()}, state, "weights")
     labels = labels_for(model, fields)
-    with torch.no_grad():
-        logits = opened.eval()(**fields).logits
-    losses = [functional.cross_entropy(part.flatten(0, -2), target.flatten()).item()
-              for part, target in zip(logits.split(4), labels.split(4), strict=True)]
-    done = subprocess.run([CALLED, "eval", "run", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["eval/loss"] == pytest.approx(sum(losses) / 2, rel=1e-4)
+    assert_evaluated_alike(tmp_path, opened, fields, labels)
     assert (tmp_path / "out" / "vocab.txt").exists() == (begins == "from a folder")
 
 
@@ -292,12 +298,7 @@ def test_a_head_that_differs_from_the_embedding_is_kept_as_transformers_keeps_it
     assert not any(info.values()), info
     own = safetensors.torch.load_file(tmp_path / "run" / "checkpoints" / "latest" / "model.safetensors")
     assert_same({name: tensor for name, tensor in opened.state_dict().items() if name in own}, own, "weights")
-    with torch.no_grad():
-        logits = opened.eval()(**fields).logits
-    losses = [functional.cross_entropy(part.flatten(0, -2), target.flatten()).item()
-              for part, target in zip(logits.split(4), labels.split(4), strict=True)]
-    done = subprocess.run([CALLED, "eval", "run", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["eval/loss"] == pytest.approx(sum(losses) / 2, rel=1e-4)
+    logits = assert_evaluated_alike(tmp_path, opened, fields, labels)
     _, again, _ = outputs_of(probe, tmp_path, f"{{type: {model.type}, pretrained: {tmp_path / 'out'}}}", fields)
     assert_close(again, logits, fields["attention_mask"])
 
