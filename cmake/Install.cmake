@@ -36,7 +36,13 @@ if(TARGET trainrun_arrow)
   install(PROGRAMS ${arrow_libraries} DESTINATION lib/trainrun/pyarrow COMPONENT libtorch)
 endif()
 
-install(DIRECTORY registry DESTINATION include/trainrun FILES_MATCHING PATTERN "*.h" PATTERN "datasets/arrow" EXCLUDE)
+# Those that plugin.h reaches, and no others: what a plugin may include is what its ABI tag is made of.
+install(CODE "
+  file(STRINGS \"${public_headers_list}\" headers)
+  foreach(header IN LISTS headers)
+    cmake_path(GET header PARENT_PATH folder)
+    file(INSTALL DESTINATION \"\${CMAKE_INSTALL_PREFIX}/include/trainrun/\${folder}\" TYPE FILE FILES \"${PROJECT_SOURCE_DIR}/\${header}\")
+  endforeach()")
 find_path(TRAINRUN_NLOHMANN_INCLUDE nlohmann/json.hpp REQUIRED)
 install(DIRECTORY "${TRAINRUN_NLOHMANN_INCLUDE}/nlohmann" DESTINATION include/trainrun)
 install(FILES "${public_headers_header}" DESTINATION include/trainrun/registry)

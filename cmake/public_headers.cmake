@@ -1,7 +1,21 @@
-# cmake -DROOT=<checkout> -DOUT=<file> -P public_headers.cmake: writes a header that says what the public ones are, by a
-# digest of their names and contents. What plugins are compiled against is theirs to match (registry/plugin.h).
-file(GLOB_RECURSE headers RELATIVE "${ROOT}" "${ROOT}/registry/*.h")
-list(FILTER headers EXCLUDE REGEX "^registry/datasets/arrow/")  # of a library that plugins do not link
+# cmake -DROOT=<checkout> -DOUT=<header> [-DLIST=<file>] -P public_headers.cmake: finds the public headers, which are
+# registry/plugin.h and all that it includes of the project, and writes a header with a digest of their names and
+# contents. A plugin must have been compiled against the same ones (registry/plugin.h). LIST gets their names.
+cmake_policy(VERSION 3.25)
+set(headers "")
+set(unread "registry/plugin.h")
+while(unread)
+  list(POP_FRONT unread header)
+  if(header STREQUAL "registry/public_headers.h" OR header IN_LIST headers)  # the former is what is written here
+    continue()
+  endif()
+  list(APPEND headers "${header}")
+  file(STRINGS "${ROOT}/${header}" includes REGEX "^#include \"registry/")
+  foreach(include IN LISTS includes)
+    string(REGEX REPLACE "^#include \"([^\"]+)\".*$" "\\1" include "${include}")
+    list(APPEND unread "${include}")
+  endforeach()
+endwhile()
 list(SORT headers)
 set(content "")
 foreach(header IN LISTS headers)
@@ -11,3 +25,7 @@ endforeach()
 string(SHA256 digest "${content}")
 string(SUBSTRING "${digest}" 0 12 digest)
 file(CONFIGURE OUTPUT "${OUT}" CONTENT "#pragma once\n\n#define TRAINRUN_PUBLIC_HEADERS \"${digest}\"\n")
+if(DEFINED LIST)
+  list(JOIN headers "\n" lines)
+  file(CONFIGURE OUTPUT "${LIST}" CONTENT "${lines}\n")
+endif()

@@ -5,19 +5,19 @@
 #include <string>
 #include <vector>
 
-#include "registry/adapter.h"
-#include "registry/callback.h"
-#include "registry/comm_hook.h"
-#include "registry/dataset.h"
-#include "registry/fusion.h"
-#include "registry/initializer.h"
-#include "registry/layer.h"
-#include "registry/logger.h"
-#include "registry/loss.h"
-#include "registry/metric.h"
-#include "registry/optimizer.h"
-#include "registry/scheduler.h"
-#include "registry/transform.h"
+#include "registry/graph/fusion.h"
+#include "registry/kinds/adapter.h"
+#include "registry/kinds/callback.h"
+#include "registry/kinds/comm_hook.h"
+#include "registry/kinds/dataset.h"
+#include "registry/kinds/initializer.h"
+#include "registry/kinds/layer.h"
+#include "registry/kinds/logger.h"
+#include "registry/kinds/loss.h"
+#include "registry/kinds/metric.h"
+#include "registry/kinds/optimizer.h"
+#include "registry/kinds/scheduler.h"
+#include "registry/kinds/transform.h"
 
 namespace trainrun {
 
@@ -54,7 +54,7 @@ class Catalog {
   }
 };
 
-/// The components that come with the registry: one page, builtins.cpp.
+/// The components that come with the registry: one page for each room, families.cpp.
 Catalog builtins();
 
 /// The JSON Schema definitions of every component. "layer.Conv2d" is its mapping, with nothing required; "layer" is any

@@ -1,6 +1,12 @@
 #pragma once
 
+#include <ATen/Functions.h>
+
 #include "registry/catalog.h"
+#include "registry/graph/graph.h"
+#include "registry/kinds/batch_fields.h"
+#include "registry/kinds/changes_parameters.h"
+#include "registry/kinds/metric_details.h"
 #include "registry/plugin_abi.h"
 
 /// The header that a plugin includes. A plugin is a shared library that adds components of any kind.

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "registry/catalog.h"
-#include "registry/component_error.h"
-#include "registry/files/file_io.h"
+#include "registry/formats/files/file_io.h"
+#include "registry/tensors/component_error.h"
 
 namespace trainrun {
 namespace {

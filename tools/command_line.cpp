@@ -8,9 +8,9 @@
 #include <map>
 #include <optional>
 
-#include "registry/data_files.h"
-#include "registry/error.h"
-#include "registry/hints.h"
+#include "registry/data/data_files.h"
+#include "registry/language/error.h"
+#include "registry/language/hints.h"
 
 namespace trainrun {
 namespace {

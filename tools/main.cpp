@@ -12,8 +12,8 @@
 #include <exception>
 #include <new>
 
-#include "registry/component_error.h"
 #include "registry/plugin_loader.h"
+#include "registry/tensors/component_error.h"
 #include "runner/base/secrets.h"
 #include "runner/loggers/loggers.h"
 #include "tools/command_line.h"

@@ -86,7 +86,7 @@ def stage(build: pathlib.Path, folder: pathlib.Path) -> None:
     for source in (ROOT / "tools/wheel_package").glob("*.py"):
         shutil.copy(source, package)
     torch = said(ROOT / "cmake/LibTorch.cmake", r"set\(TRAINRUN_LIBTORCH_VERSION ([0-9.]+)\)")
-    arrow = said(ROOT / "registry/datasets/arrow_library.h", r'kArrowVersion = "([0-9.]+)"')
+    arrow = said(ROOT / "registry/data/tables/arrow_library.h", r'kArrowVersion = "([0-9.]+)"')
     version = said(build / "trainrunConfigVersion.cmake", r'set\(PACKAGE_VERSION "([0-9.]+)"\)')
     (package / "torch_version").write_text(torch + "\n")
     info = folder / f"trainrun-{version}.dist-info"

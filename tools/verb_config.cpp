@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "registry/files/file_io.h"
+#include "registry/formats/files/file_io.h"
 #include "runner/recipe/yaml.h"
 #include "tools/verbs.h"
 

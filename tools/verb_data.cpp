@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "registry/files/file_io.h"
+#include "registry/formats/files/file_io.h"
 #include "runner/device/device.h"
 #include "runner/report/data_survey.h"
 #include "tools/notes.h"

@@ -3,7 +3,7 @@
 #include <map>
 #include <memory>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "runner/interop/model_export.h"
 #include "tools/verbs.h"
 

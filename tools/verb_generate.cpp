@@ -8,8 +8,8 @@
 #include <optional>
 #include <sstream>
 
-#include "registry/datasets/text_corpus.h"
-#include "registry/files/file_io.h"
+#include "registry/data/texts/text_corpus.h"
+#include "registry/formats/files/file_io.h"
 #include "runner/generate/generation.h"
 #include "runner/generate/generation_config.h"
 #include "runner/model/pretrained_weights.h"

@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "registry/files/file_io.h"
+#include "registry/formats/files/file_io.h"
 #include "runner/report/reference.h"
 #include "tools/plugins.h"
 #include "tools/verbs.h"

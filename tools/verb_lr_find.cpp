@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "runner/device/device.h"
 #include "runner/report/lr_find.h"
 #include "tools/notes.h"

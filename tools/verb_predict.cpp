@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "registry/files/file_io.h"
+#include "registry/formats/files/file_io.h"
 #include "runner/train/prediction.h"
 #include "tools/verbs.h"
 

@@ -5,7 +5,7 @@
 #include <csignal>
 #include <memory>
 
-#include "registry/component_error.h"
+#include "registry/tensors/component_error.h"
 #include "runner/base/signals.h"
 #include "runner/device/device.h"
 #include "runner/distributed/launcher.h"

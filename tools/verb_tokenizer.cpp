@@ -2,11 +2,11 @@
 #include <filesystem>
 #include <memory>
 
-#include "registry/datasets/text_corpus.h"
-#include "registry/error.h"
-#include "registry/files/file_io.h"
-#include "registry/text/bpe_trainer.h"
-#include "registry/text/unicode.h"
+#include "registry/data/texts/text_corpus.h"
+#include "registry/formats/files/file_io.h"
+#include "registry/formats/text/bpe_trainer.h"
+#include "registry/formats/text/unicode.h"
+#include "registry/language/error.h"
 #include "runner/base/text.h"
 #include "tools/verbs.h"
 

@@ -2,8 +2,6 @@
 
 #include <map>
 
-#include "registry/layers/free_parameter.h"
-
 namespace trainrun {
 namespace {
 
@@ -53,8 +51,8 @@ void Graph::rewrite(const std::function<void(const std::string& name, Node& node
 }
 
 void Graph::register_state(const std::string& name, const Layer& layer) {
-  if (const auto* own = dynamic_cast<const FreeParameter*>(layer.state.get())) {
-    register_parameter(name, own->value);  // as PyTorch has `self.NAME = nn.Parameter(…)`
+  if (layer.is_parameter) {
+    register_parameter(name, layer.state->parameters().at(0));  // as PyTorch has `self.NAME = nn.Parameter(…)`
   } else if (layer.state) {
     register_module(name, layer.state);
   }

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "registry/graph/flatten.h"
-#include "registry/layers/free_parameter.h"
 
 namespace trainrun {
 namespace {
@@ -168,7 +167,7 @@ class Heights {
 
   /// What has only vectors (a normalization), or is a free parameter (a class token), belongs to what it follows.
   bool has_weights_of_its_own(const Step& step) const {
-    if (dynamic_cast<const FreeParameter*>(flat_.layers[step.layer].node->layer.state.get())) return false;
+    if (flat_.layers[step.layer].node->layer.is_parameter) return false;
     return std::any_of(step.own.begin(), step.own.end(), [](const at::Tensor& tensor) { return tensor.dim() > 1; });
   }
 

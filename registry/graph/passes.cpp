@@ -5,9 +5,9 @@
 #include <numeric>
 #include <optional>
 
-#include "registry/error.h"
 #include "registry/graph/flatten.h"
 #include "registry/graph/recomputed_steps.h"
+#include "registry/language/error.h"
 
 // How a graph becomes a plan: the passes, one after the other, as make_plan at the end of this page calls them.
 

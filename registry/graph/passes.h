@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/fusion.h"
+#include "registry/graph/fusion.h"
 #include "registry/graph/plan.h"
 
 namespace trainrun {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "registry/component_error.h"
 #include "registry/graph/operation.h"
+#include "registry/tensors/component_error.h"
 
 namespace trainrun {
 

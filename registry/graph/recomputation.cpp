@@ -11,7 +11,7 @@
 #include <mutex>
 #include <utility>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 
 // LibTorch asks its engine what becomes of each tensor that an operation saves for the backward pass. The engine below
 // answers with hooks while the inside of a recomputed layer runs, as Python's engine does for torch.utils.checkpoint:

@@ -11,8 +11,8 @@
 #include <memory>
 #include <mutex>
 
-#include "registry/error.h"
 #include "registry/kernels/bernoulli_paths.h"
+#include "registry/language/error.h"
 
 namespace trainrun::kernels {
 namespace {

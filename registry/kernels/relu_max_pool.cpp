@@ -7,10 +7,10 @@
 
 #include <atomic>
 
-#include "registry/error.h"
 #include "registry/kernels/plain_tensor.h"
 #include "registry/kernels/relu_max_pool_loops.h"
 #include "registry/kernels/relu_max_pooling.h"
+#include "registry/language/error.h"
 
 namespace trainrun::kernels {
 namespace {

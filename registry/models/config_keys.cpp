@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "registry/files/settings_file.h"
+#include "registry/formats/files/settings_file.h"
 
 namespace trainrun {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/batch_fields.h"
+#include "registry/kinds/batch_fields.h"
 #include "registry/models/listing.h"
 #include "registry/models/model_config.h"
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "registry/catalog.h"
 #include "registry/graph/flatten.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/models/families.h"
 
 namespace trainrun {
 namespace {
@@ -33,9 +33,8 @@ Value value_of(const json& written) {
 /// What a recipe that said this would come to. Listings are part of the program: a fault in one is a fault of ours.
 template <class T>
 T read_listed(const json& written) {
-  static const Catalog catalog = builtins();
   std::vector<Problem> problems;
-  Reader reader(catalog, problems);
+  Reader reader(builtin_catalog(), problems);
   auto read = Codec<T>::read(value_of(written), reader);
   if (!read || !problems.empty()) {
     throw Error("a registered model lists " + written.dump() + ": " + (problems.empty() ? "" : problems[0].message));

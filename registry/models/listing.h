@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "registry/layer.h"
+#include "registry/kinds/layer.h"
 
 namespace trainrun {
 

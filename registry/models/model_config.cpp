@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <limits>
 
-#include "registry/error.h"
-#include "registry/files/pretrained_folder.h"
-#include "registry/files/settings_file.h"
-#include "registry/generation_keys.h"
+#include "registry/formats/files/pretrained_folder.h"
+#include "registry/formats/files/settings_file.h"
+#include "registry/language/error.h"
 #include "registry/models/config_keys.h"
+#include "registry/models/generation_keys.h"
 
 namespace trainrun {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "registry/parameters.h"
+#include "registry/language/parameters.h"
 
 namespace trainrun {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "registry/sample_draws.h"
+#include "registry/kinds/sample_draws.h"
 #include "registry/transforms/warping.h"
 
 namespace trainrun {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "registry/catalog.h"
+#include "registry/kinds/transform.h"
 #include "registry/transforms/auto_augment_policies.h"
 
 namespace trainrun {

@@ -2,7 +2,7 @@
 #include <numeric>
 #include <utility>
 
-#include "registry/catalog.h"
+#include "registry/kinds/transform.h"
 #include "registry/transforms/color.h"
 #include "registry/transforms/drawing.h"
 #include "registry/transforms/fields.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "registry/catalog.h"
+#include "registry/kinds/transform.h"
 #include "registry/transforms/drawing.h"
 #include "registry/transforms/fields.h"
 #include "registry/transforms/resizing.h"

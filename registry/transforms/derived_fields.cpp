@@ -1,6 +1,6 @@
 #include <ATen/ops/empty.h>
 
-#include "registry/catalog.h"
+#include "registry/kinds/transform.h"
 #include "registry/transforms/fields.h"
 
 // Fields made of others.

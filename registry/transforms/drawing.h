@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "registry/sample_draws.h"
+#include "registry/kinds/sample_draws.h"
 
 namespace trainrun {
 

@@ -1,6 +1,6 @@
 #include "registry/transforms/fields.h"
 
-#include "registry/layer.h"
+#include "registry/kinds/layer.h"
 
 namespace trainrun {
 

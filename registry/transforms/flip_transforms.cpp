@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "registry/catalog.h"
+#include "registry/kinds/transform.h"
 #include "registry/transforms/fields.h"
 #include "registry/transforms/layout.h"
 

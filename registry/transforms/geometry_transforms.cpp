@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "registry/catalog.h"
+#include "registry/kinds/transform.h"
 #include "registry/transforms/padding.h"
 #include "registry/transforms/resizing.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <variant>
 
-#include "registry/catalog.h"
+#include "registry/kinds/transform.h"
 #include "registry/transforms/fields.h"
 #include "registry/transforms/layout.h"
 #include "registry/transforms/padding.h"

@@ -1,4 +1,4 @@
-#include "registry/catalog.h"
+#include "registry/kinds/transform.h"
 #include "registry/transforms/labels.h"
 
 namespace trainrun {

@@ -3,7 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/one_hot.h>
 
-#include "registry/layer.h"
+#include "registry/kinds/layer.h"
 
 namespace trainrun {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "registry/catalog.h"
+#include "registry/kinds/transform.h"
 #include "registry/transforms/labels.h"
 
 namespace trainrun {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "registry/layer_shapes.h"
+#include "registry/kinds/layer_shapes.h"
 
 namespace trainrun {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "registry/catalog.h"
+#include "registry/kinds/transform.h"
 #include "registry/transforms/drawing.h"
 #include "registry/transforms/warping.h"
 

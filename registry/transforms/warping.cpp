@@ -13,7 +13,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "registry/layer.h"
+#include "registry/kinds/layer.h"
 
 namespace trainrun {
 

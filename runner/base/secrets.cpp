@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 
-#include "registry/interpolation.h"
+#include "registry/language/interpolation.h"
 
 namespace trainrun {
 namespace {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "registry/dataset.h"
-#include "registry/transform.h"
+#include "registry/kinds/dataset.h"
+#include "registry/kinds/transform.h"
 
 namespace trainrun {
 

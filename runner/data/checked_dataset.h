@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "registry/datasets/data_details.h"
-#include "registry/index_range.h"
+#include "registry/data/data_details.h"
+#include "registry/kinds/index_range.h"
 
 namespace trainrun {
 

@@ -8,9 +8,9 @@
 #include <array>
 #include <utility>
 
-#include "registry/build.h"
-#include "registry/datasets/sample_lengths.h"
-#include "registry/datasets/views.h"
+#include "registry/data/sample_lengths.h"
+#include "registry/data/views.h"
+#include "registry/kinds/build.h"
 #include "runner/base/arithmetic.h"
 #include "runner/data/checked_dataset.h"
 #include "runner/data/length_order.h"

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "registry/files/digest.h"
+#include "registry/formats/files/digest.h"
 
 namespace trainrun {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "registry/dataset.h"
+#include "registry/kinds/dataset.h"
 
 namespace trainrun {
 

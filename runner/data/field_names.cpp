@@ -1,7 +1,7 @@
 #include "runner/data/field_names.h"
 
-#include "registry/datasets/data_details.h"
-#include "registry/error.h"
+#include "registry/data/data_details.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "registry/transform.h"
+#include "registry/kinds/transform.h"
 
 namespace trainrun {
 

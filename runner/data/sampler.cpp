@@ -10,7 +10,7 @@
 
 #include <limits>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 

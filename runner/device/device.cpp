@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "registry/data_files.h"
-#include "registry/error.h"
+#include "registry/data/data_files.h"
+#include "registry/language/error.h"
 #include "runner/recipe/recipe_source.h"
 
 namespace trainrun {

@@ -3,8 +3,8 @@
 #include <map>
 #include <string>
 
-#include "registry/dataset.h"
-#include "registry/value.h"
+#include "registry/kinds/dataset.h"
+#include "registry/language/value.h"
 #include "runner/distributed/process_group.h"
 
 namespace trainrun {

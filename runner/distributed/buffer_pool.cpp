@@ -7,7 +7,7 @@
 #include <mutex>
 #include <new>
 
-#include "registry/storage.h"
+#include "registry/tensors/storage.h"
 
 namespace trainrun {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "registry/comm_hook.h"
+#include "registry/kinds/comm_hook.h"
 #include "runner/distributed/parallel_model.h"
 #include "runner/distributed/process_group.h"
 

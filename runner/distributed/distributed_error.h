@@ -1,6 +1,6 @@
 #pragma once
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 

@@ -20,8 +20,8 @@
 #include <optional>
 #include <thread>
 
-#include "registry/error.h"
-#include "registry/value.h"
+#include "registry/language/error.h"
+#include "registry/language/value.h"
 #include "runner/distributed/bounded.h"
 #include "runner/distributed/meeting.h"
 #include "runner/distributed/rank_monitor.h"

@@ -20,9 +20,9 @@
 #include <thread>
 #include <vector>
 
-#include "registry/component_error.h"
-#include "registry/files/file_io.h"
-#include "registry/value.h"
+#include "registry/formats/files/file_io.h"
+#include "registry/language/value.h"
+#include "registry/tensors/component_error.h"
 #include "runner/distributed/bounded.h"
 #include "runner/distributed/distributed_error.h"
 

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "registry/layer.h"
-#include "registry/named_tensors.h"
-#include "registry/optimizer.h"
+#include "registry/kinds/layer.h"
+#include "registry/kinds/optimizer.h"
+#include "registry/tensors/named_tensors.h"
 
 namespace trainrun {
 

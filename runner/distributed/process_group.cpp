@@ -17,7 +17,7 @@
 #include <sstream>
 #include <utility>
 
-#include "registry/component_error.h"
+#include "registry/tensors/component_error.h"
 #include "runner/device/device.h"
 #include "runner/distributed/meeting.h"
 

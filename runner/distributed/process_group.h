@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "registry/communicator.h"
-#include "registry/error.h"
+#include "registry/kinds/communicator.h"
+#include "registry/language/error.h"
 #include "runner/distributed/distributed_error.h"
 #include "runner/distributed/rank_monitor.h"
 #include "runner/distributed/rendezvous.h"

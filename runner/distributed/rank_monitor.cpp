@@ -16,7 +16,7 @@
 #include <tuple>
 #include <vector>
 
-#include "registry/value.h"
+#include "registry/language/value.h"
 #include "runner/distributed/bounded.h"
 
 namespace trainrun {

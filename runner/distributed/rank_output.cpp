@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "registry/files/file_io.h"
+#include "registry/formats/files/file_io.h"
 
 namespace trainrun {
 

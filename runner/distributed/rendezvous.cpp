@@ -7,8 +7,8 @@
 #include <initializer_list>
 #include <iterator>
 
-#include "registry/error.h"
-#include "registry/value.h"
+#include "registry/language/error.h"
+#include "registry/language/value.h"
 
 namespace trainrun {
 namespace {

@@ -4,9 +4,9 @@
 #include <map>
 #include <set>
 
-#include "registry/error.h"
 #include "registry/graph/flatten.h"
-#include "registry/name_regex.h"
+#include "registry/language/error.h"
+#include "registry/language/name_regex.h"
 
 namespace trainrun {
 namespace {

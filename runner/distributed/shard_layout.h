@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "registry/graph/graph.h"
-#include "registry/named_tensors.h"
+#include "registry/tensors/named_tensors.h"
 
 namespace trainrun {
 

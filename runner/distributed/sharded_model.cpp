@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "registry/storage.h"
+#include "registry/tensors/storage.h"
 #include "runner/model/parameter_watch.h"
 
 namespace trainrun {

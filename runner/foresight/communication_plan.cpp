@@ -7,9 +7,9 @@
 #include <map>
 #include <numeric>
 
-#include "registry/build.h"
 #include "registry/graph/flatten.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/kinds/build.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/shard_layout.h"
 #include "runner/train/step_batches.h"

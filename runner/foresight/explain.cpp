@@ -7,11 +7,11 @@
 #include <cmath>
 #include <set>
 
-#include "registry/build.h"
-#include "registry/datasets/data_details.h"
+#include "registry/components/schedulers/chainable.h"
+#include "registry/data/data_details.h"
 #include "registry/graph/flatten.h"
 #include "registry/graph/shape_mode.h"
-#include "registry/schedulers/chainable.h"
+#include "registry/kinds/build.h"
 #include "runner/base/arithmetic.h"
 #include "runner/foresight/optimizer_memory.h"
 #include "runner/model/flops.h"

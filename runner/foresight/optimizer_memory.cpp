@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "registry/build.h"
+#include "registry/kinds/build.h"
 
 namespace trainrun {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "registry/optimizer.h"
+#include "registry/kinds/optimizer.h"
 
 namespace trainrun {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "registry/build.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/kinds/build.h"
 #include "runner/base/arithmetic.h"
 #include "runner/data/data.h"
 #include "runner/foresight/communication_plan.h"

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "registry/error.h"
-#include "registry/sample_draws.h"
-#include "registry/splitmix.h"
+#include "registry/kinds/sample_draws.h"
+#include "registry/language/error.h"
+#include "registry/language/splitmix.h"
 #include "runner/generate/token_sampler.h"
 
 namespace trainrun {

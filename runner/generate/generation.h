@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "runner/generate/generation_settings.h"
 #include "runner/generate/language_model.h"
 #include "runner/generate/next_token.h"

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <filesystem>
 
-#include "registry/error.h"
-#include "registry/files/settings_file.h"
-#include "registry/generation_keys.h"
+#include "registry/formats/files/settings_file.h"
+#include "registry/language/error.h"
+#include "registry/models/generation_keys.h"
 
 namespace trainrun {
 namespace {

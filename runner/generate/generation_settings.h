@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "registry/generation_options.h"
+#include "registry/kinds/generation_options.h"
 
 namespace trainrun {
 

@@ -4,13 +4,13 @@
 
 #include <filesystem>
 
-#include "registry/files/settings_file.h"
-#include "registry/graph/graph_builder.h"
+#include "registry/formats/files/settings_file.h"
+#include "registry/formats/text/tokenizer.h"
 #include "registry/graph/passes.h"
 #include "registry/graph/shape_mode.h"
-#include "registry/layer_shapes.h"
+#include "registry/kinds/graph_builder.h"
+#include "registry/kinds/layer_shapes.h"
 #include "registry/models/model_config.h"
-#include "registry/text/tokenizer.h"
 #include "runner/device/device.h"
 #include "runner/model/precision.h"
 #include "runner/model/pretrained_weights.h"

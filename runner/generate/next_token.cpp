@@ -12,7 +12,7 @@
 #include <map>
 #include <set>
 
-#include "registry/layer_shapes.h"
+#include "registry/kinds/layer_shapes.h"
 #include "registry/models/language_model.h"
 #include "runner/model/precision.h"
 

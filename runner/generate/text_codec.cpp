@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "registry/datasets/characters.h"
-#include "registry/error.h"
-#include "registry/text/tokenizer.h"
+#include "registry/data/texts/characters.h"
+#include "registry/formats/text/tokenizer.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 namespace {

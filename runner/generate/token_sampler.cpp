@@ -21,7 +21,7 @@
 #include <limits>
 #include <set>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "registry/files/file_io.h"
+#include "registry/formats/files/file_io.h"
 #include "runner/base/limits.h"
 #include "runner/interop/accelerate_sharding.h"
 #include "runner/recipe/yaml.h"

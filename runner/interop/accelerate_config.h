@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "runner/interop/accelerate_settings.h"
 #include "runner/model/recipe_loader.h"
 

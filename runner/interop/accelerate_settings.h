@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 

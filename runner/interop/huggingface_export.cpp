@@ -2,10 +2,10 @@
 #include <filesystem>
 #include <set>
 
-#include "registry/files/file_io.h"
-#include "registry/files/safetensors.h"
-#include "registry/text/json_node.h"
-#include "registry/text/tokenizer.h"
+#include "registry/formats/files/file_io.h"
+#include "registry/formats/files/safetensors.h"
+#include "registry/formats/text/json_node.h"
+#include "registry/formats/text/tokenizer.h"
 #include "runner/interop/model_export.h"
 #include "runner/model/model_records.h"
 

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <cstdio>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "runner/recipe/yaml.h"
 
 namespace trainrun {

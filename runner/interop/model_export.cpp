@@ -10,8 +10,8 @@
 #include <set>
 #include <sstream>
 
-#include "registry/files/file_io.h"
-#include "registry/files/safetensors.h"
+#include "registry/formats/files/file_io.h"
+#include "registry/formats/files/safetensors.h"
 
 namespace trainrun {
 namespace {

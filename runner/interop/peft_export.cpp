@@ -2,8 +2,8 @@
 #include <filesystem>
 #include <set>
 
-#include "registry/files/file_io.h"
-#include "registry/files/safetensors.h"
+#include "registry/formats/files/file_io.h"
+#include "registry/formats/files/safetensors.h"
 #include "registry/graph/flatten.h"
 #include "runner/interop/model_export.h"
 #include "runner/model/model_adapters.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "registry/files/descriptor.h"
+#include "registry/formats/files/descriptor.h"
 
 namespace trainrun {
 

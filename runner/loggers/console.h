@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/logger.h"
+#include "registry/kinds/logger.h"
 
 namespace trainrun {
 

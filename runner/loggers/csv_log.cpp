@@ -7,9 +7,9 @@
 #include <functional>
 #include <optional>
 
-#include "registry/codec.h"
-#include "registry/datasets/csv_reader.h"
-#include "registry/files/file_io.h"
+#include "registry/data/tables/csv_reader.h"
+#include "registry/formats/files/file_io.h"
+#include "registry/language/codec.h"
 #include "runner/loggers/appended_file.h"
 
 namespace trainrun {

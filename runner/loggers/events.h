@@ -2,7 +2,7 @@
 
 #include <variant>
 
-#include "registry/logger.h"
+#include "registry/kinds/logger.h"
 
 namespace trainrun {
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "registry/codec.h"
+#include "registry/language/codec.h"
 #include "runner/loggers/appended_file.h"
 
 namespace trainrun {

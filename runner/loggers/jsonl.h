@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "registry/logger.h"
+#include "registry/kinds/logger.h"
 
 namespace trainrun {
 

@@ -1,6 +1,6 @@
 #include "runner/loggers/loggers.h"
 
-#include "registry/build.h"
+#include "registry/kinds/build.h"
 #include "runner/loggers/console.h"
 #include "runner/loggers/csv_log.h"
 #include "runner/loggers/jsonl.h"

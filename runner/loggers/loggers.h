@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/logger.h"
+#include "registry/kinds/logger.h"
 #include "runner/loggers/told_logger.h"
 
 namespace trainrun {

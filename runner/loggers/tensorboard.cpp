@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "registry/files/file_io.h"
+#include "registry/formats/files/file_io.h"
 #include "runner/loggers/appended_file.h"
 #include "runner/loggers/tfevents.h"
 

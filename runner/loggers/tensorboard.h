@@ -1,6 +1,6 @@
 #pragma once
 
-#include "registry/logger.h"
+#include "registry/kinds/logger.h"
 
 namespace trainrun {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "registry/figures.h"
+#include "registry/kinds/figures.h"
 
 namespace trainrun {
 

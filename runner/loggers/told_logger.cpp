@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "registry/files/descriptor.h"
+#include "registry/formats/files/descriptor.h"
 #include "runner/base/text.h"
 
 namespace trainrun {

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "registry/component_error.h"
+#include "registry/tensors/component_error.h"
 #include "runner/loggers/event_queue.h"
 #include "runner/loggers/missed_lines.h"
 

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "registry/datasets/data_details.h"
+#include "registry/data/data_details.h"
 #include "registry/graph/flatten.h"
 #include "registry/models/language_model.h"
 #include "runner/recipe/label_tasks.h"

@@ -1,8 +1,8 @@
 #include "runner/model/figures.h"
 
-#include "registry/component_error.h"
-#include "registry/figure_name.h"
-#include "registry/metric_details.h"
+#include "registry/kinds/metric_details.h"
+#include "registry/language/figure_name.h"
+#include "registry/tensors/component_error.h"
 
 namespace trainrun {
 namespace {

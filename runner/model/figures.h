@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "registry/metric.h"
-#include "registry/monitor.h"
+#include "registry/kinds/metric.h"
+#include "registry/kinds/monitor.h"
 #include "runner/recipe/recipe.h"
 
 namespace trainrun {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "registry/communicator.h"
-#include "registry/layer.h"
+#include "registry/kinds/communicator.h"
+#include "registry/kinds/layer.h"
 
 namespace trainrun {
 

@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <map>
 
-#include "registry/files/pretrained_folder.h"
-#include "registry/files/torch_file.h"
+#include "registry/formats/files/pretrained_folder.h"
+#include "registry/formats/files/torch_file.h"
 #include "registry/graph/flatten.h"
-#include "registry/name_regex.h"
+#include "registry/language/name_regex.h"
 #include "runner/model/model_adapters.h"
 #include "runner/model/model_records.h"
 #include "runner/model/pretrained_weights.h"

@@ -9,12 +9,12 @@
 #include <functional>
 #include <set>
 
-#include "registry/datasets/data_details.h"
-#include "registry/fault.h"
-#include "registry/graph/graph_builder.h"
+#include "registry/components/losses/without_dropout.h"
+#include "registry/data/data_details.h"
 #include "registry/graph/shape_mode.h"
-#include "registry/losses/without_dropout.h"
-#include "registry/metric_details.h"
+#include "registry/kinds/graph_builder.h"
+#include "registry/kinds/metric_details.h"
+#include "registry/tensors/fault.h"
 #include "runner/data/pixels.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/model_adapters.h"

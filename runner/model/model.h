@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "registry/component_error.h"
+#include "registry/components/losses/counted_targets.h"
 #include "registry/graph/graph.h"
 #include "registry/graph/passes.h"
-#include "registry/losses/counted_targets.h"
-#include "registry/named_tensors.h"
+#include "registry/tensors/component_error.h"
+#include "registry/tensors/named_tensors.h"
 #include "runner/recipe/recipe.h"
 
 namespace trainrun {

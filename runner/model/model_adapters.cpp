@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "registry/adapters/peft_folder.h"
-#include "registry/build.h"
+#include "registry/components/adapters/peft_folder.h"
 #include "registry/graph/flatten.h"
+#include "registry/kinds/build.h"
 #include "runner/model/saved_adapter.h"
 
 namespace trainrun {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "registry/adapter.h"
 #include "registry/graph/graph.h"
+#include "registry/kinds/adapter.h"
 
 namespace trainrun {
 

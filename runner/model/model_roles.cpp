@@ -6,8 +6,8 @@
 #include <map>
 #include <mutex>
 
-#include "registry/fault.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/tensors/fault.h"
 #include "runner/model/initial_weights.h"
 #include "runner/model/model_records.h"
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "registry/codec.h"
+#include "registry/language/codec.h"
 #include "runner/model/figures.h"
 
 namespace trainrun {

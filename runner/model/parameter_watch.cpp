@@ -1,8 +1,8 @@
 #include "runner/model/parameter_watch.h"
 
-#include "registry/changes_parameters.h"
-#include "registry/component_error.h"
 #include "registry/graph/flatten.h"
+#include "registry/kinds/changes_parameters.h"
+#include "registry/tensors/component_error.h"
 
 namespace trainrun {
 
@@ -47,7 +47,7 @@ void ParameterWatch::refuse(const std::string& parameter) const {
       "the forward pass changes the parameter " + parameter +
       ", which only the optimizer may do where several ranks train: each would change its own copy, by its own batch. "
       "Write distributed_type: 'NO' and num_processes: 1; or keep what changes in a buffer; or, if it is changed alike "
-      "on every rank, derive the module from ChangesParameters (registry/changes_parameters.h)";
+      "on every rank, derive the module from ChangesParameters (registry/kinds/changes_parameters.h)";
   try {
     throw LayerError(message);
   } catch (const LayerError& error) {

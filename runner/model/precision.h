@@ -5,8 +5,8 @@
 
 #include <optional>
 
-#include "registry/communicator.h"
-#include "registry/layer.h"
+#include "registry/kinds/communicator.h"
+#include "registry/kinds/layer.h"
 #include "runner/recipe/recipe.h"
 
 namespace trainrun {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/named_tensors.h"
+#include "registry/tensors/named_tensors.h"
 #include "runner/model/model.h"
 
 namespace trainrun {

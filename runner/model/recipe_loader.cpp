@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <set>
 
-#include "registry/build.h"
-#include "registry/datasets/data_details.h"
-#include "registry/interpolation.h"
+#include "registry/data/data_details.h"
+#include "registry/kinds/build.h"
+#include "registry/language/interpolation.h"
 #include "registry/plugin_loader.h"
 #include "runner/model/figures.h"
 #include "runner/model/index_checks.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <set>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "registry/adapters/peft_folder.h"
-#include "registry/named_tensors.h"
+#include "registry/components/adapters/peft_folder.h"
+#include "registry/tensors/named_tensors.h"
 
 namespace trainrun {
 

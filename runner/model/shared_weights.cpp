@@ -2,7 +2,7 @@
 
 #include <ATen/ops/equal.h>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "registry/named_tensors.h"
+#include "registry/tensors/named_tensors.h"
 
 namespace trainrun {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "registry/codec.h"
+#include "registry/language/codec.h"
 
 namespace trainrun {
 

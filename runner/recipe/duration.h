@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "registry/codec.h"
+#include "registry/language/codec.h"
 
 namespace trainrun {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "registry/catalog.h"
-#include "registry/name_regex.h"
+#include "registry/language/name_regex.h"
 
 namespace trainrun {
 namespace {

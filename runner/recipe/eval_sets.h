@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/dataset.h"
+#include "registry/kinds/dataset.h"
 
 namespace trainrun {
 

@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "registry/expression.h"
-#include "registry/interpolation.h"
-#include "registry/utf8.h"
+#include "registry/language/expression.h"
+#include "registry/language/interpolation.h"
+#include "registry/language/utf8.h"
 #include "runner/base/limits.h"
 #include "runner/base/secrets.h"
 #include "runner/recipe/recipe_position.h"

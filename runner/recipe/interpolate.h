@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "registry/error.h"
-#include "registry/value.h"
+#include "registry/language/error.h"
+#include "registry/language/value.h"
 
 namespace trainrun {
 
@@ -12,7 +12,7 @@ namespace trainrun {
 /// problem and stays.
 ///
 /// The bodies of `model.blocks` stay in source form, with their parameters' `${name}` and with `$${`, until a block is
-/// used: registry/interpolation.h has the `substitute` for that.
+/// used: registry/language/interpolation.h has the `substitute` for that.
 Value interpolate(const Value& recipe, std::vector<Problem>& problems);
 
 /// As `interpolate`, but all in source form (a literal `${` is `$${`), and with what of the environment may be a secret

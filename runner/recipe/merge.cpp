@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "registry/utf8.h"
+#include "registry/language/utf8.h"
 #include "runner/base/limits.h"
 #include "runner/recipe/yaml.h"
 

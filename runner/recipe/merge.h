@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "registry/error.h"
-#include "registry/interpolation.h"
-#include "registry/value.h"
+#include "registry/language/error.h"
+#include "registry/language/interpolation.h"
+#include "registry/language/value.h"
 #include "runner/recipe/merge_tags.h"
 
 namespace trainrun {

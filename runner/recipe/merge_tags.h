@@ -4,7 +4,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "registry/value.h"
+#include "registry/language/value.h"
 
 namespace trainrun {
 

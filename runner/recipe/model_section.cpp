@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "registry/hints.h"
-#include "registry/pattern.h"
+#include "registry/language/hints.h"
+#include "registry/language/pattern.h"
 #include "runner/recipe/recipe.h"
 
 namespace trainrun {

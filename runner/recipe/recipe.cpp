@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "registry/datasets/views.h"
-#include "registry/pattern.h"
+#include "registry/data/views.h"
+#include "registry/language/pattern.h"
 
 namespace trainrun {
 namespace {

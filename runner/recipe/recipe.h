@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "registry/catalog.h"
-#include "registry/monitor.h"
-#include "registry/named.h"
-#include "registry/pattern.h"
+#include "registry/kinds/monitor.h"
+#include "registry/language/named.h"
+#include "registry/language/pattern.h"
 #include "runner/recipe/choices.h"
 #include "runner/recipe/duration.h"
 #include "runner/recipe/eval_sets.h"

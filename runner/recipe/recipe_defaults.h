@@ -1,7 +1,7 @@
 #pragma once
 
 #include "registry/catalog.h"
-#include "registry/value.h"
+#include "registry/language/value.h"
 
 namespace trainrun {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "registry/value.h"
+#include "registry/language/value.h"
 
 namespace trainrun {
 

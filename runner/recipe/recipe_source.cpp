@@ -10,8 +10,8 @@
 #include <optional>
 #include <utility>
 
-#include "registry/files/regular_file.h"
-#include "registry/interpolation.h"
+#include "registry/formats/files/regular_file.h"
+#include "registry/language/interpolation.h"
 #include "runner/base/limits.h"
 #include "runner/recipe/interpolate.h"
 #include "runner/recipe/merge.h"

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "registry/error.h"
-#include "registry/value.h"
+#include "registry/language/error.h"
+#include "registry/language/value.h"
 
 namespace trainrun {
 

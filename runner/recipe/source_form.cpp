@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "registry/interpolation.h"
+#include "registry/language/interpolation.h"
 
 namespace trainrun {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "registry/value.h"
+#include "registry/language/value.h"
 
 // The source form: how the bodies of blocks stay until they are used, with their parameters' `${name}` and with `$${`.
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "registry/interpolation.h"
+#include "registry/language/interpolation.h"
 #include "runner/base/limits.h"
 #include "runner/recipe/yaml_messages.h"
 #include "runner/recipe/yaml_scan.h"

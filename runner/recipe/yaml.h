@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "registry/error.h"
-#include "registry/value.h"
+#include "registry/language/error.h"
+#include "registry/language/value.h"
 #include "runner/recipe/merge_tags.h"
 
 namespace trainrun {

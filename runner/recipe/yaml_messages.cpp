@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "registry/utf8.h"
+#include "registry/language/utf8.h"
 #include "runner/recipe/yaml_scan.h"
 
 namespace trainrun {

@@ -2,7 +2,7 @@
 
 #include <yaml-cpp/exceptions.h>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "runner/recipe/yaml_text.h"
 
 namespace trainrun {

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "registry/utf8.h"
+#include "registry/language/utf8.h"
 
 namespace trainrun {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "registry/utf8.h"
+#include "registry/language/utf8.h"
 #include "runner/base/limits.h"
 
 namespace trainrun {

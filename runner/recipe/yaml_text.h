@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "registry/error.h"
-#include "registry/value.h"
+#include "registry/language/error.h"
+#include "registry/language/value.h"
 
 namespace trainrun {
 

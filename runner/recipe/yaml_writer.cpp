@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "registry/utf8.h"
+#include "registry/language/utf8.h"
 #include "runner/recipe/yaml.h"
 
 namespace trainrun {

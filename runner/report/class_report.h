@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "registry/figures.h"
+#include "registry/kinds/figures.h"
 
 namespace trainrun {
 

@@ -8,8 +8,8 @@
 #include <array>
 #include <cmath>
 
-#include "registry/datasets/data_details.h"
-#include "registry/files/digest.h"
+#include "registry/data/data_details.h"
+#include "registry/formats/files/digest.h"
 
 namespace trainrun {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/dataset.h"
+#include "registry/kinds/dataset.h"
 #include "runner/report/surveyed_data.h"
 
 namespace trainrun {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "registry/images/encode.h"
-#include "registry/utf8.h"
+#include "registry/formats/images/encode.h"
+#include "registry/language/utf8.h"
 #include "runner/base/text.h"
 #include "runner/report/data_survey.h"
 

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "registry/datasets/sample_lengths.h"
+#include "registry/data/sample_lengths.h"
 #include "runner/data/data.h"
 #include "runner/data/field_names.h"
 #include "runner/data/length_order.h"

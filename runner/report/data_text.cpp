@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "registry/utf8.h"
+#include "registry/language/utf8.h"
 #include "runner/base/text.h"
 #include "runner/report/data_survey.h"
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <unordered_set>
 
-#include "registry/datasets/data_details.h"
+#include "registry/data/data_details.h"
 #include "runner/base/text.h"
 #include "runner/report/data_measure.h"
 

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "runner/base/text.h"
 #include "runner/device/device.h"
 #include "runner/device/matrix_products.h"

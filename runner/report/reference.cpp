@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "registry/datasets/table.h"
+#include "registry/data/tables/table.h"
 #include "runner/base/text.h"
 #include "runner/recipe/recipe.h"
 

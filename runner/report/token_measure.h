@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "registry/batch.h"
+#include "registry/kinds/batch.h"
 #include "runner/generate/text_codec.h"
 #include "runner/report/surveyed_data.h"
 

@@ -4,8 +4,8 @@
 #include <limits>
 #include <string_view>
 
-#include "registry/error.h"
-#include "registry/files/json_depth.h"
+#include "registry/formats/files/json_depth.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 namespace {

@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-#include "registry/error.h"
-#include "registry/files/digest.h"
+#include "registry/formats/files/digest.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "registry/files/file_io.h"
+#include "registry/formats/files/file_io.h"
 #include "runner/run/checkpoint_state.h"
 
 namespace trainrun {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "registry/error.h"
-#include "registry/files/safetensors.h"
+#include "registry/formats/files/safetensors.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "runner/run/checkpoint_store.h"
 
 namespace trainrun {

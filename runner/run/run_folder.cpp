@@ -14,7 +14,7 @@
 #include <optional>
 #include <utility>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "runner/run/resume_path.h"
 
 namespace trainrun {

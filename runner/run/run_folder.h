@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/files/file_io.h"
+#include "registry/formats/files/file_io.h"
 
 namespace trainrun {
 

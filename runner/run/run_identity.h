@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/value.h"
+#include "registry/language/value.h"
 
 namespace trainrun {
 

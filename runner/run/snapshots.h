@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "registry/snapshot.h"
+#include "registry/kinds/snapshot.h"
 #include "runner/run/checkpoint_store.h"
 
 namespace trainrun {

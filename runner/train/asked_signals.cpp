@@ -6,7 +6,7 @@
 #include <csignal>
 #include <string>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "runner/base/signals.h"
 #include "runner/distributed/process_group.h"
 

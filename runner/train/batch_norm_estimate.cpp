@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "registry/running_statistics.h"
+#include "registry/kinds/running_statistics.h"
 
 namespace trainrun {
 namespace {

@@ -1,6 +1,6 @@
 #include "runner/train/callbacks.h"
 
-#include "registry/build.h"
+#include "registry/kinds/build.h"
 #include "runner/train/test_time_augmentation.h"
 
 namespace trainrun {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "registry/callback.h"
-#include "registry/callbacks/text_samples.h"
-#include "registry/component_error.h"
+#include "registry/components/callbacks/text_samples.h"
+#include "registry/kinds/callback.h"
+#include "registry/tensors/component_error.h"
 #include "runner/distributed/parallel_model.h"
 #include "runner/model/model.h"
 #include "runner/recipe/recipe.h"

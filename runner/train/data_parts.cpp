@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "registry/datasets/data_details.h"
+#include "registry/data/data_details.h"
 #include "runner/data/data_fingerprint.h"
 #include "runner/data/field_names.h"
 #include "runner/train/job.h"

@@ -2,9 +2,9 @@
 #include <ATen/core/grad_mode.h>
 #include <spdlog/spdlog.h>
 
-#include "registry/component_error.h"
-#include "registry/figure_name.h"
-#include "registry/metric_details.h"
+#include "registry/kinds/metric_details.h"
+#include "registry/language/figure_name.h"
+#include "registry/tensors/component_error.h"
 #include "runner/model/figures.h"
 #include "runner/train/loss_figures.h"
 #include "runner/train/step_errors.h"

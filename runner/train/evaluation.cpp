@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "registry/datasets/data_details.h"
-#include "registry/error.h"
+#include "registry/data/data_details.h"
+#include "registry/language/error.h"
 #include "runner/data/data.h"
 #include "runner/data/field_names.h"
 #include "runner/device/device.h"

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "registry/metric.h"
+#include "registry/kinds/metric.h"
 #include "runner/train/job.h"
 
 namespace trainrun {

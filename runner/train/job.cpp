@@ -6,8 +6,8 @@
 
 #include <cstdlib>
 
-#include "registry/build.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/kinds/build.h"
 #include "runner/base/arithmetic.h"
 #include "runner/data/field_names.h"
 #include "runner/device/device.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "registry/callbacks/text_samples.h"
+#include "registry/components/callbacks/text_samples.h"
 #include "runner/train/stateful.h"
 
 namespace trainrun {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "registry/monitor.h"
+#include "registry/kinds/monitor.h"
 
 namespace trainrun {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "registry/scheduler.h"
+#include "registry/kinds/scheduler.h"
 #include "runner/recipe/recipe.h"
 #include "runner/train/callbacks.h"
 

@@ -13,10 +13,10 @@
 #include <memory>
 #include <set>
 
-#include "registry/datasets/encoded_texts.h"
-#include "registry/datasets/image_files.h"
-#include "registry/datasets/image_samples.h"
-#include "registry/layer_shapes.h"
+#include "registry/data/images/image_files.h"
+#include "registry/data/images/image_samples.h"
+#include "registry/data/texts/encoded_texts.h"
+#include "registry/kinds/layer_shapes.h"
 #include "runner/data/field_names.h"
 #include "runner/train/occasion.h"
 #include "runner/train/step_errors.h"

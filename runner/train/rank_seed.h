@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "registry/splitmix.h"
+#include "registry/language/splitmix.h"
 
 namespace trainrun {
 

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "registry/files/file_io.h"
+#include "registry/formats/files/file_io.h"
 #include "runner/generate/generation.h"
 #include "runner/train/job.h"
 #include "runner/train/job_parts.h"

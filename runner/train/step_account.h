@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "registry/step_result.h"
+#include "registry/kinds/step_result.h"
 #include "runner/distributed/process_group.h"
 #include "runner/train/occasion.h"
 #include "runner/train/progress.h"

@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include "registry/component_error.h"
+#include "registry/tensors/component_error.h"
 #include "runner/train/training_error.h"
 
 namespace trainrun {

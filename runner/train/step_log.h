@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "registry/step_result.h"
+#include "registry/kinds/step_result.h"
 #include "runner/train/job.h"
 #include "runner/train/utilization.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/callback.h"
+#include "registry/kinds/callback.h"
 
 namespace trainrun {
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "registry/component_error.h"
+#include "registry/tensors/component_error.h"
 #include "runner/base/signals.h"
 #include "runner/device/device.h"
 #include "runner/loggers/loggers.h"

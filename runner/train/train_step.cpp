@@ -7,8 +7,8 @@
 
 #include <cmath>
 
-#include "registry/component_error.h"
 #include "registry/models/language_model.h"
+#include "registry/tensors/component_error.h"
 #include "runner/base/text.h"
 #include "runner/model/gradients.h"
 #include "runner/train/asked_signals.h"

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "registry/step_result.h"
+#include "registry/kinds/step_result.h"
 #include "runner/train/window.h"
 
 namespace trainrun {

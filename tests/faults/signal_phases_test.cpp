@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/files/file_io.h"
+#include "registry/formats/files/file_io.h"
 #include "tests/doctest.h"
 #include "tests/faults/system_calls.h"
 #include "tests/temporary_folder.h"

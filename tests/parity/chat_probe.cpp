@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "registry/error.h"
-#include "registry/text/chat_template.h"
+#include "registry/formats/text/chat_template.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 namespace {

@@ -1,4 +1,4 @@
-"""The random numbers of transforms (registry/sample_draws.h), written again from the papers."""
+"""The random numbers of transforms (registry/kinds/sample_draws.h), written again from the papers."""
 
 import math
 

@@ -11,9 +11,9 @@
 #include <set>
 #include <typeinfo>
 
-#include "registry/component_error.h"
-#include "registry/sample_draws.h"
-#include "registry/splitmix.h"
+#include "registry/kinds/sample_draws.h"
+#include "registry/language/splitmix.h"
+#include "registry/tensors/component_error.h"
 #include "tests/parity/fuzz_changes.h"
 
 namespace trainrun {

@@ -7,7 +7,7 @@
 #include <array>
 #include <limits>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 

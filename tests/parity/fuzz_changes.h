@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/sample_draws.h"
+#include "registry/kinds/sample_draws.h"
 
 namespace trainrun {
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "registry/catalog.h"
-#include "registry/layer.h"
+#include "registry/kinds/layer.h"
 
 namespace trainrun {
 

@@ -21,14 +21,14 @@
 #include <numeric>
 #include <set>
 
-#include "registry/datasets/data_details.h"
-#include "registry/datasets/partition.h"
-#include "registry/files/file_io.h"
-#include "registry/files/safetensors.h"
-#include "registry/graph/graph_builder.h"
+#include "registry/data/data_details.h"
+#include "registry/data/partition.h"
+#include "registry/formats/files/file_io.h"
+#include "registry/formats/files/safetensors.h"
 #include "registry/graph/layer_decay.h"
 #include "registry/graph/shape_mode.h"
-#include "registry/metric_details.h"
+#include "registry/kinds/graph_builder.h"
+#include "registry/kinds/metric_details.h"
 #include "runner/data/pixels.h"
 #include "runner/data/sampler.h"
 #include "runner/loggers/loggers.h"

@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-#include "registry/text/tokenizer.h"
+#include "registry/formats/text/tokenizer.h"
 
 namespace trainrun {
 namespace {

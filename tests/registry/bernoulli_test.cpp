@@ -9,7 +9,7 @@
 
 #include <string>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "tests/doctest.h"
 
 using namespace trainrun::kernels;

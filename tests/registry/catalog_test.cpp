@@ -7,9 +7,9 @@
 #include <map>
 #include <set>
 
-#include "registry/graph/graph_builder.h"
 #include "registry/graph/passes.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/kinds/graph_builder.h"
 #include "registry/plugin_loader.h"
 #include "tests/registry/support.h"
 #include "tests/temporary_folder.h"

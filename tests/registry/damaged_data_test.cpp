@@ -5,7 +5,7 @@
 #include <random>
 #include <utility>
 
-#include "registry/dataset.h"
+#include "registry/kinds/dataset.h"
 #include "tests/doctest.h"
 #include "tests/registry/data_support.h"
 

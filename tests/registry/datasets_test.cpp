@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "registry/data_files.h"
-#include "registry/dataset.h"
-#include "registry/datasets/arrow_library.h"
+#include "registry/data/data_files.h"
+#include "registry/data/tables/arrow_library.h"
+#include "registry/kinds/dataset.h"
 #include "tests/doctest.h"
 #include "tests/registry/data_support.h"
 

@@ -1,7 +1,7 @@
 #include <torch/torch.h>
 
-#include "registry/component_error.h"
-#include "registry/graph/graph_builder.h"
+#include "registry/kinds/graph_builder.h"
+#include "registry/tensors/component_error.h"
 #include "tests/registry/support.h"
 
 using namespace trainrun;        // NOLINT(google-build-using-namespace)

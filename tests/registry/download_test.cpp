@@ -1,12 +1,12 @@
-#include "registry/datasets/download.h"
+#include "registry/data/download.h"
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
-#include "registry/datasets/data_cache.h"
-#include "registry/datasets/data_file.h"
+#include "registry/data/data_cache.h"
+#include "registry/data/data_file.h"
 #include "tests/doctest.h"
 #include "tests/registry/data_support.h"
 #include "tests/registry/http_server.h"

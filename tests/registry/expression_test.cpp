@@ -1,4 +1,4 @@
-#include "registry/expression.h"
+#include "registry/language/expression.h"
 
 #include <map>
 

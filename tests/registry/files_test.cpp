@@ -9,14 +9,14 @@
 #include <set>
 #include <string>
 
-#include "registry/error.h"
-#include "registry/files/digest.h"
-#include "registry/files/file_io.h"
-#include "registry/files/json_depth.h"
-#include "registry/files/pickle.h"
-#include "registry/files/safetensors.h"
-#include "registry/files/tensor_file.h"
-#include "registry/files/torch_file.h"
+#include "registry/formats/files/digest.h"
+#include "registry/formats/files/file_io.h"
+#include "registry/formats/files/json_depth.h"
+#include "registry/formats/files/pickle.h"
+#include "registry/formats/files/safetensors.h"
+#include "registry/formats/files/tensor_file.h"
+#include "registry/formats/files/torch_file.h"
+#include "registry/language/error.h"
 #include "tests/doctest.h"
 #include "tests/support.h"
 #include "tests/temporary_folder.h"

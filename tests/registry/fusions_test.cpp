@@ -2,9 +2,9 @@
 
 #include <map>
 
-#include "registry/fusion.h"
-#include "registry/graph/graph_builder.h"
+#include "registry/graph/fusion.h"
 #include "registry/graph/passes.h"
+#include "registry/kinds/graph_builder.h"
 #include "tests/registry/support.h"
 
 using namespace trainrun;        // NOLINT(google-build-using-namespace)

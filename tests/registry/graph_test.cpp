@@ -1,8 +1,8 @@
 #include <torch/torch.h>
 
-#include "registry/graph/graph_builder.h"
 #include "registry/graph/shape_mode.h"
-#include "registry/out_of_memory.h"
+#include "registry/kinds/graph_builder.h"
+#include "registry/tensors/out_of_memory.h"
 #include "tests/registry/support.h"
 
 using namespace trainrun;        // NOLINT(google-build-using-namespace)

@@ -1,4 +1,4 @@
-#include "registry/interpolation.h"
+#include "registry/language/interpolation.h"
 
 #include "tests/doctest.h"
 

@@ -1,9 +1,9 @@
-#include "registry/graph/layer_sharing.h"
+#include "registry/kinds/layer_sharing.h"
 
 #include <torch/torch.h>
 
-#include "registry/graph/graph_builder.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/kinds/graph_builder.h"
 #include "tests/registry/support.h"
 
 using namespace trainrun;        // NOLINT(google-build-using-namespace)

@@ -1,4 +1,4 @@
-#include "registry/optimizers/line_search.h"
+#include "registry/components/optimizers/line_search.h"
 
 #include <vector>
 

@@ -1,11 +1,11 @@
-#include "registry/name_regex.h"
+#include "registry/language/name_regex.h"
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "registry/error.h"
-#include "registry/pattern.h"
+#include "registry/language/error.h"
+#include "registry/language/pattern.h"
 #include "tests/doctest.h"
 
 namespace trainrun {

@@ -1,6 +1,6 @@
-#include "registry/parameters.h"
+#include "registry/language/parameters.h"
 
-#include "registry/monitor.h"
+#include "registry/kinds/monitor.h"
 #include "tests/registry/support.h"
 
 namespace trainrun {

@@ -3,8 +3,8 @@
 #include <torch/torch.h>
 
 #include "registry/graph/flatten.h"
-#include "registry/graph/graph_builder.h"
 #include "registry/graph/passes.h"
+#include "registry/kinds/graph_builder.h"
 #include "tests/registry/support.h"
 
 using namespace trainrun;        // NOLINT(google-build-using-namespace)

@@ -1,7 +1,7 @@
 // ProgressiveResizing by itself: sizes over the steps, what a crop leaves, and masks.
 #include <torch/torch.h>
 
-#include "registry/build.h"
+#include "registry/kinds/build.h"
 #include "runner/distributed/process_group.h"
 #include "tests/registry/support.h"
 

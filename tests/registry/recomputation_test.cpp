@@ -2,8 +2,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
-#include "registry/graph/graph_builder.h"
 #include "registry/graph/passes.h"
+#include "registry/kinds/graph_builder.h"
 #include "tests/registry/support.h"
 
 namespace trainrun {

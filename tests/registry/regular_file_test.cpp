@@ -1,4 +1,4 @@
-#include "registry/files/regular_file.h"
+#include "registry/formats/files/regular_file.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "registry/dataset.h"
+#include "registry/kinds/dataset.h"
 #include "tests/doctest.h"
 #include "tests/registry/data_support.h"
 

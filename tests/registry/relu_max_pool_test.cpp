@@ -25,7 +25,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "tests/doctest.h"
 
 using namespace trainrun::kernels;

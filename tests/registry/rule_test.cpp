@@ -1,4 +1,4 @@
-#include "registry/rule.h"
+#include "registry/language/rule.h"
 
 #include "tests/registry/support.h"
 

@@ -1,4 +1,4 @@
-#include "registry/sample_draws.h"
+#include "registry/kinds/sample_draws.h"
 
 #include <algorithm>
 #include <cmath>

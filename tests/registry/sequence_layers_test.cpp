@@ -1,6 +1,6 @@
 #include <torch/torch.h>
 
-#include "registry/graph/graph_builder.h"
+#include "registry/kinds/graph_builder.h"
 #include "tests/registry/support.h"
 
 using namespace trainrun;        // NOLINT(google-build-using-namespace)

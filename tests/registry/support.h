@@ -6,7 +6,7 @@
 
 #include "registry/catalog.h"
 #include "registry/graph/graph.h"
-#include "registry/graph/graph_builder.h"
+#include "registry/kinds/graph_builder.h"
 #include "runner/recipe/yaml.h"
 #include "tests/doctest.h"
 #include "tests/support.h"

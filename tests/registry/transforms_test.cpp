@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "registry/transform.h"
+#include "registry/kinds/transform.h"
 #include "tests/doctest.h"
 #include "tests/registry/data_support.h"
 

@@ -1,10 +1,10 @@
 #include <torch/torch.h>
 
-#include "registry/fusion.h"
 #include "registry/graph/flatten.h"
-#include "registry/graph/graph_builder.h"
+#include "registry/graph/fusion.h"
 #include "registry/graph/passes.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/kinds/graph_builder.h"
 #include "runner/distributed/shard_layout.h"
 #include "tests/registry/support.h"
 

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <limits>
 
-#include "registry/metric_details.h"
+#include "registry/kinds/metric_details.h"
 #include "tests/runner/training_support.h"
 
 namespace trainrun {

@@ -12,7 +12,7 @@
 #include <set>
 #include <thread>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "tests/doctest.h"
 
 namespace trainrun {

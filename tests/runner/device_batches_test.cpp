@@ -5,7 +5,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "runner/data/data_loader.h"
 #include "tests/doctest.h"
 

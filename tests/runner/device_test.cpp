@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "tests/doctest.h"
 
 namespace trainrun {

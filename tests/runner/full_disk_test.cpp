@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "registry/catalog.h"
-#include "registry/datasets/csv_reader.h"
+#include "registry/data/tables/csv_reader.h"
 #include "runner/loggers/tfevents.h"
 #include "runner/loggers/told_logger.h"
 #include "tests/doctest.h"

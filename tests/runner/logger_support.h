@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "registry/component_error.h"
-#include "registry/logger.h"
+#include "registry/kinds/logger.h"
+#include "registry/tensors/component_error.h"
 #include "runner/loggers/loggers.h"
 #include "tests/support.h"
 #include "tests/temporary_folder.h"

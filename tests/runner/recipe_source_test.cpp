@@ -5,7 +5,7 @@
 #include <fstream>
 #include <optional>
 
-#include "registry/interpolation.h"
+#include "registry/language/interpolation.h"
 #include "runner/base/limits.h"
 #include "runner/recipe/merge.h"
 #include "runner/recipe/yaml.h"

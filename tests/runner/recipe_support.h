@@ -7,7 +7,7 @@
 #include <string>
 
 #include "registry/catalog.h"
-#include "registry/interpolation.h"
+#include "registry/language/interpolation.h"
 #include "runner/loggers/loggers.h"
 #include "tests/doctest.h"
 

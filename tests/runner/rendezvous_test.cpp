@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "tests/doctest.h"
 
 using trainrun::first_host;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/error.h"
+#include "registry/language/error.h"
 #include "tests/doctest.h"
 #include "tests/faults/system_calls.h"
 #include "tests/support.h"

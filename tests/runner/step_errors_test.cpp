@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/module.h>
 
-#include "registry/component_error.h"
+#include "registry/tensors/component_error.h"
 #include "tests/runner/training_support.h"
 
 namespace trainrun {

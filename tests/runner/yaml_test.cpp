@@ -3,7 +3,7 @@
 #include <chrono>
 #include <random>
 
-#include "registry/interpolation.h"
+#include "registry/language/interpolation.h"
 #include "runner/base/limits.h"
 #include "tests/doctest.h"
 #include "tests/runner/recipe_support.h"

@@ -6,8 +6,8 @@ it is forked for, so no source sees a header that it would not see alone:
 
     root.cpp              headers that all of the sources include, then root.fork_point
       1.h                 headers that some of them include, then 1.fork_point
-        registry/layer.cpp, registry/loss.cpp, …
-      registry/value.cpp
+        registry/kinds/layer.cpp, registry/kinds/loss.cpp, …
+      registry/language/value.cpp
 
 A compiler takes such a source for a header, and does not say there which constants and variables of the file are never
 used; `unused_values` does.

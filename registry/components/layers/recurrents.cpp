@@ -1,0 +1,108 @@
+#include <torch/nn/modules/rnn.h>
+
+#include "registry/kinds/layer.h"
+
+namespace trainrun {
+namespace {
+
+/// torch.nn.RNN, GRU and LSTM: `Module` is LibTorch's. Without batch_first sequences are [T, N, C]; states are
+/// [num_layers * directions, N, hidden_size], whichever it is.
+template <class Module, class Options>
+struct Recurrent {
+  static constexpr bool kIsRNN = std::is_same_v<Module, torch::nn::RNN>;
+  static constexpr bool kIsLSTM = std::is_same_v<Module, torch::nn::LSTM>;
+
+  int64_t hidden_size = 0;
+  int64_t num_layers = 1;
+  std::string nonlinearity = "tanh";
+  bool bias = true;
+  bool batch_first = false;
+  double dropout = 0;
+  bool bidirectional = false;
+  int64_t proj_size = 0;
+  std::optional<int64_t> input_size;
+
+  static void describe(Fields<Recurrent>& f) {
+    f.required("hidden_size", &Recurrent::hidden_size).at_least(1).doc("size of the state");
+    f.optional("num_layers", &Recurrent::num_layers).at_least(1).doc("recurrent layers stacked on each other");
+    if constexpr (kIsRNN) {
+      f.optional("nonlinearity", &Recurrent::nonlinearity)
+          .one_of({"tanh", "relu"})
+          .doc("function that makes the new state");
+    }
+    f.optional("bias", &Recurrent::bias).doc(kIsRNN ? "learned biases" : "learned biases of the gates");
+    f.optional("batch_first", &Recurrent::batch_first)
+        .doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
+    f.optional("dropout", &Recurrent::dropout).at_least(0).at_most(1).doc("between stacked layers, while training");
+    f.optional("bidirectional", &Recurrent::bidirectional).doc("a second layer reads the sequence backwards");
+    if constexpr (kIsLSTM) {
+      f.optional("proj_size", &Recurrent::proj_size).at_least(0).doc("size of the projected state; 0: none");
+    }
+    f.optional("input_size", &Recurrent::input_size).at_least(1).doc("features at each time; inferred");
+  }
+
+  void check(Checker& checker) const {
+    if (proj_size >= hidden_size) checker.fail("proj_size", "must be smaller than hidden_size");
+  }
+
+  Layer build(const LayerInputs& in) const {
+    in.require_dims(3, 3, batch_first ? "[N, T, C]" : "[T, N, C]");
+    Options options(in.infer("input_size", input_size, -1), hidden_size);
+    options.num_layers(num_layers).bias(bias).batch_first(batch_first).dropout(dropout).bidirectional(bidirectional);
+    if constexpr (kIsRNN) {
+      if (nonlinearity == "relu") options.nonlinearity(torch::kReLU);
+    }
+    if constexpr (kIsLSTM) options.proj_size(proj_size);
+    Module module(options);
+    check_states(in);
+    return {module.ptr(),
+            [module](const Tensors& inputs) mutable -> Tensors {
+              if constexpr (kIsLSTM) {
+                using States = std::tuple<at::Tensor, at::Tensor>;
+                auto [sequence, state] = inputs.size() == 3 ? module->forward(inputs[0], States{inputs[1], inputs[2]})
+                                                            : module->forward(inputs[0]);
+                return {sequence, std::get<0>(state), std::get<1>(state)};
+              } else {
+                auto [sequence, state] = module->forward(inputs[0], inputs.size() == 2 ? inputs[1] : at::Tensor());
+                return {sequence, state};
+              }
+            },
+            {.random = dropout > 0}};
+  }
+
+ private:
+  /// The state to begin with may be a further input (an LSTM's two): what an encoder gives, say.
+  void check_states(const LayerInputs& in) const {
+    const size_t states = kIsLSTM ? 2 : 1;
+    if (in.num_own() != 1 && in.num_own() != 1 + states) {
+      throw LayerError(std::string("it reads the sequence, or the sequence and ") +
+                       (kIsLSTM ? "the states h and c" : "the state h") + " to begin with, but gets " +
+                       std::to_string(in.num_own()) + " inputs");
+    }
+    const int64_t batch = in.shape()[batch_first ? 0 : 1];
+    for (size_t i = 1; i < in.num_own(); ++i) {
+      const int64_t size = i == 1 && proj_size > 0 ? proj_size : hidden_size;
+      const std::vector<int64_t> expected = {num_layers * (bidirectional ? 2 : 1), batch, size};
+      if (in.shape(i) != at::IntArrayRef(expected)) {
+        throw LayerError("its state is " + at::str(at::IntArrayRef(expected)) + ", but " + at::str(in.shape(i)) +
+                         " is given");
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void add_recurrents(LayerRegistry& layers) {
+  namespace nn = torch::nn;
+  layers.add<Recurrent<nn::RNN, nn::RNNOptions>>(
+      "RNN", "Elman's recurrent network; outputs: the sequence, the last state h; inputs: the sequence, a first h");
+  layers.add<Recurrent<nn::GRU, nn::GRUOptions>>(
+      "GRU", "gated recurrent unit; outputs: the sequence, the last state h; inputs: the sequence, a first h");
+  layers.add<Recurrent<nn::LSTM, nn::LSTMOptions>>(
+      "LSTM",
+      "long short-term memory; outputs: the sequence, the last state h, the last cell state c; inputs: the sequence, a "
+      "first h and c");
+}
+
+}  // namespace trainrun

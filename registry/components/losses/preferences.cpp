@@ -1,0 +1,49 @@
+#include "registry/components/losses/preferences.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/clamp_min.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/where.h>
+
+namespace trainrun {
+namespace {
+
+/// [2 N]: the log-probability of each answer, or the mean of its tokens'.
+at::Tensor log_probabilities(const at::Tensor& logits, const at::Tensor& labels, bool mean) {
+  const at::Tensor counts = labels >= 0;
+  const at::Tensor each = at::log_softmax(logits, -1).gather(2, labels.clamp_min(0).unsqueeze(2));
+  const at::Tensor sum = at::where(counts, each.squeeze(2), 0).sum(1);
+  return mean ? sum / counts.sum(1).clamp_min(1) : sum;
+}
+
+}  // namespace
+
+void check_preferences(const LayerInputs& in) {
+  const at::IntArrayRef logits = in.shape(0);
+  if (logits.size() != 3) throw LayerError("its output is [2 N, T, C], not " + shape_text(logits));
+  if (in.shape(3) != logits) {
+    throw LayerError("the output is " + shape_text(logits) + " and the reference's " + shape_text(in.shape(3)) +
+                     "; they must have the same shape");
+  }
+  for (const size_t labels : {1, 2}) {
+    const bool fits = in.shape(labels).size() == 2 && in.shape(labels)[1] == logits[1] &&
+                      in.examples[labels].scalar_type() == at::kLong;
+    if (!fits) {
+      throw LayerError("labels are integers [N, " + std::to_string(logits[1]) + "], not " +
+                       shape_text(in.shape(labels)));
+    }
+  }
+}
+
+Gains gains_of(const Tensors& inputs, bool mean) {
+  const at::Tensor labels = at::cat({inputs[1], inputs[2]});
+  TORCH_CHECK(labels.size(0) == inputs[0].size(0), "the output is of ", inputs[0].size(0), " texts, but there are ",
+              inputs[1].size(0), " chosen and ", inputs[2].size(0),
+              " rejected ones; have the model read both, the chosen ones first");
+  const at::Tensor gained = log_probabilities(inputs[0], labels, mean) - log_probabilities(inputs[3], labels, mean);
+  const Tensors halves = gained.chunk(2);
+  return {halves[0], halves[1]};
+}
+
+}  // namespace trainrun

@@ -1,0 +1,138 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/huber_loss.h>
+#include <ATen/ops/kl_div.h>
+#include <ATen/ops/l1_loss.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/poisson_nll_loss.h>
+#include <ATen/ops/smooth_l1_loss.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+
+#include "registry/components/losses/loss_of.h"
+
+namespace trainrun {
+namespace {
+
+/// One ATen function without parameters of its own.
+template <at::Tensor (*kFunction)(const at::Tensor&, const at::Tensor&, int64_t)>
+struct Plain : AlikeInputs {
+  static void describe(auto&) {}
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const { return kFunction(in[0], in[1], reduction); }
+};
+
+struct SmoothL1Loss : AlikeInputs {
+  double beta = 1;
+  static void describe(auto& f) {
+    f.optional("beta", &SmoothL1Loss::beta).at_least(0).doc("the difference beyond which the loss is linear");
+  }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    return at::smooth_l1_loss(in[0], in[1], reduction, beta);
+  }
+};
+
+struct HuberLoss : AlikeInputs {
+  double delta = 1;
+  static void describe(auto& f) {
+    f.optional("delta", &HuberLoss::delta).greater_than(0).doc("the difference beyond which the loss is linear");
+  }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    return at::huber_loss(in[0], in[1], reduction, delta);
+  }
+};
+
+struct KLDivLoss : AlikeInputs {
+  bool log_target = false;
+  static std::vector<std::string> reductions() { return {"mean", "sum", "batchmean"}; }
+  static void describe(auto& f) {
+    f.optional("log_target", &KLDivLoss::log_target).doc("the target is log-probabilities too");
+  }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    if (reduction != kBatchMean) return at::kl_div(in[0], in[1], reduction, log_target);
+    return at::kl_div(in[0], in[1], at::Reduction::Sum, log_target) / in[0].size(0);
+  }
+};
+
+struct PoissonNLLLoss : AlikeInputs {
+  bool log_input = true;
+  bool full = false;
+  double eps = 1e-8;
+  static void describe(auto& f) {
+    f.optional("log_input", &PoissonNLLLoss::log_input).doc("the output is the logarithm of the rate");
+    f.optional("full", &PoissonNLLLoss::full).doc("add Stirling's approximation of log(target!)");
+    f.optional("eps", &PoissonNLLLoss::eps).greater_than(0).doc("added to a rate before its logarithm");
+  }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    return at::poisson_nll_loss(in[0], in[1], log_input, full, eps, reduction);
+  }
+};
+
+/// Source: torch.nn.functional.gaussian_nll_loss, which is no ATen function.
+struct GaussianNLLLoss : AlikeInputs {
+  bool full = false;
+  double eps = 1e-6;
+  static std::vector<std::string> roles() { return {"output", "target", "variance"}; }
+  static void describe(auto& f) {
+    f.optional("full", &GaussianNLLLoss::full).doc("add the constant log(2 pi) / 2");
+    f.optional("eps", &GaussianNLLLoss::eps).greater_than(0).doc("the least variance");
+  }
+  void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
+    LayerInputs first_two;
+    first_two.examples = {in.examples[0], in.examples[1]};
+    require_alike(first_two, roles);
+    std::vector<int64_t> lacking = in.shape(0).vec();  // one variance for a whole last dimension
+    if (!lacking.empty()) lacking.pop_back();
+    std::vector<int64_t> single = lacking;
+    single.push_back(1);
+    const at::IntArrayRef variance = in.shape(2);
+    if (variance == in.shape(0) || variance == at::IntArrayRef(lacking) || variance == at::IntArrayRef(single)) return;
+    throw LayerError("the output is " + shape_text(in.shape(0)) + " and the variance " + shape_text(variance) +
+                     "; they must have the same shape, except that the variance's last dimension may be 1");
+  }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    at::Tensor variance = in[2].dim() == in[0].dim() ? in[2].clone() : in[2].unsqueeze(-1).clone();
+    TORCH_CHECK(variance.is_meta() || !variance.lt(0).any().item<bool>(), "a variance is negative");
+    {
+      const c10::AutoGradMode no_gradients(false);  // what is below eps has a gradient all the same
+      variance.clamp_min_(eps);
+    }
+    at::Tensor losses = 0.5 * (variance.log() + (in[0] - in[1]).square() / variance);
+    if (full) losses = losses + 0.5 * std::log(2 * M_PI);
+    return reduction == at::Reduction::Mean ? losses.mean() : losses.sum();
+  }
+};
+
+/// Source: Kingma & Welling 2014, "Auto-Encoding Variational Bayes", appendix B.
+struct GaussianKLLoss : AlikeInputs {
+  static std::vector<std::string> roles() { return {"mean", "log_variance"}; }
+  static std::vector<std::string> reductions() { return {"mean", "sum", "batchmean"}; }
+  static void describe(auto&) {}
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    const at::Tensor losses = -0.5 * (1 + in[1] - in[0].square() - in[1].exp());
+    if (reduction == at::Reduction::Mean) return losses.mean();
+    return reduction == kBatchMean ? losses.sum() / losses.size(0) : losses.sum();
+  }
+};
+
+}  // namespace
+
+void add_regression_losses(LossRegistry& losses) {
+  losses.add<LossOf<Plain<at::mse_loss>>>(
+      "MSELoss", "mean of the squared differences of output and target, which have the same shape");
+  losses.add<LossOf<Plain<at::l1_loss>>>("L1Loss", "mean of the absolute differences of output and target");
+  losses.add<LossOf<SmoothL1Loss>>("SmoothL1Loss", "squared where the difference is below beta, else linear");
+  losses.add<LossOf<HuberLoss>>("HuberLoss",
+                                "squared where the difference is below delta, else linear: delta times "
+                                "SmoothL1Loss with beta = delta");
+  losses.add<LossOf<KLDivLoss>>("KLDivLoss",
+                                "Kullback-Leibler divergence of log-probabilities from the target's probabilities");
+  losses.add<LossOf<PoissonNLLLoss>>("PoissonNLLLoss", "negative log-likelihood of counts under Poisson rates");
+  losses.add<LossOf<GaussianNLLLoss>>(
+      "GaussianNLLLoss",
+      "negative log-likelihood of targets under normal distributions; inputs: [mean, target, variance]");
+  losses.add<LossOf<GaussianKLLoss>>("GaussianKLLoss",
+                                     "divergence of normal distributions from the standard one, as of a variational "
+                                     "autoencoder's code; inputs: [mean, log_variance]");
+}
+
+}  // namespace trainrun

@@ -1,0 +1,102 @@
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_sub.h>
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+
+#include "registry/components/optimizers/grouped_optimizer.h"
+
+namespace trainrun {
+namespace {
+
+/// Adam and, with decoupled decay, AdamW: torch.optim's parameters; `foreach`, `fused`, … are not the recipe's
+/// business.
+template <bool kDecoupled>
+struct AdamOptions {
+  double lr = 1e-3;
+  std::array<double, 2> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = kDecoupled ? 1e-2 : 0;
+  bool amsgrad = false;
+  bool maximize = false;
+  bool decoupled_weight_decay = kDecoupled;
+  static void describe(Fields<AdamOptions>& f) {
+    f.optional("lr", &AdamOptions::lr).at_least(0).doc("learning rate");
+    f.optional("betas", &AdamOptions::betas)
+        .at_least(0)
+        .less_than(1)
+        .doc("decay of the running means of the gradient and of its square");
+    f.optional("eps", &AdamOptions::eps).at_least(0).doc("added to the denominator");
+    f.optional("weight_decay", &AdamOptions::weight_decay)
+        .at_least(0)
+        .doc(kDecoupled ? "share of the weights taken away each step, times lr"
+                        : "times the weights, added to the gradient");
+    f.optional("amsgrad", &AdamOptions::amsgrad).doc("divide by the largest second moment so far");
+    f.optional("maximize", &AdamOptions::maximize).doc("climb instead of descend");
+    if (kDecoupled) return;
+    f.optional("decoupled_weight_decay", &AdamOptions::decoupled_weight_decay)
+        .doc("take lr times weight_decay of the weights away instead, as AdamW does");
+  }
+  std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const;
+};
+
+/// Source: Kingma & Ba 2015; Loshchilov & Hutter 2019 (decoupled decay); Reddi et al. 2018 (amsgrad).
+template <bool kDecoupled>
+class Adam : public GroupedOptimizer {
+ public:
+  bool is_elementwise() const override { return true; }
+  explicit Adam(const OptimizerInputs& inputs)
+      : GroupedOptimizer(inputs, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"}) {
+    const c10::AutoGradMode no_gradients(false);
+    for (Group& group : groups_) {
+      options_.push_back(*static_cast<const AdamOptions<kDecoupled>*>(group.parameters.options.get()));
+      rates.push_back(group.parameters.rates(options_.back().lr, options_.back().betas[0]));
+      for (const at::Tensor& parameter : group.parameters.tensors) {
+        group.lists[0].push_back(at::zeros_like(parameter));
+        group.lists[1].push_back(at::zeros_like(parameter));
+        if (options_.back().amsgrad) group.lists[2].push_back(at::zeros_like(parameter));
+        group.lists[3].push_back(at::zeros({}, parameter.options().dtype(at::kFloat)));
+      }
+    }
+  }
+
+  void step(const LossClosure&) override {
+    const c10::AutoGradMode no_gradients(false);
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      Active now = active(groups_[i]);
+      if (now.parameters.empty()) continue;
+      const AdamOptions<kDecoupled>& o = options_[i];
+      at::_foreach_add_(now.lists[3], 1);
+      const std::optional<at::Tensor> skips = overflow.defined() ? std::optional(overflow) : std::nullopt;
+      const auto kernel = [&](auto function) {
+        function(now.parameters, now.gradients, now.lists[0], now.lists[1], now.lists[2], now.lists[3], rates[i].lr,
+                 *rates[i].momentum, o.betas[1], o.weight_decay, o.eps, o.amsgrad, o.maximize, std::nullopt, skips);
+      };
+      if (o.decoupled_weight_decay) {
+        kernel([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
+      } else {
+        kernel([](auto&&... arguments) { at::_fused_adam_(arguments...); });
+      }
+      if (skips) at::_foreach_sub_(now.lists[3], Tensors(now.lists[3].size(), overflow));
+    }
+  }
+
+ private:
+  std::vector<AdamOptions<kDecoupled>> options_;
+};
+
+template <bool kDecoupled>
+std::unique_ptr<Optimizer> AdamOptions<kDecoupled>::build(const OptimizerInputs& inputs) const {
+  return std::make_unique<Adam<kDecoupled>>(inputs);
+}
+
+}  // namespace
+
+void add_adam_family(OptimizerRegistry& optimizers) {
+  optimizers.add<AdamOptions<false>>("Adam", "adaptive moments");
+  optimizers.add<AdamOptions<true>>("AdamW", "adaptive moments with decoupled weight decay");
+}
+
+}  // namespace trainrun

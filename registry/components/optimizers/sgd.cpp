@@ -1,0 +1,99 @@
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/core/GradMode.h>
+
+#include "registry/components/optimizers/grouped_optimizer.h"
+
+namespace trainrun {
+namespace {
+
+/// torch.optim.SGD's parameters.
+struct SGDOptions {
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+  bool maximize = false;
+  static void describe(Fields<SGDOptions>& f) {
+    f.optional("lr", &SGDOptions::lr).at_least(0).doc("learning rate");
+    f.optional("momentum", &SGDOptions::momentum).at_least(0).doc("share of the last step that is kept");
+    f.optional("dampening", &SGDOptions::dampening).doc("share of the gradient kept out of the momentum");
+    f.optional("weight_decay", &SGDOptions::weight_decay).at_least(0).doc("times the weights, added to the gradient");
+    f.optional("nesterov", &SGDOptions::nesterov).doc("look ahead by the momentum");
+    f.optional("maximize", &SGDOptions::maximize).doc("climb instead of descend");
+    f.rule({.when = {the("nesterov").is(true)},
+            .all = {the("momentum").is_above(0), the("dampening").is(0)},
+            .at = "nesterov",
+            .message = "needs a momentum above 0 and no dampening"});
+  }
+  std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const;
+};
+
+class SGD : public GroupedOptimizer {
+ public:
+  bool is_elementwise() const override { return true; }
+  explicit SGD(const OptimizerInputs& inputs) : GroupedOptimizer(inputs, {"momentum_buffer"}) {
+    for (Group& group : groups_) {
+      options_.push_back(*static_cast<const SGDOptions*>(group.parameters.options.get()));
+      rates.push_back(group.parameters.rates(options_.back().lr, options_.back().momentum));
+      group.lists[0].resize(group.parameters.tensors.size());  // made as momentum begins: a scheduler may bring it
+    }
+  }
+
+  void step(const LossClosure&) override {
+    const c10::AutoGradMode no_gradients(false);
+    forget_last_step();
+    const std::optional<at::Tensor> skips = overflow.defined() ? std::optional(overflow) : std::nullopt;
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      const Active now = active(groups_[i]);
+      const double momentum = rates[i].momentum.value_or(0);
+      const auto begun = [&](size_t k) { return momentum == 0 || now.lists[0][k].defined(); };
+      for (const bool first : {true, false}) {  // a parameter's first gradient is its momentum
+        Tensors parameters, gradients, buffers;
+        for (size_t k = 0; k < now.parameters.size(); ++k) {
+          if (begun(k) == first) continue;
+          parameters.push_back(now.parameters[k]);
+          gradients.push_back(now.gradients[k]);
+          if (momentum == 0) continue;
+          at::Tensor& buffer = groups_[i].lists[0][now.indices[k]];
+          if (first) {
+            buffer = at::empty_like(now.parameters[k]);
+            note_begun(buffer);
+          }
+          buffers.push_back(buffer);
+        }
+        if (parameters.empty()) continue;
+        const SGDOptions& o = options_[i];
+        at::_fused_sgd_(parameters, gradients, buffers, o.weight_decay, momentum, rates[i].lr, o.dampening, o.nesterov,
+                        o.maximize, first, std::nullopt, skips);
+      }
+    }
+  }
+
+  void load_state(const std::map<std::string, at::Tensor>& saved) override {
+    forget_last_step();
+    for (Group& group : groups_) {
+      for (size_t k = 0; k < group.lists[0].size(); ++k) {
+        const bool begun = saved.contains(group.parameters.names[k] + "." + list_names_[0]);
+        group.lists[0][k] = begun ? at::empty_like(group.parameters.tensors[k]).detach() : at::Tensor();
+      }
+    }
+    Optimizer::load_state(saved);
+  }
+
+ private:
+  std::vector<SGDOptions> options_;
+};
+
+std::unique_ptr<Optimizer> SGDOptions::build(const OptimizerInputs& inputs) const {
+  return std::make_unique<SGD>(inputs);
+}
+
+}  // namespace
+
+void add_sgd(OptimizerRegistry& optimizers) {
+  optimizers.add<SGDOptions>("SGD", "stochastic gradient descent, with momentum");
+}
+
+}  // namespace trainrun

@@ -1,0 +1,35 @@
+#include "registry/data/families.h"
+
+#include "registry/kinds/add_family.h"
+
+// The page of the room: one line for each family of components, which is one source file.
+namespace trainrun {
+
+void add_dataset_families(DatasetRegistry& registry) {
+  TRAINRUN_ADD_FAMILY(registry, chat);
+  TRAINRUN_ADD_FAMILY(registry, cifar);
+  TRAINRUN_ADD_FAMILY(registry, concat);
+  TRAINRUN_ADD_FAMILY(registry, csv);
+  TRAINRUN_ADD_FAMILY(registry, digits);
+  TRAINRUN_ADD_FAMILY(registry, glue);
+  TRAINRUN_ADD_FAMILY(registry, image_csv);
+  TRAINRUN_ADD_FAMILY(registry, image_folder);
+  TRAINRUN_ADD_FAMILY(registry, jsonl);
+  TRAINRUN_ADD_FAMILY(registry, mixture);
+  TRAINRUN_ADD_FAMILY(registry, mnist_family);
+  TRAINRUN_ADD_FAMILY(registry, oxford_pets);
+  TRAINRUN_ADD_FAMILY(registry, parquet);
+  TRAINRUN_ADD_FAMILY(registry, preference_pairs);
+  TRAINRUN_ADD_FAMILY(registry, segmentation_folder);
+  TRAINRUN_ADD_FAMILY(registry, shards);
+  TRAINRUN_ADD_FAMILY(registry, sqlite);
+  TRAINRUN_ADD_FAMILY(registry, synthetic);
+  TRAINRUN_ADD_FAMILY(registry, tensor_file);
+  TRAINRUN_ADD_FAMILY(registry, text_classification);
+  TRAINRUN_ADD_FAMILY(registry, text_lm);
+  TRAINRUN_ADD_FAMILY(registry, token_file);
+  TRAINRUN_ADD_FAMILY(registry, views);
+  TRAINRUN_ADD_FAMILY(registry, windows);
+}
+
+}  // namespace trainrun

@@ -1,0 +1,93 @@
+#include "registry/data/path_patterns.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
+
+#include "registry/language/error.h"
+
+namespace trainrun {
+namespace {
+
+constexpr int64_t kMostPaths = 1'000'000;
+
+/// "0000..0009" is 0000, 0001, …; "a,b" is a, b; nothing for another text.
+std::vector<std::string> alternatives(const std::string& text, const std::string& reader) {
+  std::vector<std::string> all;
+  const size_t dots = text.find("..");
+  if (dots != std::string::npos) {
+    const std::string from = text.substr(0, dots);
+    const std::string to = text.substr(dots + 2);
+    const auto is_number = [](const std::string& digits) {
+      return !digits.empty() && digits.size() < 10 && digits.find_first_not_of("0123456789") == std::string::npos;
+    };
+    if (!is_number(from) || !is_number(to)) return all;
+    const int64_t first = std::stoll(from);
+    const int64_t last = std::stoll(to);
+    if (last - first >= kMostPaths) throw DataError(reader + ": {" + text + "} stands for more than a million files");
+    for (int64_t number = first; number <= last; ++number) {
+      const std::string digits = std::to_string(number);
+      all.push_back(std::string(from.size() > digits.size() ? from.size() - digits.size() : 0, '0') + digits);
+    }
+    return all;
+  }
+  if (text.find(',') == std::string::npos) return all;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    all.push_back(text.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return all;
+}
+
+/// What the braces of a pattern stand for, the first pair first.
+std::vector<std::string> expanded(const std::string& pattern, const std::string& reader) {
+  const size_t open = pattern.find('{');
+  const size_t close = open == std::string::npos ? open : pattern.find('}', open);
+  if (close == std::string::npos) return {pattern};
+  std::vector<std::string> middles = alternatives(pattern.substr(open + 1, close - open - 1), reader);
+  if (middles.empty()) middles.push_back(pattern.substr(open, close + 1 - open));  // as it is
+  const std::vector<std::string> rests = expanded(pattern.substr(close + 1), reader);
+  if (static_cast<int64_t>(middles.size() * rests.size()) > kMostPaths) {
+    throw DataError(reader + ": " + pattern + " stands for more than a million files");
+  }
+  std::vector<std::string> all;
+  for (const std::string& middle : middles) {
+    for (const std::string& rest : rests) all.push_back(pattern.substr(0, open) + middle + rest);
+  }
+  return all;
+}
+
+/// What is there of *, ? and [ ]; a name that has none of them is given back, whether it is there or not.
+void add_matches(const std::string& pattern, const std::string& reader, std::vector<std::string>& paths) {
+  if (pattern.find_first_of("*?[") == std::string::npos) {
+    paths.push_back(pattern);
+    return;
+  }
+  glob_t found{};
+  const int code = glob(pattern.c_str(), 0, nullptr, &found);
+  for (size_t i = 0; code == 0 && i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
+  globfree(&found);
+  if (code == GLOB_NOMATCH) throw DataError(reader + ": there is no file " + pattern);
+  if (code != 0) throw DataError(reader + ": " + pattern + ": the folder cannot be read");
+}
+
+}  // namespace
+
+std::vector<std::string> matching_paths(const std::vector<std::string>& patterns, const std::string& reader) {
+  std::vector<std::string> paths;
+  for (const std::string& pattern : patterns) {
+    std::error_code unreadable;
+    if (std::filesystem::exists(pattern, unreadable)) {
+      paths.push_back(pattern);
+      continue;
+    }
+    for (const std::string& name : expanded(pattern, reader)) add_matches(name, reader, paths);
+  }
+  return paths;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,139 @@
+#include <algorithm>
+
+#include "registry/data/data_file.h"
+#include "registry/data/tables/csv_reader.h"
+#include "registry/data/tables/table.h"
+#include "registry/data/tables/table_columns.h"
+#include "registry/kinds/dataset.h"
+
+namespace trainrun {
+namespace {
+
+struct Csv : TableOptions {
+  std::string delimiter = ",";
+  bool header = true;
+  TextEncoding encoding = TextEncoding::kUtf8;
+  std::string decimal = ".";
+  std::optional<std::string> thousands;
+
+  static void describe(Fields<Csv>& f) {
+    TableOptions::describe_into(f);
+    f.optional("delimiter", &Csv::delimiter).doc("the one character between columns: \",\", \";\", \"\\t\"");
+    f.optional("header", &Csv::header)
+        .doc("the first line names the columns; if false they are named by their number, \"0\" the first");
+    f.optional("encoding", &Csv::encoding).doc(kEncodingHelp);
+    f.rule({.all = {the("delimiter").matches(R"(^[^"\n\r]$)")},
+            .at = "delimiter",
+            .message = "must be one character, neither a quotation mark nor a line end"});
+    f.optional("decimal", &Csv::decimal).one_of({".", ","}).doc("what stands before the decimals of a number");
+    f.optional("thousands", &Csv::thousands)
+        .one_of({",", ".", " ", "'", "_"})
+        .doc("what stands between the thousands of a number, as in 1.234,5; null: nothing");
+  }
+  void check(Checker& checker) const {
+    if (thousands == decimal) checker.fail("thousands", "is what decimal says as well; a number needs two characters");
+    check_options(checker);
+  }
+  /// Null: numbers are written as usual.
+  std::optional<NumberFormat> number_format() const {
+    if (decimal == "." && !thousands) return std::nullopt;
+    return NumberFormat{decimal[0], thousands ? (*thousands)[0] : '\0'};
+  }
+  std::unique_ptr<Dataset> build(const DatasetInputs&) const;
+};
+
+class CsvTable : public TableReader {
+ public:
+  explicit CsvTable(const Csv& options)
+      : reader_(options.path, options.delimiter[0], options.encoding), format_(options.number_format()) {
+    read_first_record(options.path);
+    if (options.header) {
+      names_ = record_;
+    } else {
+      for (size_t i = 0; i < record_.size(); ++i) names_.push_back(std::to_string(i));
+      first_is_data_ = true;
+    }
+  }
+
+  const std::vector<std::string>& names() const override { return names_; }
+
+  bool next(std::vector<Cell>& row) override {
+    if (!first_is_data_ && !reader_.next(record_)) return false;
+    first_is_data_ = false;
+    if (record_.size() != names_.size()) {
+      throw DataError(
+          reader_.place() + ": " + std::to_string(record_.size()) + " columns, the first line has " +
+          std::to_string(names_.size()) +
+          (record_.size() > names_.size() ? "; put a text that holds the delimiter in quotation marks" : ""));
+    }
+    row.resize(record_.size());
+    for (size_t i = 0; i < record_.size(); ++i) {
+      row[i].kind = Cell::Kind::kText;
+      row[i].format = format_ ? &*format_ : nullptr;
+      row[i].text.swap(record_[i]);  // both keep their memory, row after row
+    }
+    return true;
+  }
+
+  int64_t row_number() const override { return reader_.line(); }
+
+ private:
+  /// A file of another kind is said to be one, whatever is wrong with it as a text.
+  void read_first_record(const std::string& path) {
+    try {
+      if (!reader_.next(record_)) throw DataError(path + ": is empty");
+    } catch (const DataError&) {
+      const std::string hint = other_kind_hint(path);
+      if (hint.empty()) throw;
+      throw DataError(path + ": cannot be read as lines of text" + hint);
+    }
+  }
+
+  CsvReader reader_;
+  std::optional<NumberFormat> format_;
+  std::vector<std::string> names_;
+  std::vector<std::string> record_;
+  bool first_is_data_ = false;
+};
+
+class CsvSource : public TableSource {
+ public:
+  explicit CsvSource(Csv options) : options_(std::move(options)) {}
+  std::unique_ptr<TableReader> open() const override { return std::make_unique<CsvTable>(options_); }
+  std::string place(int64_t row_number) const override { return options_.path + ":" + std::to_string(row_number); }
+  std::string column_advice(const std::string& wanted, const std::vector<std::string>& names) const override {
+    if (std::string other = other_kind_hint(options_.path); !other.empty()) return other;
+    if (const char delimiter = seeming_delimiter(names, wanted)) {
+      return "; the columns seem to be separated by " + delimiter_text(delimiter) +
+             ": write delimiter: " + delimiter_text(delimiter);
+    }
+    const auto is_number = [](const std::string& name) {
+      Cell cell;
+      cell.kind = Cell::Kind::kText;
+      cell.text = name;
+      return parse_cell_number(cell).has_value();
+    };
+    const bool is_data = options_.header && 2 * std::count_if(names.begin(), names.end(), is_number) >
+                                                static_cast<std::ptrdiff_t>(names.size());
+    return is_data ? "; the first line seems to hold data, not names: write header: false, which calls the columns '0' "
+                     "to '" +
+                         std::to_string(names.size() - 1) + "'"
+                   : "";
+  }
+  std::string format_advice(const std::string& format) const override { return "write " + format; }
+
+ private:
+  Csv options_;
+};
+
+std::unique_ptr<Dataset> Csv::build(const DatasetInputs&) const {
+  return make_table(*this, std::make_unique<CsvSource>(*this));
+}
+
+}  // namespace
+
+void add_csv(DatasetRegistry& datasets) {
+  datasets.add<Csv>("CSV", "rows of a table, as text or .gz: columns as features, one column as label");
+}
+
+}  // namespace trainrun

@@ -1,0 +1,123 @@
+#include "registry/data/tables/csv_reader.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "registry/language/error.h"
+
+namespace trainrun {
+
+char seeming_delimiter(const std::vector<std::string>& header, const std::string& wanted) {
+  for (const char delimiter : {';', '\t', '|', ','}) {
+    for (const std::string& name : header) {
+      size_t begin = 0;
+      while (begin <= name.size() && name.find(delimiter) != std::string::npos) {
+        const size_t end = std::min(name.find(delimiter, begin), name.size());
+        std::string_view piece = std::string_view(name).substr(begin, end - begin);
+        const bool is_quoted = piece.size() >= 2 && piece.front() == '"' && piece.back() == '"';
+        if (is_quoted) piece = piece.substr(1, piece.size() - 2);
+        if (piece == wanted) return delimiter;
+        begin = end + 1;
+      }
+    }
+  }
+  return '\0';
+}
+
+std::string delimiter_text(char delimiter) {
+  return delimiter == '\t' ? "\"\\t\"" : "'" + std::string(1, delimiter) + "'";
+}
+
+CsvReader::CsvReader(std::string path, char delimiter, std::optional<TextEncoding> encoding, bool is_chosen)
+    : file_(std::move(path), encoding), delimiter_(delimiter), is_chosen_(is_chosen), buffer_(size_t{1} << 16) {}
+
+std::string CsvReader::place() const { return file_.path() + ":" + std::to_string(record_line_); }
+
+int CsvReader::peek() {
+  if (position_ == filled_) {
+    filled_ = file_.read(buffer_.data(), buffer_.size());
+    position_ = 0;
+    read_ += filled_;
+    if (read_ - record_start_ > kLongestLine + buffer_.size()) {
+      throw DataError(place() + ": the record is longer than 256 MiB; is a quotation mark never closed?");
+    }
+    if (filled_ == 0) return kEnd;
+  }
+  return static_cast<unsigned char>(buffer_[position_]);
+}
+
+int CsvReader::get() {
+  const int character = peek();
+  if (character != kEnd) ++position_;
+  return character;
+}
+
+/// Takes the rest of a line end whose first character was read.
+void CsvReader::end_line(int character) {
+  if (character == '\r' && peek() == '\n') get();
+  ++line_;
+}
+
+/// What follows an opening quotation mark, up to the closing one.
+void CsvReader::read_quoted(std::string& field) {
+  while (true) {
+    const int character = get();
+    if (character == kEnd) {
+      throw DataError(place() + ": a quoted field that begins in this record is never closed");
+    }
+    if (character == '"') {
+      if (peek() != '"') return;
+      get();  // "" within quotes is one "
+    }
+    if (character == '\n') ++line_;
+    field += static_cast<char>(character);
+  }
+}
+
+/// Of what follows a closing quotation mark.
+std::string CsvReader::quote_advice(int character) const {
+  const auto mark = static_cast<char>(character);
+  if (std::string_view(";\t|,").find(mark) == std::string_view::npos) return "";
+  const std::string text = delimiter_text(mark);
+  return "; the columns seem to be separated by " + text +
+         (is_chosen_ ? ": write delimiter: " + text : ": save the table with commas");
+}
+
+bool CsvReader::next(std::vector<std::string>& fields) {
+  while (peek() == '\n' || peek() == '\r') {
+    end_line(get());
+    record_start_ = read_ - (filled_ - position_);
+  }
+  record_line_ = line_;
+  record_start_ = read_ - (filled_ - position_);
+  if (peek() == kEnd) return false;
+  size_t count = 0;
+  while (true) {
+    if (count == kMostColumns) {
+      throw DataError(place() + ": has more than " + std::to_string(kMostColumns) +
+                      " columns; is the delimiter the right one?");
+    }
+    if (count == fields.size()) fields.emplace_back();
+    std::string& field = fields[count++];  // its memory is used again, record after record
+    field.clear();
+    int character = get();
+    if (character == '"') {
+      read_quoted(field);
+      character = get();
+      if (character != delimiter_ && character != '\n' && character != '\r' && character != kEnd) {
+        throw DataError(place() + ": column " + std::to_string(count) + ": text after a closing quotation mark" +
+                        quote_advice(character));
+      }
+    }
+    while (character != delimiter_ && character != '\n' && character != '\r' && character != kEnd) {
+      field += static_cast<char>(character);
+      character = get();
+    }
+    if (character == delimiter_) continue;
+    if (character != kEnd) end_line(character);
+    fields.resize(count);
+    return true;
+  }
+}
+
+}  // namespace trainrun

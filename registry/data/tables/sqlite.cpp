@@ -1,0 +1,173 @@
+#include <sqlite3.h>
+
+#include <chrono>
+
+#include "registry/data/tables/table.h"
+#include "registry/data/texts/text_file.h"
+#include "registry/formats/files/regular_file.h"
+#include "registry/kinds/dataset.h"
+
+namespace trainrun {
+namespace {
+
+struct Sqlite : TableOptions {
+  std::optional<std::string> table;
+  std::optional<std::string> query;
+  double timeout_seconds = 60;
+
+  static void describe(Fields<Sqlite>& f) {
+    TableOptions::describe_into(f);
+    f.optional("table", &Sqlite::table).doc("the table or view to read");
+    f.optional("query", &Sqlite::query).doc("or the SELECT that gives the rows; with ORDER BY their order is sure");
+    f.optional("timeout_seconds", &Sqlite::timeout_seconds)
+        .greater_than(0)
+        .unit("seconds")
+        .doc(
+            "how long the query may take until it gives its next row; a query that sorts its rows gives the first "
+            "late");
+    f.either("table", "query");
+  }
+  void check(Checker& checker) const { check_options(checker); }
+  std::unique_ptr<Dataset> build(const DatasetInputs&) const;
+};
+
+/// An identifier as SQL writes it.
+std::string identifier(const std::string& name) {
+  std::string text = "\"";
+  for (const char c : name) text += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return text + "\"";
+}
+
+class SqliteTable : public TableReader {
+ public:
+  explicit SqliteTable(const Sqlite& options)
+      : path_(options.path),
+        timeout_(options.timeout_seconds),
+        database_(nullptr, &sqlite3_close),
+        rows_(nullptr, &sqlite3_finalize) {
+    open_regular_file(path_);
+    sqlite3* database = nullptr;
+    const int code = sqlite3_open_v2(path_.c_str(), &database, SQLITE_OPEN_READONLY, nullptr);
+    database_.reset(database);
+    if (code != SQLITE_OK) fail();
+    sqlite3_limit(database, SQLITE_LIMIT_LENGTH, static_cast<int>(kLongestLine));
+    sqlite3_progress_handler(database, kOperations, &SqliteTable::is_late, this);
+    begin_waiting();
+    if (options.table) check_table(*options.table);
+    rows_ = prepare(options.table ? "SELECT * FROM " + identifier(*options.table) : *options.query);
+    for (int i = 0; i < sqlite3_column_count(rows_.get()); ++i)
+      names_.emplace_back(sqlite3_column_name(rows_.get(), i));
+    if (names_.empty()) throw DataError(path_ + ": the query gives no columns; expected a SELECT");
+    for (const std::string& name : names_) require_utf8(name, path_ + ": the name of a column");
+  }
+
+  const std::vector<std::string>& names() const override { return names_; }
+
+  bool next(std::vector<Cell>& row) override {
+    begin_waiting();
+    const int code = sqlite3_step(rows_.get());
+    if (code == SQLITE_DONE) return false;
+    ++number_;
+    if (code == SQLITE_INTERRUPT) {
+      throw DataError(place() + ": the query has given no row for " + detail::number_text(timeout_) +
+                      " s; if it is meant to take so long, write a larger timeout_seconds");
+    }
+    if (code != SQLITE_ROW) fail();
+    row.assign(names_.size(), Cell());
+    for (size_t i = 0; i < row.size(); ++i) read_cell(static_cast<int>(i), row[i]);
+    return true;
+  }
+
+  int64_t row_number() const override { return number_; }
+
+ private:
+  using Statement = std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)>;
+
+  static constexpr int kOperations = 100'000;  // of SQLite's machine between two looks at the clock
+
+  void begin_waiting() { asked_ = std::chrono::steady_clock::now(); }
+  static int is_late(void* self) {
+    const auto& table = *static_cast<const SqliteTable*>(self);
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - table.asked_;
+    return waited.count() > table.timeout_ ? 1 : 0;
+  }
+
+  std::string place() const { return path_ + (number_ > 0 ? ":" + std::to_string(number_) : ""); }
+  [[noreturn]] void fail() const { throw DataError(place() + ": " + sqlite3_errmsg(database_.get())); }
+
+  Statement prepare(const std::string& sql) const {
+    sqlite3_stmt* statement = nullptr;
+    const int code =
+        sqlite3_prepare_v2(database_.get(), sql.c_str(), static_cast<int>(sql.size()), &statement, nullptr);
+    Statement result(statement, &sqlite3_finalize);
+    if (code != SQLITE_OK) fail();
+    if (!result) throw DataError(path_ + ": the query is empty");
+    return result;
+  }
+
+  void check_table(const std::string& table) const {
+    const Statement list = prepare("SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name");
+    std::vector<std::string> names;
+    int code = SQLITE_ROW;
+    while ((code = sqlite3_step(list.get())) == SQLITE_ROW) {
+      names.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(list.get(), 0)));
+      if (names.back() == table) return;
+    }
+    if (code != SQLITE_DONE) fail();
+    throw DataError(path_ + ": there is no table '" + table + "'" + suggestion(table, names));
+  }
+
+  void read_cell(int column, Cell& cell) const {
+    switch (sqlite3_column_type(rows_.get(), column)) {
+      case SQLITE_NULL:
+        return;
+      case SQLITE_INTEGER:
+        cell.kind = Cell::Kind::kInteger;
+        cell.integer = sqlite3_column_int64(rows_.get(), column);
+        return;
+      case SQLITE_FLOAT:
+        cell.kind = Cell::Kind::kNumber;
+        cell.number = sqlite3_column_double(rows_.get(), column);
+        return;
+      case SQLITE_TEXT:
+        cell.kind = Cell::Kind::kText;
+        cell.text.assign(reinterpret_cast<const char*>(sqlite3_column_text(rows_.get(), column)),
+                         static_cast<size_t>(sqlite3_column_bytes(rows_.get(), column)));
+        require_utf8(cell.text, place() + ":" + names_[static_cast<size_t>(column)]);
+        return;
+      default:
+        throw DataError(path_ + ":" + std::to_string(number_) + ":" + names_[static_cast<size_t>(column)] +
+                        ": is a BLOB, which is not read");
+    }
+  }
+
+  std::string path_;
+  double timeout_;                               // seconds
+  std::chrono::steady_clock::time_point asked_;  // for the row that is waited for
+  std::unique_ptr<sqlite3, int (*)(sqlite3*)> database_;
+  Statement rows_;
+  std::vector<std::string> names_;
+  int64_t number_ = 0;
+};
+
+class SqliteSource : public TableSource {
+ public:
+  explicit SqliteSource(Sqlite options) : options_(std::move(options)) {}
+  std::unique_ptr<TableReader> open() const override { return std::make_unique<SqliteTable>(options_); }
+  std::string place(int64_t row_number) const override { return options_.path + ":" + std::to_string(row_number); }
+
+ private:
+  Sqlite options_;
+};
+
+std::unique_ptr<Dataset> Sqlite::build(const DatasetInputs&) const {
+  return make_table(*this, std::make_unique<SqliteSource>(*this));
+}
+
+}  // namespace
+
+void add_sqlite(DatasetRegistry& datasets) {
+  datasets.add<Sqlite>("SQLite", "rows of a table or a query of an SQLite file: columns as features, one as label");
+}
+
+}  // namespace trainrun

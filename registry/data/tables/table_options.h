@@ -1,0 +1,123 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "registry/data/tables/table_reader.h"
+#include "registry/data/views.h"
+#include "registry/language/named.h"
+
+namespace trainrun {
+
+struct InferredTable;
+
+/// What a column holds: `age: number`, `city: {type: category, missing: unknown}`.
+struct ColumnOptions {
+  std::string type = "number";
+  std::optional<std::vector<std::string>> categories;
+  bool allow_unknown = false;
+  std::variant<double, std::string> missing = std::string("error");
+  bool one_hot = false;
+  std::optional<std::string> format;
+  std::vector<int64_t> shape;
+
+  static void describe(Fields<ColumnOptions>& f);
+  bool is_category() const { return type == "category"; }
+  bool is_integer() const { return type == "integer"; }
+  bool is_boolean() const { return type == "boolean"; }
+  bool is_date() const { return type == "date"; }
+  /// Whether it goes, with others, into the field `features`.
+  bool is_feature() const { return is_category() ? one_hot : !is_integer() && shape.empty(); }
+  /// How many numbers of `features` it is: 1, or one for each category.
+  int64_t width() const { return is_category() ? static_cast<int64_t>(categories->size()) : 1; }
+  int64_t numel() const;
+};
+
+/// Whether a statistic of the training samples stands for a missing value; whether one is an error.
+bool is_statistic(const ColumnOptions& column);
+bool is_error(const ColumnOptions& column);
+
+/// What the recipe says of any table. Files of tables derive from it and say how they are read.
+struct TableOptions {
+  using Columns = Named<std::variant<std::string, ColumnOptions>>;
+
+  std::string path;
+  std::string label;
+  std::optional<std::vector<std::string>> features;
+  std::variant<std::string, Columns> columns = Columns();
+  std::optional<std::vector<std::string>> na_values;
+  std::string task = "classification";
+  std::optional<int64_t> num_classes;
+  std::optional<SplitOptions> split;
+
+  template <class T>
+  static void describe_into(Fields<T>& f, const char* path_doc = "path of the file");
+  void check_options(Checker& checker) const;
+  bool is_classification() const { return task == "classification"; }
+  /// Whether the types follow from the file: `columns: auto`.
+  bool infers() const { return std::holds_alternative<std::string>(columns); }
+  /// Those that the recipe lists.
+  const Columns& listed() const;
+  ColumnOptions column(const std::string& name) const;
+
+  /// What was inferred, kept by all copies, so that the file is looked through once.
+  struct Memory {
+    std::mutex mutex;
+    std::shared_ptr<const InferredTable> table;
+  };
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+};
+
+/// How a table's file is read.
+class TableSource {
+ public:
+  virtual ~TableSource() = default;
+  virtual std::unique_ptr<TableReader> open() const = 0;
+  /// "FILE:ROW" of a row by its number.
+  virtual std::string place(int64_t row_number) const = 0;
+  /// What to do about a column `wanted` that is not among `names`, if the file shows it: "; write delimiter: ';'", or "".
+  virtual std::string column_advice(const std::string& wanted, const std::vector<std::string>& names) const {
+    return static_cast<void>(wanted), static_cast<void>(names), "";
+  }
+  /// What to do about numbers that are written as `format` says, "decimal: ','".
+  virtual std::string format_advice(const std::string& format) const {
+    return static_cast<void>(format),
+           "numbers are read with a point and no other mark, 1234.5; convert these in the file";
+  }
+};
+
+template <class T>
+void TableOptions::describe_into(Fields<T>& f, const char* path_doc) {
+  f.required("path", &TableOptions::path).doc(path_doc);
+  f.required("label", &TableOptions::label).doc("the column to predict");
+  f.optional("features", &TableOptions::features)
+      .not_empty("expected at least one column")
+      .doc("the columns to predict from, in this order; null: all but the label");
+  f.optional("columns", &TableOptions::columns)
+      .one_of({"auto"})
+      .doc(
+          "what columns hold: number, integer, boolean, date or category, or a mapping with type, categories, missing, "
+          "…; the others hold numbers. Or auto: what the training file's values say, which `explain` shows");
+  f.optional("na_values", &TableOptions::na_values)
+      .doc(
+          "texts that stand for a missing value; null: the empty text, and in columns that are not categories NA, N/A, "
+          "nan, null, None and ?");
+  f.optional("task", &TableOptions::task)
+      .one_of({"classification", "regression"})
+      .doc(
+          "the label is a class, given as [N] int64: an integer from 0, or a category; or a number, given as [N, 1] "
+          "float32. Where it is not written, and neither num_classes nor columns make the label a class, it is "
+          "regression if every loss that reads the label learns numbers (MSELoss, L1Loss, …)");
+  f.optional("num_classes", &TableOptions::num_classes).at_least(1).doc("labels are below this; for classification");
+  f.optional("split", &TableOptions::split).doc("take a part of the rows, drawn by a seed; null: all");
+  f.rule({.when = {the("task").is("regression")},
+          .all = {the("num_classes").is_missing()},
+          .at = "num_classes",
+          .message = "is for the task classification"});
+}
+
+}  // namespace trainrun

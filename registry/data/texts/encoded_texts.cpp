@@ -1,0 +1,336 @@
+#include "registry/data/texts/encoded_texts.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "registry/data/sample_lengths.h"
+#include "registry/language/error.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kEncodedAtOnce = 4096;
+constexpr size_t kNumArrays = 4;  // ids, type ids, begins, the id of padding
+
+/// Of the whole text, but for a plus sign and space around it.
+std::optional<double> number_in(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r";
+  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  text = text.substr(0, text.find_last_not_of(kSpace) + 1);
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  double number = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool fits = result.ec == std::errc() && result.ptr == text.data() + text.size() && std::isfinite(number);
+  return fits ? std::optional(number) : std::nullopt;
+}
+
+/// Whether it is digits alone, of which each spelling is a name of its own: 007, or integers too large for a double.
+bool is_plain(const std::string& number) { return number.find_first_not_of("-0123456789") == std::string::npos; }
+
+/// Sorted, by value where all are numbers.
+std::vector<std::string> sorted_classes(const std::set<std::string>& names) {
+  std::vector<std::string> classes(names.begin(), names.end());
+  const auto is_number = [](const std::string& name) { return number_in(name).has_value(); };
+  if (std::all_of(classes.begin(), classes.end(), is_number)) {
+    std::stable_sort(classes.begin(), classes.end(),
+                     [](const std::string& a, const std::string& b) { return *number_in(a) < *number_in(b); });
+  }
+  return classes;
+}
+
+/// What `encoded` gives, and the id of padding.
+struct EncodedArrays {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> type_ids;
+  std::vector<int64_t> begins = {0};
+  std::vector<int64_t> padding;  // the token, and whether it comes first
+};
+
+}  // namespace
+
+EncodedTexts::EncodedTexts(TextTableOptions source, EncodingOptions encoding,
+                           std::optional<std::vector<std::string>> classes, std::optional<int64_t> num_samples,
+                           Target target)
+    : source_(std::move(source)),
+      encoding_(std::move(encoding)),
+      classes_(std::move(classes)),
+      num_samples_(num_samples),
+      target_(target) {}
+
+DatasetInfo EncodedTexts::info() const {
+  DatasetInfo info;
+  for (const char* name : {"input_ids", "attention_mask", "token_type_ids"}) {
+    info.fields.push_back({name, {encoding_.max_length}, at::kLong, std::nullopt});  // at most: batches may be shorter
+  }
+  const auto num_classes = classes_ ? std::optional(static_cast<int64_t>(classes_->size())) : std::nullopt;
+  if (has_numbers()) {
+    info.fields.push_back({"labels", {1}, at::kFloat, std::nullopt});
+  } else {
+    info.fields.push_back({"labels", {}, at::kLong, num_classes});
+  }
+  info.target = "labels";
+  info.num_samples = num_samples_;
+  return info;
+}
+
+void EncodedTexts::open() {
+  TextRows table = read_text_table(source_);
+  if (num_samples_ && static_cast<int64_t>(table.lines.size()) != *num_samples_) {
+    throw DataError(source_.path + ": has " + std::to_string(table.lines.size()) + " rows, the published file " +
+                    std::to_string(*num_samples_));
+  }
+  const bool is_kept = encoding_.cache == TokenCaching::kDisk;
+  use(is_kept ? arrays_on_disk(cache_key(), kNumArrays, [&] { return encoded(table); }) : encoded(table),
+      table.lines.size());
+  names_ = std::move(table.labels);
+  lines_ = std::move(table.lines);
+  if (table.left_out > 0) {
+    notes_.push_back(
+        source_.path + ": " + std::to_string(table.left_out) +
+        (table.left_out == 1 ? " row is left out, because it lacks" : " rows are left out, because they lack") +
+        " the column of a text or of the label");
+  }
+  require_labels();
+  if (has_numbers()) {
+    read_numbers();
+  } else {
+    if (!source_.label) labels_.assign(lines_.size(), 0);
+    if (classes_) number_labels(*classes_);
+  }
+}
+
+/// An empty cell is not a class, unless the recipe lists it as one.
+void EncodedTexts::require_labels() const {
+  if (classes_ && std::find(classes_->begin(), classes_->end(), "") != classes_->end()) return;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (names_[i].find_first_not_of(" \t") != std::string::npos) continue;
+    throw DataError(place(static_cast<int64_t>(i), *source_.label) +
+                    ": the label is missing; leave such rows out of the file");
+  }
+}
+
+void EncodedTexts::read_numbers() {
+  const char* advice = target_ == Target::kNumber ? "; for labels that are classes write task: classification" : "";
+  numbers_.assign(lines_.size(), 0);
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const auto number = number_in(names_[i]);
+    numbers_[i] = static_cast<float>(number.value_or(0));
+    if (number && std::isfinite(numbers_[i])) continue;
+    const std::string fault = number ? "is too large for float32" : std::string("is not a number") + advice;
+    throw DataError(place(static_cast<int64_t>(i), *source_.label) + ": '" + names_[i] + "' " + fault);
+  }
+}
+
+/// Throws DataError where all labels of the samples are numbers, but two are the same one; or one is a fraction, which
+/// can hardly be a class, and the recipe does not say that it is.
+void EncodedTexts::check_classes(const at::Tensor& indices) const {
+  std::map<double, size_t> numbers;  // of the labels, each with the first sample that has it
+  std::optional<size_t> fraction;
+  std::optional<std::pair<size_t, size_t>> twice;
+  for (int64_t i = 0; i < indices.numel(); ++i) {
+    const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
+    const auto number = number_in(names_[sample]);
+    if (!number) return;  // there are names among them
+    if (!fraction && *number != std::floor(*number)) fraction = sample;
+    const size_t first = numbers.emplace(*number, sample).first->second;
+    const bool differ = names_[first] != names_[sample] && !(is_plain(names_[first]) && is_plain(names_[sample]));
+    if (!twice && differ) twice = {first, sample};
+  }
+  const auto at = [&](size_t sample) {
+    return place(static_cast<int64_t>(sample), *source_.label) + ": '" + names_[sample] + "' ";
+  };
+  if (fraction && target_ == Target::kLikelyClass) {
+    throw DataError(at(*fraction) +
+                    "is a fraction, as no class is where all labels are numbers; write task: regression to learn "
+                    "numbers, or task: classification to have them as classes all the same");
+  }
+  if (twice) {
+    throw DataError(at(twice->second) + "is the same number as '" + names_[twice->first] + "' in line " +
+                    std::to_string(lines_[twice->first]) +
+                    ", but would be another class; list the classes in `classes`, or write the numbers one way");
+  }
+}
+
+std::unique_ptr<EncodedTexts> EncodedTexts::unlabelled(const std::string& path) const {
+  TextTableOptions source;
+  source.path = path;
+  source.text_columns = source_.text_columns;
+  source.encoding = source_.encoding;
+  EncodingOptions encoding = encoding_;
+  encoding.cache = TokenCaching::kNone;  // they are read once
+  return std::make_unique<EncodedTexts>(std::move(source), std::move(encoding), classes_, std::nullopt, target_);
+}
+
+ByteArrays EncodedTexts::encoded(const TextRows& table) const {
+  const auto tokenizer = open_tokenizer(encoding_.tokenizer);
+  Truncation truncation;
+  truncation.max_length = encoding_.max_length;
+  truncation.side = tokenizer->truncation_side();
+  const auto made = std::make_shared<EncodedArrays>();
+  made->padding = {tokenizer->pad_id().value_or(0), tokenizer->pads_left() ? 1 : 0};
+  const size_t count = table.first.size();
+  for (size_t begin = 0; begin < count; begin += kEncodedAtOnce) {
+    std::vector<TextPair> texts;
+    for (size_t i = begin; i < std::min(begin + kEncodedAtOnce, count); ++i) {
+      texts.push_back(
+          {table.first[i], table.second.empty() ? std::nullopt : std::optional<std::string_view>(table.second[i])});
+    }
+    for (const Encoding& text : encode_batch(*tokenizer, texts, truncation)) {
+      made->ids.insert(made->ids.end(), text.ids.begin(), text.ids.end());
+      made->type_ids.insert(made->type_ids.end(), text.type_ids.begin(), text.type_ids.end());
+      made->begins.push_back(static_cast<int64_t>(made->ids.size()));
+    }
+  }
+  return {made, {bytes_of(made->ids), bytes_of(made->type_ids), bytes_of(made->begins), bytes_of(made->padding)}};
+}
+
+std::string EncodedTexts::cache_key() const {
+  TokenCacheKey key("texts with their padding");
+  key.add_tokenizer(encoding_.tokenizer).add_file(source_.path).add(encoding_.max_length);
+  key.add(fs::path(source_.path).extension().string()).add(source_.leaves_out_short_rows ? 1 : 0);
+  for (const auto* names : {&source_.text_columns, &source_.names}) {
+    key.add(static_cast<int64_t>(names->size()));
+    for (const std::string& name : *names) key.add(name);
+  }
+  if (source_.label) key.add(*source_.label);  // a row without it may be left out
+  if (source_.encoding.value_or(TextEncoding::kUtf8) != TextEncoding::kUtf8) key.add(word_of(*source_.encoding));
+  return key.finish();
+}
+
+void EncodedTexts::use(ByteArrays arrays, size_t num_texts) {
+  arrays_ = std::move(arrays);
+  ids_ = numbers_in<int32_t>(arrays_.arrays.at(0));
+  type_ids_ = numbers_in<uint8_t>(arrays_.arrays.at(1));
+  begins_ = numbers_in<int64_t>(arrays_.arrays.at(2));
+  const auto padding = numbers_in<int64_t>(arrays_.arrays.at(3));
+  const bool fits =
+      are_begins(begins_, num_texts, ids_.size()) && type_ids_.size() == ids_.size() && padding.size() == 2;
+  if (!fits) throw DataError(source_.path + ": was changed while it was read");
+  for (size_t i = 0; i + 1 < begins_.size(); ++i) {
+    if (begins_[i + 1] - begins_[i] <= encoding_.max_length) continue;
+    throw DataError(source_.path + ": its tokens in the cache folder are more than max_length; remove them there");
+  }
+  pad_id_ = padding[0];
+  pads_left_ = padding[1] != 0;
+}
+
+void EncodedTexts::number_labels(const std::vector<std::string>& classes) {
+  std::map<std::string, int64_t> numbers;
+  for (const std::string& name : classes) numbers.emplace(name, static_cast<int64_t>(numbers.size()));
+  labels_.clear();
+  if (!source_.label) labels_.resize(lines_.size());
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const auto found = numbers.find(names_[i]);
+    if (found == numbers.end()) {
+      throw DataError(place(static_cast<int64_t>(i), *source_.label) + ": '" + names_[i] + "' is not a class" +
+                      suggestion(names_[i], classes));
+    }
+    labels_.push_back(found->second);
+  }
+}
+
+void EncodedTexts::learn(const at::Tensor& indices) {
+  if (classes_ || has_numbers()) return;  // the recipe lists them, or there are none
+  check_classes(indices);
+  std::set<std::string> names;
+  for (int64_t i = 0; i < indices.numel(); ++i) {
+    names.insert(names_[static_cast<size_t>(indices.const_data_ptr<int64_t>()[i])]);
+  }
+  classes_ = sorted_classes(names);
+  number_labels(*classes_);
+}
+
+nlohmann::json EncodedTexts::learnt() const {
+  if (has_numbers()) return nullptr;
+  return {{"classes", classes_.value_or(std::vector<std::string>())}};
+}
+
+void EncodedTexts::set_learnt(const nlohmann::json& state) {
+  if (has_numbers()) return;
+  try {
+    classes_ = state.at("classes").get<std::vector<std::string>>();
+  } catch (const nlohmann::json::exception&) {
+    throw DataError(source_.path + ": what was learnt is of other data: it holds no classes");
+  }
+  number_labels(*classes_);
+}
+
+int64_t EncodedTexts::length_of(const at::Tensor& indices) const {
+  if (encoding_.padding == TextPadding::kMaxLength) return encoding_.max_length;
+  int64_t longest = 1;
+  for (int64_t i = 0; i < indices.numel(); ++i) {
+    const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
+    longest = std::max(longest, begins_[sample + 1] - begins_[sample]);
+  }
+  const int64_t multiple = encoding_.pad_to_multiple_of;
+  return std::min((longest + multiple - 1) / multiple * multiple, encoding_.max_length);
+}
+
+Batch EncodedTexts::get(const at::Tensor& indices) const {
+  const int64_t n = indices.numel();
+  const int64_t length = length_of(indices);
+  const at::Tensor ids = at::full({n, length}, pad_id_, at::kLong);
+  const at::Tensor mask = at::zeros({n, length}, at::kLong);
+  const at::Tensor types = at::zeros({n, length}, at::kLong);
+  const at::Tensor labels = has_numbers() ? at::empty({n, 1}, at::kFloat) : at::empty({n}, at::kLong);
+  for (int64_t i = 0; i < n; ++i) {
+    const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
+    const int64_t begin = begins_[sample];
+    const int64_t count = begins_[sample + 1] - begin;
+    const int64_t first = i * length + (pads_left_ ? length - count : 0);
+    std::copy_n(ids_.begin() + begin, count, ids.mutable_data_ptr<int64_t>() + first);
+    std::fill_n(mask.mutable_data_ptr<int64_t>() + first, count, 1);
+    std::copy_n(type_ids_.begin() + begin, count, types.mutable_data_ptr<int64_t>() + first);
+    if (has_numbers()) {
+      labels.mutable_data_ptr<float>()[i] = numbers_[sample];
+    } else {
+      labels.mutable_data_ptr<int64_t>()[i] = labels_[sample];
+    }
+  }
+  Batch batch;
+  batch.set("input_ids", ids);
+  batch.set("attention_mask", mask);
+  batch.set("token_type_ids", types);
+  batch.set("labels", labels);
+  return batch;
+}
+
+at::Tensor EncodedTexts::column(const std::string& field) const {
+  if (field == kSampleLengths) {
+    if (encoding_.padding == TextPadding::kLongest) return lengths_between(begins_);
+    throw DataError("its texts are all filled up to max_length; write padding: longest");
+  }
+  if (field == "labels" && has_numbers()) return at::tensor(numbers_, at::kFloat).unsqueeze(1);
+  if (field == "labels") return at::tensor(labels_, at::kLong);
+  return Dataset::column(field);
+}
+
+std::string EncodedTexts::place(int64_t index, const std::string& field) const {
+  return source_.path + ":" + std::to_string(lines_[static_cast<size_t>(index)]) + ":" + field;
+}
+
+std::vector<std::string> EncodedTexts::texts(const std::string& column) const {
+  if (column == "labels") return names_;  // the field, whatever the file calls it
+  TextTableOptions only = source_;
+  only.text_columns = {column};
+  only.label.reset();
+  return read_text_table(only).first;
+}
+
+std::vector<std::string> EncodedTexts::class_names(const std::string& field) const {
+  return field == "labels" && classes_ ? *classes_ : std::vector<std::string>();
+}
+
+}  // namespace trainrun

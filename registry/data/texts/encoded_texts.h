@@ -1,0 +1,123 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "registry/data/data_details.h"
+#include "registry/data/texts/text_table.h"
+#include "registry/data/texts/token_cache.h"
+#include "registry/formats/text/tokenizer.h"
+
+namespace trainrun {
+
+/// How long the texts of a batch are made.
+enum class TextPadding { kLongest, kMaxLength };
+template <>
+struct Words<TextPadding> {
+  static constexpr std::array kWords = {"longest", "max_length"};
+};
+
+/// How texts become numbers.
+struct EncodingOptions {
+  std::string tokenizer;
+  int64_t max_length = 128;
+  TextPadding padding = TextPadding::kLongest;
+  int64_t pad_to_multiple_of = 1;
+  TokenCaching cache = TokenCaching::kNone;
+
+  template <class T>
+  static void describe_into(Fields<T>& f) {
+    f.required("tokenizer", &T::tokenizer)
+        .doc(
+            "a folder with tokenizer.json, vocab.txt, vocab.json and "
+            "merges.txt, or tokenizer.model, as Hugging Face "
+            "has it; or one of these files");
+    f.optional("max_length", &T::max_length)
+        .at_least(1)
+        .unit("tokens")
+        .doc(
+            "longer texts are cut to this, special tokens included; of a "
+            "pair, the longer one first");
+    f.optional("padding", &T::padding)
+        .doc(
+            "longest: to the longest text of the batch; max_length: always to "
+            "max_length");
+    f.optional("pad_to_multiple_of", &T::pad_to_multiple_of)
+        .at_least(1)
+        .unit("tokens")
+        .doc(
+            "with padding: longest, the length is rounded up to a multiple of "
+            "this, at most to max_length");
+    f.optional("cache", &T::cache).doc(kTokenCachingHelp);
+  }
+};
+
+/// One or two texts and a class, or a number: `input_ids`, `attention_mask` and
+/// `token_type_ids` [L], int64, with L that of the batch, and `labels`. All
+/// texts are encoded when the data are opened, on all threads.
+class EncodedTexts : public Dataset, public DetailedDataset {
+ public:
+  /// What is to be predicted of a text. kScore: a number, which no recipe can make a class; kLikelyClass: a class,
+  /// since the recipe does not say, so that labels which can hardly be classes are refused.
+  enum class Target { kClass, kNumber, kScore, kLikelyClass };
+
+  /// `classes`: the labels as the file writes them, in their order; null: those
+  /// of the training samples, sorted. `num_samples`: what the file must have;
+  /// null: any number.
+  EncodedTexts(TextTableOptions source, EncodingOptions encoding, std::optional<std::vector<std::string>> classes,
+               std::optional<int64_t> num_samples = std::nullopt, Target target = Target::kClass);
+
+  /// The same for the texts of another file, which has the text columns and perhaps others; labels are 0.
+  std::unique_ptr<EncodedTexts> unlabelled(const std::string& path) const;
+
+  DatasetInfo info() const override;
+  void open() override;
+  int64_t size() const override { return static_cast<int64_t>(lines_.size()); }
+  Batch get(const at::Tensor& indices) const override;
+  at::Tensor column(const std::string& field) const override;
+  void learn(const at::Tensor& indices) override;
+  nlohmann::json learnt() const override;
+  void set_learnt(const nlohmann::json& state) override;
+  std::string place(int64_t index, const std::string& field) const override;
+  /// The line of the file at which the sample begins, from 1.
+  int64_t line(int64_t index) const { return lines_.at(static_cast<size_t>(index)); }
+  std::optional<int64_t> padding(const std::string& field) const override { return field == "input_ids" ? pad_id_ : 0; }
+  std::vector<std::string> texts(const std::string& column) const override;
+  std::vector<std::string> notes() const override { return notes_; }
+  std::vector<std::string> class_names(const std::string& field) const override;
+
+ private:
+  ByteArrays encoded(const TextRows& table) const;
+  void use(ByteArrays arrays, size_t num_texts);
+  std::string cache_key() const;
+  void require_labels() const;
+  bool has_numbers() const { return target_ == Target::kNumber || target_ == Target::kScore; }
+  void read_numbers();
+  void check_classes(const at::Tensor& indices) const;
+  void number_labels(const std::vector<std::string>& classes);
+  int64_t length_of(const at::Tensor& indices) const;
+
+  TextTableOptions source_;
+  EncodingOptions encoding_;
+  std::optional<std::vector<std::string>> classes_;
+  std::optional<int64_t> num_samples_;
+  Target target_;
+  int64_t pad_id_ = 0;
+  bool pads_left_ = false;
+  ByteArrays arrays_;                  // where the next three lie
+  std::span<const int32_t> ids_;       // of all samples, one after the other
+  std::span<const uint8_t> type_ids_;  // likewise
+  std::span<const int64_t> begins_;    // of each sample, and the end
+  std::vector<std::string> names_;     // its label
+  std::vector<int64_t> labels_;        // the number of that
+  std::vector<float> numbers_;         // in place of labels_, where the target is a number
+  std::vector<int64_t> lines_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace trainrun

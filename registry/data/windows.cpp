@@ -1,0 +1,253 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_unique.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/argsort.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
+
+#include <numeric>
+
+#include "registry/data/data_details.h"
+#include "registry/data/partition.h"
+#include "registry/kinds/dataset.h"
+
+namespace trainrun {
+namespace {
+
+struct Windows {
+  Component<DatasetKind> dataset;
+  int64_t length = 0;
+  int64_t horizon = 1;
+  int64_t stride = 1;
+  std::optional<std::string> group;
+
+  static void describe(Fields<Windows>& f) {
+    f.required("dataset", &Windows::dataset).doc("rows in the order of time, such as a CSV table's");
+    f.required("length", &Windows::length).at_least(1).unit("rows").doc("length of the past that the model sees");
+    f.optional("horizon", &Windows::horizon).at_least(1).unit("rows").doc("length of the future that it is to predict");
+    f.optional("stride", &Windows::stride)
+        .at_least(1)
+        .unit("rows")
+        .doc("distance from the beginning of one window to that of the next");
+    f.optional("group", &Windows::group)
+        .doc(
+            "a column whose equal values are one series, such as a shop: no window runs from one series into another; "
+            "its rows need not follow each other. null: all rows are one series, or one for each data set of a Concat");
+  }
+  std::unique_ptr<Dataset> build(const DatasetInputs& inputs) const;
+};
+
+/// A sample is `length` rows of the base, each field [length, …], and the targets of the `horizon` rows that follow.
+/// The past of a target that is a number goes into `features`, behind the others. No window has rows of two series.
+class WindowsDataset : public Dataset, public DetailedDataset {
+ public:
+  WindowsDataset(const Windows& options, std::unique_ptr<Dataset> base) : options_(options), base_(std::move(base)) {}
+
+  DatasetInfo info() const override {
+    DatasetInfo info;
+    const DatasetInfo rows = base_->info();
+    info.target = rows.target;
+    if (size_ > 0) {
+      info.num_samples = size_;
+    } else if (rows.num_samples && !options_.group) {
+      info.num_samples = 0;
+      int64_t begin = 0;
+      for (const int64_t end : ends_of_series(*rows.num_samples)) {
+        *info.num_samples += windows_of(end - begin);
+        begin = end;
+      }
+    }
+    const FieldInfo& target = target_of(rows);
+    const bool with_past = has_past(target);
+    bool has_features = false;
+    for (const FieldInfo& row : rows.fields) {
+      if (row.name == rows.target) continue;
+      FieldInfo field = row;
+      if (with_past && field.name == kFeatures && takes_past(field)) {
+        field.shape[0] += 1;
+        has_features = true;
+      }
+      field.shape.insert(field.shape.begin(), options_.length);
+      info.fields.push_back(field);
+    }
+    if (with_past && !has_features) {
+      info.fields.insert(info.fields.begin(), {kFeatures, {options_.length, 1}, target.dtype, std::nullopt});
+    }
+    FieldInfo future = target;
+    future.shape.clear();
+    if (with_past) future.shape = {options_.horizon};
+    info.fields.push_back(future);
+    return info;
+  }
+
+  void open() override {
+    require_all_drawn(*base_, "Windows");
+    base_->open();
+    const std::vector<int64_t> ends = options_.group ? bring_groups_together() : ends_of_series(base_->size());
+    std::vector<int64_t> starts;
+    int64_t begin = 0;
+    for (const int64_t end : ends) {
+      const int64_t count = windows_of(end - begin);
+      too_short_ += count == 0 ? 1 : 0;
+      for (int64_t i = 0; i < count; ++i) starts.push_back(begin + i * options_.stride);
+      begin = end;
+    }
+    num_series_ = static_cast<int64_t>(ends.size());
+    starts_ = at::tensor(starts, at::kLong);
+    size_ = starts_.numel();
+    if (size_ > 0) return;
+    const std::string among = num_series_ > 1 ? " in " + std::to_string(num_series_) + " series" : "";
+    throw DataError("Windows: " + std::to_string(base_->size()) + " rows" + among + " hold no window of " +
+                    std::to_string(options_.length) + " and the " + std::to_string(options_.horizon) + " after it" +
+                    (num_series_ == 1 && base_->size() > options_.horizon
+                         ? "; write length: " + std::to_string(base_->size() - options_.horizon) + " or less"
+                         : ""));
+  }
+  int64_t size() const override { return size_; }
+
+  Batch get(const at::Tensor& indices) const override {
+    const int64_t n = indices.numel();
+    const Batch past = base_->get(rows_of(indices, 0, options_.length).flatten());
+    const std::string target = base_->info().target;
+    const at::Tensor& targets = past.at(target);
+    const bool with_past = targets.is_floating_point();
+    Batch batch;
+    const auto windows = [&](const at::Tensor& rows) {
+      std::vector<int64_t> sizes = rows.sizes().vec();
+      sizes[0] = options_.length;
+      sizes.insert(sizes.begin(), n);
+      return rows.reshape(sizes);
+    };
+    bool has_features = false;
+    for (const Batch::Field& field : past.fields()) {
+      if (field.name == target) continue;
+      at::Tensor rows = field.tensor;
+      if (with_past && field.name == kFeatures && rows.dim() == 2 && rows.is_floating_point()) {
+        rows = at::cat({rows, targets.reshape({-1, 1})}, 1);
+        has_features = true;
+      }
+      batch.set(field.name, windows(rows));
+    }
+    if (with_past && !has_features) batch.set(kFeatures, windows(targets.reshape({-1, 1})));
+    const Batch future = base_->get(rows_of(indices, options_.length, options_.horizon).flatten());
+    const at::Tensor& next = future.at(target);
+    batch.set(target, with_past ? next.reshape({n, options_.horizon}) : next);
+    return batch;
+  }
+
+  void learn(const at::Tensor& indices) override {
+    const at::Tensor rows = rows_of(indices, 0, options_.length + options_.horizon);
+    base_->learn(std::get<0>(at::_unique(rows, true)));
+  }
+  nlohmann::json learnt() const override { return base_->learnt(); }
+  nlohmann::json inferred() const override { return inferred_of(*base_); }
+  void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*base_, inferred); }
+  /// Of the target its first row to come, of the others the first row of the past.
+  std::string place(int64_t index, const std::string& field) const override {
+    const bool is_target = field == base_->info().target;
+    return place_of_sample(*base_, row_of(index, is_target ? options_.length : 0), field);
+  }
+  /// Of the first row to come.
+  std::vector<std::string> texts(const std::string& column) const override {
+    const std::vector<std::string> rows = texts_of(*base_, column);
+    std::vector<std::string> texts;
+    for (int64_t i = 0; !rows.empty() && i < size_; ++i) {
+      texts.push_back(rows[static_cast<size_t>(row_of(i, options_.length))]);
+    }
+    return texts;
+  }
+  std::vector<std::string> class_names(const std::string& field) const override {
+    return class_names_of(*base_, field);
+  }
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> notes = notes_of(*base_);
+    if (too_short_ > 0 && size_ > 0) {
+      notes.push_back("Windows: " + std::to_string(too_short_) + " of " + std::to_string(num_series_) +
+                      " series are left out, which are too short for a window of " + std::to_string(options_.length) +
+                      " rows and the " + std::to_string(options_.horizon) + " after it");
+    }
+    return notes;
+  }
+  std::vector<std::string> names_within(const std::string& field) const override {
+    std::vector<std::string> names = names_within_field(*base_, field);
+    const DatasetInfo rows = base_->info();
+    if (field == kFeatures && has_past(*rows.find(rows.target))) names.push_back(rows.target);
+    return names;
+  }
+  void set_learnt(const nlohmann::json& state) override { base_->set_learnt(state); }
+
+ private:
+  static constexpr const char* kFeatures = "features";
+
+  int64_t windows_of(int64_t rows) const {
+    const int64_t room = rows - options_.length - options_.horizon;
+    return room < 0 ? 0 : room / options_.stride + 1;
+  }
+  /// Where each series ends, one after the other.
+  std::vector<int64_t> ends_of_series(int64_t num_rows) const {
+    std::vector<int64_t> ends = series_starts_of(*base_);
+    ends.push_back(num_rows);
+    return ends;
+  }
+  /// The same where equal values of a column make them: their rows are brought together, in their order.
+  std::vector<int64_t> bring_groups_together() {
+    const std::vector<int64_t> keys = keys_of(*base_, *options_.group);
+    order_ = at::tensor(keys, at::kLong).argsort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
+    std::vector<int64_t> ends;
+    for (const int64_t key : keys) {
+      if (static_cast<size_t>(key) >= ends.size()) ends.resize(static_cast<size_t>(key) + 1);
+      ++ends[static_cast<size_t>(key)];
+    }
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    return ends;
+  }
+  /// [N, count]: the rows from `offset` on of each window.
+  at::Tensor rows_of(const at::Tensor& indices, int64_t offset, int64_t count) const {
+    const at::Tensor starts = starts_.index_select(0, indices);
+    const at::Tensor places = starts.unsqueeze(1) + at::arange(offset, offset + count, at::kLong);
+    return order_.defined() ? order_.index_select(0, places.flatten()).view(places.sizes()) : places;
+  }
+  int64_t row_of(int64_t index, int64_t offset) const {
+    const int64_t place = starts_.const_data_ptr<int64_t>()[index] + offset;
+    return order_.defined() ? order_.const_data_ptr<int64_t>()[place] : place;
+  }
+  static bool has_past(const FieldInfo& target) { return at::isFloatingType(target.dtype); }
+  static bool takes_past(const FieldInfo& features) {
+    return features.shape.size() == 1 && at::isFloatingType(features.dtype);
+  }
+  const FieldInfo& target_of(const DatasetInfo& rows) const {
+    const FieldInfo& target = *rows.find(rows.target);
+    const bool single = target.shape.empty() || target.shape == std::vector<int64_t>{1};
+    if (!single) throw DataError("Windows: '" + target.name + "' must be one number or class in each row");
+    if (!has_past(target) && options_.horizon > 1) {
+      throw DataError("Windows: one class is predicted, that of the next row; horizon must be 1");
+    }
+    return target;
+  }
+
+  Windows options_;
+  std::unique_ptr<Dataset> base_;
+  at::Tensor starts_;  // [N]: where each window begins, in order_
+  at::Tensor order_;   // of the rows: series after series; undefined: the data's own
+  int64_t size_ = 0;
+  int64_t num_series_ = 1;
+  int64_t too_short_ = 0;  // of these
+};
+
+std::unique_ptr<Dataset> Windows::build(const DatasetInputs& inputs) const {
+  std::unique_ptr<Dataset> rows = dataset.build(inputs);
+  const std::string fault = disorder_of(*rows, group);
+  if (!fault.empty()) {
+    throw RecipeError(
+        {{dataset.place, dataset.path, "Windows needs rows that follow each other in time, but " + fault}});
+  }
+  return std::make_unique<WindowsDataset>(*this, std::move(rows));
+}
+
+}  // namespace
+
+void add_windows(DatasetRegistry& datasets) {
+  datasets.add<Windows>("Windows", "the rows of another data set as sliding windows: forecasts of what comes next");
+}
+
+}  // namespace trainrun

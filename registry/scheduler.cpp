@@ -1,9 +1,0 @@
-#include "registry/scheduler.h"
-
-namespace trainrun {
-
-void SchedulerCommon::describe(Fields<SchedulerCommon>& f) {
-  f.optional("interval", &SchedulerCommon::interval).doc("the unit of its numbers (step_size, T_max, warmup_steps, …)");
-}
-
-}  // namespace trainrun
