@@ -42,7 +42,7 @@ function(trainrun_test name label)
 endfunction()
 
 file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*_test.cpp")
-list(FILTER test_sources EXCLUDE REGEX "/tests/(plugins|gpu|parity)/")
+list(FILTER test_sources EXCLUDE REGEX "/tests/(plugins|gpu|parity|language)/")
 if(test_sources)
   add_executable(trainrun_tests tests/main.cpp ${test_sources})
   trainrun_target(trainrun_tests)
@@ -63,6 +63,15 @@ if(test_sources)
     endif()
     trainrun_test(${name} unit $<TARGET_FILE:trainrun_tests> "--source-file=*/tests/${name}_test.cpp" --no-version)
   endforeach()
+endif()
+
+# registry/language, which neither sees nor is linked with LibTorch: a program of its own.
+file(GLOB language_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/language/*_test.cpp")
+add_executable(trainrun_language_tests tests/language/main.cpp ${language_tests} $<TARGET_OBJECTS:trainrun_language>)
+target_link_libraries(trainrun_language_tests PRIVATE trainrun_plain_options doctest::doctest ${TRAINRUN_TEXT_LINK_LIBRARIES})
+trainrun_test(language unit $<TARGET_FILE:trainrun_language_tests> --no-version)
+if(TARGET trainrun_tests)  # who builds the one wants the other
+  add_dependencies(trainrun_tests trainrun_language_tests)
 endif()
 
 # The program, started once for many calls: tests/warm.

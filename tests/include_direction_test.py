@@ -9,6 +9,7 @@ take for one; and which headers a plugin is compiled against.
 import collections
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -284,6 +285,30 @@ def test_a_plugin_is_compiled_against_few_headers():
     rooms = {room_of(header) for header in headers}
     assert rooms == {"", "kinds", "graph", "tensors", "language"}
     assert len(headers) == PUBLIC_HEADERS, "a header more is a decision: what it says becomes a part of every plugin"
+
+
+def tag_of_plugins(root: pathlib.Path) -> str:
+    """The part of it that says which headers a plugin was compiled against, as the build makes it."""
+    header = root / "made.h"
+    script = ROOT / "cmake/public_headers.cmake"
+    subprocess.run(["cmake", f"-DROOT={root}", f"-DOUT={header}", f"-DLIST={root / 'made.txt'}", "-P", script], check=True)
+    assert (root / "made.txt").read_text().split() == public_headers_of(root)
+    return header.read_text()
+
+
+def test_only_a_change_of_a_public_header_makes_plugins_invalid(tmp_path):
+    for path in (ROOT / "registry").rglob("*.h"):
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    before = tag_of_plugins(tmp_path)
+    for name in ("formats/text/tokenizer.h", "data/tables/table.h", "kernels/cpu_path.h", "components/layers/attention.h"):
+        with (tmp_path / "registry" / name).open("a") as header:
+            header.write("struct AnotherOne {};\n")
+    assert tag_of_plugins(tmp_path) == before
+    with (tmp_path / "registry/kinds/layer.h").open("a") as header:
+        header.write("struct AnotherOne {};\n")
+    assert tag_of_plugins(tmp_path) != before
 
 
 def write_tree(root: pathlib.Path, files: dict[str, str]) -> None:

@@ -1,12 +1,13 @@
 #include "registry/language/name_regex.h"
 
+#include <doctest/doctest.h>
+
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "registry/language/error.h"
 #include "registry/language/pattern.h"
-#include "tests/doctest.h"
 
 namespace trainrun {
 

@@ -1,6 +1,6 @@
 #include "registry/language/interpolation.h"
 
-#include "tests/doctest.h"
+#include <doctest/doctest.h>
 
 namespace trainrun {
 namespace {

@@ -1,8 +1,8 @@
 #include "registry/language/expression.h"
 
-#include <map>
+#include <doctest/doctest.h>
 
-#include "tests/doctest.h"
+#include <map>
 
 namespace trainrun {
 namespace {
