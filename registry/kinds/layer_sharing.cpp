@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "registry/language/codec.h"
+
 namespace trainrun {
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "registry/data/images/decoded_images.h"
 #include "registry/data/texts/text_file.h"
-#include "registry/formats/files/descriptor.h"
+#include "registry/formats/files/file_io.h"
 #include "registry/formats/images/decode.h"
 #include "registry/formats/text/unicode.h"
 #include "registry/kinds/build.h"
