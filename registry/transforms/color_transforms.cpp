@@ -2,6 +2,7 @@
 #include <numeric>
 #include <utility>
 
+#include "registry/kinds/layer_shapes.h"
 #include "registry/kinds/transform.h"
 #include "registry/transforms/color.h"
 #include "registry/transforms/drawing.h"

@@ -1,5 +1,6 @@
 #include <ATen/ops/empty.h>
 
+#include "registry/kinds/layer_shapes.h"
 #include "registry/kinds/transform.h"
 #include "registry/transforms/fields.h"
 

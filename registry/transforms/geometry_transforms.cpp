@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "registry/kinds/layer_shapes.h"
 #include "registry/kinds/transform.h"
 #include "registry/transforms/padding.h"
 #include "registry/transforms/resizing.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "registry/kinds/layer_shapes.h"
 #include "registry/kinds/transform.h"
 #include "registry/transforms/fields.h"
 #include "registry/transforms/layout.h"

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
+#include "registry/kinds/layer_shapes.h"
 #include "registry/kinds/transform.h"
 #include "registry/transforms/drawing.h"
 #include "registry/transforms/fields.h"
