@@ -2,6 +2,7 @@
 
 #include "registry/graph/flatten.h"
 #include "registry/kinds/changes_parameters.h"
+#include "registry/kinds/layer_shapes.h"
 #include "registry/tensors/component_error.h"
 
 namespace trainrun {
