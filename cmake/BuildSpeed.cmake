@@ -99,7 +99,7 @@ function(trainrun_unity target)
   foreach(source IN LISTS sources)
     get_source_file_property(options "${source}" COMPILE_OPTIONS)
     get_source_file_property(alone "${source}" SKIP_UNITY_BUILD_INCLUSION)
-    if(options OR alone)
+    if(options OR alone OR source MATCHES "^\\$<")  # the last: objects of another target
       continue()
     endif()
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}")

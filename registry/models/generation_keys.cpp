@@ -11,11 +11,11 @@ constexpr std::string_view kBeams = "concerns searches with several beams alone"
 constexpr std::string_view kSpeed = "changes how fast tokens come, not which";
 constexpr std::string_view kAssistant = "concerns a model that assists, and there is none";
 constexpr std::string_view kOutput = "chooses what Python returns besides";
-constexpr std::string_view kTokens = "names a token for padding, or for a text that begins with nothing";
-constexpr std::string_view kOrigin = "says where the file comes from";
+constexpr std::string_view kTokenNames = "names a token for padding, or for a text that begins with nothing";
+constexpr std::string_view kFileOrigin = "says where the file comes from";
 constexpr std::string_view kStrategy = "a text goes on token by token, greedily or drawn";
 
-constexpr GenerationKey kKeys[] = {
+constexpr GenerationKey kGenerationKeys[] = {
     {"max_length"},
     {"max_new_tokens"},
     {"min_length"},
@@ -66,12 +66,12 @@ constexpr GenerationKey kKeys[] = {
     {"output_logits", Use::kMeansNone, kOutput},
     {"output_scores", Use::kMeansNone, kOutput},
     {"return_dict_in_generate", Use::kMeansNone, kOutput},
-    {"bos_token_id", Use::kMeansNone, kTokens},
-    {"pad_token_id", Use::kMeansNone, kTokens},
-    {"decoder_start_token_id", Use::kMeansNone, kTokens},
-    {"_from_model_config", Use::kMeansNone, kOrigin},
-    {"_commit_hash", Use::kMeansNone, kOrigin},
-    {"transformers_version", Use::kMeansNone, kOrigin},
+    {"bos_token_id", Use::kMeansNone, kTokenNames},
+    {"pad_token_id", Use::kMeansNone, kTokenNames},
+    {"decoder_start_token_id", Use::kMeansNone, kTokenNames},
+    {"_from_model_config", Use::kMeansNone, kFileOrigin},
+    {"_commit_hash", Use::kMeansNone, kFileOrigin},
+    {"transformers_version", Use::kMeansNone, kFileOrigin},
     {"renormalize_logits", Use::kMeansNone, "adds the same number to all logits"},
     {"remove_invalid_values", Use::kMeansNone, "logits that are NaN are an error here"},
     {"num_beams", Use::kRefused, kStrategy, "1"},
@@ -95,11 +95,11 @@ constexpr GenerationKey kKeys[] = {
 
 }  // namespace
 
-std::span<const GenerationKey> generation_keys() { return kKeys; }
+std::span<const GenerationKey> generation_keys() { return kGenerationKeys; }
 
 const GenerationKey* find_generation_key(std::string_view name) {
-  const auto* found = std::ranges::find(kKeys, name, &GenerationKey::name);
-  return found == std::end(kKeys) ? nullptr : found;
+  const auto* found = std::ranges::find(kGenerationKeys, name, &GenerationKey::name);
+  return found == std::end(kGenerationKeys) ? nullptr : found;
 }
 
 }  // namespace trainrun
