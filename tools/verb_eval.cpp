@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <set>
 
 #include "runner/report/class_report.h"
 #include "runner/train/evaluation.h"
@@ -31,14 +30,9 @@ constexpr const char* kRegressionReport = "regression_report";
 /// errors. Throws Error where there is nothing to report.
 std::vector<ExtraMetric> report_metrics(const Recipe& recipe) {
   const Component<LossKind>& loss = recipe.loss[0];
-  static const std::set<std::string> regressions = {"MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss",
-                                                    "GaussianNLLLoss"};
-  static const std::set<std::string> others = {
-      "CausalLMLoss",        "CosineEmbeddingLoss", "CTCLoss",           "DPOLoss",
-      "GaussianKLLoss",      "HingeEmbeddingLoss",  "MarginRankingLoss", "KLDivLoss",
-      "OutputLoss",          "PoissonNLLLoss",      "SoftMarginLoss",    "TripletMarginLoss",
-      "MultiLabelMarginLoss"};
-  if (others.contains(loss.type)) {
+  using Target = LossFacts::Target;
+  const Target target = loss.facts({}).target;
+  if (target == Target::kOther || target == Target::kCounts) {
     throw Error(
         "eval: --report is for classifiers, models of several labels and regressions, but this model is trained "
         "by " +
@@ -46,7 +40,7 @@ std::vector<ExtraMetric> report_metrics(const Recipe& recipe) {
   }
   Names inputs = loss.common.inputs;
   if (inputs.size() > 2) inputs.resize(2);  // output and target come first
-  if (!regressions.contains(loss.type)) return {{"ConfusionMatrix", kClassReport, inputs}};
+  if (target != Target::kNumbers && target != Target::kScaled) return {{"ConfusionMatrix", kClassReport, inputs}};
   std::vector<ExtraMetric> metrics;
   for (const auto& [type, name] : {std::pair("RMSE", "rmse"), std::pair("MAE", "mae"), std::pair("R2", "r2")}) {
     metrics.push_back({type, std::string(kRegressionReport) + "/" + name, inputs});

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "registry/graph/operation.h"
@@ -14,6 +16,19 @@ namespace trainrun {
 
 class Graph;
 struct LayerInputs;  // registry/kinds/layer.h
+
+/// The matrix by which a layer multiplies its input, or whose rows it looks up: what adapters such as LoRA change.
+struct AdaptableWeight {
+  enum class Form {
+    kOutIn,  // [out, in], as a Linear has it
+    kInOut,  // [in, out]
+    kRows,   // [indices, out]: rows that are looked up
+  };
+  Form form = Form::kOutIn;
+  std::string weight = "weight";  // the parameter of the layer's module
+  std::string bias = "bias";      // that of what is added to the product; the module may have none
+  int64_t padding = -1;           // of rows: the index whose row gets no gradient; -1: none
+};
 
 /// What a layer's `build` returns: its module, and what it computes, which is either an operation or a graph of layers.
 /// A graph can be read by all code that looks at the model.
@@ -42,6 +57,8 @@ struct Layer {
   /// Makes the layer use `tensor` as its parameter of that name, to share weights with a layer of another type
   /// (`share:`). Null if it cannot.
   Tie tie;
+  /// Where adapters find its weight. Empty: they cannot change it.
+  std::optional<AdaptableWeight> adaptable;
   /// The same layer, with the same state, wired for a place that reads more or fewer inputs (`share:`). For layers that
   /// are graphs of parts which follow from their options: they are compared by those, and no layer may share such a
   /// part. Null: the layer serves there as it is.
@@ -53,5 +70,10 @@ struct Layer {
   /// "cls_token.weight"). To initializers it is the layer's weight.
   bool is_parameter = false;
 };
+
+/// A layer of a DecodingOperation: `function` is its `run`, `further` its `run_further`.
+Layer decoding_layer(std::shared_ptr<torch::nn::Module> state, Layer::Function function,
+                     std::function<Tensors(const Tensors&, const DecodingPoint&, Tensors&)> further,
+                     const Operation::Traits& traits = {});
 
 }  // namespace trainrun

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <typeinfo>
 #include <unordered_map>
 #include <vector>
 
@@ -18,6 +19,29 @@ namespace trainrun {
 
 class Plan;
 
+/// A component's own struct, for those who know its type. Types are compared by name (as libstdc++ does), since a plugin
+/// has its own description of a type.
+class OwnOptions {
+ public:
+  OwnOptions() = default;
+  OwnOptions(std::shared_ptr<const void> options, const std::type_info* type)
+      : options_(std::move(options)), type_(type) {}
+  template <class C>
+  static OwnOptions of(const C& options) {
+    return {std::make_shared<const C>(options), &typeid(C)};
+  }
+
+  /// Null unless it is a `C`.
+  template <class C>
+  const C* as() const {
+    return type_ && *type_ == typeid(C) ? static_cast<const C*>(options_.get()) : nullptr;
+  }
+
+ private:
+  std::shared_ptr<const void> options_;
+  const std::type_info* type_ = nullptr;
+};
+
 /// One layer at its place in the graph. Slots number the tensors that flow through the graph, its inputs first.
 struct GraphNode {
   std::string name;
@@ -26,6 +50,8 @@ struct GraphNode {
   Place place;
   bool is_written = true;             // false for a part of the layer around it, whose place in the recipe it has
   nlohmann::json attributes;          // the layer's parameters by name, defaults included
+  OwnOptions own;                     // the same as the component's struct; see `options`
+  std::vector<std::string> inferred;  // those of them that may be left to what flows in
   std::shared_ptr<const Value> init;  // its initial values as the recipe says them; null if it says nothing
   bool adds_prefix = true;  // its name, to those of its state; false for a whole model (Layer::is_whole_model)
   std::vector<size_t> inputs;
@@ -34,6 +60,12 @@ struct GraphNode {
   std::vector<std::vector<int64_t>> input_shapes;  // with the example batch (kExampleBatch)
   std::vector<std::vector<int64_t>> output_shapes;
   std::vector<at::ScalarType> output_dtypes;
+
+  /// The struct of the component that the layer is, `node.options<Linear>()`; null if it is another, or has an adapter.
+  template <class C>
+  const C* options() const {
+    return own.as<C>();
+  }
 };
 
 /// A list of layers, wired and built: one torch::nn::Module whose children carry the state-dict names of PyTorch.

@@ -7,9 +7,9 @@ namespace trainrun {
 namespace {
 
 /// What a step gives; where it fails, a ComponentError names it.
-Tensors outputs_of(const PlanStep& step, const Tensors& inputs) {
+Tensors outputs_of(const PlanStep& step, const Tensors& inputs, const auto& compute) {
   try {
-    Tensors outputs = step.operation->run(inputs);
+    Tensors outputs = compute(step, inputs);
     if (BackwardTrace* trace = BackwardTrace::current(); trace && step.computes) trace->watch(step.name, outputs);
     return outputs;
   } catch (const std::exception& error) {
@@ -20,12 +20,17 @@ Tensors outputs_of(const PlanStep& step, const Tensors& inputs) {
 }  // namespace
 
 Tensors Plan::run(const Tensors& inputs) const {
+  return run(inputs, [](const PlanStep& step, const Tensors& given) { return step.operation->run(given); });
+}
+
+Tensors Plan::run(const Tensors& inputs,
+                  const std::function<Tensors(const PlanStep&, const Tensors&)>& compute) const {
   Tensors slots(num_slots);
   std::copy(inputs.begin(), inputs.end(), slots.begin());
   Tensors arguments;
   for (const PlanStep& step : steps) {
     for (const size_t slot : step.inputs) arguments.push_back(slots[slot]);
-    Tensors given = outputs_of(step, arguments);
+    Tensors given = outputs_of(step, arguments, compute);
     arguments.clear();
     for (size_t i = 0; i < step.outputs.size(); ++i) slots[step.outputs[i]] = std::move(given[i]);
     for (const size_t slot : step.released) slots[slot].reset();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ class Plan {
 
   /// Computes the model's outputs. Throws ComponentError, which names the layer that failed.
   Tensors run(const Tensors& inputs) const;
+  /// The same with what `compute` gives for a step and its inputs.
+  Tensors run(const Tensors& inputs, const std::function<Tensors(const PlanStep&, const Tensors&)>& compute) const;
 };
 
 /// Says after which step each tensor may go: the last thing that is done to a plan.

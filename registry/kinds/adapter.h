@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/graph/operation.h"
+#include "registry/graph/built_layer.h"
 #include "registry/language/pattern.h"
 #include "registry/language/registry.h"
 #include "registry/tensors/named_tensors.h"
@@ -31,6 +31,7 @@ struct AdapterInputs {
   std::vector<std::string> layers = {};           // all that are adapted, by name
   std::shared_ptr<const PeftFolder> folder = {};  // what `weights` names; null without it
   NamedTensors saved = {};                        // the layer's tensors in that folder: "lora_A.weight"
+  std::optional<AdaptableWeight> adaptable = {};  // where its weight is; empty: it cannot be changed
 
   /// Its parameter of that name ("weight"); undefined if it has none.
   at::Tensor parameter(const std::string& parameter) const;

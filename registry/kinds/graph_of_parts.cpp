@@ -22,6 +22,7 @@ std::vector<size_t> GraphOfParts::add(const std::string& name, Part part, std::v
   node.is_written = false;
   node.attributes = std::move(part.attributes);
   node.layer = std::move(part.layer);
+  node.own = std::move(part.own);
   for (const size_t slot : inputs) node.input_shapes.push_back(graph_->slots_[slot].sizes().vec());
   node.inputs = std::move(inputs);
   for (const at::Tensor& output : outputs) {

@@ -15,6 +15,7 @@ struct Part {
   std::string type;           // the component it is: "Linear"
   nlohmann::json attributes;  // its parameters, as Fields::write gives them
   Layer layer;
+  OwnOptions own = {};  // the component's struct
 };
 
 /// Builds the graph of a layer from its parts: lists of layers, operations on their outputs, single layers.

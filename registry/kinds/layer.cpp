@@ -1,5 +1,7 @@
 #include "registry/kinds/layer.h"
 
+#include <torch/nn/module.h>
+
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -285,12 +287,25 @@ class ListReader {
 
 }  // namespace
 
+void tie_weight(torch::nn::Module& module, at::Tensor& weight, const std::string& name, const at::Tensor& tensor) {
+  /// A module's own list of its parameters, which only modules themselves may change.
+  struct Access : torch::nn::Module {
+    static at::Tensor& parameter(torch::nn::Module& module, const std::string& name) {
+      return (module.*(&Access::parameters_))[name];
+    }
+  };
+  TORCH_CHECK(name == "weight", "only the weight can be tied");
+  weight = tensor;
+  Access::parameter(module, name) = tensor;
+}
+
 at::IntArrayRef LayerInputs::shape(size_t i) const {
   if (i >= examples.size()) throw LayerError("it needs " + std::to_string(i + 1) + " inputs");
   return examples[i].sizes();
 }
 
 int64_t LayerInputs::infer(const std::string& parameter, const std::optional<int64_t>& given, int64_t dim) const {
+  note_inferred(parameter);
   const at::IntArrayRef sizes = shape();
   const auto rank = static_cast<int64_t>(sizes.size());
   const int64_t position = dim < 0 ? rank + dim : dim;
@@ -302,6 +317,17 @@ int64_t LayerInputs::infer(const std::string& parameter, const std::optional<int
                      std::to_string(sizes[position]));
   }
   return sizes[position];
+}
+
+bool LayerInputs::is_features(int64_t dim) const {
+  const auto rank = examples.empty() ? 0 : examples[0].dim();
+  return rank >= 3 && (dim == -1 || dim == rank - 1);
+}
+
+Operation::Traits LayerInputs::traits_along(int64_t dim) const {
+  Operation::Traits traits = kComputed;
+  traits.position_wise = is_features(dim);
+  return traits;
 }
 
 void LayerInputs::require_dims(int64_t least, int64_t most, const std::string& meaning) const {

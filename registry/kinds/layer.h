@@ -38,6 +38,17 @@ inline Layer layer_of_function(std::function<at::Tensor(const at::Tensor&)> func
           traits};
 }
 
+/// Makes `tensor` the parameter "weight" of `module`, whose member `weight` is. Throws for a parameter of another name.
+void tie_weight(torch::nn::Module& module, at::Tensor& weight, const std::string& name, const at::Tensor& tensor);
+
+/// For Layer::tie of a module with a member `weight`: another layer's weight becomes its own.
+template <class Module>
+Layer::Tie tie_of_weight(const std::shared_ptr<Module>& module) {
+  return [module](const std::string& name, const at::Tensor& tensor) {
+    tie_weight(*module, module->weight, name, tensor);
+  };
+}
+
 /// What a layer's `build` receives: examples of its inputs (shape and dtype without data, see graph/shape_mode.h), with
 /// the batch as their first dimension.
 struct LayerInputs {
@@ -60,6 +71,15 @@ struct LayerInputs {
   /// The size of dimension `dim` of input 0 (from the end if negative), for a parameter that follows from it; `given`
   /// is what the recipe says. Throws LayerError if the two differ, or if the input has no such dimension.
   int64_t infer(const std::string& parameter, const std::optional<int64_t>& given, int64_t dim) const;
+  /// Notes that `parameter` may be left to what flows in, as `infer` does for its own: of two layers that are one module
+  /// (`share:`) one may say it and the other not.
+  void note_inferred(const std::string& parameter) const { inferred_.push_back(parameter); }
+  const std::vector<std::string>& inferred() const { return inferred_; }
+  /// Whether `dim` (from the end if negative) is the last one of input 0, and that is [N, T, …]: what changes nothing but
+  /// such a dimension treats each position by itself (Traits::position_wise).
+  bool is_features(int64_t dim) const;
+  /// Of what ATen computes along that dimension of input 0 alone, such as a softmax.
+  Operation::Traits traits_along(int64_t dim) const;
   /// Throws LayerError unless input 0 has between `least` and `most` dimensions, the batch counted.
   void require_dims(int64_t least, int64_t most, const std::string& meaning) const;
   /// Throws LayerError unless there are between `least` and `most` inputs (captured ones not counted).
@@ -73,6 +93,7 @@ struct LayerInputs {
 
  private:
   std::optional<size_t> num_own_;
+  mutable std::vector<std::string> inferred_;
 };
 
 /// One name or a list of them: `inputs: x`, `inputs: [x, y]`.

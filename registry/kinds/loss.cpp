@@ -1,5 +1,8 @@
 #include "registry/kinds/loss.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
+
 #include "registry/kinds/metric.h"
 
 namespace trainrun {
@@ -16,6 +19,14 @@ void check_name(const std::optional<std::string>& name, Checker& checker) {
 }
 
 }  // namespace
+
+at::Tensor CountedTargets::count(const at::Tensor& target) const {
+  const at::Tensor counted = target.ne(ignore_index);
+  if (!weight) return counted.sum().to(at::kDouble);
+  const at::Tensor weights = at::tensor(*weight, target.options().dtype(at::kDouble));
+  const at::Tensor known = target.masked_fill(counted.logical_not(), 0);  // any index that is one
+  return (weights.index_select(0, known.flatten()) * counted.flatten()).sum();
+}
 
 void LossCommon::describe(Fields<LossCommon>& f) {
   f.optional("name", &LossCommon::name).doc("name of its figure, if there are several losses; its type by default");

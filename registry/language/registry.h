@@ -13,6 +13,19 @@
 
 namespace trainrun {
 
+/// Of kinds whose components say nothing of themselves before they are built.
+struct NoFacts {};
+/// `Kind::Facts`, else NoFacts.
+template <class Kind>
+struct FactsOf {
+  using Type = NoFacts;
+};
+template <class Kind>
+  requires requires { typename Kind::Facts; }
+struct FactsOf<Kind> {
+  using Type = typename Kind::Facts;
+};
+
 /// A component that a recipe names, read and checked and ready to be built. `Kind` (LayerKind, LossKind, …) describes
 /// the kind of component:
 ///   Kind::kName      "layer", for messages
@@ -20,6 +33,7 @@ namespace trainrun {
 ///   Kind::Product    what `build` returns
 ///   Kind::Common     a Section of the parameters that every component of the kind has
 ///   static void Kind::finish(Component<Kind>&, const Value&, Reader&)   optional: reads what the kind adds
+///   Kind::Facts      optional: what a component says of itself before it is built
 template <class Kind>
 struct Component {
   std::string type;
@@ -31,6 +45,8 @@ struct Component {
   const std::type_info* options_type = nullptr;
   nlohmann::json attributes;  // all its own parameters by name, defaults included
   std::function<typename Kind::Product(const typename Kind::Inputs&)> build;
+  /// What it says of itself, as it would be built: Kind's facts as they are initially where it has no `facts(inputs)`.
+  std::function<typename FactsOf<Kind>::Type(const typename Kind::Inputs&)> facts;
   /// Reads another set of options of the same type, as parameter groups need.
   std::function<std::shared_ptr<const void>(const Value&, Reader&)> read_options;
 
@@ -84,6 +100,7 @@ class Registry {
     const std::type_info* type;
     Read read;
     typename Kind::Product (*build)(const void* options, const typename Kind::Inputs&);
+    typename FactsOf<Kind>::Type (*facts)(const void* options, const typename Kind::Inputs&);
   };
   void add_options(const std::string& name, const std::string& doc, const Options& options);
 
@@ -108,7 +125,14 @@ void Registry<Kind>::add(const std::string& name, const std::string& doc) {
                      static_cast<const Fields<C>&>(fields).read(map, reader, owner, known_elsewhere));
                },
                [](const void* options, const typename Kind::Inputs& inputs) ->
-               typename Kind::Product { return static_cast<const C*>(options)->build(inputs); }});
+               typename Kind::Product { return static_cast<const C*>(options)->build(inputs); },
+               [](const void* options, const typename Kind::Inputs& inputs) -> typename FactsOf<Kind>::Type {
+                 if constexpr (requires(const C& own) { own.facts(inputs); }) {
+                   return static_cast<const C*>(options)->facts(inputs);
+                 } else {
+                   return {};
+                 }
+               }});
 }
 
 template <class Kind>
@@ -139,6 +163,9 @@ void Registry<Kind>::add_options(const std::string& name, const std::string& doc
     component.attributes = options.fields->write(component.options.get());
     component.build = [own = component.options, build = options.build](const typename Kind::Inputs& inputs) {
       return build(own.get(), inputs);
+    };
+    component.facts = [own = component.options, facts = options.facts](const typename Kind::Inputs& inputs) {
+      return facts(own.get(), inputs);
     };
   };
   entries_.emplace(name, std::move(entry));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "registry/data/data_details.h"
-#include "registry/kinds/index_range.h"
+#include "registry/kinds/loss.h"
 
 namespace trainrun {
 

@@ -12,7 +12,6 @@
 #include "registry/data/data_details.h"
 #include "registry/graph/flatten.h"
 #include "registry/models/language_model.h"
-#include "runner/recipe/label_tasks.h"
 
 namespace trainrun {
 namespace {
@@ -196,11 +195,10 @@ std::vector<std::string> target_warnings(const Recipe& recipe, const DatasetInfo
   for (const Component<LossKind>& loss : recipe.loss) {
     const Names& inputs = loss.common.inputs;
     const bool reads = inputs.empty() || std::find(inputs.begin(), inputs.end(), target->name) != inputs.end();
-    if (!reads || !learns_numbers(loss.type)) continue;
+    const LossFacts facts = loss.facts({});
+    if (!reads || !facts.learns_numbers()) continue;
     if (at::isFloatingType(target->dtype)) {
-      const bool is_plain =
-          loss.type != "PoissonNLLLoss" && loss.type != "GaussianNLLLoss";  // of which each has a scale
-      if (is_plain) add_unusual_deviations(*target, data, transforms, loss, warnings);
+      if (facts.target == LossFacts::Target::kNumbers) add_unusual_deviations(*target, data, transforms, loss, warnings);
     } else if (const std::string text = numbered(class_names_of(data, target->name)); !text.empty()) {
       warnings.push_back(loss.path + ": " + loss.type + " learns numbers, but '" + target->name +
                          "' is the number of a class: " + text);

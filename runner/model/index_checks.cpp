@@ -115,7 +115,9 @@ std::vector<IndexUse> index_uses(const Recipe& recipe, const Graph& graph, const
     const FieldInfo* target = info.find(field);
     const auto taken = graph.slot(field);  // by a layer of that name
     if (!output.defined() || !target || (taken && *taken >= info.fields.size())) continue;
-    const auto range = class_range(loss, output, example_of(*target));
+    LayerInputs examples;
+    examples.examples = {output, example_of(*target)};
+    const auto range = loss.facts(examples).classes;
     if (!range) continue;
     uses.push_back({field, *range, loss.place, loss.path, loss.type, true, slot});
     uses.back().width = width_of(graph, uses.back());

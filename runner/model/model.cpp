@@ -153,18 +153,17 @@ void Model::build_losses(const Recipe& recipe) {
   for (const Component<LossKind>& loss : recipe.loss) {
     WeightedLoss built;
     built.weight = loss.common.loss_weight;
-    const Value* reduction = loss.written.find("reduction");
-    built.sums = reduction && reduction->text() == "sum";
     built.sources = find_sources(loss.common.inputs, loss.place, loss.path);
     built.name = name_of(loss);
     const LayerInputs inputs = examples(built.sources);
-    built.counted = counted_targets(loss, inputs);
+    built.facts = loss.facts(inputs);
+    const auto& counted = built.facts.counted;
     if (built.counts(LossUse::kStep) &&
-        (built.sources.size() <= built.counted->input || built.sources[built.counted->input].field.empty())) {
+        (built.sources.size() <= counted->input || built.sources[counted->input].field.empty())) {
       throw RecipeError({{loss.place, loss.path,
                           "counts its targets before the model has run, so they must be a field of the batch, not the "
                           "output of a layer" +
-                              std::string(loss.written.find("mean_over") ? "; leave mean_over out" : "")}});
+                              (counted->otherwise.empty() ? "" : "; " + counted->otherwise)}});
     }
     const std::string what = loss.type + " does not fit " + shapes_text(inputs, loss.common.inputs) + ": ";
     faults.of(loss.place, loss.path, what, [&] {
@@ -312,13 +311,13 @@ LossValue Model::loss(const Batch& batch, const Tensors& outputs, LossUse use) c
     const Tensors inputs = gather(part.sources, batch, outputs);
     const at::Tensor own = part.loss.forward(inputs);
     const at::Tensor weighted = part.weight == 1 ? own : own * part.weight;
-    LossValue::Part one{own.detach(), part.sums, std::nullopt};
+    LossValue::Part one{own.detach(), part.facts.sums, std::nullopt};
     if (part.counts(use)) {
       one.counted = value.counted.size();
       value.counted.push_back(weighted);
-      if (use == LossUse::kEvaluation) value.targets.push_back(part.counted->count(inputs[part.counted->input]));
+      if (use == LossUse::kEvaluation) value.targets.push_back(part.facts.counted->count(inputs[part.facts.counted->input]));
     } else {
-      at::Tensor& sum = part.sums ? value.sums : value.means;
+      at::Tensor& sum = part.facts.sums ? value.sums : value.means;
       sum = sum.defined() ? sum + weighted : weighted;
     }
     if (losses_.size() > 1) value.parts.push_back(std::move(one));
@@ -342,10 +341,10 @@ TargetCounts Model::count_targets(const Batch& batch) const {
   TargetCounts counts;
   for (const WeightedLoss& loss : losses_) {
     if (!loss.counts(LossUse::kStep)) continue;
-    const std::string& field = loss.sources[loss.counted->input].field;
-    const auto count = loss.counted->count(batch.at(field)).item<double>();
+    const std::string& field = loss.sources[loss.facts.counted->input].field;
+    const auto count = loss.facts.counted->count(batch.at(field)).item<double>();
     as_component(loss.name, {}, [&] {
-      TORCH_CHECK(count > 0, "no target of the batch counts: '", field, "' is ", loss.counted->ignore_index,
+      TORCH_CHECK(count > 0, "no target of the batch counts: '", field, "' is ", loss.facts.counted->ignore_index,
                   " (ignore_index) everywhere; were its texts cut off before what is to be predicted?");
     });
     counts.push_back(count);

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "registry/components/losses/counted_targets.h"
 #include "registry/graph/graph.h"
 #include "registry/graph/passes.h"
 #include "registry/tensors/component_error.h"
@@ -149,12 +148,13 @@ class Model {
   std::vector<size_t> outputs_;  // slots of the graph
   struct WeightedLoss {
     double weight;
-    bool sums = false;  // `reduction: sum`: a batch's loss is the sum of its pieces', not their mean
+    LossFacts facts;
     Loss loss;
     std::vector<Source> sources;
-    std::optional<CountedTargets> counted = std::nullopt;  // the mean is over targets
     ComponentName name = {};
-    bool counts(LossUse use) const { return counted && (use == LossUse::kEvaluation || counted->in_steps); }
+    bool counts(LossUse use) const {
+      return facts.counted && (use == LossUse::kEvaluation || facts.counted->in_steps);
+    }
   };
   std::vector<WeightedLoss> losses_;
   std::vector<std::vector<Source>> metric_sources_;

@@ -21,11 +21,12 @@ bool lies_in(const std::string& name, const std::string& layer) {
   return name == layer || name.starts_with(layer + ".");
 }
 
-/// What may be meant where `pattern` chose a layer that cannot be adapted: the Linears.
+/// What may be meant where `pattern` chose a layer that cannot be adapted: those that multiply by a matrix.
 std::string linears_like(const std::string& pattern, const std::vector<const Graph::Node*>& leaves) {
   std::set<std::string> names;
   for (const Graph::Node* leaf : leaves) {
-    if (leaf->type.ends_with("Linear")) names.insert(leaf->name);
+    const auto& adaptable = leaf->layer.adaptable;
+    if (adaptable && adaptable->form != AdaptableWeight::Form::kRows) names.insert(leaf->name);
   }
   return suggestion(pattern, {names.begin(), names.end()});
 }
@@ -203,6 +204,7 @@ void ModelAdapters::adapt(const Component<AdapterKind>& adapters, Graph& graph) 
             layer.name + " cannot be adapted and be one of modules_to_save; take it out of one of them"}});
     }
     AdapterInputs inputs = {layer.name, node.type, node.attributes, node.layer.state, node.layer.operation};
+    inputs.adaptable = node.layer.adaptable;
     inputs.layers = target_names;
     inputs.folder = folder_;
     if (folder_) inputs.saved = layer.saved = saved_.at(layer.name);
@@ -221,6 +223,8 @@ void ModelAdapters::adapt(const Component<AdapterKind>& adapters, Graph& graph) 
     node.layer.operation = adapter.operation;
     node.attributes["adapter"] = adapter.config;
     node.type = adapters.type + " " + node.type;
+    node.own = {};
+    node.layer.adaptable.reset();
   });
 }
 

@@ -1,8 +1,10 @@
 #include "runner/recipe/label_tasks.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
+#include <vector>
+
+#include "registry/kinds/loss.h"
 
 namespace trainrun {
 namespace {
@@ -13,22 +15,25 @@ std::string type_of(const Value& component) {
   return type && type->is_scalar() ? type->text() : "";
 }
 
-bool is_label(const Value& name) { return name.is_scalar() && (name.text() == "label" || name.text() == "labels"); }
+bool is_label(const std::string& name) { return name == "label" || name == "labels"; }
 
 /// Without `inputs` a loss reads the data set's target.
-bool reads_labels(const Value& loss) {
-  const Value* inputs = loss.find("inputs");
-  if (!inputs || inputs->is_null()) return true;
-  return inputs->is_list() ? std::any_of(inputs->items().begin(), inputs->items().end(), is_label) : is_label(*inputs);
+bool reads_labels(const Component<LossKind>& loss) {
+  const Names& inputs = loss.common.inputs;
+  return inputs.empty() || std::any_of(inputs.begin(), inputs.end(), is_label);
 }
 
-/// Whether there are losses that read the labels, and all of them learn numbers.
-bool learn_numbers(const Value& losses) {
-  if (!losses.is_list()) return learns_numbers(type_of(losses)) && reads_labels(losses);
+/// Whether there are losses that read the labels, and all of them learn numbers. Not if they are faulty, which is
+/// reported elsewhere.
+bool learn_numbers(const Value& written, const Catalog& catalog) {
+  std::vector<Problem> problems;
+  Reader reader(catalog, problems);
+  const auto losses = Codec<LossList>::read(written, reader);
+  if (!losses || !problems.empty()) return false;
   bool any = false;
-  for (const Value& loss : losses.items()) {
+  for (const Component<LossKind>& loss : *losses) {
     if (!reads_labels(loss)) continue;
-    if (!learns_numbers(type_of(loss))) return false;
+    if (!loss.facts({}).learns_numbers()) return false;
     any = true;
   }
   return any;
@@ -41,7 +46,7 @@ bool has_one_hot(const Value& dataset) {
     if (!transforms || !transforms->is_list()) continue;
     for (const Value& transform : transforms->items()) {
       const Value* field = transform.find("field");
-      if (type_of(transform) == "OneHot" && (!field || is_label(*field))) return true;
+      if (type_of(transform) == "OneHot" && (!field || (field->is_scalar() && is_label(field->text())))) return true;
     }
   }
   return false;
@@ -83,16 +88,10 @@ void set_tasks(Value& value, const Catalog& catalog) {
 
 }  // namespace
 
-bool learns_numbers(const std::string& loss) {  // those of probabilities (BCELoss, KLDivLoss) read classes as well
-  static const std::set<std::string> names = {"MSELoss",   "L1Loss",         "SmoothL1Loss",
-                                              "HuberLoss", "PoissonNLLLoss", "GaussianNLLLoss"};
-  return names.contains(loss);
-}
-
 Value with_label_tasks(Value recipe, const Catalog& catalog) {
   Value* dataset = recipe.find("dataset");
   const Value* losses = recipe.find("loss");
-  if (dataset && losses && learn_numbers(*losses) && !has_one_hot(*dataset)) set_tasks(*dataset, catalog);
+  if (dataset && losses && learn_numbers(*losses, catalog) && !has_one_hot(*dataset)) set_tasks(*dataset, catalog);
   return recipe;
 }
 

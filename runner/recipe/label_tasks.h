@@ -1,13 +1,8 @@
 #pragma once
 
-#include <string>
-
 #include "registry/catalog.h"
 
 namespace trainrun {
-
-/// Whether a loss of this type learns numbers that have a size, as MSELoss does, and no classes.
-bool learns_numbers(const std::string& loss);
 
 /// The recipe with `task: regression` in each data set that has such a parameter and leaves it open, where every loss
 /// that reads the labels learns numbers, as MSELoss does, and nothing in the recipe makes classes of them. The recipe

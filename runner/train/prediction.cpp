@@ -123,21 +123,28 @@ std::string name_of_sample(const Dataset& data, const std::optional<std::string>
   return place_of_sample(data, sample, "image");
 }
 
+/// `of_logits` makes probabilities of logits.
+at::Tensor as_probabilities(LossFacts::Scores kind, const at::Tensor& scores, const auto& of_logits) {
+  if (kind == LossFacts::Scores::kLogits) return of_logits(scores);
+  return kind == LossFacts::Scores::kLogProbabilities ? at::exp(scores) : scores;
+}
+
 /// From the outputs [N, C] to probabilities [N, C], as the recipe's loss reads them; of one output [N, 1] or [N], which
 /// says how probable class 1 is, come two.
 at::Tensor probabilities_of(const Recipe& recipe, const at::Tensor& outputs) {
-  const std::string& loss = recipe.loss[0].type;
+  using Scores = LossFacts::Scores;
+  const LossFacts facts = recipe.loss[0].facts({});
   const at::Tensor scores = outputs.to(at::kDouble);
-  const std::set<std::string> of_logits = {"CrossEntropyLoss", "FocalLoss", "MultiMarginLoss"};
   const bool is_one = scores.dim() == 1 || (scores.dim() == 2 && scores.size(1) == 1);
-  if (is_one && (loss == "BCEWithLogitsLoss" || loss == "FocalLoss" || loss == "BCELoss")) {
-    const at::Tensor one = (loss == "BCELoss" ? scores : at::sigmoid(scores)).reshape({-1, 1});
-    return at::cat({1 - one, one}, 1);
+  if (is_one && facts.of_one != Scores::kNone) {
+    const at::Tensor one = as_probabilities(facts.of_one, scores, [](const auto& x) { return at::sigmoid(x); });
+    return at::cat({1 - one.reshape({-1, 1}), one.reshape({-1, 1})}, 1);
   }
-  if (scores.dim() == 2 && of_logits.contains(loss)) return at::softmax(scores, 1);
-  if (scores.dim() == 2 && loss == "NLLLoss") return at::exp(scores);
+  if (scores.dim() == 2 && facts.of_classes != Scores::kNone) {
+    return as_probabilities(facts.of_classes, scores, [](const auto& x) { return at::softmax(x, 1); });
+  }
   throw Error("predict is for models that give each sample one class; this one gives " + shape_text(outputs.sizes()) +
-              " and is trained by " + loss);
+              " and is trained by " + recipe.loss[0].type);
 }
 
 /// The names that the run has learnt; else, of a data set that has names of its own, those; else numbers.

@@ -32,6 +32,7 @@ class ScaledLinear : public Operation {
     outputs[0] = (outputs[0] * vector_.flatten()).to(outputs[0].scalar_type());
     return outputs;
   }
+  Traits traits() const override { return traits_with_adapter(*base_, false); }
 
  private:
   std::shared_ptr<const Operation> base_;
@@ -58,8 +59,8 @@ struct Ia3 {
     adapter.parameters = {{kVector, vector}};
     adapter.operation = std::make_shared<ScaledLinear>(in.operation, vector, scales_input);
     adapter.merged = [layer, vector, scales_input]() -> NamedTensors {
-      NamedTensors merged = {{"weight", layer.as_own(layer.as_linear() * vector)}};
-      if (!scales_input && layer.bias.defined()) merged.emplace_back("bias", layer.bias * vector.flatten());
+      NamedTensors merged = {{layer.weight_name, layer.as_own(layer.as_linear() * vector)}};
+      if (!scales_input && layer.bias.defined()) merged.emplace_back(layer.bias_name, layer.bias * vector.flatten());
       return merged;
     };
     adapter.config = {{"peft_type", "IA3"},

@@ -86,17 +86,17 @@ int64_t LowRank::rank(const AdapterInputs& in, const std::string& first_factor) 
 }
 
 /// With gradients: values drawn as PyTorch draws the weight of a Linear, or of an Embedding's factor.
-at::Tensor drawn(int64_t rows, int64_t columns, bool is_embedding) {
-  if (is_embedding) return at::randn({rows, columns});
+at::Tensor drawn(int64_t rows, int64_t columns, bool is_rows) {
+  if (is_rows) return at::randn({rows, columns});
   return torch::nn::Linear(torch::nn::LinearOptions(columns, rows).bias(false))->weight.detach();
 }
 
 /// The same draws in the same order as peft's: each factor is drawn once when it is made, and one of them again.
 void draw_factors(LowRankFactors& factors, const AdaptedWeight& layer, int64_t rank) {
   const c10::AutoGradMode no_gradients(false);
-  factors.a = drawn(rank, layer.in_features, layer.is_embedding);
-  factors.b = drawn(layer.out_features, rank, layer.is_embedding);
-  if (layer.is_embedding) {
+  factors.a = drawn(rank, layer.in_features, layer.is_rows);
+  factors.b = drawn(layer.out_features, rank, layer.is_rows);
+  if (layer.is_rows) {
     factors.a.zero_();
     factors.b.normal_();
   } else {
@@ -111,8 +111,8 @@ std::pair<Adapter, LowRankFactors> LowRank::make(const AdapterInputs& in, const 
                                                  bool is_dora) const {
   constexpr double kUsualAlpha = 8;
   if (in.folder) check_lora_folder(*in.folder, is_dora);
-  const std::string kind = layer.is_embedding ? "lora_embedding_" : "lora_";
-  const std::string end = layer.is_embedding ? "" : ".weight";
+  const std::string kind = layer.is_rows ? "lora_embedding_" : "lora_";
+  const std::string end = layer.is_rows ? "" : ".weight";
   const int64_t own_rank = rank(in, kind + "A" + end);
   const double own_alpha = alpha.value_or(in.folder ? in.folder->number("lora_alpha", kUsualAlpha) : kUsualAlpha);
   const bool stabilizes = use_rslora.value_or(in.folder && in.folder->flag("use_rslora", false));
@@ -141,9 +141,9 @@ struct Lora : LowRank {
   Adapter build(const AdapterInputs& in) const {
     const AdaptedWeight layer(in, "LoRA", true);
     auto [adapter, factors] = make(in, layer, false);
-    adapter.operation = layer.is_embedding ? lora_embedding(in, factors) : lora_linear(in, factors);
+    adapter.operation = layer.is_rows ? lora_rows(in, layer, factors) : lora_linear(in, factors);
     adapter.merged = [layer, factors = factors]() -> NamedTensors {
-      return {{"weight", at::add(layer.weight, layer.as_own(factors.product()), factors.scale)}};
+      return {{layer.weight_name, at::add(layer.weight, layer.as_own(factors.product()), factors.scale)}};
     };
     return adapter;
   }
@@ -164,7 +164,7 @@ struct Dora : LowRank {
     adapter.merged = [layer, factors = factors, magnitude]() -> NamedTensors {
       const at::Tensor growth = (magnitude / row_norms(layer, factors)).unsqueeze(1);
       const at::Tensor sum = at::add(layer.as_linear(), factors.product(), factors.scale);
-      return {{"weight", layer.as_own(growth * sum)}};
+      return {{layer.weight_name, layer.as_own(growth * sum)}};
     };
     return adapter;
   }

@@ -12,7 +12,6 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/nn/module.h>
 
-#include "registry/kinds/layer_shapes.h"
 
 namespace trainrun {
 namespace {
@@ -32,7 +31,7 @@ class LoraLinear : public Operation {
     outputs[0] = at::add(outputs[0], low_rank_product(x, factors_), factors_.scale);
     return outputs;
   }
-  Traits traits() const override { return {.random = factors_.dropout > 0}; }
+  Traits traits() const override { return traits_with_adapter(*base_, factors_.dropout > 0); }
 
  private:
   std::shared_ptr<torch::nn::Module> state_;
@@ -40,27 +39,23 @@ class LoraLinear : public Operation {
   LowRankFactors factors_;
 };
 
-class LoraEmbedding : public Operation {
+/// Of a layer that looks up rows.
+class LoraRows : public Operation {
  public:
-  LoraEmbedding(const AdapterInputs& in, LowRankFactors factors) : base_(in.operation), factors_(std::move(factors)) {
-    const nlohmann::json padding = in.attributes.value("padding_idx", nlohmann::json());
-    if (padding.is_number_integer()) padding_ = padding.get<int64_t>();
-    if (padding_ < 0 && padding.is_number_integer()) padding_ += factors_.a.size(1);
-    if (!in.attributes.value("max_norm", nlohmann::json()).is_null()) {
-      throw LayerError("LoRA cannot adapt an Embedding with max_norm, and " + in.name + " has it");
-    }
-  }
+  LoraRows(const AdapterInputs& in, int64_t padding, LowRankFactors factors)
+      : base_(in.operation), factors_(std::move(factors)), padding_(padding) {}
   Tensors run(const Tensors& inputs) const override {
     Tensors outputs = base_->run(inputs);
     const at::Tensor rows = at::embedding(factors_.a.t(), inputs[0], padding_);
     outputs[0] = at::add(outputs[0], at::matmul(rows, factors_.b.t()), factors_.scale);
     return outputs;
   }
+  Traits traits() const override { return traits_with_adapter(*base_, false); }
 
  private:
   std::shared_ptr<const Operation> base_;
   LowRankFactors factors_;
-  int64_t padding_ = -1;  // none
+  int64_t padding_;
 };
 
 class DoraLinear : public Operation {
@@ -76,7 +71,7 @@ class DoraLinear : public Operation {
     const bool drops = factors_.dropout > 0 && state_->is_training();
     return {drops ? with_dropout(inputs, growth) : without_dropout(inputs[0], growth)};
   }
-  Traits traits() const override { return {.random = factors_.dropout > 0}; }
+  Traits traits() const override { return traits_with_adapter(*base_, factors_.dropout > 0); }
 
  private:
   at::Tensor without_dropout(const at::Tensor& x, const at::Tensor& growth) const {
@@ -117,8 +112,9 @@ std::shared_ptr<const Operation> lora_linear(const AdapterInputs& in, LowRankFac
   return std::make_shared<LoraLinear>(in, std::move(factors));
 }
 
-std::shared_ptr<const Operation> lora_embedding(const AdapterInputs& in, LowRankFactors factors) {
-  return std::make_shared<LoraEmbedding>(in, std::move(factors));
+std::shared_ptr<const Operation> lora_rows(const AdapterInputs& in, const AdaptedWeight& layer,
+                                           LowRankFactors factors) {
+  return std::make_shared<LoraRows>(in, layer.padding, std::move(factors));
 }
 
 std::shared_ptr<const Operation> dora_linear(const AdapterInputs& in, AdaptedWeight layer, LowRankFactors factors,

@@ -18,7 +18,7 @@ struct LowRankFactors {
 /// y = base(x) + scale * B A dropout(x)
 std::shared_ptr<const Operation> lora_linear(const AdapterInputs& in, LowRankFactors factors);
 /// The row of each index, and scale * B A's column of it.
-std::shared_ptr<const Operation> lora_embedding(const AdapterInputs& in, LowRankFactors factors);
+std::shared_ptr<const Operation> lora_rows(const AdapterInputs& in, const AdaptedWeight& layer, LowRankFactors factors);
 /// y = m / |W + scale * B A| * (W + scale * B A) x + bias, the norms taken row by row and without gradients. Dropout
 /// reaches what the adapter changes, not what the layer gives without it.
 std::shared_ptr<const Operation> dora_linear(const AdapterInputs& in, AdaptedWeight layer, LowRankFactors factors,

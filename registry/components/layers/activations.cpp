@@ -34,7 +34,7 @@ namespace {
 using at::Tensor;
 
 /// Builds what is a function of one tensor: `Own` has `describe` and `Tensor apply(Tensor) const`, in which it may
-/// overwrite its argument if it is `inplace`.
+/// overwrite its argument if it is `inplace`. It is one of single elements, or `Own` has `traits(in)`.
 template <class Own>
 struct Activation {  // NOLINT(bugprone-crtp-constructor-accessibility): a recipe's struct is an aggregate
   Layer build(const LayerInputs& in) const {
@@ -42,8 +42,10 @@ struct Activation {  // NOLINT(bugprone-crtp-constructor-accessibility): a recip
     if constexpr (requires { own.check_inputs(in); }) own.check_inputs(in);
     bool inplace = false;
     if constexpr (requires { own.inplace; }) inplace = own.inplace;
-    return layer_of_function([own](const Tensor& input) { return own.apply(input); },
-                             {.in_place = inplace, .view = inplace});
+    Operation::Traits traits = kPointwise;
+    if constexpr (requires { own.traits(in); }) traits = own.traits(in);
+    traits.in_place = traits.view = inplace;
+    return layer_of_function([own](const Tensor& input) { return own.apply(input); }, traits);
   }
 };
 
@@ -172,6 +174,7 @@ struct Shrink : Activation<Shrink<kFunction>> {
 struct GLU : Activation<GLU> {
   int64_t dim = -1;
   static void describe(Fields<GLU>& f) { f.optional("dim", &GLU::dim).doc("the dimension that is halved"); }
+  Operation::Traits traits(const LayerInputs& in) const { return in.traits_along(dim); }
   Tensor apply(const Tensor& x) const { return at::glu(x, dim); }
 };
 
@@ -192,6 +195,7 @@ struct Normalized : Activation<Normalized<kFunction>> {
       throw LayerError("write dim: PyTorch's own choice for " + shape_text(in.shape()) + " is 0, the batch");
     }
   }
+  Operation::Traits traits(const LayerInputs& in) const { return in.traits_along(dim.value_or(1)); }
   Tensor apply(const Tensor& x) const { return kFunction(x, dim.value_or(1)); }
 };
 
@@ -211,7 +215,8 @@ struct PReLU {
   Layer build(const LayerInputs& in) const {
     if (num_parameters != 1) in.infer("num_parameters", num_parameters, 1);
     const auto module = std::make_shared<PReLUModule>(num_parameters);
-    return {module, [module](const Tensors& inputs) -> Tensors { return {at::prelu(inputs[0], module->weight)}; }};
+    return {module, [module](const Tensors& inputs) -> Tensors { return {at::prelu(inputs[0], module->weight)}; },
+            kComputed};
   }
 };
 
@@ -239,7 +244,13 @@ struct RReLU {
               return {own.inplace ? at::rrelu_(x, own.lower, own.upper, training)
                                   : at::rrelu(x, own.lower, own.upper, training)};
             },
-            {.in_place = inplace, .view = inplace, .random = true}};
+            {.in_place = inplace,
+             .view = inplace,
+             .random = true,
+             .pointwise = true,
+             .position_wise = true,
+             .capturable = true,
+             .half_precision = true}};
   }
 };
 

@@ -211,13 +211,14 @@ struct MultiheadAttention {
                               inputs.size() == 4 ? inputs[3] : Tensor(), is_causal)};
     };
     const bool goes_on = is_causal && batch_first && !add_bias_kv && !add_zero_attn && !has_added_mask(in);
-    if (!goes_on) return {module, function, {.random = dropout > 0}};
+    const Operation::Traits traits = {.random = dropout > 0, .half_precision = true};
+    if (!goes_on) return {module, function, traits};
     const auto further = [module](const Tensors& inputs, const DecodingPoint& point, Tensors& memory) -> Tensors {
       const bool self = inputs.size() == 1;
       return {module->forward_further(inputs[0], inputs[self ? 0 : 1], inputs[self ? 0 : 2],
                                       inputs.size() == 4 ? inputs[3] : Tensor(), point, memory)};
     };
-    return decoding_layer(module, function, further, {.random = dropout > 0});
+    return decoding_layer(module, function, further, traits);
   }
 
  private:
@@ -230,6 +231,7 @@ struct MultiheadAttention {
                           size_t i) {
     LayerInputs one;
     one.examples = {in.examples[in.num_own() == 1 ? 0 : i]};
+    in.note_inferred(parameter);
     return one.infer(parameter, given, -1);
   }
 };
@@ -289,13 +291,14 @@ struct PositionalEncoding {
       const Tensor sum = inputs[0] + (own.batch_first ? positions : positions.unsqueeze(1));
       return {at::dropout(sum, own.dropout, module->is_training())};
     };
-    if (!batch_first) return {module, function, {.random = dropout > 0}};
+    const Operation::Traits traits = {.random = dropout > 0, .max_length = max_len};
+    if (!batch_first) return {module, function, traits};
     const auto further = [module, own = *this](const Tensors& inputs, const DecodingPoint& point, Tensors&) -> Tensors {
       const Tensor places = point.positions(inputs[0].size(1), inputs[0].device());
       if (point.past + inputs[0].size(1) > own.max_len) own.check_length(places.max().item<int64_t>() + 1);
       return {inputs[0] + at::embedding(module->table(inputs[0]), places)};
     };
-    return decoding_layer(module, function, further, {.random = dropout > 0});
+    return decoding_layer(module, function, further, traits);
   }
 
  private:

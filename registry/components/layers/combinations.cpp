@@ -16,7 +16,7 @@ struct MatMul {
   static void describe(Fields<MatMul>&) {}
   Layer build(const LayerInputs& in) const {
     in.require_inputs(2, 2);
-    return {nullptr, [](const Tensors& inputs) -> Tensors { return {at::matmul(inputs[0], inputs[1])}; }};
+    return {nullptr, [](const Tensors& inputs) -> Tensors { return {at::matmul(inputs[0], inputs[1])}; }, kComputed};
   }
 };
 
@@ -27,7 +27,8 @@ struct Concat {
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(2, kMany);
-    return {nullptr, [dim = dim](const Tensors& inputs) -> Tensors { return {at::cat(inputs, dim)}; }};
+    return {nullptr, [dim = dim](const Tensors& inputs) -> Tensors { return {at::cat(inputs, dim)}; },
+            in.traits_along(dim)};
   }
 };
 
@@ -39,7 +40,7 @@ struct Stack {
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(2, kMany);
-    return {nullptr, [dim = dim](const Tensors& inputs) -> Tensors { return {at::stack(inputs, dim)}; }};
+    return {nullptr, [dim = dim](const Tensors& inputs) -> Tensors { return {at::stack(inputs, dim)}; }, kComputed};
   }
 };
 

@@ -100,9 +100,11 @@ struct Convolution {
                                   (kTransposed ? out_channels : channels) / groups};
     sizes.insert(sizes.end(), kernel_size.begin(), kernel_size.end());
     const auto module = std::make_shared<ConvolutionModule>(sizes, out_channels, bias);
-    return {module, [module, compute = function()](const Tensors& inputs) -> Tensors {
+    return {module,
+            [module, compute = function()](const Tensors& inputs) -> Tensors {
               return {compute(inputs[0], module->weight, module->bias)};
-            }};
+            },
+            kComputed};
   }
 
  private:

@@ -16,7 +16,7 @@ using Drop = at::Tensor (*)(const at::Tensor& input, double p, bool train);
 using DropInPlace = at::Tensor& (*)(at::Tensor& input, double p, bool train);
 
 /// Dropout in all its forms, of inputs of kLeast to kMost dimensions.
-template <Drop kDrop, DropInPlace kDropInPlace, int64_t kLeast = 1, int64_t kMost = 64>
+template <Drop kDrop, DropInPlace kDropInPlace, int64_t kLeast = 1, int64_t kMost = 64, bool kOfElements = false>
 struct DropoutOf {
   static constexpr bool kOverwrites = kDropInPlace != nullptr;
 
@@ -38,11 +38,17 @@ struct DropoutOf {
               }
               return {kDrop(inputs[0], p, mode->is_training())};
             },
-            {.in_place = kOverwrites && inplace, .view = true, .random = true}};
+            {.in_place = kOverwrites && inplace,
+             .view = true,
+             .random = true,
+             .pointwise = kOfElements,
+             .position_wise = kOfElements,
+             .capturable = true,
+             .half_precision = true}};
   }
 };
 
-using Dropout = DropoutOf<at::dropout, at::dropout_>;
+using Dropout = DropoutOf<at::dropout, at::dropout_, 1, 64, true>;
 
 /// torchvision.ops.StochasticDepth. Source: Huang et al. 2016, "Deep Networks with Stochastic Depth".
 struct StochasticDepth {
@@ -66,7 +72,12 @@ struct StochasticDepth {
               if (p < 1) kept.div_(1 - p);
               return {input * kept};
             },
-            {.view = true, .random = true}};
+            {.view = true,
+             .random = true,
+             .pointwise = true,
+             .position_wise = true,
+             .capturable = true,
+             .half_precision = true}};
   }
 };
 
@@ -83,7 +94,7 @@ void add_dropouts(LayerRegistry& layers) {
       "Dropout2d", "zeroes whole feature maps of [N, C, H, W] at random while training");
   layers.add<DropoutOf<at::feature_dropout, at::feature_dropout_, 5, 5>>(
       "Dropout3d", "zeroes whole feature maps of [N, C, D, H, W] at random while training");
-  layers.add<DropoutOf<at::alpha_dropout, nullptr>>(
+  layers.add<DropoutOf<at::alpha_dropout, nullptr, 1, 64, true>>(
       "AlphaDropout", "sets elements to SELU's lowest value at random while training; mean and variance stay");
   layers.add<DropoutOf<at::feature_alpha_dropout, nullptr, 3>>(
       "FeatureAlphaDropout", "sets whole feature maps to SELU's lowest value at random while training");

@@ -52,7 +52,8 @@ struct Arithmetic {
               Tensor result = inputs[0];
               for (size_t i = 1; i < inputs.size(); ++i) result = kCombine(result, inputs[i]);
               return {other ? kCombineNumber(result, scalar_of(*other)) : result};
-            }};
+            },
+            kPointwise};
   }
 };
 
@@ -68,7 +69,8 @@ struct Pow {
     in.require_inputs(exponent ? 1 : 2, exponent ? 1 : 2);
     return {nullptr, [exponent = exponent](const Tensors& inputs) -> Tensors {
               return {exponent ? at::pow(inputs[0], scalar_of(*exponent)) : at::pow(inputs[0], inputs[1])};
-            }};
+            },
+            kPointwise};
   }
 };
 
@@ -87,7 +89,7 @@ struct Clamp {
       return limit ? std::optional<at::Scalar>(scalar_of(*limit)) : std::nullopt;
     };
     return layer_of_function(
-        [low = number(min), high = number(max)](const Tensor& x) { return at::clamp(x, low, high); });
+        [low = number(min), high = number(max)](const Tensor& x) { return at::clamp(x, low, high); }, kPointwise);
   }
 };
 
@@ -98,7 +100,7 @@ struct Pointwise {
   static void describe(Fields<Pointwise>&) {}
   Layer build(const LayerInputs& in) const {
     in.require_inputs(1, 1);
-    return layer_of_function(kFunction);
+    return layer_of_function(kFunction, kPointwise);
   }
 };
 

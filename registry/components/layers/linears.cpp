@@ -15,21 +15,12 @@
 namespace trainrun {
 namespace {
 
-/// A layer around `holder`, whose weight may be that of another layer (`share:`).
+/// A layer around `holder`, whose weight may be that of another layer (`share:`), and which adapters may change.
 template <class Holder>
-Layer layer_with_weight(const Holder& holder, const Operation::Traits& traits = {}) {
-  /// A module's own list of its parameters, which only modules themselves may change.
-  struct Access : torch::nn::Module {
-    static at::Tensor& parameter(torch::nn::Module& module, const std::string& name) {
-      return (module.*(&Access::parameters_))[name];
-    }
-  };
+Layer layer_with_weight(const Holder& holder, const Operation::Traits& traits) {
   Layer layer = layer_of(holder, traits);
-  layer.tie = [module = holder.ptr()](const std::string& name, const at::Tensor& tensor) {
-    TORCH_CHECK(name == "weight", "only the weight can be tied");
-    module->weight = tensor;
-    Access::parameter(*module, name) = tensor;
-  };
+  layer.tie = tie_of_weight(holder.ptr());
+  layer.adaptable = AdaptableWeight();
   return layer;
 }
 
@@ -44,7 +35,8 @@ struct Linear {
   }
   Layer build(const LayerInputs& in) const {
     const int64_t features = in.infer("in_features", in_features, -1);
-    return layer_with_weight(torch::nn::Linear(torch::nn::LinearOptions(features, out_features).bias(bias)));
+    return layer_with_weight(torch::nn::Linear(torch::nn::LinearOptions(features, out_features).bias(bias)),
+                             in.traits_along(-1));
   }
 };
 
@@ -73,9 +65,14 @@ struct TransposedLinear {
   Layer build(const LayerInputs& in) const {
     const int64_t features = in.infer("in_features", in_features, -1);
     const auto module = std::make_shared<TransposedLinearModule>(features, out_features, bias);
-    return {module, [module](const Tensors& inputs) -> Tensors {
-              return {at::linear(inputs[0], module->weight.t(), module->bias)};
-            }};
+    Layer layer(
+        module,
+        [module](const Tensors& inputs) -> Tensors {
+          return {at::linear(inputs[0], module->weight.t(), module->bias)};
+        },
+        in.traits_along(-1));
+    layer.adaptable = AdaptableWeight{.form = AdaptableWeight::Form::kInOut};
+    return layer;
   }
 };
 
@@ -100,10 +97,13 @@ struct Bilinear {
     LayerInputs second;
     second.examples = {in.examples[1]};
     const int64_t in2 = second.infer("in2_features", in2_features, -1);
+    in.note_inferred("in2_features");
     const torch::nn::Bilinear bilinear(torch::nn::BilinearOptions(in1, in2, out_features).bias(bias));
-    return {bilinear.ptr(), [module = bilinear.ptr()](const Tensors& inputs) -> Tensors {
+    return {bilinear.ptr(),
+            [module = bilinear.ptr()](const Tensors& inputs) -> Tensors {
               return {module->forward(inputs[0], inputs[1])};
-            }};
+            },
+            in.traits_along(-1)};
   }
 };
 
@@ -194,10 +194,21 @@ struct EmbeddingModule : TableModule<torch::nn::EmbeddingImpl> {
 };
 
 struct Embedding : EmbeddingTable {
+  AdaptableWeight rows() const {
+    AdaptableWeight rows = {.form = AdaptableWeight::Form::kRows};
+    if (padding_idx) rows.padding = *padding_idx < 0 ? *padding_idx + num_embeddings : *padding_idx;
+    return rows;
+  }
   static void describe(Fields<Embedding>& f) { describe_table(f); }
   Layer build(const LayerInputs& in) const {
     const auto made = options<torch::nn::EmbeddingOptions>(in);
-    return layer_with_weight(torch::nn::ModuleHolder<EmbeddingModule>(made), {.spans_ranks = max_norm.has_value()});
+    Layer layer = layer_with_weight(torch::nn::ModuleHolder<EmbeddingModule>(made),
+                                    {.spans_ranks = max_norm.has_value(),
+                                     .position_wise = true,
+                                     .capturable = !max_norm,
+                                     .half_precision = !max_norm});
+    layer.adaptable = max_norm ? std::nullopt : std::optional(rows());
+    return layer;
   }
 };
 

@@ -156,12 +156,13 @@ struct RunningNorm {
       return {
           module,
           [module, *this](const Tensors& inputs) -> Tensors { return {batch_norm(*module, inputs[0], momentum, eps)}; },
-          {.spans_ranks = true}};
+          {.spans_ranks = true, .capturable = kOver == Over::kBatch, .half_precision = kOver == Over::kBatch}};
     } else {
       const auto module = std::make_shared<RunningNormModule>(channels, affine, track_running_stats);
-      return {module, [module, *this](const Tensors& inputs) -> Tensors {
-                return {instance_norm(*module, inputs[0], momentum, eps)};
-              }};
+      return {
+          module,
+          [module, *this](const Tensors& inputs) -> Tensors { return {instance_norm(*module, inputs[0], momentum, eps)}; },
+          kComputed};
     }
   }
 };
@@ -184,10 +185,12 @@ struct GroupNorm {
                        std::to_string(channels) + " channels of the input");
     }
     const auto module = std::make_shared<ScaleModule>(channels, affine, affine);
-    return {module, [module, *this](const Tensors& inputs) -> Tensors {
+    return {module,
+            [module, *this](const Tensors& inputs) -> Tensors {
               if (module->is_training()) require_several_in_groups(inputs[0].sizes(), num_groups);
               return {at::group_norm(inputs[0], num_groups, module->weight, module->bias, eps, use_cudnn())};
-            }};
+            },
+            kComputed};
   }
 };
 
@@ -211,6 +214,11 @@ std::vector<int64_t> trailing_shape(const LayerInputs& in, const TrailingShape& 
   return shape;
 }
 
+/// Of a normalization over these trailing sizes.
+Operation::Traits traits_over(const LayerInputs& in, const std::vector<int64_t>& shape) {
+  return shape.size() == 1 ? in.traits_along(-1) : kComputed;
+}
+
 /// torch.nn.LayerNorm; LibTorch's own lacks `bias`.
 struct LayerNorm {
   TrailingShape normalized_shape;
@@ -228,9 +236,11 @@ struct LayerNorm {
   Layer build(const LayerInputs& in) const {
     const std::vector<int64_t> shape = trailing_shape(in, normalized_shape);
     const auto module = std::make_shared<ScaleModule>(shape, elementwise_affine, elementwise_affine && bias);
-    return {module, [module, shape, epsilon = eps](const Tensors& inputs) -> Tensors {
+    return {module,
+            [module, shape, epsilon = eps](const Tensors& inputs) -> Tensors {
               return {at::layer_norm(inputs[0], shape, module->weight, module->bias, epsilon)};
-            }};
+            },
+            traits_over(in, shape)};
   }
 };
 
@@ -246,10 +256,12 @@ struct LayerNorm2d {
     require_image<2>(in);
     const int64_t channels = in.infer("num_channels", num_channels, 1);
     const auto module = std::make_shared<ScaleModule>(channels, true, true);
-    return {module, [module, channels, epsilon = eps](const Tensors& inputs) -> Tensors {
+    return {module,
+            [module, channels, epsilon = eps](const Tensors& inputs) -> Tensors {
               const at::Tensor last = inputs[0].permute({0, 2, 3, 1});
               return {at::layer_norm(last, channels, module->weight, module->bias, epsilon).permute({0, 3, 1, 2})};
-            }};
+            },
+            kComputed};
   }
 };
 
@@ -268,11 +280,13 @@ struct RMSNorm {
   Layer build(const LayerInputs& in) const {
     const std::vector<int64_t> shape = trailing_shape(in, normalized_shape);
     const auto module = std::make_shared<ScaleModule>(shape, elementwise_affine, false);
-    return {module, [module, shape, epsilon = eps](const Tensors& inputs) -> Tensors {
+    return {module,
+            [module, shape, epsilon = eps](const Tensors& inputs) -> Tensors {
               std::optional<at::Tensor> weight;
               if (module->weight.defined()) weight = module->weight;
               return {at::rms_norm(inputs[0], shape, weight, epsilon)};
-            }};
+            },
+            traits_over(in, shape)};
   }
 };
 
@@ -305,7 +319,7 @@ struct LocalResponseNorm {
         mean = at::avg_pool3d(mean, {size, 1, 1}, 1).reshape(sizes);
       }
       return input / (mean * alpha + k).pow(beta);
-    });
+    }, kComputed);
   }
 };
 

@@ -71,7 +71,9 @@ struct LayerScale {
     std::vector<int64_t> sizes(static_cast<size_t>(dim < 0 ? -dim : rank - dim), 1);
     sizes[0] = channels;
     const auto module = std::make_shared<FreeParameter>(at::full(sizes, init_value));
-    return parameter_layer(module, [module](const Tensors& inputs) -> Tensors { return {module->value * inputs[0]}; });
+    return parameter_layer(
+        module, [module](const Tensors& inputs) -> Tensors { return {module->value * inputs[0]}; },
+        in.traits_along(dim));
   }
 };
 

@@ -15,7 +15,7 @@ template <class C>
 Part part_of(const std::string& type, const C& component, Tensors examples) {
   LayerInputs inputs;
   inputs.examples = std::move(examples);
-  return {type, Fields<C>().write(&component), component.build(inputs)};
+  return {type, Fields<C>().write(&component), component.build(inputs), OwnOptions::of(component)};
 }
 
 // Registered layers as parts of others; each is made in its family's file. Sizes follow from the example, `input`.

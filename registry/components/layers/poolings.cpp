@@ -72,14 +72,16 @@ struct MaxPool : PoolWindow<kDims> {
     require_image<kDims>(in);
     require_window<kDims>(in, this->kernel_size, this->step(), padding, dilation, this->ceil_mode);
     return {
-        nullptr, [*this](const Tensors& inputs) -> Tensors {
+        nullptr,
+        [*this](const Tensors& inputs) -> Tensors {
           if (!return_indices) {
             return {max_pool<kDims>(inputs[0], this->kernel_size, this->step(), padding, dilation, this->ceil_mode)};
           }
           const auto [values, indices] = max_pool_with_indices<kDims>(inputs[0], this->kernel_size, this->step(),
                                                                       padding, dilation, this->ceil_mode);
           return {values, indices};
-        }};
+        },
+        kComputed};
   }
 };
 
@@ -114,7 +116,7 @@ struct AvgPool : PoolWindow<kDims> {
       } else {
         return pool(divisor_override);
       }
-    });
+    }, kComputed);
   }
 };
 
@@ -138,7 +140,7 @@ struct LPPool : PoolWindow<kDims> {
       for (const int64_t size : this->kernel_size) points *= size;
       // sign(m)·relu(|m|) is m, but its gradient where m = 0 is 0
       return (at::sign(mean) * at::relu(at::abs(mean))).mul(points).pow(1 / norm_type);
-    });
+    }, kComputed);
   }
 };
 
@@ -162,7 +164,8 @@ struct AdaptivePool {
   }
   Layer build(const LayerInputs& in) const {
     require_image<kDims>(in);
-    return {nullptr, [*this](const Tensors& inputs) -> Tensors {
+    return {nullptr,
+            [*this](const Tensors& inputs) -> Tensors {
               const std::vector<int64_t> sizes = output_sizes(inputs[0]);
               if constexpr (kMax) {
                 const auto [values, indices] = adaptive_max_pool<kDims>(inputs[0], sizes);
@@ -170,7 +173,8 @@ struct AdaptivePool {
               } else {
                 return {adaptive_avg_pool<kDims>(inputs[0], sizes)};
               }
-            }};
+            },
+            kComputed};
   }
 
  private:

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "registry/graph/decoding.h"
 #include "registry/kinds/layer.h"
 
 // Where a token stands in its text: positions, and what language models turn their queries and keys by.
@@ -101,7 +100,7 @@ struct RotaryEmbedding {
         [module, own = *this, has_positions](const Tensors& inputs) -> Tensors {
           return own.rotate(*module, inputs, has_positions);
         },
-        further);
+        further, {.half_precision = true});
   }
 
  private:
@@ -212,24 +211,30 @@ struct PositionIds {
     in.require_inputs(1, 1);
     in.require_dims(2, 2, "token ids [N, T]");
     const auto all = [own = *this](const Tensors& inputs) -> Tensors { return {own.of(inputs[0])}; };
-    if (padding_idx) return {nullptr, all};
-    return decoding_layer(nullptr, all, [own = *this](const Tensors& inputs, const DecodingPoint& point, Tensors&) {
+    Operation::Traits traits = kComputed;
+    if (max_positions) traits.max_length = *max_positions - first();
+    if (padding_idx) return {nullptr, all, traits};
+    const auto further = [own = *this](const Tensors& inputs, const DecodingPoint& point, Tensors&) {
       const int64_t end = point.past + inputs[0].size(1);
       const Tensor places = point.positions(inputs[0].size(1), inputs[0].device());
-      if (own.max_positions && end > *own.max_positions) own.check(places.max().item<int64_t>() + 1, 0);
+      if (own.max_positions && end > *own.max_positions) own.check(places.max().item<int64_t>() + 1);
       return Tensors{places};
-    });
+    };
+    return decoding_layer(nullptr, all, further, traits);
   }
 
  private:
-  void check(int64_t length, int64_t first) const {
-    TORCH_CHECK(!max_positions || first + length <= *max_positions, "a sequence has ", length,
-                " tokens, but the model has positions for ", *max_positions - first, "; cut the sequences off there");
+  /// The position of a text's first token.
+  int64_t first() const { return padding_idx ? *padding_idx + 1 : 0; }
+
+  void check(int64_t length) const {
+    TORCH_CHECK(!max_positions || first() + length <= *max_positions, "a sequence has ", length,
+                " tokens, but the model has positions for ", *max_positions - first(), "; cut the sequences off there");
   }
 
   Tensor of(const Tensor& ids) const {
     const int64_t length = ids.size(1);
-    check(length, padding_idx ? *padding_idx + 1 : 0);
+    check(length);
     if (!padding_idx) return at::arange(length, ids.options().dtype(at::kLong)).unsqueeze(0);
     const Tensor counted = (ids != *padding_idx).to(at::kLong);
     return counted.cumsum(1) * counted + *padding_idx;

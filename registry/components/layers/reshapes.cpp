@@ -9,12 +9,20 @@
 namespace trainrun {
 namespace {
 
-constexpr Operation::Traits kView = {.view = true};
+constexpr Operation::Traits kView = {.view = true, .capturable = true, .half_precision = true};
+
+Operation::Traits view_of(bool position_wise) {
+  Operation::Traits traits = kView;
+  traits.position_wise = position_wise;
+  return traits;
+}
 
 struct Identity {
   static void describe(Fields<Identity>&) {}
   Layer build(const LayerInputs&) const {
-    return layer_of_function([](const at::Tensor& input) { return input; }, kView);
+    Operation::Traits traits = kPointwise;
+    traits.view = true;
+    return layer_of_function([](const at::Tensor& input) { return input; }, traits);
   }
 };
 
@@ -25,8 +33,9 @@ struct Flatten {
     f.optional("start_dim", &Flatten::start_dim).doc("the first dimension that is merged; 0 is the batch");
     f.optional("end_dim", &Flatten::end_dim).doc("the last dimension that is merged; -1 is the last of the tensor");
   }
-  Layer build(const LayerInputs&) const {
-    return layer_of_function([*this](const at::Tensor& input) { return input.flatten(start_dim, end_dim); }, kView);
+  Layer build(const LayerInputs& in) const {
+    return layer_of_function([*this](const at::Tensor& input) { return input.flatten(start_dim, end_dim); },
+                             view_of(in.is_features(-1) && start_dim >= 2));
   }
 };
 
@@ -39,9 +48,9 @@ struct Unflatten {
         .at_least(-1)
         .doc("what it is split into; one size may be -1 and is inferred");
   }
-  Layer build(const LayerInputs&) const {
+  Layer build(const LayerInputs& in) const {
     return layer_of_function([*this](const at::Tensor& input) { return input.unflatten(dim, unflattened_size); },
-                             kView);
+                             view_of(in.is_features(dim)));
   }
 };
 
@@ -158,13 +167,13 @@ struct Split {
     const auto* size = std::get_if<int64_t>(&split_size_or_sections);
     if (size && *size == 0) checker.fail("split_size_or_sections", "must be >= 1, is 0");
   }
-  Layer build(const LayerInputs&) const {
+  Layer build(const LayerInputs& in) const {
     return {nullptr,
             [*this](const Tensors& inputs) -> Tensors {
               if (const auto* size = std::get_if<int64_t>(&split_size_or_sections)) return inputs[0].split(*size, dim);
               return inputs[0].split_with_sizes(std::get<1>(split_size_or_sections), dim);
             },
-            kView};
+            view_of(in.is_features(dim))};
   }
 };
 
@@ -175,7 +184,7 @@ struct Chunk {
     f.required("chunks", &Chunk::chunks).at_least(1).doc("number of pieces, as equal as can be");
     f.optional("dim", &Chunk::dim).doc("the dimension that is cut; 0 is the batch");
   }
-  Layer build(const LayerInputs&) const {
+  Layer build(const LayerInputs& in) const {
     return {nullptr,
             [*this](const Tensors& inputs) -> Tensors {
               Tensors pieces = inputs[0].chunk(chunks, dim);
@@ -185,7 +194,7 @@ struct Chunk {
               }
               return pieces;
             },
-            kView};
+            view_of(in.is_features(dim))};
   }
 };
 

@@ -6,7 +6,6 @@
 
 #include "registry/components/layers/key_value_cache.h"
 #include "registry/components/layers/scaled_attention.h"
-#include "registry/graph/decoding.h"
 #include "registry/kinds/layer.h"
 
 // What language models attend with, without weights of its own: the Linears that make queries, keys and values are
@@ -58,10 +57,12 @@ struct ScaledDotProductAttention {
       return {own.attend(inputs, mode->is_training() ? own.dropout : 0)};
     };
     if (is_causal) return going_on(mode, std::move(function));
-    return {mode, std::move(function), {.random = dropout > 0}};
+    return {mode, std::move(function), traits()};
   }
 
  private:
+  Operation::Traits traits() const { return {.random = dropout > 0, .capturable = true, .half_precision = true}; }
+
   Layer going_on(const std::shared_ptr<torch::nn::Module>& mode, Layer::Function function) const {
     const auto further = [own = *this](const Tensors& inputs, const DecodingPoint& point, Tensors& memory) -> Tensors {
       NextTokens next = {heads_of(inputs[0], own.num_heads),
@@ -73,7 +74,7 @@ struct ScaledDotProductAttention {
       if (inputs.size() == 4) next.seen = is_seen(inputs[3]);
       return {attend_further(next, point, memory).transpose(1, 2).flatten(2)};
     };
-    return decoding_layer(mode, std::move(function), further, {.random = dropout > 0});
+    return decoding_layer(mode, std::move(function), further, traits());
   }
 
   /// true where a key is looked at.

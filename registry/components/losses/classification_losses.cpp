@@ -9,13 +9,9 @@
 #include <ATen/ops/nll_loss_nd.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/soft_margin_loss.h>
-#include <ATen/ops/tensor.h>
 
-#include "registry/components/losses/counted_targets.h"
 #include "registry/components/losses/loss_of.h"
-#include "registry/components/losses/overlap_losses.h"
 #include "registry/kernels/cross_entropy.h"
-#include "registry/kinds/index_range.h"
 
 namespace trainrun {
 
@@ -49,6 +45,13 @@ void describe_mean_over_rules(auto& f) {
 void require_class_indices_for(MeanOver mean_over, const char* targets) {
   if (mean_over == MeanOver::kBatch) return;
   throw LayerError(std::string("mean_over: targets counts class indices, but the target is ") + targets);
+}
+
+/// How the targets among `in` are counted; empty where they are no class indices.
+std::optional<CountedTargets> counted_among(const LayerInputs& in, int64_t ignore_index,
+                                            std::optional<std::vector<double>> weight, MeanOver mean_over) {
+  if (in.examples.size() != 2 || in.examples[1].is_floating_point()) return std::nullopt;
+  return CountedTargets{ignore_index, std::move(weight), 1, mean_over == MeanOver::kTargets, "leave mean_over out"};
 }
 
 constexpr const char* kClassDimDoc = "the output's dimension that holds the classes; -1 for [N, T, C] against [N, T]";
@@ -94,6 +97,11 @@ struct CrossEntropyLoss : ClassInputs {
         .doc("share of the target that is spread over all classes");
   }
   static void describe_rules(auto& f) { describe_mean_over_rules(f); }
+  void say(const LayerInputs& in, LossFacts& facts) const {
+    facts.of_classes = LossFacts::Scores::kLogits;
+    facts.counted = counted_among(in, ignore_index, weight, mean_over);
+    set_classes(in, class_dim, ignore_index, facts);
+  }
   void require(const LayerInputs& given, const std::vector<std::string>& roles) const {
     const LayerInputs in = class_dim == 1 ? given : with_classes_second(given, class_dim);
     const bool probabilities = in.shape(0) == in.shape(1) && in.examples[1].is_floating_point();
@@ -123,6 +131,13 @@ struct CausalLMLoss {
         .at_most(1)
         .doc("share of the target that is spread over all tokens");
   }
+  LossFacts facts(const LayerInputs& in) const {
+    LossFacts facts;
+    facts.target = LossFacts::Target::kOther;  // tokens
+    facts.counted = CountedTargets{ignore_index};
+    set_classes(in, -1, ignore_index, facts);
+    return facts;
+  }
   Loss build(const LayerInputs& in) const {
     CrossEntropyLoss formula;
     formula.ignore_index = ignore_index;
@@ -149,6 +164,11 @@ struct NLLLoss : ClassInputs {
     f.optional("weight", &NLLLoss::weight).at_least(0).doc(kClassWeightDoc);
     f.optional("ignore_index", &NLLLoss::ignore_index).doc(kIgnoreIndexDoc);
   }
+  void say(const LayerInputs& in, LossFacts& facts) const {
+    facts.of_classes = LossFacts::Scores::kLogProbabilities;
+    facts.counted = counted_among(in, ignore_index, weight, mean_over);
+    set_classes(in, class_dim, ignore_index, facts);
+  }
   void require(const LayerInputs& in, const std::vector<std::string>&) const {
     require_class_indices(class_dim == 1 ? in : with_classes_second(in, class_dim), weight);
   }
@@ -159,6 +179,7 @@ struct NLLLoss : ClassInputs {
 };
 
 struct BCELoss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kClasses;
   ClassWeights weight;
   static void describe(auto& f) {
     f.optional("weight", &BCELoss::weight).at_least(0).doc("a factor for each element of the last dimension");
@@ -167,12 +188,14 @@ struct BCELoss : AlikeInputs {
     require_alike(in, roles);
     require_last_dim(in, "weight", weight);
   }
+  static void say(const LayerInputs&, LossFacts& facts) { facts.of_one = LossFacts::Scores::kProbabilities; }
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     return at::binary_cross_entropy(in[0], in[1], weight.like(in[0]), reduction);
   }
 };
 
 struct BCEWithLogitsLoss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kClasses;
   ClassWeights weight;
   ClassWeights pos_weight;
   static void describe(auto& f) {
@@ -186,12 +209,14 @@ struct BCEWithLogitsLoss : AlikeInputs {
     require_last_dim(in, "weight", weight);
     require_last_dim(in, "pos_weight", pos_weight);
   }
+  static void say(const LayerInputs&, LossFacts& facts) { facts.of_one = LossFacts::Scores::kLogits; }
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     return at::binary_cross_entropy_with_logits(in[0], in[1], weight.like(in[0]), pos_weight.like(in[0]), reduction);
   }
 };
 
 struct SoftMarginLoss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kOther;
   static void describe(auto&) {}
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     return at::soft_margin_loss(in[0], in[1], reduction);
@@ -207,6 +232,10 @@ struct MultiMarginLoss : ClassInputs {
     f.optional("margin", &MultiMarginLoss::margin).doc("by how much the target's score should be the largest");
     f.optional("weight", &MultiMarginLoss::weight).at_least(0).doc(kClassWeightDoc);
   }
+  static void say(const LayerInputs& in, LossFacts& facts) {
+    facts.of_classes = LossFacts::Scores::kLogits;
+    set_classes(in, 1, std::nullopt, facts);
+  }
   void require(const LayerInputs& in, const std::vector<std::string>&) const {
     in.require_dims(2, 2, "[N, C]");
     require_class_indices(in, weight);
@@ -217,7 +246,12 @@ struct MultiMarginLoss : ClassInputs {
 };
 
 struct MultiLabelMarginLoss : ClassInputs {
+  static constexpr auto kTarget = LossFacts::Target::kOther;
   static void describe(auto&) {}
+  static void say(const LayerInputs& in, LossFacts& facts) {
+    set_classes(in, 1, std::nullopt, facts);
+    if (facts.classes) facts.classes->least = -1;
+  }
   void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
     in.require_dims(2, 2, "[N, C]");
     require_alike(in, roles);
@@ -233,6 +267,7 @@ at::Tensor reduced(const at::Tensor& losses, int64_t reduction) {
 }
 
 struct MultiLabelSoftMarginLoss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kClasses;
   ClassWeights weight;
   static void describe(auto& f) {
     f.optional("weight", &MultiLabelSoftMarginLoss::weight).at_least(0).doc(kClassWeightDoc);
@@ -274,8 +309,12 @@ struct FocalLoss : ClassInputs {
     require_class_indices_for(mean_over, "0 and 1");
     if (weights) throw LayerError("alpha is a list of class weights, but the targets are not class indices");
   }
-  /// Whether it reads class indices, not numbers.
-  static bool reads_classes(const at::Tensor& output, const at::Tensor& target) { return !is_binary({output, target}); }
+  void say(const LayerInputs& in, LossFacts& facts) const {
+    facts.of_classes = facts.of_one = LossFacts::Scores::kLogits;
+    if (in.examples.size() < 2 || is_binary(in.examples)) return;
+    facts.counted = counted_among(in, ignore_index, std::nullopt, mean_over);
+    set_classes(in, 1, ignore_index, facts);
+  }
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     return is_binary(in) ? binary(with_labels_as_numbers(in), reduction) : multiclass(in, reduction);
   }
@@ -316,48 +355,6 @@ struct FocalLoss : ClassInputs {
 };
 
 }  // namespace
-
-std::optional<IndexRange> class_range(const Component<LossKind>& loss, const at::Tensor& output,
-                                      const at::Tensor& target) {
-  if (output.dim() < 2 || target.scalar_type() != at::kLong) return std::nullopt;
-  const auto along = [&](const auto& chosen) {
-    return IndexRange{0, output.size(output.dim() < 3 ? 1 : chosen.class_dim), chosen.ignore_index};
-  };
-  if (const auto* chosen = loss.as<LossOf<CrossEntropyLoss>>()) return along(*chosen);
-  if (const auto* chosen = loss.as<CausalLMLoss>()) {
-    return IndexRange{0, output.size(output.dim() - 1), chosen->ignore_index};
-  }
-  if (const auto* chosen = loss.as<LossOf<NLLLoss>>()) return along(*chosen);
-  const int64_t classes = output.size(1);
-  if (loss.as<LossOf<MultiMarginLoss>>()) return IndexRange{0, classes};
-  if (loss.as<LossOf<MultiLabelMarginLoss>>()) return IndexRange{-1, classes};
-  const auto* focal = loss.as<LossOf<FocalLoss>>();
-  if (focal && FocalLoss::reads_classes(output, target)) return IndexRange{0, classes, focal->ignore_index};
-  return overlap_range(loss, output, target);
-}
-
-at::Tensor CountedTargets::count(const at::Tensor& target) const {
-  const at::Tensor counted = target.ne(ignore_index);
-  if (!weight) return counted.sum().to(at::kDouble);
-  const at::Tensor weights = at::tensor(*weight, target.options().dtype(at::kDouble));
-  const at::Tensor known = target.masked_fill(counted.logical_not(), 0);  // any index that is one
-  return (weights.index_select(0, known.flatten()) * counted.flatten()).sum();
-}
-
-std::optional<CountedTargets> counted_targets(const Component<LossKind>& loss, const LayerInputs& inputs) {
-  if (const auto* chosen = loss.as<CausalLMLoss>()) return CountedTargets{chosen->ignore_index};
-  if (inputs.examples.size() == 3) return counted_in_distillation(loss, inputs);
-  if (inputs.examples.size() != 2 || inputs.examples[1].is_floating_point()) return std::nullopt;
-  const auto of = [](const auto& chosen, std::optional<std::vector<double>> weight) -> std::optional<CountedTargets> {
-    if (chosen.reduction != Reduction::kMean) return std::nullopt;
-    return CountedTargets{chosen.ignore_index, std::move(weight), 1, chosen.mean_over == MeanOver::kTargets};
-  };
-  if (const auto* chosen = loss.as<LossOf<CrossEntropyLoss>>()) return of(*chosen, chosen->weight);
-  if (const auto* chosen = loss.as<LossOf<NLLLoss>>()) return of(*chosen, chosen->weight);
-  const auto* focal = loss.as<LossOf<FocalLoss>>();
-  if (!focal || !FocalLoss::reads_classes(inputs.examples[0], inputs.examples[1])) return std::nullopt;
-  return of(*focal, std::nullopt);
-}
 
 void add_classification_losses(LossRegistry& losses) {
   losses.add<LossOf<CrossEntropyLoss>>(

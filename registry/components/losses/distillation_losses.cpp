@@ -3,7 +3,6 @@
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/where.h>
 
-#include "registry/components/losses/counted_targets.h"
 #include "registry/components/losses/loss_of.h"
 
 // Losses that compare a model with another one, which is not trained.
@@ -28,6 +27,11 @@ struct DistillationLoss {
             "evaluation is the mean over the positions of all its batches that count");
   }
 
+  LossFacts facts(const LayerInputs& in) const {
+    LossFacts facts;
+    if (in.examples.size() == 3) facts.counted = CountedTargets{ignore_index, std::nullopt, 2};
+    return facts;
+  }
   Loss build(const LayerInputs& in) const {
     const bool has_labels = in.examples.size() == 3;
     require_roles(in, has_labels ? std::vector<std::string>{"output", "teacher's output", "labels"}
@@ -62,12 +66,6 @@ struct DistillationLoss {
 };
 
 }  // namespace
-
-std::optional<CountedTargets> counted_in_distillation(const Component<LossKind>& loss, const LayerInputs& inputs) {
-  const auto* chosen = loss.as<DistillationLoss>();
-  if (!chosen || inputs.examples.size() != 3) return std::nullopt;
-  return CountedTargets{chosen->ignore_index, std::nullopt, 2};
-}
 
 void add_distillation_losses(LossRegistry& losses) {
   losses.add<DistillationLoss>(

@@ -9,6 +9,7 @@ namespace trainrun {
 namespace {
 
 struct HingeEmbeddingLoss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kOther;
   double margin = 1;
   static void describe(auto& f) {
     f.optional("margin", &HingeEmbeddingLoss::margin)
@@ -20,6 +21,7 @@ struct HingeEmbeddingLoss : AlikeInputs {
 };
 
 struct MarginRankingLoss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kOther;
   double margin = 0;
   static std::vector<std::string> roles() { return {"input1", "input2", "target"}; }
   static void describe(auto& f) {
@@ -31,6 +33,7 @@ struct MarginRankingLoss : AlikeInputs {
 };
 
 struct TripletMarginLoss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kOther;
   double margin = 1;
   double p = 2;
   double eps = 1e-6;
@@ -50,6 +53,7 @@ struct TripletMarginLoss : AlikeInputs {
 };
 
 struct CosineEmbeddingLoss : ClassInputs {
+  static constexpr auto kTarget = LossFacts::Target::kOther;
   double margin = 0;
   static std::vector<std::string> roles() { return {"input1", "input2", "target"}; }
   static void describe(auto& f) {

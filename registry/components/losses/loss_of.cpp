@@ -60,6 +60,14 @@ int64_t class_dim_of(at::IntArrayRef output, int64_t class_dim) {
                    ", whose first dimension is the batch");
 }
 
+void set_classes(const LayerInputs& in, int64_t class_dim, std::optional<int64_t> ignore_index, LossFacts& facts) {
+  if (in.examples.size() < 2 || in.examples[1].scalar_type() != at::kLong) return;
+  const at::IntArrayRef output = in.examples[0].sizes();
+  const auto rank = static_cast<int64_t>(output.size());
+  const int64_t dim = rank == 2 ? 1 : class_dim < 0 ? class_dim + rank : class_dim;
+  if (dim >= 1 && dim < rank) facts.classes = IndexRange{0, output[static_cast<size_t>(dim)], ignore_index};
+}
+
 void require_class_indices(const LayerInputs& in, const ClassWeights& weight) {
   const at::IntArrayRef output = in.shape(0);
   if (weight && (output.size() < 2 || static_cast<int64_t>(weight->size()) != output[1])) {

@@ -68,11 +68,17 @@ struct AlikeInputs {
   static std::vector<std::string> roles() { return {"output", "target"}; }
   static std::vector<std::string> reductions() { return {"mean", "sum"}; }
   static constexpr bool kLabelsAsNumbers = true;
+  static constexpr auto kTarget = LossFacts::Target::kUnsaid;
 };
 /// Class indices against [N, C, …].
 struct ClassInputs : AlikeInputs {
   static constexpr bool kLabelsAsNumbers = false;
+  static constexpr auto kTarget = LossFacts::Target::kClasses;
 };
+
+/// Sets which class indices `in` may have, if these are the second input, for an output whose classes are in
+/// `class_dim`.
+void set_classes(const LayerInputs& in, int64_t class_dim, std::optional<int64_t> ignore_index, LossFacts& facts);
 
 /// The loss that `Formula` computes. It adds `reduction`, which all have, and the checks of the inputs. A formula has
 ///   static void describe(auto& fields)                                       its parameters
@@ -81,8 +87,10 @@ struct ClassInputs : AlikeInputs {
 ///   void require(const LayerInputs& in, const std::vector<std::string>& roles) const
 /// throws LayerError where they do not fit. With inputs that may be left out it has
 ///   static std::vector<std::string> roles_of(size_t num_inputs)
-/// and with rules between its parameters and `reduction`
+/// with rules between its parameters and `reduction`
 ///   static void describe_rules(auto& fields)
+/// and with more to say of itself than kTarget and whether it sums
+///   void say(const LayerInputs& in, LossFacts& facts) const
 template <class Formula>
 struct LossOf : Formula {
   Reduction reduction = Reduction::kMean;
@@ -95,6 +103,14 @@ struct LossOf : Formula {
                                                  "sums add up over accumulated batches and ranks, as in PyTorch"
                                                : "batchmean: the sum over all elements divided by the batch's size");
     if constexpr (requires { Formula::describe_rules(f); }) Formula::describe_rules(f);
+  }
+  LossFacts facts(const LayerInputs& in) const {
+    LossFacts facts;
+    facts.target = Formula::kTarget;
+    if constexpr (requires(const Formula& formula) { formula.say(in, facts); }) Formula::say(in, facts);
+    facts.sums = reduction == Reduction::kSum;
+    if (reduction != Reduction::kMean) facts.counted.reset();
+    return facts;
   }
   Loss build(const LayerInputs& in) const {
     auto roles = Formula::roles();

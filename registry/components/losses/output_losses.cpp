@@ -10,6 +10,12 @@ struct OutputLoss {
         .one_of({"mean", "sum"})
         .doc("how the layer's output is reduced to one number");
   }
+  LossFacts facts(const LayerInputs&) const {
+    LossFacts facts;
+    facts.target = LossFacts::Target::kOther;
+    facts.sums = reduction == Reduction::kSum;
+    return facts;
+  }
   Loss build(const LayerInputs& in) const {
     if (in.examples.size() != 1) throw LayerError("it reads one output of a layer; write inputs: [NAME]");
     if (!in.examples[0].is_floating_point()) throw LayerError("it needs numbers of floating point");

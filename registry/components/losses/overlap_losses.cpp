@@ -1,5 +1,3 @@
-#include "registry/components/losses/overlap_losses.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/sigmoid.h>
@@ -28,6 +26,9 @@ struct DiceLoss : ClassInputs {
   /// Whether it reads class indices [N, …] for [N, C, …], not 0 and 1 in the output's own shape.
   static bool reads_classes(const at::Tensor& output, const at::Tensor& target) {
     return output.sizes() != target.sizes();
+  }
+  void say(const LayerInputs& in, LossFacts& facts) const {
+    if (in.examples.size() == 2 && reads_classes(in.examples[0], in.examples[1])) set_classes(in, 1, ignore_index, facts);
   }
   void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
     if (in.shape(0).size() < 3) {
@@ -63,13 +64,6 @@ struct DiceLoss : ClassInputs {
 };
 
 }  // namespace
-
-std::optional<IndexRange> overlap_range(const Component<LossKind>& loss, const at::Tensor& output,
-                                        const at::Tensor& target) {
-  const auto* dice = loss.as<LossOf<DiceLoss>>();
-  if (!dice || !DiceLoss::reads_classes(output, target)) return std::nullopt;
-  return IndexRange{0, output.size(1), dice->ignore_index};
-}
 
 void add_overlap_losses(LossRegistry& losses) {
   losses.add<LossOf<DiceLoss>>("DiceLoss", "how little predicted and true regions cover each other, for segmentation");

@@ -49,6 +49,11 @@ struct DPOLoss {
             .message = "is for loss_type: sigmoid"});
   }
 
+  static LossFacts facts(const LayerInputs&) {
+    LossFacts facts;
+    facts.target = LossFacts::Target::kOther;
+    return facts;
+  }
   Loss build(const LayerInputs& in) const {
     require_roles(in, {"output", "chosen_labels", "rejected_labels", "reference"});
     check_preferences(in);

@@ -17,11 +17,13 @@ namespace {
 /// One ATen function without parameters of its own.
 template <at::Tensor (*kFunction)(const at::Tensor&, const at::Tensor&, int64_t)>
 struct Plain : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kNumbers;
   static void describe(auto&) {}
   at::Tensor operator()(const Tensors& in, int64_t reduction) const { return kFunction(in[0], in[1], reduction); }
 };
 
 struct SmoothL1Loss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kNumbers;
   double beta = 1;
   static void describe(auto& f) {
     f.optional("beta", &SmoothL1Loss::beta).at_least(0).doc("the difference beyond which the loss is linear");
@@ -32,6 +34,7 @@ struct SmoothL1Loss : AlikeInputs {
 };
 
 struct HuberLoss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kNumbers;
   double delta = 1;
   static void describe(auto& f) {
     f.optional("delta", &HuberLoss::delta).greater_than(0).doc("the difference beyond which the loss is linear");
@@ -42,6 +45,7 @@ struct HuberLoss : AlikeInputs {
 };
 
 struct KLDivLoss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kOther;
   bool log_target = false;
   static std::vector<std::string> reductions() { return {"mean", "sum", "batchmean"}; }
   static void describe(auto& f) {
@@ -54,6 +58,7 @@ struct KLDivLoss : AlikeInputs {
 };
 
 struct PoissonNLLLoss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kCounts;
   bool log_input = true;
   bool full = false;
   double eps = 1e-8;
@@ -69,6 +74,7 @@ struct PoissonNLLLoss : AlikeInputs {
 
 /// Source: torch.nn.functional.gaussian_nll_loss, which is no ATen function.
 struct GaussianNLLLoss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kScaled;
   bool full = false;
   double eps = 1e-6;
   static std::vector<std::string> roles() { return {"output", "target", "variance"}; }
@@ -104,6 +110,7 @@ struct GaussianNLLLoss : AlikeInputs {
 
 /// Source: Kingma & Welling 2014, "Auto-Encoding Variational Bayes", appendix B.
 struct GaussianKLLoss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kOther;
   static std::vector<std::string> roles() { return {"mean", "log_variance"}; }
   static std::vector<std::string> reductions() { return {"mean", "sum", "batchmean"}; }
   static void describe(auto&) {}

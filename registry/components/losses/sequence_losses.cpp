@@ -8,6 +8,7 @@ namespace {
 
 /// Source: Graves et al. 2006; semantics of torch.nn.CTCLoss.
 struct CTCLoss : ClassInputs {
+  static constexpr auto kTarget = LossFacts::Target::kOther;
   int64_t blank = 0;
   bool zero_infinity = false;
   bool batch_first = false;
