@@ -23,8 +23,7 @@ Tensors Plan::run(const Tensors& inputs) const {
   return run(inputs, [](const PlanStep& step, const Tensors& given) { return step.operation->run(given); });
 }
 
-Tensors Plan::run(const Tensors& inputs,
-                  const std::function<Tensors(const PlanStep&, const Tensors&)>& compute) const {
+Tensors Plan::run(const Tensors& inputs, const std::function<Tensors(const PlanStep&, const Tensors&)>& compute) const {
   Tensors slots(num_slots);
   std::copy(inputs.begin(), inputs.end(), slots.begin());
   Tensors arguments;

@@ -4,8 +4,6 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 #include <utility>
 
 #include "registry/language/codec.h"
@@ -31,16 +29,20 @@ const Graph::Node* find_below(const Layer& layer, const std::string& path) {
   return !node || dot == std::string::npos ? node : find_below(node->layer, path.substr(dot + 1));
 }
 
-/// Whether a layer may leave this option to what flows in.
-bool follows_from_input(const std::string& option) {
-  static constexpr std::array<std::string_view, 12> kSizes = {
-      "in_features", "in1_features", "in2_features",     "in_channels", "num_features", "num_channels",
-      "input_size",  "d_model",      "normalized_shape", "embed_dim",   "kdim",         "vdim"};
-  return std::find(kSizes.begin(), kSizes.end(), option) != kSizes.end();
+/// Whether one of the two leaves this option to what flows in.
+bool follows_from_input(const std::string& option, const Graph::Node& own, const Graph::Node& other) {
+  const auto may = [&](const Graph::Node& node) {
+    return std::find(node.inferred.begin(), node.inferred.end(), option) != node.inferred.end();
+  };
+  return may(own) || may(other);
 }
 
-/// Lists of layers are compared layer by layer.
-bool holds_layers(const std::string& option) { return option == "layers" || option == "main" || option == "shortcut"; }
+/// Whether a container's option may be a list of layers, or of lists of them, which is written as their types: they are
+/// compared layer by layer.
+bool holds_layers(const json& value) {
+  return value.is_array() && std::all_of(value.begin(), value.end(),
+                                         [](const json& item) { return item.is_string() || holds_layers(item); });
+}
 
 /// A list of equal numbers is that number: `kernel_size: [3, 3]` is 3.
 json short_form(const json& value) {
@@ -56,11 +58,14 @@ std::string text_of(const json& value) {
 }
 
 std::optional<LayerDifference> option_difference(const Graph::Node& own, const Graph::Node& other) {
+  const bool are_containers = own.layer.graph && other.layer.graph && !own.layer.rewire;
   for (const auto& [option, written] : own.attributes.items()) {
     const json value = short_form(written);
     const json theirs = short_form(other.attributes.value(option, json()));
-    if (holds_layers(option) || value == theirs) continue;
-    if (follows_from_input(option) && (value.is_null() || theirs.is_null())) continue;
+    if (value == theirs ||
+        (are_containers && holds_layers(written) && holds_layers(other.attributes.value(option, json()))))
+      continue;
+    if ((value.is_null() || theirs.is_null()) && follows_from_input(option, own, other)) continue;
     return LayerDifference{option, option + " is " + text_of(value) + ", but " + text_of(theirs)};
   }
   return std::nullopt;

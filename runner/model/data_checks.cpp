@@ -198,7 +198,8 @@ std::vector<std::string> target_warnings(const Recipe& recipe, const DatasetInfo
     const LossFacts facts = loss.facts({});
     if (!reads || !facts.learns_numbers()) continue;
     if (at::isFloatingType(target->dtype)) {
-      if (facts.target == LossFacts::Target::kNumbers) add_unusual_deviations(*target, data, transforms, loss, warnings);
+      if (facts.target == LossFacts::Target::kNumbers)
+        add_unusual_deviations(*target, data, transforms, loss, warnings);
     } else if (const std::string text = numbered(class_names_of(data, target->name)); !text.empty()) {
       warnings.push_back(loss.path + ": " + loss.type + " learns numbers, but '" + target->name +
                          "' is the number of a class: " + text);

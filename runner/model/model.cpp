@@ -315,7 +315,8 @@ LossValue Model::loss(const Batch& batch, const Tensors& outputs, LossUse use) c
     if (part.counts(use)) {
       one.counted = value.counted.size();
       value.counted.push_back(weighted);
-      if (use == LossUse::kEvaluation) value.targets.push_back(part.facts.counted->count(inputs[part.facts.counted->input]));
+      if (use == LossUse::kEvaluation)
+        value.targets.push_back(part.facts.counted->count(inputs[part.facts.counted->input]));
     } else {
       at::Tensor& sum = part.facts.sums ? value.sums : value.means;
       sum = sum.defined() ? sum + weighted : weighted;

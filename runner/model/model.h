@@ -152,9 +152,7 @@ class Model {
     Loss loss;
     std::vector<Source> sources;
     ComponentName name = {};
-    bool counts(LossUse use) const {
-      return facts.counted && (use == LossUse::kEvaluation || facts.counted->in_steps);
-    }
+    bool counts(LossUse use) const { return facts.counted && (use == LossUse::kEvaluation || facts.counted->in_steps); }
   };
   std::vector<WeightedLoss> losses_;
   std::vector<std::vector<Source>> metric_sources_;

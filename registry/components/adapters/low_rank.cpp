@@ -12,7 +12,6 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/nn/module.h>
 
-
 namespace trainrun {
 namespace {
 

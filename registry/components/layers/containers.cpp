@@ -37,7 +37,8 @@ struct Residual {
       require_same(inputs[0], inputs[1]);
       return {inputs[0] + inputs[1]};
     };
-    return parts.finish(parts.add("sum", {"Add", plain_sum(), {nullptr, add}}, {sum, beside}, {parts.example(sum)}));
+    Part part = {"Add", plain_sum(), {nullptr, add, kPointwise}};
+    return parts.finish(parts.add("sum", std::move(part), {sum, beside}, {parts.example(sum)}));
   }
 
  private:
@@ -101,7 +102,12 @@ struct Parallel {
     const bool adds = merge == "add";
     const std::string type = adds ? "Add" : merge == "concat" ? "Concat" : "Stack";
     const nlohmann::json attributes = adds ? plain_sum() : nlohmann::json{{"dim", dim}};
-    return parts.finish(parts.add("merge", {type, attributes, {nullptr, function}}, branches, merged));
+    LayerInputs merging_inputs;
+    merging_inputs.examples = examples;
+    const Operation::Traits traits = adds                ? kPointwise
+                                     : merge == "concat" ? merging_inputs.traits_along(dim)
+                                                         : kComputed;
+    return parts.finish(parts.add("merge", {type, attributes, {nullptr, function, traits}}, branches, merged));
   }
 
  private:

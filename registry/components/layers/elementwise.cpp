@@ -48,7 +48,8 @@ struct Arithmetic {
   Layer build(const LayerInputs& in) const {
     if (!other && in.num_own() < 2) throw LayerError("it reads 2 or more inputs, or 1 input and the parameter other");
     in.require_inputs(other ? 1 : 2, other ? kMost - 1 : kMost);
-    return {nullptr, [other = other](const Tensors& inputs) -> Tensors {
+    return {nullptr,
+            [other = other](const Tensors& inputs) -> Tensors {
               Tensor result = inputs[0];
               for (size_t i = 1; i < inputs.size(); ++i) result = kCombine(result, inputs[i]);
               return {other ? kCombineNumber(result, scalar_of(*other)) : result};
@@ -67,7 +68,8 @@ struct Pow {
   Layer build(const LayerInputs& in) const {
     if (!exponent && in.num_own() != 2) throw LayerError("it reads 2 inputs, or 1 input and the parameter exponent");
     in.require_inputs(exponent ? 1 : 2, exponent ? 1 : 2);
-    return {nullptr, [exponent = exponent](const Tensors& inputs) -> Tensors {
+    return {nullptr,
+            [exponent = exponent](const Tensors& inputs) -> Tensors {
               return {exponent ? at::pow(inputs[0], scalar_of(*exponent)) : at::pow(inputs[0], inputs[1])};
             },
             kPointwise};

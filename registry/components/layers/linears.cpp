@@ -99,11 +99,10 @@ struct Bilinear {
     const int64_t in2 = second.infer("in2_features", in2_features, -1);
     in.note_inferred("in2_features");
     const torch::nn::Bilinear bilinear(torch::nn::BilinearOptions(in1, in2, out_features).bias(bias));
-    return {bilinear.ptr(),
-            [module = bilinear.ptr()](const Tensors& inputs) -> Tensors {
-              return {module->forward(inputs[0], inputs[1])};
-            },
-            in.traits_along(-1)};
+    return {
+        bilinear.ptr(),
+        [module = bilinear.ptr()](const Tensors& inputs) -> Tensors { return {module->forward(inputs[0], inputs[1])}; },
+        in.traits_along(-1)};
   }
 };
 
@@ -202,11 +201,11 @@ struct Embedding : EmbeddingTable {
   static void describe(Fields<Embedding>& f) { describe_table(f); }
   Layer build(const LayerInputs& in) const {
     const auto made = options<torch::nn::EmbeddingOptions>(in);
-    Layer layer = layer_with_weight(torch::nn::ModuleHolder<EmbeddingModule>(made),
-                                    {.spans_ranks = max_norm.has_value(),
-                                     .position_wise = true,
-                                     .capturable = !max_norm,
-                                     .half_precision = !max_norm});
+    Layer layer =
+        layer_with_weight(torch::nn::ModuleHolder<EmbeddingModule>(made), {.spans_ranks = max_norm.has_value(),
+                                                                           .position_wise = true,
+                                                                           .capturable = !max_norm,
+                                                                           .half_precision = !max_norm});
     layer.adaptable = max_norm ? std::nullopt : std::optional(rows());
     return layer;
   }

@@ -159,10 +159,11 @@ struct RunningNorm {
           {.spans_ranks = true, .capturable = kOver == Over::kBatch, .half_precision = kOver == Over::kBatch}};
     } else {
       const auto module = std::make_shared<RunningNormModule>(channels, affine, track_running_stats);
-      return {
-          module,
-          [module, *this](const Tensors& inputs) -> Tensors { return {instance_norm(*module, inputs[0], momentum, eps)}; },
-          kComputed};
+      return {module,
+              [module, *this](const Tensors& inputs) -> Tensors {
+                return {instance_norm(*module, inputs[0], momentum, eps)};
+              },
+              kComputed};
     }
   }
 };
@@ -305,21 +306,24 @@ struct LocalResponseNorm {
   }
   Layer build(const LayerInputs& in) const {
     in.require_dims(3, 64, "[N, C, L] or more dimensions");
-    return layer_of_function([*this](const at::Tensor& input) {
-      const at::IntArrayRef sizes = input.sizes();
-      const at::Tensor squares = input * input;
-      const int64_t before = size / 2;
-      const int64_t after = (size - 1) / 2;
-      at::Tensor mean;  // over the neighbouring channels
-      if (input.dim() == 3) {
-        mean = at::constant_pad_nd(squares.unsqueeze(1), {0, 0, before, after});
-        mean = at::avg_pool2d(mean, {size, 1}, 1).squeeze(1);
-      } else {
-        mean = at::constant_pad_nd(squares.reshape({sizes[0], 1, sizes[1], sizes[2], -1}), {0, 0, 0, 0, before, after});
-        mean = at::avg_pool3d(mean, {size, 1, 1}, 1).reshape(sizes);
-      }
-      return input / (mean * alpha + k).pow(beta);
-    }, kComputed);
+    return layer_of_function(
+        [*this](const at::Tensor& input) {
+          const at::IntArrayRef sizes = input.sizes();
+          const at::Tensor squares = input * input;
+          const int64_t before = size / 2;
+          const int64_t after = (size - 1) / 2;
+          at::Tensor mean;  // over the neighbouring channels
+          if (input.dim() == 3) {
+            mean = at::constant_pad_nd(squares.unsqueeze(1), {0, 0, before, after});
+            mean = at::avg_pool2d(mean, {size, 1}, 1).squeeze(1);
+          } else {
+            mean = at::constant_pad_nd(squares.reshape({sizes[0], 1, sizes[1], sizes[2], -1}),
+                                       {0, 0, 0, 0, before, after});
+            mean = at::avg_pool3d(mean, {size, 1, 1}, 1).reshape(sizes);
+          }
+          return input / (mean * alpha + k).pow(beta);
+        },
+        kComputed);
   }
 };
 

@@ -106,17 +106,19 @@ struct AvgPool : PoolWindow<kDims> {
   Layer build(const LayerInputs& in) const {
     require_image<kDims>(in);
     require_window<kDims>(in, this->kernel_size, this->step(), padding, 1, this->ceil_mode);
-    return layer_of_function([*this](const at::Tensor& input) {
-      const auto pool = [&](const auto&... rest) {
-        return avg_pool<kDims>(input, this->kernel_size, this->step(), padding, this->ceil_mode, count_include_pad,
-                               rest...);
-      };
-      if constexpr (kDims == 1) {
-        return pool();
-      } else {
-        return pool(divisor_override);
-      }
-    }, kComputed);
+    return layer_of_function(
+        [*this](const at::Tensor& input) {
+          const auto pool = [&](const auto&... rest) {
+            return avg_pool<kDims>(input, this->kernel_size, this->step(), padding, this->ceil_mode, count_include_pad,
+                                   rest...);
+          };
+          if constexpr (kDims == 1) {
+            return pool();
+          } else {
+            return pool(divisor_override);
+          }
+        },
+        kComputed);
   }
 };
 
@@ -132,15 +134,17 @@ struct LPPool : PoolWindow<kDims> {
   Layer build(const LayerInputs& in) const {
     require_image<kDims>(in);
     require_window<kDims>(in, this->kernel_size, this->step(), 0, 1, this->ceil_mode);
-    return layer_of_function([*this](const at::Tensor& input) {
-      const Sizes<kDims> no_padding = 0;
-      const at::Tensor mean =
-          avg_pool<kDims>(input.pow(norm_type), this->kernel_size, this->step(), no_padding, this->ceil_mode);
-      int64_t points = 1;
-      for (const int64_t size : this->kernel_size) points *= size;
-      // sign(m)·relu(|m|) is m, but its gradient where m = 0 is 0
-      return (at::sign(mean) * at::relu(at::abs(mean))).mul(points).pow(1 / norm_type);
-    }, kComputed);
+    return layer_of_function(
+        [*this](const at::Tensor& input) {
+          const Sizes<kDims> no_padding = 0;
+          const at::Tensor mean =
+              avg_pool<kDims>(input.pow(norm_type), this->kernel_size, this->step(), no_padding, this->ceil_mode);
+          int64_t points = 1;
+          for (const int64_t size : this->kernel_size) points *= size;
+          // sign(m)·relu(|m|) is m, but its gradient where m = 0 is 0
+          return (at::sign(mean) * at::relu(at::abs(mean))).mul(points).pow(1 / norm_type);
+        },
+        kComputed);
   }
 };
 

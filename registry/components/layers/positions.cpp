@@ -95,12 +95,11 @@ struct RotaryEmbedding {
       if (!has_positions) given.push_back(point.positions(inputs[0].size(1), inputs[0].device()));
       return own.rotate_by(given);
     };
-    return decoding_layer(
-        module,
-        [module, own = *this, has_positions](const Tensors& inputs) -> Tensors {
-          return own.rotate(*module, inputs, has_positions);
-        },
-        further, {.half_precision = true});
+    return decoding_layer(module,
+                          [module, own = *this, has_positions](const Tensors& inputs) -> Tensors {
+                            return own.rotate(*module, inputs, has_positions);
+                          },
+                          further, {.half_precision = true});
   }
 
  private:

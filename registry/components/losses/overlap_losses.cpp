@@ -28,7 +28,8 @@ struct DiceLoss : ClassInputs {
     return output.sizes() != target.sizes();
   }
   void say(const LayerInputs& in, LossFacts& facts) const {
-    if (in.examples.size() == 2 && reads_classes(in.examples[0], in.examples[1])) set_classes(in, 1, ignore_index, facts);
+    if (in.examples.size() == 2 && reads_classes(in.examples[0], in.examples[1]))
+      set_classes(in, 1, ignore_index, facts);
   }
   void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
     if (in.shape(0).size() < 3) {
