@@ -20,9 +20,35 @@ void collect_lr_scales(const Graph& graph, const std::string& prefix, std::map<s
   }
 }
 
+class FurtherOperation : public DecodingOperation {
+ public:
+  using Further = std::function<Tensors(const Tensors&, const DecodingPoint&, Tensors&)>;
+  FurtherOperation(Layer::Function function, Further further, const Traits& traits)
+      : function_(std::move(function)), further_(std::move(further)), traits_(traits) {}
+  Tensors run(const Tensors& inputs) const override { return function_(inputs); }
+  Tensors run_further(const Tensors& inputs, const DecodingPoint& point, Tensors& memory) const override {
+    return further_(inputs, point, memory);
+  }
+  Traits traits() const override { return traits_; }
+
+ private:
+  Layer::Function function_;
+  Further further_;
+  Traits traits_;
+};
+
 }  // namespace
 
 Layer::Layer(std::shared_ptr<Graph> layers) : state(layers), graph(std::move(layers)) {}
+
+Layer decoding_layer(std::shared_ptr<torch::nn::Module> state, Layer::Function function,
+                     std::function<Tensors(const Tensors&, const DecodingPoint&, Tensors&)> further,
+                     const Operation::Traits& traits) {
+  Layer layer;
+  layer.state = std::move(state);
+  layer.operation = std::make_shared<FurtherOperation>(std::move(function), std::move(further), traits);
+  return layer;
+}
 
 Tensors Layer::forward(const Tensors& inputs) const { return graph ? graph->forward(inputs) : operation->run(inputs); }
 

@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -364,6 +365,56 @@ TEST_CASE("no layer does more to its inputs' memory and to the random numbers th
   }
 }
 
+TEST_CASE(
+    "layers whose operations are pointwise or position-wise are so, and those with a half-precision form have one") {
+  const c10::AutoGradMode no_gradients(false);
+  std::map<std::string, int> kept;
+  PlanOptions options;
+  options.measure = [&](const PlanStep& step) {
+    return operation_of([&, step](const Tensors& inputs) {
+      CAPTURE(step.name.type);
+      const Operation::Traits traits = step.operation->traits();
+      const Tensors outputs = step.operation->run(inputs);
+      const auto follows = [&](const std::string& trait, const auto& change) {
+        ++kept[trait];
+        Tensors changed;
+        for (const at::Tensor& input : inputs) changed.push_back(change(input));
+        CHECK(step.operation->run(changed)[0].allclose(change(outputs[0]), 1e-5, 1e-6, /*equal_nan=*/true));
+      };
+      if (traits.pointwise) {
+        CHECK(traits.position_wise);
+        follows("pointwise", [](const at::Tensor& x) { return x.flatten().flip(0).view_as(x); });
+      }
+      if (traits.position_wise) follows("position-wise", [](const at::Tensor& x) { return x.slice(1, 1); });
+      return outputs;
+    });
+  };
+  for (const auto& item : catalog().layers.entries()) {
+    if (is_large(item.first)) continue;
+    CAPTURE(item.first);
+    const auto known = layer_examples().find(item.first);
+    const ComponentExample example = known == layer_examples().end() ? ComponentExample{} : known->second;
+    const at::Tensor x = example.dtype == at::kFloat ? at::rand(example.shape) : at::ones(example.shape, example.dtype);
+    const auto graph = build_graph(list_of(item.first, example), inputs_like(x));
+    graph->eval();
+    const Plan plan = make_plan(*graph, options);
+    plan.run({x});
+    const auto is_half = [](const PlanStep& step) { return step.operation->traits().half_precision; };
+    const Plan plain = make_plan(*graph);
+    if (!std::all_of(plain.steps.begin(), plain.steps.end(), is_half)) continue;
+    ++kept["half"];
+    const at::Tensor exact = plain.run({x})[0];
+    graph->to(at::kBFloat16);
+    const at::Tensor half = plain.run({x.is_floating_point() ? x.to(at::kBFloat16) : x})[0];
+    if (!exact.is_floating_point()) continue;  // positions
+    CHECK(half.scalar_type() == at::kBFloat16);
+    CHECK(half.to(at::kFloat).allclose(exact, 0.1, 0.05, /*equal_nan=*/true));
+  }
+  CHECK(kept["pointwise"] > 30);
+  CHECK(kept["position-wise"] > kept["pointwise"]);
+  CHECK(kept["half"] > 80);
+}
+
 TEST_CASE("the shape mode computes nothing for any layer or loss") {
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): what is counted grows
   const std::map<std::string, int64_t> before = ShapeMode::computed();
@@ -509,6 +560,7 @@ TEST_CASE("every adapter of the catalog computes what the layer computes with th
     inputs.operation =
         operation_of([module = linear.ptr()](const Tensors& in) -> Tensors { return {module->forward(in[0])}; });
     inputs.layers = {"body"};
+    inputs.adaptable = AdaptableWeight();
     const Adapter adapter = component<AdapterKind>(item.first, "target: [body]").build(inputs);
     const at::Tensor x = torch::randn({3, 5});
     if (adapter.begin) adapter.begin();

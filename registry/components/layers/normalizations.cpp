@@ -323,7 +323,7 @@ struct LocalResponseNorm {
           }
           return input / (mean * alpha + k).pow(beta);
         },
-        kComputed);
+        {.capturable = true});
   }
 };
 

@@ -118,7 +118,7 @@ struct AvgPool : PoolWindow<kDims> {
             return pool(divisor_override);
           }
         },
-        kComputed);
+        {.capturable = true, .half_precision = kDims < 3});
   }
 };
 
@@ -144,7 +144,7 @@ struct LPPool : PoolWindow<kDims> {
           // sign(m)·relu(|m|) is m, but its gradient where m = 0 is 0
           return (at::sign(mean) * at::relu(at::abs(mean))).mul(points).pow(1 / norm_type);
         },
-        kComputed);
+        {.capturable = true, .half_precision = kDims < 3});
   }
 };
 
