@@ -165,6 +165,77 @@ def test_a_plugins_adapter_is_trained_in_the_place_of_the_layer(tmp_path):
     assert list(safetensors.numpy.load_file(tmp_path / "model.safetensors")) == ["scale.gain"]
 
 
+# --- components that say what they are
+
+LANGUAGE_MODEL = """\
+version: 1
+plugins: [libsays_what_it_is.so]
+seed: 3
+model:
+  layers:
+    - {type: Embedding, name: table, num_embeddings: 6, embedding_dim: 4}
+    - {type: Mix, name: first, features: 4}
+    - {type: RunningMean, name: mean}
+    - {type: Mix, name: again, features: 4, given: 4, share: first}
+    - {type: Mix, name: lone, features: 4}
+    - {type: Mix, name: head, features: 6, share: table}
+  adapters: {type: LoRA, target: [lone], r: 2}
+loss: CausalLMLoss
+dataset:
+  train: {type: TextLM, path: text.txt, block_size: 8}
+dataloader: {batch_size: 4}
+optimizer: {type: SGD, lr: 0.5}
+training: {max_steps: 3}
+"""
+
+
+def test_a_plugins_layers_decode_with_a_cache_take_lora_and_share_weights(tmp_path):
+    put("libsays_what_it_is.so", tmp_path)
+    (tmp_path / "text.txt").write_text("abcdef" * 40)
+    (tmp_path / "model.yaml").write_text(LANGUAGE_MODEL)
+    output_of("model.yaml", "output_dir=run", folder=tmp_path)
+    saved = tensors_of(tmp_path / "run/checkpoints/latest", "model")
+    assert [len(saved["lone.lora_A.weight"]), len(saved["lone.lora_B.weight"])] == [2, 4]
+    assert any(number != 0 for row in saved["lone.lora_B.weight"] for number in row)  # it was trained
+    texts = {}
+    for options in ([], ["--no-cache"]):
+        done = trainrun("generate", "run", "--prompt", "abc", "--max-new-tokens", 12, *options, folder=tmp_path)
+        assert done.returncode == 0 and "no key-value cache" not in done.stderr, done.stderr
+        texts[len(options)] = done.stdout
+    assert texts[0] == texts[1] and len(texts[0]) == 3 + 12 + 1
+    output_of("export", "run", "--merge", folder=tmp_path)
+    merged = safetensors.numpy.load_file(tmp_path / "model.safetensors")
+    assert not [name for name in merged if "lora" in name]
+    (tmp_path / "model.yaml").write_text(LANGUAGE_MODEL.replace("share: table", "share: first"))
+    assert "the parameters of Mix" in trainrun("validate", "model.yaml", folder=tmp_path).stderr
+
+
+def test_what_a_plugins_loss_says_of_itself_is_heard(tmp_path):
+    """Its sum over a step does not depend on how the step is cut into batches, and its target is a number."""
+    put("libsays_what_it_is.so", tmp_path)
+    (tmp_path / "rows.csv").write_text("x,y\n" + "".join(f"{i},{3 * i % 5}\n" for i in range(8)))
+    (tmp_path / "sum.yaml").write_text("""\
+version: 1
+plugins: [libsays_what_it_is.so]
+model: {layers: [{type: Linear, name: map, out_features: 1, init: Zeros}]}
+loss: SquaredError
+dataset:
+  train: {type: CSV, path: rows.csv, label: y}
+  eval: {type: CSV, path: rows.csv, label: y}
+dataloader: {batch_size: 8, shuffle: false}
+optimizer: {type: SGD, lr: 1e-3}
+training: {max_steps: 1}
+""")
+    maps = []
+    for name, cut in {"whole": [], "cut": ["dataloader.batch_size=4", "training.gradient_accumulation_steps=2"]}.items():
+        output_of("sum.yaml", f"output_dir={name}", *cut, folder=tmp_path)
+        maps.append(tensors_of(tmp_path / name / "checkpoints/latest", "model")["map.weight"][0])
+    assert maps[1] == pytest.approx(maps[0], rel=1e-6)
+    assert maps[0][0] == pytest.approx(1e-3 * 2 * sum(i * (3 * i % 5) for i in range(8)), rel=1e-5)  # of a sum, not a mean
+    report = json.loads(output_of("eval", "whole", "--json", "--report", folder=tmp_path))["report"]["eval"]
+    assert set(report) == {"rmse", "mae", "r2"}
+
+
 def test_a_plugins_callback_takes_part_in_evaluations_ends_the_training_and_goes_on_from_a_checkpoint(tmp_path):
     put("libevery_kind.so", tmp_path)
     (tmp_path / "line.yaml").write_text(RECIPE)
