@@ -22,7 +22,7 @@ struct CountedTargets {
   /// Whether a step of several batches is the mean over the targets of all of them (`mean_over: targets`), and not the
   /// mean of their means by their samples. Data that are evaluated are always as one batch.
   bool in_steps = true;
-  std::string otherwise = "";  // what to write for a mean over samples, for messages: "leave mean_over out"
+  std::string otherwise{};  // what to write for a mean over samples, for messages: "leave mean_over out"
 
   /// What the batch's mean is divided by: how many class indices of `target` count, or the sum of their weights. A
   /// float64 scalar where `target` is.
