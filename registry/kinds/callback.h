@@ -72,6 +72,8 @@ class Callback {
   /// Called in each step once the gradients are there, unscaled and clipped, before the optimizer changes the weights.
   /// `is_logged`: whether the log gets a line after the step.
   virtual void before_update(Run& run, bool is_logged) { static_cast<void>(run), static_cast<void>(is_logged); }
+  /// Whether it looks at gradients in such a step. Where none does, they are clipped while the optimizer reads them.
+  virtual bool reads_gradients(bool is_logged) const { return static_cast<void>(is_logged), true; }
   /// Called where a line of the log is due, after the step: adds figures to it, such as {"train/grad_norm/all", 0.4}.
   virtual void add_figures(Run& run, Figures& figures) { static_cast<void>(run), static_cast<void>(figures); }
   /// Called after each optimizer step. Reading a tensor of `result` makes the host wait for a GPU.

@@ -48,13 +48,25 @@ struct OptimizerInputs {
 /// Computes the loss and gradients of the current batch again, for optimizers that evaluate it more than once.
 using LossClosure = std::function<at::Tensor()>;
 
+/// What an optimizer is told of the step that it is to make. Tensors are scalars on the parameters' device: the host
+/// does not read what a device has computed.
+struct StepContext {
+  std::vector<GroupRates> rates;  // of each group, in the order of `initial_rates`
+  LossClosure closure = {};       // the gradients that it leaves are ready for use
+  /// What the gradients have yet to be multiplied by, one after the other: the factor that clips them. Only for an
+  /// optimizer that `takes_factors`; others get gradients that are ready for use.
+  Tensors factors = {};
+  /// Only for an optimizer that `skips_overflow`: a float32 scalar that is 1 if the gradients overflowed; undefined if
+  /// they did not.
+  at::Tensor overflow = {};
+};
+
 /// Changes parameters from their gradients.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// One step from the gradients that the parameters hold, with `rates`. A parameter without a gradient is left as it
-  /// is.
-  virtual void step(const LossClosure& closure) = 0;
+  /// One step from the gradients that the parameters hold. A parameter without a gradient is left as it is.
+  virtual void step(const StepContext& context) = 0;
   /// The tensors that a checkpoint keeps, by name ("0.weight.exp_avg"); not copies.
   virtual NamedTensors state() = 0;
   /// Restores what `state` returned. Throws Error if a name is missing or a shape differs.
@@ -62,17 +74,24 @@ class Optimizer {
   /// Whether the change of each element of a parameter is independent of the others, so that ranks may keep pieces of
   /// parameters.
   virtual bool is_elementwise() const { return false; }
-  /// Whether `step` itself leaves everything unchanged if `overflow` is 1, so that the host need not read it. Other
-  /// optimizers are called only after the host has read it.
+  /// Whether `step` itself leaves everything unchanged if the context's `overflow` is 1, so that the host need not read
+  /// it. Other optimizers are called only after the host has read it.
   virtual bool skips_overflow() const { return false; }
-  /// For such optimizers: a float32 scalar on the parameters' device that is 1 if the gradients of the next step
-  /// overflowed; undefined if they did not.
-  at::Tensor overflow;
-  /// For such optimizers: the host has learnt that the last step was skipped, and what it counts itself goes back. Called
+  /// Whether `step` itself multiplies the gradients by the context's factors, which saves a walk over them. The
+  /// gradients themselves may stay as they are.
+  virtual bool takes_factors() const { return false; }
+  /// For one that skips: the host has learnt that the last step was skipped, and what the host counts goes back. Called
   /// before the next step and before `state`.
   virtual void last_step_was_skipped() {}
-  /// The rates of each group for the next step.
-  std::vector<GroupRates> rates;
+  /// The rates of each group as the recipe has them. A step gets its own.
+  const std::vector<GroupRates>& initial_rates() const { return initial_rates_; }
+
+ protected:
+  /// Each group's, in the order of the inputs: called by the constructor.
+  void add_group(const GroupRates& initial) { initial_rates_.push_back(initial); }
+
+ private:
+  std::vector<GroupRates> initial_rates_;
 };
 
 /// `{match: 'bias$', weight_decay: 0}`: a regular expression that is searched in state names, and other options for the

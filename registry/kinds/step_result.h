@@ -6,7 +6,7 @@
 
 namespace trainrun {
 
-/// The results of an optimizer step. The tensors are on the device that computed them. Reading one of them makes the
+/// The figures of an optimizer step. The tensors are on the device that computed them. Reading one of them makes the
 /// host wait for a GPU, so they are read only when a line of the log, an evaluation or a checkpoint is due.
 struct StepResult {
   at::Tensor loss;       // float64 scalar: mean over the step's samples; with several GPUs, this rank's share of it
@@ -16,9 +16,6 @@ struct StepResult {
                         // the loss is not scaled
   int64_t samples = 0;  // over all ranks
   int64_t tokens = 0;   // likewise: positions of `input_ids`, padding included; 0: no text
-  int signal = 0;       // the signal that the ranks agreed on; 0 for none
-  bool is_last = false;      // training ends with this step: training.max_time is over by rank 0's clock, or max_tokens
-  bool is_save_due = false;  // by rank 0's clock: checkpoint.every is a time, and it has passed
 };
 
 }  // namespace trainrun

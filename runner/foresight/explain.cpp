@@ -303,7 +303,7 @@ Explanation explain(const LoadedRecipe& loaded) {
   std::vector<GroupRates> base;
   {
     const ShapeMode shapes;
-    base = build_at_place(recipe.optimizer, inputs)->rates;
+    base = build_at_place(recipe.optimizer, inputs)->initial_rates();
   }
   for (GroupRates& group : base) group.lr *= recipe.lr_factor(recipe.num_processes);
   result.groups = explain_groups(recipe.optimizer, inputs, base);

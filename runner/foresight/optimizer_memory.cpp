@@ -44,7 +44,7 @@ int64_t optimizer_state_bytes(const Component<OptimizerKind>& optimizer, const O
   OptimizerInputs tiny = inputs;
   const std::map<std::string, StandIn> pairs = make_tiny(tiny);
   const auto made = build_at_place(optimizer, tiny);
-  made->step([] { return at::scalar_tensor(0, at::kDouble); });
+  made->step({made->initial_rates(), [] { return at::scalar_tensor(0, at::kDouble); }});
   int64_t bytes = 0;
   for (const auto& [name, state] : made->state()) {
     const auto owner = pairs.find(name.substr(0, name.rfind('.')));

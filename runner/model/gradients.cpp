@@ -24,7 +24,7 @@ Tensors gradients_of(const Tensors& parameters) {
   return gradients;
 }
 
-at::Tensor clip_gradients(const Tensors& parameters, double max_norm, Communicator* shards) {
+at::Tensor gradient_norm(const Tensors& parameters, Communicator* shards) {
   const at::NoGradGuard no_gradients;
   const Tensors gradients = gradients_of(parameters);
   at::Tensor norm;
@@ -38,9 +38,18 @@ at::Tensor clip_gradients(const Tensors& parameters, double max_norm, Communicat
     shards->sum(square);
     norm = square.sqrt();
   }
-  constexpr double kEpsilon = 1e-6;  // as clip_grad_norm_
-  if (!gradients.empty()) at::_foreach_mul_(gradients, (max_norm / (norm + kEpsilon)).clamp_max(1.0));
   return norm;
+}
+
+at::Tensor clip_factor(const at::Tensor& norm, double max_norm) {
+  constexpr double kEpsilon = 1e-6;  // as clip_grad_norm_
+  return (max_norm / (norm + kEpsilon)).clamp_max(1.0);
+}
+
+void multiply_gradients(const Tensors& parameters, const at::Tensor& factor) {
+  const at::NoGradGuard no_gradients;
+  const Tensors gradients = gradients_of(parameters);
+  if (!gradients.empty()) at::_foreach_mul_(gradients, factor);
 }
 
 void clip_gradient_values(const Tensors& parameters, double max_value) {

@@ -50,12 +50,13 @@ at::Tensor GradScaler::unscale(const Tensors& parameters, Communicator* shards) 
   const Tensors gradients = gradients_of(parameters);
   at::Tensor overflow = at::zeros_like(scale_);
   if (gradients.empty() && !shards) return overflow;
-  const at::Tensor inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
-  if (!gradients.empty()) at::_amp_foreach_non_finite_check_and_unscale_(gradients, overflow, inverse);
+  if (!gradients.empty()) at::_amp_foreach_non_finite_check_and_unscale_(gradients, overflow, inverse());
   if (!shards) return overflow;
   shards->sum(overflow);
   return overflow.clamp_max(1);  // kernels that skip look for a 1
 }
+
+at::Tensor GradScaler::inverse() const { return scale_.to(at::kDouble).reciprocal().to(at::kFloat); }
 
 void GradScaler::update(const at::Tensor& overflow) {
   at::_amp_update_scale_(scale_, growth_tracker_, overflow, options_.growth_factor, options_.backoff_factor,

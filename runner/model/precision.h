@@ -47,6 +47,8 @@ class GradScaler {
   /// Divides the gradients by the scale, in place; a float32 scalar on the device: 0 where all are finite, else 1.
   /// `shards`: where each rank has pieces of the gradients only, those that know the others; every rank calls it.
   at::Tensor unscale(const Tensors& parameters, Communicator* shards = nullptr);
+  /// What gradients are multiplied by to divide them by the scale: a float32 scalar.
+  at::Tensor inverse() const;
   /// Adapts the scale to what `unscale` found.
   void update(const at::Tensor& overflow);
 

@@ -22,7 +22,7 @@ constexpr size_t kUncountedLast = 1;    // with which the loss leaps
 void set_rates(Job& job, const std::vector<GroupRates>& base, double lr) {
   const auto learns = std::find_if(base.begin(), base.end(), [](const GroupRates& group) { return group.lr > 0; });
   const double unit = learns == base.end() ? 1 : learns->lr;
-  for (size_t i = 0; i < base.size(); ++i) job.optimizer->rates[i].lr = base[i].lr / unit * lr;
+  for (size_t i = 0; i < base.size(); ++i) job.rates[i].lr = base[i].lr / unit * lr;
 }
 
 std::string short_number(double number) {
@@ -37,7 +37,7 @@ class Finder {
   Finder(Job& job, const LrFindOptions& options, LrFind& found) : job_(job), options_(options), found_(found) {}
 
   void run() {
-    const std::vector<GroupRates> base = job_.optimizer->rates;
+    const std::vector<GroupRates> base = job_.rates;
     Progress& progress = job_.progress;
     for (; progress.step < options_.steps && found_.stopped.empty(); ++progress.epoch, progress.batch = 0) {
       const auto batches = job_.train_loader->iterate(progress.epoch);

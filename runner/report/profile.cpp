@@ -136,23 +136,24 @@ class MeasuredOptimizer : public Optimizer {
  public:
   MeasuredOptimizer(std::unique_ptr<Optimizer> optimizer, Stopwatch& watch, const Accounts& accounts)
       : optimizer_(std::move(optimizer)), watch_(watch), accounts_(accounts) {
-    rates = optimizer_->rates;
+    for (const GroupRates& group : optimizer_->initial_rates()) add_group(group);
   }
-  void step(const LossClosure& closure) override {
-    optimizer_->rates = rates;
-    optimizer_->overflow = overflow;
-    watch_.run_for(accounts_.optimizing);
-    optimizer_->step([&] {
+  void step(const StepContext& context) override {
+    StepContext measured = context;
+    measured.closure = [&] {
       watch_.run_for(accounts_.rest);
-      const at::Tensor loss = closure();
+      const at::Tensor loss = context.closure();
       watch_.run_for(accounts_.optimizing);
       return loss;
-    });
+    };
+    watch_.run_for(accounts_.optimizing);
+    optimizer_->step(measured);
     watch_.run_for(accounts_.rest);
   }
   NamedTensors state() override { return optimizer_->state(); }
   bool is_elementwise() const override { return optimizer_->is_elementwise(); }
   bool skips_overflow() const override { return optimizer_->skips_overflow(); }
+  bool takes_factors() const override { return optimizer_->takes_factors(); }
   void last_step_was_skipped() override { optimizer_->last_step_was_skipped(); }
 
  private:
@@ -229,7 +230,7 @@ Profile profile(const LoadedRecipe& loaded, int64_t steps) {
       const int64_t first = progress.batch;
       const double begin = watch.seconds();
       watch.run_for(accounts.rest);
-      if (const auto result = train_step(job, batches)) job.callbacks->after_step(*result);
+      if (const auto outcome = train_step(job, batches)) job.callbacks->after_step(outcome->figures);
       watch.run_for(0);
       step_seconds += watch.seconds() - begin;
       for (int64_t i = first; i < progress.batch; ++i) samples += static_cast<double>(job.train_loader->batch_size(i));

@@ -1,5 +1,7 @@
 #include "runner/train/callbacks.h"
 
+#include <algorithm>
+
 #include "registry/kinds/build.h"
 #include "runner/train/test_time_augmentation.h"
 
@@ -53,6 +55,12 @@ void Callbacks::before_forward(Batch& batch) {
 
 void Callbacks::before_update(bool is_logged) {
   for_each([&](Callback& callback) { callback.before_update(*run_, is_logged); });
+}
+
+/// The runner's own look at figures alone.
+bool Callbacks::read_gradients(bool is_logged) const {
+  return std::any_of(items_.begin(), items_.end(),
+                     [&](const Item& item) { return item.callback->reads_gradients(is_logged); });
 }
 
 void Callbacks::after_step(const StepResult& result) {

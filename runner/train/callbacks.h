@@ -64,6 +64,7 @@ class Callbacks {
 
   void before_forward(Batch& batch);
   void before_update(bool is_logged);
+  bool read_gradients(bool is_logged) const;
   void after_step(const StepResult& result);
   void add_figures(Figures& figures);
   /// Whether any of them changed what evaluations use.

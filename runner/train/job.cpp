@@ -46,7 +46,7 @@ GroupTimeouts timeouts_of(const DistributedSection& section) {
 std::unique_ptr<Scheduler> build_scheduler(const Job& job) {
   if (!job.recipe.scheduler) return nullptr;
   SchedulerInputs inputs;
-  inputs.base = job.optimizer->rates;
+  inputs.base = job.rates;
   inputs.total_steps = job.total_steps();
   if (job.recipe.scheduler->common.interval == Interval::kEpoch) {
     const int64_t in_epoch = steps_of(job.progress.batch, job.recipe.training.gradient_accumulation_steps);
@@ -224,10 +224,11 @@ void Job::build_optimizer() {
   const OptimizerInputs inputs = group_parameters(recipe.optimizer, parallel->parameters(), model->lr_scales(recipe));
   optimizer = build_at_place(recipe.optimizer, inputs);
   if (shards()) require_elementwise(recipe.optimizer, *optimizer);
-  for (GroupRates& group : optimizer->rates) group.lr *= recipe.lr_factor(world_size());
+  rates = optimizer->initial_rates();
+  for (GroupRates& group : rates) group.lr *= recipe.lr_factor(world_size());
   if (recipe.mixed_precision == MixedPrecision::kFp16)
     grad_scaler = std::make_unique<GradScaler>(recipe.grad_scaler, device);
-  if (!recipe.scheduler) return scale_rates(optimizer->rates);
+  if (!recipe.scheduler) return scale_rates(rates);
   scheduler = build_scheduler(*this);
 }
 
@@ -253,8 +254,8 @@ void Job::set_rates() {
   if (!scheduler) return;
   scheduler->set(
       recipe.scheduler->common.interval == Interval::kEpoch ? progress.epoch : progress.step - progress.skipped_steps,
-      optimizer->rates);
-  scale_rates(optimizer->rates);
+      rates);
+  scale_rates(rates);
 }
 
 void Job::build_callbacks() {

@@ -21,6 +21,7 @@
 #include "runner/train/progress.h"
 #include "runner/train/stateful.h"
 #include "runner/train/step_account.h"
+#include "runner/train/step_outcome.h"
 
 namespace trainrun {
 
@@ -89,16 +90,17 @@ class Job {
   std::unique_ptr<GradScaler> grad_scaler;  // null: the loss is not scaled
   std::unique_ptr<CheckpointStore> checkpoints;
   std::unique_ptr<Loggers> loggers;
-  Tensors parameters;      // those that want a gradient; this rank's pieces where it is sharded
-  Tensors frozen;          // of those, until epoch model.unfreeze_at_epoch
-  bool continues = false;  // the folder holds this run, unfinished
+  std::vector<GroupRates> rates;  // of the optimizer's groups, for the next step
+  Tensors parameters;             // those that want a gradient; this rank's pieces where it is sharded
+  Tensors frozen;                 // of those, until epoch model.unfreeze_at_epoch
+  bool continues = false;         // the folder holds this run, unfinished
   Progress progress;
   std::unique_ptr<StepAccount> account;  // what steps found
   std::unique_ptr<Callbacks> callbacks;
   /// What times are taken from; a test may set another.
   std::function<std::chrono::steady_clock::time_point()> clock = std::chrono::steady_clock::now;
-  /// Set by who trains, where the recipe heeds the clock: says in the result of a step what is due by now.
-  std::function<void(StepResult&)> ask_clock;
+  /// Set by who trains, where the recipe heeds the clock: says what is due by now.
+  std::function<void(StepDecision&)> ask_clock;
 
  private:
   void connect(const LoadedRecipe& loaded, const Options& options);

@@ -16,7 +16,7 @@ size_t leading_group(const std::vector<GroupRates>& rates) {
 
 StepLog::StepLog(Job& job)
     : job_(job),
-      rate_group_(leading_group(job.optimizer->rates)),
+      rate_group_(leading_group(job.rates)),
       utilization_(job),
       start_(job.clock()),
       seconds_before_(job.progress.seconds),
@@ -26,11 +26,12 @@ double StepLog::seconds() const {
   return seconds_before_ + std::chrono::duration<double>(job_.clock() - start_).count();
 }
 
-void StepLog::record(const StepResult& result, int64_t epoch) {
+void StepLog::record(const StepOutcome& outcome, int64_t epoch) {
+  const StepResult& result = outcome.figures;
   Progress& progress = job_.progress;
   samples_ += result.samples;
   tokens_ += result.tokens;
-  const bool is_due = job_.is_line_due(progress.step) || result.is_last;
+  const bool is_due = job_.is_line_due(progress.step) || outcome.decision.is_last;
   if (is_due || job_.device.is_cpu() || std::exchange(is_first_, false)) read_account(job_);
   const StepAccount::Figures& figures = job_.account->figures();
   job_.loggers->on_progress(progress.step, figures.loss);
@@ -42,7 +43,7 @@ void StepLog::record(const StepResult& result, int64_t epoch) {
   record.seconds = seconds();
   record.loss = figures.loss;
   record.loss_avg = progress.loss_sum / static_cast<double>(progress.loss_count);
-  const std::vector<GroupRates>& rates = job_.optimizer->rates;
+  const std::vector<GroupRates>& rates = job_.rates;
   record.lr = rates[rate_group_].lr;
   for (size_t i = 0; rates.size() > 1 && i < rates.size(); ++i) record.group_lrs.push_back(rates[i].lr);
   record.grad_norm = figures.grad_norm;

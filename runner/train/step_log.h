@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cstdint>
 
-#include "registry/kinds/step_result.h"
 #include "runner/train/job.h"
+#include "runner/train/step_outcome.h"
 #include "runner/train/utilization.h"
 
 namespace trainrun {
@@ -19,7 +19,7 @@ class StepLog {
 
   /// A step of `epoch` is finished. What it found is read where that costs nothing, where a line is due, and after the
   /// first step of this process: then whoever watches has a loss to look at, and one that is not finite shows early.
-  void record(const StepResult& result, int64_t epoch);
+  void record(const StepOutcome& outcome, int64_t epoch);
   /// Seconds of training so far, over all starts, evaluations and checkpoints counted.
   double seconds() const;
 

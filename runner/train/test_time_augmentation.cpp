@@ -104,6 +104,7 @@ class Augmented : public Scope {
 class TestTimeAugmentation : public Callback {
  public:
   explicit TestTimeAugmentation(const std::vector<std::string>& words) : views_(views_of(words)) {}
+  bool reads_gradients(bool) const override { return false; }
   std::unique_ptr<Scope> around_evaluation(Run&) override { return std::make_unique<Augmented>(views_); }
 
  private:

@@ -48,7 +48,7 @@ class Trainer {
     is_over_ = is_past_max_time(progress_.seconds) || is_past_max_tokens();
     has_ended_ = is_at_end();
     saved_seconds_ = log_.seconds();
-    if (job_.recipe.heeds_clock()) job_.ask_clock = [this](StepResult& result) { ask_clock(result); };
+    if (job_.recipe.heeds_clock()) job_.ask_clock = [this](StepDecision& decision) { ask_clock(decision); };
   }
   ~Trainer() { job_.ask_clock = nullptr; }
   Trainer(const Trainer&) = delete;
@@ -80,11 +80,11 @@ class Trainer {
     const auto& max_tokens = job_.recipe.training.max_tokens;
     return max_tokens && progress_.tokens >= *max_tokens;
   }
-  void ask_clock(StepResult& result) const {
+  void ask_clock(StepDecision& decision) const {
     const double now = log_.seconds();
-    result.is_last = is_past_max_time(now);
+    decision.is_last = is_past_max_time(now);
     const auto interval = seconds_of(job_.recipe.checkpoint.every);
-    result.is_save_due = interval && now - saved_seconds_ >= *interval;
+    decision.is_save_due = interval && now - saved_seconds_ >= *interval;
   }
 
   void train_epoch() {
@@ -92,27 +92,27 @@ class Trainer {
     const int64_t num_batches = job_.train_loader->num_batches();
     const int64_t epoch = progress_.epoch;
     while (signal_ == 0 && progress_.epoch == epoch && !is_at_end()) {
-      const std::optional<StepResult> result = train_step(job_, *batches);
-      if (!result) return heed_signals();
-      job_.callbacks->after_step(*result);
+      const std::optional<StepOutcome> outcome = train_step(job_, *batches);
+      if (!outcome) return heed_signals();
+      job_.callbacks->after_step(outcome->figures);
       StopSignals::note_step(progress_.step);
-      log_.record(*result, epoch);
+      log_.record(*outcome, epoch);
       if (progress_.batch == num_batches) ++progress_.epoch, progress_.batch = 0;
-      between_steps(*result);
+      between_steps(outcome->decision);
     }
   }
 
-  /// After a step that gave `result`, with the signal that several ranks agreed on in it.
-  void between_steps(const StepResult& result) {
+  /// After a step, with the signal that several ranks agreed on in it.
+  void between_steps(const StepDecision& decision) {
     const StepLog::Pause pause(log_);
-    is_over_ = result.is_last;
+    is_over_ = decision.is_last;
     if (is_over_) spdlog::info("training ends after step {}: {}", progress_.step, over_text());
     const bool last = progress_.step == total_steps_ || is_over_;
     const auto due = [&](const auto& every) { return every && (last || is_due(every, progress_.step, epoch_ended())); };
     progress_.evaluation_due = !job_.eval_splits.empty() && due(job_.recipe.evaluation.every);
     if (last) end_training();
-    if (due(job_.recipe.checkpoint.every) || result.is_save_due) save(false);
-    heed(result.signal);
+    if (due(job_.recipe.checkpoint.every) || decision.is_save_due) save(false);
+    heed(decision.signal);
     const bool time_has_passed = saved_step_ == progress_.step;
     if (job_.group->is_alone() || time_has_passed) heed_signals();
     if (signal_ != 0 || !progress_.evaluation_due) return;

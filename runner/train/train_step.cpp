@@ -2,7 +2,6 @@
 #include "runner/train/train_step.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
@@ -12,8 +11,8 @@
 #include "runner/base/text.h"
 #include "runner/model/gradients.h"
 #include "runner/train/asked_signals.h"
+#include "runner/train/device_step.h"
 #include "runner/train/finite.h"
-#include "runner/train/loss_figures.h"
 #include "runner/train/step_batches.h"
 #include "runner/train/step_errors.h"
 #include "runner/train/training_error.h"
@@ -68,34 +67,12 @@ int64_t count_tokens(const Batch& batch) {
   return tokens;
 }
 
-/// The forward and backward pass of a batch; adds its share of the window's loss to `result`. `shares`: which part of
-/// the step's targets are the batch's.
-void add_gradients(Job& job, const Batch& batch, const TargetCounts& shares, bool synchronize, const Occasion& occasion,
-                   StepResult& result) {
-  result.tokens += count_tokens(batch);
-  job.parallel->prepare_forward(synchronize);
-  const auto forward = [&] { return job.model->forward(batch); };
-  const LossValue losses = named("the forward pass", occasion, [&] {
-    return job.model->loss(batch, job.watch ? job.watch->around(forward) : forward());
-  });
-  check_loss(job, losses, batch, occasion);
-  const double weight = static_cast<double>(batch.size()) / static_cast<double>(result.samples);
-  add_to(result.loss, losses.value(weight, shares));
-  if (!losses.parts.empty()) add_to(result.parts, losses.part_values(weight, shares));
-  const auto ranks = static_cast<double>(job.world_size());  // DataParallel takes the mean over ranks
-  TargetCounts of_counted = shares;
-  for (double& share : of_counted) share *= ranks;
-  at::Tensor loss = losses.total(weight * ranks, ranks, of_counted);
-  if (job.grad_scaler) loss = job.grad_scaler->scale(loss);
-  job.parallel->prepare_backward(synchronize, loss);
-  run_backward(job, batch, loss, occasion);
-  job.parallel->finish_backward(synchronize);
-}
-
 /// Brings the ranks' losses and signals together by one sum of numbers that lie on the host: the parts, the loss, the
 /// tokens, how many ranks got each signal; and what rank 0's clock says. A GPU's losses stay there until somebody reads
 /// them, and zeros are sent in their place.
-void share_with_ranks(Job& job, StepResult& result, int own_signal) {
+void share_with_ranks(Job& job, StepOutcome& outcome, int own_signal) {
+  StepResult& result = outcome.figures;
+  StepDecision& decision = outcome.decision;
   const int64_t num_parts = result.parts.defined() ? result.parts.numel() : 0;
   const at::Tensor numbers = at::zeros({step_numbers(job.recipe, num_parts)}, at::kDouble);
   if (job.device.is_cpu()) {
@@ -108,30 +85,19 @@ void share_with_ranks(Job& job, StepResult& result, int own_signal) {
   const bool heeds_clock = job.recipe.heeds_clock();
   const at::Tensor times = numbers.narrow(0, num_parts + 2 + kSignalNumbers, heeds_clock ? kClockNumbers : 0);
   if (heeds_clock && job.is_main()) {
-    times.select(0, 0).fill_(result.is_last ? 1.0 : 0.0);
-    times.select(0, 1).fill_(result.is_save_due ? 1.0 : 0.0);
+    times.select(0, 0).fill_(decision.is_last ? 1.0 : 0.0);
+    times.select(0, 1).fill_(decision.is_save_due ? 1.0 : 0.0);
   }
   job.group->sum({numbers}, "the end of the step");
-  result.signal = greatest_signal(signals);
+  decision.signal = greatest_signal(signals);
   result.tokens = static_cast<int64_t>(*tokens.const_data_ptr<double>());
   if (heeds_clock) {
-    result.is_last = times.const_data_ptr<double>()[0] > 0;
-    result.is_save_due = times.const_data_ptr<double>()[1] > 0;
+    decision.is_last = times.const_data_ptr<double>()[0] > 0;
+    decision.is_save_due = times.const_data_ptr<double>()[1] > 0;
   }
   if (!job.device.is_cpu()) return;
   result.loss = numbers.select(0, num_parts);
   if (num_parts > 0) result.parts = numbers.narrow(0, 0, num_parts);
-}
-
-bool is_overflow(const at::Tensor& overflow) { return overflow.defined() && overflow.item<float>() != 0; }
-
-void unscale_and_clip(Job& job, StepResult& result) {
-  if (job.grad_scaler) result.overflow = job.grad_scaler->unscale(job.parameters, job.shards());
-  const TrainingSection& training = job.recipe.training;
-  if (!training.max_grad_norm && !training.max_grad_value) return;
-  if (job.device.is_cpu() && is_overflow(result.overflow)) return;
-  if (training.max_grad_value) return clip_gradient_values(job.parameters, *training.max_grad_value);
-  result.grad_norm = clip_gradients(job.parameters, *training.max_grad_norm, job.shards());
 }
 
 /// Whether the parameters that `model.freeze` names are still to keep their values.
@@ -139,30 +105,42 @@ bool is_frozen(const Job& job) {
   return !job.frozen.empty() && job.progress.epoch < *job.recipe.model.unfreeze_at_epoch;
 }
 
-std::optional<StepResult> make_pass(Job& job, Window& window, bool heeds_signals) {
-  StepResult result;
-  result.samples = window.samples();
+/// What the host decides once a step's gradients are there: it asks the clock and the other ranks, and counts tokens.
+void decide(Job& job, StepOutcome& outcome, bool heeds_signals) {
+  if (job.ask_clock) job.ask_clock(outcome.decision);
+  if (!job.group->is_alone()) share_with_ranks(job, outcome, heeds_signals ? own_signal() : 0);
+  const auto& max_tokens = job.recipe.training.max_tokens;
+  const bool has_all_tokens = max_tokens && job.progress.tokens + outcome.figures.tokens >= *max_tokens;
+  outcome.decision.is_last = outcome.decision.is_last || has_all_tokens;
+}
+
+/// The gradients of the window's mean loss, summed over ranks, which have yet to be multiplied by `device`'s factors.
+/// Several ranks make one collective besides those of gradients and layers: it carries the loss, the tokens and the
+/// signals that came. False where a signal to stop ended the window.
+bool compute_gradients(Job& job, Window& window, DeviceStep& device, StepOutcome& outcome, bool heeds_signals) {
+  outcome.figures.samples = window.samples();
   reset_gradients(job.parameters);
   if (job.group->is_alone()) {  // other ranks wait for all gradients, whoever needs them
     for (const at::Tensor& parameter : job.frozen) parameter.set_requires_grad(!is_frozen(job));
   }
   window.begin();
   StepBatches batches(job, window);
-  if (!batches.begin()) return std::nullopt;
+  if (!batches.begin()) return false;
   for (int64_t i = 0; i < window.size(); ++i) {
     const std::optional<Batch> batch = batches.next(i);
-    if (!batch) return std::nullopt;
-    const bool synchronize = i == window.size() - 1;  // before it, gradients add up on each rank
-    add_gradients(job, *batch, batches.shares(i), synchronize, window.occasion(i), result);
-    if (window.is_stopped_after(i)) return std::nullopt;
+    if (!batch) return false;
+    outcome.figures.tokens += count_tokens(*batch);
+    const bool synchronize = i == window.size() - 1;
+    const Occasion occasion = window.occasion(i);
+    const LossValue losses = device.forward(*batch, synchronize, occasion);
+    check_loss(job, losses, *batch, occasion);
+    device.backward(losses, *batch, batches.shares(i), synchronize, occasion);
+    if (window.is_stopped_after(i)) return false;
   }
   if (is_frozen(job)) reset_gradients(job.frozen);
-  if (job.ask_clock) job.ask_clock(result);
-  if (!job.group->is_alone()) share_with_ranks(job, result, heeds_signals ? own_signal() : 0);
-  const auto& max_tokens = job.recipe.training.max_tokens;
-  result.is_last = result.is_last || (max_tokens && job.progress.tokens + result.tokens >= *max_tokens);
-  unscale_and_clip(job, result);
-  return result;
+  device.finish();
+  decide(job, outcome, heeds_signals);
+  return true;
 }
 
 /// What an optimizer may ask for while it steps. Where the weights are still the same it gets the loss that is `known`.
@@ -180,19 +158,40 @@ LossClosure closure_of(Job& job, Window& window, const StepResult& known) {
                           " evaluates a batch more than once, which does not work with a scaled loss; write "
                           "mixed_precision: bf16 or 'no'");
     }
-    return over_ranks(make_pass(job, window, /*heeds_signals=*/false)->loss);
+    StepOutcome again;
+    DeviceStep device(job, again.figures);
+    compute_gradients(job, window, device, again, /*heeds_signals=*/false);
+    device.apply_factors();
+    return over_ranks(again.figures.loss);
   };
 }
 
 /// What the closure throws says itself where.
-void step_optimizer(Job& job, const LossClosure& closure) {
+void step_optimizer(Job& job, const StepContext& context) {
   try {
-    job.optimizer->step(closure);
+    job.optimizer->step(context);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
     throw_component_error(name_of(job.recipe.optimizer), {}, error);
   }
+}
+
+/// The optimizer's step from the gradients, unless they overflowed, and the scaler's. Where the host knows by now
+/// whether they did, that is returned.
+std::optional<bool> apply_gradients(Job& job, const StepResult& result, const Tensors& factors, Window& window) {
+  job.account->count_skipped();
+  job.set_rates();
+  const bool skips_there = result.overflow.defined() && !job.device.is_cpu() && job.optimizer->skips_overflow();
+  const bool is_skipped = !skips_there && is_overflow(result.overflow);
+  if (!is_skipped) {
+    const StepContext context = {job.rates, closure_of(job, window, result), factors,
+                                 skips_there ? result.overflow : at::Tensor()};
+    named("the optimizer", window.occasion(window.size() - 1), [&] { step_optimizer(job, context); });
+  }
+  if (job.grad_scaler) job.grad_scaler->update(result.overflow);
+  if (skips_there) return std::nullopt;
+  return is_skipped;
 }
 
 }  // namespace
@@ -201,37 +200,21 @@ int64_t step_numbers(const Recipe& recipe, int64_t num_parts) {
   return num_parts + 2 + kSignalNumbers + (recipe.heeds_clock() ? kClockNumbers : 0);
 }
 
-std::optional<StepResult> compute_gradients(Job& job, Window& window) {
-  return make_pass(job, window, /*heeds_signals=*/true);
-}
-
-std::optional<bool> apply_gradients(Job& job, const StepResult& result, Window& window) {
-  job.account->count_skipped();
-  job.set_rates();
-  const bool skips_there = result.overflow.defined() && !job.device.is_cpu() && job.optimizer->skips_overflow();
-  job.optimizer->overflow = skips_there ? result.overflow : at::Tensor();
-  const bool is_skipped = !skips_there && is_overflow(result.overflow);
-  if (!is_skipped) {
-    named("the optimizer", window.occasion(window.size() - 1),
-          [&] { step_optimizer(job, closure_of(job, window, result)); });
-  }
-  if (job.grad_scaler) job.grad_scaler->update(result.overflow);
-  if (skips_there) return std::nullopt;
-  return is_skipped;
-}
-
-std::optional<StepResult> train_step(Job& job, BatchStream& batches) {
+std::optional<StepOutcome> train_step(Job& job, BatchStream& batches) {
   Window window(job, batches);
-  std::optional<StepResult> result = compute_gradients(job, window);
-  if (!result) return std::nullopt;
-  job.callbacks->before_update(job.is_line_due(job.progress.step + 1) || result->is_last);
-  const std::optional<bool> overflowed = apply_gradients(job, *result, window);
+  StepOutcome outcome;
+  DeviceStep device(job, outcome.figures);
+  if (!compute_gradients(job, window, device, outcome, /*heeds_signals=*/true)) return std::nullopt;
+  const bool is_logged = job.is_line_due(job.progress.step + 1) || outcome.decision.is_last;
+  if (!job.optimizer->takes_factors() || job.callbacks->read_gradients(is_logged)) device.apply_factors();
+  job.callbacks->before_update(is_logged);
+  const std::optional<bool> overflowed = apply_gradients(job, outcome.figures, device.factors(), window);
   job.progress.batch += window.size();
   ++job.progress.step;
-  job.progress.tokens += result->tokens;
+  job.progress.tokens += outcome.figures.tokens;
   job.group->set_step(job.progress.step);
-  job.account->add(*result, overflowed);
-  return result;
+  job.account->add(outcome.figures, overflowed);
+  return outcome;
 }
 
 void read_account(Job& job) {

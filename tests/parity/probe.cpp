@@ -334,13 +334,15 @@ json run_optimizer(Request& request) {
     for (const auto& [name, tensor] : parameters) {
       tensor.mutable_grad() = gradients.contains(name) ? gradients.at(name) : at::Tensor();
     }
-    for (size_t group = 0; request.has("rates") && group < optimizer->rates.size(); ++group) {
-      optimizer->rates[group] = rates_from(request["rates"].at(step).at(group));
+    StepContext context = {optimizer->initial_rates()};
+    for (size_t group = 0; request.has("rates") && group < context.rates.size(); ++group) {
+      context.rates[group] = rates_from(request["rates"].at(step).at(group));
     }
-    optimizer->step([&] {
+    context.closure = [&] {
       if (goals.empty()) throw Error("the probe has no loss to compute anew");
       return distance(parameters, goals);
-    });
+    };
+    optimizer->step(context);
     request.give(std::to_string(step), parameters);
   }
   request.give("state", optimizer->state());
@@ -357,7 +359,7 @@ json time_optimizer(Request& request) {
     parameters.back().second.mutable_grad() = at::randn(shape);
   }
   const auto optimizer = component.build(group_parameters(component, parameters));
-  const auto step = [&] { optimizer->step([] { return at::zeros({}); }); };
+  const auto step = [&] { optimizer->step({optimizer->initial_rates(), [] { return at::zeros({}); }}); };
   for (int64_t i = 0; i < 5; ++i) step();
   json seconds = json::array();
   for (int64_t i = 0; i < request.number("steps"); ++i) {

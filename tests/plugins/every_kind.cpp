@@ -158,14 +158,14 @@ class SignDescentOptimizer : public trainrun::Optimizer {
  public:
   explicit SignDescentOptimizer(const trainrun::OptimizerInputs& inputs) : inputs_(inputs) {
     for (size_t i = 0; i < inputs_.groups.size(); ++i) {
-      rates.push_back({inputs_.options<SignDescent>(i).lr, std::nullopt});
+      add_group(inputs_.groups[i].rates(inputs_.options<SignDescent>(i).lr, std::nullopt));
       for (const at::Tensor& parameter : inputs_.groups[i].tensors) {
         sign_sums_.push_back(at::zeros_like(parameter).detach());
       }
     }
   }
 
-  void step(const trainrun::LossClosure&) override {
+  void step(const trainrun::StepContext& context) override {
     const at::NoGradGuard no_gradients;
     size_t next = 0;
     for (size_t i = 0; i < inputs_.groups.size(); ++i) {
@@ -175,7 +175,7 @@ class SignDescentOptimizer : public trainrun::Optimizer {
         if (!parameter.grad().defined()) continue;
         const at::Tensor sign = parameter.grad().sign();
         sign_sum.add_(sign);
-        parameter.add_(sign, direction * rates[i].lr);
+        parameter.add_(sign, direction * context.rates[i].lr);
       }
     }
   }

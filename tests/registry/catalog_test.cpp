@@ -480,7 +480,7 @@ TEST_CASE("every loss, metric, optimizer and scheduler of the catalog is built")
     const auto known = optimizer_parameters.find(name);
     const auto spec = component<OptimizerKind>(name, known == optimizer_parameters.end() ? "lr: 0.1" : known->second);
     const auto optimizer = spec.build(group_parameters(spec, {{"w", parameter}}));
-    optimizer->step(loss);
+    optimizer->step({optimizer->initial_rates(), loss});
     CHECK(parameter.ne(1).any().item<bool>());
     CHECK(parameter.isfinite().all().item<bool>());
   }
@@ -636,7 +636,7 @@ TEST_CASE("parameter groups: the first pattern that matches wins, one that match
   CHECK(inputs.groups[0].names == std::vector<std::string>{"0.bias"});
   CHECK(inputs.groups[1].names == std::vector<std::string>{"0.weight"});
   CHECK(inputs.groups[2].names == std::vector<std::string>{"1.weight"});
-  CHECK(spec.build(inputs)->rates[0].lr == 0.5);
+  CHECK(spec.build(inputs)->initial_rates()[0].lr == 0.5);
   CHECK_THROWS_AS(group_parameters(spec, {{"1.weight", make()}}), RecipeError);
 
   const auto scaled =

@@ -17,7 +17,7 @@ struct TrainedParameter {
   }
   void step(const at::Tensor& gradient) {
     parameter.mutable_grad() = gradient.clone();
-    optimizer->step([] { return at::Tensor(); });
+    optimizer->step({optimizer->initial_rates()});
   }
   at::Tensor state(const std::string& name) {
     for (const auto& [known, tensor] : optimizer->state()) {

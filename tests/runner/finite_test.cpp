@@ -24,9 +24,9 @@ struct Spoiler {
   class Worker : public Optimizer {
    public:
     Worker(OptimizerInputs inputs, int64_t after) : inputs_(std::move(inputs)), left_(after) {
-      for (const ParameterGroup& group : inputs_.groups) rates.push_back(group.rates(0.1, std::nullopt));
+      for (const ParameterGroup& group : inputs_.groups) add_group(group.rates(0.1, std::nullopt));
     }
-    void step(const LossClosure&) override {
+    void step(const StepContext&) override {
       const c10::AutoGradMode no_gradients(false);
       if (--left_ == 0) inputs_.groups.back().tensors.back().fill_(std::numeric_limits<double>::infinity());
     }

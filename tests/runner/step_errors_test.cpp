@@ -55,18 +55,15 @@ struct FailingMetric {
 
 class StuckOptimizer : public Optimizer {
  public:
-  void step(const LossClosure&) override { TORCH_CHECK(false, "the optimizer is stuck"); }
+  StuckOptimizer() { add_group({}); }
+  void step(const StepContext&) override { TORCH_CHECK(false, "the optimizer is stuck"); }
   NamedTensors state() override { return {}; }
 };
 
 struct FailingOptimizer {
   double lr = 0.1;
   static void describe(Fields<FailingOptimizer>& f) { f.optional("lr", &FailingOptimizer::lr).doc("the rate"); }
-  std::unique_ptr<Optimizer> build(const OptimizerInputs&) const {
-    auto optimizer = std::make_unique<StuckOptimizer>();
-    optimizer->rates.resize(1);
-    return optimizer;
-  }
+  std::unique_ptr<Optimizer> build(const OptimizerInputs&) const { return std::make_unique<StuckOptimizer>(); }
 };
 
 Catalog failing_components() {

@@ -15,6 +15,7 @@ class AveragedWeights : public Callback {
       : name_(std::move(name)), use_buffers_(use_buffers), use_for_evaluation_(use_for_evaluation) {}
 
   void after_step(Run& run, const StepResult& result) override;
+  bool reads_gradients(bool) const override { return false; }
   std::unique_ptr<Scope> around_evaluation(Run& run) override;
   void save(Run& run, Snapshot& snapshot) const override;
   void load(Run& run, const Snapshot& snapshot) override;

@@ -35,7 +35,7 @@ std::string text_of(double figure) {
 class Stopper : public Callback {
  public:
   explicit Stopper(const EarlyStopping& options) : options_(options) {}
-
+  bool reads_gradients(bool) const override { return false; }
   std::string monitor() const override { return options_.monitor; }
 
   Verdict after_evaluation(Run&, const Figures& figures) override {

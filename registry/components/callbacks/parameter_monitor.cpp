@@ -55,6 +55,8 @@ class Monitor : public Callback {
     for (const at::Tensor& tensor : tensors_) before_.push_back(tensor.detach().clone());
   }
 
+  bool reads_gradients(bool is_logged) const override { return is_logged && options_.log != Watched::kParameters; }
+
   void add_figures(Run& run, Figures& figures) override {
     if (tensors_.empty()) return;
     const at::NoGradGuard no_gradients;

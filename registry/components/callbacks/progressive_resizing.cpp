@@ -60,7 +60,7 @@ struct ProgressiveResizing {
 class Resizer : public Callback {
  public:
   explicit Resizer(const ProgressiveResizing& options) : options_(options) {}
-
+  bool reads_gradients(bool) const override { return false; }
   void before_forward(Run& run, Batch& batch) override {
     const std::string field = batch.fields().front().name;
     const at::Tensor images = batch.at(field);

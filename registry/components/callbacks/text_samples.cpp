@@ -64,7 +64,7 @@ struct TextSamples {
 class TextWriter : public Callback, public WritesTexts {
  public:
   explicit TextWriter(TextSamples options) : options_(std::move(options)) {}
-
+  bool reads_gradients(bool) const override { return false; }
   void use(TextSource& source) override {
     source.check(options_.prompts);
     source_ = &source;

@@ -7,6 +7,7 @@
 #include <c10/core/GradMode.h>
 
 #include "registry/components/optimizers/grouped_optimizer.h"
+#include "registry/kernels/optimizer_pass.h"
 
 namespace trainrun {
 namespace {
@@ -52,7 +53,7 @@ class Adam : public GroupedOptimizer {
     const c10::AutoGradMode no_gradients(false);
     for (Group& group : groups_) {
       options_.push_back(*static_cast<const AdamOptions<kDecoupled>*>(group.parameters.options.get()));
-      rates.push_back(group.parameters.rates(options_.back().lr, options_.back().betas[0]));
+      add_group(group.parameters.rates(options_.back().lr, options_.back().betas[0]));
       for (const at::Tensor& parameter : group.parameters.tensors) {
         group.lists[0].push_back(at::zeros_like(parameter));
         group.lists[1].push_back(at::zeros_like(parameter));
@@ -62,28 +63,51 @@ class Adam : public GroupedOptimizer {
     }
   }
 
-  void step(const LossClosure&) override {
+  void step(const StepContext& context) override {
     const c10::AutoGradMode no_gradients(false);
+    kernels::AdamPass pass(context.factors);
     for (size_t i = 0; i < groups_.size(); ++i) {
       Active now = active(groups_[i]);
       if (now.parameters.empty()) continue;
-      const AdamOptions<kDecoupled>& o = options_[i];
-      at::_foreach_add_(now.lists[3], 1);
-      const std::optional<at::Tensor> skips = overflow.defined() ? std::optional(overflow) : std::nullopt;
-      const auto kernel = [&](auto function) {
-        function(now.parameters, now.gradients, now.lists[0], now.lists[1], now.lists[2], now.lists[3], rates[i].lr,
-                 *rates[i].momentum, o.betas[1], o.weight_decay, o.eps, o.amsgrad, o.maximize, std::nullopt, skips);
-      };
-      if (o.decoupled_weight_decay) {
-        kernel([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
+      if (is_for_pass(now, context)) {
+        add_to(pass, now, options_[i], context.rates[i]);
       } else {
-        kernel([](auto&&... arguments) { at::_fused_adam_(arguments...); });
+        step_by_aten(now, options_[i], context.rates[i], context);
       }
-      if (skips) at::_foreach_sub_(now.lists[3], Tensors(now.lists[3].size(), overflow));
     }
+    pass.run();
   }
 
  private:
+  using Options = AdamOptions<kDecoupled>;
+
+  static void add_to(kernels::AdamPass& pass, const Active& now, const Options& o, const GroupRates& rates) {
+    for (size_t k = 0; k < now.parameters.size(); ++k) {
+      auto& step = *now.lists[3][k].template mutable_data_ptr<float>();
+      step += 1;
+      const auto numbers = kernels::adam_numbers(rates.lr, *rates.momentum, o.betas[1], o.eps, o.weight_decay,
+                                                 o.decoupled_weight_decay, o.amsgrad, static_cast<double>(step));
+      pass.add(now.parameters[k], now.gradients[k],
+               {now.lists[0][k], now.lists[1][k], o.amsgrad ? now.lists[2][k] : at::Tensor()}, numbers, o.maximize);
+    }
+  }
+
+  static void step_by_aten(Active& now, const Options& o, const GroupRates& rates, const StepContext& context) {
+    multiply(now.gradients, context.factors);
+    at::_foreach_add_(now.lists[3], 1);
+    const std::optional<at::Tensor> skips = context.overflow.defined() ? std::optional(context.overflow) : std::nullopt;
+    const auto kernel = [&](auto function) {
+      function(now.parameters, now.gradients, now.lists[0], now.lists[1], now.lists[2], now.lists[3], rates.lr,
+               *rates.momentum, o.betas[1], o.weight_decay, o.eps, o.amsgrad, o.maximize, std::nullopt, skips);
+    };
+    if (o.decoupled_weight_decay) {
+      kernel([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
+    } else {
+      kernel([](auto&&... arguments) { at::_fused_adam_(arguments...); });
+    }
+    if (skips) at::_foreach_sub_(now.lists[3], Tensors(now.lists[3].size(), *skips));
+  }
+
   std::vector<AdamOptions<kDecoupled>> options_;
 };
 

@@ -10,7 +10,7 @@
 namespace trainrun {
 
 /// What a step is about to change, as it is before. The step is made in any case, and then, where gradients overflowed,
-/// everything is put back without the host knowing it. `overflow`: see Optimizer; where it is undefined, nothing is
+/// everything is put back without the host knowing it. `overflow`: see StepContext; where it is undefined, nothing is
 /// kept.
 class BeforeStep {
  public:

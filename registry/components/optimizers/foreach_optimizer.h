@@ -57,27 +57,29 @@ class ForeachOptimizer : public GroupedOptimizer {
       std::optional<double> momentum;
       if constexpr (requires { o.betas; }) momentum = o.betas[0];
       if constexpr (requires { o.momentum; }) momentum = o.momentum;
-      rates.push_back(group.parameters.rates(o.lr, momentum));
+      add_group(group.parameters.rates(o.lr, momentum));
       for (Tensors& list : group.lists) list.resize(group.parameters.tensors.size());
       if constexpr (requires { o.check_parameters(group.parameters); }) o.check_parameters(group.parameters);
     }
   }
 
-  void step(const LossClosure&) override {
+  void step(const StepContext& context) override {
     const c10::AutoGradMode no_gradients(false);
     forget_last_step();
     for (size_t i = 0; i < groups_.size(); ++i) {
-      start_new(i);
+      start_new(i, context);
       const Active now = active(groups_[i]);
+      const GroupRates& rates = context.rates[i];
       for (size_t begin = 0; begin < now.parameters.size();) {
-        const size_t end = end_of_part(now.parameters, begin);
+        const size_t end = end_of_part(now.parameters, begin, context.overflow.defined());
         GroupStep step{slice(now.parameters, begin, end),
                        slice(now.gradients, begin, end),
                        {},
-                       rates[i].lr,
-                       rates[i].momentum.value_or(0)};
+                       rates.lr,
+                       rates.momentum.value_or(0)};
+        multiply(step.gradients, context.factors);
         for (const Tensors& list : now.lists) step.state.push_back(slice(list, begin, end));
-        BeforeStep before(overflow);
+        BeforeStep before(context.overflow);
         before.keep(step.parameters);
         for (const Tensors& list : step.state) before.keep(list);
         if (step_list_) at::_foreach_add_(step.state[*step_list_], one_, 1);
@@ -117,9 +119,9 @@ class ForeachOptimizer : public GroupedOptimizer {
  private:
   /// On the CPU, where operations on lists are loops, a group is done in parts whose temporaries stay in the cache. On a
   /// GPU it is done at once, but where copies are made for a step that may be skipped, they must not take much memory.
-  size_t end_of_part(const Tensors& parameters, size_t begin) const {
+  static size_t end_of_part(const Tensors& parameters, size_t begin, bool may_be_skipped) {
     const bool is_on_cpu = parameters[begin].is_cpu();
-    if (!is_on_cpu && !overflow.defined()) return parameters.size();
+    if (!is_on_cpu && !may_be_skipped) return parameters.size();
     const int64_t part_numel = is_on_cpu ? 16384 : int64_t{1} << 24;
     int64_t numel = parameters[begin].numel();
     size_t end = begin + 1;
@@ -148,7 +150,7 @@ class ForeachOptimizer : public GroupedOptimizer {
     }
   }
 
-  void start_new(size_t i) {
+  void start_new(size_t i, const StepContext& context) {
     Group& group = groups_[i];
     for (size_t p = 0; p < group.parameters.tensors.size(); ++p) {
       const at::Tensor& parameter = group.parameters.tensors[p];
@@ -156,11 +158,11 @@ class ForeachOptimizer : public GroupedOptimizer {
           std::any_of(group.lists.begin(), group.lists.end(), [&](auto& list) { return list[p].defined(); });
       if (begun || !parameter.grad().defined()) continue;
       Tensors state(group.lists.size());
-      options_[i].start(parameter, rates[i].lr, state);
+      options_[i].start(parameter, context.rates[i].lr, state);
       if (step_list_) state[*step_list_] = scalar_state();
       for (size_t k = 0; k < state.size(); ++k) {
         group.lists[k][p] = state[k];
-        note_begun(group.lists[k][p]);
+        note_begun(group.lists[k][p], context);
       }
     }
   }

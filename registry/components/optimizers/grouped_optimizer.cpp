@@ -1,7 +1,12 @@
 #include "registry/components/optimizers/grouped_optimizer.h"
 
+#include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
+
+#include <algorithm>
+
+#include "registry/kernels/optimizer_pass.h"
 
 namespace trainrun {
 namespace {
@@ -13,6 +18,11 @@ at::Tensor laid_out_like(const at::Tensor& gradient, const at::Tensor& parameter
 }
 
 }  // namespace
+
+void multiply(const Tensors& gradients, const Tensors& factors) {
+  if (gradients.empty()) return;
+  for (const at::Tensor& factor : factors) at::_foreach_mul_(gradients, factor);
+}
 
 GroupedOptimizer::GroupedOptimizer(OptimizerInputs inputs, std::vector<std::string> list_names)
     : list_names_(std::move(list_names)) {
@@ -47,6 +57,11 @@ void GroupedOptimizer::last_step_was_skipped() {
   for (const auto& [number, before] : numbers_) number.copy_(before);
   for (at::Tensor* state : begun_) state->reset();
   forget_last_step();
+}
+
+bool GroupedOptimizer::is_for_pass(const Active& now, const StepContext& context) {
+  return !context.overflow.defined() &&
+         std::all_of(now.parameters.begin(), now.parameters.end(), kernels::is_for_optimizer_pass);
 }
 
 GroupedOptimizer::Active GroupedOptimizer::active(const Group& group) const {

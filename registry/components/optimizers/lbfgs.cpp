@@ -47,22 +47,22 @@ class LBFGS : public Optimizer {
  public:
   LBFGS(const LBFGSOptions& options, const ParameterGroup& group) : options_(options), owner_(group.names[0] + ".") {
     for (const at::Tensor& tensor : group.tensors) parameters_.push_back(tensor);
-    rates.push_back(group.rates(options.lr, std::nullopt));
+    add_group(group.rates(options.lr, std::nullopt));
   }
 
-  void step(const LossClosure& closure) override {
+  void step(const StepContext& context) override {
     const c10::AutoGradMode no_gradients(false);
     const auto evaluate = [&] {
       const c10::AutoGradMode gradients(true);
       ++func_evals_;
-      return closure().item<double>();
+      return context.closure().item<double>();
     };
     double loss = evaluate();
     int64_t evaluations = 1;
     at::Tensor gradient = flat_gradient();
     if (largest(gradient) <= options_.tolerance_grad) return;
     const int64_t max_evaluations = options_.max_eval.value_or(options_.max_iter * 5 / 4);
-    const double lr = rates[0].lr;
+    const double lr = context.rates[0].lr;
     for (int64_t i = 1; i <= options_.max_iter; ++i) {
       const bool first = ++n_iter_ == 1;
       if (!first) remember(gradient);

@@ -35,17 +35,15 @@ class LowPrecisionState : public Optimizer {
       : inner_(std::move(inner)),
         counter_name_(first_parameter + ".rounding_step"),
         counter_(at::zeros({}, at::kLong)) {
-    rates = inner_->rates;
+    for (const GroupRates& group : inner_->initial_rates()) add_group(group);
   }
 
-  void step(const LossClosure& closure) override {
+  void step(const StepContext& context) override {
     const c10::AutoGradMode no_gradients(false);
     widen();
-    inner_->rates = rates;
-    inner_->overflow = overflow;
     {
       const c10::AutoGradMode with_gradients(true);  // for one that asks for the loss again
-      inner_->step(closure);
+      inner_->step(context);
     }
     counter_.add_(1);
     narrow();
@@ -78,6 +76,7 @@ class LowPrecisionState : public Optimizer {
 
   bool is_elementwise() const override { return inner_->is_elementwise(); }
   bool skips_overflow() const override { return inner_->skips_overflow(); }
+  bool takes_factors() const override { return inner_->takes_factors(); }
 
   /// What has not changed was rounded to itself.
   void last_step_was_skipped() override {

@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 
 #include "registry/components/optimizers/grouped_optimizer.h"
+#include "registry/kernels/optimizer_pass.h"
 
 namespace trainrun {
 namespace {
@@ -36,39 +37,30 @@ class SGD : public GroupedOptimizer {
   explicit SGD(const OptimizerInputs& inputs) : GroupedOptimizer(inputs, {"momentum_buffer"}) {
     for (Group& group : groups_) {
       options_.push_back(*static_cast<const SGDOptions*>(group.parameters.options.get()));
-      rates.push_back(group.parameters.rates(options_.back().lr, options_.back().momentum));
+      add_group(group.parameters.rates(options_.back().lr, options_.back().momentum));
       group.lists[0].resize(group.parameters.tensors.size());  // made as momentum begins: a scheduler may bring it
     }
   }
 
-  void step(const LossClosure&) override {
+  void step(const StepContext& context) override {
     const c10::AutoGradMode no_gradients(false);
     forget_last_step();
-    const std::optional<at::Tensor> skips = overflow.defined() ? std::optional(overflow) : std::nullopt;
+    kernels::SgdPass pass(context.factors);
     for (size_t i = 0; i < groups_.size(); ++i) {
       const Active now = active(groups_[i]);
-      const double momentum = rates[i].momentum.value_or(0);
-      const auto begun = [&](size_t k) { return momentum == 0 || now.lists[0][k].defined(); };
+      const bool is_one_pass = is_for_pass(now, context);
+      if (!is_one_pass) multiply(now.gradients, context.factors);
       for (const bool first : {true, false}) {  // a parameter's first gradient is its momentum
-        Tensors parameters, gradients, buffers;
-        for (size_t k = 0; k < now.parameters.size(); ++k) {
-          if (begun(k) == first) continue;
-          parameters.push_back(now.parameters[k]);
-          gradients.push_back(now.gradients[k]);
-          if (momentum == 0) continue;
-          at::Tensor& buffer = groups_[i].lists[0][now.indices[k]];
-          if (first) {
-            buffer = at::empty_like(now.parameters[k]);
-            note_begun(buffer);
-          }
-          buffers.push_back(buffer);
+        const Part part = part_of(i, now, first, context);
+        if (part.parameters.empty()) continue;
+        if (is_one_pass) {
+          add_to(pass, part, options_[i], context.rates[i]);
+        } else {
+          step_by_aten(part, options_[i], context.rates[i], context.overflow);
         }
-        if (parameters.empty()) continue;
-        const SGDOptions& o = options_[i];
-        at::_fused_sgd_(parameters, gradients, buffers, o.weight_decay, momentum, rates[i].lr, o.dampening, o.nesterov,
-                        o.maximize, first, std::nullopt, skips);
       }
     }
+    pass.run();
   }
 
   void load_state(const std::map<std::string, at::Tensor>& saved) override {
@@ -83,6 +75,46 @@ class SGD : public GroupedOptimizer {
   }
 
  private:
+  /// The parameters of a group whose momentum begins in this step, or the others.
+  struct Part {
+    Tensors parameters, gradients, buffers;  // no buffers without momentum
+    bool first;
+  };
+
+  Part part_of(size_t i, const Active& now, bool first, const StepContext& context) {
+    Part part = {{}, {}, {}, first};
+    const bool has_momentum = context.rates[i].momentum.value_or(0) != 0;
+    for (size_t k = 0; k < now.parameters.size(); ++k) {
+      const bool begins = has_momentum && !now.lists[0][k].defined();
+      if (begins != first) continue;
+      part.parameters.push_back(now.parameters[k]);
+      part.gradients.push_back(now.gradients[k]);
+      if (!has_momentum) continue;
+      at::Tensor& buffer = groups_[i].lists[0][now.indices[k]];
+      if (first) {
+        buffer = at::empty_like(now.parameters[k]);
+        note_begun(buffer, context);
+      }
+      part.buffers.push_back(buffer);
+    }
+    return part;
+  }
+
+  static void add_to(kernels::SgdPass& pass, const Part& part, const SGDOptions& o, const GroupRates& rates) {
+    const kernels::SgdNumbers numbers = {rates.lr,        o.weight_decay, rates.momentum.value_or(0),
+                                         1 - o.dampening, o.nesterov,     part.first};
+    for (size_t k = 0; k < part.parameters.size(); ++k) {
+      pass.add(part.parameters[k], part.gradients[k], {part.buffers.empty() ? at::Tensor() : part.buffers[k]}, numbers,
+               o.maximize);
+    }
+  }
+
+  static void step_by_aten(const Part& part, const SGDOptions& o, const GroupRates& rates, const at::Tensor& overflow) {
+    at::_fused_sgd_(part.parameters, part.gradients, part.buffers, o.weight_decay, rates.momentum.value_or(0), rates.lr,
+                    o.dampening, o.nesterov, o.maximize, part.first, std::nullopt,
+                    overflow.defined() ? std::optional(overflow) : std::nullopt);
+  }
+
   std::vector<SGDOptions> options_;
 };
 

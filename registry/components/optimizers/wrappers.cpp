@@ -43,15 +43,12 @@ class Wrapper : public Optimizer {
     const Ungrouped all(inputs);
     for (const auto& [name, tensor] : all.parameters) names_.push_back(name), tensors_.push_back(tensor);
     inner_ = inner.build(group_parameters(inner, all.parameters, all.lr_scales));
-    rates = inner_->rates;
+    for (const GroupRates& group : inner_->initial_rates()) add_group(group);
   }
 
-  void step(const LossClosure& closure) override {
-    inner_->rates = rates;
-    inner_->overflow = overflow;
-    inner_->step(closure);
-  }
+  void step(const StepContext& context) override { inner_->step(context); }
   bool skips_overflow() const override { return inner_->skips_overflow(); }
+  bool takes_factors() const override { return inner_->takes_factors(); }
   void last_step_was_skipped() override { inner_->last_step_was_skipped(); }
   NamedTensors state() override { return inner_->state(); }
   void load_state(const std::map<std::string, at::Tensor>& saved) override { inner_->load_state(saved); }
@@ -93,12 +90,12 @@ class LookaheadOptimizer : public Wrapper {
     for (const at::Tensor& tensor : tensors_) slow_.push_back(tensor.detach().clone());
   }
 
-  void step(const LossClosure& closure) override {
-    Wrapper::step(closure);
+  void step(const StepContext& context) override {
+    Wrapper::step(context);
     const c10::AutoGradMode no_gradients(false);
     num_steps_ += 1;
     if (num_steps_.item<int64_t>() % k_ != 0) return;
-    BeforeStep before(overflow);
+    BeforeStep before(context.overflow);
     before.keep(slow_);
     before.keep(tensors_);
     at::_foreach_add_(slow_, at::_foreach_sub(tensors_, slow_), alpha_);
@@ -152,14 +149,17 @@ struct GradientCentralization {
 class CentralizingOptimizer : public Wrapper {
  public:
   using Wrapper::Wrapper;
-  void step(const LossClosure& closure) override {
+  void step(const StepContext& context) override {
     centralize();
-    Wrapper::step([&] {
-      at::Tensor loss = closure();
+    StepContext of_inner = context;
+    of_inner.closure = [&] {
+      at::Tensor loss = context.closure();
       centralize();
       return loss;
-    });
+    };
+    Wrapper::step(of_inner);
   }
+  bool takes_factors() const override { return false; }  // what is clipped is what the mean is taken of
 
  private:
   /// The gradient of each output's weights loses its mean; vectors stay.
@@ -227,21 +227,26 @@ class OptimizerChain : public Optimizer {
       Link link;
       for (const auto& [name, unused] : parameters[i]) link.names.insert(name);
       link.optimizer = parts[i].optimizer.build(group_parameters(parts[i].optimizer, parameters[i], all.lr_scales));
-      rates.insert(rates.end(), link.optimizer->rates.begin(), link.optimizer->rates.end());
+      for (const GroupRates& group : link.optimizer->initial_rates()) add_group(group);
       links_.push_back(std::move(link));
     }
   }
 
-  void step(const LossClosure& closure) override {
-    auto next = rates.begin();
+  void step(const StepContext& context) override {
+    StepContext of_link = context;
+    auto next = context.rates.begin();
     for (const Link& link : links_) {
-      for (GroupRates& own : link.optimizer->rates) own = *next++;
-      link.optimizer->overflow = overflow;
-      link.optimizer->step(closure);
+      const auto end = next + static_cast<std::ptrdiff_t>(link.optimizer->initial_rates().size());
+      of_link.rates.assign(next, end);
+      link.optimizer->step(of_link);
+      next = end;
     }
   }
   bool skips_overflow() const override {
     return std::all_of(links_.begin(), links_.end(), [](const Link& link) { return link.optimizer->skips_overflow(); });
+  }
+  bool takes_factors() const override {
+    return std::all_of(links_.begin(), links_.end(), [](const Link& link) { return link.optimizer->takes_factors(); });
   }
   void last_step_was_skipped() override {
     for (const Link& link : links_) link.optimizer->last_step_was_skipped();

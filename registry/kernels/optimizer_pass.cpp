@@ -1,0 +1,114 @@
+#include "registry/kernels/optimizer_pass.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "registry/kernels/plain_tensor.h"
+#include "registry/language/error.h"
+
+namespace trainrun::kernels {
+namespace {
+
+constexpr int64_t kUnit = 2048;          // elements that one thread computes at a stretch
+constexpr int64_t kUnitsPerThread = 16;  // fewer are not worth another thread
+
+bool has_loops() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                          at::get_cpu_capability() != "DEFAULT";  // whose kernels round products and sums apart
+  return has;
+#else
+  return false;
+#endif
+}
+
+#if defined(__x86_64__)
+template <class T>
+auto loop_of(const AdamNumbers&) {
+  return &adam_avx2<T>;
+}
+template <class T>
+auto loop_of(const SgdNumbers&) {
+  return &sgd_avx2<T>;
+}
+#else
+template <class T, class Numbers>
+void (*loop_of(const Numbers&))(const Stretch<Numbers>&, int64_t, int64_t) {
+  throw Error("there are no loops for this processor");
+}
+#endif
+
+}  // namespace
+
+bool is_for_optimizer_pass(const at::Tensor& parameter) {
+  const at::ScalarType dtype = parameter.scalar_type();
+  return has_loops() && is_plain_cpu(parameter) && (dtype == at::kFloat || dtype == at::kDouble) &&
+         parameter.is_non_overlapping_and_dense();
+}
+
+AdamNumbers adam_numbers(double lr, double beta1, double beta2, double eps, double weight_decay, bool is_decoupled,
+                         bool amsgrad, double step) {
+  AdamNumbers numbers{};
+  numbers.mean_share = 1 - beta1;
+  numbers.square_share = 1 - beta2;
+  numbers.beta2 = beta2;
+  numbers.eps = eps;
+  numbers.weight_decay = is_decoupled ? 0 : weight_decay;
+  numbers.kept_weight = is_decoupled ? 1 - lr * weight_decay : 1;
+  numbers.step_size = lr / (1 - std::pow(beta1, step));
+  numbers.root = std::sqrt(1 - std::pow(beta2, step));
+  numbers.amsgrad = amsgrad;
+  return numbers;
+}
+
+template <class Numbers>
+OptimizerPass<Numbers>::OptimizerPass(const std::vector<at::Tensor>& factors) {
+  if (factors.size() > std::size(factors_)) throw Error("an optimizer's pass takes two factors at most");
+  for (size_t i = 0; i < factors.size(); ++i) factors_[i] = factors[i].item<double>();
+}
+
+template <class Numbers>
+void OptimizerPass<Numbers>::add(const at::Tensor& parameter, const at::Tensor& gradient,
+                                 const std::vector<at::Tensor>& state, const Numbers& numbers, bool maximize) {
+  if (parameter.numel() == 0) return;
+  Item item;
+  item.gradient = gradient;
+  Stretch<Numbers>& stretch = item.stretch;
+  stretch.parameter = parameter.mutable_data_ptr();
+  stretch.gradient = gradient.const_data_ptr();
+  for (size_t k = 0; k < state.size(); ++k) {
+    stretch.state[k] = state[k].defined() ? state[k].mutable_data_ptr() : nullptr;
+  }
+  stretch.size = parameter.numel();
+  stretch.factors[0] = factors_[0];
+  stretch.factors[1] = maximize ? -factors_[1] : factors_[1];
+  stretch.numbers = numbers;
+  item.loop = parameter.scalar_type() == at::kDouble ? loop_of<double>(numbers) : loop_of<float>(numbers);
+  parameter.unsafeGetTensorImpl()->bump_version();
+  items_.push_back(std::move(item));
+  ends_.push_back((ends_.empty() ? 0 : ends_.back()) + (stretch.size + kUnit - 1) / kUnit);
+}
+
+template <class Numbers>
+void OptimizerPass<Numbers>::run() const {
+  if (items_.empty()) return;
+  at::parallel_for(0, ends_.back(), kUnitsPerThread, [&](int64_t begin, int64_t end) {
+    auto item = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin());
+    for (; begin < end; ++item) {
+      const int64_t first = item == 0 ? 0 : ends_[item - 1];
+      const int64_t last = std::min(end, ends_[item]);
+      const Stretch<Numbers>& stretch = items_[item].stretch;
+      items_[item].loop(stretch, (begin - first) * kUnit, std::min((last - first) * kUnit, stretch.size));
+      begin = last;
+    }
+  });
+}
+
+template class OptimizerPass<AdamNumbers>;
+template class OptimizerPass<SgdNumbers>;
+
+}  // namespace trainrun::kernels

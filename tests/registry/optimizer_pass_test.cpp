@@ -1,0 +1,195 @@
+#include "registry/kernels/optimizer_pass.h"
+
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/registry/support.h"
+
+using namespace trainrun;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+// One of less than a vector, some that end with one or without, one that several threads share.
+const std::vector<int64_t> kSizes = {1, 7, 8, 15, 16, 31, 4099, 70001};
+
+Tensors copies_of(const Tensors& tensors) {
+  Tensors copies;
+  for (const at::Tensor& tensor : tensors) copies.push_back(tensor.clone());
+  return copies;
+}
+
+Tensors random_like(const Tensors& tensors, double scale) {
+  Tensors random;
+  for (const at::Tensor& tensor : tensors) random.push_back(at::randn_like(tensor).mul_(scale));
+  return random;
+}
+
+Tensors zeros_of(const Tensors& tensors) {
+  Tensors zeros;
+  for (const at::Tensor& tensor : tensors) zeros.push_back(at::zeros_like(tensor));
+  return zeros;
+}
+
+/// NaN equals NaN.
+bool are_identical(const Tensors& a, const Tensors& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!at::allclose(a[i], b[i], 0, 0, /*equal_nan=*/true)) return false;
+  }
+  return a.size() == b.size();
+}
+
+/// Parameters, state lists, and a clip factor, twice.
+struct Twins {
+  explicit Twins(at::ScalarType dtype) : factor(at::full({}, 0.737, at::kFloat)) {
+    for (const int64_t size : kSizes) parameters.push_back(at::randn({size}, dtype));
+    parameters.push_back(at::randn({3, 5, 4, 2}, dtype).contiguous(at::MemoryFormat::ChannelsLast));
+    of_aten = copies_of(parameters);
+    for (int k = 0; k < 3; ++k) state.push_back(zeros_of(parameters)), state_of_aten.push_back(zeros_of(parameters));
+  }
+  void check() const {
+    CHECK(are_identical(parameters, of_aten));
+    for (size_t k = 0; k < state.size(); ++k) CHECK(are_identical(state[k], state_of_aten[k]));
+  }
+  at::Tensor factor;
+  Tensors parameters, of_aten;
+  std::vector<Tensors> state, state_of_aten;
+};
+
+void compare_adam(at::ScalarType dtype, double beta1, double weight_decay, bool is_decoupled, bool amsgrad,
+                  bool maximize) {
+  Twins twins(dtype);
+  const Tensors counts(twins.parameters.size(), at::zeros({}));
+  const at::Tensor count = counts[0];
+  for (int step = 1; step <= 4; ++step) {
+    const Tensors gradients = random_like(twins.parameters, 0.1);
+    if (step == 4) gradients[6][4098] = std::numeric_limits<double>::quiet_NaN(), gradients[6][3] = INFINITY;
+    kernels::AdamPass pass({twins.factor});
+    const auto numbers = kernels::adam_numbers(1e-3, beta1, 0.999, 1e-8, weight_decay, is_decoupled, amsgrad, step);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      REQUIRE(kernels::is_for_optimizer_pass(twins.parameters[i]));
+      pass.add(twins.parameters[i], gradients[i],
+               {twins.state[0][i], twins.state[1][i], amsgrad ? twins.state[2][i] : at::Tensor()}, numbers, maximize);
+    }
+    pass.run();
+    at::_foreach_mul_(gradients, twins.factor);
+    count.fill_(step);
+    const auto call = [&](auto kernel) {
+      kernel(twins.of_aten, gradients, twins.state_of_aten[0], twins.state_of_aten[1],
+             amsgrad ? twins.state_of_aten[2] : Tensors(), counts, 1e-3, beta1, 0.999, weight_decay, 1e-8, amsgrad,
+             maximize);
+    };
+    if (is_decoupled) {
+      call([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
+    } else {
+      call([](auto&&... arguments) { at::_fused_adam_(arguments...); });
+    }
+    twins.check();
+  }
+}
+
+void compare_sgd(at::ScalarType dtype, double momentum, double weight_decay, bool nesterov, bool maximize) {
+  Twins twins(dtype);
+  const double dampening = nesterov ? 0 : 0.1;
+  for (int step = 1; step <= 3; ++step) {
+    const Tensors gradients = random_like(twins.parameters, 0.1);
+    kernels::SgdPass pass({twins.factor});
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      pass.add(twins.parameters[i], gradients[i], {twins.state[0][i]},
+               {0.1, weight_decay, momentum, 1 - dampening, nesterov, step == 1}, maximize);
+    }
+    pass.run();
+    at::_foreach_mul_(gradients, twins.factor);
+    at::_fused_sgd_(twins.of_aten, gradients, momentum == 0 ? Tensors() : twins.state_of_aten[0], weight_decay,
+                    momentum, 0.1, dampening, nesterov, maximize, step == 1);
+    twins.check();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an optimizer's one pass gives what ATen's fused kernels give for clipped gradients, bit for bit") {
+  if (!kernels::is_for_optimizer_pass(at::zeros({1}))) return;  // this processor takes ATen's kernels
+  torch::manual_seed(3);
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    for (const double weight_decay : {0.0, 0.01}) {
+      for (const bool maximize : {false, true}) {
+        for (const bool flag : {false, true}) {  // decoupled decay, Nesterov's momentum
+          CAPTURE(weight_decay);
+          CAPTURE(maximize);
+          CAPTURE(flag);
+          compare_adam(dtype, 0.9, weight_decay, flag, /*amsgrad=*/maximize, maximize);
+          compare_adam(dtype, 0.3, weight_decay, flag, /*amsgrad=*/!maximize, maximize);
+          compare_sgd(dtype, 0.9, weight_decay, flag, maximize);
+          if (!flag) compare_sgd(dtype, 0, weight_decay, flag, maximize);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("what has gaps or another type is not for an optimizer's one pass, and what has no elements stays so") {
+  CHECK_FALSE(kernels::is_for_optimizer_pass(at::zeros({2}, at::kBFloat16)));
+  CHECK_FALSE(kernels::is_for_optimizer_pass(at::zeros({4, 4}).select(1, 0)));
+  CHECK_FALSE(kernels::is_for_optimizer_pass(at::zeros({1}).expand({4})));
+  kernels::SgdPass pass({});
+  pass.add(at::zeros({0}), at::zeros({0}), {}, {}, false);
+  pass.run();
+}
+
+TEST_CASE("a channels_last parameter whose gradient is contiguous learns as a contiguous one") {
+  for (const std::string yaml : {"{type: SGD, lr: 0.1, momentum: 0.9}", "{type: AdamW, lr: 0.1}"}) {
+    const auto spec = test::read<Component<OptimizerKind>>(yaml, test::catalog());
+    const auto run = [&](at::MemoryFormat format) {
+      torch::manual_seed(5);
+      NamedTensors parameters;
+      for (const char* name : {"a", "b"}) {
+        parameters.emplace_back(name, torch::randn({8, 4, 3, 3}).contiguous(format).requires_grad_());
+      }
+      const auto optimizer = spec.build(group_parameters(spec, parameters));
+      for (int step = 0; step < 2; ++step) {
+        for (const auto& [name, tensor] : parameters) tensor.mutable_grad() = torch::randn({8, 4, 3, 3});
+        optimizer->step({optimizer->initial_rates()});
+      }
+      return Tensors{parameters[0].second.detach(), parameters[1].second.detach()};
+    };
+    CHECK(are_identical(run(at::MemoryFormat::ChannelsLast), run(at::MemoryFormat::Contiguous)));
+  }
+}
+
+TEST_CASE("an optimizer that takes factors steps as from gradients that were multiplied before") {
+  for (const std::string& name : test::catalog().optimizers.names()) {
+    CAPTURE(name);
+    const bool wraps = name == "Lookahead" || name == "GradientCentralization";
+    const std::string yaml = wraps ? "{type: " + name + ", optimizer: {type: SGD, momentum: 0.9}}"
+                             : name == "ChainedOptimizer" ? "{type: " + name + ", optimizers: [{optimizer: Adam}]}"
+                                                          : "{type: " + name + ", lr: 0.1}";
+    const auto spec = test::read<Component<OptimizerKind>>(yaml, test::catalog());
+    const auto run = [&](const Tensors& factors) {
+      torch::manual_seed(4);
+      const at::Tensor matrix = torch::randn({20, 30}).requires_grad_();
+      const at::Tensor without = torch::randn({2, 2}).requires_grad_();
+      const at::Tensor before = without.detach().clone();
+      const auto optimizer = spec.build(group_parameters(spec, {{"a", matrix}, {"b", without}}));
+      if (!optimizer->takes_factors()) return Tensors();
+      for (int step = 0; step < 3; ++step) {
+        matrix.mutable_grad() = torch::randn({20, 30});
+        if (factors.empty()) matrix.mutable_grad().mul_(0.7F).mul_(0.3F);
+        optimizer->step({optimizer->initial_rates(), {}, factors});
+      }
+      CHECK(torch::equal(without.detach(), before));
+      Tensors all = {matrix.detach()};
+      for (const auto& [unused, tensor] : optimizer->state()) all.push_back(tensor);
+      return all;
+    };
+    const Tensors folded = run({at::full({}, 0.7F), at::full({}, 0.3F)});
+    CHECK(folded.empty() == (name == "LBFGS" || name == "GradientCentralization"));
+    CHECK(are_identical(folded, run({})));
+  }
+}
