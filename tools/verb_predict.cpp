@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "registry/formats/files/csv_text.h"
 #include "registry/formats/files/file_io.h"
 #include "runner/train/prediction.h"
 #include "tools/verbs.h"
@@ -22,14 +23,6 @@ std::string number_of_six(double number) {
   char text[32];
   std::snprintf(text, sizeof text, "%.6g", number);
   return text;
-}
-
-/// As RFC 4180 has it.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
 }
 
 /// Makes a line of each prediction.

@@ -1,7 +1,5 @@
 #include "registry/data/data_cache.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 
@@ -44,7 +42,7 @@ bool give(const fs::path& file, const fs::path& destination) {
   fs::create_directories(destination.parent_path(), error);
   fs::create_hard_link(file, destination, error);
   if (!error || fs::exists(destination, error)) return true;
-  const fs::path part = destination.string() + ".copy-" + std::to_string(getpid());  // on another file system
+  const fs::path part = temporary_path(destination.string());  // on another file system
   fs::copy_file(file, part, error);
   if (!error) fs::rename(part, destination, error);
   if (!error) return true;

@@ -13,6 +13,7 @@
 #include "registry/formats/files/regular_file.h"
 #include "registry/formats/files/unpacking.h"
 #include "registry/language/error.h"
+#include "registry/language/hex.h"
 
 namespace trainrun {
 namespace {
@@ -31,12 +32,7 @@ class Md5 {
     std::array<unsigned char, EVP_MAX_MD_SIZE> bytes;
     unsigned int size = 0;
     EVP_DigestFinal_ex(context_.get(), bytes.data(), &size);
-    std::string text;
-    for (unsigned int i = 0; i < size; ++i) {
-      text += "0123456789abcdef"[bytes[i] >> 4];
-      text += "0123456789abcdef"[bytes[i] & 15];
-    }
-    return text;
+    return hex_of({reinterpret_cast<const char*>(bytes.data()), size});
   }
 
  private:

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 
 #include "registry/language/error.h"
+#include "registry/language/hex.h"
 #include "runner/recipe/yaml.h"
 
 namespace trainrun {
@@ -220,10 +220,8 @@ std::string shell_word(const std::string& text) {
   std::string word = has_controls ? "$'" : "'";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    char escape[8];
     if (has_controls && (byte < 32 || byte == 127)) {
-      std::snprintf(escape, sizeof escape, "\\x%02x", byte);
-      word += escape;
+      word += "\\x" + hex_number(byte, 2);
     } else if (has_controls && (c == '\'' || c == '\\')) {
       word += std::string("\\") + c;
     } else {

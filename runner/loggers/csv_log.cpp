@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "registry/data/tables/csv_reader.h"
+#include "registry/formats/files/csv_text.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/language/codec.h"
 #include "runner/loggers/appended_file.h"
@@ -132,21 +133,6 @@ struct Csv {
 };
 
 }  // namespace
-
-std::string csv_record(const std::vector<std::string>& fields) {
-  std::string record;
-  for (size_t i = 0; i < fields.size(); ++i) {
-    if (i > 0) record += ',';
-    if (fields[i].find_first_of(",\"\r\n") == std::string::npos) {
-      record += fields[i];
-      continue;
-    }
-    record += '"';
-    for (const char c : fields[i]) record += c == '"' ? std::string("\"\"") : std::string(1, c);
-    record += '"';
-  }
-  return record + "\n";
-}
 
 void add_csv(LoggerRegistry& loggers) {
   loggers.add<Csv>(

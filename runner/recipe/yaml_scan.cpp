@@ -1,9 +1,9 @@
 #include "runner/recipe/yaml_scan.h"
 
-#include <cstdio>
 #include <map>
 #include <vector>
 
+#include "registry/language/hex.h"
 #include "registry/language/utf8.h"
 
 namespace trainrun {
@@ -150,10 +150,8 @@ std::optional<Problem> find_false_blank(const YamlText& source) {
     const uint32_t code_point = next_code_point(source.text(), end);
     const char* name = name_of_false_blank(code_point);
     if (!name) continue;
-    char number[16];
-    std::snprintf(number, sizeof number, "U+%04X", static_cast<unsigned>(code_point));
     return Problem{source.place(plain), "",
-                   std::string(name) + " (" + number +
+                   std::string(name) + " (U+" + hex_number(code_point, 4, HexCase::kUpper) +
                        ") stands here; write an ordinary space, or put the text in quotes if it is meant"};
   }
   return std::nullopt;

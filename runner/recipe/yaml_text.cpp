@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <utility>
 
+#include "registry/language/hex.h"
 #include "registry/language/utf8.h"
 #include "runner/base/limits.h"
 
@@ -72,10 +72,9 @@ std::optional<Problem> YamlText::find_unreadable() const {
     const uint32_t code_point = next_code_point(text_, offset);
     if (code_point == kInvalidCodePoint) return Problem{place(start), "", "not UTF-8; save the file as UTF-8"};
     if (is_control(code_point)) {
-      char name[16];
-      std::snprintf(name, sizeof name, "U+%04X", static_cast<unsigned>(code_point));
       return Problem{place(start), "",
-                     std::string("control character ") + name + "; write it as an escape in double quotes"};
+                     "control character U+" + hex_number(code_point, 4, HexCase::kUpper) +
+                         "; write it as an escape in double quotes"};
     }
   }
   return std::nullopt;

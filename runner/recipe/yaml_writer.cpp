@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
-#include <cstdio>
 
+#include "registry/language/hex.h"
+#include "registry/language/text_forms.h"
 #include "registry/language/utf8.h"
 #include "runner/recipe/yaml.h"
 
@@ -61,10 +62,8 @@ std::string in_double_quotes(std::string_view text) {
     } else if (code_point == '"' || code_point == '\\') {
       quoted += {'\\', static_cast<char>(code_point)};
     } else if (!is_printable(code_point)) {
-      char escape[16];
-      std::snprintf(escape, sizeof escape, code_point <= 0xFFFF ? "\\u%04X" : "\\U%08X",
-                    static_cast<unsigned>(code_point));
-      quoted += escape;
+      quoted += code_point <= 0xFFFF ? "\\u" + hex_number(code_point, 4, HexCase::kUpper)
+                                     : "\\U" + hex_number(code_point, 8, HexCase::kUpper);
     } else {
       quoted += text.substr(start, offset - start);
     }
@@ -74,9 +73,7 @@ std::string in_double_quotes(std::string_view text) {
 
 std::string in_quotes(std::string_view text) {
   if (!is_printable_text(text)) return in_double_quotes(text);
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? "''" : std::string(1, c);
-  return quoted + "'";
+  return in_marks(text, '\'');
 }
 
 std::string text_to_yaml(const std::string& text, bool in_flow) {

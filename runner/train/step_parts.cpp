@@ -2,8 +2,8 @@
 #include <ATen/Context.h>
 
 #include <algorithm>
-#include <cctype>
 
+#include "registry/language/hex.h"
 #include "runner/train/job.h"
 #include "runner/train/job_parts.h"
 #include "runner/train/random_states.h"
@@ -15,29 +15,15 @@ namespace {
 using nlohmann::json;
 
 std::string to_hex(const at::Tensor& bytes) {
-  static constexpr const char* kDigits = "0123456789abcdef";
-  std::string text;
-  const auto* data = bytes.const_data_ptr<uint8_t>();
-  for (int64_t i = 0; i < bytes.numel(); ++i) {
-    text += kDigits[data[i] >> 4];
-    text += kDigits[data[i] & 15];
-  }
-  return text;
+  return hex_of({reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()), static_cast<size_t>(bytes.numel())});
 }
 
 /// Throws CheckpointError for what `to_hex` does not write.
 at::Tensor from_hex(const std::string& text) {
-  const auto is_digit = [](unsigned char c) { return std::isdigit(c) != 0 || (c >= 'a' && c <= 'f'); };
-  if (text.size() % 2 != 0 || !std::ranges::all_of(text, is_digit)) {
-    throw CheckpointError("state.json: the state of the random numbers is not in hexadecimal digits");
-  }
-  const auto digit = [&](size_t i) {
-    return text[i] <= '9' ? text[i] - '0' : text[i] - 'a' + 10;  // NOLINT(readability-magic-numbers)
-  };
-  at::Tensor bytes = at::empty({static_cast<int64_t>(text.size() / 2)}, at::kByte);
-  for (size_t i = 0; i < text.size(); i += 2) {
-    bytes.data_ptr<uint8_t>()[i / 2] = static_cast<uint8_t>(digit(i) * 16 + digit(i + 1));
-  }
+  const auto content = bytes_of_hex(text);
+  if (!content) throw CheckpointError("state.json: the state of the random numbers is not in hexadecimal digits");
+  at::Tensor bytes = at::empty({static_cast<int64_t>(content->size())}, at::kByte);
+  std::copy(content->begin(), content->end(), bytes.mutable_data_ptr<uint8_t>());
   return bytes;
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "registry/formats/files/csv_text.h"
 #include "registry/formats/files/digest.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/files/json_depth.h"
@@ -124,6 +125,10 @@ std::string error_of_pickle(const std::string& pickle) {
   const TemporaryFolder folder;
   write_torch_file(folder / "w.pt", pickle, {four_floats()});
   return message_of<Error>([&] { read_torch_file(folder / "w.pt"); });
+}
+
+TEST_CASE("CSV quotes what RFC 4180 says") {
+  CHECK(csv_record({"a", "b,c", "say \"so\"", "", "two\nlines"}) == "a,\"b,c\",\"say \"\"so\"\"\",,\"two\nlines\"\n");
 }
 
 TEST_CASE("JSON may be nested so deep and no deeper") {

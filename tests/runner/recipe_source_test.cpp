@@ -12,6 +12,7 @@
 #include "tests/doctest.h"
 #include "tests/runner/recipe_support.h"
 #include "tests/support.h"
+#include "tests/temporary_folder.h"
 
 namespace trainrun {
 namespace {
@@ -24,17 +25,8 @@ using test::node_at;
 /// An empty folder that is the working directory while this lives.
 class Workplace {
  public:
-  Workplace() : before_(fs::current_path()) {
-    std::string pattern = (fs::temp_directory_path() / "trainrun-test-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()));
-    folder_ = pattern;
-    fs::current_path(folder_);
-  }
-  ~Workplace() {
-    fs::current_path(before_);
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
+  Workplace() : before_(fs::current_path()) { fs::current_path(folder_.path()); }
+  ~Workplace() { fs::current_path(before_); }
   Workplace(const Workplace&) = delete;
   Workplace& operator=(const Workplace&) = delete;
 
@@ -45,7 +37,7 @@ class Workplace {
 
  private:
   fs::path before_;
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 std::string errors_of(const ResolvedRecipe& recipe) {

@@ -8,6 +8,7 @@
 
 #include "registry/components/metrics/accumulators.h"
 #include "registry/components/metrics/class_scores.h"
+#include "registry/language/text_forms.h"
 
 // Metrics of how well scores order the samples. They need every sample's scores, which they gather.
 
@@ -76,11 +77,8 @@ class MeanArea {
   std::string left_out(const std::string& what, const std::string& reason) const {
     if (undefined_.empty()) return "";
     constexpr size_t kMostNamed = 8;
-    std::vector<std::string> named = undefined_;
-    if (named.size() > kMostNamed) named.resize(kMostNamed);
     return std::to_string(undefined_.size()) + " of " + std::to_string(count_) + " " + what + " are " + reason +
-           "; it is not defined for them, and they are left out of the mean: " + join(named) +
-           (named.size() < undefined_.size() ? ", …" : "");
+           "; it is not defined for them, and they are left out of the mean: " + join_first(undefined_, kMostNamed);
   }
 
  private:

@@ -8,6 +8,7 @@
 #include "registry/data/data_file.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/language/error.h"
+#include "registry/language/hex.h"
 
 namespace trainrun {
 namespace {
@@ -18,12 +19,7 @@ constexpr int64_t kMostBytes = int64_t{1} << 32;
 constexpr uint64_t kBestCompression = 1032;  // of deflate: no file unpacks to more than so many times its bytes
 
 std::string hexadecimal(const std::array<unsigned char, 4>& bytes) {
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
+  return hex_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace

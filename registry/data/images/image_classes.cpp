@@ -4,10 +4,11 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <charconv>
 #include <unordered_map>
 
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
+#include "registry/language/text_number.h"
 
 namespace trainrun {
 namespace {
@@ -18,10 +19,8 @@ constexpr size_t kMostClassesNamed = 10;
 
 /// A number as a program writes it: "7", not "07".
 std::optional<int64_t> plain_number(const std::string& text) {
-  int64_t number = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || std::to_string(number) != text) return std::nullopt;
-  return number;
+  const auto number = number_of<int64_t>(text);
+  return number && std::to_string(*number) == text ? number : std::nullopt;
 }
 
 /// The number in `known` of each class that `listing` has by its own number; -1: unknown.
@@ -78,10 +77,9 @@ KnownClasses KnownClasses::of(const ImageListing& listing) {
 std::string UnknownClasses::text() const {
   std::vector<std::string> parts;
   for (const auto& [name, count] : counts) {
-    if (parts.size() == kMostClassesNamed) return join(parts) + ", …";
     parts.push_back(name + " (" + std::to_string(count) + ")");
   }
-  return join(parts);
+  return join_first(parts, kMostClassesNamed);
 }
 
 std::string UnknownClasses::fault(const KnownClasses& known) const {
@@ -89,12 +87,7 @@ std::string UnknownClasses::fault(const KnownClasses& known) const {
   std::string text = first_place + ": no image of the training data is of class '" + first_class + "'" +
                      (near.empty() ? "; their classes are " : "; did you mean " + near + "? Their classes are ");
   if (known.names.empty()) return text + "the numbers 0 to " + std::to_string(known.count - 1);
-  std::vector<std::string> names = known.names;
-  if (names.size() > kMostClassesNamed) {
-    names.resize(kMostClassesNamed);
-    names.push_back("… (" + std::to_string(known.count) + " in all)");
-  }
-  return text + join(names);
+  return text + join_first(known.names, kMostClassesNamed, LeftOut::kCount);
 }
 
 ImageListing read_by_classes(const KnownClasses& known, const ImageListing& listing, UnknownClasses& unknown) {

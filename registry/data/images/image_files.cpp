@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
 
 namespace trainrun {
 
@@ -61,13 +62,9 @@ std::string PassedOver::text() const {
   for (int kind = 0; kind < kNumKinds; ++kind) {
     const Some& some = kinds_[kind];
     if (some.count == 0) continue;
-    std::vector<std::string> names(some.names.begin(), some.names.end());
-    if (names.size() > kMostKindsNamed) {
-      names.resize(kMostKindsNamed);
-      names.emplace_back("…");
-    }
-    parts.push_back(std::to_string(some.count) + " " + kWords[kind][some.count == 1 ? 0 : 1] + " (" + join(names) +
-                    ")");
+    const std::vector<std::string> names(some.names.begin(), some.names.end());
+    parts.push_back(std::to_string(some.count) + " " + kWords[kind][some.count == 1 ? 0 : 1] + " (" +
+                    join_first(names, kMostKindsNamed) + ")");
   }
   return parts.empty() ? "" : "passed over: " + join(parts);
 }

@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <filesystem>
 
 #include "registry/data/images/image_files.h"
 #include "registry/data/shards/tar_reader.h"
 #include "registry/formats/files/json_depth.h"
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
+#include "registry/language/text_number.h"
+#include "registry/language/text_view.h"
 
 namespace trainrun {
 namespace {
@@ -37,9 +39,9 @@ struct MemberName {
 
 std::string shown_label(const std::string& text) {
   constexpr size_t kMost = 40;
-  std::string shown = text.substr(0, kMost);
+  std::string shown = text;
   for (char& c : shown) c = c >= ' ' && c <= '~' ? c : '?';  // it may be anything
-  return "'" + shown + (text.size() > kMost ? "…'" : "'");
+  return "'" + shortened(shown, kMost) + "'";
 }
 
 /// Whether a member, or a folder that it lies in, has a hidden name; "." and ".." are none.
@@ -90,24 +92,19 @@ class ShardReader {
       image_ = {member.name, member.offset, member.size, 0};
     } else if (is_label(ending)) {
       if (label_) fail(member.name, "is a second label of its sample");
-      label_ = number_in(member.name, tar_.read(kMostLabelBytes));
+      label_ = label_in(member.name, tar_.read(kMostLabelBytes));
     }
   }
 
-  int64_t number_in(const std::string& member, const std::string& content) const {
+  int64_t label_in(const std::string& member, const std::string& content) const {
     const std::string text = has_json_labels() ? text_in_json(member, content) : content;
-    const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-    const size_t end = text.find_last_not_of(" \t\r\n") + 1;
-    int64_t number = -1;
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + std::max(begin, end), number);
-    if (error != std::errc() || stop != text.data() + end || number < 0) {
-      fail(member, "the label is " + shown_label(text) + ", not a number from 0");
-    }
-    if (names_.num_classes && number >= *names_.num_classes) {
+    const auto number = number_of<int64_t>(without_space(text));
+    if (!number || *number < 0) fail(member, "the label is " + shown_label(text) + ", not a number from 0");
+    if (names_.num_classes && *number >= *names_.num_classes) {
       fail(member,
-           "the label is " + std::to_string(number) + ", num_classes is " + std::to_string(*names_.num_classes));
+           "the label is " + std::to_string(*number) + ", num_classes is " + std::to_string(*names_.num_classes));
     }
-    return number;
+    return *number;
   }
 
   std::string text_in_json(const std::string& member, const std::string& content) const {

@@ -6,6 +6,7 @@
 #include "registry/data/texts/text_file.h"
 #include "registry/formats/files/regular_file.h"
 #include "registry/kinds/dataset.h"
+#include "registry/language/text_forms.h"
 
 namespace trainrun {
 namespace {
@@ -32,11 +33,7 @@ struct Sqlite : TableOptions {
 };
 
 /// An identifier as SQL writes it.
-std::string identifier(const std::string& name) {
-  std::string text = "\"";
-  for (const char c : name) text += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return text + "\"";
-}
+std::string identifier(const std::string& name) { return in_marks(name, '"'); }
 
 class SqliteTable : public TableReader {
  public:

@@ -4,19 +4,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 
 #include "registry/data/tables/dates.h"
+#include "registry/language/text_forms.h"
+#include "registry/language/text_number.h"
 #include "registry/language/text_view.h"
 
 namespace trainrun {
 
 std::string shown(std::string_view text) {
   constexpr size_t kMostShown = 40;
-  if (text.size() <= kMostShown) return "'" + std::string(text) + "'";
-  return "'" + std::string(text.substr(0, kMostShown)) + "…'";
+  return "'" + shortened(text, kMostShown) + "'";
 }
 
 std::string text_of(const Cell& cell) {
@@ -102,14 +102,8 @@ std::optional<double> parse_cell_number(const Cell& cell) {
   if (cell.kind == Cell::Kind::kNumber) return cell.number;
   if (cell.kind != Cell::Kind::kText) return std::nullopt;
   const std::string converted = cell.format ? cell.format->standard(trimmed(cell.text)) : "";
-  std::string_view text = cell.format ? std::string_view(converted) : trimmed(cell.text);
-  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
-  double value = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || result.ptr != text.data() + text.size() || result.ec == std::errc::invalid_argument) {
-    return std::nullopt;
-  }
-  return result.ec == std::errc::result_out_of_range ? std::numeric_limits<double>::infinity() : value;
+  const std::string_view text = cell.format ? std::string_view(converted) : trimmed(cell.text);
+  return data_number_of(text);
 }
 
 at::Tensor ColumnNumbers::tensor(const std::vector<int64_t>& shape) const {

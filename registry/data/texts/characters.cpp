@@ -1,10 +1,9 @@
 #include "registry/data/texts/characters.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include "registry/language/error.h"
+#include "registry/language/hex.h"
 #include "registry/language/utf8.h"
 
 namespace trainrun {
@@ -41,9 +40,8 @@ std::vector<uint32_t> Alphabet::encode(const std::vector<uint32_t>& characters, 
   for (const uint32_t character : characters) {
     const auto found = numbers_.find(character);
     if (found == numbers_.end()) {
-      std::array<char, 16> name{};
-      std::snprintf(name.data(), name.size(), "U+%04X", character);
-      throw DataError(origin + ": the character '" + utf8_of(character) + "' (" + name.data() +
+      throw DataError(origin + ": the character '" + utf8_of(character) + "' (U+" +
+                      hex_number(character, 4, HexCase::kUpper) +
                       ") does not occur in the training text, so the model has no number for it");
     }
     numbers.push_back(found->second);

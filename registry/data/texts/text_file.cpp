@@ -1,10 +1,10 @@
 #include "registry/data/texts/text_file.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "registry/data/texts/characters.h"
 #include "registry/language/error.h"
+#include "registry/language/hex.h"
 #include "registry/language/utf8.h"
 
 namespace trainrun {
@@ -25,11 +25,7 @@ bool is_utf16(TextEncoding encoding) {
   return encoding == TextEncoding::kUtf16 || encoding == TextEncoding::kUtf16Le || encoding == TextEncoding::kUtf16Be;
 }
 
-std::string hexadecimal(unsigned byte) {
-  char text[8];
-  std::snprintf(text, sizeof text, "0x%02X", byte);
-  return text;
-}
+std::string hexadecimal(unsigned byte) { return "0x" + hex_number(byte, 2, HexCase::kUpper); }
 
 /// As which UTF-16 a text without a mark looks, whose every second byte is 0; "": as none.
 std::string seems_utf16(std::string_view start) {

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "registry/language/error.h"
+#include "registry/language/hex.h"
 
 namespace trainrun {
 namespace {
@@ -29,13 +30,7 @@ std::string Sha256::finish() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
   unsigned int size = 0;
   require(EVP_DigestFinal_ex(context_.get(), digest.data(), &size));
-  std::string text;
-  for (unsigned int i = 0; i < size; ++i) {
-    constexpr const char* kDigits = "0123456789abcdef";
-    text += kDigits[digest[i] >> 4];
-    text += kDigits[digest[i] & 15];
-  }
-  return text;
+  return hex_of({reinterpret_cast<const char*>(digest.data()), size});
 }
 
 std::string sha256(std::string_view bytes) {

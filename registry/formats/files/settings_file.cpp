@@ -5,6 +5,7 @@
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/files/json_depth.h"
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
 
 namespace trainrun {
 
@@ -37,8 +38,7 @@ std::string unknown_keys_text(const std::vector<std::string>& keys) {
 std::string shown_json(const json& value) {
   if (value.is_structured()) return value.is_array() ? "a list" : "a mapping";
   constexpr size_t kMostShown = 40;
-  const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() > kMostShown ? text.substr(0, kMostShown) + "…" : text;
+  return shortened(value.dump(-1, ' ', false, json::error_handler_t::replace), kMostShown);
 }
 
 }  // namespace trainrun

@@ -14,6 +14,8 @@
 #include "registry/formats/files/pickle.h"
 #include "registry/formats/files/zip_file.h"
 #include "registry/language/error.h"
+#include "registry/language/hex.h"
+#include "registry/language/text_forms.h"
 
 namespace trainrun {
 namespace {
@@ -147,15 +149,11 @@ class TorchFile {
     constexpr size_t kMostListed = 20;
     std::vector<std::string> words;
     for (const auto& [name, value] : dict.entries) {
-      if (words.size() == kMostListed) {
-        words.push_back("and " + std::to_string(dict.entries.size() - kMostListed) + " more");
-        break;
-      }
       const Node& key = pickle_[name];
       words.push_back((key.kind == Kind::kString ? key.text : pickle_.describe(key)) + " (" +
                       pickle_.describe(pickle_[value]) + ")");
     }
-    return words.empty() ? "nothing" : join(words);
+    return words.empty() ? "nothing" : join_first(words, kMostListed, LeftOut::kCount);
   }
 
   const Node& find_state_dict(const std::string& key) const {
@@ -278,12 +276,11 @@ class TorchFile {
 std::string begins(std::string_view bytes) {
   std::string text;
   for (const char c : bytes.substr(0, 8)) {
-    constexpr const char* kDigits = "0123456789abcdef";
     const auto byte = static_cast<unsigned char>(c);
     if (byte >= 0x20 && byte < 0x7f) {
       text += c;
     } else {
-      text += std::string("\\x") + kDigits[byte >> 4] + kDigits[byte & 15];
+      text += "\\x" + hex_number(byte, 2);
     }
   }
   return text;

@@ -8,6 +8,7 @@
 #include "registry/data/tables/arrow/batches.h"
 #include "registry/data/tables/arrow/cells.h"
 #include "registry/formats/files/regular_file.h"
+#include "registry/language/text_forms.h"
 
 namespace trainrun {
 
@@ -85,9 +86,8 @@ class ArrowTable : public TableReader {
     constexpr size_t kMostShown = 100;
     const arrow::DataType& type = *batches_->schema().field(static_cast<int>(place))->type();
     if (is_read(type, objects_)) return;
-    std::string name = type.ToString();
-    if (name.size() > kMostShown) name = name.substr(0, kMostShown) + "…";
-    throw DataError(path_ + ":" + names_[place] + ": holds values of the type " + name +
+    throw DataError(path_ + ":" + names_[place] + ": holds values of the type " +
+                    shortened(type.ToString(), kMostShown) +
                     ", which is not read; leave this column out, such as by listing the others in features");
   }
 

@@ -4,6 +4,7 @@
 
 #include "registry/formats/text/jinja/value.h"
 #include "registry/formats/text/unicode.h"
+#include "registry/language/hex.h"
 #include "registry/language/text_view.h"
 
 namespace trainrun::jinja {
@@ -245,8 +246,7 @@ class Lexer {
     if (c == 'x' || c == 'u' || c == 'U') {
       const size_t digits = c == 'x' ? 2 : (c == 'u' ? 4 : 8);
       const std::string code = source_.substr(std::min(place, source_.size()), digits);
-      const bool fits = code.size() == digits && code.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
-      const uint64_t number = fits ? std::stoull(code, nullptr, 16) : 0x110000;
+      const uint64_t number = code.size() == digits ? number_of_hex(code).value_or(0x110000) : 0x110000;
       if (number > 0x10FFFF || (number >= 0xD800 && number < 0xE000)) {
         fail_at(line_, std::string("\\") + c + " is not followed by the number of a character");
       }

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 
 #include "registry/formats/text/jinja/value.h"
 #include "registry/formats/text/unicode.h"
+#include "registry/language/hex.h"
 
 // Values as texts: Python's str, repr and json.dumps.
 
@@ -31,12 +31,6 @@ bool is_printable(char32_t character) {
   }
 }
 
-std::string hexadecimal(const char* format, uint32_t number) {
-  char digits[16];
-  std::snprintf(digits, sizeof digits, format, number);
-  return digits;
-}
-
 std::string quoted(const std::string& text) {
   const bool has_single = text.find('\'') != std::string::npos;
   const char quote = has_single && text.find('"') == std::string::npos ? '"' : '\'';
@@ -51,7 +45,9 @@ std::string quoted(const std::string& text) {
     } else if (is_printable(character)) {
       unicode::append(result, character);
     } else {
-      result += hexadecimal(character < 0x100 ? "\\x%02x" : (character < 0x10000 ? "\\u%04x" : "\\U%08x"), character);
+      result += character < 0x100     ? "\\x" + hex_number(character, 2)
+                : character < 0x10000 ? "\\u" + hex_number(character, 4)
+                                      : "\\U" + hex_number(character, 8);
     }
   }
   return result + quote;
@@ -220,10 +216,10 @@ class JsonWriter {
     if (character >= 0x20 && (!style_.ensure_ascii || character < 0x7F)) {
       unicode::append(out_, character);
     } else if (character < 0x10000) {
-      out_ += hexadecimal("\\u%04x", character);
+      out_ += "\\u" + hex_number(character, 4);
     } else {
-      out_ += hexadecimal("\\u%04x", 0xD800 + ((character - 0x10000) >> 10));
-      out_ += hexadecimal("\\u%04x", 0xDC00 + ((character - 0x10000) & 0x3FF));
+      out_ += "\\u" + hex_number(0xD800 + ((character - 0x10000) >> 10), 4);
+      out_ += "\\u" + hex_number(0xDC00 + ((character - 0x10000) & 0x3FF), 4);
     }
   }
 

@@ -1,0 +1,32 @@
+#include "registry/language/text_forms.h"
+
+#include "registry/language/error.h"
+
+namespace trainrun {
+
+std::string in_marks(std::string_view text, char mark) {
+  std::string result(1, mark);
+  for (const char c : text) {
+    if (c == mark) result += mark;
+    result += c;
+  }
+  return result + mark;
+}
+
+std::string shortened(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  const auto is_within = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };  // a character of UTF-8
+  while (most > 0 && is_within(text[most])) --most;
+  return std::string(text.substr(0, most)) + "…";
+}
+
+std::string join_first(std::vector<std::string> words, size_t most, LeftOut left_out) {
+  const size_t count = words.size();
+  if (count > most) {
+    words.resize(most);
+    words.push_back(left_out == LeftOut::kMark ? "…" : "… (" + std::to_string(count) + " in all)");
+  }
+  return join(words);
+}
+
+}  // namespace trainrun

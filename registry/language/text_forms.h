@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainrun {
+
+/// The text between two `mark`s, which is doubled where the text has it: 'it''s' and "a ""b""", as YAML, SQL and CSV
+/// write them.
+std::string in_marks(std::string_view text, char mark);
+
+/// At most `most` bytes of the text, whole characters of UTF-8, and "…" where that is not all.
+std::string shortened(std::string_view text, size_t most);
+
+/// What the end of a list says that is not told whole: "a, b, …" or "a, b, … (12 in all)".
+enum class LeftOut { kMark, kCount };
+/// The first `most` words, joined by ", ".
+std::string join_first(std::vector<std::string> words, size_t most, LeftOut left_out = LeftOut::kMark);
+
+}  // namespace trainrun
