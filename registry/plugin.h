@@ -6,6 +6,7 @@
 #include "registry/graph/graph.h"
 #include "registry/kinds/batch_fields.h"
 #include "registry/kinds/changes_parameters.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/kinds/metric_details.h"
 #include "registry/plugin_abi.h"
 

@@ -53,7 +53,7 @@ MOST_ROOMS, MOST_LINES = 12, 15_000
 WITHOUT_LIBTORCH = "registry/language/"
 # How many headers a plugin is compiled against: registry/plugin.h and all that it includes. One more is one more whose
 # change makes every plugin be compiled anew.
-PUBLIC_HEADERS = 38
+PUBLIC_HEADERS = 39
 # The rooms of runner/, the lowest first: one may include itself and those before it.
 ROOMS = [
     "base",

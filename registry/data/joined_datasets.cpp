@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "registry/data/views.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 
 namespace trainrun {
@@ -59,7 +61,7 @@ at::Tensor joined_rows(const std::vector<Piece>& pieces, const std::string& fiel
     for (size_t d = 1; d < sizes.size(); ++d) sizes[d] = std::max(sizes[d], rows.size(static_cast<int64_t>(d)));
     sizes[0] += rows.size(0);
   }
-  const auto padding = padding_of(*pieces[0].part, field);
+  const auto padding = alike ? std::nullopt : pieces[0].part->facts().field(field).padding;
   if (!alike && !padding) throw DataError("field " + field + ": the data sets' samples are not of one size");
   at::Tensor all = alike ? at::empty(sizes, dtype) : at::full(sizes, *padding, dtype);
   for (const Piece& piece : pieces) {
@@ -109,8 +111,8 @@ void JoinedDatasets::require_same_classes() const {
   for (size_t i = 1; i < parts_.size(); ++i) {
     const DatasetInfo info = parts_[i]->info();
     for (const FieldInfo& field : first.fields) {
-      const std::vector<std::string> expected = class_names_of(*parts_[0], field.name);
-      const std::vector<std::string> found = class_names_of(*parts_[i], field.name);
+      const std::vector<std::string> expected = parts_[0]->facts().field(field.name).class_names;
+      const std::vector<std::string> found = parts_[i]->facts().field(field.name).class_names;
       const auto number = info.find(field.name)->num_classes;
       const bool counts_agree = !field.num_classes || !number || *field.num_classes == *number;
       const bool names_agree = expected.empty() || found.empty() || expected == found;
@@ -173,27 +175,50 @@ void JoinedDatasets::set_rest() {
   require_same_classes();
 }
 
+/// Those of the first, but where samples are numbered, or all have a say.
+DatasetFacts JoinedDatasets::facts() const {
+  DatasetFacts facts = parts_[0]->facts();
+  facts.field = [first = facts.field](const std::string& name) {
+    FieldFacts of_field = first(name);
+    of_field.renumbering = "";  // where the recipe would say it is within one of several
+    return of_field;
+  };
+  facts.held = [this](const std::string& field) { return held(field); };
+  facts.place = [this](int64_t index, const std::string& field) { return place(index, field); };
+  facts.stored = [this](int64_t index) { return stored(index); };
+  facts.texts = [this](const std::string& column) { return texts(column); };
+  facts.lengths = [this] { return lengths(); };
+  facts.own_order = {};
+  facts.draws_itself = false;
+  facts.num_drawn = DatasetFacts().num_drawn;
+  facts.disorder = [this](const std::optional<std::string>& group) { return disorder(group); };
+  facts.series_starts = [this] { return series_starts(); };
+  facts.notes = [this] { return notes(); };
+  return facts;
+}
+
 std::vector<std::string> JoinedDatasets::notes() const {
   std::vector<std::string> all;
   for (const auto& part : parts_) {
-    for (std::string& note : notes_of(*part)) all.push_back(std::move(note));
+    for (std::string& note : part->facts().notes()) all.push_back(std::move(note));
   }
   return all;
 }
 
 std::string JoinedDatasets::disorder(const std::optional<std::string>& group) const {
   for (const auto& part : parts_) {
-    if (std::string fault = disorder_of(*part, group); !fault.empty()) return fault;
+    if (std::string fault = part->facts().disorder(group); !fault.empty()) return fault;
   }
   return "";
 }
 
+/// Each part is another series, or has several.
 std::vector<int64_t> JoinedDatasets::series_starts() const {
   std::vector<int64_t> starts;
   int64_t begin = 0;
   for (const auto& part : parts_) {
     if (begin > 0) starts.push_back(begin);
-    for (const int64_t start : series_starts_of(*part)) starts.push_back(begin + start);
+    for (const int64_t start : part->facts().series_starts()) starts.push_back(begin + start);
     begin += is_open() ? part->size() : part->info().num_samples.value_or(0);
   }
   return starts;
@@ -205,50 +230,49 @@ at::Tensor JoinedDatasets::column(const std::string& field) const {
   return at::cat(columns);
 }
 
+at::Tensor JoinedDatasets::lengths() const {
+  std::vector<at::Tensor> lengths;
+  for (const auto& part : parts_) {
+    lengths.push_back(part->facts().lengths());
+    if (!lengths.back().defined()) return {};
+  }
+  return at::cat(lengths);
+}
+
 at::Tensor JoinedDatasets::held(const std::string& field) const {
   std::vector<at::Tensor> columns;
   for (const auto& part : parts_) {
-    columns.push_back(held_field(*part, field));
+    columns.push_back(part->facts().held(field));
     if (!columns.back().defined()) return {};
   }
   return at::cat(columns);
 }
 
-std::optional<int64_t> JoinedDatasets::padding(const std::string& field) const { return padding_of(*parts_[0], field); }
-
 std::string JoinedDatasets::place(int64_t index, const std::string& field) const {
   const size_t part = part_of(index);
-  return place_of_sample(*parts_[part], index - starts_[part], field);
+  return parts_[part]->facts().place(index - starts_[part], field);
 }
 
 std::string JoinedDatasets::stored(int64_t index) const {
   const size_t part = part_of(index);
-  return stored_sample(*parts_[part], index - starts_[part]);
-}
-
-std::vector<std::string> JoinedDatasets::names_within(const std::string& field) const {
-  return names_within_field(*parts_[0], field);
+  return parts_[part]->facts().stored(index - starts_[part]);
 }
 
 std::vector<std::string> JoinedDatasets::texts(const std::string& column) const {
   std::vector<std::string> all;
   for (const auto& part : parts_) {
-    std::vector<std::string> own = texts_of(*part, column);
+    std::vector<std::string> own = part->facts().texts(column);
     if (own.empty() && part->size() > 0) return {};
     std::move(own.begin(), own.end(), std::back_inserter(all));
   }
   return all;
 }
 
-std::vector<std::string> JoinedDatasets::class_names(const std::string& field) const {
-  return class_names_of(*parts_[0], field);
-}
-
 /// The others as the first one's file says, if it had to.
 void JoinedDatasets::read_alike() const {
   if (parts_.size() < 2) return;
-  const nlohmann::json inferred = inferred_of(*parts_[0]);
-  for (size_t i = 1; i < parts_.size(); ++i) read_as_inferred(*parts_[i], inferred);
+  const nlohmann::json inferred = parts_[0]->facts().inferred();
+  for (size_t i = 1; i < parts_.size(); ++i) parts_[i]->set_inferred(inferred);
 }
 
 size_t JoinedDatasets::part_of(int64_t index) const {

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "registry/data/data_details.h"
+#include "registry/kinds/dataset.h"
 
 namespace trainrun {
 
 /// Several data sets as one, sample after sample: those of the first, then those of the second, …. Their fields and
 /// classes must be alike. The first one learns; the others are read as it says.
-class JoinedDatasets : public Dataset, public DetailedDataset {
+class JoinedDatasets : public Dataset {
  public:
   /// `name`: of the data set that joins them, for messages.
   JoinedDatasets(std::string name, std::vector<std::unique_ptr<Dataset>> parts)
@@ -27,20 +27,8 @@ class JoinedDatasets : public Dataset, public DetailedDataset {
   void set_learnt(const nlohmann::json& state) override;
   at::Tensor column(const std::string& field) const override;
 
-  at::Tensor held(const std::string& field) const override;
-  std::optional<int64_t> padding(const std::string& field) const override;
-  std::string place(int64_t index, const std::string& field) const override;
-  std::string stored(int64_t index) const override;
-  std::vector<std::string> names_within(const std::string& field) const override;
-  std::vector<std::string> texts(const std::string& column) const override;
-  std::vector<std::string> class_names(const std::string& field) const override;
-  std::vector<std::string> notes() const override;
-  std::string disorder(const std::optional<std::string>& group) const override;
-  /// Each part is another series, or has several.
-  std::vector<int64_t> series_starts() const override;
-  const ImageOptions* image_options() const override { return image_options_of(*parts_[0]); }
-  nlohmann::json inferred() const override { return inferred_of(*parts_[0]); }
-  void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*parts_[0], inferred); }
+  DatasetFacts facts() const override;
+  void set_inferred(const nlohmann::json& inferred) override { parts_[0]->set_inferred(inferred); }
 
  protected:
   const std::vector<std::unique_ptr<Dataset>>& parts() const { return parts_; }
@@ -50,6 +38,14 @@ class JoinedDatasets : public Dataset, public DetailedDataset {
 
  private:
   void read_alike() const;
+  at::Tensor held(const std::string& field) const;
+  std::string place(int64_t index, const std::string& field) const;
+  std::string stored(int64_t index) const;
+  std::vector<std::string> texts(const std::string& column) const;
+  at::Tensor lengths() const;
+  std::vector<std::string> notes() const;
+  std::string disorder(const std::optional<std::string>& group) const;
+  std::vector<int64_t> series_starts() const;
   void require_same_classes() const;
   void set_rest();
   size_t part_of(int64_t index) const;

@@ -14,6 +14,7 @@
 #include "registry/data/joined_datasets.h"
 #include "registry/data/views.h"
 #include "registry/kinds/dataset.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/language/splitmix.h"
 
 namespace trainrun {
@@ -161,18 +162,21 @@ class MixtureDataset : public JoinedDatasets {
     require_countable(*num_drawn());
   }
 
-  bool draws_itself() const override { return true; }
-  std::optional<int64_t> num_drawn() const override {
+  DatasetFacts facts() const override {
+    DatasetFacts facts = JoinedDatasets::facts();
+    facts.draws_itself = true;
+    facts.num_drawn = [this] { return num_drawn(); };
+    facts.own_order = [this](uint64_t seed, int64_t epoch) { return order(seed, epoch); };
+    return facts;
+  }
+
+ private:
+  std::optional<int64_t> num_drawn() const {
     const auto sizes = sizes_of_parts();
     if (!sizes) return std::nullopt;
     const std::vector<int64_t> quotas = quotas_.of(*sizes);
     return std::accumulate(quotas.begin(), quotas.end(), int64_t{0});
   }
-  OwnOrder own_order() const override {
-    return [this](uint64_t seed, int64_t epoch) { return order(seed, epoch); };
-  }
-
- private:
   /// Those known so far; where one is not known, nothing.
   std::optional<std::vector<int64_t>> sizes_of_parts() const {
     std::vector<int64_t> sizes;
@@ -206,7 +210,7 @@ class MixtureDataset : public JoinedDatasets {
   /// epoch. So no sample comes twice in an epoch before every one has come.
   at::Tensor samples_of_part(size_t part, int64_t count, uint64_t seed, int64_t epoch) const {
     const int64_t size = parts()[part]->size();
-    const OwnOrder own = own_order_of(*parts()[part]);
+    const OwnOrder own = parts()[part]->facts().own_order;
     const int64_t epochs_of_order = std::max<int64_t>(size / count, 1);
     const int64_t rounds_of_epoch = (count + size - 1) / size;
     int64_t round = epoch / epochs_of_order * rounds_of_epoch;

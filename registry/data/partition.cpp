@@ -10,7 +10,7 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "registry/data/data_details.h"
+#include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
 namespace {
@@ -129,7 +129,7 @@ Numbers numbered(const std::vector<T>& values) {
 }  // namespace
 
 Numbers keys_of(const Dataset& data, const std::string& column) {
-  if (const std::vector<std::string> texts = texts_of(data, column); !texts.empty()) return numbered(texts);
+  if (const std::vector<std::string> texts = data.facts().texts(column); !texts.empty()) return numbered(texts);
   const at::Tensor values = data.column(column).squeeze();
   if (values.dim() != 1 || values.numel() != data.size()) {
     throw DataError("field '" + column + "' does not hold one value for each sample, by which they could be divided");

@@ -2,7 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
-#include "registry/language/error.h"
+#include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
 
@@ -13,13 +13,9 @@ at::Tensor lengths_between(std::span<const int64_t> begins) {
 }
 
 at::Tensor sample_lengths(const Dataset& data) {
-  try {
-    return data.column(kSampleLengths);
-  } catch (const DataError&) {
-    throw;
-  } catch (const Error&) {  // there is no such field
-    throw DataError("its samples have no lengths of their own");
-  }
+  at::Tensor lengths = data.facts().lengths();
+  if (!lengths.defined()) throw DataError("its samples have no lengths of their own");
+  return lengths;
 }
 
 }  // namespace trainrun

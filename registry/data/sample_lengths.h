@@ -6,10 +6,6 @@
 
 namespace trainrun {
 
-/// What Dataset::column gives, besides its fields, of samples that are filled up to the longest of a batch: the number
-/// of tokens of each, [size()] int64.
-constexpr const char* kSampleLengths = "number of tokens";
-
 /// [N] int64: from each of N + 1 places to the next.
 at::Tensor lengths_between(std::span<const int64_t> begins);
 

@@ -4,7 +4,9 @@
 #include <limits>
 
 #include "registry/data/views.h"
+#include "registry/data/wide_numbers.h"
 #include "registry/kinds/dataset.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/language/named.h"
 
 namespace trainrun {
@@ -59,7 +61,7 @@ struct TensorFileOptions {
 
 /// Pixels are given as float32 in [0, 1], truth values as bool (the target's as 0 and 1), other integers as int64,
 /// other numbers as float32 (in float64 for as long as transforms may still scale them, where float32 would round).
-class TensorFileDataset : public TensorDataset, public DetailedDataset {
+class TensorFileDataset : public TensorDataset {
  public:
   explicit TensorFileDataset(TensorFileOptions options) : options_(std::move(options)) {}
 
@@ -93,13 +95,18 @@ class TensorFileDataset : public TensorDataset, public DetailedDataset {
     }
   }
 
-  /// "train.npz:17:label": the row's number is its index, as NumPy counts.
-  std::string place(int64_t index, const std::string& field) const override {
-    const std::string* own = options_.fields ? options_.fields->find(field) : nullptr;
-    return options_.path.value_or(own ? *own : "") + ":" + std::to_string(index) + ":" + field;
+  DatasetFacts facts() const override {
+    DatasetFacts facts = TensorDataset::facts();
+    facts.place = [this](int64_t index, const std::string& field) { return place(index, field); };
+    return facts;
   }
 
  private:
+  /// "train.npz:17:label": the row's number is its index, as NumPy counts.
+  std::string place(int64_t index, const std::string& field) const {
+    const std::string* own = options_.fields ? options_.fields->find(field) : nullptr;
+    return options_.path.value_or(own ? *own : "") + ":" + std::to_string(index) + ":" + field;
+  }
   struct Found {
     std::string name;
     std::shared_ptr<TensorFile> file;

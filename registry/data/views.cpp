@@ -4,7 +4,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/randperm.h>
 #include <ATen/ops/tensor.h>
@@ -15,6 +14,7 @@
 #include <numeric>
 
 #include "registry/kinds/dataset.h"
+#include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
 
@@ -39,54 +39,6 @@ void DatasetView::learn(const at::Tensor& indices) { base_->learn(indices_.index
 
 at::Tensor DatasetView::column(const std::string& field) const {
   return base_->column(field).index_select(0, indices_);
-}
-
-at::Tensor DatasetView::held(const std::string& field) const {
-  const at::Tensor rows = held_field(*base_, field);
-  return rows.defined() ? rows.index_select(0, indices_) : rows;
-}
-
-std::string DatasetView::place(int64_t index, const std::string& field) const {
-  return place_of_sample(*base_, indices_[index].item<int64_t>(), field);
-}
-
-std::vector<std::string> DatasetView::texts(const std::string& column) const {
-  const std::vector<std::string> all = texts_of(*base_, column);
-  std::vector<std::string> own;
-  if (all.empty()) return own;
-  const int64_t* numbers = indices_.const_data_ptr<int64_t>();
-  for (int64_t i = 0; i < size(); ++i) own.push_back(all[static_cast<size_t>(numbers[i])]);
-  return own;
-}
-
-std::string DatasetView::renumbering(const std::string& field) const { return renumbering_of(*base_, field); }
-
-std::string DatasetView::stored(int64_t index) const { return stored_sample(*base_, indices_[index].item<int64_t>()); }
-
-/// Those of the whole that are among these samples, as they follow each other there.
-OwnOrder DatasetView::own_order() const {
-  OwnOrder whole = own_order_of(*base_);
-  if (!whole) return whole;
-  return [whole = std::move(whole), indices = indices_](uint64_t seed, int64_t epoch) {
-    const at::Tensor order = whole(seed, epoch);
-    at::Tensor places = at::empty_like(order);
-    places.index_copy_(0, order, at::arange(order.numel(), at::kLong));
-    return places.index_select(0, indices).argsort(true, 0, false);
-  };
-}
-
-std::vector<int64_t> DatasetView::series_starts() const {
-  const std::vector<int64_t> whole = series_starts_of(*base_);
-  std::vector<int64_t> own;
-  if (whole.empty() || !indices_.defined()) return own;
-  const int64_t* numbers = indices_.const_data_ptr<int64_t>();
-  const auto series = [&](int64_t sample) {
-    return std::upper_bound(whole.begin(), whole.end(), numbers[sample]) - whole.begin();
-  };
-  for (int64_t i = 1; i < size(); ++i) {
-    if (series(i) != series(i - 1)) own.push_back(i);
-  }
-  return own;
 }
 
 at::Tensor DatasetView::sampling_weights() const {
@@ -120,9 +72,15 @@ class ChosenSamples : public DatasetView {
     require_countable(base_->size());
     indices_ = choose_by_value_ ? choose_by_value_(*base_) : choose_(base_->size());
   }
-  std::string disorder(const std::optional<std::string>& group) const override {
-    const bool does_nothing = disorder_.group && disorder_.group == group;
-    return disorder_.fault.empty() || does_nothing ? disorder_of(*base_, group) : disorder_.fault;
+  DatasetFacts facts() const override {
+    DatasetFacts facts = DatasetView::facts();
+    if (!disorder_.fault.empty()) {
+      facts.disorder = [base = facts.disorder, own = disorder_](const std::optional<std::string>& group) {
+        const bool does_nothing = own.group && own.group == group;
+        return does_nothing ? base(group) : own.fault;
+      };
+    }
+    return facts;
   }
 
  private:
@@ -163,6 +121,12 @@ Disorder disorder_of_subset(const std::variant<int64_t, std::vector<int64_t>>& s
 }
 
 }  // namespace
+
+void require_all_drawn(const Dataset& data, const std::string& outer) {
+  if (!data.facts().draws_itself) return;
+  throw DataError(outer + " cannot take its samples from a Mixture, which draws its own in each epoch; put " + outer +
+                  " around the data sets within the Mixture");
+}
 
 void require_countable(int64_t num_samples) {
   const double needed = static_cast<double>(num_samples) * sizeof(int64_t);

@@ -6,13 +6,14 @@
 #include <variant>
 #include <vector>
 
-#include "registry/data/data_details.h"
 #include "registry/data/partition.h"
+#include "registry/kinds/dataset.h"
+#include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
 
 /// Some samples of another data set, in an order of their own.
-class DatasetView : public Dataset, public DetailedDataset {
+class DatasetView : public Dataset {
  public:
   /// Samples `indices` ([n] int64) of `base`, which is open.
   DatasetView(std::shared_ptr<Dataset> base, at::Tensor indices);
@@ -26,25 +27,8 @@ class DatasetView : public Dataset, public DetailedDataset {
   nlohmann::json learnt() const override { return base_->learnt(); }
   void set_learnt(const nlohmann::json& state) override { base_->set_learnt(state); }
   at::Tensor column(const std::string& field) const override;
-  at::Tensor held(const std::string& field) const override;
-  std::string place(int64_t index, const std::string& field) const override;
-  std::vector<std::string> names_within(const std::string& field) const override {
-    return names_within_field(*base_, field);
-  }
-  std::vector<std::string> notes() const override { return notes_of(*base_); }
-  std::vector<std::string> texts(const std::string& column) const override;
-  std::vector<std::string> class_names(const std::string& field) const override {
-    return class_names_of(*base_, field);
-  }
-  OwnOrder own_order() const override;
-  std::optional<int64_t> padding(const std::string& field) const override { return padding_of(*base_, field); }
-  const ImageOptions* image_options() const override { return image_options_of(*base_); }
-  std::string stored(int64_t index) const override;
-  std::string disorder(const std::optional<std::string>& group) const override { return disorder_of(*base_, group); }
-  std::vector<int64_t> series_starts() const override;
-  std::string renumbering(const std::string& field) const override;
-  nlohmann::json inferred() const override { return inferred_of(*base_); }
-  void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*base_, inferred); }
+  DatasetFacts facts() const override { return base_->facts().of_samples(indices_); }
+  void set_inferred(const nlohmann::json& inferred) override { base_->set_inferred(inferred); }
   at::Tensor sampling_weights() const override;
 
  protected:
@@ -52,12 +36,14 @@ class DatasetView : public Dataset, public DetailedDataset {
   at::Tensor indices_;  // undefined until it is open
 };
 
+/// Throws DataError where `data`, which are within another data set `outer`, draw their samples themselves.
+void require_all_drawn(const Dataset& data, const std::string& outer);
 /// Throws DataError where not even the numbers of so many samples, 8 bytes each, fit into this machine's memory.
 void require_countable(int64_t num_samples);
 
 /// Which samples of a data set of `size` samples: [n] int64.
 using Selection = std::function<at::Tensor(int64_t size)>;
-/// What a choice does to the order of samples: see disorder_of.
+/// What a choice does to the order of samples: see DatasetFacts::disorder.
 struct Disorder {
   std::string fault;                 // "": nothing
   std::optional<std::string> group;  // by this column it does nothing

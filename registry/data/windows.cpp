@@ -7,9 +7,10 @@
 
 #include <numeric>
 
-#include "registry/data/data_details.h"
 #include "registry/data/partition.h"
+#include "registry/data/views.h"
 #include "registry/kinds/dataset.h"
+#include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
 namespace {
@@ -39,7 +40,7 @@ struct Windows {
 
 /// A sample is `length` rows of the base, each field [length, …], and the targets of the `horizon` rows that follow.
 /// The past of a target that is a number goes into `features`, behind the others. No window has rows of two series.
-class WindowsDataset : public Dataset, public DetailedDataset {
+class WindowsDataset : public Dataset {
  public:
   WindowsDataset(const Windows& options, std::unique_ptr<Dataset> base) : options_(options), base_(std::move(base)) {}
 
@@ -140,27 +141,44 @@ class WindowsDataset : public Dataset, public DetailedDataset {
     base_->learn(std::get<0>(at::_unique(rows, true)));
   }
   nlohmann::json learnt() const override { return base_->learnt(); }
-  nlohmann::json inferred() const override { return inferred_of(*base_); }
-  void set_inferred(const nlohmann::json& inferred) override { read_as_inferred(*base_, inferred); }
+  void set_inferred(const nlohmann::json& inferred) override { base_->set_inferred(inferred); }
+  /// What is known of rows, but for what does not hold for windows of them.
+  DatasetFacts facts() const override {
+    const DatasetFacts rows = base_->facts();
+    DatasetFacts facts;
+    facts.field = [this, of_row = rows.field](const std::string& name) {
+      FieldFacts field;
+      field.class_names = of_row(name).class_names;
+      field.names_within = names_within(name);
+      return field;
+    };
+    facts.place = [this](int64_t index, const std::string& field) { return place(index, field); };
+    facts.texts = [this](const std::string& column) { return texts(column); };
+    facts.notes = [this] { return notes(); };
+    facts.inferred = rows.inferred;
+    return facts;
+  }
+  void set_learnt(const nlohmann::json& state) override { base_->set_learnt(state); }
+
+ private:
+  static constexpr const char* kFeatures = "features";
+
   /// Of the target its first row to come, of the others the first row of the past.
-  std::string place(int64_t index, const std::string& field) const override {
+  std::string place(int64_t index, const std::string& field) const {
     const bool is_target = field == base_->info().target;
-    return place_of_sample(*base_, row_of(index, is_target ? options_.length : 0), field);
+    return base_->facts().place(row_of(index, is_target ? options_.length : 0), field);
   }
   /// Of the first row to come.
-  std::vector<std::string> texts(const std::string& column) const override {
-    const std::vector<std::string> rows = texts_of(*base_, column);
+  std::vector<std::string> texts(const std::string& column) const {
+    const std::vector<std::string> rows = base_->facts().texts(column);
     std::vector<std::string> texts;
     for (int64_t i = 0; !rows.empty() && i < size_; ++i) {
       texts.push_back(rows[static_cast<size_t>(row_of(i, options_.length))]);
     }
     return texts;
   }
-  std::vector<std::string> class_names(const std::string& field) const override {
-    return class_names_of(*base_, field);
-  }
-  std::vector<std::string> notes() const override {
-    std::vector<std::string> notes = notes_of(*base_);
+  std::vector<std::string> notes() const {
+    std::vector<std::string> notes = base_->facts().notes();
     if (too_short_ > 0 && size_ > 0) {
       notes.push_back("Windows: " + std::to_string(too_short_) + " of " + std::to_string(num_series_) +
                       " series are left out, which are too short for a window of " + std::to_string(options_.length) +
@@ -168,16 +186,12 @@ class WindowsDataset : public Dataset, public DetailedDataset {
     }
     return notes;
   }
-  std::vector<std::string> names_within(const std::string& field) const override {
-    std::vector<std::string> names = names_within_field(*base_, field);
+  std::vector<std::string> names_within(const std::string& field) const {
+    std::vector<std::string> names = base_->facts().field(field).names_within;
     const DatasetInfo rows = base_->info();
     if (field == kFeatures && has_past(*rows.find(rows.target))) names.push_back(rows.target);
     return names;
   }
-  void set_learnt(const nlohmann::json& state) override { base_->set_learnt(state); }
-
- private:
-  static constexpr const char* kFeatures = "features";
 
   int64_t windows_of(int64_t rows) const {
     const int64_t room = rows - options_.length - options_.horizon;
@@ -185,7 +199,7 @@ class WindowsDataset : public Dataset, public DetailedDataset {
   }
   /// Where each series ends, one after the other.
   std::vector<int64_t> ends_of_series(int64_t num_rows) const {
-    std::vector<int64_t> ends = series_starts_of(*base_);
+    std::vector<int64_t> ends = base_->facts().series_starts();
     ends.push_back(num_rows);
     return ends;
   }
@@ -236,7 +250,7 @@ class WindowsDataset : public Dataset, public DetailedDataset {
 
 std::unique_ptr<Dataset> Windows::build(const DatasetInputs& inputs) const {
   std::unique_ptr<Dataset> rows = dataset.build(inputs);
-  const std::string fault = disorder_of(*rows, group);
+  const std::string fault = rows->facts().disorder(group);
   if (!fault.empty()) {
     throw RecipeError(
         {{dataset.place, dataset.path, "Windows needs rows that follow each other in time, but " + fault}});

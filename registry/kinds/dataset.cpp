@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "registry/kinds/dataset_facts.h"
+
 namespace trainrun {
 
 Batch Dataset::get_drawn(const at::Tensor& indices, const SampleDraws&) const { return get(indices); }
@@ -14,6 +16,8 @@ void Dataset::learn(const at::Tensor&) {}
 nlohmann::json Dataset::learnt() const { return nullptr; }
 void Dataset::set_learnt(const nlohmann::json&) {}
 at::Tensor Dataset::sampling_weights() const { return {}; }
+DatasetFacts Dataset::facts() const { return {}; }
+void Dataset::set_inferred(const nlohmann::json&) {}
 
 at::Tensor Dataset::column(const std::string& field) const {
   constexpr int64_t kPiece = 256;  // samples at a time: all their other fields are made, too
@@ -41,6 +45,17 @@ at::Tensor TensorDataset::column(const std::string& field) const {
     if (rows.name == field && rows.divisor == 0) return rows.tensor;
   }
   return Dataset::column(field);
+}
+
+DatasetFacts TensorDataset::facts() const {
+  DatasetFacts facts;
+  facts.held = [this](const std::string& name) {
+    const DatasetInfo fields = info();
+    const FieldInfo* field = fields.find(name);
+    // What is not kept as it is given, images as bytes, is given as numbers.
+    return field && !at::isFloatingType(field->dtype) ? column(name) : at::Tensor();
+  };
+  return facts;
 }
 
 void TensorDataset::set_field(const std::string& name, at::Tensor rows, double divisor) {

@@ -10,6 +10,8 @@
 
 namespace trainrun {
 
+struct DatasetFacts;
+
 /// Samples by index. Constructing a data set opens nothing; `open` reads the files.
 class Dataset {
  public:
@@ -39,6 +41,14 @@ class Dataset {
   virtual at::Tensor column(const std::string& field) const;
   /// How often each sample is drawn in training, relative to the others ([size()] float64); undefined if all alike.
   virtual at::Tensor sampling_weights() const;
+
+  /// What else is known of the data: see dataset_facts.h. Other answers may follow once they are open, or have learnt.
+  /// Most data sets know nothing.
+  virtual DatasetFacts facts() const;
+  /// Has data that would infer from their files how these are to be read be read as other data, whose
+  /// `facts().inferred` is given; before `info` and `open`. It then gives that back, as it does of all data that the same
+  /// component builds. Null, or data that do not infer: nothing is done.
+  virtual void set_inferred(const nlohmann::json& inferred);
 };
 
 /// A data set held as tensors with one row for each sample; images may be kept as bytes and are returned as float32 in
@@ -48,6 +58,7 @@ class TensorDataset : public Dataset {
   int64_t size() const override;
   Batch get(const at::Tensor& indices) const override;
   at::Tensor column(const std::string& field) const override;
+  DatasetFacts facts() const override;
 
  protected:
   /// Sets field `name` to `rows` [n, …]; with `divisor` > 0 they are bytes, returned as float32 divided by it.

@@ -57,10 +57,10 @@ void check_values(const IndexUse& use, const Dataset& data, const at::Tensor& va
   at::Tensor value = values;
   for (int64_t dim = 0; dim < places.size(1); ++dim) value = value[places[0][dim].item<int64_t>()];
   const int64_t sample = samples.defined() ? samples[row].item<int64_t>() : row;
-  throw DataError(place_of_sample(data, sample, use.field) + ": " + std::to_string(value.item<int64_t>()) +
+  throw DataError(data.facts().place(sample, use.field) + ": " + std::to_string(value.item<int64_t>()) +
                   " is not from " + std::to_string(use.range.least) + " to " + std::to_string(use.range.below - 1) +
                   ": " + bound_text(use) + "; " +
-                  cure(use, least, most, !samples.defined(), renumbering_of(data, use.field)));
+                  cure(use, least, most, !samples.defined(), data.facts().field(use.field).renumbering));
 }
 
 Batch CheckedDataset::checked(Batch batch, const at::Tensor& indices) const {

@@ -11,6 +11,7 @@
 #include "registry/data/sample_lengths.h"
 #include "registry/data/views.h"
 #include "registry/kinds/build.h"
+#include "registry/kinds/dataset_facts.h"
 #include "runner/base/arithmetic.h"
 #include "runner/data/checked_dataset.h"
 #include "runner/data/length_order.h"
@@ -100,7 +101,7 @@ std::unique_ptr<Dataset> open_data(const Component<DatasetKind>& dataset, const 
   inputs.seed = static_cast<uint64_t>(recipe.seed);
   auto data = std::make_unique<CheckedDataset>(build_at_place(dataset, inputs));
   if (is_evaluated(recipe, dataset)) {
-    read_as_inferred(*data, inferred_of(*recipe.dataset.train.build(inputs)));
+    data->set_inferred(recipe.dataset.train.build(inputs)->facts().inferred());
   }
   data->open();
   try {
@@ -122,7 +123,7 @@ void share_learnt(Dataset& data, const json& learnt) {
 std::vector<std::string> notes_of_all(const std::vector<std::pair<std::string, const Dataset*>>& sets) {
   std::vector<std::pair<std::string, std::vector<std::string>>> notes;  // each with the names of those that say it
   for (const auto& [name, data] : sets) {
-    for (const std::string& note : notes_of(*data)) {
+    for (const std::string& note : data->facts().notes()) {
       const auto is_same = [&](const auto& other) { return other.first == note; };
       auto said = std::find_if(notes.begin(), notes.end(), is_same);
       if (said == notes.end()) said = notes.insert(said, {note, {}});
@@ -214,7 +215,7 @@ Drawing grouped_by_length(const Recipe& recipe, const Dataset& data, int64_t wor
   const auto fail = [&](const std::string& why) {
     throw RecipeError({{train.place, "dataloader.group_by_length", "cannot order " + train.type + ": " + why}});
   };
-  if (own_order_of(data) || data.sampling_weights().defined()) fail("it draws its samples itself");
+  if (data.facts().own_order || data.sampling_weights().defined()) fail("it draws its samples itself");
   at::Tensor lengths;
   try {
     lengths = sample_lengths(data);
@@ -252,8 +253,8 @@ DataLoaderOptions loader_options(const Recipe& recipe, const Dataset* data, bool
   if (!sampler) {
     if (data && section.shuffle) {
       options.drawing.weights = data->sampling_weights();
-      options.drawing.order = own_order_of(*data);
-      options.drawing.num_samples = num_drawn_of(*data).value_or(0);
+      options.drawing.order = data->facts().own_order;
+      options.drawing.num_samples = data->facts().num_drawn().value_or(0);
     }
     require_drawable(options.drawing.weights);
     return options;

@@ -1,7 +1,8 @@
 #include "runner/data/field_names.h"
 
-#include "registry/data/data_details.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
 
 namespace trainrun {
 
@@ -11,13 +12,7 @@ namespace {
 
 std::string shown(const json& names) {
   constexpr size_t kMost = 20;
-  auto words = names.get<std::vector<std::string>>();
-  const size_t count = words.size();
-  if (count > kMost) {
-    words.resize(kMost);
-    words.push_back("… (" + std::to_string(count) + " in all)");
-  }
-  return join(words);
+  return join_first(names.get<std::vector<std::string>>(), kMost, LeftOut::kCount);
 }
 
 }  // namespace
@@ -26,10 +21,9 @@ json names_of_fields(const Dataset& data) {
   json names = json::object();
   const DatasetInfo info = data.info();
   for (const FieldInfo& field : info.fields) {
-    const std::vector<std::string> classes = class_names_of(data, field.name);
-    const std::vector<std::string> columns = names_within_field(data, field.name);
-    if (!classes.empty()) names["classes"][field.name] = classes;
-    if (!columns.empty()) names["columns"][field.name] = columns;
+    const FieldFacts facts = data.facts().field(field.name);
+    if (!facts.class_names.empty()) names["classes"][field.name] = facts.class_names;
+    if (!facts.names_within.empty()) names["columns"][field.name] = facts.names_within;
   }
   return names;
 }

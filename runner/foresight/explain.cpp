@@ -8,10 +8,10 @@
 #include <set>
 
 #include "registry/components/schedulers/chainable.h"
-#include "registry/data/data_details.h"
 #include "registry/graph/flatten.h"
 #include "registry/graph/shape_mode.h"
 #include "registry/kinds/build.h"
+#include "registry/kinds/dataset_facts.h"
 #include "runner/base/arithmetic.h"
 #include "runner/foresight/optimizer_memory.h"
 #include "runner/model/flops.h"
@@ -291,7 +291,7 @@ Explanation explain(const LoadedRecipe& loaded) {
   result.optimizer = recipe.optimizer.type;
   const auto model = plan_model(recipe);
   const DatasetInfo info = training_info(recipe);
-  result.inferred = inferred_of(*build_at_place(recipe.dataset.train, {}));
+  result.inferred = build_at_place(recipe.dataset.train, {})->facts().inferred();
   if (!result.inferred.contains("columns")) result.inferred = nullptr;  // classes alone
   explain_layers(recipe, *model, info, result);
   list_fused(model->plan(), result.fused);

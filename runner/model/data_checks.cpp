@@ -9,8 +9,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "registry/data/data_details.h"
 #include "registry/graph/flatten.h"
+#include "registry/kinds/dataset_facts.h"
+#include "registry/language/text_forms.h"
 #include "registry/models/language_model.h"
 
 namespace trainrun {
@@ -85,9 +86,9 @@ std::string numbered(const std::vector<std::string>& classes) {
   bool differ = false;
   for (size_t i = 0; i < classes.size(); ++i) {
     differ = differ || classes[i] != std::to_string(i);
-    if (i < kMostNamed) words.push_back(classes[i] + " is " + std::to_string(i));
+    words.push_back(classes[i] + " is " + std::to_string(i));
   }
-  return differ ? join(words) + (classes.size() > kMostNamed ? ", …" : "") : "";
+  return differ ? join_first(words, kMostNamed) : "";
 }
 
 /// A line where numbers to be learnt reach the loss much larger or smaller than a model's first outputs, about 1.
@@ -99,7 +100,7 @@ void add_unusual_deviations(const FieldInfo& target, const Dataset& data, const 
   const at::Tensor rows = all.reshape({all.size(0), -1});  // [N, K]
   if (rows.numel() == 0) return;
   const at::Tensor deviations = std::get<0>(at::std_mean(rows, {0}, /*correction=*/0));
-  const std::vector<std::string> names = names_within_field(data, target.name);
+  const std::vector<std::string> names = data.facts().field(target.name).names_within;
   for (int64_t i = 0; i < deviations.numel(); ++i) {
     const auto deviation = deviations[i].item<double>();
     if (!(deviation >= kFarFromOne) && !(deviation <= 1 / kFarFromOne)) continue;
@@ -165,7 +166,7 @@ std::vector<std::string> scale_warnings(const Recipe& recipe, const Graph& graph
     const at::Tensor rows = batch.at(field.name).to(at::kDouble);
     if (rows.dim() < 2 || rows.size(-1) == 0) continue;
     const at::Tensor largest = std::get<0>(rows.reshape({-1, rows.size(-1)}).abs().max(0));  // [F]
-    const std::vector<std::string> names = names_within_field(data, field.name);
+    const std::vector<std::string> names = data.facts().field(field.name).names_within;
     std::vector<std::string> large;
     for (int64_t i = 0; i < largest.numel(); ++i) {
       const auto value = largest[i].item<double>();
@@ -200,7 +201,7 @@ std::vector<std::string> target_warnings(const Recipe& recipe, const DatasetInfo
     if (at::isFloatingType(target->dtype)) {
       if (facts.target == LossFacts::Target::kNumbers)
         add_unusual_deviations(*target, data, transforms, loss, warnings);
-    } else if (const std::string text = numbered(class_names_of(data, target->name)); !text.empty()) {
+    } else if (const std::string text = numbered(data.facts().field(target->name).class_names); !text.empty()) {
       warnings.push_back(loss.path + ": " + loss.type + " learns numbers, but '" + target->name +
                          "' is the number of a class: " + text);
     }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "registry/graph/flatten.h"
+#include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
 namespace {
@@ -170,7 +171,7 @@ void check_indices(const Recipe& recipe, const Graph& graph, Dataset& data, cons
   const DatasetInfo given = data.info();
   for (const IndexUse& use : index_uses(recipe, graph, info)) {
     if (!is_unchanged(use.field, given, info)) continue;  // a transform makes it
-    const at::Tensor held = held_field(data, use.field);
+    const at::Tensor held = data.facts().held(use.field);
     if (held.defined()) {
       check_values(use, data, held, {});
     } else {

@@ -10,8 +10,8 @@
 #include <set>
 
 #include "registry/components/losses/without_dropout.h"
-#include "registry/data/data_details.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/kinds/graph_builder.h"
 #include "registry/kinds/metric_details.h"
 #include "registry/tensors/fault.h"
@@ -44,7 +44,7 @@ class Faults {
 
 /// Throws DataError where the recipe has the training samples drawn in another way than they draw themselves.
 void require_own_draws(const Recipe& recipe, const Dataset& data) {
-  if (!draws_itself(data)) return;
+  if (!data.facts().draws_itself) return;
   if (recipe.dataloader.chosen_sampler()) {
     throw DataError("the samples of a Mixture are drawn by its weights, so there can be no dataloader.sampler");
   }
@@ -60,7 +60,7 @@ DatasetInfo split_info(const Component<DatasetKind>& dataset, const std::vector<
   DatasetInfo info;
   at_place(dataset.place, dataset.path, "", [&] {
     const auto data = dataset.build({});
-    read_as_inferred(*data, inferred);
+    data->set_inferred(inferred);
     info = data->info();
     if (look) look(*data, info);
   });
@@ -96,14 +96,14 @@ DatasetInfo training_info(const Recipe& recipe) {
   return split_info(recipe.dataset.train, recipe.dataset.train_transforms, recipe.dataset.transforms, nullptr,
                     [&](const Dataset& data, DatasetInfo& info) {
                       require_own_draws(recipe, data);
-                      if (draws_itself(data)) info.num_samples = num_drawn_of(data);  // of an epoch
+                      if (data.facts().draws_itself) info.num_samples = data.facts().num_drawn();  // of an epoch
                     });
 }
 
 DatasetInfo evaluation_info(const Recipe& recipe, size_t set) {
   const Component<DatasetKind>& train = recipe.dataset.train;
   nlohmann::json inferred;
-  at_place(train.place, train.path, "", [&] { inferred = inferred_of(*train.build({})); });
+  at_place(train.place, train.path, "", [&] { inferred = train.build({})->facts().inferred(); });
   return split_info(recipe.dataset.eval->sets[set].data, recipe.dataset.eval_transforms, recipe.dataset.transforms,
                     inferred);
 }
@@ -213,7 +213,7 @@ std::vector<std::string> Model::label_names(const Recipe& recipe, const std::vec
   if (target.shape.size() != 1) return {};
   const Component<DatasetKind>& train = recipe.dataset.train;
   std::vector<std::string> names;
-  at_place(train.place, train.path, "", [&] { names = names_within_field(*train.build({}), target.name); });
+  at_place(train.place, train.path, "", [&] { names = train.build({})->facts().field(target.name).names_within; });
   const std::set<std::string> distinct(names.begin(), names.end());
   const bool are_figure_names =
       distinct.size() == names.size() && std::none_of(names.begin(), names.end(), [](const auto& name) {

@@ -4,9 +4,10 @@
 #include <filesystem>
 #include <set>
 
-#include "registry/data/data_details.h"
 #include "registry/kinds/build.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/language/interpolation.h"
+#include "registry/language/text_forms.h"
 #include "registry/plugin_loader.h"
 #include "runner/model/figures.h"
 #include "runner/model/index_checks.h"
@@ -120,8 +121,7 @@ std::string monitor_hint(const std::string& monitor, const std::vector<std::stri
     const auto place = static_cast<size_t>(std::find(ends.begin(), ends.end(), near) - ends.begin());
     return "; did you mean " + names[place] + "?";
   }
-  const std::vector<std::string> listed(names.begin(), names.begin() + std::min(names.size(), kMostListed));
-  return "; known: " + join(listed) + (names.size() > listed.size() ? ", …" : "");
+  return "; known: " + join_first(names, kMostListed);
 }
 
 /// What is monitored must be among what evaluation gives, and there must be evaluations. What it gives is known where
@@ -182,7 +182,7 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
     set_default_loggers(loaded.recipe, reader);
     loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));
     if (!known.is_null() && !has_fault(problems, {"dataset", "plugins"})) {  // later builds of it then know that, too
-      read_as_inferred(*build_at_place(loaded.recipe.dataset.train, {}), known);
+      build_at_place(loaded.recipe.dataset.train, {})->set_inferred(known);
     }
     planned = check_model(loaded.recipe, source.value, problems);
     if (weights == InitialWeights::kNeeded) {

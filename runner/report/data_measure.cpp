@@ -8,8 +8,8 @@
 #include <array>
 #include <cmath>
 
-#include "registry/data/data_details.h"
 #include "registry/formats/files/digest.h"
+#include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
 namespace {
@@ -96,11 +96,12 @@ void add_rows(const Dataset& data, const std::vector<int64_t>& indices, size_t b
   const Batch batch = data.get(at::tensor(piece, at::kLong));
   std::vector<at::Tensor> fields;
   std::vector<std::optional<int64_t>> paddings;
+  const DatasetFacts facts = data.facts();
   for (const Batch::Field& field : batch.fields()) {
     if (field.name == target) continue;
     fields.push_back(field.tensor.contiguous());
     const bool is_padded = field.tensor.dim() == 2 && field.tensor.scalar_type() == at::kLong;
-    paddings.push_back(is_padded ? padding_of(data, field.name) : std::nullopt);
+    paddings.push_back(is_padded ? facts.field(field.name).padding : std::nullopt);
   }
   for (size_t row = 0; row < piece.size(); ++row) {
     Sha256 hash;
@@ -120,13 +121,14 @@ void add_rows(const Dataset& data, const std::vector<int64_t>& indices, size_t b
 std::vector<std::string> contents_of(const Dataset& data, const std::vector<int64_t>& indices) {
   std::vector<std::string> digests(indices.size());
   if (indices.empty()) return digests;
-  const bool has_files = image_options_of(data) != nullptr;
+  const DatasetFacts facts = data.facts();
+  const bool has_files = facts.image_options != nullptr;
   constexpr int64_t kPiece = 64;
   const auto count = static_cast<int64_t>(indices.size());
   at::parallel_for(0, (count + kPiece - 1) / kPiece, 1, [&](int64_t first, int64_t last) {
     const auto begin = static_cast<size_t>(first * kPiece);
     const auto end = static_cast<size_t>(std::min(last * kPiece, count));
-    for (size_t i = begin; has_files && i < end; ++i) digests[i] = sha256(stored_sample(data, indices[i]));
+    for (size_t i = begin; has_files && i < end; ++i) digests[i] = sha256(facts.stored(indices[i]));
     for (size_t i = begin; !has_files && i < end; i += kPiece) {
       add_rows(data, indices, i, std::min(i + kPiece, end), digests);
     }

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "registry/data/sample_lengths.h"
+#include "registry/kinds/dataset_facts.h"
 #include "runner/data/data.h"
 #include "runner/data/field_names.h"
 #include "runner/data/length_order.h"
@@ -132,7 +133,7 @@ std::optional<SurveyedSet::Grouping> grouping_of(const Recipe& recipe, const Dat
 class Surveyor {
  public:
   Surveyor(const OpenSet& set, const DataSurveyOptions& options, const std::vector<IndexUse>& uses)
-      : set_(set), options_(options), names_(class_names_of(*set.data, set.data->info().target)) {
+      : set_(set), options_(options), names_(set.data->facts().field(set.data->info().target).class_names) {
     found_.name = set.name;
     found_.samples = set.data->size();
     const auto labels = label_range(set, uses);
@@ -143,7 +144,8 @@ class Surveyor {
     }
     for (const FieldInfo& field : set.info.fields) {
       if (of_texts.contains(field.name)) continue;
-      if (field.name != set.info.target) measures_.emplace_back(field, names_within_field(*set.data, field.name));
+      if (field.name != set.info.target)
+        measures_.emplace_back(field, set.data->facts().field(field.name).names_within);
     }
     targets_are_tokens_ = of_texts.contains(set.info.target);
     const bool has_classes = labels && labels->below <= kMostClasses && !targets_are_tokens_;
@@ -184,8 +186,7 @@ class Surveyor {
     for (int64_t row = 0; row < batch.size(); ++row) {
       if (static_cast<int64_t>(found_.shown.size()) == options_.shown) break;
       SurveyedSet::Sample sample;
-      sample.place =
-          place_of_sample(*set_.data, order[found_.measured + row].item<int64_t>(), set_.info.fields[0].name);
+      sample.place = set_.data->facts().place(order[found_.measured + row].item<int64_t>(), set_.info.fields[0].name);
       if (!targets_are_tokens_) sample.label = label_text(target[row], names_);
       if (texts_.empty()) sample.input = batch.at(set_.info.fields[0].name)[row].clone();
       for (const TokenMeasure& text : texts_) sample.rows.push_back(text.row(batch, row));

@@ -4,7 +4,7 @@
 #include <map>
 #include <unordered_set>
 
-#include "registry/data/data_details.h"
+#include "registry/kinds/dataset_facts.h"
 #include "runner/base/text.h"
 #include "runner/report/data_measure.h"
 
@@ -68,7 +68,7 @@ void DataWarnings::add_blank(const SurveyedSet& set, int64_t blank) {
 void DataWarnings::add_contents(const std::string& set, const Dataset& data, const std::vector<int64_t>& indices) {
   const std::vector<std::string> digests = contents_of(data, indices);
   const std::string field = data.info().fields[0].name;
-  const auto place = [&](size_t i) { return place_of_sample(data, indices[i], field); };
+  const auto place = [&, facts = data.facts()](size_t i) { return facts.place(indices[i], field); };
   std::map<size_t, std::vector<std::string>> alike;  // by the set in which the first one is
   std::unordered_set<std::string> contents;
   for (size_t i = 0; i < digests.size(); ++i) {

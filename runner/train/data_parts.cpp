@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "registry/data/data_details.h"
+#include "registry/kinds/dataset_facts.h"
 #include "runner/data/data_fingerprint.h"
 #include "runner/data/field_names.h"
 #include "runner/train/job.h"
@@ -68,7 +68,7 @@ class LearntPart : public Stateful {
   json values() override {
     const Dataset& data = *job_.train_data;
     json learnt = {{"dataset", data.learnt()}, {"transforms", job_.transforms->learnt()}};
-    if (json inferred = inferred_of(data); !inferred.is_null()) learnt["inferred"] = std::move(inferred);
+    if (json inferred = data.facts().inferred(); !inferred.is_null()) learnt["inferred"] = std::move(inferred);
     learnt.update(names_of_fields(data));
     return learnt;
   }

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "registry/data/data_details.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 #include "runner/data/data.h"
 #include "runner/data/field_names.h"
@@ -53,7 +53,7 @@ json known_of(const json& learnt) {
 /// Where the checkpoint does not say which classes there are.
 std::optional<std::string> note_on_classes(const json& learnt, const Recipe& recipe) {
   if (!known_of(learnt).is_null()) return std::nullopt;
-  const json now = inferred_of(*recipe.dataset.train.build({}));
+  const json now = recipe.dataset.train.build({})->facts().inferred();
   if (!now.contains("classes")) return std::nullopt;
   return "the checkpoint is older than the saving of classes' names; they are taken from dataset.train as it is now: " +
          join(now["classes"].get<std::vector<std::string>>());
@@ -123,9 +123,9 @@ std::vector<std::string> TrainedRun::class_names(const std::string& field) const
   const json saved = learnt("classes");
   if (saved.contains(field)) return saved[field].get<std::vector<std::string>>();
   if (saved.is_object()) return {};
-  const json known = inferred_of(*recipe().dataset.train.build({}));  // of an older checkpoint
+  const json known = recipe().dataset.train.build({})->facts().inferred();  // of an older checkpoint
   if (known.contains("classes")) return known["classes"].get<std::vector<std::string>>();
-  return class_names_of(*recipe().dataset.train.build({}), field);
+  return recipe().dataset.train.build({})->facts().field(field).class_names;
 }
 
 EvaluatedSets evaluate_trained(TrainedRun& run) {
@@ -157,7 +157,7 @@ EvaluatedSets evaluate_trained(TrainedRun& run) {
     const Figures own = *evaluate(recipe, run.model(), loader, metrics, control);
     evaluated.figures.insert(evaluated.figures.end(), own.begin(), own.end());
     const std::vector<std::string> names = run.class_names(infos[i].target);
-    evaluated.class_names[control.prefix] = names.empty() ? class_names_of(*data[i], infos[i].target) : names;
+    evaluated.class_names[control.prefix] = names.empty() ? data[i]->facts().field(infos[i].target).class_names : names;
   }
   return evaluated;
 }

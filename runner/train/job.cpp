@@ -8,6 +8,7 @@
 
 #include "registry/graph/shape_mode.h"
 #include "registry/kinds/build.h"
+#include "registry/kinds/dataset_facts.h"
 #include "runner/base/arithmetic.h"
 #include "runner/data/field_names.h"
 #include "runner/device/device.h"
@@ -90,7 +91,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
     spdlog::warn("on the CPU, though there is a GPU: {}", open_accelerator().missing);
   }
   if (is_main()) log_start_notes(loaded);
-  if (const std::string text = inferred_text(inferred_of(*train_data)); !text.empty()) spdlog::info(text);
+  if (const std::string text = inferred_text(train_data->facts().inferred()); !text.empty()) spdlog::info(text);
   std::vector<std::pair<std::string, const Dataset*>> sets = {{"dataset.train", train_data.get()}};
   for (size_t i = 0; i < eval_splits.size(); ++i) {
     sets.emplace_back(recipe.dataset.eval->sets[i].path(), eval_splits[i].data.get());

@@ -16,6 +16,7 @@
 #include "registry/data/images/image_files.h"
 #include "registry/data/images/image_samples.h"
 #include "registry/data/texts/encoded_texts.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/kinds/layer_shapes.h"
 #include "runner/data/field_names.h"
 #include "runner/train/occasion.h"
@@ -63,7 +64,7 @@ const Component<DatasetKind>& model_data(const Recipe& recipe) {
 ImageOptions image_options(const Dataset& data, const FieldInfo& image) {
   ImageOptions options;
   options.mode = image.shape[0] == 1 ? ColorMode::kGray : ColorMode::kRgb;
-  if (const ImageOptions* own = image_options_of(data)) options = *own;
+  if (const ImageOptions* own = data.facts().image_options) options = *own;
   options.memory = std::make_shared<ImageMemory>();  // these are other files
   options.cache = ImageCache::kNone;
   return options;
@@ -71,7 +72,7 @@ ImageOptions image_options(const Dataset& data, const FieldInfo& image) {
 
 std::unique_ptr<Dataset> open_folder(const Recipe& recipe, const std::string& folder) {
   const std::unique_ptr<Dataset> like = model_data(recipe).build({});
-  read_as_inferred(*like, inferred_of(*recipe.dataset.train.build({})));
+  like->set_inferred(recipe.dataset.train.build({})->facts().inferred());
   const DatasetInfo info = like->info();
   const FieldInfo& image = info.fields[0];
   const bool fits = image.name == "image" && image.shape.size() == 3 && (image.shape[0] == 1 || image.shape[0] == 3);
@@ -120,7 +121,7 @@ std::unique_ptr<Dataset> open_predicted(TrainedRun& run, const std::optional<std
 std::string name_of_sample(const Dataset& data, const std::optional<std::string>& path, int64_t sample) {
   if (!path) return std::to_string(sample);
   if (const auto* texts = dynamic_cast<const EncodedTexts*>(&data)) return std::to_string(texts->line(sample));
-  return place_of_sample(data, sample, "image");
+  return data.facts().place(sample, "image");
 }
 
 /// `of_logits` makes probabilities of logits.
@@ -153,7 +154,7 @@ PredictedClasses classes_of(const TrainedRun& run, const Dataset& data, size_t c
   const DatasetInfo info = data.info();
   classes.names = run.class_names(info.target);
   if (classes.names.size() == count) return classes;
-  classes.names = class_names_of(data, info.target);
+  classes.names = data.facts().field(info.target).class_names;
   if (classes.names.size() == count) return classes;
   classes.names.clear();
   for (size_t i = 0; i < count; ++i) classes.names.push_back(std::to_string(i));

@@ -21,12 +21,12 @@
 #include <numeric>
 #include <set>
 
-#include "registry/data/data_details.h"
 #include "registry/data/partition.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/files/safetensors.h"
 #include "registry/graph/layer_decay.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/kinds/graph_builder.h"
 #include "registry/kinds/metric_details.h"
 #include "runner/data/pixels.h"
@@ -515,7 +515,7 @@ json run_dataset(Request& request) {
     request.give("output", field.name, tensor);
   }
   if (request.has("epoch")) {
-    const OwnOrder order = own_order_of(*dataset);
+    const OwnOrder order = dataset->facts().own_order;
     request.give("order", "0", order(static_cast<uint64_t>(request.number("seed")), request.number("epoch")));
   }
   return {{"learnt", dataset->learnt()}, {"fields", names}, {"target", info.target}};

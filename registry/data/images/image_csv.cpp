@@ -1,14 +1,16 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
 
 #include "registry/data/images/image_samples.h"
 #include "registry/data/tables/csv_reader.h"
+#include "registry/data/wide_numbers.h"
 #include "registry/kinds/dataset.h"
+#include "registry/kinds/dataset_facts.h"
+#include "registry/language/text_number.h"
 
 namespace trainrun {
 namespace {
@@ -52,31 +54,32 @@ struct ImageCsv : ImageOptions {
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
-/// A number, whole or not, of the whole text.
-template <class Number>
-std::optional<Number> number_in(const std::string& text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return number;
-}
-
 class ImageCsvDataset : public ImageSamples {
  public:
   explicit ImageCsvDataset(const ImageCsv& options) : ImageSamples(options), options_(options) {}
 
-  std::vector<std::string> names_within(const std::string& field) const override {
-    const auto* columns = std::get_if<std::vector<std::string>>(&options_.label);
-    return columns && field == "label" ? *columns : std::vector<std::string>();
+  DatasetFacts facts() const override {
+    DatasetFacts facts = ImageSamples::facts();
+    facts.field = [this, of_image = facts.field](const std::string& name) {
+      FieldFacts field = of_image(name);
+      const auto* columns = std::get_if<std::vector<std::string>>(&options_.label);
+      if (columns && name == "label") field.names_within = *columns;
+      return field;
+    };
+    facts.texts = [this, of_files = facts.texts](const std::string& column) { return texts(column, of_files); };
+    return facts;
   }
+
+ private:
   /// The file is read once more: its other columns are not kept.
-  std::vector<std::string> texts(const std::string& column) const override {
+  template <class Texts>
+  std::vector<std::string> texts(const std::string& column, const Texts& of_files) const {
     CsvReader reader(options_.path, options_.delimiter[0], options_.encoding);
     std::vector<std::string> record;
     reader.next(record);
     if (column == "label") return {};
     if (column == "folder" && std::find(record.begin(), record.end(), column) == record.end()) {
-      return ImageSamples::texts(column);
+      return of_files(column);
     }
     const size_t place = column_of(record, column);
     std::vector<std::string> all;
@@ -152,7 +155,7 @@ class ImageCsvDataset : public ImageSamples {
   static void refuse_fractions(const Table& table, const std::string& column) {
     std::optional<size_t> fraction;
     for (size_t i = 0; i < table.values.size(); ++i) {
-      const auto number = number_in<double>(table.values[i]);
+      const auto number = number_of<double>(table.values[i]);
       if (!number) return;
       if (!fraction && *number != std::floor(*number)) fraction = i;
     }
@@ -169,7 +172,7 @@ class ImageCsvDataset : public ImageSamples {
     for (size_t i = 0; i < table.values.size(); ++i) {
       if (table.values[i].empty()) throw DataError(table.listing.place(i) + ":" + column + ": there is no class");
       numbers[table.values[i]];
-      const auto number = number_in<int64_t>(table.values[i]);
+      const auto number = number_of<int64_t>(table.values[i]);
       if (number && *number >= 0 && labels.size() == i) labels.push_back(*number);
     }
     if (labels.size() == table.values.size()) {
@@ -190,7 +193,7 @@ class ImageCsvDataset : public ImageSamples {
   static void read_numbers(Table& table, const std::vector<std::string>& columns) {
     std::vector<double> numbers;
     for (size_t i = 0; i < table.values.size(); ++i) {
-      const auto number = number_in<double>(table.values[i]);
+      const auto number = number_of<double>(table.values[i]);
       if (!number || !std::isfinite(static_cast<float>(*number))) {
         throw DataError(table.listing.place(i / columns.size()) + ":" + columns[i % columns.size()] + ": '" +
                         table.values[i] + "' is not a number");

@@ -12,7 +12,9 @@
 #include "registry/formats/images/decode.h"
 #include "registry/formats/text/unicode.h"
 #include "registry/kinds/build.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/kinds/layer.h"
+#include "registry/language/text_forms.h"
 #include "registry/transforms/masks.h"
 
 namespace trainrun {
@@ -90,7 +92,7 @@ json ImageSamples::inferred() const {
 }
 
 void ImageSamples::set_inferred(const json& inferred) {
-  if (listing_) return;
+  if (listing_ || inferred.is_null()) return;
   known_ = KnownClasses::from_json(inferred);
   const std::lock_guard lock(options_.memory->mutex);
   options_.memory->known = known_;
@@ -130,8 +132,6 @@ std::string ImageSamples::named(size_t number, const std::string& message) const
 
 std::string ImageSamples::read_image(size_t number) const { return read_file(files()[number], kMostFileBytes); }
 
-std::string ImageSamples::stored(int64_t index) const { return bytes_of(static_cast<size_t>(index)); }
-
 /// What is missing is a fault of the data, like what is broken; what the system does not let us read may be there again
 /// tomorrow.
 std::string ImageSamples::bytes_of(size_t number) const {
@@ -151,8 +151,20 @@ std::vector<std::string> ImageSamples::texts(const std::string& column) const {
   return texts;
 }
 
-std::vector<std::string> ImageSamples::class_names(const std::string& field) const {
-  return field == "label" && !mask_options_ ? listing().classes : std::vector<std::string>();
+DatasetFacts ImageSamples::facts() const {
+  DatasetFacts facts;
+  facts.field = [this](const std::string& name) {
+    FieldFacts field;
+    if (name == "label" && !mask_options_) field.class_names = listing().classes;
+    return field;
+  };
+  facts.place = [this](int64_t index, const std::string&) { return files()[static_cast<size_t>(index)]; };
+  facts.stored = [this](int64_t index) { return bytes_of(static_cast<size_t>(index)); };
+  facts.texts = [this](const std::string& column) { return texts(column); };
+  facts.image_options = &options_;
+  facts.notes = [this] { return notes_; };
+  facts.inferred = [this] { return inferred(); };
+  return facts;
 }
 
 DatasetInfo ImageSamples::info() const {
@@ -256,8 +268,7 @@ void ImageSamples::leave_out(const std::vector<int64_t>& whole, std::vector<std:
   if (options_.broken == BrokenImages::kError) throw DataError(broken[0] + advice());
   const size_t count = broken.size();
   const size_t all = files().size() + listing().unread.size();
-  if (count > kMostBrokenNamed) broken.resize(kMostBrokenNamed);
-  const std::string named = join(broken) + (count > kMostBrokenNamed ? ", …" : "");
+  const std::string named = join_first(std::move(broken), kMostBrokenNamed);
   if (whole.empty()) throw DataError("no image can be decoded: " + named);
   notes_.push_back(std::to_string(count) + " of " + std::to_string(all) +
                    " images cannot be decoded and are left out: " + named);
@@ -376,7 +387,4 @@ at::Tensor ImageSamples::column(const std::string& field) const {
   if (field != "label" || mask_options_) return Dataset::column(field);
   return listing().labels;
 }
-
-std::string ImageSamples::place(int64_t index, const std::string&) const { return files()[static_cast<size_t>(index)]; }
-
 }  // namespace trainrun

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "registry/data/data_details.h"
 #include "registry/data/images/image_classes.h"
 #include "registry/data/images/image_listing.h"
+#include "registry/kinds/dataset.h"
 #include "registry/kinds/transform.h"
 
 namespace trainrun {
@@ -79,7 +79,7 @@ struct MaskOptions {
 /// pixel, which convolutions are quickest with) and `label`, or `mask` ([H, W] int64). A file is read and decoded when
 /// its sample is asked for; each image goes through `image_transforms` before it is put into a batch, for which all must
 /// be of one size by then.
-class ImageSamples : public Dataset, public DetailedDataset {
+class ImageSamples : public Dataset {
  public:
   explicit ImageSamples(ImageOptions options, std::optional<MaskOptions> masks = std::nullopt);
 
@@ -93,15 +93,8 @@ class ImageSamples : public Dataset, public DetailedDataset {
   /// The classes of other data are numbered as the training data's are, once `set_inferred` or `set_learnt` says how.
   nlohmann::json learnt() const override;
   void set_learnt(const nlohmann::json& state) override;
-  nlohmann::json inferred() const override;
   void set_inferred(const nlohmann::json& inferred) override;
-  std::string place(int64_t index, const std::string& field) const override;
-  std::vector<std::string> notes() const override { return notes_; }
-  /// `folder`: the name of the folder that a file lies in.
-  std::vector<std::string> texts(const std::string& column) const override;
-  std::vector<std::string> class_names(const std::string& field) const override;
-  const ImageOptions* image_options() const override { return &options_; }
-  std::string stored(int64_t index) const override;
+  DatasetFacts facts() const override;
 
  protected:
   using Listing = ImageListing;
@@ -121,6 +114,9 @@ class ImageSamples : public Dataset, public DetailedDataset {
   size_t listed(size_t number) const;
 
  private:
+  nlohmann::json inferred() const;
+  /// `folder`: the name of the folder that a file lies in.
+  std::vector<std::string> texts(const std::string& column) const;
   const std::vector<std::string>& files() const { return listing().files; }
   /// The classes that this or another data set of the same component is read by; none: those of the listing.
   KnownClasses told_classes() const;

@@ -15,6 +15,7 @@
 #include "registry/data/shards/tar_source.h"
 #include "registry/formats/files/regular_file.h"
 #include "registry/kinds/dataset.h"
+#include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
 namespace {
@@ -93,12 +94,14 @@ class ShardsDataset : public ImageSamples {
  public:
   explicit ShardsDataset(const Shards& options) : ImageSamples(options), options_(options) {}
 
-  OwnOrder own_order() const override {
-    std::vector<int64_t> sizes(listing().archives.size());  // in samples
-    for (const Listing::Piece& piece : listing().pieces) ++sizes[piece.archive];
-    return [sizes, buffer = options_.shuffle_buffer](uint64_t seed, int64_t epoch) {
-      return at::tensor(shard_order(sizes, buffer, seed, epoch), at::kLong);
+  DatasetFacts facts() const override {
+    DatasetFacts facts = ImageSamples::facts();
+    facts.own_order = [this](uint64_t seed, int64_t epoch) {
+      std::vector<int64_t> sizes(listing().archives.size());  // in samples
+      for (const Listing::Piece& piece : listing().pieces) ++sizes[piece.archive];
+      return at::tensor(shard_order(sizes, options_.shuffle_buffer, seed, epoch), at::kLong);
     };
+    return facts;
   }
 
  protected:

@@ -12,6 +12,7 @@
 
 #include "registry/data/tables/table_columns.h"
 #include "registry/data/tables/table_inference.h"
+#include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
 
@@ -26,7 +27,7 @@ at::Tensor tensor_of(const std::vector<T>& values, const std::vector<int64_t>& s
   return tensor;
 }
 
-class TableDataset : public TensorDataset, public DetailedDataset {
+class TableDataset : public TensorDataset {
  public:
   TableDataset(TableOptions options, std::unique_ptr<TableSource> source)
       : options_(std::move(options)), source_(std::move(source)) {}
@@ -137,18 +138,36 @@ class TableDataset : public TensorDataset, public DetailedDataset {
     make_fields();
   }
 
+  DatasetFacts facts() const override {
+    DatasetFacts facts = TensorDataset::facts();
+    facts.field = [this](const std::string& name) {
+      FieldFacts field;
+      if (name == "features") field.names_within = feature_names_;
+      if (name == "label") field.class_names = class_names();
+      if (name == "label") field.renumbering = renumbering();
+      return field;
+    };
+    facts.place = [this](int64_t index, const std::string& field) { return place(index, field); };
+    facts.texts = [this](const std::string& column) { return texts(column); };
+    facts.inferred = [this] { return inferred(); };
+    return facts;
+  }
+  void set_inferred(const json& inferred) override {
+    if (options_.infers() && !resolved_ && !inferred.is_null()) {
+      inferred_ = std::make_shared<const InferredTable>(InferredTable::from_json(inferred));
+      const std::lock_guard<std::mutex> lock(options_.memory->mutex);
+      options_.memory->table = inferred_;
+    }
+  }
+
+ private:
   /// "people.csv:17:age"
-  std::string place(int64_t index, const std::string& field) const override {
+  std::string place(int64_t index, const std::string& field) const {
     const bool is_label = field == "label";
     return source_->place(rows_.at(static_cast<size_t>(index))) + ":" + (is_label ? options_.label : field);
   }
-
-  std::vector<std::string> names_within(const std::string& field) const override {
-    return field == "features" ? feature_names_ : std::vector<std::string>();
-  }
-
   /// The file is read once more: not all its columns are kept.
-  std::vector<std::string> texts(const std::string& column) const override {
+  std::vector<std::string> texts(const std::string& column) const {
     const auto reader = source_->open();
     const size_t place = place_of(column == "label" ? options_.label : column, reader->names());
     reader->read_only({place});
@@ -157,33 +176,24 @@ class TableDataset : public TensorDataset, public DetailedDataset {
     while (reader->next(row)) texts.push_back(text_of(row[place]));
     return texts;
   }
-  std::string renumbering(const std::string& field) const override {
-    const bool are_numbers =
-        field == "label" && options_.is_classification() && !options_.num_classes && !options_.infers();
+  /// Of the label.
+  std::string renumbering() const {
+    const bool are_numbers = options_.is_classification() && !options_.num_classes && !options_.infers();
     return are_numbers ? "columns: {" + yaml_text(options_.label) + ": category}" : "";
   }
-  std::vector<std::string> class_names(const std::string& field) const override {
-    if (field != "label" || !options_.is_classification()) return {};
+  std::vector<std::string> class_names() const {
+    if (!options_.is_classification()) return {};
     const ColumnOptions label = options().column(options_.label);
     if (label.categories) return *label.categories;
     const json own = learnt_.is_object() ? learnt_.value(options_.label, json::object()) : json::object();
     return own.value("categories", std::vector<std::string>());
   }
-
-  json inferred() const override {
+  json inferred() const {
     if (!options_.infers()) return nullptr;
     options();
     return inferred_->to_json();
   }
-  void set_inferred(const json& inferred) override {
-    if (options_.infers() && !resolved_) {
-      inferred_ = std::make_shared<const InferredTable>(InferredTable::from_json(inferred));
-      const std::lock_guard<std::mutex> lock(options_.memory->mutex);
-      options_.memory->table = inferred_;
-    }
-  }
 
- private:
   /// What the recipe says, or what follows from the file where it leaves that open.
   const TableOptions& options() const {
     if (!options_.infers()) return options_;

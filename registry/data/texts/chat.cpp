@@ -10,12 +10,12 @@
 #include <map>
 #include <span>
 
-#include "registry/data/data_details.h"
 #include "registry/data/sample_lengths.h"
 #include "registry/data/texts/chat_tokens.h"
 #include "registry/data/texts/token_cache.h"
 #include "registry/data/texts/token_windows.h"
 #include "registry/kinds/dataset.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 #include "registry/language/named.h"
 
@@ -246,7 +246,7 @@ std::string cache_key(const Chat& options, TemplateOnDemand& chat_template) {
   return key.finish();
 }
 
-class ChatDataset : public Dataset, public DetailedDataset {
+class ChatDataset : public Dataset {
  public:
   explicit ChatDataset(Chat options) : options_(std::move(options)) {}
 
@@ -275,8 +275,24 @@ class ChatDataset : public Dataset, public DetailedDataset {
   }
   int64_t size() const override { return static_cast<int64_t>(options_.packing ? blocks_.size() : places_.size()); }
   Batch get(const at::Tensor& indices) const override;
-  at::Tensor column(const std::string& field) const override {
-    if (field != kSampleLengths) return Dataset::column(field);
+  DatasetFacts facts() const override {
+    DatasetFacts facts;
+    facts.field = [this](const std::string& name) {
+      FieldFacts field;
+      if (tokenizer_) field.padding = padding(name);
+      return field;
+    };
+    facts.place = [this](int64_t index, const std::string& field) {
+      const int64_t first = chats_of(index).front();
+      return options_.path + std::string(places_.at(static_cast<size_t>(first))) + ":" + field;
+    };
+    facts.lengths = [this] { return lengths(); };
+    facts.notes = [this] { return notes(); };
+    return facts;
+  }
+
+ private:
+  at::Tensor lengths() const {
     if (!options_.packing) return lengths_between(begins_);
     std::vector<int64_t> lengths;
     for (const std::vector<int64_t>& block : blocks_) {
@@ -285,15 +301,11 @@ class ChatDataset : public Dataset, public DetailedDataset {
     }
     return at::tensor(lengths, at::kLong);
   }
-  std::optional<int64_t> padding(const std::string& field) const override {
+  int64_t padding(const std::string& field) const {
     if (field == "labels") return kNoLabel;
     return field == "input_ids" ? tokenizer_->pad_id().value_or(0) : 0;
   }
-  std::string place(int64_t index, const std::string& field) const override {
-    const int64_t first = chats_of(index).front();
-    return options_.path + std::string(places_.at(static_cast<size_t>(first))) + ":" + field;
-  }
-  std::vector<std::string> notes() const override {
+  std::vector<std::string> notes() const {
     std::vector<std::string> told;
     const std::string limit = " max_length of " + std::to_string(options_.max_length) + " tokens";
     const std::string of = " of " + std::to_string(numbers_[kRead]) + " conversations ";
@@ -311,7 +323,6 @@ class ChatDataset : public Dataset, public DetailedDataset {
     return told;
   }
 
- private:
   void use(ByteArrays arrays) {
     arrays_ = std::move(arrays);
     ids_ = numbers_in<int32_t>(arrays_.arrays.at(0));

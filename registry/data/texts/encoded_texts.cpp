@@ -7,14 +7,16 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
 
 #include "registry/data/sample_lengths.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
+#include "registry/language/text_number.h"
+#include "registry/language/text_view.h"
 
 namespace trainrun {
 namespace {
@@ -24,16 +26,10 @@ namespace fs = std::filesystem;
 constexpr size_t kEncodedAtOnce = 4096;
 constexpr size_t kNumArrays = 4;  // ids, type ids, begins, the id of padding
 
-/// Of the whole text, but for a plus sign and space around it.
-std::optional<double> number_in(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r";
-  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
-  text = text.substr(0, text.find_last_not_of(kSpace) + 1);
-  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
-  double number = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool fits = result.ec == std::errc() && result.ptr == text.data() + text.size() && std::isfinite(number);
-  return fits ? std::optional(number) : std::nullopt;
+/// Of the whole text, but for space around it.
+std::optional<double> finite_number(std::string_view text) {
+  const auto number = data_number_of(without_space(text));
+  return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
 /// Whether it is digits alone, of which each spelling is a name of its own: 007, or integers too large for a double.
@@ -42,10 +38,10 @@ bool is_plain(const std::string& number) { return number.find_first_not_of("-012
 /// Sorted, by value where all are numbers.
 std::vector<std::string> sorted_classes(const std::set<std::string>& names) {
   std::vector<std::string> classes(names.begin(), names.end());
-  const auto is_number = [](const std::string& name) { return number_in(name).has_value(); };
+  const auto is_number = [](const std::string& name) { return finite_number(name).has_value(); };
   if (std::all_of(classes.begin(), classes.end(), is_number)) {
     std::stable_sort(classes.begin(), classes.end(),
-                     [](const std::string& a, const std::string& b) { return *number_in(a) < *number_in(b); });
+                     [](const std::string& a, const std::string& b) { return *finite_number(a) < *finite_number(b); });
   }
   return classes;
 }
@@ -125,7 +121,7 @@ void EncodedTexts::read_numbers() {
   const char* advice = target_ == Target::kNumber ? "; for labels that are classes write task: classification" : "";
   numbers_.assign(lines_.size(), 0);
   for (size_t i = 0; i < names_.size(); ++i) {
-    const auto number = number_in(names_[i]);
+    const auto number = finite_number(names_[i]);
     numbers_[i] = static_cast<float>(number.value_or(0));
     if (number && std::isfinite(numbers_[i])) continue;
     const std::string fault = number ? "is too large for float32" : std::string("is not a number") + advice;
@@ -141,7 +137,7 @@ void EncodedTexts::check_classes(const at::Tensor& indices) const {
   std::optional<std::pair<size_t, size_t>> twice;
   for (int64_t i = 0; i < indices.numel(); ++i) {
     const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
-    const auto number = number_in(names_[sample]);
+    const auto number = finite_number(names_[sample]);
     if (!number) return;  // there are names among them
     if (!fraction && *number != std::floor(*number)) fraction = sample;
     const size_t first = numbers.emplace(*number, sample).first->second;
@@ -308,13 +304,27 @@ Batch EncodedTexts::get(const at::Tensor& indices) const {
 }
 
 at::Tensor EncodedTexts::column(const std::string& field) const {
-  if (field == kSampleLengths) {
-    if (encoding_.padding == TextPadding::kLongest) return lengths_between(begins_);
-    throw DataError("its texts are all filled up to max_length; write padding: longest");
-  }
   if (field == "labels" && has_numbers()) return at::tensor(numbers_, at::kFloat).unsqueeze(1);
   if (field == "labels") return at::tensor(labels_, at::kLong);
   return Dataset::column(field);
+}
+
+DatasetFacts EncodedTexts::facts() const {
+  DatasetFacts facts;
+  facts.field = [this](const std::string& name) {
+    FieldFacts field;
+    if (name == "labels" && classes_) field.class_names = *classes_;
+    field.padding = name == "input_ids" ? pad_id_ : 0;
+    return field;
+  };
+  facts.place = [this](int64_t index, const std::string& field) { return place(index, field); };
+  facts.texts = [this](const std::string& column) { return texts(column); };
+  facts.lengths = [this] {
+    if (encoding_.padding == TextPadding::kLongest) return lengths_between(begins_);
+    throw DataError("its texts are all filled up to max_length; write padding: longest");
+  };
+  facts.notes = [this] { return notes_; };
+  return facts;
 }
 
 std::string EncodedTexts::place(int64_t index, const std::string& field) const {
@@ -327,10 +337,6 @@ std::vector<std::string> EncodedTexts::texts(const std::string& column) const {
   only.text_columns = {column};
   only.label.reset();
   return read_text_table(only).first;
-}
-
-std::vector<std::string> EncodedTexts::class_names(const std::string& field) const {
-  return field == "labels" && classes_ ? *classes_ : std::vector<std::string>();
 }
 
 }  // namespace trainrun

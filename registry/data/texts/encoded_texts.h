@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "registry/data/data_details.h"
 #include "registry/data/texts/text_table.h"
 #include "registry/data/texts/token_cache.h"
 #include "registry/formats/text/tokenizer.h"
+#include "registry/kinds/dataset.h"
 
 namespace trainrun {
 
@@ -60,7 +60,7 @@ struct EncodingOptions {
 /// One or two texts and a class, or a number: `input_ids`, `attention_mask` and
 /// `token_type_ids` [L], int64, with L that of the batch, and `labels`. All
 /// texts are encoded when the data are opened, on all threads.
-class EncodedTexts : public Dataset, public DetailedDataset {
+class EncodedTexts : public Dataset {
  public:
   /// What is to be predicted of a text. kScore: a number, which no recipe can make a class; kLikelyClass: a class,
   /// since the recipe does not say, so that labels which can hardly be classes are refused.
@@ -83,15 +83,13 @@ class EncodedTexts : public Dataset, public DetailedDataset {
   void learn(const at::Tensor& indices) override;
   nlohmann::json learnt() const override;
   void set_learnt(const nlohmann::json& state) override;
-  std::string place(int64_t index, const std::string& field) const override;
+  DatasetFacts facts() const override;
   /// The line of the file at which the sample begins, from 1.
   int64_t line(int64_t index) const { return lines_.at(static_cast<size_t>(index)); }
-  std::optional<int64_t> padding(const std::string& field) const override { return field == "input_ids" ? pad_id_ : 0; }
-  std::vector<std::string> texts(const std::string& column) const override;
-  std::vector<std::string> notes() const override { return notes_; }
-  std::vector<std::string> class_names(const std::string& field) const override;
 
  private:
+  std::string place(int64_t index, const std::string& field) const;
+  std::vector<std::string> texts(const std::string& column) const;
   ByteArrays encoded(const TextRows& table) const;
   void use(ByteArrays arrays, size_t num_texts);
   std::string cache_key() const;

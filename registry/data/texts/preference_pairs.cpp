@@ -5,13 +5,13 @@
 #include <array>
 #include <span>
 
-#include "registry/data/data_details.h"
 #include "registry/data/sample_lengths.h"
 #include "registry/data/tables/arrow_library.h"
 #include "registry/data/texts/text_corpus.h"
 #include "registry/data/texts/token_cache.h"
 #include "registry/formats/text/tokenizer.h"
 #include "registry/kinds/dataset.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 
 // Prompts with two answers each, of which people prefer one: what DPO learns from.
@@ -202,7 +202,7 @@ class PairMaker {
   std::shared_ptr<EncodedPairs> made_ = std::make_shared<EncodedPairs>();
 };
 
-class PairDataset : public Dataset, public DetailedDataset {
+class PairDataset : public Dataset {
  public:
   explicit PairDataset(PreferencePairs options) : options_(std::move(options)) {}
 
@@ -230,16 +230,20 @@ class PairDataset : public Dataset, public DetailedDataset {
     if (lines_.empty()) throw DataError(options_.path + ": has no rows");
   }
   int64_t size() const override { return static_cast<int64_t>(lines_.size()); }
-  /// Both answers are made as long as the longest of a batch.
-  at::Tensor column(const std::string& field) const override {
-    if (field != kSampleLengths) return Dataset::column(field);
-    return std::get<0>(lengths_between(begins_).view({-1, 2}).max(1));
-  }
-  std::vector<std::string> notes() const override {
-    if (numbers_[0] == 0) return {};
-    return {options_.path + ": " + std::to_string(numbers_[0]) + " of " + std::to_string(lines_.size()) +
-            " prompts end within a token that goes on into an answer; the answer is learnt from that token on, and the "
-            "prompt ends before it. A prompt that ends where a token does, or tokenize: apart, keeps all its tokens"};
+  DatasetFacts facts() const override {
+    DatasetFacts facts;
+    facts.field = [this](const std::string& name) {
+      FieldFacts field;
+      if (tokenizer_) field.padding = padding(name);
+      return field;
+    };
+    facts.place = [this](int64_t index, const std::string& field) {
+      return options_.path + ":" + std::to_string(lines_[static_cast<size_t>(index)]) + ":" + field;
+    };
+    // Both answers are made as long as the longest of a batch.
+    facts.lengths = [this] { return std::get<0>(lengths_between(begins_).view({-1, 2}).max(1)); };
+    facts.notes = [this] { return notes(); };
+    return facts;
   }
   Batch get(const at::Tensor& indices) const override {
     int64_t longest = 0;
@@ -252,15 +256,18 @@ class PairDataset : public Dataset, public DetailedDataset {
     add_answers(batch, "rejected", indices, 1, longest);
     return batch;
   }
-  std::optional<int64_t> padding(const std::string& field) const override {
+
+ private:
+  std::vector<std::string> notes() const {
+    if (numbers_[0] == 0) return {};
+    return {options_.path + ": " + std::to_string(numbers_[0]) + " of " + std::to_string(lines_.size()) +
+            " prompts end within a token that goes on into an answer; the answer is learnt from that token on, and the "
+            "prompt ends before it. A prompt that ends where a token does, or tokenize: apart, keeps all its tokens"};
+  }
+  int64_t padding(const std::string& field) const {
     if (field.ends_with("_labels")) return kNoTarget;
     return field.ends_with("_input_ids") ? tokenizer_->pad_id().value_or(0) : 0;
   }
-  std::string place(int64_t index, const std::string& field) const override {
-    return options_.path + ":" + std::to_string(lines_[static_cast<size_t>(index)]) + ":" + field;
-  }
-
- private:
   void use(ByteArrays arrays) {
     arrays_ = std::move(arrays);
     ids_ = numbers_in<int32_t>(arrays_.arrays.at(0));

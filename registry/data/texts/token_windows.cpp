@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "registry/kinds/dataset_facts.h"
+
 namespace trainrun {
 
 TokenRow TokenRow::of(std::vector<uint32_t> tokens) {
@@ -93,6 +95,12 @@ Batch TokenWindows::get_drawn(const at::Tensor& indices, const SampleDraws& draw
   batch.set("input_ids", ids);
   batch.set("labels", labels);
   return batch;
+}
+
+DatasetFacts TokenWindows::facts() const {
+  DatasetFacts facts;
+  facts.place = [this](int64_t index, const std::string& field) { return place(index, field); };
+  return facts;
 }
 
 std::string TokenWindows::place(int64_t index, const std::string& field) const {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "registry/data/data_details.h"
+#include "registry/kinds/dataset.h"
 
 namespace trainrun {
 
@@ -56,7 +56,7 @@ struct TokenRow {
 
 /// Samples for causal language modelling, cut out of a row of tokens: `input_ids` [L], and `labels` [L], which are
 /// shifted already: labels[i] is the token that follows input_ids[i].
-class TokenWindows : public Dataset, public DetailedDataset {
+class TokenWindows : public Dataset {
  public:
   explicit TokenWindows(BlockOptions options) : blocks_(options) {}
 
@@ -64,7 +64,7 @@ class TokenWindows : public Dataset, public DetailedDataset {
   int64_t size() const override;
   Batch get(const at::Tensor& indices) const override;
   Batch get_drawn(const at::Tensor& indices, const SampleDraws& draws) const override;
-  std::string place(int64_t index, const std::string& field) const override;
+  DatasetFacts facts() const override;
 
  protected:
   /// A stretch of the row that no sample leaves: a document, or everything.
@@ -80,6 +80,7 @@ class TokenWindows : public Dataset, public DetailedDataset {
   const BlockOptions& blocks() const { return blocks_; }
 
  private:
+  std::string place(int64_t index, const std::string& field) const;
   void fill(const Stretch& from, int64_t* ids, int64_t* labels) const;
 
   BlockOptions blocks_;
