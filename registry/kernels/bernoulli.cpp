@@ -11,7 +11,7 @@
 #include <memory>
 #include <mutex>
 
-#include "registry/kernels/bernoulli_paths.h"
+#include "registry/kernels/bernoulli_simd.h"
 #include "registry/language/error.h"
 
 namespace trainrun::kernels {
@@ -46,14 +46,7 @@ void fill(const at::Tensor& self, One one, double p, at::CPUGeneratorImpl& gener
   at::mt19937 engine = generator.engine();
   at::mt19937_data_pod data = engine.data();
   Twister twister{data.state_.data(), data.left_, data.next_};
-#if defined(__x86_64__)
-  const auto loop = path == CpuPath::kAvx512 ? bernoulli_fill_avx512
-                    : path == CpuPath::kAvx2 ? bernoulli_fill_avx2
-                                             : bernoulli_fill;
-#else
-  const auto loop = bernoulli_fill;
-#endif
-  loop(twister, limit, one, self.mutable_data_ptr(), self.numel());
+  TRAINRUN_LOOP_OF(path, bernoulli_fill)(twister, limit, one, self.mutable_data_ptr(), self.numel());
   data.left_ = static_cast<int>(twister.left);
   data.next_ = static_cast<uint32_t>(twister.next);
   engine.set_data(data);

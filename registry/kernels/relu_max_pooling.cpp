@@ -61,7 +61,8 @@ ReluMaxPooling::ReluMaxPooling(const at::Tensor& x, const MaxPoolWindow& window,
       x_shape_(x.sizes().vec()),
       y_shape_(x_shape_),
       format_(x.suggest_memory_format()),
-      path_(x.scalar_type() == at::kFloat && is_halving(geometry_) ? path : CpuPath::kGeneric) {
+      is_halving_(is_halving(geometry_)),
+      path_(path) {
   const PoolGeometry& g = geometry_;
   at::native::pool2d_shape_check(x, g.kernel_height, g.kernel_width, g.stride_height, g.stride_width, g.padding_height,
                                  g.padding_width, g.dilation_height, g.dilation_width, x.size(-3), g.height, g.width,
@@ -82,12 +83,10 @@ std::pair<at::Tensor, at::Tensor> ReluMaxPooling::forward(const at::Tensor& x, b
     const T* const from = x.const_data_ptr<T>();
     T* const out = y.mutable_data_ptr<T>();
     over_images(geometry_, [&](int64_t begin, int64_t end) {
-#if defined(__x86_64__)
       if constexpr (std::is_same_v<T, float>) {
-        if (path_ == CpuPath::kAvx512) return relu_max_pool_2x2_forward_avx512(geometry_, from, out, to, begin, end);
-        if (path_ == CpuPath::kAvx2) return relu_max_pool_2x2_forward_avx2(geometry_, from, out, to, begin, end);
+        if (is_halving_)
+          return TRAINRUN_LOOP_OF(path_, relu_max_pool_2x2_forward)(geometry_, from, out, to, begin, end);
       }
-#endif
       relu_max_pool_forward(geometry_, from, out, to, begin, end);
     });
   });
@@ -102,12 +101,10 @@ at::Tensor ReluMaxPooling::backward(const at::Tensor& grad_y, const at::Tensor& 
     const T* const from = gradient.const_data_ptr<T>();
     T* const out = grad_x.mutable_data_ptr<T>();
     over_images(geometry_, [&](int64_t begin, int64_t end) {
-#if defined(__x86_64__)
       if constexpr (std::is_same_v<T, float>) {
-        if (path_ == CpuPath::kAvx512) return relu_max_pool_2x2_backward_avx512(geometry_, from, won, out, begin, end);
-        if (path_ == CpuPath::kAvx2) return relu_max_pool_2x2_backward_avx2(geometry_, from, won, out, begin, end);
+        if (is_halving_)
+          return TRAINRUN_LOOP_OF(path_, relu_max_pool_2x2_backward)(geometry_, from, won, out, begin, end);
       }
-#endif
       relu_max_pool_backward(geometry_, from, won, out, begin, end);
     });
   });

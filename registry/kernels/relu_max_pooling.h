@@ -18,7 +18,8 @@ namespace trainrun::kernels {
 class ReluMaxPooling : public torch::CustomClassHolder {
  public:
   /// `x` must be supported (`supports_relu_max_pool2d`). Throws what max_pool2d throws where the window does not fit
-  /// it. `path` holds where there is a loop for it; others are computed by the generic ones.
+  /// it. `path` holds where there is a loop for it; others are computed by
+  /// the loops for any window.
   ReluMaxPooling(const at::Tensor& x, const MaxPoolWindow& window, CpuPath path);
 
   /// The output, and the winners [the output's shape] (uint8), undefined unless they are asked for.
@@ -34,6 +35,7 @@ class ReluMaxPooling : public torch::CustomClassHolder {
   PoolGeometry geometry_;
   std::vector<int64_t> x_shape_, y_shape_;
   at::MemoryFormat format_;
+  bool is_halving_;
   CpuPath path_;
 };
 using ReluMaxPoolingPtr = c10::intrusive_ptr<ReluMaxPooling>;

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 
-// The loops of bernoulli.h, on bare memory. Declarations only: sources compiled for AVX2 and AVX-512 include this header
-// (see README.md).
+#include "registry/kernels/simd.h"
+
+// The loop of bernoulli.h, on bare memory. Declarations only: sources that are compiled for each kind of instructions
+// include this header (see README.md).
 
 namespace trainrun::kernels {
 
@@ -24,11 +26,6 @@ struct One {
 
 /// Writes `count` values, each 1 where the 53 low bits of the next two random numbers, the high half first, are below
 /// `limit`, else 0.
-void bernoulli_fill(Twister& twister, uint64_t limit, One one, void* to, int64_t count);
-
-#if defined(__x86_64__)
-void bernoulli_fill_avx2(Twister& twister, uint64_t limit, One one, void* to, int64_t count);
-void bernoulli_fill_avx512(Twister& twister, uint64_t limit, One one, void* to, int64_t count);
-#endif
+TRAINRUN_ON_EACH_PATH(void bernoulli_fill(Twister& twister, uint64_t limit, One one, void* to, int64_t count))
 
 }  // namespace trainrun::kernels

@@ -1,13 +1,6 @@
-#pragma once
+#include "registry/kernels/bernoulli_simd.h"
 
-#include <cstdint>
-
-#include "registry/kernels/bernoulli_paths.h"
-
-// The loop of bernoulli_paths.h, which the compiler makes for each kind of instructions: in an unnamed namespace, so that
-// each source that includes this keeps its own.
-
-namespace trainrun::kernels {
+namespace trainrun::kernels::TRAINRUN_CPU_PATH {
 namespace {
 
 constexpr int64_t kFar = 397;
@@ -73,12 +66,13 @@ void fill_as(Twister& twister, uint64_t limit, uint64_t one, void* to, int64_t c
   }
 }
 
-inline void fill(Twister& twister, uint64_t limit, One one, void* to, int64_t count) {
+}  // namespace
+
+void bernoulli_fill(Twister& twister, uint64_t limit, One one, void* to, int64_t count) {
   if (one.bytes == 1) fill_as<uint8_t>(twister, limit, one.content, to, count);
   if (one.bytes == 2) fill_as<uint16_t>(twister, limit, one.content, to, count);
   if (one.bytes == 4) fill_as<uint32_t>(twister, limit, one.content, to, count);
   if (one.bytes == 8) fill_as<uint64_t>(twister, limit, one.content, to, count);
 }
 
-}  // namespace
-}  // namespace trainrun::kernels
+}  // namespace trainrun::kernels::TRAINRUN_CPU_PATH
