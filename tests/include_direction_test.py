@@ -280,6 +280,16 @@ def test_the_rooms_of_registry_are_small_and_in_its_readme():
         assert abs(said[room][0] - hundreds) <= max(3, 0.15 * hundreds), f"registry/README.md, {room}: it has {hundreds / 10} thousand lines"
 
 
+def test_state_of_a_thread_is_listed_with_its_reason():
+    """What is not passed on is hard to follow: one more is a decision, told in the README of registry/ or runner/."""
+    for top in ("registry", "runner"):
+        listed = (ROOT / top / "README.md").read_text()
+        for path in (ROOT / top).rglob("*.cpp"):
+            if re.search(r"^\s*(static )?thread_local ", path.read_text(), re.MULTILINE):
+                name = str(path.relative_to(ROOT / top))
+                assert name in listed, f"{top}/README.md does not list the thread_local of {name}"
+
+
 def test_a_plugin_is_compiled_against_few_headers():
     headers = public_headers_of(ROOT)
     rooms = {room_of(header) for header in headers}

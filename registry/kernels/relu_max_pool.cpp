@@ -5,8 +5,6 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <atomic>
-
 #include "registry/kernels/plain_tensor.h"
 #include "registry/kernels/relu_max_pool_loops.h"
 #include "registry/kernels/relu_max_pooling.h"
@@ -17,8 +15,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-std::atomic<int64_t> num_fused{0}, num_by_aten{0};
 
 void keep(AutogradContext* context, const at::Tensor& winners, const ReluMaxPoolingPtr& pooling) {
   context->save_for_backward({winners});
@@ -104,16 +100,12 @@ bool supports_relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window) 
 at::Tensor relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window, std::optional<CpuPath> path) {
   if (path && !is_available(*path)) throw Error("relu_max_pool2d: this processor has no " + name_of(*path));
   if (!supports_relu_max_pool2d(x, window)) {
-    ++num_by_aten;
     return at::max_pool2d(at::relu(x), window.kernel_size, window.stride, window.padding, window.dilation,
                           window.ceil_mode);
   }
   const auto pooling = c10::make_intrusive<ReluMaxPooling>(x, window, path.value_or(best_cpu_path()));
-  ++num_fused;
   if (!c10::GradMode::is_enabled() || !x.requires_grad()) return pooling->forward(x, false).first;
   return ReluMaxPool::apply(x, pooling);
 }
-
-ReluMaxPoolCalls relu_max_pool2d_calls() { return {num_fused, num_by_aten}; }
 
 }  // namespace trainrun::kernels

@@ -25,16 +25,8 @@ bool supports_relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window);
 /// may be another NaN. The memory format is x's. One byte per output value is kept for the backward pass, where ATen
 /// keeps the ReLU's output and 64-bit indices; x may be changed in place afterwards.
 ///
-/// A tensor for which `supports_relu_max_pool2d` is false is computed by the two ATen operations, and the call is
-/// counted in `relu_max_pool2d_calls().by_aten`. A window or a shape that max_pool2d refuses is refused with its
+/// A tensor for which `supports_relu_max_pool2d` is false is computed by the two ATen operations. A window or a shape that max_pool2d refuses is refused with its
 /// message (c10::Error). `path` forces the instructions, for tests: it must be available (Error).
 at::Tensor relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window, std::optional<CpuPath> path = {});
-
-/// How often `relu_max_pool2d` was called since the program began, by who computed. For tests and reports.
-struct ReluMaxPoolCalls {
-  int64_t fused = 0;
-  int64_t by_aten = 0;
-};
-ReluMaxPoolCalls relu_max_pool2d_calls();
 
 }  // namespace trainrun::kernels
