@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "registry/language/error.h"
+
 namespace trainrun {
 namespace {
 
@@ -51,5 +53,12 @@ class Flattener {
 }  // namespace
 
 FlatGraph flatten(const Graph& graph) { return Flattener(graph).take(); }
+
+LayerRange range_of(const FlatGraph& flat, const std::string& name) {
+  for (size_t i = 0; i < flat.layers.size(); ++i) {
+    if (flat.layers[i].name == name) return {i, flat.layers[i].end};
+  }
+  throw Error("no layer is called '" + name + "'");
+}
 
 }  // namespace trainrun

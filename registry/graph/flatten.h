@@ -30,4 +30,13 @@ struct FlatGraph {
 /// graph must live as long as the result.
 FlatGraph flatten(const Graph& graph);
 
+/// A layer and those within it, as they stand in a FlatGraph.
+struct LayerRange {
+  size_t first;
+  size_t end;  // the index after the last
+};
+
+/// That of the layer with this state name. Throws Error if there is none.
+LayerRange range_of(const FlatGraph& flat, const std::string& name);
+
 }  // namespace trainrun

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "registry/graph/flatten.h"
+#include "registry/graph/fusing.h"
 #include "registry/graph/recomputed_steps.h"
 #include "registry/language/error.h"
 
@@ -36,107 +37,13 @@ Plan steps_of(const FlatGraph& flat) {
   return plan;
 }
 
-/// The layers from and to which a bracket reaches, as they stand in the FlatGraph.
-struct Range {
-  size_t first;
-  size_t end;
-};
-
-Range range_of(const FlatGraph& flat, const std::string& name) {
-  for (size_t i = 0; i < flat.layers.size(); ++i) {
-    if (flat.layers[i].name == name) return {i, flat.layers[i].end};
-  }
-  throw Error("no layer is called '" + name + "'");
+/// What no fusion may reach across: the layers of brackets, and those that are computed again.
+std::vector<LayerRange> borders_of(const FlatGraph& flat, const PlanOptions& options) {
+  std::vector<LayerRange> borders;
+  for (const Bracket& bracket : options.brackets) borders.push_back(range_of(flat, bracket.layer));
+  for (const std::string& layer : options.recomputed) borders.push_back(range_of(flat, layer));
+  return borders;
 }
-
-// --- fusions ---
-
-class Fuser {
- public:
-  Fuser(const FlatGraph& flat, const PlanOptions& options, Plan& plan) : flat_(flat), plan_(plan) {
-    for (const Bracket& bracket : options.brackets) borders_.push_back(range_of(flat, bracket.layer));
-    for (const std::string& layer : options.recomputed) borders_.push_back(range_of(flat, layer));
-    for (const PlanStep& step : plan.steps) {
-      for (const size_t slot : step.inputs) ++num_readers_[slot];
-    }
-    for (const size_t slot : plan.outputs) ++num_readers_[slot];
-  }
-
-  void run(const std::vector<Fusion>& fusions) {
-    std::vector<PlanStep> steps;
-    for (size_t i = 0; i < plan_.steps.size();) {
-      std::optional<PlanStep> fused;
-      size_t length = 1;
-      for (const Fusion& fusion : fusions) {
-        fused = try_at(i, fusion);
-        if (!fused) continue;
-        length = fusion.types.size();
-        break;
-      }
-      steps.push_back(fused ? std::move(*fused) : plan_.steps[i]);
-      i += length;
-    }
-    plan_.steps = std::move(steps);
-  }
-
- private:
-  const Graph::Node& node(const PlanStep& step) const { return *flat_.layers[step.first].node; }
-
-  std::optional<PlanStep> try_at(size_t index, const Fusion& fusion) const {
-    if (index + fusion.types.size() > plan_.steps.size()) return std::nullopt;
-    const auto begin = plan_.steps.begin() + static_cast<std::ptrdiff_t>(index);
-    const auto end = begin + static_cast<std::ptrdiff_t>(fusion.types.size());
-    Fusion::Nodes nodes;
-    for (auto step = begin; step != end; ++step) {
-      if (node(*step).type != fusion.types[nodes.size()]) return std::nullopt;
-      if (step != begin && !is_handed_on(*(step - 1), *step)) return std::nullopt;
-      if (step->operation->traits().in_place && !is_alone(*step)) return std::nullopt;
-      nodes.push_back(&node(*step));
-    }
-    if (crosses_border(begin->first, (end - 1)->end)) return std::nullopt;
-    PlanStep fused = *begin;
-    fused.operation = fusion.fuse(nodes);
-    if (!fused.operation) return std::nullopt;
-    fused.fusion = fusion.name;
-    for (auto step = begin + 1; step != end; ++step) {
-      fused.layer += " + " + step->layer;
-      fused.type += " + " + step->type;
-      fused.name.type += " + " + step->name.type;
-    }
-    fused.outputs = (end - 1)->outputs;
-    fused.end = (end - 1)->end;
-    return fused;
-  }
-
-  /// Whether `after` alone reads what `before` gives, and nothing else.
-  bool is_handed_on(const PlanStep& before, const PlanStep& after) const {
-    return before.outputs.size() == 1 && after.inputs == before.outputs && num_readers_.at(before.outputs[0]) == 1;
-  }
-
-  /// Whether nobody notices that the step leaves its input as it was: no other step reads it, nor another name of the
-  /// same memory.
-  bool is_alone(const PlanStep& step) const {
-    for (const PlanStep& maker : plan_.steps) {
-      const bool makes = std::find(maker.outputs.begin(), maker.outputs.end(), step.inputs[0]) != maker.outputs.end();
-      if (makes) return num_readers_.at(step.inputs[0]) == 1 && !maker.operation->traits().view;
-    }
-    return false;  // it is an input of the model
-  }
-
-  /// Whether a bracket, or a layer that is computed again, begins or ends between the layers.
-  bool crosses_border(size_t first, size_t end) const {
-    return std::any_of(borders_.begin(), borders_.end(), [&](const Range& border) {
-      const bool apart = border.end <= first || border.first >= end;
-      const bool around = border.first <= first && border.end >= end;
-      return !apart && !around;
-    });
-  }
-
-  const FlatGraph& flat_;
-  Plan& plan_;
-  std::vector<Range> borders_;
-  std::map<size_t, int> num_readers_;  // by slot; the model's outputs are read, too
-};
 
 // --- brackets ---
 
@@ -164,7 +71,7 @@ void add_brackets(const FlatGraph& flat, const std::vector<Bracket>& brackets, P
   std::vector<size_t> order(brackets.size());  // from the outermost to the innermost
   std::iota(order.begin(), order.end(), size_t{0});
   std::reverse(order.begin(), order.end());
-  std::vector<Range> ranges;
+  std::vector<LayerRange> ranges;
   for (const Bracket& bracket : brackets) ranges.push_back(range_of(flat, bracket.layer));
   const auto depth = [&](size_t i) { return flat.layers[ranges[i].first].depth; };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return depth(a) < depth(b); });
@@ -200,11 +107,11 @@ void add_brackets(const FlatGraph& flat, const std::vector<Bracket>& brackets, P
 /// Of layers within each other the outermost is computed again, as a whole but for what brackets within it divide.
 void recompute(const FlatGraph& flat, const std::vector<std::string>& layers, Plan& plan) {
   if (layers.empty()) return;
-  std::vector<Range> ranges;
+  std::vector<LayerRange> ranges;
   for (const std::string& layer : layers) ranges.push_back(range_of(flat, layer));
   const auto around = [&](const PlanStep& step) {
-    const Range* found = nullptr;
-    for (const Range& range : ranges) {
+    const LayerRange* found = nullptr;
+    for (const LayerRange& range : ranges) {
       const bool is_within = step.computes && step.first >= range.first && step.end <= range.end;
       if (is_within && (!found || range.first < found->first || range.end > found->end)) found = &range;
     }
@@ -212,7 +119,7 @@ void recompute(const FlatGraph& flat, const std::vector<std::string>& layers, Pl
   };
   std::vector<PlanStep> steps;
   for (size_t i = 0; i < plan.steps.size();) {
-    const Range* range = around(plan.steps[i]);
+    const LayerRange* range = around(plan.steps[i]);
     size_t end = i + 1;
     while (range && end < plan.steps.size() && around(plan.steps[end]) == range) ++end;
     steps.push_back(range ? recomputed_step(flat, plan, i, end, flat.layers[range->first]) : plan.steps[i]);
@@ -232,7 +139,7 @@ void measure(const PlanOptions& options, Plan& plan) {
 Plan make_plan(const Graph& graph, const PlanOptions& options) {
   const FlatGraph flat = flatten(graph);
   Plan plan = steps_of(flat);
-  if (options.fusions) Fuser(flat, options, plan).run(options.fusions->entries());
+  if (options.fusions) fuse(flat, options.fusions->entries(), borders_of(flat, options), plan);
   add_brackets(flat, options.brackets, plan);
   recompute(flat, options.recomputed, plan);
   if (options.measure) measure(options, plan);

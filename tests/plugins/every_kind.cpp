@@ -309,10 +309,10 @@ class ScaledMeanHook : public trainrun::CommHook {
 
 // --- fusion: two gains in a row are computed as one layer ---
 
-at::Tensor gain_of(const trainrun::GraphNode* node) { return *node->layer.state->named_parameters().find("gain"); }
+at::Tensor gain_of(const trainrun::GraphNode& node) { return *node.layer.state->named_parameters().find("gain"); }
 
-std::shared_ptr<const trainrun::Operation> fuse_gains(const trainrun::Fusion::Nodes& nodes) {
-  return trainrun::operation_of([first = gain_of(nodes[0]), second = gain_of(nodes[1])](
+std::shared_ptr<const trainrun::Operation> fuse_gains(const trainrun::FusedLayers& layers) {
+  return trainrun::operation_of([first = gain_of(layers["0"]), second = gain_of(layers["1"])](
                                     const Tensors& inputs) -> Tensors { return {second * (first * inputs[0])}; });
 }
 
@@ -415,6 +415,6 @@ TRAINRUN_PLUGIN(catalog) {
   catalog.comm_hooks.add<ScaledMean>("ScaledMean", "a mean over ranks, times a number");
   catalog.callbacks.add<Farewell>("Farewell", "ends training after some evaluations of outputs that are too large");
   catalog.loggers.add<History>("history", "a line for everything that happens, in history.txt");
-  catalog.fusions.add({"TwoGains", "two gains in a row", {"Gain", "Gain"}, fuse_gains});
+  catalog.fusions.add({"TwoGains", "two gains in a row", trainrun::FusionPattern::chain({"Gain", "Gain"}), fuse_gains});
   catalog.loggers.add<Troubled>("Troubled", "throws or hangs");
 }

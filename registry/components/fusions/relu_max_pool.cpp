@@ -26,8 +26,8 @@ class ReluMaxPool : public Operation {
   kernels::MaxPoolWindow window_;
 };
 
-std::shared_ptr<const Operation> fuse(const Fusion::Nodes& nodes) {
-  const nlohmann::json& pool = nodes[1]->attributes;
+std::shared_ptr<const Operation> fuse_relu_max_pool(const FusedLayers& layers) {
+  const nlohmann::json& pool = layers["pool"].attributes;
   if (pool.at("return_indices").get<bool>()) return nullptr;
   kernels::MaxPoolWindow window{};
   window.kernel_size = pair_of(pool.at("kernel_size"));
@@ -35,15 +35,17 @@ std::shared_ptr<const Operation> fuse(const Fusion::Nodes& nodes) {
   window.padding = pair_of(pool.at("padding"));
   window.dilation = pair_of(pool.at("dilation"));
   window.ceil_mode = pool.at("ceil_mode").get<bool>();
-  if (!kernels::can_fuse_relu_max_pool2d(window, nodes[0]->output_dtypes.at(0))) return nullptr;
+  if (!kernels::can_fuse_relu_max_pool2d(window, layers["relu"].output_dtypes.at(0))) return nullptr;
   return std::make_shared<ReluMaxPool>(window);
 }
 
 }  // namespace
 
 void add_relu_max_pool(FusionRegistry& fusions) {
-  fusions.add(
-      {"ReLUMaxPool2d", "ReLU and the MaxPool2d after it in one pass, bit for bit", {"ReLU", "MaxPool2d"}, fuse});
+  fusions.add({"ReLUMaxPool2d",
+               "ReLU and the MaxPool2d after it in one pass, bit for bit",
+               {.nodes = {{"relu", {"ReLU"}}, {"pool", {"MaxPool2d"}, {"relu"}}}},
+               fuse_relu_max_pool});
 }
 
 }  // namespace trainrun

@@ -1,0 +1,41 @@
+#include <ATen/TensorOperators.h>
+
+#include "registry/graph/fusion.h"
+#include "registry/graph/graph.h"
+
+// The gated feed-forward of Llama and its like: SiLU(gate(x)) * up(x). Source: Shazeer 2020, "GLU Variants Improve
+// Transformer".
+
+namespace trainrun {
+namespace {
+
+class SwiGlu : public Operation {
+ public:
+  explicit SwiGlu(const FusedLayers& layers)
+      : gate_(layers["gate"].layer.operation),
+        activation_(layers["activation"].layer.operation),
+        up_(layers["up"].layer.operation) {}
+  Tensors run(const Tensors& inputs) const override {
+    const at::Tensor gate = activation_->run(gate_->run(inputs))[0];
+    return {gate * up_->run(inputs)[0]};
+  }
+
+ private:
+  std::shared_ptr<const Operation> gate_;
+  std::shared_ptr<const Operation> activation_;
+  std::shared_ptr<const Operation> up_;
+};
+
+}  // namespace
+
+void add_swiglu(FusionRegistry& fusions) {
+  fusions.add({"SwiGLU",
+               "SiLU(gate(x)) * up(x) of two Linears, as one step, bit for bit",
+               {.nodes = {{"gate", {"Linear"}, {"x"}},
+                          {"activation", {"SiLU"}, {"gate"}},
+                          {"up", {"Linear"}, {"x"}},
+                          {"product", {"Mul"}, {"activation", "up"}, true}}},
+               [](const FusedLayers& layers) { return std::make_shared<SwiGlu>(layers); }});
+}
+
+}  // namespace trainrun

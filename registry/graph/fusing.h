@@ -1,0 +1,18 @@
+#pragma once
+
+#include <vector>
+
+#include "registry/graph/flatten.h"
+#include "registry/graph/fusion.h"
+#include "registry/graph/plan.h"
+
+namespace trainrun {
+
+/// Replaces the steps of layers in which a fusion's pattern is found by one step. A fused step stands where all that it
+/// reads is there and nobody has read what it gives. Layers stay as they are where somebody else reads a value that the
+/// fusion does not give, where a border (the layers of a bracket, or layers that are computed again) runs between them,
+/// and where the order of in-place changes or random draws would become another. No step has been fused before.
+void fuse(const FlatGraph& flat, const std::vector<Fusion>& fusions, const std::vector<LayerRange>& borders,
+          Plan& plan);
+
+}  // namespace trainrun
