@@ -1,4 +1,4 @@
-"""The recipes of docs/guide/training.md, run as the guide says."""
+"""The recipes of docs/guide/training_techniques.md, run as the guide says."""
 
 import json
 import pathlib
@@ -10,7 +10,7 @@ import pytest
 from tests.program import CALLED
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-GUIDE = (ROOT / "docs/guide/training.md").read_text()
+GUIDE = (ROOT / "docs/guide/training_techniques.md").read_text()
 NAMES = ["lean", "averaged", "watched", "growing", "decayed"]
 
 
