@@ -64,7 +64,7 @@ std::vector<std::string> expanded(std::vector<std::string> arguments, const CLI:
     const std::string near = lacks_ending ? *first + ".yaml" : near_verb(*first, verbs);
     throw RecipeError({{{},
                         "",
-                        "trainrun: there is no file and no verb '" + *first + "'" +
+                        "trainrun: there is no file or verb '" + *first + "'" +
                             (near.empty() ? "; verbs: " + join(verbs) : "; did you mean " + near + "?")}});
   }
   arguments.insert(arguments.begin(), "run");  // before options that have a value

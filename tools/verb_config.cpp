@@ -132,9 +132,10 @@ void ask_machines(Interview& interview, Fragment& fragment) {
     fragment.set(
         "main_process_ip", interview.ask("Name or IP address of machine 0", std::nullopt, [](const std::string& text) {
           const bool is_word = text.find_first_of(" \t:/") == std::string::npos || text.find("::") != std::string::npos;
-          return is_word ? std::string() : "expected a name or an address, found '" + text + "'";
+          return is_word ? std::string() : "expected a host name or an IP address, found '" + text + "'";
         }));
-    fragment.set("main_process_port", interview.ask_number("Its port, on which the processes meet", 29500, 1, 65535));
+    fragment.set("main_process_port",
+                 interview.ask_number("A free port on it, where the processes connect", 29500, 1, 65535));
   }
   fragment.set("num_machines", machines);
   while (true) {
@@ -149,11 +150,11 @@ void ask_machines(Interview& interview, Fragment& fragment) {
 std::string ask_all() {
   Interview interview;
   Fragment fragment;
-  const std::string type = interview.ask_choice("How should the job be distributed?",
-                                                {{"NO", "one process"},
-                                                 {"MULTI_CPU", "several processes, each with the whole model, on CPUs"},
-                                                 {"MULTI_GPU", "the same, each on a GPU"},
-                                                 {"FSDP", "several processes, each with a part of the model's state"}});
+  const std::string type = interview.ask_choice(
+      "How should the job be distributed?", {{"NO", "one process"},
+                                             {"MULTI_CPU", "several processes, each with the whole model, on CPUs"},
+                                             {"MULTI_GPU", "the same, each on a GPU"},
+                                             {"FSDP", "several processes, with the model's state sharded over them"}});
   fragment.set("distributed_type", type);
   if (type != "NO") ask_machines(interview, fragment);
   if (type == "MULTI_CPU") {
@@ -163,15 +164,14 @@ std::string ask_all() {
     fragment.set("device", cpu ? "cpu" : "auto");
   }
   if (type == "FSDP") {
-    const std::string strategy =
-        interview.ask_choice("What does each process keep a part of?",
-                             {{"FULL_SHARD", "parameters, gradients and optimizer state (ZeRO's stage 3)"},
-                              {"SHARD_GRAD_OP", "gradients and optimizer state (stage 2)"},
-                              {"NO_SHARD", "nothing: as MULTI_GPU or MULTI_CPU"}});
+    const std::string strategy = interview.ask_choice(
+        "What should be sharded?", {{"FULL_SHARD", "parameters, gradients and optimizer state (ZeRO's stage 3)"},
+                                    {"SHARD_GRAD_OP", "gradients and optimizer state (stage 2)"},
+                                    {"NO_SHARD", "nothing: as MULTI_GPU or MULTI_CPU"}});
     fragment.set("sharding", Value::map({{"strategy", {}, Value::scalar(strategy, /*quoted=*/true, {})}}, {}));
   }
   fragment.set("mixed_precision",
-               interview.ask_choice("In which precision do the layers compute?",
+               interview.ask_choice("Which precision should the layers compute in?",
                                     {{"no", "float32"},
                                      {"bf16", "bfloat16"},
                                      {"fp16", "float16, the loss scaled"},

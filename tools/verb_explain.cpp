@@ -87,7 +87,7 @@ void add_scale_options(CLI::App& verb, ExplainArguments& arguments) {
 
 void add_explain(CLI::App& app, Program& program) {
   CLI::App* verb = app.add_subcommand(
-      "explain", "show what a recipe amounts to: shapes, parameters, FLOPs, memory, steps; opens no data");
+      "explain", "show what a recipe means: shapes, parameters, FLOPs, memory, steps; opens no data");
   const auto arguments = std::make_shared<ExplainArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
   add_accelerate_option(*verb, arguments->accelerate);

@@ -50,23 +50,24 @@ constexpr const char* kFooter =
 void add_sampling(CLI::App& verb, GenerateArguments& arguments) {
   GenerationWishes& wishes = arguments.wishes;
   GenerationOptions& options = arguments.options;
-  verb.add_option("--max-new-tokens", wishes.max_new_tokens, "tokens that each text gets at most (100)")
+  verb.add_option("--max-new-tokens", wishes.max_new_tokens,
+                  "maximum number of tokens to generate for each prompt (100)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   verb.add_option("--temperature", wishes.temperature,
                   "draw tokens, the logits divided by this (1); 0: always the most probable one")
       ->check(CLI::NonNegativeNumber);
-  verb.add_option("--top-k", wishes.top_k, "draw from so many of the most probable tokens (50); 0: from all")
+  verb.add_option("--top-k", wishes.top_k, "draw from this many of the most probable tokens (50); 0: from all")
       ->check(CLI::NonNegativeNumber);
-  verb.add_option("--top-p", wishes.top_p, "draw from the fewest tokens that together are so probable (1)")
+  verb.add_option("--top-p", wishes.top_p, "draw from the fewest tokens whose probabilities add up to this (1)")
       ->check(CLI::Range(1e-9, 1.0));
   verb.add_option("--repetition-penalty", wishes.repetition_penalty,
-                  "makes tokens that the text has already less probable, where greater than 1 (1)")
+                  "above 1: makes tokens that are already in the text less probable (1)")
       ->check(CLI::PositiveNumber);
-  verb.add_option("--seed", options.seed, "of the tokens that are drawn (0)");
-  verb.add_option("--num-samples", arguments.num_samples, "continuations of each prompt (1)")
+  verb.add_option("--seed", options.seed, "seed of the draws (0)");
+  verb.add_option("--num-samples", arguments.num_samples, "number of continuations of each prompt (1)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   verb.add_option("--stop", options.stop,
-                  "the text ends before this comes, which may be a special token; may be given several times")
+                  "string or special token at which generation stops; may be given several times")
       ->check([](const std::string& text) { return text.empty() ? "is an empty text" : ""; })
       ->allow_extra_args(false);
 }
@@ -212,7 +213,7 @@ void generate_from(const GenerateArguments& arguments, Program& program) {
 }  // namespace
 
 void add_generate(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand("generate", "go on with texts by a language model, token by token");
+  CLI::App* verb = app.add_subcommand("generate", "generate text from prompts with a language model");
   const auto arguments = std::make_shared<GenerateArguments>();
   verb->add_option(
           "run", arguments->run.path,
@@ -220,15 +221,15 @@ void add_generate(CLI::App& app, Program& program) {
           "layout")
       ->required();
   verb->add_option("overrides", arguments->run.overrides, "key=value: device=cpu");
-  verb->add_option("--prompt,-p", arguments->prompts, "what a text begins with; may be given several times")
-      ->allow_extra_args(false);
+  verb->add_option("--prompt,-p", arguments->prompts, "a prompt; may be given several times")->allow_extra_args(false);
   verb->add_option("--prompts", arguments->file,
                    "a file of prompts, one a line (- is standard input), or .jsonl with {\"prompt\": \"…\"} or "
                    "{\"input_ids\": […]}");
   add_sampling(*verb, *arguments);
-  verb->add_option("--batch-size", arguments->batch_size, "texts that go on together (8)")
+  verb->add_option("--batch-size", arguments->batch_size, "number of texts generated together (8)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  verb->add_flag("--no-cache", arguments->no_cache, "compute the whole text anew for each token");
+  verb->add_flag("--no-cache", arguments->no_cache,
+                 "turn off the key-value cache: compute the whole text for each token");
   verb->add_option("--tokenizer", arguments->tokenizer,
                    "a folder or file of a tokenizer, where neither the run's data nor the folder has one");
   verb->add_option("--output,-o", arguments->output,

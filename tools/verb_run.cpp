@@ -42,8 +42,8 @@ LaunchOptions launch_options(const LoadedRecipe& loaded) {
     const std::string missing = !recipe.main_process_ip ? "main_process_ip, the address of machine 0"
                                                         : "main_process_port, a port that is free on machine 0";
     throw RecipeError({{loaded.resolved.find("num_machines")->place(), "num_machines",
-                        std::to_string(recipe.num_machines) + " machines need to know where to meet; write " + missing +
-                            ", or start them by a launcher that says so (torchrun, srun, mpirun)"}});
+                        std::to_string(recipe.num_machines) + " machines need an address to connect to; write " +
+                            missing + ", or start them by a launcher that says so (torchrun, srun, mpirun)"}});
   }
   options.address = *recipe.main_process_ip;
   options.port = static_cast<int>(*recipe.main_process_port);

@@ -62,27 +62,27 @@ void train_tokenizer(const TokenizerArguments& arguments, const Program& program
 }  // namespace
 
 void add_tokenizer(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand("tokenizer", "make a tokenizer from texts");
+  CLI::App* verb = app.add_subcommand("tokenizer", "train a tokenizer");
   verb->require_subcommand(1);
-  CLI::App* train = verb->add_subcommand(
-      "train",
-      "make tokenizer.json by byte pair encoding of bytes, as GPT-2's: the vocabulary that Hugging Face's BpeTrainer "
-      "finds for the same files");
+  CLI::App* train = verb->add_subcommand("train",
+                                         "train a byte-level BPE tokenizer such as GPT-2's and write tokenizer.json: "
+                                         "the vocabulary that Hugging Face's BpeTrainer "
+                                         "finds for the same files");
   const auto arguments = std::make_shared<TokenizerArguments>();
   train->add_option("files", arguments->files, "text files, plain or .gz; of .jsonl and .parquet files --text-column")
       ->required();
   train->add_option("--output,-o", arguments->output, "the file to write (default: tokenizer.json)");
   train
       ->add_option("--vocab-size", arguments->options.vocab_size,
-                   "tokens, the special ones and the 256 bytes included (default: 30000)")
+                   "size of the vocabulary, special tokens and the 256 bytes included (default: 30000)")
       ->check(CLI::Range(1, 100000000));
   train
       ->add_option("--min-frequency", arguments->options.min_frequency,
-                   "how often two tokens must follow each other to become one (default: 2)")
+                   "minimum frequency of a pair of tokens that is merged (default: 2)")
       ->check(CLI::Range(1, 1000000000));
   train
       ->add_option("--special-token", arguments->options.special_tokens,
-                   "a token that is no text, such as <|endoftext|>; it gets the next id from 0 (may be repeated)")
+                   "a special token, such as <|endoftext|>; it gets the next id from 0 (may be repeated)")
       ->allow_extra_args(false);
   train->add_option("--text-column", arguments->text_column,
                     "the key of .jsonl files, or column of .parquet files, that holds the text (default: text)");

@@ -245,9 +245,10 @@ std::unique_ptr<Dataset> Mixture::build(const DatasetInputs& inputs) const {
 }  // namespace
 
 void add_mixture(DatasetRegistry& datasets) {
-  datasets.add<Mixture>("Mixture",
-                        "several data sets of which training draws samples by weight; in evaluation each sample comes "
-                        "once, as Concat gives them");
+  datasets.add<Mixture>(
+      "Mixture",
+      "several data sets, from which training draws samples by weight; in evaluation each sample comes "
+      "once, as Concat gives them");
 }
 
 }  // namespace trainrun

@@ -59,7 +59,7 @@ struct TensorFileOptions {
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
-/// Pixels are given as float32 in [0, 1], truth values as bool (the target's as 0 and 1), other integers as int64,
+/// Pixels are given as float32 in [0, 1], booleans as bool (the target's as 0 and 1), other integers as int64,
 /// other numbers as float32 (in float64 for as long as transforms may still scale them, where float32 would round).
 class TensorFileDataset : public TensorDataset {
  public:

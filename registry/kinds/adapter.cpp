@@ -51,7 +51,7 @@ void AdapterCommon::describe(Fields<AdapterCommon>& f) {
   f.optional("weights", &AdapterCommon::weights)
       .doc("a folder of PEFT's (adapter_config.json, adapter_model.safetensors) to begin with; it says which layers");
   f.optional("modules_to_save", &AdapterCommon::modules_to_save)
-      .doc("patterns like those of target: layers whose own weights are trained, too, such as a new classifier");
+      .doc("patterns like those of target: layers whose own weights are also trained, such as a new classifier");
   f.either("target", "weights");
 }
 

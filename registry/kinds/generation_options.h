@@ -7,7 +7,7 @@
 
 namespace trainrun {
 
-/// How a language model goes on with a text. Names, order and meaning of what changes the logits are those of
+/// How a language model continues a text. Names, order and meaning of what changes the logits are those of
 /// transformers' GenerationConfig: repetition_penalty, then, where tokens are drawn, temperature, top_k, top_p.
 struct GenerationOptions {
   int64_t max_new_tokens = 100;

@@ -376,7 +376,7 @@ void LayerCommon::describe(Fields<LayerCommon>& f) {
           "layer uses; their options must be the same; Linear and Embedding share only their weight");
   f.optional("lr_scale", &LayerCommon::lr_scale)
       .at_least(0)
-      .doc("its parameters' learning rate is this many times the optimizer's; 0 keeps them as they are");
+      .doc("factor by which the learning rate of its parameters is multiplied; 0 freezes them");
   f.optional("init", &LayerCommon::init)
       .doc("initial values of its weights, or of the parameters whose name a pattern matches");
   f.rule({.all = {the("name").matches(R"(^[^.]*$)")},

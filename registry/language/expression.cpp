@@ -105,7 +105,7 @@ class ExpressionLexer {
   }
   std::string quoted(char quote) {
     const size_t end = text_.find(quote, i_ + 1);
-    if (end == std::string_view::npos) throw ExpressionError("a quote is not closed");
+    if (end == std::string_view::npos) throw ExpressionError("a quotation mark is not closed");
     std::string content(text_.substr(i_ + 1, end - i_ - 1));
     i_ = end + 1;
     return content;
@@ -122,7 +122,7 @@ class ExpressionParser {
 
   NodePointer parse() {
     NodePointer root = either();
-    if (is(")")) throw ExpressionError("there is a ')' too many");
+    if (is(")")) throw ExpressionError("unmatched ')'");
     if (token_.kind != ExpressionToken::Kind::kEnd) fail("operator");
     return root;
   }

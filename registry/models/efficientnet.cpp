@@ -108,7 +108,7 @@ constexpr EfficientNetScale kB4 = {1.4, 1.8, 0.4};
 }  // namespace
 
 void add_efficientnets(LayerRegistry& layers) {
-  layers.add<EfficientNet<kB0>>("EfficientNetB0", "EfficientNet, of which the others are larger versions");
+  layers.add<EfficientNet<kB0>>("EfficientNetB0", "EfficientNet, the smallest; the others are larger versions");
   layers.add<EfficientNet<kB1>>("EfficientNetB1", "EfficientNetB0 with 1.1 times as many layers");
   layers.add<EfficientNet<kB2>>("EfficientNetB2", "EfficientNetB0, 1.1 times as wide and 1.2 times as deep");
   layers.add<EfficientNet<kB3>>("EfficientNetB3", "EfficientNetB0, 1.2 times as wide and 1.4 times as deep");

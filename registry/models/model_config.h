@@ -25,7 +25,8 @@ struct CheckpointOptions {
     f.optional("pretrained", &Own::pretrained)
         .doc(
             "a folder in Hugging Face's layout (config.json; model.safetensors, shards with an index, or "
-            "pytorch_model.bin), whose sizes and weights are taken; what it has no weights for begins anew");
+            "pytorch_model.bin), that gives sizes and weights; parameters without weights there keep their initial "
+            "values");
     f.rule({.when = {the("pretrained").is_given()},
             .all = {the("config").is_missing()},
             .at = "config",

@@ -44,7 +44,7 @@ struct GeneratedText {
   std::string finish;           // "length", "stop" (one of `stop` came) or "end" (a token that ends a text)
 };
 
-/// Goes on with texts. What a text becomes depends on the prompt, the seed and the number of the sample, not on what runs
+/// Generates the continuations of prompts. A continuation depends on the prompt, the seed and the number of the sample, not on what runs
 /// beside it.
 class Generator {
  public:

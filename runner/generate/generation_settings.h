@@ -11,7 +11,7 @@ namespace trainrun {
 
 using TokenList = std::vector<int64_t>;
 
-/// How a language model goes on with a text, with what only a folder's generation_config.json says. What is about
+/// How a language model continues a text, with what only a folder's generation_config.json says. What is about
 /// probabilities counts, like temperature, only where tokens are drawn.
 struct GenerationSettings : GenerationOptions {
   GenerationSettings() = default;

@@ -40,7 +40,7 @@ Batch example(TrainedRun& run, int64_t samples) {
   Batch batch;
   for (const std::string& name : run.model().graph().input_names()) {
     const FieldInfo* field = info.find(name);
-    if (!field) throw Error("export: the model reads '" + name + "', of which the data set says nothing");
+    if (!field) throw Error("export: the model reads '" + name + "', but the data set does not describe that field");
     std::vector<int64_t> sizes = {samples};
     sizes.insert(sizes.end(), field->shape.begin(), field->shape.end());
     const at::TensorOptions options = at::TensorOptions(run.device()).dtype(field->dtype);

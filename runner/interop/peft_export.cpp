@@ -62,7 +62,7 @@ json combined_config(const std::vector<AdaptedLayer>& layers, const std::string&
 /// Names below `prefix`, without it. Throws Error for one that lies elsewhere.
 std::string without_prefix(const std::string& name, const std::string& prefix) {
   if (name.starts_with(prefix)) return name.substr(prefix.size());
-  throw Error("export: --format peft: " + name + " is no layer of the language model; write --format safetensors");
+  throw Error("export: --format peft: " + name + " is not a layer of the language model; write --format safetensors");
 }
 
 /// "CAUSAL_LM" where peft's model of that kind adds nothing that is to be trained.

@@ -23,7 +23,7 @@ bool knows_colors(int file) {
 
 }  // namespace
 
-/// What cannot be shown is lost: a job does not end because nobody listens. Who has gone away is spoken to no more, and
+/// What cannot be shown is lost: a job does not end because its output was closed. After a failed write nothing more is written to that stream, and
 /// the job saves, since what follows may be its own end.
 void Terminal::write_all(int& file, std::string_view text) {
   while (!text.empty() && file >= 0) {

@@ -75,7 +75,7 @@ void check_weights_path(const std::string& path) {
   const fs::file_status status = fs::status(path, unreachable);
   if (status.type() == fs::file_type::not_found) {
     throw DataError("there is no file or folder " + path +
-                    (fs::path(path).is_relative() ? "; paths count from the folder that you are in" : ""));
+                    (fs::path(path).is_relative() ? "; paths are relative to the current directory" : ""));
   }
   if (unreachable) throw DataError(path + ": " + unreachable.message());
   if (fs::is_directory(status)) check_pretrained_folder(path);

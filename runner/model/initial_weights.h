@@ -8,7 +8,7 @@
 
 namespace trainrun {
 
-/// Loads the weights that `model.weights` names, if it names any; what was passed over is returned, a line each. Throws
+/// Loads the weights that `model.weights` names, if it names any; what was skipped is returned, a line each. Throws
 /// DataError, Error.
 std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model);
 

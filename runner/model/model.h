@@ -120,7 +120,7 @@ class Model {
   void to(at::Device device);
 
   /// Copies `tensors` into the state dict. Throws Error that lists what is missing, unexpected, or of another shape.
-  /// Not `strict`: what is missing or of another shape stays as it is, what is unexpected is passed over; all of them
+  /// Not `strict`: what is missing or of another shape stays as it is, unexpected tensors are skipped; all of them
   /// are returned, one line each, or nothing. `lacks_adapters`: what is the adapters' is not missed.
   std::vector<std::string> load_state_dict(const NamedTensors& tensors, const std::string& origin, bool strict = true,
                                            bool lacks_adapters = false);
@@ -172,7 +172,7 @@ class ModelRoles {
   /// The role's output for a batch, without a way back to its weights; reads these first where `load` has not.
   at::Tensor run(size_t role, const Batch& batch);
 
-  /// Reads their weights; what was passed over is returned, a line each. Throws DataError, Error.
+  /// Reads their weights; what was skipped is returned, a line each. Throws DataError, Error.
   std::vector<std::string> load();
   /// Follows the owner, which was moved there.
   void to(at::Device device, const Model& owner);

@@ -57,7 +57,7 @@ void check_saved(const AdaptedLayer& layer, const PeftFolder& folder) {
                     at::str(parameter.sizes()));
   }
   if (left.empty()) return;
-  throw DataError(folder.path() + ": " + layer.name + "." + left.begin()->first + " is no tensor of this adapter");
+  throw DataError(folder.path() + ": " + layer.name + "." + left.begin()->first + " is not a tensor of this adapter");
 }
 
 }  // namespace

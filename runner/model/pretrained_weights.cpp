@@ -128,7 +128,8 @@ std::string load_folder(const std::string& folder, const NamedTensors& own, bool
     if (std::find(names.begin(), names.end(), name) == names.end()) unused.push_back(name);
   }
   std::vector<std::string> notes;
-  if (!fresh.empty()) notes.push_back("it has no weights for " + join(fresh) + ", which begin anew");
+  if (!fresh.empty())
+    notes.push_back("it has no weights for " + join(fresh) + ", which start from their initial values");
   if (!unused.empty()) notes.push_back("the model has no place for its " + join(unused));
   return notes.empty() ? "" : folder + ": " + join(notes, "; ");
 }

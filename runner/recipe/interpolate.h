@@ -18,7 +18,7 @@ Value interpolate(const Value& recipe, std::vector<Problem>& problems);
 /// As `interpolate`, but all in source form (a literal `${` is `$${`), and with what of the environment may be a secret
 /// left as `${env:…}`: every variable called like one (…TOKEN, …PASSWORD), and texts, but for paths of what is there,
 /// in the sections where texts are free: dataset, logging, name, output_dir. What cannot be replaced stays. Numbers,
-/// truth values and the names of components are put in, so that a run can be repeated from them.
+/// booleans and the names of components are put in, so that a run can be repeated from them.
 Value interpolate_but_secrets(const Value& recipe);
 
 }  // namespace trainrun

@@ -241,7 +241,7 @@ void apply_override(Value& recipe, const Override& change, const MergeTags& tags
     const bool last = i + 1 == change.path.size();
     if (removes && last && step.is_index) {
       problems.push_back({place, path_text(change.path),
-                          "!remove takes away a key of a mapping, not an item of a list; write the list anew"});
+                          "!remove takes away a key of a mapping, not an item of a list; write the whole list"});
       return;
     }
     if (removes && !step.is_index && !node->find(step.key)) {

@@ -80,7 +80,7 @@ void ModelSection::describe(Fields<ModelSection>& f) {
       .doc("regular expressions, searched in state names: parameters that keep their values");
   f.optional("unfreeze_at_epoch", &ModelSection::unfreeze_at_epoch)
       .at_least(1)
-      .doc("after so many epochs, what `freeze` names learns, too; null: never");
+      .doc("the epoch from which the parameters that `freeze` names are trained; null: never");
   f.optional("checkpoint_activations", &ModelSection::checkpoint_activations)
       .doc(
           "regular expressions, searched in the layers' state names: what is computed within such a layer is not kept "

@@ -180,7 +180,7 @@ void DistributedSection::describe(Fields<DistributedSection>& f) {
   f.optional("meeting_timeout", &DistributedSection::meeting_timeout)
       .at_least(1)
       .unit("seconds")
-      .doc("how long a rank waits for all others to come; timeout by default");
+      .doc("how long a rank waits at the start for all others to connect; timeout by default");
   f.optional("evaluation_timeout", &DistributedSection::evaluation_timeout)
       .at_least(1)
       .unit("seconds")
@@ -199,13 +199,13 @@ void DistributedSection::describe(Fields<DistributedSection>& f) {
       .unit("MiB")
       .doc("size of the groups of gradients that are reduced together during the backward pass");
   f.optional("find_unused_parameters", &DistributedSection::find_unused_parameters)
-      .doc("allow layers that take no part in a step on some rank; costs a walk over the graph in each step");
+      .doc("allow steps in which a rank does not use every layer; costs a walk over the graph in each step");
   f.optional("comm_hook", &DistributedSection::comm_hook)
       .doc(
           "how gradients are sent: BF16Compression, FP16Compression, PowerSGD, or a plugin's hook; by default as they "
           "are");
   f.optional("pin_cores", &DistributedSection::pin_cores)
-      .doc("each rank that trainrun starts keeps to its own share of the machine's cores");
+      .doc("pin each rank that trainrun starts to its own share of the cores");
 }
 
 void ShardingSection::describe(Fields<ShardingSection>& f) {
@@ -242,14 +242,14 @@ int64_t ShardingSection::stage() const {
 }
 
 void GradScalerSection::describe(Fields<GradScalerSection>& f) {
-  f.optional("init_scale", &GradScalerSection::init_scale).greater_than(0).doc("what the first loss is multiplied by");
+  f.optional("init_scale", &GradScalerSection::init_scale).greater_than(0).doc("initial scale of the loss");
   f.optional("growth_factor", &GradScalerSection::growth_factor)
       .greater_than(1)
-      .doc("what the scale is multiplied by after growth_interval steps without an overflow");
+      .doc("factor by which the scale grows after growth_interval steps without an overflow");
   f.optional("backoff_factor", &GradScalerSection::backoff_factor)
       .greater_than(0)
       .less_than(1)
-      .doc("what the scale is multiplied by after an overflow");
+      .doc("factor by which the scale is multiplied after an overflow");
   f.optional("growth_interval", &GradScalerSection::growth_interval)
       .at_least(1)
       .unit("optimizer steps")
@@ -329,16 +329,16 @@ void Recipe::describe(Fields<Recipe>& f) {
       .doc(
           "further models by name, which are never trained: losses and metrics read the output of each under its name, "
           "so one may be a teacher, or what the model was before training");
-  f.required("loss", &Recipe::loss).doc("what is minimized");
-  f.optional("metrics", &Recipe::metrics).doc("what evaluation measures besides the loss");
+  f.required("loss", &Recipe::loss).doc("the loss to minimize");
+  f.optional("metrics", &Recipe::metrics).doc("metrics that an evaluation computes besides the loss");
   f.required("dataset", &Recipe::dataset).doc("the data");
   f.optional("dataloader", &Recipe::dataloader).doc("how samples become batches");
-  f.required("optimizer", &Recipe::optimizer).doc("how weights follow from gradients");
+  f.required("optimizer", &Recipe::optimizer).doc("how gradients change the weights");
   f.optional("scheduler", &Recipe::scheduler).doc("how the learning rate changes; constant by default");
   f.required("training", &Recipe::training).doc("how long to train, and how a step is made");
   f.optional("evaluation", &Recipe::evaluation).doc("when to evaluate; at the end in any case, unless every is null");
   f.optional("callbacks", &Recipe::callbacks)
-      .doc("what else takes part in the run, in this order: averages of the weights, an early end");
+      .doc("callbacks, called in this order: weight averages, early stopping, …");
   f.optional("distributed_type", &Recipe::distributed_type)
       .doc("how several processes share the job; Accelerate's names");
   describe_processes(f);

@@ -16,13 +16,15 @@ void TrainingSection::describe(Fields<TrainingSection>& f) {
       .at_least(1)
       .at_most(kMostEpochs)
       .doc("passes over the training data");
-  f.optional("max_steps", &TrainingSection::max_steps).at_least(1).doc("optimizer steps after which to stop");
+  f.optional("max_steps", &TrainingSection::max_steps)
+      .at_least(1)
+      .doc("number of optimizer steps after which training ends");
   f.optional("max_time", &TrainingSection::max_time)
       .doc("training ends after the step in which this time is over, such as 30s, 15min, 2h; earlier starts count");
   f.optional("max_tokens", &TrainingSection::max_tokens)
       .at_least(1)
       .doc(
-          "training ends after the step in which so many tokens have been seen: positions of input_ids over all ranks, "
+          "training ends after the step that reaches this number of tokens: positions of input_ids over all ranks, "
           "padding included; earlier starts count");
   f.optional("gradient_accumulation_steps", &TrainingSection::gradient_accumulation_steps)
       .at_least(1)
@@ -71,12 +73,13 @@ void CheckpointSection::describe(Fields<CheckpointSection>& f) {
       .doc("epoch, a number of optimizer steps, a time such as 15min, or null for never");
   f.optional("keep_last", &CheckpointSection::keep_last)
       .at_least(1)
-      .doc("how many of the newest checkpoints are kept; null: all");
+      .doc("number of the newest checkpoints to keep; null: all");
   f.optional("keep_best", &CheckpointSection::keep_best).doc("keep the best checkpoint as well");
   f.optional("resume", &CheckpointSection::resume)
       .words({"auto", "no"})
       .doc(
-          "auto: resume an unfinished run of this recipe in output_dir; no: begin anew; or the path of a checkpoint, "
+          "auto: resume an unfinished run of this recipe in output_dir; no: start from the beginning; or the path of a "
+          "checkpoint, "
           "or of a run, whose newest checkpoint is used");
   f.optional("allow_changed", &CheckpointSection::allow_changed)
       .one_of({"data"})
@@ -93,7 +96,7 @@ void LoggingSection::describe(Fields<LoggingSection>& f) {
   f.optional("every_steps", &LoggingSection::every_steps)
       .at_least(1)
       .unit("optimizer steps")
-      .doc("length of the interval between two lines of the log");
+      .doc("optimizer steps between two lines of the log");
   f.optional("peak_flops", &LoggingSection::peak_flops)
       .greater_than(0)
       .unit("FLOP/s")

@@ -236,7 +236,7 @@ class Builder : public YAML::EventHandler {
     } else if (!replaces && !is_nothing) {
       report(value.place(), "!remove takes the whole key away, so nothing stands behind it");
     } else if (!replaces && (expects_key() || (!frames_.empty() && frames_.back().node.value.is_list()))) {
-      report(value.place(), "!remove takes away a key of a mapping, not an item of a list; write the list anew");
+      report(value.place(), "!remove takes away a key of a mapping, not an item of a list; write the whole list");
     } else {
       tags_->add(value.place(), replaces ? MergeTag::kReplace : MergeTag::kRemove);
     }

@@ -210,7 +210,7 @@ std::vector<Found> scan(const std::string& folder, Unusable unusable, const Warn
       if (passed) ++passed->removed;
     } catch (const CheckpointError& error) {
       if (passed) ++passed->damaged;
-      warn(std::string("checkpoint passed over: ") + error.what());
+      warn(std::string("skipped a checkpoint: ") + error.what());
     } catch (const UnusableCheckpoint&) {
       if (unusable == Unusable::kThrow) throw;
     }
@@ -393,7 +393,7 @@ std::optional<std::string> CheckpointStore::find_newest(const std::string& folde
         ++passed.removed;
       } catch (const CheckpointError& error) {
         ++passed.damaged;
-        warn(std::string("checkpoint passed over: ") + error.what());
+        warn(std::string("skipped a checkpoint: ") + error.what());
       }
     }
     if (passed.removed == 0) break;
@@ -404,7 +404,7 @@ std::optional<std::string> CheckpointStore::find_newest(const std::string& folde
       folder + ": " +
       (passed.damaged == 1 ? "the only checkpoint is" : "all " + std::to_string(passed.damaged) + " checkpoints are") +
       " damaged, as said above. Nothing was changed; put back a whole one, or write "
-      "checkpoint.resume=no to begin anew in another folder");
+      "checkpoint.resume=no to start from the beginning in another folder");
 }
 
 json CheckpointStore::verify(const std::string& path) {

@@ -104,7 +104,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   for (const std::string& note : pretrained_notes(model->graph())) spdlog::warn(note);
   for (const std::string& note : notes_of_tokenizers(recipe)) spdlog::warn(note);
   if (!passed_over_.empty()) {
-    spdlog::warn("model.weights: what does not fit is passed over, and the model keeps its initial values there: " +
+    spdlog::warn("model.weights: skipped tensors that do not match the model, which keeps its initial values there: " +
                  join(passed_over_, "; "));
   }
   resume();

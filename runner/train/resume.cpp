@@ -141,7 +141,7 @@ void Job::check_what_is_left(const std::string& from) const {
                 (progress.step > training.max_steps.value_or(INT64_MAX)
                      ? "training.max_steps: " + std::to_string(*training.max_steps)
                      : "training.num_epochs: " + std::to_string(*training.num_epochs)) +
-                "): nothing is left to train; ask for more, or write checkpoint.resume=no to begin anew");
+                "): nothing is left to train; ask for more, or write checkpoint.resume=no to start from the beginning");
   }
   if (progress.evaluation_due) return;
   spdlog::warn("{}, the last one that the recipe asks for: nothing is left to train", at);

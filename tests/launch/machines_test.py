@@ -110,7 +110,7 @@ def test_two_machines_must_know_where_to_meet(tmp_path):
     for missing, said in ((2, "main_process_ip, the address of machine 0"), (3, "main_process_port, a port that is free on machine 0")):
         done = launching.run(launching.command(tmp_path / "run", *launching.SHORT, *MACHINES[:missing]))
         assert done.returncode == 2
-        assert "num_machines: 2 machines need to know where to meet; write " + said in done.stderr
+        assert "num_machines: 2 machines need an address to connect to; write " + said in done.stderr
     assert not (tmp_path / "run").exists()
 
 

@@ -395,7 +395,7 @@ PLACES = {
     "a decoder": {"tokenizer_config.json": {"added_tokens_decoder": {
         "NEXT": {"content": "<a>", "special": True}, "NEXT+1": {"content": "<b>", "special": False, "normalized": False}}}},
     "special_tokens_map": {"tokenizer_config.json": {}, "special_tokens_map.json": {"pad_token": "<a>", "additional_special_tokens": ["<b>"]}},
-    "special_tokens_map that is passed over": {
+    "special_tokens_map that is ignored": {
         "tokenizer_config.json": {"added_tokens_decoder": {}, "pad_token": "<b>"}, "special_tokens_map.json": {"pad_token": "<a>"}},
     "added_tokens.json": {"tokenizer_config.json": {"pad_token": "<b>"}, "added_tokens.json": {"<a>": "NEXT", "<b>": "NEXT+1"}},
 }

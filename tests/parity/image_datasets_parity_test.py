@@ -160,12 +160,12 @@ def with_size(plain, digits):
 @pytest.mark.parametrize("change, message", [
     (lambda plain: gzip.compress(plain)[:-900], "the file is cut off in the midst of its gzip data"),
     (lambda plain: gzip.compress(plain[:5000]), "the file ends within cifar-100-binary/test.bin"),
-    (lambda plain: gzip.compress(b"X" + plain[1:]), "this is no tar archive"),
+    (lambda plain: gzip.compress(b"X" + plain[1:]), "this is not a tar archive"),
     (lambda plain: gzip.compress(plain[:100]), "the tar archive is cut off after its start"),
     (lambda plain: with_size(plain, b"00000000011\0"), "the tar archive is damaged after cifar-100-binary/test.bin"),
-    (lambda plain: with_size(plain, b"\x80" + b"\xff" * 11), "this is no tar archive"),
+    (lambda plain: with_size(plain, b"\x80" + b"\xff" * 11), "this is not a tar archive"),
     (lambda plain: with_size(plain, b"77777777777\0"), "more than the 1073741824 that are read"),
-    (lambda plain: with_size(plain, b"00000x00011\0"), "this is no tar archive"),
+    (lambda plain: with_size(plain, b"00000x00011\0"), "this is not a tar archive"),
 ], ids=range(8))
 def test_a_damaged_archive_is_named(probe, tmp_path, change, message):
     (tmp_path / "cifar-100-binary.tar.gz").write_bytes(damaged(change))

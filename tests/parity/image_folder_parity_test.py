@@ -165,7 +165,7 @@ DAMAGE = {
     "huge.bmp": (lambda b: b["bmp"][:18] + struct.pack("<ii", 60000, 60000) + b["bmp"][26:], "the image claims 60000x60000 pixels"),
     "flat.bmp": (lambda b: b["bmp"][:18] + struct.pack("<ii", 0, 7) + b["bmp"][26:], "the image has 0x7 pixels"),
     "empty.jpg": (lambda b: b"", "the file is empty"),
-    "text.jpg": (lambda b: b"<html>404</html>", "this is no JPEG, PNG, WebP or BMP file"),
+    "text.jpg": (lambda b: b"<html>404</html>", "this is not a JPEG, PNG, WebP or BMP file"),
 }
 
 
@@ -345,7 +345,7 @@ def test_images_kept_on_the_disk_are_those_of_their_files(tmp_path, monkeypatch)
             content[place] ^= 4
             file.write_bytes(content)
         assert torch.equal(images(cache="disk"), images()), place
-    with pytest.raises(ProbeError, match="only/broken.png: this is no JPEG"):
+    with pytest.raises(ProbeError, match="only/broken.png: this is not a JPEG"):
         images(cache="disk", broken="error")
     own.close()
 
@@ -418,7 +418,7 @@ def test_what_is_left_out_is_counted(tmp_path, within):
     losses = training_losses(recipe, tmp_path / "run")
     assert len(losses) == 4
     said = (tmp_path / "run/log.txt").read_text()
-    assert "1 of 9 images cannot be decoded and are left out: " in said and "root/1/broken.jpg: this is no JPEG" in said
+    assert "1 of 9 images cannot be decoded and are left out: " in said and "root/1/broken.jpg: this is not a JPEG" in said
 
 
 @pytest.mark.parametrize("verb", ["run", "data"])

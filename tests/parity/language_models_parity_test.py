@@ -196,7 +196,7 @@ def test_a_folder_may_have_any_layout(probe, tmp_path, layout):
             torch.save(state, folder / "pytorch_model.bin")
     reply, output, state = outputs_of(probe, tmp_path, f"{{type: {BERT.type}, pretrained: {folder}}}", BERT.fields())
     if layout == "bare":
-        assert reply["passed_over"] == [f"{folder}: it has no weights for classifier.weight, classifier.bias, which begin anew"]
+        assert reply["passed_over"] == [f"{folder}: it has no weights for classifier.weight, classifier.bias, which start from their initial values"]
         peer.classifier.load_state_dict({"weight": state["classifier.weight"], "bias": state["classifier.bias"]})
     else:
         assert not reply["passed_over"]

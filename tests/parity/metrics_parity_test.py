@@ -634,7 +634,7 @@ MISFITS = [
     ({"type": "CohenKappa"}, (torch.zeros(2, 3), torch.zeros(2, 3)), "it is of one label a sample, but each has 3"),
     ({"type": "F1"}, (torch.zeros(2, 3), torch.full((2, 3), 2.0)), "a label is 2, but with several labels a sample each is 0 or 1"),
     ({"type": "AUROC"}, (torch.zeros(2, 3), torch.full((2, 3), 0.3)), "a label is 0.3"),
-    ({"type": "Accuracy"}, (torch.zeros(2, 1), torch.full((2, 1), 4.5)), "a label is 4.5, which is no class"),
+    ({"type": "Accuracy"}, (torch.zeros(2, 1), torch.full((2, 1), 4.5)), "a label is 4.5, which is not a class"),
     ({"type": "R2"}, (torch.zeros(2, 1), torch.zeros(2)), "it compares tensors of the same shape, not [N, 1] and [N]"),
 ]
 

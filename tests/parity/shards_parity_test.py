@@ -188,7 +188,7 @@ def test_broken_images_are_left_out_and_counted(tmp_path, monkeypatch):
     losses = [training_losses(recipe, tmp_path / cache, f"dataset.train.cache={cache}") for cache in ("none", "memory", "disk")]
     assert losses[0] == losses[1] == losses[2] and len(losses[0]) == 4
     said = (tmp_path / "none/log.txt").read_text()
-    assert "1 of 6 images cannot be decoded and are left out: " in said and "train-0.tar:3.png: this is no JPEG" in said
+    assert "1 of 6 images cannot be decoded and are left out: " in said and "train-0.tar:3.png: this is not a JPEG" in said
 
 
 def png(number=0):
@@ -238,11 +238,11 @@ def changed_size(content, size):
     (lambda c: b"", "a.tar: holds no samples"),
     (lambda c: bytes(1024), "a.tar: holds no samples"),
     (lambda c: c[:512 * 2 + 9] + b"?" + c[512 * 2 + 10:], "a.tar: the tar archive is damaged after 1.png"),
-    (lambda c: b"no tar" * 200, "a.tar: this is no tar archive"),
+    (lambda c: b"no tar" * 200, "a.tar: this is not a tar archive"),
     (lambda c: changed_size(c, b"77777777777\0"), "a.tar:1.png: has more than 1 GiB"),
     (lambda c: changed_size(c, b"00010000000\0"), "a.tar: the file ends within 1.png"),
-    (lambda c: changed_size(c, b"\x80" + b"\xff" * 11), "a.tar: this is no tar archive"),
-    (lambda c: changed_size(c, b"zzzzzzzzzzz\0"), "a.tar: this is no tar archive"),
+    (lambda c: changed_size(c, b"\x80" + b"\xff" * 11), "a.tar: this is not a tar archive"),
+    (lambda c: changed_size(c, b"zzzzzzzzzzz\0"), "a.tar: this is not a tar archive"),
 ], ids=range(11))
 def test_a_damaged_shard_is_named(probe, tmp_path, change, message):
     path = tmp_path / "a.tar"

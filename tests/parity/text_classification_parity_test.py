@@ -95,7 +95,7 @@ def test_single_texts_of_tsv_in_which_quotation_marks_are_text(probe, tmp_path, 
     assert fields["labels"].tolist() == [2, 3, 0, 1]
 
 
-def test_labels_of_jsonl_may_be_integers_and_truth_values(probe, tmp_path, word_piece):
+def test_labels_of_jsonl_may_be_integers_and_booleans(probe, tmp_path, word_piece):
     for values, classes in (([True, False, True], ["0", "1"]), ([10, 9, 2**64 - 1], ["9", "10", str(2**64 - 1)])):
         file = written(tmp_path, "a.jsonl", "".join(json.dumps({"text": "a", "label": value}) + "\n" for value in values))
         _, learnt = read(probe, {"type": "TextClassification", "path": file, "tokenizer": word_piece[1], "max_length": 8, "padding": "max_length"})

@@ -68,7 +68,7 @@ TEST_CASE("known classes are saved and read back") {
   CHECK_FALSE(KnownClasses::from_json({{"columns", 3}}).are_known());
 }
 
-TEST_CASE("what is passed over is counted by kinds, with the first names") {
+TEST_CASE("what is skipped is counted by kinds, with the first names") {
   PassedOver passed_over;
   CHECK(passed_over.text().empty());
   for (const char* name : {"a/.git", "b/.x", "c/.git", "@eaDir", "__MACOSX"}) {
@@ -77,5 +77,5 @@ TEST_CASE("what is passed over is counted by kinds, with the first names") {
   }
   passed_over.add(PassedOver::kNoImage, "d/notes.txt");
   CHECK(passed_over.text() ==
-        "passed over: 5 hidden files or folders (.git, .x, @eaDir, …), 1 file that is not an image (notes.txt)");
+        "skipped: 5 hidden files or folders (.git, .x, @eaDir, …), 1 file that is not an image (notes.txt)");
 }

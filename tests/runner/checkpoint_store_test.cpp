@@ -309,7 +309,7 @@ TEST_CASE("where every checkpoint is damaged, that is an error, not a beginning"
   CHECK(contains(message_of<Error>([&] { store.newest(warn); }), "the only checkpoint is damaged"));
 }
 
-TEST_CASE("a checkpoint of a newer format is not passed over, and both versions are named") {
+TEST_CASE("a checkpoint of a newer format is not skipped, and both versions are named") {
   const auto signed_text = [](const std::string& lines) {
     return "{\n  \"digest\": \"" + sha256("{\n" + lines) + "\",\n" + lines;
   };

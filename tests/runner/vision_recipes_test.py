@@ -58,7 +58,7 @@ def test_pets_learn_on_torchvisions_weights_of_which_only_the_last_layer_changes
         if name.endswith(("running_mean", "running_var", "num_batches_tracked")) or name.startswith("fc."):
             continue
         assert torch.equal(learnt[name], before), name
-    assert "fc.weight" in (run / "log.txt").read_text()  # what was passed over is listed
+    assert "fc.weight" in (run / "log.txt").read_text()  # what was skipped is listed
 
 
 def test_the_recipe_for_a_folder_of_pictures_does_for_another_folder_and_predicts(tmp_path):

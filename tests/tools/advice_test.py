@@ -109,7 +109,7 @@ WORDS = ["compare", "fit", "evaluate", "infer", "sample", "convert", "bench", "l
 def test_a_word_that_is_no_verb_leads_to_one(tmp_path, word):
     exit_code, lines = call(tmp_path, word)
     assert exit_code == 2 and len(lines) == 1, lines
-    found = re.search(rf"no file and no verb '{word}'; (?:did you mean ([\w-]+)\?|verbs: ([\w-]+), )", lines[0])
+    found = re.search(rf"no file or verb '{word}'; (?:did you mean ([\w-]+)\?|verbs: ([\w-]+), )", lines[0])
     assert call(tmp_path, found[1] or found[2], "--help")[0] == 0
 
 

@@ -164,18 +164,18 @@ TREES = {
     "checkpoints of notebooks": Tree(
         ".ipynb_checkpoints/0.png=ant cat*2 cat/.ipynb_checkpoints/0.png=cat",
         "cat:2",
-        said="passed over: 2 hidden files or folders (.ipynb_checkpoints)",
+        said="skipped: 2 hidden files or folders (.ipynb_checkpoints)",
     ),
-    "a repository of git": Tree(".git/a/0.png=ant bee*2", "bee:2", said="passed over: 1 hidden file or folder (.git)"),
+    "a repository of git": Tree(".git/a/0.png=ant bee*2", "bee:2", said="skipped: 1 hidden file or folder (.git)"),
     "thumbnails of a Synology": Tree(
         "@eaDir/0.png=ant bee*2 bee/@eaDir/0.png=bee",
         "bee:2",
-        said="passed over: 2 hidden files or folders (@eaDir)",
+        said="skipped: 2 hidden files or folders (@eaDir)",
     ),
     "an archive made on a Mac": Tree(
         "__MACOSX/cat/._0.png! cat*2 cat/._0.png! cat/.DS_Store!",
         "cat:2",
-        said="passed over: 3 hidden files or folders (.DS_Store, ._0.png, __MACOSX)",
+        said="skipped: 3 hidden files or folders (.DS_Store, ._0.png, __MACOSX)",
     ),
     "only hidden folders": Tree(".git/0.png=ant", refused="holds no folders"),
     # links
@@ -219,7 +219,7 @@ TREES = {
         said="3 of 5 images cannot be decoded and are left out",
         data=WHOLE,
     ),
-    "a broken file": Tree("ant*2 ant/z.png!", refused="ant/z.png: this is no JPEG, PNG, WebP or BMP file"),
+    "a broken file": Tree("ant*2 ant/z.png!", refused="ant/z.png: this is not a JPEG, PNG, WebP or BMP file"),
     "a broken file and an extra class, skipped": Tree(
         "ant*2 ant/z.png! dog*2",
         "ant:2",
@@ -230,12 +230,12 @@ TREES = {
     "files that are not pictures": Tree(
         "cat*2 cat/Thumbs.db! cat/a.txt! list.csv!",
         "cat:2",
-        said="passed over: 3 files that are not images (Thumbs.db, a.txt, list.csv)",
+        said="skipped: 3 files that are not images (Thumbs.db, a.txt, list.csv)",
     ),
     "pictures beside the classes": Tree(
         "cat*2 0.png=ant",
         "cat:2",
-        said="passed over: 1 image outside the classes' folders (0.png)",
+        said="skipped: 1 image outside the classes' folders (0.png)",
     ),
     "a class without a picture": Tree(
         "ant*2 bee/",
@@ -350,7 +350,7 @@ TREES = {
     "a shard with other files": Tree(
         "",
         "cat:1",
-        said="passed over: 1 hidden file or folder (._0.png), 1 member of an archive that belongs to no sample "
+        said="skipped: 1 hidden file or folder (._0.png), 1 member of an archive that belongs to no sample "
              "(README)",
         data=SHARDS,
         files={"a.tar": [("README", "x"), ("__MACOSX/._0.png", "x"), ("0.png", "cat"), ("0.cls", "2")]},
@@ -444,7 +444,7 @@ def test_pictures_that_are_predicted_are_counted_where_they_are_passed_over(move
     assert done.returncode == 1 and "photos/1.gif: images of this format are not read" in done.stderr
     done = trainrun(moved, "predict", "run", "photos", "dataset.eval.broken=skip")
     assert labels_of(done) == ["ant"] and "2 of 3 images cannot be decoded and are left out" in done.stderr
-    said = "photos: passed over: 1 hidden file or folder (.ipynb_checkpoints), 1 file that is not an image (notes.txt)"
+    said = "photos: skipped: 1 hidden file or folder (.ipynb_checkpoints), 1 file that is not an image (notes.txt)"
     assert said in done.stderr
 
 
@@ -564,6 +564,6 @@ def test_masks_hold_the_numbers_of_the_training_classes(tmp_path):
     done = trainrun(tmp_path, "recipe.yaml", "dataset.eval.broken=skip")
     said = one_line(ok(done) + done.stderr)
     assert "1 of 3 images cannot be decoded and are left out" in said
-    assert "passed over: 1 hidden file or folder (.ipynb_checkpoints), 1 mask that belongs to no image (z.png)" in said
+    assert "skipped: 1 hidden file or folder (.ipynb_checkpoints), 1 mask that belongs to no image (z.png)" in said
     done = trainrun(tmp_path, "eval", "run", "dataset.eval.num_classes=1", "dataset.eval.broken=skip")
     assert done.returncode != 0 and "num_classes is 1, but the training data have 2 classes" in done.stderr

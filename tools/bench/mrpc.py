@@ -40,7 +40,7 @@ def run_accelerate(arguments, precision: str, seed: int) -> dict:
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     add_arguments(parser)
-    parser.add_argument("--steps", type=int, help="time so many steps, but for the first ten, instead of training three epochs")
+    parser.add_argument("--steps", type=int, help="time this many steps, but for the first ten, instead of training three epochs")
     parser.add_argument("--precisions", nargs="+", default=["no", "bf16"])
     parser.add_argument("overrides", nargs="*", help="more of the recipe's values, for trainrun alone")
     arguments = parser.parse_args()

@@ -86,10 +86,9 @@ std::unique_ptr<Callback> TextSamples::build(const CallbackInputs&) const {
 }  // namespace
 
 void add_text_samples(CallbackRegistry& callbacks) {
-  callbacks.add<TextSamples>(
-      "TextSamples",
-      "has the model go on with prompts after each evaluation; the texts are shown on the console "
-      "and written to samples/ in the run's folder");
+  callbacks.add<TextSamples>("TextSamples",
+                             "generates continuations of prompts after each evaluation; they are shown on the console "
+                             "and written to samples/ in the run's folder");
 }
 
 }  // namespace trainrun

@@ -14,7 +14,7 @@ class TextSource {
   /// Throws Error where the model is not a language model, the data name no tokenizer, a prompt cannot be read, or the
   /// run makes no evaluations.
   virtual void check(const std::vector<std::string>& prompts) = 0;
-  /// Goes on with the prompts by the model as evaluations see it, and shows the texts on the console and in the run's
+  /// Continues the prompts with the model as evaluations see it, and shows the texts on the console and in the run's
   /// folder. Training goes on as if nothing had been: no random number is drawn from its generators. Every rank calls it.
   virtual void show(const std::vector<std::string>& prompts, const GenerationOptions& options) = 0;
 };

@@ -79,7 +79,7 @@ struct ScaledDotProductAttention {
 
   /// true where a key is looked at.
   static Tensor is_seen(const Tensor& given) {
-    TORCH_CHECK(!given.is_floating_point(), "the attention mask holds integers, or truth values of what is padding");
+    TORCH_CHECK(!given.is_floating_point(), "the attention mask holds integers, or booleans that mark the padding");
     return given.scalar_type() == at::kBool ? given.logical_not() : given != 0;
   }
 

@@ -11,7 +11,7 @@ void require_whole(const at::Tensor& labels) {
   const at::Tensor broken = labels.ne(labels.round()).flatten().nonzero();
   if (broken.numel() == 0) return;
   throw Error("a label is " + detail::number_text(labels.flatten()[broken[0][0].item<int64_t>()].item<double>()) +
-              ", which is no class; are the targets numbers, or probabilities, instead of labels?");
+              ", which is not a class; are the targets numbers, or probabilities, instead of labels?");
 }
 
 /// As an index from 0. An output of fewer dimensions, [N, C], has its classes second, or it has none.

@@ -136,7 +136,8 @@ struct Adadelta {
 void add_running_squares(OptimizerRegistry& optimizers) {
   optimizers.add<RMSprop>("RMSprop", "the gradient over the root of its running mean square, with momentum");
   optimizers.add<Adagrad>("Adagrad", "the gradient over the root of all its squares so far");
-  optimizers.add<Adadelta>("Adadelta", "steps as large as the last ones were, whatever the gradient's unit");
+  optimizers.add<Adadelta>(
+      "Adadelta", "steps scaled by the size of recent steps, so that the unit of the gradient does not matter");
 }
 
 }  // namespace trainrun

@@ -66,7 +66,7 @@ std::string PassedOver::text() const {
     parts.push_back(std::to_string(some.count) + " " + kWords[kind][some.count == 1 ? 0 : 1] + " (" +
                     join_first(names, kMostKindsNamed) + ")");
   }
-  return parts.empty() ? "" : "passed over: " + join(parts);
+  return parts.empty() ? "" : "skipped: " + join(parts);
 }
 
 void ImageFiles::add(const ImageFiles& other) {

@@ -20,7 +20,7 @@ class PassedOver {
   enum Kind { kHidden, kNoImage, kNoClass, kNoMaskOfAnImage, kNoSample, kNumKinds };
   void add(Kind kind, const std::filesystem::path& path);
   void add(const PassedOver& other);
-  /// "passed over: 2 hidden files or folders (.git, …), 3 files that are not images (…)"; "" where nothing was.
+  /// "skipped: 2 hidden files or folders (.git, …), 3 files that are not images (…)"; "" where nothing was.
   std::string text() const;
 
  private:
@@ -39,7 +39,7 @@ struct ImageFiles {
   std::vector<std::string> unread;
   PassedOver passed_over;
 
-  /// Takes over what is not read, or passed over, in another folder.
+  /// Adds what was unreadable or skipped in another folder.
   void add(const ImageFiles& other);
 };
 /// Hidden folders are not looked into. Throws filesystem_error.

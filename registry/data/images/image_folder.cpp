@@ -19,7 +19,7 @@ struct ImageFolder : ImageOptions {
     f.required("root", &ImageFolder::root)
         .doc(
             "a folder with a folder of JPEG, PNG, WebP or BMP files for each class; classes are numbered in the order "
-            "of their names in the training data. Hidden folders (.NAME, @eaDir, __MACOSX) are passed over");
+            "of their names in the training data. Hidden folders (.NAME, @eaDir, __MACOSX) are skipped");
     describe_classes_into(f);
     describe_into(f);
   }

@@ -177,7 +177,7 @@ void ImageOptions::describe_into(Fields<T>& f) {
       .doc(
           "what each image goes through before it is put into a batch, so that images of different sizes fit into one; "
           "the pixels are bytes, from 0 to 255");
-  f.optional("mode", &ImageOptions::mode).doc("RGB: three channels; L: gray, one channel; whatever the files have");
+  f.optional("mode", &ImageOptions::mode).doc("RGB: three channels; L: gray, one channel; files are converted");
   f.optional("broken", &ImageOptions::broken)
       .doc(
           "what becomes of a file that cannot be decoded, is not there, or is an image of another format: error: "

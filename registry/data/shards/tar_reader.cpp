@@ -75,7 +75,7 @@ std::optional<TarReader::Header> TarReader::next_header() {
   if (got == 0 || (got == kBlock && header.is_zero())) return std::nullopt;
   if (got < kBlock) fail("the tar archive is cut off after " + (member_.name.empty() ? "its start" : member_.name));
   if (!header.has_right_sum() || !header.size() || *header.size() > kMostMember) {
-    fail(member_.name.empty() ? "this is no tar archive" : "the tar archive is damaged after " + member_.name);
+    fail(member_.name.empty() ? "this is not a tar archive" : "the tar archive is damaged after " + member_.name);
   }
   return header;
 }

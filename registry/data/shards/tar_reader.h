@@ -10,7 +10,7 @@
 namespace trainrun {
 
 /// Reads the files in a tar archive (POSIX ustar and pax, GNU), plain or gzip, one after another. Nothing is unpacked:
-/// names are only names, so that an archive cannot write anywhere. Folders, links and devices are passed over.
+/// names are only names, so that an archive cannot write anywhere. Folders, links and devices are skipped.
 /// Throws DataError, which names the archive and the file in it, where it is damaged or cut off.
 class TarReader {
  public:

@@ -14,7 +14,7 @@ class TarSource {
   virtual ~TarSource() = default;
   /// For messages.
   const std::string& name() const { return name_; }
-  /// Bytes read and passed over so far.
+  /// Bytes read or skipped so far.
   uint64_t position() const { return position_; }
   /// Reads up to `size` bytes and returns how many: fewer only at the end.
   size_t read(void* data, size_t size);
@@ -28,7 +28,7 @@ class TarSource {
 
  private:
   virtual size_t read_some(void* data, size_t size) = 0;
-  /// How many bytes were passed over without being read, `size` or fewer.
+  /// How many bytes were skipped without being read, `size` or fewer.
   virtual uint64_t leap(uint64_t size);
 
   std::string name_;

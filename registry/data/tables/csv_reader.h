@@ -13,7 +13,7 @@ char seeming_delimiter(const std::vector<std::string>& header, const std::string
 std::string delimiter_text(char delimiter);
 
 /// Reads a table of delimited text, plain or gzip, record by record: RFC 4180, with LF or CRLF ends, an optional
-/// byte-order mark, and any one character as delimiter. Blank lines are passed over. Throws DataError as "FILE:LINE:
+/// byte-order mark, and any one character as delimiter. Blank lines are skipped. Throws DataError as "FILE:LINE:
 /// …", also where a record is longer than kLongestLine or has more than kMostColumns.
 class CsvReader {
  public:

@@ -24,7 +24,7 @@ constexpr const char* kEncodingHelp =
 constexpr size_t kLongestLine = size_t{1} << 28;  // bytes, 256 MiB: of a line, or of a record of CSV
 constexpr size_t kMostColumns = size_t{1} << 20;
 
-/// Reads a file of text, plain or gzip, from its start to its end, as UTF-8. A byte-order mark is passed over. What is
+/// Reads a file of text, plain or gzip, from its start to its end, as UTF-8. A byte-order mark is skipped. What is
 /// not of the encoding is a DataError that names file, line and byte, and what to write instead.
 class TextFile {
  public:

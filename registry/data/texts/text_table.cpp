@@ -18,7 +18,7 @@ namespace {
 
 std::string line_place(const std::string& path, int64_t line) { return path + ":" + std::to_string(line); }
 
-/// A text, or a label's number or truth value (1 or 0) as one.
+/// A string; a label that is a number or a boolean (1 or 0) becomes one.
 std::string text_of(const nlohmann::json& value) {
   if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
   return value.is_string() ? value.get<std::string>() : value.dump();

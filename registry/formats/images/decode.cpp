@@ -21,7 +21,7 @@ auto decoder_of(std::string_view file) {
   if (has(file, 0, "\x89PNG\r\n\x1a\n")) return images::decode_png;
   if (has(file, 0, "RIFF") && has(file, 8, "WEBP")) return images::decode_webp;
   if (has(file, 0, "BM")) return images::decode_bmp;
-  throw DataError("this is no JPEG, PNG, WebP or BMP file, whatever its name says");
+  throw DataError("this is not a JPEG, PNG, WebP or BMP file, whatever its name says");
 }
 
 }  // namespace

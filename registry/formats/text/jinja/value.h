@@ -158,7 +158,7 @@ class Bound {
         size_t required = 0);
   const Value* operator[](size_t i) const { return values_[i]; }
   const Value& at(size_t i) const { return *values_[i]; }
-  /// A text, an integer, a truth value. Throws TemplateError.
+  /// A string, an integer or a boolean. Throws TemplateError.
   std::string text(size_t i, const std::string& otherwise) const;
   int64_t integer(size_t i, int64_t otherwise) const;
   bool flag(size_t i, bool otherwise) const;
@@ -172,7 +172,7 @@ class Bound {
 bool is_true(const Value& value);
 /// Throws TemplateError where one of them is undefined and `what` is done with it.
 void require_defined(const Value& value);
-/// An integer or a truth value as an integer; null for others.
+/// An integer or a boolean as an integer; null for others.
 std::optional<int64_t> whole(const Value& value);
 /// The same for any number.
 std::optional<double> real(const Value& value);
