@@ -84,7 +84,7 @@ std::string standard_input() { return {std::istreambuf_iterator<char>(std::cin),
 Prompt prompt_of_json(const std::string& line, const std::string& origin, const LanguageModel& model) {
   const nlohmann::json object = json_object(line, origin);
   if (const auto text = object.find("prompt"); text != object.end()) {
-    if (!text->is_string()) throw DataError(origin + ":prompt: expected a text, found " + text->type_name());
+    if (!text->is_string()) throw DataError(origin + ":prompt: expected a string, found " + text->type_name());
     return prompt_of(text->get<std::string>(), origin, model);
   }
   const auto ids = object.find("input_ids");

@@ -21,7 +21,7 @@ struct Concat {
         .doc("one after the other; their fields must be alike");
     f.optional("weights", &Concat::weights)
         .at_least(0)
-        .doc("how often samples of each are drawn in training, relative to the others'; null: each sample once");
+        .doc("relative frequency with which samples of each are drawn in training; null: each sample once");
   }
   void check(Checker& checker) const {
     std::vector<const Component<DatasetKind>*> all;

@@ -206,7 +206,7 @@ void download(const Download& job) {
       return;
     }
     throw DataError("cannot download " + destination.filename().string() + "\n  " + join(faults, "\n  ") +
-                    "\nAll that is missing is the file itself: put it at " + job.destination);
+                    "\nTo use a copy of the file, put it at " + job.destination);
   }
 }
 

@@ -91,7 +91,7 @@ class Quotas {
     if (total > kMostSamples) {
       throw DataError(
           "Mixture: an epoch would have more than 2^53 samples until all data sets are exhausted; write "
-          "num_samples, or weights that are less unlike");
+          "num_samples, or weights that differ less");
     }
     std::vector<int64_t> quotas = rounded(total);
     if (num_samples_) return quotas;

@@ -18,7 +18,7 @@ std::string fetch_published(const PublishedFile& file, const std::vector<std::st
   job.verify = [&file](const std::string& path) {
     if (md5_of_file(path) == file.archive_md5) return;
     if (file.content_md5[0] && md5_of_content(path) == file.content_md5) return;
-    throw DataError("what the server sent is not the published " + std::string(file.name) + " (its MD5 differs)");
+    throw DataError("the server did not send the published " + std::string(file.name) + " (its MD5 differs)");
   };
   return download_shared(job, folder + "/" + file.name);
 }

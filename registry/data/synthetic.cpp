@@ -59,7 +59,7 @@ struct Synthetic {
         .doc("samples are int64 token ids below this, not numbers");
     f.optional("noise", &Synthetic::noise)
         .at_least(0)
-        .doc("standard deviation of the noise; what can be learned has a standard deviation of 1");
+        .doc("standard deviation of the noise; that of the learnable signal is 1");
     f.optional("seed", &Synthetic::seed).at_least(0).doc("seed of the samples; use another one for evaluation");
     f.optional("task_seed", &Synthetic::task_seed)
         .at_least(0)
@@ -236,8 +236,7 @@ std::unique_ptr<Dataset> Synthetic::build(const DatasetInputs&) const {
 }  // namespace
 
 void add_synthetic(DatasetRegistry& datasets) {
-  datasets.add<Synthetic>("Synthetic",
-                          "samples made from a seed, with something to learn in them; for tests and benchmarks");
+  datasets.add<Synthetic>("Synthetic", "learnable random samples made from a seed; for tests and benchmarks");
 }
 
 }  // namespace trainrun

@@ -21,7 +21,7 @@ struct Monitored {
 
   template <class T>
   static void describe_monitor(Fields<T>& f) {
-    f.optional("monitor", &Monitored::monitor).doc("the figure that is watched, at each evaluation");
+    f.optional("monitor", &Monitored::monitor).doc("the figure to monitor at each evaluation");
     describe_mode(f);
   }
   template <class T>

@@ -136,7 +136,7 @@ Value substitute_text(const Value& scalar, const std::map<std::string, Value>& p
       text += piece.source;
       if (parameter && problems) {
         problems->push_back(
-            {scalar.place(), "", piece.source + " is " + parameter->describe() + " and cannot be part of a text"});
+            {scalar.place(), "", piece.source + " is " + parameter->describe() + " and cannot be part of a string"});
       }
     }
   }

@@ -68,7 +68,7 @@ class ConfigFile {
     const auto* own = find(key);
     if (!own) return;
     for (const json& text : own->is_array() ? *own : json::array({*own})) {
-      if (!text.is_string() || text.get<std::string>().empty()) fail(key, "a text, or a list of them");
+      if (!text.is_string() || text.get<std::string>().empty()) fail(key, "a string, or a list of strings");
       texts.push_back(text.get<std::string>());
     }
   }

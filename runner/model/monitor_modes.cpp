@@ -42,7 +42,8 @@ class Modes {
     if (!figure.better || !mode.is_scalar() || mode.text() == word_of(*figure.better)) return;
     notes.push_back({mode.place(), path + ".mode",
                      "is " + mode.text() + ", but a " + (figure.better == MonitorMode::kMax ? "larger" : "smaller") +
-                         " '" + figure.name + "' is better: the worst would be taken for the best; leave mode out"});
+                         " '" + figure.name +
+                         "' is better: with this mode the worst checkpoint would be kept as the best; leave mode out"});
   }
 
   const std::vector<EvaluationFigure>& figures_;

@@ -38,7 +38,7 @@ void note_rate(const Recipe& recipe, std::vector<Problem>& notes) {
   const std::string number = detail::number_text(*rate);
   const bool adaptive = adaptive_optimizers().contains(recipe.optimizer.type);
   if (*rate == 0) {
-    note("is 0: the weights will stay as they are");
+    note("is 0: the weights will not change");
   } else if (*rate < kTooSmallRate) {
     note("is " + number + ", which is too small to change weights in float32");
   } else if (*rate >= (adaptive ? 1 : kTooLargeRate)) {

@@ -105,7 +105,7 @@ class Interpolator {
       const auto value = resolve(piece, scalar, position);
       if (!value) continue;
       if (!value->is_scalar()) {
-        report(scalar, position, piece.source + " is " + value->describe() + " and cannot be part of a text");
+        report(scalar, position, piece.source + " is " + value->describe() + " and cannot be part of a string");
       } else if (source_form) {
         builder.add_source_form(value->text());
       } else {

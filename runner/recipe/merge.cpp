@@ -81,7 +81,7 @@ Value parse_value(std::string_view text, const Place& place, const std::string& 
   const bool is_folded = value.is_scalar() && !value.quoted() && content.find_first_of("\n\r") != std::string::npos;
   if (is_folded) {
     report(
-        "a line end in a plain text would become a space; leave it out, or, where a text may have line ends, put the "
+        "a line end in a plain scalar would become a space; leave it out, or, where a text may have line ends, put the "
         R"(text in double quotes, as in "a\nb")");
   }
   const bool block_style = (value.is_map() && content.front() != '{' && content.front() != '!') ||

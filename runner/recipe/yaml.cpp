@@ -187,7 +187,7 @@ class Builder : public YAML::EventHandler {
     if (key_without_value && frame.flow && frame.key_is_plain && frame.key.find(':') != std::string::npos) {
       report(frame.key_place, "there is no space after the colon of '" + frame.key + "'");
     } else if (frame.flow && source_.at(offset, ",") && (expects_key() || frame.node.value.is_list())) {
-      report(source_.place(offset), "nothing stands before this comma");
+      report(source_.place(offset), "there is nothing before this comma");
     }
   }
 
@@ -334,7 +334,7 @@ class Builder : public YAML::EventHandler {
     if (!key.is_scalar()) {
       if (source_.at(offset, ",")) return;  // report_missing spoke
       report(key.place(), source_.at(offset, ":") ? "a key is missing before the colon"
-                                                  : "a key must be a text, found " + key.describe() +
+                                                  : "a key must be a string, found " + key.describe() +
                                                         (key.is_null() ? "; put it in quotes if it is meant" : ""));
       return;
     }

@@ -46,7 +46,7 @@ std::string explain(const std::string& message, const YamlText& source, size_t o
   if (message == msg::MAP_VALUE)
     return "no mapping can begin here; check the indentation, and quote a text that holds ': '";
   if (message == msg::MAP_KEY) return "no key can stand here; check the indentation";
-  if (message == msg::UNKNOWN_TOKEN) return "a text cannot begin with " + character + "; put it in quotes";
+  if (message == msg::UNKNOWN_TOKEN) return "a plain string cannot begin with " + character + "; put it in quotes";
   if (message == msg::EOF_IN_SCALAR) return "a quote is never closed";
   if (message == msg::TAB_IN_INDENTATION) return "a tab in the indentation; YAML wants spaces";
   if (message.starts_with(msg::UNKNOWN_ANCHOR)) {

@@ -260,10 +260,10 @@ bool RunFolder::make_whole() {
   create_folders(path_);
   std::string holder;
   std::optional<Descriptor> taken = trainrun::lock(path_, holder, notes_);
-  if (!taken) throw Error(path_ + " was removed or renamed while the run went on, and is now in use by " + holder);
+  if (!taken) throw Error(path_ + " was removed or renamed during the run, and is now in use by " + holder);
   const bool had_recipe = exists(recipe_path());
   if (had_recipe && read_file(recipe_path(), kMostRecipeFileBytes) != recipe_.text) {
-    throw Error(path_ + " was removed or renamed while the run went on, and now holds another run");
+    throw Error(path_ + " was removed or renamed during the run, and now holds another run");
   }
   lock_ = std::move(*taken);
   if (!had_recipe) write_recipe();

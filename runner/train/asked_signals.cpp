@@ -22,9 +22,9 @@ int own_signal() {
   const int asked = StopSignals::take_save_request();
   if (asked == 0) return 0;
   if (asked == SIGPIPE) {
-    spdlog::warn("standard output is closed; training goes on, and log.txt has what the console would show");
+    spdlog::warn("standard output is closed; training continues, and log.txt still receives every line");
   } else {
-    spdlog::info("{}: saves and goes on", signal_name(asked));
+    spdlog::info("{}: saves and continues", signal_name(asked));
   }
   return kSaveAndGoOn;
 }

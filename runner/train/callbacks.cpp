@@ -10,7 +10,8 @@ namespace trainrun {
 NamedTensors ModelRun::parameters() const { return has_pieces() ? parallel_.parameters() : model_.parameters(); }
 
 void ModelRun::estimate_batch_norms() {
-  if (!training_.estimate_batch_norms) throw Error("batch normalizations are estimated anew only while a job trains");
+  if (!training_.estimate_batch_norms)
+    throw Error("the statistics of batch normalizations can only be estimated again while a job trains");
   training_.estimate_batch_norms();
 }
 

@@ -90,7 +90,7 @@ class LearntPart : public Stateful {
                  : std::string();
     };
     if (classes_in(learnt).empty() || classes_in(now).empty() || classes_in(learnt) == classes_in(now)) {
-      return "categories, or what stands for missing values, are others now";
+      return "the categories, or the replacements for missing values, differ";
     }
     return "its classes were " + classes_in(learnt) + " and are " + classes_in(now);
   }

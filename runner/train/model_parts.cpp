@@ -47,8 +47,7 @@ class HookPart : public Stateful {
     if (saved.tensors.empty()) return;
     const int64_t saved_ranks = saved.tensors[0].second.size(0);
     if (saved_ranks == job_.world_size()) return job_.parallel->load_hook_state(saved.tensors);
-    spdlog::warn("the checkpoint is of {} ranks: what its communication hook remembered of each is left behind",
-                 saved_ranks);
+    spdlog::warn("the checkpoint is of {} ranks: the state of its communication hook is discarded", saved_ranks);
   }
 
  private:

@@ -93,7 +93,7 @@ class ProgressPart : public Stateful {
     find_batch(saved.values);
     const json monitor = monitor_json(job_.recipe);
     if (saved.values.value("monitor", monitor) != monitor) {
-      spdlog::info("checkpoint.keep_best watches another figure than before: the best so far is forgotten");
+      spdlog::info("checkpoint.keep_best monitors another figure than before: the best value so far is discarded");
       job_.progress.best.reset();
     }
   }

@@ -75,7 +75,7 @@ std::string Job::write(const std::string& name, const CheckpointContent& content
   const auto make_whole = [&] {
     if (!folder->make_whole()) return false;
     start_log(folder->log_path(), quiet_, verbose_, folder->is_private());
-    spdlog::warn("{} was removed or renamed while the run went on: it is created again, without its former content",
+    spdlog::warn("{} was removed or renamed during the run: it is created again, without its former content",
                  folder->path());
     return true;
   };
@@ -137,7 +137,7 @@ void Job::check_what_is_left(const std::string& from) const {
   const bool beyond = progress.step > training.max_steps.value_or(INT64_MAX) ||
                       progress.epoch > training.num_epochs.value_or(INT64_MAX);
   if (beyond) {
-    throw Error(at + ", beyond what the recipe asks for (" +
+    throw Error(at + ", beyond the length that the recipe asks for (" +
                 (progress.step > training.max_steps.value_or(INT64_MAX)
                      ? "training.max_steps: " + std::to_string(*training.max_steps)
                      : "training.num_epochs: " + std::to_string(*training.num_epochs)) +

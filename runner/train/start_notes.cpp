@@ -13,8 +13,8 @@ void log_start_notes(const LoadedRecipe& loaded) {
   const Waiting waiting = thread_waiting();
   const std::string hint = waiting_hint(waiting.is_busy, at::get_num_threads(), num_runnable(), usable_cpus());
   if (!hint.empty()) spdlog::warn(hint);
-  spdlog::debug("threads within an operation: {}, of {} usable CPUs; those that have nothing to do wait {}",
-                at::get_num_threads(), usable_cpus(), waiting.text);
+  spdlog::debug("threads within an operation: {}, of {} usable CPUs; idle threads wait {}", at::get_num_threads(),
+                usable_cpus(), waiting.text);
 }
 
 }  // namespace trainrun

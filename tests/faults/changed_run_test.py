@@ -122,7 +122,7 @@ def test_a_shorter_length_than_what_is_done_is_an_error(folder):
     before = contents(folder / "o")
     done = run(folder, "training.max_steps=20")
     assert done.returncode == 1
-    assert "is of step 35, epoch 0, beyond what the recipe asks for (training.max_steps: 20)" in done.stderr
+    assert "is of step 35, epoch 0, beyond the length that the recipe asks for (training.max_steps: 20)" in done.stderr
     assert {**contents(folder / "o"), "recipe.yaml": ""} == {**before, "recipe.yaml": ""}
 
 

@@ -135,8 +135,8 @@ TEST_CASE("a list, mapping or null within a text is a problem") {
   CHECK(substitute(plain("a${l}"), parameters, &problems).text() == "a${l}");
   substitute(plain("a${n}"), parameters, &problems);
   REQUIRE(problems.size() == 2);
-  CHECK(problems[0].message == "${l} is a list and cannot be part of a text");
-  CHECK(problems[1].message == "${n} is null and cannot be part of a text");
+  CHECK(problems[0].message == "${l} is a list and cannot be part of a string");
+  CHECK(problems[1].message == "${n} is null and cannot be part of a string");
 }
 
 TEST_CASE("with_place moves a value but not what is inside it") {

@@ -197,7 +197,7 @@ def test_encrypted_files_say_so(probe, tmp_path):
         path = tmp_path / "t.parquet"
         with pyarrow.parquet.ParquetWriter(path, pyarrow.schema({"x": pyarrow.int64(), "label": pyarrow.int64()}), encryption_properties=properties) as writer:
             writer.write_table(pyarrow.table({"x": [1, 2], "label": [0, 1]}))
-        assert "is encrypted, and there is no key to read it with" in error_of(probe, type="Parquet", path=str(path), label="label")
+        assert "is encrypted, and there is no key to decrypt it with" in error_of(probe, type="Parquet", path=str(path), label="label")
 
 
 def test_files_changed_at_random_are_read_or_refused(probe, tmp_path):

@@ -112,8 +112,8 @@ def test_what_is_wrong_with_texts_is_said_with_its_place(probe, tmp_path, tokeni
     pyarrow.parquet.write_table(pyarrow.table(good), path)
     assert f"{path}: has no column 'txt'; did you mean text?" in error_of(probe, **spec | {"text_columns": "txt"})
     assert f"{path}:2:label: 'y' is not a class" in error_of(probe, **spec | {"classes": ["x", "z"]})
-    for column, values, message in [("text", ["a", None, "c"], "2:text: the value is missing, expected a text"), ("text", [1, 2, 3], "1:text: expected a text, found a number"),
-                                    ("text", [["a"], [], []], "1:text: expected a text, found a list"), ("text", [True] * 3, "1:text: expected a text, found a boolean"),
+    for column, values, message in [("text", ["a", None, "c"], "2:text: the value is missing, expected a text"), ("text", [1, 2, 3], "1:text: expected a string, found a number"),
+                                    ("text", [["a"], [], []], "1:text: expected a string, found a list"), ("text", [True] * 3, "1:text: expected a string, found a boolean"),
                                     ("label", ["x", "y", None], "3:label: the value is missing"), ("label", [0.5] * 3, "1:label: '0.5' is a fraction"),
                                     ("text", [{"a": 1}] * 3, "text: holds values of the type struct<a: int64>"), ("text", [b"a"] * 3, "text: holds values of the type binary")]:
         pyarrow.parquet.write_table(pyarrow.table(good | {column: values}), path)
@@ -143,7 +143,7 @@ def test_documents_are_those_of_jsonl(probe, tmp_path, tokenizer):
         assert_same(read(probe, path=[files[0][0], lines[1]], **spec)[0], expected[0], "kinds of documents together")
     spec = {"type": "TextLM", "block_size": 4}
     assert "has no column 'text'; known: id, body" in error_of(probe, path=files[0][0], **spec)
-    assert "part0.parquet:1:id: expected a text, found a number" in error_of(probe, path=files[0][0], text_column="id", **spec)
+    assert "part0.parquet:1:id: expected a string, found a number" in error_of(probe, path=files[0][0], text_column="id", **spec)
     (tmp_path / "t.txt").write_text("text")
     assert "some files are .jsonl or .parquet and others are not" in error_of(probe, path=[files[0][0], str(tmp_path / "t.txt")], **spec)
 
@@ -252,7 +252,7 @@ def test_conversations_are_those_of_jsonl(probe, tmp_path, tokenizer, rows, temp
     ({"messages": "a"}, "1:messages: expected a list, found string"),
     ({"messages": [3]}, "1:messages[0]: expected an object, found number"),
     ({"messages": [{"content": "a"}]}, "1:messages[0]: has no key 'role'"),
-    ({"messages": [{"role": "user", "content": 3}]}, "1:messages[0]: content: expected a text or a list of parts"),
+    ({"messages": [{"role": "user", "content": 3}]}, "1:messages[0]: content: expected a string or a list of parts"),
     ({"messages": [{"role": "user", "content": None}]}, "1:messages[0]: has no key 'content'"),
     ({"messages": None, "prompt": "a"}, "1: expected the keys messages, or conversations"),
     ({"messages": [{"role": "user", "content": b"a"}]}, "messages: holds values of the type list<element: struct<"),

@@ -236,7 +236,7 @@ training: {{max_steps: 1}}
     for more, count in (([], lost), (["dataset.train.tokenize=apart"], 0)):
         done = subprocess.run([CALLED, "data", str(recipe), *more], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
         assert done.returncode == 0, done.stderr
-        found = re.search(r"(\d) of 4 prompts end within a token that goes on into an answer", " ".join(done.stdout.split()))
+        found = re.search(r"(\d) of 4 prompts end within a token that continues into an answer", " ".join(done.stdout.split()))
         assert (int(found.group(1)) if found else 0) == count and lost > 0
 
 
@@ -256,7 +256,7 @@ def test_a_resume_ends_in_the_same_bits_and_two_ranks_in_the_same_losses(folder,
     ("{", "pairs.jsonl:1: is not JSON"),
     ("[1]", "pairs.jsonl:1: expected an object"),
     ('{"prompt": "w1", "chosen": "w2"}', "pairs.jsonl:1: has no key 'rejected'"),
-    ('{"prompt": 3, "chosen": "w2", "rejected": "w3"}', "pairs.jsonl:1:prompt: expected a text, found number"),
+    ('{"prompt": 3, "chosen": "w2", "rejected": "w3"}', "pairs.jsonl:1:prompt: expected a string, found number"),
     ('{"prompt": " ", "chosen": "w2", "rejected": "w3"}', "pairs.jsonl:1:prompt: is empty, but an answer needs a token before it"),
     ('{"prompt": "' + "w1 " * 14 + '", "chosen": "w2", "rejected": "w3"}', "pairs.jsonl:1:chosen: its prompt alone has 14 tokens, and max_length is 14"),
     ("", "pairs.jsonl: has no rows"),

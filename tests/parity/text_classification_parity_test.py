@@ -145,7 +145,7 @@ def test_what_is_wrong_with_a_table_is_said_with_its_place(probe, tmp_path, word
     assert "empty.tsv: is empty" in error_of(probe, spec | {"path": written(tmp_path, "empty.tsv", "")})
     assert "head.tsv: has no rows" in error_of(probe, spec | {"path": written(tmp_path, "head.tsv", "text\tlabel\n")})
     assert "a.jsonl:1: has no key 'label'" in error_of(probe, spec | {"path": written(tmp_path, "a.jsonl", '{"text": "a"}\n')})
-    assert "b.jsonl:1:text: expected a text, found number" in error_of(probe, spec | {"path": written(tmp_path, "b.jsonl", '{"text": 1, "label": 1}\n')})
+    assert "b.jsonl:1:text: expected a string, found number" in error_of(probe, spec | {"path": written(tmp_path, "b.jsonl", '{"text": 1, "label": 1}\n')})
     assert "c.jsonl:1: is nested too deeply" in error_of(probe, spec | {"path": written(tmp_path, "c.jsonl", "[" * 100_000 + "\n")})
     assert "names one column twice" in error_of(probe, spec | {"path": good, "text_columns": ["text", "text"]})
     assert "is one of text_columns" in error_of(probe, spec | {"path": good, "label": "text"})

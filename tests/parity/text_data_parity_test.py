@@ -105,7 +105,7 @@ def test_tiny_shakespeare_is_fetched_and_checked(shakespeare, tmp_path, monkeypa
         threading.Thread(target=server.serve_forever, daemon=True).start()
         mirror = {"download": True, "mirrors": [f"http://127.0.0.1:{server.server_address[1]}/"]}
         (served / "input.txt").write_text("another text")
-        assert "what the server sent is not the published input.txt" in error_of(own, learnt, **spec, **mirror, root=str(tmp_path / "a"))
+        assert "the server did not send the published input.txt" in error_of(own, learnt, **spec, **mirror, root=str(tmp_path / "a"))
         (served / "input.txt").write_bytes(pathlib.Path(shakespeare).read_bytes())
         fetched, _ = read(own, learnt, **spec, **mirror, root=str(tmp_path / "a"))
         server.shutdown()

@@ -149,7 +149,7 @@ struct SignDescent {
 
   static void describe(Fields<SignDescent>& f) {
     f.optional("lr", &SignDescent::lr).at_least(0).doc("how far each step goes");
-    f.optional("maximize", &SignDescent::maximize).doc("climb instead of descend");
+    f.optional("maximize", &SignDescent::maximize).doc("maximize the loss instead of minimizing it");
   }
   std::unique_ptr<trainrun::Optimizer> build(const trainrun::OptimizerInputs& inputs) const;
 };

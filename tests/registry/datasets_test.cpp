@@ -284,9 +284,9 @@ TEST_CASE("a file of Arrow is known by its name, and the text in a cell by its k
   const auto fault = [&] { return message_of<DataError>([&] { text_in(cell, "t:1"); }); };
   CHECK(fault() == "t:1: the value is missing, expected a text");
   cell.kind = Cell::Kind::kNumber;
-  CHECK(fault() == "t:1: expected a text, found a number");
+  CHECK(fault() == "t:1: expected a string, found a number");
   cell.kind = Cell::Kind::kObject;
-  CHECK(fault() == "t:1: expected a text, found an object");
+  CHECK(fault() == "t:1: expected a string, found an object");
   cell.kind = Cell::Kind::kText;
   cell.text = "words";
   CHECK(text_in(cell, "t:1") == "words");

@@ -79,5 +79,5 @@ def test_without_a_network_every_mirror_is_named_and_where_the_file_goes(tmp_pat
     mirrors = re.findall(rf"  (https?://\S+){kind}\S+: ", done.stderr)
     assert len({mirror.split("/")[2] for mirror in mirrors}) >= 3
     assert not any("yann.lecun.com" in mirror for mirror in mirrors)  # it answers no longer
-    assert re.search(r"All that is missing is the file itself: put it at \S+\.gz", done.stderr)
+    assert re.search(r"To use a copy of the file, put it at \S+\.gz", done.stderr)
     assert "frame #" not in done.stderr

@@ -344,7 +344,8 @@ TEST_CASE("an override that leads nowhere is a problem that says why") {
        "command line:1:3: a: write a mapping as {a: b}, a list as [a, b], and a text that looks like one in quotes"},
       {"a=#fff", "command line:1:3: a: a '#' begins a comment; put the value in quotes that YAML sees: '\"#fff\"'"},
       {"a=b\nc",
-       "command line:1:3: a: a line end in a plain text would become a space; leave it out, or, where a text may have "
+       "command line:1:3: a: a line end in a plain scalar would become a space; leave it out, or, where a text may "
+       "have "
        "line ends, put the text in double quotes, as in \"a\\nb\""},
       {"a=\xFF", "command line:1:3: not UTF-8"},
   };
@@ -446,9 +447,9 @@ TEST_CASE("references that go wrong are problems, all of them, and stay as writt
       {"l: [1]\na: ${l.x}\n", "a.yaml:2:4: a: ${l.x}: l is a list and has no keys"},
       {"l: {}\na: ${l[0]}\n", "a.yaml:2:4: a: ${l[0]}: l is a mapping, not a list"},
       {"s: 3\na: ${s.x}\n", "a.yaml:2:4: a: ${s.x}: s is 3 and has no keys"},
-      {"l: [1]\na: x${l}\n", "a.yaml:2:4: a: ${l} is a list and cannot be part of a text"},
-      {"m: {}\na: x${m}\n", "a.yaml:2:4: a: ${m} is a mapping and cannot be part of a text"},
-      {"n: null\na: x${n}\n", "a.yaml:2:4: a: ${n} is null and cannot be part of a text"},
+      {"l: [1]\na: x${l}\n", "a.yaml:2:4: a: ${l} is a list and cannot be part of a string"},
+      {"m: {}\na: x${m}\n", "a.yaml:2:4: a: ${m} is a mapping and cannot be part of a string"},
+      {"n: null\na: x${n}\n", "a.yaml:2:4: a: ${n} is null and cannot be part of a string"},
       {"a: x${b\n", "a.yaml:1:4: a: '${' without '}'; write $${ for a literal ${"},
       {"a: ${}\n", "a.yaml:1:4: a: ${}: a name is missing"},
       {"a: ${a}\n", "a.yaml:1:4: a: refers to itself: a -> a"},

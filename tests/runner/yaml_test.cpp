@@ -134,11 +134,11 @@ TEST_CASE("keys are taken as their text") {
 }
 
 TEST_CASE("keys that are no text are errors") {
-  CHECK(errors("null: 1\n") == "a.yaml:1:1: a key must be a text, found null; put it in quotes if it is meant");
-  CHECK(errors("a: {~: 1}\n") == "a.yaml:1:5: a: a key must be a text, found null; put it in quotes if it is meant");
+  CHECK(errors("null: 1\n") == "a.yaml:1:1: a key must be a string, found null; put it in quotes if it is meant");
+  CHECK(errors("a: {~: 1}\n") == "a.yaml:1:5: a: a key must be a string, found null; put it in quotes if it is meant");
   CHECK(errors(": 1\n") == "a.yaml:1:1: a key is missing before the colon");
-  CHECK(errors("? [a]\n: b\n") == "a.yaml:1:3: a key must be a text, found a list");
-  CHECK(errors("? {a: b}\n: b\n") == "a.yaml:1:3: a key must be a text, found a mapping");
+  CHECK(errors("? [a]\n: b\n") == "a.yaml:1:3: a key must be a string, found a list");
+  CHECK(errors("? {a: b}\n: b\n") == "a.yaml:1:3: a key must be a string, found a mapping");
 }
 
 TEST_CASE("a duplicate key is an error that names the first one's line") {
@@ -268,12 +268,12 @@ TEST_CASE("a syntax error is a problem with a place and says what to do") {
       {"a: b: c\n", "a.yaml:1:5: no mapping can begin here; check the indentation, and quote a text that holds ': '"},
       {"a: 1\nb:2\nc: 3\n", "a.yaml:2:1: there is no space after the colon of 'b:2'"},
       {"a: {lr:0.1, b: 2}\n", "a.yaml:1:5: a.lr:0.1: there is no space after the colon of 'lr:0.1'"},
-      {"a: [1, , 2]\n", "a.yaml:1:8: a[1]: nothing stands before this comma"},
-      {"a: {b: 1, , c: 2}\n", "a.yaml:1:11: a: nothing stands before this comma"},
+      {"a: [1, , 2]\n", "a.yaml:1:8: a[1]: there is nothing before this comma"},
+      {"a: {b: 1, , c: 2}\n", "a.yaml:1:11: a: there is nothing before this comma"},
       {"a:\n    b: 1\n  c: 2\n", "a.yaml:3:3: this line fits nothing above it; check its indentation"},
       {"  a: 1\nb: 2\n", "a.yaml:2:1: text after the end of the value above; check the indentation"},
       {"a: 'b' c\n", "a.yaml:1:8: this goes on after a value that is complete; is a quote or a comma missing?"},
-      {"a: @x\n", "a.yaml:1:4: a text cannot begin with '@'; put it in quotes"},
+      {"a: @x\n", "a.yaml:1:4: a plain string cannot begin with '@'; put it in quotes"},
       {"a: - b\n", "a.yaml:1:4: a list cannot begin here; begin it on the next line, or write [a, b]"},
       {"a: \"\\d\"\n",
        "a.yaml:1:7: unknown escape in a text in double quotes; use single quotes, or write \\\\ for a backslash"},

@@ -163,7 +163,7 @@ NUMBERS = [
     table("names of people and columns: auto", ["a,name,y", *(f"{i},person {i * 7919},{i % 3}" for i in range(30))],
           "to leave out what cannot be read write features: [a]", ", columns: auto"),
     table("nothing but names of people", ["name,y", *(f"person {i * 7919},{i % 3}" for i in range(30))],
-        "texts are read by the data set TextClassification", ", columns: auto",
+        "text is read by the data set TextClassification", ", columns: auto",
         by_hand=lambda _: {"t.csv": lines(*PEOPLE)}),
     table("a column that is empty", ["a,b,y", "1,,0", "2,,1", "3,,2"], "write features: [a]", ", columns: auto"),
     table("a number that is too large", ["a,y", "1,0", "1e400,1", "3,2"], "'1e400' is too large or too small",

@@ -183,11 +183,11 @@ TREES = {
     "pictures that are links": Tree("cat/0.png->../../../store/cat/0.png cat/1.png->../../../store/cat/1.png", "cat:2"),
     "a picture's link that leads nowhere": Tree(
         "ant*2 ant/x.png->../nowhere.png",
-        refused="ant/x.png: this link leads nowhere, to ../nowhere.png; the data set's broken: skip",
+        refused="ant/x.png: broken link to ../nowhere.png; the data set's broken: skip",
     ),
     "a class's link that leads nowhere": Tree(
         "ant*2 bee->nowhere",
-        refused="/bee: this link leads nowhere, to nowhere",
+        refused="/bee: broken link to nowhere",
     ),
     "links that lead nowhere, skipped": Tree(
         "ant*2 ant/x.png->no.png bee->nowhere",
@@ -198,7 +198,7 @@ TREES = {
     # formats
     "a TIFF": Tree(
         "ant*2 ant/x.tif=ant",
-        refused="ant/x.tif: images of this format are not read, only .jpg, .jpeg, .png, .webp, .bmp; the data "
+        refused="ant/x.tif: images of this format are not supported, only .jpg, .jpeg, .png, .webp, .bmp; the data "
                 "set's broken: skip",
     ),
     "a GIF": Tree("cat*2 cat/y.GIF=cat", refused="cat/y.GIF: images of this format are not read"),

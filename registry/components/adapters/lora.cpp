@@ -55,12 +55,12 @@ struct LowRank {
   template <class Own>
   static void describe_low_rank(Fields<Own>& f) {
     const std::string otherwise = "; null: what weights says, else ";
-    f.optional("r", &Own::r).at_least(1).doc("rank of the update B A" + otherwise + "8");
+    f.optional("r", &Own::r).at_least(1).doc("rank r of the update B A" + otherwise + "8");
     f.optional("alpha", &Own::alpha).greater_than(0).doc("B A is multiplied by alpha / r" + otherwise + "8");
     f.optional("dropout", &Own::dropout)
         .at_least(0)
         .less_than(1)
-        .doc("dropout of what A reads, while training" + otherwise + "0");
+        .doc("dropout of the input of A, while training" + otherwise + "0");
     f.optional("use_rslora", &Own::use_rslora)
         .doc("multiply by alpha / sqrt(r) instead, as rank-stabilized LoRA does" + otherwise + "false");
   }

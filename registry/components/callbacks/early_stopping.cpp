@@ -15,11 +15,11 @@ struct EarlyStopping : Monitored {
     describe_monitor(f);
     f.optional("patience", &EarlyStopping::patience)
         .at_least(0)
-        .doc("training ends when this many evaluations have followed the best one")
+        .doc("number of evaluations without improvement after which training ends")
         .unit("evaluations");
     f.optional("min_delta", &EarlyStopping::min_delta)
         .at_least(0)
-        .doc("how much better than the best so far a figure must be to count as better");
+        .doc("minimum change of the figure that counts as an improvement");
   }
   std::unique_ptr<Callback> build(const CallbackInputs&) const;
 };

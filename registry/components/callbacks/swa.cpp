@@ -17,7 +17,7 @@ struct SWA {
     f.optional("every_steps", &SWA::every_steps)
         .at_least(1)
         .unit("optimizer steps")
-        .doc("the length of the interval between two steps whose weights count; most often those of an epoch");
+        .doc("interval between two steps whose weights are averaged, usually the steps of an epoch");
     f.optional("use_buffers", &SWA::use_buffers)
         .doc(
             "average the layers' buffers (such as BatchNorm's running means) as well; otherwise the model's own, which "

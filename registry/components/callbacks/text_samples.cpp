@@ -18,8 +18,10 @@ struct TextSamples {
 
   static void describe(Fields<TextSamples>& f) {
     using T = TextSamples;
-    f.required("prompts", &T::prompts).not_empty("expected at least one prompt").doc("what the texts begin with");
-    f.optional("max_new_tokens", &T::max_new_tokens).at_least(1).doc("tokens that each text gets at most");
+    f.required("prompts", &T::prompts).not_empty("expected at least one prompt").doc("the prompts");
+    f.optional("max_new_tokens", &T::max_new_tokens)
+        .at_least(1)
+        .doc("maximum number of tokens to generate for each prompt");
     f.optional("temperature", &T::temperature)
         .at_least(0)
         .doc(
@@ -28,26 +30,26 @@ struct TextSamples {
             "top_p; null: 1 where one of these is given");
     f.optional("top_k", &T::top_k)
         .at_least(0)
-        .doc("draw from so many of the most probable tokens; 0: all; null: 50 where tokens are drawn");
+        .doc("draw from this many of the most probable tokens; 0: all; null: 50 where tokens are drawn");
     f.optional("top_p", &T::top_p)
         .greater_than(0)
         .at_most(1)
-        .doc("draw from the fewest tokens that together are so probable; null: 1");
+        .doc("draw from the fewest tokens whose probabilities add up to this; null: 1");
     f.optional("repetition_penalty", &T::repetition_penalty)
         .greater_than(0)
-        .doc("makes tokens that the text has already less probable, where greater than 1");
-    f.optional("num_samples", &T::num_samples).at_least(1).doc("texts for each prompt");
+        .doc("above 1: makes tokens that are already in the text less probable");
+    f.optional("num_samples", &T::num_samples).at_least(1).doc("number of texts for each prompt");
     f.optional("seed", &T::seed)
         .at_least(0)
-        .doc("of the tokens that are drawn, the same at each evaluation; null: the run's");
-    f.optional("stop", &T::stop).doc("a text ends before one of these comes");
+        .doc("seed of the draws, the same at each evaluation; null: the seed of the run");
+    f.optional("stop", &T::stop).doc("strings at which generation stops");
   }
   void check(Checker& checker) const {
     for (const std::string& prompt : prompts) {
       if (prompt.empty()) checker.fail("prompts", "a prompt is empty; a text needs at least one token to begin with");
     }
     for (const std::string& word : stop) {
-      if (word.empty()) checker.fail("stop", "an empty text comes everywhere");
+      if (word.empty()) checker.fail("stop", "an empty string occurs everywhere");
     }
   }
   std::unique_ptr<Callback> build(const CallbackInputs&) const;

@@ -39,10 +39,10 @@ struct PowerSGD {
         .doc("a gradient is sent whole unless its factors are this many times smaller");
     f.optional("orthogonalization_epsilon", &PowerSGD::orthogonalization_epsilon)
         .at_least(0)
-        .doc("added to a column's norm; needed where gradients may be all zeros");
+        .doc("added to a column's norm; needed if gradients may be all zeros");
     f.optional("use_error_feedback", &PowerSGD::use_error_feedback)
-        .doc("what compression left out is added to the next step's gradients");
-    f.optional("warm_start", &PowerSGD::warm_start).doc("begin with the factors of the step before");
+        .doc("add the error of the compression to the gradients of the next step");
+    f.optional("warm_start", &PowerSGD::warm_start).doc("start from the factors of the previous step");
     f.optional("random_seed", &PowerSGD::random_seed)
         .at_least(0)
         .at_most(4294967295.0)

@@ -86,7 +86,7 @@ struct TruncNormal {
 
 struct Constant {
   double val = 0;
-  static void describe(Fields<Constant>& f) { f.required("val", &Constant::val).doc("what every element becomes"); }
+  static void describe(Fields<Constant>& f) { f.required("val", &Constant::val).doc("value of every element"); }
   Initializer build(const InitializerInputs&) const {
     return [val = val](const at::Tensor& parameter) { parameter.fill_(val); };
   }

@@ -142,8 +142,8 @@ struct Threshold : Activation<Threshold> {
   double value = 0;
   bool inplace = false;
   static void describe(Fields<Threshold>& f) {
-    f.required("threshold", &Threshold::threshold).doc("values above it stay as they are");
-    f.required("value", &Threshold::value).doc("what all other values become");
+    f.required("threshold", &Threshold::threshold).doc("values above it do not change");
+    f.required("value", &Threshold::value).doc("value that replaces all others");
     describe_inplace(f);
   }
   Tensor apply(Tensor x) const {

@@ -36,7 +36,7 @@ struct Stack {
   int64_t dim = 1;
   static void describe(Fields<Stack>& f) {
     f.optional("dim", &Stack::dim)
-        .doc("the place of the new dimension, whose entries are the inputs; 0 is the batch's");
+        .doc("index of the new dimension, along which the inputs are stacked; 0 is the batch");
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(2, kMany);

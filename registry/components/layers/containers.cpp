@@ -87,7 +87,7 @@ struct Parallel {
         .doc("the branches, each a layer or a list of layers; all read this layer's input");
     f.optional("merge", &Parallel::merge)
         .one_of({"concat", "add", "stack", "none"})
-        .doc("what is done with the branches' outputs; none: each is an output of its own");
+        .doc("how the outputs of the branches are combined; none: each is a separate output");
     f.optional("dim", &Parallel::dim).doc("the dimension that concat and stack work along; 0 is the batch");
   }
   Layer build(const LayerInputs& in) const {

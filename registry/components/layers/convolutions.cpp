@@ -78,7 +78,7 @@ struct Convolution {
     f.optional("bias", &Convolution::bias).doc("adds a learned number to each feature map");
     std::vector<std::string> modes = {"zeros"};
     if (!kTransposed) modes.insert(modes.end(), {"reflect", "replicate", "circular"});
-    f.optional("padding_mode", &Convolution::padding_mode).one_of(modes).doc("what the added points hold");
+    f.optional("padding_mode", &Convolution::padding_mode).one_of(modes).doc("value of the added points");
     f.optional("in_channels", &Convolution::in_channels).at_least(1).doc("number of the input's channels; inferred");
   }
 

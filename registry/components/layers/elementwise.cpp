@@ -80,8 +80,8 @@ struct Clamp {
   std::optional<double> min;
   std::optional<double> max;
   static void describe(Fields<Clamp>& f) {
-    f.optional("min", &Clamp::min).doc("smaller values become this; null: no limit");
-    f.optional("max", &Clamp::max).doc("larger values become this; null: no limit. If it is less than min, it wins");
+    f.optional("min", &Clamp::min).doc("lower limit; null: none");
+    f.optional("max", &Clamp::max).doc("upper limit; null: none. If it is less than min, it takes precedence");
     f.rule({.any = {the("min").is_given(), the("max").is_given()},
             .at = "min",
             .message = "min, max or both must be given"});

@@ -228,7 +228,7 @@ struct EmbeddingBag : EmbeddingTable {
   std::string mode = "mean";
   static void describe(Fields<EmbeddingBag>& f) {
     describe_table(f);
-    f.optional("mode", &EmbeddingBag::mode).one_of({"sum", "mean", "max"}).doc("what is made of a bag's vectors");
+    f.optional("mode", &EmbeddingBag::mode).one_of({"sum", "mean", "max"}).doc("how the vectors of a bag are combined");
     f.rule({.when = {the("mode").is("max")},
             .all = {the("scale_grad_by_freq").is(false)},
             .at = "scale_grad_by_freq",

@@ -35,7 +35,7 @@ struct ConstantPad : Pad<kDims, kConstant> {
   double value = 0;
   static void describe(Fields<ConstantPad>& f) {
     ConstantPad::describe_padding(f);
-    f.required("value", &ConstantPad::value).doc("what the added points hold");
+    f.required("value", &ConstantPad::value).doc("value of the added points");
   }
   Layer build(const LayerInputs& in) const { return this->build_with(in, value); }
 };

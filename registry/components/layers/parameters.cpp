@@ -61,7 +61,7 @@ struct LayerScale {
   int64_t dim = 1;
   static void describe(Fields<LayerScale>& f) {
     f.optional("init_value", &LayerScale::init_value)
-        .doc("the factors at first; small, so that a block begins as little");
+        .doc("initial value of the factors; small, so that a block has little effect at first");
     f.optional("dim", &LayerScale::dim).doc("the dimension of the channels: 1 for images, -1 for sequences [N, T, C]");
   }
   Layer build(const LayerInputs& in) const {

@@ -22,7 +22,7 @@ struct RecurrentCell {
     if constexpr (kIsRNN) {
       f.optional("nonlinearity", &RecurrentCell::nonlinearity)
           .one_of({"tanh", "relu"})
-          .doc("function that makes the new state");
+          .doc("activation that computes the new state");
     }
     f.optional("input_size", &RecurrentCell::input_size).at_least(1).doc("features; inferred");
   }

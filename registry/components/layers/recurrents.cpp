@@ -28,7 +28,7 @@ struct Recurrent {
     if constexpr (kIsRNN) {
       f.optional("nonlinearity", &Recurrent::nonlinearity)
           .one_of({"tanh", "relu"})
-          .doc("function that makes the new state");
+          .doc("activation that computes the new state");
     }
     f.optional("bias", &Recurrent::bias).doc(kIsRNN ? "learned biases" : "learned biases of the gates");
     f.optional("batch_first", &Recurrent::batch_first)

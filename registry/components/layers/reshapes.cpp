@@ -46,7 +46,7 @@ struct Unflatten {
     f.required("dim", &Unflatten::dim).doc("the dimension that is split; 0 is the batch");
     f.required("unflattened_size", &Unflatten::unflattened_size)
         .at_least(-1)
-        .doc("what it is split into; one size may be -1 and is inferred");
+        .doc("sizes to split it into; one may be -1 and is inferred");
   }
   Layer build(const LayerInputs& in) const {
     return layer_of_function([*this](const at::Tensor& input) { return input.unflatten(dim, unflattened_size); },
@@ -85,7 +85,7 @@ struct Select {
   int64_t index = 0;
   static void describe(Fields<Select>& f) {
     f.required("dim", &Select::dim).doc("the dimension that is removed; 0 is the batch");
-    f.required("index", &Select::index).doc("which of its entries is taken; -1 is the last");
+    f.required("index", &Select::index).doc("index of the entry to take; -1 is the last");
   }
   Layer build(const LayerInputs&) const {
     return layer_of_function([*this](const at::Tensor& input) { return input.select(dim, index); }, kView);
@@ -147,7 +147,7 @@ struct Squeeze {
 struct Unsqueeze {
   int64_t dim = 0;
   static void describe(Fields<Unsqueeze>& f) {
-    f.required("dim", &Unsqueeze::dim).doc("the place of the new dimension of size 1; 0 is the batch's");
+    f.required("dim", &Unsqueeze::dim).doc("index of the new dimension of size 1; 0 is the batch");
   }
   Layer build(const LayerInputs&) const {
     return layer_of_function([dim = dim](const at::Tensor& input) { return input.unsqueeze(dim); }, kView);

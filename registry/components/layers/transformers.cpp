@@ -204,7 +204,8 @@ struct Transformer : TransformerOptions {
     f.optional("activation", &T::activation).one_of({"relu", "gelu"}).doc("function between the two linear maps");
     f.optional("layer_norm_eps", &T::layer_norm_eps).at_least(0).doc("added to the variance");
     f.optional("batch_first", &T::batch_first).doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
-    f.optional("norm_first", &T::norm_first).doc("normalize what attention and linear maps read, not what they give");
+    f.optional("norm_first", &T::norm_first)
+        .doc("normalize the inputs of attention and linear maps, not their outputs");
     f.optional("bias", &T::bias).doc("learned biases of all maps and normalizations");
     f.optional(kIsDecoder ? "tgt_is_causal" : "is_causal", &T::is_causal)
         .doc("each position sees itself and those before it only");

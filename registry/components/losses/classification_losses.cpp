@@ -25,7 +25,7 @@ struct Words<MeanOver> {
 namespace {
 
 constexpr const char* kClassWeightDoc = "a weight for each class";
-constexpr const char* kIgnoreIndexDoc = "targets of this value do not count";
+constexpr const char* kIgnoreIndexDoc = "targets with this value are ignored";
 
 constexpr const char* kMeanOverDoc =
     "how the batches and ranks of a step are brought together: batch: by their samples, as PyTorch's loops do; "
@@ -299,8 +299,8 @@ struct FocalLoss : ClassInputs {
         .doc(
             "with 0/1 targets: weight of the ones, 1 - alpha of the zeros, 0.25 by default, -1: none; with class "
             "indices: a factor, or a list of one for each class, none by default");
-    f.optional("gamma", &FocalLoss::gamma).at_least(0).doc("how much less easy samples count");
-    f.optional("ignore_index", &FocalLoss::ignore_index).doc("class indices of this value do not count");
+    f.optional("gamma", &FocalLoss::gamma).at_least(0).doc("how strongly the weight of easy samples is reduced");
+    f.optional("ignore_index", &FocalLoss::ignore_index).doc("class indices with this value are ignored");
   }
   void require(const LayerInputs& in, const std::vector<std::string>& roles) const {
     const ClassWeights weights = class_weights();

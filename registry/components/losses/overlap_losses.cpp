@@ -21,7 +21,7 @@ struct DiceLoss : ClassInputs {
         .greater_than(0)
         .doc("added above and below, so that a class which is in neither has no loss");
     f.optional("include_background", &DiceLoss::include_background).doc("false: class 0 does not count");
-    f.optional("ignore_index", &DiceLoss::ignore_index).doc("class indices of this value do not count");
+    f.optional("ignore_index", &DiceLoss::ignore_index).doc("class indices with this value are ignored");
   }
   /// Whether it reads class indices [N, …] for [N, C, …], not 0 and 1 in the output's own shape.
   static bool reads_classes(const at::Tensor& output, const at::Tensor& target) {
@@ -67,7 +67,7 @@ struct DiceLoss : ClassInputs {
 }  // namespace
 
 void add_overlap_losses(LossRegistry& losses) {
-  losses.add<LossOf<DiceLoss>>("DiceLoss", "how little predicted and true regions cover each other, for segmentation");
+  losses.add<LossOf<DiceLoss>>("DiceLoss", "overlap loss between predicted and true regions, for segmentation");
 }
 
 }  // namespace trainrun

@@ -33,7 +33,8 @@ struct DPOLoss {
     f.optional("beta", &DPOLoss::beta)
         .greater_than(0)
         .doc("how closely the model keeps to the reference; ipo: the target of the difference is 1 / (2 beta)");
-    f.optional("loss_type", &DPOLoss::loss_type).doc("what is made of the difference between the two answers");
+    f.optional("loss_type", &DPOLoss::loss_type)
+        .doc("how the loss is computed from the difference between the two answers");
     f.optional("label_smoothing", &DPOLoss::label_smoothing)
         .at_least(0)
         .less_than(0.5)
@@ -77,7 +78,7 @@ struct DPOLoss {
 void add_preference_losses(LossRegistry& losses) {
   losses.add<DPOLoss>(
       "DPOLoss",
-      "direct preference optimization: the chosen answer shall gain more on a frozen reference (`models`) than the "
+      "direct preference optimization: the chosen answer should gain more on a frozen reference (`models`) than the "
       "rejected one; inputs: [output, chosen_labels, rejected_labels, reference], labels shifted already");
 }
 

@@ -18,9 +18,9 @@ struct CTCLoss : ClassInputs {
     return num_inputs == 3 ? std::vector<std::string>{"log_probs", "targets", "target_lengths"} : roles();
   }
   static void describe(auto& f) {
-    f.optional("blank", &CTCLoss::blank).at_least(0).doc("index of the class that stands for no label");
+    f.optional("blank", &CTCLoss::blank).at_least(0).doc("index of the blank class");
     f.optional("zero_infinity", &CTCLoss::zero_infinity)
-        .doc("count nothing where the target is too long for the output, instead of infinity");
+        .doc("count 0 instead of infinity if the target is too long for the output");
     f.optional("batch_first", &CTCLoss::batch_first).doc("the log-probabilities are [N, T, C], not [T, N, C]");
   }
   void require(const LayerInputs& in, const std::vector<std::string>& roles) const {

@@ -54,7 +54,7 @@ struct ClassMetric {
   int64_t ignore_index = -100;
   int64_t class_dim = 1;
   static void describe(auto& f) {
-    f.optional("ignore_index", &ClassMetric::ignore_index).doc("targets of this value do not count");
+    f.optional("ignore_index", &ClassMetric::ignore_index).doc("targets with this value are ignored");
     f.optional("class_dim", &ClassMetric::class_dim)
         .doc("the output's dimension that holds the classes; -1 for [N, T, C] against [N, T]");
   }

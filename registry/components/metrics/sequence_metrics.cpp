@@ -35,7 +35,7 @@ struct CTCErrorRate {
   bool batch_first = false;
 
   static void describe(Fields<CTCErrorRate>& f) {
-    f.optional("blank", &CTCErrorRate::blank).at_least(0).doc("index of the class that stands for no label");
+    f.optional("blank", &CTCErrorRate::blank).at_least(0).doc("index of the blank class");
     f.optional("batch_first", &CTCErrorRate::batch_first).doc("the output is [N, T, C], not [T, N, C]");
   }
 

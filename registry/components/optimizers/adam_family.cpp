@@ -32,10 +32,10 @@ struct AdamOptions {
     f.optional("eps", &AdamOptions::eps).at_least(0).doc("added to the denominator");
     f.optional("weight_decay", &AdamOptions::weight_decay)
         .at_least(0)
-        .doc(kDecoupled ? "share of the weights taken away each step, times lr"
-                        : "times the weights, added to the gradient");
+        .doc(kDecoupled ? "weight decay: lr times this share of the weights is subtracted in each step"
+                        : "weight decay: multiplied by the weights and added to the gradient");
     f.optional("amsgrad", &AdamOptions::amsgrad).doc("divide by the largest second moment so far");
-    f.optional("maximize", &AdamOptions::maximize).doc("climb instead of descend");
+    f.optional("maximize", &AdamOptions::maximize).doc("maximize the loss instead of minimizing it");
     if (kDecoupled) return;
     f.optional("decoupled_weight_decay", &AdamOptions::decoupled_weight_decay)
         .doc("take lr times weight_decay of the weights away instead, as AdamW does");

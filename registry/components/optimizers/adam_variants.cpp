@@ -134,13 +134,13 @@ struct Lion {
   double weight_decay = 0;
   bool maximize = false;
   static void describe(Fields<Lion>& f) {
-    f.optional("lr", &Lion::lr).at_least(0).doc("learning rate: what each weight changes by in a step");
+    f.optional("lr", &Lion::lr).at_least(0).doc("learning rate: the amount by which each weight changes in a step");
     f.optional("betas", &Lion::betas)
         .at_least(0)
         .less_than(1)
         .doc("share of the running mean in the step, and its decay");
     f.optional("weight_decay", &Lion::weight_decay).at_least(0).doc("share of the weights taken away, times lr");
-    f.optional("maximize", &Lion::maximize).doc("climb instead of descend");
+    f.optional("maximize", &Lion::maximize).doc("maximize the loss instead of minimizing it");
   }
   std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const { return foreach_optimizer<Lion>(inputs); }
 

@@ -58,7 +58,7 @@ struct Rprop {
         .greater_than(0)
         .doc("a step's factors after the gradient changed its sign, and after it did not");
     f.optional("step_sizes", &Rprop::step_sizes).at_least(0).doc("the smallest and the largest step");
-    f.optional("maximize", &Rprop::maximize).doc("climb instead of descend");
+    f.optional("maximize", &Rprop::maximize).doc("maximize the loss instead of minimizing it");
   }
   void check(Checker& checker) const {
     if (etas[0] >= 1 || etas[1] <= 1) checker.fail("etas", "needs one below 1 and one above");

@@ -200,13 +200,16 @@ void describe_common(Fields<T>& f) {
     f.optional("eps", &T::eps).at_least(0).doc("added to the denominator");
   }
   if constexpr (requires { &T::weight_decay; }) {
-    f.optional("weight_decay", &T::weight_decay).at_least(0).doc("times the weights, added to the gradient");
+    f.optional("weight_decay", &T::weight_decay)
+        .at_least(0)
+        .doc("weight decay: multiplied by the weights and added to the gradient");
   }
   if constexpr (requires { &T::decoupled_weight_decay; }) {
     f.optional("decoupled_weight_decay", &T::decoupled_weight_decay)
         .doc("take lr times weight_decay of the weights away instead, as AdamW does");
   }
-  if constexpr (requires { &T::maximize; }) f.optional("maximize", &T::maximize).doc("climb instead of descend");
+  if constexpr (requires { &T::maximize; })
+    f.optional("maximize", &T::maximize).doc("maximize the loss instead of minimizing it");
 }
 
 }  // namespace trainrun

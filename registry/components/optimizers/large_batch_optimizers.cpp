@@ -31,8 +31,10 @@ struct LAMB {
         .less_than(1)
         .doc("decay of the running means of the gradient and of its square");
     f.optional("eps", &LAMB::eps).at_least(0).doc("added to the denominator");
-    f.optional("weight_decay", &LAMB::weight_decay).at_least(0).doc("times the weights, added to the step");
-    f.optional("maximize", &LAMB::maximize).doc("climb instead of descend");
+    f.optional("weight_decay", &LAMB::weight_decay)
+        .at_least(0)
+        .doc("weight decay: multiplied by the weights and added to the step");
+    f.optional("maximize", &LAMB::maximize).doc("maximize the loss instead of minimizing it");
   }
   std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const { return foreach_optimizer<LAMB>(inputs); }
 
@@ -72,13 +74,15 @@ struct LARS {
   bool maximize = false;
   static void describe(Fields<LARS>& f) {
     f.optional("lr", &LARS::lr).at_least(0).doc("learning rate of all layers");
-    f.optional("momentum", &LARS::momentum).at_least(0).doc("share of the last step that is kept");
-    f.optional("weight_decay", &LARS::weight_decay).at_least(0).doc("times the weights, added to the gradient");
+    f.optional("momentum", &LARS::momentum).at_least(0).doc("momentum: share of the previous step that is kept");
+    f.optional("weight_decay", &LARS::weight_decay)
+        .at_least(0)
+        .doc("weight decay: multiplied by the weights and added to the gradient");
     f.optional("trust_coefficient", &LARS::trust_coefficient)
         .greater_than(0)
         .doc("ratio of a layer's step to its weights; null (for example for biases) uses lr as it is");
     f.optional("eps", &LARS::eps).at_least(0).doc("added to the denominator");
-    f.optional("maximize", &LARS::maximize).doc("climb instead of descend");
+    f.optional("maximize", &LARS::maximize).doc("maximize the loss instead of minimizing it");
   }
   std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const { return foreach_optimizer<LARS>(inputs); }
 

@@ -36,8 +36,8 @@ struct Adafactor {
     f.optional("d", &Adafactor::d).at_least(1).doc("the largest root mean square of a step");
     f.optional("weight_decay", &Adafactor::weight_decay)
         .at_least(0)
-        .doc("share of the weights taken away each step, times lr");
-    f.optional("maximize", &Adafactor::maximize).doc("climb instead of descend");
+        .doc("weight decay: lr times this share of the weights is subtracted in each step");
+    f.optional("maximize", &Adafactor::maximize).doc("maximize the loss instead of minimizing it");
   }
   void check(Checker& checker) const {
     if (!eps[1]) checker.fail("eps", "only the first may be null");
@@ -145,9 +145,9 @@ struct Muon {
     f.optional("lr", &Muon::lr).at_least(0).doc("learning rate");
     f.optional("weight_decay", &Muon::weight_decay)
         .at_least(0)
-        .doc("share of the weights taken away each step, times lr");
+        .doc("weight decay: lr times this share of the weights is subtracted in each step");
     f.optional("momentum", &Muon::momentum).at_least(0).doc("share of the running mean that is kept");
-    f.optional("nesterov", &Muon::nesterov).doc("look ahead by the momentum");
+    f.optional("nesterov", &Muon::nesterov).doc("Nesterov momentum");
     f.optional("ns_coefficients", &Muon::ns_coefficients).doc("of the Newton-Schulz polynomial");
     f.optional("eps", &Muon::eps).at_least(0).doc("the least norm that is divided by");
     f.optional("ns_steps", &Muon::ns_steps).at_least(0).less_than(100).doc("Newton-Schulz iterations");

@@ -27,7 +27,7 @@ struct RMSprop {
   static void describe(Fields<RMSprop>& f) {
     describe_common(f);
     f.optional("alpha", &RMSprop::alpha).at_least(0).doc("decay of the running mean of the squared gradient");
-    f.optional("momentum", &RMSprop::momentum).at_least(0).doc("share of the last step that is kept");
+    f.optional("momentum", &RMSprop::momentum).at_least(0).doc("momentum: share of the previous step that is kept");
     f.optional("centered", &RMSprop::centered).doc("divide by the deviation from the mean gradient");
   }
   std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const { return foreach_optimizer<RMSprop>(inputs); }

@@ -18,11 +18,14 @@ struct SGDOptions {
   bool maximize = false;
   static void describe(Fields<SGDOptions>& f) {
     f.optional("lr", &SGDOptions::lr).at_least(0).doc("learning rate");
-    f.optional("momentum", &SGDOptions::momentum).at_least(0).doc("share of the last step that is kept");
-    f.optional("dampening", &SGDOptions::dampening).doc("share of the gradient kept out of the momentum");
-    f.optional("weight_decay", &SGDOptions::weight_decay).at_least(0).doc("times the weights, added to the gradient");
-    f.optional("nesterov", &SGDOptions::nesterov).doc("look ahead by the momentum");
-    f.optional("maximize", &SGDOptions::maximize).doc("climb instead of descend");
+    f.optional("momentum", &SGDOptions::momentum).at_least(0).doc("momentum: share of the previous step that is kept");
+    f.optional("dampening", &SGDOptions::dampening)
+        .doc("dampening of the momentum: share of the gradient that is left out");
+    f.optional("weight_decay", &SGDOptions::weight_decay)
+        .at_least(0)
+        .doc("weight decay: multiplied by the weights and added to the gradient");
+    f.optional("nesterov", &SGDOptions::nesterov).doc("Nesterov momentum");
+    f.optional("maximize", &SGDOptions::maximize).doc("maximize the loss instead of minimizing it");
     f.rule({.when = {the("nesterov").is(true)},
             .all = {the("momentum").is_above(0), the("dampening").is(0)},
             .at = "nesterov",

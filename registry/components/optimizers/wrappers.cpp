@@ -61,7 +61,7 @@ class Wrapper : public Optimizer {
 
 template <class T>
 void describe_inner(Fields<T>& f) {
-  f.required("optimizer", &T::optimizer).doc("what makes the steps, with its own options and param_groups");
+  f.required("optimizer", &T::optimizer).doc("the wrapped optimizer, with its own options and param_groups");
 }
 
 struct Lookahead {

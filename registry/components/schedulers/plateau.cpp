@@ -36,7 +36,7 @@ struct ReduceLROnPlateau : Monitored {
         .doc("whether threshold is a share or a difference");
     f.optional("cooldown", &ReduceLROnPlateau::cooldown)
         .at_least(0)
-        .doc("evaluations after a change of the rate that do not count");
+        .doc("evaluations after a change of the rate that are ignored");
     f.optional("min_lr", &ReduceLROnPlateau::min_lr).at_least(0).doc("the lowest rate");
     f.optional("eps", &ReduceLROnPlateau::eps).at_least(0).doc("changes of the rate smaller than this are not made");
   }

@@ -17,7 +17,7 @@ struct ConstantLR {
     f.optional("factor", &ConstantLR::factor).at_least(0).at_most(1).doc("factor of the learning rate at the start");
     f.optional("total_iters", &ConstantLR::total_iters)
         .at_least(0)
-        .doc("how long; the full rate follows. 0, as in PyTorch: for ever, or not at all after another scheduler");
+        .doc("how long; the full rate follows. 0, as in PyTorch: forever, or not at all after another scheduler");
   }
   void check(Checker& checker) const {
     if (factor == 0 && total_iters > 0) checker.fail("factor", "a rate times 0 does not come back; make it above 0");

@@ -154,7 +154,8 @@ DecodedImages decoded_on_disk(const std::vector<std::string>& files, size_t coun
         if (std::filesystem::exists(path, unreadable)) damaged = path;
         write_images(path, count, decode);
       });
-  if (!damaged.empty()) images.note = damaged + ", where decoded images are kept, was damaged and has been made anew";
+  if (!damaged.empty())
+    images.note = damaged + ", where decoded images are kept, was damaged and has been written again";
   return images;
 }
 

@@ -80,10 +80,9 @@ void add_other_entry(const fs::directory_entry& entry, ImageFiles& found) {
   if (is_hidden_name(path.filename().string())) {
     found.passed_over.add(PassedOver::kHidden, path);
   } else if (entry.is_symlink(unreadable) && !fs::exists(path, unreadable)) {
-    found.unread.push_back(path.string() + ": this link leads nowhere, to " +
-                           fs::read_symlink(path, unreadable).string());
+    found.unread.push_back(path.string() + ": broken link to " + fs::read_symlink(path, unreadable).string());
   } else if (has_extension(path, kOtherExtensions) && entry.is_regular_file(unreadable)) {
-    found.unread.push_back(path.string() + ": images of this format are not read, only " +
+    found.unread.push_back(path.string() + ": images of this format are not supported, only " +
                            join({kExtensions.begin(), kExtensions.end()}));
   } else {
     found.passed_over.add(PassedOver::kNoImage, path);

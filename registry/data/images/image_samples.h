@@ -186,7 +186,7 @@ void ImageOptions::describe_into(Fields<T>& f) {
   f.optional("cache", &ImageOptions::cache)
       .doc(
           "memory: all images are decoded once at the start and kept, as bytes; disk: they are kept in a file in the "
-          "cache folder (TRAINRUN_CACHE), for later runs, too; none: they are decoded each time that they are wanted");
+          "cache folder (TRAINRUN_CACHE), for later runs, too; none: they are decoded each time they are used");
 }
 
 }  // namespace trainrun

@@ -34,9 +34,9 @@ struct Shards : ImageOptions {
             "the .tar files, not compressed: photos-{0000..0009}.tar, photos-*.tar, or a list of these. The files of a "
             "sample follow each other and differ in what comes after the first dot: 0001.jpg, 0001.cls");
     f.optional("image", &Shards::image)
-        .doc("what follows the first dot in the name of the image's file; null: the one that is an image's");
+        .doc("extension (all after the first dot) of the image file; null: the extension of an image format");
     f.optional("label", &Shards::label)
-        .not_empty("expected what follows the first dot of a file's name")
+        .not_empty("expected the extension of a file name, without its first dot")
         .doc(
             "what follows the first dot in the name of the label's file, a text with a number from 0, such as cls or "
             "txt; or json.KEY, the number under KEY of the file .json");

@@ -74,12 +74,12 @@ std::string text_in(Cell& cell, const std::string& place) {
       throw DataError(place + ": the value is missing, expected a text");
     case Cell::Kind::kInteger:
     case Cell::Kind::kNumber:
-      throw DataError(place + ": expected a text, found " + (cell.is_boolean ? "a boolean" : "a number"));
+      throw DataError(place + ": expected a string, found " + (cell.is_boolean ? "a boolean" : "a number"));
     case Cell::Kind::kList:
     case Cell::Kind::kObject:
       break;
   }
-  throw DataError(place + ": expected a text, found " + (cell.kind == Cell::Kind::kList ? "a list" : "an object"));
+  throw DataError(place + ": expected a string, found " + (cell.kind == Cell::Kind::kList ? "a list" : "an object"));
 }
 
 }  // namespace trainrun

@@ -25,13 +25,13 @@ struct Csv : TableOptions {
     f.rule({.all = {the("delimiter").matches(R"(^[^"\n\r]$)")},
             .at = "delimiter",
             .message = "must be one character, neither a quotation mark nor a line end"});
-    f.optional("decimal", &Csv::decimal).one_of({".", ","}).doc("what stands before the decimals of a number");
+    f.optional("decimal", &Csv::decimal).one_of({".", ","}).doc("the decimal separator");
     f.optional("thousands", &Csv::thousands)
         .one_of({",", ".", " ", "'", "_"})
-        .doc("what stands between the thousands of a number, as in 1.234,5; null: nothing");
+        .doc("the thousands separator, as in 1.234,5; null: none");
   }
   void check(Checker& checker) const {
-    if (thousands == decimal) checker.fail("thousands", "is what decimal says as well; a number needs two characters");
+    if (thousands == decimal) checker.fail("thousands", "is the decimal separator as well; the two must differ");
     check_options(checker);
   }
   /// Null: numbers are written as usual.

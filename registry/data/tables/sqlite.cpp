@@ -19,7 +19,7 @@ struct Sqlite : TableOptions {
   static void describe(Fields<Sqlite>& f) {
     TableOptions::describe_into(f);
     f.optional("table", &Sqlite::table).doc("the table or view to read");
-    f.optional("query", &Sqlite::query).doc("or the SELECT that gives the rows; with ORDER BY their order is sure");
+    f.optional("query", &Sqlite::query).doc("or the SELECT that returns the rows; only ORDER BY fixes their order");
     f.optional("timeout_seconds", &Sqlite::timeout_seconds)
         .greater_than(0)
         .unit("seconds")
@@ -67,7 +67,7 @@ class SqliteTable : public TableReader {
     ++number_;
     if (code == SQLITE_INTERRUPT) {
       throw DataError(place() + ": the query has given no row for " + detail::number_text(timeout_) +
-                      " s; if it is meant to take so long, write a larger timeout_seconds");
+                      " s; if it needs that long, write a larger timeout_seconds");
     }
     if (code != SQLITE_ROW) fail();
     row.assign(names_.size(), Cell());

@@ -31,7 +31,7 @@ void ColumnOptions::describe(Fields<ColumnOptions>& f) {
   f.optional("missing", &ColumnOptions::missing)
       .words({"error", "mean", "median", "most_frequent"})
       .doc(
-          "what stands for a missing value: a number, or a category; or mean, median (of numbers, booleans and dates) "
+          "replacement for a missing value: a number, or a category; or mean, median (of numbers, booleans and dates) "
           "or "
           "most_frequent (of categories) of the training samples; or error");
   f.optional("one_hot", &ColumnOptions::one_hot)

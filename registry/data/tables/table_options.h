@@ -104,7 +104,7 @@ void TableOptions::describe_into(Fields<T>& f, const char* path_doc) {
           "…; the others hold numbers. Or auto: what the training file's values say, which `explain` shows");
   f.optional("na_values", &TableOptions::na_values)
       .doc(
-          "texts that stand for a missing value; null: the empty text, and in columns that are not categories NA, N/A, "
+          "strings that mean a missing value; null: the empty string, and in columns that are not categories NA, N/A, "
           "nan, null, None and ?");
   f.optional("task", &TableOptions::task)
       .one_of({"classification", "regression"})

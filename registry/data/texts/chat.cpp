@@ -66,7 +66,7 @@ struct Chat {
         .doc(
             "the tokens that are learnt: all answers of the assistant, but those with weight: 0; the last one; or all "
             "tokens. The others' labels are -100, which losses pass over");
-    f.optional("max_length", &Chat::max_length).at_least(2).unit("tokens").doc("the longest that a sample may be");
+    f.optional("max_length", &Chat::max_length).at_least(2).unit("tokens").doc("maximum number of tokens of a sample");
     f.optional("too_long", &Chat::too_long)
         .doc("truncate: a longer conversation is cut off at its end; drop: it is left out");
     f.optional("packing", &Chat::packing)

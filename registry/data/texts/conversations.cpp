@@ -83,11 +83,11 @@ class Row {
   std::string text_of(const ordered_json& object, const char* key, const std::string& at) const {
     const auto found = object.find(key);
     if (found == object.end()) fail(at, std::string("has no key '") + key + "'");
-    if (!found->is_string()) fail(at, std::string(key) + ": expected a text, found " + found->type_name());
+    if (!found->is_string()) fail(at, std::string(key) + ": expected a string, found " + found->type_name());
     return found->get<std::string>();
   }
   std::string text(const char* key) const {
-    if (!object_[key].is_string()) fail(key, std::string("expected a text, found ") + object_[key].type_name());
+    if (!object_[key].is_string()) fail(key, std::string("expected a string, found ") + object_[key].type_name());
     return object_[key].get<std::string>();
   }
   static ordered_json message(const std::string& role, const std::string& content) {
@@ -117,7 +117,8 @@ class Row {
       const bool calls = messages[i].contains("tool_calls");
       if (content == messages[i].end() ? !calls
                                        : !(content->is_string() || content->is_array() || content->is_null())) {
-        fail(at, content == messages[i].end() ? "has no key 'content'" : "content: expected a text or a list of parts");
+        fail(at,
+             content == messages[i].end() ? "has no key 'content'" : "content: expected a string or a list of parts");
       }
       const bool counts = weight_of(messages[i], at) != 0;
       add(made, messages[i], has_answers && role == "assistant" && counts);

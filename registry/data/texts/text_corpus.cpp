@@ -96,7 +96,7 @@ std::string document_of(std::string_view line, const std::string& place, const s
   const auto found = object.find(column);
   if (found == object.end()) throw DataError(place + ": has no key '" + column + "'" + column_advice(object));
   if (!found->is_string()) {
-    throw DataError(place + ":" + column + ": expected a text, found " + found->type_name());
+    throw DataError(place + ":" + column + ": expected a string, found " + found->type_name());
   }
   return found->get<std::string>();
 }

@@ -14,7 +14,7 @@ namespace trainrun {
 
 void fail(const std::string& place, const std::string& fault) {
   if (fault.find("encrypt") != std::string::npos || fault.find("decrypt") != std::string::npos) {
-    throw DataError(place + ": is encrypted, and there is no key to read it with (" + fault + ")");
+    throw DataError(place + ": is encrypted, and there is no key to decrypt it with (" + fault + ")");
   }
   throw DataError(place + ": " + fault);
 }
@@ -34,7 +34,7 @@ std::unique_ptr<Batches> open_batches(const std::string& path) {
     if (mark.starts_with("ARROW1")) return ipc_batches(path, std::move(file), IpcFormat::kFile);
     if (mark.starts_with("\xFF\xFF\xFF\xFF")) return ipc_batches(path, std::move(file), IpcFormat::kStream);
     if (mark.starts_with("FEA1")) {
-      throw DataError(path + ": is a Feather file of version 1, which is not read; write it anew as version 2");
+      throw DataError(path + ": is a Feather file of version 1, which is not supported; write it as version 2");
     }
     throw DataError(path + ": is neither a Parquet nor an Arrow file: it does not begin as one");
   });
