@@ -2,9 +2,9 @@
 //
 // Those of libgomp, which LibTorch computes with, otherwise turn in a loop for milliseconds, and where others use the
 // machine too they take the CPUs from the threads they wait for: small models train 14 to 45 times slower. libgomp
-// reads its settings from the environment as it is loaded, before main. So the program begins anew with them set, and
-// does so before the constructors of its libraries have run, which is when most of its start-up time is spent. Nothing
-// is set for who has set it, nor for verbs that do not train.
+// reads its settings from the environment as it is loaded, before main. So the program sets them and executes itself
+// again, before the constructors of its libraries have run, which take most of its start-up time. Settings that the
+// user has made are kept, and verbs that do not train change none.
 #include <unistd.h>
 
 #include <cstddef>

@@ -44,14 +44,14 @@ struct GeneratedText {
   std::string finish;           // "length", "stop" (one of `stop` came) or "end" (a token that ends a text)
 };
 
-/// Generates the continuations of prompts. A continuation depends on the prompt, the seed and the number of the sample, not on what runs
-/// beside it.
+/// Generates continuations of prompts. A continuation depends on the prompt, the seed and the number of the sample, not
+/// on the other prompts of its batch.
 class Generator {
  public:
   /// Takes the newest piece of a text that cannot change any more.
   using Stream = std::function<void(std::string_view piece)>;
 
-  /// Throws Error where the model is no language model. It must outlive this.
+  /// Throws Error if the model is not a language model. It must outlive this.
   Generator(const LanguageModel& model, GenerationSettings options, bool use_cache = true);
 
   const NextToken& next_token() const { return next_; }

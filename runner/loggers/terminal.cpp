@@ -23,8 +23,8 @@ bool knows_colors(int file) {
 
 }  // namespace
 
-/// What cannot be shown is lost: a job does not end because its output was closed. After a failed write nothing more is written to that stream, and
-/// the job saves, since what follows may be its own end.
+/// A job does not end because its output was closed: what cannot be written is lost. After a failed write nothing more
+/// is written to that stream, and the job saves, since it may be killed next.
 void Terminal::write_all(int& file, std::string_view text) {
   while (!text.empty() && file >= 0) {
     const ssize_t written = ::write(file, text.data(), text.size());

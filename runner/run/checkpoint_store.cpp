@@ -244,10 +244,9 @@ bool is_unfinished(const std::string& name) {
 void ignore(const std::string&) {}
 
 [[noreturn]] void throw_always_removed(const std::string& folder) {
-  throw RemovedCheckpoint(
-      folder + ": " + std::to_string(CheckpointStore::kMostChoices) +
-      " times each checkpoint was removed before it could be read: the run that goes on there saves "
-      "faster than that; try again later, or have it keep more (checkpoint.keep_last)");
+  throw RemovedCheckpoint(folder + ": " + std::to_string(CheckpointStore::kMostChoices) +
+                          " times each checkpoint was removed before it could be read: the run in progress there saves "
+                          "faster than that; try again later, or have it keep more (checkpoint.keep_last)");
 }
 
 }  // namespace

@@ -263,7 +263,7 @@ def test_a_folder_that_goes_while_the_run_goes_on_is_made_whole(folder, how):
                 if how == "removed":
                     shutil.rmtree(folder / "elsewhere")
         assert process.wait() == 0, "".join(said)
-    assert "o was removed or renamed while the run went on: it is created again" in "".join(said)
+    assert "o was removed or renamed during the run: it is created again" in "".join(said)
     assert (folder / "o/recipe.yaml").exists() and (folder / "o/summary.json").exists()
     assert state_of(folder)["step"] == 10000
     if how == "removed":

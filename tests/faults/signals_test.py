@@ -56,7 +56,7 @@ def test_head_closes_the_pipe_and_the_run_saves_and_goes_on_to_its_end(tmp_path)
     process.stdout.close()
     assert process.wait(timeout=120) == 0, process.stderr.read()
     said = process.stderr.read()
-    assert said.count("standard output is closed; training goes on") == 1
+    assert said.count("standard output is closed; training continues") == 1
     log = (tmp_path / "run" / "log.txt").read_text()
     assert "step 360/360" in log and "done 360 steps" in log
     saved = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
@@ -79,7 +79,7 @@ def test_a_request_to_save_is_heeded_and_training_goes_on(tmp_path, number):
     try:
         read_until(process.stdout, r"step 5/")
         process.send_signal(number)
-        read_until(process.stdout, f"{number.name}: saves and goes on")
+        read_until(process.stdout, f"{number.name}: saves and continues")
         saved = int(read_until(process.stdout, r"checkpoint step (\d+)/")[1])
         assert int(read_until(process.stdout, r"^step (\d+)/")[1]) == saved + 1
         assert latest_step(tmp_path / "run") == saved

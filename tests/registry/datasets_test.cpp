@@ -463,7 +463,7 @@ TEST_CASE_FIXTURE(CsvFixture, "parameters of CSV that do not fit together are er
   check(R"(, "delimiter": "::")", "delimiter: must be one character");
   check(R"(, "delimiter": "\"")", "delimiter: must be one character");
   check(R"(, "decimal": ";")", "decimal: ';' is not one of ., ,");
-  check(R"(, "decimal": ",", "thousands": ",")", "thousands: is what decimal says as well");
+  check(R"(, "decimal": ",", "thousands": ",")", "thousands: is the decimal separator as well; the two must differ");
   check(R"(, "features": [])", "features: expected at least one column");
   check(R"(, "features": ["a", "y"])", "features: the label 'y' may not be a feature");
   check(R"(, "features": ["a", "a"])", "features: 'a' is there twice");

@@ -196,8 +196,7 @@ TEST_CASE("overrides replace and remove, too") {
       "command line:1:1: optimizr: there is no 'optimizr' to remove; did you mean optimizer?\n"
       "command line:2:11: optimizer.beta: there is no 'beta' to remove; did you mean betas?\n"
       "command line:3:16: optimizer.betas[0]: !remove takes away a key of a mapping, not an item of a list; write the "
-      "list "
-      "anew\n"
+      "whole list\n"
       "command line:4:1: none: there is no 'none' to remove; known: optimizer, scheduler");
   CHECK(errors_of(text, {"optimizer={lr: !remove}"}) ==
         "command line:1:16: optimizer.lr: there is no 'lr' to remove; known: type, betas");

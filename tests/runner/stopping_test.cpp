@@ -183,7 +183,7 @@ TEST_CASE("a closed standard output is a reason to save and go on") {
   };
   CHECK(train_in(folder / "run", saved, kTwoEpochs) == 0);
   CHECK(saved.checkpoints.front() == 7);
-  CHECK(content_of(folder / "run/log.txt").find("standard output is closed; training goes on") != std::string::npos);
+  CHECK(content_of(folder / "run/log.txt").find("standard output is closed; training continues") != std::string::npos);
 }
 
 TEST_CASE("signals that follow the first within a second change nothing; later ones are no repetition") {

@@ -38,7 +38,7 @@ def test_a_build_of_another_folder_is_left_and_one_s_own_stays(checkout, tmp_pat
     (libtorch / "include").mkdir(parents=True)
     (checkout / "build/release/.built").write_text(f"{tmp_path}/original/.deps/libtorch-2.11.0/torch\n")
     said = set_up(checkout, TRAINRUN_LIBTORCH=str(libtorch))
-    assert f"build/release was made in {tmp_path}/original, of which this is a copy; it is made anew" in said
+    assert f"build/release was made in {tmp_path}/original, and this checkout is a copy of it; it is built again" in said
     assert not (checkout / "build/release").exists()
     assert (checkout / "build/dev/CMakeCache.txt").exists()
     assert "build/dev" not in said

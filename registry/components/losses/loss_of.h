@@ -11,7 +11,8 @@
 
 namespace trainrun {
 
-/// One number from the recipe for each class, as a tensor with the dtype and device of the tensor that it is combined with.
+/// One number from the recipe for each class, as a tensor with the dtype and device of the tensor that it is combined
+/// with.
 struct ClassWeights : std::optional<std::vector<double>> {
   using std::optional<std::vector<double>>::optional;
   /// [C]; undefined where the recipe gives none.

@@ -175,7 +175,7 @@ template <class T>
 void ImageOptions::describe_into(Fields<T>& f) {
   f.optional("image_transforms", &ImageOptions::image_transforms)
       .doc(
-          "what each image goes through before it is put into a batch, so that images of different sizes fit into one; "
+          "transforms of each image before batching, which make images of different sizes fit into one batch; "
           "the pixels are bytes, from 0 to 255");
   f.optional("mode", &ImageOptions::mode).doc("RGB: three channels; L: gray, one channel; files are converted");
   f.optional("broken", &ImageOptions::broken)

@@ -46,8 +46,9 @@ struct Shards : ImageOptions {
     f.optional("shuffle_buffer", &Shards::shuffle_buffer)
         .at_least(1)
         .doc(
-            "where samples are shuffled, the shards come in a random order, and each sample is drawn out of so many "
-            "that come next; 1: as they lie in the shards");
+            "with shuffling, the shards are read in a random order, and each sample is drawn from the next samples, "
+            "this "
+            "many; 1: in the order of the shards");
     describe_classes_into(f);
     describe_into(f);
   }

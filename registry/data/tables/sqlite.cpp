@@ -24,8 +24,8 @@ struct Sqlite : TableOptions {
         .greater_than(0)
         .unit("seconds")
         .doc(
-            "how long the query may take until it gives its next row; a query that sorts its rows gives the first "
-            "late");
+            "maximum time that the query may take for each row; a query that sorts needs most of its time for the "
+            "first row");
     f.either("table", "query");
   }
   void check(Checker& checker) const { check_options(checker); }

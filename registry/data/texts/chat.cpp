@@ -64,15 +64,16 @@ struct Chat {
     f.optional("system", &Chat::system).doc("the system message of conversations that have none; null: none");
     f.optional("train_on", &Chat::train_on)
         .doc(
-            "the tokens that are learnt: all answers of the assistant, but those with weight: 0; the last one; or all "
-            "tokens. The others' labels are -100, which losses pass over");
+            "the tokens that count in the loss: all answers of the assistant except those with weight: 0; the last "
+            "one; "
+            "or all tokens. All others have the label -100, which losses ignore");
     f.optional("max_length", &Chat::max_length).at_least(2).unit("tokens").doc("maximum number of tokens of a sample");
     f.optional("too_long", &Chat::too_long)
         .doc("truncate: a longer conversation is cut off at its end; drop: it is left out");
     f.optional("packing", &Chat::packing)
         .doc(
-            "put several conversations into one sample, as many as max_length has room for; none sees another, and the "
-            "positions of each begin at 0. The model has to read attention_mask and position_ids");
+            "put several conversations into one sample, as many as max_length has room for; they do not attend to each "
+            "other, and the positions of each begin at 0. The model has to read attention_mask and position_ids");
     f.optional("cache", &Chat::cache).doc(kTokenCachingHelp);
   }
   void check(Checker& checker) const {
