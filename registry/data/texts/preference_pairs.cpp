@@ -111,7 +111,7 @@ class PairMaker {
       const auto found = row.find(kKeys[i]);
       if (found == row.end()) throw DataError(place(line) + ": has no key '" + kKeys[i] + "'");
       if (!found->is_string()) {
-        throw DataError(place(line) + ":" + kKeys[i] + ": expected a text, found " + found->type_name());
+        throw DataError(place(line) + ":" + kKeys[i] + ": expected a string, found " + found->type_name());
       }
       texts[i] = found->get<std::string>();
     }
@@ -260,9 +260,10 @@ class PairDataset : public Dataset {
  private:
   std::vector<std::string> notes() const {
     if (numbers_[0] == 0) return {};
-    return {options_.path + ": " + std::to_string(numbers_[0]) + " of " + std::to_string(lines_.size()) +
-            " prompts end within a token that goes on into an answer; the answer is learnt from that token on, and the "
-            "prompt ends before it. A prompt that ends where a token does, or tokenize: apart, keeps all its tokens"};
+    return {
+        options_.path + ": " + std::to_string(numbers_[0]) + " of " + std::to_string(lines_.size()) +
+        " prompts end within a token that continues into an answer; the answer is learnt from that token on, and the "
+        "prompt ends before it. A prompt that ends where a token does, or tokenize: apart, keeps all its tokens"};
   }
   int64_t padding(const std::string& field) const {
     if (field.ends_with("_labels")) return kNoTarget;
