@@ -12,6 +12,7 @@
 /// In place of the C library's, for all that this program is linked with.
 // NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): theirs is a name that only they may use
 extern "C" __attribute__((visibility("default"))) int fsync(int file) {
+  if (const auto instead = trainrun::test::instead_of_fsync.load()) return instead(file);
   return trainrun::test::fsync_does_nothing ? 0 : static_cast<int>(::syscall(SYS_fsync, file));
 }
 

@@ -372,7 +372,8 @@ at::Tensor ShardedModel::collect(const Unit& unit, size_t parameter, const at::T
     if (piece.numel() > 0) group_.send_to_main(piece, "a checkpoint");
     return piece;
   }
-  const at::Tensor whole = at::empty({shaped.numel()}, piece.options());
+  const at::Tensor shaped_whole = at::empty(shaped.sizes(), piece.options());
+  const at::Tensor whole = shaped_whole.view({-1});
   for (int64_t rank = 0; rank < group_.world_size(); ++rank) {
     const auto [begin, length] = unit.layout.piece(parameter, shaped.numel(), rank);
     if (length == 0) continue;
@@ -383,7 +384,7 @@ at::Tensor ShardedModel::collect(const Unit& unit, size_t parameter, const at::T
       group_.receive_from(rank, part, "a checkpoint");
     }
   }
-  return whole.view(shaped.sizes());
+  return shaped_whole;
 }
 
 NamedTensors ShardedModel::gather_state(const NamedTensors& of_rank) {

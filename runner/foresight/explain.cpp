@@ -164,6 +164,16 @@ void explain_layers(const Recipe& recipe, Model& model, const DatasetInfo& info,
   if (model.roles()) result.memory.weights += model.roles()->num_bytes();
 }
 
+/// What a checkpoint holds, as make_own copies it: a tensor that has several names once.
+int64_t checkpoint_bytes(const Model& model, int64_t optimizer_state) {
+  int64_t bytes = optimizer_state;
+  std::set<const at::TensorImpl*> counted;
+  for (const auto& [name, tensor] : model.state_dict()) {
+    if (counted.insert(tensor.unsafeGetTensorImpl()).second) bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+  return bytes;
+}
+
 /// A data set of which nothing is known but its size: enough to count batches.
 class Counted : public Dataset {
  public:
@@ -300,6 +310,9 @@ Explanation explain(const LoadedRecipe& loaded) {
   result.memory.batch *= result.length.batch_size;
   const OptimizerInputs inputs = group_parameters(recipe.optimizer, model->parameters(), model->lr_scales(recipe));
   result.memory.optimizer_state = optimizer_state_bytes(recipe.optimizer, inputs);
+  if (recipe.checkpoint.every && recipe.checkpoint.background) {
+    result.memory.checkpoint_copy = checkpoint_bytes(*model, result.memory.optimizer_state);
+  }
   std::vector<GroupRates> base;
   {
     const ShapeMode shapes;

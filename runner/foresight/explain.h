@@ -77,8 +77,9 @@ struct MemorySummary {
   int64_t weights = 0;  // parameters and buffers
   int64_t gradients = 0;
   int64_t optimizer_state = 0;
-  int64_t activations = 0;  // of one batch; of layers that are computed again, the one that needs most
-  int64_t batch = 0;        // the batch itself
+  int64_t activations = 0;      // of one batch; of layers that are computed again, the one that needs most
+  int64_t batch = 0;            // the batch itself
+  int64_t checkpoint_copy = 0;  // of the host, while a checkpoint is written in the background; not in the total
   int64_t total() const { return weights + gradients + optimizer_state + activations + batch; }
 };
 

@@ -217,9 +217,13 @@ ordered_json json_of(const LengthSummary& length) {
 }
 
 ordered_json json_of(const MemorySummary& memory) {
-  return {
-      {"weights", memory.weights},         {"gradients", memory.gradients}, {"optimizer_state", memory.optimizer_state},
-      {"activations", memory.activations}, {"batch", memory.batch},         {"total", memory.total()}};
+  return {{"weights", memory.weights},
+          {"gradients", memory.gradients},
+          {"optimizer_state", memory.optimizer_state},
+          {"activations", memory.activations},
+          {"batch", memory.batch},
+          {"total", memory.total()},
+          {"checkpoint_copy", memory.checkpoint_copy}};
 }
 
 /// What `columns: auto` came out as, and as a recipe may say it.
@@ -255,6 +259,10 @@ std::string to_text(const Explanation& e) {
   facts.add({"memory", "about " + bytes_text(static_cast<double>(e.memory.total())) + " at batch size " +
                            grouped(e.length.batch_size) + ", estimated: every layer's output, no work space"});
   facts.add({"", memory_parts(e.memory)});
+  if (e.memory.checkpoint_copy > 0) {
+    facts.add({"", bytes_text(static_cast<double>(e.memory.checkpoint_copy)) +
+                       " more while a checkpoint is written, unless checkpoint.background is false"});
+  }
   if (!e.fused.empty()) facts.add({"fused", fused_text(e)});
   if (!e.recomputed.empty()) facts.add({"computed again", recomputed_text(e)});
   facts.add({"loss", e.loss + (e.metrics.empty() ? "" : ", metrics " + join(e.metrics))});

@@ -147,6 +147,7 @@ struct CheckpointSection {
   std::optional<int64_t> keep_last = 2;
   std::optional<KeepBestSection> keep_best;
   std::string resume = "auto";
+  bool background = true;
   std::vector<std::string> allow_changed;
   static void describe(Fields<CheckpointSection>& f);
 };

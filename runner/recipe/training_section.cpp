@@ -75,6 +75,11 @@ void CheckpointSection::describe(Fields<CheckpointSection>& f) {
       .at_least(1)
       .doc("number of the newest checkpoints to keep; null: all");
   f.optional("keep_best", &CheckpointSection::keep_best).doc("keep the best checkpoint as well");
+  f.optional("background", &CheckpointSection::background)
+      .doc(
+          "whether training goes on while a checkpoint is written; until it is, memory holds a copy of the weights and "
+          "of "
+          "the optimizer's state");
   f.optional("resume", &CheckpointSection::resume)
       .words({"auto", "no"})
       .doc(

@@ -1,5 +1,7 @@
 #include "runner/run/snapshots.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 
 namespace trainrun {
@@ -10,6 +12,17 @@ constexpr const char* kOptimizerPart = "optimizer";
 
 /// What goes before the names of a part's tensors in the optimizer's file.
 std::string prefix_of(const std::string& part) { return part + "."; }
+
+/// Whether nothing but the `names` of a snapshot can reach the tensor's memory. (Memory that LibTorch did not allocate
+/// cannot be resized; whoever lent it may still write to it.)
+bool is_held_by_nobody_else(const at::Tensor& tensor, size_t names) {
+  return tensor.is_cpu() && tensor.use_count() == names && tensor.storage().use_count() == 1 &&
+         tensor.storage().resizable();
+}
+
+at::Tensor copy_on_host(const at::Tensor& tensor) {
+  return at::empty(tensor.sizes(), tensor.options().device(at::kCPU)).copy_(tensor.detach());
+}
 
 }  // namespace
 
@@ -49,8 +62,14 @@ Snapshots parts_of(const CheckpointContent& content, const std::vector<std::stri
 }
 
 void make_own(Snapshots& parts) {
+  std::map<const at::TensorImpl*, std::vector<at::Tensor*>> named;  // a tensor may have several names
   for (auto& [part, snapshot] : parts) {
-    for (auto& [name, tensor] : snapshot.tensors) tensor = tensor.detach().clone();
+    for (auto& [name, tensor] : snapshot.tensors) named[tensor.unsafeGetTensorImpl()].push_back(&tensor);
+  }
+  for (const auto& [shared, tensors] : named) {
+    if (is_held_by_nobody_else(*tensors[0], tensors.size())) continue;
+    const at::Tensor copy = copy_on_host(*tensors[0]);
+    for (at::Tensor* tensor : tensors) *tensor = copy;
   }
 }
 

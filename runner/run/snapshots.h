@@ -22,7 +22,8 @@ CheckpointContent content_of(const Snapshots& parts);
 /// holds.
 Snapshots parts_of(const CheckpointContent& content, const std::vector<std::string>& names);
 
-/// Copies the tensors, so that training may go on while they are written.
+/// Copies the tensors into the host's memory, so that training may go on while they are written. What several names
+/// share is copied once; memory that nobody else holds, such as that of tensors gathered from ranks, is taken as it is.
 void make_own(Snapshots& parts);
 
 }  // namespace trainrun

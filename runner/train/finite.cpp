@@ -34,16 +34,22 @@ bool is_running_statistic(const std::string& name) {
 /// Without what is unreadable, or damaged.
 std::string newest_where(const Job& job, const std::string& what, bool (*holds)(const nlohmann::json& state)) {
   if (!job.checkpoints) return "";
-  const std::vector<std::string> names = job.checkpoints->list();
+  std::string lost;
+  try {
+    job.checkpoints->finish();
+  } catch (const Error& error) {
+    lost = "; the checkpoint that was being written is not saved: " + std::string(error.what());
+  }
+  const std::vector<std::string> names = job.checkpoints->store().list();
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
     const std::string path = job.folder->checkpoints_path() + "/" + *name;
     try {
-      if (holds(CheckpointStore::verify(path))) return "; " + what + " is " + path;
+      if (holds(CheckpointStore::verify(path))) return lost + "; " + what + " is " + path;
     } catch (const CheckpointError&) {
       continue;  // an older one may be whole
     }
   }
-  return "";
+  return lost;
 }
 
 bool has_finite_evaluation(const nlohmann::json& state) {

@@ -15,7 +15,7 @@
 #include "runner/model/parameter_watch.h"
 #include "runner/model/precision.h"
 #include "runner/model/recipe_loader.h"
-#include "runner/run/checkpoint_store.h"
+#include "runner/run/checkpoint_writer.h"
 #include "runner/run/run_folder.h"
 #include "runner/train/callbacks.h"
 #include "runner/train/progress.h"
@@ -63,10 +63,15 @@ class Job {
   /// written while training goes on.
   enum class Copies { kShared, kOwn };
   Snapshots capture(Copies copies);
-  /// Writes a checkpoint of the current state; called by all ranks.
+  /// Writes a checkpoint of the current state, or, with checkpoint.background, copies the state and begins to write it;
+  /// called by all ranks. Loggers are told of a checkpoint when it is on the disk.
   void save(const std::string& name, bool best);
-  /// Has the checkpoint of the current step, which is there, say what its evaluation found; called by all ranks.
+  /// Has the checkpoint of the current step, which was saved, say what its evaluation found; called by all ranks.
   void amend(const std::string& name, bool best);
+  /// Tells the loggers of what was written meanwhile; throws what went wrong there.
+  void heed_writer();
+  /// Waits until everything that was saved is on the disk; called by all ranks.
+  void finish_saving();
   /// Where the generators of random numbers stand, to go back to.
   Tensors random_states() const;
   void set_random_states(const Tensors& states) const;
@@ -86,9 +91,9 @@ class Job {
   std::unique_ptr<ParallelModel> parallel;
   std::unique_ptr<ParameterWatch> watch;  // over forward passes of one rank among several; null: this process is alone
   std::unique_ptr<Optimizer> optimizer;
-  std::unique_ptr<Scheduler> scheduler;     // null: constant rates
-  std::unique_ptr<GradScaler> grad_scaler;  // null: the loss is not scaled
-  std::unique_ptr<CheckpointStore> checkpoints;
+  std::unique_ptr<Scheduler> scheduler;           // null: constant rates
+  std::unique_ptr<GradScaler> grad_scaler;        // null: the loss is not scaled
+  std::unique_ptr<CheckpointWriter> checkpoints;  // of the main process
   std::unique_ptr<Loggers> loggers;
   std::vector<GroupRates> rates;  // of the optimizer's groups, for the next step
   Tensors parameters;             // those that want a gradient; this rank's pieces where it is sharded
@@ -112,7 +117,8 @@ class Job {
   void open_folder(const LoadedRecipe& loaded);
   void build_loggers(const Options& options);
   void resume();
-  std::string write(const std::string& name, const CheckpointContent& content, bool best);
+  /// Whether the folder was removed or renamed, even while something was written to it; then it is there again.
+  bool restore_folder();
   /// Throws CheckpointError naming `from`, DataError where the data is not what it was.
   void restore(const std::string& from);
   void check_what_is_left(const std::string& from) const;
@@ -120,6 +126,7 @@ class Job {
 
   bool quiet_ = false;
   bool verbose_ = false;
+  std::optional<int64_t> saving_step_;            // that was saved last; it may not be on the disk yet
   std::vector<std::unique_ptr<Stateful>> parts_;  // that a checkpoint keeps
   std::vector<std::string> passed_over_;          // of model.weights, until there is a log
 };

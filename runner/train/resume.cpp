@@ -1,6 +1,7 @@
 // How a job takes its folder, saves its state there and goes on from it.
 #include <spdlog/spdlog.h>
 
+#include "runner/base/signals.h"
 #include "runner/distributed/block_allocator.h"
 #include "runner/recipe/recipe_source.h"
 #include "runner/run/checkpoint_state.h"
@@ -30,25 +31,53 @@ void Job::open_folder(const LoadedRecipe& loaded) {
   RetentionPolicy policy;
   policy.keep_last = recipe.checkpoint.keep_last.value_or(0);
   policy.keep_best = recipe.checkpoint.keep_best.has_value();
-  checkpoints = std::make_unique<CheckpointStore>(folder->checkpoints_path(), policy);
+  const auto when =
+      recipe.checkpoint.background ? CheckpointWriter::When::kInBackground : CheckpointWriter::When::kAtOnce;
+  const auto on_written = [this](int64_t step, const std::string& path) {
+    StopSignals::note_saved(step);
+    loggers->on_checkpoint({step, path});
+    if (shards()) return_free_memory();
+  };
+  checkpoints =
+      std::make_unique<CheckpointWriter>(CheckpointStore(folder->checkpoints_path(), policy), when,
+                                         CheckpointWriter::Events{on_written, [this] { return restore_folder(); }});
 }
 
 Snapshots Job::capture(Copies copies) {
   Snapshots snapshots;
   for (const auto& part : parts_) snapshots[part->name()] = {part->tensors(), part->values()};
-  if (copies == Copies::kOwn) make_own(snapshots);
+  if (copies == Copies::kOwn && is_main()) make_own(snapshots);
   return snapshots;
 }
 
 void Job::save(const std::string& name, bool best) {
   group->set_step(progress.step);
   const PhaseScope phase(*group, Phase::kCheckpoint);
+  const bool in_background = recipe.checkpoint.background;
+  if (is_main()) checkpoints->finish();  // of the copies of the state, there is one at a time
   {
-    const CheckpointContent content = content_of(capture(Copies::kShared));
-    if (is_main()) loggers->on_checkpoint({progress.step, write(name, content, best)});
+    CheckpointContent content = content_of(capture(in_background ? Copies::kOwn : Copies::kShared));
+    if (is_main()) {
+      restore_folder();
+      checkpoints->save(name, std::move(content), best);
+    }
     group->barrier("a checkpoint");
   }
+  const std::optional<int64_t> before = std::exchange(saving_step_, progress.step);
+  if (const auto written = in_background ? before : saving_step_) StopSignals::note_saved(*written);
   if (shards()) return_free_memory();
+}
+
+void Job::heed_writer() {
+  if (checkpoints) checkpoints->heed();
+}
+
+void Job::finish_saving() {
+  if (!recipe.checkpoint.background) return;
+  const PhaseScope phase(*group, Phase::kCheckpoint);
+  if (checkpoints) checkpoints->finish();
+  group->barrier("a checkpoint");
+  if (saving_step_) StopSignals::note_saved(*saving_step_);
 }
 
 void Job::amend(const std::string& name, bool best) {
@@ -70,28 +99,18 @@ void Job::set_random_states(const Tensors& states) const {
   for (size_t i = 0; i < sources.size(); ++i) set_random_state(sources[i], states[i]);
 }
 
-/// The folder may have been removed or renamed, even while we write to it.
-std::string Job::write(const std::string& name, const CheckpointContent& content, bool best) {
-  const auto make_whole = [&] {
-    if (!folder->make_whole()) return false;
-    start_log(folder->log_path(), quiet_, verbose_, folder->is_private());
-    spdlog::warn("{} was removed or renamed during the run: it is created again, without its former content",
-                 folder->path());
-    return true;
-  };
-  make_whole();
-  try {
-    return checkpoints->save(name, content, best);
-  } catch (const FileError&) {
-    if (!make_whole()) throw;
-  }
-  return checkpoints->save(name, content, best);
+bool Job::restore_folder() {
+  if (!folder->make_whole()) return false;
+  start_log(folder->log_path(), quiet_, verbose_, folder->is_private());
+  spdlog::warn("{} was removed or renamed during the run: it is created again, without its former content",
+               folder->path());
+  return true;
 }
 
 std::optional<std::string> Job::checkpoint_to_resume() {
   std::optional<std::string> from;
   if (folder->continues()) {
-    from = checkpoints->newest([](const std::string& text) { spdlog::warn(text); });
+    from = checkpoints->store().newest([](const std::string& text) { spdlog::warn(text); });
   }
   const std::string& wanted = recipe.checkpoint.resume;
   if (!from && wanted != "auto" && wanted != "no") from = checkpoint_to_go_on_from(wanted);

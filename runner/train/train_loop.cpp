@@ -105,6 +105,7 @@ class Trainer {
   /// After a step, with the signal that several ranks agreed on in it.
   void between_steps(const StepDecision& decision) {
     const StepLog::Pause pause(log_);
+    job_.heed_writer();
     is_over_ = decision.is_last;
     if (is_over_) spdlog::info("training ends after step {}: {}", progress_.step, over_text());
     const bool last = progress_.step == total_steps_ || is_over_;
@@ -149,6 +150,7 @@ class Trainer {
   void save_on_request() {
     if (!saves()) return spdlog::warn("asked to save, but checkpoint.every is null; nothing is saved");
     if (saved_step_ != progress_.step) save(false);
+    job_.finish_saving();  // who asks may be about to take the machine away
   }
 
   /// Whether this is the best so far; nothing where a signal came before it was done.
@@ -178,6 +180,7 @@ class Trainer {
   void tell_evaluation(const Figures& figures) {
     progress_.metrics = figures;
     progress_.evaluation_due = false;
+    job_.heed_writer();
     const int64_t epoch = progress_.epoch - (epoch_ended() ? 1 : 0);
     job_.loggers->on_evaluation({progress_.step, epoch, log_.seconds(), progress_.metrics});
     if (const auto fault = non_finite_loss(figures)) spdlog::warn("{} after step {}", *fault, progress_.step);
@@ -214,6 +217,7 @@ class Trainer {
 
   /// `random`: where random numbers stood before the evaluation.
   bool gives_up_evaluation(const Tensors& random, EvaluationScope& scope, int64_t asked) {
+    job_.heed_writer();
     constexpr int64_t kBatchesBetweenAgreements = 8;  // each makes the ranks wait for each other
     if (!job_.group->is_alone() && asked % kBatchesBetweenAgreements != 0) return false;
     const int signal = agreed_signal(*job_.group);
@@ -258,7 +262,6 @@ class Trainer {
     job_.save(checkpoint_name(), best);
     saved_step_ = progress_.step;
     saved_seconds_ = progress_.seconds;
-    StopSignals::note_saved(saved_step_);
   }
 
   void require_finite_weights() {
@@ -271,6 +274,7 @@ class Trainer {
 
   int stop() {
     if (saves() && saved_step_ != progress_.step) save(false);
+    job_.finish_saving();
     job_.loggers->on_end({progress_.step, log_.seconds(), signal_name(signal_), progress_.metrics});
     return signal_;
   }
@@ -291,6 +295,7 @@ class Trainer {
     if (is_over_ && progress_.stopped.empty()) summary["stopped"] = over_text();
     if (progress_.tokens > 0) summary["tokens"] = progress_.tokens;
     if (!job_.device.is_cpu()) summary["peak_gpu_memory"] = peak_memory(job_.device);  // bytes, of this process
+    job_.finish_saving();
     {
       const PhaseScope phase(*job_.group, Phase::kCheckpoint);  // the others wait for rank 0's disk as they do then
       if (job_.is_main()) job_.folder->finish(summary.dump(2) + "\n");
@@ -312,6 +317,16 @@ class Trainer {
   bool has_ended_;              // callbacks were told that training is over
 };
 
+/// After training failed: what was copied before is still written; if that fails, too, that is reported.
+void finish_after_error(Job& job) {
+  if (!job.checkpoints) return;
+  try {
+    job.checkpoints->finish();
+  } catch (const std::exception& error) {
+    spdlog::error("the checkpoint that was being written is not saved: {}", error_text(error));
+  }
+}
+
 }  // namespace
 
 int train(Job& job) {
@@ -321,6 +336,7 @@ int train(Job& job) {
   } catch (const std::exception& error) {
     const std::string text = error_text(error);
     write_error_to_log(text);  // who called this tells the console
+    finish_after_error(job);
     job.loggers->on_end({job.progress.step, trainer.seconds(), "error: " + text, job.progress.metrics});
     throw;
   }

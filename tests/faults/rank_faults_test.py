@@ -220,8 +220,10 @@ def save_on_a_slow_disk(folder, *overrides: str) -> subprocess.CompletedProcess:
     return launching.run([strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=4000000:when=7", *words])
 
 
-def test_a_slow_disk_of_rank_0_does_not_count_against_the_others(tmp_path):
-    done = save_on_a_slow_disk(tmp_path / "run")
+@pytest.mark.parametrize("background", ["true", "false"])
+def test_a_slow_disk_of_rank_0_does_not_count_against_the_others(tmp_path, background):
+    """Each thread's seventh sync is slow: the training thread's of step 2, or the writing thread's of step 3."""
+    done = save_on_a_slow_disk(tmp_path / "run", f"checkpoint.background={background}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "run/checkpoints/step-00000002").exists()
 
@@ -241,7 +243,10 @@ def test_a_slow_disk_after_the_last_checkpoint_does_not_make_a_job_fail_that_is_
     assert "[c10d]" not in done.stderr and "frame #" not in done.stderr, done.stderr
 
 
-def test_a_disk_that_is_slower_than_a_checkpoint_may_take_is_said(tmp_path):
-    hasty = save_on_a_slow_disk(tmp_path / "run", "distributed.checkpoint_timeout=1")
+@pytest.mark.parametrize("background, step", [("true", 3), ("false", 2)])
+def test_a_disk_that_is_slower_than_a_checkpoint_may_take_is_said(tmp_path, background, step):
+    hasty = save_on_a_slow_disk(
+        tmp_path / "run", "distributed.checkpoint_timeout=1", f"checkpoint.background={background}")
     assert hasty.returncode != 0
-    assert re.search(r"rank 1 lost the others during the checkpoint of step 2\b.*rank 0 is behind, at the checkpoint of step 2\b", hasty.stderr), hasty.stderr
+    lost = rf"rank 1 lost the others during the checkpoint of step {step}\b.*rank 0 is behind, at the checkpoint of step {step}\b"
+    assert re.search(lost, hasty.stderr), hasty.stderr

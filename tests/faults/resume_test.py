@@ -15,6 +15,7 @@ import subprocess
 
 import pytest
 
+from tests.launch import launching
 from tests.program import BINARY, CALLED
 
 RECIPE = "tests/recipes/digits_small.yaml"
@@ -56,7 +57,7 @@ CASES = [
     Case("by epoch, a line every third step", 45 * 10, 3, (
         "training.num_epochs=10", "scheduler={type: StepLR, interval: epoch, step_size: 2}",
         "optimizer={type: Adam, lr: 0.003, amsgrad: true, param_groups: [{match: bias$, lr: 0.01}]}",
-        "dataloader.num_workers=1", "checkpoint.every=epoch")),
+        "dataloader.num_workers=1", "checkpoint={every: epoch, background: false}")),
 ]
 
 
@@ -159,6 +160,18 @@ def test_killed_five_times(undisturbed, case, seed, tmp_path):
             read_until(output, step, [])
             process.send_signal(signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL
+    finish(folder, case)
+    assert_same_outcome(outcome(folder), undisturbed(case))
+
+
+def test_killed_at_each_sync_of_a_checkpoint_that_is_written_in_the_background(undisturbed, tmp_path):
+    """Five syncs write a checkpoint: the sixth to the tenth of the writing thread are its second's. No other thread makes as many."""
+    case, folder = CASES[0], tmp_path / "run"
+    strace = [launching.need("strace"), "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync"]
+    for sync in range(6, 11):
+        kill = ["-e", f"inject=fsync:signal=KILL:when={sync}"]
+        killed = subprocess.run([*strace, *kill, BINARY, *arguments(folder, case)], capture_output=True, text=True)
+        assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     finish(folder, case)
     assert_same_outcome(outcome(folder), undisturbed(case))
 

@@ -51,6 +51,7 @@ dataloader: {batch_size: 4, eval_batch_size: 2}
 optimizer: {type: SignDescent, lr: 8, param_groups: [{match: '^scale\\.gain$', lr: 1}]}
 scheduler: Halving
 training: {num_epochs: 3}
+checkpoint: {background: false}  # history.txt has what happened in one order
 logging: {every_steps: 1, report_to: [console, jsonl, history]}
 """
 COMPONENTS = {

@@ -16,6 +16,9 @@ using namespace test;
 const std::vector<std::string> kTwoEpochs = {"training={num_epochs: 2}", "dataloader.eval_batch_size=32",
                                              "checkpoint={keep_best: {monitor: eval/loss, mode: min}}"};
 
+/// For tests that act between the instants at which a checkpoint and its evaluation are there.
+constexpr const char* kAtOnce = "checkpoint.background=false";
+
 std::vector<std::string> with_overrides(std::vector<std::string> overrides, const std::vector<std::string>& more) {
   overrides.insert(overrides.end(), more.begin(), more.end());
   return overrides;
@@ -95,7 +98,7 @@ TEST_CASE("a signal during a checkpoint stops the job when it is whole, before i
   const TemporaryFolder folder;
   Script stopped;
   stopped.at_checkpoint = [](const std::string&) { std::raise(SIGTERM); };
-  CHECK(train_in(folder / "run", stopped, kTwoEpochs) == SIGTERM);
+  CHECK(train_in(folder / "run", stopped, with_overrides(kTwoEpochs, {kAtOnce})) == SIGTERM);
   CHECK(stopped.training_batches == 45);
   CHECK(stopped.evaluation_batches == 0);
   check_goes_on_as_undisturbed(folder, kTwoEpochs);
@@ -143,7 +146,7 @@ TEST_CASE(
         const auto options = fs::copy_options::recursive | fs::copy_options::copy_symlinks;
         if (!fs::exists(folder / "left")) fs::copy(folder / "run", folder / "left", options);
       };
-      CHECK(train_in(folder / "run", killed, kTwoEpochs) == 0);
+      CHECK(train_in(folder / "run", killed, with_overrides(kTwoEpochs, {kAtOnce})) == 0);
       fs::remove_all(folder / "run");
       fs::rename(folder / "left", folder / "run");
     } else {
