@@ -56,6 +56,7 @@ WITHOUT_LIBTORCH = "registry/language/"
 PUBLIC_HEADERS = 39
 # The rooms of runner/, the lowest first: one may include itself and those before it.
 ROOMS = [
+    "process",
     "base",
     "recipe",
     "device",

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "runner/process/process_changes.h"
 #include "tests/faults/fsync.h"
 
 /// In place of the C library's, for all that this program is linked with.
@@ -17,6 +18,7 @@ extern "C" __attribute__((visibility("default"))) int fsync(int file) {
 }
 
 int main(int argc, char** argv) {
+  trainrun::install_library_changes();
   const int exit_code = doctest::Context(argc, argv).run();
   std::fflush(nullptr);
   std::_Exit(exit_code);

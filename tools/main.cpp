@@ -1,12 +1,4 @@
-#include <fcntl.h>
-#include <malloc.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -16,37 +8,13 @@
 #include "registry/tensors/component_error.h"
 #include "runner/base/secrets.h"
 #include "runner/loggers/loggers.h"
+#include "runner/process/passive_waiting.h"
+#include "runner/process/process_changes.h"
 #include "tools/command_line.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
 namespace {
-
-/// glibc would hand the memory of every step back to the system and fetch it again for the next.
-void keep_memory() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, INT_MAX);
-  mallopt(M_TOP_PAD, 64 << 20);
-}
-
-/// Whoever started us may have closed standard input, output or error. The next file that is opened, a lock or a
-/// checkpoint, would get that number, and what is printed would go into it.
-void open_standard_streams() {
-  constexpr std::array kStreams = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
-  for (const int stream : kStreams) {
-    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
-    if (::open("/dev/null", O_RDWR) < 0) std::abort();  // it gets the lowest number that is free: this one
-  }
-}
-
-/// Each rank has a connection to every other one, rank 0 or the launcher one more to each: over a thousand ranks are
-/// more than most systems allow a process unless it asks.
-void allow_many_connections() {
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
-}
 
 /// Says what went wrong, in one line or, of a recipe, a line for each fault; with --verbose also what it came from.
 int report(const std::exception& error, bool verbose) {
@@ -110,10 +78,12 @@ void add_recipe_arguments(CLI::App& verb, RecipeArguments& arguments) {
 
 }  // namespace trainrun
 
+/// Comes before main, and before what libraries do as they are loaded.
+using Initializer = void (*)(int, char**, char**);
+__attribute__((section(".preinit_array"), used)) static const Initializer kBeforeMain = &trainrun::wait_passively;
+
 int main(int argc, char** argv) {
-  trainrun::open_standard_streams();
-  trainrun::keep_memory();
-  trainrun::allow_many_connections();
+  trainrun::install_process_changes();
   const int exit_code = trainrun::run_and_report(argc, argv);
   std::fflush(nullptr);
   // LibTorch would take its thousands of operators apart one by one, which takes as long as it took to register them

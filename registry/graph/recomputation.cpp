@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <utility>
@@ -23,6 +24,7 @@ namespace {
 using torch::autograd::SavedVariableHooks;
 using MakeHooks = std::function<std::unique_ptr<SavedVariableHooks>()>;
 
+std::atomic<bool> is_engine_installed = false;
 thread_local const MakeHooks* current_hooks = nullptr;
 
 class HookingEngine : public torch::autograd::Engine {
@@ -262,7 +264,7 @@ class Recomputed : public Operation {
  public:
   Recomputed(std::shared_ptr<const Plan> inside, Tensors buffers, bool changes_inputs)
       : inside_(std::move(inside)), buffers_(std::move(buffers)), changes_inputs_(changes_inputs) {
-    torch::autograd::set_default_engine_stub(hooking_engine);
+    if (!is_engine_installed) throw Error("the autograd engine is not installed; call install_library_changes first");
     for (const PlanStep& step : inside_->steps) {
       const Traits own = step.operation->traits();
       traits_.in_place |= own.in_place;
@@ -286,6 +288,11 @@ class Recomputed : public Operation {
 };
 
 }  // namespace
+
+void install_recomputation() {
+  torch::autograd::set_default_engine_stub(hooking_engine);
+  is_engine_installed = true;
+}
 
 std::shared_ptr<const Operation> recomputed(std::shared_ptr<const Plan> inside, Tensors buffers, bool changes_inputs) {
   return std::make_shared<Recomputed>(std::move(inside), std::move(buffers), changes_inputs);

@@ -6,6 +6,10 @@
 
 namespace trainrun {
 
+/// Puts an engine that `recomputed` can ask in the place of LibTorch's, for the whole process: before the first backward
+/// pass. Without it `recomputed` throws Error.
+void install_recomputation();
+
 /// An operation that runs `inside` and keeps only its inputs for the backward pass, which runs it again when it first
 /// needs what was not kept. Both runs give the same, bit for bit: they begin with the same random numbers, the same
 /// autocast and the same `buffers` (those of the layers inside), which move once. `changes_inputs`: `inside` may write

@@ -9,11 +9,14 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <set>
 
 #include "registry/graph/outside_shape_mode.h"
 #include "registry/graph/shape_functions.h"
+#include "registry/language/error.h"
 
 // A dispatcher mode on a key that nothing else uses. Whatever makes a tensor makes it on the meta device; an operation
 // without a meta kernel in C++ has a shape function of ours (shape_functions.h), or is run on zeros on the CPU, one
@@ -24,6 +27,7 @@ namespace {
 
 constexpr auto kModeKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
+std::atomic<bool> is_installed = false;
 thread_local int depth = 0;
 thread_local std::map<std::string, int64_t> bytes_computed;
 thread_local std::set<std::string> without_meta_kernel;
@@ -121,8 +125,14 @@ void on_meta(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&on_meta>());
+void install_shape_mode() {
+  // Never taken back: LibTorch's operators may outlive any order of destructors.
+  [[maybe_unused]] static const torch::Library* const library = [] {
+    auto made = std::make_unique<torch::Library>(torch::Library::IMPL, "_", kModeKey, __FILE__, __LINE__);
+    made->fallback(torch::CppFunction::makeFromBoxedFunction<&on_meta>());
+    is_installed = true;
+    return made.release();
+  }();
 }
 
 struct ShapeMode::State {
@@ -131,6 +141,7 @@ struct ShapeMode::State {
 };
 
 ShapeMode::ShapeMode() {
+  if (!is_installed) throw Error("the shape mode is not installed; call install_library_changes first");
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   at::Tensor saved;
   if (depth == 0) {

@@ -8,6 +8,9 @@
 
 namespace trainrun {
 
+/// Gives LibTorch the kernel that ShapeMode switches on, once for the process. Without it a ShapeMode throws Error.
+void install_shape_mode();
+
 /// While one lives, on this thread: tensors are made on the meta device (no memory), operations give shapes and dtypes
 /// but compute nothing, and modules are built without weights. The random generator is left as it was. Nests.
 class ShapeMode {

@@ -12,6 +12,7 @@
 
 #include "registry/data/data_files.h"
 #include "registry/language/error.h"
+#include "runner/process/torch_settings.h"
 #include "runner/recipe/recipe_source.h"
 
 namespace trainrun {
@@ -140,8 +141,7 @@ at::Device choose_device(const DeviceWish& wish, const OpenedAccelerator& opened
 void use_device(at::Device device, bool tf32) {
   if (device.is_cpu()) return;
   c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
-  at::globalContext().setAllowTF32CuBLAS(tf32);
-  at::globalContext().setAllowTF32CuDNN(tf32);  // LibTorch's own default lets convolutions round, products not
+  allow_tf32(tf32);
 }
 
 std::string device_name(at::Device device) {

@@ -11,6 +11,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "runner/process/torch_settings.h"
+
 namespace trainrun {
 namespace {
 
@@ -69,7 +71,7 @@ void set_num_threads(const NumThreads& wanted, int64_t flops) {
   const bool set_by_environment = !variable("OMP_NUM_THREADS").empty();
   const int64_t by_default = at::get_num_threads();
   const int64_t chosen = choose_num_threads(wanted, flops, usable_cpus(), set_by_environment, by_default);
-  if (chosen != by_default) at::set_num_threads(static_cast<int>(chosen));
+  if (chosen != by_default) set_threads_of_operations(chosen);
 }
 
 Waiting thread_waiting() {

@@ -1,12 +1,10 @@
 #include "runner/loggers/told_logger.h"
 
-#include <pthread.h>
 #include <spdlog/spdlog.h>
-
-#include <csignal>
 
 #include "registry/formats/files/descriptor.h"
 #include "runner/base/text.h"
+#include "runner/process/thread_signals.h"
 
 namespace trainrun {
 
@@ -69,9 +67,7 @@ QueuedLogger::~QueuedLogger() { finish(Clock::now(), std::chrono::milliseconds(0
 
 /// The logger is also destroyed here: that may take as long as anything else that it does.
 void QueuedLogger::run(Work& work, std::unique_ptr<Logger> logger) {
-  sigset_t all;  // signals are the training thread's: system calls of a logger are not interrupted
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  leave_signals_to_others();
   std::optional<std::string> failure;
   try {
     while (const auto event = work.queue.take()) {

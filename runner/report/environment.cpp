@@ -16,8 +16,9 @@
 #include "registry/language/error.h"
 #include "runner/base/text.h"
 #include "runner/device/device.h"
-#include "runner/device/matrix_products.h"
 #include "runner/device/threads.h"
+#include "runner/process/matrix_products.h"
+#include "runner/process/process_changes.h"
 
 namespace trainrun {
 namespace {
@@ -159,7 +160,7 @@ void add_gpus(NamedLines& facts) {
   }
 }
 
-/// How threads wait in a run, which sets what is not set here (tools/passive_waiting.cpp), and what that does now.
+/// How threads wait in a run, which sets what is not set here (runner/process/passive_waiting.cpp), and what that does now.
 std::string waiting_text() {
   const bool is_set = std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT");
   if (!is_set)
@@ -206,6 +207,9 @@ NamedLines describe_environment() {
   add_software(facts);
   add_hardware(facts);
   add_variables(facts);
+  for (const ProcessChange& change : process_changes()) {
+    facts.emplace_back(std::string("process: ") + change.name, status_of(change) + "; " + change.what);
+  }
   return facts;
 }
 

@@ -1,9 +1,8 @@
 #include "runner/run/checkpoint_writer.h"
 
-#include <pthread.h>
-
-#include <csignal>
 #include <utility>
+
+#include "runner/process/thread_signals.h"
 
 namespace trainrun {
 
@@ -64,9 +63,7 @@ void CheckpointWriter::add(Task task) {
 }
 
 void CheckpointWriter::work() {
-  sigset_t all;  // signals are the training thread's
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  leave_signals_to_others();
   Lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return is_ending_ || (!tasks_.empty() && !error_); });

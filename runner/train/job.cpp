@@ -14,7 +14,6 @@
 #include "runner/device/device.h"
 #include "runner/device/threads.h"
 #include "runner/distributed/agreement.h"
-#include "runner/distributed/block_allocator.h"
 #include "runner/distributed/data_parallel.h"
 #include "runner/distributed/sharded_model.h"
 #include "runner/generate/text_codec.h"
@@ -22,6 +21,8 @@
 #include "runner/model/index_checks.h"
 #include "runner/model/initial_weights.h"
 #include "runner/model/pretrained_weights.h"
+#include "runner/process/block_allocator.h"
+#include "runner/process/torch_settings.h"
 #include "runner/train/batch_norm_estimate.h"
 #include "runner/train/job_notes.h"
 #include "runner/train/job_parts.h"
@@ -164,11 +165,7 @@ void Job::build_data() {
 }
 
 void Job::build_model() {
-  if (recipe.deterministic) {
-    at::globalContext().setDeterministicAlgorithms(true, false);
-    at::globalContext().setDeterministicFillUninitializedMemory(false);  // it costs time and changes no result
-    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);                     // or cuBLAS may add up in any order
-  }
+  if (recipe.deterministic) compute_deterministically();
   at::manual_seed(static_cast<uint64_t>(recipe.seed));
   const int64_t flops_before = ShapeMode::flops();
   const DatasetInfo info = training_info(recipe);

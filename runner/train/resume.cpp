@@ -2,7 +2,7 @@
 #include <spdlog/spdlog.h>
 
 #include "runner/base/signals.h"
-#include "runner/distributed/block_allocator.h"
+#include "runner/process/block_allocator.h"
 #include "runner/recipe/recipe_source.h"
 #include "runner/run/checkpoint_state.h"
 #include "runner/run/recipe_file.h"

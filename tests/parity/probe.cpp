@@ -36,6 +36,7 @@
 #include "runner/model/model.h"
 #include "runner/model/pretrained_weights.h"
 #include "runner/model/recipe_loader.h"
+#include "runner/process/process_changes.h"
 #include "tests/parity/batches_probe.h"
 #include "tests/parity/chat_probe.h"
 #include "tests/parity/fuzz_readers.h"
@@ -613,6 +614,7 @@ json answer(const Catalog& catalog, const json& fields) {
 }  // namespace trainrun
 
 int main() {
+  trainrun::install_library_changes();
   if (std::getenv("TRAINRUN_IMAGINED_GPU")) trainrun::imagine_gpu();
   trainrun::Catalog catalog = trainrun::builtins();
   trainrun::add_loggers(catalog.loggers);

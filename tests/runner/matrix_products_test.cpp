@@ -1,4 +1,4 @@
-#include "runner/device/matrix_products.h"
+#include "runner/process/matrix_products.h"
 
 #include <dlfcn.h>
 

@@ -7,7 +7,6 @@
 #include <torch/nn/module.h>
 
 #include "registry/components/layers/parts.h"
-#include "registry/kernels/bernoulli.h"
 
 namespace trainrun {
 namespace {
@@ -86,7 +85,6 @@ struct StochasticDepth {
 Part dropout_part(const at::Tensor& input, double p) { return part_of("Dropout", Dropout{p, false}, {input}); }
 
 void add_dropouts(LayerRegistry& layers) {
-  kernels::use_quick_bernoulli();
   layers.add<Dropout>("Dropout", "zeroes elements at random while training, and scales the rest up");
   layers.add<DropoutOf<at::feature_dropout, at::feature_dropout_, 3, 3>>(
       "Dropout1d", "zeroes whole feature maps of [N, C, L] at random while training");

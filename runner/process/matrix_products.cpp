@@ -2,12 +2,14 @@
 //
 // MKL, which computes LibTorch's matrix products in float32 and float64, asks mkl_serv_intel_cpu_true() whether the
 // processor is Intel's. Where it is not, MKL keeps to AVX2 even if the processor has AVX-512: on a Zen 5 a product then
-// takes 2.2 times as long. The dynamic loader takes the definition here before that in libtorch_cpu.so. Which kernels
-// MKL chooses then is still decided by what the processor says it can do.
-#include "runner/device/matrix_products.h"
+// takes 2.2 times as long. The dynamic loader takes the definition here before that in libtorch_cpu.so; it answers as
+// MKL's own would until `use_all_of_amd` is called. Which kernels MKL chooses then is still decided by what the
+// processor says it can do.
+#include "runner/process/matrix_products.h"
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdlib>
 
 namespace trainrun {
@@ -21,10 +23,8 @@ bool is_amd() {
 /// Whether who runs the program wants MKL as it is, so that numbers are those of Python's PyTorch to the last bit.
 bool is_left_alone() { return std::getenv("TRAINRUN_PLAIN_MKL") != nullptr; }
 
-bool acts_as_intel() {
-  static const bool acts = is_amd() && !is_left_alone();
-  return acts;
-}
+std::atomic<bool> acts_as_intel = false;
+std::atomic<bool> was_asked = false;
 
 /// What MKL itself says.
 int own_answer() {
@@ -35,16 +35,26 @@ int own_answer() {
 
 }  // namespace
 
+std::string use_all_of_amd() {
+  if (!is_amd()) return "the processor is not AMD's, or has no AVX2";
+  if (is_left_alone()) return "TRAINRUN_PLAIN_MKL is set";
+  if (was_asked && !acts_as_intel) return "MKL has asked before";
+  acts_as_intel = true;
+  return "";
+}
+
 std::string matrix_products_text() {
   if (!is_amd()) return "MKL";
-  return is_left_alone() ? "MKL, which keeps to AVX2 here (TRAINRUN_PLAIN_MKL)" : "MKL, as on Intel's processors";
+  if (acts_as_intel) return "MKL, as on Intel's processors";
+  return std::string("MKL, which keeps to AVX2 here") + (is_left_alone() ? " (TRAINRUN_PLAIN_MKL)" : "");
 }
 
 }  // namespace trainrun
 
 // NOLINTBEGIN(readability-identifier-naming): MKL's name
 extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() {
-  if (trainrun::acts_as_intel()) return 1;
+  trainrun::was_asked = true;
+  if (trainrun::acts_as_intel) return 1;
   return trainrun::own_answer();
 }
 // NOLINTEND(readability-identifier-naming)

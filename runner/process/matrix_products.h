@@ -4,6 +4,9 @@
 
 namespace trainrun {
 
+/// Has MKL use all that an AMD processor can do; returns why it will not, or "". Before the first matrix product.
+std::string use_all_of_amd();
+
 /// Which instructions LibTorch's matrix products (MKL) use here, for reports: "MKL, as on Intel's processors".
 std::string matrix_products_text();
 

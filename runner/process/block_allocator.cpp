@@ -1,4 +1,4 @@
-#include "runner/distributed/block_allocator.h"
+#include "runner/process/block_allocator.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>

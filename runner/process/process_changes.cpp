@@ -1,0 +1,122 @@
+// The page of everything that trainrun changes of its whole process.
+#include "runner/process/process_changes.h"
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string_view>
+
+#include "registry/graph/recomputation.h"
+#include "registry/graph/shape_mode.h"
+#include "registry/kernels/bernoulli.h"
+#include "runner/process/matrix_products.h"
+
+namespace trainrun {
+namespace {
+
+std::string open_standard_streams() {
+  constexpr std::array kStreams = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
+  for (const int stream : kStreams) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (::open("/dev/null", O_RDWR) < 0) std::abort();  // it gets the lowest number that is free: this one
+  }
+  return "";
+}
+
+std::string keep_memory() {
+  const bool is_kept = mallopt(M_MMAP_THRESHOLD, 1 << 30) != 0;
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  mallopt(M_TOP_PAD, 64 << 20);
+  return is_kept ? "" : "glibc refuses the threshold";
+}
+
+std::string allow_many_connections() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return std::strerror(errno);
+  files.rlim_cur = files.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &files) == 0 ? "" : std::strerror(errno);
+}
+
+template <void (*change)()>
+std::string installed() {
+  change();
+  return "";
+}
+
+/// What `install` said, of the changes that were installed.
+std::map<std::string_view, std::string>& outcomes() {
+  static std::map<std::string_view, std::string> outcomes;
+  return outcomes;
+}
+
+void install(bool all) {
+  for (const ProcessChange& change : process_changes()) {
+    if (!change.install || !(all || change.serves_libraries) || outcomes().contains(change.name)) continue;
+    outcomes()[change.name] = change.install();
+  }
+}
+
+}  // namespace
+
+const std::vector<ProcessChange>& process_changes() {
+  static const std::vector<ProcessChange> changes = {
+      {"passive waiting", "OMP_WAIT_POLICY=passive and GOMP_SPINCOUNT=2000, with which the program begins anew",
+       "OpenMP's threads otherwise turn in a loop for milliseconds, and take the CPUs from those they wait for",
+       "before main, by verbs that compute, where neither variable is set"},
+      {"standard streams", "standard input, output and error that are closed are opened on /dev/null",
+       "the next file, a lock or a checkpoint, would get that number, and what is printed would go into it", "",
+       open_standard_streams},
+      {"kept memory", "mallopt: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD",
+       "glibc would hand the memory of every step back to the system and fetch it again for the next", "", keep_memory},
+      {"open files", "RLIMIT_NOFILE is raised as far as the system allows",
+       "each rank has a connection to every other one", "", allow_many_connections},
+      {"MKL's processor", "what mkl_serv_intel_cpu_true() says to MKL",
+       "on AMD's processors MKL otherwise keeps to AVX2, even if they have AVX-512", "", use_all_of_amd, true},
+      {"bernoulli_", "LibTorch's operator aten::bernoulli_.float of the CPU",
+       "LibTorch asks its generator twice for each number, which is most of the time of a dropout", "",
+       installed<kernels::use_quick_bernoulli>, true},
+      {"shape mode", "a kernel for all of LibTorch's operators, under a dispatch key that nothing else uses",
+       "models are planned without memory and data", "", installed<install_shape_mode>, true},
+      {"autograd engine", "LibTorch's engine of backward passes, which is asked what is kept for them",
+       "model.checkpoint_activations", "", installed<install_recomputation>, true},
+      {"large tensors", "LibTorch's allocator of the CPU",
+       "the kernel would map and zero the large tensors of a sharded model anew in each step",
+       "in a run with sharding"},
+      {"determinism", "LibTorch's deterministic algorithms, and CUBLAS_WORKSPACE_CONFIG",
+       "some algorithms add up in any order", "in a run with deterministic: true"},
+      {"threads", "LibTorch's number of threads", "small models are quicker with one", "in a run, by num_threads"},
+      {"TF32", "whether LibTorch lets GPUs round float32 in products and convolutions", "the recipe decides",
+       "in a run on a GPU, by tf32"},
+      {"signals", "the handlers of SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGPIPE and, in a launcher, SIGCHLD",
+       "a run stops in order, or saves and goes on", "in a run"},
+      {"signals of threads", "the signal mask of threads that write logs and checkpoints",
+       "signals come to the training thread", "in a run"},
+      {"parent's death", "the signal that the system sends to a rank whose launcher dies", "no rank is left behind",
+       "in ranks that a launcher starts"},
+      {"cores", "the CPUs that a rank may use", "ranks of a machine would wander between each other's cores",
+       "in ranks, by distributed.pin_cores"},
+      {"log", "spdlog's default logger", "messages go to the console and to log.txt", "in a run"},
+  };
+  return changes;
+}
+
+void install_process_changes() { install(true); }
+
+void install_library_changes() { install(false); }
+
+std::string status_of(const ProcessChange& change) {
+  if (!change.install) return change.when;
+  const auto outcome = outcomes().find(change.name);
+  if (outcome == outcomes().end()) return "not installed by this program";
+  return outcome->second.empty() ? "installed" : "not installed: " + outcome->second;
+}
+
+}  // namespace trainrun
