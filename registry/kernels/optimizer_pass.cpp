@@ -66,9 +66,8 @@ AdamNumbers adam_numbers(double lr, double beta1, double beta2, double eps, doub
 }
 
 template <class Numbers>
-OptimizerPass<Numbers>::OptimizerPass(const std::vector<at::Tensor>& factors) {
-  if (factors.size() > std::size(factors_)) throw Error("an optimizer's pass takes two factors at most");
-  for (size_t i = 0; i < factors.size(); ++i) factors_[i] = factors[i].item<double>();
+OptimizerPass<Numbers>::OptimizerPass(const std::vector<at::Tensor>& factors) : factors_(factors) {
+  if (factors.size() > 2) throw Error("an optimizer's pass takes two factors at most");
 }
 
 template <class Numbers>
@@ -84,8 +83,9 @@ void OptimizerPass<Numbers>::add(const at::Tensor& parameter, const at::Tensor& 
     stretch.state[k] = state[k].defined() ? state[k].mutable_data_ptr() : nullptr;
   }
   stretch.size = parameter.numel();
-  stretch.factors[0] = factors_[0];
-  stretch.factors[1] = maximize ? -factors_[1] : factors_[1];
+  const auto factor = [&](size_t i) { return i < factors_.size() ? factors_[i].item<double>() : 1; };
+  stretch.factors[0] = factor(0);
+  stretch.factors[1] = maximize ? -factor(1) : factor(1);
   stretch.numbers = numbers;
   item.loop = parameter.scalar_type() == at::kDouble ? loop_of<double>(numbers) : loop_of<float>(numbers);
   parameter.unsafeGetTensorImpl()->bump_version();

@@ -15,18 +15,19 @@ bool is_for_optimizer_pass(const at::Tensor& parameter);
 AdamNumbers adam_numbers(double lr, double beta1, double beta2, double eps, double weight_decay, bool is_decoupled,
                          bool amsgrad, double step);
 
-/// An elementwise step of many parameters as one walk over their memory, on ATen's threads: gradients are multiplied
-/// on the way, and stay as they are. The results are those of at::_fused_adam_, at::_fused_adamw_ and at::_fused_sgd_
-/// after at::_foreach_mul_, bit for bit. ATen walks over the gradients once for each factor, and starts its threads for each
-/// tensor, however small.
+/// An elementwise step of many parameters as one walk over their memory, on ATen's threads: gradients are multiplied on
+/// the way, and stay as they are. The results are those of at::_fused_adam_, at::_fused_adamw_ and at::_fused_sgd_
+/// after at::_foreach_mul_, bit for bit. ATen walks over the gradients once for each factor, and starts its threads for
+/// each tensor, however small.
 template <class Numbers>
 class OptimizerPass {
  public:
-  /// `factors`: at most two scalars on the CPU, by which gradients are multiplied, one after the other.
+  /// `factors`: at most two scalars, by which gradients are multiplied, one after the other. They are read where a
+  /// parameter is added: on a GPU none is, and the host does not wait.
   explicit OptimizerPass(const std::vector<at::Tensor>& factors);
 
-  /// Adds a parameter, whose dtype and strides `gradient` and `state` have: the optimizer's lists, undefined where it has
-  /// none. `maximize`: the gradient is negated. Parameter and state outlive this.
+  /// Adds a parameter, whose dtype and strides `gradient` and `state` have: the optimizer's lists, undefined where it
+  /// has none. `maximize`: the gradient is negated. Parameter and state outlive this.
   void add(const at::Tensor& parameter, const at::Tensor& gradient, const std::vector<at::Tensor>& state,
            const Numbers& numbers, bool maximize);
   /// Makes the step.
@@ -39,7 +40,7 @@ class OptimizerPass {
     Loop loop = nullptr;
     at::Tensor gradient = {};  // kept: it may be a copy, made for its strides
   };
-  double factors_[2] = {1, 1};
+  std::vector<at::Tensor> factors_;
   std::vector<Item> items_;
   std::vector<int64_t> ends_;  // of each item's units, counted over all
 };
