@@ -64,7 +64,7 @@ void add_sampling(CLI::App& verb, GenerateArguments& arguments) {
                   "above 1: makes tokens that are already in the text less probable (1)")
       ->check(CLI::PositiveNumber);
   verb.add_option("--seed", options.seed, "seed of the draws (0)");
-  verb.add_option("--num-samples", arguments.num_samples, "number of number of continuations of each prompt (1)")
+  verb.add_option("--num-samples", arguments.num_samples, "number of continuations of each prompt (1)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   verb.add_option("--stop", options.stop,
                   "string or special token at which generation stops; may be given several times")
