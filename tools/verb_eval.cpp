@@ -77,9 +77,10 @@ void add_eval(CLI::App& app, Program& program) {
       ->required();
   verb->add_option("overrides", arguments->overrides, "key=value: dataset.eval.root=other");
   verb->add_flag("--json", *as_json, "print one JSON object");
-  verb->add_flag("--report", *with_report,
-                 "also print, of a classifier, precision, recall and F1 of each class, and the confusion matrix; of "
-                 "several labels the same of each label; of a regression its errors");
+  verb->add_flag(
+      "--report", *with_report,
+      "also print precision, recall and F1 of each class and the confusion matrix (classifiers), the same for "
+      "each label (several labels), or the errors (regressions)");
   verb->callback([&program, arguments, as_json, with_report] {
     const TrainedModel trained = find_trained(arguments->path);
     TrainedRun run(trained, arguments->overrides, program.catalog, *with_report ? report_metrics : ExtraMetrics());

@@ -35,17 +35,16 @@ struct GenerateArguments {
 constexpr const char* kFooter =
     "Without --prompt and --prompts, standard input is one prompt.\n"
     "\n"
-    "How a text goes on is decided as in transformers: greedily, always by the most probable token, unless one of\n"
-    "--temperature, --top-k and --top-p is given, or the folder's generation_config.json says do_sample: true. Its "
-    "other\n"
-    "settings, and its eos_token_id, hold, too, where no option says otherwise. A text depends on its prompt, the seed "
-    "and\n"
-    "the number of the sample, not on the other prompts. Prompts of a run are encoded as its training data are; those "
-    "of\n"
-    "a folder get the special tokens that its tokenizer puts before a text.\n"
+    "As in transformers, decoding is greedy, unless one of --temperature, --top-k and --top-p is given or the "
+    "folder's\n"
+    "generation_config.json has do_sample: true. Options override the other settings of that file, such as\n"
+    "eos_token_id. A text depends only on its prompt, the seed and the number of the sample, not on the other "
+    "prompts.\n"
+    "Prompts for a run are encoded like its training data; those for a folder begin with the special tokens of its\n"
+    "tokenizer.\n"
     "\n"
-    "A text that grows longer than the positions that the model has (max_len, n_positions) is seen by its last tokens\n"
-    "only, as in nanoGPT; from there on each token costs a pass over all of them.";
+    "If a text becomes longer than the number of positions of the model (max_len, n_positions), the model sees only\n"
+    "the last tokens, as in nanoGPT; from there on each new token costs a pass over all of them.";
 
 void add_sampling(CLI::App& verb, GenerateArguments& arguments) {
   GenerationWishes& wishes = arguments.wishes;
@@ -171,7 +170,7 @@ void generate(const LanguageModel& model, const GenerateArguments& arguments, bo
   }
   if (!model.codec && arguments.output.empty()) {
     throw Error(
-        "the model has no tokenizer to write texts with; name one (--tokenizer), or write tokens to a file "
+        "the model has no tokenizer to decode tokens with; name one (--tokenizer), or write tokens to a file "
         "(--output)");
   }
   if (arguments.output.empty()) return print_texts(generator, prompts, arguments, options.num_samples);
@@ -231,7 +230,7 @@ void add_generate(CLI::App& app, Program& program) {
   verb->add_flag("--no-cache", arguments->no_cache,
                  "turn off the key-value cache: compute the whole text for each token");
   verb->add_option("--tokenizer", arguments->tokenizer,
-                   "a folder or file of a tokenizer, where neither the run's data nor the folder has one");
+                   "a folder or file of a tokenizer, if neither the run's data nor the folder has one");
   verb->add_option("--output,-o", arguments->output,
                    "a .jsonl file to write: prompt, sample, text, tokens and why the text ended; by default texts are "
                    "printed, a single one as it comes");

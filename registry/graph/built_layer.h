@@ -41,7 +41,7 @@ struct Layer {
   using Rewire = std::function<Layer(const LayerInputs& inputs)>;
 
   Layer() = default;
-  /// `module` may be null; `function` returns one or more outputs, of which the next layer reads the first.
+  /// `module` may be null; `function` returns one or more outputs; the next layer reads the first.
   Layer(std::shared_ptr<torch::nn::Module> module, Function function, const Operation::Traits& traits = {})
       : state(std::move(module)), operation(operation_of(std::move(function), traits)) {}
   /// The graph is also the layer's module.

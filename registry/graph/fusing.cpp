@@ -77,7 +77,7 @@ class Search {
   }
 
  private:
-  /// Binds the next node to the step, and goes on with those after it.
+  /// Binds the next node to the step, then those after it.
   template <class Accept>
   bool bind(const Match& before, size_t step, const Accept& accept) const {
     const Node& node = pattern_.nodes[before.steps.size()];

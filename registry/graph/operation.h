@@ -39,7 +39,7 @@ class Operation {
   };
 
   virtual ~Operation() = default;
-  /// Returns one or more outputs, of which the next layer reads the first.
+  /// Returns one or more outputs; the next layer reads the first.
   virtual Tensors run(const Tensors& inputs) const = 0;
   virtual Traits traits() const { return {}; }
 };
@@ -66,7 +66,7 @@ struct DecodingPoint {
   at::Tensor positions(int64_t length, at::Device device) const;
 };
 
-/// An operation over [N, T, …] that mixes positions, or knows their numbers, and can go on where it stopped: if the
+/// An operation over [N, T, …] that mixes positions, or knows their numbers, and can continue where it stopped: if the
 /// first a tokens of a text were run, then the next b, it gives for these what `run` gives for them among all a + b.
 class DecodingOperation : public Operation {
  public:

@@ -127,7 +127,7 @@ std::vector<at::Device> devices_of(const Tensors& inputs) {
   return devices;
 }
 
-/// One run of the layers and, when the backward pass comes to them, the run that gives it what the first did not keep.
+/// One run of the layers and, in the backward pass, the second run that recomputes what the first did not keep.
 /// The hooks of the first run's tensors own it together.
 class Passage : public std::enable_shared_from_this<Passage> {
  public:

@@ -33,7 +33,7 @@ class Run {
   virtual Communicator& ranks() const = 0;
   /// While training: estimates what batch normalizations keep of their batches anew, for the weights as they are, by
   /// one pass over the training data: each batch has the same share. Semantics of torch.optim.swa_utils.update_bn; the
-  /// batches of all ranks count. Every rank calls it. Random numbers go on as if nothing had been drawn.
+  /// batches of all ranks count. Every rank calls it. The state of the random generators does not change.
   virtual void estimate_batch_norms() = 0;
 };
 

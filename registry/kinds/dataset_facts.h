@@ -29,7 +29,7 @@ struct FieldFacts {
 /// their samples themselves, as many as `num_drawn` says, of which some may come again.
 using OwnOrder = std::function<at::Tensor(uint64_t seed, int64_t epoch)>;
 
-/// What a data set can tell of itself besides its samples; a new one knows nothing. A data set that wraps another
+/// What a data set declares besides its samples; by default nothing. A data set that wraps another
 /// returns the other's facts, changed where it must. What may read files, or is known only once the data are open, is a
 /// function, to be called as long as the data set lives.
 struct DatasetFacts {

@@ -22,7 +22,7 @@ struct GenerationOptions {
   std::vector<int64_t> end_tokens;  // tokens that end a text and are no part of it
 };
 
-/// What somebody says of how a text goes on; nothing where they say nothing.
+/// Options of generation as a user gives them; nullopt for those that are not given.
 struct GenerationWishes {
   std::optional<int64_t> max_new_tokens;
   std::optional<double> temperature;  // 0: always the most probable token

@@ -11,7 +11,7 @@ struct re_pattern_buffer;  // Oniguruma's compiled pattern
 namespace trainrun {
 
 /// A regular expression, over UTF-8, found by Oniguruma: the engine, and so the meaning, that Hugging Face's tokenizers
-/// have. However long a text is, it is no deeper in calls, and it gives up where a pattern would take for ever. May be used
+/// have. However long a text is, it is no deeper in calls, and it gives up where a pattern would take forever. May be used
 /// by several threads at once.
 class Regex {
  public:

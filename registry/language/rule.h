@@ -42,7 +42,7 @@ class ConditionOf {
   Condition is_above(double limit) const { return {parameter_, Condition::Kind::kAbove, limit}; }
   Condition is_at_least(double limit) const { return {parameter_, Condition::Kind::kAtLeast, limit}; }
   Condition is_at_most(double limit) const { return {parameter_, Condition::Kind::kAtMost, limit}; }
-  /// A text in which this regular expression (ECMAScript's) is found; and whatever is no text.
+  /// A string in which this regular expression (ECMAScript's) is found, or a value that is not a string.
   Condition matches(std::string pattern) const { return {parameter_, Condition::Kind::kMatches, std::move(pattern)}; }
 
  private:

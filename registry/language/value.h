@@ -53,7 +53,7 @@ class Value {
   const std::vector<Entry>& entries() const { return entries_; }
   std::vector<Entry>& entries() { return entries_; }
 
-  /// The value under `key` of a map, or nullptr (also when this is no map).
+  /// The value under `key` of a map, or nullptr (also if this is not a map).
   const Value* find(std::string_view key) const;
   Value* find(std::string_view key);
   /// Sets `key` of a map, in its old position if it was there, at the end otherwise.

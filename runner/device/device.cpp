@@ -80,7 +80,7 @@ OpenedAccelerator open_accelerator(const std::string& path) {
   if (!get) return {nullptr, path + " was built for another trainrun; build it again"};
   const Accelerator* accelerator = get();
   if (accelerator->num_gpus() > 0) return {accelerator, ""};
-  return {nullptr, "the NVIDIA driver gives no GPU (nvidia-smi says more)"};
+  return {nullptr, "the NVIDIA driver finds no GPU (nvidia-smi says more)"};
 }
 
 const OpenedAccelerator& open_accelerator() {

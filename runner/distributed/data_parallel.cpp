@@ -16,7 +16,7 @@ constexpr size_t kFirstBucketBytes = size_t{1} << 20;
 
 size_t bucket_bytes(int64_t bucket_cap_mb) { return static_cast<size_t>(bucket_cap_mb) << 20; }
 
-/// Calls a CommHook for the Reducer; without one, gradients travel as they are.
+/// Calls a CommHook for the Reducer; without one, gradients are sent as they are.
 class HookBridge : public c10d::CommHookInterface {
  public:
   HookBridge(ProcessGroup& group, CommHook* hook, const bool& settled)

@@ -270,8 +270,7 @@ std::string to_text(const Explanation& e) {
   facts.add({"steps", steps_text(e.length)});
   facts.add({"effective batch", effective_batch_text(e.length)});
   if (e.length.group_by_length) {
-    facts.add(
-        {"group_by_length", "texts of about one length together; `trainrun data` tells how much padding it saves"});
+    facts.add({"group_by_length", "texts of similar length together; `trainrun data` shows how much padding it saves"});
   }
   text += facts.to_string("", kWidth) + inferred_table(e.inferred) + "\noptimizer: " + e.optimizer + "\n" +
           group_table(e) + "\n" + rates_text(e);

@@ -125,7 +125,7 @@ std::vector<std::string> notes_of(const Recipe& recipe, const CommunicationPlan&
     notes.emplace_back("Gloo does a reduce_scatter as an all_reduce, which sends twice as much");
   }
   if (recipe.distributed.comm_hook && recipe.distributed_type != DistributedType::kFsdp) {
-    notes.push_back("gradients travel as " + recipe.distributed.comm_hook->type +
+    notes.push_back("gradients are sent as " + recipe.distributed.comm_hook->type +
                     " sends them in its first two steps; their time is that of whole gradients");
   }
   return notes;

@@ -71,8 +71,7 @@ class Mapper {
   void map_processes() {
     const Value* processes = root_.find("num_processes");
     if (processes && processes->text() == "-1") {
-      draft_.note(*processes, "num_processes",
-                  "-1 leaves it to the command line: num_processes=4, or to what starts trainrun");
+      draft_.note(*processes, "num_processes", "-1 leaves it to the command line (num_processes=4) or to the launcher");
     } else if (processes) {
       draft_.copy("num_processes", *processes, "num_processes");
     }
@@ -146,7 +145,7 @@ class Mapper {
                     "fp8 needs Transformer Engine, MS-AMP or torchao, which need Python; write bf16");
     } else if (draft_.has("mixed_precision")) {
       draft_.refuse(*precision, "mixed_precision",
-                    "the DeepSpeed file says it; write \"auto\" there, or leave it out here");
+                    "the DeepSpeed file sets it; write \"auto\" there, or leave it out here");
     } else if (name == "NO" || name == "BF16" || name == "FP16") {
       draft_.set("mixed_precision", name == "NO" ? "'no'" : name == "BF16" ? "bf16" : "fp16", *precision);
     } else {

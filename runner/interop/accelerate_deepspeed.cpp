@@ -146,7 +146,7 @@ void refuse_said_twice(Draft& draft, const Section& section) {
   for (const char* key : {"zero_stage", "gradient_accumulation_steps", "gradient_clipping", "offload_optimizer_device",
                           "offload_param_device"}) {
     const Value* twice = section.find(key);
-    if (twice) draft.refuse(*twice, joined_path(section.path, key), "the DeepSpeed file says it; leave it out here");
+    if (twice) draft.refuse(*twice, joined_path(section.path, key), "the DeepSpeed file sets it; leave it out here");
   }
 }
 
@@ -191,7 +191,7 @@ std::optional<int64_t> map_deepspeed_file(Draft& draft, const Value& file, const
   map_file_precision(draft, file, half);
   if (stage) map_communication(draft, file, *stage);
   if (!not_read.empty()) {
-    draft.note(file, "", "not read, since the recipe says it or it has no meaning here: " + join(not_read));
+    draft.note(file, "", "ignored, since the recipe sets it or it has no meaning here: " + join(not_read));
   }
   return stage;
 }

@@ -12,9 +12,9 @@ constexpr KeyFate kRefused = KeyFate::kRefused;
 constexpr KeyFate kSection = KeyFate::kSection;
 
 constexpr const char* kKept =
-    "which layers are computed again is said by the recipe; set it to false, and write model: "
+    "the recipe chooses the layers whose activations are computed again; set it to false, and write model: "
     "{checkpoint_activations: [PATTERN]} if memory is short";
-constexpr const char* kFull = "what ranks send each other is float32; leave it out";
+constexpr const char* kFull = "ranks communicate in float32; leave it out";
 constexpr const char* kAllRanks = "parameters are sharded over all ranks, not within groups; leave it out";
 constexpr const char* kWhole = "every rank computes whole layers and sequences; leave it out";
 constexpr const char* kSchedule = "batches, layers and data are those of the recipe throughout; leave it out";

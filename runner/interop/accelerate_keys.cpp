@@ -66,7 +66,7 @@ const std::vector<AccelerateKey>& fsdp_keys() {
       {"fsdp_sync_module_states", KeyFate::kMeaningless},         // always so
       {"fsdp_cpu_ram_efficient_loading", KeyFate::kMeaningless},  // of Transformers' from_pretrained
       {"fsdp_activation_checkpointing", KeyFate::kRefused,
-       "which layers are computed again is said by the recipe; set it to false, and write model: "
+       "the recipe chooses the layers whose activations are computed again; set it to false, and write model: "
        "{checkpoint_activations: [PATTERN]} if memory is short"},
       {"fsdp_activation_checkpointing_offload", KeyFate::kRefused, "activations stay on their device; set it to false"},
       {"fsdp_ignored_modules", KeyFate::kRefused, "every layer's parameters are sharded; leave it out"},

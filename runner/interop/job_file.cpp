@@ -73,7 +73,7 @@ std::string slurm(const Recipe& recipe, const JobFileOptions& options) {
   text +=
       "# Two minutes before the time is over each process gets SIGTERM: it saves a checkpoint and exits with 143. The "
       "job\n"
-      "# is then queued once more, and the run goes on from that checkpoint.\n"
+      "# is then queued again, and the run resumes from that checkpoint.\n"
       "#SBATCH --signal=TERM@120\n#SBATCH --requeue\n"
       "set -u\n"
       "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
@@ -195,7 +195,7 @@ std::string kubernetes(const Recipe& recipe, const JobFileOptions& options) {
       "# One process a pod. The claim `trainrun`, a placeholder, is a volume that all pods can write to: it holds "
       "recipe,\n"
       "# data and plugins, and the run goes to " +
-      shell_word(output_dir(recipe)) + " in it. A pod that fails is started anew, and the run goes on.\n";
+      shell_word(output_dir(recipe)) + " in it. A pod that fails is started again, and the run resumes.\n";
   if (may_use_gpus(recipe)) text += "# For a GPU in each pod, write device=cuda into the recipe.\n";
   return text + to_yaml(job);
 }

@@ -13,7 +13,7 @@ std::string MissedLines::count() const {
 std::string MissedLines::failed(const std::string& why, bool is_line) {
   if (is_line) ++missed_;
   if (std::exchange(is_failing_, true)) return "";
-  return "cannot write; until it can, its lines are left out and counted, and training goes on: " + why;
+  return "cannot write; until it can, its lines are dropped and counted, and training continues: " + why;
 }
 
 std::string MissedLines::succeeded() {

@@ -28,7 +28,7 @@ void ToldLogger::warn(const std::string& text) const {
 }
 
 void ToldLogger::say_that_it_failed(const std::string& text) const {
-  warn("failed and is left out from now on; training goes on: " + text);
+  warn("failed and receives nothing from now on; training continues: " + text);
 }
 
 void PromptLogger::tell(const Event& event) {
@@ -98,7 +98,7 @@ void QueuedLogger::tell(const Event& event) {
   say_what_happened();
   if (failed_ || !thread_.joinable() || work_->queue.put(event) || left_out_++ > 0) return;
   warn("is slower than training: " + grouped(static_cast<int64_t>(work_->queue.size())) +
-       " lines wait for it; what comes now is left out until it has caught up");
+       " lines wait for it; new lines are dropped until it has caught up");
 }
 
 void QueuedLogger::finish(Clock::time_point end, std::chrono::milliseconds patience) {

@@ -159,7 +159,7 @@ std::string tokens_html(const SurveyedSet::Tokens& tokens) {
   if (tokens.target_share) {
     html += row_of({"share of the tokens with a target that counts", percent(*tokens.target_share)});
   }
-  if (tokens.unknown) html += row_of({"tokens that the tokenizer does not know", grouped(*tokens.unknown)});
+  if (tokens.unknown) html += row_of({"unknown tokens", grouped(*tokens.unknown)});
   html += row_of({"tokens of a sample: mean", short_text(tokens.mean_length)});
   html += row_of({"median", grouped(tokens.median)});
   html += row_of({"of 95 % at most", grouped(tokens.long_one)}) + "</table>\n";
@@ -224,8 +224,8 @@ std::string to_html(const DataSurvey& survey) {
   }
   if (survey.warnings.empty()) html += "<p>Nothing suspicious was found.</p>\n";
   for (const SurveyedSet& set : survey.sets) {
-    html += "<h2>" + escaped(set.name) + "</h2>\n<p>" + grouped(set.samples) + " samples. Figures are of the first " +
-            grouped(set.measured) +
+    html += "<h2>" + escaped(set.name) + "</h2>\n<p>" + grouped(set.samples) +
+            " samples. Figures are computed from the first " + grouped(set.measured) +
             " of an epoch, after all transforms. Pictures whose numbers leave [0, 1] are stretched to what can be "
             "shown.</p>\n";
     if (!set.columns.empty()) html += columns_html(set);

@@ -147,7 +147,7 @@ std::string tokens_text(const SurveyedSet::Tokens& tokens) {
                      " different ones" + (tokens.vocabulary ? " of " + grouped(*tokens.vocabulary) : "") + "; " +
                      percent(tokens.padding_share) + " of the batches is padding\n";
   if (tokens.target_share) text += "  " + percent(*tokens.target_share) + " of the tokens have a target that counts\n";
-  if (tokens.unknown) text += "  tokens that the tokenizer does not know: " + grouped(*tokens.unknown) + "\n";
+  if (tokens.unknown) text += "  unknown tokens: " + grouped(*tokens.unknown) + "\n";
   text += "  tokens of a sample: " + grouped(tokens.shortest) + " to " + grouped(tokens.longest) + ", mean " +
           number_text(tokens.mean_length) + ", median " + grouped(tokens.median) + ", 95 % have at most " +
           grouped(tokens.long_one) + "\n";
@@ -238,7 +238,7 @@ std::string to_text(const DataSurvey& survey, bool with_pictures) {
   std::string text = safe(survey.name) + " (" + safe(survey.path) + ")\n";
   for (const SurveyedSet& set : survey.sets) {
     text += "\n" + set.name + ": " + grouped(set.samples) + " samples; the first " + grouped(set.measured) +
-            " of an epoch, as the model gets them:\n";
+            " of an epoch, as the model receives them:\n";
     if (!set.columns.empty()) text += columns_text(set);
     for (const SurveyedSet::Tokens& tokens : set.tokens) text += tokens_text(tokens);
     if (set.grouping) text += "  " + grouping_text(*set.grouping) + "\n";

@@ -199,7 +199,7 @@ std::string markdown_table(const std::vector<Parameter>& parameters) {
     for (const char byte : text) result += byte == '|' ? "\\|" : std::string(1, byte);
     return result;
   };
-  std::string text = "| parameter | type | default | allowed | what it is |\n|---|---|---|---|---|\n";
+  std::string text = "| parameter | type | default | allowed | description |\n|---|---|---|---|---|\n";
   for (const Parameter& parameter : parameters) {
     const std::string value = default_text(parameter);
     text += "| `" + parameter.name + "` | " + escaped(parameter.type) + " | " +
@@ -213,7 +213,7 @@ std::string kind_page(const KindReference& kind) {
   std::string title = kind.plural;
   title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
   std::string text = "# " + title + "\n\n" + kGenerated;
-  text += "| " + kind.kind + " | what it is |\n|---|---|\n";
+  text += "| " + kind.kind + " | description |\n|---|---|\n";
   for (const ComponentReference& component : kind.components) {
     text += "| [`" + component.name + "`](#" + anchor(component.name) + ") | " + component.doc + " |\n";
   }

@@ -138,7 +138,7 @@ std::vector<std::string> TokenMeasure::warnings() const {
   const int64_t full = std::count(lengths_.begin(), lengths_.end(), fields_.max_length);
   if (fields_.mask && !is_packed_ && full > 0) {
     warnings.push_back(of_samples(full) + " have the " + grouped(fields_.max_length) + " tokens in '" + fields_.ids +
-                       "' that max_length allows; what was longer has been cut off");
+                       "' that max_length allows; longer ones were cut off");
   }
   if (batches_without_target_ > 0) {
     warnings.push_back(grouped(batches_without_target_) + " of " + grouped(batches_) +
@@ -149,12 +149,13 @@ std::vector<std::string> TokenMeasure::warnings() const {
                        "' is " + std::to_string(fields_.ignore_index) + " (ignore_index) everywhere");
   }
   if (tokens.unknown && ratio(*tokens.unknown, tokens.total) > kManyUnknown) {
-    warnings.push_back(share_text(ratio(*tokens.unknown, tokens.total)) + " of the tokens in '" + fields_.ids +
-                       "' stand for what the tokenizer does not know; is it the model's own, and for this language?");
+    warnings.push_back(
+        share_text(ratio(*tokens.unknown, tokens.total)) + " of the tokens in '" + fields_.ids +
+        "' are the unknown token; does this tokenizer belong to the model and to the language of the text?");
   }
   if (tokens.padding_share > kMuchPadding) {
     warnings.push_back(share_text(tokens.padding_share) + " of '" + fields_.ids +
-                       "' is padding, on which time is spent; write padding: longest, or a smaller max_length or "
+                       "' is padding, which costs time; write padding: longest, or a smaller max_length or "
                        "batch_size, if the data set has them");
   }
   return warnings;

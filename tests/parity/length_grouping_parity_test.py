@@ -120,7 +120,7 @@ def test_the_padding_falls_by_what_is_said(probe, folder):
     off = re.search(r"([\d.]+) % of the first epoch's batches is padding; with dataloader.group_by_length: true, ([\d.]+) %", said("dataloader.group_by_length=false"))
     assert [float(x) for x in off.groups()] == pytest.approx([shuffled, grouped], abs=0.06)
     explained = subprocess.run([CALLED, "explain", recipe_of(folder)], capture_output=True, text=True, timeout=100, check=False)
-    assert "texts of about one length together; `trainrun data` tells how much padding it saves" in " ".join(explained.stdout.split())
+    assert "texts of similar length together; `trainrun data` shows how much padding it saves" in " ".join(explained.stdout.split())
 
 
 CHATS = "{type: Chat, path: FOLDER/chats.jsonl, tokenizer: FOLDER/tokenizer.json, max_length: 64}"

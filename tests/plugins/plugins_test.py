@@ -310,7 +310,7 @@ def test_a_plugins_logger_that_throws_is_named_once_and_the_job_goes_on(tmp_path
     done = trainrun("line.yaml", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     place = "line.yaml:16:55: logging.report_to[2]"
-    assert done.stderr == (f"warning: {place}: Troubled failed and is left out from now on; training goes on: "
+    assert done.stderr == (f"warning: {place}: Troubled failed and receives nothing from now on; training continues: "
                            "no step is good enough, nor is step 1\n")
     assert [line["step"] for line in lines_of(tmp_path / "runs/line") if line["split"] == "train"] == [1, 2, 3]
 

@@ -252,7 +252,7 @@ TEST_CASE("a DeepSpeed file's faults have their place in it") {
   CHECK(contains(problems, "zero.json:3:42: fp16.loss_scale: the loss scale adapts itself"));
   CHECK(contains(problems, "amp: Apex's amp is not supported"));
   CHECK(contains(problems,
-                 "config.yaml:2:66: deepspeed_config.zero_stage: the DeepSpeed file says it; leave it out here"));
+                 "config.yaml:2:66: deepspeed_config.zero_stage: the DeepSpeed file sets it; leave it out here"));
   const auto twice = map_accelerate_config(
       "distributed_type: DEEPSPEED\nmixed_precision: bf16\ndeepspeed_config: {deepspeed_config_file: zero.json}\n",
       "config.yaml", [](const std::string&) {
@@ -261,7 +261,7 @@ TEST_CASE("a DeepSpeed file's faults have their place in it") {
             "\"amp\": {\"enabled\": false}}");
       });
   CHECK(lines_of(twice.problems) ==
-        "config.yaml:2:18: mixed_precision: the DeepSpeed file says it; write \"auto\" there, or leave it out here\n");
+        "config.yaml:2:18: mixed_precision: the DeepSpeed file sets it; write \"auto\" there, or leave it out here\n");
   const auto missing = map_text("distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: none.json}\n");
   CHECK(contains(lines_of(missing.problems), "deepspeed_config_file: cannot read none.json"));
 }

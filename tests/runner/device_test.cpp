@@ -91,7 +91,7 @@ TEST_CASE("the CUDA library opens" * doctest::skip()) {
     CHECK(!opened.accelerator->describe(0).name.empty());
     CHECK(opened.accelerator->versions().starts_with("CUDA "));
   } else {
-    CHECK(opened.missing == "the NVIDIA driver gives no GPU (nvidia-smi says more)");  // it was asked
+    CHECK(opened.missing == "the NVIDIA driver finds no GPU (nvidia-smi says more)");  // it was asked
   }
 }
 

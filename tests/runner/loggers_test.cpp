@@ -168,7 +168,8 @@ TEST_CASE("a logger that throws is named once, with its place, and left out; the
   const std::string log = train_with(folder / "run", script, "Failing");
   CHECK(script.lines.size() == 5);
   const std::string warning =
-      ": logging.report_to[1]: Failing failed and is left out from now on; training goes on: the third step is too "
+      ": logging.report_to[1]: Failing failed and receives nothing from now on; training continues: the third step is "
+      "too "
       "much\n";
   CAPTURE(log);
   CHECK(count_of(log, "Failing") == 1);
@@ -195,7 +196,7 @@ TEST_CASE("a logger that can write nothing says so once, and at the end how many
   loggers.on_step(at_step(2));
   loggers.on_end({2, 1, "", {}});
   CHECK(count_of(log.text(),
-                 "jsonl cannot write; until it can, its lines are left out and counted, and training goes on: " +
+                 "jsonl cannot write; until it can, its lines are dropped and counted, and training continues: " +
                      folder.path() + "/metrics.jsonl: cannot write: No space left on device\n") == 1);
   CHECK(count_of(log.text(), "jsonl could not write to the end; 2 lines are missing\n") == 1);
   CHECK(count_of(log.text(), "jsonl") == 3);  // two names, and a path
@@ -207,7 +208,7 @@ TEST_CASE("a full disk of a logger neither stops nor slows a run") {
   const std::string log = train_with(folder / "run", script, "FullDisk");
   CHECK(script.lines.size() == 5);
   CHECK(count_of(log,
-                 "FullDisk cannot write; until it can, its lines are left out and counted, and training goes on: "
+                 "FullDisk cannot write; until it can, its lines are dropped and counted, and training continues: "
                  "/dev/full: cannot write: No space left on device\n") == 1);
   CHECK(count_of(log, "FullDisk could not write to the end; 5 lines are missing\n") == 1);
 }
@@ -263,8 +264,8 @@ TEST_CASE("what a logger that is slower than training has no room for is left ou
   logger.finish(ToldLogger::Clock::now(), std::chrono::hours(1));
   CHECK(heard->all() == std::vector<std::string>{"step 2", "step 3", "step 4", "end 6"});
   CHECK(count_of(log.text(),
-                 "Hanging is slower than training: 2 lines wait for it; what comes now is left out until it "
-                 "has caught up\n") == 1);
+                 "Hanging is slower than training: 2 lines wait for it; new lines are dropped until it has "
+                 "caught up\n") == 1);
   CHECK(count_of(log.text(), "Hanging was slower than training: 2 lines were left out\n") == 1);
 }
 

@@ -140,5 +140,5 @@ def test_a_folder_of_event_files_of_one_s_own_choice(tmp_path):
 def test_a_folder_that_cannot_be_made_leaves_tensorboard_out_and_the_job_goes_on(tmp_path):
     (tmp_path / "file").write_text("")
     said = train(tmp_path / "run", f"logging.report_to=[jsonl, {{type: tensorboard, log_dir: {tmp_path / 'file/events'}}}]")
-    assert said.count("tensorboard cannot write; until it can, its lines are left out and counted, and training goes on: ") == 1
+    assert said.count("tensorboard cannot write; until it can, its lines are dropped and counted, and training continues: ") == 1
     assert jsonl_of(tmp_path / "run")

@@ -76,13 +76,13 @@ def test_texts_with_classes(texts):
     said = " ".join(data_of(texts, "--terminal").split())
     # Lengths with [CLS] and [SEP]: 4 6 3 5, and 8 (cut) 4; batches of 4 and 2 are 6 and 8 long.
     assert "input_ids: 30 tokens, 7 different ones of 8; 25 % of the batches is padding" in said
-    assert "tokens that the tokenizer does not know: 1 " in said
+    assert "unknown tokens: 1 " in said
     assert "tokens of a sample: 3 to 8, mean 5, median 5, 95 % have at most 8" in said
     assert "train.tsv:2:input_ids → x [CLS]|a|b|[SEP] + 2 padding \"a b\"" in said
     assert "x 4 ####" in said and "y 2 ####" in said
     assert warnings_of(data_of(texts)) == [
-        "train: 1 of 6 samples have the 8 tokens in 'input_ids' that max_length allows; what was longer has been cut off",
-        "train: 3.33 % of the tokens in 'input_ids' stand for what the tokenizer does not know; is it the model's own, and for this language?",
+        "train: 1 of 6 samples have the 8 tokens in 'input_ids' that max_length allows; longer ones were cut off",
+        "train: 3.33 % of the tokens in 'input_ids' are the unknown token; does this tokenizer belong to the model and to the language of the text?",
         "eval: 1 class never comes: x",
         "eval: 1 sample is also in train: eval.tsv:2:input_ids is train.tsv:3:input_ids",
     ]
