@@ -78,7 +78,8 @@ void require_same(TrainedRun& run, torch::jit::Module& module, int64_t samples) 
   }
   if (found.sizes() == expected.sizes() && at::allclose(found, expected, 1e-4, 1e-5)) return;
   throw Error(
-      "export: the TorchScript module does not give what the model gives: some layer computes what a trace cannot see, "
+      "export: the TorchScript module and the model give different outputs: a layer computes something that a trace "
+      "does not record, "
       "or depends on the number of samples; write --format safetensors");
 }
 

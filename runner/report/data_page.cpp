@@ -226,8 +226,8 @@ std::string to_html(const DataSurvey& survey) {
   for (const SurveyedSet& set : survey.sets) {
     html += "<h2>" + escaped(set.name) + "</h2>\n<p>" + grouped(set.samples) +
             " samples. Figures are computed from the first " + grouped(set.measured) +
-            " of an epoch, after all transforms. Pictures whose numbers leave [0, 1] are stretched to what can be "
-            "shown.</p>\n";
+            " of an epoch, after all transforms. Pictures with values outside [0, 1] are rescaled for "
+            "display.</p>\n";
     if (!set.columns.empty()) html += columns_html(set);
     for (const SurveyedSet::Tokens& tokens : set.tokens) html += tokens_html(tokens);
     if (set.grouping) html += "<p>" + escaped(grouping_text(*set.grouping)) + "</p>\n";
