@@ -23,7 +23,7 @@ struct Meeting {
 
 /// Opens the store at the rendezvous, which rank 0 keeps where the launcher does not, and waits for all ranks. The
 /// address is 127.0.0.1 where all of them are on one machine, else that of the interface by which rank 0's machine is
-/// reached. Throws DistributedError that says who has not come, or what keeps this rank from it.
+/// reached. Throws DistributedError that names the ranks that have not connected, or the reason.
 Meeting meet(const Rendezvous& rendezvous, std::chrono::seconds timeout);
 
 /// A store that this process keeps (`is_server`; port 0: any), or another process at that address, which may take until

@@ -99,7 +99,7 @@ class ProcessGroup : public Communicator {
   void receive_from(int64_t rank, const at::Tensor& tensor, const std::string& what);
   void barrier(const std::string& what);
   /// The job is done, and nothing is sent any more: the ranks stop looking after each other, and wait until all have come
-  /// this far, so that none speaks to a store whose keeper has ended. Who is too late or lost by now harms nobody.
+  /// this far, so that none uses a store whose process has ended. Ranks that are late or lost by then are ignored.
   void leave();
   /// Rank 0's text.
   std::string share_text(const std::string& text, const std::string& what);

@@ -40,7 +40,7 @@ constexpr milliseconds kTimeToThrow(300);     // from a failure on: a wait that 
 constexpr milliseconds kStoreOutlives(1500);  // from a failure on: the others read it from there
 constexpr milliseconds kTimeToWait(1000);     // from a failure on: for those that compute to come to a wait
 constexpr milliseconds kTimeToEnd(3500);      // from giving up on
-constexpr milliseconds kTimeToFindOut(2500);  // who is lost
+constexpr milliseconds kTimeToFindOut(2500);  // which rank is lost
 constexpr milliseconds kTimeForLastBeat(1000);
 constexpr const char* kFailure = "failure";
 
@@ -97,7 +97,7 @@ Failure silent(int64_t rank, const Heartbeat& last, const RankPosition& own) {
   return {rank, rank_name(rank) + " has not answered since " + lost_at(last.position, own)};
 }
 
-/// Who does not beat any more, or else who has not come as far as this rank; nothing where all are there.
+/// The ranks without a recent heartbeat, else those that are behind this rank; empty if all are present.
 std::optional<Failure> look_around(c10d::Store& store, int64_t rank, int64_t world_size, const RankPosition& own) {
   std::vector<Heartbeat> before;
   for (int64_t other = 0; other < world_size; ++other) before.push_back(read_heartbeat(store, other));

@@ -96,7 +96,7 @@ void drop_repeated(std::vector<Problem>& problems, size_t num_first) {
                  problems.end());
 }
 
-/// console and jsonl, unless the recipe says who is told.
+/// console and jsonl, unless the recipe names loggers.
 void set_default_loggers(Recipe& recipe, Reader& reader) {
   if (recipe.logging.report_to) return;
   std::vector<Value> names;
