@@ -46,8 +46,8 @@ bool are_identical(const Tensors& a, const Tensors& b) {
 }
 
 /// Parameters, state lists, and a clip factor, twice.
-struct Twins {
-  explicit Twins(at::ScalarType dtype) : factor(at::full({}, 0.737, at::kFloat)) {
+struct TwinParameters {
+  explicit TwinParameters(at::ScalarType dtype) : factor(at::full({}, 0.737, at::kFloat)) {
     for (const int64_t size : kSizes) parameters.push_back(at::randn({size}, dtype));
     parameters.push_back(at::randn({3, 5, 4, 2}, dtype).contiguous(at::MemoryFormat::ChannelsLast));
     of_aten = copies_of(parameters);
@@ -64,7 +64,7 @@ struct Twins {
 
 void compare_adam(at::ScalarType dtype, double beta1, double weight_decay, bool is_decoupled, bool amsgrad,
                   bool maximize) {
-  Twins twins(dtype);
+  TwinParameters twins(dtype);
   const Tensors counts(twins.parameters.size(), at::zeros({}));
   const at::Tensor count = counts[0];
   for (int step = 1; step <= 4; ++step) {
@@ -95,7 +95,7 @@ void compare_adam(at::ScalarType dtype, double beta1, double weight_decay, bool 
 }
 
 void compare_sgd(at::ScalarType dtype, double momentum, double weight_decay, bool nesterov, bool maximize) {
-  Twins twins(dtype);
+  TwinParameters twins(dtype);
   const double dampening = nesterov ? 0 : 0.1;
   for (int step = 1; step <= 3; ++step) {
     const Tensors gradients = random_like(twins.parameters, 0.1);
