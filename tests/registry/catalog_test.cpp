@@ -407,8 +407,8 @@ TEST_CASE(
     graph->to(at::kBFloat16);
     const at::Tensor half = plain.run({x.is_floating_point() ? x.to(at::kBFloat16) : x})[0];
     if (!exact.is_floating_point()) continue;  // positions
-    const bool is_half = half.scalar_type() == at::kBFloat16;
-    CHECK(is_half);
+    const bool stays_half = half.scalar_type() == at::kBFloat16;
+    CHECK(stays_half);
     CHECK(half.to(at::kFloat).allclose(exact, 0.1, 0.05, /*equal_nan=*/true));
   }
   CHECK(kept["pointwise"] > 30);

@@ -24,7 +24,7 @@ using test::message_of;
 using test::Strings;
 
 /// A checkpoint all of whose content tells its step.
-CheckpointContent content_at(int64_t step) {
+CheckpointContent stored_at(int64_t step) {
   const auto value = static_cast<float>(step);
   return {{{"fc.weight", at::full({3, 2}, value)}, {"fc.bias", at::full({3}, value).to(at::kBFloat16)}},
           {{"fc.weight.exp_avg", at::full({3, 2}, -value)}, {"fc.weight.step", at::scalar_tensor(value)}},
@@ -32,7 +32,7 @@ CheckpointContent content_at(int64_t step) {
 }
 
 bool holds(const CheckpointContent& content, int64_t step) {
-  const CheckpointContent expected = content_at(step);
+  const CheckpointContent expected = stored_at(step);
   const auto same = [](const NamedTensors& a, const NamedTensors& b) {
     bool equal = a.size() == b.size();
     for (const auto& [name, tensor] : a) {
@@ -60,7 +60,7 @@ void must_not_warn(const std::string& message) { FAIL(message); }
 TEST_CASE("a checkpoint comes back as it was saved, infinities and NaN included") {
   const TemporaryFolder folder;
   CheckpointStore store(folder / "run/checkpoints", {});
-  CheckpointContent content = content_at(30);
+  CheckpointContent content = stored_at(30);
   content.state["metrics"] = {1e-300, 0.1, -0.0, -std::numeric_limits<double>::infinity(), nullptr, "é", true};
   const std::string path = store.save("epoch-0003", content, false);
   CHECK(path == folder / "run/checkpoints/epoch-0003");
@@ -77,7 +77,7 @@ TEST_CASE("a checkpoint comes back as it was saved, infinities and NaN included"
 
 TEST_CASE("state.json names format, files, sizes and digests, and is plain JSON") {
   const TemporaryFolder folder;
-  const std::string path = CheckpointStore(folder.path(), {}).save("step-00000030", content_at(30), true);
+  const std::string path = CheckpointStore(folder.path(), {}).save("step-00000030", stored_at(30), true);
   const json state = json::parse(content_of(path + "/state.json"));
   CHECK(state["format"] == 1);
   CHECK(state["step"] == 30);
@@ -93,8 +93,8 @@ TEST_CASE("state.json names format, files, sizes and digests, and is plain JSON"
 TEST_CASE("the same content gives the same bytes") {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {});
-  store.save("step-1", content_at(1), false);
-  store.save("step-2", content_at(1), false);
+  store.save("step-1", stored_at(1), false);
+  store.save("step-2", stored_at(1), false);
   for (const char* file : {"/model.safetensors", "/optimizer.safetensors", "/state.json"}) {
     CHECK(content_of(folder / "step-1" + file) == content_of(folder / "step-2" + file));
   }
@@ -102,7 +102,7 @@ TEST_CASE("the same content gives the same bytes") {
 
 TEST_CASE("a change of any byte of a checkpoint is noticed") {
   const TemporaryFolder folder;
-  const std::string path = CheckpointStore(folder.path(), {}).save("step-1", content_at(7), false);
+  const std::string path = CheckpointStore(folder.path(), {}).save("step-1", stored_at(7), false);
   for (const std::string file : {"/model.safetensors", "/optimizer.safetensors", "/state.json"}) {
     const std::string whole = content_of(path + file);
     for (size_t i = 0; i < whole.size(); ++i) {
@@ -125,7 +125,7 @@ TEST_CASE("a change of any byte of a checkpoint is noticed") {
 
 TEST_CASE("a damaged or missing file is an error that names it and both digests") {
   const TemporaryFolder folder;
-  const std::string path = CheckpointStore(folder.path(), {}).save("step-1", content_at(7), false);
+  const std::string path = CheckpointStore(folder.path(), {}).save("step-1", stored_at(7), false);
   const std::string file = path + "/model.safetensors";
   const FileDigest expected = digest_file(file);
   std::string content = content_of(file);
@@ -177,53 +177,53 @@ TEST_CASE("names that are not a checkpoint's are refused") {
   for (const char* name :
        {"", "latest", "best", "a/b", "..", ".hidden", "my-copy", "epoch-", "epoch-1a", "my-epoch-0001"}) {
     CHECK(
-        contains(message_of<Error>([&] { store.save(name, content_at(1), false); }), "is not a name for a checkpoint"));
+        contains(message_of<Error>([&] { store.save(name, stored_at(1), false); }), "is not a name for a checkpoint"));
   }
 }
 
 TEST_CASE("latest and best are relative links to checkpoints, and can be loaded") {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {});
-  store.save("epoch-0001", content_at(10), true);
-  store.save("epoch-0002", content_at(20), false);
+  store.save("epoch-0001", stored_at(10), true);
+  store.save("epoch-0002", stored_at(20), false);
   CHECK(fs::read_symlink(folder / "latest") == "epoch-0002");
   CHECK(fs::read_symlink(folder / "best") == "epoch-0001");
   CHECK(holds(CheckpointStore::load(folder / "best"), 10));
-  store.amend("epoch-0002", content_at(20).state, true);
+  store.amend("epoch-0002", stored_at(20).state, true);
   CHECK(fs::read_symlink(folder / "best") == "epoch-0002");
-  CHECK_THROWS_AS(store.amend("epoch-0003", content_at(30).state, true), CheckpointError);
+  CHECK_THROWS_AS(store.amend("epoch-0003", stored_at(30).state, true), CheckpointError);
 }
 
 TEST_CASE("the newest so many checkpoints are kept, by step") {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {.keep_last = 2, .keep_best = false});
-  for (const int64_t step : {100, 20, 9, 300}) store.save("step-" + std::to_string(step), content_at(step), false);
+  for (const int64_t step : {100, 20, 9, 300}) store.save("step-" + std::to_string(step), stored_at(step), false);
   CHECK(store.list() == Strings{"step-100", "step-300"});
   CHECK(names_in(folder.path()) == Strings{"latest", "step-100", "step-300"});
 
   CheckpointStore all(folder.path(), {.keep_last = 0, .keep_best = false});
-  for (int64_t step = 400; step < 410; ++step) all.save("step-" + std::to_string(step), content_at(step), false);
+  for (int64_t step = 400; step < 410; ++step) all.save("step-" + std::to_string(step), stored_at(step), false);
   CHECK(all.list().size() == 12);
 }
 
 TEST_CASE("the checkpoint just saved stays, though abandoned later ones lie beside it") {
   const TemporaryFolder folder;
-  CheckpointStore(folder.path(), {}).save("step-900", content_at(900), false);
+  CheckpointStore(folder.path(), {}).save("step-900", stored_at(900), false);
   CheckpointStore store(folder.path(), {.keep_last = 1, .keep_best = false});
-  store.save("step-100", content_at(100), false);
+  store.save("step-100", stored_at(100), false);
   CHECK(store.list() == Strings{"step-100", "step-900"});
 }
 
 TEST_CASE("the best checkpoint is kept however old, until another is better") {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {.keep_last = 2, .keep_best = true});
-  for (const int64_t step : {1, 2, 3, 4}) store.save("step-" + std::to_string(step), content_at(step), step == 1);
+  for (const int64_t step : {1, 2, 3, 4}) store.save("step-" + std::to_string(step), stored_at(step), step == 1);
   CHECK(store.list() == Strings{"step-1", "step-3", "step-4"});
-  store.amend("step-4", content_at(4).state, true);
+  store.amend("step-4", stored_at(4).state, true);
   CHECK(store.list() == Strings{"step-3", "step-4"});
 
   CheckpointStore careless(folder.path(), {.keep_last = 1, .keep_best = false});
-  careless.save("step-5", content_at(5), false);
+  careless.save("step-5", stored_at(5), false);
   CHECK(names_in(folder.path()) == Strings{"latest", "step-5"});  // no link that leads nowhere
 }
 
@@ -231,7 +231,7 @@ TEST_CASE("the newest checkpoint whose digests hold is found, and damaged ones a
   const TemporaryFolder folder;
   CheckpointStore store(folder / "checkpoints", {});
   CHECK(!store.newest(must_not_warn));
-  for (const int64_t step : {10, 20, 30, 40}) store.save("step-" + std::to_string(step), content_at(step), false);
+  for (const int64_t step : {10, 20, 30, 40}) store.save("step-" + std::to_string(step), stored_at(step), false);
   CHECK(store.newest(must_not_warn) == folder / "checkpoints/step-40");
 
   std::string model = content_of(folder / "checkpoints/step-40/model.safetensors");
@@ -255,7 +255,7 @@ TEST_CASE("the newest checkpoint whose digests hold is found, and damaged ones a
 TEST_CASE("folders beside the checkpoints that have names of another form are neither read nor removed") {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {.keep_last = 1, .keep_best = false});
-  store.save("epoch-0001", content_at(10), false);
+  store.save("epoch-0001", stored_at(10), false);
   const Strings own = {"my-copy",         "my-epoch-0001", "my-epoch-0002",
                        "epoch-0001-good", ".keep.tmp-dir", ".epoch-0001.tmp-x"};
   for (const std::string& name : own) fs::copy(folder / "epoch-0001", folder / name, fs::copy_options::recursive);
@@ -263,7 +263,7 @@ TEST_CASE("folders beside the checkpoints that have names of another form are ne
   fs::create_directory(folder / ".epoch-0009.tmp-12345");  // of a killed save
   CHECK(store.newest(must_not_warn) == folder / "epoch-0001");
   CHECK(!fs::exists(folder / ".epoch-0009.tmp-12345"));
-  store.save("epoch-0002", content_at(10), false);  // of the same step
+  store.save("epoch-0002", stored_at(10), false);  // of the same step
   for (const std::string& name : own) CHECK(fs::exists(folder / name));
   CHECK(!fs::exists(folder / "epoch-0001"));
   CHECK(store.list() == Strings{"epoch-0002"});
@@ -275,8 +275,8 @@ TEST_CASE("a checkpoint that cannot be read is not taken for a damaged one: noth
     CAPTURE(file);
     const TemporaryFolder folder;
     CheckpointStore store(folder.path(), {.keep_last = 2, .keep_best = false});
-    store.save("step-10", content_at(10), false);
-    store.save("step-20", content_at(20), false);
+    store.save("step-10", stored_at(10), false);
+    store.save("step-20", stored_at(20), false);
     const std::string path = folder / "step-20/" + file;
     if (*file) {  // ELOOP stands for whatever the system may say but "no such file"
       fs::rename(path, folder / "kept");
@@ -286,7 +286,7 @@ TEST_CASE("a checkpoint that cannot be read is not taken for a damaged one: noth
       const std::string message = message_of<Error>([&] { store.newest(must_not_warn); });
       CHECK(contains(message, "step-20 cannot be used now, though it may be whole: "));
       CHECK(contains(message, "Too many levels of symbolic links"));
-      store.save("step-30", content_at(30), false);  // is not kept from saving, and lets it be
+      store.save("step-30", stored_at(30), false);  // is not kept from saving, and lets it be
       CHECK(fs::exists(folder / "step-30/state.json"));
       fs::rename(folder / "kept", path);
     }
@@ -297,7 +297,7 @@ TEST_CASE("a checkpoint that cannot be read is not taken for a damaged one: noth
 TEST_CASE("where every checkpoint is damaged, that is an error, not a beginning") {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {});
-  for (const int64_t step : {10, 20}) store.save("step-" + std::to_string(step), content_at(step), false);
+  for (const int64_t step : {10, 20}) store.save("step-" + std::to_string(step), stored_at(step), false);
   fs::remove(folder / "step-10/state.json");
   write_content(folder / "step-20/model.safetensors", content_of(folder / "step-20/model.safetensors") + "x");
   Strings warnings;
@@ -318,7 +318,7 @@ TEST_CASE("a checkpoint of a newer format is not skipped, and both versions are 
   for (const std::string& text : {signed_text(newer), "{" + newer}) {
     const TemporaryFolder folder;
     CheckpointStore store(folder.path(), {});
-    for (const int64_t step : {10, 20}) store.save("step-" + std::to_string(step), content_at(step), false);
+    for (const int64_t step : {10, 20}) store.save("step-" + std::to_string(step), stored_at(step), false);
     write_content(folder / "step-20/state.json", text);
     const std::string message = message_of<Error>([&] { store.newest(must_not_warn); });
     CHECK(contains(message, "has format 2, written by trainrun 7.1.0; this is trainrun " TRAINRUN_VERSION));
@@ -329,7 +329,7 @@ TEST_CASE("a checkpoint of a newer format is not skipped, and both versions are 
 TEST_CASE("a state.json that is signed but forged is an error in plain words") {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {});
-  const std::string path = store.save("step-10", content_at(10), false);
+  const std::string path = store.save("step-10", stored_at(10), false);
   const std::string text = content_of(path + "/state.json");
   const auto forge = [&](const std::string& from, const std::string& to) {
     std::string lines = text.substr(text.find(",\n") + 2);
@@ -350,8 +350,8 @@ TEST_CASE("a state.json that is signed but forged is an error in plain words") {
 TEST_CASE("saving under a name that is taken replaces what it named") {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), {.keep_last = 1, .keep_best = true});
-  store.save("epoch-0001", content_at(10), true);
-  store.save("epoch-0001", content_at(11), false);
+  store.save("epoch-0001", stored_at(10), true);
+  store.save("epoch-0001", stored_at(11), false);
   CHECK(holds(CheckpointStore::load(folder / "epoch-0001"), 11));
   CHECK(names_in(folder.path()) == Strings{"best", "epoch-0001", "latest"});
 }
@@ -359,10 +359,10 @@ TEST_CASE("saving under a name that is taken replaces what it named") {
 TEST_CASE("a checkpoint that is removed while a run is read is not called damaged: the newer one is found") {
   const TemporaryFolder folder;
   CheckpointStore store(folder / "checkpoints", {.keep_last = 1});
-  store.save("step-00000002", content_at(2), false);
+  store.save("step-00000002", stored_at(2), false);
   int64_t warnings = 0;
   const auto save_newer = [&](const std::string&) {  // as the run that goes on might do just then
-    if (++warnings == 1) store.save("step-00000004", content_at(4), false);
+    if (++warnings == 1) store.save("step-00000004", stored_at(4), false);
   };
 
   SUBCASE("while the folder is looked through") {
@@ -370,7 +370,7 @@ TEST_CASE("a checkpoint that is removed while a run is read is not called damage
     CHECK(CheckpointStore::find_newest(folder / "checkpoints", save_newer) == folder / "checkpoints/step-00000004");
   }
   SUBCASE("while digests are checked") {
-    CheckpointStore(folder / "checkpoints", {}).save("step-00000003", content_at(3), false);
+    CheckpointStore(folder / "checkpoints", {}).save("step-00000003", stored_at(3), false);
     std::fstream model(folder / "checkpoints/step-00000003/model.safetensors", std::ios::in | std::ios::out);
     model.seekp(-1, std::ios::end).put('x');
     model.close();
@@ -382,11 +382,11 @@ TEST_CASE("where every checkpoint that is found is removed before it is read, th
   const TemporaryFolder folder;
   CheckpointStore store(folder / "checkpoints", {.keep_last = 1});
   int64_t step = 1;
-  store.save("step-1", content_at(step), false);
+  store.save("step-1", stored_at(step), false);
   fs::create_directory(folder / "checkpoints/epoch-0000");
   const auto save_newer = [&](const std::string&) {
     ++step;
-    store.save("step-" + std::to_string(step), content_at(step), false);
+    store.save("step-" + std::to_string(step), stored_at(step), false);
   };
   CHECK_THROWS_WITH_AS(CheckpointStore::find_newest(folder / "checkpoints", save_newer),
                        doctest::Contains("20 times each checkpoint was removed before it could be read"),

@@ -31,24 +31,24 @@ size_t last_of(const std::vector<Values>& values) {
 constexpr Values kChanged = Values::kChanged;
 constexpr Values kMoved = Values::kMoved;
 constexpr Values kScaled = Values::kScaled;
-constexpr Values kPointwise = Values::kPointwise;
+constexpr Values kByItself = Values::kPointwise;
 
 }  // namespace
 
 TEST_CASE("what scales values comes after what only moves them, and no other transform changes its place") {
   CHECK(order_of({}).empty());
-  CHECK(order_of({kScaled, kMoved, kMoved, kPointwise}) == Order{1, 2, 0, 3});
+  CHECK(order_of({kScaled, kMoved, kMoved, kByItself}) == Order{1, 2, 0, 3});
   CHECK(order_of({kScaled, kChanged, kMoved}) == Order{0, 1, 2});
-  CHECK(order_of({kPointwise, kMoved}) == Order{0, 1});
+  CHECK(order_of({kByItself, kMoved}) == Order{0, 1});
   CHECK(order_of({kScaled, kScaled, kMoved, kChanged, kMoved}) == Order{2, 0, 1, 3, 4});
 }
 
 TEST_CASE("pointwise transforms that come last may be applied on the GPU") {
   CHECK(last_of({}) == 0);
-  CHECK(last_of({kScaled, kMoved, kPointwise}) == 2);
-  CHECK(last_of({kScaled, kPointwise, kMoved}) == 0);
-  CHECK(last_of({kChanged, kPointwise}) == 1);
-  CHECK(last_of({kScaled, kPointwise}) == 2);
+  CHECK(last_of({kScaled, kMoved, kByItself}) == 2);
+  CHECK(last_of({kScaled, kByItself, kMoved}) == 0);
+  CHECK(last_of({kChanged, kByItself}) == 1);
+  CHECK(last_of({kScaled, kByItself}) == 2);
 }
 
 }  // namespace trainrun
