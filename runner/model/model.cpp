@@ -53,7 +53,7 @@ void require_own_draws(const Recipe& recipe, const Dataset& data) {
   }
 }
 
-/// `inferred`: as what the data is to be read (read_as_inferred), or null. `look` sees the data, which are not open.
+/// `inferred`: for Dataset::set_inferred. `look` sees the data, which are not open.
 DatasetInfo split_info(const Component<DatasetKind>& dataset, const std::vector<Component<TransformKind>>& first,
                        const std::vector<Component<TransformKind>>& then, const nlohmann::json& inferred,
                        const std::function<void(const Dataset&, DatasetInfo&)>& look = {}) {

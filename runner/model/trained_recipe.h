@@ -11,7 +11,7 @@ class Catalog;
 struct LoadedRecipe;
 
 /// As `load_recipe`, of the recipe of a run that was trained: it has its weights. `known`: how data are read that are not
-/// the training data (inferred_of), as the run has saved it; null: as the training data themselves say.
+/// the training data (DatasetFacts::inferred), as the run has saved it; null: as the training data themselves say.
 LoadedRecipe load_trained_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog,
                                  const nlohmann::json& known);
 
