@@ -67,7 +67,7 @@ const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
         {"[{type: TransposedLinear, out_features: 4}, GELU]", {2, 5, 6}}}},
       {"QueryKeyValue",
        {{"[{type: Linear, name: q, inputs: x, out_features: 6}, {type: Linear, name: k, inputs: x, out_features: 4}, "
-         "{type: Linear, name: v, inputs: x, out_features: 4}, {type: Concat, inputs: [q, k, v]}]",
+         "{type: Linear, name: v, inputs: x, out_features: 4}, {type: Concat, dim: -1, inputs: [q, k, v]}]",
          {2, 5, 6}},
         {"[{type: Tanh, name: h}, {type: Linear, name: q, inputs: h, out_features: 4, bias: false}, {type: Linear, "
          "name: k, inputs: h, out_features: 4, bias: false}, {type: Add, name: s, inputs: [q, k]}, {type: Linear, "
@@ -179,7 +179,7 @@ TEST_CASE("every fusion gives what the layers give that it replaces, forward and
 TEST_CASE("a product of three Linears is computed by each where nothing is trained") {
   const std::string layers =
       "[{type: Linear, name: q, inputs: x, out_features: 6}, {type: Linear, name: k, inputs: x, out_features: 4}, "
-      "{type: Linear, name: v, inputs: x, out_features: 4}, {type: Concat, inputs: [q, k, v]}]";
+      "{type: Linear, name: v, inputs: x, out_features: 4}, {type: Concat, dim: -1, inputs: [q, k, v]}]";
   const auto graph = build_seeded(layers, inputs_like(torch::zeros({2, 6})));
   const Plan plan = make_plan(*graph, with(catalog().fusions));
   REQUIRE(plan.steps[0].fusion == "QueryKeyValue");
