@@ -35,8 +35,9 @@ TEST_CASE("samples a second are those of training: evaluations and checkpoints d
   Catalog catalog = catalog_with();
   const auto set_clock = [&](Job& job) { job.clock = [&] { return now; }; };
   train_in(folder / "run", script,
-           {"training={max_steps: 12}", "evaluation.every=3", "checkpoint={every: 4, background: false}", "logging.every_steps=2"}, catalog,
-           set_clock);
+           {"training={max_steps: 12}", "evaluation.every=3", "checkpoint={every: 4, background: false}",
+            "logging.every_steps=2"},
+           catalog, set_clock);
   REQUIRE(script.lines.size() == 6);
   for (const StepRecord& line : script.lines) CHECK(line.samples_per_second == doctest::Approx(32));
   CHECK(script.lines.back().seconds == doctest::Approx(12 + 3 * 2 * 100 + 2 * 1000));  // all of it
