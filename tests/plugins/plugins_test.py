@@ -51,8 +51,8 @@ dataloader: {batch_size: 4, eval_batch_size: 2}
 optimizer: {type: SignDescent, lr: 8, param_groups: [{match: '^scale\\.gain$', lr: 1}]}
 scheduler: Halving
 training: {num_epochs: 3}
-checkpoint: {background: false}  # history.txt has what happened in one order
 logging: {every_steps: 1, report_to: [console, jsonl, history]}
+checkpoint: {background: false}  # the order of what is told
 """
 COMPONENTS = {
     "layer": "Gain", "loss": "HalfSquaredError", "metric": "Bias", "dataset": "Line", "transform": "Shift",
@@ -218,7 +218,7 @@ def test_what_a_plugins_loss_says_of_itself_is_heard(tmp_path):
     (tmp_path / "sum.yaml").write_text("""\
 version: 1
 plugins: [libsays_what_it_is.so]
-model: {layers: [{type: Linear, name: map, out_features: 1, init: Zeros}]}
+model: {layers: [{type: Linear, name: map, out_features: 1, bias: false, init: Zeros}]}
 loss: SquaredError
 dataset:
   train: {type: CSV, path: rows.csv, label: y}
