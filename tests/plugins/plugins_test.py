@@ -211,6 +211,20 @@ def test_a_plugins_layers_decode_with_a_cache_take_lora_and_share_weights(tmp_pa
     assert "the parameters of Mix" in trainrun("validate", "model.yaml", folder=tmp_path).stderr
 
 
+def test_a_plugins_fusion_joins_its_layer_to_a_linear(tmp_path):
+    put("libsays_what_it_is.so", tmp_path)
+    (tmp_path / "text.txt").write_text("abcdef" * 40)
+    linear = "- {type: Linear, name: before, out_features: 4}\n    - {type: Mix, name: first, features: 4}"
+    (tmp_path / "model.yaml").write_text(LANGUAGE_MODEL.replace("- {type: Mix, name: first, features: 4}", linear))
+    explained = json.loads(output_of("explain", "model.yaml", "--json", folder=tmp_path))
+    assert explained["fused"] == [{"layers": "before + first", "types": "Linear + Mix", "fusion": "LinearMix"}]
+    weights = {}
+    for fuse in ("true", "false"):
+        output_of("model.yaml", f"output_dir={fuse}", f"training.fuse={fuse}", folder=tmp_path)
+        weights[fuse] = tensors_of(tmp_path / fuse / "checkpoints/latest", "model")
+    assert weights["true"] == weights["false"]
+
+
 def test_what_a_plugins_loss_says_of_itself_is_heard(tmp_path):
     """Its sum over a step does not depend on how the step is cut into batches, and its target is a number."""
     put("libsays_what_it_is.so", tmp_path)

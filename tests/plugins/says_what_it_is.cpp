@@ -82,9 +82,20 @@ struct SquaredError {
   }
 };
 
+// --- fusion: a Linear and the Mix of what it gives ---
+
+std::shared_ptr<const trainrun::Operation> fuse_linear_mix(const trainrun::FusedLayers& layers) {
+  return trainrun::operation_of([linear = layers["linear"].layer.operation, mix = layers["mix"].layer.operation](
+                                    const Tensors& inputs) { return mix->run(linear->run(inputs)); });
+}
+
 }  // namespace
 
 TRAINRUN_PLUGIN(catalog) {
+  catalog.fusions.add({"LinearMix",
+                       "a Linear and the Mix after it",
+                       {.nodes = {{"linear", {"Linear"}}, {"mix", {"Mix"}, {"linear"}}}},
+                       fuse_linear_mix});
   catalog.layers.add<Mix>("Mix", "a linear map");
   catalog.layers.add<RunningMean>("RunningMean", "the mean of what has come so far");
   catalog.losses.add<SquaredError>("SquaredError", "the sum of the squared differences");
