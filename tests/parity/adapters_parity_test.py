@@ -434,7 +434,7 @@ HOSTILE = {
     "flat": (lambda f: change_tensors(f, lambda t: t | {A: torch.zeros(32)}), "q_proj.lora_A.weight"),
     "integers": (lambda f: change_tensors(f, lambda t: t | {A: torch.zeros(4, 32).long()}), "floating-point"),
     "stranger": (lambda f: change_tensors(f, lambda t: t | {A.replace("layers.0", "layers.9"): torch.zeros(4, 32)}), "belongs to no layer"),
-    "more": (lambda f: change_tensors(f, lambda t: t | {A.replace("weight", "bias"): torch.zeros(4)}), "is no tensor of this adapter"),
+    "more": (lambda f: change_tensors(f, lambda t: t | {A.replace("weight", "bias"): torch.zeros(4)}), "is not a tensor of this adapter"),
     "base weight": (lambda f: change_tensors(f, lambda t: t | {"base_model.model.lm_head.weight": torch.zeros(3, 3)}), "lm_head.weight is [3, 3]"),
     "cut": (lambda f: (f / "adapter_model.safetensors").write_bytes((f / "adapter_model.safetensors").read_bytes()[:-8]), "adapter_model.safetensors"),
     "length": (lambda f: (f / "adapter_model.safetensors").write_bytes(b"\xff" * 64), "adapter_model.safetensors"),
