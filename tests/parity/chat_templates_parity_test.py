@@ -231,7 +231,7 @@ def test_the_template_is_found_where_transformers_finds_it(probe, tmp_path):
     ({}, "nowhere.jinja", "template: 'nowhere.jinja' is neither a template's text nor a file, and the tokenizer has no chat template"),
     ({"chat_template": [{"name": "a", "template": "x"}]}, None, "of several chat templates, none is called default; write template: FILE, or one of a"),
     ({"chat_template": [{"name": "a", "template": "x"}]}, "b", "the tokenizer has a"),
-    ({"chat_template": 3}, None, "tokenizer_config.json: chat_template: expected a text"),
+    ({"chat_template": 3}, None, "tokenizer_config.json: chat_template: expected a string"),
     ({"chat_template": [{"name": "a"}]}, None, "chat_template[0]: \"template\" is missing"),
     ({"chat_template": "\n\n{% if %}"}, None, "tokenizer_config.json: chat_template, line 3: unexpected end of the block"),
     ({}, "{% for %}", "template, line 1: unexpected end of the block"),

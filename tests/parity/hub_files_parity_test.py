@@ -356,7 +356,7 @@ def test_each_key_of_a_tokenizer_config_is_accounted_for(with_tokenizer):
 
 @pytest.mark.parametrize("config, said", [
     ({"split_special_tokens": True}, "split_special_tokens: special tokens that are read as ordinary text are not available"),
-    ({"truncation_side": "middle"}, "truncation_side: expected left or right"), ({"padding_side": 3}, "padding_side: expected a text"),
+    ({"truncation_side": "middle"}, "truncation_side: expected left or right"), ({"padding_side": 3}, "padding_side: expected a string"),
     ({"never_split": ["a"]}, "never_split: words that are never split")])
 def test_settings_of_a_tokenizer_that_cannot_be_had_are_refused(probe, tmp_path, config, said):
     tokenizer_kinds.gpt2(WORDS).save(str(tmp_path / "tokenizer.json"))

@@ -112,7 +112,7 @@ def test_what_is_wrong_with_texts_is_said_with_its_place(probe, tmp_path, tokeni
     pyarrow.parquet.write_table(pyarrow.table(good), path)
     assert f"{path}: has no column 'txt'; did you mean text?" in error_of(probe, **spec | {"text_columns": "txt"})
     assert f"{path}:2:label: 'y' is not a class" in error_of(probe, **spec | {"classes": ["x", "z"]})
-    for column, values, message in [("text", ["a", None, "c"], "2:text: the value is missing, expected a text"), ("text", [1, 2, 3], "1:text: expected a string, found a number"),
+    for column, values, message in [("text", ["a", None, "c"], "2:text: the value is missing, expected a string"), ("text", [1, 2, 3], "1:text: expected a string, found a number"),
                                     ("text", [["a"], [], []], "1:text: expected a string, found a list"), ("text", [True] * 3, "1:text: expected a string, found a boolean"),
                                     ("label", ["x", "y", None], "3:label: the value is missing"), ("label", [0.5] * 3, "1:label: '0.5' is a fraction"),
                                     ("text", [{"a": 1}] * 3, "text: holds values of the type struct<a: int64>"), ("text", [b"a"] * 3, "text: holds values of the type binary")]:
@@ -274,6 +274,6 @@ def test_pairs_of_answers_are_those_of_jsonl(probe, tmp_path, tokenizer):
         assert_same(read(probe, path=path, **spec)[0], expected, path)
     path = tmp_path / "bad.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([rows[0], rows[1] | {"rejected": None}]), path)
-    assert f"{path}:2:rejected: the value is missing, expected a text" in error_of(probe, path=str(path), **spec)
+    assert f"{path}:2:rejected: the value is missing, expected a string" in error_of(probe, path=str(path), **spec)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"prompt": "a", "chosen": "b"}]), path)
     assert f"{path}: has no column 'rejected'" in error_of(probe, path=str(path), **spec)

@@ -282,7 +282,7 @@ TEST_CASE("a file of Arrow is known by its name, and the text in a cell by its k
   for (const char* path : {"a.parquet.gz", "parquet", "a.csv", ""}) CHECK_FALSE(is_arrow_file(path));
   Cell cell;
   const auto fault = [&] { return message_of<DataError>([&] { text_in(cell, "t:1"); }); };
-  CHECK(fault() == "t:1: the value is missing, expected a text");
+  CHECK(fault() == "t:1: the value is missing, expected a string");
   cell.kind = Cell::Kind::kNumber;
   CHECK(fault() == "t:1: expected a string, found a number");
   cell.kind = Cell::Kind::kObject;

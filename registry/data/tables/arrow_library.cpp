@@ -71,7 +71,7 @@ std::string text_in(Cell& cell, const std::string& place) {
     case Cell::Kind::kText:
       return std::move(cell.text);
     case Cell::Kind::kMissing:
-      throw DataError(place + ": the value is missing, expected a text");
+      throw DataError(place + ": the value is missing, expected a string");
     case Cell::Kind::kInteger:
     case Cell::Kind::kNumber:
       throw DataError(place + ": expected a string, found " + (cell.is_boolean ? "a boolean" : "a number"));

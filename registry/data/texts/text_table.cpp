@@ -136,7 +136,7 @@ TextRows read_jsonl(const TextTableOptions& options) {
       const bool is_label = options.label && name == *options.label;
       const bool fits = found->is_string() || (is_label && (found->is_number() || found->is_boolean()));
       if (!fits) {
-        throw DataError(line_place(options.path, number) + ":" + name + ": expected a text" +
+        throw DataError(line_place(options.path, number) + ":" + name + ": expected a string" +
                         (is_label ? " or a number" : "") + ", found " + found->type_name());
       }
       row.push_back(text_of(*found));

@@ -61,7 +61,7 @@ std::vector<std::pair<std::string, JsonNode>> JsonNode::members() const {
 }
 
 std::string JsonNode::text() const {
-  if (!value_->is_string()) fail("expected a text");
+  if (!value_->is_string()) fail("expected a string");
   return value_->get<std::string>();
 }
 

@@ -91,7 +91,7 @@ bool has_affix(const std::string& text, const Value& affix, bool at_end, Budget&
                        [&](const Value& one) { return !one.as_list() && has_affix(text, one, at_end, budget); });
   }
   require_defined(affix);
-  if (!affix.as_text()) throw TemplateError(std::string("expected a text, not a value of type ") + affix.type_name());
+  if (!affix.as_text()) throw TemplateError(std::string("expected a string, not a value of type ") + affix.type_name());
   return at_end ? text.ends_with(*affix.as_text()) : text.starts_with(*affix.as_text());
 }
 
