@@ -13,8 +13,9 @@ namespace trainrun {
 template <class Number>
 std::optional<Number> number_of(std::string_view text) {
   Number number{};
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, number);
   if (text.empty() || error != std::errc() || stop != end) return std::nullopt;
   return number;
 }
@@ -23,8 +24,9 @@ std::optional<Number> number_of(std::string_view text) {
 inline std::optional<double> data_number_of(std::string_view text) {
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
   double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, number);
   if (text.empty() || error == std::errc::invalid_argument || stop != end) return std::nullopt;
   return error == std::errc::result_out_of_range ? std::numeric_limits<double>::infinity() : number;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 
 namespace trainrun {
@@ -17,7 +18,7 @@ inline std::string_view trimmed(std::string_view text) {
 /// Without the ends of lines around it, too.
 inline std::string_view without_space(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
-  text.remove_prefix(text.find_first_not_of(kSpace) == text.npos ? text.size() : text.find_first_not_of(kSpace));
+  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
   return text.substr(0, text.find_last_not_of(kSpace) + 1);
 }
 

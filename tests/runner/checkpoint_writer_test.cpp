@@ -169,7 +169,7 @@ TEST_CASE("a folder that goes while a checkpoint is written in the background is
   CHECK(script.checkpoints == std::vector<int64_t>{5, 10, 15});
   CHECK(fs::exists(folder / "run-elsewhere/checkpoints/step-00000005"));
   CHECK(CheckpointStore::verify(folder / "run/checkpoints/step-00000010").at("step") == 10);
-  CHECK(contains(content_of(folder / "run/log.txt"), "was removed or renamed while the run went on"));
+  CHECK(contains(content_of(folder / "run/log.txt"), "was removed or renamed during the run"));
 }
 
 TEST_CASE("checkpoints are written in their order, an error drops what comes after it, and whoever reads waits") {

@@ -201,7 +201,7 @@ TREES = {
         refused="ant/x.tif: images of this format are not supported, only .jpg, .jpeg, .png, .webp, .bmp; the data "
                 "set's broken: skip",
     ),
-    "a GIF": Tree("cat*2 cat/y.GIF=cat", refused="cat/y.GIF: images of this format are not read"),
+    "a GIF": Tree("cat*2 cat/y.GIF=cat", refused="cat/y.GIF: images of this format are not supported"),
     "a class of TIFFs alone, skipped": Tree(
         "ant/x.tif=ant cat*2",
         "cat:2",
@@ -210,7 +210,7 @@ TREES = {
     ),
     "nothing but GIFs, skipped": Tree(
         "ant/x.gif=ant",
-        refused="ant/x.gif: images of this format are not read",
+        refused="ant/x.gif: images of this format are not supported",
         data=WHOLE,
     ),
     "a TIFF, a dead link and a broken file, skipped": Tree(
@@ -441,7 +441,7 @@ def test_what_became_of_the_training_folders_since_changes_no_name(moved, change
 def test_pictures_that_are_predicted_are_counted_where_they_are_passed_over(moved):
     grow(moved / "photos", "0.png=ant 1.gif=cat 2.png->nowhere .ipynb_checkpoints/0.png=ant notes.txt!")
     done = trainrun(moved, "predict", "run", "photos")
-    assert done.returncode == 1 and "photos/1.gif: images of this format are not read" in done.stderr
+    assert done.returncode == 1 and "photos/1.gif: images of this format are not supported" in done.stderr
     done = trainrun(moved, "predict", "run", "photos", "dataset.eval.broken=skip")
     assert labels_of(done) == ["ant"] and "2 of 3 images cannot be decoded and are left out" in done.stderr
     said = "photos: skipped: 1 hidden file or folder (.ipynb_checkpoints), 1 file that is not an image (notes.txt)"

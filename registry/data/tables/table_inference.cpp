@@ -244,7 +244,7 @@ std::string cure_of(const InferredTable& table, const TableSource& source, const
   for (size_t i = 0; i + 1 < table.columns.size(); ++i) names.push_back(table.columns[i].name);
   const std::string features = faults.unreadable.empty() ? "" : features_text(names, faults.unreadable);
   if (!faults.unreadable.empty() && features.empty()) {
-    return "no column but the label can be read as numbers, dates or categories; texts are read by the data set "
+    return "no column but the label can be read as numbers, dates or categories; text is read by the data set "
            "TextClassification";
   }
   std::string text = features.empty() ? "" : "to leave out what cannot be read write " + features;
