@@ -69,6 +69,7 @@ endif()
 file(GLOB language_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/language/*_test.cpp")
 add_executable(trainrun_language_tests tests/language/main.cpp ${language_tests} $<TARGET_OBJECTS:trainrun_language>)
 target_link_libraries(trainrun_language_tests PRIVATE trainrun_plain_options doctest::doctest ${TRAINRUN_TEXT_LINK_LIBRARIES})
+target_compile_definitions(trainrun_language_tests PRIVATE TRAINRUN_WITHOUT_LIBTORCH)
 trainrun_test(language unit $<TARGET_FILE:trainrun_language_tests> --no-version)
 if(TARGET trainrun_tests)  # who builds the one wants the other
   add_dependencies(trainrun_tests trainrun_language_tests)

@@ -20,7 +20,7 @@
 namespace trainrun {
 namespace {
 
-using Kind = Pickle::Kind;
+using PickleKind = Pickle::Kind;
 using Node = Pickle::Node;
 
 constexpr uint64_t kMostPickleBytes = uint64_t{64} << 20;  // more than 200,000 tensors
@@ -124,7 +124,7 @@ class TorchFile {
  private:
   // ---- finding the state dict
   bool is_dict(const Node& node) const {
-    return node.kind == Kind::kDict || pickle_.callee(node) == "collections.OrderedDict";
+    return node.kind == PickleKind::kDict || pickle_.callee(node) == "collections.OrderedDict";
   }
 
   bool is_tensor(const Node& node) const {
@@ -139,7 +139,7 @@ class TorchFile {
 
   bool is_state_dict(const Node& node) const {
     return is_dict(node) && std::all_of(node.entries.begin(), node.entries.end(), [&](const auto& entry) {
-             const bool named = pickle_[entry.first].kind == Kind::kString;
+             const bool named = pickle_[entry.first].kind == PickleKind::kString;
              return named && (is_tensor(pickle_[entry.second]) || is_extra_state(entry.first, entry.second));
            });
   }
@@ -150,7 +150,7 @@ class TorchFile {
     std::vector<std::string> words;
     for (const auto& [name, value] : dict.entries) {
       const Node& key = pickle_[name];
-      words.push_back((key.kind == Kind::kString ? key.text : pickle_.describe(key)) + " (" +
+      words.push_back((key.kind == PickleKind::kString ? key.text : pickle_.describe(key)) + " (" +
                       pickle_.describe(pickle_[value]) + ")");
     }
     return words.empty() ? "nothing" : join_first(words, kMostListed, LeftOut::kCount);
@@ -159,9 +159,10 @@ class TorchFile {
   const Node& find_state_dict(const std::string& key) const {
     const Node& root = pickle_[pickle_.root];
     if (!is_dict(root)) {
-      throw DataError("expected a state dict, found " + pickle_.describe(root) +
-                      (root.kind == Kind::kCall ? ", a whole Python object, which only its own program can read" : "") +
-                      "; in Python: torch.save(model.state_dict(), path)");
+      throw DataError(
+          "expected a state dict, found " + pickle_.describe(root) +
+          (root.kind == PickleKind::kCall ? ", a whole Python object, which only its own program can read" : "") +
+          "; in Python: torch.save(model.state_dict(), path)");
     }
     if (!key.empty()) {
       const Node* chosen = pickle_.find(root, key);
@@ -179,8 +180,8 @@ class TorchFile {
   }
 
   // ---- rebuilding tensors
-  const Node& argument(const Node& tuple, size_t index, Kind kind) const {
-    if (tuple.kind != Kind::kTuple || index >= tuple.items.size()) throw DataError("an argument is missing");
+  const Node& argument(const Node& tuple, size_t index, PickleKind kind) const {
+    if (tuple.kind != PickleKind::kTuple || index >= tuple.items.size()) throw DataError("an argument is missing");
     const Node& node = pickle_[tuple.items[index]];
     if (node.kind != kind) throw DataError("an argument is " + pickle_.describe(node));
     return node;
@@ -189,7 +190,7 @@ class TorchFile {
   std::vector<int64_t> sizes_of(const Node& tuple) const {
     std::vector<int64_t> sizes;
     for (size_t i = 0; i < tuple.items.size(); ++i) {
-      sizes.push_back(argument(tuple, i, Kind::kInteger).integer);
+      sizes.push_back(argument(tuple, i, PickleKind::kInteger).integer);
       if (sizes.back() < 0) throw DataError("a size or stride is negative");
     }
     return sizes;
@@ -205,12 +206,12 @@ class TorchFile {
         return rebuild(*arguments, function.back() == '3');
       }
       if (function == "torch._utils._rebuild_parameter" || function == "torch._utils._rebuild_parameter_with_state") {
-        const Node& inner = argument(*arguments, 0, Kind::kCall);
+        const Node& inner = argument(*arguments, 0, PickleKind::kCall);
         function = pickle_.callee(inner);
         arguments = &pickle_[inner.items[1]];
       } else if (function == kSubclass) {
-        function = argument(*arguments, 0, Kind::kGlobal).text;
-        arguments = &argument(*arguments, 2, Kind::kTuple);
+        function = argument(*arguments, 0, PickleKind::kGlobal).text;
+        arguments = &argument(*arguments, 2, PickleKind::kTuple);
       } else {
         break;
       }
@@ -220,17 +221,18 @@ class TorchFile {
   }
 
   at::Tensor rebuild(const Node& arguments, bool has_dtype) {
-    const Node& storage_id = pickle_[argument(arguments, 0, Kind::kPersistent).items[0]];
-    if (argument(storage_id, 0, Kind::kString).text != "storage") throw DataError("it does not lie in a storage");
-    const std::string& dtype_name = argument(has_dtype ? arguments : storage_id, has_dtype ? 6 : 1, Kind::kGlobal).text;
+    const Node& storage_id = pickle_[argument(arguments, 0, PickleKind::kPersistent).items[0]];
+    if (argument(storage_id, 0, PickleKind::kString).text != "storage") throw DataError("it does not lie in a storage");
+    const std::string& dtype_name =
+        argument(has_dtype ? arguments : storage_id, has_dtype ? 6 : 1, PickleKind::kGlobal).text;
     const std::optional<at::ScalarType> dtype = dtype_named(dtype_name);
     if (!dtype) throw DataError("dtype " + dtype_name + " is not known here");
-    const int64_t offset = argument(arguments, 1, Kind::kInteger).integer;
-    const std::vector<int64_t> sizes = sizes_of(argument(arguments, 2, Kind::kTuple));
-    const std::vector<int64_t> strides = sizes_of(argument(arguments, 3, Kind::kTuple));
+    const int64_t offset = argument(arguments, 1, PickleKind::kInteger).integer;
+    const std::vector<int64_t> sizes = sizes_of(argument(arguments, 2, PickleKind::kTuple));
+    const std::vector<int64_t> strides = sizes_of(argument(arguments, 3, PickleKind::kTuple));
     if (offset < 0 || sizes.size() != strides.size()) throw DataError("its offset or strides make no sense");
     refuse_lazy_views(arguments, has_dtype ? 7 : 6);
-    const at::Storage& storage = storage_named(argument(storage_id, 2, Kind::kString).text);
+    const at::Storage& storage = storage_named(argument(storage_id, 2, PickleKind::kString).text);
     const auto bytes = reach(offset, sizes, strides, static_cast<int64_t>(c10::elementSize(*dtype)));
     if (!bytes || *bytes > storage.nbytes()) {
       throw DataError("it reaches beyond its storage, which has " + std::to_string(storage.nbytes()) + " bytes");

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 /// Keys that are read by name, here or by the readers of vocabularies and of chat templates; others that end with
 /// _token name special tokens.
-constexpr std::array<std::string_view, 18> kRead = {
+constexpr std::array<std::string_view, 18> kReadKeys = {
     "added_tokens_decoder",
     "extra_special_tokens",
     "additional_special_tokens",
@@ -92,7 +92,8 @@ bool names_token(const std::string& key, const nlohmann::json& value) {
 }
 
 bool is_known(const std::string& key, const nlohmann::json& value) {
-  return names_token(key, value) || std::ranges::find(kRead, key) != kRead.end() || means_nothing(kMeaningless, key);
+  return names_token(key, value) || std::ranges::find(kReadKeys, key) != kReadKeys.end() ||
+         means_nothing(kMeaningless, key);
 }
 
 /// {"content": "[PAD]", "special": true, …}
