@@ -29,10 +29,10 @@ class Steps {
   }
 
   /// Takes the steps at `removed` out, and puts `step` in front of the one at `position`.
-  void replace(const std::set<size_t>& removed, size_t position, PlanStep step) {
+  void replace(const std::set<size_t>& removed, size_t position, const PlanStep& step) {
     std::vector<PlanStep> steps;
     for (size_t i = 0; i <= plan_.steps.size(); ++i) {
-      if (i == position) steps.push_back(std::move(step));
+      if (i == position) steps.push_back(step);
       if (i < plan_.steps.size() && !removed.contains(i)) steps.push_back(std::move(plan_.steps[i]));
     }
     plan_.steps = std::move(steps);
@@ -254,7 +254,7 @@ void fuse(const FlatGraph& flat, const std::vector<Fusion>& fusions, const std::
       PlanStep fused = fused_step(steps, place, match, fusion.name);
       fused.operation = fusion.fuse(FusedLayers(std::move(nodes)));
       if (!fused.operation) return false;
-      steps.replace(place.own(), *position, std::move(fused));
+      steps.replace(place.own(), *position, fused);
       return true;
     };
     for (size_t i = 0; i < steps.size();) {

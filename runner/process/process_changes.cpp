@@ -45,9 +45,9 @@ std::string allow_many_connections() {
   return setrlimit(RLIMIT_NOFILE, &files) == 0 ? "" : std::strerror(errno);
 }
 
-template <void (*change)()>
+template <void (*kChange)()>
 std::string installed() {
-  change();
+  kChange();
   return "";
 }
 

@@ -220,8 +220,8 @@ def test_a_plugins_fusion_joins_its_layer_to_a_linear(tmp_path):
     assert explained["fused"] == [{"layers": "before + first", "types": "Linear + Mix", "fusion": "LinearMix"}]
     weights = {}
     for fuse in ("true", "false"):
-        output_of("model.yaml", f"output_dir={fuse}", f"training.fuse={fuse}", folder=tmp_path)
-        weights[fuse] = tensors_of(tmp_path / fuse / "checkpoints/latest", "model")
+        output_of("model.yaml", f"output_dir=fuse_{fuse}", f"training.fuse={fuse}", folder=tmp_path)
+        weights[fuse] = tensors_of(tmp_path / f"fuse_{fuse}" / "checkpoints/latest", "model")
     assert weights["true"] == weights["false"]
 
 

@@ -66,7 +66,7 @@ void compare_adam(at::ScalarType dtype, double beta1, double weight_decay, bool 
                   bool maximize) {
   TwinParameters twins(dtype);
   const Tensors counts(twins.parameters.size(), at::zeros({}));
-  const at::Tensor count = counts[0];
+  const at::Tensor& count = counts[0];
   for (int step = 1; step <= 4; ++step) {
     const Tensors gradients = random_like(twins.parameters, 0.1);
     if (step == 4) gradients[6][4098] = std::numeric_limits<double>::quiet_NaN(), gradients[6][3] = INFINITY;
