@@ -225,9 +225,11 @@ def main() -> int:
     settings = version + (ROOT / ".clang-tidy").read_text()
 
     entries = {}  # one per source, although a source may be built for several targets
+    made = arguments.build_folder.resolve()  # what the build writes only includes sources of the project
     for entry in json.loads((arguments.build_folder / "compile_commands.json").read_text()):
         source = pathlib.Path(entry["file"])
-        if source.suffix == ".cpp" and source.is_relative_to(ROOT) and source.parent != ROOT / "cmake":
+        is_own = source.is_relative_to(ROOT) and not source.is_relative_to(made)
+        if source.suffix == ".cpp" and is_own and source.parent != ROOT / "cmake":
             entries[source] = entry
     if not entries:
         sys.exit(f"no sources in {arguments.build_folder}/compile_commands.json")
