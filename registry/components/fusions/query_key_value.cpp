@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "registry/components/layers/linears.h"
 #include "registry/graph/fusion.h"
 #include "registry/graph/graph.h"
 
@@ -45,8 +46,13 @@ class QueryKeyValue : public Operation {
 };
 
 std::shared_ptr<const Operation> fuse_query_key_value(const FusedLayers& layers) {
-  const auto has_bias = [&](const char* name) { return layers[name].attributes.at("bias").get<bool>(); };
-  if (has_bias("query") != has_bias("key") || has_bias("key") != has_bias("value")) return nullptr;
+  int64_t biases = 0;
+  for (const char* name : {"query", "key", "value"}) {
+    const auto* linear = layers[name].options<Linear>();
+    if (!linear) return nullptr;
+    biases += linear->bias ? 1 : 0;
+  }
+  if (biases % 3 != 0) return nullptr;
   return std::make_shared<QueryKeyValue>(layers);
 }
 

@@ -1,7 +1,6 @@
 #include "registry/kernels/relu_max_pool.h"
 
-#include <nlohmann/json.hpp>
-
+#include "registry/components/layers/poolings.h"
 #include "registry/graph/fusion.h"
 #include "registry/graph/graph.h"
 
@@ -10,12 +9,6 @@
 
 namespace trainrun {
 namespace {
-
-/// `kernel_size: 3` or `[3, 5]`, as a pooling's attributes have it.
-std::array<int64_t, 2> pair_of(const nlohmann::json& value) {
-  if (value.is_array()) return {value.at(0).get<int64_t>(), value.at(1).get<int64_t>()};
-  return {value.get<int64_t>(), value.get<int64_t>()};
-}
 
 class ReluMaxPool : public Operation {
  public:
@@ -27,14 +20,9 @@ class ReluMaxPool : public Operation {
 };
 
 std::shared_ptr<const Operation> fuse_relu_max_pool(const FusedLayers& layers) {
-  const nlohmann::json& pool = layers["pool"].attributes;
-  if (pool.at("return_indices").get<bool>()) return nullptr;
-  kernels::MaxPoolWindow window{};
-  window.kernel_size = pair_of(pool.at("kernel_size"));
-  window.stride = pool.at("stride").is_null() ? window.kernel_size : pair_of(pool.at("stride"));
-  window.padding = pair_of(pool.at("padding"));
-  window.dilation = pair_of(pool.at("dilation"));
-  window.ceil_mode = pool.at("ceil_mode").get<bool>();
+  const auto* pool = layers["pool"].options<MaxPool<2>>();
+  if (!pool || pool->return_indices) return nullptr;
+  const kernels::MaxPoolWindow window{pool->kernel_size, pool->step(), pool->padding, pool->dilation, pool->ceil_mode};
   if (!kernels::can_fuse_relu_max_pool2d(window, layers["relu"].output_dtypes.at(0))) return nullptr;
   return std::make_shared<ReluMaxPool>(window);
 }

@@ -1,3 +1,5 @@
+#include "registry/components/layers/linears.h"
+
 #include <ATen/ops/embedding_renorm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
@@ -24,21 +26,21 @@ Layer layer_with_weight(const Holder& holder, const Operation::Traits& traits) {
   return layer;
 }
 
-struct Linear {
-  int64_t out_features = 0;
-  bool bias = true;
-  std::optional<int64_t> in_features;
-  static void describe(Fields<Linear>& f) {
-    f.required("out_features", &Linear::out_features).at_least(1).doc("size of the output's last dimension");
-    f.optional("bias", &Linear::bias).doc("adds a learned vector");
-    f.optional("in_features", &Linear::in_features).at_least(1).doc("size of the input's last dimension; inferred");
-  }
-  Layer build(const LayerInputs& in) const {
-    const int64_t features = in.infer("in_features", in_features, -1);
-    return layer_with_weight(torch::nn::Linear(torch::nn::LinearOptions(features, out_features).bias(bias)),
-                             in.traits_along(-1));
-  }
-};
+}  // namespace
+
+void Linear::describe(Fields<Linear>& f) {
+  f.required("out_features", &Linear::out_features).at_least(1).doc("size of the output's last dimension");
+  f.optional("bias", &Linear::bias).doc("adds a learned vector");
+  f.optional("in_features", &Linear::in_features).at_least(1).doc("size of the input's last dimension; inferred");
+}
+
+Layer Linear::build(const LayerInputs& in) const {
+  const int64_t features = in.infer("in_features", in_features, -1);
+  return layer_with_weight(torch::nn::Linear(torch::nn::LinearOptions(features, out_features).bias(bias)),
+                           in.traits_along(-1));
+}
+
+namespace {
 
 /// A Linear whose weight lies the other way round, as GPT-2's checkpoints have it.
 struct TransposedLinearModule : torch::nn::Module {

@@ -1,3 +1,5 @@
+#include "registry/components/layers/poolings.h"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/adaptive_max_pool1d.h>
 #include <ATen/ops/adaptive_max_pool2d.h>
@@ -25,15 +27,6 @@ TRAINRUN_OP_OF_DIMS(max_pool, _with_indices)
 TRAINRUN_OP_OF_DIMS(avg_pool, )
 TRAINRUN_OP_OF_DIMS(adaptive_max_pool, )
 
-/// The window that every pooling but the adaptive ones has.
-template <int kDims>
-struct PoolWindow {
-  Sizes<kDims> kernel_size;
-  std::optional<Sizes<kDims>> stride;
-  bool ceil_mode = false;
-  Sizes<kDims> step() const { return stride.value_or(kernel_size); }
-};
-
 template <int kDims, class Pool>
 void describe_window(Fields<Pool>& f) {
   using Window = PoolWindow<kDims>;
@@ -53,37 +46,40 @@ void check_padding(const Sizes<kDims>& padding, const Sizes<kDims>& kernel_size,
   }
 }
 
-/// torch.nn.MaxPool1d, MaxPool2d, MaxPool3d.
+}  // namespace
+
 template <int kDims>
-struct MaxPool : PoolWindow<kDims> {
-  Sizes<kDims> padding = 0;
-  Sizes<kDims> dilation = 1;
-  bool return_indices = false;
-  static void describe(Fields<MaxPool>& f) {
-    describe_window<kDims>(f);
-    f.optional("padding", &MaxPool::padding).at_least(0).doc("points of -inf added at each border");
-    f.optional("dilation", &MaxPool::dilation).at_least(1).doc("distance between the window's points");
-    f.optional("return_indices", &MaxPool::return_indices)
-        .doc("a second output: where in its feature map each value was, counted row by row");
-    describe_ceil_mode<kDims>(f);
-  }
-  void check(Checker& checker) const { check_padding<kDims>(padding, this->kernel_size, checker); }
-  Layer build(const LayerInputs& in) const {
-    require_image<kDims>(in);
-    require_window<kDims>(in, this->kernel_size, this->step(), padding, dilation, this->ceil_mode);
-    return {
-        nullptr,
-        [*this](const Tensors& inputs) -> Tensors {
-          if (!return_indices) {
-            return {max_pool<kDims>(inputs[0], this->kernel_size, this->step(), padding, dilation, this->ceil_mode)};
-          }
-          const auto [values, indices] = max_pool_with_indices<kDims>(inputs[0], this->kernel_size, this->step(),
-                                                                      padding, dilation, this->ceil_mode);
-          return {values, indices};
-        },
-        kComputed};
-  }
-};
+void MaxPool<kDims>::describe(Fields<MaxPool>& f) {
+  describe_window<kDims>(f);
+  f.optional("padding", &MaxPool::padding).at_least(0).doc("points of -inf added at each border");
+  f.optional("dilation", &MaxPool::dilation).at_least(1).doc("distance between the window's points");
+  f.optional("return_indices", &MaxPool::return_indices)
+      .doc("a second output: where in its feature map each value was, counted row by row");
+  describe_ceil_mode<kDims>(f);
+}
+
+template <int kDims>
+void MaxPool<kDims>::check(Checker& checker) const {
+  check_padding<kDims>(padding, this->kernel_size, checker);
+}
+
+template <int kDims>
+Layer MaxPool<kDims>::build(const LayerInputs& in) const {
+  require_image<kDims>(in);
+  require_window<kDims>(in, this->kernel_size, this->step(), padding, dilation, this->ceil_mode);
+  return {nullptr,
+          [*this](const Tensors& inputs) -> Tensors {
+            if (!return_indices) {
+              return {max_pool<kDims>(inputs[0], this->kernel_size, this->step(), padding, dilation, this->ceil_mode)};
+            }
+            const auto [values, indices] = max_pool_with_indices<kDims>(inputs[0], this->kernel_size, this->step(),
+                                                                        padding, dilation, this->ceil_mode);
+            return {values, indices};
+          },
+          kComputed};
+}
+
+namespace {
 
 /// torch.nn.AvgPool1d, AvgPool2d, AvgPool3d.
 template <int kDims>

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "registry/kinds/layer.h"
+
+namespace trainrun {
+
+/// torch.nn.Linear.
+struct Linear {
+  int64_t out_features = 0;
+  bool bias = true;
+  std::optional<int64_t> in_features;
+  static void describe(Fields<Linear>& f);
+  Layer build(const LayerInputs& in) const;
+};
+
+}  // namespace trainrun
