@@ -1,6 +1,7 @@
 #include "registry/language/text_forms.h"
 
 #include "registry/language/error.h"
+#include "registry/language/utf8.h"
 
 namespace trainrun {
 
@@ -15,8 +16,7 @@ std::string in_marks(std::string_view text, char mark) {
 
 std::string shortened(std::string_view text, size_t most) {
   if (text.size() <= most) return std::string(text);
-  const auto is_within = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };  // a character of UTF-8
-  while (most > 0 && is_within(text[most])) --most;
+  while (most > 0 && !begins_character(text[most])) --most;
   return std::string(text.substr(0, most)) + "…";
 }
 

@@ -4,12 +4,6 @@
 #include <cstring>
 
 namespace trainrun {
-namespace {
-
-bool is_continuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
-
-}  // namespace
-
 size_t utf8_length(std::string_view bytes, size_t at, size_t& part) {
   const auto byte = [&](size_t i) { return at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U; };
   const unsigned first = byte(0);
@@ -47,6 +41,30 @@ uint32_t next_code_point(std::string_view text, size_t& offset) {
   return code_point;
 }
 
+void append_utf8(std::string& text, uint32_t code_point) {
+  const auto byte = [&](uint32_t bits) { text += static_cast<char>(bits); };
+  const auto later = [&](uint32_t shift) { byte(0x80U | ((code_point >> shift) & 0x3FU)); };
+  if (code_point < 0x80) return byte(code_point);
+  if (code_point < 0x800) {
+    byte(0xC0U | (code_point >> 6U));
+  } else {
+    if (code_point < 0x10000) {
+      byte(0xE0U | (code_point >> 12U));
+    } else {
+      byte(0xF0U | (code_point >> 18U));
+      later(12);
+    }
+    later(6);
+  }
+  later(0);
+}
+
+std::string utf8_of(uint32_t code_point) {
+  std::string text;
+  append_utf8(text, code_point);
+  return text;
+}
+
 size_t valid_utf8_length(std::string_view text) {
   constexpr uint64_t kHighBits = 0x8080808080808080;
   size_t offset = 0;
@@ -68,8 +86,7 @@ size_t valid_utf8_length(std::string_view text) {
 }
 
 size_t count_code_points(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return !is_continuation(static_cast<unsigned char>(c)); }));
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), begins_character));
 }
 
 bool is_printable(uint32_t code_point) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace trainrun {
@@ -11,6 +12,9 @@ namespace trainrun {
 /// subparts").
 size_t utf8_length(std::string_view bytes, size_t at, size_t& part);
 
+/// Whether a byte of valid UTF-8 begins a character, and is not a later part of one.
+inline bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
+
 /// How many bytes the character of valid UTF-8 that begins with this byte takes.
 size_t utf8_size(char first);
 
@@ -18,6 +22,10 @@ size_t utf8_size(char first);
 /// `offset` where the bytes are not well-formed UTF-8.
 uint32_t next_code_point(std::string_view text, size_t& offset);
 constexpr uint32_t kInvalidCodePoint = 0xFFFFFFFF;
+
+/// Appends the character's UTF-8. `code_point` is at most U+10FFFF and no surrogate.
+void append_utf8(std::string& text, uint32_t code_point);
+std::string utf8_of(uint32_t code_point);
 
 /// How many bytes from the start are well-formed UTF-8: `text.size()` if all are.
 size_t valid_utf8_length(std::string_view text);

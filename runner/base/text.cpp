@@ -7,6 +7,8 @@
 #include <numeric>
 #include <sstream>
 
+#include "registry/language/utf8.h"
+
 namespace trainrun {
 namespace {
 
@@ -82,10 +84,7 @@ std::string amount_text(double amount) {
   return text;
 }
 
-size_t text_width(const std::string& text) {
-  return static_cast<size_t>(std::count_if(
-      text.begin(), text.end(), [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }));
-}
+size_t text_width(const std::string& text) { return count_code_points(text); }
 
 std::vector<std::string> wrapped(const std::string& text, size_t width) {
   std::vector<std::string> lines(1);

@@ -5,6 +5,7 @@
 #include "registry/data/texts/characters.h"
 #include "registry/formats/text/tokenizer.h"
 #include "registry/language/error.h"
+#include "registry/language/utf8.h"
 
 namespace trainrun {
 namespace {

@@ -19,15 +19,6 @@ std::vector<uint32_t> code_points(std::string_view text, const std::string& orig
   return points;
 }
 
-std::string utf8_of(uint32_t code_point) {
-  const auto byte = [](uint32_t bits) { return static_cast<char>(bits); };
-  const auto later = [&](uint32_t shift) { return byte(0x80U | ((code_point >> shift) & 0x3FU)); };
-  if (code_point < 0x80) return {byte(code_point)};
-  if (code_point < 0x800) return {byte(0xC0U | (code_point >> 6U)), later(0)};
-  if (code_point < 0x10000) return {byte(0xE0U | (code_point >> 12U)), later(6), later(0)};
-  return {byte(0xF0U | (code_point >> 18U)), later(12), later(6), later(0)};
-}
-
 Alphabet::Alphabet(std::vector<uint32_t> characters) : characters_(std::move(characters)) {
   std::sort(characters_.begin(), characters_.end());
   characters_.erase(std::unique(characters_.begin(), characters_.end()), characters_.end());

@@ -11,8 +11,6 @@ namespace trainrun {
 /// The characters (code points) of a text in UTF-8. Throws DataError, which names `origin` and the byte, where it is
 /// not UTF-8.
 std::vector<uint32_t> code_points(std::string_view text, const std::string& origin);
-/// "é"
-std::string utf8_of(uint32_t code_point);
 
 /// The characters of a text, each with a number: sorted, as nanoGPT's shakespeare_char has them.
 class Alphabet {

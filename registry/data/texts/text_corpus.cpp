@@ -8,6 +8,7 @@
 #include "registry/data/tables/arrow_library.h"
 #include "registry/formats/files/json_depth.h"
 #include "registry/language/error.h"
+#include "registry/language/utf8.h"
 
 namespace trainrun {
 namespace {
@@ -108,8 +109,6 @@ void for_each_row(const std::string& path, const std::string& column,
     take(text_in(row[0], path + ":" + std::to_string(number) + ":" + column), number);
   });
 }
-
-bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
 
 int64_t num_characters(std::string_view text) { return std::count_if(text.begin(), text.end(), begins_character); }
 

@@ -128,11 +128,7 @@ size_t TextFile::decode_bytes() {
     uint32_t character = byte;
     if (encoding_ == TextEncoding::kCp1252 && byte >= 0x80 && byte < 0xA0) character = kCp1252[byte - 0x80U];
     if (character == 0 && byte != 0) fail(i, "is not a character of cp1252", "write encoding: latin-1");
-    if (character < 0x80) {
-      text_ += static_cast<char>(character);
-    } else {
-      text_ += utf8_of(character);
-    }
+    append_utf8(text_, character);
   }
   return raw_.size();
 }
@@ -156,11 +152,7 @@ size_t TextFile::decode_utf16(bool is_last) {
       character = 0x10000 + ((character - 0xD800) << 10) + (low - 0xDC00);
       size = 4;
     }
-    if (character < 0x80) {
-      text_ += static_cast<char>(character);
-    } else {
-      text_ += utf8_of(character);
-    }
+    append_utf8(text_, character);
     at += size;
     if (character != '\n') continue;
     ++line_;

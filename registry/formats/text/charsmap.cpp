@@ -5,6 +5,7 @@
 #include "registry/formats/text/normalizer.h"
 #include "registry/formats/text/unicode.h"
 #include "registry/language/error.h"
+#include "registry/language/utf8.h"
 
 namespace trainrun {
 namespace {
@@ -69,7 +70,7 @@ class CharsmapNormalizer final : public Normalizer {
 
   std::optional<std::string_view> replacement(size_t at) const {
     // A place within a character can only come from a damaged table.
-    if (at >= replacements_.size() || (static_cast<unsigned char>(replacements_[at]) & 0xC0) == 0x80) {
+    if (at >= replacements_.size() || !begins_character(replacements_[at])) {
       return std::nullopt;
     }
     return std::string_view(replacements_.c_str() + at);  // up to the next zero byte

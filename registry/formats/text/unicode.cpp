@@ -67,30 +67,15 @@ char32_t next(std::string_view text, size_t& at) {
 
 size_t start_of_last(std::string_view text, size_t end) {
   size_t at = end - 1;
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  while (at > 0 && !begins_character(text[at])) --at;
   return at;
 }
 
-size_t count(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
+size_t count(std::string_view text) { return count_code_points(text); }
 
-void append(std::string& text, char32_t character) {
-  if (character < 0x80) {
-    text += static_cast<char>(character);
-    return;
-  }
-  utf8proc_uint8_t bytes[4];
-  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(character), bytes);
-  text.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
-}
+void append(std::string& text, char32_t character) { append_utf8(text, character); }
 
-std::string encoded(char32_t character) {
-  std::string text;
-  append(text, character);
-  return text;
-}
+std::string encoded(char32_t character) { return utf8_of(character); }
 
 bool is_whitespace(char32_t character) {
   if (character < 0x80) return character == ' ' || (character >= '\t' && character <= '\r');
