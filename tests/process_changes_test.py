@@ -24,7 +24,7 @@ ELSEWHERE = {
     "registry/graph/recomputation.cpp": ("set_default_engine_stub", "installed by the page"),
     "registry/graph/shape_mode.cpp": ("torch::Library", "installed by the page"),
     "registry/kernels/bernoulli.cpp": ("torch::Library", "installed by the page"),
-    "registry/data/download.cpp": ("curl_global_init", "libcurl asks for it before its first use"),
+    "registry/formats/web/transfer.cpp": ("curl_global_init", "libcurl asks for it before its first use"),
     "registry/language/regex.cpp": ("onig_initialize", "Oniguruma asks for it before its first use"),
     "runner/base/signals.cpp": ("sigaction", "on the page as signals"),
     "runner/data/data_loader.cpp": ("omp_set_num_threads", "of the calling thread alone"),

@@ -11,6 +11,7 @@
 #include "runner/process/passive_waiting.h"
 #include "runner/process/process_changes.h"
 #include "tools/command_line.h"
+#include "tools/network.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -41,6 +42,7 @@ int run_program(int argc, char** argv, Program& program) {
        {add_run, add_validate, add_explain, add_profile, add_lr_find, add_data, add_predict, add_generate,
         add_tokenizer, add_list, add_schema, add_eval, add_export, add_env, add_config, add_launch})
     add(app, program);
+  add_network(app, program);
   std::vector<std::string> arguments = expanded({program.arguments.begin() + 1, program.arguments.end()}, app);
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end
   try {

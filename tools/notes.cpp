@@ -12,6 +12,9 @@ LoadedRecipe load_with_notes(const RecipeArguments& arguments, const std::string
   LoadedRecipe loaded = load_recipe(arguments.path, config, arguments.overrides, program.catalog);
   print_notes(config, program);
   if (program.quiet) return loaded;
+  for (const PublishedName& name : loaded.names) {
+    std::fprintf(stderr, "note: %s\n", Problem{name.place, name.path, name.source.text}.to_string().c_str());
+  }
   for (const Problem& note : recipe_notes(loaded)) std::fprintf(stderr, "note: %s\n", note.to_string().c_str());
   return loaded;
 }

@@ -10,6 +10,7 @@
 
 #include "registry/data/texts/text_corpus.h"
 #include "registry/formats/files/file_io.h"
+#include "registry/formats/web/named_sources.h"
 #include "runner/generate/generation.h"
 #include "runner/generate/generation_config.h"
 #include "runner/model/pretrained_weights.h"
@@ -194,7 +195,7 @@ DeviceChoice device_of(const std::vector<std::string>& overrides) {
 }
 
 void generate_from(const GenerateArguments& arguments, Program& program) {
-  const std::string& path = arguments.run.path;
+  const std::string path = model_folder(arguments.run.path, PublishedPart::kWeights);
   if (PretrainedModel::is_in(path)) {
     const PretrainedModel pretrained(path, program.catalog, device_of(arguments.run.overrides));
     LanguageModel model = pretrained.model();
@@ -217,7 +218,7 @@ void add_generate(CLI::App& app, Program& program) {
   verb->add_option(
           "run", arguments->run.path,
           "a run's folder (its best checkpoint, else its newest), a checkpoint's, or a folder in Hugging Face's "
-          "layout")
+          "layout, or the name of a model on its hub")
       ->required();
   verb->add_option("overrides", arguments->run.overrides, "key=value: device=cpu");
   verb->add_option("--prompt,-p", arguments->prompts, "a prompt; may be given several times")->allow_extra_args(false);

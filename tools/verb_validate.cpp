@@ -15,8 +15,9 @@ void add_validate(CLI::App& app, Program& program) {
   add_recipe_arguments(*verb, *arguments);
   add_accelerate_option(*verb, *accelerate);
   verb->callback([&program, arguments, accelerate] {
-    load_with_notes(*arguments, *accelerate, program);
-    if (!program.quiet) std::printf("%s: valid\n", arguments->path.c_str());
+    const LoadedRecipe loaded = load_with_notes(*arguments, *accelerate, program);
+    const char* found = loaded.is_planned ? "valid" : "valid as far as can be told before the model is fetched";
+    if (!program.quiet) std::printf("%s: %s\n", arguments->path.c_str(), found);
   });
 }
 

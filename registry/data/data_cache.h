@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "registry/data/download.h"
+#include "registry/formats/web/download.h"
 #include "registry/formats/files/file_lock.h"
 #include "registry/language/error.h"
 

@@ -5,6 +5,7 @@
 
 #include "registry/formats/files/pretrained_folder.h"
 #include "registry/formats/files/settings_file.h"
+#include "registry/formats/web/named_sources.h"
 #include "registry/language/error.h"
 #include "registry/models/config_keys.h"
 #include "registry/models/generation_keys.h"
@@ -31,10 +32,10 @@ const char* type_name(const bool& /*like*/) { return "true or false"; }
 ModelConfig::ModelConfig(const CheckpointOptions& options, const std::string& model_type,
                          const std::string& architecture) {
   if (options.pretrained) {
-    folder_ = *options.pretrained;
+    folder_ = model_folder(*options.pretrained, PublishedPart::kWeights);
     if (!std::filesystem::is_directory(folder_)) {
       throw DataError("pretrained: there is no folder " + folder_ +
-                      "; models are not fetched from the internet: name a folder with config.json and weights");
+                      "; name one with config.json and weights, or a model of Hugging Face's hub, as org/name");
     }
     path_ = (std::filesystem::path(folder_) / "config.json").string();
   } else if (options.config) {

@@ -25,8 +25,9 @@ struct CheckpointOptions {
     f.optional("pretrained", &Own::pretrained)
         .doc(
             "a folder in Hugging Face's layout (config.json; model.safetensors, shards with an index, or "
-            "pytorch_model.bin), that gives sizes and weights; parameters without weights there keep their initial "
-            "values");
+            "pytorch_model.bin), or the name of a model on Hugging Face's hub (org/name, org/name@revision), that "
+            "gives "
+            "sizes and weights; parameters without weights there keep their initial values");
     f.rule({.when = {the("pretrained").is_given()},
             .all = {the("config").is_missing()},
             .at = "config",
@@ -76,7 +77,7 @@ class ModelConfig {
   nlohmann::json written() const;
   /// What the user should know: keys of the file that nobody has asked for and that are not known to mean nothing.
   std::vector<std::string> notes() const;
-  /// The folder that `pretrained` names; "" without one.
+  /// The folder that `pretrained` names, by its path or its name; "" without one.
   const std::string& folder() const { return folder_; }
 
  private:

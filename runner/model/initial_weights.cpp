@@ -6,6 +6,8 @@
 
 #include "registry/formats/files/pretrained_folder.h"
 #include "registry/formats/files/torch_file.h"
+#include "registry/formats/web/named_sources.h"
+#include "registry/formats/web/network.h"
 #include "registry/graph/flatten.h"
 #include "registry/language/name_regex.h"
 #include "runner/model/model_adapters.h"
@@ -68,9 +70,11 @@ const std::string& path_of(const WrittenWeights& weights) {
   return std::get<WeightsSection>(weights).path;
 }
 
-/// Throws DataError where no file of weights is at `path`, nor a folder with weights.
-void check_weights_path(const std::string& path) {
+/// Throws DataError where no file of weights is at `named`, nor a folder with weights, nor can be had by that name.
+void check_weights_path(const std::string& named) {
   namespace fs = std::filesystem;
+  if (!network_is_allowed() && source_of_weights(named)) return;  // whether it can be had is known when it is fetched
+  const std::string path = weights_path(named);
   std::error_code unreachable;  // as of a name that is too long
   const fs::file_status status = fs::status(path, unreachable);
   if (status.type() == fs::file_type::not_found) {
@@ -101,7 +105,8 @@ void find_missing_folders(const Graph& graph, std::vector<Problem>& problems) {
   for (const auto& [record, layer] : layers) {
     if (record->pretrained.empty()) continue;
     try {
-      check_pretrained_folder(record->pretrained);
+      const bool is_of_hub = published_name(record->pretrained) != record->pretrained;
+      if (network_is_allowed() || !is_of_hub) check_pretrained_folder(record->pretrained);
     } catch (const DataError& error) {
       problems.push_back({layer->place, layer->path, error.what()});
     }
@@ -146,6 +151,7 @@ std::vector<std::string> load_initial_weights(const Recipe& recipe, Model& model
   }
   try {
     check_weights_path(weights.path);  // it was there when the recipe was checked
+    weights.path = weights_path(weights.path);
   } catch (const DataError& error) {
     throw Error(std::string("model.weights: ") + error.what());
   }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "registry/formats/web/network.h"
 #include "registry/kinds/build.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/interpolation.h"
@@ -124,6 +125,12 @@ std::string monitor_hint(const std::string& monitor, const std::vector<std::stri
   return "; known: " + join_first(names, kMostListed);
 }
 
+/// Whether the model can only be checked once something is fetched, which this process may not do.
+bool waits_for_network(const std::vector<PublishedName>& names) {
+  return !network_is_allowed() &&
+         std::ranges::any_of(names, [](const PublishedName& name) { return name.is_model && !name.source.has_config; });
+}
+
 /// What is monitored must be among what evaluation gives, and there must be evaluations. What it gives is known where
 /// there is a model.
 void check_monitors(const Recipe& recipe, const Model* model, const std::vector<EvaluationFigure>& figures,
@@ -184,7 +191,8 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
     if (!known.is_null() && !has_fault(problems, {"dataset", "plugins"})) {  // later builds of it then know that, too
       build_at_place(loaded.recipe.dataset.train, {})->set_inferred(known);
     }
-    planned = check_model(loaded.recipe, source.value, problems);
+    loaded.names = published_names(source.value, catalog);
+    if (!waits_for_network(loaded.names)) planned = check_model(loaded.recipe, source.value, problems);
     if (weights == InitialWeights::kNeeded) {
       const std::vector<Problem> missing = missing_weights(loaded.recipe, source.value, planned.get());
       problems.insert(problems.end(), missing.begin(), missing.end());
@@ -207,12 +215,14 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
   sort_problems(problems);
   if (!problems.empty()) throw RecipeError(problems);
   loaded.surplus = std::move(notes);
+  loaded.is_planned = planned != nullptr;
   if (planned) {
     const std::vector<Problem> surplus = surplus_outputs(loaded.recipe, planned->graph(), training_info(loaded.recipe));
     loaded.surplus.insert(loaded.surplus.end(), surplus.begin(), surplus.end());
   }
   loaded.resolved = std::move(source.value);
   loaded.kept = std::move(source.kept);
+  if (network_is_allowed()) loaded.names = published_names(loaded.resolved, catalog);  // some of them are there now
   return loaded;
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "runner/model/published_names.h"
 #include "runner/recipe/recipe.h"
 
 namespace trainrun {
@@ -14,6 +15,8 @@ struct LoadedRecipe {
   std::string path;
   Value kept;                    // ResolvedRecipe's: what of it may be a secret
   std::vector<Problem> surplus;  // notes found while the model was planned: `surplus_outputs`, and of `settle_modes`
+  std::vector<PublishedName> names;
+  bool is_planned = false;  // otherwise a model is not fetched yet, and nothing was checked that depends on its sizes
 };
 
 /// Whether a job begins with the weights that its recipe names; what was trained has its own.

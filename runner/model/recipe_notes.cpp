@@ -102,7 +102,7 @@ std::vector<Problem> recipe_notes(const LoadedRecipe& loaded) {
   visit(loaded.resolved, [&](const Value& value) {
     if (is_undecided(value)) undecided.insert(value.place().to_string());
   });
-  if (!undecided.empty()) note_batch_first(loaded.recipe, undecided, notes);
+  if (!undecided.empty() && loaded.is_planned) note_batch_first(loaded.recipe, undecided, notes);
   sort_problems(notes);
   return notes;
 }

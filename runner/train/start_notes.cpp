@@ -9,6 +9,7 @@
 namespace trainrun {
 
 void log_start_notes(const LoadedRecipe& loaded) {
+  for (const PublishedName& name : loaded.names) spdlog::info("{}: {}", name.path, name.source.text);
   for (const Problem& note : recipe_notes(loaded)) spdlog::warn(note.to_string());
   const Waiting waiting = thread_waiting();
   const std::string hint = waiting_hint(waiting.is_busy, at::get_num_threads(), num_runnable(), usable_cpus());

@@ -1,4 +1,4 @@
-#include "registry/data/download.h"
+#include "registry/formats/web/download.h"
 
 #include <cstdlib>
 #include <filesystem>

@@ -36,7 +36,8 @@ struct EncodingOptions {
         .doc(
             "a folder with tokenizer.json, vocab.txt, vocab.json and "
             "merges.txt, or tokenizer.model, as Hugging Face "
-            "has it; or one of these files");
+            "has it; or one of these files; or the name of a model on "
+            "its hub");
     f.optional("max_length", &T::max_length)
         .at_least(1)
         .unit("tokens")

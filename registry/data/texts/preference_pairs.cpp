@@ -41,7 +41,8 @@ struct PreferencePairs {
         .doc(
             "a .jsonl file, plain or .gz: an object with the texts `prompt`, `chosen` and `rejected` in each line; or "
             "a .parquet, .arrow or .feather file with these columns");
-    f.required("tokenizer", &P::tokenizer).doc("a folder in Hugging Face's layout, or one of a tokenizer's files");
+    f.required("tokenizer", &P::tokenizer)
+        .doc("a folder in Hugging Face's layout, or one of a tokenizer's files, or the name of a model on its hub");
     f.optional("max_length", &P::max_length)
         .at_least(2)
         .unit("tokens")

@@ -30,7 +30,9 @@ namespace {
 
 constexpr const char* kTokenizerHelp =
     "characters: those of the training text, sorted, which checkpoints keep; or a folder with tokenizer.json, "
-    "vocab.json and merges.txt, or tokenizer.model, as Hugging Face has it, or one of these files";
+    "vocab.json and merges.txt, or tokenizer.model, as Hugging Face has it, or one of these files, or the name of a "
+    "model "
+    "on its hub";
 
 Rule cache_rule() {
   return {.when = {the("tokenizer").is("characters")},

@@ -10,6 +10,7 @@
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/files/file_mapping.h"
 #include "registry/formats/text/tokenizer.h"
+#include "registry/formats/web/named_sources.h"
 #include "registry/language/error.h"
 
 namespace trainrun {
@@ -105,9 +106,9 @@ TokenCacheKey& TokenCacheKey::add(std::string_view text) {
 TokenCacheKey& TokenCacheKey::add_file(const std::string& path) { return add(digest_file(path).sha256); }
 
 TokenCacheKey& TokenCacheKey::add_tokenizer(const std::string& path) {
-  const fs::path given(path);
+  const fs::path given(model_folder(path, PublishedPart::kTokenizer));
   const bool is_folder = fs::is_directory(given);
-  if (!is_folder) add(given.filename().string()).add_file(path);
+  if (!is_folder) add(given.filename().string()).add_file(given.string());
   const fs::path folder = is_folder ? given : given.parent_path();
   for (const std::string& name : tokenizer_files(folder.string())) add(name).add_file((folder / name).string());
   return *this;

@@ -8,6 +8,7 @@
 #include "registry/formats/text/json_node.h"
 #include "registry/formats/text/tokenizer_files.h"
 #include "registry/formats/text/unicode.h"
+#include "registry/formats/web/named_sources.h"
 #include "registry/language/error.h"
 
 namespace trainrun {
@@ -104,7 +105,8 @@ ChatText ChatTemplate::render(const nlohmann::ordered_json& messages, const nloh
 
 ChatTemplate open_chat_template(const std::string& tokenizer, const std::optional<std::string>& given,
                                 const ChatVariables& variables) {
-  const fs::path folder = fs::is_directory(tokenizer) ? fs::path(tokenizer) : fs::path(tokenizer).parent_path();
+  const fs::path own(model_folder(tokenizer, PublishedPart::kTokenizer));
+  const fs::path folder = fs::is_directory(own) ? own : own.parent_path();
   const TokenizerConfig config = read_tokenizer_config(folder.string());
   const bool is_text = given && (given->find("{{") != std::string::npos || given->find("{%") != std::string::npos);
   if (is_text) return {"template", *given, config.special_tokens, variables};

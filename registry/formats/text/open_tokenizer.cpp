@@ -5,6 +5,7 @@
 
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/text/tokenizer_files.h"
+#include "registry/formats/web/named_sources.h"
 #include "registry/language/error.h"
 
 namespace trainrun {
@@ -95,7 +96,7 @@ std::vector<std::string> tokenizer_files(const std::string& folder) {
 }
 
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path) {
-  const fs::path given(path);
+  const fs::path given(model_folder(path, PublishedPart::kTokenizer));
   if (!fs::exists(given)) throw DataError(path + ": there is no such file or folder");
   return std::make_shared<const PipelineTokenizer>(read_pipeline(fs::is_directory(given) ? file_in(given) : given));
 }

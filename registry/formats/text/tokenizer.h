@@ -93,8 +93,8 @@ KeptTokens truncated_lengths(int64_t first, std::optional<int64_t> second, int64
 std::optional<std::string> find_tokenizer(const std::string& folder);
 /// The names of all files in a folder that make up its tokenizer and its chat template, always in the same order.
 std::vector<std::string> tokenizer_files(const std::string& folder);
-/// Opens a folder (tokenizer.json, or vocab.txt, or vocab.json and merges.txt, or tokenizer.model) or one such file.
-/// Throws DataError.
+/// Opens a folder (tokenizer.json, or vocab.txt, or vocab.json and merges.txt, or tokenizer.model) or one such file, or
+/// the tokenizer of a model by its name (web/named_sources.h). Throws DataError.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path);
 /// What a user should know of the files beside a tokenizer's own: their keys of which nothing is known here.
 std::vector<std::string> tokenizer_notes(const std::string& path);

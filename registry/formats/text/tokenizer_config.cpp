@@ -7,6 +7,7 @@
 
 #include "registry/formats/files/settings_file.h"
 #include "registry/formats/text/tokenizer_files.h"
+#include "registry/formats/web/named_sources.h"
 #include "registry/language/error.h"
 
 namespace trainrun {
@@ -255,7 +256,7 @@ TokenizerConfig read_tokenizer_config(const std::string& folder) {
 }
 
 std::vector<std::string> tokenizer_notes(const std::string& path) {
-  const fs::path given(path);
+  const fs::path given(model_folder(path, PublishedPart::kTokenizer));
   if (!fs::exists(given)) return {};
   const fs::path folder = fs::is_directory(given) ? given : given.parent_path();
   const TokenizerConfig config = read_tokenizer_config(folder.string());

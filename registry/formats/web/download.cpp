@@ -1,18 +1,16 @@
-#include "registry/data/download.h"
+#include "registry/formats/web/download.h"
 
-#include <curl/curl.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <optional>
 
+#include "registry/formats/web/transfer.h"
 #include "registry/language/error.h"
 
 namespace trainrun {
@@ -20,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr long kConnectSeconds = 20;
 constexpr long kRangeNotSatisfiable = 416;
 constexpr int kMostInterruptions = 5;  // of one url without an answer that says more
 
@@ -82,67 +79,23 @@ class PartFile {
   int descriptor_ = -1;
 };
 
-struct Transfer {
-  PartFile& part;
-  int write_error = 0;
-};
-
-size_t on_data(char* data, size_t size, size_t count, void* target) {
-  auto& transfer = *static_cast<Transfer*>(target);
-  if (transfer.part.append(data, size * count)) return size * count;
-  transfer.write_error = errno;
-  return 0;
-}
-
-struct Answer {
-  CURLcode code = CURLE_OK;
-  long status = 0;
-  std::string message;
-};
-
-/// Where this system keeps the certificates that it trusts, or "" for where libcurl looks: in the place of the system
-/// that it was built for, while a wheel's libcurl runs on others, too.
-std::string trusted_certificates() {
-  if (const char* named = std::getenv("SSL_CERT_FILE")) return named;
-  for (const char* path : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
-                           "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
-    std::error_code unreadable;
-    if (fs::exists(path, unreadable)) return path;
-  }
-  return "";
-}
-
 /// One request: everything from the end of `part` on.
-Answer request(const std::string& url, PartFile& part, int64_t stall_seconds) {
-  static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
-  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> handle(curl_easy_init(), &curl_easy_cleanup);
-  if (initialised != CURLE_OK || !handle) throw DataError("libcurl cannot be initialised");
-  char detail[CURL_ERROR_SIZE] = "";
-  Transfer transfer{part};
-  const auto set = [&](CURLoption option, auto value) { curl_easy_setopt(handle.get(), option, value); };
-  set(CURLOPT_URL, url.c_str());
-  set(CURLOPT_PROTOCOLS_STR, "http,https");
-  set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-  set(CURLOPT_USERAGENT, "trainrun/" TRAINRUN_VERSION);
-  set(CURLOPT_FOLLOWLOCATION, 1L);
-  set(CURLOPT_MAXREDIRS, 5L);
-  set(CURLOPT_FAILONERROR, 1L);
-  set(CURLOPT_NOSIGNAL, 1L);
-  set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
-  set(CURLOPT_LOW_SPEED_LIMIT, 1L);
-  set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(stall_seconds));
-  set(CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(part.size()));
-  const std::string certificates = trusted_certificates();
-  if (!certificates.empty()) set(CURLOPT_CAINFO, certificates.c_str());
-  set(CURLOPT_ERRORBUFFER, static_cast<char*>(detail));
-  set(CURLOPT_WRITEFUNCTION, &on_data);
-  set(CURLOPT_WRITEDATA, static_cast<void*>(&transfer));
-  Answer answer;
-  answer.code = curl_easy_perform(handle.get());
-  curl_easy_getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &answer.status);
-  answer.message = detail[0] ? detail : curl_easy_strerror(answer.code);
-  if (transfer.write_error) {
-    errno = transfer.write_error;
+WebAnswer request(const std::string& url, PartFile& part, const Download& job) {
+  WebRequest request;
+  request.url = url;
+  request.first_byte = part.size();
+  request.stall_seconds = job.stall_seconds;
+  request.token = job.token;
+  int write_error = 0;
+  request.on_data = [&](const char* data, size_t size) {
+    if (part.append(data, size)) return true;
+    write_error = errno;
+    return false;
+  };
+  request.on_progress = job.on_progress;
+  WebAnswer answer = send(request);
+  if (write_error) {
+    errno = write_error;
     fail(part.path(), "write");
   }
   return answer;
@@ -153,10 +106,10 @@ Answer request(const std::string& url, PartFile& part, int64_t stall_seconds) {
 std::optional<std::string> fetch(const std::string& url, PartFile& part, const Download& job) {
   for (int interruptions = 0; interruptions <= kMostInterruptions; ++interruptions) {
     const int64_t before = part.size();
-    const Answer answer = request(url, part, job.stall_seconds);
-    if (answer.code == CURLE_OK) return std::nullopt;
+    const WebAnswer answer = request(url, part, job);
+    if (answer.fault == WebAnswer::Fault::kNone) return std::nullopt;
     if (answer.status == kRangeNotSatisfiable && before > 0) return std::nullopt;  // it may be whole already
-    if (answer.code == CURLE_RANGE_ERROR && before > 0) {                          // the server has no ranges
+    if (answer.fault == WebAnswer::Fault::kNoRanges) {
       part.clear();
       continue;
     }
@@ -186,10 +139,11 @@ std::optional<std::string> fetch_verified(const std::string& url, PartFile& part
 void download(const Download& job) {
   std::error_code error;
   const fs::path destination(job.destination);
+  const std::string part_path = job.part.empty() ? job.destination + ".part" : job.part;
   if (destination.has_parent_path()) fs::create_directories(destination.parent_path(), error);
   if (error) throw DataError(destination.parent_path().string() + ": cannot create the folder: " + error.message());
   while (!fs::exists(destination)) {
-    PartFile part(job.destination + ".part");
+    PartFile part(part_path);
     if (!part.is_named()) continue;  // another process finished it while we waited for the lock, …
     if (fs::exists(destination)) {   // … or just before we opened it
       fs::remove(part.path());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,9 +16,15 @@ struct Download {
   std::function<void(const std::string& path)> verify;
   /// Seconds without a byte after which a server is given up.
   int64_t stall_seconds = 30;
+  /// Where it grows; "": `destination`.part.
+  std::string part = {};
+  /// Sent to the servers of `urls`, not to those that they redirect to; "" for none.
+  std::string token = {};
+  /// Bytes so far and altogether (0: not known), now and then.
+  std::function<void(int64_t done, int64_t total)> on_progress = {};
 };
 
-/// Fetches a file into `destination`.part, verifies it, and renames it: `destination` is never there half. What an
+/// Fetches a file into its part, verifies it, and renames it: `destination` is never there half. What an
 /// earlier attempt left is continued where the server can, otherwise the file is fetched from its start. Processes that
 /// want the same file wait for the first. Throws DataError with what went wrong at each url.
 void download(const Download& job);

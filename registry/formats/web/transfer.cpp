@@ -1,0 +1,152 @@
+#include "registry/formats/web/transfer.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "registry/language/error.h"
+
+namespace trainrun {
+namespace {
+
+constexpr long kConnectSeconds = 20;
+constexpr int kMostRedirects = 5;
+constexpr long kFirstRedirect = 300;
+constexpr long kFirstError = 400;
+constexpr long kPartial = 206;
+
+/// Where this system keeps the certificates that it trusts, or "" for where libcurl looks: in the place of the system
+/// that it was built for, while a wheel's libcurl runs on others, too.
+std::string trusted_certificates() {
+  if (const char* named = std::getenv("SSL_CERT_FILE")) return named;
+  for (const char* path : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                           "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
+    std::error_code unreadable;
+    if (std::filesystem::exists(path, unreadable)) return path;
+  }
+  return "";
+}
+
+std::string lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+std::string stripped(const std::string& text) {
+  const auto begin = text.find_first_not_of(" \t\r\n");
+  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+/// What the callbacks of one request need.
+struct Exchange {
+  const WebRequest& request;
+  CURL* handle;
+  WebAnswer answer;
+};
+
+size_t on_body(char* data, size_t size, size_t count, void* target) {
+  auto& exchange = *static_cast<Exchange*>(target);
+  long status = 0;
+  curl_easy_getinfo(exchange.handle, CURLINFO_RESPONSE_CODE, &status);
+  if (status >= kFirstRedirect) return size * count;
+  if (exchange.request.first_byte > 0 && status != kPartial) {
+    exchange.answer.fault = WebAnswer::Fault::kNoRanges;
+    return 0;
+  }
+  return exchange.request.on_data && !exchange.request.on_data(data, size * count) ? 0 : size * count;
+}
+
+size_t on_header(char* data, size_t size, size_t count, void* target) {
+  auto& headers = static_cast<Exchange*>(target)->answer.headers;
+  const std::string line(data, size * count);
+  if (line.starts_with("HTTP/")) headers.clear();  // of another answer, as that of a proxy
+  if (const auto colon = line.find(':'); colon != std::string::npos) {
+    headers[lower_case(line.substr(0, colon))] = stripped(line.substr(colon + 1));
+  }
+  return size * count;
+}
+
+int on_transferred(void* target, curl_off_t total, curl_off_t done, curl_off_t /*sent*/, curl_off_t /*to_send*/) {
+  const auto& exchange = *static_cast<const Exchange*>(target);
+  const int64_t before = exchange.request.first_byte;
+  if (done > 0) exchange.request.on_progress(before + done, total > 0 ? before + total : 0);
+  return 0;
+}
+
+/// One request, whose redirects are the caller's. `token`: "" for none.
+WebAnswer send_one(const std::string& url, const WebRequest& request, const std::string& token) {
+  static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
+  const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> handle(curl_easy_init(), &curl_easy_cleanup);
+  if (initialised != CURLE_OK || !handle) throw DataError("libcurl cannot be initialised");
+  char detail[CURL_ERROR_SIZE] = "";
+  Exchange exchange{request, handle.get(), {}};
+  const auto set = [&](CURLoption option, auto value) { curl_easy_setopt(handle.get(), option, value); };
+  set(CURLOPT_URL, url.c_str());
+  set(CURLOPT_PROTOCOLS_STR, "http,https");
+  set(CURLOPT_USERAGENT, "trainrun/" TRAINRUN_VERSION);
+  set(CURLOPT_FAILONERROR, 1L);
+  set(CURLOPT_NOSIGNAL, 1L);
+  set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  set(CURLOPT_LOW_SPEED_LIMIT, 1L);
+  set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.stall_seconds));
+  if (request.head) set(CURLOPT_NOBODY, 1L);
+  const std::string range = std::to_string(request.first_byte) + "-";
+  if (request.first_byte > 0) set(CURLOPT_RANGE, range.c_str());
+  const std::string certificates = trusted_certificates();
+  if (!certificates.empty()) set(CURLOPT_CAINFO, certificates.c_str());
+  const std::string authorization = "Authorization: Bearer " + token;
+  const std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(
+      token.empty() ? nullptr : curl_slist_append(nullptr, authorization.c_str()), &curl_slist_free_all);
+  if (headers) set(CURLOPT_HTTPHEADER, headers.get());
+  set(CURLOPT_ERRORBUFFER, static_cast<char*>(detail));
+  set(CURLOPT_WRITEFUNCTION, &on_body);
+  set(CURLOPT_WRITEDATA, static_cast<void*>(&exchange));
+  set(CURLOPT_HEADERFUNCTION, &on_header);
+  set(CURLOPT_HEADERDATA, static_cast<void*>(&exchange));
+  if (request.on_progress) {
+    set(CURLOPT_NOPROGRESS, 0L);
+    set(CURLOPT_XFERINFOFUNCTION, &on_transferred);
+    set(CURLOPT_XFERINFODATA, static_cast<void*>(&exchange));
+  }
+  const CURLcode code = curl_easy_perform(handle.get());
+  WebAnswer& answer = exchange.answer;
+  curl_easy_getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &answer.status);
+  answer.url = url;
+  if (const char* redirect = nullptr; curl_easy_getinfo(handle.get(), CURLINFO_REDIRECT_URL, &redirect) == CURLE_OK)
+    answer.elsewhere = redirect ? redirect : "";
+  if (code == CURLE_OK || answer.fault != WebAnswer::Fault::kNone) return answer;
+  answer.fault = answer.status >= kFirstError ? WebAnswer::Fault::kStatus : WebAnswer::Fault::kNoAnswer;
+  answer.message = detail[0] ? detail : curl_easy_strerror(code);
+  return answer;
+}
+
+}  // namespace
+
+std::string server_of(const std::string& url) {
+  const auto scheme = url.find("://");
+  return lower_case(url.substr(0, url.find_first_of("/?#", scheme == std::string::npos ? 0 : scheme + 3)));
+}
+
+WebAnswer send(const WebRequest& request) {
+  std::string url = request.url;
+  for (int redirects = 0;; ++redirects) {
+    // A token is for one server: not for those that it sends us to, which may be anybody's.
+    const bool is_same = server_of(url) == server_of(request.url);
+    WebAnswer answer = send_one(url, request, is_same ? request.token : "");
+    if (answer.fault != WebAnswer::Fault::kNone || answer.elsewhere.empty()) return answer;
+    const bool stays = server_of(answer.elsewhere) == server_of(url);
+    if (!stays && !request.follows_elsewhere) return answer;
+    if (redirects == kMostRedirects) {
+      answer.fault = WebAnswer::Fault::kNoAnswer;
+      answer.message = "more than " + std::to_string(kMostRedirects) + " redirects";
+      return answer;
+    }
+    url = answer.elsewhere;
+  }
+}
+
+}  // namespace trainrun

@@ -1,0 +1,72 @@
+#include "runner/model/published_names.h"
+
+#include "registry/language/error.h"
+
+namespace trainrun {
+namespace {
+
+bool is_text(const Value* value) { return value && value->is_scalar() && value->scalar_type() == ScalarType::kString; }
+
+/// Whether a built-in component of this registry is of the type that `value` names. (A plugin's words are its own.)
+template <class Kind>
+bool is_builtin(const Value& value, const Registry<Kind>& registry) {
+  const Value* type = value.find("type");
+  const auto* entry = is_text(type) ? registry.find(type->text()) : nullptr;
+  return entry && entry->origin.empty();
+}
+
+class Finder {
+ public:
+  explicit Finder(const Catalog& catalog) : catalog_(catalog) {}
+
+  void visit(const Value& value, const std::string& path) {
+    if (value.is_map() && is_builtin(value, catalog_.layers)) {
+      add(value.find("pretrained"), path + ".pretrained", true,
+          [](const std::string& name) { return source_of_model(name, PublishedPart::kWeights); });
+    }
+    if (value.is_map() && is_builtin(value, catalog_.datasets)) {
+      add(value.find("tokenizer"), path + ".tokenizer", false, [](const std::string& name) {
+        return name == "characters" ? std::nullopt : source_of_model(name, PublishedPart::kTokenizer);
+      });
+    }
+    for (const Value::Entry& entry : value.entries()) {
+      visit(entry.value, path.empty() ? entry.key : path + "." + entry.key);
+    }
+    for (size_t i = 0; i < value.items().size(); ++i) visit(value.items()[i], path + "[" + std::to_string(i) + "]");
+  }
+  void add_weights(const Value* section, const std::string& path) {
+    const Value* weights = section && section->is_map() ? section->find("weights") : nullptr;
+    const bool is_map = weights && weights->is_map();
+    add(is_map ? weights->find("path") : weights, path + ".weights" + (is_map ? ".path" : ""), false,
+        &source_of_weights);
+  }
+  std::vector<PublishedName> take() { return std::move(found_); }
+
+ private:
+  template <class SourceOf>
+  void add(const Value* name, const std::string& path, bool is_model, const SourceOf& source_of) {
+    if (!is_text(name)) return;
+    try {
+      if (auto source = source_of(name->text())) found_.push_back({name->place(), path, std::move(*source), is_model});
+    } catch (const DataError&) {  // whoever needs it says what is wrong
+    }
+  }
+
+  const Catalog& catalog_;
+  std::vector<PublishedName> found_;
+};
+
+}  // namespace
+
+std::vector<PublishedName> published_names(const Value& resolved, const Catalog& catalog) {
+  Finder finder(catalog);
+  if (!resolved.is_map()) return {};
+  finder.visit(resolved, "");
+  finder.add_weights(resolved.find("model"), "model");
+  if (const Value* roles = resolved.find("models"); roles && roles->is_map()) {
+    for (const Value::Entry& role : roles->entries()) finder.add_weights(&role.value, "models." + role.key);
+  }
+  return finder.take();
+}
+
+}  // namespace trainrun
