@@ -13,7 +13,8 @@ import tokenizers  # noqa: E402
 from transformers.utils.chat_template_utils import _cached_compile_jinja_template  # noqa: E402
 
 import chat_templates  # noqa: E402
-from chat_templates import CONVERSATIONS, MARKED, MARKED_LINES, PUBLISHED, SYNTAX, VARIABLES, WITH_TOOLS, said  # noqa: E402
+from chat_template_syntax import SYNTAX, VARIABLES  # noqa: E402
+from chat_templates import CONVERSATIONS, MARKED, MARKED_LINES, PUBLISHED, WITH_TOOLS, said  # noqa: E402
 from probe import ProbeError  # noqa: E402
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}

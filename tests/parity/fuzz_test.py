@@ -20,7 +20,8 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from chat_templates import CALL, CHATML, CLOCK, MARKED, PUBLISHED, SYNTAX, WEATHER, said
+from chat_template_syntax import SYNTAX
+from chat_templates import CALL, CHATML, CLOCK, MARKED, PUBLISHED, WEATHER, said
 from fuzzing import FOUND, fuzz, placed, written
 from probe import Probe
 

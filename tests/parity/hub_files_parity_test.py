@@ -17,11 +17,11 @@ from tests.program import CALLED
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: tools/setup --tests fetches it")
 
 import tokenizer_kinds  # noqa: E402
-from generate_parity_test import GPT_LONG, generated, greedy, prompts, trainrun  # noqa: E402
+from generating import GPT_LONG, generated, greedy, prompts, trainrun  # noqa: E402
 from language_models import (DISTILLED, GPT, LLAMA, QWEN, VOCABULARY, BertForMaskedLM, DistilBertConfig, DistilBertModel, LanguageModel,  # noqa: E402
                              LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen3Config, Qwen3ForCausalLM, RobertaForMaskedLM, bert,
                              decoder, roberta)
-from language_models_parity_test import OF_THE_OUTPUT, assert_close, expected_of, write_recipe  # noqa: E402
+from language_model_recipes import OF_THE_OUTPUT, assert_close, expected_of, write_recipe  # noqa: E402
 from tokenizer_texts import Encoded, decoded  # noqa: E402
 
 UNKNOWN = "frobnicate is a key that is not known here; nothing follows from it"

@@ -6,80 +6,21 @@ import json
 import pathlib
 import subprocess
 
-import numpy as np
 import pytest
 import safetensors.torch
 import torch
 from torch.nn import functional
 
 import reference
-from probe import ProbeError, assert_same, named
+from probe import ProbeError, assert_same
 
 from tests.program import CALLED
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: tools/setup --tests fetches it")
 
+from hostile_language_models import HOSTILE_CONFIGS, HOSTILE_INDICES  # noqa: E402
+from language_model_recipes import STEPS, assert_close, expected_of, labels_for, outputs_of, write_recipe  # noqa: E402
 from language_models import ALL, BERT, GPT, LENGTH, LLAMA_3, QWEN, TRAINED, LanguageModel  # noqa: E402
-
-TOLERANCE = 1e-5
-STEPS = 50
-
-RECIPE = """
-version: 1
-name: language
-seed: 3
-model: {{layers: [{layers}]}}
-loss: {loss}
-dataset:
-  train: {{type: TensorFile, path: {data}, target: labels}}
-  eval: {{type: TensorFile, path: {data}, target: labels}}
-dataloader: {{batch_size: 4, shuffle: false}}
-optimizer: {{type: AdamW, lr: 1e-3}}
-training: {{max_steps: {steps}}}
-evaluation: {{every: null}}
-checkpoint: {{every: {steps}}}
-"""
-
-
-# Where only the model is looked at, any loss will do.
-OF_THE_OUTPUT = "{type: OutputLoss, inputs: [\"0\"]}"
-
-
-def write_recipe(folder: pathlib.Path, layers: str, fields: dict[str, torch.Tensor], steps: int = STEPS,
-                 loss: str = "{type: CrossEntropyLoss, class_dim: -1}") -> str:
-    np.savez(folder / "data.npz", **{name: tensor.numpy() for name, tensor in fields.items()})
-    path = folder / "language.yaml"
-    path.write_text(RECIPE.format(layers=layers, data=folder / "data.npz", steps=steps, loss=loss))
-    return str(path)
-
-
-def labels_for(model: LanguageModel, fields: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Of each sample, or, for a language model, of each position: the next token, where there is one."""
-    ids = fields["input_ids"]
-    if not model.is_decoder:
-        return torch.arange(len(ids)) % 2
-    following = torch.full_like(ids, -100)
-    following[:, :-1] = torch.where(fields["attention_mask"][:, 1:].bool(), ids[:, 1:], -100)
-    return following
-
-
-def outputs_of(probe, folder, layers, fields, *overrides):
-    num = len(next(iter(fields.values())))
-    fields = fields | {"labels": torch.zeros(num).long()}
-    reply, results = probe.ask("model", named("input", fields), recipe=write_recipe(folder, layers, fields, loss=OF_THE_OUTPUT), overrides=list(overrides))
-    return reply, results["output.0"], results.under("state")
-
-
-def expected_of(model, fields):
-    with torch.no_grad():
-        given = model(**fields)
-    return given.logits if hasattr(given, "logits") else given.last_hidden_state
-
-
-def assert_close(actual, expected, mask=None):
-    if mask is not None:
-        actual, expected = actual[mask.bool()], expected[mask.bool()]
-    torch.testing.assert_close(actual, expected, rtol=TOLERANCE, atol=TOLERANCE * max(1, expected.abs().max().item()))
 
 
 @pytest.mark.parametrize("model", ALL, ids=str)
@@ -403,41 +344,6 @@ def test_the_minilm_checkpoint_gives_transformers_hidden_states_and_logits(probe
     assert_close(output, expected_of(classifier, fields))
 
 
-def change(path: pathlib.Path, **settings):
-    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
-
-
-# What is done to a folder of BERT's or Llama's; and what the refusal names besides the file.
-HOSTILE_CONFIGS = [
-    (BERT, lambda path: path.write_text("{"), "is not JSON"),
-    (BERT, lambda path: path.write_text("[" * 100_000), "nested too deeply"),
-    (BERT, lambda path: path.write_text("[1, 2]"), "expected a mapping"),
-    (BERT, lambda path: path.write_bytes(b'{"model_type": "bert", "hidden_act": "\xff"}'), "is not JSON"),
-    (BERT, lambda path: path.unlink(), "config.json"),
-    (BERT, lambda path: change(path, model_type="gpt2"), "model_type"),
-    (BERT, lambda path: change(path, hidden_size="768"), "hidden_size"),
-    (BERT, lambda path: change(path, hidden_size=-4), "hidden_size"),
-    (BERT, lambda path: change(path, hidden_size=33), "heads"),
-    (BERT, lambda path: change(path, vocab_size=2**63), "vocab_size"),
-    (BERT, lambda path: change(path, vocab_size=1e300), "vocab_size"),
-    (BERT, lambda path: change(path, num_hidden_layers=10**9), "num_hidden_layers"),
-    (BERT, lambda path: change(path, hidden_act="gelu; import os"), "hidden_act"),
-    (BERT, lambda path: change(path, hidden_dropout_prob=1.5), "hidden_dropout_prob"),
-    (BERT, lambda path: change(path, layer_norm_eps=-1), "layer_norm_eps"),
-    (BERT, lambda path: change(path, pad_token_id=99), "pad_token_id"),
-    (BERT, lambda path: change(path, id2label=["a"]), "id2label"),
-    (BERT, lambda path: change(path, position_embedding_type="relative_key"), "position_embedding_type"),
-    (BERT, lambda path: change(path, vocab_size=98), "word_embeddings"),
-    (LLAMA_3, lambda path: change(path, rope_parameters={"rope_type": "longrope", "factor": 2.0}), "rope_parameters.rope_type"),
-    (LLAMA_3, lambda path: change(path, rope_parameters={"rope_type": "linear", "factor": 0}), "rope_parameters.factor"),
-    (LLAMA_3, lambda path: change(path, rope_parameters={"rope_type": "yarn", "factor": 2.0, "beta_fast": 1, "beta_slow": 2}), "rope_parameters.beta_fast"),
-    (LLAMA_3, lambda path: change(path, rope_parameters={"rope_type": "yarn", "factor": 2.0, "truncate": 3}), "rope_parameters.truncate"),
-    (LLAMA_3, lambda path: change(path, rope_parameters=[1]), "rope_parameters"),
-    (LLAMA_3, lambda path: change(path, num_key_value_heads=3), "num_key_value_heads"),
-    (LLAMA_3, lambda path: change(path, head_dim=7), "head_dim"),
-]
-
-
 @pytest.mark.parametrize("number", range(len(HOSTILE_CONFIGS)))
 def test_a_hostile_config_is_refused_by_file_and_key(probe, tmp_path, number):
     model, harm, named_in_refusal = HOSTILE_CONFIGS[number]
@@ -447,22 +353,6 @@ def test_a_hostile_config_is_refused_by_file_and_key(probe, tmp_path, number):
         outputs_of(probe, tmp_path, f"{{type: {model.type}, pretrained: {tmp_path / 'peer'}}}", model.fields())
     assert named_in_refusal in str(refused.value)
     assert str(tmp_path / "peer") in str(refused.value) or named_in_refusal == "heads"
-
-
-HOSTILE_INDICES = [
-    ("{", "is not JSON"),
-    ("[]", "weight_map"),
-    ('{"weight_map": {}}', "names no tensor"),
-    ('{"weight_map": {"a": 1}}', "'a'"),
-    ('{"weight_map": {"a": "../model.safetensors"}}', "beside the index"),
-    ('{"weight_map": {"a": "/etc/passwd"}}', "beside the index"),
-    ('{"weight_map": {"a": "no.safetensors"}}', "no.safetensors"),
-    ('{"weight_map": {"a": "' + "a" * 5000 + '"}}', "names the shard aaa"),
-    ('{"weight_map": {"a": "shard.safetensors", "a": "shard.safetensors"}}', "twice"),
-    ('{"weight_map": {"a": "shard.safetensors"}}', "'a' is not in shard.safetensors"),
-    ('{"weight_map": {"classifier.bias": "shard.safetensors", "classifier.weight": "copy.safetensors"}}', "is in both"),
-    ('{"weight_map": ' + '{"a": ' * 5000 + "1" + "}" * 5000 + "}", "nested"),
-]
 
 
 @pytest.mark.parametrize("index, named_in_refusal", HOSTILE_INDICES, ids=range(len(HOSTILE_INDICES)))

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 import reference
-from generate_parity_test import characters_recipe, trainrun
+from generating import characters_recipe, trainrun
 
 from tests.program import CALLED
 
