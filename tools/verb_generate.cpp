@@ -1,18 +1,21 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <sstream>
+#include <utility>
 
 #include "registry/data/texts/text_corpus.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/web/named_sources.h"
+#include "runner/generate/chat_loop.h"
 #include "runner/generate/generation.h"
 #include "runner/generate/generation_config.h"
+#include "runner/generate/prompts.h"
 #include "runner/model/pretrained_weights.h"
 #include "runner/train/evaluation.h"
 #include "tools/verbs.h"
@@ -31,10 +34,18 @@ struct GenerateArguments {
   bool no_cache = false;
   std::string tokenizer;
   std::string output;
+  bool chat = false;
+  std::optional<std::string> system;
+  std::optional<std::string> chat_template;
 };
 
 constexpr const char* kFooter =
     "Without --prompt and --prompts, standard input is one prompt.\n"
+    "\n"
+    "With --chat, a prompt is what the user says, the model's chat template writes it, and only the answer is "
+    "printed.\n"
+    "Without --prompt and --prompts, each line of standard input is answered, and the conversation goes on until\n"
+    "/exit or the end of the input; /reset begins it anew. An answer ends where the template ends a turn.\n"
     "\n"
     "As in transformers, decoding is greedy, unless one of --temperature, --top-k and --top-p is given or the "
     "folder's\n"
@@ -51,7 +62,7 @@ void add_sampling(CLI::App& verb, GenerateArguments& arguments) {
   GenerationWishes& wishes = arguments.wishes;
   GenerationOptions& options = arguments.options;
   verb.add_option("--max-new-tokens", wishes.max_new_tokens,
-                  "maximum number of tokens to generate for each prompt (100)")
+                  "maximum number of tokens to generate for each prompt (100; with --chat 256)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   verb.add_option("--temperature", wishes.temperature,
                   "draw tokens, the logits divided by this (1); 0: always the most probable one")
@@ -80,48 +91,32 @@ std::string without_last_newline(std::string text) {
 
 std::string standard_input() { return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()}; }
 
-/// {"prompt": "text"} or {"input_ids": [1, 2]}.
-Prompt prompt_of_json(const std::string& line, const std::string& origin, const LanguageModel& model) {
-  const nlohmann::json object = json_object(line, origin);
-  if (const auto text = object.find("prompt"); text != object.end()) {
-    if (!text->is_string()) throw DataError(origin + ":prompt: expected a string, found " + text->type_name());
-    return prompt_of(text->get<std::string>(), origin, model);
-  }
-  const auto ids = object.find("input_ids");
-  if (ids == object.end()) throw DataError(origin + ": has no key 'prompt', nor 'input_ids'");
-  std::vector<int64_t> tokens;
-  for (const auto& id : *ids) {
-    if (!id.is_number_integer()) throw DataError(origin + ":input_ids: expected whole numbers, found " + id.dump());
-    tokens.push_back(id.get<int64_t>());
-  }
-  return prompt_of(tokens, origin, model);
-}
-
-std::vector<Prompt> prompts_of(const GenerateArguments& arguments, const LanguageModel& model) {
+std::vector<Prompt> prompts_of(const GenerateArguments& arguments, PromptMaker& maker) {
   std::vector<Prompt> prompts;
   for (size_t i = 0; i < arguments.prompts.size(); ++i) {
-    prompts.push_back(prompt_of(arguments.prompts[i], "prompt " + std::to_string(i + 1), model));
+    prompts.push_back(maker.of_text(arguments.prompts[i], "prompt " + std::to_string(i + 1)));
   }
   if (arguments.file.empty() && prompts.empty()) {
     if (isatty(STDIN_FILENO) == 1) std::fputs("prompt, ended by Ctrl-D:\n", stderr);
-    prompts.push_back(prompt_of(without_last_newline(standard_input()), "standard input", model));
+    prompts.push_back(maker.of_text(without_last_newline(standard_input()), "standard input"));
   }
   if (arguments.file.empty()) return prompts;
-  const bool is_json = is_jsonl(arguments.file);
-  std::istringstream lines(arguments.file == "-" ? standard_input() : read_text_file(arguments.file));
-  std::string line;
-  for (int64_t number = 1; std::getline(lines, line); ++number) {
-    const std::string origin = arguments.file + ":" + std::to_string(number);
-    line = without_last_newline(line);
-    prompts.push_back(is_json ? prompt_of_json(line, origin, model) : prompt_of(line, origin, model));
+  const std::string content = arguments.file == "-" ? standard_input() : read_text_file(arguments.file);
+  for (Prompt& prompt : maker.of_lines(content, arguments.file, is_jsonl(arguments.file))) {
+    prompts.push_back(std::move(prompt));
   }
-  if (prompts.empty()) throw DataError(arguments.file + ": has no prompts");
   return prompts;
 }
 
+/// What the file of answers has of a prompt: its text or, of a conversation, all messages with the answer.
 std::string json_line(const Prompt& prompt, const GeneratedText& text) {
   nlohmann::ordered_json line;
-  line["prompt"] = prompt.text;
+  if (prompt.messages.is_null()) {
+    line["prompt"] = prompt.text;
+  } else {
+    line["messages"] = prompt.messages;
+    line["messages"].push_back({{"role", "assistant"}, {"content", text.text}});
+  }
   line["sample"] = text.sample;
   line["text"] = text.text;
   line["tokens"] = text.tokens;
@@ -134,34 +129,36 @@ void write_out(std::string_view text) {
   std::fflush(stdout);
 }
 
-/// To standard output: a single text as it comes, several with lines between them.
+/// To standard output: a single text as it comes, several with lines between them; of a conversation, the answer.
 void print_texts(Generator& generator, const std::vector<Prompt>& prompts, const GenerateArguments& arguments,
                  int64_t num_samples) {
   const bool is_one = prompts.size() == 1 && num_samples == 1;
-  if (is_one) write_out(prompts[0].text);
+  const auto begin_of = [](const Prompt& prompt) { return prompt.messages.is_null() ? prompt.text : ""; };
+  if (is_one) write_out(begin_of(prompts[0]));
   const auto texts = generator.run(prompts, arguments.batch_size, write_out);
   for (size_t i = 0; i < texts.size() && !is_one; ++i) {
     if (i > 0) write_out("---------------\n");
-    write_out(prompts[texts[i].prompt].text + texts[i].text + "\n");
+    write_out(begin_of(prompts[texts[i].prompt]) + texts[i].text + "\n");
   }
   if (is_one) write_out("\n");
 }
 
-void generate(const LanguageModel& model, const GenerateArguments& arguments, bool quiet) {
+/// What options, the folder's files and the data say together.
+GenerationSettings settings_of(const LanguageModel& model, const GenerateArguments& arguments,
+                               std::vector<std::string>& notes) {
+  constexpr int64_t kLongAnswer = 256;
   GenerationSettings options = arguments.options;
+  if (arguments.chat) options.max_new_tokens = kLongAnswer;
   if (model.codec && model.codec->end_token()) options.end_tokens = {*model.codec->end_token()};
-  std::vector<std::string> notes = model.codec ? model.codec->notes() : std::vector<std::string>();
   options = with_ends(with_generation_config(options, model.folder, notes), model);
   static_cast<GenerationOptions&>(options) = with_wishes(options, arguments.wishes);
   if (arguments.wishes.max_new_tokens) options.max_length.reset();
   if (arguments.num_samples) options.num_samples = *arguments.num_samples;
-  const std::vector<std::string> of_model = pretrained_notes(*model.graph);
-  notes.insert(notes.begin(), of_model.begin(), of_model.end());
-  for (const std::string& note : notes) {
-    if (!quiet) std::fprintf(stderr, "%s\n", note.c_str());
-  }
-  check_language_model(model);
-  const std::vector<Prompt> prompts = prompts_of(arguments, model);
+  return options;
+}
+
+Generator generator_of(const LanguageModel& model, const GenerationSettings& options,
+                       const GenerateArguments& arguments, bool quiet) {
   Generator generator(model, options, !arguments.no_cache);
   if (const auto& layer = generator.next_token().why_not_kept(); layer && !quiet) {
     std::fprintf(stderr,
@@ -169,6 +166,47 @@ void generate(const LanguageModel& model, const GenerateArguments& arguments, bo
                  "whole text anew\n",
                  layer->c_str());
   }
+  return generator;
+}
+
+/// At the terminal, or from a file of lines.
+void chat(const LanguageModel& model, const GenerateArguments& arguments, GenerationSettings options,
+          PromptMaker& maker, bool quiet) {
+  if (!arguments.output.empty()) throw Error("--output is for --prompt and --prompts, not for a conversation by lines");
+  if (arguments.num_samples.value_or(1) > 1) throw Error("--num-samples: a conversation goes on from one answer");
+  options.num_samples = 1;
+  maker.format();
+  Generator generator = generator_of(model, maker.with_turn_end(options), arguments, quiet);
+  const auto note = [&](const std::string& text) {
+    if (!quiet) std::fprintf(stderr, "(%s)\n", text.c_str());
+  };
+  ChatTerminal terminal = {std::cin, write_out, note};
+  if (isatty(STDIN_FILENO) == 1) {
+    note("a line is a message; /reset begins anew, /exit or Ctrl-D ends");
+    terminal.ask = [] { std::fputs("> ", stderr); };
+  }
+  converse(generator, maker, terminal);
+}
+
+void generate(const LanguageModel& model, const GenerateArguments& arguments, bool quiet) {
+  std::vector<std::string> notes = pretrained_notes(*model.graph);
+  const std::vector<std::string> of_tokenizer = model.codec ? model.codec->notes() : std::vector<std::string>();
+  notes.insert(notes.end(), of_tokenizer.begin(), of_tokenizer.end());
+  const GenerationSettings options = settings_of(model, arguments, notes);
+  for (const std::string& note : notes) {
+    if (!quiet) std::fprintf(stderr, "%s\n", note.c_str());
+  }
+  check_language_model(model);
+  PromptMaker maker(model, arguments.chat, arguments.system);
+  if (arguments.chat && arguments.prompts.empty() && arguments.file.empty()) {
+    return chat(model, arguments, options, maker, quiet);
+  }
+  const std::vector<Prompt> prompts = prompts_of(arguments, maker);
+  const auto is_chat = [](const Prompt& prompt) { return !prompt.messages.is_null(); };
+  if (arguments.system && std::ranges::none_of(prompts, is_chat)) {
+    throw Error("--system is for conversations: --chat, or prompts that are messages");
+  }
+  Generator generator = generator_of(model, maker.with_turn_end(options), arguments, quiet);
   if (!model.codec && arguments.output.empty()) {
     throw Error(
         "the model has no tokenizer to decode tokens with; name one (--tokenizer), or write tokens to a file "
@@ -180,6 +218,16 @@ void generate(const LanguageModel& model, const GenerateArguments& arguments, bo
     file.write(json_line(prompts[text.prompt], text));
   }
   file.finish();
+}
+
+/// With the tokenizer and the template that the command line names.
+LanguageModel with_given(LanguageModel model, const GenerateArguments& arguments, bool with_special_tokens) {
+  if (!arguments.tokenizer.empty()) {
+    model.codec = tokenizer_codec(arguments.tokenizer, with_special_tokens);
+    model.chat = ChatSource{arguments.tokenizer, {}, {}, model.chat.system};
+  }
+  if (arguments.chat_template) model.chat.chat_template = arguments.chat_template;
+  return model;
 }
 
 /// device=cpu, the only override that a folder has use for.
@@ -198,16 +246,13 @@ void generate_from(const GenerateArguments& arguments, Program& program) {
   const std::string path = model_folder(arguments.run.path, PublishedPart::kWeights);
   if (PretrainedModel::is_in(path)) {
     const PretrainedModel pretrained(path, program.catalog, device_of(arguments.run.overrides));
-    LanguageModel model = pretrained.model();
-    if (!arguments.tokenizer.empty()) model.codec = tokenizer_codec(arguments.tokenizer, true);
-    return generate(model, arguments, program.quiet);
+    return generate(with_given(pretrained.model(), arguments, true), arguments, program.quiet);
   }
   TrainedRun run(find_trained(path), arguments.run.overrides, program.catalog);
   const EvaluationScope scope(run.callbacks());
   run.model().train(false);
-  LanguageModel model = language_model_of(run.recipe(), run.model(), run.device(), run.learnt("dataset"));
-  if (!arguments.tokenizer.empty()) model.codec = tokenizer_codec(arguments.tokenizer, false);
-  generate(model, arguments, program.quiet);
+  const LanguageModel model = language_model_of(run.recipe(), run.model(), run.device(), run.learnt("dataset"));
+  generate(with_given(model, arguments, false), arguments, program.quiet);
 }
 
 }  // namespace
@@ -223,8 +268,13 @@ void add_generate(CLI::App& app, Program& program) {
   verb->add_option("overrides", arguments->run.overrides, "key=value: device=cpu");
   verb->add_option("--prompt,-p", arguments->prompts, "a prompt; may be given several times")->allow_extra_args(false);
   verb->add_option("--prompts", arguments->file,
-                   "a file of prompts, one a line (- is standard input), or .jsonl with {\"prompt\": \"…\"} or "
-                   "{\"input_ids\": […]}");
+                   "a file of prompts, one a line (- is standard input), or .jsonl with {\"prompt\": \"…\"}, "
+                   "{\"messages\": […]} or {\"input_ids\": […]}");
+  verb->add_flag("--chat", arguments->chat,
+                 "write prompts by the model's chat template; without prompts, converse line by line");
+  verb->add_option("--system", arguments->system, "the system message of conversations that have none");
+  verb->add_option("--template", arguments->chat_template,
+                   "the chat template, in place of the model's own: a file, or the name of one of several");
   add_sampling(*verb, *arguments);
   verb->add_option("--batch-size", arguments->batch_size, "number of texts generated together (8)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
@@ -233,8 +283,8 @@ void add_generate(CLI::App& app, Program& program) {
   verb->add_option("--tokenizer", arguments->tokenizer,
                    "a folder or file of a tokenizer, if neither the run's data nor the folder has one");
   verb->add_option("--output,-o", arguments->output,
-                   "a .jsonl file to write: prompt, sample, text, tokens and why the text ended; by default texts are "
-                   "printed, a single one as it comes");
+                   "a .jsonl file to write: prompt (of a conversation, messages), sample, text, tokens and why the "
+                   "text ended; by default texts are printed, a single one as it comes");
   verb->footer(kFooter);
   verb->callback([&program, arguments] { generate_from(*arguments, program); });
 }

@@ -35,6 +35,7 @@ void add_layer_families(LayerRegistry& registry) {
 void add_initializer_families(InitializerRegistry& registry) { TRAINRUN_ADD_FAMILY(registry, initializers); }
 
 void add_loss_families(LossRegistry& registry) {
+  TRAINRUN_ADD_FAMILY(registry, alignment_losses);
   TRAINRUN_ADD_FAMILY(registry, classification_losses);
   TRAINRUN_ADD_FAMILY(registry, distillation_losses);
   TRAINRUN_ADD_FAMILY(registry, embedding_losses);

@@ -7,8 +7,10 @@
 #include <ATen/ops/index_select.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 
+#include "registry/data/mixed_texts.h"
 #include "registry/data/views.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
@@ -41,13 +43,21 @@ void require_same_fields(const DatasetInfo& first, const DatasetInfo& other, siz
 
 /// The samples of a batch that one part has.
 struct Piece {
-  const Dataset* part;
   Batch rows;
   at::Tensor places;  // of the rows in the batch
 };
 
-/// One field of all pieces: [samples, …].
-at::Tensor joined_rows(const std::vector<Piece>& pieces, const std::string& field) {
+/// With what the field is filled up by the first of these data sets that does so.
+std::optional<int64_t> padding_of(const std::vector<std::unique_ptr<Dataset>>& parts, const std::string& field) {
+  for (const auto& part : parts) {
+    if (const auto padding = part->facts().field(field).padding) return padding;
+  }
+  return std::nullopt;
+}
+
+/// One field of all pieces: [samples, …]. `padding`: with what those are filled up that are smaller.
+at::Tensor joined_rows(const std::vector<Piece>& pieces, const std::string& field,
+                       const std::function<std::optional<int64_t>()>& padding_of_field) {
   const at::Tensor& first = pieces[0].rows.at(field);
   std::vector<int64_t> sizes = first.sizes().vec();
   sizes[0] = 0;
@@ -61,7 +71,7 @@ at::Tensor joined_rows(const std::vector<Piece>& pieces, const std::string& fiel
     for (size_t d = 1; d < sizes.size(); ++d) sizes[d] = std::max(sizes[d], rows.size(static_cast<int64_t>(d)));
     sizes[0] += rows.size(0);
   }
-  const auto padding = alike ? std::nullopt : pieces[0].part->facts().field(field).padding;
+  const auto padding = alike ? std::nullopt : padding_of_field();
   if (!alike && !padding) throw DataError("field " + field + ": the data sets' samples are not of one size");
   at::Tensor all = alike ? at::empty(sizes, dtype) : at::full(sizes, *padding, dtype);
   for (const Piece& piece : pieces) {
@@ -85,9 +95,12 @@ at::Tensor joined_rows(const std::vector<Piece>& pieces, const std::string& fiel
 DatasetInfo JoinedDatasets::info() const {
   for (const auto& part : parts_) require_all_drawn(*part, name_);
   read_alike();
-  DatasetInfo info = parts_[0]->info();
+  std::vector<DatasetInfo> infos;
+  for (const auto& part : parts_) infos.push_back(part->info());
+  complete_text_infos(infos);
+  DatasetInfo info = infos[0];
   for (size_t i = 1; i < parts_.size(); ++i) {
-    const DatasetInfo other = parts_[i]->info();
+    const DatasetInfo& other = infos[i];
     require_same_fields(info, other, i);
     const bool known = info.num_samples && other.num_samples;
     info.num_samples = known ? std::optional(*info.num_samples + *other.num_samples) : std::nullopt;
@@ -96,7 +109,7 @@ DatasetInfo JoinedDatasets::info() const {
 }
 
 void JoinedDatasets::open() {
-  info();  // throws where fields differ
+  joined_ = info();  // throws where fields differ
   starts_ = {0};
   for (const auto& part : parts_) {
     part->open();
@@ -113,7 +126,8 @@ void JoinedDatasets::require_same_classes() const {
     for (const FieldInfo& field : first.fields) {
       const std::vector<std::string> expected = parts_[0]->facts().field(field.name).class_names;
       const std::vector<std::string> found = parts_[i]->facts().field(field.name).class_names;
-      const auto number = info.find(field.name)->num_classes;
+      const FieldInfo* own = info.find(field.name);
+      const auto number = own ? own->num_classes : std::nullopt;  // what it lacks is made for it
       const bool counts_agree = !field.num_classes || !number || *field.num_classes == *number;
       const bool names_agree = expected.empty() || found.empty() || expected == found;
       if (counts_agree && names_agree) continue;
@@ -147,12 +161,15 @@ Batch JoinedDatasets::gather(const at::Tensor& indices, const Get& get) const {
   for (size_t i = 0; i < parts_.size(); ++i) {
     const at::Tensor places = places_in(indices, i);
     if (places.numel() == 0) continue;
-    pieces.push_back({parts_[i].get(), get(*parts_[i], indices.index_select(0, places) - starts_[i], places), places});
+    Batch rows = get(*parts_[i], indices.index_select(0, places) - starts_[i], places);
+    pieces.push_back({completed_texts(std::move(rows), joined_), places});
   }
   if (pieces.size() == 1) return std::move(pieces[0].rows);  // all of them, in their order
   Batch batch;
   if (pieces.empty()) return batch;
-  for (const Batch::Field& field : pieces[0].rows.fields()) batch.set(field.name, joined_rows(pieces, field.name));
+  for (const Batch::Field& field : pieces[0].rows.fields()) {
+    batch.set(field.name, joined_rows(pieces, field.name, [&] { return padding_of(parts_, field.name); }));
+  }
   return batch;
 }
 
@@ -178,8 +195,9 @@ void JoinedDatasets::set_rest() {
 /// Those of the first, but where samples are numbered, or all have a say.
 DatasetFacts JoinedDatasets::facts() const {
   DatasetFacts facts = parts_[0]->facts();
-  facts.field = [first = facts.field](const std::string& name) {
+  facts.field = [this, first = facts.field](const std::string& name) {
     FieldFacts of_field = first(name);
+    if (!of_field.padding) of_field.padding = padding_of(parts_, name);
     of_field.renumbering = "";  // where the recipe would say it is within one of several
     return of_field;
   };

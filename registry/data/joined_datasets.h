@@ -10,7 +10,7 @@
 namespace trainrun {
 
 /// Several data sets as one, sample after sample: those of the first, then those of the second, …. Their fields and
-/// classes must be alike. The first one learns; the others are read as it says.
+/// classes must be alike, but for texts, of which some may be filled up and others not (mixed_texts.h). The first one learns; the others are read as it says.
 class JoinedDatasets : public Dataset {
  public:
   /// `name`: of the data set that joins them, for messages.
@@ -56,6 +56,7 @@ class JoinedDatasets : public Dataset {
   std::string name_;
   std::vector<std::unique_ptr<Dataset>> parts_;
   std::vector<int64_t> starts_ = {0};
+  DatasetInfo joined_;  // of all, once they are open
 };
 
 /// What is wrong where data sets that are to be joined do not name one tokenizer; "" where nothing is.

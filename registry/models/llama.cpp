@@ -74,6 +74,8 @@ struct LlamaOptions : CheckpointOptions {
   std::optional<bool> mlp_bias;
   std::optional<double> attention_dropout;
   std::optional<bool> tie_word_embeddings;
+  std::optional<int64_t> num_labels;  // these two of the models that classify texts
+  std::optional<int64_t> pad_token_id;
   BatchFields fields = {kInputIds, kAttentionMask, kPositionIds};
 
   template <class Own>
@@ -301,6 +303,47 @@ class LlamaLayers {
   const LayerInputs& inputs_;
 };
 
+/// A text's logits are those of its last token, as in transformers' GenericForSequenceClassification.
+template <const LlamaFamily& kFamily>
+struct LlamaClassifierOf : LlamaOptions {
+  static void describe(Fields<LlamaClassifierOf>& f) {
+    describe_llama(f, kFamily);
+    f.optional("num_labels", &LlamaClassifierOf::num_labels)
+        .at_least(1)
+        .doc("number of classes, 1 for a score, as of reward models; null: what config says, else 2");
+    f.optional("pad_token_id", &LlamaClassifierOf::pad_token_id)
+        .at_least(0)
+        .doc(
+            "the token of padding, before which a text ends; null: what config says, else it ends where attention_mask "
+            "does");
+  }
+
+  Layer build(const LayerInputs& in) const {
+    const std::string model_name = kFamily.architecture;
+    const std::string family = model_name.substr(0, model_name.find("ForCausalLM"));
+    ModelConfig config(*this, kFamily.model_type, family + "ForSequenceClassification");
+    const LlamaSettings settings(*this, kFamily, config);
+    const LayerInputs inputs = by_role(in, fields);
+    Listing whole;
+    whole.add(LlamaLayers(settings, config, inputs).model(), "model", with_roles(kInputIds, inputs, fields));
+    json last = {{"name", "last"}};
+    Names read = {"model"};
+    const auto padding = config.integer_or_null("pad_token_id", pad_token_id, std::nullopt, 0);
+    if (padding) {
+      last["padding"] = *padding;
+      read.emplace_back(kInputIds);
+    } else if (has_role(inputs, kAttentionMask)) {
+      read.emplace_back(kAttentionMask);
+    }
+    last["inputs"] = listed(read);
+    whole.add("LastToken", last);
+    whole.add("Linear", {{"name", "score"}, {"out_features", config.num_labels(num_labels)}, {"bias", false}});
+    auto graph = whole.build(inputs);
+    draw_language_weights(*graph, settings.initializer_range);
+    return language_model(std::move(graph), config);
+  }
+};
+
 template <const LlamaFamily& kFamily>
 struct LlamaOf : LlamaOptions {
   static void describe(Fields<LlamaOf>& f) { describe_llama(f, kFamily); }
@@ -328,6 +371,11 @@ void add_llamas(LayerRegistry& layers) {
   layers.add<LlamaOf<kQwen2>>("Qwen2ForCausalLM", "Qwen2" + doc);
   layers.add<LlamaOf<kQwen3>>("Qwen3ForCausalLM", "Qwen3" + doc);
   layers.add<LlamaOf<kMistral>>("MistralForCausalLM", "Mistral" + doc);
+  const std::string to_classes = ", token ids [N, T] to logits [N, num_labels] of each text's last token";
+  layers.add<LlamaClassifierOf<kLlama>>("LlamaForSequenceClassification", "Llama" + to_classes);
+  layers.add<LlamaClassifierOf<kQwen2>>("Qwen2ForSequenceClassification", "Qwen2" + to_classes);
+  layers.add<LlamaClassifierOf<kQwen3>>("Qwen3ForSequenceClassification", "Qwen3" + to_classes);
+  layers.add<LlamaClassifierOf<kMistral>>("MistralForSequenceClassification", "Mistral" + to_classes);
 }
 
 }  // namespace trainrun

@@ -34,7 +34,7 @@ Prompt prompt_of(const std::string& text, const std::string& origin, const Langu
   if (!model.codec) {
     throw Error(origin + ": the model has no tokenizer to read a text with; name one (--tokenizer), or give tokens");
   }
-  Prompt prompt = {text, model.codec->encode(text, origin), origin};
+  Prompt prompt = {text, model.codec->encode(text, origin), origin, nullptr};
   if (text.empty() || prompt.tokens.empty()) {
     throw Error(origin + " is empty, but a text needs at least one token to begin with");
   }
@@ -49,7 +49,7 @@ Prompt prompt_of(const std::vector<int64_t>& tokens, const std::string& origin, 
     throw Error(origin + ": " + std::to_string(token) + " is not a token: the model has those from 0 to " +
                 std::to_string(size - 1));
   }
-  return {model.codec ? model.codec->decode(tokens) : "", tokens, origin};
+  return {model.codec ? model.codec->decode(tokens) : "", tokens, origin, nullptr};
 }
 
 /// One text that grows.
@@ -117,6 +117,8 @@ class Generator::Row {
   std::string decoded(size_t count, const std::string& base, bool with_special_tokens) const {
     if (!model_.codec) return "";
     const std::vector<int64_t> own(result_.tokens.begin(), result_.tokens.begin() + static_cast<std::ptrdiff_t>(count));
+    // An answer is a text of its own, whatever stands before it.
+    if (!prompt_.messages.is_null()) return model_.codec->decode(own, with_special_tokens);
     std::vector<int64_t> all = prompt_.tokens;
     all.insert(all.end(), own.begin(), own.end());
     const std::string whole = model_.codec->decode(all, with_special_tokens);

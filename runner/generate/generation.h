@@ -1,5 +1,7 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -18,7 +20,8 @@ namespace trainrun {
 struct Prompt {
   std::string text;
   std::vector<int64_t> tokens;
-  std::string origin;  // for messages: "prompt 2", "prompts.txt:3"
+  std::string origin;                         // for messages: "prompt 2", "prompts.txt:3"
+  nlohmann::ordered_json messages = nullptr;  // where it is a conversation, which the text writes
 };
 
 /// A prompt of this text. Throws Error where it is empty or the model does not know its characters.

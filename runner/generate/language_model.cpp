@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "registry/formats/files/settings_file.h"
@@ -10,6 +11,7 @@
 #include "registry/graph/shape_mode.h"
 #include "registry/kinds/graph_builder.h"
 #include "registry/kinds/layer_shapes.h"
+#include "registry/models/language_model.h"
 #include "registry/models/model_config.h"
 #include "runner/device/device.h"
 #include "runner/model/precision.h"
@@ -78,6 +80,23 @@ std::optional<std::vector<int64_t>> read_shape(const Graph& graph, size_t i) {
   return std::nullopt;
 }
 
+/// Whether it reads more than one text of a batch: chosen_input_ids, rejected_input_ids.
+bool reads_several_texts(const Graph& graph) { return std::ranges::count_if(graph.input_names(), holds_tokens) > 1; }
+
+/// The registered model of one of its layers, which reads input_ids and gives [N, T, V]; null unless there is one.
+const Graph* language_layer(const Graph& graph) {
+  const Graph* found = nullptr;
+  for (const Graph::Node& node : graph.nodes()) {
+    const auto& inner = node.layer.graph;
+    const auto is_record = [](const auto& child) { return child.key() == ModelRecord::kName; };
+    if (!inner || std::ranges::none_of(inner->named_children(), is_record)) continue;
+    if (!inner->slot(kInputIds) || inner->example_outputs().at(0).dim() != 3) continue;
+    if (found) return nullptr;
+    found = inner.get();
+  }
+  return found;
+}
+
 }  // namespace
 
 LanguageModel language_model_of(const Recipe& recipe, const Model& model, at::Device device,
@@ -85,12 +104,20 @@ LanguageModel language_model_of(const Recipe& recipe, const Model& model, at::De
   LanguageModel made;
   made.graph = &model.graph();
   made.plan = &model.plan();
+  const Graph* layer = reads_several_texts(model.graph()) ? language_layer(model.graph()) : nullptr;
+  if (layer) {
+    made.graph = layer;
+    made.own_plan = std::make_shared<const Plan>(make_plan(*layer));
+    made.plan = made.own_plan.get();
+  }
   made.device = device;
   made.autocast = autocast_dtype(recipe.mixed_precision);
   made.folder = pretrained_folder(model.graph());
   made.codec = codec_of_data(recipe, learnt);
   made.ends = ends_of_documents(recipe);
   if (!made.codec && find_tokenizer(made.folder)) made.codec = tokenizer_codec(made.folder, false);
+  made.chat = chat_source_of(recipe);
+  if (made.chat.tokenizer.empty() && find_tokenizer(made.folder)) made.chat.tokenizer = made.folder;
   return made;
 }
 
@@ -125,7 +152,9 @@ PretrainedModel::PretrainedModel(const std::string& folder, const Catalog& catal
   model_.graph = graph_.get();
   model_.plan = &plan_;
   model_.folder = folder;
-  if (find_tokenizer(folder)) model_.codec = tokenizer_codec(folder, /*with_special_tokens=*/true);
+  if (!find_tokenizer(folder)) return;
+  model_.codec = tokenizer_codec(folder, /*with_special_tokens=*/true);
+  model_.chat.tokenizer = folder;
 }
 
 bool PretrainedModel::is_in(const std::string& folder) {

@@ -14,6 +14,7 @@
 #include "runner/data/data.h"
 #include "runner/data/field_names.h"
 #include "runner/data/length_order.h"
+#include "runner/generate/chat_format.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/model.h"
 #include "runner/report/data_measure.h"
@@ -31,6 +32,7 @@ struct OpenSet {
   DataLoaderOptions options;
   DatasetInfo info;                        // as the fields reach the model
   std::shared_ptr<const TextCodec> codec;  // of its texts; null: there are none, or only their tokens' numbers
+  std::vector<int64_t> turn_ends = {};     // of conversations that are learnt
 };
 
 std::string shown_number(double number) {
@@ -140,7 +142,7 @@ class Surveyor {
     std::unordered_set<std::string> of_texts;
     for (TokenFields& text : token_fields(set.info, of_texts)) {
       if (text.labels == set.info.target && labels && labels->ignored) text.ignore_index = *labels->ignored;
-      texts_.emplace_back(std::move(text), set.codec);
+      texts_.emplace_back(std::move(text), set.codec, set.turn_ends);
     }
     for (const FieldInfo& field : set.info.fields) {
       if (of_texts.contains(field.name)) continue;
@@ -263,10 +265,16 @@ DataSurvey survey_data(const LoadedRecipe& loaded, const DataSurveyOptions& opti
   transforms.learn(recipe, *data[0]);
   const std::shared_ptr<const TextCodec> codec = codec_of_data(recipe, data[0]->learnt());
   std::vector<OpenSet> sets = {{"train", data[0].get(), transforms.training(),
-                                loader_options(recipe, data[0].get(), true), training_info(recipe), codec}};
+                                loader_options(recipe, data[0].get(), true), training_info(recipe), codec,
+                                turn_ends_of(recipe)}};
   for (size_t i = 0; i < eval.size(); ++i) {
-    sets.push_back({eval[i].prefix(), data[i + 1].get(), transforms.evaluation(i),
-                    loader_options(recipe, data[i + 1].get(), false), evaluation_info(recipe, i), codec});
+    sets.push_back({eval[i].prefix(),
+                    data[i + 1].get(),
+                    transforms.evaluation(i),
+                    loader_options(recipe, data[i + 1].get(), false),
+                    evaluation_info(recipe, i),
+                    codec,
+                    {}});
   }
   const std::unique_ptr<Model> model = plan_model(recipe);
   DataSurvey survey;

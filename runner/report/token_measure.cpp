@@ -74,6 +74,10 @@ void TokenMeasure::add(const Batch& batch) {
     targets_of_batch += targets;
     if (targets == 0) ++samples_without_target_;
   }
+  for (const int64_t end : turn_ends_) {
+    if (!fields_.labels || learns_turn_end_) break;
+    learns_turn_end_ = batch.at(*fields_.labels).eq(end).any().item<bool>();
+  }
   if (fields_.mask) is_packed_ = is_packed_ || batch.at(*fields_.mask).max().item<int64_t>() > 1;
   positions_ += ids.numel();
   targets_ += targets_of_batch;
@@ -147,6 +151,12 @@ std::vector<std::string> TokenMeasure::warnings() const {
   } else if (samples_without_target_ > 0) {
     warnings.push_back(of_samples(samples_without_target_) + " have no target that counts: '" + *fields_.labels +
                        "' is " + std::to_string(fields_.ignore_index) + " (ignore_index) everywhere");
+  }
+  if (!turn_ends_.empty() && fields_.labels && targets_ > 0 && !learns_turn_end_) {
+    warnings.push_back("the end of a turn is never learnt: " + (codec_ ? codec_->token(turn_ends_[0]) : "its token") +
+                       " is nowhere in '" + *fields_.labels +
+                       "', so that answers will not end by themselves; have the template write it within "
+                       "{% generation %}, and leave room for it in max_length");
   }
   if (tokens.unknown && ratio(*tokens.unknown, tokens.total) > kManyUnknown) {
     warnings.push_back(

@@ -27,8 +27,10 @@ std::vector<TokenFields> token_fields(const DatasetInfo& info, std::unordered_se
 class TokenMeasure {
  public:
   /// `codec`: null where tokens are only numbers.
-  TokenMeasure(TokenFields fields, std::shared_ptr<const TextCodec> codec)
-      : fields_(std::move(fields)), codec_(std::move(codec)) {}
+  /// `turn_ends`: the tokens of which one ends an answer in a conversation, the template's own first; empty: the texts
+  /// are not conversations, or have no such token.
+  TokenMeasure(TokenFields fields, std::shared_ptr<const TextCodec> codec, std::vector<int64_t> turn_ends = {})
+      : fields_(std::move(fields)), codec_(std::move(codec)), turn_ends_(std::move(turn_ends)) {}
 
   void add(const Batch& batch);
   /// The text of sample `row` of a batch.
@@ -46,6 +48,8 @@ class TokenMeasure {
   std::vector<int64_t> lengths_;
   std::unordered_set<int64_t> distinct_;
   int64_t positions_ = 0;  // with padding
+  std::vector<int64_t> turn_ends_;
+  bool learns_turn_end_ = false;
   int64_t targets_ = 0;
   int64_t unknown_ = 0;
   int64_t batches_ = 0;

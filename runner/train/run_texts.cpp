@@ -49,6 +49,9 @@ class RunTexts : public TextSource {
   const LanguageModel& model() {
     if (model_) return *model_;
     model_ = language_model_of(job_.recipe, *job_.model, job_.device, job_.train_data->learnt());
+    if (job_.shards() && model_->own_plan) {
+      throw Error("a model that reads pairs of texts writes no text samples where its parameters are sharded");
+    }
     if (job_.shards()) {
       model_->agree = [this](const std::vector<int64_t>& tokens) {
         const at::Tensor shared = at::tensor(tokens, at::kLong);

@@ -323,11 +323,11 @@ def test_bombs_and_endless_lines_are_refused_by_named_limits(probe, tmp_path):
 # Compared with figures from Python in tests/registry/datasets_test.cpp and synthetic_test.cpp.
 # Tested in C++, and those of images in image_folder_parity_test.py, image_datasets_parity_test.py,
 # segmentation_parity_test.py and shards_parity_test.py; those of text in text_data_parity_test.py;
-# Chat in chat_data_parity_test.py; mixtures in mixture_parity_test.py; tensors in tensor_files_parity_test.py;
+# Chat in chat_data_parity_test.py; DesirableAnswers in alignment_parity_test.py; mixtures in mixture_parity_test.py; tensors in tensor_files_parity_test.py;
 # parts and windows in dataset_parts_parity_test.py.
 ELSEWHERE = ("Digits", "FashionMNIST", "KMNIST", "MNIST", "Synthetic", "ImageFolder", "CIFAR10", "CIFAR100", "ImageCSV", "OxfordIIITPet",
              "SegmentationFolder", "Shards", "TextLM", "TinyShakespeare", "TokenFile", "TextClassification", "MRPC", "PreferencePairs",
-             "Chat", "Mixture", "GLUE", "TensorFile", "Concat", "Split", "Windows")
+             "Chat", "DesirableAnswers", "Mixture", "GLUE", "TensorFile", "Concat", "Split", "Windows")
 
 
 def test_every_data_set_and_every_parameter_has_a_test(probe):

@@ -360,7 +360,7 @@ def test_what_cannot_go_on_is_said(characters, with_tokenizer, tmp_path):
     (tmp_path / "prompts.txt").write_text("ab\n\ncd\n")
     assert "prompts.txt:2 is empty" in error("--prompts", tmp_path / "prompts.txt")
     (tmp_path / "prompts.jsonl").write_text('{"prompt": "ab"}\n{"text": "ab"}\n')
-    assert "prompts.jsonl:2: has no key 'prompt', nor 'input_ids'" in error("--prompts", tmp_path / "prompts.jsonl")
+    assert "prompts.jsonl:2: has no key 'prompt', 'messages' or 'input_ids'" in error("--prompts", tmp_path / "prompts.jsonl")
     (tmp_path / "prompts.jsonl").write_text('{"input_ids": [3, 27]}\n')
     assert "prompts.jsonl:1: 27 is not a token: the model has those from 0 to 26" in error("--prompts", tmp_path / "prompts.jsonl")
     assert "is neither a run's folder" in error("--prompt", "a", model=tmp_path)

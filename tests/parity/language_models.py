@@ -9,7 +9,8 @@ import torch
 import transformers
 from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification, BertModel, DistilBertConfig,
                           DistilBertForSequenceClassification, DistilBertModel, GPT2Config, GPT2LMHeadModel, GPT2Model, LlamaConfig, LlamaForCausalLM,
-                          MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, RobertaConfig, RobertaForMaskedLM,
+                          LlamaForSequenceClassification, MistralConfig, MistralForCausalLM, MistralForSequenceClassification, Qwen2Config, Qwen2ForCausalLM,
+                          Qwen2ForSequenceClassification, Qwen3Config, Qwen3ForCausalLM, Qwen3ForSequenceClassification, RobertaConfig, RobertaForMaskedLM,
                           RobertaForSequenceClassification, RobertaForTokenClassification, RobertaModel)
 
 transformers.logging.set_verbosity_error()
@@ -99,6 +100,8 @@ LLAMA_3 = decoder(LlamaForCausalLM, LlamaConfig, LLAMA | LLAMA3, "_llama3")
 YARN = rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
 QWEN_3 = decoder(Qwen3ForCausalLM, Qwen3Config, LLAMA | YARN | {"head_dim": 16}, "_yarn")
 QWEN = decoder(Qwen2ForCausalLM, Qwen2Config, LLAMA | {"tie_word_embeddings": True})
+PADDED = LLAMA | {"pad_token_id": PADDING}
+REWARD = LanguageModel(LlamaForSequenceClassification, LlamaConfig, PADDED | {"num_labels": 1}, "_reward")
 
 ALL = [
     bert(BertModel), BERT, bert(BertForTokenClassification, num_labels=5, classifier_dropout=0.3), bert(BertForMaskedLM, hidden_act="gelu_new"),
@@ -120,5 +123,9 @@ ALL = [
                                                     "max_window_layers": 1}, "_biased_windows"),
     decoder(LlamaForCausalLM, LlamaConfig, LLAMA | rope(rope_type="yarn", factor=2.5, original_max_position_embeddings=24, beta_fast=8.0, beta_slow=0.5,
                                                         mscale=0.7, mscale_all_dim=0.3, truncate=False), "_yarn"),
+    REWARD, LanguageModel(LlamaForSequenceClassification, LlamaConfig, PADDED),
+    LanguageModel(Qwen2ForSequenceClassification, Qwen2Config, PADDED | {"num_labels": 3}),
+    LanguageModel(Qwen3ForSequenceClassification, Qwen3Config, PADDED | {"head_dim": 8}),
+    LanguageModel(MistralForSequenceClassification, MistralConfig, PADDED | {"sliding_window": 5}),
 ]
 TRAINED = [BERT, ALL[5], ALL[9], GPT, LLAMA_3, QWEN, QWEN_3]

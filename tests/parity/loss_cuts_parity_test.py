@@ -56,6 +56,11 @@ PAIRS = [dense("chosen"), dense("rejected", inputs=["x"]), {"type": "Concat", "n
          dense("reference_chosen", inputs=["x"]), dense("reference_rejected", inputs=["x"]),
          {"type": "Concat", "name": "reference", "inputs": ["reference_chosen", "reference_rejected"], "dim": 0}]
 PAIR_LABELS = {"label": padded_labels(), "rejected_labels": padded_labels()}
+# What is of texts of one length, since ORPO's loss of the text is the mean over a batch's tokens, as trl's.
+PAIR_TEXTS = PAIR_LABELS | {"ids": GENERATOR.integers(C, size=(NUM, T)), "mask": np.ones((NUM, T), dtype=np.int64)}
+# Those of one batch measure how far the model has moved (kto): with apo_zero_unpaired they do not count.
+JUDGED = PAIR_LABELS | {"desirable": GENERATOR.integers(2, size=NUM)}
+SCORES = [dense("chosen", 1), dense("rejected", 1, inputs=["x"]), {"type": "Concat", "name": "both", "inputs": ["chosen", "rejected"], "dim": 0}]
 HEADS = [dense("mean"), dense("other", inputs=["x"])]
 LABELS = {"label": padded_labels()}
 
@@ -98,12 +103,19 @@ ROWS = {
                  {"label": GENERATOR.integers(1, C, size=(NUM, 2)), "lengths": GENERATOR.integers(1, 3, size=NUM)})],
     "DPOLoss": [({"loss_type": loss_type, "inputs": ["both", "label", "rejected_labels", "reference"]}, PAIRS, TEXTS, PAIR_LABELS)
                 for loss_type in ("sigmoid", "ipo")],
+    "ORPOLoss": [({"inputs": ["both", "label", "rejected_labels", "ids", "mask"]}, PAIRS[:3], TEXTS, PAIR_TEXTS)],
+    "SimPOLoss": [({"inputs": ["both", "label", "rejected_labels"]}, PAIRS[:3], TEXTS, PAIR_LABELS)],
+    "KTOLoss": [({"loss_type": "apo_zero_unpaired", "inputs": ["both", "label", "rejected_labels", "desirable", "reference"]}, PAIRS, TEXTS, JUDGED)],
+    "BradleyTerryLoss": [({"inputs": ["both", "margin"]}, SCORES, VECTORS, {"label": NUMBERS, "margin": normal(NUM)})],
     "OutputLoss": [({"inputs": ["out"]}, CLASSES, VECTORS, {"label": NUMBERS})],
 }
 TABLE = [({"type": name} | own, *rest) for name, rows in ROWS.items() for own, *rest in rows]
 # By default a step of several batches is the mean of their means here, by their samples, as PyTorch's loops have it; what
 # `mean_over` says of itself.
 DOCUMENTED = {"CrossEntropyLoss", "NLLLoss", "FocalLoss"}
+
+
+OF_PAIRS = {"DPOLoss", "ORPOLoss", "SimPOLoss", "KTOLoss"}  # means over pairs or answers
 
 
 def write_recipe(folder, row, ignored: bool):
@@ -138,7 +150,7 @@ def name_of(row) -> str:
 
 @pytest.mark.parametrize("row", TABLE, ids=name_of)
 def test_a_loss_does_not_depend_on_how_its_samples_are_cut_into_batches(probe, tmp_path, row):
-    recipe = write_recipe(tmp_path, row, ignored=(row[3]["label"] == -100).any() and row[0]["type"] != "DPOLoss")
+    recipe = write_recipe(tmp_path, row, ignored=(row[3]["label"] == -100).any() and row[0]["type"] not in OF_PAIRS)
     weights, loss = trained(probe, recipe, "whole", CUTS[0])
     for number, cut in enumerate(CUTS[1:]):
         own_weights, own_loss = trained(probe, recipe, f"cut-{number}", cut)

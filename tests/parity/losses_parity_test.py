@@ -135,6 +135,57 @@ def dpo(beta=0.1, loss_type="sigmoid", label_smoothing=0.0):
     return of
 
 
+def means(logits, target):
+    counts = target != -100
+    return (logits.log_softmax(-1).gather(2, target.where(counts, 0)[..., None])[..., 0] * counts).sum(1) / counts.sum(1)
+
+
+def sums(logits, target):
+    return means(logits, target) * (target != -100).sum(1)
+
+
+def orpo(beta=0.1):
+    """Hong et al. 2024, eq. 6 and 7, with the loss of the whole chosen text, as trl's ORPOTrainer."""
+    def of(logits, chosen, rejected, ids, mask):
+        good, bad = means(logits, torch.cat([chosen, rejected])).chunk(2)
+        following = ids.masked_fill(mask == 0, -100)[:, 1:]
+        text = nn.functional.cross_entropy(logits[:len(ids), :-1].flatten(0, 1), following.flatten())
+        return text - beta * nn.functional.logsigmoid(torch.log(good.exp() / (1 - good.exp())) - torch.log(bad.exp() / (1 - bad.exp()))).mean()
+
+    return of
+
+
+def simpo(beta=0.1, gamma=0.5, alpha=0.0, smoothing=0.0):
+    """Meng et al. 2024, eq. 6, with the terms of trl's CPOTrainer."""
+    def of(logits, chosen, rejected):
+        good, bad = means(logits, torch.cat([chosen, rejected])).chunk(2)
+        margin = beta * (good - bad) - gamma
+        loss = -(1 - smoothing) * nn.functional.logsigmoid(margin) - smoothing * nn.functional.logsigmoid(-margin)
+        return loss.mean() + alpha * nn.functional.cross_entropy(logits[:len(chosen)].flatten(0, 1), chosen.flatten())
+
+    return of
+
+
+def kto(beta=0.1, desirable=1.0, undesirable=1.0, anchored=True):
+    """Ethayarajh et al. 2024, eq. 8, as trl's KTOTrainer."""
+    def of(logits, own, mismatched, label, reference):
+        gain, others = (sums(logits, torch.cat([own, mismatched])) - sums(reference, torch.cat([own, mismatched]))).chunk(2)
+        zero = others.detach().mean().clamp(min=0) if anchored else 0
+        above = torch.where(label == 1, gain - zero, zero - gain)
+        loss = 1 - torch.sigmoid(beta * above)
+        return torch.where(label == 1, desirable * loss, undesirable * loss).mean()
+
+    return of
+
+
+def bradley_terry(center=0.0):
+    def of(scores, *margin):
+        good, bad = scores.flatten().chunk(2)
+        return -nn.functional.logsigmoid(good - bad - (margin[0] if margin else 0)).mean() + center * ((good + bad) ** 2).mean()
+
+    return of
+
+
 ANSWERS = (draw(6, 5, 7), torch.tensor([[-100, 1, 2, 6, -100], [-100, -100, 3, 0, 5], [-100, 4, -100, -100, -100]]),
            torch.tensor([[-100, 2, 2, -100, -100], [-100, -100, 3, 1, 6], [-100, 0, 5, 5, 5]]), draw(6, 5, 7, seed=3))
 CTC_INPUTS = (draw(7, 3, 5).log_softmax(2), 1 + labels(4, 3, 4), torch.tensor([7, 6, 5]), torch.tensor([4, 2, 1]))
@@ -311,6 +362,23 @@ ROWS = {
         ({"beta": 0.3, "loss_type": "hinge"}, dpo(0.3, "hinge"), *ANSWERS),
         ({"beta": 0.2, "loss_type": "ipo"}, dpo(0.2, "ipo"), *ANSWERS),
     ],
+    "ORPOLoss": [
+        ({}, orpo(), *ANSWERS[:3], labels(7, 3, 5), torch.tensor([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])),
+        ({"beta": 0.8, "disable_dropout": False}, orpo(0.8), *ANSWERS[:3], labels(7, 3, 5), torch.ones(3, 5).long()),
+    ],
+    "SimPOLoss": [
+        ({}, simpo(), *ANSWERS[:3]),
+        ({"beta": 2.0, "gamma": 1.2, "alpha": 0.3, "label_smoothing": 0.1, "disable_dropout": False}, simpo(2, 1.2, 0.3, 0.1), *ANSWERS[:3]),
+    ],
+    "KTOLoss": [
+        ({}, kto(), *ANSWERS[:3], torch.tensor([1, 0, 1]), ANSWERS[3]),
+        ({"beta": 0.4, "desirable_weight": 1.5, "undesirable_weight": 0.3, "disable_dropout": False}, kto(0.4, 1.5, 0.3), *ANSWERS[:3], torch.tensor([0, 0, 1]), ANSWERS[3]),
+        ({"loss_type": "apo_zero_unpaired"}, kto(anchored=False), *ANSWERS[:3], torch.tensor([1, 0, 0]), ANSWERS[3]),
+    ],
+    "BradleyTerryLoss": [
+        ({}, bradley_terry(), draw(6, 1)),
+        ({"center_rewards_coefficient": 0.2, "disable_dropout": False}, bradley_terry(0.2), draw(6), draw(3, seed=3)),
+    ],
     "DistillationLoss": [
         ({}, distillation(), draw(9, 4), draw(9, 4, seed=3)),
         ({"temperature": 2.5}, distillation(2.5), draw(9, 4, 3), draw(9, 4, 3, seed=3)),
@@ -381,6 +449,11 @@ MISFITS = [
     ({"type": "DPOLoss"}, [ANSWERS[0], *ANSWERS[1:3], draw(6, 5, 6)], "the reference's [4, 5, 6]; they must have the same shape"),
     ({"type": "DPOLoss"}, [ANSWERS[0], ANSWERS[1], labels(7, 3, 4), ANSWERS[3]], "labels are integers [N, 5], not [N, 4]"),
     ({"type": "DPOLoss"}, [draw(3, 5, 7), *ANSWERS[1:3], draw(3, 5, 7)], "the output is of 2 texts, but there are 2 chosen and 2 rejected ones"),
+    ({"type": "ORPOLoss"}, [*ANSWERS[:3], labels(7, 3, 4), labels(2, 3, 4)], "chosen_input_ids and chosen_attention_mask are integers [N, 5]"),
+    ({"type": "KTOLoss"}, [*ANSWERS[:3], draw(3), ANSWERS[3]], "label is an integer [N], 1 where an answer is desirable"),
+    ({"type": "BradleyTerryLoss"}, [draw(6, 2)], "its output is a score of each text, [2 N, 1], not [N, 2]"),
+    ({"type": "BradleyTerryLoss"}, [draw(5, 1)], "the output is of 5 texts, but each pair has two"),
+    ({"type": "BradleyTerryLoss"}, [draw(6, 1), labels(7, 3, 5)], "write inputs: [output], or [output, margin]"),
     ({"type": "DPOLoss", "label_smoothing": 0.1, "loss_type": "ipo"}, ANSWERS, "is for loss_type: sigmoid"),
     ({"type": "DistillationLoss"}, [draw(9, 4)], "it reads 2 inputs, but gets 1; write inputs: [output, teacher's output]"),
     ({"type": "DistillationLoss"}, [draw(9, 4), draw(9, 3)], "they must have the same shape"),

@@ -266,3 +266,31 @@ def preference_rewards(beta):
         return {"chosen": chosen.mean(), "rejected": rejected.mean(), "margins": (chosen - rejected).mean(), "accuracies": (chosen > rejected).mean()}
 
     return of
+
+
+def mean_rewards(beta):
+    """trl's for ORPO and SimPO: beta times the mean log-probability of an answer's tokens."""
+    def of(output, chosen_labels, rejected_labels):
+        labels = np.concatenate([chosen_labels, rejected_labels])
+        each = [[row[label] - math.log(np.exp(row).sum()) for row, label in zip(logits.astype(float), own) if label >= 0] for logits, own in zip(output, labels)]
+        chosen, rejected = beta * np.array([np.mean(one) if one else 0 for one in each]).reshape(2, -1)
+        return {"chosen": chosen.mean(), "rejected": rejected.mean(), "margins": (chosen - rejected).mean(), "accuracies": (chosen > rejected).mean()}
+
+    return of
+
+
+def desirable_rewards(beta):
+    """trl's for KTO."""
+    def of(output, labels, kl_labels, label, reference):
+        gains = preference_rewards(1)
+        each = [gains(output[[i, i]], np.stack([own]), np.stack([own]), reference[[i, i]])["chosen"] for i, own in enumerate(np.concatenate([labels, kl_labels]))]
+        own, mismatched = beta * np.array(each[:len(label)]), np.array(each[len(label):])
+        chosen, rejected = own[label == 1].mean(), own[label == 0].mean()
+        return {"chosen": chosen, "rejected": rejected, "margins": chosen - rejected, "kl": max(mismatched.mean(), 0)}
+
+    return of
+
+
+def reward_scores(output):
+    chosen, rejected = output.reshape(2, -1).astype(float)
+    return {"accuracy": (chosen > rejected).mean(), "margin": (chosen - rejected).mean(), "mean_reward": output.astype(float).mean()}

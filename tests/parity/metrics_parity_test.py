@@ -13,9 +13,9 @@ from metric_batches import (
     squeezed, tied, tied_labels, tied_logits, tied_probabilities, triplets, with_extreme_samples, with_ignored,
 )
 from metric_definitions import (
-    accuracy, auroc, average_precision, calibration_error, class_score, confusion_matrix, ctc_error_rate, kappa,
-    label_confusion, label_ranking, label_score, mae, matthews, mse, of_labels_of, of_probabilities, pearson,
-    perplexity, preference_rewards, r2, rmse, spearman, top_k, triplet_accuracy, without_ignored,
+    accuracy, auroc, average_precision, calibration_error, class_score, confusion_matrix, ctc_error_rate,
+    desirable_rewards, kappa, label_confusion, label_ranking, label_score, mae, matthews, mean_rewards, mse,
+    of_labels_of, of_probabilities, pearson, perplexity, preference_rewards, r2, reward_scores, rmse, spearman, top_k, triplet_accuracy, without_ignored,
 )
 from probe import ProbeError, missing_rows
 
@@ -199,6 +199,10 @@ ROWS = [
     ({"type": "CalibrationError", "num_bins": 4}, calibration_error(4), labels()),
     ({"type": "PreferenceRewards"}, preference_rewards(0.1), preferences()),
     ({"type": "PreferenceRewards", "beta": 0.7}, preference_rewards(0.7), preferences()),
+    ({"type": "PreferenceRewards", "beta": 2.0}, mean_rewards(2.0), [preferences()[0][:3]]),
+    ({"type": "DesirableRewards"}, desirable_rewards(0.1), [(*preferences()[0][:3], torch.tensor([1, 0, 0, 1, 1, 0, 1]), preferences()[0][3])]),
+    ({"type": "DesirableRewards", "beta": 0.7}, desirable_rewards(0.7), [(*preferences()[0][:3], torch.tensor([0, 0, 0, 1, 1, 0, 0]), preferences()[0][3])]),
+    ({"type": "RewardScores"}, reward_scores, [(torch.tensor([[0.5], [-1.0], [2.0], [0.1], [0.3], [2.5]]),)]),
     ({"type": "CTCErrorRate"}, ctc_error_rate(), sequences(batch_first=False)),
     ({"type": "CTCErrorRate", "blank": 3, "batch_first": True}, ctc_error_rate(3, True), sequences(batch_first=True)),
 ]
@@ -225,7 +229,8 @@ def test_metric_equals_its_definition(probe, row):
 BETTER = {"Accuracy": "max", "TopKAccuracy": "max", "Precision": "max", "Recall": "max", "F1": "max", "Dice": "max", "MeanIoU": "max",
           "ConfusionMatrix": None, "MatthewsCorrCoef": "max", "CohenKappa": "max", "AUROC": "max", "AveragePrecision": "max", "Perplexity": "min",
           "CalibrationError": "min", "MSE": "min", "MAE": "min", "RMSE": "min", "R2": "max", "PearsonCorr": "max", "SpearmanCorr": "max",
-          "TripletAccuracy": "max", "CTCErrorRate": "min", "PreferenceRewards": {"chosen": None, "rejected": None, "margins": "max", "accuracies": "max"}}
+          "TripletAccuracy": "max", "CTCErrorRate": "min", "PreferenceRewards": {"chosen": None, "rejected": None, "margins": "max", "accuracies": "max"},
+          "DesirableRewards": {"chosen": None, "rejected": None, "margins": "max", "kl": None}, "RewardScores": {"accuracy": "max", "margin": "max", "mean_reward": None}}
 
 
 def test_each_metric_says_which_way_it_is_better(probe):

@@ -11,9 +11,14 @@ import pytest
 import torch
 
 import reference
-from probe import ProbeError, missing_rows
+from chat_templates import said
+from probe import ProbeError, assert_same, missing_rows
 from reference import training_losses
 from tests.program import CALLED
+
+pytest.importorskip("transformers", reason="transformers is not installed: tools/setup --tests fetches it")
+
+from generate_chat_parity_test import save_tokenizer  # noqa: E402
 
 USED = []  # what the tests below say of mixtures: every parameter must be among it
 
@@ -237,3 +242,62 @@ def test_chats_of_several_files_are_padded_to_the_longest_of_the_batch(probe, tm
 
 def test_every_parameter_has_a_test(probe):
     assert missing_rows({"Mixture": probe.ask("catalog")["dataset"]["Mixture"]}, USED) == []
+
+
+# --- Texts beside conversations
+
+
+@pytest.fixture(name="texts")
+def texts_and_chats(tmp_path):
+    save_tokenizer(tmp_path)
+    (tmp_path / "text.txt").write_text(" ".join(f"w{i * 7 % 90}" for i in range(60)))
+    (tmp_path / "documents.jsonl").write_text("".join(json.dumps({"text": " ".join(["w1", "w2", "w3"] * n)}) + "\n" for n in (1, 5, 2)))
+    (tmp_path / "chats.jsonl").write_text("".join(json.dumps({"messages": said(f"w{i}", *["w3 w4"] * (1 + 2 * (i % 2)))}) + "\n" for i in range(5)))
+    return tmp_path
+
+
+@pytest.mark.parametrize("packing", [False, True], ids=["alone", "packed"])
+@pytest.mark.parametrize("more", [{"path": "text.txt"}, {"path": "documents.jsonl", "documents": "separate"}], ids=["joined", "separate"])
+@pytest.mark.parametrize("chats_first", [False, True], ids=["texts_first", "chats_first"])
+def test_texts_beside_chats_have_their_fields_and_padding(probe, texts, more, packing, chats_first):
+    """A batch has the fields of both; what is shorter is filled up, and the mask says so."""
+    text = {"type": "TextLM", "tokenizer": str(texts), "block_size": 8} | more | {"path": str(texts / more["path"])}
+    chat = {"type": "Chat", "path": str(texts / "chats.jsonl"), "tokenizer": str(texts), "max_length": 12, "packing": packing}
+
+    def read(spec):
+        return probe.ask("dataset", spec=spec)[1].under("output")
+
+    of_text, of_chat = read(text), read(chat)
+    seen = of_text["labels"] != -100
+    of_text["attention_mask"] = seen.long()
+    of_text["position_ids"] = torch.arange(8).expand_as(of_text["input_ids"])
+    expected = {}
+    for name, tensor in of_chat.items():
+        longer = torch.nn.functional.pad(of_text[name], (0, tensor.shape[1] - 8), value=-100 if name == "labels" else 0)
+        expected[name] = torch.cat([tensor, longer] if chats_first else [longer, tensor])
+    assert not seen.all() or "documents" not in more
+    for spec in (mixture([chat, text] if chats_first else [text, chat], (1, 1)), {"type": "Concat", "datasets": [chat, text] if chats_first else [text, chat]}):
+        assert_same(read(spec), expected, "texts beside chats")
+
+
+def test_a_model_learns_from_texts_beside_chats(texts):
+    (texts / "recipe.yaml").write_text(f"""
+version: 1
+name: both
+model: {{layers: [{{type: LlamaForCausalLM, vocab_size: 99, hidden_size: 16, intermediate_size: 24, num_hidden_layers: 1, num_attention_heads: 2}}]}}
+loss: CausalLMLoss
+dataset:
+  train:
+    type: Mixture
+    of:
+      - {{dataset: {{type: TextLM, path: {texts}/text.txt, tokenizer: {texts}, block_size: 8}}, weight: 0.5}}
+      - {{dataset: {{type: Chat, path: {texts}/chats.jsonl, tokenizer: {texts}, max_length: 24}}, weight: 0.5}}
+    num_samples: 12
+dataloader: {{batch_size: 4}}
+optimizer: {{type: AdamW, lr: 1e-2}}
+training: {{num_epochs: 8}}
+evaluation: {{every: null}}
+""")
+    lines, _ = reference.run_trainrun(str(texts / "recipe.yaml"), texts / "run")
+    losses = reference.losses_of(lines)
+    assert len(losses) == 24 and losses[-1] < losses[0] - 0.3

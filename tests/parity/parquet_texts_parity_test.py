@@ -274,6 +274,6 @@ def test_pairs_of_answers_are_those_of_jsonl(probe, tmp_path, tokenizer):
         assert_same(read(probe, path=path, **spec)[0], expected, path)
     path = tmp_path / "bad.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([rows[0], rows[1] | {"rejected": None}]), path)
-    assert f"{path}:2:rejected: the value is missing, expected a string" in error_of(probe, path=str(path), **spec)
+    assert f"{path}:2: has no key 'rejected'" in error_of(probe, path=str(path), **spec)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"prompt": "a", "chosen": "b"}]), path)
-    assert f"{path}: has no column 'rejected'" in error_of(probe, path=str(path), **spec)
+    assert f"{path}:1: has no key 'rejected'" in error_of(probe, path=str(path), **spec)

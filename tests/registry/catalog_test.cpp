@@ -12,6 +12,7 @@ using namespace trainrun::test;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
+at::Tensor answers() { return torch::zeros({2, 5}, at::kLong); }
 Tensors alike(size_t count) { return Tensors(count, torch::zeros({2, 3})); }
 Tensors classes() { return {torch::zeros({2, 3}), torch::zeros({2}, at::kLong)}; }
 
@@ -34,6 +35,11 @@ const std::map<std::string, Tensors>& loss_examples() {
       {"DPOLoss",
        {torch::zeros({4, 5, 3}), torch::zeros({2, 5}, at::kLong), torch::zeros({2, 5}, at::kLong),
         torch::zeros({4, 5, 3})}},
+      {"ORPOLoss", {torch::zeros({4, 5, 3}), answers(), answers(), answers(), answers()}},
+      {"SimPOLoss", {torch::zeros({4, 5, 3}), answers(), answers()}},
+      {"KTOLoss",
+       {torch::zeros({4, 5, 3}), answers(), answers(), torch::zeros({2}, at::kLong), torch::zeros({4, 5, 3})}},
+      {"BradleyTerryLoss", {torch::zeros({4, 1})}},
   };
   return examples;
 }
@@ -52,6 +58,9 @@ const std::map<std::string, Tensors>& metric_examples() {
       {"PreferenceRewards",
        {torch::zeros({4, 5, 3}), torch::zeros({2, 5}, at::kLong), torch::zeros({2, 5}, at::kLong),
         torch::zeros({4, 5, 3})}},
+      {"DesirableRewards",
+       {torch::zeros({4, 5, 3}), answers(), answers(), torch::zeros({2}, at::kLong), torch::zeros({4, 5, 3})}},
+      {"RewardScores", {torch::zeros({4, 1})}},
   };
   return examples;
 }
@@ -83,6 +92,7 @@ const std::map<std::string, std::string>& data_parameters() {
       {"GLUE", "root: data, task: SST-2, split: train, tokenizer: t"},
       {"MRPC", "root: data, split: train, tokenizer: t"},
       {"PreferencePairs", "path: p.jsonl, tokenizer: t"},
+      {"DesirableAnswers", "path: p.jsonl, tokenizer: t"},
       {"Chat", "path: c.jsonl, tokenizer: t"},
       {"TextLM", "path: t.txt, block_size: 8"},
       {"TinyShakespeare", "root: data, split: val, block_size: 8"},

@@ -1,6 +1,7 @@
 """The pieces of recipes in docs/guide/models.md, each put into a recipe that trains two steps; and the commands of docs/guide/generating.md
 and docs/guide/profiling.md, run as the guides say on small models of the same names."""
 
+import json
 import pathlib
 import re
 import shlex
@@ -58,7 +59,10 @@ def save_adapter(folder):
 
 def save_data(folder):
     shutil.copy(ROOT / "recipes/data/chats/train.jsonl", folder / "chats.jsonl")
-    shutil.copy(ROOT / "recipes/data/preferences/train.jsonl", folder / "pairs.jsonl")
+    pairs = [json.loads(line) for line in (ROOT / "recipes/data/preferences/train.jsonl").read_text().splitlines()]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(pair | {"better": 0.5}) + "\n" for pair in pairs))
+    judged = [{"prompt": pair["prompt"], "completion": pair[key], "label": key == "chosen"} for pair in pairs for key in ("chosen", "rejected")]
+    (folder / "judged.jsonl").write_text("".join(json.dumps(row) + "\n" for row in judged))
     random = np.random.default_rng(0)
     np.savez(folder / "decoder.npz", target=random.normal(size=(8, 5, 64)).astype(np.float32),
              source=random.normal(size=(8, 5, 64)).astype(np.float32), label=random.integers(0, 9, size=(8, 5)))
@@ -130,12 +134,21 @@ def test_weights_that_are_transposed(folder):
     ("lora", "r: 8, alpha: 16, dropout: 0.05", {"loss": "CausalLMLoss", "dataset": CHATS}),
     ("adapter", "weights: adapters/chat", {"loss": "CausalLMLoss", "dataset": CHATS}),
     ("chat", "type: Chat, path: chats.jsonl", {}),
-    ("dpo", "DPOLoss", {})])
+    ("dpo", "DPOLoss", {}),
+    ("kto", "KTOLoss", {}),
+    ("reward", "BradleyTerryLoss", {})])
 def test_recipes_of_language_models(folder, name, text, more):
     piece = yaml.safe_load(piece_with(text))
     if name == "chat":
         piece["dataset"]["train"]["max_length"] = 256
     trained(folder, name, piece, **more)
+
+
+@pytest.mark.parametrize("loss", ["ORPOLoss", "SimPOLoss"])
+def test_losses_in_place_of_that_of_dpo(folder, loss):
+    piece = yaml.safe_load(piece_with("DPOLoss"))
+    del piece["models"]
+    trained(folder, loss, piece | yaml.safe_load(piece_with(loss)))
 
 
 def test_distillation(folder):
@@ -174,6 +187,18 @@ def test_the_commands_of_the_guide_on_generating(folder):
     for line in commands("generating.md"):
         run(line, folder)
     assert len((folder / "texts.jsonl").read_text().splitlines()) == 6
+
+
+def test_conversations_of_the_guide_on_generating(folder):
+    piece = yaml.safe_load(piece_with("type: Chat, path: chats.jsonl"))
+    piece["dataset"]["train"]["max_length"] = 256
+    trained(folder, "chats", piece)
+    lines = [json.loads(line) for line in (folder / "chats.jsonl").read_text().splitlines()]
+    (folder / "chats.jsonl").write_text("".join(json.dumps({"messages": line["messages"][:-1]}) + "\n" for line in lines[:8]))
+    for line in pieces("generating.md", "")[1].splitlines():
+        run(line.split(" #")[0].strip(), folder)
+    answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
+    assert [answer["messages"][-1]["role"] for answer in answers] == ["assistant"] * 8
 
 
 def test_the_commands_of_the_guide_on_profiling(folder):

@@ -240,12 +240,49 @@ struct PositionIds {
   }
 };
 
+/// As transformers' models that classify texts by a decoder choose it.
+struct LastToken {
+  std::optional<int64_t> padding;
+  static void describe(Fields<LastToken>& f) {
+    f.optional("padding", &LastToken::padding)
+        .at_least(0)
+        .doc("the second input holds token ids, of which these are padding; null: it is an attention mask, 0 there");
+  }
+  Layer build(const LayerInputs& in) const {
+    in.require_inputs(1, 2);
+    const at::IntArrayRef features = in.shape(0);
+    if (features.size() != 3) throw LayerError("it reads features [N, T, C], not " + shape_text(features));
+    if (in.examples.size() > 1 && in.shape(1) != features.slice(0, 2)) {
+      throw LayerError("its second input is [N, T], like the features " + shape_text(features) + ", not " +
+                       shape_text(in.shape(1)));
+    }
+    if (padding && in.examples.size() < 2) throw LayerError("padding needs token ids: inputs: [features, input_ids]");
+    Operation::Traits traits;
+    traits.view = in.examples.size() < 2;
+    return {nullptr, [own = *this](const Tensors& inputs) -> Tensors { return {own.of(inputs)}; }, traits};
+  }
+
+ private:
+  /// A text of nothing but padding has its first token.
+  Tensor of(const Tensors& inputs) const {
+    const Tensor& features = inputs[0];
+    if (inputs.size() < 2) return features.select(1, -1);
+    const Tensor counts = padding ? inputs[1] != *padding : inputs[1] > 0;
+    const Tensor places = at::arange(features.size(1), inputs[1].options().dtype(at::kLong)) * counts;
+    const Tensor last = places.amax(1).view({-1, 1, 1}).expand({-1, 1, features.size(2)});
+    return features.gather(1, last).squeeze(1);
+  }
+};
+
 }  // namespace
 
 void add_positions(LayerRegistry& layers) {
   layers.add<RotaryEmbedding>(
       "RotaryEmbedding",
       "turns the heads of each of its inputs [N, T, C] by their positions; a last input of integers [N, T] says those");
+  layers.add<LastToken>("LastToken",
+                        "the features [N, C] of each text's last token that is not padding; inputs: [features, "
+                        "attention_mask], or token ids with `padding`, or features alone, which have no padding");
   layers.add<PositionIds>("PositionIds", "the position of each token of [N, T], from 0: [1, T]");
 }
 

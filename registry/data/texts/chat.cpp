@@ -4,7 +4,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <map>
@@ -12,12 +11,13 @@
 
 #include "registry/data/sample_lengths.h"
 #include "registry/data/texts/chat_tokens.h"
+#include "registry/data/texts/template_on_demand.h"
+#include "registry/data/texts/text_fields.h"
 #include "registry/data/texts/token_cache.h"
 #include "registry/data/texts/token_windows.h"
 #include "registry/kinds/dataset.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
-#include "registry/language/named.h"
 
 // Conversations, of which the answers are learnt.
 
@@ -33,11 +33,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Chat {
+struct Chat : TemplateOptions {
   std::string path;
   std::string tokenizer;
-  std::optional<std::string> chat_template;
-  Named<std::variant<bool, int64_t, double, std::string>> template_variables;
   std::optional<std::string> system;
   TrainOn train_on = TrainOn::kAnswers;
   int64_t max_length = 1024;
@@ -53,14 +51,7 @@ struct Chat {
             "`instruction`, `input` and `output` as Alpaca does");
     f.required("tokenizer", &Chat::tokenizer)
         .doc("a folder in Hugging Face's layout, or one of a tokenizer's files; its chat template is in its folder");
-    f.optional("template", &Chat::chat_template)
-        .doc(
-            "the chat template: a file, the text of a Jinja template, or the name of one of several that the tokenizer "
-            "has; null: the tokenizer's own");
-    f.optional("template_variables", &Chat::template_variables)
-        .doc(
-            "further variables that the template reads, by their names, as in {enable_thinking: false, date_string: 26 "
-            "Jul 2024}");
+    TemplateOptions::describe_into(f);
     f.optional("system", &Chat::system).doc("the system message of conversations that have none; null: none");
     f.optional("train_on", &Chat::train_on)
         .doc(
@@ -75,13 +66,6 @@ struct Chat {
             "put several conversations into one sample, as many as max_length has room for; they do not attend to each "
             "other, and the positions of each begin at 0. The model has to read attention_mask and position_ids");
     f.optional("cache", &Chat::cache).doc(kTokenCachingHelp);
-  }
-  void check(Checker& checker) const {
-    for (const auto& entry : template_variables.entries) {
-      for (const char* taken : {"messages", "tools", "documents", "add_generation_prompt"}) {
-        if (entry.first == taken) checker.fail("template_variables", "'" + entry.first + "' comes from the data");
-      }
-    }
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
@@ -127,25 +111,6 @@ struct EncodedChats {
 };
 /// What EncodedChats::numbers count: conversations that were read; without a token to learn; too long and left out; cut.
 enum Count : size_t { kRead, kEmpty, kDropped, kCut };
-
-/// The chat template, which is read when it is first asked for.
-class TemplateOnDemand {
- public:
-  explicit TemplateOnDemand(const Chat& options) : options_(options) {}
-
-  /// Throws DataError where there is none, or it cannot be read.
-  std::shared_ptr<const ChatTemplate> get() {
-    if (template_) return template_;
-    const auto& variables = options_.template_variables.entries;
-    template_ = std::make_shared<const ChatTemplate>(open_chat_template(
-        options_.tokenizer, options_.chat_template, ChatVariables(variables.begin(), variables.end())));
-    return template_;
-  }
-
- private:
-  const Chat& options_;
-  std::shared_ptr<const ChatTemplate> template_;
-};
 
 class ChatMaker {
  public:
@@ -215,33 +180,11 @@ class ChatMaker {
   std::shared_ptr<EncodedChats> made_ = std::make_shared<EncodedChats>();
 };
 
-/// The day, where the template writes it into its texts.
-std::string day_in_texts(TemplateOnDemand& chat_template) {
-  try {
-    if (!chat_template.get()->reads_clock()) return "";
-  } catch (const DataError&) {
-    return "";  // whoever needs a template is told when the conversations are read
-  }
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  return std::to_string(local.tm_year) + " " + std::to_string(local.tm_yday);
-}
-
 /// Names all that the arrays depend on.
 std::string cache_key(const Chat& options, TemplateOnDemand& chat_template) {
   TokenCacheKey key("chats, weighed");
   key.add_tokenizer(options.tokenizer).add_file(options.path).add(fs::path(options.path).extension().string());
-  const std::string given = options.chat_template.value_or("");
-  key.add(given);
-  std::error_code no_name;  // the text of a template can be too long for a file's name
-  if (fs::is_regular_file(given, no_name)) key.add_file(given);
-  key.add(static_cast<int64_t>(options.template_variables.entries.size()));
-  for (const auto& [name, value] : options.template_variables.entries) {
-    key.add(name).add(static_cast<int64_t>(value.index()));
-    key.add(std::visit([](const auto& one) { return nlohmann::json(one).dump(); }, value));
-  }
-  key.add(day_in_texts(chat_template));
+  chat_template.add_to(key);
   key.add(options.system ? 1 : 0).add(options.system.value_or(""));
   key.add(static_cast<int64_t>(options.train_on)).add(options.max_length).add(static_cast<int64_t>(options.too_long));
   return key.finish();
@@ -262,7 +205,7 @@ class ChatDataset : public Dataset {
   }
   void open() override {
     tokenizer_ = open_tokenizer(options_.tokenizer);
-    TemplateOnDemand chat_template(options_);
+    TemplateOnDemand chat_template(options_.tokenizer, options_);
     const auto make = [&] { return ChatMaker(options_, tokenizer_, chat_template).make(); };
     const bool keeps = options_.cache == TokenCaching::kDisk;
     use(keeps ? arrays_on_disk(cache_key(options_, chat_template), kChatArrays, make) : make());
@@ -278,11 +221,7 @@ class ChatDataset : public Dataset {
   Batch get(const at::Tensor& indices) const override;
   DatasetFacts facts() const override {
     DatasetFacts facts;
-    facts.field = [this](const std::string& name) {
-      FieldFacts field;
-      if (tokenizer_) field.padding = padding(name);
-      return field;
-    };
+    facts.field = [this](const std::string& name) { return text_field(name, tokenizer_.get()); };
     facts.place = [this](int64_t index, const std::string& field) {
       const int64_t first = chats_of(index).front();
       return options_.path + std::string(places_.at(static_cast<size_t>(first))) + ":" + field;
@@ -301,10 +240,6 @@ class ChatDataset : public Dataset {
       for (const int64_t chat : block) lengths.back() += length_of(chat);
     }
     return at::tensor(lengths, at::kLong);
-  }
-  int64_t padding(const std::string& field) const {
-    if (field == "labels") return kNoLabel;
-    return field == "input_ids" ? tokenizer_->pad_id().value_or(0) : 0;
   }
   std::vector<std::string> notes() const {
     std::vector<std::string> told;

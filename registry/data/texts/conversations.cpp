@@ -54,6 +54,8 @@ class Row {
       add_share_gpt(made);
     } else if (has("prompt") && has("completion")) {
       add_completion(made);
+    } else if (has("prompt") && object_["prompt"].is_array()) {
+      add_messages(made, list("prompt"), "prompt", /*has_answers=*/false);
     } else if (has("instruction") && has("output")) {
       add_instruction(made);
     } else {
@@ -197,21 +199,17 @@ ordered_json json_of(const Cell& cell) {
   return object;
 }
 
-/// Calls `take` with each row: an object of the columns that a conversation may have, as far as the row has values.
-void for_each_object(const std::string& path,
+/// Calls `take` with each row: an object of those of `columns` that the file has, as far as the row has values.
+/// `expected`: what the file ought to have, for messages.
+void for_each_object(const std::string& path, const std::vector<std::string>& columns, const std::string& expected,
                      const std::function<void(const ordered_json& object, int64_t row)>& take) {
-  static constexpr std::array kKeys = {"messages", "conversations", "prompt", "completion", "instruction",
-                                       "input",    "output",        "system", "history",    "tools"};
   const auto reader = open_arrow_table(path, ObjectColumns::kRead);
   std::vector<size_t> places;
   for (size_t i = 0; i < reader->names().size(); ++i) {
-    if (std::find(kKeys.begin(), kKeys.end(), reader->names()[i]) != kKeys.end()) places.push_back(i);
+    if (std::find(columns.begin(), columns.end(), reader->names()[i]) != columns.end()) places.push_back(i);
   }
   if (places.empty()) {
-    throw DataError(path +
-                    ": has none of the columns of conversations: messages, or conversations, or prompt and "
-                    "completion, or instruction and output; it has " +
-                    join(reader->names()));
+    throw DataError(path + ": has none of the columns of " + expected + "; it has " + join(reader->names()));
   }
   reader->read_only(places);
   std::vector<Cell> row;
@@ -226,10 +224,28 @@ void for_each_object(const std::string& path,
 
 }  // namespace
 
+void for_each_row(const std::string& path, const std::vector<std::string>& columns,
+                  const std::function<void(const ordered_json& row, int64_t line)>& take) {
+  if (is_arrow_file(path)) return for_each_object(path, columns, join(columns), take);
+  for_each_line(path, std::nullopt, [&](std::string_view line, int64_t number) {
+    take(parsed(line, path + ":" + std::to_string(number)), number);
+  });
+}
+
+Conversation conversation_in(std::string_view line, const std::string& place,
+                             const std::optional<std::string>& system) {
+  const ordered_json row = parsed(line, place);
+  return Row(row, place).conversation(system);
+}
+
 void for_each_conversation(const std::string& path, const std::optional<std::string>& system,
                            const std::function<void(Conversation)>& take) {
   if (is_arrow_file(path)) {
-    return for_each_object(path, [&](const ordered_json& object, int64_t row) {
+    const std::vector<std::string> columns = {"messages", "conversations", "prompt", "completion", "instruction",
+                                              "input",    "output",        "system", "history",    "tools"};
+    const std::string expected =
+        "conversations: messages, or conversations, or prompt and completion, or instruction and output";
+    return for_each_object(path, columns, expected, [&](const ordered_json& object, int64_t row) {
       take(Row(object, path + ":" + std::to_string(row)).conversation(system));
     });
   }

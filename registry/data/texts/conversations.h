@@ -2,9 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,5 +28,14 @@ struct Conversation {
 /// first where nothing else is. Throws DataError naming file, line and key.
 void for_each_conversation(const std::string& path, const std::optional<std::string>& system,
                            const std::function<void(Conversation)>& take);
+
+/// That of one object, written as JSON; `prompt` alone may be a list of messages, too. Throws DataError, which begins
+/// with `place`.
+Conversation conversation_in(std::string_view line, const std::string& place, const std::optional<std::string>& system);
+
+/// Calls `take` with each object of a .jsonl file, plain or .gz, and the number of its line, or with each row of a
+/// .parquet, .arrow or .feather file, of which only `columns` are read. Throws DataError naming file and line.
+void for_each_row(const std::string& path, const std::vector<std::string>& columns,
+                  const std::function<void(const nlohmann::ordered_json& row, int64_t line)>& take);
 
 }  // namespace trainrun

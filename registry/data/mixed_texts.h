@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+#include "registry/kinds/dataset.h"
+
+namespace trainrun {
+
+// Texts that are joined: some data fill their samples up and say so by attention_mask, as Chat does, others cut a text
+// into blocks of one length, as TextLM does, and have no use for one.
+
+/// Gives the infos of texts the fields that one of them has: attention_mask, position_ids; and fields whose samples are
+/// filled up the greatest length of all. Infos of other data, and of texts of which none is filled up, stay as they are.
+void complete_text_infos(std::vector<DatasetInfo>& infos);
+
+/// `rows` with those fields of `info` that they lack. Without a mask a text ends with its last target that counts.
+Batch completed_texts(Batch rows, const DatasetInfo& info);
+
+}  // namespace trainrun
