@@ -17,7 +17,7 @@ namespace trainrun {
 namespace {
 
 constexpr size_t kDigits = 8;  // of the SHA-256 in a file's name
-constexpr std::string_view kPrefix = "torchvision/";
+constexpr std::string_view kTorchvision = "torchvision/";
 
 struct PublishedWeights {
   const char* model;
@@ -88,8 +88,8 @@ const PublishedWeights* find_published(const std::string& model, const std::stri
 [[noreturn]] void fail_unknown(const std::string& value, const std::string& model) {
   std::vector<std::string> known, of_model;
   for (const PublishedWeights& one : kPublished) {
-    if (one.is_default) known.push_back(std::string(kPrefix) + one.model);
-    if (model == one.model) of_model.push_back(std::string(kPrefix) + one.model + "@" + one.weights);
+    if (one.is_default) known.push_back(std::string(kTorchvision) + one.model);
+    if (model == one.model) of_model.push_back(std::string(kTorchvision) + one.model + "@" + one.weights);
   }
   if (!of_model.empty()) throw DataError(value + ": torchvision has no such weights; it has " + join(of_model));
   throw DataError(value + ": torchvision has no weights of this name" + suggestion(value, known));
@@ -112,8 +112,8 @@ std::string TorchvisionFile::url() const {
 }
 
 std::optional<TorchvisionFile> torchvision_file(const std::string& value) {
-  if (!value.starts_with(kPrefix)) return std::nullopt;
-  std::string rest = value.substr(kPrefix.size());
+  if (!value.starts_with(kTorchvision)) return std::nullopt;
+  std::string rest = value.substr(kTorchvision.size());
   if (rest.ends_with(".pth")) rest.erase(rest.size() - 4);
   if (rest.find('/') == std::string::npos && has_digest(rest)) return TorchvisionFile{rest + ".pth"};
   constexpr std::string_view kEnum = "_Weights.";
