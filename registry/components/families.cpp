@@ -50,6 +50,7 @@ void add_metric_families(MetricRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, classification_metrics);
   TRAINRUN_ADD_FAMILY(registry, confusion_metrics);
   TRAINRUN_ADD_FAMILY(registry, embedding_metrics);
+  TRAINRUN_ADD_FAMILY(registry, entity_metrics);
   TRAINRUN_ADD_FAMILY(registry, preference_metrics);
   TRAINRUN_ADD_FAMILY(registry, ranking_metrics);
   TRAINRUN_ADD_FAMILY(registry, regression_metrics);

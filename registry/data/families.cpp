@@ -27,6 +27,8 @@ void add_dataset_families(DatasetRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, tensor_file);
   TRAINRUN_ADD_FAMILY(registry, text_classification);
   TRAINRUN_ADD_FAMILY(registry, text_lm);
+  TRAINRUN_ADD_FAMILY(registry, texts);
+  TRAINRUN_ADD_FAMILY(registry, token_classification);
   TRAINRUN_ADD_FAMILY(registry, token_file);
   TRAINRUN_ADD_FAMILY(registry, views);
   TRAINRUN_ADD_FAMILY(registry, windows);

@@ -4,6 +4,7 @@ namespace trainrun {
 
 std::optional<MonitorMode> DetailedMetric::better(const std::string&) const { return std::nullopt; }
 void DetailedMetric::name_labels(const std::vector<std::string>&) {}
+void DetailedMetric::name_classes(const std::vector<std::string>&) {}
 std::string DetailedMetric::left_out() const { return ""; }
 
 std::optional<MonitorMode> better_of(const Metric& metric, const std::string& figure) {
@@ -13,6 +14,10 @@ std::optional<MonitorMode> better_of(const Metric& metric, const std::string& fi
 
 void name_labels(Metric& metric, const std::vector<std::string>& names) {
   if (auto* detailed = dynamic_cast<DetailedMetric*>(&metric)) detailed->name_labels(names);
+}
+
+void name_classes(Metric& metric, const std::vector<std::string>& names) {
+  if (auto* detailed = dynamic_cast<DetailedMetric*>(&metric)) detailed->name_classes(names);
 }
 
 std::string left_out_of(const Metric& metric) {

@@ -85,6 +85,8 @@ struct DistilBertSettings {
   }
 };
 
+constexpr double kDistilBertEps = 1e-12;  // of all its LayerNorms
+
 /// The lists of layers of one model.
 class DistilBertLayers {
  public:
@@ -106,7 +108,6 @@ class DistilBertLayers {
   }
 
  private:
-  static constexpr double kEps = 1e-12;
   json linear(const std::string& name, int64_t features) const { return {{"name", name}, {"out_features", features}}; }
 
   Listing embeddings() const {
@@ -122,7 +123,7 @@ class DistilBertLayers {
                              {"num_embeddings", s_.max_position_embeddings},
                              {"embedding_dim", s_.dim}});
     layers.add("Add", {{"name", "sum"}, {"inputs", {"word_embeddings", "position_embeddings"}}});
-    layers.add("LayerNorm", {{"name", "LayerNorm"}, {"eps", kEps}}).add("Dropout", {{"p", s_.dropout}});
+    layers.add("LayerNorm", {{"name", "LayerNorm"}, {"eps", kDistilBertEps}}).add("Dropout", {{"p", s_.dropout}});
     return layers;
   }
 
@@ -134,10 +135,10 @@ class DistilBertLayers {
     Listing block;
     block.add(attention(), "attention", with_roles("x", inputs_, {kAttentionMask}));
     block.add("Add", {{"name", "attended"}, {"inputs", {"attention", "x"}}});
-    block.add("LayerNorm", {{"name", "sa_layer_norm"}, {"eps", kEps}});
+    block.add("LayerNorm", {{"name", "sa_layer_norm"}, {"eps", kDistilBertEps}});
     block.add(std::move(ffn), "ffn");
     block.add("Add", {{"name", "sum"}, {"inputs", {"ffn", "sa_layer_norm"}}});
-    block.add("LayerNorm", {{"name", "output_layer_norm"}, {"eps", kEps}});
+    block.add("LayerNorm", {{"name", "output_layer_norm"}, {"eps", kDistilBertEps}});
     return block;
   }
 
@@ -164,14 +165,22 @@ class DistilBertLayers {
   const LayerInputs& inputs_;
 };
 
-template <bool kClassifies>
+/// What follows the encoder.
+enum class DistilBertHead { kNone, kSequence, kToken, kMaskedLM };
+
+template <DistilBertHead kHead>
 struct DistilBert : DistilBertOptions {
+  using Head = DistilBertHead;
+  static constexpr bool kClassifies = kHead == Head::kSequence || kHead == Head::kToken;
+
   static void describe(Fields<DistilBert>& f) {
     describe_distilbert(f);
     if constexpr (kClassifies) {
       f.optional("num_labels", &DistilBert::num_labels)
           .at_least(1)
           .doc("number of classes; null: what config says, else 2");
+    }
+    if constexpr (kHead == Head::kSequence) {
       f.optional("seq_classif_dropout", &DistilBert::seq_classif_dropout)
           .at_least(0)
           .at_most(1)
@@ -180,34 +189,70 @@ struct DistilBert : DistilBertOptions {
   }
 
   Layer build(const LayerInputs& in) const {
-    ModelConfig config(*this, "distilbert", kClassifies ? "DistilBertForSequenceClassification" : "DistilBertModel");
+    ModelConfig config(*this, "distilbert", architecture());
     const DistilBertSettings settings(*this, config);
     const LayerInputs inputs = by_role(in, fields);
     Listing model = DistilBertLayers(settings, config, inputs).model();
-    if constexpr (kClassifies) {
-      const int64_t labels = config.num_labels(num_labels);
-      const double p = config.probability("seq_classif_dropout", seq_classif_dropout, 0.2);
+    if constexpr (kHead != Head::kNone) {
       Listing whole;
       whole.add(std::move(model), "distilbert", with_roles(kInputIds, inputs, fields));
-      whole.add("Select", {{"name", "first"}, {"dim", 1}, {"index", 0}});
-      whole.add("Linear", {{"name", "pre_classifier"}, {"out_features", settings.dim}});
-      whole.add("ReLU", {{"name", "activation"}}).add("Dropout", {{"name", "dropout"}, {"p", p}});
-      whole.add("Linear", {{"name", "classifier"}, {"out_features", labels}});
+      add_head(whole, settings, config);
       model = std::move(whole);
     }
     auto graph = model.build(inputs);
     draw_language_weights(*graph, settings.initializer_range);
     return language_model(std::move(graph), config);
   }
+
+ private:
+  static const char* architecture() {
+    switch (kHead) {
+      case Head::kNone:
+        return "DistilBertModel";
+      case Head::kSequence:
+        return "DistilBertForSequenceClassification";
+      case Head::kToken:
+        return "DistilBertForTokenClassification";
+      default:
+        return "DistilBertForMaskedLM";
+    }
+  }
+
+  void add_head(Listing& whole, const DistilBertSettings& settings, ModelConfig& config) const {
+    if constexpr (kHead == Head::kSequence) {
+      const int64_t labels = config.num_labels(num_labels);
+      const double p = config.probability("seq_classif_dropout", seq_classif_dropout, 0.2);
+      whole.add("Select", {{"name", "first"}, {"dim", 1}, {"index", 0}});
+      whole.add("Linear", {{"name", "pre_classifier"}, {"out_features", settings.dim}});
+      whole.add("ReLU", {{"name", "activation"}}).add("Dropout", {{"name", "dropout"}, {"p", p}});
+      whole.add("Linear", {{"name", "classifier"}, {"out_features", labels}});
+    } else if constexpr (kHead == Head::kToken) {
+      whole.add("Dropout", {{"name", "dropout"}, {"p", settings.dropout}});
+      whole.add("Linear", {{"name", "classifier"}, {"out_features", config.num_labels(num_labels)}});
+    } else {
+      const std::string words = "distilbert.embeddings.word_embeddings";
+      whole.add("Linear", {{"name", "vocab_transform"}, {"out_features", settings.dim}});
+      add_activation(whole, "activation", settings.activation, config, "activation");
+      whole.add("LayerNorm", {{"name", "vocab_layer_norm"}, {"eps", kDistilBertEps}});
+      json projector = {{"name", "vocab_projector"}, {"out_features", settings.vocab_size}};
+      if (config.ties(std::nullopt, true, "vocab_projector.weight", words + ".weight")) projector["share"] = words;
+      whole.add("Linear", projector);
+    }
+  }
 };
 
 }  // namespace
 
 void add_distilberts(LayerRegistry& layers) {
-  layers.add<DistilBert<false>>("DistilBertModel",
-                                "DistilBERT, token ids [N, T] to the last hidden states [N, T, dim]");
-  layers.add<DistilBert<true>>("DistilBertForSequenceClassification",
-                               "DistilBERT, token ids [N, T] to logits [N, num_labels]");
+  using Head = DistilBertHead;
+  layers.add<DistilBert<Head::kNone>>("DistilBertModel",
+                                      "DistilBERT, token ids [N, T] to the last hidden states [N, T, dim]");
+  layers.add<DistilBert<Head::kSequence>>("DistilBertForSequenceClassification",
+                                          "DistilBERT, token ids [N, T] to logits [N, num_labels]");
+  layers.add<DistilBert<Head::kToken>>("DistilBertForTokenClassification",
+                                       "DistilBERT, token ids [N, T] to logits [N, T, num_labels]");
+  layers.add<DistilBert<Head::kMaskedLM>>("DistilBertForMaskedLM",
+                                          "DistilBERT, token ids [N, T] to logits [N, T, vocab_size]");
 }
 
 }  // namespace trainrun

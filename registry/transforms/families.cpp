@@ -14,6 +14,7 @@ void add_transform_families(TransformRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, geometry_transforms);
   TRAINRUN_ADD_FAMILY(registry, image_transforms);
   TRAINRUN_ADD_FAMILY(registry, label_transforms);
+  TRAINRUN_ADD_FAMILY(registry, masked_tokens);
   TRAINRUN_ADD_FAMILY(registry, mixing_transforms);
   TRAINRUN_ADD_FAMILY(registry, noise_transforms);
   TRAINRUN_ADD_FAMILY(registry, standardize);

@@ -17,6 +17,7 @@
 #include "registry/tensors/fault.h"
 #include "runner/data/pixels.h"
 #include "runner/model/index_checks.h"
+#include "runner/model/metric_classes.h"
 #include "runner/model/model_adapters.h"
 #include "runner/model/precision.h"
 
@@ -204,6 +205,12 @@ std::vector<std::unique_ptr<Metric>> Model::build_metrics(const Recipe& recipe) 
     const std::vector<std::string> names = label_names(recipe, metric_sources_[i]);
     if (!names.empty()) name_labels(*metrics[i], names);
   }
+  const Component<DatasetKind>& train = recipe.dataset.train;
+  name_classes(metrics, recipe, info_, [&](const std::string& field) {
+    std::vector<std::string> names;  // those that the recipe lists
+    at_place(train.place, train.path, "", [&] { names = train.build({})->facts().field(field).class_names; });
+    return names;
+  });
   return metrics;
 }
 

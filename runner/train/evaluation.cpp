@@ -8,6 +8,7 @@
 #include "runner/data/field_names.h"
 #include "runner/device/device.h"
 #include "runner/model/index_checks.h"
+#include "runner/model/metric_classes.h"
 #include "runner/model/trained_recipe.h"
 #include "runner/train/train_loop.h"
 
@@ -149,6 +150,8 @@ EvaluatedSets evaluate_trained(TrainedRun& run) {
   EvaluationControl control = {run.group()};
   control.scope = &scope;
   const auto metrics = run.model().build_metrics(recipe);
+  name_classes(metrics, recipe, evaluation_info(recipe),
+               [&](const std::string& field) { return run.class_names(field); });
   EvaluatedSets evaluated;
   for (size_t i = 0; i < data.size(); ++i) {
     const DataLoader loader(*data[i], transforms.evaluation(i), loader_options(recipe, data[i].get(), false),

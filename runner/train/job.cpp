@@ -20,6 +20,7 @@
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/initial_weights.h"
+#include "runner/model/metric_classes.h"
 #include "runner/model/pretrained_weights.h"
 #include "runner/process/block_allocator.h"
 #include "runner/process/torch_settings.h"
@@ -180,6 +181,8 @@ void Job::build_model() {
   }
   if (!device.is_cpu()) model->to(device);
   metrics = model->build_metrics(recipe);
+  name_classes(metrics, recipe, info,
+               [&](const std::string& field) { return train_data->facts().field(field).class_names; });
   build_parallel();
   if (!is_main()) at::manual_seed(rank_seed(static_cast<uint64_t>(recipe.seed), group->rank(), 0));
   const NamedTensors own = parallel->parameters();

@@ -327,7 +327,7 @@ def test_bombs_and_endless_lines_are_refused_by_named_limits(probe, tmp_path):
 # parts and windows in dataset_parts_parity_test.py.
 ELSEWHERE = ("Digits", "FashionMNIST", "KMNIST", "MNIST", "Synthetic", "ImageFolder", "CIFAR10", "CIFAR100", "ImageCSV", "OxfordIIITPet",
              "SegmentationFolder", "Shards", "TextLM", "TinyShakespeare", "TokenFile", "TextClassification", "MRPC", "PreferencePairs",
-             "Chat", "DesirableAnswers", "Mixture", "GLUE", "TensorFile", "Concat", "Split", "Windows")
+             "Chat", "DesirableAnswers", "Mixture", "GLUE", "TokenClassification", "Texts", "TensorFile", "Concat", "Split", "Windows")
 
 
 def test_every_data_set_and_every_parameter_has_a_test(probe):

@@ -8,9 +8,12 @@ import torch
 
 import transformers
 from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification, BertModel, DistilBertConfig,
-                          DistilBertForSequenceClassification, DistilBertModel, GPT2Config, GPT2LMHeadModel, GPT2Model, LlamaConfig, LlamaForCausalLM,
-                          LlamaForSequenceClassification, MistralConfig, MistralForCausalLM, MistralForSequenceClassification, Qwen2Config, Qwen2ForCausalLM,
-                          Qwen2ForSequenceClassification, Qwen3Config, Qwen3ForCausalLM, Qwen3ForSequenceClassification, RobertaConfig, RobertaForMaskedLM,
+                          DistilBertForMaskedLM, DistilBertForSequenceClassification, DistilBertForTokenClassification,
+                          DistilBertModel, GPT2Config, GPT2LMHeadModel, GPT2Model, LlamaConfig, LlamaForCausalLM,
+                          LlamaForSequenceClassification, MistralConfig, MistralForCausalLM,
+                          MistralForSequenceClassification, Qwen2Config, Qwen2ForCausalLM,
+                          Qwen2ForSequenceClassification, Qwen3Config, Qwen3ForCausalLM,
+                          Qwen3ForSequenceClassification, RobertaConfig, RobertaForMaskedLM,
                           RobertaForSequenceClassification, RobertaForTokenClassification, RobertaModel)
 
 transformers.logging.set_verbosity_error()
@@ -110,6 +113,8 @@ ALL = [
     LanguageModel(DistilBertModel, DistilBertConfig, DISTILLED),
     LanguageModel(DistilBertForSequenceClassification, DistilBertConfig, DISTILLED | {"num_labels": 4},
                   dropout=("dropout", "attention_dropout", "seq_classif_dropout")),
+    LanguageModel(DistilBertForTokenClassification, DistilBertConfig, DISTILLED | {"num_labels": 4}, dropout=("dropout", "attention_dropout")),
+    LanguageModel(DistilBertForMaskedLM, DistilBertConfig, DISTILLED, dropout=("dropout", "attention_dropout")),
     decoder(GPT2Model, GPT2Config, GPT2 | {"n_inner": 40, "activation_function": "relu"}), GPT,
     decoder(GPT2LMHeadModel, GPT2Config, GPT2 | {"tie_word_embeddings": False}, "_untied"),
     decoder(LlamaForCausalLM, LlamaConfig, LLAMA), LLAMA_3,

@@ -170,6 +170,11 @@ json run_metric(Request& request) {
   const auto whole = component.build(examples);
   if (request.has("labels")) name_labels(*whole, request["labels"].get<std::vector<std::string>>());
   const std::array parts = {component.build(examples), component.build(examples)};
+  auto merged = component.build(examples);
+  if (request.has("classes")) {
+    const auto classes = request["classes"].get<std::vector<std::string>>();
+    for (Metric* metric : {whole.get(), parts[0].get(), parts[1].get(), merged.get()}) name_classes(*metric, classes);
+  }
   for (int64_t i = 0; i < request.number("batches"); ++i) {
     Tensors inputs;
     for (const auto& [name, tensor] : request.tensors(std::to_string(i))) inputs.push_back(tensor);
@@ -177,7 +182,7 @@ json run_metric(Request& request) {
     parts[static_cast<size_t>(i) % 2]->update(inputs);
   }
   json reply = {{"figures", figures_json(whole->compute())},
-                {"merged", figures_json(merged_metric(parts, component.build(examples))->compute())}};
+                {"merged", figures_json(merged_metric(parts, std::move(merged))->compute())}};
   reply["left_out"] = left_out_of(*whole);
   for (const auto& [name, value] : whole->compute()) {
     const auto better = better_of(*whole, name);

@@ -1,6 +1,7 @@
 """Batches of outputs and targets, of unequal sizes, for metrics_parity_test.py. They have ties, classes that do not
 occur, and single samples."""
 
+import numpy as np
 import torch
 
 SIZES = [8, 8, 8, 3, 1]
@@ -106,3 +107,25 @@ def preferences(num_pairs=7, length=5, classes=6):
     labels = torch.randint(0, classes, (2, num_pairs, length), generator=generator)
     labels[torch.rand(labels.shape, generator=generator) < 0.4] = -100
     return [(logits, *labels, reference)]
+
+
+# --- tags of words
+
+TAGS = ["I-PER", "O", "B-LOC", "B-PER", "I-LOC", "E-LOC", "S-PER", "B-X-Y"]
+
+
+def tags(ignored=-100):
+    """Scores [n, T, C] and tags [n, T], of which some do not count; mostly those with the highest score."""
+    rng = np.random.default_rng(7)
+    batches = []
+    for size in SIZES:
+        target = rng.integers(0, len(TAGS), (size, 6))
+        scores = rng.normal(size=(size, 6, len(TAGS))) + 2 * np.eye(len(TAGS))[target]
+        target[rng.random(target.shape) < 0.2] = ignored
+        batches.append((torch.tensor(scores).float(), torch.tensor(target)))
+    return batches
+
+
+def no_tags():
+    outside = TAGS.index("O")
+    return [(torch.eye(len(TAGS))[outside].expand(size, 6, -1), torch.full((size, 6), outside)) for size in SIZES]

@@ -11,6 +11,9 @@ import scipy.special
 import scipy.stats
 import sklearn.metrics
 
+from entities import entity_score
+from metric_batches import TAGS
+
 
 # What the definitions read: scores [n, C], or [n] of one logit a label, and labels [n], those that do not count left out.
 
@@ -294,3 +297,14 @@ def desirable_rewards(beta):
 def reward_scores(output):
     chosen, rejected = output.reshape(2, -1).astype(float)
     return {"accuracy": (chosen > rejected).mean(), "margin": (chosen - rejected).mean(), "mean_reward": output.astype(float).mean()}
+
+
+def entity_metric(which, average="micro", ignore_index=-100):
+    def of(output, target):
+        counted = [row != ignore_index for row in target]
+        actual, predicted = ([[TAGS[tag] for tag in row[counts]] for row, counts in zip(rows, counted, strict=True)]
+                             for rows in (target, output.argmax(-1)))
+        found = entity_score(which, actual, predicted, average)
+        return {type_: found.get(type_, 0.0) for type_ in ("PER", "LOC", "X-Y")} if average == "none" else {"": found}
+
+    return of

@@ -9,13 +9,14 @@ import sklearn.metrics
 import torch
 
 from metric_batches import (
-    SIZES, as_probabilities, constant_target, labels, logits, numbers, of_labels, one_logit, preferences, sequences,
-    squeezed, tied, tied_labels, tied_logits, tied_probabilities, triplets, with_extreme_samples, with_ignored,
+    SIZES, TAGS, as_probabilities, constant_target, labels, logits, no_tags, numbers, of_labels, one_logit, preferences, sequences,
+    squeezed, tags, tied, tied_labels, tied_logits, tied_probabilities, triplets, with_extreme_samples, with_ignored,
 )
 from metric_definitions import (
     accuracy, auroc, average_precision, calibration_error, class_score, confusion_matrix, ctc_error_rate,
-    desirable_rewards, kappa, label_confusion, label_ranking, label_score, mae, matthews, mean_rewards, mse,
-    of_labels_of, of_probabilities, pearson, perplexity, preference_rewards, r2, reward_scores, rmse, spearman, top_k, triplet_accuracy, without_ignored,
+    desirable_rewards, entity_metric, kappa, label_confusion, label_ranking, label_score, mae, matthews,
+    mean_rewards, mse, of_labels_of, of_probabilities, pearson, perplexity, preference_rewards, r2, reward_scores,
+    rmse, spearman, top_k, triplet_accuracy, without_ignored,
 )
 from probe import ProbeError, missing_rows
 
@@ -203,6 +204,10 @@ ROWS = [
     ({"type": "DesirableRewards"}, desirable_rewards(0.1), [(*preferences()[0][:3], torch.tensor([1, 0, 0, 1, 1, 0, 1]), preferences()[0][3])]),
     ({"type": "DesirableRewards", "beta": 0.7}, desirable_rewards(0.7), [(*preferences()[0][:3], torch.tensor([0, 0, 0, 1, 1, 0, 0]), preferences()[0][3])]),
     ({"type": "RewardScores"}, reward_scores, [(torch.tensor([[0.5], [-1.0], [2.0], [0.1], [0.3], [2.5]]),)]),
+    *(({"type": f"Entity{name}", "average": average}, entity_metric(name.lower(), average), tags())
+      for name in ("Precision", "Recall", "F1") for average in ("micro", "macro", "weighted", "none")),
+    *(({"type": f"Entity{name}", "ignore_index": 0}, entity_metric(name.lower(), ignore_index=0), tags(ignored=0)) for name in ("Precision", "Recall", "F1")),
+    *(({"type": "EntityF1", "average": average}, entity_metric("f1", average), no_tags()) for average in ("micro", "macro", "weighted")),
     ({"type": "CTCErrorRate"}, ctc_error_rate(), sequences(batch_first=False)),
     ({"type": "CTCErrorRate", "blank": 3, "batch_first": True}, ctc_error_rate(3, True), sequences(batch_first=True)),
 ]
@@ -218,7 +223,7 @@ def test_metric_equals_its_definition(probe, row):
                     for name, figure in definition(*whole).items()}
     tensors = {f"{b}.{i}": tensor for b, batch in enumerate(batches) for i, tensor in enumerate(batch)}
 
-    reply, _ = probe.ask("metric", tensors, spec=spec, batches=len(batches))
+    reply, _ = probe.ask("metric", tensors, spec=spec, batches=len(batches), classes=TAGS)
 
     for what in ("figures", "merged"):
         assert {name: float(figure) for name, figure in reply[what].items()} == expected, what
@@ -229,8 +234,10 @@ def test_metric_equals_its_definition(probe, row):
 BETTER = {"Accuracy": "max", "TopKAccuracy": "max", "Precision": "max", "Recall": "max", "F1": "max", "Dice": "max", "MeanIoU": "max",
           "ConfusionMatrix": None, "MatthewsCorrCoef": "max", "CohenKappa": "max", "AUROC": "max", "AveragePrecision": "max", "Perplexity": "min",
           "CalibrationError": "min", "MSE": "min", "MAE": "min", "RMSE": "min", "R2": "max", "PearsonCorr": "max", "SpearmanCorr": "max",
-          "TripletAccuracy": "max", "CTCErrorRate": "min", "PreferenceRewards": {"chosen": None, "rejected": None, "margins": "max", "accuracies": "max"},
-          "DesirableRewards": {"chosen": None, "rejected": None, "margins": "max", "kl": None}, "RewardScores": {"accuracy": "max", "margin": "max", "mean_reward": None}}
+          "TripletAccuracy": "max", "CTCErrorRate": "min", "EntityPrecision": "max", "EntityRecall": "max", "EntityF1": "max",
+          "PreferenceRewards": {"chosen": None, "rejected": None, "margins": "max", "accuracies": "max"},
+          "DesirableRewards": {"chosen": None, "rejected": None, "margins": "max", "kl": None},
+          "RewardScores": {"accuracy": "max", "margin": "max", "mean_reward": None}}
 
 
 def test_each_metric_says_which_way_it_is_better(probe):
@@ -238,7 +245,7 @@ def test_each_metric_says_which_way_it_is_better(probe):
     for spec, _, batches in ROWS:
         if spec["type"] not in found:
             tensors = {f"{b}.{i}": tensor for b, batch in enumerate(batches) for i, tensor in enumerate(batch)}
-            better = probe.ask("metric", tensors, spec=spec, batches=len(batches))[0]["better"]
+            better = probe.ask("metric", tensors, spec=spec, batches=len(batches), classes=TAGS)[0]["better"]
             found[spec["type"]] = better if len(set(better.values())) > 1 else next(iter(better.values()))
     assert found == BETTER
 

@@ -312,7 +312,8 @@ def test_standardize_equals_scikit_learn(probe, options, shape):
 def test_every_transform_and_every_parameter_has_a_row(probe):
     specs = [{"type": row[0]} | row[1] for row in ROWS + CHANGES] + [{"type": "Standardize"} | options for options in STANDARDIZE]
     specs.append({"type": "CutMix", "alpha": 0.3, "num_classes": 3, "field": "x", "label": "y"})  # in torchvision_parity_test.py, as CHANGES are
-    assert missing_rows(probe.ask("catalog")["transform"], specs) == []
+    known = {name: parameters for name, parameters in probe.ask("catalog")["transform"].items() if name != "MaskTokens"}  # masked_lm_parity_test.py
+    assert missing_rows(known, specs) == []
 
 
 @pytest.mark.parametrize("spec, batch, expected", [

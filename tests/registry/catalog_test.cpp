@@ -44,6 +44,9 @@ const std::map<std::string, Tensors>& loss_examples() {
   return examples;
 }
 
+/// Logits and classes of the words of two sentences.
+Tensors word_classes() { return {torch::zeros({2, 5, 3}), torch::zeros({2, 5}, at::kLong)}; }
+
 /// What a metric reads, where that is not an output and a class for each sample.
 const std::map<std::string, Tensors>& metric_examples() {
   static const std::map<std::string, Tensors> examples = {
@@ -55,6 +58,9 @@ const std::map<std::string, Tensors>& metric_examples() {
       {"SpearmanCorr", alike(2)},
       {"TripletAccuracy", alike(3)},
       {"CTCErrorRate", {torch::zeros({5, 2, 3}), torch::ones({2, 2}, at::kLong), torch::full({2}, 2, at::kLong)}},
+      {"EntityPrecision", word_classes()},
+      {"EntityRecall", word_classes()},
+      {"EntityF1", word_classes()},
       {"PreferenceRewards",
        {torch::zeros({4, 5, 3}), torch::zeros({2, 5}, at::kLong), torch::zeros({2, 5}, at::kLong),
         torch::zeros({4, 5, 3})}},
@@ -89,6 +95,8 @@ const std::map<std::string, std::string>& data_parameters() {
       {"Synthetic", "num_samples: 8, shape: [3]"},
       {"TensorFile", "path: t.npz"},
       {"TextClassification", "path: t.tsv, tokenizer: t"},
+      {"Texts", "path: t.txt, tokenizer: t"},
+      {"TokenClassification", "path: t.conll, tokenizer: t"},
       {"GLUE", "root: data, task: SST-2, split: train, tokenizer: t"},
       {"MRPC", "root: data, split: train, tokenizer: t"},
       {"PreferencePairs", "path: p.jsonl, tokenizer: t"},
@@ -255,6 +263,7 @@ TEST_CASE("every data set and transform of the catalog is built") {
   }
   for (const auto& item : catalog().transforms.entries()) {
     CAPTURE(item.first);
+    if (item.first == "MaskTokens") continue;  // reads a tokenizer: tests/parity/masked_lm_parity_test.py
     DatasetInfo info{
         {{"image", {1, 8, 8}, at::kFloat, std::nullopt}, {"label", {}, at::kLong, 10}}, "label", std::nullopt};
     const auto transform = component<TransformKind>(item.first, parameters_of(item.first)).build({info});

@@ -8,6 +8,7 @@
 namespace trainrun {
 namespace {
 
+/// `ids`: or whatever else there is one of for each token.
 void cut(std::vector<int64_t>& ids, int64_t length, Truncation::Side side) {
   const auto surplus = static_cast<std::ptrdiff_t>(ids.size()) - static_cast<std::ptrdiff_t>(length);
   if (surplus <= 0) return;
@@ -97,17 +98,21 @@ int64_t PipelineTokenizer::considered(const Tokens& tokens, const Truncation& tr
   return after == tokens.ends.begin() ? all : all - *std::prev(after);
 }
 
+/// How many special tokens a text gets. Throws DataError where it has no room for them.
+int64_t PipelineTokenizer::num_special(const Truncation& truncation, bool pair, bool add_special_tokens) const {
+  const int64_t added = add_special_tokens ? parts_.post_processor.special_tokens(pair) : 0;
+  if (truncation.max_length >= added) return added;
+  throw DataError("a length of " + std::to_string(truncation.max_length) + " has no room for the " +
+                  std::to_string(added) + " special tokens");
+}
+
 Encoding PipelineTokenizer::encode(const TextPair& texts, const std::optional<Truncation>& truncation,
                                    bool add_special_tokens) const {
   Tokens first = tokens_of(texts.first);
   std::optional<Tokens> second;
   if (texts.second) second = tokens_of(*texts.second);
   if (truncation) {
-    const int64_t added = add_special_tokens ? parts_.post_processor.special_tokens(second.has_value()) : 0;
-    if (truncation->max_length < added) {
-      throw DataError("a length of " + std::to_string(truncation->max_length) + " has no room for the " +
-                      std::to_string(added) + " special tokens");
-    }
+    const int64_t added = num_special(*truncation, second.has_value(), add_special_tokens);
     const KeptTokens kept = truncated_lengths(considered(first, *truncation),
                                               second ? std::optional(considered(*second, *truncation)) : std::nullopt,
                                               truncation->max_length - added, truncation->strategy);
@@ -116,6 +121,28 @@ Encoding PipelineTokenizer::encode(const TextPair& texts, const std::optional<Tr
   }
   return parts_.post_processor.assemble(first.ids, second ? std::optional(second->ids) : std::nullopt,
                                         add_special_tokens);
+}
+
+WordEncoding PipelineTokenizer::encode_words(std::span<const std::string> words,
+                                             const std::optional<Truncation>& truncation,
+                                             bool add_special_tokens) const {
+  const bool needs_blank = parts_.pre_tokenizer && parts_.pre_tokenizer->reads_blanks();
+  std::vector<int64_t> ids;
+  std::vector<int64_t> numbers;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool lacks_blank = needs_blank && !words[i].starts_with(' ');
+    const Tokens tokens = tokens_of(lacks_blank ? " " + words[i] : words[i]);
+    ids.insert(ids.end(), tokens.ids.begin(), tokens.ids.end());
+    numbers.insert(numbers.end(), tokens.ids.size(), static_cast<int64_t>(i));
+  }
+  if (truncation) {
+    const int64_t room = truncation->max_length - num_special(*truncation, false, add_special_tokens);
+    cut(ids, room, truncation->side);
+    cut(numbers, room, truncation->side);
+  }
+  WordEncoding encoding{parts_.post_processor.assemble(ids, std::nullopt, add_special_tokens), {}};
+  for (size_t next = 0; const bool special : encoding.special) encoding.words.push_back(special ? -1 : numbers[next++]);
+  return encoding;
 }
 
 std::string PipelineTokenizer::decode(const std::vector<int64_t>& ids, bool skip_special_tokens) const {
@@ -138,6 +165,11 @@ std::optional<std::string> PipelineTokenizer::token_of(int64_t id) const {
   if (const AddedToken* added = parts_.added.token(id)) return added->found_as;
   const std::string* token = parts_.model->vocabulary().token(id);
   return token ? std::optional(*token) : std::nullopt;
+}
+
+bool PipelineTokenizer::is_special(int64_t id) const {
+  const AddedToken* token = parts_.added.token(id);
+  return token != nullptr && token->special;
 }
 
 std::optional<int64_t> PipelineTokenizer::special_id(const std::string& role) const {

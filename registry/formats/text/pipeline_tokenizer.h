@@ -43,11 +43,15 @@ class PipelineTokenizer final : public Tokenizer {
   using Tokenizer::encode;
   Encoding encode(const TextPair& texts, const std::optional<Truncation>& truncation,
                   bool add_special_tokens) const override;
+  WordEncoding encode_words(std::span<const std::string> words, const std::optional<Truncation>& truncation,
+                            bool add_special_tokens) const override;
   std::string decode(const std::vector<int64_t>& ids, bool skip_special_tokens) const override;
   int64_t vocab_size() const override { return vocab_size_of(*parts_.model, parts_.added); }
   std::optional<int64_t> id_of(const std::string& token) const override;
   std::optional<std::string> token_of(int64_t id) const override;
   std::optional<int64_t> special_id(const std::string& role) const override;
+  bool is_added(int64_t id) const override { return parts_.added.token(id) != nullptr; }
+  bool is_special(int64_t id) const override;
   Truncation::Side truncation_side() const override { return parts_.truncation_side; }
   bool pads_left() const override { return parts_.pads_left; }
   std::optional<Truncation> file_truncation() const override { return parts_.truncation; }
@@ -61,6 +65,7 @@ class PipelineTokenizer final : public Tokenizer {
     void end_word() { ends.push_back(static_cast<int64_t>(ids.size())); }
   };
   Tokens tokens_of(std::string_view bytes) const;
+  int64_t num_special(const Truncation& truncation, bool pair, bool add_special_tokens) const;
   void add_words(std::string_view text, bool first, WordCaches::Loan& cache, Tokens& tokens) const;
   static int64_t considered(const Tokens& tokens, const Truncation& truncation);
 

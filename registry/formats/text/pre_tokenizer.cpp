@@ -1,5 +1,6 @@
 #include "registry/formats/text/pre_tokenizer.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "registry/formats/text/byte_letters.h"
@@ -16,6 +17,9 @@ class SequencePreTokenizer final : public PreTokenizer {
   explicit SequencePreTokenizer(std::vector<std::unique_ptr<PreTokenizer>> parts) : parts_(std::move(parts)) {}
   void apply(WordList& words) const override {
     for (const auto& part : parts_) part->apply(words);
+  }
+  bool reads_blanks() const override {
+    return std::any_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->reads_blanks(); });
   }
 
  private:
@@ -116,6 +120,7 @@ class ByteLevelPreTokenizer final : public PreTokenizer {
       begin = ends[i];
     }
   }
+  bool reads_blanks() const override { return !add_prefix_space_; }
 
  private:
   bool add_prefix_space_, use_regex_;

@@ -29,6 +29,8 @@ class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
   virtual void apply(WordList& words) const = 0;
+  /// Whether a word reads otherwise with a blank in front, which it does not put there itself.
+  virtual bool reads_blanks() const { return false; }
 };
 
 /// Throws DataError for a pre-tokenizer that is unknown, or not as it should be.

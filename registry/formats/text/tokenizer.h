@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,11 @@ struct Encoding {
   std::vector<int64_t> ids;
   std::vector<int64_t> type_ids;  // 0 for the first text, 1 for the second, as the post-processor says
   std::vector<bool> special;      // whether the post-processor added it
+};
+
+/// What a tokenizer makes of a text that is given word by word.
+struct WordEncoding : Encoding {
+  std::vector<int64_t> words;  // of each token, the number of the word that it is of, from 0; -1: a special token
 };
 
 /// How a text that is too long is cut. Special tokens count for the length, and stay.
@@ -57,6 +63,10 @@ class Tokenizer {
   /// short for that, or there is no room for the special tokens.
   virtual Encoding encode(const TextPair& texts, const std::optional<Truncation>& truncation,
                           bool add_special_tokens) const = 0;
+  /// The same for one text that is given word by word, each of which is read by itself, as transformers' fast tokenizers do
+  /// with is_split_into_words and, where blanks are part of tokens (GPT-2, RoBERTa), add_prefix_space.
+  virtual WordEncoding encode_words(std::span<const std::string> words, const std::optional<Truncation>& truncation,
+                                    bool add_special_tokens = true) const = 0;
   /// The text of these ids; ids that are no token's are left out.
   virtual std::string decode(const std::vector<int64_t>& ids, bool skip_special_tokens = true) const = 0;
 
@@ -66,6 +76,9 @@ class Tokenizer {
   virtual std::optional<std::string> token_of(int64_t id) const = 0;
   /// The id of "pad", "bos", "eos", "unk", "sep", "cls" or "mask", if the tokenizer's files name one.
   virtual std::optional<int64_t> special_id(const std::string& role) const = 0;
+  /// Whether the token was added to the model's vocabulary, and whether decoding leaves it out.
+  virtual bool is_added(int64_t id) const = 0;
+  virtual bool is_special(int64_t id) const = 0;
   std::optional<int64_t> pad_id() const { return special_id("pad"); }
 
   /// Where tokens of a text go that is too long, by the tokenizer's files.
