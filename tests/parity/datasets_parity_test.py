@@ -668,7 +668,10 @@ def test_bombs_and_endless_lines_are_refused_by_named_limits(probe, tmp_path):
 ELSEWHERE = ("Digits", "FashionMNIST", "KMNIST", "MNIST", "Synthetic", "ImageFolder", "CIFAR10", "CIFAR100", "ImageCSV", "OxfordIIITPet",
              "SegmentationFolder", "Shards", "TextLM", "TinyShakespeare", "TokenFile", "TextClassification", "MRPC", "PreferencePairs",
              "Chat", "Mixture", "GLUE")
-BY_VALUE = {"Split.stratify", "Split.group"}  # in partition_parity_test.py
+# In partition_parity_test.py, table_targets_parity_test.py and forecasts_parity_test.py.
+BY_VALUE = ({"Split.stratify", "Split.group", "TensorFile.sequences", "TensorFile.padding"}
+            | {f"{table}.id" for table in ("CSV", "JSONL", "Parquet", "SQLite")}
+            | {f"Windows.{name}" for name in ("known", "time", "gaps", "holdout", "origins")})
 
 
 def test_every_data_set_and_every_parameter_has_a_test(probe):
