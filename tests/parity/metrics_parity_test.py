@@ -217,6 +217,20 @@ pearson = of_columns(lambda t, o: scipy.stats.pearsonr(t, o).statistic)
 spearman = of_columns(lambda t, o: scipy.stats.spearmanr(t, o).statistic)
 
 
+def each_column(figure):
+    """As scikit-learn's figures are with multioutput="raw_values"."""
+    return lambda target, output, multioutput: [figure(t, o).statistic for t, o in zip(target.T, output.T)]
+
+
+def with_each(overall, raw):
+    """Besides the figure of all, one for each element of a sample."""
+    def figures(output, target):
+        flat = [array.astype(float).reshape(len(array), -1) for array in (target, output)]
+        each = enumerate(raw(*flat, multioutput="raw_values"))
+        return overall(output, target) | {str(i): figure for i, figure in each}
+    return figures
+
+
 # Batches of outputs and targets.
 
 def in_batches(make, sizes=tuple(SIZES)):
@@ -494,6 +508,13 @@ ROWS = [
     ({"type": "CalibrationError", "num_bins": 1}, calibration_error(1), logits(sizes=(1,))),
     ({"type": "CalibrationError"}, calibration_error(), one_logit(1)),
     ({"type": "CalibrationError", "ignore_index": 1}, calibration_error(ignore_index=1), logits(5)),
+    *(({"type": name, "multioutput": "raw_values"}, with_each(overall, raw), numbers(3, 2))
+      for name, overall, raw in (("MSE", mse, sklearn.metrics.mean_squared_error), ("R2", r2, sklearn.metrics.r2_score),
+                                 ("MAE", mae, sklearn.metrics.mean_absolute_error),
+                                 ("RMSE", rmse, sklearn.metrics.root_mean_squared_error))),
+    *(({"type": name, "multioutput": "raw_values"}, with_each(overall, each_column(figure)), numbers(3, 2))
+      for name, overall, figure in (("PearsonCorr", pearson, scipy.stats.pearsonr),
+                                    ("SpearmanCorr", spearman, scipy.stats.spearmanr))),
     ({"type": "MSE"}, mse, numbers(1)),
     ({"type": "MSE"}, mse, numbers()),
     ({"type": "MSE"}, mse, numbers(3, 2)),
