@@ -9,6 +9,7 @@
 #include "runner/base/signals.h"
 #include "runner/device/device.h"
 #include "runner/distributed/launcher.h"
+#include "runner/train/folds.h"
 #include "runner/train/train_loop.h"
 #include "tools/accelerate_option.h"
 #include "tools/verbs.h"
@@ -68,6 +69,29 @@ std::unique_ptr<Job> build_job(const LoadedRecipe& loaded, const Job::Options& o
   }
 }
 
+/// Trains all folds of `loaded`, each by this process or by ranks of its own.
+int run_folds(const LoadedRecipe& loaded, const RecipeArguments& arguments, const AccelerateConfig& config,
+              const Catalog& catalog, const Program& program) {
+  FoldsTraining training;
+  training.quiet = program.quiet;
+  training.verbose = program.verbose;
+  training.catalog = catalog;
+  training.train = [&](const std::vector<std::string>& overrides) {
+    if (loaded.recipe.num_processes > 1) {
+      std::vector<std::string> all = program.arguments;
+      all.insert(all.end(), overrides.begin(), overrides.end());
+      return launch(launch_options(loaded), all);
+    }
+    std::vector<std::string> all = arguments.overrides;
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    Catalog own = catalog;
+    const LoadedRecipe fold = load_recipe(arguments.path, config, all, own);
+    const int signal = train(*build_job(fold, {program.quiet, program.verbose, std::nullopt}));
+    return signal == 0 ? 0 : 128 + signal;
+  };
+  return train_folds(loaded, training);
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, Program& program) {
@@ -84,6 +108,7 @@ void add_run(CLI::App& app, Program& program) {
     std::vector<std::string> all = config.overrides();
     all.insert(all.end(), arguments->overrides.begin(), arguments->overrides.end());
     prepare_device(arguments->path, all);
+    const Catalog catalog = program.catalog;
     const LoadedRecipe loaded = load_recipe(arguments->path, config, arguments->overrides, program.catalog);
     const Recipe& recipe = loaded.recipe;
     const auto rendezvous = rendezvous_from_environment(recipe.main_process_ip, recipe.main_process_port);
@@ -91,6 +116,15 @@ void add_run(CLI::App& app, Program& program) {
     if (rendezvous) {
       check_processes(recipe, *rendezvous);
       stop_with_torchrun(*rendezvous);
+    }
+    if (const auto folds = recipe.dataset.all_folds()) {
+      if (rendezvous || recipe.num_machines > 1) {
+        throw Error("processes that " + (rendezvous ? rendezvous->launcher : "several machines") +
+                    " started train one fold at a time; write dataset.fold.index=0, and so on to " +
+                    std::to_string(*folds - 1));
+      }
+      program.exit_code = run_folds(loaded, *arguments, config, catalog, program);
+      return;
     }
     if (!rendezvous && recipe.num_processes > 1) {
       const int64_t last = recipe.num_processes / recipe.num_machines - 1;  // of this machine: is there a GPU for it?

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "registry/data/ragged_rows.h"
+#include "registry/data/sample_lengths.h"
 #include "registry/data/views.h"
 #include "registry/data/wide_numbers.h"
 #include "registry/kinds/dataset.h"
@@ -18,6 +20,8 @@ struct TensorFileOptions {
   std::string target = "label";
   std::optional<int64_t> num_classes;
   std::optional<std::vector<std::string>> images;
+  std::optional<Named<std::string>> sequences;
+  double padding = 0;
   std::optional<SplitOptions> split;
 
   static void describe(Fields<TensorFileOptions>& f) {
@@ -39,6 +43,14 @@ struct TensorFileOptions {
             "int64. Null: the first field, or one with more dimensions if these are three or more a sample ([C, H, "
             "W]), "
             "and fields of its shape; not the target");
+    f.optional("sequences", &TensorFileOptions::sequences)
+        .doc(
+            "fields whose samples have different lengths and lie one after another, [sum of the lengths, …], each with "
+            "the name of the tensor (or, where fields names files, the file) of their lengths [N], or of where each "
+            "begins "
+            "and the last ends, [N + 1]. A batch has them in the length of its longest, [N, L, …], and beside them "
+            "NAME_mask, [N, L]: 1 where a sample has an item");
+    f.optional("padding", &TensorFileOptions::padding).doc("what fills up the sequences shorter than the longest");
     f.optional("split", &TensorFileOptions::split).doc("take a part of the samples, drawn by a seed; null: all");
   }
   void check(Checker& checker) const {
@@ -49,6 +61,10 @@ struct TensorFileOptions {
       for (const auto& [name, unused] : fields->entries) names.push_back(name);
       checker.fail("target", "there is no field '" + target + "'" + suggestion(target, names));
     }
+    if (is_sequence(target)) checker.fail("sequences", "the target '" + target + "' has one row for each sample");
+    for (const auto& [name, unused] : sequences.value_or(Named<std::string>()).entries) {
+      if (fields && !fields->find(name)) checker.fail("sequences", "there is no field '" + name + "'");
+    }
     for (const std::string& image : images.value_or(std::vector<std::string>())) {
       if (!fields || fields->find(image)) continue;
       std::vector<std::string> names;
@@ -56,6 +72,7 @@ struct TensorFileOptions {
       checker.fail("images", "there is no field '" + image + "'" + suggestion(image, names));
     }
   }
+  bool is_sequence(const std::string& field) const { return sequences && sequences->find(field); }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
@@ -70,10 +87,15 @@ class TensorFileDataset : public TensorDataset {
     for (const Found& field : find_fields()) {
       const TensorFile::Entry& entry = field.entry();
       const bool is_target = field.name == options_.target;
-      info.fields.push_back({field.name,
-                             {entry.shape.begin() + 1, entry.shape.end()},
-                             given_as(field),
-                             is_target ? options_.num_classes : std::nullopt});
+      std::vector<int64_t> shape(entry.shape.begin() + 1, entry.shape.end());
+      if (field.lengths) {
+        const int64_t longest = std::max<int64_t>(RaggedRows{{}, begins_of(field)}.longest(), 1);
+        shape.insert(shape.begin(), longest);  // at most: batches may be shorter
+        info.fields.push_back({field.name, shape, given_as(field), std::nullopt});
+        info.fields.push_back({mask_name(field.name), {longest}, at::kLong, std::nullopt});
+        continue;
+      }
+      info.fields.push_back({field.name, shape, given_as(field), is_target ? options_.num_classes : std::nullopt});
       info.num_samples = entry.shape[0];
     }
     info.target = options_.target;
@@ -89,14 +111,42 @@ class TensorFileDataset : public TensorDataset {
         const bool is_wide = tensor.scalar_type() == at::kDouble && !fits_float32(tensor);
         if (!is_wide) tensor = tensor.to(given_as(field));
         if (field.entry().dtype == at::kUInt64) require_signed(field.name, tensor);
+        if (field.lengths) {
+          sequences_.emplace_back(field.name, RaggedRows{tensor, begins_of(field), options_.padding});
+          continue;
+        }
         set_field(field.name, tensor);
         if (field.name == options_.target) check_classes(tensor);
       }
     }
   }
 
+  Batch get(const at::Tensor& indices) const override {
+    Batch batch = TensorDataset::get(indices);
+    for (const auto& [name, rows] : sequences_) {
+      batch.set(name, rows.padded(indices));
+      batch.set(mask_name(name), rows.mask(indices));
+    }
+    return batch;
+  }
+
   DatasetFacts facts() const override {
     DatasetFacts facts = TensorDataset::facts();
+    facts.field = [this](const std::string& name) {
+      FieldFacts field;
+      if (options_.is_sequence(name)) field.padding = static_cast<int64_t>(options_.padding);
+      for (const auto& [sequence, unused] : sequences_) {
+        if (name == mask_name(sequence)) field.padding = 0;
+      }
+      return field;
+    };
+    facts.held = [this, of_rows = facts.held](const std::string& name) {
+      const bool has_rows = std::none_of(sequences_.begin(), sequences_.end(), [&](const auto& one) {
+        return name == one.first || name == mask_name(one.first);
+      });
+      return has_rows ? of_rows(name) : at::Tensor();
+    };
+    facts.lengths = [this] { return sequences_.empty() ? at::Tensor() : lengths_between(sequences_[0].second.begins); };
     facts.place = [this](int64_t index, const std::string& field) { return place(index, field); };
     return facts;
   }
@@ -112,6 +162,8 @@ class TensorFileDataset : public TensorDataset {
     std::shared_ptr<TensorFile> file;
     size_t index;
     bool is_image = false;
+    std::shared_ptr<const at::Tensor> lengths = nullptr;  // of a sequence, or where each begins
+    int64_t num_samples = 0;                              // likewise
 
     const TensorFile::Entry& entry() const { return file->entries()[index]; }
   };
@@ -197,9 +249,58 @@ class TensorFileDataset : public TensorDataset {
                         (near.empty() ? "" : " Then write target: " + near));
       }
     }
+    find_sequences(found, file);
     check_sizes(found);
     find_images(found);
     return found;
+  }
+
+  /// Leaves out the tensors that only say how long others' samples are.
+  void find_sequences(std::vector<Found>& found, const std::shared_ptr<TensorFile>& file) const {
+    if (!options_.sequences) return;
+    const auto field_of = [&](const std::string& name) {
+      return std::find_if(found.begin(), found.end(), [&](const Found& field) { return field.name == name; });
+    };
+    for (const auto& [name, lengths] : options_.sequences->entries) {
+      const Found own = find(lengths, lengths, file);
+      if (own.entry().shape.size() != 1 || !at::isIntegralType(own.entry().dtype, false)) {
+        throw DataError(place_of_file(lengths) + ": the lengths of '" + name +
+                        "' are to be integers, one for each sample");
+      }
+      if (!options_.fields && field_of(lengths) != found.end()) found.erase(field_of(lengths));
+      if (field_of(name) == found.end()) {
+        throw DataError(place_of_file(name) + ": sequences: there is no tensor '" + name + "'");
+      }
+      field_of(name)->lengths = std::make_shared<const at::Tensor>(own.file->read(own.index).to(at::kLong));
+    }
+    const int64_t num_samples = field_of(options_.target)->entry().shape.at(0);
+    for (Found& field : found) field.num_samples = num_samples;
+  }
+  std::string place_of_file(const std::string& tensor) const { return options_.path.value_or(tensor); }
+
+  /// Where each sample of a sequence begins, and the end.
+  std::vector<int64_t> begins_of(const Found& field) const {
+    const at::Tensor& given = *field.lengths;
+    const int64_t* numbers = given.const_data_ptr<int64_t>();
+    const std::string where =
+        place_of_file(field.name) + ": sequences: what says how long the samples of '" + field.name + "' are ";
+    if (given.numel() != field.num_samples && given.numel() != field.num_samples + 1) {
+      throw DataError(where + "has " + std::to_string(given.numel()) + " numbers, expected the lengths of " +
+                      std::to_string(field.num_samples) + " samples, or where each begins and the last ends");
+    }
+    std::vector<int64_t> begins = {0};
+    const bool are_lengths = given.numel() == field.num_samples;
+    for (int64_t i = are_lengths ? 0 : 1; i < given.numel(); ++i) {
+      begins.push_back(are_lengths ? begins.back() + numbers[i] : numbers[i]);
+      if (begins.back() >= begins[begins.size() - 2]) continue;
+      throw DataError(where + (are_lengths ? "is below 0" : "goes back") + " at number " + std::to_string(i));
+    }
+    const int64_t num_items = field.entry().shape.at(0);
+    if ((!are_lengths && numbers[0] != 0) || begins.back() != num_items) {
+      throw DataError(where + "goes from " + std::to_string(are_lengths ? 0 : numbers[0]) + " to " +
+                      std::to_string(begins.back()) + ", but there are " + std::to_string(num_items) + " items");
+    }
+    return begins;
   }
 
   Found find(const std::string& name, const std::string& tensor, const std::shared_ptr<TensorFile>& file) const {
@@ -227,17 +328,24 @@ class TensorFileDataset : public TensorDataset {
 
   void check_sizes(const std::vector<Found>& found) const {
     const auto shape_of = [](const Found& field) { return field.entry().shape; };
+    const Found* first = nullptr;  // with a row for each sample
     for (const Found& field : found) {
       if (shape_of(field).empty())
         throw DataError("field '" + field.name + "' is a single number, expected one row for each sample");
-      if (shape_of(field)[0] != shape_of(found[0])[0]) {
+      if (field.lengths) continue;
+      if (!first) first = &field;
+      if (shape_of(field)[0] != shape_of(*first)[0]) {
         throw DataError("field '" + field.name + "' has " + std::to_string(shape_of(field)[0]) + " samples, but '" +
-                        found[0].name + "' has " + std::to_string(shape_of(found[0])[0]));
+                        first->name + "' has " + std::to_string(shape_of(*first)[0]) +
+                        (options_.sequences ? ""
+                                            : "; where samples have different lengths and lie one after another, name "
+                                              "the tensor of their lengths in sequences"));
       }
     }
   }
 
   TensorFileOptions options_;
+  std::vector<std::pair<std::string, RaggedRows>> sequences_;
 };
 
 std::unique_ptr<Dataset> TensorFileOptions::build(const DatasetInputs&) const {

@@ -239,17 +239,21 @@ at::Tensor fold_samples(int64_t size, int64_t fold, int64_t num_folds, uint64_t 
   return std::get<0>((training ? rest : order.narrow(0, begin, length)).sort());
 }
 
+at::Tensor fold_samples_of(const Dataset& data, const Fold& fold, uint64_t seed, bool training) {
+  if (!fold.by.is_needed()) return fold_samples(data.size(), fold.number, fold.count, seed, training);
+  const auto count = static_cast<size_t>(fold.count);
+  std::vector<bool> is_chosen(count, training);
+  is_chosen[static_cast<size_t>(fold.number)] = !training;
+  return fold.by.choose(data, std::vector<int64_t>(count, 1), seed, is_chosen);
+}
+
 std::unique_ptr<Dataset> fold_of(std::unique_ptr<Dataset> data, const Fold& fold, uint64_t seed, bool training) {
   if (!fold.by.is_needed()) {
     return choose_samples(std::move(data),
                           [=](int64_t size) { return fold_samples(size, fold.number, fold.count, seed, training); });
   }
-  return choose_by_value(std::move(data), [=](const Dataset& base) {
-    const auto count = static_cast<size_t>(fold.count);
-    std::vector<bool> is_chosen(count, training);
-    is_chosen[static_cast<size_t>(fold.number)] = !training;
-    return fold.by.choose(base, std::vector<int64_t>(count, 1), seed, is_chosen);
-  });
+  return choose_by_value(std::move(data),
+                         [=](const Dataset& base) { return fold_samples_of(base, fold, seed, training); });
 }
 
 namespace {

@@ -112,7 +112,9 @@ struct Fold {
   int64_t count = 2;
   PartitionBy by;
 };
-/// The samples of `data` to evaluate on, or those to train on.
+/// The samples of `data`, which is open, to evaluate on, or those to train on: [n] int64, ascending.
+at::Tensor fold_samples_of(const Dataset& data, const Fold& fold, uint64_t seed, bool training);
+/// The same as a data set.
 std::unique_ptr<Dataset> fold_of(std::unique_ptr<Dataset> data, const Fold& fold, uint64_t seed, bool training);
 
 }  // namespace trainrun

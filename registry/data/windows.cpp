@@ -5,9 +5,11 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "registry/data/partition.h"
+#include "registry/data/time_steps.h"
 #include "registry/data/views.h"
 #include "registry/kinds/dataset.h"
 #include "registry/kinds/dataset_facts.h"
@@ -21,6 +23,11 @@ struct Windows {
   int64_t horizon = 1;
   int64_t stride = 1;
   std::optional<std::string> group;
+  std::vector<std::string> known;
+  std::optional<std::string> time;
+  std::string gaps = "error";
+  int64_t holdout = 0;
+  std::optional<int64_t> origins;
 
   static void describe(Fields<Windows>& f) {
     f.required("dataset", &Windows::dataset).doc("rows in the order of time, such as a CSV table's");
@@ -34,6 +41,31 @@ struct Windows {
         .doc(
             "a column whose equal values are one series, such as a shop: no window runs from one series into another; "
             "its rows need not follow each other. null: all rows are one series, or one for each data set of a Concat");
+    f.optional("known", &Windows::known)
+        .doc(
+            "columns whose future is known beforehand, such as holidays: those of the features come as a field "
+            "`known`, "
+            "[N, horizon, K], others as known_NAME");
+    f.optional("time", &Windows::time)
+        .doc(
+            "the column with the rows' times, dates or numbers: each series must be in their order, without missing "
+            "steps");
+    f.optional("gaps", &Windows::gaps)
+        .one_of({"error", "split"})
+        .doc("where steps of `time` are missing: an error that names them, or the series is split there into two");
+    f.optional("holdout", &Windows::holdout)
+        .at_least(0)
+        .unit("rows")
+        .doc("the last rows of each series that no window reaches into, so that they can be evaluated on");
+    f.optional("origins", &Windows::origins)
+        .at_least(1)
+        .doc(
+            "of each series only the last so many windows, each `stride` before the next, the last of them at its end: "
+            "a "
+            "backtest from as many origins. null: all windows, from the beginning");
+  }
+  void check(Checker& checker) const {
+    if (gaps == "split" && !time) checker.fail("gaps", "needs time, the column that shows where steps are missing");
   }
   std::unique_ptr<Dataset> build(const DatasetInputs& inputs) const;
 };
@@ -50,7 +82,7 @@ class WindowsDataset : public Dataset {
     info.target = rows.target;
     if (size_ > 0) {
       info.num_samples = size_;
-    } else if (rows.num_samples && !options_.group) {
+    } else if (rows.num_samples && !options_.group && options_.gaps == "error") {
       info.num_samples = 0;
       int64_t begin = 0;
       for (const int64_t end : ends_of_series(*rows.num_samples)) {
@@ -65,18 +97,21 @@ class WindowsDataset : public Dataset {
       if (row.name == rows.target) continue;
       FieldInfo field = row;
       if (with_past && field.name == kFeatures && takes_past(field)) {
-        field.shape[0] += 1;
+        field.shape[0] += width_of(target);
         has_features = true;
       }
       field.shape.insert(field.shape.begin(), options_.length);
       info.fields.push_back(field);
     }
     if (with_past && !has_features) {
-      info.fields.insert(info.fields.begin(), {kFeatures, {options_.length, 1}, target.dtype, std::nullopt});
+      info.fields.insert(info.fields.begin(),
+                         {kFeatures, {options_.length, width_of(target)}, target.dtype, std::nullopt});
     }
+    add_known_to(info, rows);
     FieldInfo future = target;
     future.shape.clear();
     if (with_past) future.shape = {options_.horizon};
+    if (width_of(target) > 1) future.shape.push_back(width_of(target));
     info.fields.push_back(future);
     return info;
   }
@@ -84,13 +119,15 @@ class WindowsDataset : public Dataset {
   void open() override {
     require_all_drawn(*base_, "Windows");
     base_->open();
-    const std::vector<int64_t> ends = options_.group ? bring_groups_together() : ends_of_series(base_->size());
+    std::vector<int64_t> ends = options_.group ? bring_groups_together() : ends_of_series(base_->size());
+    if (options_.time) heed_gaps(ends);
     std::vector<int64_t> starts;
     int64_t begin = 0;
     for (const int64_t end : ends) {
       const int64_t count = windows_of(end - begin);
       too_short_ += count == 0 ? 1 : 0;
-      for (int64_t i = 0; i < count; ++i) starts.push_back(begin + i * options_.stride);
+      if (options_.origins && count > 0 && count < *options_.origins) ++fewer_origins_;
+      for (int64_t i = 0; i < count; ++i) starts.push_back(begin + start_of(end - begin, count, i));
       begin = end;
     }
     num_series_ = static_cast<int64_t>(ends.size());
@@ -100,8 +137,9 @@ class WindowsDataset : public Dataset {
     const std::string among = num_series_ > 1 ? " in " + std::to_string(num_series_) + " series" : "";
     throw DataError("Windows: " + std::to_string(base_->size()) + " rows" + among + " hold no window of " +
                     std::to_string(options_.length) + " and the " + std::to_string(options_.horizon) + " after it" +
-                    (num_series_ == 1 && base_->size() > options_.horizon
-                         ? "; write length: " + std::to_string(base_->size() - options_.horizon) + " or less"
+                    (options_.holdout > 0 ? ", without the last " + std::to_string(options_.holdout) : "") +
+                    (num_series_ == 1 && longest_length() > 0
+                         ? "; write length: " + std::to_string(longest_length()) + " or less"
                          : ""));
   }
   int64_t size() const override { return size_; }
@@ -112,6 +150,7 @@ class WindowsDataset : public Dataset {
     const std::string target = base_->info().target;
     const at::Tensor& targets = past.at(target);
     const bool with_past = targets.is_floating_point();
+    const at::Tensor past_targets = with_past ? targets.reshape({targets.size(0), -1}) : targets;
     Batch batch;
     const auto windows = [&](const at::Tensor& rows) {
       std::vector<int64_t> sizes = rows.sizes().vec();
@@ -124,15 +163,29 @@ class WindowsDataset : public Dataset {
       if (field.name == target) continue;
       at::Tensor rows = field.tensor;
       if (with_past && field.name == kFeatures && rows.dim() == 2 && rows.is_floating_point()) {
-        rows = at::cat({rows, targets.reshape({-1, 1})}, 1);
+        rows = at::cat({rows, past_targets}, 1);
         has_features = true;
       }
       batch.set(field.name, windows(rows));
     }
-    if (with_past && !has_features) batch.set(kFeatures, windows(targets.reshape({-1, 1})));
+    if (with_past && !has_features) batch.set(kFeatures, windows(past_targets));
     const Batch future = base_->get(rows_of(indices, options_.length, options_.horizon).flatten());
+    const auto steps = [&](const at::Tensor& rows) {
+      std::vector<int64_t> sizes = rows.sizes().vec();
+      sizes[0] = options_.horizon;
+      sizes.insert(sizes.begin(), n);
+      return rows.reshape(sizes);
+    };
+    if (const std::vector<int64_t> places = known_places(); !places.empty()) {
+      batch.set(kKnown, steps(future.at(kFeatures).index_select(1, at::tensor(places, at::kLong))));
+    }
+    for (const std::string& name : known_fields()) batch.set(known_name(name), steps(future.at(name)));
     const at::Tensor& next = future.at(target);
-    batch.set(target, with_past ? next.reshape({n, options_.horizon}) : next);
+    if (!with_past) {
+      batch.set(target, next);
+    } else {
+      batch.set(target, past_targets.size(1) > 1 ? steps(next) : next.reshape({n, options_.horizon}));
+    }
     return batch;
   }
 
@@ -156,12 +209,91 @@ class WindowsDataset : public Dataset {
     facts.texts = [this](const std::string& column) { return texts(column); };
     facts.notes = [this] { return notes(); };
     facts.inferred = rows.inferred;
+    facts.ids = rows.ids;
     return facts;
   }
   void set_learnt(const nlohmann::json& state) override { base_->set_learnt(state); }
 
  private:
   static constexpr const char* kFeatures = "features";
+  static constexpr const char* kKnown = "known";
+
+  static std::string known_name(const std::string& field) { return std::string(kKnown) + "_" + field; }
+  /// The places in `features` of the columns that are known beforehand, in the order in which the recipe lists them.
+  std::vector<int64_t> known_places() const {
+    std::vector<int64_t> places;
+    const std::vector<std::string> names = known_names_within();
+    for (const std::string& column : options_.known) {
+      for (size_t i = 0; i < names.size(); ++i) {
+        if (names[i] == column) places.push_back(static_cast<int64_t>(i));
+      }
+    }
+    return places;
+  }
+  std::vector<std::string> known_names_within() const {
+    return options_.known.empty() ? std::vector<std::string>() : base_->facts().field(kFeatures).names_within;
+  }
+  /// Those that are fields of their own.
+  std::vector<std::string> known_fields() const {
+    if (options_.known.empty()) return {};
+    std::vector<std::string> fields;
+    const std::vector<std::string> within = known_names_within();
+    const DatasetInfo rows = base_->info();
+    for (const std::string& column : options_.known) {
+      if (std::find(within.begin(), within.end(), column) != within.end()) continue;
+      const FieldInfo* field = rows.find(column);
+      if (field && column != rows.target) {
+        fields.push_back(column);
+        continue;
+      }
+      std::vector<std::string> all = within;
+      for (const FieldInfo& other : rows.fields) all.push_back(other.name);
+      throw DataError("Windows: known: there is no column '" + column + "' among the features" +
+                      suggestion(column, all));
+    }
+    return fields;
+  }
+  void add_known_to(DatasetInfo& info, const DatasetInfo& rows) const {
+    const std::vector<std::string> fields = known_fields();  // also refuses what is not there
+    if (const std::vector<int64_t> places = known_places(); !places.empty()) {
+      const FieldInfo& features = *rows.find(kFeatures);
+      info.fields.push_back(
+          {kKnown, {options_.horizon, static_cast<int64_t>(places.size())}, features.dtype, std::nullopt});
+    }
+    for (const std::string& name : fields) {
+      FieldInfo field = *rows.find(name);
+      field.name = known_name(name);
+      field.shape.insert(field.shape.begin(), options_.horizon);
+      info.fields.push_back(field);
+    }
+  }
+
+  /// Refuses series whose times are not in order or have gaps, or splits them there.
+  void heed_gaps(std::vector<int64_t>& ends) {
+    const std::vector<std::string> texts = base_->facts().texts(*options_.time);
+    if (texts.empty()) throw DataError("Windows: time: these data have no columns whose texts could be read as times");
+    SeriesTimes times;
+    times.ends = ends;
+    const auto row = [this](size_t i) {
+      return order_.defined() ? order_.const_data_ptr<int64_t>()[i] : static_cast<int64_t>(i);
+    };
+    for (size_t i = 0; i < texts.size(); ++i) times.texts.push_back(texts[static_cast<size_t>(row(i))]);
+    times.place = [&](size_t i) { return base_->facts().place(row(i), *options_.time); };
+    const TimeGaps gaps = find_gaps(times);
+    if (gaps.starts.empty()) return;
+    num_gaps_ = static_cast<int64_t>(gaps.starts.size());
+    if (options_.gaps == "error") {
+      constexpr size_t kMostNamed = 5;
+      std::string lines;
+      for (size_t i = 0; i < std::min(gaps.texts.size(), kMostNamed); ++i) lines += gaps.texts[i] + "\n";
+      if (gaps.texts.size() > kMostNamed) {
+        lines += "and " + std::to_string(gaps.texts.size() - kMostNamed) + " gaps more\n";
+      }
+      throw DataError(lines + "fill in the missing rows, or write gaps: split, so that no window reaches over a gap");
+    }
+    ends.insert(ends.end(), gaps.starts.begin(), gaps.starts.end());
+    std::sort(ends.begin(), ends.end());
+  }
 
   /// Of the target its first row to come, of the others the first row of the past.
   std::string place(int64_t index, const std::string& field) const {
@@ -184,19 +316,51 @@ class WindowsDataset : public Dataset {
                       " series are left out, which are too short for a window of " + std::to_string(options_.length) +
                       " rows and the " + std::to_string(options_.horizon) + " after it");
     }
+    if (num_gaps_ > 0) {
+      notes.push_back("Windows: steps of " + *options_.time + " are missing at " + std::to_string(num_gaps_) +
+                      (num_gaps_ == 1 ? " place" : " places") + ", where series are split");
+    }
+    if (fewer_origins_ > 0) {
+      notes.push_back("Windows: " + std::to_string(fewer_origins_) + " of " + std::to_string(num_series_) +
+                      " series are too short for " + std::to_string(*options_.origins) +
+                      " origins, and have as many as fit");
+    }
     return notes;
   }
+  /// Of the target the numbers of the steps to come, from 1.
   std::vector<std::string> names_within(const std::string& field) const {
-    std::vector<std::string> names = base_->facts().field(field).names_within;
     const DatasetInfo rows = base_->info();
-    if (field == kFeatures && has_past(*rows.find(rows.target))) names.push_back(rows.target);
+    const FieldInfo& target = target_of(rows);
+    std::vector<std::string> names;
+    if (field == rows.target && has_past(target) && width_of(target) == 1) {
+      for (int64_t step = 1; step <= options_.horizon; ++step) names.push_back(std::to_string(step));
+      return names;
+    }
+    if (field == kKnown && !options_.known.empty()) {
+      const std::vector<std::string> within = known_names_within();
+      for (const int64_t place : known_places()) names.push_back(within[static_cast<size_t>(place)]);
+      return names;
+    }
+    names = base_->facts().field(field).names_within;
+    if (field != kFeatures || !has_past(target)) return names;
+    const std::vector<std::string> labels = base_->facts().field(rows.target).names_within;
+    if (labels.empty()) names.push_back(rows.target);
+    names.insert(names.end(), labels.begin(), labels.end());
     return names;
   }
 
+  /// How many rows there are in a series of `rows` before the last window.
+  int64_t room_of(int64_t rows) const { return rows - options_.holdout - options_.length - options_.horizon; }
   int64_t windows_of(int64_t rows) const {
-    const int64_t room = rows - options_.length - options_.horizon;
-    return room < 0 ? 0 : room / options_.stride + 1;
+    const int64_t room = room_of(rows);
+    const int64_t all = room < 0 ? 0 : room / options_.stride + 1;
+    return std::min(all, options_.origins.value_or(all));
   }
+  /// Where the window `i` of `count` begins in a series of `rows`.
+  int64_t start_of(int64_t rows, int64_t count, int64_t i) const {
+    return options_.origins ? room_of(rows) - (count - 1 - i) * options_.stride : i * options_.stride;
+  }
+  int64_t longest_length() const { return base_->size() - options_.horizon - options_.holdout; }
   /// Where each series ends, one after the other.
   std::vector<int64_t> ends_of_series(int64_t num_rows) const {
     std::vector<int64_t> ends = base_->facts().series_starts();
@@ -229,10 +393,13 @@ class WindowsDataset : public Dataset {
   static bool takes_past(const FieldInfo& features) {
     return features.shape.size() == 1 && at::isFloatingType(features.dtype);
   }
+  /// How many numbers of a row are to be predicted.
+  static int64_t width_of(const FieldInfo& target) { return target.shape.empty() ? 1 : target.shape[0]; }
   const FieldInfo& target_of(const DatasetInfo& rows) const {
     const FieldInfo& target = *rows.find(rows.target);
-    const bool single = target.shape.empty() || target.shape == std::vector<int64_t>{1};
-    if (!single) throw DataError("Windows: '" + target.name + "' must be one number or class in each row");
+    const bool single =
+        target.shape.empty() || (target.shape.size() == 1 && (has_past(target) || target.shape[0] == 1));
+    if (!single) throw DataError("Windows: '" + target.name + "' must be numbers, or one class, in each row");
     if (!has_past(target) && options_.horizon > 1) {
       throw DataError("Windows: one class is predicted, that of the next row; horizon must be 1");
     }
@@ -246,6 +413,8 @@ class WindowsDataset : public Dataset {
   int64_t size_ = 0;
   int64_t num_series_ = 1;
   int64_t too_short_ = 0;  // of these
+  int64_t fewer_origins_ = 0;
+  int64_t num_gaps_ = 0;
 };
 
 std::unique_ptr<Dataset> Windows::build(const DatasetInputs& inputs) const {

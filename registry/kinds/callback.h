@@ -59,6 +59,7 @@ class Scope {
 struct Verdict {
   bool is_best = false;  // it is the best so far: its checkpoint becomes `best`
   std::string stop;      // why training ends here; "" if it goes on
+  bool keep = false;     // the weights are kept as they are, in place of those kept before: see `restores`
 };
 
 /// Takes part in a run. Each function is called on every rank, in the order of the recipe's callbacks. An exception
@@ -89,6 +90,11 @@ class Callback {
   virtual Verdict after_evaluation(Run& run, const Figures& figures) {
     return static_cast<void>(run), static_cast<void>(figures), Verdict();
   }
+  /// Whether the run ends with the weights that were last kept for it (Verdict::keep): it goes back to them after its
+  /// last evaluation. One callback of a recipe may say so.
+  virtual bool restores() const { return false; }
+  /// Whether evaluations may use the tensors that `save` gives, which are then kept and restored with the weights.
+  virtual bool has_weights() const { return false; }
   /// The name of the figure that it watches, which evaluations must have, or "".
   virtual std::string monitor() const { return ""; }
   /// Saves what is needed when the run is resumed. A tensor in the shape of `run`'s parameter NAME must be called

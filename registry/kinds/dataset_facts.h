@@ -54,6 +54,8 @@ struct DatasetFacts {
   std::function<std::vector<std::string>(const std::string& column)> texts = [](const std::string&) {
     return std::vector<std::string>();
   };
+  /// The columns that identify a sample, which the model does not read, but which predictions are written beside.
+  std::vector<std::string> ids;
   /// The number of tokens of each sample, [size()] int64, where samples are filled up to the longest of a batch;
   /// undefined: they have none. Throws DataError where the recipe must change for it.
   std::function<at::Tensor()> lengths = [] { return at::Tensor(); };

@@ -40,7 +40,15 @@ json no_fold_at(const std::string& key) { return {{"properties", {{key, {{"not",
 }  // namespace
 
 void FoldSection::describe(Fields<FoldSection>& f) {
-  f.required("part", &FoldSection::part).doc("2/5: the second of five parts is for evaluation");
+  f.optional("part", &FoldSection::part).doc("2/5: the second of five parts is for evaluation");
+  f.optional("folds", &FoldSection::folds)
+      .at_least(2)
+      .doc(
+          "in place of part: into how many parts the data are divided. All folds are trained one after another, each a "
+          "run in a folder of its own, fold-0, fold-1, …; the mean and the deviation of their figures, and predictions "
+          "for each sample by the fold that did not see it, are written beside these");
+  f.optional("index", &FoldSection::index).at_least(0).doc("of folds: trains this one alone, from 0");
+  f.either("part", "folds");
   f.optional("stratify", &FoldSection::stratify).doc("each part has its share of every class of the target");
   f.optional("group", &FoldSection::group)
       .doc(
@@ -51,7 +59,12 @@ void FoldSection::describe(Fields<FoldSection>& f) {
 }
 
 void FoldSection::check(Checker& checker) const {
-  if (const std::string fault = fold_fault(part); !fault.empty()) checker.fail("part", fault);
+  if (const std::string fault = part ? fold_fault(*part) : ""; !fault.empty()) checker.fail("part", fault);
+  if (!index) return;
+  if (!folds) checker.fail("index", "is for folds; part says both");
+  if (folds && *index >= *folds) {
+    checker.fail("index", "there are only " + std::to_string(*folds) + " folds, numbered from 0");
+  }
 }
 
 void DatasetSection::describe(Fields<DatasetSection>& f) {
@@ -64,7 +77,7 @@ void DatasetSection::describe(Fields<DatasetSection>& f) {
   f.optional("fold", &DatasetSection::fold)
       .doc(
           "2/5: the training data are divided into five parts by the seed; the second is for evaluation, the others "
-          "are for training; or a mapping with part, stratify and group");
+          "are for training; or a mapping with part, stratify and group; or {folds: 5}, which trains all five");
   f.relation(no_fold_at("fold"));
   f.rule({.when = {the("fold").is_given()},
           .all = {the("eval").is_missing()},
@@ -80,18 +93,31 @@ void DatasetSection::check(Checker& checker) const {
 
 void DatasetSection::apply_fold(uint64_t seed) {
   if (!fold || eval || !train.build) return;
+  whole = train;
   const auto* section = std::get_if<FoldSection>(&*fold);
-  const auto parsed = parse_fold(section ? section->part : std::get<std::string>(*fold));
+  const bool is_counted = section && section->folds;
+  const auto parsed = is_counted ? std::optional(std::pair(section->index.value_or(0), *section->folds))
+                                 : parse_fold(section ? section->part.value_or("") : std::get<std::string>(*fold));
   if (!parsed) return;
   Fold own{parsed->first, parsed->second, {}};
   if (section) own.by = {section->stratify, section->group};
-  const auto part = [whole = train.build, own, seed](bool training) {
-    return [=](const DatasetInputs& inputs) { return fold_of(whole(inputs), own, seed, training); };
+  const auto part = [all = train.build, own, seed](bool training) {
+    return [=](const DatasetInputs& inputs) { return fold_of(all(inputs), own, seed, training); };
   };
   EvalSets::One held_out = {"", train};
   held_out.data.build = part(false);
   eval = EvalSets{{std::move(held_out)}};
   train.build = part(true);
+}
+
+std::optional<int64_t> DatasetSection::all_folds() const {
+  const auto* section = fold ? std::get_if<FoldSection>(&*fold) : nullptr;
+  return section && !section->index ? section->folds : std::nullopt;
+}
+
+at::Tensor DatasetSection::held_out(const Dataset& whole, int64_t number, uint64_t seed) const {
+  const auto& section = std::get<FoldSection>(*fold);
+  return fold_samples_of(whole, {number, *section.folds, {section.stratify, section.group}}, seed, false);
 }
 
 void SamplerSection::describe(Fields<SamplerSection>& f) {

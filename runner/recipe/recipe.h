@@ -74,9 +74,11 @@ struct RoleSection {
   static void describe(Fields<RoleSection>& f);
 };
 
-/// `fold: {part: 2/5, stratify: true}`
+/// `fold: {part: 2/5, stratify: true}`, `fold: {folds: 5, index: 1}`, or, for all of them, `fold: {folds: 5}`
 struct FoldSection {
-  std::string part;
+  std::optional<std::string> part;
+  std::optional<int64_t> folds;
+  std::optional<int64_t> index;
   bool stratify = false;
   std::optional<std::string> group;
   static void describe(Fields<FoldSection>& f);
@@ -90,10 +92,17 @@ struct DatasetSection {
   std::vector<Component<TransformKind>> train_transforms;
   std::vector<Component<TransformKind>> eval_transforms;
   std::optional<std::variant<std::string, FoldSection>> fold;
+  std::optional<Component<DatasetKind>> whole;  // what `train` was, where a fold was applied
   static void describe(Fields<DatasetSection>& f);
   void check(Checker& checker) const;
-  /// Where there is a fold, makes `train` and `eval` the two parts of what `train` was; after reading.
+  /// Where there is a fold, makes `train` and `eval` the two parts of what `train` was; after reading. Of all folds it is
+  /// the first.
   void apply_fold(uint64_t seed);
+  /// How many folds there are, where all are to be trained; else nothing.
+  std::optional<int64_t> all_folds() const;
+  /// The samples of `whole`, which is open, that fold `number` of all is evaluated on: [n] int64, in the order of that
+  /// fold's evaluation data.
+  at::Tensor held_out(const Dataset& whole, int64_t number, uint64_t seed) const;
 };
 
 struct SamplerSection {

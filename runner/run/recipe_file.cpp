@@ -3,6 +3,7 @@
 #include "runner/base/secrets.h"
 #include "runner/recipe/recipe_source.h"
 #include "runner/recipe/yaml.h"
+#include "runner/run/run_identity.h"
 
 namespace trainrun {
 
@@ -12,6 +13,19 @@ RunFolder::RecipeFile recipe_file(const LoadedRecipe& loaded) {
   const std::string heading = "# the recipe of this run, resolved; `trainrun` on this file repeats it";
   const std::string secrets = num_kept > 0 ? ", where the environment is the same" : "";
   return {heading + secrets + "\n" + to_yaml(recipe), num_kept > 0};
+}
+
+RunFolder::Compare comparison_with(const LoadedRecipe& loaded, bool evaluation_counts) {
+  return [&loaded, evaluation_counts](const std::string& path) {
+    const ResolvedRecipe other = resolve_recipe(path, {});
+    if (!other.unreadable.empty()) throw Error(other.unreadable + "; it may be the recipe of this run: try again");
+    if (!other.problems.empty()) return RunFolder::Kinship{false, other.problems[0].to_string()};
+    RecipeDifference difference = compare_recipes(other.value, loaded.resolved, evaluation_counts);
+    if (difference.numbers.empty()) return RunFolder::Kinship{true, "", std::move(difference.others)};
+    constexpr size_t kMostNamed = 3;
+    if (difference.numbers.size() > kMostNamed) difference.numbers.resize(kMostNamed);
+    return RunFolder::Kinship{false, join(difference.numbers)};
+  };
 }
 
 }  // namespace trainrun

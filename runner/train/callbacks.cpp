@@ -1,5 +1,7 @@
 #include "runner/train/callbacks.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 
 #include "registry/kinds/build.h"
@@ -29,6 +31,9 @@ Callbacks::Callbacks(const Recipe& recipe, std::unique_ptr<Run> run) : run_(std:
   }
   for (const Component<CallbackKind>& callback : recipe.callbacks) {
     items_.push_back({name_of(callback), build_at_place(callback, {})});
+    const auto restores = [](const Item& item) { return item.callback->restores(); };
+    if (std::count_if(items_.begin(), items_.end(), restores) < 2 || !restores(items_.back())) continue;
+    throw RecipeError({{callback.place, callback.path, "another callback restores the best weights; one of them may"}});
   }
 }
 
@@ -84,9 +89,29 @@ Verdict Callbacks::after_evaluation(const Figures& figures) {
     const Verdict own = callback.after_evaluation(*run_, figures);
     all.is_best = all.is_best || own.is_best;
     if (all.stop.empty()) all.stop = own.stop;
+    all.keep = all.keep || own.keep;
   });
+  if (all.keep) kept_.keep(*run_, all_of_recipe());
   return all;
 }
+
+KeptWeights::Callbacks Callbacks::all_of_recipe() const {
+  KeptWeights::Callbacks callbacks;
+  for (const Item& item : items_) callbacks.emplace_back(*item.callback);
+  return callbacks;
+}
+
+bool Callbacks::restore_kept() {
+  for (const Item& item : items_) {
+    if (!item.callback->restores()) continue;
+    const bool restored = as_component(item.name, {}, [&] { return kept_.restore(*run_, all_of_recipe()); });
+    if (restored) spdlog::info("{}: the run ends with the weights of step {}", item.name.type, kept_.step());
+    return restored;
+  }
+  return false;
+}
+
+void Callbacks::load_kept(const Snapshot& snapshot) { kept_.load(*run_, all_of_recipe(), snapshot); }
 
 std::vector<std::unique_ptr<Scope>> Callbacks::around_evaluation() {
   std::vector<std::unique_ptr<Scope>> scopes;

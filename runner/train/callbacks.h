@@ -11,6 +11,7 @@
 #include "runner/distributed/parallel_model.h"
 #include "runner/model/model.h"
 #include "runner/recipe/recipe.h"
+#include "runner/train/kept_weights.h"
 
 namespace trainrun {
 
@@ -69,8 +70,13 @@ class Callbacks {
   void add_figures(Figures& figures);
   /// Whether any of them changed what evaluations use.
   bool after_training();
-  /// All verdicts in one: `stop` of the first that says so.
+  /// All verdicts in one: `stop` of the first that says so. Keeps the weights where one of them asks for that.
   Verdict after_evaluation(const Figures& figures);
+  /// At the end of a run: goes back to the weights that were kept, if a callback restores them. False: nothing changes.
+  bool restore_kept();
+  /// What a checkpoint keeps of them: of this rank; after the callbacks' own.
+  Snapshot save_kept() const { return kept_.save(); }
+  void load_kept(const Snapshot& snapshot);
   /// The scopes of all, in order.
   std::vector<std::unique_ptr<Scope>> around_evaluation();
   /// State of the recipe's callback `i`: of this rank.
@@ -84,11 +90,13 @@ class Callbacks {
   };
   template <class Body>
   void for_each(const Body& body);
+  KeptWeights::Callbacks all_of_recipe() const;
 
   std::unique_ptr<Run> run_;
   std::unique_ptr<TextSource> texts_;
   std::vector<Item> own_;
   std::vector<Item> items_;  // as the recipe has them
+  KeptWeights kept_;
 };
 
 /// The name of the recipe's callback `i` among the parts of a checkpoint: "callbacks[0]".

@@ -85,6 +85,9 @@ TrainedModel find_trained(const std::string& run_or_checkpoint) {
   if (!fs::exists(path / "recipe.yaml")) {
     throw Error(path.string() + " is neither a run's folder (recipe.yaml) nor a checkpoint's (model.safetensors)");
   }
+  if (fs::exists(path / "fold-0")) {
+    throw Error(path.string() + " holds a run for each fold; name one of them: " + (path / "fold-0").string());
+  }
   const fs::path checkpoints = path / "checkpoints";
   if (fs::exists(checkpoints / "best")) return {path / "recipe.yaml", checkpoints / "best", path};
   const auto newest = CheckpointStore::find_newest(checkpoints, [](const std::string&) {});

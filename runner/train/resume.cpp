@@ -3,11 +3,9 @@
 
 #include "runner/base/signals.h"
 #include "runner/process/block_allocator.h"
-#include "runner/recipe/recipe_source.h"
 #include "runner/run/checkpoint_state.h"
 #include "runner/run/recipe_file.h"
 #include "runner/run/resume_path.h"
-#include "runner/run/run_identity.h"
 #include "runner/train/job.h"
 #include "runner/train/random_states.h"
 
@@ -15,19 +13,10 @@ namespace trainrun {
 
 void Job::open_folder(const LoadedRecipe& loaded) {
   const bool evaluation_counts = scheduler && !scheduler->monitor().empty();
-  const auto compare = [&](const std::string& path) {
-    const ResolvedRecipe other = resolve_recipe(path, {});
-    if (!other.unreadable.empty()) throw Error(other.unreadable + "; it may be the recipe of this run: try again");
-    if (!other.problems.empty()) return RunFolder::Kinship{false, other.problems[0].to_string()};
-    RecipeDifference difference = compare_recipes(other.value, loaded.resolved, evaluation_counts);
-    if (difference.numbers.empty()) return RunFolder::Kinship{true, "", std::move(difference.others)};
-    constexpr size_t kMostNamed = 3;
-    if (difference.numbers.size() > kMostNamed) difference.numbers.resize(kMostNamed);
-    return RunFolder::Kinship{false, join(difference.numbers)};
-  };
   const auto mode = recipe.checkpoint.resume == "no" ? RunFolder::Resume::kNever : RunFolder::Resume::kAuto;
-  folder = std::make_unique<RunFolder>(
-      RunFolder::open(recipe.output_dir.value_or("runs/" + recipe.name), recipe_file(loaded), compare, mode));
+  folder = std::make_unique<RunFolder>(RunFolder::open(recipe.output_dir.value_or("runs/" + recipe.name),
+                                                       recipe_file(loaded), comparison_with(loaded, evaluation_counts),
+                                                       mode));
   RetentionPolicy policy;
   policy.keep_last = recipe.checkpoint.keep_last.value_or(0);
   policy.keep_best = recipe.checkpoint.keep_best.has_value();

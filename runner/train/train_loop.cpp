@@ -161,14 +161,21 @@ class Trainer {
     tell_evaluation(*figures);
     const Verdict verdict = job_.callbacks->after_evaluation(*figures);
     heed_stop(verdict.stop);
-    if (!progress_.stopped.empty() && end_training() && !evaluate_again()) return std::nullopt;
-    return verdict.is_best;
+    const bool has_restored = is_at_end() && job_.callbacks->restore_kept();
+    bool has_changed = has_restored;
+    if (!progress_.stopped.empty() && end_training()) has_changed = true;
+    if (has_changed && !evaluate_again()) return std::nullopt;
+    if (has_restored && verdict.is_best) {
+      spdlog::warn("checkpoint.keep_best would have kept the weights of step {}, which are not the restored ones",
+                   progress_.step);
+    }
+    return verdict.is_best && !has_restored;
   }
 
   /// Whether callbacks changed what evaluations use, once training is over.
   bool end_training() { return !std::exchange(has_ended_, true) && job_.callbacks->after_training(); }
 
-  /// After an evaluation that ended training early: what came of that is evaluated and saved, too.
+  /// After the last evaluation, where weights changed since: what came of that is evaluated and saved, too.
   bool evaluate_again() {
     saved_step_ = -1;
     progress_.evaluation_due = true;

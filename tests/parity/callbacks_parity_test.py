@@ -145,6 +145,22 @@ def test_all_ranks_stop_early_together_and_a_run_that_goes_on_stops_where_it_wou
         assert json.loads((tmp_path / f"from-{step}/summary.json").read_text())["stopped"] == summary["stopped"]
 
 
+@pytest.mark.parametrize("ranks", ["copies", "pieces"])
+def test_all_ranks_end_with_the_weights_of_the_best_evaluation_and_so_does_a_run_that_goes_on(tmp_path, ranks):
+    """With mode max the best loss is the first."""
+    stopping = "{type: EarlyStopping, mode: max, patience: 9, restore_best: true}"
+    callbacks = f"callbacks=[{stopping}, {{type: EMA, decay: {DECAY}}}]"
+    lines = run(tmp_path / "whole", callbacks, *RANKS[ranks])
+    evaluated = [line["eval/loss"] for line in lines if line["split"] == "eval"]
+    assert len(evaluated) == 4 and evaluated[3] == evaluated[0] > max(evaluated[1:3])  # the restored weights' at last
+    best, last = tensors_of(tmp_path / "whole", 2, "model"), tensors_of(tmp_path / "whole", NUM_STEPS, "model")
+    assert all(torch.equal(last[name], tensor) for name, tensor in best.items())
+    checkpoint = tmp_path / "whole/checkpoints/step-00000003"
+    run(tmp_path / "rest", callbacks, *RANKS[ranks], f"checkpoint.resume={checkpoint}")
+    rest = tensors_of(tmp_path / "rest", NUM_STEPS, "model")
+    assert all(torch.equal(rest[name], tensor) for name, tensor in best.items())
+
+
 def batches_of_epoch(num_ranks):
     """Of all ranks, in epoch 0, as DistributedSampler deals them."""
     images, labels = reference.digits("train")

@@ -202,7 +202,8 @@ def test_stratified_order_has_of_each_class_its_share_in_every_stretch(probe):
     assert orders[0] != orders[1]
 
 
-BY_VALUE = {"Split.stratify", "Split.group"}  # in partition_parity_test.py
+# In partition_parity_test.py and forecasts_parity_test.py.
+BY_VALUE = {"Split.stratify", "Split.group"} | {f"Windows.{name}" for name in ("known", "time", "gaps", "holdout", "origins")}
 
 
 def test_every_parameter_of_parts_and_windows_has_a_test(probe):

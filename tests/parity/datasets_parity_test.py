@@ -328,6 +328,7 @@ def test_bombs_and_endless_lines_are_refused_by_named_limits(probe, tmp_path):
 ELSEWHERE = ("Digits", "FashionMNIST", "KMNIST", "MNIST", "Synthetic", "ImageFolder", "CIFAR10", "CIFAR100", "ImageCSV", "OxfordIIITPet",
              "SegmentationFolder", "Shards", "TextLM", "TinyShakespeare", "TokenFile", "TextClassification", "MRPC", "PreferencePairs",
              "Chat", "DesirableAnswers", "Mixture", "GLUE", "TokenClassification", "Texts", "TensorFile", "Concat", "Split", "Windows")
+IDS = {f"{table}.id" for table in ("CSV", "JSONL", "Parquet", "SQLite")}  # in table_targets_parity_test.py
 
 
 def test_every_data_set_and_every_parameter_has_a_test(probe):
@@ -335,5 +336,5 @@ def test_every_data_set_and_every_parameter_has_a_test(probe):
     assert len(known) >= 4
     # One description serves all tables: what one kind of table is tested with holds for the others.
     table = set().union(*(set(spec) for spec in USED if spec["type"] in ("CSV", "JSONL", "SQLite", "Parquet")))
-    elsewhere = {f"{name}.split" for name in known}  # in dataset_parts_parity_test.py
+    elsewhere = IDS | {f"{name}.split" for name in known}  # in dataset_parts_parity_test.py
     assert missing_rows({k: [p for p in v if p not in table] for k, v in known.items()}, USED, ignored=elsewhere) == []

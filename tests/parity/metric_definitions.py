@@ -214,6 +214,20 @@ pearson = of_columns(lambda t, o: scipy.stats.pearsonr(t, o).statistic)
 spearman = of_columns(lambda t, o: scipy.stats.spearmanr(t, o).statistic)
 
 
+def each_column(figure):
+    """As scikit-learn's figures are with multioutput="raw_values"."""
+    return lambda target, output, multioutput: [figure(t, o).statistic for t, o in zip(target.T, output.T)]
+
+
+def with_each(overall, raw):
+    """Besides the figure of all, one for each element of a sample."""
+    def figures(output, target):
+        flat = [array.astype(float).reshape(len(array), -1) for array in (target, output)]
+        each = enumerate(raw(*flat, multioutput="raw_values"))
+        return overall(output, target) | {str(i): figure for i, figure in each}
+    return figures
+
+
 def without_ignored(function):
     """Of label-wise figures: each label by what counts of it."""
     def of(output, target):

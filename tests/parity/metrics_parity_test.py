@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.stats
 import sklearn.metrics
 import torch
 
@@ -14,9 +15,9 @@ from metric_batches import (
 )
 from metric_definitions import (
     accuracy, auroc, average_precision, calibration_error, class_score, confusion_matrix, ctc_error_rate,
-    desirable_rewards, entity_metric, kappa, label_confusion, label_ranking, label_score, mae, matthews,
+    desirable_rewards, each_column, entity_metric, kappa, label_confusion, label_ranking, label_score, mae, matthews,
     mean_rewards, mse, of_labels_of, of_probabilities, pearson, perplexity, preference_rewards, r2, reward_scores,
-    rmse, spearman, top_k, triplet_accuracy, without_ignored,
+    rmse, spearman, top_k, triplet_accuracy, with_each, without_ignored,
 )
 from probe import ProbeError, missing_rows
 
@@ -139,6 +140,13 @@ ROWS = [
     ({"type": "CalibrationError", "num_bins": 1}, calibration_error(1), logits(sizes=(1,))),
     ({"type": "CalibrationError"}, calibration_error(), one_logit(1)),
     ({"type": "CalibrationError", "ignore_index": 1}, calibration_error(ignore_index=1), logits(5)),
+    *(({"type": name, "multioutput": "raw_values"}, with_each(overall, raw), numbers(3, 2))
+      for name, overall, raw in (("MSE", mse, sklearn.metrics.mean_squared_error), ("R2", r2, sklearn.metrics.r2_score),
+                                 ("MAE", mae, sklearn.metrics.mean_absolute_error),
+                                 ("RMSE", rmse, sklearn.metrics.root_mean_squared_error))),
+    *(({"type": name, "multioutput": "raw_values"}, with_each(overall, each_column(figure)), numbers(3, 2))
+      for name, overall, figure in (("PearsonCorr", pearson, scipy.stats.pearsonr),
+                                    ("SpearmanCorr", spearman, scipy.stats.spearmanr))),
     ({"type": "MSE"}, mse, numbers(1)),
     ({"type": "MSE"}, mse, numbers()),
     ({"type": "MSE"}, mse, numbers(3, 2)),

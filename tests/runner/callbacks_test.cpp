@@ -150,6 +150,96 @@ TEST_CASE("early stopping that is stopped at any step goes on to end where it wo
   }
 }
 
+namespace {
+
+/// Best at step 6, over 12 steps.
+std::vector<std::string> restoring(const std::string& patience) {
+  curve = {5, 4, 3, 6, 6, 6};
+  return {"training={max_steps: 12}",
+          "evaluation.every=2",
+          "dataloader.eval_batch_size=359",
+          "metrics=[Curve]",
+          "checkpoint={every: 2, keep_last: null}",
+          "callbacks=[CurveWatcher, {type: EMA, decay: 0.9, use_buffers: true}, {type: EarlyStopping, monitor: "
+          "eval/curve, restore_best: true, patience: " +
+              patience + "}]"};
+}
+
+/// The model's weights and buffers, and the averages of EMA.
+std::map<std::string, std::string> weights_of(const std::string& checkpoint) {
+  std::map<std::string, std::string> weights = {{"model", content_of(checkpoint + "/model.safetensors")}};
+  for (const auto& [name, tensor] : CheckpointStore::load(checkpoint).optimizer) {
+    if (!name.starts_with("callbacks[1].")) continue;
+    const at::Tensor whole = tensor.contiguous();
+    weights[name] = std::string(static_cast<const char*>(whole.data_ptr()), whole.nbytes());
+  }
+  return weights;
+}
+
+}  // namespace
+
+TEST_CASE("restore_best ends a run with the weights of its best evaluation, whether it was stopped early or not") {
+  for (const char* patience : {"3", "30"}) {
+    CAPTURE(patience);
+    const TemporaryFolder folder;
+    const auto overrides = restoring(patience);
+    Catalog catalog = catalog_with_curve();
+    Script script;
+    CHECK(train_in(folder / "whole", script, overrides, catalog) == 0);
+    CHECK(script.evaluations.size() == 7);  // the restored weights are evaluated, too
+    CHECK(script.evaluations.back().step == 12);
+    const auto best = weights_of(folder / "whole/checkpoints/step-00000006");
+    CHECK(best.size() > 5);
+    CHECK((weights_of(folder / "whole/checkpoints/latest") == best));
+    CHECK((weights_of(folder / "whole/checkpoints/step-00000010") != best));
+    CHECK(content_of(folder / "whole/log.txt").find("the run ends with the weights of step 6") != std::string::npos);
+    for (int64_t step = 5; step < 12; ++step) {  // the best is at hand when it is resumed, wherever it was stopped
+      CAPTURE(step);
+      const std::string run = folder / ("stopped-" + std::to_string(step));
+      Script stopped;
+      stopped.in_training = [=](const at::Tensor& input, int64_t batch) {
+        if (batch == step) std::raise(SIGTERM);
+        return input;
+      };
+      CHECK(train_in(run, stopped, overrides, catalog) == SIGTERM);
+      CurveCallback::step = step;
+      Script rest;
+      CHECK(train_in(run, rest, overrides, catalog) == 0);
+      check_same_outcome(run, folder / "whole");
+    }
+  }
+}
+
+TEST_CASE("a run that is killed right after the checkpoint of its best evaluation ends with these weights") {
+  const TemporaryFolder folder;
+  const auto overrides = restoring("30");
+  Catalog catalog = catalog_with_curve();
+  Script whole;
+  CHECK(train_in(folder / "whole", whole, overrides, catalog) == 0);
+  const auto options = std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks;
+  std::filesystem::copy(folder / "whole", folder / "run", options);
+  std::filesystem::remove(folder / "run/summary.json");
+  for (const char* later : {"8", "10", "12"}) {
+    const std::string name = std::string(later).size() == 1 ? "0" + std::string(later) : later;
+    std::filesystem::remove_all(folder / ("run/checkpoints/step-000000" + name));
+  }
+  CurveCallback::step = 6;
+  Script rest;
+  CHECK(train_in(folder / "run", rest, overrides, catalog) == 0);
+  CHECK(rest.training_batches == 6);
+  CHECK((weights_of(folder / "run/checkpoints/latest") == weights_of(folder / "whole/checkpoints/step-00000006")));
+}
+
+TEST_CASE("restore_best leaves a run as it is whose last evaluation is its best") {
+  const TemporaryFolder folder;
+  const auto overrides = restoring("3");
+  curve = {6, 5, 4, 3, 2, 1};
+  Catalog catalog = catalog_with_curve();
+  Script script;
+  CHECK(train_in(folder / "run", script, overrides, catalog) == 0);
+  CHECK(script.evaluations.size() == 6);
+}
+
 TEST_CASE("a run that is killed after the verdict and before its end does not train on") {
   curve = {5, 5, 5};
   const TemporaryFolder folder;

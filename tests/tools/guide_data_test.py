@@ -53,12 +53,18 @@ def trainrun(*arguments, folder):
     return subprocess.run([CALLED, *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.parametrize("recipe", ["auto", "cars", "folds", "photos", "tags", "shards", "masks", "arrays", "weights"])
+RECIPES = ["auto", "cars", "folds", "forecast", "photos", "tags", "shards", "masks", "arrays", "weights"]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_the_guides_recipes_train_and_are_evaluated(folder, recipe):
     result = trainrun(f"{recipe}.yaml", folder=folder)
     assert result.returncode == 0, result.stdout + result.stderr
-    if recipe in ("auto", "cars", "folds", "photos"):
-        evaluated = trainrun("eval", f"runs/{recipe}", folder=folder)
+    if recipe == "folds":
+        assert re.search(r"eval/accuracy 0\.9\d* ± 0\.\d+ \(", result.stdout)
+        assert (folder / "runs/folds/predictions.csv").exists()
+    if recipe in ("auto", "cars", "folds", "forecast", "photos"):
+        evaluated = trainrun("eval", f"runs/{recipe}" + ("/fold-1" if recipe == "folds" else ""), folder=folder)
         assert evaluated.returncode == 0, evaluated.stderr
         assert re.search(r"mae|accuracy", evaluated.stdout)
     if recipe == "weights":

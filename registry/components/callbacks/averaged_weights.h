@@ -17,6 +17,7 @@ class AveragedWeights : public Callback {
   void after_step(Run& run, const StepResult& result) override;
   bool reads_gradients(bool) const override { return false; }
   std::unique_ptr<Scope> around_evaluation(Run& run) override;
+  bool has_weights() const override { return true; }
   void save(Run& run, Snapshot& snapshot) const override;
   void load(Run& run, const Snapshot& snapshot) override;
 

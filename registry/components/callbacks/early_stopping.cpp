@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "registry/kinds/callback.h"
 #include "registry/kinds/monitor.h"
@@ -11,6 +12,7 @@ namespace {
 struct EarlyStopping : Monitored {
   int64_t patience = 3;
   double min_delta = 0;
+  bool restore_best = false;
   static void describe(Fields<EarlyStopping>& f) {
     describe_monitor(f);
     f.optional("patience", &EarlyStopping::patience)
@@ -20,6 +22,11 @@ struct EarlyStopping : Monitored {
     f.optional("min_delta", &EarlyStopping::min_delta)
         .at_least(0)
         .doc("minimum change of the figure that counts as an improvement");
+    f.optional("restore_best", &EarlyStopping::restore_best)
+        .doc(
+            "the run ends with the weights of the best evaluation, whether it was stopped early or not; what EMA and "
+            "SWA "
+            "average, and the layers' buffers, go back with them");
   }
   std::unique_ptr<Callback> build(const CallbackInputs&) const;
 };
@@ -30,13 +37,15 @@ std::string text_of(double figure) {
   return text;
 }
 
-/// Semantics of Lightning's and Keras's EarlyStopping; a figure that is NaN is no improvement. Source: Prechelt 1998,
+/// Semantics of Lightning's and Keras's EarlyStopping; a figure that is NaN is no improvement. `restore_best` is
+/// restore_best_weights of Keras 3: until there is an improvement, the first evaluation's weights are the best. Source: Prechelt 1998,
 /// "Early stopping: but when?".
 class Stopper : public Callback {
  public:
   explicit Stopper(const EarlyStopping& options) : options_(options) {}
   bool reads_gradients(bool) const override { return false; }
   std::string monitor() const override { return options_.monitor; }
+  bool restores() const override { return options_.restore_best; }
 
   Verdict after_evaluation(Run&, const Figures& figures) override {
     const std::optional<double> figure = figure_of(figures, options_.monitor);
@@ -44,13 +53,17 @@ class Stopper : public Callback {
     if (is_better(*figure)) {
       best_ = *figure;
       waited_ = 0;
-      return {};
+      has_kept_ = true;
+      return {false, "", options_.restore_best};
     }
     ++waited_;
-    if (waited_ < std::max<int64_t>(options_.patience, 1)) return {};
-    return {false, options_.monitor + " has not improved for " + std::to_string(waited_) +
-                       (waited_ == 1 ? " evaluation" : " evaluations") + ": it is " + text_of(*figure) +
-                       (best_ ? ", the best was " + text_of(*best_) : "")};
+    const bool keep = options_.restore_best && !std::exchange(has_kept_, true);
+    if (waited_ < std::max<int64_t>(options_.patience, 1)) return {false, "", keep};
+    return {false,
+            options_.monitor + " has not improved for " + std::to_string(waited_) +
+                (waited_ == 1 ? " evaluation" : " evaluations") + ": it is " + text_of(*figure) +
+                (best_ ? ", the best was " + text_of(*best_) : ""),
+            keep};
   }
 
   void save(Run&, Snapshot& snapshot) const override {
@@ -62,6 +75,7 @@ class Stopper : public Callback {
     const nlohmann::json& best = snapshot.values.at("best");
     best_ = best.is_null() ? std::nullopt : std::optional(best.get<double>());
     waited_ = snapshot.values.at("waited").get<int64_t>();
+    has_kept_ = best_ || waited_ > 0;
   }
 
  private:
@@ -74,6 +88,7 @@ class Stopper : public Callback {
   EarlyStopping options_;
   std::optional<double> best_;
   int64_t waited_ = 0;  // evaluations since the best one
+  bool has_kept_ = false;
 };
 
 std::unique_ptr<Callback> EarlyStopping::build(const CallbackInputs&) const { return std::make_unique<Stopper>(*this); }

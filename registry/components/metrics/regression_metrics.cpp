@@ -1,4 +1,5 @@
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
@@ -25,23 +26,62 @@ at::Tensor difference(const Tensors& inputs) {
   return inputs[0].to(at::kDouble) - inputs[1].to(at::kDouble);
 }
 
+/// The names and values are scikit-learn's.
+struct EachOutput {
+  std::string multioutput = "uniform_average";
+
+  template <class T>
+  static void describe_into(Fields<T>& f) {
+    f.optional("multioutput", &EachOutput::multioutput)
+        .one_of({"uniform_average", "raw_values"})
+        .doc(
+            "raw_values: besides, a figure for each element of a sample: the columns of several labels by their names, "
+            "the steps of a forecast by their numbers, from 1");
+  }
+  bool is_raw() const { return multioutput == "raw_values"; }
+  /// `figures` of each element, behind the one of all.
+  Figures with_each(double all, const std::vector<double>& figures) const {
+    Figures named = {{"", all}};
+    for (size_t i = 0; is_raw() && i < figures.size(); ++i) named.emplace_back(std::to_string(i), figures[i]);
+    return named;
+  }
+};
+
 enum class Measure { kAbsolute, kSquare, kRootSquare };
+
+int64_t num_columns(const MetricInputs& in) {
+  require_one_shape(in);
+  const at::IntArrayRef sizes = in.shape(0).slice(1);
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
 
 /// Mean over all elements.
 template <Measure kMeasure>
-struct MeanError {
-  static void describe(Fields<MeanError>&) {}
+struct MeanError : EachOutput {
+  static void describe(Fields<MeanError>& f) { EachOutput::describe_into(f); }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
+    const int64_t columns = is_raw() ? num_columns(in) : 0;
     require_one_shape(in);
-    const auto add = [](const Tensors& inputs) {
+    const auto add = [columns](const Tensors& inputs) {
       const at::Tensor errors = kMeasure == Measure::kAbsolute ? difference(inputs).abs() : difference(inputs).square();
-      return at::stack({errors.sum(), at::full({}, static_cast<double>(errors.numel()), errors.options())});
+      const at::Tensor all =
+          at::stack({errors.sum(), at::full({}, static_cast<double>(errors.numel()), errors.options())});
+      return columns == 0 ? all : at::cat({all, errors.reshape({-1, columns}).sum(0)});
     };
-    const auto finish = [](const std::vector<double>& sums) -> Figures {
-      const double mean = sums[1] == 0 ? 0 : sums[0] / sums[1];
-      return {{"", kMeasure == Measure::kRootSquare ? std::sqrt(mean) : mean}};
+    const auto finish = [own = *this, columns](const std::vector<double>& sums) -> Figures {
+      const auto figure = [](double sum, double count) {
+        const double mean = count == 0 ? 0 : sum / count;
+        return kMeasure == Measure::kRootSquare ? std::sqrt(mean) : mean;
+      };
+      std::vector<double> each;
+      for (int64_t i = 0; i < columns; ++i) {
+        each.push_back(figure(sums[static_cast<size_t>(i) + 2], sums[1] / static_cast<double>(columns)));
+      }
+      return own.with_each(figure(sums[0], sums[1]), each);
     };
-    return std::make_unique<SumMetric>(MonitorMode::kMin, std::vector<int64_t>{2}, add, finish);
+    auto metric = std::make_unique<SumMetric>(MonitorMode::kMin, std::vector<int64_t>{2 + columns}, add, finish);
+    metric->set_num_labels(columns);
+    return metric;
   }
 };
 
@@ -53,12 +93,6 @@ Tensors columns_of(const Tensors& inputs, int64_t columns) {
     result.push_back(input.to(at::kDouble).reshape({input.size(0), columns}));
   }
   return result;
-}
-
-int64_t num_columns(const MetricInputs& in) {
-  require_one_shape(in);
-  const at::IntArrayRef sizes = in.shape(0).slice(1);
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
 }
 
 double mean(const std::vector<double>& values) {
@@ -96,8 +130,8 @@ at::Tensor merge_moments(const at::Tensor& rows) {
 
 /// `Formula::of(moments)` of each column, and their mean.
 template <class Formula>
-struct MomentMetric {
-  static void describe(Fields<MomentMetric>&) {}
+struct MomentMetric : EachOutput {
+  static void describe(Fields<MomentMetric>& f) { EachOutput::describe_into(f); }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
     const int64_t columns = num_columns(in);
     const auto take = [columns](const Tensors& inputs) -> Tensors {
@@ -105,17 +139,19 @@ struct MomentMetric {
       return {moments_of(pair[0], pair[1]).unsqueeze(0)};
     };
     const auto merge = [](const Tensors& rows) -> Tensors { return {merge_moments(rows[0])}; };
-    const auto finish = [columns](const Tensors& rows) -> Figures {
+    const auto finish = [own = *this, columns](const Tensors& rows) -> Figures {
       const std::vector<double> merged = numbers_of(merge_moments(rows[0]));
       std::vector<double> figures;
       for (int64_t i = 0; i < columns; ++i) {
         figures.push_back(
             Formula::of([&](int64_t moment) { return merged[static_cast<size_t>(moment * columns + i)]; }));
       }
-      return {{"", mean(figures)}};
+      return own.with_each(mean(figures), figures);
     };
-    return std::make_unique<GatherMetric>(MonitorMode::kMax, Tensors{at::zeros({0, kMoments, columns}, at::kDouble)},
-                                          take, finish, merge);
+    auto metric = std::make_unique<GatherMetric>(
+        MonitorMode::kMax, Tensors{at::zeros({0, kMoments, columns}, at::kDouble)}, take, finish, merge);
+    metric->set_num_labels(columns);
+    return metric;
   }
 };
 
@@ -152,23 +188,25 @@ at::Tensor ranks_of(const at::Tensor& values) {
   return at::zeros({values.size(0)}, at::kDouble).index_copy(0, order, ranks);
 }
 
-struct SpearmanCorr {
-  static void describe(Fields<SpearmanCorr>&) {}
+struct SpearmanCorr : EachOutput {
+  static void describe(Fields<SpearmanCorr>& f) { EachOutput::describe_into(f); }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
     const int64_t columns = num_columns(in);
     const auto take = [columns](const Tensors& inputs) { return columns_of(inputs, columns); };
-    const auto finish = [columns](const Tensors& rows) -> Figures {
-      if (rows[0].size(0) == 0) return {{"", NAN}};
+    const auto finish = [own = *this, columns](const Tensors& rows) -> Figures {
+      if (rows[0].size(0) == 0) return own.with_each(NAN, std::vector<double>(static_cast<size_t>(columns), NAN));
       std::vector<double> figures;
       for (int64_t i = 0; i < columns; ++i) {
         const at::Tensor moments = moments_of(ranks_of(rows[0].select(1, i)), ranks_of(rows[1].select(1, i)));
         const auto moment = [&](int64_t kind) { return moments[kind].item<double>(); };
         figures.push_back(Pearson::of(moment));
       }
-      return {{"", mean(figures)}};
+      return own.with_each(mean(figures), figures);
     };
     const at::Tensor none = at::zeros({0, columns}, at::kDouble);
-    return std::make_unique<GatherMetric>(MonitorMode::kMax, Tensors{none, none}, take, finish);
+    auto metric = std::make_unique<GatherMetric>(MonitorMode::kMax, Tensors{none, none}, take, finish);
+    metric->set_num_labels(columns);
+    return metric;
   }
 };
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <mutex>
 
 #include "registry/data/data_file.h"
 #include "registry/data/tables/csv_reader.h"
@@ -18,13 +19,16 @@ struct Csv : TableOptions {
 
   static void describe(Fields<Csv>& f) {
     TableOptions::describe_into(f);
-    f.optional("delimiter", &Csv::delimiter).doc("the one character between columns: \",\", \";\", \"\\t\"");
+    f.optional("delimiter", &Csv::delimiter)
+        .doc(
+            "the one character between columns: \",\", \";\", \"\\t\"; or auto: that of , ; tab and | which divides "
+            "the first lines into equally many columns");
     f.optional("header", &Csv::header)
         .doc("the first line names the columns; if false they are named by their number, \"0\" the first");
     f.optional("encoding", &Csv::encoding).doc(kEncodingHelp);
-    f.rule({.all = {the("delimiter").matches(R"(^[^"\n\r]$)")},
+    f.rule({.all = {the("delimiter").matches(R"(^([^"\n\r]|auto)$)")},
             .at = "delimiter",
-            .message = "must be one character, neither a quotation mark nor a line end"});
+            .message = "must be one character, neither a quotation mark nor a line end; or auto"});
     f.optional("decimal", &Csv::decimal).one_of({".", ","}).doc("the decimal separator");
     f.optional("thousands", &Csv::thousands)
         .one_of({",", ".", " ", "'", "_"})
@@ -44,8 +48,8 @@ struct Csv : TableOptions {
 
 class CsvTable : public TableReader {
  public:
-  explicit CsvTable(const Csv& options)
-      : reader_(options.path, options.delimiter[0], options.encoding), format_(options.number_format()) {
+  CsvTable(const Csv& options, char delimiter)
+      : reader_(options.path, delimiter, options.encoding), format_(options.number_format()) {
     read_first_record(options.path);
     if (options.header) {
       names_ = record_;
@@ -99,7 +103,7 @@ class CsvTable : public TableReader {
 class CsvSource : public TableSource {
  public:
   explicit CsvSource(Csv options) : options_(std::move(options)) {}
-  std::unique_ptr<TableReader> open() const override { return std::make_unique<CsvTable>(options_); }
+  std::unique_ptr<TableReader> open() const override { return std::make_unique<CsvTable>(options_, delimiter()); }
   std::string place(int64_t row_number) const override { return options_.path + ":" + std::to_string(row_number); }
   std::string column_advice(const std::string& wanted, const std::vector<std::string>& names) const override {
     if (std::string other = other_kind_hint(options_.path); !other.empty()) return other;
@@ -121,9 +125,32 @@ class CsvSource : public TableSource {
                    : "";
   }
   std::string format_advice(const std::string& format) const override { return "write " + format; }
+  std::vector<std::string> notes() const override {
+    if (options_.delimiter != "auto") return {};
+    return {options_.path + ": its columns are separated by " + delimiter_text(delimiter())};
+  }
 
  private:
+  /// What the file says, looked for once.
+  char delimiter() const {
+    if (options_.delimiter != "auto") return options_.delimiter[0];
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (found_ == '\0') {
+      if (const std::string hint = other_kind_hint(options_.path); !hint.empty()) {
+        throw DataError(options_.path + ": cannot be read as lines of text" + hint);
+      }
+      std::string candidates = ",;\t|";
+      if (const auto format = options_.number_format()) {
+        std::erase_if(candidates, [&](char mark) { return mark == format->decimal || mark == format->thousands; });
+      }
+      found_ = find_delimiter(options_.path, options_.encoding, candidates);
+    }
+    return found_;
+  }
+
   Csv options_;
+  mutable std::mutex mutex_;
+  mutable char found_ = '\0';
 };
 
 std::unique_ptr<Dataset> Csv::build(const DatasetInputs&) const {

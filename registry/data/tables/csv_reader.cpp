@@ -105,8 +105,8 @@ bool CsvReader::next(std::vector<std::string>& fields) {
       read_quoted(field);
       character = get();
       if (character != delimiter_ && character != '\n' && character != '\r' && character != kEnd) {
-        throw DataError(place() + ": column " + std::to_string(count) + ": text after a closing quotation mark" +
-                        quote_advice(character));
+        throw NotDelimited(place() + ": column " + std::to_string(count) + ": text after a closing quotation mark" +
+                           quote_advice(character));
       }
     }
     while (character != delimiter_ && character != '\n' && character != '\r' && character != kEnd) {
@@ -118,6 +118,50 @@ bool CsvReader::next(std::vector<std::string>& fields) {
     fields.resize(count);
     return true;
   }
+}
+
+namespace {
+
+/// Into how many columns `delimiter` divides each of the first records; 0: not all into equally many.
+size_t columns_by(const std::string& path, std::optional<TextEncoding> encoding, char delimiter) {
+  constexpr int kRecords = 50;
+  size_t columns = 0;
+  try {
+    CsvReader reader(path, delimiter, encoding);
+    std::vector<std::string> record;
+    for (int i = 0; i < kRecords && reader.next(record); ++i) {
+      if (i > 0 && record.size() != columns) return 0;
+      columns = record.size();
+    }
+  } catch (const NotDelimited&) {
+    return 0;
+  }
+  return columns;
+}
+
+}  // namespace
+
+char find_delimiter(const std::string& path, std::optional<TextEncoding> encoding, const std::string& candidates) {
+  std::vector<std::pair<char, size_t>> found;
+  for (const char delimiter : candidates) {
+    const size_t columns = columns_by(path, encoding, delimiter);
+    if (columns > 1) found.emplace_back(delimiter, columns);
+  }
+  if (found.size() == 1) return found[0].first;
+  std::vector<std::string> record;
+  if (!CsvReader(path, candidates[0], encoding).next(record)) throw DataError(path + ": is empty");
+  std::string texts;
+  if (found.empty()) {
+    for (const char delimiter : candidates) texts += (texts.empty() ? "" : ", ") + delimiter_text(delimiter);
+    throw DataError(path + ":1: delimiter: auto finds none: of " + texts +
+                    " none divides the first lines into equally many columns, two or more; write the delimiter");
+  }
+  for (const auto& [delimiter, columns] : found) {
+    texts += (texts.empty() ? "" : " and ") + delimiter_text(delimiter) + " (into " + std::to_string(columns) + ")";
+  }
+  throw DataError(path + ":1: delimiter: auto finds several: " + texts +
+                  " divide the first lines into equally many columns; write delimiter: " +
+                  delimiter_text(found[0].first) + " or the other");
 }
 
 }  // namespace trainrun

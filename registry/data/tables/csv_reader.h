@@ -9,8 +9,17 @@ namespace trainrun {
 
 /// The character that seems to be between the columns, where `header` holds `wanted` only as a part of a name; 0: none.
 char seeming_delimiter(const std::vector<std::string>& header, const std::string& wanted);
+/// The one of `candidates` that divides the first records of a file into equally many columns, at least two. Throws
+/// DataError where none does, or several do.
+char find_delimiter(const std::string& path, std::optional<TextEncoding> encoding, const std::string& candidates);
 /// As messages and recipes write it: "','".
 std::string delimiter_text(char delimiter);
+
+/// A record in which another character seems to be between the columns.
+class NotDelimited : public DataError {
+ public:
+  using DataError::DataError;
+};
 
 /// Reads a table of delimited text, plain or gzip, record by record: RFC 4180, with LF or CRLF ends, an optional
 /// byte-order mark, and any one character as delimiter. Blank lines are skipped. Throws DataError as "FILE:LINE:

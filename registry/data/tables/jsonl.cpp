@@ -32,7 +32,8 @@ class JsonlTable : public TableReader {
     first_is_read_ = true;
     if (options.features) {
       names_ = *options.features;
-      names_.push_back(options.label);
+      for (const std::string& name : options.labels()) names_.push_back(name);
+      for (const std::string& name : options.ids()) names_.push_back(name);
     }
     for (size_t i = 0; i < names_.size(); ++i) places_.emplace(names_[i], i);
     others_are_errors_ = !options.features.has_value();

@@ -1,17 +1,15 @@
 #include "registry/data/tables/table.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <map>
 #include <set>
 #include <string_view>
 
+#include "registry/data/sample_lengths.h"
 #include "registry/data/tables/table_columns.h"
+#include "registry/data/tables/table_faults.h"
+#include "registry/data/tables/table_fields.h"
 #include "registry/data/tables/table_inference.h"
+#include "registry/data/tables/table_places.h"
 #include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
@@ -20,17 +18,10 @@ namespace {
 
 using nlohmann::json;
 
-template <class T>
-at::Tensor tensor_of(const std::vector<T>& values, const std::vector<int64_t>& shape, at::ScalarType dtype) {
-  at::Tensor tensor = at::empty(shape, dtype);
-  if (!values.empty()) std::memcpy(tensor.data_ptr(), values.data(), values.size() * sizeof(T));
-  return tensor;
-}
-
 class TableDataset : public TensorDataset {
  public:
   TableDataset(TableOptions options, std::unique_ptr<TableSource> source)
-      : options_(std::move(options)), source_(std::move(source)) {}
+      : options_(std::move(options)), source_(std::move(source)), rows_(*source_, options_.ids()) {}
 
   DatasetInfo info() const override {
     const auto reader = source_->open();
@@ -38,7 +29,7 @@ class TableDataset : public TensorDataset {
     reader->read_only(places);
     std::vector<std::string> names;
     for (const size_t place : places) names.push_back(reader->names()[place]);
-    names.pop_back();  // the label
+    names.resize(names.size() - num_labels());
     DatasetInfo info;
     int64_t num_features = 0;
     for (const std::string& name : names) {
@@ -49,14 +40,19 @@ class TableDataset : public TensorDataset {
       }
       const bool number = column.type == "number";
       const auto categories = column.categories ? std::optional(num_indices(column)) : std::nullopt;
-      info.fields.push_back({name, column.shape, number ? at::kFloat : at::kLong, categories});
+      std::vector<int64_t> shape = column.shape;
+      if (column.is_sequence()) shape.insert(shape.begin(), *column.max_length);  // at most
+      info.fields.push_back({name, shape, number ? at::kFloat : at::kLong, categories});
+      if (column.is_sequence()) {
+        info.fields.push_back({mask_name(name), {*column.max_length}, at::kLong, std::nullopt});
+      }
     }
     if (num_features > 0)
       info.fields.insert(info.fields.begin(), {"features", {num_features}, at::kFloat, std::nullopt});
     if (options_.is_classification()) {
       info.fields.push_back({"label", {}, at::kLong, num_classes()});
     } else {
-      info.fields.push_back({"label", {1}, at::kFloat, std::nullopt});
+      info.fields.push_back({"label", {static_cast<int64_t>(num_labels())}, at::kFloat, std::nullopt});
     }
     info.target = "label";
     return info;
@@ -65,39 +61,47 @@ class TableDataset : public TensorDataset {
   void open() override {
     const auto reader = source_->open();
     const std::vector<size_t> places = select_columns(reader->names());
-    reader->read_only(places);
+    std::vector<size_t> ids;
+    for (const std::string& name : rows_.ids()) ids.push_back(place_of(name, reader->names()));
+    std::vector<size_t> wanted = places;
+    wanted.insert(wanted.end(), ids.begin(), ids.end());
+    reader->read_only(wanted);
     columns_ = make_columns(places, reader->names());
-    CellParser parser(*source_, options().na_values);
+    CellParser parser(*source_, options().na_values, rows_.ids());
     std::vector<std::string> faults(columns_.size());  // the first of each column
-    const auto reading = [&](size_t i, const auto& read) {
-      if (!faults[i].empty()) return;
-      try {
-        read();
-      } catch (const DataError& error) {
-        faults[i] = error.what();
-      }
-    };
     std::vector<Cell> row;
-    const size_t label = columns_.size() - 1;
+    std::vector<std::string> id(ids.size());
     while (reader->next(row)) {
-      rows_.push_back(reader->row_number());
-      require_room(size(), columns_.size(), options_.path);
-      parser.set_row(rows_.back());
-      for (size_t i = 0; i < label; ++i) reading(i, [&] { parser.add(row[columns_[i].place], columns_[i]); });
-      reading(label, [&] { add_label(row[columns_.back().place], parser); });
+      for (size_t i = 0; i < ids.size(); ++i) id[i] = text_of(row[ids[i]]);
+      rows_.add(reader->row_number(), id);
+      require_room(rows_.size(), columns_.size(), options_.path);
+      parser.set_row(reader->row_number(), id);
+      for (size_t i = 0; i < columns_.size(); ++i) {
+        if (!faults[i].empty()) continue;
+        try {
+          add_cell(row[columns_[i].place], i, parser);
+        } catch (const DataError& error) {
+          faults[i] = error.what();
+        }
+      }
     }
-    throw_faults(faults);
-    if (rows_.empty()) throw DataError(options_.path + ": has no rows below the names of its columns");
+    throw_faults(options(), *source_, columns_, faults);
+    if (rows_.size() == 0) throw DataError(options_.path + ": has no rows below the names of its columns");
     if (std::none_of(columns_.begin(), columns_.end(), [](const Column& column) { return column.learns(); })) {
       make_fields();
     }
   }
 
-  int64_t size() const override { return static_cast<int64_t>(rows_.size()); }
+  int64_t size() const override { return rows_.size(); }
 
   Batch get(const at::Tensor& indices) const override {
     if (!columns_.empty()) throw Error(options_.path + ": its training samples have not been learnt from yet");
-    return TensorDataset::get(indices);
+    Batch batch = TensorDataset::get(indices);
+    for (const auto& [name, rows] : sequences_) {
+      batch.set(name, rows.padded(indices));
+      batch.set(mask_name(name), rows.mask(indices));
+    }
+    return batch;
   }
 
   void learn(const at::Tensor& indices) override {
@@ -106,10 +110,7 @@ class TableDataset : public TensorDataset {
     for (Column& column : columns_) {
       if (!column.learns()) continue;
       learn_column(column, indices.contiguous(), options_.path);
-      json& own = state[column.name] = json::object();
-      if (!column.categories.empty() && !column.options.categories) own["categories"] = column.categories;
-      if (column.missing_number) own["missing"] = *column.missing_number;
-      if (column.options.is_category() && is_statistic(column.options)) own["missing"] = column.missing_category;
+      state[column.name] = learnt_of(column);
     }
     learnt_ = state;
     make_fields();
@@ -120,17 +121,7 @@ class TableDataset : public TensorDataset {
   void set_learnt(const json& state) override {
     if (columns_.empty()) return;
     try {
-      for (Column& column : columns_) {
-        if (!column.learns()) continue;
-        const json& own = state.at(column.name);
-        if (own.contains("categories")) column.categories = own["categories"].get<std::vector<std::string>>();
-        if (!own.contains("missing")) continue;
-        if (column.options.is_category()) {
-          column.missing_category = own["missing"].get<std::string>();
-        } else {
-          column.missing_number = own["missing"].get<double>();
-        }
-      }
+      for (Column& column : columns_) set_learnt_of(column, state);
     } catch (const json::exception&) {
       throw DataError(options_.path + ": what was learnt from the training data is not of these columns");
     }
@@ -140,15 +131,17 @@ class TableDataset : public TensorDataset {
 
   DatasetFacts facts() const override {
     DatasetFacts facts = TensorDataset::facts();
-    facts.field = [this](const std::string& name) {
-      FieldFacts field;
-      if (name == "features") field.names_within = feature_names_;
-      if (name == "label") field.class_names = class_names();
-      if (name == "label") field.renumbering = renumbering();
-      return field;
+    facts.field = [this](const std::string& name) { return facts_of_field(name); };
+    facts.held = [this, of_rows = facts.held](const std::string& name) {
+      return sequence_of(name) ? at::Tensor() : of_rows(name);
     };
-    facts.place = [this](int64_t index, const std::string& field) { return place(index, field); };
+    facts.lengths = [this] { return sequences_.empty() ? at::Tensor() : lengths_between(sequences_[0].second.begins); };
+    facts.place = [this](int64_t index, const std::string& field) {
+      return rows_.place(index, field == "label" ? join(options_.labels()) : field);
+    };
     facts.texts = [this](const std::string& column) { return texts(column); };
+    facts.ids = rows_.ids();
+    facts.notes = [this] { return source_->notes(); };
     facts.inferred = [this] { return inferred(); };
     return facts;
   }
@@ -161,15 +154,45 @@ class TableDataset : public TensorDataset {
   }
 
  private:
-  /// "people.csv:17:age"
-  std::string place(int64_t index, const std::string& field) const {
-    const bool is_label = field == "label";
-    return source_->place(rows_.at(static_cast<size_t>(index))) + ":" + (is_label ? options_.label : field);
+  size_t num_labels() const { return options_.labels().size(); }
+  const RaggedRows* sequence_of(const std::string& field) const {
+    for (const auto& [name, rows] : sequences_) {
+      if (field == name || field == mask_name(name)) return &rows;
+    }
+    return nullptr;
+  }
+  /// The column of each number in `features`, also before the rows are read.
+  std::vector<std::string> feature_names() const {
+    if (columns_.empty() && rows_.size() > 0) return feature_names_;
+    std::vector<std::string> columns;
+    const std::vector<std::string> names = source_->open()->names();
+    const std::vector<size_t> places = select_columns(names);
+    for (size_t i = 0; i + num_labels() < places.size(); ++i) {
+      const ColumnOptions column = options().column(names[places[i]]);
+      if (column.is_feature()) columns.insert(columns.end(), static_cast<size_t>(column.width()), names[places[i]]);
+    }
+    return columns;
+  }
+  FieldFacts facts_of_field(const std::string& name) const {
+    FieldFacts field;
+    if (name == "features") field.names_within = feature_names();
+    if (const RaggedRows* rows = sequence_of(name)) {
+      const bool is_mask =
+          std::none_of(sequences_.begin(), sequences_.end(), [&](const auto& one) { return one.first == name; });
+      field.padding = is_mask ? 0 : static_cast<int64_t>(rows->padding);
+    }
+    if (name != "label") return field;
+    if (options_.has_several_labels()) field.names_within = options_.labels();
+    field.class_names = class_names();
+    field.renumbering = renumbering();
+    return field;
   }
   /// The file is read once more: not all its columns are kept.
   std::vector<std::string> texts(const std::string& column) const {
+    if (column == "label" && options_.has_several_labels()) return {};
+    if (std::vector<std::string> ids = rows_.texts(column); !ids.empty()) return ids;
     const auto reader = source_->open();
-    const size_t place = place_of(column == "label" ? options_.label : column, reader->names());
+    const size_t place = place_of(column == "label" ? options_.labels()[0] : column, reader->names());
     reader->read_only({place});
     std::vector<std::string> texts;
     std::vector<Cell> row;
@@ -179,13 +202,14 @@ class TableDataset : public TensorDataset {
   /// Of the label.
   std::string renumbering() const {
     const bool are_numbers = options_.is_classification() && !options_.num_classes && !options_.infers();
-    return are_numbers ? "columns: {" + yaml_text(options_.label) + ": category}" : "";
+    return are_numbers ? "columns: {" + yaml_text(options_.labels()[0]) + ": category}" : "";
   }
   std::vector<std::string> class_names() const {
     if (!options_.is_classification()) return {};
-    const ColumnOptions label = options().column(options_.label);
+    const std::string name = options_.labels()[0];
+    const ColumnOptions label = options().column(name);
     if (label.categories) return *label.categories;
-    const json own = learnt_.is_object() ? learnt_.value(options_.label, json::object()) : json::object();
+    const json own = learnt_.is_object() ? learnt_.value(name, json::object()) : json::object();
     return own.value("categories", std::vector<std::string>());
   }
   json inferred() const {
@@ -213,51 +237,16 @@ class TableDataset : public TensorDataset {
     return *resolved_;
   }
 
-  /// All at once, each with what to write into the recipe.
-  void throw_faults(const std::vector<std::string>& faults) const {
-    std::vector<size_t> faulty;  // of columns_
-    std::vector<size_t> places;
-    for (size_t i = 0; i < faults.size(); ++i) {
-      if (faults[i].empty()) continue;
-      faulty.push_back(i);
-      places.push_back(columns_[i].place);
-    }
-    if (faulty.empty()) return;
-    int64_t rows = 0;
-    const auto facts = look_at_columns(*source_, places, MissingValues(options().na_values), options_.path, rows);
-    std::string lines;
-    std::vector<std::string> unreadable;  // whose values are texts that no type can read
-    for (size_t i = 0; i < faulty.size(); ++i) {
-      const Column& column = columns_[faulty[i]];
-      const bool is_label = faulty[i] + 1 == columns_.size();
-      const std::string format = facts[i].number_format();
-      const std::string cure = format.empty() ? column_cure(options_, column.options, facts[i], is_label) : "";
-      lines += (lines.empty() ? "" : "\n") + faults[faulty[i]];
-      if (!format.empty()) lines += "; " + source_->format_advice(format);
-      if (!cure.empty()) lines += "; write columns: {" + yaml_text(column.name) + ": " + cure + "}";
-      std::string fault;
-      if (format.empty() && cure.empty() && !is_label) facts[i].options(fault);
-      if (!fault.empty()) unreadable.push_back(column.name);
-    }
-    std::vector<std::string> names;
-    for (size_t i = 0; i + 1 < columns_.size(); ++i) names.push_back(columns_[i].name);
-    const std::string features = unreadable.empty() ? "" : features_text(names, unreadable);
-    if (!features.empty()) {
-      lines += "\n" + options_.path + ": to leave out what cannot be read write " + features;
-    }
-    throw DataError(lines);
-  }
-
   static int64_t num_indices(const ColumnOptions& column) {
     return static_cast<int64_t>(column.categories->size()) + (column.allow_unknown ? 1 : 0);
   }
   std::optional<int64_t> num_classes() const {
-    const ColumnOptions label = options().column(options_.label);
+    const ColumnOptions label = options().column(options_.labels()[0]);
     if (label.is_boolean()) return std::max<int64_t>(options().num_classes.value_or(2), 2);
     return label.categories ? num_indices(label) : options().num_classes;
   }
 
-  /// The places of the features, then that of the label.
+  /// The places of the features, then those of the labels.
   std::vector<size_t> select_columns(const std::vector<std::string>& names) const {
     std::vector<size_t> places;
     std::set<std::string_view> different;
@@ -265,22 +254,32 @@ class TableDataset : public TensorDataset {
       if (different.insert(name).second) continue;
       throw DataError(source_->place(1) + ":" + name + ": two columns are called '" + name + "'");
     }
-    const size_t label = place_of(options_.label, names);
+    std::vector<size_t> labels;
+    std::set<size_t> others;  // than features
+    for (const std::string& name : options_.labels()) labels.push_back(place_of(name, names));
+    for (const std::string& name : rows_.ids()) others.insert(place_of(name, names));
+    others.insert(labels.begin(), labels.end());
     if (options_.features) {
       for (const std::string& feature : *options_.features) places.push_back(place_of(feature, names));
     } else if (inferred_) {  // in the training file's order
       for (const InferredTable::Entry& entry : inferred_->columns) {
-        if (entry.name != options_.label) places.push_back(place_of(entry.name, names));
+        if (!options_.is_label(entry.name)) places.push_back(place_of(entry.name, names));
       }
     } else {
       for (size_t i = 0; i < names.size(); ++i) {
-        if (i != label) places.push_back(i);
+        if (!others.contains(i)) places.push_back(i);
       }
     }
-    if (places.empty()) throw DataError(options_.path + ": has no column but the label '" + options_.label + "'");
+    if (places.empty()) throw DataError(options_.path + ": has no column but " + without_features_text());
     for (const auto& [name, unused] : options_.listed().entries) place_of(name, names);
-    places.push_back(label);
+    places.insert(places.end(), labels.begin(), labels.end());
     return places;
+  }
+
+  /// "the label 'price'"
+  std::string without_features_text() const {
+    const std::string label = "the label '" + join(options_.labels()) + "'";
+    return rows_.ids().empty() ? label : label + " and the id '" + join(rows_.ids()) + "'";
   }
 
   size_t place_of(const std::string& name, const std::vector<std::string>& names) const {
@@ -295,129 +294,41 @@ class TableDataset : public TensorDataset {
 
   std::vector<Column> make_columns(const std::vector<size_t>& places, const std::vector<std::string>& names) const {
     std::vector<Column> columns;
-    for (const size_t place : places) {
-      Column& column = columns.emplace_back();
-      column.name = names[place];
-      column.options = options().column(column.name);
-      column.place = place;
-      if (column.options.categories) column.categories = *column.options.categories;
-      if (is_statistic(column.options) || is_error(column.options)) continue;
-      if (const auto* number = std::get_if<double>(&column.options.missing)) {
-        column.missing_number = *number;
-        column.missing_category = detail::number_text(*number);
-      } else {
-        column.missing_category = std::get<std::string>(column.options.missing);
-      }
-    }
+    for (const size_t place : places)
+      columns.push_back(make_column(names[place], place, options().column(names[place])));
     return columns;
   }
 
-  void add_label(const Cell& cell, const CellParser& parser) {
-    Column& label = columns_.back();
-    if (label.options.is_category()) {
-      parser.add_category(cell, label);
-    } else if (label.options.is_boolean()) {
-      label.integers.push_back(parser.boolean(cell, label.name) ? 1 : 0);
+  /// Adds a cell to the column `i`, where a label is not read as features are.
+  void add_cell(const Cell& cell, size_t i, const CellParser& parser) {
+    Column& column = columns_[i];
+    if (i < columns_.size() - num_labels() || column.options.is_category()) {
+      parser.add(cell, column);
+    } else if (options_.is_classification() && column.options.is_boolean()) {
+      column.integers.push_back(parser.boolean(cell, column.name) ? 1 : 0);
     } else if (options_.is_classification()) {
-      label.integers.push_back(parser.class_index(cell, label.name, options().num_classes));
+      column.integers.push_back(parser.class_index(cell, column.name, options().num_classes));
+    } else if (column.options.is_boolean()) {
+      column.numbers.push_back(parser.boolean(cell, column.name) ? 1 : 0);
     } else {
-      label.numbers.push_back(parser.number(cell, label.name));
+      column.numbers.push_back(parser.number(cell, column.name));
     }
-  }
-
-  /// Row by row, the index of each category.
-  std::vector<int64_t> indices_of(const Column& column) const {
-    std::map<std::string, int64_t> index;
-    for (size_t i = 0; i < column.categories.size(); ++i) index.emplace(column.categories[i], i);
-    const auto index_of = [&](const std::string& name) {
-      const auto it = index.find(name);
-      if (it != index.end()) return it->second;
-      return column.options.allow_unknown ? static_cast<int64_t>(column.categories.size()) : kMissingCategory;
-    };
-    std::vector<int64_t> of_seen;
-    for (const std::string& name : column.seen) of_seen.push_back(index_of(name));
-    const int64_t of_missing = index_of(column.missing_category);
-    std::vector<int64_t> indices;
-    for (size_t row = 0; row < column.integers.size(); ++row) {
-      const int64_t place = column.integers[row];
-      indices.push_back(place == kMissingCategory ? of_missing : of_seen[static_cast<size_t>(place)]);
-      if (indices.back() != kMissingCategory) continue;
-      const std::string& name =
-          place == kMissingCategory ? column.missing_category : column.seen[static_cast<size_t>(place)];
-      throw DataError(source_->place(rows_[row]) + ":" + column.name + ": category " + shown(name) +
-                      (column.options.categories ? " is not listed" : " is in no training sample") +
-                      suggestion(name, column.categories) + "; allow_unknown: true gives it an index of its own");
-    }
-    return indices;
   }
 
   /// From the columns, whose memory is then given back.
   void make_fields() {
-    make_features();
-    for (size_t i = 0; i + 1 < columns_.size(); ++i) {
-      const Column& column = columns_[i];
-      if (column.options.is_feature()) continue;
-      std::vector<int64_t> shape = {size()};
-      shape.insert(shape.end(), column.options.shape.begin(), column.options.shape.end());
-      const bool number = column.options.type == "number";
-      set_field(column.name, number                         ? column.numbers.tensor(shape)
-                             : column.options.is_category() ? tensor_of(indices_of(column), shape, at::kLong)
-                                                            : tensor_of(column.integers, shape, at::kLong));
-    }
-    set_label(columns_.back());
+    const auto first = columns_.end() - static_cast<std::ptrdiff_t>(num_labels());
+    const std::vector<Column> labels(std::make_move_iterator(first), std::make_move_iterator(columns_.end()));
+    columns_.erase(first, columns_.end());
+    const RowPlace place = [this](size_t row, const std::string& column) {
+      return rows_.place(static_cast<int64_t>(row), column);
+    };
+    TableFields made = fields_of(columns_, size(), place);
+    feature_names_ = std::move(made.feature_names);
+    sequences_ = std::move(made.sequences);
+    for (auto& [name, rows] : made.fields) set_field(name, rows);
+    set_field("label", label_field(labels, options(), size(), place));
     columns_.clear();
-  }
-
-  void make_features() {
-    std::vector<const Column*> features;
-    int64_t width = 0;
-    bool is_wide = false;
-    for (size_t i = 0; i + 1 < columns_.size(); ++i) {
-      const Column& column = columns_[i];
-      if (!column.options.is_feature()) continue;
-      features.push_back(&column);
-      width += column.options.width();
-      is_wide = is_wide || column.numbers.is_wide();
-      for (int64_t k = 0; k < column.options.width(); ++k) feature_names_.push_back(column.name);
-    }
-    if (features.empty()) return;
-    at::Tensor rows = at::zeros({size(), width}, is_wide ? at::kDouble : at::kFloat);
-    if (is_wide) {
-      fill_features(features, width, rows.mutable_data_ptr<double>());
-    } else {
-      fill_features(features, width, rows.mutable_data_ptr<float>());
-    }
-    set_field("features", rows);
-  }
-
-  /// `first`: of the first column, in the first row.
-  template <class T>
-  void fill_features(const std::vector<const Column*>& features, int64_t width, T* first) const {
-    for (const Column* column : features) {
-      if (column->options.is_category()) {
-        const std::vector<int64_t> indices = indices_of(*column);
-        for (int64_t row = 0; row < size(); ++row) {  // what is unknown is all 0
-          const int64_t index = indices[static_cast<size_t>(row)];
-          if (index < column->options.width()) first[row * width + index] = 1;
-        }
-      } else {
-        for (int64_t row = 0; row < size(); ++row) {
-          const double value = column->numbers[static_cast<size_t>(row)];
-          first[row * width] = static_cast<T>(std::isnan(value) ? *column->missing_number : value);
-        }
-      }
-      first += column->options.width();
-    }
-  }
-
-  void set_label(const Column& label) {
-    if (!options_.is_classification()) return set_field("label", label.numbers.tensor({size(), 1}));
-    if (!label.options.is_category()) return set_field("label", tensor_of(label.integers, {size()}, at::kLong));
-    if (options_.num_classes && static_cast<int64_t>(label.categories.size()) > *options_.num_classes) {
-      throw DataError(options_.path + ": '" + label.name + "' has " + std::to_string(label.categories.size()) +
-                      " categories, num_classes is " + std::to_string(*options_.num_classes));
-    }
-    set_field("label", tensor_of(indices_of(label), {size()}, at::kLong));
   }
 
   TableOptions options_;
@@ -425,8 +336,9 @@ class TableDataset : public TensorDataset {
   mutable std::shared_ptr<const InferredTable> inferred_;
   std::unique_ptr<TableSource> source_;
   std::vector<std::string> feature_names_;
-  std::vector<Column> columns_;  // the label last; empty once the fields are made
-  std::vector<int64_t> rows_;    // numbers of the rows
+  TablePlaces rows_;
+  std::vector<Column> columns_;  // the labels last; empty once the fields are made
+  std::vector<std::pair<std::string, RaggedRows>> sequences_;
   json learnt_;
 };
 

@@ -73,15 +73,44 @@ std::optional<bool> parse_boolean(const Cell& cell) {
   return std::nullopt;
 }
 
+namespace {
+
+/// Whether marks lie where people put them: three digits follow the last, two (in India) or three each other, and one to
+/// three digits come before the first. So 1.5 is not read as 15.
+bool are_grouped(std::string_view whole, char mark) {
+  size_t begin = 0;
+  while (begin < whole.size() && !is_digit(whole[begin])) ++begin;
+  size_t end = begin;
+  while (end < whole.size() && (is_digit(whole[end]) || whole[end] == mark)) ++end;
+  if (whole.substr(end).find(mark) != std::string_view::npos) return false;
+  if (whole.substr(0, begin).find(mark) != std::string_view::npos) return false;
+  const std::string_view digits = whole.substr(begin, end - begin);
+  for (size_t from = 0, to = digits.find(mark); to != std::string_view::npos;
+       from = to + 1, to = digits.find(mark, from)) {
+    const size_t after = std::min(digits.find(mark, to + 1), digits.size()) - to - 1;
+    const bool is_last = to + 1 + after == digits.size();
+    if (to - from < 1 || to - from > 3 || (after != 3 && (is_last || after != 2))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::string NumberFormat::standard(std::string_view text) const {
+  if (thousands != '\0' && !are_grouped(text.substr(0, text.find(decimal)), thousands)) return "";
   std::string result;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == decimal) {
+  bool is_fraction = false;
+  for (const char character : text) {
+    if (character == decimal) {
+      if (is_fraction) return "";
+      is_fraction = true;
       result += '.';
-    } else if (text[i] == '.') {
-      if (thousands != '.') return "";
-    } else if (text[i] != thousands || thousands == '\0') {
-      result += text[i];
+    } else if (character == thousands && thousands != '\0') {
+      if (is_fraction) return "";
+    } else if (character == '.') {
+      return "";
+    } else {
+      result += character;
     }
   }
   return result;
@@ -104,6 +133,47 @@ std::optional<double> parse_cell_number(const Cell& cell) {
   const std::string converted = cell.format ? cell.format->standard(trimmed(cell.text)) : "";
   const std::string_view text = cell.format ? std::string_view(converted) : trimmed(cell.text);
   return data_number_of(text);
+}
+
+Column make_column(const std::string& name, size_t place, const ColumnOptions& options) {
+  Column column;
+  column.name = name;
+  column.options = options;
+  column.place = place;
+  if (options.categories) column.categories = *options.categories;
+  if (is_statistic(options) || is_error(options)) return column;
+  if (const auto* number = std::get_if<double>(&options.missing)) {
+    column.missing_number = *number;
+    column.missing_category = detail::number_text(*number);
+  } else {
+    column.missing_category = std::get<std::string>(options.missing);
+  }
+  return column;
+}
+
+nlohmann::json learnt_of(const Column& column) {
+  nlohmann::json own = nlohmann::json::object();
+  if (!column.categories.empty() && !column.options.categories) own["categories"] = column.categories;
+  if (column.missing_number) own["missing"] = *column.missing_number;
+  if (column.options.is_category() && is_statistic(column.options)) own["missing"] = column.missing_category;
+  return own;
+}
+
+void set_learnt_of(Column& column, const nlohmann::json& state) {
+  if (!column.learns()) return;
+  const nlohmann::json& own = state.at(column.name);
+  if (own.contains("categories")) column.categories = own["categories"].get<std::vector<std::string>>();
+  if (!own.contains("missing")) return;
+  if (column.options.is_category()) {
+    column.missing_category = own["missing"].get<std::string>();
+  } else {
+    column.missing_number = own["missing"].get<double>();
+  }
+}
+
+std::string category_fault(const Column& column, const std::string& name) {
+  return "category " + shown(name) + (column.options.categories ? " is not listed" : " is in no training sample") +
+         suggestion(name, column.categories) + "; allow_unknown: true gives it an index of its own";
 }
 
 at::Tensor ColumnNumbers::tensor(const std::vector<int64_t>& shape) const {
@@ -132,12 +202,20 @@ std::string missing_text(const Cell& cell) {
 }  // namespace
 
 void CellParser::fail(const std::string& column, const std::string& fault) const {
-  throw DataError(source_.place(row_number_) + ":" + column + ": " + fault);
+  throw DataError(source_.place(row_number_) + ":" + column + id_text(id_names_, id_) + ": " + fault);
+}
+
+std::string id_text(const std::vector<std::string>& names, std::span<const std::string> values) {
+  std::string text;
+  for (size_t i = 0; i < values.size(); ++i) text += (i == 0 ? "" : ", ") + names[i] + " " + shown(values[i]);
+  return text.empty() ? "" : " (" + text + ")";
 }
 
 double CellParser::number(const Cell& cell, const std::string& column) const {
   if (is_missing(cell)) fail(column, "the value is missing" + missing_text(cell));
-  if (cell.kind == Cell::Kind::kList) fail(column, "is a list; say its shape");
+  if (cell.kind == Cell::Kind::kList) {
+    fail(column, "is a list; say its shape, or its max_length where lists have different lengths");
+  }
   const auto value = parse_cell_number(cell);
   if (!value && trimmed(cell.text).empty()) fail(column, "the value is missing");
   if (!value || std::isnan(*value)) fail(column, shown(text_of(cell)) + " is not a number");
@@ -204,7 +282,21 @@ void CellParser::add_category(const Cell& cell, Column& column) const {
 
 void CellParser::add_list(const Cell& cell, Column& column) const {
   if (cell.kind != Cell::Kind::kList) fail(column.name, shown(text_of(cell)) + " is not a list");
+  require_items(cell, column);
   const size_t count = add_items(cell, column);
+  if (column.options.is_sequence()) {
+    const auto item = static_cast<size_t>(column.options.numel());
+    const size_t length = count / item;
+    if (count % item != 0) {
+      fail(column.name, "a list of " + std::to_string(count) + " numbers, expected items of " + std::to_string(item));
+    }
+    if (static_cast<int64_t>(length) > *column.options.max_length) {
+      fail(column.name, "a list of " + std::to_string(length) + " items, max_length is " +
+                            std::to_string(*column.options.max_length));
+    }
+    column.begins.push_back(column.begins.back() + static_cast<int64_t>(length));
+    return;
+  }
   if (static_cast<int64_t>(count) != column.options.numel()) {
     fail(column.name,
          "a list of " + std::to_string(count) + " numbers, expected " + std::to_string(column.options.numel()));
@@ -214,7 +306,7 @@ void CellParser::add_list(const Cell& cell, Column& column) const {
 void CellParser::add(const Cell& cell, Column& column) const {
   if (column.options.is_category()) {
     add_category(cell, column);
-  } else if (!column.options.shape.empty()) {
+  } else if (column.options.is_list()) {
     add_list(cell, column);
   } else if (column.options.is_integer()) {
     const bool replaced = is_missing(cell) && !is_error(column.options);
@@ -223,6 +315,17 @@ void CellParser::add(const Cell& cell, Column& column) const {
   } else {
     const bool replaced = is_missing(cell) && !is_error(column.options);
     column.numbers.push_back(replaced ? kMissing : feature(cell, column));
+  }
+}
+
+/// That each item of a sequence is a list if it has a shape, else a number.
+void CellParser::require_items(const Cell& list, const Column& column) const {
+  if (!column.options.is_sequence()) return;
+  const bool are_lists = !column.options.shape.empty();
+  for (const Cell& item : list.list) {
+    if ((item.kind == Cell::Kind::kList) == are_lists) continue;
+    fail(column.name, are_lists ? shown(text_of(item)) + " is not a list, as each item is that has a shape"
+                                : "holds lists; say the shape of these");
   }
 }
 

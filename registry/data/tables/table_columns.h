@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -62,6 +63,7 @@ struct Column {
   std::vector<int64_t> integers;                    // of a category: its place in `seen`, or kMissingCategory
   std::vector<std::string> seen;                    // categories in the order of the file
   std::unordered_map<std::string, int64_t> places;  // of `seen`
+  std::vector<int64_t> begins = {0};                // of a sequence: where each row's begins, in items, and the end
   // What was learnt, or listed.
   std::vector<std::string> categories;
   std::optional<double> missing_number;
@@ -69,6 +71,15 @@ struct Column {
 
   bool learns() const { return (options.is_category() && !options.categories) || is_statistic(options); }
 };
+
+/// A column called `name`, at `place` of a row, with what the recipe says of it. Nothing is learnt yet.
+Column make_column(const std::string& name, size_t place, const ColumnOptions& options);
+/// What `column` has learnt from the training samples, as a checkpoint keeps it.
+nlohmann::json learnt_of(const Column& column);
+/// Has `column` be read as such a state says. Throws nlohmann's exception where it is not of this column.
+void set_learnt_of(Column& column, const nlohmann::json& state);
+/// What is wrong with a category `name` that is none of the column's: "category 'Oslo' is in no training sample; …".
+std::string category_fault(const Column& column, const std::string& name);
 
 /// Throws DataError where so many rows, of so many columns, would not fit into this machine's memory: they are read whole.
 void require_room(int64_t rows, size_t columns, const std::string& path);
@@ -94,9 +105,14 @@ std::optional<double> parse_cell_number(const Cell& cell);
 /// Reads cells into columns. Messages: "FILE:ROW:COLUMN: …".
 class CellParser {
  public:
-  CellParser(const TableSource& source, std::optional<std::vector<std::string>> na_values)
-      : source_(source), missing_(std::move(na_values)) {}
-  void set_row(int64_t row_number) { row_number_ = row_number; }
+  CellParser(const TableSource& source, std::optional<std::vector<std::string>> na_values,
+             std::vector<std::string> id_names = {})
+      : source_(source), missing_(std::move(na_values)), id_names_(std::move(id_names)) {}
+  /// `id`: what the row is called in the columns `id_names`; it must live as long as cells of the row are read.
+  void set_row(int64_t row_number, std::span<const std::string> id = {}) {
+    row_number_ = row_number;
+    id_ = id;
+  }
 
   /// Adds a cell to the column, as its type says.
   void add(const Cell& cell, Column& column) const;
@@ -112,12 +128,18 @@ class CellParser {
   double feature(const Cell& cell, const Column& column) const;
   int64_t integer(const Cell& cell, const std::string& column) const;
   void add_list(const Cell& cell, Column& column) const;
+  void require_items(const Cell& list, const Column& column) const;
   size_t add_items(const Cell& list, Column& column) const;
 
   const TableSource& source_;
   MissingValues missing_;
+  std::vector<std::string> id_names_;
   int64_t row_number_ = 0;
+  std::span<const std::string> id_;
 };
+
+/// " (order 'A-17')": what a row is called in the columns `names`; "" where there are no values.
+std::string id_text(const std::vector<std::string>& names, std::span<const std::string> values);
 
 /// Learns what `column`, of the file `path`, needs from the rows `indices` ([n] int64).
 void learn_column(Column& column, const at::Tensor& indices, const std::string& path);

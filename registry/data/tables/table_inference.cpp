@@ -31,7 +31,9 @@ void ColumnFacts::add(const Cell& cell, const MissingValues& missing, int64_t ro
   if (is_missing && first_missing_ == 0) first_missing_ = row;
   if (empty_ == 1 && first_empty_ == 0) first_empty_ = row;
   if (cell.kind == Cell::Kind::kList) {
-    if (lists_ == 0) list_size_ = static_cast<int64_t>(cell.list.size());
+    const auto size = static_cast<int64_t>(cell.list.size());
+    are_of_one_size_ = are_of_one_size_ && (lists_ == 0 || size == list_size_);
+    list_size_ = std::max(list_size_, size);
     ++lists_;
     return;
   }
@@ -122,9 +124,14 @@ ColumnOptions ColumnFacts::options(std::string& fault) const {
   ColumnOptions options;
   options.missing = std::string("median");
   if (lists_ > 0) {
-    fault = "holds lists, whose shape must be said";
+    fault = are_of_one_size_ ? "holds lists, whose shape must be said"
+                             : "holds lists of different lengths, whose max_length must be said";
     options.missing = std::string("error");
-    options.shape = {list_size_};
+    if (are_of_one_size_) {
+      options.shape = {list_size_};
+    } else {
+      options.max_length = list_size_;
+    }
   } else if (values == 0) {
     fault = "has no value in any row";
   } else if (!number_format().empty()) {
@@ -155,8 +162,9 @@ ColumnOptions ColumnFacts::options(std::string& fault) const {
   return options;
 }
 
-ColumnOptions ColumnFacts::label_options(bool is_classification, std::string& fault) const {
+ColumnOptions ColumnFacts::label_options(const TableOptions& table, std::string& fault) const {
   fault.clear();
+  const bool is_classification = table.is_classification();
   const int64_t values = rows_ - missing_;
   const bool is_plain = numbers_ == values || booleans_ == values || !is_classification;
   if (const int64_t without = is_plain ? missing_ : empty_; without > 0) {
@@ -164,6 +172,10 @@ ColumnOptions ColumnFacts::label_options(bool is_classification, std::string& fa
             "here, and nothing can be learnt from that; leave such rows out of the file";
   } else if (!number_format().empty() && (!is_classification || numbers_ > 0)) {
     fault = "the label holds numbers with commas";
+  } else if (table.has_several_labels() && booleans_ == values && numbers_ < values) {
+    return of_type("boolean");
+  } else if (table.has_several_labels()) {
+    if (numbers_ != values) fault = "one of several labels is a number or a boolean";
   } else if (!is_classification) {
     if (numbers_ != values) fault = "the label of a regression is a number; for classes write task: classification";
   } else if (numbers_ == values && integers_ < values && !has_few_values()) {
@@ -230,8 +242,7 @@ std::string columns_text(const InferredTable& table, const std::vector<std::stri
   std::string text;
   for (const InferredTable::Entry& entry : table.columns) {
     if (std::find(unreadable.begin(), unreadable.end(), entry.name) != unreadable.end()) continue;
-    const bool is_plain = entry.options.type == "number" || entry.options.type == "integer";
-    if (&entry == &table.columns.back() && is_plain) continue;  // the task says how it is read
+    if (table.leaves_to_task(entry)) continue;
     text += (text.empty() ? "" : ", ") + yaml_text(entry.name) + ": " + recipe_text(entry.options);
   }
   return "columns: {" + text + "}";
@@ -241,7 +252,7 @@ std::string columns_text(const InferredTable& table, const std::vector<std::stri
 std::string cure_of(const InferredTable& table, const TableSource& source, const Faults& faults) {
   if (!faults.formats.empty()) return source.format_advice(faults.format());
   std::vector<std::string> names;
-  for (size_t i = 0; i + 1 < table.columns.size(); ++i) names.push_back(table.columns[i].name);
+  for (size_t i = 0; i + table.num_labels < table.columns.size(); ++i) names.push_back(table.columns[i].name);
   const std::string features = faults.unreadable.empty() ? "" : features_text(names, faults.unreadable);
   if (!faults.unreadable.empty() && features.empty()) {
     return "no column but the label can be read as numbers, dates or categories; text is read by the data set "
@@ -258,7 +269,7 @@ std::string column_cure(const TableOptions& options, const ColumnOptions& now, c
                         bool is_label) {
   std::string fault;
   if (is_label) {
-    const ColumnOptions found = facts.label_options(options.is_classification(), fault);
+    const ColumnOptions found = facts.label_options(options, fault);
     const bool is_number = facts.mostly_numbers() && !facts.all_integers();
     if (!fault.empty() || is_number || (options.num_classes && facts.all_integers())) return "";
     return found.type != now.type && (found.is_category() || found.is_boolean()) ? found.type : "";
@@ -284,16 +295,16 @@ std::string column_cure(const TableOptions& options, const ColumnOptions& now, c
 InferredTable infer_table(const TableOptions& options, const TableSource& source, const std::vector<size_t>& places) {
   InferredTable table;
   table.path = options.path;
+  table.num_labels = options.labels().size();
   const std::vector<std::string> names = source.open()->names();
   const auto facts = look_at_columns(source, places, MissingValues(options.na_values), options.path, table.rows);
   if (table.rows == 0) throw DataError(options.path + ": has no rows below the names of its columns");
   Faults faults;
   for (size_t i = 0; i < places.size(); ++i) {
-    const bool is_label = i + 1 == places.size();
+    const bool is_label = i + table.num_labels >= places.size();
     const std::string& name = names[places[i]];
     std::string fault;
-    const ColumnOptions found =
-        is_label ? facts[i].label_options(options.is_classification(), fault) : facts[i].options(fault);
+    const ColumnOptions found = is_label ? facts[i].label_options(options, fault) : facts[i].options(fault);
     table.columns.push_back({name, found, facts[i].missing(), facts[i].distinct()});
     if (fault.empty()) continue;
     const bool is_at_row = is_label && fault.find("missing") != std::string::npos;
@@ -301,7 +312,7 @@ InferredTable infer_table(const TableOptions& options, const TableSource& source
                     (is_at_row ? source.place(facts[i].first_missing()) : options.path) + ":" + name + ": " + fault;
     if (const std::string format = facts[i].number_format(); !format.empty()) {
       faults.formats.push_back(format);
-    } else if (!is_label && (found.is_date() || !found.shape.empty())) {
+    } else if (!is_label && (found.is_date() || found.is_list())) {
       faults.can_be_said = true;
     } else if (!is_label) {
       faults.unreadable.push_back(name);
@@ -316,11 +327,15 @@ InferredTable infer_table(const TableOptions& options, const TableSource& source
   return table;
 }
 
+bool InferredTable::leaves_to_task(const Entry& entry) const {
+  const bool is_plain = entry.options.type == "number" || entry.options.type == "integer";
+  return is_plain && static_cast<size_t>(&entry - columns.data()) + num_labels >= columns.size();
+}
+
 TableOptions::Columns InferredTable::listed() const {
   TableOptions::Columns result;
   for (const Entry& entry : columns) {
-    const bool is_plain = entry.options.type == "number" || entry.options.type == "integer";
-    if (&entry == &columns.back() && is_plain) continue;  // the task says how it is read
+    if (leaves_to_task(entry)) continue;
     result.entries.emplace_back(entry.name, entry.options);
   }
   return result;
@@ -343,14 +358,18 @@ json InferredTable::to_json() const {
     if (options.format) one["format"] = *options.format;
     list.push_back(std::move(one));
   }
-  return {
-      {"path", path}, {"rows", rows}, {"columns", list}, {"num_classes", num_classes ? json(*num_classes) : json()}};
+  return {{"path", path},
+          {"rows", rows},
+          {"columns", list},
+          {"num_labels", num_labels},
+          {"num_classes", num_classes ? json(*num_classes) : json()}};
 }
 
 InferredTable InferredTable::from_json(const json& json) {
   InferredTable table;
   table.path = json.at("path");
   table.rows = json.at("rows");
+  table.num_labels = json.value("num_labels", size_t{1});  // which older checkpoints do not say
   if (!json.at("num_classes").is_null()) table.num_classes = json["num_classes"].get<int64_t>();
   for (const auto& one : json.at("columns")) {
     Entry entry;
@@ -397,6 +416,7 @@ std::string recipe_text(const ColumnOptions& options) {
     parts.push_back("missing: " + detail::number_text(std::get<double>(options.missing)));
   }
   if (!options.shape.empty()) parts.emplace_back("shape: " + json(options.shape).dump());
+  if (options.is_sequence()) parts.push_back("max_length: " + std::to_string(*options.max_length));
   if (parts.empty()) return options.type;
   return "{" + (options.type == "number" ? "" : "type: " + options.type + ", ") + join(parts) + "}";
 }

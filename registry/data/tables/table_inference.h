@@ -22,8 +22,8 @@ class ColumnFacts {
   /// What such a column is best read as; `fault` says why it cannot be read at all, or is "".
   ColumnOptions options(std::string& fault) const;
   /// The same for the label of a classification, where it may be classes that are numbered from 0 already: the type is
-  /// then integer. For regression a number.
-  ColumnOptions label_options(bool is_classification, std::string& fault) const;
+  /// then integer. For regression a number; for one of several labels a number or boolean.
+  ColumnOptions label_options(const TableOptions& table, std::string& fault) const;
   /// Whether most values are numbers: then the others are more likely mistakes than categories.
   bool mostly_numbers() const { return numbers_ * 2 > rows_ - missing_; }
   bool all_integers() const { return integers_ == rows_ - missing_; }
@@ -52,7 +52,8 @@ class ColumnFacts {
   int64_t integers_ = 0;
   int64_t booleans_ = 0;
   int64_t lists_ = 0;
-  int64_t list_size_ = 0;      // of the first list
+  int64_t list_size_ = 0;  // of the longest list
+  bool are_of_one_size_ = true;
   int64_t first_missing_ = 0;  // the number of a row
   int64_t first_empty_ = 0;
   int64_t decimal_commas_ = 0;      // 0,5
@@ -75,15 +76,18 @@ struct InferredTable {
   };
   std::string path;
   int64_t rows = 0;
-  std::vector<Entry> columns;  // the label last; integer: classes from 0 as they are
+  std::vector<Entry> columns;  // the labels last; integer: one label of classes from 0 as they are
+  size_t num_labels = 1;
   std::optional<int64_t> num_classes;
 
   TableOptions::Columns listed() const;
+  /// Whether it is a label whose task says how it is read.
+  bool leaves_to_task(const Entry& entry) const;
   nlohmann::json to_json() const;
   static InferredTable from_json(const nlohmann::json& json);
 };
 
-/// Reads the whole table. `places`: of the columns in a row, the label's last. Throws DataError with a line for each
+/// Reads the whole table. `places`: of the columns in a row, the labels' last. Throws DataError with a line for each
 /// column that cannot be read.
 InferredTable infer_table(const TableOptions& options, const TableSource& source, const std::vector<size_t>& places);
 /// The facts of some columns of the file `path`, in the order of `places`.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "registry/data/ragged_rows.h"
+
 // What a recipe says of a table.
 
 namespace trainrun {
@@ -41,6 +43,12 @@ void ColumnOptions::describe(Fields<ColumnOptions>& f) {
   f.optional("shape", &ColumnOptions::shape)
       .at_least(1)
       .doc("shape of lists of numbers, which become a field of their own; []: a single value");
+  f.optional("max_length", &ColumnOptions::max_length)
+      .at_least(1)
+      .doc(
+          "lists may have different lengths up to this; each of their items is of `shape`. A batch has them in the "
+          "length of its longest, [N, L, …], and beside them the field NAME_mask, [N, L]: 1 where a list has an item");
+  f.optional("padding", &ColumnOptions::padding).doc("what fills up the lists that are shorter than the longest");
 }
 
 int64_t ColumnOptions::numel() const {
@@ -48,6 +56,27 @@ int64_t ColumnOptions::numel() const {
   for (const int64_t size : shape) product *= size;
   return product;
 }
+
+namespace {
+
+using Strings = std::vector<std::string>;
+
+Strings list_of(const std::variant<std::string, Strings>& names) {
+  const auto* one = std::get_if<std::string>(&names);
+  return one ? Strings{*one} : std::get<Strings>(names);
+}
+
+bool contains(const Strings& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
+Strings TableOptions::labels() const { return list_of(label); }
+
+Strings TableOptions::ids() const { return id ? list_of(*id) : Strings(); }
+
+bool TableOptions::is_label(const std::string& column) const { return contains(labels(), column); }
 
 const TableOptions::Columns& TableOptions::listed() const {
   static const Columns none;
@@ -75,16 +104,18 @@ std::string fault_of(const ColumnOptions& column) {
   if (column.format && !column.is_date()) return "format is only for type date";
   if (column.one_hot && !column.is_category()) return "one_hot is only for type category";
   if (column.one_hot && !column.categories) return "one_hot needs to know the categories; list them";
-  if (!column.shape.empty() && (column.is_boolean() || column.is_date())) return "a list is of numbers or integers";
+  if (column.is_list() && (column.is_boolean() || column.is_date())) return "a list is of numbers or integers";
+  if (column.padding != 0 && !column.is_sequence()) return "padding is only for lists with a max_length";
+  if (column.padding != std::floor(column.padding) && column.is_integer()) return "padding must be an integer";
   const auto* word = std::get_if<std::string>(&column.missing);
   if (column.is_category()) {
-    if (!column.shape.empty()) return "a list of categories cannot be read";
+    if (column.is_list()) return "a list of categories cannot be read";
     if (word && (*word == "mean" || *word == "median")) return "categories have no " + *word;
     if (column.categories && column.categories->empty()) return "categories must name at least one category";
     return "";
   }
   if (column.categories || column.allow_unknown) return "categories are only for columns of type category";
-  if (!column.shape.empty() && !is_error(column)) return "in a list no value may be missing";
+  if (column.is_list() && !is_error(column)) return "in a list no value may be missing";
   if (word && *word == "most_frequent") return "missing: most_frequent is only for columns of type category";
   if (word && *word != "error" && (column.is_integer() || !is_statistic(column))) {
     return column.is_integer() ? "missing must be an integer or error"
@@ -98,35 +129,74 @@ std::string fault_of(const ColumnOptions& column) {
   return "";
 }
 
+/// Why a column that is a label cannot be what its options say; "" if it can.
+std::string label_fault(const ColumnOptions& column, const TableOptions& table) {
+  if (table.has_several_labels()) {
+    const bool fits = !column.is_list() && is_error(column) && (column.type == "number" || column.is_boolean());
+    return fits ? "" : "may only be a number or a boolean without missing values: it is one of several labels";
+  }
+  const bool is_class = (column.is_category() && !column.one_hot) || column.is_boolean();
+  if (is_class && table.is_classification() && is_error(column)) return "";
+  return "may only be a category or a boolean without missing values, in the task classification";
+}
+
+/// The first name that is there twice, or "".
+std::string twice(const Strings& names) {
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (std::find(names.begin(), name, *name) != name) return *name;
+  }
+  return "";
+}
+
+void check_names(const TableOptions& table, Checker& checker) {
+  const Strings labels = table.labels();
+  const Strings features = table.features.value_or(Strings());
+  if (const std::string name = twice(labels); !name.empty()) checker.fail("label", "'" + name + "' is there twice");
+  if (const std::string name = twice(table.ids()); !name.empty()) checker.fail("id", "'" + name + "' is there twice");
+  if (table.has_several_labels() && table.num_classes) {
+    checker.fail("num_classes", "is for one label; a list of columns holds numbers");
+  }
+  for (const std::string& name : table.ids()) {
+    if (contains(labels, name)) checker.fail("id", "the label '" + name + "' may not be an id");
+    if (contains(features, name)) checker.fail("id", "'" + name + "' is among the features; an id is none");
+  }
+  for (const std::string& name : labels) {
+    if (contains(features, name)) checker.fail("features", "the label '" + name + "' may not be a feature");
+  }
+  if (const std::string name = twice(features); !name.empty())
+    checker.fail("features", "'" + name + "' is there twice");
+}
+
+/// Of columns that become fields of their own.
+void check_field_names(const TableOptions& table, Checker& checker) {
+  Strings fields;
+  for (const auto& [name, unused] : table.listed().entries) {
+    const ColumnOptions options = table.column(name);
+    if (table.is_label(name) || options.is_feature()) continue;
+    if (name == "features" || name == "label") {
+      checker.fail("columns", "a column called '" + name + "' cannot be a field of its own: there is one");
+    }
+    fields.push_back(name);
+    if (options.is_sequence()) fields.push_back(mask_name(name));
+  }
+  if (const std::string name = twice(fields); !name.empty()) {
+    checker.fail("columns", "'" + name + "' cannot be a field of its own: the mask of a list is called so");
+  }
+}
+
 }  // namespace
 
 void TableOptions::check_options(Checker& checker) const {
+  check_names(*this, checker);
+  check_field_names(*this, checker);
   for (const auto& [name, unused] : listed().entries) {
     const ColumnOptions options = column(name);
     const std::string fault = fault_of(options);
     if (!fault.empty()) checker.fail("columns", "'" + name + "': " + fault);
-    const bool is_class = (options.is_category() && !options.one_hot) || options.is_boolean();
-    if (name == label && (!is_class || !is_classification() || !is_error(options))) {
-      checker.fail("columns", "the label '" + name +
-                                  "' may only be a category or a boolean without missing values, in the task "
-                                  "classification");
-    }
-    const bool own_field = name != label && !options.is_feature();
-    if (own_field && (name == "features" || name == "label")) {
-      checker.fail("columns", "a column called '" + name + "' cannot be a field of its own: there is one");
-    }
-  }
-  if (!features) return;
-  for (size_t i = 0; i < features->size(); ++i) {
-    const std::string& name = (*features)[i];
-    if (name == label) checker.fail("features", "the label '" + name + "' may not be a feature");
-    const auto before = features->begin() + static_cast<int64_t>(i);
-    if (std::find(features->begin(), before, name) != before) {
-      checker.fail("features", "'" + name + "' is there twice");
-    }
-  }
-  for (const auto& [name, unused] : listed().entries) {
-    if (name != label && std::find(features->begin(), features->end(), name) == features->end()) {
+    const std::string of_label = is_label(name) ? label_fault(options, *this) : "";
+    if (!of_label.empty()) checker.fail("columns", "the label '" + name + "' " + of_label);
+    if (contains(ids(), name)) checker.fail("columns", "'" + name + "' is the id, which is kept as the file has it");
+    if (features && !is_label(name) && !contains(*features, name)) {
       checker.fail("columns", "'" + name + "' is not among the features");
     }
   }

@@ -24,6 +24,8 @@ struct ColumnOptions {
   bool one_hot = false;
   std::optional<std::string> format;
   std::vector<int64_t> shape;
+  std::optional<int64_t> max_length;
+  double padding = 0;
 
   static void describe(Fields<ColumnOptions>& f);
   bool is_category() const { return type == "category"; }
@@ -31,7 +33,10 @@ struct ColumnOptions {
   bool is_boolean() const { return type == "boolean"; }
   bool is_date() const { return type == "date"; }
   /// Whether it goes, with others, into the field `features`.
-  bool is_feature() const { return is_category() ? one_hot : !is_integer() && shape.empty(); }
+  bool is_feature() const { return is_category() ? one_hot : !is_integer() && !is_list(); }
+  bool is_list() const { return !shape.empty() || is_sequence(); }
+  /// Whether its lists may be of different lengths.
+  bool is_sequence() const { return max_length.has_value(); }
   /// How many numbers of `features` it is: 1, or one for each category.
   int64_t width() const { return is_category() ? static_cast<int64_t>(categories->size()) : 1; }
   int64_t numel() const;
@@ -46,7 +51,8 @@ struct TableOptions {
   using Columns = Named<std::variant<std::string, ColumnOptions>>;
 
   std::string path;
-  std::string label;
+  std::variant<std::string, std::vector<std::string>> label;
+  std::optional<std::variant<std::string, std::vector<std::string>>> id;
   std::optional<std::vector<std::string>> features;
   std::variant<std::string, Columns> columns = Columns();
   std::optional<std::vector<std::string>> na_values;
@@ -57,7 +63,13 @@ struct TableOptions {
   template <class T>
   static void describe_into(Fields<T>& f, const char* path_doc = "path of the file");
   void check_options(Checker& checker) const;
-  bool is_classification() const { return task == "classification"; }
+  /// The columns to predict, of which there may be several; those that name rows.
+  std::vector<std::string> labels() const;
+  std::vector<std::string> ids() const;
+  bool is_label(const std::string& column) const;
+  bool has_several_labels() const { return std::holds_alternative<std::vector<std::string>>(label); }
+  /// Whether the label is one class.
+  bool is_classification() const { return task == "classification" && !has_several_labels(); }
   /// Whether the types follow from the file: `columns: auto`.
   bool infers() const { return std::holds_alternative<std::string>(columns); }
   /// Those that the recipe lists.
@@ -88,15 +100,24 @@ class TableSource {
     return static_cast<void>(format),
            "numbers are read with a point and no other mark, 1234.5; convert these in the file";
   }
+  /// What a user should know of how the file is read: a sentence each.
+  virtual std::vector<std::string> notes() const { return {}; }
 };
 
 template <class T>
 void TableOptions::describe_into(Fields<T>& f, const char* path_doc) {
   f.required("path", &TableOptions::path).doc(path_doc);
-  f.required("label", &TableOptions::label).doc("the column to predict");
+  f.required("label", &TableOptions::label)
+      .not_empty("expected at least one column")
+      .doc(
+          "the column to predict; or a list of columns of numbers or booleans, which are given together as [N, K] "
+          "float32");
+  f.optional("id", &TableOptions::id)
+      .not_empty("expected at least one column")
+      .doc("a column, or several, by which people know a row: not a feature; messages and predictions name rows by it");
   f.optional("features", &TableOptions::features)
       .not_empty("expected at least one column")
-      .doc("the columns to predict from, in this order; null: all but the label");
+      .doc("the columns to predict from, in this order; null: all but the label and id");
   f.optional("columns", &TableOptions::columns)
       .one_of({"auto"})
       .doc(

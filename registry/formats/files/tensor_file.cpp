@@ -122,7 +122,11 @@ class HeaderParser {
         Dtype{"c8", at::kComplexFloat}};
     const std::string_view name = text.empty() ? std::string_view() : std::string_view(text).substr(1);
     if (name.starts_with('O')) {
-      throw DataError("holds Python objects, which are not read; in Python: np.save(path, array.astype('float32'))");
+      throw DataError(
+          "holds Python objects, which are not read; in Python: np.save(path, array.astype('float32')); of arrays with "
+          "different lengths save np.concatenate(arrays) and their lengths, [len(a) for a in arrays], and name these "
+          "in "
+          "TensorFile's sequences");
     }
     const auto it =
         std::find_if(kDtypes.begin(), kDtypes.end(), [&](const Dtype& known) { return known.name == name; });

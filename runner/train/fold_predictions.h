@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "registry/catalog.h"
+#include "runner/model/recipe_loader.h"
+
+namespace trainrun {
+
+/// Writes to `path`, a CSV file, what the fold that did not see it predicts for each sample of `dataset.train`, in the
+/// order of the samples: their number from 0, what id columns call them, the fold, and what `predict` writes. `runs`: the
+/// folders of the folds, all finished. `catalog`: without the recipe's plugins.
+void predict_held_out(const LoadedRecipe& loaded, const std::vector<std::string>& runs, const Catalog& catalog,
+                      const std::string& path);
+
+}  // namespace trainrun
