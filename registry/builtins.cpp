@@ -1,6 +1,7 @@
 #include "registry/catalog.h"
 #include "registry/components/families.h"
 #include "registry/data/families.h"
+#include "registry/image_data/families.h"
 #include "registry/models/families.h"
 #include "registry/transforms/families.h"
 
@@ -22,6 +23,7 @@ Catalog builtins() {
   add_model_families(catalog.layers);
   add_transform_families(catalog.transforms);
   add_dataset_families(catalog.datasets);
+  add_image_dataset_families(catalog.datasets);
   return catalog;
 }
 

@@ -7,21 +7,13 @@ namespace trainrun {
 
 void add_dataset_families(DatasetRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, chat);
-  TRAINRUN_ADD_FAMILY(registry, cifar);
   TRAINRUN_ADD_FAMILY(registry, concat);
   TRAINRUN_ADD_FAMILY(registry, csv);
-  TRAINRUN_ADD_FAMILY(registry, digits);
   TRAINRUN_ADD_FAMILY(registry, glue);
-  TRAINRUN_ADD_FAMILY(registry, image_csv);
-  TRAINRUN_ADD_FAMILY(registry, image_folder);
   TRAINRUN_ADD_FAMILY(registry, jsonl);
   TRAINRUN_ADD_FAMILY(registry, mixture);
-  TRAINRUN_ADD_FAMILY(registry, mnist_family);
-  TRAINRUN_ADD_FAMILY(registry, oxford_pets);
   TRAINRUN_ADD_FAMILY(registry, parquet);
   TRAINRUN_ADD_FAMILY(registry, preference_pairs);
-  TRAINRUN_ADD_FAMILY(registry, segmentation_folder);
-  TRAINRUN_ADD_FAMILY(registry, shards);
   TRAINRUN_ADD_FAMILY(registry, sqlite);
   TRAINRUN_ADD_FAMILY(registry, synthetic);
   TRAINRUN_ADD_FAMILY(registry, tensor_file);

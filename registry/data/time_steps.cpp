@@ -14,14 +14,14 @@
 namespace trainrun {
 namespace {
 
-using Numbers = std::vector<double>;
+using TimeValues = std::vector<double>;
 
 constexpr double kSecondsADay = 86400;
 
 /// All as one format reads them; empty where it does not read one of them.
-Numbers read_all(const std::vector<std::string>& texts,
-                 const std::function<std::optional<double>(std::string_view)>& read) {
-  Numbers values;
+TimeValues read_all(const std::vector<std::string>& texts,
+                    const std::function<std::optional<double>(std::string_view)>& read) {
+  TimeValues values;
   for (const std::string& text : texts) {
     const auto value = read(text);
     if (!value || !std::isfinite(*value)) return {};
@@ -32,14 +32,14 @@ Numbers read_all(const std::vector<std::string>& texts,
 
 /// How far each time is from another, in units that make steps equal: as numbers, days, or months.
 struct Scale {
-  Numbers values;
+  TimeValues values;
   std::string unit;  // "day", "month"; "" of numbers
 };
 
 /// The number of the month, where all dates are of one day of theirs, or the last.
-Numbers months_of(const Numbers& days) {
+TimeValues months_of(const TimeValues& days) {
   using std::chrono::sys_days;
-  Numbers months;
+  TimeValues months;
   bool one_day = true;
   bool last_day = true;
   std::optional<std::pair<unsigned, double>> first;  // the day of the month, and the time of the day
@@ -54,7 +54,7 @@ Numbers months_of(const Numbers& days) {
     months.push_back(static_cast<double>(static_cast<int>(date.year()) * 12) +
                      static_cast<double>(static_cast<unsigned>(date.month())));
   }
-  return one_day || last_day ? months : Numbers();
+  return one_day || last_day ? months : TimeValues();
 }
 
 Scale scale_of(const SeriesTimes& times) {
@@ -62,7 +62,7 @@ Scale scale_of(const SeriesTimes& times) {
   if (!scale.values.empty()) return scale;
   std::vector<std::string> fitting;
   for (const std::string& format : date_formats()) {
-    Numbers days = read_all(times.texts, [&](std::string_view text) { return parse_date(trimmed(text), format); });
+    TimeValues days = read_all(times.texts, [&](std::string_view text) { return parse_date(trimmed(text), format); });
     if (days.empty()) continue;
     fitting.push_back(format);
     if (fitting.size() == 1) scale.values = std::move(days);
@@ -82,7 +82,7 @@ Scale scale_of(const SeriesTimes& times) {
                     "' is not a time: all are to be numbers, or dates such as 2024-05-31 or 2024-05-31T18:30");
   }
   scale.unit = "day";
-  if (Numbers months = months_of(scale.values); !months.empty()) return {std::move(months), "month"};
+  if (TimeValues months = months_of(scale.values); !months.empty()) return {std::move(months), "month"};
   return scale;
 }
 

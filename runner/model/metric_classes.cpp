@@ -1,6 +1,8 @@
 #include "runner/model/metric_classes.h"
 
+#include "registry/kinds/dataset_facts.h"
 #include "registry/kinds/metric_details.h"
+#include "registry/tensors/fault.h"
 
 namespace trainrun {
 
@@ -14,6 +16,14 @@ void name_classes(const std::vector<std::unique_ptr<Metric>>& metrics, const Rec
     const std::vector<std::string> own = names(target);
     if (!own.empty()) name_classes(*metrics[i], own);
   }
+}
+
+std::function<std::vector<std::string>(const std::string& field)> written_classes(const Recipe& recipe) {
+  return [&train = recipe.dataset.train](const std::string& field) {
+    std::vector<std::string> names;
+    at_place(train.place, train.path, "", [&] { names = train.build({})->facts().field(field).class_names; });
+    return names;
+  };
 }
 
 }  // namespace trainrun

@@ -15,4 +15,7 @@ namespace trainrun {
 void name_classes(const std::vector<std::unique_ptr<Metric>>& metrics, const Recipe& recipe, const DatasetInfo& info,
                   const std::function<std::vector<std::string>(const std::string& field)>& names);
 
+/// The names that the recipe lists for the classes of its training data.
+std::function<std::vector<std::string>(const std::string& field)> written_classes(const Recipe& recipe);
+
 }  // namespace trainrun

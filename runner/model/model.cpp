@@ -6,7 +6,6 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <functional>
 #include <set>
 
 #include "registry/components/losses/without_dropout.h"
@@ -205,12 +204,7 @@ std::vector<std::unique_ptr<Metric>> Model::build_metrics(const Recipe& recipe) 
     const std::vector<std::string> names = label_names(recipe, metric_sources_[i]);
     if (!names.empty()) name_labels(*metrics[i], names);
   }
-  const Component<DatasetKind>& train = recipe.dataset.train;
-  name_classes(metrics, recipe, info_, [&](const std::string& field) {
-    std::vector<std::string> names;  // those that the recipe lists
-    at_place(train.place, train.path, "", [&] { names = train.build({})->facts().field(field).class_names; });
-    return names;
-  });
+  name_classes(metrics, recipe, info_, written_classes(recipe));
   return metrics;
 }
 

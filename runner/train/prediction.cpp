@@ -13,9 +13,9 @@
 #include <memory>
 #include <set>
 
-#include "registry/data/images/image_files.h"
-#include "registry/data/images/image_samples.h"
 #include "registry/data/texts/encoded_texts.h"
+#include "registry/image_data/image_files.h"
+#include "registry/image_data/image_samples.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/kinds/layer_shapes.h"
 #include "runner/data/field_names.h"

@@ -10,7 +10,6 @@
 #include <fstream>
 
 #include "registry/data/data_file.h"
-#include "registry/data/shards/shard_index.h"
 #include "registry/data/tables/arrow_library.h"
 #include "registry/formats/files/digest.h"
 #include "registry/formats/files/file_io.h"
@@ -22,6 +21,7 @@
 #include "registry/formats/text/chat_template.h"
 #include "registry/formats/text/tokenizer_files.h"
 #include "registry/graph/shape_mode.h"
+#include "registry/image_data/shards/shard_index.h"
 #include "registry/kinds/graph_builder.h"
 #include "registry/language/error.h"
 #include "runner/generate/generation_config.h"

@@ -1,8 +1,8 @@
-#include "registry/data/images/image_classes.h"
+#include "registry/image_data/image_classes.h"
 
 #include <ATen/ops/tensor.h>
 
-#include "registry/data/images/image_files.h"
+#include "registry/image_data/image_files.h"
 #include "tests/doctest.h"
 
 using namespace trainrun;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "registry/data/images/image_files.h"
-#include "registry/data/shards/tar_source.h"
+#include "registry/image_data/image_files.h"
+#include "registry/image_data/shards/tar_source.h"
 
 namespace trainrun {
 

@@ -1,4 +1,4 @@
-#include "registry/data/shards/shard_order.h"
+#include "registry/image_data/shards/shard_order.h"
 
 #include <cstddef>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "registry/data/shards/tar_source.h"
+#include "registry/image_data/shards/tar_source.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <map>
 
-#include "registry/data/images/image_samples.h"
 #include "registry/data/tables/csv_reader.h"
 #include "registry/data/wide_numbers.h"
+#include "registry/image_data/image_samples.h"
 #include "registry/kinds/dataset.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/text_number.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/data/images/image_listing.h"
+#include "registry/image_data/image_listing.h"
 
 namespace trainrun {
 

@@ -1,4 +1,4 @@
-#include "registry/data/images/decoded_images.h"
+#include "registry/image_data/decoded_images.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>

@@ -6,7 +6,7 @@
 
 #include "registry/data/data_file.h"
 #include "registry/data/published_file.h"
-#include "registry/data/shards/tar_reader.h"
+#include "registry/image_data/shards/tar_reader.h"
 #include "registry/kinds/dataset.h"
 
 namespace trainrun {

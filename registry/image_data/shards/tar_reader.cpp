@@ -1,4 +1,4 @@
-#include "registry/data/shards/tar_reader.h"
+#include "registry/image_data/shards/tar_reader.h"
 
 #include <algorithm>
 #include <array>

@@ -4,9 +4,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "registry/data/images/image_samples.h"
 #include "registry/data/texts/text_file.h"
 #include "registry/formats/files/regular_file.h"
+#include "registry/image_data/image_samples.h"
 #include "registry/kinds/dataset.h"
 
 namespace trainrun {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "registry/data/images/image_files.h"
-#include "registry/data/images/image_samples.h"
+#include "registry/image_data/image_files.h"
+#include "registry/image_data/image_samples.h"
 #include "registry/kinds/dataset.h"
 
 namespace trainrun {

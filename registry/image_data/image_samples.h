@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "registry/data/images/image_classes.h"
-#include "registry/data/images/image_listing.h"
+#include "registry/image_data/image_classes.h"
+#include "registry/image_data/image_listing.h"
 #include "registry/kinds/dataset.h"
 #include "registry/kinds/transform.h"
 

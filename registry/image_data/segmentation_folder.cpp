@@ -1,8 +1,8 @@
 #include <filesystem>
 #include <set>
 
-#include "registry/data/images/image_files.h"
-#include "registry/data/images/image_samples.h"
+#include "registry/image_data/image_files.h"
+#include "registry/image_data/image_samples.h"
 #include "registry/kinds/dataset.h"
 
 namespace trainrun {

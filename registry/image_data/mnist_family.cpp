@@ -1,8 +1,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "registry/data/images/idx.h"
 #include "registry/data/published_file.h"
+#include "registry/image_data/idx.h"
 #include "registry/kinds/dataset.h"
 
 namespace trainrun {

@@ -1,4 +1,4 @@
-#include "registry/data/shards/shard_index.h"
+#include "registry/image_data/shards/shard_index.h"
 
 #include <nlohmann/json.hpp>
 
@@ -6,9 +6,9 @@
 #include <cctype>
 #include <filesystem>
 
-#include "registry/data/images/image_files.h"
-#include "registry/data/shards/tar_reader.h"
 #include "registry/formats/files/json_depth.h"
+#include "registry/image_data/image_files.h"
+#include "registry/image_data/shards/tar_reader.h"
 #include "registry/language/error.h"
 #include "registry/language/text_forms.h"
 #include "registry/language/text_number.h"

@@ -1,4 +1,4 @@
-#include "registry/data/images/image_classes.h"
+#include "registry/image_data/image_classes.h"
 
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>

@@ -1,4 +1,4 @@
-#include "registry/data/images/image_files.h"
+#include "registry/image_data/image_files.h"
 
 #include <algorithm>
 #include <array>

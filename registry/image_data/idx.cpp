@@ -1,4 +1,4 @@
-#include "registry/data/images/idx.h"
+#include "registry/image_data/idx.h"
 
 #include <ATen/ops/empty.h>
 

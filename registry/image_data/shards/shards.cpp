@@ -8,12 +8,12 @@
 #include <list>
 #include <mutex>
 
-#include "registry/data/images/image_samples.h"
 #include "registry/data/path_patterns.h"
-#include "registry/data/shards/shard_index.h"
-#include "registry/data/shards/shard_order.h"
-#include "registry/data/shards/tar_source.h"
 #include "registry/formats/files/regular_file.h"
+#include "registry/image_data/image_samples.h"
+#include "registry/image_data/shards/shard_index.h"
+#include "registry/image_data/shards/shard_order.h"
+#include "registry/image_data/shards/tar_source.h"
 #include "registry/kinds/dataset.h"
 #include "registry/kinds/dataset_facts.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "registry/data/shards/tar_source.h"
+#include "registry/image_data/shards/tar_source.h"
 
 namespace trainrun {
 

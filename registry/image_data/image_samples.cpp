@@ -1,4 +1,4 @@
-#include "registry/data/images/image_samples.h"
+#include "registry/image_data/image_samples.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "registry/data/images/decoded_images.h"
 #include "registry/data/texts/text_file.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/images/decode.h"
 #include "registry/formats/text/unicode.h"
+#include "registry/image_data/decoded_images.h"
 #include "registry/kinds/build.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/kinds/layer.h"
