@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "registry/formats/web/download.h"
 #include "registry/formats/files/file_lock.h"
+#include "registry/formats/web/download.h"
 #include "registry/language/error.h"
 
 namespace trainrun {

@@ -31,7 +31,8 @@ struct AnswerOptions : TemplateOptions {
   template <class T>
   static void describe_into(Fields<T>& f, const char* of_file) {
     f.required("path", &T::path).doc(of_file);
-    f.required("tokenizer", &T::tokenizer).doc("a folder in Hugging Face's layout, or one of a tokenizer's files, or the name of a model on its hub");
+    f.required("tokenizer", &T::tokenizer)
+        .doc("a folder in Hugging Face's layout, or one of a tokenizer's files, or the name of a model on its hub");
     TemplateOptions::describe_into(f);
     f.optional("max_length", &T::max_length)
         .at_least(2)
