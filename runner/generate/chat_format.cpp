@@ -126,7 +126,8 @@ TurnEnd ChatFormat::turn_end() const {
     between.resize(std::min(between.size(), between.rfind(question)));
     end.token = first_special(between);
     if (!end.token) end.text = between.substr(0, between.find_last_not_of(" \t\r\n") + 1);
-  } catch (const DataError&) {  // of a template that writes no such conversation, nothing is known
+  } catch (const DataError&) {
+    return {};  // of a template that writes no such conversation, nothing is known
   }
   return end;
 }

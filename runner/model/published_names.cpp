@@ -46,10 +46,14 @@ class Finder {
   template <class SourceOf>
   void add(const Value* name, const std::string& path, bool is_model, const SourceOf& source_of) {
     if (!is_text(name)) return;
-    try {
-      if (auto source = source_of(name->text())) found_.push_back({name->place(), path, std::move(*source), is_model});
-    } catch (const DataError&) {  // whoever needs it says what is wrong
-    }
+    const auto source_if_good = [&]() -> decltype(source_of(name->text())) {
+      try {
+        return source_of(name->text());
+      } catch (const DataError&) {
+        return {};  // whoever needs it says what is wrong
+      }
+    };
+    if (auto source = source_if_good()) found_.push_back({name->place(), path, std::move(*source), is_model});
   }
 
   const Catalog& catalog_;

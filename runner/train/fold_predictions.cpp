@@ -55,7 +55,7 @@ void predict_classes(TrainedRun& run, const std::string& folder, const int64_t* 
 
 /// "price", "rent"; or "prediction", "prediction[1]" where the numbers have no names.
 std::vector<std::string> number_names(const Dataset& data, int64_t count) {
-  const std::vector<std::string> within = data.facts().field(data.info().target).names_within;
+  std::vector<std::string> within = data.facts().field(data.info().target).names_within;
   if (static_cast<int64_t>(within.size()) == count) return within;
   std::vector<std::string> names;
   for (int64_t i = 0; i < count; ++i)

@@ -145,7 +145,7 @@ struct BradleyTerryLoss {
     const auto [chosen, rejected] = halves_of(inputs[0]);
     at::Tensor better = chosen - rejected;
     if (inputs.size() > 1) better = better - inputs[1];
-    const at::Tensor loss = -at::log_sigmoid(better).mean();
+    at::Tensor loss = -at::log_sigmoid(better).mean();
     if (center_rewards_coefficient == 0) return loss;
     return loss + center_rewards_coefficient * (chosen + rejected).square().mean();
   }

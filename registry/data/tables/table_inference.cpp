@@ -166,13 +166,15 @@ ColumnOptions ColumnFacts::label_options(const TableOptions& table, std::string&
   fault.clear();
   const bool is_classification = table.is_classification();
   const int64_t values = rows_ - missing_;
+  const bool is_boolean =
+      booleans_ == values && (table.has_several_labels() ? numbers_ < values : is_classification && numbers_ == 0);
   const bool is_plain = numbers_ == values || booleans_ == values || !is_classification;
   if (const int64_t without = is_plain ? missing_ : empty_; without > 0) {
     fault = "the label is missing " + (without == 1 ? "" : "in " + std::to_string(without) + " rows, the first ") +
             "here, and nothing can be learnt from that; leave such rows out of the file";
   } else if (!number_format().empty() && (!is_classification || numbers_ > 0)) {
     fault = "the label holds numbers with commas";
-  } else if (table.has_several_labels() && booleans_ == values && numbers_ < values) {
+  } else if (is_boolean) {
     return of_type("boolean");
   } else if (table.has_several_labels()) {
     if (numbers_ != values) fault = "one of several labels is a number or a boolean";
@@ -183,8 +185,6 @@ ColumnOptions ColumnFacts::label_options(const TableOptions& table, std::string&
             " different numbers; to predict numbers write task: regression";
   } else if (integers_ == values && least_ == 0 && most_ < static_cast<double>(kMostDistinct)) {
     return of_type(booleans_ == values ? "boolean" : "integer");
-  } else if (booleans_ == values && numbers_ == 0) {
-    return of_type("boolean");
   } else if (distinct_.size() >= kMostDistinct || (distinct() > kAlwaysFew && distinct() == rows_)) {
     fault = "the label is different in every row; to predict numbers write task: regression";
   } else {

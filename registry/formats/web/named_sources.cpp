@@ -148,7 +148,7 @@ std::string fetch_model(const HubName& name, PublishedPart part) {
 std::string model_folder(const std::string& named, PublishedPart part) {
   const auto name = name_unless_path(named);
   if (!name) return named;
-  const std::string cached = cached_snapshot(*name);
+  std::string cached = cached_snapshot(*name);
   if (!cached.empty() && has_part(cached, part)) return cached;
   const bool may_do = part == PublishedPart::kWeights && !network_is_allowed() && is_there(cached, "config.json");
   if (may_do) return cached;
@@ -169,7 +169,7 @@ std::string weights_path(const std::string& named) {
 std::optional<NamedSource> source_of_model(const std::string& named, PublishedPart part) {
   const auto name = name_unless_path(named);
   if (!name) return std::nullopt;
-  const std::string cached = cached_snapshot(*name);
+  std::string cached = cached_snapshot(*name);
   if (!cached.empty() && has_part(cached, part)) return NamedSource{named + " is in the cache: " + cached, true, true};
   const std::string offline = offline_variable();
   return NamedSource{named + " is not in the cache (" + hub_cache_folder() + "); a run fetches it from " +
