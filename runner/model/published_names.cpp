@@ -25,9 +25,8 @@ class Finder {
           [](const std::string& name) { return source_of_model(name, PublishedPart::kWeights); });
     }
     if (value.is_map() && is_builtin(value, catalog_.datasets)) {
-      add(value.find("tokenizer"), path + ".tokenizer", false, [](const std::string& name) {
-        return name == "characters" ? std::nullopt : source_of_model(name, PublishedPart::kTokenizer);
-      });
+      add(value.find("tokenizer"), path + ".tokenizer", false,
+          [](const std::string& name) { return source_of_model(name, PublishedPart::kTokenizer); });
     }
     for (const Value::Entry& entry : value.entries()) {
       visit(entry.value, path.empty() ? entry.key : path + "." + entry.key);

@@ -79,7 +79,7 @@ json run_dataset(Request& request) {
     const at::Tensor& tensor = batch.at(field.name);
     std::vector<int64_t> sizes = tensor.sizes().slice(1).vec();
     const bool is_padded = dataset->facts().field(field.name).padding.has_value();  // to the longest of this batch
-    if (is_padded && sizes.at(0) <= field.shape.at(0)) sizes[0] = field.shape[0];
+    if (is_padded && !sizes.empty() && sizes[0] <= field.shape.at(0)) sizes[0] = field.shape[0];
     if (sizes != field.shape || tensor.scalar_type() != field.dtype) {
       throw Error(field.name + " is not as described");
     }
