@@ -1,10 +1,8 @@
 #include "registry/data/texts/encoded_texts.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +10,6 @@
 #include <map>
 #include <set>
 
-#include "registry/data/sample_lengths.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 #include "registry/language/text_number.h"
@@ -24,7 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kEncodedAtOnce = 4096;
-constexpr size_t kNumArrays = 4;  // ids, type ids, begins, the id of padding
 
 /// Of the whole text, but for space around it.
 std::optional<double> finite_number(std::string_view text) {
@@ -46,14 +42,6 @@ std::vector<std::string> sorted_classes(const std::set<std::string>& names) {
   return classes;
 }
 
-/// What `encoded` gives, and the id of padding.
-struct EncodedArrays {
-  std::vector<int32_t> ids;
-  std::vector<uint8_t> type_ids;
-  std::vector<int64_t> begins = {0};
-  std::vector<int64_t> padding;  // the token, and whether it comes first
-};
-
 }  // namespace
 
 EncodedTexts::EncodedTexts(TextTableOptions source, EncodingOptions encoding,
@@ -67,9 +55,7 @@ EncodedTexts::EncodedTexts(TextTableOptions source, EncodingOptions encoding,
 
 DatasetInfo EncodedTexts::info() const {
   DatasetInfo info;
-  for (const char* name : {"input_ids", "attention_mask", "token_type_ids"}) {
-    info.fields.push_back({name, {encoding_.max_length}, at::kLong, std::nullopt});  // at most: batches may be shorter
-  }
+  add_text_fields(info, encoding_.max_length);
   const auto num_classes = classes_ ? std::optional(static_cast<int64_t>(classes_->size())) : std::nullopt;
   if (has_numbers()) {
     info.fields.push_back({"labels", {1}, at::kFloat, std::nullopt});
@@ -88,7 +74,7 @@ void EncodedTexts::open() {
                     std::to_string(*num_samples_));
   }
   const bool is_kept = encoding_.cache == TokenCaching::kDisk;
-  use(is_kept ? arrays_on_disk(cache_key(), kNumArrays, [&] { return encoded(table); }) : encoded(table),
+  use(is_kept ? arrays_on_disk(cache_key(), kTextArrays, [&] { return encoded(table); }) : encoded(table),
       table.lines.size());
   names_ = std::move(table.labels);
   lines_ = std::move(table.lines);
@@ -174,8 +160,7 @@ ByteArrays EncodedTexts::encoded(const TextRows& table) const {
   Truncation truncation;
   truncation.max_length = encoding_.max_length;
   truncation.side = tokenizer->truncation_side();
-  const auto made = std::make_shared<EncodedArrays>();
-  made->padding = {tokenizer->pad_id().value_or(0), tokenizer->pads_left() ? 1 : 0};
+  const auto made = std::make_shared<TextArrays>(*tokenizer);
   const size_t count = table.first.size();
   for (size_t begin = 0; begin < count; begin += kEncodedAtOnce) {
     std::vector<TextPair> texts;
@@ -183,13 +168,9 @@ ByteArrays EncodedTexts::encoded(const TextRows& table) const {
       texts.push_back(
           {table.first[i], table.second.empty() ? std::nullopt : std::optional<std::string_view>(table.second[i])});
     }
-    for (const Encoding& text : encode_batch(*tokenizer, texts, truncation)) {
-      made->ids.insert(made->ids.end(), text.ids.begin(), text.ids.end());
-      made->type_ids.insert(made->type_ids.end(), text.type_ids.begin(), text.type_ids.end());
-      made->begins.push_back(static_cast<int64_t>(made->ids.size()));
-    }
+    for (const Encoding& text : encode_batch(*tokenizer, texts, truncation)) made->add(text);
   }
-  return {made, {bytes_of(made->ids), bytes_of(made->type_ids), bytes_of(made->begins), bytes_of(made->padding)}};
+  return {made, made->bytes()};
 }
 
 std::string EncodedTexts::cache_key() const {
@@ -206,20 +187,9 @@ std::string EncodedTexts::cache_key() const {
 }
 
 void EncodedTexts::use(ByteArrays arrays, size_t num_texts) {
-  arrays_ = std::move(arrays);
-  ids_ = numbers_in<int32_t>(arrays_.arrays.at(0));
-  type_ids_ = numbers_in<uint8_t>(arrays_.arrays.at(1));
-  begins_ = numbers_in<int64_t>(arrays_.arrays.at(2));
-  const auto padding = numbers_in<int64_t>(arrays_.arrays.at(3));
-  const bool fits =
-      are_begins(begins_, num_texts, ids_.size()) && type_ids_.size() == ids_.size() && padding.size() == 2;
-  if (!fits) throw DataError(source_.path + ": was changed while it was read");
-  for (size_t i = 0; i + 1 < begins_.size(); ++i) {
-    if (begins_[i + 1] - begins_[i] <= encoding_.max_length) continue;
-    throw DataError(source_.path + ": its tokens in the cache folder are more than max_length; remove them there");
-  }
-  pad_id_ = padding[0];
-  pads_left_ = padding[1] != 0;
+  if (!tokens_.read(std::move(arrays), num_texts)) throw DataError(source_.path + ": was changed while it was read");
+  if (tokens_.longest() <= encoding_.max_length) return;
+  throw DataError(source_.path + ": its tokens in the cache folder are more than max_length; remove them there");
 }
 
 void EncodedTexts::number_labels(const std::vector<std::string>& classes) {
@@ -263,42 +233,19 @@ void EncodedTexts::set_learnt(const nlohmann::json& state) {
   number_labels(*classes_);
 }
 
-int64_t EncodedTexts::length_of(const at::Tensor& indices) const {
-  if (encoding_.padding == TextPadding::kMaxLength) return encoding_.max_length;
-  int64_t longest = 1;
-  for (int64_t i = 0; i < indices.numel(); ++i) {
-    const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
-    longest = std::max(longest, begins_[sample + 1] - begins_[sample]);
-  }
-  const int64_t multiple = encoding_.pad_to_multiple_of;
-  return std::min((longest + multiple - 1) / multiple * multiple, encoding_.max_length);
-}
-
 Batch EncodedTexts::get(const at::Tensor& indices) const {
   const int64_t n = indices.numel();
-  const int64_t length = length_of(indices);
-  const at::Tensor ids = at::full({n, length}, pad_id_, at::kLong);
-  const at::Tensor mask = at::zeros({n, length}, at::kLong);
-  const at::Tensor types = at::zeros({n, length}, at::kLong);
+  const std::vector<TextStretch> texts = tokens_.stretches(indices);
   const at::Tensor labels = has_numbers() ? at::empty({n, 1}, at::kFloat) : at::empty({n}, at::kLong);
   for (int64_t i = 0; i < n; ++i) {
     const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
-    const int64_t begin = begins_[sample];
-    const int64_t count = begins_[sample + 1] - begin;
-    const int64_t first = i * length + (pads_left_ ? length - count : 0);
-    std::copy_n(ids_.begin() + begin, count, ids.mutable_data_ptr<int64_t>() + first);
-    std::fill_n(mask.mutable_data_ptr<int64_t>() + first, count, 1);
-    std::copy_n(type_ids_.begin() + begin, count, types.mutable_data_ptr<int64_t>() + first);
     if (has_numbers()) {
       labels.mutable_data_ptr<float>()[i] = numbers_[sample];
     } else {
       labels.mutable_data_ptr<int64_t>()[i] = labels_[sample];
     }
   }
-  Batch batch;
-  batch.set("input_ids", ids);
-  batch.set("attention_mask", mask);
-  batch.set("token_type_ids", types);
+  Batch batch = tokens_.batch(texts, padded_length(texts, encoding_));
   batch.set("labels", labels);
   return batch;
 }
@@ -314,15 +261,12 @@ DatasetFacts EncodedTexts::facts() const {
   facts.field = [this](const std::string& name) {
     FieldFacts field;
     if (name == "labels" && classes_) field.class_names = *classes_;
-    field.padding = name == "input_ids" ? pad_id_ : 0;
+    field.padding = name == "input_ids" ? tokens_.pad_id() : 0;
     return field;
   };
   facts.place = [this](int64_t index, const std::string& field) { return place(index, field); };
   facts.texts = [this](const std::string& column) { return texts(column); };
-  facts.lengths = [this] {
-    if (encoding_.padding == TextPadding::kLongest) return lengths_between(begins_);
-    throw DataError("its texts are all filled up to max_length; write padding: longest");
-  };
+  facts.lengths = [this] { return tokens_.lengths(encoding_); };
   facts.notes = [this] { return notes_; };
   return facts;
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <span>
@@ -8,55 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "registry/data/texts/padded_texts.h"
 #include "registry/data/texts/text_table.h"
-#include "registry/data/texts/token_cache.h"
-#include "registry/formats/text/tokenizer.h"
 #include "registry/kinds/dataset.h"
 
 namespace trainrun {
-
-/// How long the texts of a batch are made.
-enum class TextPadding { kLongest, kMaxLength };
-template <>
-struct Words<TextPadding> {
-  static constexpr std::array kWords = {"longest", "max_length"};
-};
-
-/// How texts become numbers.
-struct EncodingOptions {
-  std::string tokenizer;
-  int64_t max_length = 128;
-  TextPadding padding = TextPadding::kLongest;
-  int64_t pad_to_multiple_of = 1;
-  TokenCaching cache = TokenCaching::kNone;
-
-  template <class T>
-  static void describe_into(Fields<T>& f) {
-    f.required("tokenizer", &T::tokenizer)
-        .doc(
-            "a folder with tokenizer.json, vocab.txt, vocab.json and "
-            "merges.txt, or tokenizer.model, as Hugging Face "
-            "has it; or one of these files; or the name of a model on "
-            "its hub");
-    f.optional("max_length", &T::max_length)
-        .at_least(1)
-        .unit("tokens")
-        .doc(
-            "longer texts are cut to this, special tokens included; of a "
-            "pair, the longer one first");
-    f.optional("padding", &T::padding)
-        .doc(
-            "longest: to the longest text of the batch; max_length: always to "
-            "max_length");
-    f.optional("pad_to_multiple_of", &T::pad_to_multiple_of)
-        .at_least(1)
-        .unit("tokens")
-        .doc(
-            "with padding: longest, the length is rounded up to a multiple of "
-            "this, at most to max_length");
-    f.optional("cache", &T::cache).doc(kTokenCachingHelp);
-  }
-};
 
 /// One or two texts and a class, or a number: `input_ids`, `attention_mask` and
 /// `token_type_ids` [L], int64, with L that of the batch, and `labels`. All
@@ -99,22 +54,16 @@ class EncodedTexts : public Dataset {
   void read_numbers();
   void check_classes(const at::Tensor& indices) const;
   void number_labels(const std::vector<std::string>& classes);
-  int64_t length_of(const at::Tensor& indices) const;
 
   TextTableOptions source_;
   EncodingOptions encoding_;
   std::optional<std::vector<std::string>> classes_;
   std::optional<int64_t> num_samples_;
   Target target_;
-  int64_t pad_id_ = 0;
-  bool pads_left_ = false;
-  ByteArrays arrays_;                  // where the next three lie
-  std::span<const int32_t> ids_;       // of all samples, one after the other
-  std::span<const uint8_t> type_ids_;  // likewise
-  std::span<const int64_t> begins_;    // of each sample, and the end
-  std::vector<std::string> names_;     // its label
-  std::vector<int64_t> labels_;        // the number of that
-  std::vector<float> numbers_;         // in place of labels_, where the target is a number
+  PaddedTexts tokens_;
+  std::vector<std::string> names_;  // of each sample, its label
+  std::vector<int64_t> labels_;     // the number of that
+  std::vector<float> numbers_;      // in place of labels_, where the target is a number
   std::vector<int64_t> lines_;
   std::vector<std::string> notes_;
 };

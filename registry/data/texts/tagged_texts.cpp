@@ -2,14 +2,12 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
 
-#include "registry/data/sample_lengths.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 #include "registry/language/text_number.h"
@@ -18,15 +16,12 @@ namespace trainrun {
 namespace {
 
 constexpr int64_t kNoClass = -100;
-constexpr size_t kNumTagArrays = 5;  // ids, type ids, words, begins, padding
+constexpr size_t kNumTagArrays = kTextArrays + 1;
 
 /// What `encoded` gives.
-struct TaggedArrays {
-  std::vector<int32_t> ids;
-  std::vector<uint8_t> type_ids;
-  std::vector<int32_t> words;
-  std::vector<int64_t> begins = {0};
-  std::vector<int64_t> padding;  // the token, and whether it comes first
+struct TaggedArrays : TextArrays {
+  using TextArrays::TextArrays;
+  std::vector<int32_t> words;  // of each token
 };
 
 /// Sorted; integers by their value.
@@ -61,15 +56,13 @@ std::span<const std::string> TaggedTexts::words(int64_t index) const {
 }
 
 std::span<const int32_t> TaggedTexts::word_numbers(int64_t index) const {
-  const auto begin = static_cast<size_t>(begins_[static_cast<size_t>(index)]);
-  return of_word_.subspan(begin, static_cast<size_t>(begins_[static_cast<size_t>(index) + 1]) - begin);
+  const auto [begin, count] = tokens_.stretch(index);
+  return of_word_.subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
 }
 
 DatasetInfo TaggedTexts::info() const {
   DatasetInfo info;
-  for (const char* name : {"input_ids", "attention_mask", "token_type_ids"}) {
-    info.fields.push_back({name, {encoding_.max_length}, at::kLong, std::nullopt});  // at most: batches may be shorter
-  }
+  add_text_fields(info, encoding_.max_length);
   const auto num_classes = classes_ ? std::optional(static_cast<int64_t>(classes_->size())) : std::nullopt;
   info.fields.push_back({"labels", {encoding_.max_length}, at::kLong, num_classes});
   info.target = "labels";
@@ -97,21 +90,18 @@ ByteArrays TaggedTexts::encoded() const {
       encodings[static_cast<size_t>(i)] = tokenizer->encode_words(words(i), truncation);
     }
   });
-  const auto made = std::make_shared<TaggedArrays>();
-  made->padding = {tokenizer->pad_id().value_or(0), tokenizer->pads_left() ? 1 : 0};
+  const auto made = std::make_shared<TaggedArrays>(*tokenizer);
   for (const WordEncoding& sentence : encodings) {
-    made->ids.insert(made->ids.end(), sentence.ids.begin(), sentence.ids.end());
-    made->type_ids.insert(made->type_ids.end(), sentence.type_ids.begin(), sentence.type_ids.end());
+    made->add(sentence);
     made->words.insert(made->words.end(), sentence.words.begin(), sentence.words.end());
-    made->begins.push_back(static_cast<int64_t>(made->ids.size()));
   }
-  return {made,
-          {bytes_of(made->ids), bytes_of(made->type_ids), bytes_of(made->words), bytes_of(made->begins),
-           bytes_of(made->padding)}};
+  ByteArrays arrays{made, made->bytes()};
+  arrays.arrays.push_back(bytes_of(made->words));
+  return arrays;
 }
 
 std::string TaggedTexts::cache_key() const {
-  TokenCacheKey key("words with their padding");
+  TokenCacheKey key("texts, then their words");
   key.add_tokenizer(encoding_.tokenizer).add_file(source_.path).add(encoding_.max_length);
   key.add(std::filesystem::path(source_.path).extension().string()).add(word_of(source_.encoding));
   const auto add_column = [&](const std::optional<WordColumn>& column) {
@@ -122,23 +112,16 @@ std::string TaggedTexts::cache_key() const {
 }
 
 void TaggedTexts::use(ByteArrays arrays) {
-  arrays_ = std::move(arrays);
-  ids_ = numbers_in<int32_t>(arrays_.arrays.at(0));
-  type_ids_ = numbers_in<uint8_t>(arrays_.arrays.at(1));
-  of_word_ = numbers_in<int32_t>(arrays_.arrays.at(2));
-  begins_ = numbers_in<int64_t>(arrays_.arrays.at(3));
-  const auto padding = numbers_in<int64_t>(arrays_.arrays.at(4));
-  bool fits = are_begins(begins_, static_cast<size_t>(size()), ids_.size()) && type_ids_.size() == ids_.size() &&
-              of_word_.size() == ids_.size() && padding.size() == 2;
+  of_word_ = numbers_in<int32_t>(arrays.arrays.at(kTextArrays));
+  bool fits = tokens_.read(std::move(arrays), static_cast<size_t>(size()));
+  fits = fits && static_cast<int64_t>(of_word_.size()) == tokens_.num_tokens() &&
+         tokens_.longest() <= encoding_.max_length;
   for (int64_t i = 0; fits && i < size(); ++i) {
     const auto count = static_cast<int32_t>(words(i).size());
     const auto numbers = word_numbers(i);
-    fits = static_cast<int64_t>(numbers.size()) <= encoding_.max_length &&
-           std::all_of(numbers.begin(), numbers.end(), [&](int32_t word) { return word >= -1 && word < count; });
+    fits = std::all_of(numbers.begin(), numbers.end(), [&](int32_t word) { return word >= -1 && word < count; });
   }
   if (!fits) throw DataError(source_.path + ": was changed while it was read");
-  pad_id_ = padding[0];
-  pads_left_ = padding[1] != 0;
 }
 
 /// Says which words the model never sees.
@@ -227,47 +210,26 @@ void TaggedTexts::set_learnt(const nlohmann::json& state) {
   number_labels();
 }
 
-int64_t TaggedTexts::length_of(const at::Tensor& indices) const {
-  if (encoding_.padding == TextPadding::kMaxLength) return encoding_.max_length;
-  int64_t longest = 1;
-  for (int64_t i = 0; i < indices.numel(); ++i) {
-    longest = std::max(longest, static_cast<int64_t>(word_numbers(indices.const_data_ptr<int64_t>()[i]).size()));
-  }
-  const int64_t multiple = encoding_.pad_to_multiple_of;
-  return std::min((longest + multiple - 1) / multiple * multiple, encoding_.max_length);
-}
-
-int64_t TaggedTexts::label_of(size_t sentence, int64_t token) const {
-  const auto at = static_cast<size_t>(begins_[sentence] + token);
-  if (of_word_[at] < 0 || labels_.empty()) return kNoClass;
-  const int64_t label = labels_[static_cast<size_t>(table_.begins[sentence] + of_word_[at])];
-  if (token == 0 || of_word_[at - 1] != of_word_[at]) return label;
+int64_t TaggedTexts::label_of(int64_t sentence, int64_t token) const {
+  const std::span<const int32_t> words = word_numbers(sentence);
+  const auto at = static_cast<size_t>(token);
+  if (words[at] < 0 || labels_.empty()) return kNoClass;
+  const int64_t label = labels_[static_cast<size_t>(table_.begins[static_cast<size_t>(sentence)] + words[at])];
+  if (token == 0 || words[at - 1] != words[at]) return label;
   return label_all_tokens_ ? following_[static_cast<size_t>(label)] : kNoClass;
 }
 
 Batch TaggedTexts::get(const at::Tensor& indices) const {
-  const int64_t n = indices.numel();
-  const int64_t length = length_of(indices);
-  const at::Tensor ids = at::full({n, length}, pad_id_, at::kLong);
-  const at::Tensor mask = at::zeros({n, length}, at::kLong);
-  const at::Tensor types = at::zeros({n, length}, at::kLong);
-  const at::Tensor labels = at::full({n, length}, kNoClass, at::kLong);
-  for (int64_t i = 0; i < n; ++i) {
-    const auto sample = static_cast<size_t>(indices.const_data_ptr<int64_t>()[i]);
-    const int64_t begin = begins_[sample];
-    const int64_t count = begins_[sample + 1] - begin;
-    const int64_t first = i * length + (pads_left_ ? length - count : 0);
-    std::copy_n(ids_.begin() + begin, count, ids.mutable_data_ptr<int64_t>() + first);
-    std::fill_n(mask.mutable_data_ptr<int64_t>() + first, count, 1);
-    std::copy_n(type_ids_.begin() + begin, count, types.mutable_data_ptr<int64_t>() + first);
-    for (int64_t token = 0; token < count; ++token) {
-      labels.mutable_data_ptr<int64_t>()[first + token] = label_of(sample, token);
-    }
+  const std::vector<TextStretch> texts = tokens_.stretches(indices);
+  const int64_t length = padded_length(texts, encoding_);
+  const at::Tensor labels = at::full({indices.numel(), length}, kNoClass, at::kLong);
+  for (int64_t i = 0; i < indices.numel(); ++i) {
+    const int64_t sample = indices.const_data_ptr<int64_t>()[i];
+    const TextStretch& text = texts[static_cast<size_t>(i)];
+    int64_t* row = labels.mutable_data_ptr<int64_t>() + i * length + tokens_.first_of(text, length);
+    for (int64_t token = 0; token < text.count; ++token) row[token] = label_of(sample, token);
   }
-  Batch batch;
-  batch.set("input_ids", ids);
-  batch.set("attention_mask", mask);
-  batch.set("token_type_ids", types);
+  Batch batch = tokens_.batch(texts, length);
   batch.set("labels", labels);
   return batch;
 }
@@ -277,15 +239,12 @@ DatasetFacts TaggedTexts::facts() const {
   facts.field = [this](const std::string& name) {
     FieldFacts field;
     if (name == "labels" && classes_) field.class_names = *classes_;
-    field.padding = name == "input_ids" ? pad_id_ : name == "labels" ? kNoClass : 0;
+    field.padding = name == "input_ids" ? tokens_.pad_id() : name == "labels" ? kNoClass : 0;
     return field;
   };
   facts.place = [this](int64_t index, const std::string& field) { return place_of_field(index, field); };
   facts.texts = [this](const std::string& column) { return texts(column); };
-  facts.lengths = [this] {
-    if (encoding_.padding == TextPadding::kLongest) return lengths_between(begins_);
-    throw DataError("its texts are all filled up to max_length; write padding: longest");
-  };
+  facts.lengths = [this] { return tokens_.lengths(encoding_); };
   facts.notes = [this] { return notes_; };
   return facts;
 }

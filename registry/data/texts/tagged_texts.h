@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/data/texts/encoded_texts.h"
+#include "registry/data/texts/padded_texts.h"
 #include "registry/data/texts/word_table.h"
 
 namespace trainrun {
@@ -48,23 +48,17 @@ class TaggedTexts : public Dataset {
   void use(ByteArrays arrays);
   void count_lost_words();
   void number_labels();
-  int64_t length_of(const at::Tensor& indices) const;
-  int64_t label_of(size_t sentence, int64_t token) const;
+  int64_t label_of(int64_t sentence, int64_t token) const;
 
   WordTableOptions source_;
   EncodingOptions encoding_;
   std::optional<std::vector<std::string>> classes_;
   bool label_all_tokens_;
   WordTable table_;
-  int64_t pad_id_ = 0;
-  bool pads_left_ = false;
-  ByteArrays arrays_;                  // where the next four lie
-  std::span<const int32_t> ids_;       // of all sentences, one after the other
-  std::span<const uint8_t> type_ids_;  // likewise
-  std::span<const int32_t> of_word_;   // likewise: the word's number in its sentence, or -1
-  std::span<const int64_t> begins_;    // of each sentence, and the end
-  std::vector<int64_t> labels_;        // of each word, its class; empty: not known
-  std::vector<int64_t> following_;     // of each class, that of a word's further tokens
+  PaddedTexts tokens_;
+  std::span<const int32_t> of_word_;  // of each token, the word's number in its sentence, or -1
+  std::vector<int64_t> labels_;       // of each word, its class; empty: not known
+  std::vector<int64_t> following_;    // of each class, that of a word's further tokens
   std::vector<std::string> notes_;
 };
 

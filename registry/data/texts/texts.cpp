@@ -1,15 +1,12 @@
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <span>
 
 #include "registry/data/path_patterns.h"
-#include "registry/data/sample_lengths.h"
 #include "registry/data/tables/arrow_library.h"
-#include "registry/data/texts/encoded_texts.h"
+#include "registry/data/texts/padded_texts.h"
 #include "registry/data/texts/text_corpus.h"
+#include "registry/data/texts/text_table.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 
@@ -89,15 +86,13 @@ FileTexts texts_in(const std::string& path, const Texts& options) {
 }
 
 /// What is kept of the texts as tokens.
-struct TextTokens {
-  std::vector<int32_t> ids;
-  std::vector<uint8_t> type_ids;
-  std::vector<int64_t> begins = {0};  // of each text, and the end
-  std::vector<int64_t> lines;         // of each text
-  std::vector<int64_t> files;         // likewise
-  std::vector<int64_t> numbers;       // padding, whether it comes first, empty texts, texts that were cut
+struct TextTokens : TextArrays {
+  using TextArrays::TextArrays;
+  std::vector<int64_t> lines;                             // of each text
+  std::vector<int64_t> files;                             // likewise
+  std::vector<int64_t> counts = std::vector<int64_t>(2);  // of empty texts, of texts that were cut
 };
-constexpr size_t kTextArrays = 6;
+constexpr size_t kKeptArrays = kTextArrays + 3;
 
 class TextsDataset final : public Dataset {
  public:
@@ -105,65 +100,48 @@ class TextsDataset final : public Dataset {
 
   DatasetInfo info() const override {
     DatasetInfo info;
-    for (const char* name : {"input_ids", "attention_mask", "token_type_ids"}) {
-      info.fields.push_back({name, {options_.max_length}, at::kLong, std::nullopt});  // at most
-    }
+    add_text_fields(info, options_.max_length);
     return info;
   }
 
   void open() override {
     files_ = matching_paths(options_.paths(), "Texts");
     const bool is_kept = options_.cache == TokenCaching::kDisk;
-    use(is_kept ? arrays_on_disk(cache_key(), kTextArrays, [&] { return encoded(); }) : encoded());
+    use(is_kept ? arrays_on_disk(cache_key(), kKeptArrays, [&] { return encoded(); }) : encoded());
     if (size() == 0) {
       throw DataError(
-          files_.front() + ": has " + std::to_string(ids_.size()) +
+          files_.front() + ": has " + std::to_string(tokens_.num_tokens()) +
           " tokens, fewer than one sample of max_length; write documents: separate, or a smaller max_length");
     }
   }
   int64_t size() const override {
-    if (is_joined()) return static_cast<int64_t>(ids_.size()) / options_.max_length;
-    return static_cast<int64_t>(begins_.size()) - 1;
+    return is_joined() ? tokens_.num_tokens() / options_.max_length : tokens_.num_texts();
   }
 
   Batch get(const at::Tensor& indices) const override {
-    const int64_t n = indices.numel();
-    const int64_t length = length_of(indices);
-    const at::Tensor ids = at::full({n, length}, numbers_[0], at::kLong);
-    const at::Tensor mask = at::zeros({n, length}, at::kLong);
-    const at::Tensor types = at::zeros({n, length}, at::kLong);
-    for (int64_t i = 0; i < n; ++i) {
-      const auto [begin, count] = stretch(indices.const_data_ptr<int64_t>()[i]);
-      const int64_t first = i * length + (numbers_[1] != 0 ? length - count : 0);
-      std::copy_n(ids_.begin() + begin, count, ids.mutable_data_ptr<int64_t>() + first);
-      std::fill_n(mask.mutable_data_ptr<int64_t>() + first, count, 1);
-      std::copy_n(type_ids_.begin() + begin, count, types.mutable_data_ptr<int64_t>() + first);
-    }
-    Batch batch;
-    batch.set("input_ids", ids);
-    batch.set("attention_mask", mask);
-    batch.set("token_type_ids", types);
-    return batch;
+    std::vector<TextStretch> texts;
+    for (int64_t i = 0; i < indices.numel(); ++i) texts.push_back(stretch(indices.const_data_ptr<int64_t>()[i]));
+    return tokens_.batch(texts, padded_length(texts, options_));
   }
 
   DatasetFacts facts() const override {
     DatasetFacts facts;
     facts.field = [this](const std::string& name) {
       FieldFacts field;
-      field.padding = name == "input_ids" && !numbers_.empty() ? numbers_[0] : 0;
+      field.padding = name == "input_ids" ? tokens_.pad_id() : 0;
       return field;
     };
     facts.place = [this](int64_t index, const std::string&) {
-      const int64_t begin = stretch(index).first;
-      const auto text =
-          static_cast<size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin() - 1);
+      const auto begins = tokens_.begins();
+      const int64_t begin = stretch(index).begin;
+      const auto text = static_cast<size_t>(std::upper_bound(begins.begin(), begins.end(), begin) - begins.begin() - 1);
       return files_.at(static_cast<size_t>(of_file_[text])) + ":" + std::to_string(lines_[text]);
     };
     facts.lengths = [this] {
       if (is_joined() || options_.padding == TextPadding::kMaxLength) {
         throw DataError("its samples are all of max_length; write documents: separate and padding: longest");
       }
-      return lengths_between(begins_);
+      return tokens_.lengths(options_);
     };
     facts.notes = [this] { return notes(); };
     return facts;
@@ -172,19 +150,9 @@ class TextsDataset final : public Dataset {
  private:
   bool is_joined() const { return options_.documents == TextSamples::kJoined; }
   /// Where a sample begins among all tokens, and how many it has.
-  std::pair<int64_t, int64_t> stretch(int64_t index) const {
+  TextStretch stretch(int64_t index) const {
     if (is_joined()) return {index * options_.max_length, options_.max_length};
-    const auto text = static_cast<size_t>(index);
-    return {begins_[text], begins_[text + 1] - begins_[text]};
-  }
-  int64_t length_of(const at::Tensor& indices) const {
-    if (is_joined() || options_.padding == TextPadding::kMaxLength) return options_.max_length;
-    int64_t longest = 1;
-    for (int64_t i = 0; i < indices.numel(); ++i) {
-      longest = std::max(longest, stretch(indices.const_data_ptr<int64_t>()[i]).second);
-    }
-    const int64_t multiple = options_.pad_to_multiple_of;
-    return std::min((longest + multiple - 1) / multiple * multiple, options_.max_length);
+    return tokens_.stretch(index);
   }
   std::vector<std::string> notes() const {
     std::vector<std::string> notes;
@@ -193,13 +161,13 @@ class TextsDataset final : public Dataset {
     };
     const std::string name =
         files_.size() == 1 ? files_[0] : files_[0] + " and " + std::to_string(files_.size() - 1) + " more";
-    if (numbers_[2] > 0)
-      notes.push_back(name + ": " + many(numbers_[2], "empty text is", "empty texts are") + " left out");
-    if (numbers_[3] > 0) {
-      notes.push_back(name + ": " + many(numbers_[3], "text is", "texts are") + " cut to max_length (" +
+    if (counts_[0] > 0)
+      notes.push_back(name + ": " + many(counts_[0], "empty text is", "empty texts are") + " left out");
+    if (counts_[1] > 0) {
+      notes.push_back(name + ": " + many(counts_[1], "text is", "texts are") + " cut to max_length (" +
                       std::to_string(options_.max_length) + " tokens)");
     }
-    const int64_t rest = is_joined() ? static_cast<int64_t>(ids_.size()) - size() * options_.max_length : 0;
+    const int64_t rest = is_joined() ? tokens_.num_tokens() - size() * options_.max_length : 0;
     if (rest > 0)
       notes.push_back(name + ": the last " + many(rest, "token is", "tokens are") +
                       " left out, as fewer than max_length");
@@ -207,7 +175,7 @@ class TextsDataset final : public Dataset {
   }
 
   std::string cache_key() const {
-    TokenCacheKey key("texts alone");
+    TokenCacheKey key("texts, then their lines");
     key.add_tokenizer(options_.tokenizer).add(is_joined() ? 0 : options_.max_length).add(options_.text_column);
     key.add(word_of(options_.encoding)).add(static_cast<int64_t>(files_.size()));
     for (const std::string& path : files_) key.add(std::filesystem::path(path).extension().string()).add_file(path);
@@ -218,18 +186,17 @@ class TextsDataset final : public Dataset {
     const auto tokenizer = open_tokenizer(options_.tokenizer);
     std::optional<Truncation> truncation;
     if (!is_joined()) truncation = Truncation{options_.max_length, {}, tokenizer->truncation_side()};
-    const auto made = std::make_shared<TextTokens>();
-    made->numbers = {tokenizer->pad_id().value_or(0), tokenizer->pads_left() ? 1 : 0, 0, 0};
+    const auto made = std::make_shared<TextTokens>(*tokenizer);
     for (size_t file = 0; file < files_.size(); ++file) {
       const FileTexts found = texts_in(files_[file], options_);
-      made->numbers[2] += found.num_empty;
+      made->counts[0] += found.num_empty;
       add_encoded(found, *tokenizer, truncation, *made);
       made->lines.insert(made->lines.end(), found.lines.begin(), found.lines.end());
       made->files.insert(made->files.end(), found.lines.size(), static_cast<int64_t>(file));
     }
-    return {made,
-            {bytes_of(made->ids), bytes_of(made->type_ids), bytes_of(made->begins), bytes_of(made->lines),
-             bytes_of(made->files), bytes_of(made->numbers)}};
+    ByteArrays arrays{made, made->bytes()};
+    arrays.arrays.insert(arrays.arrays.end(), {bytes_of(made->lines), bytes_of(made->files), bytes_of(made->counts)});
+    return arrays;
   }
   static void add_encoded(const FileTexts& found, const Tokenizer& tokenizer,
                           const std::optional<Truncation>& truncation, TextTokens& made) {
@@ -242,28 +209,18 @@ class TextsDataset final : public Dataset {
       const std::vector<Encoding> whole = encode_batch(tokenizer, texts);
       for (size_t i = 0; i < whole.size(); ++i) {
         const bool is_cut = truncation && static_cast<int64_t>(whole[i].ids.size()) > truncation->max_length;
-        made.numbers[3] += is_cut ? 1 : 0;
-        const Encoding& kept = is_cut ? tokenizer.encode(texts[i], truncation, true) : whole[i];
-        made.ids.insert(made.ids.end(), kept.ids.begin(), kept.ids.end());
-        made.type_ids.insert(made.type_ids.end(), kept.type_ids.begin(), kept.type_ids.end());
-        made.begins.push_back(static_cast<int64_t>(made.ids.size()));
+        made.counts[1] += is_cut ? 1 : 0;
+        made.add(is_cut ? tokenizer.encode(texts[i], truncation, true) : whole[i]);
       }
     }
   }
 
   void use(ByteArrays arrays) {
-    arrays_ = std::move(arrays);
-    ids_ = numbers_in<int32_t>(arrays_.arrays.at(0));
-    type_ids_ = numbers_in<uint8_t>(arrays_.arrays.at(1));
-    begins_ = numbers_in<int64_t>(arrays_.arrays.at(2));
-    lines_ = numbers_in<int64_t>(arrays_.arrays.at(3));
-    of_file_ = numbers_in<int64_t>(arrays_.arrays.at(4));
-    numbers_ = numbers_in<int64_t>(arrays_.arrays.at(5));
-    bool fits = are_begins(begins_, lines_.size(), ids_.size()) && type_ids_.size() == ids_.size() &&
-                of_file_.size() == lines_.size() && numbers_.size() == 4;
-    for (size_t i = 0; fits && !is_joined() && i + 1 < begins_.size(); ++i) {
-      fits = begins_[i + 1] - begins_[i] <= options_.max_length;
-    }
+    lines_ = numbers_in<int64_t>(arrays.arrays.at(kTextArrays));
+    of_file_ = numbers_in<int64_t>(arrays.arrays.at(kTextArrays + 1));
+    counts_ = numbers_in<int64_t>(arrays.arrays.at(kTextArrays + 2));
+    bool fits = tokens_.read(std::move(arrays), lines_.size()) && of_file_.size() == lines_.size() &&
+                counts_.size() == 2 && (is_joined() || tokens_.longest() <= options_.max_length);
     for (size_t i = 0; fits && i < of_file_.size(); ++i) {
       fits = of_file_[i] >= 0 && of_file_[i] < static_cast<int64_t>(files_.size());
     }
@@ -272,13 +229,10 @@ class TextsDataset final : public Dataset {
 
   Texts options_;
   std::vector<std::string> files_;
-  ByteArrays arrays_;  // where the next six lie: see TextTokens
-  std::span<const int32_t> ids_;
-  std::span<const uint8_t> type_ids_;
-  std::span<const int64_t> begins_;
-  std::span<const int64_t> lines_;
+  PaddedTexts tokens_;
+  std::span<const int64_t> lines_;  // these lie in `tokens_`: see TextTokens
   std::span<const int64_t> of_file_;
-  std::span<const int64_t> numbers_;
+  std::span<const int64_t> counts_;
 };
 
 std::unique_ptr<Dataset> Texts::build(const DatasetInputs&) const { return std::make_unique<TextsDataset>(*this); }
