@@ -163,6 +163,8 @@ LAYERS_OF = {  # of language models with 2 blocks, or 3 after Llama's fashion, a
     "RobertaForMaskedLM": encoder("roberta.", "encoder.layer.", 2, "lm_head."),
     "DistilBertModel": encoder("", "transformer.layer.", 2),
     "DistilBertForSequenceClassification": encoder("distilbert.", "transformer.layer.", 2, "pre_classifier.", "classifier."),
+    "DistilBertForTokenClassification": encoder("distilbert.", "transformer.layer.", 2, "classifier."),
+    "DistilBertForMaskedLM": [*encoder("distilbert.", "transformer.layer.", 2), ["vocab_transform.", "vocab_layer_norm.", "vocab_projector."]],
     "GPT2Model": gpt2(""),
     "GPT2LMHeadModel": gpt2("transformer."),  # its head is the embedding's weight
     "GPT2LMHeadModel_untied": gpt2("transformer.", "lm_head."),
@@ -172,6 +174,7 @@ LAYERS_OF = {  # of language models with 2 blocks, or 3 after Llama's fashion, a
     "Qwen2ForCausalLM_windows": decoder("model.", 3, "lm_head."),
     "MistralForCausalLM": decoder("model.", 3, "lm_head."),
     "Qwen3ForCausalLM": decoder("model.", 3, "lm_head."),
+    **{f"{family}ForSequenceClassification": decoder("model.", 3, "score.") for family in ("Llama", "Qwen2", "Mistral", "Qwen3")},
     "ResNet18": resnet(2, 2, 2, 2),
     "ResNet34": resnet(3, 4, 6, 3),
     "ResNet50": resnet(3, 4, 6, 3),
@@ -196,7 +199,8 @@ LAYERS_OF = {  # of language models with 2 blocks, or 3 after Llama's fashion, a
     "UNet": [["down0."], ["down1."], ["down2."], ["down3."], ["bottom."], ["up3."], ["decode3."], ["up2."], ["decode2."], ["up1."], ["decode1."],
              ["up0."], ["decode0."], ["head."]],
 }
-TIED = {"BertForMaskedLM": "cls.predictions.decoder.weight", "RobertaForMaskedLM": "lm_head.decoder.weight", "GPT2LMHeadModel": "lm_head.weight",
+TIED = {"BertForMaskedLM": "cls.predictions.decoder.weight", "DistilBertForMaskedLM": "vocab_projector.weight",
+        "RobertaForMaskedLM": "lm_head.decoder.weight", "GPT2LMHeadModel": "lm_head.weight",
         "LlamaForCausalLM_linear_biased": "lm_head.weight", "Qwen2ForCausalLM": "lm_head.weight"}  # the embedding by another name
 
 
