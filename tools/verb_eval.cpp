@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 
+#include "registry/language/text_forms.h"
 #include "runner/report/class_report.h"
 #include "runner/train/evaluation.h"
 #include "runner/train/finite.h"
@@ -18,9 +19,7 @@ namespace {
 /// Six figures: "0.0412"; never "-nan".
 std::string plain(double number) {
   if (std::isnan(number)) return "nan";
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.6g", number);
-  return text.data();
+  return in_figures(number, 6);
 }
 
 /// What the figures of a regression's report are called.

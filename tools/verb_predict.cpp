@@ -6,6 +6,7 @@
 
 #include "registry/formats/files/csv_text.h"
 #include "registry/formats/files/file_io.h"
+#include "registry/language/text_forms.h"
 #include "runner/train/prediction.h"
 #include "tools/verbs.h"
 
@@ -18,12 +19,6 @@ struct PredictArguments {
   std::string format = "csv";
   std::string output;
 };
-
-std::string number_of_six(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", number);
-  return text;
-}
 
 /// Makes a line of each prediction.
 class Lines {
@@ -43,8 +38,8 @@ class Lines {
     const double probability = prediction.probabilities[prediction.label];
     if (is_csv_) {
       std::string line =
-          csv_field(prediction.sample) + "," + csv_field(classes_[prediction.label]) + "," + number_of_six(probability);
-      for (const double each : prediction.probabilities) line += "," + number_of_six(each);
+          csv_field(prediction.sample) + "," + csv_field(classes_[prediction.label]) + "," + in_figures(probability, 6);
+      for (const double each : prediction.probabilities) line += "," + in_figures(each, 6);
       return line + "\n";
     }
     nlohmann::ordered_json json = {

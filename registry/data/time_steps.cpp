@@ -8,6 +8,7 @@
 
 #include "registry/data/tables/dates.h"
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
 #include "registry/language/text_number.h"
 #include "registry/language/text_view.h"
 
@@ -98,18 +99,12 @@ double most_frequent(const std::map<double, int64_t>& counts) {
       ->first;
 }
 
-std::string number_of_six(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", number);
-  return text;
-}
-
 /// "1 day", "15 minutes", "3 months", "0.5".
 std::string step_text(double step, const std::string& unit) {
   const auto counted = [](double count, const std::string& name) {
-    return number_of_six(count) + " " + name + (count == 1 ? "" : "s");
+    return in_figures(count, 6) + " " + name + (count == 1 ? "" : "s");
   };
-  if (unit.empty()) return number_of_six(step);
+  if (unit.empty()) return in_figures(step, 6);
   if (unit == "month" || step >= 1) return counted(step, unit);
   const double seconds = step * kSecondsADay;
   if (seconds >= 3600) return counted(seconds / 3600, "hour");
@@ -148,7 +143,7 @@ TimeGaps find_gaps(const SeriesTimes& times) {
     const bool is_whole = missing >= 1 && missing == std::round(missing);
     gaps.starts.push_back(static_cast<int64_t>(i));
     gaps.texts.push_back(times.place(i) + ": " +
-                         (is_whole ? number_of_six(missing) + (missing == 1 ? " step of " : " steps of ") +
+                         (is_whole ? in_figures(missing, 6) + (missing == 1 ? " step of " : " steps of ") +
                                          step_text(step, scale.unit) + (missing == 1 ? " is" : " are") +
                                          " missing after " + times.texts[i - 1]
                                    : times.texts[i] + " is not " + step_text(step, scale.unit) + " after " +

@@ -152,9 +152,9 @@ class WindowsDataset : public Dataset {
     const bool with_past = targets.is_floating_point();
     const at::Tensor past_targets = with_past ? targets.reshape({targets.size(0), -1}) : targets;
     Batch batch;
-    const auto windows = [&](const at::Tensor& rows) {
+    const auto in_steps = [n](const at::Tensor& rows, int64_t steps) {  // [n * steps, …] to [n, steps, …]
       std::vector<int64_t> sizes = rows.sizes().vec();
-      sizes[0] = options_.length;
+      sizes[0] = steps;
       sizes.insert(sizes.begin(), n);
       return rows.reshape(sizes);
     };
@@ -166,25 +166,22 @@ class WindowsDataset : public Dataset {
         rows = at::cat({rows, past_targets}, 1);
         has_features = true;
       }
-      batch.set(field.name, windows(rows));
+      batch.set(field.name, in_steps(rows, options_.length));
     }
-    if (with_past && !has_features) batch.set(kFeatures, windows(past_targets));
+    if (with_past && !has_features) batch.set(kFeatures, in_steps(past_targets, options_.length));
     const Batch future = base_->get(rows_of(indices, options_.length, options_.horizon).flatten());
-    const auto steps = [&](const at::Tensor& rows) {
-      std::vector<int64_t> sizes = rows.sizes().vec();
-      sizes[0] = options_.horizon;
-      sizes.insert(sizes.begin(), n);
-      return rows.reshape(sizes);
-    };
     if (const std::vector<int64_t> places = known_places(); !places.empty()) {
-      batch.set(kKnown, steps(future.at(kFeatures).index_select(1, at::tensor(places, at::kLong))));
+      batch.set(kKnown,
+                in_steps(future.at(kFeatures).index_select(1, at::tensor(places, at::kLong)), options_.horizon));
     }
-    for (const std::string& name : known_fields()) batch.set(known_name(name), steps(future.at(name)));
+    for (const std::string& name : known_fields())
+      batch.set(known_name(name), in_steps(future.at(name), options_.horizon));
     const at::Tensor& next = future.at(target);
     if (!with_past) {
       batch.set(target, next);
     } else {
-      batch.set(target, past_targets.size(1) > 1 ? steps(next) : next.reshape({n, options_.horizon}));
+      batch.set(target,
+                past_targets.size(1) > 1 ? in_steps(next, options_.horizon) : next.reshape({n, options_.horizon}));
     }
     return batch;
   }

@@ -25,9 +25,7 @@ constexpr size_t kMostKindsNamed = 3;
 
 template <size_t N>
 bool has_extension(const fs::path& path, const std::array<const char*, N>& extensions) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string extension = lower_ascii(path.extension().string());
   return std::find(extensions.begin(), extensions.end(), extension) != extensions.end();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,5 +19,14 @@ std::string shortened(std::string_view text, size_t most);
 enum class LeftOut { kMark, kCount };
 /// The first `most` words, joined by ", ".
 std::string join_first(std::vector<std::string> words, size_t most, LeftOut left_out = LeftOut::kMark);
+
+/// "1 row is", "3 rows are".
+std::string counted(int64_t count, const std::string& one, const std::string& many);
+
+/// With so many figures, but no zeros at the end: "0.0412", "1.5e-07".
+std::string in_figures(double number, int figures);
+
+/// A to Z in lower case; all else as it is.
+std::string lower_ascii(std::string text);
 
 }  // namespace trainrun

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "registry/data/texts/characters.h"
 #include "registry/language/error.h"
 
 namespace trainrun {
@@ -70,7 +71,7 @@ ChatSource chat_source_of(const Recipe& recipe) {
   const Value* map = map_of_chats(data);
   if (!map) map = map_with(data, "tokenizer");
   ChatSource source;
-  if (!map || *text_of(*map, "tokenizer") == "characters") return source;
+  if (!map || *text_of(*map, "tokenizer") == kCharacters) return source;
   source.tokenizer = *text_of(*map, "tokenizer");
   source.holds_chats = is_of_chats(*map);
   source.chat_template = text_of(*map, "template");

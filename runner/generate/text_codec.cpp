@@ -10,8 +10,6 @@
 namespace trainrun {
 namespace {
 
-constexpr const char* kCharacters = "characters";
-
 class Characters : public TextCodec {
  public:
   explicit Characters(const std::string& alphabet)
@@ -119,6 +117,7 @@ std::vector<std::string> notes_of_tokenizers(const Recipe& recipe) {
   }
   std::vector<std::string> notes;
   for (const std::string& tokenizer : tokenizers) {
+    if (tokenizer == kCharacters) continue;
     for (std::string& note : tokenizer_notes(tokenizer)) {
       if (std::ranges::find(notes, note) == notes.end()) notes.push_back(std::move(note));
     }

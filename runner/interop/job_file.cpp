@@ -5,6 +5,7 @@
 
 #include "registry/language/error.h"
 #include "registry/language/hex.h"
+#include "registry/language/text_forms.h"
 #include "runner/recipe/yaml.h"
 
 namespace trainrun {
@@ -154,8 +155,7 @@ Value list_value(const std::vector<std::string>& texts) {
 /// As Kubernetes wants names: a-z, 0-9 and '-', 63 at most with the endings that the operator adds.
 std::string kubernetes_name(const std::string& name) {
   constexpr size_t kLongest = 50;
-  std::string label = spelled(name, "", '-').substr(0, kLongest);
-  for (char& c : label) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string label = lower_ascii(spelled(name, "", '-').substr(0, kLongest));
   label.erase(0, label.find_first_not_of('-'));
   label.erase(label.find_last_not_of('-') + 1);
   const bool begins_well = !label.empty() && std::isalpha(static_cast<unsigned char>(label[0]));

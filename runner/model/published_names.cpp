@@ -1,5 +1,6 @@
 #include "runner/model/published_names.h"
 
+#include "registry/data/texts/characters.h"
 #include "registry/language/error.h"
 
 namespace trainrun {
@@ -25,8 +26,9 @@ class Finder {
           [](const std::string& name) { return source_of_model(name, PublishedPart::kWeights); });
     }
     if (value.is_map() && is_builtin(value, catalog_.datasets)) {
-      add(value.find("tokenizer"), path + ".tokenizer", false,
-          [](const std::string& name) { return source_of_model(name, PublishedPart::kTokenizer); });
+      add(value.find("tokenizer"), path + ".tokenizer", false, [](const std::string& name) {
+        return name == kCharacters ? std::nullopt : source_of_model(name, PublishedPart::kTokenizer);
+      });
     }
     for (const Value::Entry& entry : value.entries()) {
       visit(entry.value, path.empty() ? entry.key : path + "." + entry.key);

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "registry/formats/images/encode.h"
+#include "registry/language/text_forms.h"
 #include "registry/language/utf8.h"
 #include "runner/base/text.h"
 #include "runner/report/data_survey.h"
@@ -82,12 +83,6 @@ std::string base64(const std::string& bytes) {
   return text;
 }
 
-std::string short_text(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", number);
-  return text;
-}
-
 std::string row_of(const std::vector<std::string>& cells, const char* tag = "td") {
   std::string row = "<tr>";
   for (const std::string& cell : cells) row += "<" + std::string(tag) + ">" + cell + "</" + tag + ">";
@@ -97,8 +92,8 @@ std::string row_of(const std::vector<std::string>& cells, const char* tag = "td"
 std::string columns_html(const SurveyedSet& set) {
   std::string html = "<table>\n" + row_of({"", "mean", "deviation", "least", "most", "not finite"}, "th");
   for (const SurveyedSet::Column& column : set.columns) {
-    html += row_of({escaped(column.name), short_text(column.mean), short_text(column.deviation),
-                    short_text(column.least), short_text(column.most), grouped(column.not_finite)});
+    html += row_of({escaped(column.name), in_figures(column.mean, 4), in_figures(column.deviation, 4),
+                    in_figures(column.least, 4), in_figures(column.most, 4), grouped(column.not_finite)});
   }
   return html + "</table>\n";
 }
@@ -131,7 +126,8 @@ std::string lines_html(const at::Tensor& input) {
     html += "<polyline fill=\"none\" stroke=\"" + std::string(kColours[static_cast<size_t>(line)]) + "\" points=\"";
     for (int64_t i = 0; i < rows.size(0); i += step) {
       const double x = kWidth * static_cast<double>(i) / static_cast<double>(rows.size(0) - 1);
-      html += short_text(x) + "," + short_text(kHeight * (1 - (rows[i][line].item<double>() - least) / span)) + " ";
+      html +=
+          in_figures(x, 4) + "," + in_figures(kHeight * (1 - (rows[i][line].item<double>() - least) / span), 4) + " ";
     }
     html += "\"/>";
   }
@@ -143,14 +139,14 @@ std::string numbers_html(const at::Tensor& input) {
   const at::Tensor numbers = input.to(at::kDouble).reshape({-1});
   std::string text;
   for (int64_t i = 0; i < std::min(numbers.numel(), kMost); ++i) {
-    text += (i > 0 ? " " : "") + short_text(numbers[i].item<double>());
+    text += (i > 0 ? " " : "") + in_figures(numbers[i].item<double>(), 4);
   }
   return "<code>" + text + (numbers.numel() > kMost ? " …" : "") + "</code>";
 }
 
 std::string tokens_html(const SurveyedSet::Tokens& tokens) {
   constexpr double kBar = 300;  // pixels
-  const auto percent = [](double share) { return short_text(100 * share) + " %"; };
+  const auto percent = [](double share) { return in_figures(100 * share, 4) + " %"; };
   std::string html = "<table>\n" + row_of({"<b>" + escaped(tokens.field) + "</b>", ""});
   html += row_of({"tokens, without padding", grouped(tokens.total)});
   html += row_of(
@@ -160,7 +156,7 @@ std::string tokens_html(const SurveyedSet::Tokens& tokens) {
     html += row_of({"share of the tokens with a target that counts", percent(*tokens.target_share)});
   }
   if (tokens.unknown) html += row_of({"unknown tokens", grouped(*tokens.unknown)});
-  html += row_of({"tokens of a sample: mean", short_text(tokens.mean_length)});
+  html += row_of({"tokens of a sample: mean", in_figures(tokens.mean_length, 4)});
   html += row_of({"median", grouped(tokens.median)});
   html += row_of({"of 95 % at most", grouped(tokens.long_one)}) + "</table>\n";
   int64_t most = 1;

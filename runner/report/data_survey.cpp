@@ -11,6 +11,7 @@
 
 #include "registry/data/sample_lengths.h"
 #include "registry/kinds/dataset_facts.h"
+#include "registry/language/text_forms.h"
 #include "runner/data/data.h"
 #include "runner/data/field_names.h"
 #include "runner/data/length_order.h"
@@ -35,12 +36,6 @@ struct OpenSet {
   std::vector<int64_t> turn_ends = {};     // of conversations that are learnt
 };
 
-std::string shown_number(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", number);
-  return text;
-}
-
 /// How a target looks in words: the class's name, several with their shares, or numbers.
 std::string label_text(const at::Tensor& target, const std::vector<std::string>& names) {
   const auto name_of = [&](int64_t label) {
@@ -52,11 +47,11 @@ std::string label_text(const at::Tensor& target, const std::vector<std::string>&
   constexpr double kLeastShare = 0.005;
   if (target.dim() > 1 || target.numel() > kMost) return "";
   const at::Tensor numbers = target.to(at::kDouble).reshape({-1});
-  if (numbers.numel() == 1) return shown_number(numbers[0].item<double>());
+  if (numbers.numel() == 1) return in_figures(numbers[0].item<double>(), 4);
   std::vector<std::string> parts;
   for (int64_t i = 0; i < numbers.numel(); ++i) {
     const auto number = numbers[i].item<double>();
-    if (std::abs(number) >= kLeastShare) parts.push_back(name_of(i) + " " + shown_number(number));
+    if (std::abs(number) >= kLeastShare) parts.push_back(name_of(i) + " " + in_figures(number, 4));
   }
   return join(parts);
 }

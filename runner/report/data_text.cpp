@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "registry/language/text_forms.h"
 #include "registry/language/utf8.h"
 #include "runner/base/text.h"
 #include "runner/report/data_survey.h"
@@ -18,12 +19,6 @@ constexpr int64_t kMostPictureRows = 48;  // in pixels, two a character
 constexpr size_t kWidth = 100;
 
 using Align = TextTable::Align;
-
-std::string number_text(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", number);
-  return text;
-}
 
 /// For a terminal: nothing that moves its cursor or changes its colours.
 std::string safe(const std::string& text) {
@@ -72,8 +67,8 @@ std::string columns_text(const SurveyedSet& set) {
   table.add({"", "mean", "deviation", "least", "most", "not finite"});
   for (size_t i = 0; i < std::min(set.columns.size(), kMostRows); ++i) {
     const SurveyedSet::Column& column = set.columns[i];
-    table.add({safe(column.name), number_text(column.mean), number_text(column.deviation), number_text(column.least),
-               number_text(column.most), grouped(column.not_finite)});
+    table.add({safe(column.name), in_figures(column.mean, 4), in_figures(column.deviation, 4),
+               in_figures(column.least, 4), in_figures(column.most, 4), grouped(column.not_finite)});
   }
   const size_t others = set.columns.size() - std::min(set.columns.size(), kMostRows);
   return table.to_string("  ") + (others > 0 ? "  … and " + std::to_string(others) + " others\n" : "");
@@ -134,12 +129,12 @@ std::string numbers_text(const at::Tensor& input) {
   const at::Tensor numbers = input.to(at::kDouble).reshape({-1});
   std::string text;
   for (int64_t i = 0; i < std::min(numbers.numel(), kMost); ++i) {
-    text += (i > 0 ? " " : "") + number_text(numbers[i].item<double>());
+    text += (i > 0 ? " " : "") + in_figures(numbers[i].item<double>(), 4);
   }
   return text + (numbers.numel() > kMost ? " …" : "");
 }
 
-std::string percent(double share) { return number_text(100 * share) + " %"; }
+std::string percent(double share) { return in_figures(100 * share, 4) + " %"; }
 
 std::string tokens_text(const SurveyedSet::Tokens& tokens) {
   constexpr double kBar = 40;
@@ -149,7 +144,7 @@ std::string tokens_text(const SurveyedSet::Tokens& tokens) {
   if (tokens.target_share) text += "  " + percent(*tokens.target_share) + " of the tokens have a target that counts\n";
   if (tokens.unknown) text += "  unknown tokens: " + grouped(*tokens.unknown) + "\n";
   text += "  tokens of a sample: " + grouped(tokens.shortest) + " to " + grouped(tokens.longest) + ", mean " +
-          number_text(tokens.mean_length) + ", median " + grouped(tokens.median) + ", 95 % have at most " +
+          in_figures(tokens.mean_length, 4) + ", median " + grouped(tokens.median) + ", 95 % have at most " +
           grouped(tokens.long_one) + "\n";
   if (tokens.lengths.size() < 2) return text;
   int64_t most = 1;

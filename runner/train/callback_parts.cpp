@@ -1,4 +1,5 @@
 // What a checkpoint keeps of callbacks.
+#include <functional>
 #include <set>
 
 #include "runner/train/job.h"
@@ -26,44 +27,36 @@ NamedTensors own_of(Job& job, const NamedTensors& whole) {
   return job.shards() ? job.parallel->own_state(whole) : whole;
 }
 
+/// What callbacks keep: of one of them, or of all.
 class CallbackPart : public Stateful {
  public:
-  CallbackPart(Job& job, size_t i) : Stateful(callback_part(i)), job_(job), i_(i) {}
+  CallbackPart(std::string name, Job& job, std::function<Snapshot()> save, std::function<void(const Snapshot&)> load)
+      : Stateful(std::move(name)), job_(job), save_(std::move(save)), load_(std::move(load)) {}
 
-  NamedTensors tensors() override { return whole_of(job_, job_.callbacks->save(i_).tensors); }
-
+  NamedTensors tensors() override { return whole_of(job_, save_().tensors); }
   nlohmann::json values() override {
-    const nlohmann::json values = job_.callbacks->save(i_).values;
+    const nlohmann::json values = save_().values;
     return values.is_null() ? Stateful::values() : values;
   }
-
-  void load(const Snapshot& saved) override { job_.callbacks->load(i_, {own_of(job_, saved.tensors), saved.values}); }
+  void load(const Snapshot& saved) override { load_({own_of(job_, saved.tensors), saved.values}); }
 
  private:
   Job& job_;
-  size_t i_;
-};
-
-class KeptPart : public Stateful {
- public:
-  explicit KeptPart(Job& job) : Stateful("kept"), job_(job) {}
-
-  NamedTensors tensors() override { return whole_of(job_, job_.callbacks->save_kept().tensors); }
-  nlohmann::json values() override {
-    const nlohmann::json values = job_.callbacks->save_kept().values;
-    return values.is_null() ? Stateful::values() : values;
-  }
-  void load(const Snapshot& saved) override { job_.callbacks->load_kept({own_of(job_, saved.tensors), saved.values}); }
-
- private:
-  Job& job_;
+  std::function<Snapshot()> save_;
+  std::function<void(const Snapshot&)> load_;
 };
 
 }  // namespace
 
 void add_callback_parts(Job& job, Parts& parts) {
-  for (size_t i = 0; i < job.recipe.callbacks.size(); ++i) parts.push_back(std::make_unique<CallbackPart>(job, i));
-  parts.push_back(std::make_unique<KeptPart>(job));
+  for (size_t i = 0; i < job.recipe.callbacks.size(); ++i) {
+    parts.push_back(std::make_unique<CallbackPart>(
+        callback_part(i), job, [&job, i] { return job.callbacks->save(i); },
+        [&job, i](const Snapshot& saved) { job.callbacks->load(i, saved); }));
+  }
+  parts.push_back(std::make_unique<CallbackPart>(
+      "kept", job, [&job] { return job.callbacks->save_kept(); },
+      [&job](const Snapshot& saved) { job.callbacks->load_kept(saved); }));
 }
 
 }  // namespace trainrun

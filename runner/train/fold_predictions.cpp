@@ -1,14 +1,14 @@
 #include "runner/train/fold_predictions.h"
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "registry/formats/files/csv_text.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/kinds/loss.h"
+#include "registry/language/text_forms.h"
 #include "runner/data/data.h"
 #include "runner/train/prediction.h"
 
@@ -26,12 +26,6 @@ struct HeldOutLines {
   }
 };
 
-std::string six_digits(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", number);
-  return text;
-}
-
 bool gives_classes(const Recipe& recipe) {
   const LossFacts facts = recipe.loss[0].facts({});
   return !facts.learns_numbers();
@@ -48,8 +42,8 @@ void predict_classes(TrainedRun& run, const std::string& folder, const int64_t* 
   size_t next = 0;
   predict(run, std::nullopt, begin, [&](const Prediction& prediction) {
     std::vector<std::string>& line = lines.of_samples.at(static_cast<size_t>(samples[next++]));
-    line = {classes[prediction.label], six_digits(prediction.probabilities[prediction.label])};
-    for (const double probability : prediction.probabilities) line.push_back(six_digits(probability));
+    line = {classes[prediction.label], in_figures(prediction.probabilities[prediction.label], 6)};
+    for (const double probability : prediction.probabilities) line.push_back(in_figures(probability, 6));
   });
 }
 
@@ -64,28 +58,17 @@ std::vector<std::string> number_names(const Dataset& data, int64_t count) {
 }
 
 void predict_numbers(TrainedRun& run, const std::string& folder, const int64_t* samples, HeldOutLines& lines) {
-  const Recipe& recipe = run.recipe();
-  const auto data = open_data(recipe.dataset.eval->sets[0].data, recipe);
-  share_learnt(*data, run.learnt("dataset"));
-  DataTransforms transforms(recipe, nullptr, {data->info()});
-  transforms.set_learnt(run.learnt("transforms"));
-  const DataLoader loader(*data, transforms.evaluation(), loader_options(recipe, data.get(), false), run.device());
-  const EvaluationScope scope(run.callbacks());
-  const at::NoGradGuard no_gradients;
-  run.model().train(false);
-  const auto batches = loader.iterate(0);
+  const auto data = open_evaluated(run);
   size_t next = 0;
-  while (const auto batch = batches->next()) {
-    const at::Tensor outputs =
-        scope.predict(*batch, [&](const Batch& given) { return run.model().forward(given); }).at(0);
-    const at::Tensor rows = outputs.to(at::kCPU, at::kDouble).reshape({batch->size(), -1}).contiguous();
+  for_each_output(run, *data, [&](const at::Tensor& output, int64_t size) {
+    const at::Tensor rows = output.to(at::kCPU, at::kDouble).reshape({size, -1}).contiguous();
     lines.name(number_names(*data, rows.size(1)), folder);
     const double* number = rows.const_data_ptr<double>();
     for (int64_t row = 0; row < rows.size(0); ++row) {
       std::vector<std::string>& line = lines.of_samples.at(static_cast<size_t>(samples[next++]));
-      for (int64_t i = 0; i < rows.size(1); ++i) line.push_back(six_digits(*number++));
+      for (int64_t i = 0; i < rows.size(1); ++i) line.push_back(in_figures(*number++, 6));
     }
-  }
+  });
 }
 
 }  // namespace

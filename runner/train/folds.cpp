@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <limits>
 
 #include "registry/formats/files/file_io.h"
+#include "registry/language/text_forms.h"
 #include "runner/base/signals.h"
 #include "runner/loggers/loggers.h"
 #include "runner/run/recipe_file.h"
@@ -52,12 +52,6 @@ double deviation_of(const std::vector<double>& values) {
   return std::sqrt(squares / static_cast<double>(values.size()));
 }
 
-std::string text_of(double figure) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", figure);
-  return text;
-}
-
 /// What summary.json says; each figure is logged.
 ordered_json summary_of(const FoldFigures& folds, int64_t count) {
   ordered_json summary = {{"folds", count}, {"seconds", folds.seconds}, {"metrics", ordered_json::object()}};
@@ -66,9 +60,9 @@ ordered_json summary_of(const FoldFigures& folds, int64_t count) {
     summary["deviations"][name] = deviation_of(values);
     summary["of_folds"][name] = values;
     std::string each;
-    for (const double value : values) each += (each.empty() ? "" : " ") + text_of(value);
-    spdlog::info("eval of {} folds: {} {} ± {} ({})", values.size(), name, text_of(mean_of(values)),
-                 text_of(deviation_of(values)), each);
+    for (const double value : values) each += (each.empty() ? "" : " ") + in_figures(value, 4);
+    spdlog::info("eval of {} folds: {} {} ± {} ({})", values.size(), name, in_figures(mean_of(values), 4),
+                 in_figures(deviation_of(values), 4), each);
   }
   return summary;
 }
@@ -77,18 +71,11 @@ std::string folder_of_fold(const RunFolder& folder, int64_t fold) {
   return folder.path() + "/fold-" + std::to_string(fold);
 }
 
-RunFolder open_folder(const LoadedRecipe& loaded) {
-  const Recipe& recipe = loaded.recipe;
-  const auto mode = recipe.checkpoint.resume == "no" ? RunFolder::Resume::kNever : RunFolder::Resume::kAuto;
-  return RunFolder::open(recipe.output_dir.value_or("runs/" + recipe.name), recipe_file(loaded),
-                         comparison_with(loaded, /*evaluation_counts=*/true), mode);
-}
-
 }  // namespace
 
 int train_folds(const LoadedRecipe& loaded, const FoldsTraining& training) {
   const int64_t count = *loaded.recipe.dataset.all_folds();
-  RunFolder folder = open_folder(loaded);
+  RunFolder folder = open_run_folder(loaded, /*evaluation_counts=*/true);
   const auto log = [&] { start_log(folder.log_path(), training.quiet, training.verbose, folder.is_private()); };
   log();
   for (const std::string& note : folder.notes()) spdlog::info(note);

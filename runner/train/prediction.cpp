@@ -111,10 +111,7 @@ std::unique_ptr<Dataset> open_predicted(TrainedRun& run, const std::optional<std
   if (!recipe.dataset.eval) {
     throw Error("predict: the recipe has no dataset.eval; name a folder of images or a file of texts");
   }
-  auto data = open_data(model_data(recipe), recipe);
-  share_learnt(*data, run.learnt("dataset"));
-  require_same_names(run.learnt(), *data, "dataset.eval");
-  return data;
+  return open_evaluated(run);
 }
 
 /// How messages and files call a sample.
@@ -163,29 +160,44 @@ PredictedClasses classes_of(const TrainedRun& run, const Dataset& data, size_t c
 
 }  // namespace
 
-void predict(TrainedRun& run, const std::optional<std::string>& path,
-             const std::function<void(const PredictedClasses&)>& begin,
-             const std::function<void(const Prediction&)>& take) {
+std::unique_ptr<Dataset> open_evaluated(TrainedRun& run) {
   const Recipe& recipe = run.recipe();
-  const auto data = open_predicted(run, path);
-  run.add_notes(notes_of_all({{path.value_or("dataset.eval"), data.get()}}));
-  DataTransforms transforms(recipe, nullptr, {data->info()});
+  auto data = open_data(model_data(recipe), recipe);
+  share_learnt(*data, run.learnt("dataset"));
+  require_same_names(run.learnt(), *data, "dataset.eval");
+  return data;
+}
+
+void for_each_output(TrainedRun& run, const Dataset& data,
+                     const std::function<void(const at::Tensor& output, int64_t size)>& take) {
+  const Recipe& recipe = run.recipe();
+  DataTransforms transforms(recipe, nullptr, {data.info()});
   transforms.set_learnt(run.learnt("transforms"));
-  const DataLoader loader(*data, transforms.evaluation(), loader_options(recipe, data.get(), false), run.device());
+  const DataLoader loader(data, transforms.evaluation(), loader_options(recipe, &data, false), run.device());
   const EvaluationScope scope(run.callbacks());
   const at::NoGradGuard no_gradients;
   run.model().train(false);
   const auto batches = loader.iterate(0);
-  int64_t sample = 0;
   for (Occasion occasion{Occasion::Phase::kEvaluation, 0, 0, 0};; ++occasion.batch) {
     const auto batch = named("making a batch", occasion, [&] { return batches->next(); });
     if (!batch) return;
     const Tensors outputs = named("the prediction", occasion, [&] {
       return scope.predict(*batch, [&](const Batch& given) { return run.model().forward(given); });
     });
-    const at::Tensor all = probabilities_of(recipe, outputs.at(0)).cpu().contiguous();
+    take(outputs.at(0), batch->size());
+  }
+}
+
+void predict(TrainedRun& run, const std::optional<std::string>& path,
+             const std::function<void(const PredictedClasses&)>& begin,
+             const std::function<void(const Prediction&)>& take) {
+  const auto data = open_predicted(run, path);
+  run.add_notes(notes_of_all({{path.value_or("dataset.eval"), data.get()}}));
+  int64_t sample = 0;
+  for_each_output(run, *data, [&](const at::Tensor& output, int64_t /*size*/) {
+    const at::Tensor all = probabilities_of(run.recipe(), output).cpu().contiguous();
     const auto count = static_cast<size_t>(all.size(1));
-    if (occasion.batch == 0) begin(classes_of(run, *data, count));
+    if (sample == 0) begin(classes_of(run, *data, count));
     for (int64_t row = 0; row < all.size(0); ++row, ++sample) {
       const double* first = all.const_data_ptr<double>() + row * all.size(1);
       Prediction prediction;
@@ -194,7 +206,7 @@ void predict(TrainedRun& run, const std::optional<std::string>& path,
       prediction.label = static_cast<size_t>(std::max_element(first, first + count) - first);
       take(prediction);
     }
-  }
+  });
 }
 
 }  // namespace trainrun

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,14 @@ struct Prediction {
 struct PredictedClasses {
   std::vector<std::string> names;  // those of the training data, where they can be read; else numbers
 };
+
+/// The first set of evaluation data, with what the run has learnt of its own.
+std::unique_ptr<Dataset> open_evaluated(TrainedRun& run);
+
+/// Calls `take` with the model's first output for each batch of `data`, of `size` samples, in their order, as an evaluation
+/// makes it: callbacks take part, the averaged weights of EMA, test-time augmentation.
+void for_each_output(TrainedRun& run, const Dataset& data,
+                     const std::function<void(const at::Tensor& output, int64_t size)>& take);
 
 /// Calls `take` for each image in the folder `path` and the folders below it, in the order of their paths; for each row
 /// of the file `path` of texts, which has the text columns of the run's own; or, where it is not given, for each sample

@@ -13,10 +13,7 @@ namespace trainrun {
 
 void Job::open_folder(const LoadedRecipe& loaded) {
   const bool evaluation_counts = scheduler && !scheduler->monitor().empty();
-  const auto mode = recipe.checkpoint.resume == "no" ? RunFolder::Resume::kNever : RunFolder::Resume::kAuto;
-  folder = std::make_unique<RunFolder>(RunFolder::open(recipe.output_dir.value_or("runs/" + recipe.name),
-                                                       recipe_file(loaded), comparison_with(loaded, evaluation_counts),
-                                                       mode));
+  folder = std::make_unique<RunFolder>(open_run_folder(loaded, evaluation_counts));
   RetentionPolicy policy;
   policy.keep_last = recipe.checkpoint.keep_last.value_or(0);
   policy.keep_best = recipe.checkpoint.keep_best.has_value();

@@ -126,6 +126,26 @@ TEST_CASE("a run that stops early is done: it says why, in the log and in its su
   CHECK(std::filesystem::read_symlink(folder / "run/checkpoints/latest") == "step-00000008");
 }
 
+namespace {
+
+/// Stops a run in `step`, resumes it, and compares how it ends with the run "whole" in the folder.
+void check_resumed(const TemporaryFolder& folder, int64_t step, const std::vector<std::string>& overrides,
+                   Catalog& catalog) {
+  const std::string run = folder / ("stopped-" + std::to_string(step));
+  Script stopped;
+  stopped.in_training = [=](const at::Tensor& input, int64_t batch) {
+    if (batch == step) std::raise(SIGTERM);
+    return input;
+  };
+  CHECK(train_in(run, stopped, overrides, catalog) == SIGTERM);
+  CurveCallback::step = step;
+  Script rest;
+  CHECK(train_in(run, rest, overrides, catalog) == 0);
+  check_same_outcome(run, folder / "whole");
+}
+
+}  // namespace
+
 TEST_CASE("early stopping that is stopped at any step goes on to end where it would have ended") {
   curve = {5, 4, 4.5, 4.5, 3, 3, 3, 3};
   const TemporaryFolder folder;
@@ -136,17 +156,7 @@ TEST_CASE("early stopping that is stopped at any step goes on to end where it wo
   CHECK(whole.evaluations.size() == 8);
   for (int64_t step = 1; step < 16; ++step) {
     CAPTURE(step);
-    const std::string run = folder / ("stopped-" + std::to_string(step));
-    Script stopped;
-    stopped.in_training = [=](const at::Tensor& input, int64_t batch) {
-      if (batch == step) std::raise(SIGTERM);
-      return input;
-    };
-    CHECK(train_in(run, stopped, overrides, catalog) == SIGTERM);
-    CurveCallback::step = step;
-    Script rest;
-    CHECK(train_in(run, rest, overrides, catalog) == 0);
-    check_same_outcome(run, folder / "whole");
+    check_resumed(folder, step, overrides, catalog);
   }
 }
 
@@ -195,17 +205,7 @@ TEST_CASE("restore_best ends a run with the weights of its best evaluation, whet
     CHECK(content_of(folder / "whole/log.txt").find("the run ends with the weights of step 6") != std::string::npos);
     for (int64_t step = 5; step < 12; ++step) {  // the best is at hand when it is resumed, wherever it was stopped
       CAPTURE(step);
-      const std::string run = folder / ("stopped-" + std::to_string(step));
-      Script stopped;
-      stopped.in_training = [=](const at::Tensor& input, int64_t batch) {
-        if (batch == step) std::raise(SIGTERM);
-        return input;
-      };
-      CHECK(train_in(run, stopped, overrides, catalog) == SIGTERM);
-      CurveCallback::step = step;
-      Script rest;
-      CHECK(train_in(run, rest, overrides, catalog) == 0);
-      check_same_outcome(run, folder / "whole");
+      check_resumed(folder, step, overrides, catalog);
     }
   }
 }

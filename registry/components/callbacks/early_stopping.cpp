@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "registry/kinds/callback.h"
 #include "registry/kinds/monitor.h"
+#include "registry/language/text_forms.h"
 
 namespace trainrun {
 namespace {
@@ -31,12 +31,6 @@ struct EarlyStopping : Monitored {
   std::unique_ptr<Callback> build(const CallbackInputs&) const;
 };
 
-std::string text_of(double figure) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", figure);
-  return text;
-}
-
 /// Semantics of Lightning's and Keras's EarlyStopping; a figure that is NaN is no improvement. `restore_best` is
 /// restore_best_weights of Keras 3: until there is an improvement, the first evaluation's weights are the best. Source: Prechelt 1998,
 /// "Early stopping: but when?".
@@ -61,8 +55,8 @@ class Stopper : public Callback {
     if (waited_ < std::max<int64_t>(options_.patience, 1)) return {false, "", keep};
     return {false,
             options_.monitor + " has not improved for " + std::to_string(waited_) +
-                (waited_ == 1 ? " evaluation" : " evaluations") + ": it is " + text_of(*figure) +
-                (best_ ? ", the best was " + text_of(*best_) : ""),
+                (waited_ == 1 ? " evaluation" : " evaluations") + ": it is " + in_figures(*figure, 6) +
+                (best_ ? ", the best was " + in_figures(*best_, 6) : ""),
             keep};
   }
 

@@ -8,6 +8,9 @@
 
 namespace trainrun {
 
+/// What recipes say in place of a tokenizer where characters are the tokens; no tokenizer's path or name.
+constexpr const char* kCharacters = "characters";
+
 /// The characters (code points) of a text in UTF-8. Throws DataError, which names `origin` and the byte, where it is
 /// not UTF-8.
 std::vector<uint32_t> code_points(std::string_view text, const std::string& origin);

@@ -35,7 +35,7 @@ constexpr const char* kTokenizerHelp =
     "on its hub";
 
 Rule cache_rule() {
-  return {.when = {the("tokenizer").is("characters")},
+  return {.when = {the("tokenizer").is(kCharacters)},
           .all = {the("cache").is("none")},
           .at = "cache",
           .message = "characters are not kept: their numbers follow from the training text"};
@@ -44,7 +44,7 @@ Rule cache_rule() {
 struct TextLM : BlockOptions {
   std::variant<std::string, std::vector<std::string>> path;
   std::string text_column = "text";
-  std::string tokenizer = "characters";
+  std::string tokenizer = kCharacters;
   std::optional<CorpusPart> split;
   double val_fraction = 0.1;
   Documents documents = Documents::kJoined;
@@ -61,7 +61,7 @@ struct TextLM : BlockOptions {
         .doc(
             "the key of a .jsonl file's objects, or the column of a .parquet, .arrow or .feather file, that holds the "
             "text");
-    f.optional("tokenizer", &TextLM::tokenizer).words({"characters"}).doc(kTokenizerHelp);
+    f.optional("tokenizer", &TextLM::tokenizer).words({kCharacters}).doc(kTokenizerHelp);
     f.optional("split", &TextLM::split)
         .doc("the part of the corpus: train, what comes before the last val_fraction of it, or val; null: all");
     f.optional("val_fraction", &TextLM::val_fraction)
@@ -143,7 +143,7 @@ class TextLMDataset : public TokenWindows {
   }
 
  private:
-  bool has_characters() const { return options_.tokenizer == "characters"; }
+  bool has_characters() const { return options_.tokenizer == kCharacters; }
   void add_document(const std::vector<uint32_t>& tokens) {
     documents_.push_back({static_cast<int64_t>(tokens_.size()), static_cast<int64_t>(tokens.size())});
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
@@ -244,7 +244,7 @@ std::unique_ptr<Dataset> TextLM::build(const DatasetInputs&) const { return std:
 struct TinyShakespeare : BlockOptions {
   std::string root;
   CorpusPart split = CorpusPart::kTrain;
-  std::string tokenizer = "characters";
+  std::string tokenizer = kCharacters;
   TokenCaching cache = TokenCaching::kNone;
   bool download = false;
   std::vector<std::string> mirrors;
@@ -253,7 +253,7 @@ struct TinyShakespeare : BlockOptions {
     f.required("root", &TinyShakespeare::root).doc("the folder of input.txt");
     f.required("split", &TinyShakespeare::split)
         .doc("train: the first 1,003,854 characters; val: the 111,540 that follow, as nanoGPT has them");
-    f.optional("tokenizer", &TinyShakespeare::tokenizer).words({"characters"}).doc(kTokenizerHelp);
+    f.optional("tokenizer", &TinyShakespeare::tokenizer).words({kCharacters}).doc(kTokenizerHelp);
     f.optional("cache", &TinyShakespeare::cache).doc(kTokenCachingHelp);
     f.rule(cache_rule());
     BlockOptions::describe_into(f);

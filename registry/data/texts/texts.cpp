@@ -9,6 +9,7 @@
 #include "registry/data/texts/text_table.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
 
 // Texts without labels: what masked language models learn from, and what embeddings are made of.
 
@@ -156,20 +157,17 @@ class TextsDataset final : public Dataset {
   }
   std::vector<std::string> notes() const {
     std::vector<std::string> notes;
-    const auto many = [](int64_t count, const std::string& one, const std::string& more) {
-      return std::to_string(count) + " " + (count == 1 ? one : more);
-    };
     const std::string name =
         files_.size() == 1 ? files_[0] : files_[0] + " and " + std::to_string(files_.size() - 1) + " more";
     if (counts_[0] > 0)
-      notes.push_back(name + ": " + many(counts_[0], "empty text is", "empty texts are") + " left out");
+      notes.push_back(name + ": " + counted(counts_[0], "empty text is", "empty texts are") + " left out");
     if (counts_[1] > 0) {
-      notes.push_back(name + ": " + many(counts_[1], "text is", "texts are") + " cut to max_length (" +
+      notes.push_back(name + ": " + counted(counts_[1], "text is", "texts are") + " cut to max_length (" +
                       std::to_string(options_.max_length) + " tokens)");
     }
     const int64_t rest = is_joined() ? tokens_.num_tokens() - size() * options_.max_length : 0;
     if (rest > 0)
-      notes.push_back(name + ": the last " + many(rest, "token is", "tokens are") +
+      notes.push_back(name + ": the last " + counted(rest, "token is", "tokens are") +
                       " left out, as fewer than max_length");
     return notes;
   }

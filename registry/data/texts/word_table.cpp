@@ -9,6 +9,7 @@
 #include "registry/data/tables/arrow_library.h"
 #include "registry/data/texts/text_corpus.h"
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
 
 namespace trainrun {
 namespace {
@@ -45,10 +46,6 @@ class SentenceMaker {
   WordTable table_;
   std::unordered_map<std::string, int32_t> places_;
 };
-
-std::string counted(int64_t count, const std::string& one, const std::string& many) {
-  return std::to_string(count) + " " + (count == 1 ? one : many);
-}
 
 /// A word a line.
 class ColumnReader {

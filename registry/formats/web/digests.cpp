@@ -9,6 +9,7 @@
 
 #include "registry/formats/files/file_io.h"
 #include "registry/language/error.h"
+#include "registry/language/hex.h"
 
 namespace trainrun {
 
@@ -32,10 +33,7 @@ std::string git_blob_sha1(const std::string& path) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> bytes;
   unsigned int length = 0;
   EVP_DigestFinal_ex(context.get(), bytes.data(), &length);
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string text;
-  for (unsigned int i = 0; i < length; ++i) text += {kDigits[bytes[i] >> 4], kDigits[bytes[i] & 15]};
-  return text;
+  return hex_of({reinterpret_cast<const char*>(bytes.data()), length});
 }
 
 }  // namespace trainrun

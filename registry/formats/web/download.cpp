@@ -164,4 +164,15 @@ void download(const Download& job) {
   }
 }
 
+void download(Download job, FetchProgress progress) {
+  job.on_progress = [&](int64_t done, int64_t total) {
+    progress.done = done;
+    if (total > 0) progress.total = total;
+    report_progress(progress);
+  };
+  download(job);
+  progress.finished = true;
+  report_progress(progress);
+}
+
 }  // namespace trainrun

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "registry/formats/web/network.h"
+
 namespace trainrun {
 
 struct Download {
@@ -28,5 +30,7 @@ struct Download {
 /// earlier attempt left is continued where the server can, otherwise the file is fetched from its start. Processes that
 /// want the same file wait for the first. Throws DataError with what went wrong at each url.
 void download(const Download& job);
+/// The same, of which report_progress tells (network.h): `progress` says of what file, and how large it is, if that is known.
+void download(Download job, FetchProgress progress);
 
 }  // namespace trainrun

@@ -7,6 +7,7 @@
 
 #include "registry/formats/files/file_io.h"
 #include "registry/language/error.h"
+#include "registry/language/text_view.h"
 
 namespace trainrun {
 namespace {
@@ -47,9 +48,7 @@ bool is_true(std::string value) {
 std::string small_file(const std::string& path) {
   std::error_code unreadable;
   if (path.empty() || !fs::is_regular_file(path, unreadable)) return "";
-  const std::string text = read_file(path, kMostSmallBytes);
-  const auto begin = text.find_first_not_of(" \t\r\n");
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+  return std::string(without_space(read_file(path, kMostSmallBytes)));
 }
 
 std::string without_last_slashes(std::string text) {

@@ -13,6 +13,7 @@
 #include "registry/formats/web/network.h"
 #include "registry/formats/web/transfer.h"
 #include "registry/language/error.h"
+#include "registry/language/hex.h"
 
 namespace trainrun {
 namespace {
@@ -72,7 +73,6 @@ std::string sentence(const HubName& name, const std::string& what, const WebAnsw
 
 /// A part of a path, with what a URL must not have in it as %XX.
 std::string escaped(const std::string& text, bool keeps_slashes) {
-  constexpr const char* kDigits = "0123456789ABCDEF";
   std::string result;
   for (const char letter : text) {
     const auto c = static_cast<unsigned char>(letter);
@@ -81,7 +81,7 @@ std::string escaped(const std::string& text, bool keeps_slashes) {
     if (is_plain) {
       result += letter;
     } else {
-      result += {'%', kDigits[c >> 4], kDigits[c & 15]};
+      result += '%' + hex_number(c, 2, HexCase::kUpper);
     }
   }
   return result;
@@ -186,21 +186,13 @@ void fetch_hub_file(const HubName& name, const HubCache& cache, const HubListing
   job.destination = cache.blob(found.etag);
   job.part = job.destination + ".incomplete";
   job.token = hub_token();
-  FetchProgress progress{file, name.text(), 0, found.size.value_or(0)};
-  job.on_progress = [&](int64_t done, int64_t total) {
-    progress.done = done;
-    if (total > 0) progress.total = total;
-    report_progress(progress);
-  };
   job.verify = [&](const std::string& path) { verify(found, path); };
   try {
-    download(job);
+    download(job, {file, name.text(), 0, found.size.value_or(0)});
   } catch (const DataError& error) {
     throw DataError(what + ": cannot be fetched; what came so far is kept, and the next attempt goes on from there: " +
                     error.what());
   }
-  progress.finished = true;
-  report_progress(progress);
   cache.link(listing.commit, file, found.etag);
 }
 

@@ -88,12 +88,9 @@ std::string cached_snapshot(const HubName& name) {
   return commit && is_there(cache.snapshot(*commit)) ? cache.snapshot(*commit) : "";
 }
 
-/// What data sets of texts say in place of a tokenizer is no model's name.
-constexpr const char* kNoTokenizer = "characters";
-
 /// The name, unless something has this path.
 std::optional<HubName> name_unless_path(const std::string& named) {
-  return named == kNoTokenizer || is_there(named) ? std::nullopt : hub_name_of(named);
+  return is_there(named) ? std::nullopt : hub_name_of(named);
 }
 
 /// Throws DataError where the network may not be opened for `named`.

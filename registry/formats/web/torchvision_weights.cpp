@@ -12,6 +12,7 @@
 #include "registry/formats/web/hub_cache.h"
 #include "registry/formats/web/network.h"
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
 
 namespace trainrun {
 namespace {
@@ -63,11 +64,6 @@ constexpr auto kPublished =
                                      {"vit_b_16", "IMAGENET1K_V1", "vit_b_16-c867db91", true},
                                      {"vit_b_16", "IMAGENET1K_SWAG_E2E_V1", "vit_b_16_swag-9ac1b537", false},
                                      {"vit_b_16", "IMAGENET1K_SWAG_LINEAR_V1", "vit_b_16_lc_swag-4e70ced5", false}});
-
-std::string lower_letters(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
 
 /// Whether it ends as such files do: "-f37072fd".
 bool has_digest(const std::string& stem) {
@@ -126,7 +122,7 @@ std::optional<TorchvisionFile> torchvision_file(const std::string& value) {
     model = rest.substr(0, dot);
     weights = rest.substr(dot + kEnum.size());
   }
-  model = lower_letters(model);
+  model = lower_ascii(model);
   const PublishedWeights* found = find_published(model, weights);
   if (!found) fail_unknown(value, model);
   return TorchvisionFile{std::string(found->file) + ".pth"};
@@ -137,21 +133,13 @@ void fetch_torchvision(const TorchvisionFile& file) {
   Download job;
   job.urls = {file.url()};
   job.destination = file.path();
-  FetchProgress progress{file.name, "torchvision"};
-  job.on_progress = [&](int64_t done, int64_t total) {
-    progress.done = done;
-    progress.total = total;
-    report_progress(progress);
-  };
   job.verify = [&](const std::string& path) {
     const std::string digest = digest_file(path).sha256;
     if (!digest.starts_with(stem.substr(stem.size() - kDigits))) {
       throw DataError("its content is damaged: its SHA-256 begins with " + digest.substr(0, kDigits));
     }
   };
-  download(job);
-  progress.finished = true;
-  report_progress(progress);
+  download(job, {file.name, "torchvision"});
 }
 
 }  // namespace trainrun

@@ -9,6 +9,8 @@
 #include <memory>
 
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
+#include "registry/language/text_view.h"
 
 namespace trainrun {
 namespace {
@@ -29,16 +31,6 @@ std::string trusted_certificates() {
     if (std::filesystem::exists(path, unreadable)) return path;
   }
   return "";
-}
-
-std::string lower_case(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
-std::string stripped(const std::string& text) {
-  const auto begin = text.find_first_not_of(" \t\r\n");
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
 /// What the callbacks of one request need.
@@ -65,7 +57,7 @@ size_t on_header(char* data, size_t size, size_t count, void* target) {
   const std::string line(data, size * count);
   if (line.starts_with("HTTP/")) headers.clear();  // of another answer, as that of a proxy
   if (const auto colon = line.find(':'); colon != std::string::npos) {
-    headers[lower_case(line.substr(0, colon))] = stripped(line.substr(colon + 1));
+    headers[lower_ascii(line.substr(0, colon))] = without_space(std::string_view(line).substr(colon + 1));
   }
   return size * count;
 }
@@ -128,7 +120,7 @@ WebAnswer send_one(const std::string& url, const WebRequest& request, const std:
 
 std::string server_of(const std::string& url) {
   const auto scheme = url.find("://");
-  return lower_case(url.substr(0, url.find_first_of("/?#", scheme == std::string::npos ? 0 : scheme + 3)));
+  return lower_ascii(url.substr(0, url.find_first_of("/?#", scheme == std::string::npos ? 0 : scheme + 3)));
 }
 
 WebAnswer send(const WebRequest& request) {

@@ -29,9 +29,7 @@ struct MemberName {
     const size_t dot = name.find('.', begin);
     if (dot == std::string::npos || dot == begin) return;
     stem = name.substr(0, dot);
-    ending = name.substr(dot + 1);
-    std::transform(ending.begin(), ending.end(), ending.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    ending = lower_ascii(name.substr(dot + 1));
   }
   std::string stem;  // empty: of no sample
   std::string ending;
