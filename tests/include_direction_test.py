@@ -68,6 +68,7 @@ ROOMS = [
     "loggers",
     "generate",
     "train",
+    "predict",
     "foresight",
     "interop",
     "report",

@@ -251,7 +251,7 @@ void generate_from(const GenerateArguments& arguments, Program& program) {
   TrainedRun run(find_trained(path), arguments.run.overrides, program.catalog);
   const EvaluationScope scope(run.callbacks());
   run.model().train(false);
-  const LanguageModel model = language_model_of(run.recipe(), run.model(), run.device(), run.learnt("dataset"));
+  const LanguageModel model = language_model_of(run.recipe(), run.model(), run.device(), run.contract().dataset);
   generate(with_given(model, arguments, false), arguments, program.quiet);
 }
 

@@ -4,10 +4,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "registry/formats/files/csv_text.h"
-#include "registry/formats/files/file_io.h"
-#include "registry/language/text_forms.h"
-#include "runner/train/prediction.h"
+#include "registry/language/error.h"
+#include "runner/predict/prediction.h"
 #include "tools/verbs.h"
 
 namespace trainrun {
@@ -15,84 +13,89 @@ namespace {
 
 struct PredictArguments {
   RecipeArguments run;
+  std::vector<std::string> rest;  // DATA, and overrides of the recipe
   std::string data;
-  std::string format = "csv";
-  std::string output;
+  int64_t top_k = 0;
+  int64_t batch_size = 0;
+  std::string broken = "error";
+  std::string format;
+  PredictOptions options;
 };
 
-/// Makes a line of each prediction.
-class Lines {
- public:
-  /// `sample`: what predictions are called by.
-  Lines(bool is_csv, const char* sample) : is_csv_(is_csv), sample_(sample) {}
-
-  std::string header(const PredictedClasses& classes) {
-    classes_ = classes.names;
-    if (!is_csv_) return "";
-    std::string line = std::string(sample_) + ",label,probability";
-    for (const std::string& name : classes_) line += "," + csv_field("p(" + name + ")");
-    return line + "\n";
+/// Sorts what follows RUN: what lies on the disk, "-", and what has no "=" is DATA.
+void sort_rest(PredictArguments& arguments) {
+  for (const std::string& word : arguments.rest) {
+    const bool is_override = word.find('=') != std::string::npos && !std::filesystem::exists(word);
+    (is_override ? arguments.run.overrides : arguments.options.data).push_back(word);
   }
+}
 
-  std::string line(const Prediction& prediction) const {
-    const double probability = prediction.probabilities[prediction.label];
-    if (is_csv_) {
-      std::string line =
-          csv_field(prediction.sample) + "," + csv_field(classes_[prediction.label]) + "," + in_figures(probability, 6);
-      for (const double each : prediction.probabilities) line += "," + in_figures(each, 6);
-      return line + "\n";
-    }
-    nlohmann::ordered_json json = {
-        {sample_, prediction.sample}, {"label", classes_[prediction.label]}, {"probability", probability}};
-    for (size_t i = 0; i < classes_.size(); ++i) json["probabilities"][classes_[i]] = prediction.probabilities[i];
-    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+/// By the ending of the file that is written; else csv.
+std::string format_of(const PredictArguments& arguments) {
+  if (!arguments.format.empty()) return arguments.format;
+  const std::string ending = std::filesystem::path(arguments.options.output).extension();
+  return ending == ".jsonl" || ending == ".json" ? "jsonl" : ending == ".npz" ? "npz" : "csv";
+}
+
+void report(const TrainedRun& run, const PredictSummary& summary, const PredictOptions& options) {
+  for (const std::string& note : run.notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
+  for (const std::string& fault : summary.left_out) std::fprintf(stderr, "left out: %s\n", fault.c_str());
+  if (summary.num_left_out > 0) {
+    std::fprintf(stderr, "note: %lld of %lld samples could not be read and are left out\n",
+                 static_cast<long long>(summary.num_left_out),
+                 static_cast<long long>(summary.num_left_out + summary.num_written));
   }
-
- private:
-  bool is_csv_;
-  const char* sample_;
-  std::vector<std::string> classes_;
-};
+  if (summary.num_not_finite > 0) {
+    std::fprintf(stderr, "note: %lld of the predicted numbers are not finite\n",
+                 static_cast<long long>(summary.num_not_finite));
+  }
+  if (options.output.empty()) return;
+  std::fprintf(stderr, "%s: predictions for %lld samples\n", options.output.c_str(),
+               static_cast<long long>(summary.num_written));
+}
 
 }  // namespace
 
 void add_predict(CLI::App& app, Program& program) {
   CLI::App* verb = app.add_subcommand(
-      "predict", "write the class of each image of a folder, or of each text of a file, with all probabilities");
+      "predict", "write what a trained model says of new data, which need no labels: names, probabilities, numbers");
   const auto arguments = std::make_shared<PredictArguments>();
   verb->add_option("run", arguments->run.path,
                    "a run's folder (its best checkpoint, else its newest), or a checkpoint's")
       ->required();
-  verb->add_option(
-      "source,--data", arguments->data,
-      "a folder of images, or a .csv, .tsv, .jsonl or .parquet file with the run's text columns; by default the "
-      "recipe's dataset.eval");
-  verb->add_option("overrides", arguments->run.overrides, "key=value: device=cpu");
-  verb->add_option("--format", arguments->format, "csv (default) or jsonl")->check(CLI::IsMember({"csv", "jsonl"}));
-  verb->add_option("--output,-o", arguments->output, "the file to write; standard output by default");
+  verb->add_option("data", arguments->rest,
+                   "what to predict for, in the form of the training data: tables (CSV, JSON lines, Parquet, SQLite, "
+                   "whichever the model was trained on), pictures and folders of them, files of texts, - for standard "
+                   "input; by default the recipe's dataset.eval. And key=value: device=cpu");
+  verb->add_option("--data", arguments->data, "the same, for one file or folder");
+  verb->add_option("--format", arguments->format, "csv (default), jsonl or npz; by default as --output ends")
+      ->check(CLI::IsMember({"csv", "jsonl", "npz"}));
+  verb->add_option("--output,-o", arguments->options.output,
+                   "the file to write; standard output by default. A file that was killed goes on where it was");
+  verb->add_option("--masks", arguments->options.outcome.masks,
+                   "the folder for the masks of a segmentation, a PNG file for each picture");
+  verb->add_option("--top-k", arguments->top_k, "the so many most probable classes, instead of all probabilities")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--threshold", arguments->options.outcome.threshold,
+                   "of several labels: the probability from which on a sample has one; 0.5 by default")
+      ->check(CLI::Range(0.0, 1.0));
+  verb->add_option("--batch-size", arguments->batch_size, "samples in a forward pass")->check(CLI::PositiveNumber);
+  verb->add_option("--broken", arguments->broken,
+                   "what becomes of samples that cannot be read: error (default), or skip: they are named, counted and "
+                   "left out")
+      ->check(CLI::IsMember({"error", "skip"}));
   verb->callback([&program, arguments] {
-    if (arguments->data.find('=') != std::string::npos) {
-      arguments->run.overrides.insert(arguments->run.overrides.begin(), arguments->data);
-      arguments->data.clear();
-    }
-    const bool has_data = !arguments->data.empty();
-    const bool is_file = has_data && std::filesystem::is_regular_file(arguments->data);
+    sort_rest(*arguments);
+    PredictOptions& options = arguments->options;
+    if (!arguments->data.empty()) options.data.insert(options.data.begin(), arguments->data);
+    options.format = format_of(*arguments);
+    if (arguments->top_k > 0) options.outcome.top_k = arguments->top_k;
+    if (arguments->batch_size > 0) options.batch_size = arguments->batch_size;
+    if (arguments->broken == "skip") options.broken = BrokenSamples::kSkip;
+    options.identity = arguments->run.overrides;
     const TrainedModel trained = find_trained(arguments->run.path);
     TrainedRun run(trained, arguments->run.overrides, program.catalog);
-    std::unique_ptr<FileWriter> file;
-    if (!arguments->output.empty()) file = std::make_unique<FileWriter>(arguments->output);
-    const auto write = [&](const std::string& text) {
-      file ? file->write(text) : static_cast<void>(std::fputs(text.c_str(), stdout));
-    };
-    Lines lines(arguments->format == "csv", is_file ? "line" : has_data ? "file" : "sample");
-    predict(
-        run, has_data ? std::optional(arguments->data) : std::nullopt,
-        [&](const PredictedClasses& classes) {
-          for (const std::string& note : run.notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
-          write(lines.header(classes));
-        },
-        [&](const Prediction& prediction) { write(lines.line(prediction)); });
-    if (file) file->finish();
+    report(run, predict(run, options), options);
   });
 }
 

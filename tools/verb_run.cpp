@@ -9,7 +9,7 @@
 #include "runner/base/signals.h"
 #include "runner/device/device.h"
 #include "runner/distributed/launcher.h"
-#include "runner/train/folds.h"
+#include "runner/predict/folds.h"
 #include "runner/train/train_loop.h"
 #include "tools/accelerate_option.h"
 #include "tools/verbs.h"

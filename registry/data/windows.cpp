@@ -198,7 +198,9 @@ class WindowsDataset : public Dataset {
     DatasetFacts facts;
     facts.field = [this, of_row = rows.field](const std::string& name) {
       FieldFacts field;
-      field.class_names = of_row(name).class_names;
+      const FieldFacts row = of_row(name);
+      field.class_names = row.class_names;
+      field.called = row.called;
       field.names_within = names_within(name);
       return field;
     };

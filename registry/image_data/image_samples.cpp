@@ -156,6 +156,8 @@ DatasetFacts ImageSamples::facts() const {
   facts.field = [this](const std::string& name) {
     FieldFacts field;
     if (name == "label" && !mask_options_) field.class_names = listing().classes;
+    if (name == "mask" && mask_options_)
+      field.palette = palette_of_mask(read_file(listing().masks.at(0), kMostFileBytes));
     return field;
   };
   facts.place = [this](int64_t index, const std::string&) { return files()[static_cast<size_t>(index)]; };
@@ -164,6 +166,7 @@ DatasetFacts ImageSamples::facts() const {
   facts.image_options = &options_;
   facts.notes = [this] { return notes_; };
   facts.inferred = [this] { return inferred(); };
+  facts.unlabelled = [this](const UnlabelledSource& source) { return read_unlabelled_images(source, options_); };
   return facts;
 }
 

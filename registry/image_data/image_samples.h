@@ -11,6 +11,7 @@
 #include "registry/image_data/image_listing.h"
 #include "registry/kinds/dataset.h"
 #include "registry/kinds/transform.h"
+#include "registry/kinds/unlabelled_data.h"
 
 namespace trainrun {
 
@@ -95,6 +96,8 @@ class ImageSamples : public Dataset {
   void set_learnt(const nlohmann::json& state) override;
   void set_inferred(const nlohmann::json& inferred) override;
   DatasetFacts facts() const override;
+  /// [C, H, W] of an image as image_transforms leave it; kAnySize where they leave the size of a file as it is.
+  const std::vector<int64_t>& image_shape() const { return image_.shape; }
 
  protected:
   using Listing = ImageListing;
@@ -162,6 +165,11 @@ class ImageSamples : public Dataset {
   std::vector<at::Tensor> cached_masks_;  // [H, W, 1]
   std::vector<std::string> notes_;
 };
+
+/// The pictures that `source` names, and those of folders and the folders below them, read as `options` say: by their
+/// image_transforms and colours. Their files' names come beside the predictions. Throws DataError, also where a picture
+/// comes in a shape other than that which the model reads. (unlabelled_images.cpp)
+std::unique_ptr<UnlabelledData> read_unlabelled_images(const UnlabelledSource& source, ImageOptions options);
 
 template <class T>
 void ImageOptions::describe_classes_into(Fields<T>& f) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 namespace trainrun {
 
 struct ImageOptions;
+class UnlabelledData;
+struct UnlabelledSource;
 
 /// What a field means, which is alike for all samples.
 struct FieldFacts {
@@ -18,6 +21,10 @@ struct FieldFacts {
   std::vector<std::string> class_names;
   /// The names of its numbers along its last dimension: the columns of a table. Empty: they have none.
   std::vector<std::string> names_within;
+  /// What the file calls it, where that is not the field's name: the column `price` of a table, whose field is `label`.
+  std::string called;
+  /// The colours in which its files show the classes, red, green and blue of each; empty: they have none.
+  std::vector<uint8_t> palette;
   /// With what the field is filled up of samples that are shorter than the batch's longest; null: all have one size.
   std::optional<int64_t> padding;
   /// What a recipe says of the data set so that the field's classes are numbered from 0, whatever they are in its file:
@@ -59,6 +66,10 @@ struct DatasetFacts {
   /// The number of tokens of each sample, [size()] int64, where samples are filled up to the longest of a batch;
   /// undefined: they have none. Throws DataError where the recipe must change for it.
   std::function<at::Tensor()> lengths = [] { return at::Tensor(); };
+
+  /// Opens other data of this kind, which need no labels (unlabelled_data.h). Nothing of this data set is opened for it:
+  /// its files need not be there. Empty: this kind cannot. Throws DataError.
+  std::function<std::unique_ptr<UnlabelledData>(const UnlabelledSource& source)> unlabelled;
 
   // --- of their order
 

@@ -6,6 +6,7 @@
 #include "registry/kinds/layer_shapes.h"
 #include "registry/kinds/transform.h"
 #include "registry/transforms/fields.h"
+#include "registry/transforms/scaling.h"
 
 namespace trainrun {
 namespace {
@@ -36,7 +37,7 @@ std::vector<double> list_of(const at::Tensor& numbers) {
 
 /// Mean and standard deviation (of the population, as scikit-learn's StandardScaler) of the training samples, in double
 /// precision.
-class StandardizeTransform : public Transform {
+class StandardizeTransform : public Transform, public ScalesNumbers {
  public:
   explicit StandardizeTransform(Standardize options) : options_(std::move(options)) {}
 
@@ -94,6 +95,16 @@ class StandardizeTransform : public Transform {
     }
     if (count == 0) throw DataError("Standardize: there are no training samples");
     set(mean, (squares / count).sqrt());
+  }
+
+  /// Of numbers along the last dimension, or of one.
+  std::optional<Scaling> scaling(const std::string& field) const override {
+    if (field != options_.field || !mean_.defined()) return std::nullopt;
+    Scaling scaling{std::vector<double>(static_cast<size_t>(mean_.numel()), 1),
+                    std::vector<double>(static_cast<size_t>(mean_.numel()), 0)};
+    if (options_.with_std) scaling.scale = list_of(std_);
+    if (options_.with_mean) scaling.offset = list_of(mean_);
+    return scaling;
   }
 
   nlohmann::json learnt() const override {

@@ -88,6 +88,18 @@ void require_drawable(const at::Tensor& weights) {
                   std::to_string(kMost));
 }
 
+/// ((x - a) / s - b) / t is (x - (a + s b)) / (s t).
+Scaling one_after_other(const Scaling& first, const Scaling& then) {
+  Scaling all;
+  const size_t count = std::max(first.scale.size(), then.scale.size());
+  const auto at = [](const std::vector<double>& numbers, size_t i) { return numbers[numbers.size() == 1 ? 0 : i]; };
+  for (size_t i = 0; i < count; ++i) {
+    all.scale.push_back(at(first.scale, i) * at(then.scale, i));
+    all.offset.push_back(at(first.offset, i) + at(first.scale, i) * at(then.offset, i));
+  }
+  return all;
+}
+
 bool is_evaluated(const Recipe& recipe, const Component<DatasetKind>& dataset) {
   if (!recipe.dataset.eval) return false;
   const auto& sets = recipe.dataset.eval->sets;
@@ -188,6 +200,18 @@ json DataTransforms::learnt() const {
     }
   }
   return state;
+}
+
+std::optional<Scaling> DataTransforms::scaling(const std::string& field) const {
+  std::optional<Scaling> all;
+  for (const List* list : {&train_, &common_}) {
+    for (const auto& transform : *list) {
+      const auto* scales = dynamic_cast<const ScalesNumbers*>(transform.get());
+      const std::optional<Scaling> own = scales ? scales->scaling(field) : std::nullopt;
+      if (own) all = all ? one_after_other(*all, *own) : *own;
+    }
+  }
+  return all;
 }
 
 void DataTransforms::set_learnt(const json& state) {

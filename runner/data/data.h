@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "registry/transforms/scaling.h"
 #include "runner/data/data_loader.h"
 #include "runner/recipe/recipe.h"
 
@@ -31,6 +33,8 @@ class DataTransforms {
   void learn(const Recipe& recipe, const Dataset& train);
   /// What they learnt, as checkpoints keep it; null: none learns.
   nlohmann::json learnt() const;
+  /// How those of training scale the numbers of `field`, once they have learnt, all together; nothing: not at all.
+  std::optional<Scaling> scaling(const std::string& field) const;
   /// Instead of `learn`. Throws DataError where `state` is of other transforms.
   void set_learnt(const nlohmann::json& state);
 

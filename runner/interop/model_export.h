@@ -9,6 +9,9 @@ namespace trainrun {
 /// What `trainrun export` overrides in a run's recipe: TorchScript knows no fusions of ours, and computes in float32.
 std::vector<std::string> export_overrides();
 
+// The model's DataContract goes along as JSON, under the name trainrun.contract: in a safetensors file among its
+// metadata, in TorchScript among its extra files.
+
 /// Writes the state dict, averaged weights (EMA) where the run evaluates with them, as Python's safetensors reads it.
 void export_safetensors(TrainedRun& run, const std::string& path);
 

@@ -390,30 +390,6 @@ at::Tensor LossValue::part_values(double of_means, const TargetCounts& of_counte
   return at::stack(numbers);
 }
 
-std::vector<size_t> Model::loss_slots(size_t i) const {
-  std::vector<size_t> slots;
-  for (const Source& source : losses_[i].sources) {
-    if (source.field.empty() && !source.role) slots.push_back(outputs_[source.graph_output]);
-  }
-  return slots;
-}
-
-Tensors Model::metric_inputs(size_t i, const Batch& batch, const Tensors& outputs) const {
-  return gather(metric_sources_[i], batch, outputs);
-}
-
-Tensors Model::gather(const std::vector<Source>& sources, const Batch& batch, const Tensors& outputs) const {
-  Tensors tensors;
-  for (const Source& source : sources) {
-    if (source.role) {
-      tensors.push_back(roles_->run(*source.role, batch));
-    } else {
-      tensors.push_back(source.field.empty() ? outputs[source.graph_output] : batch.at(source.field));
-    }
-  }
-  return tensors;
-}
-
 NamedTensors Model::parameters() const {
   NamedTensors result;
   std::set<const at::TensorImpl*> seen;  // a parameter that layers share is one, under its first name

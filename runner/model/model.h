@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "registry/graph/passes.h"
 #include "registry/tensors/component_error.h"
 #include "registry/tensors/named_tensors.h"
+#include "registry/transforms/scaling.h"
 #include "runner/recipe/recipe.h"
 
 namespace trainrun {
@@ -78,8 +80,15 @@ class Model {
   TargetCounts count_targets(const Batch& batch) const;
   /// The recipe's metrics for what this model gives. Throws RecipeError where one does not fit.
   std::vector<std::unique_ptr<Metric>> build_metrics(const Recipe& recipe) const;
+  /// What loss `i` of the recipe reads: its output, then its target, …; undefined where a frozen model gives it.
+  Tensors loss_inputs(size_t i, const Batch& batch, const Tensors& outputs) const;
+  /// The field of the batch that loss `i` compares its output with; "": that is none.
+  std::string loss_target(size_t i) const;
   /// The graph's slots that loss `i` of the recipe reads, besides fields of the batch.
   std::vector<size_t> loss_slots(size_t i) const;
+  /// Has metrics that compare with a field of `scalings` read its numbers, and the outputs for them, in its own units
+  /// from now on: errors in dollars, where the job learns deviations from a mean.
+  void set_units(std::map<std::string, Scaling> scalings) { scalings_ = std::move(scalings); }
   /// What metric `i` of the recipe reads.
   Tensors metric_inputs(size_t i, const Batch& batch, const Tensors& outputs) const;
 
@@ -157,6 +166,7 @@ class Model {
   };
   std::vector<WeightedLoss> losses_;
   std::vector<std::vector<Source>> metric_sources_;
+  std::map<std::string, Scaling> scalings_;  // of fields
 };
 
 /// The recipe's `models`: models that stand beside its own and are never trained, such as a teacher, or what the model

@@ -10,6 +10,8 @@
 #include "registry/language/interpolation.h"
 #include "registry/language/text_forms.h"
 #include "registry/plugin_loader.h"
+#include "runner/data/data_contract.h"
+#include "runner/data/known_dataset.h"
 #include "runner/model/figures.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/initial_weights.h"
@@ -168,7 +170,7 @@ void check_monitors(const Recipe& recipe, const Model* model, const std::vector<
 }
 
 LoadedRecipe load(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog,
-                  InitialWeights weights, const nlohmann::json& known) {
+                  InitialWeights weights, const nlohmann::json& learnt) {
   ResolvedRecipe source = resolve_recipe(path, overrides);
   std::vector<Problem> problems = source.problems;
   LoadedRecipe loaded;
@@ -188,8 +190,10 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
     loaded.recipe.fusions = std::make_shared<const FusionRegistry>(catalog.fusions);
     set_default_loggers(loaded.recipe, reader);
     loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));
-    if (!known.is_null() && !has_fault(problems, {"dataset", "plugins"})) {  // later builds of it then know that, too
-      build_at_place(loaded.recipe.dataset.train, {})->set_inferred(known);
+    if (!learnt.is_null() && !has_fault(problems, {"dataset", "plugins"})) {
+      const nlohmann::json inferred = inferred_in(learnt);  // later builds of it then know that, too
+      if (!inferred.is_null()) build_at_place(loaded.recipe.dataset.train, {})->set_inferred(inferred);
+      if (const auto fields = fields_in(learnt)) use_known_fields(loaded.recipe.dataset, *fields);
     }
     loaded.names = published_names(source.value, catalog);
     if (!waits_for_network(loaded.names)) planned = check_model(loaded.recipe, source.value, problems);
@@ -234,8 +238,8 @@ LoadedRecipe load_recipe(const std::string& path, const std::vector<std::string>
 }
 
 LoadedRecipe load_trained_recipe(const std::string& path, const std::vector<std::string>& overrides, Catalog& catalog,
-                                 const nlohmann::json& known) {
-  return load(path, overrides, catalog, InitialWeights::kUnneeded, known);
+                                 const nlohmann::json& learnt) {
+  return load(path, overrides, catalog, InitialWeights::kUnneeded, learnt);
 }
 
 std::string resolved_text(const Value& resolved) { return to_yaml(escape_interpolation(resolved)); }

@@ -219,6 +219,9 @@ std::string to_html(const DataSurvey& survey) {
     html += "<div class=\"warning\">" + escaped(warning) + "</div>\n";
   }
   if (survey.warnings.empty()) html += "<p>Nothing suspicious was found.</p>\n";
+  html += "<details><summary>What a run keeps of them, to read other data by</summary>\n<ul>\n";
+  for (const std::string& line : survey.contract) html += "<li>" + escaped(line) + "</li>\n";
+  html += "</ul>\n</details>\n";
   for (const SurveyedSet& set : survey.sets) {
     html += "<h2>" + escaped(set.name) + "</h2>\n<p>" + grouped(set.samples) +
             " samples. Figures are computed from the first " + grouped(set.measured) +

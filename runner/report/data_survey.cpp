@@ -13,7 +13,7 @@
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/text_forms.h"
 #include "runner/data/data.h"
-#include "runner/data/field_names.h"
+#include "runner/data/data_contract.h"
 #include "runner/data/length_order.h"
 #include "runner/generate/chat_format.h"
 #include "runner/model/index_checks.h"
@@ -246,13 +246,13 @@ DataSurvey survey_data(const LoadedRecipe& loaded, const DataSurveyOptions& opti
   std::vector<std::unique_ptr<Dataset>> data;
   data.push_back(open_data(recipe.dataset.train, recipe));
   share_learnt(*data[0], nullptr);
+  const DataContract contract = DataContract::of(*data[0], nullptr);
   const std::vector<EvalSets::One> none;
   const auto& eval = recipe.dataset.eval ? recipe.dataset.eval->sets : none;
   std::vector<DatasetInfo> eval_infos;
   for (const EvalSets::One& one : eval) {
     data.push_back(open_data(one.data, recipe));
-    share_learnt(*data.back(), data[0]->learnt());
-    require_same_names(names_of_fields(*data[0]), *data.back(), one.path());
+    contract.read(*data.back(), one.path());
     eval_infos.push_back(data.back()->info());
   }
   const DatasetInfo train_info = data[0]->info();
@@ -275,6 +275,7 @@ DataSurvey survey_data(const LoadedRecipe& loaded, const DataSurveyOptions& opti
   DataSurvey survey;
   survey.name = recipe.name;
   survey.path = loaded.path;
+  survey.contract = DataContract::of(*data[0], &transforms).lines();
   DataWarnings warnings;
   std::vector<std::pair<std::string, const Dataset*>> named;
   for (const OpenSet& set : sets) named.emplace_back(set.name, set.data);

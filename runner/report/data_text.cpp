@@ -229,6 +229,21 @@ std::string grouping_text(const SurveyedSet::Grouping& grouping) {
   return percent(grouping.shuffled) + is + "with dataloader.group_by_length: true, " + percent(grouping.grouped);
 }
 
+namespace {
+
+/// `text` within the width, after `head`.
+std::string paragraph(const std::string& head, const std::string& text) {
+  std::string lines;
+  std::string indent = head;
+  for (const std::string& line : wrapped(safe(text), kWidth - indent.size())) {
+    lines += indent + line + "\n";
+    indent = std::string(indent.size(), ' ');
+  }
+  return lines;
+}
+
+}  // namespace
+
 std::string to_text(const DataSurvey& survey, bool with_pictures) {
   std::string text = safe(survey.name) + " (" + safe(survey.path) + ")\n";
   for (const SurveyedSet& set : survey.sets) {
@@ -240,14 +255,10 @@ std::string to_text(const DataSurvey& survey, bool with_pictures) {
     if (!set.classes.empty()) text += classes_text(set);
     if (with_pictures) text += samples_text(set);
   }
+  text += "\nwhat a run keeps of them, to read other data by:\n";
+  for (const std::string& line : survey.contract) text += paragraph("  ", line);
   text += survey.warnings.empty() ? "\nnothing suspicious was found\n" : "\n";
-  for (const std::string& warning : survey.warnings) {
-    std::string indent = "warning: ";
-    for (const std::string& line : wrapped(safe(warning), kWidth - indent.size())) {
-      text += indent + line + "\n";
-      indent = std::string(indent.size(), ' ');
-    }
-  }
+  for (const std::string& warning : survey.warnings) text += paragraph("warning: ", warning);
   return text;
 }
 

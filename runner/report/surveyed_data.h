@@ -90,6 +90,7 @@ struct DataSurvey {
   std::string name;
   std::string path;
   std::vector<SurveyedSet> sets;
+  std::vector<std::string> contract;  // DataContract::lines: what the model will know of its data
   std::vector<std::string> warnings;  // of what is suspicious
 };
 

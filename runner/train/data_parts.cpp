@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "registry/kinds/dataset_facts.h"
+#include "runner/data/data_contract.h"
 #include "runner/data/data_fingerprint.h"
-#include "runner/data/field_names.h"
 #include "runner/train/job.h"
 #include "runner/train/job_parts.h"
 
@@ -60,18 +60,12 @@ class DataPart : public Stateful {
   json fingerprint_;
 };
 
-/// What data sets and transforms have learnt of the training data.
+/// What the model knows of its training data: the DataContract.
 class LearntPart : public Stateful {
  public:
   explicit LearntPart(Job& job) : Stateful("learnt"), job_(job) {}
 
-  json values() override {
-    const Dataset& data = *job_.train_data;
-    json learnt = {{"dataset", data.learnt()}, {"transforms", job_.transforms->learnt()}};
-    if (json inferred = data.facts().inferred(); !inferred.is_null()) learnt["inferred"] = std::move(inferred);
-    learnt.update(names_of_fields(data));
-    return learnt;
-  }
+  json values() override { return DataContract::of(*job_.train_data, job_.transforms.get()).to_json(); }
 
   void load(const Snapshot& saved) override {
     const json learnt = saved.values.is_null() ? json::object() : saved.values;

@@ -5,7 +5,6 @@
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 #include "runner/data/data.h"
-#include "runner/data/field_names.h"
 #include "runner/device/device.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/metric_classes.h"
@@ -41,23 +40,6 @@ std::vector<std::string> callback_parts(const Recipe& recipe) {
 json learnt_in(const CheckpointContent& checkpoint) {
   const Snapshots saved = parts_of(checkpoint, {"learnt"});
   return saved.contains("learnt") ? saved.at("learnt").values : json::object();
-}
-
-/// How data are read that are not the run's training data; null: the checkpoint is of a time when this was not saved.
-json known_of(const json& learnt) {
-  if (learnt.contains("inferred")) return learnt["inferred"];
-  const json dataset = learnt.value("dataset", json());
-  const bool has_classes = dataset.is_object() && dataset.contains("classes") && dataset["classes"].is_array();
-  return has_classes ? dataset : json();
-}
-
-/// Where the checkpoint does not say which classes there are.
-std::optional<std::string> note_on_classes(const json& learnt, const Recipe& recipe) {
-  if (!known_of(learnt).is_null()) return std::nullopt;
-  const json now = recipe.dataset.train.build({})->facts().inferred();
-  if (!now.contains("classes")) return std::nullopt;
-  return "the checkpoint is older than the saving of classes' names; they are taken from dataset.train as it is now: " +
-         join(now["classes"].get<std::vector<std::string>>());
 }
 
 Component<MetricKind> metric_of(const ExtraMetric& extra, const Catalog& catalog) {
@@ -99,10 +81,10 @@ TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::strin
                        const ExtraMetrics& extra_metrics) {
   prepare_device(trained.recipe, overrides);
   std::optional<CheckpointContent> checkpoint = load_chosen(trained, checkpoint_);
-  learnt_ = learnt_in(*checkpoint);
-  loaded_ = load_trained_recipe(trained.recipe, overrides, catalog, known_of(learnt_));
+  const json learnt = learnt_in(*checkpoint);
+  loaded_ = load_trained_recipe(trained.recipe, overrides, catalog, learnt);
   Recipe& recipe = loaded_.recipe;
-  if (const auto note = note_on_classes(learnt_, recipe)) notes_.push_back(*note);
+  contract_ = DataContract::from_json(learnt, recipe, notes_);
   for (const ExtraMetric& extra : extra_metrics ? extra_metrics(recipe) : std::vector<ExtraMetric>()) {
     recipe.metrics.push_back(metric_of(extra, catalog));
   }
@@ -113,6 +95,7 @@ TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::strin
   model_ = std::make_unique<Model>(recipe, recipe.dataset.eval ? evaluation_info(recipe) : training_info(recipe));
   model_->load_state_dict(saved_.at("model").tensors, checkpoint_);
   if (!device_.is_cpu()) model_->to(device_);
+  model_->set_units(contract_.scalings());
   step_ = saved_.at(kProgressPart).values.at("step").get<int64_t>();
   parallel_ = std::make_unique<LoneModel>(model_->parameters());
   callbacks_ =
@@ -123,15 +106,6 @@ TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::strin
   }
 }
 
-std::vector<std::string> TrainedRun::class_names(const std::string& field) const {
-  const json saved = learnt("classes");
-  if (saved.contains(field)) return saved[field].get<std::vector<std::string>>();
-  if (saved.is_object()) return {};
-  const json known = recipe().dataset.train.build({})->facts().inferred();  // of an older checkpoint
-  if (known.contains("classes")) return known["classes"].get<std::vector<std::string>>();
-  return recipe().dataset.train.build({})->facts().field(field).class_names;
-}
-
 EvaluatedSets evaluate_trained(TrainedRun& run) {
   const Recipe& recipe = run.recipe();
   if (!recipe.dataset.eval) throw Error("the recipe of this run has no dataset.eval to evaluate on");
@@ -140,21 +114,20 @@ EvaluatedSets evaluate_trained(TrainedRun& run) {
   std::vector<std::pair<std::string, const Dataset*>> named;
   for (const EvalSets::One& set : recipe.dataset.eval->sets) {
     data.push_back(open_data(set.data, recipe));
-    share_learnt(*data.back(), run.learnt("dataset"));
+    run.contract().read(*data.back(), set.path());
     infos.push_back(data.back()->info());
-    require_same_names(run.learnt(), *data.back(), set.path());
     named.emplace_back(set.path(), data.back().get());
     check_indices(recipe, run.model().graph(), *data.back(), evaluation_info(recipe, data.size() - 1));
   }
   run.add_notes(notes_of_all(named));
   DataTransforms transforms(recipe, nullptr, infos);
-  transforms.set_learnt(run.learnt("transforms"));
+  transforms.set_learnt(run.contract().transforms);
   const EvaluationScope scope(run.callbacks());
   EvaluationControl control = {run.group()};
   control.scope = &scope;
   const auto metrics = run.model().build_metrics(recipe);
   name_classes(metrics, recipe, evaluation_info(recipe),
-               [&](const std::string& field) { return run.class_names(field); });
+               [&](const std::string& field) { return run.contract().class_names(field); });
   EvaluatedSets evaluated;
   for (size_t i = 0; i < data.size(); ++i) {
     const DataLoader loader(*data[i], transforms.evaluation(i), loader_options(recipe, data[i].get(), false),
@@ -162,7 +135,7 @@ EvaluatedSets evaluate_trained(TrainedRun& run) {
     control.prefix = recipe.dataset.eval->sets[i].prefix();
     const Figures own = *evaluate(recipe, run.model(), loader, metrics, control);
     evaluated.figures.insert(evaluated.figures.end(), own.begin(), own.end());
-    const std::vector<std::string> names = run.class_names(infos[i].target);
+    const std::vector<std::string> names = run.contract().class_names(infos[i].target);
     evaluated.class_names[control.prefix] = names.empty() ? data[i]->facts().field(infos[i].target).class_names : names;
   }
   return evaluated;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "registry/catalog.h"
+#include "runner/data/data_contract.h"
 #include "runner/distributed/parallel_model.h"
 #include "runner/distributed/process_group.h"
 #include "runner/model/model.h"
@@ -58,11 +59,8 @@ class TrainedRun {
   Callbacks& callbacks() { return *callbacks_; }
   /// Of this process alone.
   ProcessGroup& group() { return group_; }
-  /// What data sets and transforms have learnt of the training data.
-  const nlohmann::json& learnt() const { return learnt_; }
-  nlohmann::json learnt(const std::string& of) const { return learnt_.value(of, nlohmann::json()); }
-  /// The names of the classes in a field of the training data, by their numbers. Empty: they have none.
-  std::vector<std::string> class_names(const std::string& field) const;
+  /// What the model knows of its training data, by which all other data are read.
+  const DataContract& contract() const { return contract_; }
   /// What a user should know of the data that were read so far.
   const std::vector<std::string>& notes() const { return notes_; }
   void add_notes(const std::vector<std::string>& notes) { notes_.insert(notes_.end(), notes.begin(), notes.end()); }
@@ -71,7 +69,7 @@ class TrainedRun {
   LoadedRecipe loaded_;
   std::string checkpoint_;
   Snapshots saved_;
-  nlohmann::json learnt_ = nlohmann::json::object();
+  DataContract contract_;
   std::vector<std::string> notes_;
   at::Device device_ = at::kCPU;
   int64_t step_ = 0;

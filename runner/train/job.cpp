@@ -10,7 +10,7 @@
 #include "registry/kinds/build.h"
 #include "registry/kinds/dataset_facts.h"
 #include "runner/base/arithmetic.h"
-#include "runner/data/field_names.h"
+#include "runner/data/data_contract.h"
 #include "runner/device/device.h"
 #include "runner/device/threads.h"
 #include "runner/distributed/agreement.h"
@@ -137,10 +137,10 @@ void Job::build_data() {
   if (!is_main()) group->barrier("rank 0's data");  // which may have to be fetched first
   train_data = open_data(recipe.dataset.train, recipe);
   share_learnt(*train_data, nullptr);
+  const DataContract contract = DataContract::of(*train_data, nullptr);
   for (size_t i = 0; recipe.dataset.eval && i < recipe.dataset.eval->sets.size(); ++i) {
     eval_splits.push_back({open_data(recipe.dataset.eval->sets[i].data, recipe), nullptr});
-    share_learnt(*eval_splits[i].data, train_data->learnt());
-    require_same_names(names_of_fields(*train_data), *eval_splits[i].data, recipe.dataset.eval->sets[i].path());
+    contract.read(*eval_splits[i].data, recipe.dataset.eval->sets[i].path());
   }
   if (is_main()) group->barrier("rank 0's data");
   if (!group->is_alone() && !group->is_fake()) {
@@ -183,6 +183,7 @@ void Job::build_model() {
   metrics = model->build_metrics(recipe);
   name_classes(metrics, recipe, info,
                [&](const std::string& field) { return train_data->facts().field(field).class_names; });
+  model->set_units(DataContract::of(*train_data, transforms.get()).scalings());
   build_parallel();
   if (!is_main()) at::manual_seed(rank_seed(static_cast<uint64_t>(recipe.seed), group->rank(), 0));
   const NamedTensors own = parallel->parameters();

@@ -202,7 +202,7 @@ output_dir: run
     with open(tmp_path / "more.csv", "w", newline="") as file:
         csv.writer(file).writerows([("text",), *((text,) for text in TEXTS)])
     own, expected = ([json.loads(line) for line in run(tmp_path, "predict", "run", file, "--format", "jsonl").splitlines()] for file in (path, "more.csv"))
-    assert [row["line"] for row in own] == [str(i) for i in range(1, 9)]
+    assert [row["row"] for row in own] == list(range(1, 9))
     assert [row["probabilities"] for row in own] == [row["probabilities"] for row in expected]
     assert "so-so" in run(tmp_path, "data", "r.yaml", "--terminal")
 

@@ -1,6 +1,7 @@
 """`trainrun predict` on files of texts, against transformers' pipeline with the trained model."""
 
 import csv
+import gzip
 import io
 import json
 import subprocess
@@ -95,7 +96,7 @@ def test_pairs_of_texts_get_the_probabilities_of_transformers(pairs, kind):
     for row, probabilities in zip(rows, expected, strict=True):
         assert [row["probabilities"][name] for name in CLASSES] == pytest.approx(probabilities, abs=1e-5)
         assert row["label"] == CLASSES[probabilities.index(max(probabilities))]
-    assert [row["line"] for row in rows] == [str(i + (kind != "jsonl")) for i in range(1, 5)]
+    assert [(row["line"], row["id"]) for row in rows] == [(i + (kind != "jsonl"), "7") for i in range(1, 5)]
     assert max(max(row) - min(row) for row in expected) > 0.1, "the model says nothing"
     trainrun(folder, "predict", "run", path, "--output", "out.csv")
     table = list(csv.DictReader(io.StringIO((folder / "out.csv").read_text())))
@@ -103,12 +104,83 @@ def test_pairs_of_texts_get_the_probabilities_of_transformers(pairs, kind):
     assert found == [pytest.approx(row, abs=1e-5) for row in expected]
 
 
-def test_single_texts(tmp_path):
-    pipeline = trained(tmp_path, "first")
+def test_single_texts(single):
+    tmp_path, pipeline = single
     write(tmp_path / "more.tsv", [(first,) for first, _ in MORE], ("first",))
     rows = [json.loads(line) for line in trainrun(tmp_path, "predict", "run", "more.tsv", "--format", "jsonl").splitlines()]
     expected = expected_of(pipeline, [first for first, _ in MORE])
     assert [[row["probabilities"][name] for name in CLASSES] for row in rows] == [pytest.approx(row, abs=1e-5) for row in expected]
+
+
+def test_every_line_is_a_text_where_no_column_is_named(single):
+    tmp_path, pipeline = single
+    texts = ["a fine day", "it rained, again", 'he said "no"\tor not'.replace("\t", " "), "words"]
+    (tmp_path / "more.txt").write_text("".join(text + "\n" for text in texts))
+    expected = [pytest.approx(row, abs=1e-5) for row in expected_of(pipeline, texts)]
+    for arguments, given in ((["more.txt"], None), (["-"], (tmp_path / "more.txt").read_text())):
+        done = subprocess.run([CALLED, "predict", "run", *arguments, "--format", "jsonl"], cwd=tmp_path, input=given, capture_output=True, text=True, timeout=60,
+                              check=True)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [[row["probabilities"][name] for name in CLASSES] for row in rows] == expected
+        assert [row["line"] for row in rows] == [1, 2, 3, 4]
+
+
+WORDS = ["a fine day", "it rained", "he said no", "Zürich rain"]
+
+
+def in_csv(rows, end="\n", delimiter=",", quoting=csv.QUOTE_MINIMAL):
+    text = io.StringIO()
+    csv.writer(text, lineterminator=end, delimiter=delimiter, quoting=quoting).writerows(rows)
+    return text.getvalue()
+
+
+def in_lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+# A file's name, what is in it, and the texts that it means, or what is said of it.
+TEXT_FILES = {
+    "a column": ("a.csv", in_csv([["first"], *([text] for text in WORDS)]), WORDS),
+    "columns turned": ("a.csv", in_csv([["label", "note", "first"], *(["bad", i, text] for i, text in enumerate(WORDS))]), WORDS),
+    "labels of other classes": ("a.csv", in_csv([["first", "label"], *([text, "dreadful"] for text in WORDS)]), WORDS),
+    "empty labels": ("a.csv", in_csv([["first", "label"], *([text, ""] for text in WORDS)]), WORDS),
+    "quotation marks": ("a.csv", in_csv([["first"], *([text] for text in WORDS)], quoting=csv.QUOTE_ALL), WORDS),
+    "Windows line ends": ("a.csv", in_csv([["first"], *([text] for text in WORDS)], end="\r\n"), WORDS),
+    "a byte-order mark": ("a.csv", "\ufeff" + in_csv([["first"], *([text] for text in WORDS)]), WORDS),
+    "compressed": ("a.csv.gz", gzip.compress(in_csv([["first"], *([text] for text in WORDS)]).encode()), WORDS),
+    "tabulators": ("a.tsv", in_csv([["note", "first"], *([i, text] for i, text in enumerate(WORDS))], delimiter="\t"), WORDS),
+    "a table called .txt": ("a.txt", "label\tfirst\n" + "".join(f"good\t{text}\n" for text in WORDS), WORDS),
+    "lines": ("a.txt", "".join(text + "\n" for text in WORDS), WORDS),
+    "lines without an end": ("a.txt", "\r\n".join(WORDS), WORDS),
+    "JSON lines": ("a.jsonl", in_lines({"id": i, "first": text} for i, text in enumerate(WORDS)), WORDS),
+    "keys in turn": ("a.json", in_lines({"first": text, "id": i} if i % 2 else {"id": i, "first": text} for i, text in enumerate(WORDS)), WORDS),
+    "an unknown column": ("a.csv", in_csv([["text"], *([text] for text in WORDS)]), "a.csv:1:first: there is no such column"),
+    "a key that is missing": ("a.jsonl", in_lines([{"first": "a"}, {"other": "b"}]), "a.jsonl:2:first: the value is missing, expected a string"),
+    "a number for a text": ("a.jsonl", in_lines([{"first": "a"}, {"first": 7}]), "a.jsonl:2:first: expected a string, found a number"),
+    "latin-1": ("a.csv", in_csv([["first"], *([text] for text in WORDS)]).encode("latin-1"), "a.csv:5"),
+    "UTF-16": ("a.txt", "\n".join(WORDS).encode("utf-16"), "a.txt"),
+    "a short row": ("a.csv", in_csv([["first", "note"], ["a", "b"], ["a"]]), "a.csv:3: 1 columns, the first line has 2"),
+    "nothing": ("a.txt", "", "a.txt: is empty"),
+    "names alone": ("a.csv", "first\n", "a.csv: has no rows"),
+}
+
+
+@pytest.fixture(name="single", scope="module")
+def folder_and_pipeline_of_texts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("single")
+    return folder, trained(folder, "first")
+
+
+@pytest.mark.parametrize("name", TEXT_FILES)
+def test_texts_are_read_by_name_or_refused(single, tmp_path, name):
+    folder, pipeline = single
+    file, content, means = TEXT_FILES[name]
+    (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    if isinstance(means, str):
+        assert means in trainrun(folder, "predict", "run", tmp_path / file, fails=True)
+        return
+    rows = [json.loads(line) for line in trainrun(folder, "predict", "run", tmp_path / file, "--format", "jsonl").splitlines()]
+    assert [[row["probabilities"][kind] for kind in CLASSES] for row in rows] == [pytest.approx(row, abs=1e-5) for row in expected_of(pipeline, means)]
 
 
 def test_without_a_file_it_is_for_the_evaluation_data(pairs):
@@ -122,7 +194,7 @@ def test_without_a_file_it_is_for_the_evaluation_data(pairs):
 def test_what_is_wrong_with_the_file_is_said(pairs):
     folder, _ = pairs
     write(folder / "wrong.csv", MORE, ("first", "secnod"))
-    assert "wrong.csv: has no column 'second'; did you mean secnod?" in trainrun(folder, "predict", "run", "wrong.csv", fails=True)
+    assert "wrong.csv:1:second: there is no such column, which the model reads; did you mean secnod?" in trainrun(folder, "predict", "run", "wrong.csv", fails=True)
     assert "nowhere.csv is not there" in trainrun(folder, "predict", "run", "nowhere.csv", fails=True)
     write(folder / "empty.csv", [], ("first", "second"))
     assert "empty.csv: has no rows" in trainrun(folder, "predict", "run", "empty.csv", fails=True)
@@ -140,4 +212,4 @@ training: {max_steps: 1}
 output_dir: run
 """)
     trainrun(tmp_path, "--quiet", "recipe.yaml")
-    assert "the model's data are not a file of texts (Digits)" in trainrun(tmp_path, "predict", "run", "recipe.yaml", fails=True)
+    assert "recipe.yaml: this is not a JPEG, PNG, WebP or BMP file" in trainrun(tmp_path, "predict", "run", "recipe.yaml", fails=True)

@@ -38,7 +38,12 @@ class Telling : public Silent {
     DatasetFacts facts = Silent::facts();
     facts.field = [](const std::string& name) {
       FieldFacts field;
-      if (name == "label") field = {{"ant", "bee"}, {"of an insect"}, 7, "columns: {label: category}"};
+      if (name == "label") {
+        field.class_names = {"ant", "bee"};
+        field.names_within = {"of an insect"};
+        field.padding = 7;
+        field.renumbering = "columns: {label: category}";
+      }
       return field;
     };
     facts.place = [](int64_t index, const std::string& field) { return std::to_string(index) + "!" + field; };

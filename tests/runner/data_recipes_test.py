@@ -102,7 +102,7 @@ output_dir: run
 @pytest.mark.parametrize("header, override, message", [
     ("x,y", "dataset.eval.columns.kind.categories=[yes, no]",
      "the classes of 'kind' are yes, no, but those of dataset.train are no, yes; list them in one order"),
-    ("y,x", "dataset.eval.path=test.csv",
+    ("y,x", "dataset.eval.features=[y, x]",
      "the columns of 'features' are y, x, but those of dataset.train are x, y; name them in one order by `features`"),
 ])
 def test_a_table_whose_numbers_mean_something_else_than_in_training_is_refused(tmp_path, header, override, message):
@@ -114,8 +114,8 @@ def test_a_table_whose_numbers_mean_something_else_than_in_training_is_refused(t
     trainrun(tmp_path, "recipe.yaml", "dataset.eval.path=same.csv")
     for verb in (["eval", "run"], ["predict", "run"]):
         assert message in trainrun(tmp_path, *verb, "dataset.eval.path=test.csv", override, status=1)
-    if header == "y,x":
-        trainrun(tmp_path, "recipe.yaml", "dataset.eval.features=[x, y]", "output_dir=on")
+    if header == "y,x":  # by their names, where the recipe names no order
+        trainrun(tmp_path, "recipe.yaml", "dataset.eval.path=test.csv", "output_dir=on")
 
 
 def test_what_was_inferred_of_a_table_is_kept_with_the_run(tmp_path):

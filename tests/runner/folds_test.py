@@ -91,7 +91,7 @@ def test_each_row_is_predicted_by_the_fold_that_did_not_see_it(tmp_path, rows):
     run = tmp_path / "run"
     with open(run / "predictions.csv") as file:
         predicted = list(csv.DictReader(file))
-    assert list(predicted[0]) == ["sample", "name", "fold", "label", "probability", "p(a)", "p(b)", "p(c)"]
+    assert list(predicted[0]) == ["sample", "name", "fold", "kind", "probability", "p(a)", "p(b)", "p(c)"]
     assert [(row["sample"], row["name"]) for row in predicted] == [(str(i), row[0]) for i, row in enumerate(rows)]
     accuracies = []
     for fold, (train, test) in enumerate(splits(3)):
@@ -100,8 +100,8 @@ def test_each_row_is_predicted_by_the_fold_that_did_not_see_it(tmp_path, rows):
         probabilities = (scaled(rows, train)[test] @ weight.T + bias).softmax(1)
         for i, expected in zip(test, probabilities):
             assert [float(predicted[i][f"p({kind})"]) for kind in "abc"] == pytest.approx(expected.tolist(), rel=1e-4)
-            assert predicted[i]["label"] == "abc"[expected.argmax()]
-        accuracies.append(np.mean([rows[i][3] == predicted[i]["label"] for i in test]))
+            assert predicted[i]["kind"] == "abc"[expected.argmax()]
+        accuracies.append(np.mean([rows[i][3] == predicted[i]["kind"] for i in test]))
         assert summary_of(run / f"fold-{fold}")["metrics"]["eval/accuracy"] == pytest.approx(accuracies[-1])
     summary = summary_of(run)
     assert summary["folds"] == 3 and summary["of_folds"]["eval/accuracy"] == pytest.approx(accuracies)

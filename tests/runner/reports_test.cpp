@@ -1,9 +1,11 @@
 // What is found out about a model, or before it is trained: reports of classes, learning rates, predictions.
+#include <cmath>
 #include <filesystem>
 
+#include "runner/predict/prediction.h"
+#include "runner/predict/prediction_writer.h"
 #include "runner/report/class_report.h"
 #include "runner/report/lr_find.h"
-#include "runner/train/prediction.h"
 #include "tests/runner/training_support.h"
 
 namespace trainrun {
@@ -106,6 +108,32 @@ TEST_CASE("lr-find raises the rate step by step from the first batch on, and end
   CHECK(script.lines.at(0).loss == doctest::Approx(found.points[0].loss).epsilon(1e-12));
 }
 
+namespace {
+
+/// Keeps the columns of one batch.
+class Kept : public PredictionWriter {
+ public:
+  void write(const ResultColumns& columns) override { columns_ = columns; }
+  void finish() override {}
+  double number(const std::string& name, int64_t row) const {
+    return std::get<at::Tensor>(column(name).values)[row].item<double>();
+  }
+  std::vector<std::string> texts(const std::string& name) const {
+    return std::get<std::vector<std::string>>(column(name).values);
+  }
+
+ private:
+  const ResultColumn& column(const std::string& name) const {
+    for (const ResultColumn& column : columns_) {
+      if (column.name == name) return column;
+    }
+    throw Error("no column " + name);
+  }
+  ResultColumns columns_;
+};
+
+}  // namespace
+
 TEST_CASE("predictions for the evaluation data agree with its accuracy, and probabilities add up to 1") {
   const TemporaryFolder folder;
   Script script;
@@ -115,19 +143,18 @@ TEST_CASE("predictions for the evaluation data agree with its accuracy, and prob
   TrainedRun run(find_trained(folder / "run"), {"logging.report_to=[]"}, catalog);
   const Figures figures = evaluate_trained(run).figures;
   const auto labels = open_data(run.recipe().dataset.eval->sets[0].data, run.recipe())->column("label");
-  int64_t count = 0, right = 0;
-  std::vector<std::string> names;
-  predict(
-      run, std::nullopt, [&](const PredictedClasses& classes) { names = classes.names; },
-      [&](const Prediction& prediction) {
-        CHECK(prediction.sample == std::to_string(count));
-        double sum = 0;
-        for (const double probability : prediction.probabilities) sum += probability;
-        CHECK(sum == doctest::Approx(1));
-        right += labels[count++].item<int64_t>() == static_cast<int64_t>(prediction.label) ? 1 : 0;
-      });
-  CHECK(names.size() == 10);
-  CHECK(count == 100);
+  Kept kept;
+  PredictOptions options;
+  options.batch_size = 100;
+  CHECK(predict(run, options, kept).num_written == 100);
+  int64_t right = 0;
+  for (int64_t i = 0; i < 100; ++i) {
+    double sum = 0;
+    for (int number = 0; number < 10; ++number) sum += kept.number("p(" + std::to_string(number) + ")", i);
+    CHECK(sum == doctest::Approx(1));
+    CHECK(kept.number("sample", i) == static_cast<double>(i));
+    right += kept.texts("label").at(static_cast<size_t>(i)) == std::to_string(labels[i].item<int64_t>()) ? 1 : 0;
+  }
   CHECK(static_cast<double>(right) / 100 == doctest::Approx(*figure_of(figures, "eval/accuracy")));
 }
 
@@ -146,7 +173,7 @@ TEST_CASE("a run that goes on may remove the checkpoint that was chosen before i
                        doctest::Contains("is not a checkpoint: No such file or directory"), CheckpointError);
 }
 
-TEST_CASE("what is no class is not predicted") {
+TEST_CASE("numbers are predicted; what is not there, or of another kind, is not") {
   const TemporaryFolder folder;
   Script script;
   CHECK(train_in(folder / "run", script,
@@ -156,14 +183,15 @@ TEST_CASE("what is no class is not predicted") {
                   "model.layers=[{type: Linear, out_features: 1}]"}) == 0);
   Catalog catalog = catalog_with();
   TrainedRun run(find_trained(folder / "run"), {"logging.report_to=[]"}, catalog);
-  const auto nothing = [](const auto&) {};
-  CHECK_THROWS_WITH_AS(predict(run, std::nullopt, nothing, nothing),
-                       doctest::Contains("predict is for models that give each sample one class"), Error);
-  CHECK_THROWS_WITH_AS(predict(run, folder / "images", nothing, nothing), doctest::Contains("images is not there"),
-                       Error);
+  Kept kept;
+  CHECK(predict(run, {}, kept).num_written == 8);
+  CHECK(std::isfinite(kept.number("prediction", 7)));
+  PredictOptions options;
+  options.data = {folder / "images"};
+  CHECK_THROWS_WITH_AS(predict(run, options, kept), doctest::Contains("images is not there"), Error);
   std::filesystem::create_directory(folder / "images");
-  CHECK_THROWS_WITH_AS(predict(run, folder / "images", nothing, nothing),
-                       doctest::Contains("not images of one channel or three"), Error);
+  CHECK_THROWS_WITH_AS(predict(run, options, kept), doctest::Contains("Synthetic data cannot be read without labels"),
+                       Error);
 }
 
 }  // namespace trainrun

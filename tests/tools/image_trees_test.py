@@ -157,6 +157,7 @@ def make_old(moved):
     assert state["learnt"].pop("classes") == {"label": CLASSES}
     assert state["learnt"].pop("inferred") == {"classes": CLASSES}
     state["learnt"]["dataset"] = None
+    del state["learnt"]["fields"], state["learnt"]["target"]
     del state["digest"]
     body = json.dumps(state, indent=2) + "\n"
     digest = hashlib.sha256(body.encode()).hexdigest()

@@ -5,6 +5,7 @@
 #include "registry/data/tables/csv_reader.h"
 #include "registry/data/tables/table.h"
 #include "registry/data/tables/table_columns.h"
+#include "registry/data/tables/table_sources.h"
 #include "registry/kinds/dataset.h"
 
 namespace trainrun {
@@ -125,6 +126,12 @@ class CsvSource : public TableSource {
                    : "";
   }
   std::string format_advice(const std::string& format) const override { return "write " + format; }
+  TableKind kind() const override { return TableKind::kCsv; }
+  std::unique_ptr<TableSource> of_file(const std::string& path) const override {
+    Csv options = options_;
+    options.path = path;
+    return std::make_unique<CsvSource>(std::move(options));
+  }
   std::vector<std::string> notes() const override {
     if (options_.delimiter != "auto") return {};
     return {options_.path + ": its columns are separated by " + delimiter_text(delimiter())};
@@ -153,11 +160,28 @@ class CsvSource : public TableSource {
   mutable char found_ = '\0';
 };
 
+/// The line of names alone.
+std::vector<std::string> header_of(const std::string& path, TextEncoding encoding) {
+  TextLines lines(path, encoding);
+  std::string line;
+  if (!lines.next(line)) throw DataError(path + ": is empty");
+  return {line.substr(0, line.find_last_not_of("\r\n") + 1)};
+}
+
 std::unique_ptr<Dataset> Csv::build(const DatasetInputs&) const {
   return make_table(*this, std::make_unique<CsvSource>(*this));
 }
 
 }  // namespace
+
+std::unique_ptr<TableSource> csv_source(const std::string& path, const std::string& column, TextEncoding encoding) {
+  Csv options;
+  options.path = path;
+  options.encoding = encoding;
+  const char delimiter = seeming_delimiter(header_of(path, encoding), column);
+  if (delimiter != '\0') options.delimiter = std::string(1, delimiter);
+  return std::make_unique<CsvSource>(std::move(options));
+}
 
 void add_csv(DatasetRegistry& datasets) {
   datasets.add<Csv>("CSV", "rows of a table, as text or .gz: columns as features, one column as label");

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "registry/data/tables/table.h"
+#include "registry/data/tables/table_sources.h"
 #include "registry/data/texts/text_corpus.h"
 #include "registry/data/texts/text_file.h"
 #include "registry/formats/files/json_depth.h"
@@ -27,7 +28,8 @@ struct Jsonl : TableOptions {
 
 class JsonlTable : public TableReader {
  public:
-  explicit JsonlTable(const Jsonl& options) : path_(options.path), lines_(options.path, options.encoding) {
+  explicit JsonlTable(const Jsonl& options, bool takes_other_keys = false)
+      : path_(options.path), lines_(options.path, options.encoding) {
     if (!read_object(&names_)) throw DataError(path_ + ": is empty");
     first_is_read_ = true;
     if (options.features) {
@@ -36,7 +38,7 @@ class JsonlTable : public TableReader {
       for (const std::string& name : options.ids()) names_.push_back(name);
     }
     for (size_t i = 0; i < names_.size(); ++i) places_.emplace(names_[i], i);
-    others_are_errors_ = !options.features.has_value();
+    others_are_errors_ = !options.features && !takes_other_keys;
   }
 
   const std::vector<std::string>& names() const override { return names_; }
@@ -135,12 +137,24 @@ class JsonlTable : public TableReader {
 
 class JsonlSource : public TableSource {
  public:
-  explicit JsonlSource(Jsonl options) : options_(std::move(options)) {}
-  std::unique_ptr<TableReader> open() const override { return std::make_unique<JsonlTable>(options_); }
+  explicit JsonlSource(Jsonl options, bool takes_other_keys = false)
+      : options_(std::move(options)), takes_other_keys_(takes_other_keys) {}
+  std::unique_ptr<TableReader> open() const override {
+    return std::make_unique<JsonlTable>(options_, takes_other_keys_);
+  }
   std::string place(int64_t row_number) const override { return options_.path + ":" + std::to_string(row_number); }
+  TableKind kind() const override { return TableKind::kJsonl; }
+  /// Its columns are the keys of its first line; other keys are not read.
+  std::unique_ptr<TableSource> of_file(const std::string& path) const override {
+    Jsonl options = options_;
+    options.path = path;
+    options.features.reset();
+    return std::make_unique<JsonlSource>(std::move(options), true);
+  }
 
  private:
   Jsonl options_;
+  bool takes_other_keys_;  // and leaves them out
 };
 
 std::unique_ptr<Dataset> Jsonl::build(const DatasetInputs&) const {
@@ -148,6 +162,8 @@ std::unique_ptr<Dataset> Jsonl::build(const DatasetInputs&) const {
 }
 
 }  // namespace
+
+std::unique_ptr<TableSource> jsonl_source(const std::string& path) { return JsonlSource(Jsonl()).of_file(path); }
 
 void add_jsonl(DatasetRegistry& datasets) {
   datasets.add<Jsonl>("JSONL", "one JSON object in each line, as text or .gz: its keys as features, one key as label");

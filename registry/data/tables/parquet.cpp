@@ -4,6 +4,7 @@
 #include "registry/data/path_patterns.h"
 #include "registry/data/tables/arrow_library.h"
 #include "registry/data/tables/table.h"
+#include "registry/data/tables/table_sources.h"
 #include "registry/kinds/dataset.h"
 
 namespace trainrun {
@@ -94,6 +95,11 @@ class ArrowSource : public TableSource {
     return paths().at(static_cast<size_t>(row_number >> kRowBits)) + ":" + std::to_string(row);
   }
 
+  TableKind kind() const override { return TableKind::kArrow; }
+  std::unique_ptr<TableSource> of_file(const std::string& path) const override {
+    return std::make_unique<ArrowSource>(path);
+  }
+
  private:
   /// Looked for once, so that rows keep their places.
   const std::vector<std::string>& paths() const {
@@ -112,6 +118,8 @@ std::unique_ptr<Dataset> Parquet::build(const DatasetInputs&) const {
 }
 
 }  // namespace
+
+std::unique_ptr<TableSource> arrow_source(const std::string& path) { return std::make_unique<ArrowSource>(path); }
 
 void add_parquet(DatasetRegistry& datasets) {
   datasets.add<Parquet>("Parquet",

@@ -1,8 +1,10 @@
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "registry/data/tables/table.h"
+#include "registry/data/tables/table_sources.h"
 #include "registry/data/texts/text_file.h"
 #include "registry/formats/files/regular_file.h"
 #include "registry/kinds/dataset.h"
@@ -51,7 +53,9 @@ class SqliteTable : public TableReader {
     sqlite3_progress_handler(database, kOperations, &SqliteTable::is_late, this);
     begin_waiting();
     if (options.table) check_table(*options.table);
-    rows_ = prepare(options.table ? "SELECT * FROM " + identifier(*options.table) : *options.query);
+    const std::string query = options.query.value_or("");
+    rows_ =
+        prepare(options.query ? query : "SELECT * FROM " + identifier(options.table ? *options.table : only_table()));
     for (int i = 0; i < sqlite3_column_count(rows_.get()); ++i)
       names_.emplace_back(sqlite3_column_name(rows_.get(), i));
     if (names_.empty()) throw DataError(path_ + ": the query gives no columns; expected a SELECT");
@@ -102,15 +106,29 @@ class SqliteTable : public TableReader {
     return result;
   }
 
-  void check_table(const std::string& table) const {
-    const Statement list = prepare("SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name");
+  std::vector<std::string> tables() const {
+    const Statement list = prepare(
+        "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
+        "ORDER BY name");
     std::vector<std::string> names;
     int code = SQLITE_ROW;
     while ((code = sqlite3_step(list.get())) == SQLITE_ROW) {
       names.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(list.get(), 0)));
-      if (names.back() == table) return;
     }
     if (code != SQLITE_DONE) fail();
+    return names;
+  }
+  /// Where no recipe says which.
+  std::string only_table() const {
+    const std::vector<std::string> names = tables();
+    if (names.size() == 1) return names[0];
+    throw DataError(path_ + (names.empty() ? ": has no table"
+                                           : ": has several tables (" + join(names) +
+                                                 "); put the one to read into a file of its own"));
+  }
+  void check_table(const std::string& table) const {
+    const std::vector<std::string> names = tables();
+    if (std::find(names.begin(), names.end(), table) != names.end()) return;
     throw DataError(path_ + ": there is no table '" + table + "'" + suggestion(table, names));
   }
 
@@ -153,6 +171,13 @@ class SqliteSource : public TableSource {
   std::unique_ptr<TableReader> open() const override { return std::make_unique<SqliteTable>(options_); }
   std::string place(int64_t row_number) const override { return options_.path + ":" + std::to_string(row_number); }
 
+  TableKind kind() const override { return TableKind::kSqlite; }
+  std::unique_ptr<TableSource> of_file(const std::string& path) const override {
+    Sqlite options = options_;
+    options.path = path;
+    return std::make_unique<SqliteSource>(std::move(options));
+  }
+
  private:
   Sqlite options_;
 };
@@ -162,6 +187,8 @@ std::unique_ptr<Dataset> Sqlite::build(const DatasetInputs&) const {
 }
 
 }  // namespace
+
+std::unique_ptr<TableSource> sqlite_source(const std::string& path) { return SqliteSource(Sqlite()).of_file(path); }
 
 void add_sqlite(DatasetRegistry& datasets) {
   datasets.add<Sqlite>("SQLite", "rows of a table or a query of an SQLite file: columns as features, one as label");

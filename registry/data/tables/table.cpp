@@ -10,6 +10,7 @@
 #include "registry/data/tables/table_fields.h"
 #include "registry/data/tables/table_inference.h"
 #include "registry/data/tables/table_places.h"
+#include "registry/data/tables/unlabelled_table.h"
 #include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
@@ -141,12 +142,17 @@ class TableDataset : public TensorDataset {
     };
     facts.texts = [this](const std::string& column) { return texts(column); };
     facts.ids = rows_.ids();
-    facts.notes = [this] { return source_->notes(); };
+    facts.notes = [this] { return notes(); };
+    facts.unlabelled = [this](const UnlabelledSource& source) { return read_unlabelled(source, options(), *source_); };
     facts.inferred = [this] { return inferred(); };
     return facts;
   }
   void set_inferred(const json& inferred) override {
-    if (options_.infers() && !resolved_ && !inferred.is_null()) {
+    if (inferred.is_object() && inferred.contains("features") && !options_.features && !options_.infers()) {
+      const std::lock_guard<std::mutex> lock(options_.memory->mutex);
+      options_.memory->features = inferred["features"].get<std::vector<std::string>>();
+    }
+    if (options_.infers() && !resolved_ && inferred.is_object() && inferred.contains("columns")) {
       inferred_ = std::make_shared<const InferredTable>(InferredTable::from_json(inferred));
       const std::lock_guard<std::mutex> lock(options_.memory->mutex);
       options_.memory->table = inferred_;
@@ -183,6 +189,7 @@ class TableDataset : public TensorDataset {
     }
     if (name != "label") return field;
     if (options_.has_several_labels()) field.names_within = options_.labels();
+    if (!options_.has_several_labels()) field.called = options_.labels()[0];
     field.class_names = class_names();
     field.renumbering = renumbering();
     return field;
@@ -212,8 +219,17 @@ class TableDataset : public TensorDataset {
     const json own = learnt_.is_object() ? learnt_.value(name, json::object()) : json::object();
     return own.value("categories", std::vector<std::string>());
   }
+  /// The types of columns, or else their order alone, by which other data are read.
   json inferred() const {
-    if (!options_.infers()) return nullptr;
+    if (!options_.infers() && options_.features) return nullptr;
+    if (!options_.infers()) {
+      if (auto known = known_features()) return {{"features", *known}};
+      const std::vector<std::string> names = source_->open()->names();
+      std::vector<std::string> features;
+      for (const size_t place : select_columns(names)) features.push_back(names[place]);
+      features.resize(features.size() - num_labels());
+      return {{"features", features}};
+    }
     options();
     return inferred_->to_json();
   }
@@ -246,6 +262,30 @@ class TableDataset : public TensorDataset {
     return label.categories ? num_indices(label) : options().num_classes;
   }
 
+  std::optional<std::vector<std::string>> known_features() const {
+    if (options_.infers()) return std::nullopt;  // which tells of the types as well
+    const std::lock_guard<std::mutex> lock(options_.memory->mutex);
+    return options_.memory->features;
+  }
+  /// Also names columns of the file that the training data do not have.
+  std::vector<std::string> notes() const {
+    std::vector<std::string> notes = source_->notes();
+    const auto known = known_features();
+    if (!known) return notes;
+    const std::vector<std::string> ids = rows_.ids();
+    const std::vector<std::string> names = source_->open()->names();
+    std::vector<std::string> others;
+    for (const std::string& name : names) {
+      const auto is_in = [&](const std::vector<std::string>& list) {
+        return std::find(list.begin(), list.end(), name) != list.end();
+      };
+      if (!is_in(*known) && !options_.is_label(name) && !is_in(ids)) others.push_back(name);
+    }
+    if (others.empty()) return notes;
+    notes.push_back(options_.path + ": columns that the training data do not have are not read: " + join(others));
+    return notes;
+  }
+
   /// The places of the features, then those of the labels.
   std::vector<size_t> select_columns(const std::vector<std::string>& names) const {
     std::vector<size_t> places;
@@ -259,8 +299,9 @@ class TableDataset : public TensorDataset {
     for (const std::string& name : options_.labels()) labels.push_back(place_of(name, names));
     for (const std::string& name : rows_.ids()) others.insert(place_of(name, names));
     others.insert(labels.begin(), labels.end());
-    if (options_.features) {
-      for (const std::string& feature : *options_.features) places.push_back(place_of(feature, names));
+    const auto features = options_.features ? options_.features : known_features();
+    if (features) {
+      for (const std::string& feature : *features) places.push_back(place_of(feature, names));
     } else if (inferred_) {  // in the training file's order
       for (const InferredTable::Entry& entry : inferred_->columns) {
         if (!options_.is_label(entry.name)) places.push_back(place_of(entry.name, names));

@@ -135,6 +135,20 @@ std::optional<double> parse_cell_number(const Cell& cell) {
   return data_number_of(text);
 }
 
+void Column::cut(int64_t rows) {
+  int64_t count = rows * options.numel();
+  if (options.is_sequence()) {
+    begins.resize(std::min(begins.size(), static_cast<size_t>(rows) + 1));
+    count = begins.back() * options.numel();
+  }
+  const auto most = static_cast<size_t>(count);
+  if (options.is_category() || options.is_integer()) {
+    integers.resize(std::min(integers.size(), most));
+  } else {
+    numbers.cut(most);
+  }
+}
+
 Column make_column(const std::string& name, size_t place, const ColumnOptions& options) {
   Column column;
   column.name = name;

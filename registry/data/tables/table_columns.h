@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -37,6 +38,11 @@ class ColumnNumbers {
   }
   double operator[](size_t i) const { return is_wide_ ? wide_[i] : static_cast<double>(narrow_[i]); }
   bool is_wide() const { return is_wide_; }
+  /// Leaves the first `count` of them, if there are so many.
+  void cut(size_t count) {
+    if (is_wide_) wide_.resize(std::min(wide_.size(), count));
+    if (!is_wide_) narrow_.resize(std::min(narrow_.size(), count));
+  }
   /// All of them in this shape, float32 or float64.
   at::Tensor tensor(const std::vector<int64_t>& shape) const;
 
@@ -70,6 +76,8 @@ struct Column {
   std::string missing_category;
 
   bool learns() const { return (options.is_category() && !options.categories) || is_statistic(options); }
+  /// Leaves the values of the first `rows` rows.
+  void cut(int64_t rows);
 };
 
 /// A column called `name`, at `place` of a row, with what the recipe says of it. Nothing is learnt yet.

@@ -80,9 +80,12 @@ struct TableOptions {
   struct Memory {
     std::mutex mutex;
     std::shared_ptr<const InferredTable> table;
+    std::optional<std::vector<std::string>> features;  // of the training data, where the recipe leaves them open
   };
   std::shared_ptr<Memory> memory = std::make_shared<Memory>();
 };
+
+enum class TableKind { kCsv, kJsonl, kArrow, kSqlite };
 
 /// How a table's file is read.
 class TableSource {
@@ -91,6 +94,9 @@ class TableSource {
   virtual std::unique_ptr<TableReader> open() const = 0;
   /// "FILE:ROW" of a row by its number.
   virtual std::string place(int64_t row_number) const = 0;
+  virtual TableKind kind() const = 0;
+  /// Another file of this kind, read in the same way, whose rows may have more columns, or other ones.
+  virtual std::unique_ptr<TableSource> of_file(const std::string& path) const = 0;
   /// What to do about a column `wanted` that is not among `names`, if the file shows it: "; write delimiter: ';'", or "".
   virtual std::string column_advice(const std::string& wanted, const std::vector<std::string>& names) const {
     return static_cast<void>(wanted), static_cast<void>(names), "";

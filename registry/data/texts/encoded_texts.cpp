@@ -67,8 +67,10 @@ DatasetInfo EncodedTexts::info() const {
   return info;
 }
 
-void EncodedTexts::open() {
-  TextRows table = read_text_table(source_);
+void EncodedTexts::open() { open_rows(read_text_table(source_)); }
+
+void EncodedTexts::open_rows(TextRows table, std::vector<std::string> places) {
+  places_ = std::move(places);
   if (num_samples_ && static_cast<int64_t>(table.lines.size()) != *num_samples_) {
     throw DataError(source_.path + ": has " + std::to_string(table.lines.size()) + " rows, the published file " +
                     std::to_string(*num_samples_));
@@ -145,9 +147,8 @@ void EncodedTexts::check_classes(const at::Tensor& indices) const {
   }
 }
 
-std::unique_ptr<EncodedTexts> EncodedTexts::unlabelled(const std::string& path) const {
+std::unique_ptr<EncodedTexts> EncodedTexts::without_labels() const {
   TextTableOptions source;
-  source.path = path;
   source.text_columns = source_.text_columns;
   source.encoding = source_.encoding;
   EncodingOptions encoding = encoding_;
@@ -268,11 +269,13 @@ DatasetFacts EncodedTexts::facts() const {
   facts.texts = [this](const std::string& column) { return texts(column); };
   facts.lengths = [this] { return tokens_.lengths(encoding_); };
   facts.notes = [this] { return notes_; };
+  facts.unlabelled = [this](const UnlabelledSource& source) { return read_unlabelled_texts(source, *this); };
   return facts;
 }
 
 std::string EncodedTexts::place(int64_t index, const std::string& field) const {
-  return source_.path + ":" + std::to_string(lines_[static_cast<size_t>(index)]) + ":" + field;
+  const auto sample = static_cast<size_t>(index);
+  return (places_.empty() ? source_.path + ":" + std::to_string(lines_[sample]) : places_[sample]) + ":" + field;
 }
 
 std::vector<std::string> EncodedTexts::texts(const std::string& column) const {

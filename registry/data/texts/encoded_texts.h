@@ -10,8 +10,15 @@
 #include "registry/data/texts/padded_texts.h"
 #include "registry/data/texts/text_table.h"
 #include "registry/kinds/dataset.h"
+#include "registry/kinds/unlabelled_data.h"
 
 namespace trainrun {
+
+class EncodedTexts;
+/// The texts of `source`'s files, encoded as `like` encodes its own, which need not be open: tables of any kind that have
+/// its text columns; and, where it has one text column, files whose first line does not name it, in which every line is a
+/// text. `like` is not needed any more after this. Throws DataError. (unlabelled_texts.cpp)
+std::unique_ptr<UnlabelledData> read_unlabelled_texts(const UnlabelledSource& source, const EncodedTexts& like);
 
 /// One or two texts and a class, or a number: `input_ids`, `attention_mask` and
 /// `token_type_ids` [L], int64, with L that of the batch, and `labels`. All
@@ -28,11 +35,13 @@ class EncodedTexts : public Dataset {
   EncodedTexts(TextTableOptions source, EncodingOptions encoding, std::optional<std::vector<std::string>> classes,
                std::optional<int64_t> num_samples = std::nullopt, Target target = Target::kClass);
 
-  /// The same for the texts of another file, which has the text columns and perhaps others; labels are 0.
-  std::unique_ptr<EncodedTexts> unlabelled(const std::string& path) const;
+  /// The same, closed, for texts of other files; labels are 0.
+  std::unique_ptr<EncodedTexts> without_labels() const;
 
   DatasetInfo info() const override;
   void open() override;
+  /// Instead of `open`: of rows that were read already. `places`: where each was, for messages; empty: its line.
+  void open_rows(TextRows table, std::vector<std::string> places = {});
   int64_t size() const override { return static_cast<int64_t>(lines_.size()); }
   Batch get(const at::Tensor& indices) const override;
   at::Tensor column(const std::string& field) const override;
@@ -40,8 +49,7 @@ class EncodedTexts : public Dataset {
   nlohmann::json learnt() const override;
   void set_learnt(const nlohmann::json& state) override;
   DatasetFacts facts() const override;
-  /// The line of the file at which the sample begins, from 1.
-  int64_t line(int64_t index) const { return lines_.at(static_cast<size_t>(index)); }
+  const TextTableOptions& source() const { return source_; }
 
  private:
   std::string place(int64_t index, const std::string& field) const;
@@ -65,6 +73,7 @@ class EncodedTexts : public Dataset {
   std::vector<int64_t> labels_;     // the number of that
   std::vector<float> numbers_;      // in place of labels_, where the target is a number
   std::vector<int64_t> lines_;
+  std::vector<std::string> places_;  // of the rows that open_rows was given
   std::vector<std::string> notes_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace trainrun {
 
@@ -19,5 +20,8 @@ at::Tensor decode_image(std::string_view file, int64_t channels);
 /// Decodes a mask, a PNG file whose pixels are numbers: [height, width] uint8; the index in its palette, or the gray, of
 /// which one bit is 0 or 1; as numpy.array(Image.open(…)) in Python. Throws DataError, also for a file that has colours.
 at::Tensor decode_mask(std::string_view file);
+
+/// The palette of such a file: red, green and blue of each colour; empty where it has none, or is not to be read.
+std::vector<uint8_t> palette_of_mask(std::string_view file);
 
 }  // namespace trainrun

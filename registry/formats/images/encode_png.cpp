@@ -1,5 +1,6 @@
 #include <spng.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 
@@ -8,7 +9,7 @@
 
 namespace trainrun {
 
-std::string encode_png(const at::Tensor& image) {
+std::string encode_png(const at::Tensor& image, const std::vector<uint8_t>& palette) {
   const auto checked = [](int code) {
     if (code != 0) throw Error(std::string("an image cannot be written as PNG: ") + spng_strerror(code));
   };
@@ -19,8 +20,19 @@ std::string encode_png(const at::Tensor& image) {
   header.height = static_cast<uint32_t>(image.size(0));
   header.width = static_cast<uint32_t>(image.size(1));
   header.bit_depth = 8;
-  header.color_type = image.size(2) == 1 ? SPNG_COLOR_TYPE_GRAYSCALE : SPNG_COLOR_TYPE_TRUECOLOR;
+  header.color_type = image.size(2) != 1 ? SPNG_COLOR_TYPE_TRUECOLOR
+                      : palette.empty()  ? SPNG_COLOR_TYPE_GRAYSCALE
+                                         : SPNG_COLOR_TYPE_INDEXED;
   checked(spng_set_ihdr(context.get(), &header));
+  if (!palette.empty()) {
+    constexpr size_t kMost = 256;
+    spng_plte colors{};
+    colors.n_entries = static_cast<uint32_t>(std::min(palette.size() / 3, kMost));
+    for (size_t i = 0; i < colors.n_entries; ++i) {
+      colors.entries[i] = {palette[3 * i], palette[3 * i + 1], palette[3 * i + 2], 255};
+    }
+    checked(spng_set_plte(context.get(), &colors));
+  }
   const at::Tensor pixels = image.contiguous();
   checked(
       spng_encode_image(context.get(), pixels.const_data_ptr(), pixels.nbytes(), SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE));

@@ -125,3 +125,22 @@ at::Tensor decode_png(std::string_view file, int64_t channels) {
 }
 
 }  // namespace trainrun::images
+
+namespace trainrun {
+
+std::vector<uint8_t> palette_of_mask(std::string_view file) {
+  const images::Context context(spng_ctx_new(0), spng_ctx_free);
+  if (!context) throw std::bad_alloc();
+  std::vector<uint8_t> palette;
+  spng_plte colors{};
+  if (spng_set_chunk_limits(context.get(), images::kMostOfAChunk, images::kMostOfAChunk) != 0 ||
+      spng_set_png_buffer(context.get(), file.data(), file.size()) != 0 || spng_get_plte(context.get(), &colors) != 0) {
+    return palette;
+  }
+  for (size_t i = 0; i < colors.n_entries; ++i) {
+    palette.insert(palette.end(), {colors.entries[i].red, colors.entries[i].green, colors.entries[i].blue});
+  }
+  return palette;
+}
+
+}  // namespace trainrun

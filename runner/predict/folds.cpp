@@ -1,4 +1,4 @@
-#include "runner/train/folds.h"
+#include "runner/predict/folds.h"
 
 #include <spdlog/spdlog.h>
 
@@ -11,8 +11,8 @@
 #include "registry/language/text_forms.h"
 #include "runner/base/signals.h"
 #include "runner/loggers/loggers.h"
+#include "runner/predict/fold_predictions.h"
 #include "runner/run/recipe_file.h"
-#include "runner/train/fold_predictions.h"
 
 namespace trainrun {
 namespace {

@@ -1,0 +1,151 @@
+#include "registry/data/tables/unlabelled_table.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "registry/data/tables/table_fields.h"
+#include "registry/data/tables/table_sources.h"
+#include "registry/data/tables/unlabelled_rows.h"
+#include "registry/kinds/dataset_facts.h"
+
+namespace trainrun {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFeatures = "features";
+
+/// Rows of a table that was read, whose target is zero.
+class TableRows : public TensorDataset {
+ public:
+  TableRows(DatasetInfo info, TableFields made, std::vector<std::string> places)
+      : info_(std::move(info)), places_(std::move(places)) {
+    for (auto& [name, rows] : made.fields) set_field(name, rows);
+    sequences_ = std::move(made.sequences);
+    const FieldInfo& target = *info_.find(info_.target);
+    std::vector<int64_t> shape = {static_cast<int64_t>(places_.size())};
+    shape.insert(shape.end(), target.shape.begin(), target.shape.end());
+    set_field(target.name, at::zeros(shape, target.dtype));
+    info_.num_samples = shape[0];
+  }
+  DatasetInfo info() const override { return info_; }
+  void open() override {}
+  Batch get(const at::Tensor& indices) const override {
+    Batch batch = TensorDataset::get(indices);
+    for (const auto& [name, rows] : sequences_) {
+      batch.set(name, rows.padded(indices));
+      batch.set(mask_name(name), rows.mask(indices));
+    }
+    return batch;
+  }
+  DatasetFacts facts() const override {
+    DatasetFacts facts = TensorDataset::facts();
+    facts.place = [this](int64_t index, const std::string& field) {
+      return places_.at(static_cast<size_t>(index)) + ":" + field;
+    };
+    return facts;
+  }
+
+ private:
+  DatasetInfo info_;
+  std::vector<std::string> places_;
+  std::vector<std::pair<std::string, RaggedRows>> sequences_;
+};
+
+/// Whether `name` is the mask of another field.
+bool is_mask(const DatasetInfo& info, const std::string& name) {
+  return std::any_of(info.fields.begin(), info.fields.end(),
+                     [&](const FieldInfo& field) { return mask_name(field.name) == name; });
+}
+
+/// The columns that the model reads, in the order in which the training data had them.
+std::vector<std::string> columns_read(const UnlabelledSource& source) {
+  std::vector<std::string> names;
+  for (const FieldInfo& field : source.info.fields) {
+    if (field.name == source.info.target || is_mask(source.info, field.name)) continue;
+    if (field.name != kFeatures) {
+      names.push_back(field.name);
+      continue;
+    }
+    if (!source.columns.contains(kFeatures)) throw DataError("the names of the columns in features were not saved");
+    for (const json& name : source.columns[kFeatures]) {
+      if (names.empty() || names.back() != name) names.push_back(name.get<std::string>());  // one-hot: several numbers
+    }
+  }
+  return names;
+}
+
+std::vector<std::unique_ptr<TableSource>> files_of(const UnlabelledSource& source, const TableSource& own) {
+  std::vector<std::unique_ptr<TableSource>> files;
+  const std::string first = columns_read(source).front();
+  for (const std::string& path : source.paths) files.push_back(source_of_file(own, path, first));
+  return files;
+}
+
+class UnlabelledTable : public UnlabelledRows {
+ public:
+  UnlabelledTable(const UnlabelledSource& from, const TableOptions& options, const TableSource& own)
+      : UnlabelledRows(from, {columns_read(from), options.labels(), options.ids()}, files_of(from, own)),
+        na_values_(options.na_values) {
+    for (const std::string& name : columns_read(from)) {
+      columns_.push_back(make_column(name, 0, options.column(name)));
+      try {
+        set_learnt_of(columns_.back(), from.learnt);
+      } catch (const json::exception&) {
+        throw DataError("what was learnt from the training data does not tell how '" + name + "' is read");
+      }
+    }
+    empty_ = columns_;
+  }
+
+ protected:
+  void take(const std::vector<Cell*>& cells, const TableSource& file, int64_t row_number,
+            const std::string& place) override {
+    CellParser parser(file, na_values_);
+    parser.set_row(row_number);
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      parser.add(*cells[i], columns_[i]);
+      require_known(columns_[i], place);
+    }
+  }
+  void cut(int64_t count) override {
+    for (Column& column : columns_) column.cut(count);
+  }
+  std::unique_ptr<Dataset> make(std::vector<std::string> places, std::vector<int64_t>) override {
+    TableFields made = fields_of(columns_, static_cast<int64_t>(places.size()),
+                                 [&](size_t row, const std::string& column) { return places[row] + ":" + column; });
+    columns_ = empty_;
+    return std::make_unique<TableRows>(source().info, std::move(made), std::move(places));
+  }
+
+ private:
+  /// Throws where the last row's category is none that was learnt: said of the row itself, which can be left out.
+  static void require_known(Column& column, const std::string& place) {
+    if (!column.options.is_category() || column.options.allow_unknown) return;
+    const int64_t last = column.integers.back();
+    const bool is_missing = last == kMissingCategory;
+    if (!is_missing && static_cast<size_t>(last) + 1 != column.seen.size()) return;  // seen before
+    const std::string name = is_missing ? column.missing_category : column.seen.back();
+    const auto& known = column.categories;
+    if (std::find(known.begin(), known.end(), name) != known.end()) return;
+    if (!is_missing) {  // so that it is found again in another row
+      column.places.erase(name);
+      column.seen.pop_back();
+    }
+    throw DataError(place + ":" + column.name + ": " + category_fault(column, name));
+  }
+
+  std::optional<std::vector<std::string>> na_values_;
+  std::vector<Column> columns_;  // that the model reads
+  std::vector<Column> empty_;    // the same without a row
+};
+
+}  // namespace
+
+std::unique_ptr<UnlabelledData> read_unlabelled(const UnlabelledSource& source, const TableOptions& options,
+                                                const TableSource& own) {
+  return std::make_unique<UnlabelledTable>(source, options, own);
+}
+
+}  // namespace trainrun

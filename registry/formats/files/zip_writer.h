@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "registry/formats/files/file_io.h"
+
+namespace trainrun {
+
+/// Writes a zip archive of stored members, whose sizes are all given with 64 bits, one after another.
+class ZipWriter {
+ public:
+  /// `file` outlives this.
+  explicit ZipWriter(FileWriter& file) : file_(file) {}
+  /// A member of these parts, one after the other.
+  void add(const std::string& name, const std::vector<std::string_view>& parts);
+  /// The list of members; the file itself is not finished.
+  void finish();
+
+ private:
+  void begin(const std::string& name, uint64_t bytes, uint32_t crc);
+  void write(std::string_view bytes);
+
+  FileWriter& file_;
+  std::string directory_;
+  uint64_t position_ = 0;
+  uint64_t count_ = 0;
+};
+
+}  // namespace trainrun
