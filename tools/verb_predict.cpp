@@ -42,16 +42,17 @@ void report(const TrainedRun& run, const PredictSummary& summary, const PredictO
   for (const std::string& fault : summary.left_out) std::fprintf(stderr, "left out: %s\n", fault.c_str());
   if (summary.num_left_out > 0) {
     std::fprintf(stderr, "note: %lld of %lld samples could not be read and are left out\n",
-                 static_cast<long long>(summary.num_left_out),
-                 static_cast<long long>(summary.num_left_out + summary.num_written));
+                 static_cast<long long>(summary.num_left_out), static_cast<long long>(summary.num_read));
   }
   if (summary.num_not_finite > 0) {
     std::fprintf(stderr, "note: %lld of the predicted numbers are not finite\n",
                  static_cast<long long>(summary.num_not_finite));
   }
   if (options.output.empty()) return;
-  std::fprintf(stderr, "%s: predictions for %lld samples\n", options.output.c_str(),
-               static_cast<long long>(summary.num_written));
+  const int64_t samples = summary.num_read - summary.num_left_out;
+  const std::string rows = summary.num_written == samples ? "" : ", " + std::to_string(summary.num_written) + " rows";
+  std::fprintf(stderr, "%s: predictions for %lld samples%s\n", options.output.c_str(), static_cast<long long>(samples),
+               rows.c_str());
 }
 
 }  // namespace

@@ -34,7 +34,9 @@ TimeValues read_all(const std::vector<std::string>& texts,
 /// How far each time is from another, in units that make steps equal: as numbers, days, or months.
 struct Scale {
   TimeValues values;
-  std::string unit;  // "day", "month"; "" of numbers
+  std::string unit;    // "day", "month"; "" of numbers
+  std::string format;  // of dates
+  TimeValues days;     // of dates: as days, whatever the unit
 };
 
 /// The number of the month, where all dates are of one day of theirs, or the last.
@@ -59,7 +61,7 @@ TimeValues months_of(const TimeValues& days) {
 }
 
 Scale scale_of(const SeriesTimes& times) {
-  Scale scale{read_all(times.texts, [](std::string_view text) { return data_number_of(trimmed(text)); }), ""};
+  Scale scale{read_all(times.texts, [](std::string_view text) { return data_number_of(trimmed(text)); }), "", "", {}};
   if (!scale.values.empty()) return scale;
   std::vector<std::string> fitting;
   for (const std::string& format : date_formats()) {
@@ -83,7 +85,12 @@ Scale scale_of(const SeriesTimes& times) {
                     "' is not a time: all are to be numbers, or dates such as 2024-05-31 or 2024-05-31T18:30");
   }
   scale.unit = "day";
-  if (TimeValues months = months_of(scale.values); !months.empty()) return {std::move(months), "month"};
+  scale.format = fitting[0];
+  scale.days = scale.values;
+  if (TimeValues months = months_of(scale.values); !months.empty()) {
+    scale.values = std::move(months);
+    scale.unit = "month";
+  }
   return scale;
 }
 
@@ -111,22 +118,22 @@ std::string step_text(double step, const std::string& unit) {
   return seconds >= 60 ? counted(seconds / 60, "minute") : counted(seconds, "second");
 }
 
-}  // namespace
-
-TimeGaps find_gaps(const SeriesTimes& times) {
-  if (times.texts.empty()) return {};
-  const Scale scale = scale_of(times);
-  std::map<double, int64_t> counts;
-  const auto for_each_step = [&](const auto& take) {
-    size_t begin = 0;
-    for (const int64_t end : times.ends) {
-      for (size_t i = begin + 1; i < static_cast<size_t>(end); ++i) {
-        take(i, rounded(scale.values[i] - scale.values[i - 1], scale.unit));
-      }
-      begin = static_cast<size_t>(end);
+/// Calls `take` with each row but the first of a series and its distance from the row before.
+void for_each_step(const SeriesTimes& times, const Scale& scale,
+                   const std::function<void(size_t row, double difference)>& take) {
+  size_t begin = 0;
+  for (const int64_t end : times.ends) {
+    for (size_t i = begin + 1; i < static_cast<size_t>(end); ++i) {
+      take(i, rounded(scale.values[i] - scale.values[i - 1], scale.unit));
     }
-  };
-  for_each_step([&](size_t i, double difference) {
+    begin = static_cast<size_t>(end);
+  }
+}
+
+/// The most frequent distance from a row to the next; nothing: there are no two rows.
+std::optional<double> step_of(const SeriesTimes& times, const Scale& scale) {
+  std::map<double, int64_t> counts;
+  for_each_step(times, scale, [&](size_t i, double difference) {
     if (difference <= 0) {
       throw DataError(times.place(i) + ": " + times.texts[i] + " is " +
                       (difference == 0 ? "the time" : "before the time") + " of the row before it in the series, " +
@@ -134,10 +141,34 @@ TimeGaps find_gaps(const SeriesTimes& times) {
     }
     ++counts[difference];
   });
+  return counts.empty() ? std::nullopt : std::optional(most_frequent(counts));
+}
+
+/// The day of the month that is so many months after that of `day`: the last one where all are the last ones of theirs.
+double months_later(double day, int64_t months, bool are_last) {
+  const double whole = std::floor(day);
+  std::chrono::year_month_day date{std::chrono::sys_days(std::chrono::days(static_cast<int64_t>(whole)))};
+  date += std::chrono::months(months);
+  if (are_last || !date.ok()) date = date.year() / date.month() / std::chrono::last;
+  return static_cast<double>(std::chrono::sys_days(date).time_since_epoch().count()) + (day - whole);
+}
+
+bool is_last_of_month(double day) {
+  const std::chrono::year_month_day date{
+      std::chrono::sys_days(std::chrono::days(static_cast<int64_t>(std::floor(day))))};
+  return date == std::chrono::year_month_day(date.year() / date.month() / std::chrono::last);
+}
+
+}  // namespace
+
+TimeGaps find_gaps(const SeriesTimes& times) {
+  if (times.texts.empty()) return {};
+  const Scale scale = scale_of(times);
   TimeGaps gaps;
-  if (counts.empty()) return gaps;
-  const double step = most_frequent(counts);
-  for_each_step([&](size_t i, double difference) {
+  const std::optional<double> found = step_of(times, scale);
+  if (!found) return gaps;
+  const double step = *found;
+  for_each_step(times, scale, [&](size_t i, double difference) {
     if (difference == step) return;
     const double missing = difference / step - 1;
     const bool is_whole = missing >= 1 && missing == std::round(missing);
@@ -150,6 +181,30 @@ TimeGaps find_gaps(const SeriesTimes& times) {
                                          times.texts[i - 1] + ", as most rows are"));
   });
   return gaps;
+}
+
+std::vector<std::string> times_after(const SeriesTimes& times, int64_t count) {
+  if (times.texts.empty()) return {};
+  const Scale scale = scale_of(times);
+  const std::optional<double> step = step_of(times, scale);
+  if (!step) return {};
+  const bool are_last = std::all_of(scale.days.begin(), scale.days.end(), is_last_of_month);
+  std::vector<std::string> texts;
+  for (const int64_t end : times.ends) {
+    const auto last = static_cast<size_t>(end) - 1;
+    for (int64_t i = 1; i <= count; ++i) {
+      const double later = static_cast<double>(i) * *step;
+      if (scale.unit.empty()) {
+        texts.push_back(in_figures(scale.values[last] + later, 15));
+        continue;
+      }
+      const double day = scale.unit == "day"
+                             ? scale.days[last] + later
+                             : months_later(scale.days[last], static_cast<int64_t>(std::llround(later)), are_last);
+      texts.push_back(date_text(day, scale.format, std::string(trimmed(times.texts[last]))));
+    }
+  }
+  return texts;
 }
 
 }  // namespace trainrun

@@ -25,4 +25,8 @@ struct TimeGaps {
 /// after that of the row before in its series.
 TimeGaps find_gaps(const SeriesTimes& times);
 
+/// The times of the `count` steps after the last row of each series, one series after another, written as the times are.
+/// Empty where there are no two rows to tell a step by. Throws as find_gaps does.
+std::vector<std::string> times_after(const SeriesTimes& times, int64_t count);
+
 }  // namespace trainrun

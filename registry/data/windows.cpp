@@ -1,3 +1,5 @@
+#include "registry/data/windows.h"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_unique.h>
 #include <ATen/ops/arange.h>
@@ -10,65 +12,12 @@
 
 #include "registry/data/partition.h"
 #include "registry/data/time_steps.h"
+#include "registry/data/unlabelled_windows.h"
 #include "registry/data/views.h"
-#include "registry/kinds/dataset.h"
 #include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
 namespace {
-
-struct Windows {
-  Component<DatasetKind> dataset;
-  int64_t length = 0;
-  int64_t horizon = 1;
-  int64_t stride = 1;
-  std::optional<std::string> group;
-  std::vector<std::string> known;
-  std::optional<std::string> time;
-  std::string gaps = "error";
-  int64_t holdout = 0;
-  std::optional<int64_t> origins;
-
-  static void describe(Fields<Windows>& f) {
-    f.required("dataset", &Windows::dataset).doc("rows in the order of time, such as a CSV table's");
-    f.required("length", &Windows::length).at_least(1).unit("rows").doc("length of the past that the model sees");
-    f.optional("horizon", &Windows::horizon).at_least(1).unit("rows").doc("length of the future that it is to predict");
-    f.optional("stride", &Windows::stride)
-        .at_least(1)
-        .unit("rows")
-        .doc("distance from the beginning of one window to that of the next");
-    f.optional("group", &Windows::group)
-        .doc(
-            "a column whose equal values are one series, such as a shop: no window runs from one series into another; "
-            "its rows need not follow each other. null: all rows are one series, or one for each data set of a Concat");
-    f.optional("known", &Windows::known)
-        .doc(
-            "columns whose future is known beforehand, such as holidays: those of the features come as a field "
-            "`known`, "
-            "[N, horizon, K], others as known_NAME");
-    f.optional("time", &Windows::time)
-        .doc(
-            "the column with the rows' times, dates or numbers: each series must be in their order, without missing "
-            "steps");
-    f.optional("gaps", &Windows::gaps)
-        .one_of({"error", "split"})
-        .doc("where steps of `time` are missing: an error that names them, or the series is split there into two");
-    f.optional("holdout", &Windows::holdout)
-        .at_least(0)
-        .unit("rows")
-        .doc("the last rows of each series that no window reaches into, so that they can be evaluated on");
-    f.optional("origins", &Windows::origins)
-        .at_least(1)
-        .doc(
-            "of each series only the last so many windows, each `stride` before the next, the last of them at its end: "
-            "a "
-            "backtest from as many origins. null: all windows, from the beginning");
-  }
-  void check(Checker& checker) const {
-    if (gaps == "split" && !time) checker.fail("gaps", "needs time, the column that shows where steps are missing");
-  }
-  std::unique_ptr<Dataset> build(const DatasetInputs& inputs) const;
-};
 
 /// A sample is `length` rows of the base, each field [length, …], and the targets of the `horizon` rows that follow.
 /// The past of a target that is a number goes into `features`, behind the others. No window has rows of two series.
@@ -209,6 +158,13 @@ class WindowsDataset : public Dataset {
     facts.notes = [this] { return notes(); };
     facts.inferred = rows.inferred;
     facts.ids = rows.ids;
+    if (rows.unlabelled) {
+      facts.unlabelled = [options = options_, of_rows = rows.unlabelled](const UnlabelledSource& source) {
+        return read_last_windows(source, last_window(options), of_rows, [options](std::unique_ptr<Dataset> last) {
+          return std::make_unique<WindowsDataset>(only_windows(options), std::move(last));
+        });
+      };
+    }
     return facts;
   }
   void set_learnt(const nlohmann::json& state) override { base_->set_learnt(state); }
@@ -217,6 +173,19 @@ class WindowsDataset : public Dataset {
   static constexpr const char* kFeatures = "features";
   static constexpr const char* kKnown = "known";
 
+  static LastWindow last_window(const Windows& options) {
+    return {options.length, options.horizon, options.group, options.time, options.known};
+  }
+  /// Of series each of which is one window.
+  static Windows only_windows(const Windows& options) {
+    Windows own = options;
+    own.stride = own.length + own.horizon;
+    own.group.reset();
+    own.time.reset();
+    own.origins.reset();
+    own.holdout = 0;
+    return own;
+  }
   static std::string known_name(const std::string& field) { return std::string(kKnown) + "_" + field; }
   /// The places in `features` of the columns that are known beforehand, in the order in which the recipe lists them.
   std::vector<int64_t> known_places() const {
@@ -416,6 +385,8 @@ class WindowsDataset : public Dataset {
   int64_t num_gaps_ = 0;
 };
 
+}  // namespace
+
 std::unique_ptr<Dataset> Windows::build(const DatasetInputs& inputs) const {
   std::unique_ptr<Dataset> rows = dataset.build(inputs);
   const std::string fault = rows->facts().disorder(group);
@@ -425,8 +396,6 @@ std::unique_ptr<Dataset> Windows::build(const DatasetInputs& inputs) const {
   }
   return std::make_unique<WindowsDataset>(*this, std::move(rows));
 }
-
-}  // namespace
 
 void add_windows(DatasetRegistry& datasets) {
   datasets.add<Windows>("Windows", "the rows of another data set as sliding windows: forecasts of what comes next");

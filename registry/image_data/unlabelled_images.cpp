@@ -80,6 +80,7 @@ class UnlabelledImages : public ImageSamples {
 }  // namespace
 
 std::unique_ptr<UnlabelledData> read_unlabelled_images(const UnlabelledSource& source, ImageOptions options) {
+  if (source.with_target) throw DataError("a series of pictures cannot be forecast");
   options.memory = std::make_shared<ImageMemory>();  // these are other files
   options.cache = ImageCache::kNone;
   if (source.broken) options.broken = BrokenImages::kSkip;

@@ -35,6 +35,12 @@ struct UnlabelledSource {
   nlohmann::json columns = nlohmann::json::object();
   /// What they learnt (Dataset::learnt); null: nothing.
   nlohmann::json learnt = nullptr;
+  /// Whether the columns of the target are read as well: forecasts are made from its past. It is then NaN where they hold
+  /// nothing, and in such rows other columns may hold nothing either, but for `known`. Kinds that cannot throw DataError.
+  bool with_target = false;
+  std::vector<std::string> known = {};
+  /// Columns that stand beside the samples (Piece::beside) even if the model reads them, too.
+  std::vector<std::string> kept = {};
   /// How many samples at the beginning are passed over, those that are broken among them.
   int64_t begin = 0;
   /// Told of each sample that cannot be read, by its place, and that is then left out. Empty: such a sample is an error.
@@ -51,6 +57,8 @@ class UnlabelledData {
     /// What predictions are written beside, a value for each sample: what samples are called by, and the columns of the
     /// file that the model does not read. The same ones in all pieces.
     std::vector<ValueColumn> beside;
+    /// How many rows of predictions a sample has: the steps of a forecast. `beside` then has as many values for each.
+    int64_t rows_per_sample = 1;
     /// How many samples were read for it; more than it has where some are left out.
     int64_t num_read = 0;
   };

@@ -97,11 +97,10 @@ class StandardizeTransform : public Transform, public ScalesNumbers {
     set(mean, (squares / count).sqrt());
   }
 
-  /// Of numbers along the last dimension, or of one.
-  std::optional<Scaling> scaling(const std::string& field) const override {
+  std::optional<Scaling> scaling(const std::string& field, int64_t dims) const override {
     if (field != options_.field || !mean_.defined()) return std::nullopt;
     Scaling scaling{std::vector<double>(static_cast<size_t>(mean_.numel()), 1),
-                    std::vector<double>(static_cast<size_t>(mean_.numel()), 0)};
+                    std::vector<double>(static_cast<size_t>(mean_.numel()), 0), dims > 0 ? dims - dim_of(dims + 1) : 0};
     if (options_.with_std) scaling.scale = list_of(std_);
     if (options_.with_mean) scaling.offset = list_of(mean_);
     return scaling;

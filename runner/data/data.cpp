@@ -88,9 +88,12 @@ void require_drawable(const at::Tensor& weights) {
                   std::to_string(kMost));
 }
 
-/// ((x - a) / s - b) / t is (x - (a + s b)) / (s t).
-Scaling one_after_other(const Scaling& first, const Scaling& then) {
+/// ((x - a) / s - b) / t is (x - (a + s b)) / (s t). Nothing where they go along different dimensions.
+std::optional<Scaling> one_after_other(const Scaling& first, const Scaling& then) {
+  const bool fits = first.scale.size() == 1 || then.scale.size() == 1 || first.dims_behind == then.dims_behind;
+  if (!fits) return std::nullopt;
   Scaling all;
+  all.dims_behind = first.scale.size() > 1 ? first.dims_behind : then.dims_behind;
   const size_t count = std::max(first.scale.size(), then.scale.size());
   const auto at = [](const std::vector<double>& numbers, size_t i) { return numbers[numbers.size() == 1 ? 0 : i]; };
   for (size_t i = 0; i < count; ++i) {
@@ -202,13 +205,16 @@ json DataTransforms::learnt() const {
   return state;
 }
 
-std::optional<Scaling> DataTransforms::scaling(const std::string& field) const {
+std::optional<Scaling> DataTransforms::scaling(const FieldInfo& field) const {
   std::optional<Scaling> all;
   for (const List* list : {&train_, &common_}) {
     for (const auto& transform : *list) {
       const auto* scales = dynamic_cast<const ScalesNumbers*>(transform.get());
-      const std::optional<Scaling> own = scales ? scales->scaling(field) : std::nullopt;
-      if (own) all = all ? one_after_other(*all, *own) : *own;
+      const auto dims = static_cast<int64_t>(field.shape.size());
+      const std::optional<Scaling> own = scales ? scales->scaling(field.name, dims) : std::nullopt;
+      if (!own) continue;
+      all = all ? one_after_other(*all, *own) : *own;
+      if (!all) return all;
     }
   }
   return all;

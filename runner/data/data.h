@@ -33,8 +33,9 @@ class DataTransforms {
   void learn(const Recipe& recipe, const Dataset& train);
   /// What they learnt, as checkpoints keep it; null: none learns.
   nlohmann::json learnt() const;
-  /// How those of training scale the numbers of `field`, once they have learnt, all together; nothing: not at all.
-  std::optional<Scaling> scaling(const std::string& field) const;
+  /// How those of training scale the numbers of `field`, once they have learnt, all together; nothing: not at all, or in
+  /// a way that no scaling says.
+  std::optional<Scaling> scaling(const FieldInfo& field) const;
   /// Instead of `learn`. Throws DataError where `state` is of other transforms.
   void set_learnt(const nlohmann::json& state);
 

@@ -25,7 +25,10 @@ json json_of(const FieldContract& field) {
   if (field.info.num_classes) own["num_classes"] = *field.info.num_classes;
   if (!field.called.empty()) own["called"] = field.called;
   if (!field.palette.empty()) own["palette"] = field.palette;
-  if (field.scaling) own["scaling"] = {{"scale", field.scaling->scale}, {"offset", field.scaling->offset}};
+  if (field.scaling) {
+    own["scaling"] = {{"scale", field.scaling->scale}, {"offset", field.scaling->offset}};
+    if (field.scaling->dims_behind > 0) own["scaling"]["dims_behind"] = field.scaling->dims_behind;
+  }
   return own;
 }
 
@@ -49,7 +52,8 @@ FieldContract field_in(const json& own, const json& classes, const json& columns
   field.palette = own.value("palette", std::vector<uint8_t>());
   if (own.contains("scaling")) {
     const json& scaling = own["scaling"];
-    field.scaling = {scaling.at("scale").get<std::vector<double>>(), scaling.at("offset").get<std::vector<double>>()};
+    field.scaling = {scaling.at("scale").get<std::vector<double>>(), scaling.at("offset").get<std::vector<double>>(),
+                     scaling.value("dims_behind", int64_t{0})};
   }
   return field;
 }
@@ -61,7 +65,7 @@ std::vector<std::pair<const char*, const Texts*>> names_of(const FieldContract& 
 
 FieldContract field_of(const Dataset& data, const FieldInfo& info, const DataTransforms* transforms) {
   const FieldFacts facts = data.facts().field(info.name);
-  const auto scaling = transforms ? transforms->scaling(info.name) : std::nullopt;
+  const auto scaling = transforms ? transforms->scaling(info) : std::nullopt;
   return {info, facts.class_names, facts.names_within, facts.called, facts.palette, scaling};
 }
 

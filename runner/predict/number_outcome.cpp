@@ -9,8 +9,11 @@ namespace {
 class NumberOutcome : public Outcome {
  public:
   NumberOutcome(const OutcomeInputs& inputs, const FieldContract& target)
-      : target_(target), is_logarithm_(inputs.is_logarithm), has_deviation_(gives_deviation(inputs)) {
-    const int64_t count = inputs.output().numel() / inputs.output().size(0);
+      : target_(target),
+        is_logarithm_(inputs.is_logarithm),
+        has_deviation_(gives_deviation(inputs)),
+        rows_per_sample_(inputs.rows_per_sample) {
+    const int64_t count = inputs.output().numel() / inputs.output().size(0) / rows_per_sample_;
     names_ = target.names_within;
     if (static_cast<int64_t>(names_.size()) == count) return;
     const std::string title = target.called.empty() ? "prediction" : target.called;
@@ -22,7 +25,9 @@ class NumberOutcome : public Outcome {
 
   ResultColumns columns(const PredictedBatch& batch) override {
     const at::Tensor& output = batch.outputs.at(0);
-    const auto rows = [&](const at::Tensor& numbers) { return numbers.reshape({output.size(0), -1}); };
+    const auto rows = [&](const at::Tensor& numbers) {
+      return numbers.reshape({output.size(0) * rows_per_sample_, -1});
+    };
     const at::Tensor means = rows(target_.in_units(is_logarithm_ ? output.to(at::kDouble).exp() : output));
     ResultColumns columns;
     for (size_t i = 0; i < names_.size(); ++i) {
@@ -46,6 +51,7 @@ class NumberOutcome : public Outcome {
   FieldContract target_;
   bool is_logarithm_;
   bool has_deviation_;
+  int64_t rows_per_sample_;
   std::vector<std::string> names_;
 };
 
@@ -53,7 +59,9 @@ class NumberOutcome : public Outcome {
 
 std::unique_ptr<Outcome> make_number_outcome(const OutcomeInputs& inputs) {
   const at::Tensor& output = inputs.output();
-  const bool fits = inputs.target && inputs.loss.learns_numbers() && output.dim() >= 1 && output.dim() <= 2;
+  const int64_t most = inputs.rows_per_sample > 1 ? 3 : 2;  // [N, steps, K]
+  const bool fits = inputs.target && inputs.loss.learns_numbers() && output.dim() >= 1 && output.dim() <= most &&
+                    output.numel() % (output.size(0) * inputs.rows_per_sample) == 0;
   return fits ? std::make_unique<NumberOutcome>(inputs, *inputs.target) : nullptr;
 }
 

@@ -40,6 +40,8 @@ struct OutcomeInputs {
   bool is_logarithm = false;
   /// Examples of what the loss reads: its output [N, …] first. Undefined: the target, and what frozen models give.
   Tensors outputs = {};
+  /// How many rows of predictions a sample has: the steps of a forecast.
+  int64_t rows_per_sample = 1;
   /// Files and folders that the user named.
   std::vector<std::string> roots = {};
 
@@ -59,7 +61,7 @@ struct PredictedBatch {
 class Outcome {
  public:
   virtual ~Outcome() = default;
-  /// Columns of a batch's predictions, the same ones each time. Throws Error.
+  /// Columns of a batch's predictions, the same ones each time, with a value for each row of each sample. Throws Error.
   virtual ResultColumns columns(const PredictedBatch& batch) = 0;
   virtual bool wants_names() const { return false; }
 };

@@ -91,6 +91,7 @@ class Prediction {
     if (point_.num_read == 0) throw DataError(data_name() + ": has no rows");
     writer_->finish();
     add_notes(data->notes());
+    summary_.num_read = point_.num_read;
     summary_.num_written = point_.num_written;
     summary_.num_left_out = point_.num_left_out;
     return summary_;
@@ -174,12 +175,13 @@ class Prediction {
     const DatasetFacts facts = piece.samples->facts();
     const std::string input = piece.samples->info().fields.at(0).name;
     ResultColumns columns;
-    for (ValueColumn& column : piece.beside) columns.push_back({column.take(first, batch.size())});
+    const int64_t rows = piece.rows_per_sample;
+    for (ValueColumn& column : piece.beside) columns.push_back({column.take(first * rows, batch.size() * rows)});
     size_t num_beside = columns.size();
     for (size_t i = 0; i < losses_.size(); ++i) {
       Tensors read = model.loss_inputs(losses_[i], batch, outputs);
       for (at::Tensor& tensor : read) tensor = tensor.defined() ? tensor.cpu() : tensor;
-      if (i == outcomes_.size()) outcomes_.push_back(make_outcome(inputs_of(losses_[i], read)));
+      if (i == outcomes_.size()) outcomes_.push_back(make_outcome(inputs_of(losses_[i], read, rows)));
       if (outcomes_[i]->wants_names() && names.empty()) {
         for (int64_t row = 0; row < batch.size(); ++row) names.push_back(facts.place(first + row, input));
       }
@@ -189,10 +191,10 @@ class Prediction {
     keep_apart(columns, num_beside);
     count_not_finite(columns, num_beside);
     writer_->write(columns);
-    point_.num_written += batch.size();
+    point_.num_written += batch.size() * rows;
   }
 
-  OutcomeInputs inputs_of(size_t loss, const Tensors& read) const {
+  OutcomeInputs inputs_of(size_t loss, const Tensors& read, int64_t rows_per_sample) const {
     const Component<LossKind>& component = run_.recipe().loss[loss];
     OutcomeInputs inputs{run_.recipe(), run_.contract(), options_.outcome};
     inputs.target = run_.contract().field(run_.model().loss_target(loss));
@@ -201,6 +203,7 @@ class Prediction {
     inputs.is_logarithm =
         inputs.loss.target == LossFacts::Target::kCounts && component.attributes.value("log_input", false);
     inputs.outputs = read;
+    inputs.rows_per_sample = rows_per_sample;
     inputs.roots = options_.data;
     return inputs;
   }

@@ -26,8 +26,9 @@ struct PredictOptions {
 };
 
 struct PredictSummary {
-  int64_t num_written = 0;
-  int64_t num_left_out = 0;           // samples that could not be read
+  int64_t num_read = 0;               // samples
+  int64_t num_written = 0;            // rows: of a forecast each step is one
+  int64_t num_left_out = 0;           // of the samples, those that could not be read
   std::vector<std::string> left_out;  // why: the first ones
   int64_t num_not_finite = 0;         // numbers among the predictions
 };

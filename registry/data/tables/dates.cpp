@@ -2,7 +2,10 @@
 
 #include <time.h>
 
+#include <array>
 #include <chrono>
+#include <cmath>
+#include <ctime>
 
 namespace trainrun {
 namespace {
@@ -108,6 +111,31 @@ std::optional<double> parse_date(std::string_view text, const std::string& forma
   const auto days = days_of(parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
   if (!days) return std::nullopt;
   return *days + (parts.tm_hour * 3600.0 + parts.tm_min * 60.0 + parts.tm_sec) / kSecondsADay;
+}
+
+std::string date_text(double days, const std::string& format, const std::string& like) {
+  constexpr size_t kDate = 10;     // "2024-05-31"
+  constexpr size_t kMinutes = 16;  // "2024-05-31T18:30"
+  constexpr size_t kSeconds = 19;
+  std::string own = format;
+  std::string zone;
+  if (format.empty()) {
+    own = "%Y-%m-%d";
+    if (like.size() > kDate) own += std::string(1, like[kDate]) + "%H:%M";
+    const bool has_seconds = like.size() >= kSeconds && like[kMinutes] == ':';
+    if (has_seconds) own += ":%S";
+    const size_t end = like.find_first_of("Zz+-", kDate + 1);
+    if (like.size() > kDate && end != std::string::npos) zone = like.substr(end);
+    const auto there = parse_date(like.substr(0, like.size() - zone.size()), "");
+    const auto here = parse_date(like, "");
+    if (there && here) days += *there - *here;
+  }
+  const auto seconds = static_cast<std::time_t>(std::llround(days * kSecondsADay));
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  std::array<char, 64> text{};
+  const size_t length = std::strftime(text.data(), text.size(), own.c_str(), &parts);
+  return std::string(text.data(), length) + zone;
 }
 
 const std::vector<std::string>& date_formats() {

@@ -12,6 +12,9 @@ namespace trainrun {
 /// Nothing where the text is something else, or there is no such day.
 std::optional<double> parse_date(std::string_view text, const std::string& format);
 
+/// The text of `days` since 1970-01-01T00:00 UTC, to seconds, written as `like` is, which parse_date reads by `format`.
+std::string date_text(double days, const std::string& format, const std::string& like);
+
 /// The formats that are tried where none is given: "" (ISO 8601) first.
 const std::vector<std::string>& date_formats();
 

@@ -38,6 +38,7 @@ class ColumnNumbers {
   }
   double operator[](size_t i) const { return is_wide_ ? wide_[i] : static_cast<double>(narrow_[i]); }
   bool is_wide() const { return is_wide_; }
+  size_t size() const { return is_wide_ ? wide_.size() : narrow_.size(); }
   /// Leaves the first `count` of them, if there are so many.
   void cut(size_t count) {
     if (is_wide_) wide_.resize(std::min(wide_.size(), count));

@@ -187,8 +187,16 @@ void UnlabelledRows::choose_beside(const Names& names) {
     if (is_in(names, id)) beside_.push_back({id, {}, {}});
   }
   has_ids_ = !columns_.ids.empty() && beside_.size() == columns_.ids.size();
+  for (const std::string& name : columns_.kept) {
+    const bool is_there =
+        std::any_of(beside_.begin(), beside_.end(), [&](const Beside& own) { return own.name == name; });
+    if (is_there) continue;
+    if (!is_in(names, name)) throw DataError(lacking_text({name}, names));
+    beside_.push_back({name, {}, {}});
+  }
   for (const std::string& name : names) {
-    const bool is_known = is_in(columns_.labels, name) || is_in(columns_.read, name) || is_in(columns_.ids, name);
+    const bool is_known = is_in(columns_.kept, name) || is_in(columns_.labels, name) || is_in(columns_.read, name) ||
+                          is_in(columns_.ids, name);
     if (!is_known) beside_.push_back({name, {}, {}});
   }
 }

@@ -14,15 +14,16 @@ namespace trainrun {
 /// makes samples of the cells that the model reads.
 class UnlabelledRows : public UnlabelledData {
  public:
-  std::optional<Piece> next() override;
-
- protected:
   /// How the columns of a file are called, by what training knows of them.
   struct Columns {
     std::vector<std::string> read;  // by the model
     std::vector<std::string> labels;
     std::vector<std::string> ids;
+    std::vector<std::string> kept = {};  // of those above: they stand beside the samples, too
   };
+  std::optional<Piece> next() override;
+
+ protected:
   using Files = std::vector<std::unique_ptr<TableSource>>;
 
   /// Throws DataError where one of the files cannot be opened or lacks a column. `files`: those of `source.paths`.

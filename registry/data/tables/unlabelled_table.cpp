@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "registry/data/tables/table_fields.h"
 #include "registry/data/tables/table_sources.h"
@@ -16,17 +17,18 @@ using nlohmann::json;
 
 constexpr const char* kFeatures = "features";
 
-/// Rows of a table that was read, whose target is zero.
+/// Rows of a table that was read.
 class TableRows : public TensorDataset {
  public:
-  TableRows(DatasetInfo info, TableFields made, std::vector<std::string> places)
+  /// `target`: undefined: zero.
+  TableRows(DatasetInfo info, TableFields made, at::Tensor target, std::vector<std::string> places)
       : info_(std::move(info)), places_(std::move(places)) {
     for (auto& [name, rows] : made.fields) set_field(name, rows);
     sequences_ = std::move(made.sequences);
-    const FieldInfo& target = *info_.find(info_.target);
+    const FieldInfo& like = *info_.find(info_.target);
     std::vector<int64_t> shape = {static_cast<int64_t>(places_.size())};
-    shape.insert(shape.end(), target.shape.begin(), target.shape.end());
-    set_field(target.name, at::zeros(shape, target.dtype));
+    shape.insert(shape.end(), like.shape.begin(), like.shape.end());
+    set_field(like.name, target.defined() ? target.to(like.dtype) : at::zeros(shape, like.dtype));
     info_.num_samples = shape[0];
   }
   DatasetInfo info() const override { return info_; }
@@ -83,11 +85,18 @@ std::vector<std::unique_ptr<TableSource>> files_of(const UnlabelledSource& sourc
   return files;
 }
 
+UnlabelledRows::Columns columns_of(const UnlabelledSource& source, const TableOptions& options) {
+  UnlabelledRows::Columns columns = {columns_read(source), options.labels(), options.ids(), source.kept};
+  if (source.with_target) columns.read.insert(columns.read.end(), columns.labels.begin(), columns.labels.end());
+  return columns;
+}
+
 class UnlabelledTable : public UnlabelledRows {
  public:
   UnlabelledTable(const UnlabelledSource& from, const TableOptions& options, const TableSource& own)
-      : UnlabelledRows(from, {columns_read(from), options.labels(), options.ids()}, files_of(from, own)),
-        na_values_(options.na_values) {
+      : UnlabelledRows(from, columns_of(from, options), files_of(from, own)),
+        na_values_(options.na_values),
+        options_(options) {
     for (const std::string& name : columns_read(from)) {
       columns_.push_back(make_column(name, 0, options.column(name)));
       try {
@@ -97,6 +106,17 @@ class UnlabelledTable : public UnlabelledRows {
       }
     }
     empty_ = columns_;
+    if (!from.with_target) return;
+    for (const std::string& name : options.labels()) {
+      ColumnOptions column = options.column(name);
+      column.missing = 0.0;  // which is kept as NaN
+      labels_.push_back(make_column(name, 0, column));
+    }
+    no_labels_ = labels_;
+    for (const std::string& name : columns_read(from)) {
+      const bool is_known = std::find(from.known.begin(), from.known.end(), name) != from.known.end();
+      are_known_.push_back(is_known);
+    }
   }
 
  protected:
@@ -104,19 +124,33 @@ class UnlabelledTable : public UnlabelledRows {
             const std::string& place) override {
     CellParser parser(file, na_values_);
     parser.set_row(row_number);
+    for (size_t i = 0; i < labels_.size(); ++i) parser.add(*cells[columns_.size() + i], labels_[i]);
+    const bool is_to_come = !labels_.empty() && std::all_of(labels_.begin(), labels_.end(), [](const Column& label) {
+      return std::isnan(label.numbers[label.numbers.size() - 1]);
+    });
     for (size_t i = 0; i < columns_.size(); ++i) {
-      parser.add(*cells[i], columns_[i]);
+      // What a row to come does not know of itself is not read either: the row before stands in for it.
+      const bool stands_in = is_to_come && !are_known_[i] && !last_.empty() && missing_.contains(*cells[i], false);
+      parser.add(stands_in ? last_[i] : *cells[i], columns_[i]);
       require_known(columns_[i], place);
     }
+    if (labels_.empty() || is_to_come) return;
+    last_.resize(columns_.size());
+    for (size_t i = 0; i < columns_.size(); ++i) last_[i] = *cells[i];
   }
   void cut(int64_t count) override {
     for (Column& column : columns_) column.cut(count);
+    for (Column& label : labels_) label.cut(count);
   }
   std::unique_ptr<Dataset> make(std::vector<std::string> places, std::vector<int64_t>) override {
-    TableFields made = fields_of(columns_, static_cast<int64_t>(places.size()),
-                                 [&](size_t row, const std::string& column) { return places[row] + ":" + column; });
+    const auto count = static_cast<int64_t>(places.size());
+    const RowPlace place = [&](size_t row, const std::string& column) { return places[row] + ":" + column; };
+    TableFields made = fields_of(columns_, count, place);
     columns_ = empty_;
-    return std::make_unique<TableRows>(source().info, std::move(made), std::move(places));
+    at::Tensor target;
+    if (!labels_.empty()) target = label_field(labels_, options_, count, place);
+    labels_ = no_labels_;
+    return std::make_unique<TableRows>(source().info, std::move(made), target, std::move(places));
   }
 
  private:
@@ -139,6 +173,12 @@ class UnlabelledTable : public UnlabelledRows {
   std::optional<std::vector<std::string>> na_values_;
   std::vector<Column> columns_;  // that the model reads
   std::vector<Column> empty_;    // the same without a row
+  TableOptions options_;
+  std::vector<Column> labels_;  // with_target
+  std::vector<Column> no_labels_;
+  std::vector<bool> are_known_;  // of columns_: their values to come are given
+  std::vector<Cell> last_;       // of them in the last row that has a target
+  MissingValues missing_{na_values_};
 };
 
 }  // namespace

@@ -142,6 +142,7 @@ class UnlabelledTexts : public UnlabelledRows {
 }  // namespace
 
 std::unique_ptr<UnlabelledData> read_unlabelled_texts(const UnlabelledSource& source, const EncodedTexts& like) {
+  if (source.with_target) throw DataError("a series of texts cannot be forecast");
   return std::make_unique<UnlabelledTexts>(source, like);
 }
 
