@@ -34,7 +34,8 @@ void sort_rest(PredictArguments& arguments) {
 std::string format_of(const PredictArguments& arguments) {
   if (!arguments.format.empty()) return arguments.format;
   const std::string ending = std::filesystem::path(arguments.options.output).extension();
-  return ending == ".jsonl" || ending == ".json" ? "jsonl" : ending == ".npz" ? "npz" : "csv";
+  if (ending == ".jsonl" || ending == ".json") return "jsonl";
+  return ending == ".npz" || ending == ".parquet" ? ending.substr(1) : "csv";
 }
 
 void report(const TrainedRun& run, const PredictSummary& summary, const PredictOptions& options) {
@@ -69,8 +70,8 @@ void add_predict(CLI::App& app, Program& program) {
                    "whichever the model was trained on), pictures and folders of them, files of texts, - for standard "
                    "input; by default the recipe's dataset.eval. And key=value: device=cpu");
   verb->add_option("--data", arguments->data, "the same, for one file or folder");
-  verb->add_option("--format", arguments->format, "csv (default), jsonl or npz; by default as --output ends")
-      ->check(CLI::IsMember({"csv", "jsonl", "npz"}));
+  verb->add_option("--format", arguments->format, "csv (default), jsonl, parquet or npz; by default as --output ends")
+      ->check(CLI::IsMember({"csv", "jsonl", "parquet", "npz"}));
   verb->add_option("--output,-o", arguments->options.output,
                    "the file to write; standard output by default. A file that was killed goes on where it was");
   verb->add_option("--masks", arguments->options.outcome.masks,

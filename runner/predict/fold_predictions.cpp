@@ -52,7 +52,7 @@ std::string joined(const std::vector<std::string>& first, const std::string& res
 }  // namespace
 
 void predict_held_out(const LoadedRecipe& loaded, const std::vector<std::string>& runs, const Catalog& catalog,
-                      const std::string& path) {
+                      const std::string& folder) {
   const DatasetSection& section = loaded.recipe.dataset;
   const auto seed = static_cast<uint64_t>(loaded.recipe.seed);
   const auto whole = open_data(*section.whole, loaded.recipe);
@@ -66,7 +66,9 @@ void predict_held_out(const LoadedRecipe& loaded, const std::vector<std::string>
     Catalog own = catalog;
     TrainedRun run(find_trained(runs[fold]), {}, own);
     HeldOutWriter writer(runs[fold], numbers, lines);
-    predict(run, {}, writer);
+    PredictOptions options;
+    options.outcome.masks = folder + "/masks";
+    predict(run, options, writer);
   }
   const DatasetFacts facts = whole->facts();
   std::vector<std::string> header = {"sample"};
@@ -76,7 +78,7 @@ void predict_held_out(const LoadedRecipe& loaded, const std::vector<std::string>
     ids.push_back(facts.texts(name));
   }
   header.emplace_back("fold");
-  write_file_atomically(path, [&](FileWriter& file) {
+  write_file_atomically(folder + "/predictions.csv", [&](FileWriter& file) {
     file.write(joined(header, lines.head));
     for (size_t i = 0; i < folds.size(); ++i) {
       std::vector<std::string> line = {std::to_string(i)};

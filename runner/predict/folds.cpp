@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "registry/formats/files/file_io.h"
+#include "registry/language/error.h"
 #include "registry/language/text_forms.h"
 #include "runner/base/signals.h"
 #include "runner/loggers/loggers.h"
@@ -99,7 +100,11 @@ int train_folds(const LoadedRecipe& loaded, const FoldsTraining& training) {
   for (const std::string& run : runs) {
     figures.add(ordered_json::parse(read_file(run + "/summary.json", kMostBytes)));
   }
-  predict_held_out(loaded, runs, training.catalog, folder.path() + "/predictions.csv");
+  try {
+    predict_held_out(loaded, runs, training.catalog, folder.path());
+  } catch (const Error& error) {
+    spdlog::warn("there is no predictions.csv of the folds: {}", error.what());
+  }
   const ordered_json summary = summary_of(figures, count);
   folder.finish(summary.dump(2) + "\n");
   return 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/images/encode.h"
@@ -40,6 +41,10 @@ class MaskOutcome : public Outcome {
     std::vector<std::string> files;
     for (int64_t i = 0; i < masks.size(0); ++i) {
       files.push_back(file_for(batch.names[static_cast<size_t>(i)]));
+      if (!written_.insert(files.back()).second) {
+        throw Error("predict: two pictures would have the mask " + files.back() + ", " +
+                    batch.names[static_cast<size_t>(i)] + " among them; predict for one folder of pictures at a time");
+      }
       create_folders(fs::path(files.back()).parent_path().string());
       write_file_atomically(files.back(), encode_png(masks[i], palette_));
     }
@@ -65,6 +70,7 @@ class MaskOutcome : public Outcome {
   double threshold_;
   std::vector<std::string> roots_;
   std::vector<uint8_t> palette_;
+  std::set<std::string> written_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/files/zip_writer.h"
 #include "registry/language/error.h"
+#include "registry/language/utf8.h"
 #include "runner/predict/prediction_writer.h"
 
 namespace trainrun {
@@ -19,21 +20,13 @@ void append_little(std::string& bytes, T number) {
   for (size_t i = 0; i < sizeof(T); ++i) bytes += static_cast<char>(number >> (8 * i));
 }
 
-/// The code points of UTF-8; what is none stands as U+FFFD.
+/// The code points of UTF-8; a byte that is none stands as U+FFFD.
 std::u32string code_points(const std::string& text) {
   std::u32string points;
   for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const size_t count = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 0;
-    if (count == 0 || i + count > text.size()) {
-      points += U'\uFFFD';
-      ++i;
-      continue;
-    }
-    char32_t point = count == 1 ? lead : lead & (0x7fU >> count);
-    for (size_t k = 1; k < count; ++k) point = point << 6 | (static_cast<unsigned char>(text[i + k]) & 0x3fU);
-    points += point;
-    i += count;
+    const uint32_t point = next_code_point(text, i);
+    points += point == kInvalidCodePoint ? U'\uFFFD' : static_cast<char32_t>(point);
+    if (point == kInvalidCodePoint) ++i;
   }
   return points;
 }

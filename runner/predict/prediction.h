@@ -17,7 +17,7 @@ enum class BrokenSamples { kError, kSkip };
 
 struct PredictOptions {
   std::vector<std::string> data;  // files, folders, "-"; none: the first set of evaluation data
-  std::string format = "csv";     // csv, jsonl, npz
+  std::string format = "csv";     // csv, jsonl, parquet, npz
   std::string output;             // the file to write; "": standard output
   OutcomeOptions outcome;
   std::optional<int64_t> batch_size;  // null: that of evaluations, or more where samples are small

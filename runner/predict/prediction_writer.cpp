@@ -191,6 +191,7 @@ std::unique_ptr<LineMaker> csv_lines() { return std::make_unique<CsvLines>(); }
 std::unique_ptr<PredictionWriter> open_prediction_writer(const std::string& format, const std::string& path,
                                                          const json& identity) {
   if (format == "npz") return npz_writer(path);
+  if (format == "parquet") return parquet_writer(path);
   if (format == "jsonl") return std::make_unique<LineWriter>(std::make_unique<JsonLines>(), path, identity);
   return std::make_unique<LineWriter>(csv_lines(), path, identity);
 }

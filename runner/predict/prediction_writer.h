@@ -38,11 +38,12 @@ class LineMaker {
 /// Of CSV, in which lists of numbers are a column for each of them: "output[3]".
 std::unique_ptr<LineMaker> csv_lines();
 
-/// `format`: csv, jsonl, npz. `path`: "": standard output, of which no npz can be made. `identity`: see ResumableFile.
+/// `format`: csv, jsonl, parquet, npz. `path`: "": standard output, of which only lines can be made. `identity`: see ResumableFile.
 std::unique_ptr<PredictionWriter> open_prediction_writer(const std::string& format, const std::string& path,
                                                          const nlohmann::json& identity);
 
 std::unique_ptr<PredictionWriter> npz_writer(const std::string& path);
+std::unique_ptr<PredictionWriter> parquet_writer(const std::string& path);
 
 /// A number as short as it may be so that float32 reads it as the same again; an integer whole; true or false. Of
 /// element `i` of a contiguous tensor. `not_finite`: what stands for NaN and infinities; null: nan, inf.

@@ -260,12 +260,12 @@ def test_a_program_that_was_built_without_it_says_what_to_do(tmp_path):
     done = subprocess.run(["strace", "-f", "-qq", "-o", "/dev/null", "-P", library, "-e", "inject=stat,newfstatat,statx:error=ENOENT", BINARY, "validate", recipe],
                           cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     said = done.stdout + done.stderr
-    assert done.returncode == 2 and f"{tmp_path}/t.parquet: Parquet and Arrow files are read by a part that this trainrun was built without" in said
+    assert done.returncode == 2 and f"{tmp_path}/t.parquet: Parquet and Arrow files are read and written by a part that this trainrun was built without" in said
     assert f"there is no {library}" in said and "run tools/setup --arrow" in said
     done = subprocess.run(["strace", "-f", "-qq", "-o", "/dev/null", "-P", next(pathlib.Path(pyarrow.__file__).parent.glob("libparquet.so.*")), "-e",
                            "inject=openat:error=ENOENT", BINARY, "validate", recipe], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     said = done.stdout + done.stderr
-    assert done.returncode == 2 and "the libraries that read Parquet and Arrow files cannot be opened (libparquet.so" in said
+    assert done.returncode == 2 and "the libraries for Parquet and Arrow files cannot be opened (libparquet.so" in said
     assert f"pip install pyarrow=={pyarrow.__version__}" in said
 
 

@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import safetensors.torch
 import torch
@@ -266,3 +267,18 @@ def test_what_was_killed_goes_on_at_the_next_row(prices):
     assert [row["order"] for row in found] == [f"{i}-{k}" for i in range(100) for k in range(len(rows))]
     assert [float(row["price"]) for row in found[-3000:]] == pytest.approx(prices_of(prices, rows), rel=1e-5)
     assert not list(prices.glob("long-out.csv.partial*"))
+
+
+def test_parquet_has_the_types_of_the_columns(classes):
+    rows = [row | {"note": f"n{i}", "count": i, "share": None if i == 2 else i / 4} for i, row in enumerate(people(9, 23))]
+    names = [name for name in HEADER if name not in ("species", "price")] + ["note", "count", "share"]
+    (classes / "typed.jsonl").write_text("".join(json.dumps({name: row[name] for name in names}) + "\n" for row in rows))
+    trainrun(classes, "predict", "run", "typed.jsonl", "--output", "typed.parquet")
+    found = pyarrow.parquet.read_table(classes / "typed.parquet")
+    lines = [json.loads(line) for line in trainrun(classes, "predict", "run", "typed.jsonl", "--format", "jsonl").splitlines()]
+    assert {name: str(found.schema.field(name).type) for name in ("order", "note", "count", "share", "species", "probability")} == {
+        "order": "string", "note": "string", "count": "int64", "share": "double", "species": "string", "probability": "double"}
+    assert found.column("count").to_pylist() == list(range(9)) and found.column("share").to_pylist()[2] is None
+    assert found.column("species").to_pylist() == [line["species"] for line in lines]
+    np.testing.assert_allclose(found.column("p(cat)").to_numpy(), [line["probabilities"]["cat"] for line in lines], rtol=1e-6)
+    assert not list(classes.glob("*.partial"))

@@ -191,3 +191,25 @@ def test_ranks_of_its_own_train_each_fold(tmp_path, rows):
     trainrun(tmp_path, "recipe.yaml", "distributed_type=MULTI_CPU", "num_processes=2", "training.num_epochs=1")
     assert sorted(summary_of(tmp_path / "run")["metrics"]) == ["eval/accuracy", "eval/loss"]
     assert len((tmp_path / "run/predictions.csv").read_text().splitlines()) == NUM_ROWS + 1
+
+
+PICTURES = """
+name: drawn
+output_dir: run
+model: {layers: [Flatten, {type: Linear, out_features: 64}, {type: Unflatten, dim: 1, unflattened_size: [1, 8, 8], name: drawn}]}
+loss: {type: MSELoss, inputs: [drawn, image]}
+dataset:
+  train: {type: Digits, split: test}
+  fold: {folds: 2}
+dataloader: {batch_size: 256}
+optimizer: {type: SGD, lr: 0.01}
+training: {num_epochs: 1}
+"""
+
+
+def test_folds_end_well_where_a_table_cannot_hold_what_they_predict(tmp_path):
+    (tmp_path / "recipe.yaml").write_text(PICTURES)
+    said = trainrun(tmp_path, "recipe.yaml")
+    assert "there is no predictions.csv of the folds: predict: 'output' is [" in said
+    assert json.loads((tmp_path / "run/summary.json").read_text())["folds"] == 2
+    assert not (tmp_path / "run/predictions.csv").exists()

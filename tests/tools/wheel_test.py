@@ -98,7 +98,7 @@ def test_parquet_is_read_by_the_pyarrow_beside_or_the_message_says_what_to_insta
     program = tmp_path / "environment/bin/trainrun"
     error = run(program, "r.yaml", folder=tmp_path, code=2, env=PLAIN_ENVIRONMENT)
     version = re.search(r"pyarrow==([0-9.]+)", (ROOT / "tools/requirements/arrow.lock").read_text()).group(1)
-    assert "t.parquet: the libraries that read Parquet and Arrow files cannot be opened (lib" in error
+    assert "t.parquet: the libraries for Parquet and Arrow files cannot be opened (lib" in error
     assert f"where pip installed this trainrun, pip install pyarrow=={version}" in error
     [metadata] = packages.glob("trainrun-*.dist-info/METADATA")
     assert f'Requires-Dist: pyarrow=={version}; extra == "parquet"' in metadata.read_text()

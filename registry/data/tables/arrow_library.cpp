@@ -15,15 +15,16 @@ namespace trainrun {
 const ArrowLibrary& open_arrow_library(const std::string& library, const std::string& file) {
   std::error_code unreadable;
   if (!std::filesystem::exists(library, unreadable)) {
-    throw DataError(file +
-                    ": Parquet and Arrow files are read by a part that this trainrun was built without (there is no " +
-                    library + "); run tools/setup --arrow, which fetches what it needs and builds it");
+    throw DataError(
+        file +
+        ": Parquet and Arrow files are read and written by a part that this trainrun was built without (there is no " +
+        library + "); run tools/setup --arrow, which fetches what it needs and builds it");
   }
   void* opened = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!opened) {
     const char* reason = dlerror();
     throw DataError(
-        file + ": the libraries that read Parquet and Arrow files cannot be opened (" +
+        file + ": the libraries for Parquet and Arrow files cannot be opened (" +
         std::string(reason ? reason : library) +
         "); run tools/setup --arrow, which fetches them, or, where pip installed this trainrun, pip install "
         "pyarrow==" +
@@ -41,10 +42,22 @@ bool is_arrow_file(const std::string& path) {
   return ends(".parquet") || ends(".arrow") || ends(".feather");
 }
 
+namespace {
+
+const ArrowLibrary& library_for(const std::string& path) {
+  static const ArrowLibrary& library = open_arrow_library(library_beside("libtrainrun_arrow.so"), path);
+  return library;
+}
+
+}  // namespace
+
 std::unique_ptr<TableReader> open_arrow_table(const std::string& path, ObjectColumns objects) {
   open_regular_file(path);  // what is wrong with the file itself is said first
-  static const ArrowLibrary& library = open_arrow_library(library_beside("libtrainrun_arrow.so"), path);
-  return library.open(path, objects);
+  return library_for(path).open(path, objects);
+}
+
+std::unique_ptr<ParquetFile> create_parquet_file(const std::string& path, std::span<const ParquetColumn> columns) {
+  return library_for(path).create(path, columns);
 }
 
 void for_each_arrow_row(const std::string& path, const std::vector<std::string>& columns,

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,34 @@ inline constexpr const char* kArrowVersion = "26.0.1";
 /// Whether columns of a file may hold objects (structs): tables have no use for them, conversations consist of them.
 enum class ObjectColumns { kRefused, kRead };
 
+/// A column of a Parquet file that is written: of one kind, and of lists of `width` numbers where that is not 0.
+struct ParquetColumn {
+  enum class Kind { kText, kInteger, kNumber, kSingle, kBoolean };  // kSingle: float32
+  std::string name;
+  Kind kind = Kind::kText;
+  int64_t width = 0;
+};
+/// Some rows of a column: what its kind says, one value after another.
+struct ParquetValues {
+  std::span<const std::string> texts = {};
+  const void* numbers = nullptr;            // int64_t, double, float, bool
+  std::span<const uint8_t> are_there = {};  // of each row: 0: it has no value; empty: all have one
+};
+
+/// A Parquet file that grows beside the name that it gets in the end.
+class ParquetFile {
+ public:
+  virtual ~ParquetFile() = default;
+  /// As many values as the file has columns. Throws FileError, as `finish` does.
+  virtual void write(std::span<const ParquetValues> values, int64_t rows) = 0;
+  /// The file gets its name.
+  virtual void finish() = 0;
+};
+
 /// What libtrainrun_arrow.so gives (registry/data/tables/arrow). It alone is linked with Arrow.
 struct ArrowLibrary {
   std::unique_ptr<TableReader> (*open)(const std::string& path, ObjectColumns objects);
+  std::unique_ptr<ParquetFile> (*create)(const std::string& path, std::span<const ParquetColumn> columns);
 };
 
 /// Opens libtrainrun_arrow.so at `library`. Throws DataError where that cannot be, which names `file`, for which it is
@@ -32,6 +58,9 @@ bool is_arrow_file(const std::string& path);
 /// here and nowhere before. Row groups are read a piece at a time. The rows' numbers count from 1; a null, and a number
 /// that is NaN, is a missing value; dates and times are texts as ISO 8601 has them. Throws DataError.
 std::unique_ptr<TableReader> open_arrow_table(const std::string& path, ObjectColumns objects);
+
+/// Creates a Parquet file. Throws DataError where the library cannot be opened, FileError.
+std::unique_ptr<ParquetFile> create_parquet_file(const std::string& path, std::span<const ParquetColumn> columns);
 
 /// Calls `take` with each row, a cell for each of `columns`, in their order, and the row's number, from 1. Throws
 /// DataError, also where the file lacks a column.

@@ -110,6 +110,6 @@ std::unique_ptr<TableReader> open_table(const std::string& path, ObjectColumns o
 }  // namespace trainrun
 
 extern "C" const trainrun::ArrowLibrary* trainrun_arrow_library() {
-  static constexpr trainrun::ArrowLibrary kLibrary{&trainrun::open_table};
+  static constexpr trainrun::ArrowLibrary kLibrary{&trainrun::open_table, &trainrun::create_parquet};
   return &kLibrary;
 }

@@ -8,10 +8,12 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "registry/data/tables/arrow_library.h"
 #include "registry/language/error.h"
 
 // The record batches of a file. Here and in the sources of this folder alone is Arrow included.
@@ -36,6 +38,8 @@ enum class IpcFormat { kFile, kStream };
 /// Of a file in Arrow's own format, of which a record batch is in memory at a time.
 std::unique_ptr<Batches> ipc_batches(const std::string& path, std::shared_ptr<arrow::io::ReadableFile> file,
                                      IpcFormat format);
+
+std::unique_ptr<ParquetFile> create_parquet(const std::string& path, std::span<const ParquetColumn> columns);
 
 /// Throws what Arrow found wrong at `place` ("FILE: row group 3") as a DataError.
 [[noreturn]] void fail(const std::string& place, const std::string& fault);
