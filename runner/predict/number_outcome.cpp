@@ -13,14 +13,7 @@ class NumberOutcome : public Outcome {
         is_logarithm_(inputs.is_logarithm),
         has_deviation_(gives_deviation(inputs)),
         rows_per_sample_(inputs.rows_per_sample) {
-    const int64_t count = inputs.output().numel() / inputs.output().size(0) / rows_per_sample_;
-    names_ = target.names_within;
-    if (static_cast<int64_t>(names_.size()) == count) return;
-    const std::string title = target.called.empty() ? "prediction" : target.called;
-    names_ = {title};
-    if (count == 1) return;
-    names_.clear();
-    for (int64_t i = 0; i < count; ++i) names_.push_back(title + "[" + std::to_string(i) + "]");
+    names_ = names_of_numbers(target, inputs.output().numel() / inputs.output().size(0) / rows_per_sample_);
   }
 
   ResultColumns columns(const PredictedBatch& batch) override {

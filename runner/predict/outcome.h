@@ -38,6 +38,8 @@ struct OutcomeInputs {
   std::string loss_type = {};
   /// Whether the output is the logarithm of what it predicts (PoissonNLLLoss's log_input).
   bool is_logarithm = false;
+  /// Of which the output's last dimension gives each; empty: of none.
+  std::vector<double> quantiles = {};
   /// Examples of what the loss reads: its output [N, …] first. Undefined: the target, and what frozen models give.
   Tensors outputs = {};
   /// How many rows of predictions a sample has: the steps of a forecast.
@@ -73,8 +75,12 @@ std::unique_ptr<Outcome> make_outcome(const OutcomeInputs& inputs);
 std::unique_ptr<Outcome> make_mask_outcome(const OutcomeInputs& inputs);
 std::unique_ptr<Outcome> make_label_outcome(const OutcomeInputs& inputs);
 std::unique_ptr<Outcome> make_class_outcome(const OutcomeInputs& inputs);
+std::unique_ptr<Outcome> make_quantile_outcome(const OutcomeInputs& inputs);
 std::unique_ptr<Outcome> make_number_outcome(const OutcomeInputs& inputs);
 std::unique_ptr<Outcome> make_raw_outcome(const OutcomeInputs& inputs);
+
+/// What `count` predicted numbers of a row are called: as the target's columns, or by its one name.
+std::vector<std::string> names_of_numbers(const FieldContract& target, int64_t count);
 
 /// Probabilities [N, …] float64 of outputs that say `kind`; `of_logits` makes them of logits.
 template <class OfLogits>

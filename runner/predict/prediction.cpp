@@ -202,6 +202,7 @@ class Prediction {
     inputs.loss_type = component.type;
     inputs.is_logarithm =
         inputs.loss.target == LossFacts::Target::kCounts && component.attributes.value("log_input", false);
+    inputs.quantiles = component.attributes.value("quantiles", std::vector<double>());
     inputs.outputs = read;
     inputs.rows_per_sample = rows_per_sample;
     inputs.roots = options_.data;

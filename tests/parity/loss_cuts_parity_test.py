@@ -108,6 +108,7 @@ ROWS = {
     "KTOLoss": [({"loss_type": "apo_zero_unpaired", "inputs": ["both", "label", "rejected_labels", "desirable", "reference"]}, PAIRS, TEXTS, JUDGED)],
     "BradleyTerryLoss": [({"inputs": ["both", "margin"]}, SCORES, VECTORS, {"label": NUMBERS, "margin": normal(NUM)})],
     "OutputLoss": [({"inputs": ["out"]}, CLASSES, VECTORS, {"label": NUMBERS})],
+    "QuantileLoss": [({"quantiles": [0.1, 0.3, 0.6, 0.9]}, CLASSES, VECTORS, {"label": normal(NUM, 1)})],
 }
 TABLE = [({"type": name} | own, *rest) for name, rows in ROWS.items() for own, *rest in rows]
 # By default a step of several batches is the mean of their means here, by their samples, as PyTorch's loops have it; what

@@ -36,6 +36,19 @@ def weights(numbers: list[float]):
     return torch.tensor(numbers, dtype=torch.float64)
 
 
+def pinball(*quantiles, reduction="mean"):
+    """scikit-learn 1.7, mean_pinball_loss, for each quantile: alpha max(y - q, 0) + (1 - alpha) max(q - y, 0)."""
+
+    def of(output, target):
+        target = target if target.dim() == output.dim() else target.unsqueeze(-1)
+        parts = [alpha * (target[..., 0] - output[..., i]).clamp_min(0) + (1 - alpha) * (output[..., i] - target[..., 0]).clamp_min(0)
+                 for i, alpha in enumerate(quantiles)]
+        losses = torch.stack(parts)
+        return losses.mean() if reduction == "mean" else losses.sum()
+
+    return of
+
+
 def focal(alpha=None, gamma=2.0, reduction="mean", ignore_index=-100):
     """Lin et al. 2017, eq. 5: -alpha_t (1 - p_t)^gamma log(p_t); of 0/1 targets torchvision.ops.sigmoid_focal_loss."""
 
@@ -227,6 +240,11 @@ ROWS = {
         ({}, nn.L1Loss(), draw(9, 4), draw(9, 4, seed=3)),
         ({}, nn.L1Loss(), draw(9, 4).round(), draw(9, 4, seed=3).round()),
         ({"reduction": "sum"}, nn.L1Loss(reduction="sum"), draw(9), draw(9, seed=3)),
+    ],
+    "QuantileLoss": [
+        ({}, pinball(0.1, 0.5, 0.9), draw(9, 3), draw(9, 1, seed=3)),
+        ({"quantiles": [0.3]}, pinball(0.3), draw(9, 4, 1), draw(9, 4, seed=3)),
+        ({"quantiles": [0.05, 0.95], "reduction": "sum"}, pinball(0.05, 0.95, reduction="sum"), draw(9, 4, 2), draw(9, 4, seed=3)),
     ],
     "SmoothL1Loss": [
         ({}, nn.SmoothL1Loss(), draw(9, 4), draw(9, 4, seed=3)),

@@ -108,6 +108,18 @@ def test_a_number_and_its_standard_deviation_in_the_units_of_the_data(tmp_path):
     assert [float(row["std(y)"]) for row in found] == pytest.approx(deviation.tolist(), rel=1e-4)
 
 
+def test_quantiles_in_the_units_of_the_data(tmp_path):
+    _, target = table(tmp_path / "train.csv", 60, 1)
+    state = trained(tmp_path, "[{type: Linear, out_features: 2}]", "{type: QuantileLoss, quantiles: [0.05, 0.5]}",
+                    "{train: {type: CSV, path: train.csv, label: y, task: regression}, transforms: [{type: Standardize, field: label}]}")
+    values, _ = table(tmp_path / "new.csv", 9, 2, ("b", "a"))
+    expected = linear(state, values, "0") * target.std() + target.mean()
+    found = rows_of(trainrun(tmp_path, "predict", "run", "new.csv"))
+    assert list(found[0]) == ["line", "y q0.05", "y q0.5"]
+    for i, name in enumerate(list(found[0])[1:]):
+        assert [float(row[name]) for row in found] == pytest.approx(expected[:, i].tolist(), rel=1e-4)
+
+
 def test_counts_are_predicted_and_not_their_logarithms(tmp_path):
     table(tmp_path / "train.csv", 60, 1, ("a", "b", "n"))
     state = trained(tmp_path, "[{type: Linear, out_features: 1}]", "PoissonNLLLoss", "{train: {type: CSV, path: train.csv, label: n, task: regression}}")

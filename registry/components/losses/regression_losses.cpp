@@ -2,6 +2,7 @@
 #include <ATen/ops/huber_loss.h>
 #include <ATen/ops/kl_div.h>
 #include <ATen/ops/l1_loss.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/poisson_nll_loss.h>
 #include <ATen/ops/smooth_l1_loss.h>
@@ -72,6 +73,41 @@ struct PoissonNLLLoss : AlikeInputs {
   }
 };
 
+/// Source: Koenker & Bassett 1978, "Regression quantiles"; scikit-learn's mean_pinball_loss for one of them.
+struct QuantileLoss : AlikeInputs {
+  static constexpr auto kTarget = LossFacts::Target::kCounts;
+  static constexpr bool kLabelsAsNumbers = false;  // which have another shape than the output
+  std::vector<double> quantiles = {0.1, 0.5, 0.9};
+  static void describe(auto& f) {
+    f.optional("quantiles", &QuantileLoss::quantiles)
+        .not_empty("expected at least one quantile")
+        .doc("what the numbers along the output's last dimension are: between 0 and 1, ascending; 0.5 is the median");
+  }
+  void check(Checker& checker) const {
+    for (size_t i = 0; i < quantiles.size(); ++i) {
+      const bool fits = quantiles[i] > 0 && quantiles[i] < 1 && (i == 0 || quantiles[i] > quantiles[i - 1]);
+      if (!fits) checker.fail("quantiles", "expected numbers between 0 and 1, each greater than the one before");
+    }
+  }
+  void require(const LayerInputs& in, const std::vector<std::string>&) const {
+    std::vector<int64_t> output = in.shape(0).vec();
+    std::vector<int64_t> target = in.shape(1).vec();
+    const bool is_one = target.size() == output.size() && !target.empty() && target.back() == 1;
+    if (is_one) target.pop_back();
+    target.push_back(static_cast<int64_t>(quantiles.size()));
+    if (output == target) return;
+    throw LayerError("the output is " + shape_text(in.shape(0)) + " and the target " + shape_text(in.shape(1)) +
+                     "; expected an output " + shape_text(target) + ", whose last dimension are the quantiles");
+  }
+  at::Tensor operator()(const Tensors& in, int64_t reduction) const {
+    const at::Tensor target = in[1].dim() == in[0].dim() ? in[1] : in[1].unsqueeze(-1);
+    const at::Tensor errors = target.to(in[0].scalar_type()) - in[0];
+    const at::Tensor levels = ClassWeights(quantiles).like(in[0]);
+    const at::Tensor losses = at::maximum(levels * errors, (levels - 1) * errors);
+    return reduction == at::Reduction::Mean ? losses.mean() : losses.sum();
+  }
+};
+
 /// Source: torch.nn.functional.gaussian_nll_loss, which is no ATen function.
 struct GaussianNLLLoss : AlikeInputs {
   static constexpr auto kTarget = LossFacts::Target::kScaled;
@@ -137,6 +173,8 @@ void add_regression_losses(LossRegistry& losses) {
   losses.add<LossOf<GaussianNLLLoss>>(
       "GaussianNLLLoss",
       "negative log-likelihood of targets under normal distributions; inputs: [mean, target, variance]");
+  losses.add<LossOf<QuantileLoss>>(
+      "QuantileLoss", "pinball losses of the quantiles of a number, or of each of several; output [N, …, quantiles]");
   losses.add<LossOf<GaussianKLLoss>>("GaussianKLLoss",
                                      "divergence of normal distributions from the standard one, as of a variational "
                                      "autoencoder's code; inputs: [mean, log_variance]");
