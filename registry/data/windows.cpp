@@ -388,7 +388,9 @@ class WindowsDataset : public Dataset {
 }  // namespace
 
 std::unique_ptr<Dataset> Windows::build(const DatasetInputs& inputs) const {
-  std::unique_ptr<Dataset> rows = dataset.build(inputs);
+  DatasetInputs of_rows = inputs;
+  of_rows.target_alone = true;
+  std::unique_ptr<Dataset> rows = dataset.build(of_rows);
   const std::string fault = rows->facts().disorder(group);
   if (!fault.empty()) {
     throw RecipeError(

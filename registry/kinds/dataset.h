@@ -76,6 +76,8 @@ class TensorDataset : public Dataset {
 struct DatasetInputs {
   /// Seed of the run, for data that are drawn.
   uint64_t seed = 0;
+  /// Whether the rows may hold nothing but the target: a series is forecast from its own past.
+  bool target_alone = false;
 };
 
 /// The parameters that every data set has.

@@ -181,3 +181,28 @@ def test_several_targets_and_months_come_in_their_units_with_their_times(tmp_pat
     assert table(trainrun(tmp_path, "predict", "run", "other.csv")) == found  # of older rows nothing is read
     both = table(trainrun(tmp_path, "predict", "run", "solar.csv", "other.csv"))
     assert [row["file"] for row in both] == ["solar.csv"] * 2 + ["other.csv"] * 2
+
+
+ALONE = """\
+version: 1
+name: alone
+model: {layers: [Flatten, {type: Linear, name: head, out_features: 2}]}
+loss: L1Loss
+dataset: {train: {type: Windows, length: 5, horizon: 2, dataset: {type: CSV, path: sales.csv, label: sales, task: regression, id: day}}}
+optimizer: {type: SGD, lr: 0.1}
+training: {num_epochs: 1}
+output_dir: run
+"""
+
+
+def test_a_series_is_forecast_from_nothing_but_itself(tmp_path):
+    sales = np.round(np.sin(np.arange(30)), 3)
+    (tmp_path / "sales.csv").write_text("day,sales\n" + "".join(f"{day},{number}\n" for day, number in enumerate(sales)))
+    (tmp_path / "recipe.yaml").write_text(ALONE)
+    trainrun(tmp_path, "--quiet", "recipe.yaml")
+    weights = safetensors.torch.load_file(tmp_path / "run/checkpoints/latest/model.safetensors")
+    expected = weights["head.weight"].numpy() @ sales[-5:] + weights["head.bias"].numpy()
+    found = table(trainrun(tmp_path, "predict", "run", "sales.csv"))
+    np.testing.assert_allclose([float(row["sales"]) for row in found], expected, rtol=1e-4, atol=1e-5)
+    (tmp_path / "table.yaml").write_text(ALONE.replace("{type: Windows, length: 5, horizon: 2, dataset: ", "").replace("}}}", "}}"))
+    assert "sales.csv: has no column but the label 'sales' and the id 'day'" in trainrun(tmp_path, "table.yaml", fails=True)

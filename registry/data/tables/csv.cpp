@@ -168,8 +168,8 @@ std::vector<std::string> header_of(const std::string& path, TextEncoding encodin
   return {line.substr(0, line.find_last_not_of("\r\n") + 1)};
 }
 
-std::unique_ptr<Dataset> Csv::build(const DatasetInputs&) const {
-  return make_table(*this, std::make_unique<CsvSource>(*this));
+std::unique_ptr<Dataset> Csv::build(const DatasetInputs& inputs) const {
+  return make_table(*this, std::make_unique<CsvSource>(*this), inputs);
 }
 
 }  // namespace

@@ -157,8 +157,8 @@ class JsonlSource : public TableSource {
   bool takes_other_keys_;  // and leaves them out
 };
 
-std::unique_ptr<Dataset> Jsonl::build(const DatasetInputs&) const {
-  return make_table(*this, std::make_unique<JsonlSource>(*this));
+std::unique_ptr<Dataset> Jsonl::build(const DatasetInputs& inputs) const {
+  return make_table(*this, std::make_unique<JsonlSource>(*this), inputs);
 }
 
 }  // namespace

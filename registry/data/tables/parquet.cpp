@@ -113,8 +113,8 @@ class ArrowSource : public TableSource {
   mutable std::vector<std::string> paths_;
 };
 
-std::unique_ptr<Dataset> Parquet::build(const DatasetInputs&) const {
-  return make_table(*this, std::make_unique<ArrowSource>(path));
+std::unique_ptr<Dataset> Parquet::build(const DatasetInputs& inputs) const {
+  return make_table(*this, std::make_unique<ArrowSource>(path), inputs);
 }
 
 }  // namespace

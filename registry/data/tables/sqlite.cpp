@@ -182,8 +182,8 @@ class SqliteSource : public TableSource {
   Sqlite options_;
 };
 
-std::unique_ptr<Dataset> Sqlite::build(const DatasetInputs&) const {
-  return make_table(*this, std::make_unique<SqliteSource>(*this));
+std::unique_ptr<Dataset> Sqlite::build(const DatasetInputs& inputs) const {
+  return make_table(*this, std::make_unique<SqliteSource>(*this), inputs);
 }
 
 }  // namespace

@@ -21,8 +21,11 @@ using nlohmann::json;
 
 class TableDataset : public TensorDataset {
  public:
-  TableDataset(TableOptions options, std::unique_ptr<TableSource> source)
-      : options_(std::move(options)), source_(std::move(source)), rows_(*source_, options_.ids()) {}
+  TableDataset(TableOptions options, std::unique_ptr<TableSource> source, bool target_alone)
+      : options_(std::move(options)),
+        source_(std::move(source)),
+        target_alone_(target_alone),
+        rows_(*source_, options_.ids()) {}
 
   DatasetInfo info() const override {
     const auto reader = source_->open();
@@ -311,7 +314,9 @@ class TableDataset : public TensorDataset {
         if (!others.contains(i)) places.push_back(i);
       }
     }
-    if (places.empty()) throw DataError(options_.path + ": has no column but " + without_features_text());
+    if (places.empty() && !target_alone_) {
+      throw DataError(options_.path + ": has no column but " + without_features_text());
+    }
     for (const auto& [name, unused] : options_.listed().entries) place_of(name, names);
     places.insert(places.end(), labels.begin(), labels.end());
     return places;
@@ -376,6 +381,7 @@ class TableDataset : public TensorDataset {
   mutable std::optional<TableOptions> resolved_;  // with what was inferred
   mutable std::shared_ptr<const InferredTable> inferred_;
   std::unique_ptr<TableSource> source_;
+  bool target_alone_;  // see DatasetInputs
   std::vector<std::string> feature_names_;
   TablePlaces rows_;
   std::vector<Column> columns_;  // the labels last; empty once the fields are made
@@ -385,8 +391,9 @@ class TableDataset : public TensorDataset {
 
 }  // namespace
 
-std::unique_ptr<Dataset> make_table(const TableOptions& options, std::unique_ptr<TableSource> source) {
-  auto table = std::make_unique<TableDataset>(options, std::move(source));
+std::unique_ptr<Dataset> make_table(const TableOptions& options, std::unique_ptr<TableSource> source,
+                                    const DatasetInputs& inputs) {
+  auto table = std::make_unique<TableDataset>(options, std::move(source), inputs.target_alone);
   if (!options.split) return table;
   return options.split->part_of(std::move(table));
 }

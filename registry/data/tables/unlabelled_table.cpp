@@ -78,9 +78,11 @@ std::vector<std::string> columns_read(const UnlabelledSource& source) {
   return names;
 }
 
-std::vector<std::unique_ptr<TableSource>> files_of(const UnlabelledSource& source, const TableSource& own) {
+std::vector<std::unique_ptr<TableSource>> files_of(const UnlabelledSource& source, const TableSource& own,
+                                                   const std::string& label) {
   std::vector<std::unique_ptr<TableSource>> files;
-  const std::string first = columns_read(source).front();
+  const std::vector<std::string> read = columns_read(source);
+  const std::string first = read.empty() ? label : read.front();
   for (const std::string& path : source.paths) files.push_back(source_of_file(own, path, first));
   return files;
 }
@@ -94,7 +96,7 @@ UnlabelledRows::Columns columns_of(const UnlabelledSource& source, const TableOp
 class UnlabelledTable : public UnlabelledRows {
  public:
   UnlabelledTable(const UnlabelledSource& from, const TableOptions& options, const TableSource& own)
-      : UnlabelledRows(from, columns_of(from, options), files_of(from, own)),
+      : UnlabelledRows(from, columns_of(from, options), files_of(from, own, options.labels()[0])),
         na_values_(options.na_values),
         options_(options) {
     for (const std::string& name : columns_read(from)) {
