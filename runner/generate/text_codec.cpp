@@ -6,6 +6,7 @@
 #include "registry/formats/text/tokenizer.h"
 #include "registry/language/error.h"
 #include "registry/language/utf8.h"
+#include "runner/data/kept_tokenizers.h"
 
 namespace trainrun {
 namespace {
@@ -93,31 +94,15 @@ std::optional<std::string> find_text(const Value& value, const std::string& key)
   return std::nullopt;
 }
 
-void find_texts(const Value& value, const std::string& key, std::vector<std::string>& found) {
-  const Value* own = value.find(key);
-  const bool is_text = own && own->is_scalar() && !own->is_null();
-  if (is_text && std::ranges::find(found, own->text()) == found.end()) found.push_back(own->text());
-  for (const Value::Entry& entry : value.entries()) find_texts(entry.value, key, found);
-  for (const Value& item : value.items()) find_texts(item, key, found);
-}
-
 }  // namespace
 
 std::vector<std::string> ends_of_documents(const Recipe& recipe) {
-  std::vector<std::string> found;
-  find_texts(recipe.dataset.train.written, "end_of_document", found);
-  return found;
+  return texts_under(recipe.dataset.train.written, "end_of_document");
 }
 
 std::vector<std::string> notes_of_tokenizers(const Recipe& recipe) {
-  std::vector<std::string> tokenizers;
-  find_texts(recipe.dataset.train.written, "tokenizer", tokenizers);
-  for (size_t i = 0; recipe.dataset.eval && i < recipe.dataset.eval->sets.size(); ++i) {
-    find_texts(recipe.dataset.eval->sets[i].data.written, "tokenizer", tokenizers);
-  }
   std::vector<std::string> notes;
-  for (const std::string& tokenizer : tokenizers) {
-    if (tokenizer == kCharacters) continue;
+  for (const std::string& tokenizer : named_tokenizers(recipe)) {
     for (std::string& note : tokenizer_notes(tokenizer)) {
       if (std::ranges::find(notes, note) == notes.end()) notes.push_back(std::move(note));
     }

@@ -11,6 +11,7 @@
 #include "registry/language/text_forms.h"
 #include "registry/plugin_loader.h"
 #include "runner/data/data_contract.h"
+#include "runner/data/kept_tokenizers.h"
 #include "runner/data/known_dataset.h"
 #include "runner/model/figures.h"
 #include "runner/model/index_checks.h"
@@ -178,6 +179,8 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
   std::vector<Problem> notes;
   std::unique_ptr<Model> planned;
   if (source.value.is_map()) {
+    use_kept_tokenizers(source.value, learnt.is_object() ? learnt.value("tokenizers", nlohmann::json()) : nullptr,
+                        std::filesystem::path(path).parent_path().string(), loaded.kept_notes);
     if (!source.value.find("name")) {
       source.value.set("name", {}, Value::scalar(std::filesystem::path(path).stem().string(), true, {}));
     }

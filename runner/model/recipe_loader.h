@@ -15,6 +15,7 @@ struct LoadedRecipe {
   std::string path;
   Value kept;                    // ResolvedRecipe's: what of it may be a secret
   std::vector<Problem> surplus;  // notes found while the model was planned: `surplus_outputs`, and of `settle_modes`
+  std::vector<std::string> kept_notes;  // of a run: what its recipe names and is taken from its folder instead
   std::vector<PublishedName> names;
   bool is_planned = false;  // otherwise a model is not fetched yet, and nothing was checked that depends on its sizes
 };

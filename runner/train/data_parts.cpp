@@ -65,7 +65,11 @@ class LearntPart : public Stateful {
  public:
   explicit LearntPart(Job& job) : Stateful("learnt"), job_(job) {}
 
-  json values() override { return DataContract::of(*job_.train_data, job_.transforms.get()).to_json(); }
+  json values() override {
+    json learnt = DataContract::of(*job_.train_data, job_.transforms.get()).to_json();
+    if (!job_.kept_tokenizers.is_null()) learnt["tokenizers"] = job_.kept_tokenizers;
+    return learnt;
+  }
 
   void load(const Snapshot& saved) override {
     const json learnt = saved.values.is_null() ? json::object() : saved.values;

@@ -84,6 +84,7 @@ TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::strin
   const json learnt = learnt_in(*checkpoint);
   loaded_ = load_trained_recipe(trained.recipe, overrides, catalog, learnt);
   Recipe& recipe = loaded_.recipe;
+  notes_ = loaded_.kept_notes;
   contract_ = DataContract::from_json(learnt, recipe, notes_);
   for (const ExtraMetric& extra : extra_metrics ? extra_metrics(recipe) : std::vector<ExtraMetric>()) {
     recipe.metrics.push_back(metric_of(extra, catalog));

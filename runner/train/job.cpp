@@ -11,6 +11,7 @@
 #include "registry/kinds/dataset_facts.h"
 #include "runner/base/arithmetic.h"
 #include "runner/data/data_contract.h"
+#include "runner/data/kept_tokenizers.h"
 #include "runner/device/device.h"
 #include "runner/device/threads.h"
 #include "runner/distributed/agreement.h"
@@ -83,6 +84,7 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   if (options.dry_run) return;
   if (is_main()) {
     open_folder(loaded);
+    kept_tokenizers = keep_tokenizers(recipe, folder->path());
     start_log(folder->log_path(), options.quiet, options.verbose, folder->is_private());
     for (const std::string& note : folder->notes()) spdlog::info(note);
   } else {

@@ -82,6 +82,7 @@ class Job {
   at::Device device = at::kCPU;  // where to compute
   std::unique_ptr<ProcessGroup> group = std::make_unique<ProcessGroup>();
   std::unique_ptr<RunFolder> folder;  // of the main process
+  nlohmann::json kept_tokenizers;     // in it
   std::unique_ptr<Dataset> train_data;
   std::vector<EvalSplit> eval_splits;  // as recipe.dataset.eval has them; empty: none
   std::unique_ptr<DataTransforms> transforms;

@@ -213,3 +213,30 @@ output_dir: run
 """)
     trainrun(tmp_path, "--quiet", "recipe.yaml")
     assert "recipe.yaml: this is not a JPEG, PNG, WebP or BMP file" in trainrun(tmp_path, "predict", "run", "recipe.yaml", fails=True)
+
+
+def test_a_run_reads_by_its_own_copy_of_a_tokenizer_that_is_changed_or_gone(tmp_path):
+    trained(tmp_path, "[first]")
+    (tmp_path / "new.txt").write_text("a fine day\nit rained, words\n")
+
+    def predicted(fails=False):
+        done = subprocess.run([CALLED, "predict", "run", "new.txt"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode != 0) == fails, done.stderr
+        return done.stdout, done.stderr
+
+    first, said = predicted()
+    assert "tokenizer" not in said
+    own = tmp_path / "peer/tokenizer.json"
+    changed = json.loads(own.read_text())
+    words = [word for word in changed["model"]["vocab"] if not word.startswith("[")]
+    for word, number in zip(words, reversed(range(4, 4 + len(words))), strict=True):
+        changed["model"]["vocab"][word] = number
+    own.write_text(json.dumps(changed))
+    second, said = predicted()
+    assert second == first and f"the tokenizer {own} is no longer as it was in training; the run's copy of it is used, run/tokenizers/0/tokenizer.json" in said
+    own.unlink()
+    third, said = predicted()
+    assert third == first and f"the tokenizer {own} is no longer there; the run's copy of it is used" in said
+    (tmp_path / "run/tokenizers/0/tokenizer.json").unlink()
+    _, said = predicted(fails=True)
+    assert f"the tokenizer {own} is no longer there, and neither is the run's copy of it, run/tokenizers/0/tokenizer.json" in said

@@ -105,14 +105,7 @@ TokenCacheKey& TokenCacheKey::add(std::string_view text) {
 
 TokenCacheKey& TokenCacheKey::add_file(const std::string& path) { return add(digest_file(path).sha256); }
 
-TokenCacheKey& TokenCacheKey::add_tokenizer(const std::string& path) {
-  const fs::path given(model_folder(path, PublishedPart::kTokenizer));
-  const bool is_folder = fs::is_directory(given);
-  if (!is_folder) add(given.filename().string()).add_file(given.string());
-  const fs::path folder = is_folder ? given : given.parent_path();
-  for (const std::string& name : tokenizer_files(folder.string())) add(name).add_file((folder / name).string());
-  return *this;
-}
+TokenCacheKey& TokenCacheKey::add_tokenizer(const std::string& path) { return add(tokenizer_digest(path)); }
 
 ByteArrays arrays_on_disk(const std::string& key, size_t count, const std::function<ByteArrays()>& make) {
   return kept_in_cache<ByteArrays>(

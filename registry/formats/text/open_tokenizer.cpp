@@ -95,6 +95,27 @@ std::vector<std::string> tokenizer_files(const std::string& folder) {
   return found;
 }
 
+std::vector<std::string> files_of_tokenizer(const std::string& path) {
+  const fs::path given(model_folder(path, PublishedPart::kTokenizer));
+  if (!fs::exists(given)) throw DataError(path + ": there is no such file or folder");
+  const bool is_folder = fs::is_directory(given);
+  const fs::path folder = is_folder ? given : given.parent_path();
+  std::vector<std::string> files;
+  if (!is_folder) files.push_back(given.string());
+  for (const std::string& name : tokenizer_files(folder.string())) {
+    if (is_folder || name != given.filename()) files.push_back((folder / name).string());
+  }
+  return files;
+}
+
+std::string tokenizer_digest(const std::string& path) {
+  std::string all;
+  for (const std::string& file : files_of_tokenizer(path)) {
+    all += fs::path(file).filename().string() + "\n" + digest_file(file).sha256 + "\n";
+  }
+  return sha256(all);
+}
+
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path) {
   const fs::path given(model_folder(path, PublishedPart::kTokenizer));
   if (!fs::exists(given)) throw DataError(path + ": there is no such file or folder");

@@ -106,6 +106,10 @@ KeptTokens truncated_lengths(int64_t first, std::optional<int64_t> second, int64
 std::optional<std::string> find_tokenizer(const std::string& folder);
 /// The names of all files in a folder that make up its tokenizer and its chat template, always in the same order.
 std::vector<std::string> tokenizer_files(const std::string& folder);
+/// The paths of all files that open_tokenizer(path) reads, always in the same order. Throws DataError.
+std::vector<std::string> files_of_tokenizer(const std::string& path);
+/// SHA-256 of what these files are called and hold.
+std::string tokenizer_digest(const std::string& path);
 /// Opens a folder (tokenizer.json, or vocab.txt, or vocab.json and merges.txt, or tokenizer.model) or one such file, or
 /// the tokenizer of a model by its name (web/named_sources.h). Throws DataError.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path);
