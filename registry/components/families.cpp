@@ -27,6 +27,7 @@ void add_layer_families(LayerRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, reshapes);
   TRAINRUN_ADD_FAMILY(registry, samplings);
   TRAINRUN_ADD_FAMILY(registry, self_attention);
+  TRAINRUN_ADD_FAMILY(registry, sentence_layers);
   TRAINRUN_ADD_FAMILY(registry, torch_scripts);
   TRAINRUN_ADD_FAMILY(registry, transformers);
   TRAINRUN_ADD_FAMILY(registry, unpoolings);
@@ -43,6 +44,7 @@ void add_loss_families(LossRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, overlap_losses);
   TRAINRUN_ADD_FAMILY(registry, preference_losses);
   TRAINRUN_ADD_FAMILY(registry, regression_losses);
+  TRAINRUN_ADD_FAMILY(registry, sentence_losses);
   TRAINRUN_ADD_FAMILY(registry, sequence_losses);
 }
 
@@ -54,6 +56,7 @@ void add_metric_families(MetricRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, preference_metrics);
   TRAINRUN_ADD_FAMILY(registry, ranking_metrics);
   TRAINRUN_ADD_FAMILY(registry, regression_metrics);
+  TRAINRUN_ADD_FAMILY(registry, sentence_metrics);
   TRAINRUN_ADD_FAMILY(registry, sequence_metrics);
 }
 

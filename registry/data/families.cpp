@@ -14,6 +14,7 @@ void add_dataset_families(DatasetRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, mixture);
   TRAINRUN_ADD_FAMILY(registry, parquet);
   TRAINRUN_ADD_FAMILY(registry, preference_pairs);
+  TRAINRUN_ADD_FAMILY(registry, sentence_pairs);
   TRAINRUN_ADD_FAMILY(registry, sqlite);
   TRAINRUN_ADD_FAMILY(registry, synthetic);
   TRAINRUN_ADD_FAMILY(registry, tensor_file);

@@ -184,7 +184,15 @@ template <const BertFamily& kFamily, BertHead kHead>
 struct BertOf : BertOptions {
   static constexpr bool kClassifies = kHead == BertHead::kSequence || kHead == BertHead::kToken;
 
-  static void describe(Fields<BertOf>& f) { describe_bert(f, kFamily, kHead); }
+  bool add_pooling_layer = true;
+
+  static void describe(Fields<BertOf>& f) {
+    describe_bert(f, kFamily, kHead);
+    if constexpr (kHead == BertHead::kNone) {
+      f.optional("add_pooling_layer", &BertOf::add_pooling_layer)
+          .doc("false: without the pooled first, for which it then has no weights");
+    }
+  }
 
   Layer build(const LayerInputs& in) const {
     ModelConfig config(*this, kFamily.model_type, architecture(kFamily, kHead));
@@ -192,8 +200,9 @@ struct BertOf : BertOptions {
     const LayerInputs inputs = by_role(in, fields);
     const BertLayers layers(settings, kFamily, config, inputs);
     if constexpr (kHead == BertHead::kNone) {
-      auto graph = layers.model(true).build(inputs);
-      graph->set_outputs({*graph->slot("encoder"), *graph->slot("pooler")});
+      auto graph = layers.model(add_pooling_layer).build(inputs);
+      graph->set_outputs({*graph->slot("encoder")});
+      if (add_pooling_layer) graph->set_outputs({*graph->slot("encoder"), *graph->slot("pooler")});
       draw_language_weights(*graph, settings.initializer_range);
       return language_model(std::move(graph), config);
     } else {

@@ -14,6 +14,7 @@ void add_model_families(LayerRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, llamas);
   TRAINRUN_ADD_FAMILY(registry, mobilenets);
   TRAINRUN_ADD_FAMILY(registry, resnets);
+  TRAINRUN_ADD_FAMILY(registry, sentence_transformers);
   TRAINRUN_ADD_FAMILY(registry, unets);
   TRAINRUN_ADD_FAMILY(registry, vggs);
   TRAINRUN_ADD_FAMILY(registry, vision_transformers);

@@ -53,11 +53,12 @@ void export_huggingface(TrainedRun& run, const std::string& folder) {
   const bool has_head = std::ranges::any_of(tensors, [](const auto& item) { return item.first == "lm_head.weight"; });
   if (has_head && config.contains("tie_word_embeddings")) config["tie_word_embeddings"] = false;
   write_file_atomically((fs::path(folder) / "config.json").string(), config.dump(kIndent) + "\n");
-  if (found.record->pretrained.empty()) return;
   const fs::path source(found.record->pretrained);
-  for (const std::string& name : tokenizer_files(source.string())) {
+  const auto names = source.empty() ? std::vector<std::string>() : tokenizer_files(source.string());
+  for (const std::string& name : names) {
     write_file_atomically((fs::path(folder) / name).string(), read_file((source / name).string(), kMostTokenizerBytes));
   }
+  export_sentence_modules(run, config, folder);
 }
 
 }  // namespace trainrun

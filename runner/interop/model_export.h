@@ -1,5 +1,7 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <string>
 
 #include "runner/train/evaluation.h"
@@ -28,6 +30,10 @@ void export_torchscript(TrainedRun& run, const std::string& path);
 /// the tokenizer where the model began from a folder that has them. Adapters are merged into the weights. Throws Error
 /// unless the recipe's model is one registered language model.
 void export_huggingface(TrainedRun& run, const std::string& folder);
+
+/// Adds to such a folder, of a SentenceTransformer, the files by which the package sentence-transformers opens it; of
+/// other models nothing. `config`: what the folder's config.json says.
+void export_sentence_modules(TrainedRun& run, const nlohmann::json& config, const std::string& folder);
 
 /// Writes a new folder that Python's package peft opens with PeftModel.from_pretrained: adapter_config.json and
 /// adapter_model.safetensors. Throws Error if the recipe has no adapters, or such that peft does not have.

@@ -244,6 +244,7 @@ std::vector<Model::Source> Model::find_sources(const Names& names, const Place& 
     if (it == outputs_.end()) outputs_.push_back(slot);
     return Source{"", position};
   };
+  if (names.empty() && info_.target.empty()) return {output(outputs_[0])};  // data without a target
   if (names.empty()) return {output(outputs_[0]), Source{info_.target, 0}};
   std::vector<Source> sources;
   for (const std::string& name : names) {
@@ -388,15 +389,6 @@ at::Tensor LossValue::part_values(double of_means, const TargetCounts& of_counte
     numbers.push_back(number_of(part.loss, part.is_sum ? 1 : part.counted ? of_counted.at(*part.counted) : of_means));
   }
   return at::stack(numbers);
-}
-
-NamedTensors Model::parameters() const {
-  NamedTensors result;
-  std::set<const at::TensorImpl*> seen;  // a parameter that layers share is one, under its first name
-  for (const auto& item : graph_->named_parameters()) {
-    if (seen.insert(item.value().unsafeGetTensorImpl()).second) result.emplace_back(item.key(), item.value());
-  }
-  return result;
 }
 
 void Model::train(bool on) {

@@ -84,6 +84,8 @@ class Model {
   Tensors loss_inputs(size_t i, const Batch& batch, const Tensors& outputs) const;
   /// The field of the batch that loss `i` compares its output with; "": that is none.
   std::string loss_target(size_t i) const;
+  /// What the losses keep, of those that keep something.
+  std::vector<std::shared_ptr<torch::nn::Module>> loss_states() const;
   /// The graph's slots that loss `i` of the recipe reads, besides fields of the batch.
   std::vector<size_t> loss_slots(size_t i) const;
   /// Has metrics that compare with a field of `scalings` read its numbers, and the outputs for them, in its own units

@@ -143,4 +143,22 @@ std::vector<std::string> Model::load_state_dict(const NamedTensors& tensors, con
   }
   return passed_over;
 }
+
+NamedTensors Model::parameters() const {
+  NamedTensors result;
+  std::set<const at::TensorImpl*> seen;  // a parameter that layers share is one, under its first name
+  for (const auto& item : graph_->named_parameters()) {
+    if (seen.insert(item.value().unsafeGetTensorImpl()).second) result.emplace_back(item.key(), item.value());
+  }
+  return result;
+}
+
+std::vector<std::shared_ptr<torch::nn::Module>> Model::loss_states() const {
+  std::vector<std::shared_ptr<torch::nn::Module>> states;
+  for (const WeightedLoss& part : losses_) {
+    if (part.loss.state) states.push_back(part.loss.state);
+  }
+  return states;
+}
+
 }  // namespace trainrun

@@ -178,13 +178,14 @@ class Surveyor {
   void add(const Batch& batch, const at::Tensor& order, bool count) {
     for (FieldMeasure& measure : measures_) measure.add(batch.at(measure.field()));
     for (TokenMeasure& text : texts_) text.add(batch);
-    const at::Tensor& target = batch.at(set_.info.target);
+    const bool has_target = !set_.info.target.empty();
+    const at::Tensor target = has_target ? batch.at(set_.info.target) : at::Tensor();
     if (counts_ && count) counts_->add(target);
     for (int64_t row = 0; row < batch.size(); ++row) {
       if (static_cast<int64_t>(found_.shown.size()) == options_.shown) break;
       SurveyedSet::Sample sample;
       sample.place = set_.data->facts().place(order[found_.measured + row].item<int64_t>(), set_.info.fields[0].name);
-      if (!targets_are_tokens_) sample.label = label_text(target[row], names_);
+      if (has_target && !targets_are_tokens_) sample.label = label_text(target[row], names_);
       if (texts_.empty()) sample.input = batch.at(set_.info.fields[0].name)[row].clone();
       for (const TokenMeasure& text : texts_) sample.rows.push_back(text.row(batch, row));
       found_.shown.push_back(std::move(sample));

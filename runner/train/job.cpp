@@ -200,7 +200,9 @@ void Job::build_parallel() {
     parallel = std::make_unique<LoneModel>(model->parameters());
     return;
   }
-  for (const auto& module : model->graph().modules()) {
+  std::vector<std::shared_ptr<torch::nn::Module>> modules = model->loss_states();
+  for (const auto& module : model->graph().modules()) modules.push_back(module);
+  for (const auto& module : modules) {
     if (auto* spanning = dynamic_cast<SpansRanks*>(module.get())) spanning->span(*group, recipe.sync_batchnorm);
   }
   watch = std::make_unique<ParameterWatch>(model->graph());

@@ -327,7 +327,7 @@ def test_bombs_and_endless_lines_are_refused_by_named_limits(probe, tmp_path):
 # parts and windows in dataset_parts_parity_test.py.
 ELSEWHERE = ("Digits", "FashionMNIST", "KMNIST", "MNIST", "Synthetic", "ImageFolder", "CIFAR10", "CIFAR100", "ImageCSV", "OxfordIIITPet",
              "SegmentationFolder", "Shards", "TextLM", "TinyShakespeare", "TokenFile", "TextClassification", "MRPC", "PreferencePairs",
-             "Chat", "DesirableAnswers", "Mixture", "GLUE", "TokenClassification", "Texts", "TensorFile", "Concat", "Split", "Windows")
+             "Chat", "DesirableAnswers", "Mixture", "GLUE", "TokenClassification", "Texts", "SentencePairs", "TensorFile", "Concat", "Split", "Windows")
 IDS = {f"{table}.id" for table in ("CSV", "JSONL", "Parquet", "SQLite")}  # in table_targets_parity_test.py
 
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from preference_losses import bradley_terry, dpo, kto, orpo, simpo
 from probe import ProbeError, assert_same, missing_rows, named
+from sentence_losses import cosent, cosine_similarity, ranking
 
 TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-10}
 
@@ -324,6 +325,15 @@ ROWS = {
         ({}, bradley_terry(), draw(6, 1)),
         ({"center_rewards_coefficient": 0.2, "disable_dropout": False}, bradley_terry(0.2), draw(6), draw(3, seed=3)),
     ],
+    "MultipleNegativesRankingLoss": [
+        ({}, ranking(), draw(6, 2, 5)),
+        ({"scale": 7.0, "symmetric": True, "gather_across_devices": False}, ranking(7, symmetric=True), draw(6, 3, 5)),
+    ],
+    "CoSENTLoss": [
+        ({}, cosent(), draw(6, 2, 5), torch.tensor([0.1, 0.9, 0.5, 0.5, 0.2, 0.0])),
+        ({"scale": 3.0}, cosent(3), draw(6, 2, 5), draw(6, 1, seed=3)),
+    ],
+    "CosineSimilarityLoss": [({}, cosine_similarity, draw(6, 2, 5), draw(6, 1, seed=3))],
     "DistillationLoss": [
         ({}, distillation(), draw(9, 4), draw(9, 4, seed=3)),
         ({"temperature": 2.5}, distillation(2.5), draw(9, 4, 3), draw(9, 4, 3, seed=3)),
@@ -399,6 +409,9 @@ MISFITS = [
     ({"type": "BradleyTerryLoss"}, [draw(6, 2)], "its output is a score of each text, [2 N, 1], not [N, 2]"),
     ({"type": "BradleyTerryLoss"}, [draw(5, 1)], "the output is of 5 texts, but each pair has two"),
     ({"type": "BradleyTerryLoss"}, [draw(6, 1), labels(7, 3, 5)], "write inputs: [output], or [output, margin]"),
+    ({"type": "MultipleNegativesRankingLoss"}, [draw(6, 1, 5)], "it needs vectors of pairs or more [N, texts, D], not [N, 1, 5]"),
+    ({"type": "CoSENTLoss"}, [draw(6, 3, 5), draw(6)], "it needs vectors of pairs [N, 2, D], not [N, 3, 5]"),
+    ({"type": "CosineSimilarityLoss"}, [draw(6, 2, 5), draw(6, 2)], "the scores are [N] or [N, 1], a number for each pair, not [N, 2]"),
     ({"type": "DPOLoss", "label_smoothing": 0.1, "loss_type": "ipo"}, ANSWERS, "is for loss_type: sigmoid"),
     ({"type": "DistillationLoss"}, [draw(9, 4)], "it reads 2 inputs, but gets 1; write inputs: [output, teacher's output]"),
     ({"type": "DistillationLoss"}, [draw(9, 4), draw(9, 3)], "they must have the same shape"),

@@ -129,3 +129,14 @@ def tags(ignored=-100):
 def no_tags():
     outside = TAGS.index("O")
     return [(torch.eye(len(TAGS))[outside].expand(size, 6, -1), torch.full((size, 6), outside)) for size in SIZES]
+
+
+def vectors(texts, scored=False):
+    """Vectors [n, texts, D], of which the first two of a sample are somewhat alike; and scores [n, 1]."""
+    generator = torch.Generator().manual_seed(9)
+    batches = []
+    for size in SIZES:
+        own = torch.randn((size, texts, 4), generator=generator)
+        own[:, 1] += 0.7 * own[:, 0]
+        batches.append((own, torch.randn((size, 1), generator=generator).round(decimals=1)) if scored else (own,))
+    return batches

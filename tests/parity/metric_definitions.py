@@ -322,3 +322,23 @@ def entity_metric(which, average="micro", ignore_index=-100):
         return {type_: found.get(type_, 0.0) for type_ in ("PER", "LOC", "X-Y")} if average == "none" else {"": found}
 
     return of
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def cosine_spearman(vectors, scores):
+    own = unit(vectors.astype(np.float64))
+    return {"": scipy.stats.spearmanr((own[:, 0] * own[:, 1]).sum(-1), scores[:, 0]).statistic}
+
+
+def recall_at(k):
+    """How often the positive is among the k most similar of all positives and negatives."""
+    def of(vectors):
+        own = unit(vectors.astype(np.float64))
+        similar = own[:, 0] @ own[:, 1:].reshape(-1, own.shape[-1]).T
+        place = (similar > (own[:, 0] * own[:, 1]).sum(-1)[:, None] + 1e-9).sum(1)
+        return {"": (place < k).mean()}
+
+    return of

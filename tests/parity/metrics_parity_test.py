@@ -11,13 +11,13 @@ import torch
 
 from metric_batches import (
     SIZES, TAGS, as_probabilities, constant_target, labels, logits, no_tags, numbers, of_labels, one_logit, preferences, sequences,
-    squeezed, tags, tied, tied_labels, tied_logits, tied_probabilities, triplets, with_extreme_samples, with_ignored,
+    squeezed, tags, tied, tied_labels, tied_logits, tied_probabilities, triplets, vectors, with_extreme_samples, with_ignored,
 )
 from metric_definitions import (
-    accuracy, auroc, average_precision, calibration_error, class_score, confusion_matrix, ctc_error_rate,
+    accuracy, auroc, average_precision, calibration_error, class_score, confusion_matrix, cosine_spearman, ctc_error_rate,
     desirable_rewards, each_column, entity_metric, kappa, label_confusion, label_ranking, label_score, mae, matthews,
     mean_rewards, mse, of_labels_of, of_probabilities, pearson, perplexity, preference_rewards, r2, reward_scores,
-    rmse, spearman, top_k, triplet_accuracy, with_each, without_ignored,
+    rmse, spearman, top_k, triplet_accuracy, with_each, without_ignored, recall_at,
 )
 from probe import ProbeError, missing_rows
 
@@ -216,6 +216,9 @@ ROWS = [
       for name in ("Precision", "Recall", "F1") for average in ("micro", "macro", "weighted", "none")),
     *(({"type": f"Entity{name}", "ignore_index": 0}, entity_metric(name.lower(), ignore_index=0), tags(ignored=0)) for name in ("Precision", "Recall", "F1")),
     *(({"type": "EntityF1", "average": average}, entity_metric("f1", average), no_tags()) for average in ("micro", "macro", "weighted")),
+    ({"type": "CosineSpearman"}, cosine_spearman, vectors(2, scored=True)),
+    ({"type": "RecallAtK"}, recall_at(10), vectors(2)),
+    ({"type": "RecallAtK", "k": 2}, recall_at(2), vectors(3)),
     ({"type": "CTCErrorRate"}, ctc_error_rate(), sequences(batch_first=False)),
     ({"type": "CTCErrorRate", "blank": 3, "batch_first": True}, ctc_error_rate(3, True), sequences(batch_first=True)),
 ]
@@ -242,7 +245,7 @@ def test_metric_equals_its_definition(probe, row):
 BETTER = {"Accuracy": "max", "TopKAccuracy": "max", "Precision": "max", "Recall": "max", "F1": "max", "Dice": "max", "MeanIoU": "max",
           "ConfusionMatrix": None, "MatthewsCorrCoef": "max", "CohenKappa": "max", "AUROC": "max", "AveragePrecision": "max", "Perplexity": "min",
           "CalibrationError": "min", "MSE": "min", "MAE": "min", "RMSE": "min", "R2": "max", "PearsonCorr": "max", "SpearmanCorr": "max",
-          "TripletAccuracy": "max", "CTCErrorRate": "min", "EntityPrecision": "max", "EntityRecall": "max", "EntityF1": "max",
+          "TripletAccuracy": "max", "CTCErrorRate": "min", "EntityPrecision": "max", "EntityRecall": "max", "EntityF1": "max", "CosineSpearman": "max", "RecallAtK": "max",
           "PreferenceRewards": {"chosen": None, "rejected": None, "margins": "max", "accuracies": "max"},
           "DesirableRewards": {"chosen": None, "rejected": None, "margins": "max", "kl": None},
           "RewardScores": {"accuracy": "max", "margin": "max", "mean_reward": None}}

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from rows import Function, indices
+from sentence_losses import pooled
 from sequence_modules import (
     GRU, LSTM, RNN, AdaptiveSoftmax, Conv1D, LSTMCell, MultiheadAttention, PositionalEncoding, SelfAttention,
     TimeFirst, Weighted, WithParameter, after, attention, decoder, encoder, llama3, padding, rotary, yarn,
@@ -63,6 +64,8 @@ RESHAPES = [
     ("Split", {"split_size_or_sections": [5, 0, 1], "dim": -1}, lambda: Function(lambda x: x.split([5, 0, 1], -1)), IMAGE),
     ("Chunk", {"chunks": 3}, lambda: Function(lambda x: x.chunk(3, 1)), TABLE),
     ("Chunk", {"chunks": 2, "dim": -1}, lambda: Function(lambda x: x.chunk(2, -1)), IMAGE),
+    ("L2Normalize", {}, lambda: Function(lambda x: nn.functional.normalize(x, dim=-1)), SEQUENCE),
+    ("L2Normalize", {"dim": 1, "eps": 9.0}, lambda: Function(lambda x: nn.functional.normalize(x, dim=1, eps=9.0)), IMAGE),
     ("Mean", {"dim": 1}, lambda: Function(lambda x: x.mean(1)), SEQUENCE),
     ("Mean", {"dim": [-2, -1], "keepdim": True}, lambda: Function(lambda x: x.mean((-2, -1), keepdim=True)), IMAGE),
     ("Max", {"dim": 1}, lambda: Function(lambda x: tuple(x.max(1))), SEQUENCE),
@@ -80,6 +83,8 @@ COMBINATIONS = [
     ("CosineSimilarity", {"inputs": ["a", "b"]}, nn.CosineSimilarity, TABLE, TABLE),
     ("CosineSimilarity", {"inputs": ["a", "b"], "dim": -1, "eps": 5.0}, lambda: nn.CosineSimilarity(-1, 5.0), SEQUENCE,
      SEQUENCE),
+    *(("TokenPooling", {"inputs": ["a", "b"], "mode": mode}, lambda mode=mode: Function(lambda a, b: pooled(a, b, mode)), SEQUENCE, 1 - PADDED.long())
+      for mode in ("mean", "cls", "max")),
     ("Bilinear", {"inputs": ["a", "b"], "out_features": 3}, lambda: nn.Bilinear(8, 2, 3), TABLE, (5, 2)),
     ("Bilinear", {"inputs": ["a", "b"], "out_features": 3, "bias": False, "in1_features": 8, "in2_features": 2},
      lambda: nn.Bilinear(8, 2, 3, bias=False), SEQUENCE, (3, 5, 2)),

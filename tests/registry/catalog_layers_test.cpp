@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -108,6 +109,15 @@ std::string saved_script() {
   return path;
 }
 
+/// The config.json of a small BERT, which is there as long as the program runs.
+std::string encoder_config() {
+  static const TemporaryFolder folder;
+  const std::string path = folder / "config.json";
+  std::ofstream(path) << R"({"model_type": "bert", "vocab_size": 9, "hidden_size": 4, "num_hidden_layers": 1,
+                             "num_attention_heads": 2, "intermediate_size": 4})";
+  return path;
+}
+
 std::map<std::string, ComponentExample> make_layer_examples() {
   std::map<std::string, ComponentExample> examples = {
       {"Add", {"", {2, 3}, at::kFloat, "[x, x]"}},
@@ -133,6 +143,8 @@ std::map<std::string, ComponentExample> make_layer_examples() {
       {"MatMul", {"", {2, 3, 3}, at::kFloat, "[x, x]"}},
       {"Stack", {"", {2, 3}, at::kFloat, "[x, x]"}},
       {"CosineSimilarity", {"", {2, 3}, at::kFloat, "[x, x]"}},
+      {"TokenPooling", {"", {2, 5, 4}, at::kFloat, "[x, mask]", "{type: Select, dim: 2, index: 0, outputs: [mask]}"}},
+      {"SentenceTransformer", {"config: " + encoder_config(), {2, 5}, at::kLong, "[x, x]"}},
       {"Bilinear", {"out_features: 4", {2, 3}, at::kFloat, "[x, x]"}},
       {"EmbeddingBag", {"num_embeddings: 7, embedding_dim: 4", {2, 5}, at::kLong}},
       {"RNN", {"hidden_size: 4", {2, 5, 3}}},

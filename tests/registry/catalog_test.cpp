@@ -41,6 +41,9 @@ const std::map<std::string, Tensors>& loss_examples() {
       {"KTOLoss",
        {torch::zeros({4, 5, 3}), answers(), answers(), torch::zeros({2}, at::kLong), torch::zeros({4, 5, 3})}},
       {"BradleyTerryLoss", {torch::zeros({4, 1})}},
+      {"MultipleNegativesRankingLoss", {torch::zeros({4, 2, 3})}},
+      {"CoSENTLoss", {torch::zeros({4, 2, 3}), torch::zeros({4, 1})}},
+      {"CosineSimilarityLoss", {torch::zeros({4, 2, 3}), torch::zeros({4, 1})}},
   };
   return examples;
 }
@@ -59,6 +62,8 @@ const std::map<std::string, Tensors>& metric_examples() {
       {"SpearmanCorr", alike(2)},
       {"TripletAccuracy", alike(3)},
       {"CTCErrorRate", {torch::zeros({5, 2, 3}), torch::ones({2, 2}, at::kLong), torch::full({2}, 2, at::kLong)}},
+      {"CosineSpearman", {torch::zeros({4, 2, 3}), torch::zeros({4, 1})}},
+      {"RecallAtK", {torch::zeros({4, 2, 3})}},
       {"EntityPrecision", word_classes()},
       {"EntityRecall", word_classes()},
       {"EntityF1", word_classes()},
@@ -96,6 +101,7 @@ const std::map<std::string, std::string>& data_parameters() {
       {"Synthetic", "num_samples: 8, shape: [3]"},
       {"TensorFile", "path: t.npz"},
       {"TextClassification", "path: t.tsv, tokenizer: t"},
+      {"SentencePairs", "path: p.jsonl, tokenizer: t"},
       {"Texts", "path: t.txt, tokenizer: t"},
       {"TokenClassification", "path: t.conll, tokenizer: t"},
       {"GLUE", "root: data, task: SST-2, split: train, tokenizer: t"},

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "registry/components/metrics/accumulators.h"
+#include "registry/components/metrics/correlations.h"
 
 namespace trainrun {
 namespace {
@@ -188,6 +189,15 @@ at::Tensor ranks_of(const at::Tensor& values) {
   return at::zeros({values.size(0)}, at::kDouble).index_copy(0, order, ranks);
 }
 
+}  // namespace
+
+double spearman_of(const at::Tensor& first, const at::Tensor& second) {
+  const at::Tensor moments = moments_of(ranks_of(first), ranks_of(second));
+  return Pearson::of([&](int64_t kind) { return moments[kind].item<double>(); });
+}
+
+namespace {
+
 struct SpearmanCorr : EachOutput {
   static void describe(Fields<SpearmanCorr>& f) { EachOutput::describe_into(f); }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
@@ -197,9 +207,7 @@ struct SpearmanCorr : EachOutput {
       if (rows[0].size(0) == 0) return own.with_each(NAN, std::vector<double>(static_cast<size_t>(columns), NAN));
       std::vector<double> figures;
       for (int64_t i = 0; i < columns; ++i) {
-        const at::Tensor moments = moments_of(ranks_of(rows[0].select(1, i)), ranks_of(rows[1].select(1, i)));
-        const auto moment = [&](int64_t kind) { return moments[kind].item<double>(); };
-        figures.push_back(Pearson::of(moment));
+        figures.push_back(spearman_of(rows[0].select(1, i), rows[1].select(1, i)));
       }
       return own.with_each(mean(figures), figures);
     };

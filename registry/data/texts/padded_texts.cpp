@@ -54,7 +54,7 @@ int64_t PaddedTexts::longest() const {
   return longest;
 }
 
-Batch PaddedTexts::batch(const std::vector<TextStretch>& texts, int64_t length) const {
+Batch PaddedTexts::batch(const std::vector<TextStretch>& texts, int64_t length, const std::string& prefix) const {
   const auto n = static_cast<int64_t>(texts.size());
   const at::Tensor ids = at::full({n, length}, pad_id_, at::kLong);
   const at::Tensor mask = at::zeros({n, length}, at::kLong);
@@ -67,9 +67,9 @@ Batch PaddedTexts::batch(const std::vector<TextStretch>& texts, int64_t length) 
     std::copy_n(type_ids_.begin() + begin, count, types.mutable_data_ptr<int64_t>() + first);
   }
   Batch batch;
-  batch.set("input_ids", ids);
-  batch.set("attention_mask", mask);
-  batch.set("token_type_ids", types);
+  batch.set(prefix + "input_ids", ids);
+  batch.set(prefix + "attention_mask", mask);
+  batch.set(prefix + "token_type_ids", types);
   return batch;
 }
 
@@ -86,9 +86,9 @@ int64_t padded_length(const std::vector<TextStretch>& texts, const EncodingOptio
   return std::min((longest + multiple - 1) / multiple * multiple, encoding.max_length);
 }
 
-void add_text_fields(DatasetInfo& info, int64_t max_length) {
+void add_text_fields(DatasetInfo& info, int64_t max_length, const std::string& prefix) {
   for (const char* name : {"input_ids", "attention_mask", "token_type_ids"}) {
-    info.fields.push_back({name, {max_length}, at::kLong, std::nullopt});
+    info.fields.push_back({prefix + name, {max_length}, at::kLong, std::nullopt});
   }
 }
 

@@ -92,8 +92,8 @@ class PaddedTexts {
 
   /// Where the text's first token is in a row of `length`.
   int64_t first_of(const TextStretch& text, int64_t length) const { return pads_left_ ? length - text.count : 0; }
-  /// `input_ids`, `attention_mask` and `token_type_ids`, [N, length] int64.
-  Batch batch(const std::vector<TextStretch>& texts, int64_t length) const;
+  /// `input_ids`, `attention_mask` and `token_type_ids`, [N, length] int64; their names begin with `prefix`.
+  Batch batch(const std::vector<TextStretch>& texts, int64_t length, const std::string& prefix = "") const;
   /// Their numbers, [N] int64. Throws DataError where all are filled up to max_length.
   at::Tensor lengths(const EncodingOptions& encoding) const;
 
@@ -110,6 +110,6 @@ class PaddedTexts {
 int64_t padded_length(const std::vector<TextStretch>& texts, const EncodingOptions& encoding);
 
 /// The fields that PaddedTexts::batch gives, at most `max_length` long: batches may be shorter.
-void add_text_fields(DatasetInfo& info, int64_t max_length);
+void add_text_fields(DatasetInfo& info, int64_t max_length, const std::string& prefix = "");
 
 }  // namespace trainrun
