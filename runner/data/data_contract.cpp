@@ -201,14 +201,16 @@ std::map<std::string, Scaling> DataContract::scalings() const {
 std::vector<std::string> DataContract::lines() const {
   std::vector<std::string> lines;
   for (const FieldContract& field : fields) {
-    std::string line = field.info.name + " " + shape_text(field.info.shape) + " " + at::toString(field.info.dtype);
+    std::string line =
+        field.info.name + " " + shape_text(field.info.shape) + " " + c10::getDtypeNames(field.info.dtype).first;
     if (!field.called.empty() && field.called != field.info.name) line += ", in the data '" + field.called + "'";
     for (const auto& [kind, names] : names_of(field)) {
       if (!names->empty()) line += ", " + std::string(kind) + " " + shown(*names);
     }
     if (field.scaling) {
-      line += ", standardized: (x - " + detail::number_text(field.scaling->offset.at(0)) + ") / " +
-              detail::number_text(field.scaling->scale.at(0)) + (field.scaling->scale.size() > 1 ? ", …" : "");
+      constexpr int kFigures = 6;
+      line += ", scaled: (x - " + in_figures(field.scaling->offset.at(0), kFigures) + ") / " +
+              in_figures(field.scaling->scale.at(0), kFigures) + (field.scaling->scale.size() > 1 ? ", …" : "");
     }
     lines.push_back(line + (field.info.name == target ? " (the target)" : ""));
   }

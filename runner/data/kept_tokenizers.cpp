@@ -15,8 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kKey = "tokenizer";
-constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // of one of a tokenizer's files
+constexpr const char* kTokenizerKey = "tokenizer";
+constexpr uint64_t kMostTokenizerFileBytes = uint64_t{1} << 30;  // of one of a tokenizer's files
 
 void find_texts(const Value& value, const std::string& key, std::vector<std::string>& found) {
   const Value* own = value.find(key);
@@ -52,9 +52,9 @@ std::vector<std::string> texts_under(const Value& value, const std::string& key)
 
 std::vector<std::string> named_tokenizers(const Recipe& recipe) {
   std::vector<std::string> found;
-  find_texts(recipe.dataset.train.written, kKey, found);
+  find_texts(recipe.dataset.train.written, kTokenizerKey, found);
   for (size_t i = 0; recipe.dataset.eval && i < recipe.dataset.eval->sets.size(); ++i) {
-    find_texts(recipe.dataset.eval->sets[i].data.written, kKey, found);
+    find_texts(recipe.dataset.eval->sets[i].data.written, kTokenizerKey, found);
   }
   std::erase(found, kCharacters);
   return found;
@@ -72,7 +72,7 @@ json keep_tokenizers(const Recipe& recipe, const std::string& folder) {
       create_folders(folder + "/" + copy);
       for (const std::string& file : files) {
         const std::string to = folder + "/" + copy + "/" + fs::path(file).filename().string();
-        write_file_atomically(to, read_file(file, kMostBytes));
+        write_file_atomically(to, read_file(file, kMostTokenizerFileBytes));
       }
     }
     kept.push_back({{"path", path}, {"sha256", digest}, {"copy", named}});
@@ -81,7 +81,7 @@ json keep_tokenizers(const Recipe& recipe, const std::string& folder) {
 }
 
 void use_kept_tokenizers(Value& recipe, const json& kept, const std::string& folder, std::vector<std::string>& notes) {
-  const std::vector<std::string> named = texts_under(recipe, kKey);
+  const std::vector<std::string> named = texts_under(recipe, kTokenizerKey);
   for (const json& one : kept) {
     const auto path = one.at("path").get<std::string>();
     const auto digest = one.at("sha256").get<std::string>();
@@ -94,7 +94,7 @@ void use_kept_tokenizers(Value& recipe, const json& kept, const std::string& fol
     if (digest_now(copy) != digest) {
       throw DataError("the tokenizer " + path + " " + fault + ", and neither is the run's copy of it, " + copy);
     }
-    replace_texts(recipe, kKey, path, copy);
+    replace_texts(recipe, kTokenizerKey, path, copy);
     notes.push_back("the tokenizer " + path + " " + fault + "; the run's copy of it is used, " + copy);
   }
 }

@@ -13,6 +13,7 @@
 #include "registry/kinds/build.h"
 #include "registry/kinds/dataset_facts.h"
 #include "runner/base/arithmetic.h"
+#include "runner/data/data_contract.h"
 #include "runner/foresight/optimizer_memory.h"
 #include "runner/model/flops.h"
 #include "runner/model/model.h"
@@ -301,7 +302,9 @@ Explanation explain(const LoadedRecipe& loaded) {
   result.optimizer = recipe.optimizer.type;
   const auto model = plan_model(recipe);
   const DatasetInfo info = training_info(recipe);
-  result.inferred = build_at_place(recipe.dataset.train, {})->facts().inferred();
+  const auto train = build_at_place(recipe.dataset.train, {});
+  result.contract = DataContract::of(*train, nullptr).lines();
+  result.inferred = train->facts().inferred();
   if (!result.inferred.contains("columns")) result.inferred = nullptr;  // classes alone
   explain_layers(recipe, *model, info, result);
   list_fused(model->plan(), result.fused);

@@ -106,7 +106,8 @@ struct Explanation {
   std::vector<RatePoint> rates;
   LengthSummary length;
   MemorySummary memory;
-  nlohmann::json inferred;  // of the training data: `columns: auto`; null: nothing had to be
+  std::vector<std::string> contract;  // what the recipe alone tells a run of its data (DataContract)
+  nlohmann::json inferred;            // of the training data: `columns: auto`; null: nothing had to be
 };
 
 /// Builds what the recipe names in the shape mode and describes it. Opens no data, but for a table whose columns

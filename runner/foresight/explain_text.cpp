@@ -265,6 +265,7 @@ std::string to_text(const Explanation& e) {
   }
   if (!e.fused.empty()) facts.add({"fused", fused_text(e)});
   if (!e.recomputed.empty()) facts.add({"computed again", recomputed_text(e)});
+  for (size_t i = 0; i < e.contract.size(); ++i) facts.add({i == 0 ? "data" : "", e.contract[i]});
   facts.add({"loss", e.loss + (e.metrics.empty() ? "" : ", metrics " + join(e.metrics))});
   facts.add({"samples", samples_text(e.length)});
   facts.add({"steps", steps_text(e.length)});
@@ -311,6 +312,7 @@ ordered_json to_json(const Explanation& e) {
                       {"late_parameters", e.late_parameters},
                       {"flops", e.flops},
                       {"loss", e.loss},
+                      {"data", e.contract},
                       {"inferred", e.inferred},
                       {"metrics", e.metrics},
                       {"length", json_of(e.length)},

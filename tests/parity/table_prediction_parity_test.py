@@ -282,3 +282,22 @@ def test_parquet_has_the_types_of_the_columns(classes):
     assert found.column("species").to_pylist() == [line["species"] for line in lines]
     np.testing.assert_allclose(found.column("p(cat)").to_numpy(), [line["probabilities"]["cat"] for line in lines], rtol=1e-6)
     assert not list(classes.glob("*.partial"))
+
+
+def test_categories_that_training_did_not_have_are_counted_where_they_are_allowed(tmp_path):
+    (tmp_path / "train.csv").write_text("city,y\n" + "".join(f"{CITIES[i % 3]},{i}\n" for i in range(30)))
+    (tmp_path / "new.csv").write_text("city\n" + "Oslo\nBern\nRome\nParma\nBern\n")
+    (tmp_path / "recipe.yaml").write_text("""\
+version: 1
+name: cities
+model: {layers: [{type: Linear, out_features: 1}]}
+loss: MSELoss
+dataset: {train: {type: CSV, path: train.csv, label: y, task: regression, columns: auto}}
+optimizer: {type: SGD, lr: 0.1}
+training: {num_epochs: 1}
+output_dir: run
+""")
+    trainrun(tmp_path, "--quiet", "recipe.yaml")
+    done = subprocess.run([CALLED, "predict", "run", "new.csv"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    assert len(done.stdout.splitlines()) == 6
+    assert "new.csv: city: 3 values are none of the training data's categories, such as 'Bern'; the model reads it as unknown" in done.stderr

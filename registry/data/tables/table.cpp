@@ -273,6 +273,7 @@ class TableDataset : public TensorDataset {
   /// Also names columns of the file that the training data do not have.
   std::vector<std::string> notes() const {
     std::vector<std::string> notes = source_->notes();
+    for (const UnknownCategories& unknown : unknown_) notes.push_back(options_.path + ": " + text_of(unknown));
     const auto known = known_features();
     if (!known) return notes;
     const std::vector<std::string> ids = rows_.ids();
@@ -372,6 +373,7 @@ class TableDataset : public TensorDataset {
     TableFields made = fields_of(columns_, size(), place);
     feature_names_ = std::move(made.feature_names);
     sequences_ = std::move(made.sequences);
+    unknown_ = std::move(made.unknown);
     for (auto& [name, rows] : made.fields) set_field(name, rows);
     set_field("label", label_field(labels, options(), size(), place));
     columns_.clear();
@@ -386,6 +388,7 @@ class TableDataset : public TensorDataset {
   TablePlaces rows_;
   std::vector<Column> columns_;  // the labels last; empty once the fields are made
   std::vector<std::pair<std::string, RaggedRows>> sequences_;
+  std::vector<UnknownCategories> unknown_;
   json learnt_;
 };
 

@@ -4,9 +4,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
+
+#include "registry/language/text_forms.h"
 
 namespace trainrun {
 namespace {
@@ -94,11 +97,36 @@ at::Tensor numbers_of(const Column& column, int64_t rows) {
   return column.options.type == "number" ? column.numbers.tensor(shape) : integers_in(column.integers, shape);
 }
 
+UnknownCategories unknown_in(const Column& column) {
+  UnknownCategories unknown{column.name, "", 0};
+  const auto is_known = [&](const std::string& name) {
+    return std::find(column.categories.begin(), column.categories.end(), name) != column.categories.end();
+  };
+  std::vector<bool> are_known;
+  for (const std::string& name : column.seen) are_known.push_back(is_known(name));
+  for (const int64_t value : column.integers) {
+    if (value == kMissingCategory || are_known[static_cast<size_t>(value)]) continue;
+    if (unknown.count++ == 0) unknown.example = column.seen[static_cast<size_t>(value)];
+  }
+  return unknown;
+}
+
 }  // namespace
+
+std::string text_of(const UnknownCategories& unknown) {
+  return unknown.column + ": " + counted(unknown.count, "value is", "values are") +
+         " none of the training data's categories, such as " + shown(unknown.example) +
+         "; the model reads it as unknown";
+}
 
 TableFields fields_of(const std::vector<Column>& columns, int64_t rows, const RowPlace& place) {
   TableFields made;
   make_features(columns, rows, place, made);
+  for (const Column& column : columns) {
+    if (!column.options.is_category() || !column.options.allow_unknown) continue;
+    UnknownCategories unknown = unknown_in(column);
+    if (unknown.count > 0) made.unknown.push_back(std::move(unknown));
+  }
   for (const Column& column : columns) {
     if (column.options.is_feature()) continue;
     if (column.options.is_sequence()) {

@@ -12,11 +12,21 @@
 
 namespace trainrun {
 
+/// Values of a column that are none of its categories, which the recipe allows.
+struct UnknownCategories {
+  std::string column;
+  std::string example;
+  int64_t count = 0;
+};
+/// "city: 3 values are none of the training data's categories, such as 'Bern'; …"
+std::string text_of(const UnknownCategories& unknown);
+
 /// The fields that a table's columns make.
 struct TableFields {
   std::vector<std::pair<std::string, at::Tensor>> fields;  // [rows, …]; `features` first, if there is such a column
   std::vector<std::string> feature_names;                  // of the numbers in `features`
   std::vector<std::pair<std::string, RaggedRows>> sequences;
+  std::vector<UnknownCategories> unknown;
 };
 
 /// Says where a column of row `row` (from 0) was read: "people.csv:17:age".

@@ -121,6 +121,12 @@ class UnlabelledTable : public UnlabelledRows {
     }
   }
 
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> notes;
+    for (const UnknownCategories& unknown : unknown_) notes.push_back(text_of(unknown));
+    return notes;
+  }
+
  protected:
   void take(const std::vector<Cell*>& cells, const TableSource& file, int64_t row_number,
             const std::string& place) override {
@@ -149,6 +155,15 @@ class UnlabelledTable : public UnlabelledRows {
     const RowPlace place = [&](size_t row, const std::string& column) { return places[row] + ":" + column; };
     TableFields made = fields_of(columns_, count, place);
     columns_ = empty_;
+    for (const UnknownCategories& found : made.unknown) {
+      const auto is_same = [&](const UnknownCategories& own) { return own.column == found.column; };
+      const auto own = std::find_if(unknown_.begin(), unknown_.end(), is_same);
+      if (own == unknown_.end()) {
+        unknown_.push_back(found);
+      } else {
+        own->count += found.count;
+      }
+    }
     at::Tensor target;
     if (!labels_.empty()) target = label_field(labels_, options_, count, place);
     labels_ = no_labels_;
@@ -181,6 +196,7 @@ class UnlabelledTable : public UnlabelledRows {
   std::vector<bool> are_known_;  // of columns_: their values to come are given
   std::vector<Cell> last_;       // of them in the last row that has a target
   MissingValues missing_{na_values_};
+  std::vector<UnknownCategories> unknown_;  // of the rows that were read
 };
 
 }  // namespace
