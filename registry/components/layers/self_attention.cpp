@@ -141,7 +141,7 @@ struct ScaledDotProductAttention {
     }
     if (!seen.defined()) return {};
     const double never = query.scalar_type() == at::kHalf ? -65504 : std::numeric_limits<float>::lowest() / 2;
-    return seen.eq(false).to(query.scalar_type()) * never;
+    return seen.eq(0).to(query.scalar_type()) * never;
   }
 };
 
