@@ -37,6 +37,11 @@ std::vector<ExtraMetric> report_metrics(const Recipe& recipe) {
         "by " +
         loss.type + "; leave --report out");
   }
+  if (target == Target::kClasses && loss.attributes.value("class_dim", 1) != 1) {
+    throw Error(
+        "eval: --report is for a class of each sample or pixel, but this model gives one for each token; leave "
+        "--report out, and let `metrics` have an EntityF1 with average: none, or an Accuracy with class_dim: -1");
+  }
   Names inputs = loss.common.inputs;
   if (inputs.size() > 2) inputs.resize(2);  // output and target come first
   if (target != Target::kNumbers && target != Target::kScaled) return {{"ConfusionMatrix", kClassReport, inputs}};

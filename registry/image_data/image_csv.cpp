@@ -62,8 +62,12 @@ class ImageCsvDataset : public ImageSamples {
     DatasetFacts facts = ImageSamples::facts();
     facts.field = [this, of_image = facts.field](const std::string& name) {
       FieldFacts field = of_image(name);
-      const auto* columns = std::get_if<std::vector<std::string>>(&options_.label);
-      if (columns && name == "label") field.names_within = *columns;
+      if (name != "label") return field;
+      if (const auto* one = std::get_if<std::string>(&options_.label)) {
+        field.called = *one;
+      } else {
+        field.names_within = std::get<std::vector<std::string>>(options_.label);
+      }
       return field;
     };
     facts.texts = [this, of_files = facts.texts](const std::string& column) { return texts(column, of_files); };

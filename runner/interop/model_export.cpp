@@ -7,6 +7,7 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
+#include <algorithm>
 #include <set>
 #include <sstream>
 
@@ -66,17 +67,51 @@ torch::jit::Stack stack_of(const Batch& batch, const std::vector<std::string>& n
   return stack;
 }
 
+/// What the model says of a batch: the outputs that its losses read, each once, in their order.
+Tensors outputs_for(TrainedRun& run, const Batch& batch) {
+  Model& model = run.model();
+  const Tensors all = model.forward(batch);
+  const std::vector<size_t>& slots = model.graph().outputs();
+  std::vector<size_t> places;
+  for (size_t i = 0; i < run.recipe().loss.size(); ++i) {
+    for (const size_t slot : model.loss_slots(i)) {
+      const auto place = static_cast<size_t>(std::find(slots.begin(), slots.end(), slot) - slots.begin());
+      if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+    }
+  }
+  if (places.empty()) places.push_back(0);
+  Tensors outputs;
+  for (const size_t place : places) outputs.push_back(all.at(place));
+  return outputs;
+}
+
+/// A tensor, or several as a tuple.
+c10::IValue value_of(const Tensors& outputs) {
+  if (outputs.size() == 1) return outputs[0];
+  return c10::ivalue::Tuple::create(std::vector<c10::IValue>(outputs.begin(), outputs.end()));
+}
+
+Tensors tensors_in(const c10::IValue& value) {
+  if (value.isTensor()) return {value.toTensor()};
+  Tensors tensors;
+  for (const c10::IValue& element : value.toTupleRef().elements()) tensors.push_back(element.toTensor());
+  return tensors;
+}
+
 void require_same(TrainedRun& run, torch::jit::Module& module, int64_t samples) {
   const Batch batch = example(run, samples);
-  const at::Tensor expected = run.model().forward(batch)[0];
-  at::Tensor found;
+  const Tensors expected = outputs_for(run, batch);
+  Tensors found;
   try {
-    found = module.forward(stack_of(batch, fields_read(run.model().graph()))).toTensor();
+    found = tensors_in(module.forward(stack_of(batch, fields_read(run.model().graph()))));
   } catch (const std::exception& error) {
     throw Error(std::string("export: the TorchScript module does not run for ") + std::to_string(samples) +
                 " samples: " + error.what());
   }
-  if (found.sizes() == expected.sizes() && at::allclose(found, expected, 1e-4, 1e-5)) return;
+  const auto is_same = [](const at::Tensor& a, const at::Tensor& b) {
+    return a.sizes() == b.sizes() && at::allclose(a, b, 1e-4, 1e-5);
+  };
+  if (std::equal(found.begin(), found.end(), expected.begin(), expected.end(), is_same)) return;
   throw Error(
       "export: the TorchScript module and the model give different outputs: a layer computes something that a trace "
       "does not record, "
@@ -116,7 +151,7 @@ void export_torchscript(TrainedRun& run, const std::string& path) {
   const auto forward = [&](const torch::jit::Stack& inputs) {
     Batch traced = batch;  // what no layer reads is passed on, too
     for (size_t i = 0; i < names.size(); ++i) traced.set(names[i], inputs[i].toTensor());
-    return torch::jit::Stack{run.model().forward(traced)[0]};
+    return torch::jit::Stack{value_of(outputs_for(run, traced))};
   };
   const auto [state, outputs] = torch::jit::tracer::trace(
       stack_of(batch, names), forward, [](const at::Tensor&) { return std::string(); }, /*strict=*/true,

@@ -6,6 +6,7 @@
 
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/files/zip_writer.h"
+#include "registry/kinds/layer_shapes.h"
 #include "registry/language/error.h"
 #include "registry/language/utf8.h"
 #include "runner/predict/prediction_writer.h"
@@ -79,7 +80,7 @@ class NpzWriter : public PredictionWriter {
     for (size_t i = 0; i < columns.size(); ++i) {
       columns_[i].name = columns[i].name;
       if (const auto* numbers = std::get_if<at::Tensor>(&columns[i].values)) {
-        columns_[i].numbers.push_back(numbers->contiguous());
+        add_rows(columns_[i], *numbers);
       } else if (const auto* texts = std::get_if<std::vector<std::string>>(&columns[i].values)) {
         for (const std::string& text : *texts) columns_[i].texts.push_back(code_points(text));
       } else {
@@ -100,6 +101,16 @@ class NpzWriter : public PredictionWriter {
   }
 
  private:
+  static void add_rows(Collected& column, const at::Tensor& numbers) {
+    if (!column.numbers.empty() && column.numbers[0].sizes().slice(1) != numbers.sizes().slice(1)) {
+      throw Error("predict: '" + column.name + "' is " + shape_text(column.numbers[0].sizes().slice(1)) +
+                  " for each sample of the first batch and " + shape_text(numbers.sizes().slice(1)) +
+                  " in a later one, and an array has one shape; if the texts are of unequal length, write padding: "
+                  "max_length in the data set");
+    }
+    column.numbers.push_back(numbers.contiguous());
+  }
+
   static void add(ZipWriter& archive, const Collected& column) {
     std::string content;
     std::string header;

@@ -52,7 +52,8 @@ class NumberOutcome : public Outcome {
 
 std::unique_ptr<Outcome> make_number_outcome(const OutcomeInputs& inputs) {
   const at::Tensor& output = inputs.output();
-  const int64_t most = inputs.rows_per_sample > 1 ? 3 : 2;  // [N, steps, K]
+  const bool has_steps = inputs.target && inputs.target->info.shape.size() == 2 && !inputs.target->names_within.empty();
+  const int64_t most = has_steps || inputs.rows_per_sample > 1 ? 3 : 2;  // [N, steps, K]
   const bool fits = inputs.target && inputs.loss.learns_numbers() && output.dim() >= 1 && output.dim() <= most &&
                     output.numel() % (output.size(0) * inputs.rows_per_sample) == 0;
   return fits ? std::make_unique<NumberOutcome>(inputs, *inputs.target) : nullptr;

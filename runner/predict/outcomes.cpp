@@ -16,7 +16,20 @@ std::unique_ptr<Outcome> make_outcome(const OutcomeInputs& inputs) {
 }
 
 std::vector<std::string> names_of_numbers(const FieldContract& target, int64_t count) {
-  if (static_cast<int64_t>(target.names_within.size()) == count) return target.names_within;
+  const auto num_named = static_cast<int64_t>(target.names_within.size());
+  std::vector<std::string> steps;
+  if (num_named == count && target.called.empty()) return target.names_within;
+  if (num_named == count) {  // "sales[1]": the steps of a window
+    for (const std::string& step : target.names_within) steps.push_back(target.called + "[" + step + "]");
+    return steps;
+  }
+  if (num_named > 0 && count % num_named == 0) {  // of several columns
+    for (int64_t i = 0; i < count; ++i) {
+      steps.push_back(target.names_within[static_cast<size_t>(i % num_named)] + "[" +
+                      std::to_string(1 + i / num_named) + "]");
+    }
+    return steps;
+  }
   const std::string title = target.called.empty() ? "prediction" : target.called;
   if (count == 1) return {title};
   std::vector<std::string> names;

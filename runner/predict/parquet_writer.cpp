@@ -58,7 +58,7 @@ ParquetColumn column_of(const ResultColumn& column) {
     own.kind = kind_of(numbers->scalar_type(), column.name);
     own.width = numbers->dim() > 1 ? numbers->numel() / std::max<int64_t>(numbers->size(0), 1) : 0;
     if (numbers->dim() <= 2) return own;
-    throw Error("predict: '" + column.name + "' is " + shape_text(numbers->sizes()) +
+    throw Error("predict: '" + column.name + "' is " + shape_text(numbers->sizes().slice(1)) +
                 " for each sample, which is no row of a table; write --format npz --output FILE.npz");
   }
   if (const auto* values = std::get_if<std::vector<json>>(&column.values)) own.kind = kind_of(*values);

@@ -43,7 +43,7 @@ class CsvLines : public LineMaker {
         continue;
       }
       if (numbers->dim() > 2) {
-        throw Error("predict: '" + column.name + "' is " + shape_text(numbers->sizes()) +
+        throw Error("predict: '" + column.name + "' is " + shape_text(numbers->sizes().slice(1)) +
                     " for each sample, which is no row of a table; write --format npz --output FILE.npz");
       }
       for (int64_t i = 0; i < numbers->size(1); ++i) names.push_back(column.name + "[" + std::to_string(i) + "]");

@@ -11,6 +11,11 @@ class RawOutcome : public Outcome {
   explicit RawOutcome(int64_t rows_per_sample) : rows_per_sample_(rows_per_sample) {}
   ResultColumns columns(const PredictedBatch& batch) override {
     const at::Tensor& output = batch.outputs.at(0);
+    if (output.dim() == 0 || output.size(0) != batch.batch.size()) {
+      throw Error("predict: the model's output is " + shape_text(output.sizes()) + " for a batch of " +
+                  std::to_string(batch.batch.size()) +
+                  " samples, and not a row for each; models that read two texts for each sample have no predictions");
+    }
     if (rows_per_sample_ == 1) return {{{"output", output}}};
     if (output.dim() < 2 || output.size(1) != rows_per_sample_) {
       throw Error("predict: the model gives " + shape_text(output.sizes()) + ", which is nothing for each of the " +

@@ -262,6 +262,7 @@ DatasetFacts EncodedTexts::facts() const {
   facts.field = [this](const std::string& name) {
     FieldFacts field;
     if (name == "labels" && classes_) field.class_names = *classes_;
+    if (name == "labels" && source_.is_chosen && source_.label) field.called = *source_.label;
     field.padding = name == "input_ids" ? tokens_.pad_id() : 0;
     return field;
   };
