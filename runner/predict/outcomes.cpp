@@ -16,6 +16,7 @@ std::unique_ptr<Outcome> make_outcome(const OutcomeInputs& inputs) {
 }
 
 std::vector<std::string> names_of_numbers(const FieldContract& target, int64_t count) {
+  if (count == 1 && !target.called.empty()) return {target.called};
   const auto num_named = static_cast<int64_t>(target.names_within.size());
   std::vector<std::string> steps;
   if (num_named == count && target.called.empty()) return target.names_within;
