@@ -40,10 +40,11 @@ void add_export(CLI::App& app, Program& program) {
                    "a run's folder (its best checkpoint, else its newest), or a checkpoint's")
       ->required();
   verb->add_option("overrides", arguments->run.overrides, "key=value: device=cpu");
-  verb->add_option("--format", arguments->format,
-                   "safetensors (default): the weights; torchscript: the whole model; huggingface: a folder that "
-                   "transformers opens with from_pretrained, adapters merged; peft: a folder with the adapters, which "
-                   "PeftModel.from_pretrained opens")
+  verb->add_option(
+          "--format", arguments->format,
+          "safetensors (default): the weights; torchscript: the whole model; huggingface: a folder that "
+          "transformers opens with from_pretrained and pipeline, with tokenizer and model card, adapters merged; "
+          "peft: a folder with the adapters, which PeftModel.from_pretrained opens")
       ->check(CLI::IsMember({"safetensors", "torchscript", "huggingface", "peft"}));
   verb->add_option("--output,-o", arguments->output,
                    "the file (huggingface, peft: the folder) to write; model.safetensors, model.pt, model or adapter "
@@ -62,7 +63,9 @@ void add_export(CLI::App& app, Program& program) {
     overrides.insert(overrides.end(), arguments->run.overrides.begin(), arguments->run.overrides.end());
     TrainedRun run(find_trained(arguments->run.path), overrides, program.catalog);
     (arguments->merge ? format.write_merged : format.write)(run, path);
-    if (!program.quiet) std::printf("%s\n", path.c_str());
+    if (program.quiet) return;
+    for (const std::string& note : run.notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
+    std::printf("%s\n", path.c_str());
   });
 }
 

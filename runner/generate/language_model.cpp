@@ -14,6 +14,7 @@
 #include "registry/models/language_model.h"
 #include "registry/models/model_config.h"
 #include "runner/device/device.h"
+#include "runner/model/model_records.h"
 #include "runner/model/precision.h"
 #include "runner/model/pretrained_weights.h"
 
@@ -59,15 +60,6 @@ std::shared_ptr<Graph> build_from(const std::string& folder, const Catalog& cata
     inputs.examples = {at::empty({kExampleBatch, kExampleLength}, at::kLong)};
   }
   return build_model_graph(layers, inputs);
-}
-
-/// The folder whose weights the model began with, if it names one.
-std::string pretrained_folder(const Graph& graph) {
-  for (const auto& module : graph.modules()) {
-    const auto* record = dynamic_cast<const ModelRecord*>(module.get());
-    if (record && !record->pretrained.empty()) return record->pretrained;
-  }
-  return "";
 }
 
 /// The shape of what flows into the graph under its input `i`, if any layer reads it.

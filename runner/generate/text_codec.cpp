@@ -118,10 +118,12 @@ std::shared_ptr<const TextCodec> tokenizer_codec(const std::string& path, bool w
   return std::make_shared<Tokens>(path, with_special_tokens);
 }
 
+std::optional<std::string> characters_in(const nlohmann::json& learnt) { return find_text(learnt, kCharacters); }
+
 std::shared_ptr<const TextCodec> codec_of_data(const Recipe& recipe, const nlohmann::json& learnt) {
   const auto tokenizer = find_text(recipe.dataset.train.written, "tokenizer");
   if (tokenizer && *tokenizer != kCharacters) return tokenizer_codec(*tokenizer, /*with_special_tokens=*/false);
-  const auto alphabet = find_text(learnt, kCharacters);
+  const auto alphabet = characters_in(learnt);
   return alphabet ? characters_codec(*alphabet) : nullptr;
 }
 

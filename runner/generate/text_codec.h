@@ -45,6 +45,10 @@ std::shared_ptr<const TextCodec> tokenizer_codec(const std::string& path, bool w
 /// the characters among what the data have learnt. Null: they do not say.
 std::shared_ptr<const TextCodec> codec_of_data(const Recipe& recipe, const nlohmann::json& learnt);
 
+/// The characters that are the tokens, in their order, among what the training data have learnt; nothing: they learnt
+/// none.
+std::optional<std::string> characters_in(const nlohmann::json& learnt);
+
 /// What a user should know of the tokenizers that the recipe's data name.
 std::vector<std::string> notes_of_tokenizers(const Recipe& recipe);
 /// What the training data put behind each document: their parameter `end_of_document`, or those of data within them.

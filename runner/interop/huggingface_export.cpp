@@ -2,63 +2,153 @@
 #include <filesystem>
 #include <set>
 
-#include "registry/formats/files/file_io.h"
 #include "registry/formats/files/safetensors.h"
-#include "registry/formats/text/json_node.h"
-#include "registry/formats/text/tokenizer.h"
+#include "registry/language/text_forms.h"
+#include "runner/generate/chat_format.h"
+#include "runner/interop/export_files.h"
+#include "runner/interop/exported_data.h"
+#include "runner/interop/generation_export.h"
+#include "runner/interop/model_card.h"
 #include "runner/interop/model_export.h"
+#include "runner/interop/tokenizer_export.h"
 #include "runner/model/model_records.h"
 
 namespace trainrun {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kOtherFormats =
+    "write --format safetensors for the weights by their state names (torchvision's, for a model of torchvision's), or "
+    "--format torchscript for a module that torch.jit.load opens without a class in Python";
 
 FoundRecord only_record(const Graph& graph) {
   const std::vector<FoundRecord> found = find_records(graph);
   if (found.size() == 1) return found[0];
+  const std::string has = found.empty() ? "has no such layer" : "has " + std::to_string(found.size()) + " of them";
   throw Error(
       "export: --format huggingface needs a model that is one registered language model (such as "
-      "BertForSequenceClassification), but this recipe has " +
-      std::to_string(found.size()) + "; write --format safetensors");
+      "BertForSequenceClassification), for which transformers has a class, but this recipe's model " +
+      has + "; " + kOtherFormats);
 }
 
 /// The model's tensors under their names in transformers, each once.
-NamedTensors tensors_of(const NamedTensors& state, const std::string& prefix) {
+NamedTensors tensors_of(const NamedTensors& state, const FoundRecord& found, const std::string& architecture) {
   NamedTensors tensors;
   std::vector<std::string> others;
   std::set<const at::TensorImpl*> seen;
   for (const auto& [name, tensor] : state) {
-    if (!name.starts_with(prefix)) {
+    if (!name.starts_with(found.prefix)) {
       others.push_back(name);
     } else if (seen.insert(tensor.unsafeGetTensorImpl()).second) {
-      tensors.emplace_back(name.substr(prefix.size()), tensor);
+      tensors.emplace_back(name.substr(found.prefix.size()), tensor);
     }
   }
   if (others.empty()) return tensors;
-  throw Error("export: transformers' model has no place for the weights of other layers: " + join(others) +
-              "; write --format safetensors");
+  constexpr size_t kMostNamed = 8;
+  throw Error("export: transformers' " + architecture + " has no place for the weights of the recipe's other layers: " +
+              join_first(others, kMostNamed, LeftOut::kCount) +
+              "; train a model that has its head (such as BertForSequenceClassification), or " + kOtherFormats);
 }
+
+/// Names the outputs in config.json. Their names; empty: nothing names them but their numbers.
+std::vector<std::string> set_labels(const TrainedRun& run, json& config) {
+  if (!config.contains("id2label")) return {};
+  const auto count = static_cast<int64_t>(config["id2label"].size());
+  const std::vector<std::string> names = output_names(run.contract(), count);
+  for (size_t i = 0; i < names.size(); ++i) config["id2label"][std::to_string(i)] = names[i];
+  config["label2id"] = json::object();
+  std::vector<std::string> labels;
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string number = std::to_string(i);
+    labels.push_back(config["id2label"].value(number, "LABEL_" + number));
+    config["label2id"][labels.back()] = i;
+  }
+  const bool is_of_sequences = config["architectures"][0].get<std::string>().ends_with("ForSequenceClassification");
+  const auto problem = problem_type_of(run, count);
+  if (is_of_sequences && problem) config["problem_type"] = *problem;
+  const bool has_names = !names.empty() || labels[0] != "LABEL_0";
+  return has_names ? labels : std::vector<std::string>();
+}
+
+/// Python that opens the folder and asks the model.
+std::string usage_of(const std::string& task, bool has_chat) {
+  if (task.empty() || task == "feature-extraction") {
+    return "from transformers import AutoModel, AutoTokenizer\n\nmodel = AutoModel.from_pretrained(\"FOLDER\")\n"
+           "tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n";
+  }
+  if (task == "sentence-similarity") {
+    return "from sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer(\"FOLDER\")\n"
+           "vectors = model.encode([\"…\", \"…\"])\nprint(model.similarity(vectors, vectors))\n";
+  }
+  const std::string begin =
+      "from transformers import pipeline\n\nmodel = pipeline(\"" + task + "\", model=\"FOLDER\")\n";
+  if (task == "text-classification") return begin + "print(model(\"…\", top_k=None, truncation=True))\n";
+  if (task == "fill-mask") return begin + "print(model(f\"… {model.tokenizer.mask_token} …\"))\n";
+  if (task != "text-generation") return begin + "print(model(\"…\"))\n";
+  return begin + "print(model(" + (has_chat ? "[{\"role\": \"user\", \"content\": \"…\"}]" : "\"…\"") +
+         ", max_new_tokens=100))\n";
+}
+
+/// What of the training data's conversations no file of the folder can say.
+void add_remarks_on_chats(const ChatSource& chat, std::vector<std::string>& remarks) {
+  if (!chat.holds_chats) return;
+  if (chat.system) {
+    remarks.push_back(
+        "In the training data, conversations without a system message of their own began with this one: " +
+        json(*chat.system).dump(-1, ' ', false) + ".");
+  }
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : chat.variables) {
+    variables.push_back("`" + name + "=" + std::visit([](const auto& one) { return json(one).dump(); }, value) + "`");
+  }
+  if (!variables.empty()) {
+    remarks.push_back("The chat template was given " + join(variables) + "; hand this to `apply_chat_template`, too.");
+  }
+}
+
+bool generates(const std::string& architecture) { return pipeline_tag_of(architecture) == "text-generation"; }
 
 }  // namespace
 
 void export_huggingface(TrainedRun& run, const std::string& folder) {
   const EvaluationScope scope(run.callbacks());
   const FoundRecord found = only_record(run.model().graph());
-  const NamedTensors tensors = tensors_of(run.model().merged_state_dict(), found.prefix);
-  create_folders(folder);
-  write_safetensors((fs::path(folder) / "model.safetensors").string(), tensors);
-  constexpr int kIndent = 2;
-  nlohmann::json config = found.record->config;
+  json config = found.record->config;
+  const auto architecture = config.at("architectures").at(0).get<std::string>();
+  const NamedTensors tensors = tensors_of(run.model().merged_state_dict(), found, architecture);
+  const auto tokenizer = tokenizer_of_data(run, found.record->pretrained);
   const bool has_head = std::ranges::any_of(tensors, [](const auto& item) { return item.first == "lm_head.weight"; });
   if (has_head && config.contains("tie_word_embeddings")) config["tie_word_embeddings"] = false;
-  write_file_atomically((fs::path(folder) / "config.json").string(), config.dump(kIndent) + "\n");
-  const fs::path source(found.record->pretrained);
-  const auto names = source.empty() ? std::vector<std::string>() : tokenizer_files(source.string());
-  for (const std::string& name : names) {
-    write_file_atomically((fs::path(folder) / name).string(), read_file((source / name).string(), kMostTokenizerBytes));
+  CardSubject subject{"transformers", architecture, pipeline_tag_of(architecture), found.record->pretrained};
+  subject.labels = set_labels(run, config);
+  NewFolder made(folder);
+  const fs::path& path = made.path();
+  write_safetensors((path / "model.safetensors").string(), tensors, file_metadata(run));
+  std::shared_ptr<const Tokenizer> written;
+  if (tokenizer) {
+    const auto max_length = generates(architecture) ? std::nullopt : most_tokens(run.contract());
+    written = export_tokenizer(*tokenizer, config, max_length, path);
+  } else {
+    subject.remarks.emplace_back(
+        "The training data were tokens, not texts, and name no tokenizer, so the folder has none.");
   }
-  export_sentence_modules(run, config, folder);
+  if (generates(architecture)) {
+    set_special_tokens(config, written.get());
+    write_json_file(path / "generation_config.json", generation_config_of(run, *found.record, written.get()));
+  }
+  write_json_file(path / "config.json", config);
+  if (export_sentence_modules(run, config, path.string())) {
+    subject.library = "sentence-transformers";
+    subject.task = "sentence-similarity";
+  }
+  const ChatSource chat = chat_source_of(run.recipe());
+  subject.usage = usage_of(subject.task, chat.holds_chats);
+  for (std::string& way : ways_back(run.contract())) subject.remarks.push_back(std::move(way));
+  add_remarks_on_chats(chat, subject.remarks);
+  write_file_atomically((path / "README.md").string(), model_card(run, subject));
+  made.finish();
 }
 
 }  // namespace trainrun

@@ -13,6 +13,7 @@
 
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/files/safetensors.h"
+#include "runner/interop/exported_data.h"
 
 namespace trainrun {
 namespace {
@@ -118,26 +119,19 @@ void require_same(TrainedRun& run, torch::jit::Module& module, int64_t samples) 
       "or depends on the number of samples; write --format safetensors");
 }
 
-constexpr const char* kContract = "trainrun.contract";
-
-/// What else the file says: how its data are read.
-FileMetadata metadata_of(const TrainedRun& run) {
-  return {{"format", "pt"}, {kContract, run.contract().to_json().dump()}};
-}
-
 }  // namespace
 
 std::vector<std::string> export_overrides() { return {"training.fuse=false", "mixed_precision='no'"}; }
 
 void export_safetensors(TrainedRun& run, const std::string& path) {
   const EvaluationScope scope(run.callbacks());
-  write_safetensors(path, run.model().state_dict(), metadata_of(run));
+  write_safetensors(path, run.model().state_dict(), file_metadata(run));
 }
 
 void export_merged_safetensors(TrainedRun& run, const std::string& path) {
   if (!run.model().adapters()) throw Error("export: --merge: the recipe of this run has no adapters to merge");
   const EvaluationScope scope(run.callbacks());
-  write_safetensors(path, run.model().merged_state_dict(), metadata_of(run));
+  write_safetensors(path, run.model().merged_state_dict(), file_metadata(run));
 }
 
 void export_torchscript(TrainedRun& run, const std::string& path) {
@@ -160,7 +154,9 @@ void export_torchscript(TrainedRun& run, const std::string& path) {
   module.eval();
   for (const int64_t samples : {1, 3}) require_same(run, module, samples);
   std::ostringstream bytes;
-  module.save(bytes, {{kContract, run.contract().to_json().dump()}});
+  torch::jit::ExtraFilesMap files;
+  for (const auto& [name, content] : file_metadata(run)) files[name] = content;
+  module.save(bytes, files);
   write_file_atomically(path, bytes.str());
 }
 

@@ -11,8 +11,8 @@ namespace trainrun {
 /// What `trainrun export` overrides in a run's recipe: TorchScript knows no fusions of ours, and computes in float32.
 std::vector<std::string> export_overrides();
 
-// The model's DataContract goes along as JSON, under the name trainrun.contract: in a safetensors file among its
-// metadata, in TorchScript among its extra files.
+// What is known of the data goes along (file_metadata): in a safetensors file among its metadata, in TorchScript among
+// its extra files.
 
 /// Writes the state dict, averaged weights (EMA) where the run evaluates with them, as Python's safetensors reads it.
 void export_safetensors(TrainedRun& run, const std::string& path);
@@ -26,17 +26,19 @@ void export_merged_safetensors(TrainedRun& run, const std::string& path);
 /// results differ, as for layers that compute outside of LibTorch.
 void export_torchscript(TrainedRun& run, const std::string& path);
 
-/// Writes a new folder that transformers opens with from_pretrained: config.json and model.safetensors, and the files of
-/// the tokenizer where the model began from a folder that has them. Adapters are merged into the weights. Throws Error
-/// unless the recipe's model is one registered language model.
+/// Writes a new folder that transformers opens with from_pretrained and as a pipeline: config.json with the names of the
+/// labels, model.safetensors, the tokenizer of the data with its chat template, generation_config.json of a causal
+/// language model, and a model card, README.md. Adapters are merged into the weights. Throws Error unless the recipe's
+/// model is one registered language model.
 void export_huggingface(TrainedRun& run, const std::string& folder);
 
-/// Adds to such a folder, of a SentenceTransformer, the files by which the package sentence-transformers opens it; of
-/// other models nothing. `config`: what the folder's config.json says.
-void export_sentence_modules(TrainedRun& run, const nlohmann::json& config, const std::string& folder);
+/// Adds to such a folder, of a SentenceTransformer, the files by which the package sentence-transformers opens it, and
+/// is true; of other models false, and adds nothing. `config`: what the folder's config.json says.
+bool export_sentence_modules(TrainedRun& run, const nlohmann::json& config, const std::string& folder);
 
 /// Writes a new folder that Python's package peft opens with PeftModel.from_pretrained: adapter_config.json and
-/// adapter_model.safetensors. Throws Error if the recipe has no adapters, or such that peft does not have.
+/// adapter_model.safetensors; the tokenizer of the data, and a model card. Throws Error if the recipe has no adapters,
+/// or such that peft does not have.
 void export_peft(TrainedRun& run, const std::string& folder);
 
 }  // namespace trainrun

@@ -2,10 +2,13 @@
 #include <filesystem>
 #include <set>
 
-#include "registry/formats/files/file_io.h"
 #include "registry/formats/files/safetensors.h"
 #include "registry/graph/flatten.h"
+#include "runner/interop/export_files.h"
+#include "runner/interop/exported_data.h"
+#include "runner/interop/model_card.h"
 #include "runner/interop/model_export.h"
+#include "runner/interop/tokenizer_export.h"
 #include "runner/model/model_adapters.h"
 #include "runner/model/model_records.h"
 
@@ -96,6 +99,10 @@ json peft_config(const Model& model, const std::vector<FoundRecord>& records, co
   config["modules_to_save"] = saved.empty() ? json() : json(saved);
   const bool has_base = records.size() == 1 && !records[0].record->pretrained.empty();
   config["base_model_name_or_path"] = has_base ? json(records[0].record->pretrained) : json();
+  if (const auto published = has_base ? published_model(records[0].record->pretrained) : std::nullopt) {
+    config["base_model_name_or_path"] = published->id;
+    config["revision"] = published->revision;
+  }
   config["task_type"] = records.size() == 1 ? task_type(records[0].record->config) : json();
   if (adapters.trains_shared_weights()) {
     if (config.value("peft_type", "") != "LORA") {
@@ -111,6 +118,28 @@ json peft_config(const Model& model, const std::vector<FoundRecord>& records, co
 
 bool lies_in_any(const std::string& name, const std::vector<std::string>& modules) {
   return std::ranges::any_of(modules, [&](const std::string& module) { return name.starts_with(module + "."); });
+}
+
+/// What one needs besides to use the adapter.
+void write_tokenizer_and_card(TrainedRun& run, const std::vector<FoundRecord>& records, const fs::path& folder) {
+  const std::string base = pretrained_folder(run.model().graph());
+  const json base_config = records.size() == 1 ? records[0].record->config : json::object();
+  CardSubject subject{"peft", "", "", base, /*is_adapter=*/true};
+  subject.remarks = ways_back(run.contract());
+  if (records.size() == 1) {
+    subject.architecture = base_config.at("architectures").at(0).get<std::string>();
+    subject.task = pipeline_tag_of(subject.architecture);
+  }
+  const auto published = published_model(base);
+  const std::string named = published ? published->id : base.empty() ? "BASE" : name_of_folder(base);
+  const std::string type = auto_class_of(subject.architecture);
+  subject.usage = "from peft import PeftModel\nfrom transformers import " + type + ", AutoTokenizer\n\nbase = " + type +
+                  ".from_pretrained(\"" + named + "\")\nmodel = PeftModel.from_pretrained(base, \"FOLDER\")\n";
+  if (const auto tokenizer = tokenizer_of_data(run, base)) {
+    export_tokenizer(*tokenizer, base_config, std::nullopt, folder);
+    subject.usage += "tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n";
+  }
+  write_file_atomically((folder / "README.md").string(), model_card(run, subject));
 }
 
 }  // namespace
@@ -135,10 +164,11 @@ void export_peft(TrainedRun& run, const std::string& folder) {
     if (saved.contains(tensor.unsafeGetTensorImpl()))
       tensors.emplace_back(kPeftPrefix + without_prefix(name, prefix), tensor);
   }
-  create_folders(folder);
-  write_safetensors((fs::path(folder) / "adapter_model.safetensors").string(), tensors);
-  constexpr int kIndent = 2;
-  write_file_atomically((fs::path(folder) / "adapter_config.json").string(), config.dump(kIndent) + "\n");
+  NewFolder made(folder);
+  write_safetensors((made.path() / "adapter_model.safetensors").string(), tensors, file_metadata(run));
+  write_json_file(made.path() / "adapter_config.json", config);
+  write_tokenizer_and_card(run, records, made.path());
+  made.finish();
 }
 
 }  // namespace trainrun

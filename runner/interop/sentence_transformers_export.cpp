@@ -1,10 +1,7 @@
 #include <filesystem>
 
-#include "registry/formats/files/file_io.h"
-#include "registry/formats/text/json_node.h"
-#include "registry/formats/text/tokenizer.h"
-#include "registry/formats/web/named_sources.h"
 #include "registry/models/sentence_record.h"
+#include "runner/interop/export_files.h"
 #include "runner/interop/model_export.h"
 
 namespace trainrun {
@@ -12,11 +9,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-void write_json(const fs::path& path, const json& content) {
-  constexpr int kIndent = 2;
-  write_file_atomically(path.string(), content.dump(kIndent) + "\n");
-}
 
 json module_of(int place, const std::string& type, const std::string& path) {
   return {{"idx", place},
@@ -30,41 +22,30 @@ json said_of_data(const TrainedRun& run, const char* key) {
   return run.recipe().dataset.train.attributes.value(key, json());
 }
 
-/// The tokenizer of the data, where the model's folder brought none.
-void write_tokenizer(const TrainedRun& run, const fs::path& folder) {
-  const json named = said_of_data(run, "tokenizer");
-  if (!tokenizer_files(folder.string()).empty() || !named.is_string()) return;
-  const fs::path given(model_folder(named.get<std::string>(), PublishedPart::kTokenizer));
-  const fs::path source = fs::is_directory(given) ? given : given.parent_path();
-  for (const std::string& name : tokenizer_files(source.string())) {
-    write_file_atomically((folder / name).string(), read_file((source / name).string(), kMostTokenizerBytes));
-  }
-}
-
 }  // namespace
 
-void export_sentence_modules(TrainedRun& run, const json& config, const std::string& folder) {
+bool export_sentence_modules(TrainedRun& run, const json& config, const std::string& folder) {
   const SentenceRecord* record = nullptr;
   for (const auto& module : run.model().graph().modules()) {
     if (const auto* found = dynamic_cast<const SentenceRecord*>(module.get())) record = found;
   }
-  if (!record) return;
+  if (!record) return false;
   const fs::path root(folder);
   json modules = {module_of(0, "Transformer", ""), module_of(1, "Pooling", "1_Pooling")};
   if (record->normalizes) modules.push_back(module_of(2, "Normalize", "2_Normalize"));
-  write_json(root / "modules.json", modules);
+  write_json_file(root / "modules.json", modules);
   create_folders((root / "1_Pooling").string());
-  write_json(root / "1_Pooling" / "config.json",
-             {{"word_embedding_dimension", config.contains("dim") ? config["dim"] : config.at("hidden_size")},
-              {"pooling_mode_cls_token", record->pooling == "cls"},
-              {"pooling_mode_mean_tokens", record->pooling == "mean"},
-              {"pooling_mode_max_tokens", record->pooling == "max"},
-              {"pooling_mode_mean_sqrt_len_tokens", false}});
-  write_json(root / "config_sentence_transformers.json",
-             {{"similarity_fn_name", "cosine"}, {"prompts", json::object()}});
+  write_json_file(root / "1_Pooling" / "config.json",
+                  {{"word_embedding_dimension", config.contains("dim") ? config["dim"] : config.at("hidden_size")},
+                   {"pooling_mode_cls_token", record->pooling == "cls"},
+                   {"pooling_mode_mean_tokens", record->pooling == "mean"},
+                   {"pooling_mode_max_tokens", record->pooling == "max"},
+                   {"pooling_mode_mean_sqrt_len_tokens", false}});
+  write_json_file(root / "config_sentence_transformers.json",
+                  {{"similarity_fn_name", "cosine"}, {"prompts", json::object()}});
   const json length = said_of_data(run, "max_length");
-  write_json(root / "sentence_bert_config.json", {{"max_seq_length", length}, {"do_lower_case", false}});
-  write_tokenizer(run, root);
+  write_json_file(root / "sentence_bert_config.json", {{"max_seq_length", length}, {"do_lower_case", false}});
+  return true;
 }
 
 }  // namespace trainrun

@@ -14,4 +14,11 @@ std::vector<FoundRecord> find_records(const Graph& graph) {
   return found;
 }
 
+std::string pretrained_folder(const Graph& graph) {
+  for (const FoundRecord& found : find_records(graph)) {
+    if (!found.record->pretrained.empty()) return found.record->pretrained;
+  }
+  return "";
+}
+
 }  // namespace trainrun

@@ -16,5 +16,7 @@ struct FoundRecord {
 };
 
 std::vector<FoundRecord> find_records(const Graph& graph);
+/// The folder whose weights the model began with; "" if it names none.
+std::string pretrained_folder(const Graph& graph);
 
 }  // namespace trainrun

@@ -78,7 +78,8 @@ TrainedModel find_trained(const std::string& run_or_checkpoint) {
 }
 
 TrainedRun::TrainedRun(const TrainedModel& trained, const std::vector<std::string>& overrides, Catalog& catalog,
-                       const ExtraMetrics& extra_metrics) {
+                       const ExtraMetrics& extra_metrics)
+    : recipe_path_(trained.recipe) {
   prepare_device(trained.recipe, overrides);
   std::optional<CheckpointContent> checkpoint = load_chosen(trained, checkpoint_);
   const json learnt = learnt_in(*checkpoint);

@@ -55,6 +55,9 @@ class TrainedRun {
   at::Device device() const { return device_; }
   /// Which was read: a newer one, where the run goes on and removed the one that had been found.
   const std::string& checkpoint() const { return checkpoint_; }
+  const std::string& recipe_path() const { return recipe_path_; }
+  /// What the checkpoint's state.json says: counters, the last figures of an evaluation, the data, versions.
+  const nlohmann::json& state() const { return saved_.at(kProgressPart).values; }
   Model& model() { return *model_; }
   Callbacks& callbacks() { return *callbacks_; }
   /// Of this process alone.
@@ -68,6 +71,7 @@ class TrainedRun {
  private:
   LoadedRecipe loaded_;
   std::string checkpoint_;
+  std::string recipe_path_;
   Snapshots saved_;
   DataContract contract_;
   std::vector<std::string> notes_;

@@ -103,24 +103,23 @@ ChatText ChatTemplate::render(const nlohmann::ordered_json& messages, const nloh
   }
 }
 
-ChatTemplate open_chat_template(const std::string& tokenizer, const std::optional<std::string>& given,
-                                const ChatVariables& variables) {
-  const fs::path own(model_folder(tokenizer, PublishedPart::kTokenizer));
-  const fs::path folder = fs::is_directory(own) ? own : own.parent_path();
-  const TokenizerConfig config = read_tokenizer_config(folder.string());
+namespace {
+
+struct FoundTemplate {
+  std::string place;
+  std::string source;
+};
+
+FoundTemplate find_template(const fs::path& folder, const TokenizerConfig& config,
+                            const std::optional<std::string>& given) {
   const bool is_text = given && (given->find("{{") != std::string::npos || given->find("{%") != std::string::npos);
-  if (is_text) return {"template", *given, config.special_tokens, variables};
-  if (given && is_file(*given)) {
-    return {*given, read_file(*given, kMostTemplateBytes), config.special_tokens, variables};
-  }
+  if (is_text) return {"template", *given};
+  if (given && is_file(*given)) return {*given, read_file(*given, kMostTemplateBytes)};
   const fs::path beside = folder / "chat_template.jinja";
-  if (!given && fs::exists(beside)) {
-    return {beside.string(), read_file(beside.string(), kMostTemplateBytes), config.special_tokens, variables};
-  }
+  if (!given && fs::exists(beside)) return {beside.string(), read_file(beside.string(), kMostTemplateBytes)};
   const std::map<std::string, std::string> templates = templates_in(config.file);
   const auto found = templates.find(given.value_or("default"));
-  if (found != templates.end())
-    return {config.file + ": chat_template", found->second, config.special_tokens, variables};
+  if (found != templates.end()) return {config.file + ": chat_template", found->second};
   std::vector<std::string> names;
   for (const auto& [name, unused] : templates) names.push_back(name);
   const std::string known = names.empty() ? "the tokenizer has no chat template" : "the tokenizer has " + join(names);
@@ -131,6 +130,26 @@ ChatTemplate open_chat_template(const std::string& tokenizer, const std::optiona
                   (names.empty() ? "there is no chat_template.jinja, and no chat_template in tokenizer_config.json"
                                  : "of several chat templates, none is called default") +
                   "; write template: FILE" + (names.empty() ? "" : ", or one of " + join(names)));
+}
+
+fs::path folder_of(const std::string& tokenizer) {
+  const fs::path own(model_folder(tokenizer, PublishedPart::kTokenizer));
+  return fs::is_directory(own) ? own : own.parent_path();
+}
+
+}  // namespace
+
+ChatTemplate open_chat_template(const std::string& tokenizer, const std::optional<std::string>& given,
+                                const ChatVariables& variables) {
+  const fs::path folder = folder_of(tokenizer);
+  const TokenizerConfig config = read_tokenizer_config(folder.string());
+  FoundTemplate found = find_template(folder, config, given);
+  return {std::move(found.place), found.source, config.special_tokens, variables};
+}
+
+std::string chat_template_text(const std::string& tokenizer, const std::string& given) {
+  const fs::path folder = folder_of(tokenizer);
+  return find_template(folder, read_tokenizer_config(folder.string()), given).source;
 }
 
 }  // namespace trainrun

@@ -52,5 +52,7 @@ class ChatTemplate {
 /// folder, else `chat_template` in tokenizer_config.json, of several the one called default. Throws DataError.
 ChatTemplate open_chat_template(const std::string& tokenizer, const std::optional<std::string>& given,
                                 const ChatVariables& variables = {});
+/// The text of the template that `given` means there.
+std::string chat_template_text(const std::string& tokenizer, const std::string& given);
 
 }  // namespace trainrun
