@@ -2,6 +2,7 @@
 
 #include "registry/models/sentence_record.h"
 #include "runner/interop/export_files.h"
+#include "runner/interop/exported_data.h"
 #include "runner/interop/model_export.h"
 
 namespace trainrun {
@@ -15,11 +16,6 @@ json module_of(int place, const std::string& type, const std::string& path) {
           {"name", std::to_string(place)},
           {"path", path},
           {"type", "sentence_transformers.models." + type}};
-}
-
-/// What the training data say of themselves in the recipe; null: nothing.
-json said_of_data(const TrainedRun& run, const char* key) {
-  return run.recipe().dataset.train.attributes.value(key, json());
 }
 
 }  // namespace
@@ -36,15 +32,16 @@ bool export_sentence_modules(TrainedRun& run, const json& config, const std::str
   write_json_file(root / "modules.json", modules);
   create_folders((root / "1_Pooling").string());
   write_json_file(root / "1_Pooling" / "config.json",
-                  {{"word_embedding_dimension", config.contains("dim") ? config["dim"] : config.at("hidden_size")},
-                   {"pooling_mode_cls_token", record->pooling == "cls"},
-                   {"pooling_mode_mean_tokens", record->pooling == "mean"},
-                   {"pooling_mode_max_tokens", record->pooling == "max"},
-                   {"pooling_mode_mean_sqrt_len_tokens", false}});
+                  json{{"word_embedding_dimension", config.contains("dim") ? config["dim"] : config.at("hidden_size")},
+                       {"pooling_mode_cls_token", record->pooling == "cls"},
+                       {"pooling_mode_mean_tokens", record->pooling == "mean"},
+                       {"pooling_mode_max_tokens", record->pooling == "max"},
+                       {"pooling_mode_mean_sqrt_len_tokens", false}});
   write_json_file(root / "config_sentence_transformers.json",
-                  {{"similarity_fn_name", "cosine"}, {"prompts", json::object()}});
-  const json length = said_of_data(run, "max_length");
-  write_json_file(root / "sentence_bert_config.json", {{"max_seq_length", length}, {"do_lower_case", false}});
+                  json{{"similarity_fn_name", "cosine"}, {"prompts", json::object()}});
+  const auto length = most_tokens(run.contract());
+  write_json_file(root / "sentence_bert_config.json",
+                  json{{"max_seq_length", length ? json(*length) : json()}, {"do_lower_case", false}});
   return true;
 }
 
