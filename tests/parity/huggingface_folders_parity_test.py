@@ -128,7 +128,7 @@ def test_scaled_numbers(tmp_path, words):
     trainrun(tmp_path, "predict", "run", "prices.jsonl", "--output", "found.jsonl")
     for row, found in zip(rows, read_jsonl(tmp_path / "found.jsonl"), strict=True):
         scaled = ask(row["text"], truncation=True)[0]["score"]
-        assert scaled * scaling["scale"][0] + scaling["offset"][0] == pytest.approx(found["prediction"], rel=1e-5)
+        assert scaled * scaling["scale"][0] + scaling["offset"][0] == pytest.approx(found["price"], rel=1e-5)
 
 
 def test_classes_of_words(tmp_path, words):
