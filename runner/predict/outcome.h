@@ -42,6 +42,10 @@ struct OutcomeInputs {
   std::vector<double> quantiles = {};
   /// Examples of what the loss reads: its output [N, …] first. Undefined: the target, and what frozen models give.
   Tensors outputs = {};
+  /// The dimension of the output [N, T, C] that holds classes, as the loss has it, and whether the batches tell which
+  /// token is of which word (TaggedTexts).
+  int64_t class_dim = 1;
+  bool has_words = false;
   /// How many rows of predictions a sample has: the steps of a forecast.
   int64_t rows_per_sample = 1;
   /// Files and folders that the user named.
@@ -73,6 +77,9 @@ std::unique_ptr<Outcome> make_outcome(const OutcomeInputs& inputs);
 
 // The page of outcomes: each returns null for what it is not for.
 std::unique_ptr<Outcome> make_mask_outcome(const OutcomeInputs& inputs);
+std::unique_ptr<Outcome> make_tag_outcome(const OutcomeInputs& inputs);
+std::unique_ptr<Outcome> make_vector_outcome(const OutcomeInputs& inputs);
+std::unique_ptr<Outcome> make_reward_outcome(const OutcomeInputs& inputs);
 std::unique_ptr<Outcome> make_label_outcome(const OutcomeInputs& inputs);
 std::unique_ptr<Outcome> make_class_outcome(const OutcomeInputs& inputs);
 std::unique_ptr<Outcome> make_quantile_outcome(const OutcomeInputs& inputs);

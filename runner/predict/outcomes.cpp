@@ -6,7 +6,8 @@
 namespace trainrun {
 
 std::unique_ptr<Outcome> make_outcome(const OutcomeInputs& inputs) {
-  constexpr std::array kPage = {&make_mask_outcome,     &make_label_outcome,  &make_class_outcome,
+  constexpr std::array kPage = {&make_mask_outcome,     &make_tag_outcome,    &make_vector_outcome,
+                                &make_reward_outcome,   &make_label_outcome,  &make_class_outcome,
                                 &make_quantile_outcome, &make_number_outcome, &make_raw_outcome};
   for (const auto& make : kPage) {
     if (auto outcome = make(inputs)) return outcome;

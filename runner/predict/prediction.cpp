@@ -7,6 +7,7 @@
 #include <chrono>
 #include <set>
 
+#include "registry/data/texts/tagged_texts.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 #include "runner/data/data.h"
@@ -181,7 +182,7 @@ class Prediction {
     for (size_t i = 0; i < losses_.size(); ++i) {
       Tensors read = model.loss_inputs(losses_[i], batch, outputs);
       for (at::Tensor& tensor : read) tensor = tensor.defined() ? tensor.cpu() : tensor;
-      if (i == outcomes_.size()) outcomes_.push_back(make_outcome(inputs_of(losses_[i], read, rows)));
+      if (i == outcomes_.size()) outcomes_.push_back(make_outcome(inputs_of(losses_[i], read, rows, batch)));
       if (outcomes_[i]->wants_names() && names.empty()) {
         for (int64_t row = 0; row < batch.size(); ++row) names.push_back(facts.place(first + row, input));
       }
@@ -194,7 +195,7 @@ class Prediction {
     point_.num_written += batch.size() * rows;
   }
 
-  OutcomeInputs inputs_of(size_t loss, const Tensors& read, int64_t rows_per_sample) const {
+  OutcomeInputs inputs_of(size_t loss, const Tensors& read, int64_t rows_per_sample, const Batch& batch) const {
     const Component<LossKind>& component = run_.recipe().loss[loss];
     OutcomeInputs inputs{run_.recipe(), run_.contract(), options_.outcome};
     inputs.target = run_.contract().field(run_.model().loss_target(loss));
@@ -203,6 +204,9 @@ class Prediction {
     inputs.is_logarithm =
         inputs.loss.target == LossFacts::Target::kCounts && component.attributes.value("log_input", false);
     inputs.quantiles = component.attributes.value("quantiles", std::vector<double>());
+    inputs.class_dim = component.attributes.value("class_dim", int64_t{1});
+    inputs.has_words =
+        std::ranges::any_of(batch.fields(), [](const Batch::Field& field) { return field.name == kWordIds; });
     inputs.outputs = read;
     inputs.rows_per_sample = rows_per_sample;
     inputs.roots = options_.data;

@@ -59,6 +59,7 @@ class Job:
     new: list[str] | Refused = dataclasses.field(default_factory=list)  # what `predict` is given for data without labels
     predicted: Callable[[torch.Tensor, pathlib.Path], dict[str, list]] | Refused | None = None  # columns of predictions
     of_eval: Callable[[torch.Tensor, pathlib.Path], dict[str, list]] | None = None  # of those for dataset.eval, where they are others
+    from_fields: Callable[[torch.Tensor, Tensors], dict[str, list]] | None = None  # instead of `predicted`, where the fields tell what is written
     beside: Callable[[pathlib.Path, str], dict[str, list]] | None = None  # columns that tell which sample it is
     drawn: Callable[[Tensors], Tensors] = lambda fields: fields  # what transforms draw for the samples of a set
     wrapped: list[str] | Refused = dataclasses.field(default_factory=lambda: ["dataset.eval=null", "dataset.fold=2/3"])
@@ -207,11 +208,18 @@ def check_report(run: Trained):
 def check_rows(run: Trained, text: str, part: str):
     rows = rows_of(text)
     with torch.no_grad():
-        columns = (run.job.of_eval if part != "new" and run.job.of_eval else run.job.predicted)(run.in_units(run.output(run.fields(part))), run.folder)
+        fields = run.fields(part)
+        output = run.in_units(run.output(fields))
+        if run.job.from_fields:
+            columns = run.job.from_fields(output, fields)
+        else:
+            columns = (run.job.of_eval if part != "new" and run.job.of_eval else run.job.predicted)(output, run.folder)
     for name, values in columns.items():
         found = [row[name] for row in rows]
         if isinstance(values[0], str):
             assert found == values, name
+        elif isinstance(values[0], list):
+            assert [json.loads(value) for value in found] == [pytest.approx(row, rel=1e-4, abs=1e-5) for row in values], name
         else:
             assert [float(value) for value in found] == pytest.approx(values, rel=1e-4, abs=1e-5), name
     if run.job.beside and part == "new":

@@ -163,9 +163,29 @@ CLASSES = {"name": "bert", "label": "kind", "recipe": "loss: CrossEntropyLoss\nm
 NO_TABLE = Refused("for each sample, which is no row of a table; write --format npz", "predicting.md", "An output with more than one dimension for each sample")
 TWO_TEXTS = Refused("samples, and not a row for each", "predicting.md", "models that read two texts for each sample have no predictions")
 ONLY_EVAL = Refused("data cannot be read without labels", "predicting.md", "Other kinds of data are predicted for as `dataset.eval`")
+NO_JSON = Refused("recipe.yaml:1: ", "predicting.md", "JSON lines or Parquet with `prompt` and one answer, `completion`")
 OF_TOKENS = Refused("this model gives one for each token", "evaluating.md", "classes of tokens (`class_dim: -1`")
 OF_OTHERS = Refused("--report is for classifiers", "evaluating.md", "language models, and what learns from preferences")
 SEQUENCES = {"predicted": NO_TABLE, "new": ONLY_EVAL, "report": OF_TOKENS}
+
+
+
+def tags_columns(output, fields):
+    """Of each word, which is one token."""
+    best = output.softmax(-1).max(-1)
+    words = [(row != -100).nonzero()[:, 0] for row in fields["target"]]
+    return {"tags": [[TAGS[i] for i in classes[own]] for classes, own in zip(best.indices, words)],
+            "probabilities": [values[own].tolist() for values, own in zip(best.values, words)]}
+
+
+def lines_and_words(folder, part):
+    lines, words, line = [], [], 1
+    for row in rows_of(part):
+        lines.append(str(line))
+        words.append(json.dumps(row["first"].split(), ensure_ascii=False, separators=(",", ":")))
+        line += len(row["first"].split()) + 1
+    return {"line": lines, "words": words}
+
 
 JOBS = {
     "text classes": of_bert(["first"], **CLASSES),
@@ -177,7 +197,8 @@ JOBS = {
         + sets("{type: TokenClassification, path: PART.conll, tokenizer: tags, max_length: 30}"),
         write=functools.partial(write, lambda row, is_new: "".join(f"{word}\t{tag}\n" for word, tag in zip(row["first"].split(), row["tags"])) + "\n", "conll"),
         read=functools.partial(encoded, ["first"], "tags"), forward=by_transformers("tags"), loss=of_tokens, other=["dataset.eval.path=other.conll"],
-        script=BERT_INPUTS, length=30, opened=opened_by(transformers.AutoModelForTokenClassification), export=HUGGING_FACE, **SEQUENCES),
+        script=BERT_INPUTS, length=30, opened=opened_by(transformers.AutoModelForTokenClassification), export=HUGGING_FACE,
+        from_fields=tags_columns, new=["new.conll"], beside=lines_and_words, report=OF_TOKENS),
     "masked language model": Job(
         "model: {layers: [{type: BertForMaskedLM, pretrained: masked}]}\nloss: {type: CrossEntropyLoss, class_dim: -1}\n"
         + sets("{type: Texts, path: PART.txt, tokenizer: masked, max_length: 30, documents: separate}", "  transforms: [{type: MaskTokens, tokenizer: masked, mlm_probability: 0.4}]\n"),
@@ -233,7 +254,8 @@ def opened_by_peft(exported, folder, fields):
 
 
 def in_pairs(row, is_new):
-    return json.dumps({"prompt": row["first"], "chosen": " " + row["second"], "rejected": " " + row["third"]}) + "\n"
+    answers = {"completion": " " + row["second"]} if is_new else {"chosen": " " + row["second"], "rejected": " " + row["third"]}
+    return json.dumps({"prompt": row["first"]} | answers) + "\n"
 
 
 def pairs(folder, part, known):
@@ -278,7 +300,11 @@ def of_pairs(layer, trained_by, **more):
         + sets("{type: PreferencePairs, path: PART.jsonl, tokenizer: llama, max_length: 40}"),
         write=functools.partial(write, in_pairs, "jsonl"), read=pairs, other=["dataset.eval.path=other.jsonl"],
         script=("chosen_input_ids", "chosen_attention_mask", "rejected_input_ids", "rejected_attention_mask"), length=40, export=HUGGING_FACE,
-        predicted=TWO_TEXTS, new=ONLY_EVAL, report=OF_OTHERS, **more)
+        report=OF_OTHERS, **{"predicted": TWO_TEXTS, "new": NO_JSON} | more)
+
+
+def rewards(output, folder):
+    return dict(zip(("reward(chosen)", "reward(rejected)"), map(torch.Tensor.tolist, output.flatten().chunk(2))))
 
 
 JOBS |= {
@@ -298,7 +324,8 @@ JOBS |= {
         opened=lambda exported, folder, fields: both(lambda state, fields: opened_by(transformers.AutoModelForCausalLM)(exported, folder, fields))({}, fields)),
     "reward model": of_pairs(
         "LlamaForSequenceClassification", "{type: BradleyTerryLoss, inputs: [llama]}", name="reward", forward=both(by_transformers("reward", "llama.", DECODER_INPUTS)),
-        loss=bradley_terry,
+        loss=bradley_terry, of_eval=rewards, predicted=lambda output, folder: {"reward": rewards(output, folder)["reward(chosen)"]}, new=["new.jsonl"],
+        beside=lambda folder, part: {"line": [str(i + 1) for i in range(len(rows_of(part)))]},
         opened=lambda exported, folder, fields: both(lambda state, fields: opened_by(transformers.AutoModelForSequenceClassification)(exported, folder, fields))({}, fields)),
 }
 

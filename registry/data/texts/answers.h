@@ -35,6 +35,7 @@ class AnsweredPrompts : public Dataset {
   int64_t length_of(const Text& text) const;
   /// The fields of `texts`, filled up to `length`; labels are shifted already.
   void add_texts(Batch& batch, const std::string& prefix, const std::vector<Text>& texts, int64_t length) const;
+  int64_t line(int64_t row) const { return lines_[static_cast<size_t>(row)]; }
   float number_of(int64_t row) const { return values_[static_cast<size_t>(row)]; }
 
  private:

@@ -1,8 +1,11 @@
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
 #include "registry/data/texts/answers.h"
+#include "registry/data/texts/files_in_turn.h"
+#include "registry/kinds/dataset_facts.h"
 
 // Prompts with two answers each, of which people prefer one: what DPO and its kin learn from, and reward models.
 
@@ -22,10 +25,13 @@ struct PreferencePairs : AnswerOptions {
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
+std::unique_ptr<UnlabelledData> read_single_answers(const UnlabelledSource& source, const PreferencePairs& like);
+
 class PairDataset : public AnsweredPrompts {
  public:
   explicit PairDataset(const PreferencePairs& options)
       : AnsweredPrompts(options, {{"chosen", "rejected"}, options.margin.value_or("")}),
+        pairs_(options),
         has_margin_(options.margin.has_value()) {}
 
   DatasetInfo info() const override {
@@ -54,10 +60,66 @@ class PairDataset : public AnsweredPrompts {
     if (has_margin_) batch.set("margin", at::tensor(margins));
     return batch;
   }
+  DatasetFacts facts() const override {
+    DatasetFacts facts = AnsweredPrompts::facts();
+    facts.unlabelled = [this](const UnlabelledSource& source) { return read_single_answers(source, pairs_); };
+    return facts;
+  }
+
+ private:
+  PreferencePairs pairs_;
+  bool has_margin_;
+};
+
+/// Prompts with one answer each, `completion`, as a model of pairs reads them: it is both answers.
+class SingleAnswers : public AnsweredPrompts {
+ public:
+  explicit SingleAnswers(const PreferencePairs& options)
+      : AnsweredPrompts(options, {{"completion"}, ""}), has_margin_(options.margin.has_value()) {}
+
+  DatasetInfo info() const override {
+    DatasetInfo info;
+    add_fields(info, "chosen_");
+    add_fields(info, "rejected_");
+    if (has_margin_) info.fields.push_back({"margin", {}, at::kFloat, std::nullopt});
+    info.target = "chosen_labels";
+    return info;
+  }
+  Batch get(const at::Tensor& indices) const override {
+    std::vector<Text> texts;
+    int64_t longest = 0;
+    for (int64_t i = 0; i < indices.numel(); ++i) {
+      const int64_t row = indices.const_data_ptr<int64_t>()[i];
+      texts.push_back({row, row, 0});
+      longest = std::max(longest, length_of(texts.back()));
+    }
+    Batch batch;
+    for (const char* prefix : {"chosen_", "rejected_"}) add_texts(batch, prefix, texts, longest);
+    if (has_margin_) batch.set("margin", at::zeros({indices.numel()}));
+    return batch;
+  }
+  ValueColumn lines(int64_t first) const {
+    std::vector<int64_t> own;
+    for (int64_t i = first; i < size(); ++i) own.push_back(line(i));
+    return {"line", at::tensor(own, at::kLong)};
+  }
 
  private:
   bool has_margin_;
 };
+
+std::unique_ptr<UnlabelledData> read_single_answers(const UnlabelledSource& source, const PreferencePairs& like) {
+  std::vector<FileInTurn> files;
+  for (const std::string& path : source.paths) {
+    PreferencePairs options = like;
+    options.path = path;
+    options.cache = TokenCaching::kNone;  // they are read once
+    const auto answers = std::make_shared<SingleAnswers>(options);
+    const std::weak_ptr<SingleAnswers> open = answers;  // it is held by its file
+    files.push_back({path, answers, [open](int64_t first) { return std::vector{open.lock()->lines(first)}; }});
+  }
+  return files_in_turn(source, std::move(files));
+}
 
 std::unique_ptr<Dataset> PreferencePairs::build(const DatasetInputs&) const {
   return std::make_unique<PairDataset>(*this);

@@ -6,7 +6,9 @@
 #include <filesystem>
 
 #include "registry/data/tables/arrow_library.h"
+#include "registry/data/tables/unlabelled_rows.h"
 #include "registry/data/texts/padded_texts.h"
+#include "registry/data/texts/text_sources.h"
 #include "registry/data/texts/text_table.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
@@ -18,6 +20,8 @@
 
 namespace trainrun {
 namespace {
+
+bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
 
 constexpr std::array kTextNames = {"anchor", "positive", "negative"};
 
@@ -54,12 +58,17 @@ struct SentencePairs : EncodingOptions {
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
+std::unique_ptr<UnlabelledData> read_unlabelled_pairs(const UnlabelledSource& source, const SentencePairs& like);
+
 /// The tokens of all texts, those of a row one after the other.
 struct TokensOfRows : TextArrays {
   using TextArrays::TextArrays;
   std::vector<int64_t> num_cut = {0};  // texts that were cut
 };
 constexpr size_t kRowArrays = kTextArrays + 1;
+
+/// Of each column all texts.
+using TextColumns = std::vector<std::vector<std::string>>;
 
 class SentencePairDataset final : public Dataset {
  public:
@@ -77,9 +86,18 @@ class SentencePairDataset final : public Dataset {
   }
 
   void open() override {
-    const std::vector<std::vector<std::string>> texts = read();
+    const TextColumns texts = read();
     const bool is_kept = options_.cache == TokenCaching::kDisk;
     use(is_kept ? arrays_on_disk(cache_key(), kRowArrays, [&] { return encoded(texts); }) : encoded(texts));
+  }
+  /// Instead of `open`: of rows that were read already and whose scores are 0; of their texts only the first may be there.
+  /// `places`: where each was, for messages.
+  void open_rows(const TextColumns& texts, std::vector<std::string> places) {
+    num_given_ = texts.size();
+    places_ = std::move(places);
+    lines_.assign(places_.size(), 0);
+    if (options_.score) scores_.assign(places_.size(), 0);
+    use(encoded(texts));
   }
   int64_t size() const override { return static_cast<int64_t>(lines_.size()); }
 
@@ -89,7 +107,8 @@ class SentencePairDataset final : public Dataset {
     for (size_t text = 0; text < num_texts(); ++text) {
       for (int64_t i = 0; i < indices.numel(); ++i) {
         const int64_t row = indices.const_data_ptr<int64_t>()[i];
-        columns[text].push_back(tokens_.stretch(row * static_cast<int64_t>(num_texts()) + static_cast<int64_t>(text)));
+        const int64_t place = row * static_cast<int64_t>(num_given_) + static_cast<int64_t>(text);
+        columns[text].push_back(text < num_given_ ? tokens_.stretch(place) : TextStretch());
       }
       length = std::max(length, padded_length(columns[text], options_));
     }
@@ -115,13 +134,14 @@ class SentencePairDataset final : public Dataset {
     };
     facts.place = [this](int64_t index, const std::string& field) { return place(index, field); };
     facts.lengths = [this] {
-      return std::get<0>(tokens_.lengths(options_).view({-1, static_cast<int64_t>(num_texts())}).max(1));
+      return std::get<0>(tokens_.lengths(options_).view({-1, static_cast<int64_t>(num_given_)}).max(1));
     };
     facts.notes = [this]() -> std::vector<std::string> {
       if (num_cut_ == 0) return {};
       return {options_.path + ": " + counted(num_cut_, "text is", "texts are") + " cut to max_length (" +
               std::to_string(options_.max_length) + " tokens)"};
     };
+    facts.unlabelled = [this](const UnlabelledSource& source) { return read_unlabelled_pairs(source, options_); };
     return facts;
   }
 
@@ -129,18 +149,19 @@ class SentencePairDataset final : public Dataset {
   size_t num_texts() const { return options_.columns.size(); }
   static std::string prefix(size_t text) { return kTextNames.at(text) + std::string("_"); }
   std::string place(int64_t index, const std::string& field) const {
+    if (!places_.empty()) return places_[static_cast<size_t>(index)] + ":" + field;
     return options_.path + ":" + std::to_string(lines_[static_cast<size_t>(index)]) + ":" + field;
   }
 
   /// Of each column all texts. Two columns of texts are read at a time.
-  std::vector<std::vector<std::string>> read() {
+  TextColumns read() {
     TextTableOptions source{options_.path,    {options_.columns[0], options_.columns[1]}, options_.score, {}, false,
                             options_.encoding};
     source.is_chosen = false;
     TextRows rows = read_text_table(source);
     lines_ = std::move(rows.lines);
     if (options_.score) read_scores(rows.labels);
-    std::vector<std::vector<std::string>> texts = {std::move(rows.first), std::move(rows.second)};
+    TextColumns texts = {std::move(rows.first), std::move(rows.second)};
     if (num_texts() == 3) {
       source.text_columns = {options_.columns[2]};
       texts.push_back(read_text_table(source).first);
@@ -148,7 +169,7 @@ class SentencePairDataset final : public Dataset {
     }
     for (size_t column = 0; column < texts.size(); ++column) {
       for (size_t row = 0; row < texts[column].size(); ++row) {
-        if (texts[column][row].find_first_not_of(" \t\r\n") != std::string::npos) continue;
+        if (!is_blank(texts[column][row])) continue;
         throw DataError(place(static_cast<int64_t>(row), options_.columns[column]) +
                         ": the text is empty; leave such rows out of the file");
       }
@@ -176,7 +197,7 @@ class SentencePairDataset final : public Dataset {
     return key.finish();
   }
 
-  ByteArrays encoded(const std::vector<std::vector<std::string>>& texts) const {
+  ByteArrays encoded(const TextColumns& texts) const {
     const auto tokenizer = open_tokenizer(options_.tokenizer);
     const Truncation truncation{options_.max_length, {}, tokenizer->truncation_side()};
     const auto made = std::make_shared<TokensOfRows>(*tokenizer);
@@ -200,18 +221,68 @@ class SentencePairDataset final : public Dataset {
 
   void use(ByteArrays arrays) {
     const auto num_cut = numbers_in<int64_t>(arrays.arrays.at(kTextArrays));
-    const bool fits = num_cut.size() == 1 && tokens_.read(std::move(arrays), lines_.size() * num_texts()) &&
+    const bool fits = num_cut.size() == 1 && tokens_.read(std::move(arrays), lines_.size() * num_given_) &&
                       tokens_.longest() <= options_.max_length;
     if (!fits) throw DataError(options_.path + ": was changed while it was read");
     num_cut_ = num_cut[0];
   }
 
   SentencePairs options_;
+  size_t num_given_ = options_.columns.size();  // texts that the data have; others are empty, without any token
   std::vector<int64_t> lines_;
+  std::vector<std::string> places_;  // of the rows that open_rows was given
   std::vector<float> scores_;
   PaddedTexts tokens_;
   int64_t num_cut_ = 0;
 };
+
+/// Texts of files that have all the columns, or the first alone.
+class UnlabelledPairs : public UnlabelledRows {
+ public:
+  UnlabelledPairs(const UnlabelledSource& from, const SentencePairs& like, std::vector<std::string> columns)
+      : UnlabelledRows(from, {columns, like.score ? std::vector{*like.score} : std::vector<std::string>(), {}},
+                       text_sources(from.paths, columns, like.encoding)),
+        like_(like),
+        columns_(std::move(columns)),
+        texts_(columns_.size()) {
+    like_.cache = TokenCaching::kNone;  // they are read once
+  }
+
+ protected:
+  void take(const std::vector<Cell*>& cells, const TableSource&, int64_t, const std::string& place) override {
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      std::string text = text_in(*cells[i], place + ":" + columns_[i]);
+      if (is_blank(text)) throw DataError(place + ":" + columns_[i] + ": the text is empty");
+      texts_[i].push_back(std::move(text));
+    }
+  }
+  void cut(int64_t count) override {
+    for (auto& column : texts_) column.resize(std::min(column.size(), static_cast<size_t>(count)));
+  }
+  std::unique_ptr<Dataset> make(std::vector<std::string> places, std::vector<int64_t>) override {
+    auto samples = std::make_unique<SentencePairDataset>(like_);
+    samples->open_rows(std::exchange(texts_, TextColumns(columns_.size())), std::move(places));
+    return samples;
+  }
+
+ private:
+  SentencePairs like_;
+  std::vector<std::string> columns_;
+  TextColumns texts_;  // of the piece that is read
+};
+
+std::unique_ptr<UnlabelledData> read_unlabelled_pairs(const UnlabelledSource& source, const SentencePairs& like) {
+  if (source.with_target) throw DataError("a series of texts cannot be forecast");
+  const std::vector<std::string> first = {like.columns[0]};
+  bool has_all = true;
+  for (const auto& file : text_sources(source.paths, first, like.encoding)) {
+    const std::vector<std::string> names = file->open()->names();
+    has_all = has_all && std::ranges::all_of(like.columns, [&](const std::string& column) {
+                return std::ranges::find(names, column) != names.end();
+              });
+  }
+  return std::make_unique<UnlabelledPairs>(source, like, has_all ? like.columns : first);
+}
 
 std::unique_ptr<Dataset> SentencePairs::build(const DatasetInputs&) const {
   return std::make_unique<SentencePairDataset>(*this);

@@ -1,6 +1,7 @@
 #include "registry/data/texts/tagged_texts.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <set>
 
 #include "registry/kinds/dataset_facts.h"
+#include "registry/kinds/unlabelled_data.h"
 #include "registry/language/error.h"
 #include "registry/language/text_number.h"
 
@@ -223,14 +225,21 @@ Batch TaggedTexts::get(const at::Tensor& indices) const {
   const std::vector<TextStretch> texts = tokens_.stretches(indices);
   const int64_t length = padded_length(texts, encoding_);
   const at::Tensor labels = at::full({indices.numel(), length}, kNoClass, at::kLong);
+  const at::Tensor of_words = at::full({indices.numel(), length}, -1, at::kLong);
+  const at::Tensor counts = at::empty({indices.numel()}, at::kLong);
   for (int64_t i = 0; i < indices.numel(); ++i) {
     const int64_t sample = indices.const_data_ptr<int64_t>()[i];
     const TextStretch& text = texts[static_cast<size_t>(i)];
-    int64_t* row = labels.mutable_data_ptr<int64_t>() + i * length + tokens_.first_of(text, length);
+    const int64_t first = i * length + tokens_.first_of(text, length);
+    int64_t* row = labels.mutable_data_ptr<int64_t>() + first;
     for (int64_t token = 0; token < text.count; ++token) row[token] = label_of(sample, token);
+    std::ranges::copy(word_numbers(sample), of_words.mutable_data_ptr<int64_t>() + first);
+    counts.mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(words(sample).size());
   }
   Batch batch = tokens_.batch(texts, length);
   batch.set("labels", labels);
+  batch.set(kWordIds, of_words);
+  batch.set(kNumWords, counts);
   return batch;
 }
 
@@ -246,6 +255,7 @@ DatasetFacts TaggedTexts::facts() const {
   facts.texts = [this](const std::string& column) { return texts(column); };
   facts.lengths = [this] { return tokens_.lengths(encoding_); };
   facts.notes = [this] { return notes_; };
+  facts.unlabelled = [this](const UnlabelledSource& source) { return read_unlabelled_tags(source, *this); };
   return facts;
 }
 

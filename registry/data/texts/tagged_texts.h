@@ -11,9 +11,22 @@
 
 namespace trainrun {
 
+class TaggedTexts;
+class UnlabelledData;
+struct UnlabelledSource;
+
+constexpr const char* kWordIds = "word_ids";
+constexpr const char* kNumWords = "num_words";
+
+/// The sentences of `source`'s files, encoded as `like` encodes its own, which need not be open and is not needed any
+/// more after this; beside each are its `line` and its `words`. Throws DataError. (unlabelled_tags.cpp)
+std::unique_ptr<UnlabelledData> read_unlabelled_tags(const UnlabelledSource& source, const TaggedTexts& like);
+
 /// Sentences whose words have a class each: `input_ids`, `attention_mask`, `token_type_ids` and `labels` [L], int64, with
 /// L that of the batch. The first token of a word has its class, the others have none (-100) or, by `label_all_tokens`,
 /// the same one, of B-X I-X if there is such a class: as transformers' run_ner aligns them.
+/// Besides, though no data set declares them, `word_ids` [L], the number of each token's word in its text (-1: it is of
+/// none), and `num_words`.
 class TaggedTexts : public Dataset {
  public:
   /// `classes`: the labels as the file writes them, in their order, to which integers in a file are places; null: those of

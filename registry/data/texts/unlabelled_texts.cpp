@@ -5,6 +5,7 @@
 #include "registry/data/tables/table_sources.h"
 #include "registry/data/tables/unlabelled_rows.h"
 #include "registry/data/texts/encoded_texts.h"
+#include "registry/data/texts/text_sources.h"
 
 namespace trainrun {
 namespace {
@@ -95,23 +96,13 @@ class LinesSource : public TableSource {
   Names columns_;
 };
 
-std::vector<std::unique_ptr<TableSource>> files_of(const UnlabelledSource& source, const TextTableOptions& like) {
-  std::vector<std::unique_ptr<TableSource>> files;
-  const LinesSource lines("", like.encoding, like.text_columns);
-  for (const std::string& path : source.paths) {
-    const std::string& first = like.text_columns.front();
-    files.push_back(has_extension(path, ".csv") ? csv_source(path, first, like.encoding.value_or(TextEncoding::kUtf8))
-                                                : source_of_file(lines, path, first));
-  }
-  return files;
-}
-
 Names labels_of(const TextTableOptions& like) { return like.label ? Names{*like.label} : Names(); }
 
 class UnlabelledTexts : public UnlabelledRows {
  public:
   UnlabelledTexts(const UnlabelledSource& from, const EncodedTexts& like)
-      : UnlabelledRows(from, {like.source().text_columns, labels_of(like.source()), {}}, files_of(from, like.source())),
+      : UnlabelledRows(from, {like.source().text_columns, labels_of(like.source()), {}},
+                       text_sources(from.paths, like.source().text_columns, like.source().encoding)),
         like_(like.without_labels()),
         columns_(like.source().text_columns) {}
 
@@ -140,6 +131,18 @@ class UnlabelledTexts : public UnlabelledRows {
 };
 
 }  // namespace
+
+std::vector<std::unique_ptr<TableSource>> text_sources(const std::vector<std::string>& paths, const Names& columns,
+                                                       std::optional<TextEncoding> encoding) {
+  std::vector<std::unique_ptr<TableSource>> files;
+  const LinesSource lines("", encoding, columns);
+  for (const std::string& path : paths) {
+    const std::string& first = columns.front();
+    files.push_back(has_extension(path, ".csv") ? csv_source(path, first, encoding.value_or(TextEncoding::kUtf8))
+                                                : source_of_file(lines, path, first));
+  }
+  return files;
+}
 
 std::unique_ptr<UnlabelledData> read_unlabelled_texts(const UnlabelledSource& source, const EncodedTexts& like) {
   if (source.with_target) throw DataError("a series of texts cannot be forecast");
