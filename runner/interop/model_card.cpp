@@ -37,19 +37,19 @@ std::string cell(const std::string& text) {
   return safe;
 }
 
-/// The first text under one of these keys, in data or in data within them.
-std::string first_text(const Value& value, const std::array<const char*, 4>& keys) {
-  for (const char* key : keys) {
+/// The first mapping, of data or of data within them, that names a file or folder, and the key under which it does.
+std::pair<const Value*, const char*> naming_files(const Value& value) {
+  for (const char* key : {"path", "root", "files", "url"}) {
     const Value* own = value.find(key);
-    if (own && own->is_scalar() && !own->is_null()) return own->text();
+    if (own && own->is_scalar() && !own->is_null()) return {&value, key};
   }
   for (const Value::Entry& entry : value.entries()) {
-    if (std::string found = first_text(entry.value, keys); !found.empty()) return found;
+    if (const auto found = naming_files(entry.value); found.first) return found;
   }
   for (const Value& item : value.items()) {
-    if (std::string found = first_text(item, keys); !found.empty()) return found;
+    if (const auto found = naming_files(item); found.first) return found;
   }
-  return "";
+  return {nullptr, nullptr};
 }
 
 struct NamedData {
@@ -59,7 +59,10 @@ struct NamedData {
 };
 
 NamedData named_data(const std::string& key, const Component<DatasetKind>& data) {
-  return {key, data.type, first_text(data.written, {"path", "root", "files", "url"})};
+  const auto [mapping, of_file] = naming_files(data.written);
+  if (!mapping) return {key, data.type, ""};
+  const Value* type = mapping->find("type");  // of what a Split wraps
+  return {key, type && type->is_scalar() ? type->text() : data.type, mapping->find(of_file)->text()};
 }
 
 std::vector<NamedData> data_of(const Recipe& recipe) {
