@@ -41,8 +41,8 @@ class Refused:
     told: str
 
 
-NO_FOLDER = Refused("export: --format huggingface needs a model that is one registered language model", "evaluating.md",
-                    "the other models are refused")
+NO_FOLDER = Refused("export: --format huggingface needs a model that is one registered language model", "exporting.md",
+                    "The model must be one registered language model")
 
 
 @dataclasses.dataclass
@@ -60,6 +60,7 @@ class Job:
     predicted: Callable[[torch.Tensor, pathlib.Path], dict[str, list]] | Refused | None = None  # columns of predictions
     of_eval: Callable[[torch.Tensor, pathlib.Path], dict[str, list]] | None = None  # of those for dataset.eval, where they are others
     from_fields: Callable[[torch.Tensor, Tensors], dict[str, list]] | None = None  # instead of `predicted`, where the fields tell what is written
+    array: list[str] | None = None  # what `predict` is given to write the output as an array, where it is no table
     beside: Callable[[pathlib.Path, str], dict[str, list]] | None = None  # columns that tell which sample it is
     drawn: Callable[[Tensors], Tensors] = lambda fields: fields  # what transforms draw for the samples of a set
     wrapped: list[str] | Refused = dataclasses.field(default_factory=lambda: ["dataset.eval=null", "dataset.fold=2/3"])
@@ -219,8 +220,8 @@ def check_rows(run: Trained, text: str, part: str):
         if isinstance(values[0], str):
             assert found == values, name
         elif isinstance(values[0], list):
-            are_names = isinstance(values[0][0], str)
-            assert [json.loads(value) for value in found] == (values if are_names else [pytest.approx(row, rel=1e-4, abs=1e-5) for row in values]), name
+            expected = values if isinstance(values[0][0], str) else [pytest.approx(row, rel=1e-4, abs=1e-5) for row in values]
+            assert [json.loads(value) for value in found] == expected, name
         else:
             assert [float(value) for value in found] == pytest.approx(values, rel=1e-4, abs=1e-5), name
     if run.job.beside and part == "new":
@@ -238,12 +239,23 @@ def check_predict(run: Trained):
     if isinstance(run.job.predicted, Refused):
         check_refused(run.job.predicted, run.folder, "predict", run.run)
         check_refused(run.job.new, run.folder, "predict", run.run, "recipe.yaml")
+        check_array(run)
         return
     check_rows(run, trainrun(run.folder, "predict", run.run, *masks(run.job, "of_eval")), "eval")
     if isinstance(run.job.new, Refused):
         check_refused(run.job.new, run.folder, "predict", run.run, "recipe.yaml")
     else:
         check_rows(run, trainrun(run.folder, "predict", run.run, *run.job.new), "new")
+
+
+def check_array(run: Trained):
+    if run.job.array is None:
+        return
+    trainrun(run.folder, "predict", run.run, *run.job.array, "--output", "out.npz")
+    found = torch.tensor(np.load(run.folder / "out.npz")["output"]).double()
+    with torch.no_grad():
+        expected = run.output(run.fields("eval")).double()
+    torch.testing.assert_close(found[:, :expected.shape[1]], expected, rtol=1e-4, atol=1e-5)
 
 
 def held_out(count: int, fold: int, folds: int, seed: int):

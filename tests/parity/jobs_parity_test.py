@@ -317,7 +317,8 @@ FORECAST = """model:
 loss: MSELoss
 metrics: [MAE, RMSE]
 """
-WINDOWS = "{type: Windows, length: 3, horizon: 2, group: shop, time: day, known: [holiday], dataset: {type: CSV, path: PART.csv, label: sales, task: regression, features: [price, holiday]}}"
+WINDOWS = "{type: Windows, length: 3, horizon: 2, group: shop, time: day, known: [holiday], " \
+          "dataset: {type: CSV, path: PART.csv, label: sales, task: regression, features: [price, holiday]}}"
 
 
 def write_arrays(folder, part):
@@ -358,8 +359,9 @@ JOBS |= {
     "autoencoder": array_job(
         BOTH + "loss: {type: MSELoss, inputs: [outer, x]}\n", "size", lambda output, fields: functional.mse_loss(output, fields["x"]), forward=rebuilt,
         report=lambda output, fields: numbers_report(output, fields | {"target": fields["x"]}), predicted=numbers_columns([f"prediction[{i}]" for i in range(4)])),
-    "folds in one call": dataclasses.replace(TABLE_OF_CLASSES, folds=3, other=["dataset.fold=null", "dataset.eval=" + TABLE_OF_CLASSES.recipe.split("eval: ")[1].split("\n")[0].replace("eval.csv", "other.csv")],
-                                             recipe=re.sub(r"  eval: .*\n", "  fold: {folds: 3}\n", TABLE_OF_CLASSES.recipe)),
+    "folds in one call": dataclasses.replace(
+        TABLE_OF_CLASSES, folds=3, recipe=re.sub(r"  eval: .*\n", "  fold: {folds: 3}\n", TABLE_OF_CLASSES.recipe),
+        other=["dataset.fold=null", "dataset.eval=" + re.search("eval: (.*)", TABLE_OF_CLASSES.recipe)[1].replace("eval.csv", "other.csv")]),
     "two processes": dataclasses.replace(TABLE_OF_CLASSES, recipe=TABLE_OF_CLASSES.recipe + "distributed_type: MULTI_CPU\nnum_processes: 2\n"),
 }
 

@@ -15,8 +15,9 @@ peft = pytest.importorskip("peft", reason="peft is not installed: tools/setup --
 
 from chat_templates import CHATML  # noqa: E402
 from draws import Draws  # noqa: E402
-from language_models import BERT, BERT_DROPOUT, LLAMA_3, REWARD, VOCABULARY, BertForMaskedLM, BertForTokenClassification, bert  # noqa: E402
+from language_models import BERT, BERT_DROPOUT, LLAMA_3, REWARD, VOCABULARY, BertForMaskedLM, BertForTokenClassification, BertModel, bert  # noqa: E402
 from masked_lm_parity_test import hidden  # noqa: E402
+from sentence_losses import pooled, ranking  # noqa: E402
 from tests.parity.jobs import (CELLS, Job, Refused, accuracy, classes_columns, classes_report, numbers_columns, numbers_figures, numbers_report,  # noqa: E402
                                train)
 
@@ -29,7 +30,7 @@ PAD, CLS, SEP, END = (NUMBERS[token] for token in ("[PAD]", "[CLS]", "[SEP]", "<
 KINDS = ["bad", "good", "so-so"]
 TAGS = ["B-LOC", "B-PER", "I-PER", "O"]
 MODELS = {"bert": BERT, "score": bert(type(BERT.make()), num_labels=1), "tags": bert(BertForTokenClassification, num_labels=4), "masked": bert(BertForMaskedLM),
-          "llama": LLAMA_3, "reward": REWARD}
+          "sentences": bert(BertModel), "llama": LLAMA_3, "reward": REWARD}
 
 
 def draw_text(draw, least=1, most=6):
@@ -51,9 +52,11 @@ def tokenizer():
     return made
 
 
-def write_peers(folder):
-    """Each model's folder, with a tokenizer that makes a word a token."""
+def write_peers(folder, recipe):
+    """The folders of the models that it names, with a tokenizer that makes a word a token."""
     for name, model in MODELS.items():
+        if f" {name}" not in recipe:
+            continue
         settings = dict.fromkeys(model.dropout, 0.0) | ({"pad_token_id": PAD} if name == "reward" else {})
         model.saved(folder / name, **settings)
         made = tokenizer()
@@ -109,19 +112,21 @@ def peer(name):
     return MODELS[name].make(**settings).double()
 
 
-def by_transformers(name, prefix="", inputs=("input_ids", "attention_mask", "token_type_ids")):
+def by_transformers(name, prefix="", inputs=("input_ids", "attention_mask", "token_type_ids"), output="logits"):
     def forward(state, fields):
         own = {key.removeprefix(prefix): tensor for key, tensor in state.items() if key.startswith(prefix)}
         if "cls.predictions.bias" in own:  # it is the decoder's, too
             own["cls.predictions.decoder.bias"] = own["cls.predictions.bias"]
-        return torch.func.functional_call(peer(name), own, (), {key: fields[key] for key in inputs if key in fields}, tie_weights=False).logits
+        return torch.func.functional_call(peer(name), own, (), {key: fields[key] for key in inputs if key in fields}, tie_weights=False)[output]
 
     return forward
 
 
-def opened_by(kind, inputs=("input_ids", "attention_mask", "token_type_ids")):
+def opened_by(kind, inputs=("input_ids", "attention_mask", "token_type_ids"), names=None):
+    """`names`: what the model calls its classes, by their numbers."""
     def opened(exported, folder, fields):
         model = kind.from_pretrained(exported).double().eval()
+        assert names is None or [model.config.id2label[i] for i in range(len(names))] == names
         return model(**{key: fields[key] for key in inputs if key in fields}).logits
 
     return opened
@@ -139,8 +144,13 @@ def sets(source, more=""):
     return f"dataset:\n  train: {source.replace('PART', 'train')}\n  eval: {source.replace('PART', 'eval')}\n{more}"
 
 
-BERT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+BERT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # in the order of a batch
+DECODER_INPUTS = ("input_ids", "attention_mask")
 HUGGING_FACE = ["--format", "huggingface"]
+
+
+def line_numbers(folder, part):
+    return {"line": [str(1 + i) for i in range(COUNTS[part])]}
 
 
 def of_bert(columns, name, label, recipe, **more):
@@ -149,8 +159,8 @@ def of_bert(columns, name, label, recipe, **more):
         f"model: {{layers: [{{type: BertForSequenceClassification, pretrained: {name}}}]}}\n{recipe}"
         + sets(f"{{type: TextClassification, path: PART.jsonl, text_columns: [{', '.join(columns)}], label: {label}, tokenizer: {name}, max_length: 30{labels}}}"),
         write=functools.partial(write, in_json([*columns, label], [label]), "jsonl"), read=functools.partial(encoded, columns, label), forward=by_transformers(name),
-        other=["dataset.eval.path=other.jsonl"], new=["new.jsonl"], beside=lambda folder, part: {"line": [str(1 + i) for i in range(COUNTS[part])]},
-        script=BERT_INPUTS, length=30, opened=opened_by(transformers.AutoModelForSequenceClassification), export=HUGGING_FACE, **more)
+        other=["dataset.eval.path=other.jsonl"], new=["new.jsonl"], beside=line_numbers,
+        script=BERT_INPUTS, length=30, opened=opened_by(transformers.AutoModelForSequenceClassification, names=KINDS if label == "kind" else None), export=HUGGING_FACE, **more)
 
 
 def cross_entropy(output, fields):
@@ -166,8 +176,8 @@ ONLY_EVAL = Refused("data cannot be read without labels", "predicting.md", "Othe
 NO_JSON = Refused("recipe.yaml:1: ", "predicting.md", "JSON lines or Parquet with `prompt` and one answer, `completion`")
 OF_TOKENS = Refused("this model gives one for each token", "evaluating.md", "classes of tokens (`class_dim: -1`")
 OF_OTHERS = Refused("--report is for classifiers", "evaluating.md", "language models, and what learns from preferences")
-SEQUENCES = {"predicted": NO_TABLE, "new": ONLY_EVAL, "report": OF_TOKENS}
-
+PADDED = ["dataset.eval.padding=max_length"]
+SEQUENCES = {"predicted": NO_TABLE, "new": ONLY_EVAL, "report": OF_TOKENS, "array": PADDED}
 
 
 def tags_columns(output, fields):
@@ -197,20 +207,66 @@ JOBS = {
         + sets("{type: TokenClassification, path: PART.conll, tokenizer: tags, max_length: 30}"),
         write=functools.partial(write, lambda row, is_new: "".join(f"{word}\t{tag}\n" for word, tag in zip(row["first"].split(), row["tags"])) + "\n", "conll"),
         read=functools.partial(encoded, ["first"], "tags"), forward=by_transformers("tags"), loss=of_tokens, other=["dataset.eval.path=other.conll"],
-        script=BERT_INPUTS, length=30, opened=opened_by(transformers.AutoModelForTokenClassification), export=HUGGING_FACE,
+        script=BERT_INPUTS, length=30, opened=opened_by(transformers.AutoModelForTokenClassification, names=TAGS), export=HUGGING_FACE,
         from_fields=tags_columns, new=["new.conll"], beside=lines_and_words, report=OF_TOKENS),
     "masked language model": Job(
         "model: {layers: [{type: BertForMaskedLM, pretrained: masked}]}\nloss: {type: CrossEntropyLoss, class_dim: -1}\n"
         + sets("{type: Texts, path: PART.txt, tokenizer: masked, max_length: 30, documents: separate}", "  transforms: [{type: MaskTokens, tokenizer: masked, mlm_probability: 0.4}]\n"),
-        write=functools.partial(write, lambda row, is_new: row["first"] + "\n", "txt"), read=functools.partial(encoded, ["first"], None), drawn=with_masks, forward=by_transformers("masked"), loss=of_tokens,
+        write=functools.partial(write, lambda row, is_new: row["first"] + "\n", "txt"), read=functools.partial(encoded, ["first"], None), drawn=with_masks,
+        forward=by_transformers("masked"), loss=of_tokens,
         other=["dataset.eval.path=other.txt"], script=BERT_INPUTS, length=30, opened=opened_by(transformers.AutoModelForMaskedLM), export=HUGGING_FACE, steps=False,
         **SEQUENCES),
 }
 
+# --- Vectors of texts ------------------------------------------------------------------------------------------------
+
+TEXTS = ("anchor", "positive")
+
+
+def two_texts(folder, part, known):
+    fields = {}
+    for name, column in zip(TEXTS, ("first", "second")):
+        rows = [[CLS, *ids_of(row[column]), SEP] for row in rows_of(part)]
+        own = {key: functional.pad(value, (0, 30 - value.shape[1]), value=PAD if "ids" in key else 0) for key, value in masked(rows).items()}
+        fields |= {f"{name}_{key}": value for key, value in (own | {"token_type_ids": torch.zeros_like(own["input_ids"])}).items()}
+    return fields | {"target": fields["anchor_input_ids"]}
+
+
+def vectors(of_tokens_of):
+    """[N, 2, D]: the means of the tokens' vectors."""
+    def forward(state, fields):
+        each = []
+        for name in TEXTS:
+            own = {key: fields[f"{name}_{key}"] for key in DECODER_INPUTS}
+            each.append(pooled(of_tokens_of(state, own), own["attention_mask"], "mean"))
+        return torch.stack(each, 1)
+
+    return forward
+
+
+def alike(output, folder):
+    return {"cosine": functional.cosine_similarity(output[:, 0], output[:, 1]).tolist()}
+
+
+def recall(output, fields):
+    unit = functional.normalize(output, dim=2)
+    similar = unit[:, 0] @ unit[:, 1].T
+    return {"recall_at_k": (similar.argmax(1) == torch.arange(len(similar))).double().mean().item()}
+
+
+JOBS["sentence embeddings"] = Job(
+    "model: {layers: [{type: SentenceTransformer, pretrained: sentences, pooling: mean}]}\nloss: MultipleNegativesRankingLoss\nmetrics: [{type: RecallAtK, k: 1}]\n"
+    + sets("{type: SentencePairs, path: PART.jsonl, columns: [first, second], tokenizer: sentences, max_length: 30}"),
+    write=functools.partial(write, in_json(["first", "second"], ["second"]), "jsonl"), read=two_texts,
+    forward=vectors(by_transformers("sentences", "auto_model.", DECODER_INPUTS, output="last_hidden_state")), loss=lambda output, fields: ranking()(output), by_batch=True,
+    figures=recall, other=["dataset.eval.path=other.jsonl"], report=OF_OTHERS, new=["new.jsonl"], of_eval=alike,
+    predicted=lambda output, folder: {f"embedding[{i}]": output[:, 0, i].tolist() for i in range(output.shape[2])}, beside=line_numbers, length=30,
+    script=tuple(f"{name}_{key}" for name in TEXTS for key in BERT_INPUTS), export=HUGGING_FACE,
+    opened=lambda exported, folder, fields: vectors(lambda state, own: transformers.AutoModel.from_pretrained(exported).double().eval()(**own).last_hidden_state)({}, fields))
+
 # --- Models that go on with a text -----------------------------------------------------------------------------------
 
 BLOCK = 6
-DECODER_INPUTS = ("input_ids", "attention_mask")
 
 
 def blocks(folder, part, known):
@@ -313,11 +369,11 @@ JOBS |= {
         + sets("{type: TextLM, path: PART.txt, tokenizer: llama, block_size: 6}"),
         write=functools.partial(write, lambda row, is_new: row["second"] + "\n", "txt"), read=blocks, forward=by_transformers("llama", inputs=("input_ids",)), loss=of_tokens,
         other=["dataset.eval.path=other.txt"], script=("input_ids",), opened=opened_by(transformers.AutoModelForCausalLM, ("input_ids",)), export=HUGGING_FACE,
-        **SEQUENCES),
+        **SEQUENCES | {"array": []}),
     "chat with LoRA": Job(
         f"model:\n  layers: [{{type: LlamaForCausalLM, pretrained: llama}}]\n  {LORA}\nloss: CausalLMLoss\n" + sets("{type: Chat, path: PART.jsonl, tokenizer: llama, max_length: 60}"),
         write=functools.partial(write, messages, "jsonl"), read=chats, forward=with_lora, loss=following, other=["dataset.eval.path=other.jsonl"],
-        script=DECODER_INPUTS, length=60, opened=opened_by_peft, export=["--format", "peft"], **SEQUENCES | {"report": OF_OTHERS}),
+        script=DECODER_INPUTS, length=60, opened=opened_by_peft, export=["--format", "peft"], **SEQUENCES | {"report": OF_OTHERS, "array": None}),
     "ORPO": of_pairs(
         "LlamaForCausalLM", "{type: ORPOLoss, beta: 0.3, inputs: [llama, chosen_labels, rejected_labels, chosen_input_ids, chosen_attention_mask]}", name="llama",
         forward=both(by_transformers("llama", "llama.", DECODER_INPUTS)), loss=orpo, by_batch=True,
@@ -325,7 +381,7 @@ JOBS |= {
     "reward model": of_pairs(
         "LlamaForSequenceClassification", "{type: BradleyTerryLoss, inputs: [llama]}", name="reward", forward=both(by_transformers("reward", "llama.", DECODER_INPUTS)),
         loss=bradley_terry, of_eval=rewards, predicted=lambda output, folder: {"reward": rewards(output, folder)["reward(chosen)"]}, new=["new.jsonl"],
-        beside=lambda folder, part: {"line": [str(i + 1) for i in range(len(rows_of(part)))]},
+        beside=line_numbers,
         opened=lambda exported, folder, fields: both(lambda state, fields: opened_by(transformers.AutoModelForSequenceClassification)(exported, folder, fields))({}, fields)),
 }
 
@@ -335,7 +391,7 @@ def runs_of_jobs(tmp_path_factory):
     """Each job is trained when its first cell is looked at."""
     def trained(name):
         folder = tmp_path_factory.mktemp("job")
-        write_peers(folder)
+        write_peers(folder, JOBS[name].recipe)
         return train(JOBS[name], folder)
 
     return functools.cache(trained)

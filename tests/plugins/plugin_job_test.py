@@ -27,7 +27,7 @@ def points(folder, part, known):
 JOB = Job(
     RECIPE, write=lambda folder, part: None, read=points, forward=lambda state, fields: state["scale.gain"] * fields["x"],
     loss=lambda output, fields: (output - fields["target"]).square().mean() / 2, figures=lambda output, fields: {"bias": (output - fields["target"]).mean()},
-    other=["dataset.eval.num_samples=7"], report=Refused("--report", "evaluating.md", "Other models have no report"),
+    other=["dataset.eval.num_samples=7"], report=Refused("a label is 0.5, which is not a class", "evaluating.md", "is taken to learn classes; targets that are none are an error"),
     new=Refused("Line data cannot be read without labels", "predicting.md", "Other kinds of data are predicted for as `dataset.eval`"),
     predicted=lambda output, folder: {"output[0]": output[:, 0].tolist()})
 
