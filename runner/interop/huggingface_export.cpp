@@ -129,7 +129,7 @@ void export_huggingface(TrainedRun& run, const std::string& folder) {
   std::shared_ptr<const Tokenizer> written;
   if (tokenizer) {
     const auto max_length = generates(architecture) ? std::nullopt : most_tokens(run.contract());
-    written = export_tokenizer(*tokenizer, config, max_length, path);
+    written = export_tokenizer(run, *tokenizer, config, max_length, path);
   } else {
     subject.remarks.emplace_back(
         "The training data were tokens, not texts, and name no tokenizer, so the folder has none.");

@@ -136,7 +136,7 @@ void write_tokenizer_and_card(TrainedRun& run, const std::vector<FoundRecord>& r
   subject.usage = "from peft import PeftModel\nfrom transformers import " + type + ", AutoTokenizer\n\nbase = " + type +
                   ".from_pretrained(\"" + named + "\")\nmodel = PeftModel.from_pretrained(base, \"FOLDER\")\n";
   if (const auto tokenizer = tokenizer_of_data(run, base)) {
-    export_tokenizer(*tokenizer, base_config, std::nullopt, folder);
+    export_tokenizer(run, *tokenizer, base_config, std::nullopt, folder);
     subject.usage += "tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n";
   }
   write_file_atomically((folder / "README.md").string(), model_card(run, subject));

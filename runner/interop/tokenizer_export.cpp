@@ -133,30 +133,8 @@ void set_template(const TokenizerOfData& tokenizer, const fs::path& folder, json
   write_file_atomically((folder / kTemplate).string(), text);
 }
 
-}  // namespace
-
-std::optional<TokenizerOfData> tokenizer_of_data(const TrainedRun& run, const std::string& pretrained) {
-  const ChatSource source = chat_source_of(run.recipe());
-  std::string named = source.tokenizer;
-  if (named.empty()) {
-    if (auto characters = characters_in(run.contract().dataset))
-      return TokenizerOfData{{}, {}, {}, std::move(*characters)};
-    if (!find_tokenizer(pretrained)) return std::nullopt;
-    named = pretrained;
-  }
-  const fs::path given(model_folder(named, PublishedPart::kTokenizer));
-  const auto file = fs::is_directory(given) ? find_tokenizer(given.string()) : std::optional(given.string());
-  if (file && fs::exists(*file)) return TokenizerOfData{given, *file, source.chat_template, {}};
-  throw DataError("export: the tokenizer of the training data is not there any more: " + named +
-                  "; put it back, or name where it is now: dataset.train.tokenizer=PATH");
-}
-
-std::string digest_of(const TokenizerOfData& tokenizer) {
-  return sha256(tokenizer.has_characters() ? tokenizer.characters : content_of(tokenizer.file));
-}
-
-std::shared_ptr<const Tokenizer> export_tokenizer(const TokenizerOfData& tokenizer, const json& config,
-                                                  std::optional<int64_t> max_length, const fs::path& folder) {
+std::shared_ptr<const Tokenizer> write_tokenizer(const TokenizerOfData& tokenizer, const json& config,
+                                                 std::optional<int64_t> max_length, const fs::path& folder) {
   if (tokenizer.has_characters()) {
     write_json_file(folder / "tokenizer.json", characters_json(tokenizer.characters));
   } else {
@@ -181,6 +159,41 @@ std::shared_ptr<const Tokenizer> export_tokenizer(const TokenizerOfData& tokeniz
   set_template(tokenizer, folder, own);
   write_json_file(folder / kConfig, own);
   return open_tokenizer(folder.string());
+}
+
+}  // namespace
+
+std::optional<TokenizerOfData> tokenizer_of_data(const TrainedRun& run, const std::string& pretrained) {
+  const ChatSource source = chat_source_of(run.recipe());
+  std::string named = source.tokenizer;
+  const bool is_of_data = !named.empty();
+  if (!is_of_data) {
+    if (auto characters = characters_in(run.contract().dataset))
+      return TokenizerOfData{{}, {}, {}, std::move(*characters), true};
+    if (!find_tokenizer(pretrained)) return std::nullopt;
+    named = pretrained;
+  }
+  const fs::path given(model_folder(named, PublishedPart::kTokenizer));
+  const auto file = fs::is_directory(given) ? find_tokenizer(given.string()) : std::optional(given.string());
+  if (file && fs::exists(*file)) return TokenizerOfData{given, *file, source.chat_template, {}, is_of_data};
+  throw DataError("export: the tokenizer of the training data is not there any more: " + named +
+                  "; put it back, or name where it is now: dataset.train.tokenizer=PATH");
+}
+
+std::string digest_of(const TokenizerOfData& tokenizer) {
+  return sha256(tokenizer.has_characters() ? tokenizer.characters : content_of(tokenizer.file));
+}
+
+std::shared_ptr<const Tokenizer> export_tokenizer(TrainedRun& run, const TokenizerOfData& tokenizer, const json& config,
+                                                  std::optional<int64_t> max_length, const fs::path& folder) {
+  try {
+    return write_tokenizer(tokenizer, config, max_length, folder);
+  } catch (const DataError&) {
+    if (tokenizer.is_of_data) throw;
+    run.add_notes({"the tokenizer in " + tokenizer.given.string() +
+                   " is copied as it is, since it cannot be read here; the training data do not use it"});
+    return nullptr;
+  }
 }
 
 }  // namespace trainrun

@@ -18,6 +18,7 @@ struct TokenizerOfData {
   std::filesystem::path file;                // the tokenizer's own
   std::optional<std::string> chat_template;  // what the recipe says of it; null: the folder's own, if it has one
   std::string characters;                    // in their order, in UTF-8
+  bool is_of_data = true;                    // else of the folder that the model began from
 
   bool has_characters() const { return given.empty(); }
 };
@@ -29,9 +30,10 @@ std::optional<TokenizerOfData> tokenizer_of_data(const TrainedRun& run, const st
 std::string digest_of(const TokenizerOfData& tokenizer);
 
 /// Writes the tokenizer into `folder` so that transformers' AutoTokenizer reads it, and opens it there. `config`: what
-/// the folder's config.json says; `max_length`: to how many tokens a text is cut, special tokens included.
-std::shared_ptr<const Tokenizer> export_tokenizer(const TokenizerOfData& tokenizer, const nlohmann::json& config,
-                                                  std::optional<int64_t> max_length,
+/// the folder's config.json says; `max_length`: to how many tokens a text is cut, special tokens included. Null, with a
+/// note for `run`: it is not that of the data, cannot be read here, and was copied as it is.
+std::shared_ptr<const Tokenizer> export_tokenizer(TrainedRun& run, const TokenizerOfData& tokenizer,
+                                                  const nlohmann::json& config, std::optional<int64_t> max_length,
                                                   const std::filesystem::path& folder);
 
 }  // namespace trainrun

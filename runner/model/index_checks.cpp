@@ -62,9 +62,12 @@ bool is_unchanged(const std::string& field, const DatasetInfo& data, const Datas
   return before && after && before->dtype == after->dtype && before->shape == after->shape;
 }
 
-/// The parameter of a layer that says how many classes it gives, or "".
+/// The parameter of a layer that says how many classes it gives, or ""; null: its model's own number.
 std::string width_key(const Graph::Node& node) {
-  for (const char* key : {"num_classes", "num_labels", "out_features", "out_channels"}) {
+  for (const char* key : {"num_classes", "num_labels"}) {
+    if (node.attributes.contains(key)) return key;
+  }
+  for (const char* key : {"out_features", "out_channels"}) {
     if (node.attributes.contains(key) && node.attributes.at(key).is_number_integer()) return key;
   }
   return "";
@@ -85,7 +88,8 @@ const Graph::Node* find_head(const Graph& graph, size_t slot) {
 std::string width_of(const Graph& graph, const IndexUse& use) {
   const Graph::Node* head = use.output ? find_head(graph, *use.output) : nullptr;
   const std::string key = head ? width_key(*head) : "";
-  const bool decides = !key.empty() && head->attributes.at(key).get<int64_t>() == use.range.below;
+  const bool decides =
+      !key.empty() && (head->attributes.at(key).is_null() || head->attributes.at(key) == use.range.below);
   return decides ? head->path + "." + key : "";
 }
 

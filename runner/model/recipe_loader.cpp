@@ -20,6 +20,7 @@
 #include "runner/model/monitor_modes.h"
 #include "runner/model/trainable.h"
 #include "runner/model/trained_recipe.h"
+#include "runner/model/unread_fields.h"
 #include "runner/recipe/label_tasks.h"
 #include "runner/recipe/recipe_source.h"
 #include "runner/recipe/yaml.h"
@@ -226,6 +227,8 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
   if (planned) {
     const std::vector<Problem> surplus = surplus_outputs(loaded.recipe, planned->graph(), training_info(loaded.recipe));
     loaded.surplus.insert(loaded.surplus.end(), surplus.begin(), surplus.end());
+    const auto unread = unread_fields(loaded.recipe, planned->graph(), training_info(loaded.recipe));
+    loaded.surplus.insert(loaded.surplus.end(), unread.begin(), unread.end());
   }
   loaded.resolved = std::move(source.value);
   loaded.kept = std::move(source.kept);

@@ -52,6 +52,18 @@ Component<MetricKind> metric_of(const ExtraMetric& extra, const Catalog& catalog
   return std::move(*metric);
 }
 
+/// "; runs/a-3 has one": of the runs whose folders were named after this one's, the newest that has a checkpoint; or "".
+std::string later_run_text(const std::string& path) {
+  constexpr int kMost = 100;
+  std::string found;
+  for (int number = 2; number < kMost; ++number) {
+    const std::filesystem::path other = path + "-" + std::to_string(number);
+    if (!std::filesystem::exists(other)) break;
+    if (CheckpointStore::find_newest(other / "checkpoints", [](const std::string&) {})) found = other.string();
+  }
+  return found.empty() ? "" : "; " + found + " has one";
+}
+
 }  // namespace
 
 TrainedModel find_trained(const std::string& run_or_checkpoint) {
@@ -73,7 +85,10 @@ TrainedModel find_trained(const std::string& run_or_checkpoint) {
   const fs::path checkpoints = path / "checkpoints";
   if (fs::exists(checkpoints / "best")) return {path / "recipe.yaml", checkpoints / "best", path};
   const auto newest = CheckpointStore::find_newest(checkpoints, [](const std::string&) {});
-  if (!newest) throw Error(path.string() + " has no complete checkpoint: it stopped before one was saved");
+  if (!newest) {
+    throw Error(path.string() + " has no complete checkpoint: it stopped before one was saved" +
+                later_run_text(path.string()));
+  }
   return {path / "recipe.yaml", *newest, path};
 }
 

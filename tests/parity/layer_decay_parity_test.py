@@ -161,6 +161,7 @@ LAYERS_OF = {  # of language models with 2 blocks, or 3 after Llama's fashion, a
     "RobertaForSequenceClassification": encoder("roberta.", "encoder.layer.", 2, "classifier."),
     "RobertaForTokenClassification": encoder("roberta.", "encoder.layer.", 2, "classifier."),
     "RobertaForMaskedLM": encoder("roberta.", "encoder.layer.", 2, "lm_head."),
+    "SentenceTransformer": encoder("auto_model.", "encoder.layer.", 2),
     "DistilBertModel": encoder("", "transformer.layer.", 2),
     "DistilBertForSequenceClassification": encoder("distilbert.", "transformer.layer.", 2, "pre_classifier.", "classifier."),
     "DistilBertForTokenClassification": encoder("distilbert.", "transformer.layer.", 2, "classifier."),
@@ -216,7 +217,10 @@ def models(folder: pathlib.Path):
         label = model.label if str(model) in LAYERS_OF else ""
         model.saved(folder / str(model))
         spec = {"type": model.type, "pretrained": str(folder / str(model))}
-        yield model.type + label, spec, {name: tensor[:2] for name, tensor in model.fields().items()}
+        inputs = {name: tensor[:2] for name, tensor in model.fields().items()}
+        yield model.type + label, spec, inputs
+        if model.type == "BertModel":  # which pools the tokens of such an encoder
+            yield "SentenceTransformer", spec | {"type": "SentenceTransformer"}, inputs
 
 
 def test_the_layers_of_every_registered_model_are_those_written_by_hand(probe, tmp_path):

@@ -240,3 +240,13 @@ def test_a_run_reads_by_its_own_copy_of_a_tokenizer_that_is_changed_or_gone(tmp_
     (tmp_path / "run/tokenizers/0/tokenizer.json").unlink()
     _, said = predicted(fails=True)
     assert f"the tokenizer {own} is no longer there, and neither is the run's copy of it, run/tokenizers/0/tokenizer.json" in said
+
+
+def test_too_few_classes_are_told_by_the_key_of_the_whole_model(single):
+    folder, _ = single
+    config = json.loads((folder / "peer/config.json").read_text()) | {"id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1}}
+    (folder / "two.json").write_text(json.dumps(config))
+    model = f"{{type: BertForSequenceClassification, pretrained: {folder}/peer, num_labels: 3}}"
+    recipe = (folder / "recipe.yaml").read_text().replace(model, "{type: BertForSequenceClassification, config: two.json}")
+    (folder / "fewer.yaml").write_text(recipe.replace("output_dir: run", "output_dir: fewer"))
+    assert "classes go up to 2; write model.layers[0].num_labels: 3" in trainrun(folder, "fewer.yaml", fails=True)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -240,6 +241,9 @@ def test_a_finished_run_says_how_to_go_on_and_a_runs_folder_is_enough(tmp_path):
     (tmp_path / "empty/recipe.yaml").write_text("name: x\n")
     failed = trainrun(*run, "training.max_steps=4", f"checkpoint.resume={tmp_path}/empty")
     assert failed.returncode == 1 and "has no complete checkpoint" in failed.stderr
+    shutil.copytree(tmp_path / "run-2", tmp_path / "empty-2")
+    failed = trainrun("eval", tmp_path / "empty")
+    assert f"has no complete checkpoint: it stopped before one was saved; {tmp_path}/empty-2 has one" in failed.stderr
 
 
 def test_fifty_thousand_layers_are_validated_in_seconds_of_processor_time(tmp_path):

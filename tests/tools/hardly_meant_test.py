@@ -94,3 +94,21 @@ def test_packing_that_leaves_hardly_any_steps(tmp_path):
     assert "hardly anything" not in warnings(tmp_path, "dataset.train.packing=false", recipe=CHAT)
     assert "hardly anything" not in warnings(tmp_path, "training.num_epochs=10", recipe=CHAT)
     assert "hardly anything" not in warnings(tmp_path, "training.max_steps=1", recipe=CHAT)  # as the recipe wants it
+
+
+@pytest.mark.parametrize("change, note", [
+    ("city: category", "dataset.train: no layer, loss or metric reads the field 'city'; a layer reads a field by its name in `inputs`, and a category is among "
+                       "the features where its column says `one_hot: true`"),
+    ("city: {type: category, categories: [a, b], one_hot: true}", None),
+])
+def test_fields_that_nothing_reads(tmp_path, change, note):
+    (tmp_path / "a.csv").write_text("x,city,y\n" + "".join(f"{i / 20},{'ab'[i % 2]},{i % 7}\n" for i in range(20)))
+    said = warnings(tmp_path, recipe=RECIPE.replace("task: regression", "task: regression, columns: {" + change + "}"))
+    assert note in said if note else "reads the field" not in said
+
+
+def test_the_future_that_nothing_reads(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n" + "".join(f"{i % 3},{i % 7}\n" for i in range(30)))
+    recipe = RECIPE.replace("{type: CSV,", "{type: Windows, length: 3, known: [x], dataset: {type: CSV,").replace("}}\n", "}}}\n", 1)
+    recipe = recipe.replace("[{type: Linear,", "[Flatten, {type: Linear,")
+    assert "no layer, loss or metric reads the field 'known'" in warnings(tmp_path, recipe=recipe)
