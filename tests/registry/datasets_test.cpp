@@ -248,7 +248,8 @@ TEST_CASE("what reads Parquet says how to get it where it is not there, and whic
   const std::string library = folder / "libtrainrun_arrow.so";
   const auto fault = [&] { return message_of<DataError>([&] { open_arrow_library(library, "rows.parquet"); }); };
   CHECK(fault() ==
-        "rows.parquet: Parquet and Arrow files are read and written by a part that this trainrun was built without (there is no " +
+        "rows.parquet: Parquet and Arrow files are read and written by a part that this trainrun was built without "
+        "(there is no " +
             library + "); run tools/setup --arrow, which fetches what it needs and builds it");
   folder.write("libtrainrun_arrow.so", "not a library");
   CHECK(contains(fault(), "rows.parquet: the libraries for Parquet and Arrow files cannot be opened ("));
