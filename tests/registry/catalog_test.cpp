@@ -28,6 +28,7 @@ const std::map<std::string, Tensors>& loss_examples() {
       {"MultiMarginLoss", classes()},
       {"MultiLabelMarginLoss", {torch::zeros({2, 3}), torch::zeros({2, 3}, at::kLong)}},
       {"GaussianNLLLoss", alike(3)},
+      {"QuantileLoss", {torch::zeros({2, 3}), torch::zeros({2, 1})}},
       {"MarginRankingLoss", alike(3)},
       {"TripletMarginLoss", alike(3)},
       {"CosineEmbeddingLoss", {torch::zeros({2, 3}), torch::zeros({2, 3}), torch::ones({2})}},
