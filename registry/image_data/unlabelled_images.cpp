@@ -32,7 +32,7 @@ class UnlabelledImages : public ImageSamples {
   Batch get_drawn(const at::Tensor& indices, const SampleDraws& draws) const override {
     return with_target(ImageSamples::get_drawn(indices, draws));
   }
-  std::vector<std::string> files() const { return listing().files; }
+  std::vector<std::string> listed_files() const { return listing().files; }
 
  protected:
   Listing list() const override {
@@ -95,7 +95,7 @@ std::unique_ptr<UnlabelledData> read_unlabelled_images(const UnlabelledSource& s
                     shape_text(read) + "; resize the images by dataset.eval.image_transforms");
   }
   std::vector<ValueColumn> beside;
-  beside.push_back({"file", data->files()});
+  beside.push_back({"file", data->listed_files()});
   return one_piece(std::move(data), std::move(beside), source.begin);
 }
 

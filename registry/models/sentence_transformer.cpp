@@ -67,7 +67,7 @@ FolderModules modules_of(const std::string& folder) {
     const json& module = modules[i];
     const std::string type = module.is_object() ? module.value("type", "") : "";
     const std::string name = type.substr(type.rfind('.') + 1);
-    if (i == 0 && name == "Transformer" && module.value("path", "") == "") continue;
+    if (i == 0 && name == "Transformer" && module.value("path", "").empty()) continue;
     if (i == 1 && name == "Pooling") {
       found.pooling = pooling_of(fs::path(folder) / module.value("path", "") / "config.json");
     } else if (i == 2 && name == "Normalize") {

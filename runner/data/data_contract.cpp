@@ -170,8 +170,8 @@ const FieldContract* DataContract::field(const std::string& name) const {
   return nullptr;
 }
 
-Texts DataContract::class_names(const std::string& name) const {
-  const FieldContract* found = field(name);
+Texts DataContract::class_names(const std::string& field) const {
+  const FieldContract* found = this->field(field);
   return found ? found->class_names : Texts();
 }
 

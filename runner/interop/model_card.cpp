@@ -204,7 +204,7 @@ std::string versions_table(const TrainedRun& run) {
 std::string recipe_part(const TrainedRun& run) {
   const std::string recipe = read_file(run.recipe_path(), kMostRecipeBytes);
   std::string fence = "```";
-  while (recipe.find(fence) != std::string::npos) fence += "`";
+  while (recipe.find(fence) != std::string::npos) fence += '`';
   return "## To repeat the training\n\nSave this recipe as `recipe.yaml` and run `trainrun recipe.yaml`.\n\n" + fence +
          "yaml\n" + recipe + (recipe.ends_with('\n') ? "" : "\n") + fence + "\n";
 }
@@ -216,7 +216,7 @@ std::string model_card(TrainedRun& run, const CardSubject& subject) {
   std::string card = front_matter(run, subject, data) + heading(run, subject);
   if (!subject.usage.empty()) card += "## Use\n\n```python\n" + subject.usage + "```\n\n";
   for (const std::string& remark : subject.remarks) card += "- " + remark + "\n";
-  if (!subject.remarks.empty()) card += "\n";
+  if (!subject.remarks.empty()) card += '\n';
   card += labels_table(subject) + data_table(run, data) + figures_table(run) + versions_table(run) + recipe_part(run);
   return without_secrets(std::move(card));
 }

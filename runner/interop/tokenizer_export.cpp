@@ -29,7 +29,7 @@ void copy_text(const fs::path& from, const fs::path& to) { write_file_atomically
 
 /// The name by which transformers looks for a file of this kind.
 std::string usual_name(const fs::path& file) {
-  const std::string name = file.filename().string();
+  std::string name = file.filename().string();
   if (name == "vocab.json" || name == "spiece.model") return name;
   if (file.extension() == ".txt") return "vocab.txt";
   return file.extension() == ".model" ? "tokenizer.model" : "tokenizer.json";

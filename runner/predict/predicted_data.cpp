@@ -118,8 +118,8 @@ std::unique_ptr<UnlabelledData> open_predicted(TrainedRun& run, const PredictedS
   files.broken = source.broken;
   const auto input = std::find(files.paths.begin(), files.paths.end(), "-");
   if (input == files.paths.end()) return open_files(run, std::move(files));
-  *input = kept_input();
-  const std::string kept = *input;
+  std::string kept = kept_input();
+  *input = kept;
   try {
     return std::make_unique<FromStandardInput>(kept, open_files(run, std::move(files)));
   } catch (...) {

@@ -22,7 +22,8 @@ struct CosineSpearman {
     in.require_inputs(2, 2);
     in.require_dims(3, 3, "[N, 2, D]");
     const at::IntArrayRef scores = in.shape(1);
-    if (in.shape(0)[1] != 2 || !(scores.size() == 1 || (scores.size() == 2 && scores[1] == 1))) {
+    const bool is_one_each = scores.size() == 1 || (scores.size() == 2 && scores[1] == 1);
+    if (in.shape(0)[1] != 2 || !is_one_each) {
       throw LayerError(
           "it compares the cosines of vectors of pairs [N, 2, D] with a score for each, [N] or [N, 1], not " +
           shape_text(in.shape(0)) + " with " + shape_text(scores));

@@ -71,8 +71,8 @@ std::vector<std::string> columns_read(const UnlabelledSource& source) {
       continue;
     }
     if (!source.columns.contains(kFeatures)) throw DataError("the names of the columns in features were not saved");
-    for (const json& name : source.columns[kFeatures]) {
-      if (names.empty() || names.back() != name) names.push_back(name.get<std::string>());  // one-hot: several numbers
+    for (const auto& name : source.columns[kFeatures].get<std::vector<std::string>>()) {
+      if (names.empty() || names.back() != name) names.push_back(name);  // one-hot: several numbers
     }
   }
   return names;
