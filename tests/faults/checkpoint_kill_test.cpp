@@ -65,7 +65,7 @@ int save(const std::string& folder, const std::string& name, int64_t step, bool 
 }
 
 /// The save that goes wrong. Its fsyncs do nothing: they matter when the power fails, not when a process is killed.
-Outcome save_with_fault(const std::string& folder, const Scenario& scenario, Fault fault) {
+CallsOutcome save_with_fault(const std::string& folder, const Scenario& scenario, Fault fault) {
   fault.always["fsync"] = 0;
   if (!scenario.unsupported.empty()) fault.always[scenario.unsupported] = EINVAL;
   return run_with_fault([&] { return save(folder, scenario.name, 40, scenario.is_best); }, fault);
@@ -146,7 +146,7 @@ TEST_CASE("a save killed before any of its system calls leaves a whole checkpoin
       const TemporaryFolder folder;
       const std::string checkpoints = folder / "checkpoints";
       before.copy_to(folder.path());
-      const Outcome outcome = save_with_fault(checkpoints, scenario, {.kill_before = static_cast<int>(i)});
+      const CallsOutcome outcome = save_with_fault(checkpoints, scenario, {.kill_before = static_cast<int>(i)});
       CAPTURE(i);
       if (!outcome.killed) {
         CHECK(outcome.exit_code == 0);
@@ -180,7 +180,7 @@ TEST_CASE("a checkpoint whose state is amended has the old state or the new, whe
       before.copy_to(folder.path());
       Fault fault{.kill_before = kills ? i : -1, .fail_at = kills ? -1 : i, .error_number = EIO};
       fault.always["fsync"] = 0;
-      const Outcome outcome = run_with_fault([&] { return amend(checkpoints); }, fault);
+      const CallsOutcome outcome = run_with_fault([&] { return amend(checkpoints); }, fault);
       ended = static_cast<int>(outcome.calls.size()) <= i;  // the fault came too late
       const auto must_not_warn = [](const std::string& message) { FAIL_CHECK(message); };
       const auto newest = CheckpointStore(checkpoints, kPolicy).newest(must_not_warn);
@@ -213,7 +213,7 @@ TEST_CASE(
       before.copy_to(folder.path());
       const Fault fault{.fail_at = static_cast<int>(i),
                         .error_number = kSaveErrors[(i + turn / calls) % kSaveErrors.size()]};
-      const Outcome outcome = save_with_fault(checkpoints, scenario, fault);
+      const CallsOutcome outcome = save_with_fault(checkpoints, scenario, fault);
       CAPTURE(i);
       REQUIRE(i < outcome.calls.size());
       CAPTURE(outcome.calls[i]);
@@ -235,7 +235,7 @@ TEST_CASE(
   const TemporaryFolder folder;
   const Scenario scenario = scenarios()[1];
   Before(scenario).copy_to(folder.path());
-  const Outcome outcome = save_with_fault(folder / "checkpoints", scenario, {});
+  const CallsOutcome outcome = save_with_fault(folder / "checkpoints", scenario, {});
   CHECK(outcome.exit_code == 0);
   const auto& calls = outcome.calls;
   const auto renamed = std::find(calls.begin(), calls.end(), "rename");

@@ -113,7 +113,7 @@ TEST_CASE("a resume that the system refuses something, once, stops or goes on wi
       const TemporaryFolder folder;
       copy_to(folder);
       const Fault fault{.fail_at = static_cast<int>(i), .error_number = error, .always = {{"fsync", 0}}, .reads = true};
-      const Outcome outcome = run_with_fault([&] { return resume(folder.path()); }, fault);
+      const CallsOutcome outcome = run_with_fault([&] { return resume(folder.path()); }, fault);
       CAPTURE(i);
       CAPTURE(error);
       REQUIRE(i < outcome.calls.size());
@@ -137,7 +137,7 @@ TEST_CASE("a resume killed before any of its system calls can be done again") {
   for (int i = 0;; ++i) {
     const TemporaryFolder folder;
     fs::copy(original.path(), folder.path(), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
-    const Outcome outcome =
+    const CallsOutcome outcome =
         run_with_fault([&] { return resume(folder.path()); }, {.kill_before = i, .always = {{"fsync", 0}}});
     CAPTURE(i);
     check_next_resume_is_whole(folder.path());

@@ -30,7 +30,7 @@ std::vector<std::string> command(const std::string& folder) {
           "checkpoint={every: 5, keep_last: 2, keep_best: {monitor: eval/loss, mode: min}}"};
 }
 
-Outcome run(const std::string& folder, const Fault& fault, bool in_background = true) {
+CallsOutcome run(const std::string& folder, const Fault& fault, bool in_background = true) {
   const auto work = [&] {
     std::signal(SIGTERM, SIG_DFL);  // doctest has a handler
     const int nowhere = ::open("/dev/null", O_WRONLY);
@@ -64,7 +64,7 @@ std::vector<int> chosen_calls(size_t num_calls) {
 TEST_CASE(
     "SIGTERM at any system call of a job ends it in order, and the same command ends as if nothing had happened") {
   const TemporaryFolder folder;
-  const Outcome whole = run(folder / "whole", {}, false);  // the writer's own thread is not traced
+  const CallsOutcome whole = run(folder / "whole", {}, false);  // the writer's own thread is not traced
   REQUIRE(whole.exit_code == 0);
   REQUIRE(whole.calls.size() > 100);
   const std::string expected = weights_in(folder / "whole");
@@ -73,7 +73,7 @@ TEST_CASE(
     CAPTURE(call);
     CAPTURE(whole.calls[static_cast<size_t>(call)]);
     const std::string own = folder / std::to_string(call);
-    const Outcome outcome = run(own, {.signal_at = call}, call % 2 == 0);
+    const CallsOutcome outcome = run(own, {.signal_at = call}, call % 2 == 0);
     const bool before_handlers = outcome.killed;  // while the program is being loaded
     CHECK((before_handlers || outcome.exit_code == 128 + SIGTERM || outcome.exit_code == 0));
     stopped += outcome.exit_code == 128 + SIGTERM ? 1 : 0;

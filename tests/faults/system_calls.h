@@ -70,7 +70,7 @@ struct Fault {
   bool reads = false;
 };
 
-struct Outcome {
+struct CallsOutcome {
   bool killed = false;
   int exit_code = -1;              // if not killed
   std::vector<std::string> calls;  // made, by name, in order
@@ -111,7 +111,7 @@ inline std::string name_of_call(pid_t process, const user_regs_struct& registers
 
 /// Runs `work` in a process of its own, under ptrace, as strace would, with a fault at one of its calls. Its exit code
 /// is what `work` returns; 98 if it throws. Only x86-64, only the thread that calls `work`.
-inline Outcome run_with_fault(const std::function<int()>& work, const Fault& fault) {
+inline CallsOutcome run_with_fault(const std::function<int()>& work, const Fault& fault) {
   const pid_t child = ::fork();
   if (child == 0) detail::run_child(work);
   if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
@@ -123,7 +123,7 @@ inline Outcome run_with_fault(const std::function<int()>& work, const Fault& fau
   if (!WIFSTOPPED(status)) throw std::runtime_error("this machine does not let a process trace another (ptrace)");
   ::ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
 
-  Outcome outcome;
+  CallsOutcome outcome;
   bool entering = false;
   std::optional<int> result;  // of a call that is not carried out
   long deliver = 0;           // a signal that has come to the process

@@ -311,7 +311,7 @@ TEST_CASE("a start killed before any of its system calls does not cost the folde
     CAPTURE(i);
     const TemporaryFolder folder;
     const auto start = [&] { return open(folder / "runs/x").continues() ? 1 : 0; };
-    const Outcome outcome = run_with_fault(start, {.kill_before = i, .always = {{"fsync", 0}}});
+    const CallsOutcome outcome = run_with_fault(start, {.kill_before = i, .always = {{"fsync", 0}}});
     const RunFolder run = open(folder / "runs/x");
     CHECK(run.path() == folder / "runs/x");
     CHECK(content_of(run.recipe_path()) == "seed: 1\n");
@@ -361,7 +361,7 @@ TEST_CASE("metrics are truncated in one instant") {
     const std::string path = folder / "metrics.jsonl";
     write_content(path, before);
     const auto truncate = [&] { return truncate_metrics(path, 1) == 2 ? 0 : 1; };
-    const Outcome outcome = run_with_fault(truncate, {.kill_before = i, .always = {{"fsync", 0}}});
+    const CallsOutcome outcome = run_with_fault(truncate, {.kill_before = i, .always = {{"fsync", 0}}});
     const std::string after = content_of(path);
     CHECK((after == before || after == "{\"step\": 1}\n"));
     if (!outcome.killed) {
