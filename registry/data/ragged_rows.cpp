@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "registry/kinds/batch.h"
+
 namespace trainrun {
 
 std::string mask_name(const std::string& field) { return field + "_mask"; }
@@ -49,6 +51,14 @@ at::Tensor RaggedRows::mask(const at::Tensor& indices) const {
     std::fill_n(values + i * width, begins[row + 1] - begins[row], 1);
   }
   return mask;
+}
+
+void set_sequences(Batch& batch, const std::vector<std::pair<std::string, RaggedRows>>& sequences,
+                   const at::Tensor& indices) {
+  for (const auto& [name, rows] : sequences) {
+    batch.set(name, rows.padded(indices));
+    batch.set(mask_name(name), rows.mask(indices));
+  }
 }
 
 }  // namespace trainrun

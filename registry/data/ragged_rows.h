@@ -3,9 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trainrun {
+
+class Batch;
 
 /// The field beside a sequence that says which of its items are not padding.
 std::string mask_name(const std::string& field);
@@ -26,5 +29,9 @@ struct RaggedRows {
  private:
   int64_t longest_of(const at::Tensor& indices) const;
 };
+
+/// Sets in `batch` the samples `indices` of each field of `sequences`, and their masks.
+void set_sequences(Batch& batch, const std::vector<std::pair<std::string, RaggedRows>>& sequences,
+                   const at::Tensor& indices);
 
 }  // namespace trainrun

@@ -14,6 +14,7 @@
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/files/safetensors.h"
 #include "runner/interop/exported_data.h"
+#include "runner/model/unread_fields.h"
 
 namespace trainrun {
 namespace {
@@ -49,17 +50,6 @@ Batch example(TrainedRun& run, int64_t samples) {
     batch.set(name, at::isFloatingType(field->dtype) ? at::rand(sizes, options) : at::zeros(sizes, options));
   }
   return batch;
-}
-
-/// Those fields that some layer reads, which are the module's inputs: not the labels.
-std::vector<std::string> fields_read(const Graph& graph) {
-  std::set<size_t> slots;  // the first ones are the fields
-  for (const Graph::Node& node : graph.nodes()) slots.insert(node.inputs.begin(), node.inputs.end());
-  std::vector<std::string> names;
-  for (size_t i = 0; i < graph.input_names().size(); ++i) {
-    if (slots.contains(i)) names.push_back(graph.input_names()[i]);
-  }
-  return names;
 }
 
 torch::jit::Stack stack_of(const Batch& batch, const std::vector<std::string>& names) {

@@ -225,9 +225,10 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
   loaded.surplus = std::move(notes);
   loaded.is_planned = planned != nullptr;
   if (planned) {
-    const std::vector<Problem> surplus = surplus_outputs(loaded.recipe, planned->graph(), training_info(loaded.recipe));
+    const DatasetInfo info = training_info(loaded.recipe);
+    const std::vector<Problem> surplus = surplus_outputs(loaded.recipe, planned->graph(), info);
     loaded.surplus.insert(loaded.surplus.end(), surplus.begin(), surplus.end());
-    const auto unread = unread_fields(loaded.recipe, planned->graph(), training_info(loaded.recipe));
+    const auto unread = unread_fields(loaded.recipe, planned->graph(), info);
     loaded.surplus.insert(loaded.surplus.end(), unread.begin(), unread.end());
   }
   loaded.resolved = std::move(source.value);

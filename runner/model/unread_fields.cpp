@@ -10,27 +10,33 @@
 namespace trainrun {
 namespace {
 
-std::set<std::string> fields_read(const Recipe& recipe, const Graph& graph, const DatasetInfo& info) {
+std::set<std::string> all_read(const Recipe& recipe, const Graph& graph, const DatasetInfo& info) {
   std::set<std::string> read = {info.target};
   for (const Component<LossKind>& loss : recipe.loss) read.insert(loss.common.inputs.begin(), loss.common.inputs.end());
   for (const Component<MetricKind>& metric : recipe.metrics) {
     read.insert(metric.common.inputs.begin(), metric.common.inputs.end());
   }
-  std::set<size_t> slots;  // the first ones are the fields
-  for (const Graph::Node& node : graph.nodes()) slots.insert(node.inputs.begin(), node.inputs.end());
-  for (size_t i = 0; i < graph.input_names().size(); ++i) {
-    if (slots.contains(i)) read.insert(graph.input_names()[i]);
-  }
+  for (std::string& name : fields_read(graph)) read.insert(std::move(name));
   return read;
 }
 
 }  // namespace
 
+std::vector<std::string> fields_read(const Graph& graph) {
+  std::set<size_t> slots;  // the first ones are the fields
+  for (const Graph::Node& node : graph.nodes()) slots.insert(node.inputs.begin(), node.inputs.end());
+  std::vector<std::string> names;
+  for (size_t i = 0; i < graph.input_names().size(); ++i) {
+    if (slots.contains(i)) names.push_back(graph.input_names()[i]);
+  }
+  return names;
+}
+
 std::vector<Problem> unread_fields(const Recipe& recipe, const Graph& graph, const DatasetInfo& info) {
   const auto are_texts =
       std::ranges::any_of(info.fields, [](const FieldInfo& field) { return holds_tokens(field.name); });
   if (are_texts || !recipe.models.entries.empty()) return {};  // other models may read them
-  const std::set<std::string> read = fields_read(recipe, graph, info);
+  const std::set<std::string> read = all_read(recipe, graph, info);
   std::vector<std::string> unread;
   bool is_category = false;
   for (const FieldInfo& field : info.fields) {

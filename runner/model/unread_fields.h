@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "registry/graph/graph.h"
@@ -8,6 +9,9 @@
 #include "runner/recipe/recipe.h"
 
 namespace trainrun {
+
+/// Those fields of a batch that some layer reads: not the labels.
+std::vector<std::string> fields_read(const Graph& graph);
 
 /// Fields of the training data that no layer, loss or metric reads, though nothing else in the recipe says that they are
 /// to be left out: a note on them. Of texts nothing is said, whose models choose among their fields.

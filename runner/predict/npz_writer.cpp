@@ -16,11 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-template <class T>
-void append_little(std::string& bytes, T number) {
-  for (size_t i = 0; i < sizeof(T); ++i) bytes += static_cast<char>(number >> (8 * i));
-}
-
 /// The code points of UTF-8; a byte that is none stands as U+FFFD.
 std::u32string code_points(const std::string& text) {
   std::u32string points;

@@ -101,10 +101,7 @@ class TableDataset : public TensorDataset {
   Batch get(const at::Tensor& indices) const override {
     if (!columns_.empty()) throw Error(options_.path + ": its training samples have not been learnt from yet");
     Batch batch = TensorDataset::get(indices);
-    for (const auto& [name, rows] : sequences_) {
-      batch.set(name, rows.padded(indices));
-      batch.set(mask_name(name), rows.mask(indices));
-    }
+    set_sequences(batch, sequences_, indices);
     return batch;
   }
 

@@ -35,10 +35,7 @@ class TableRows : public TensorDataset {
   void open() override {}
   Batch get(const at::Tensor& indices) const override {
     Batch batch = TensorDataset::get(indices);
-    for (const auto& [name, rows] : sequences_) {
-      batch.set(name, rows.padded(indices));
-      batch.set(mask_name(name), rows.mask(indices));
-    }
+    set_sequences(batch, sequences_, indices);
     return batch;
   }
   DatasetFacts facts() const override {

@@ -27,13 +27,9 @@ struct PreferencePairs : AnswerOptions {
 
 std::unique_ptr<UnlabelledData> read_single_answers(const UnlabelledSource& source, const PreferencePairs& like);
 
-class PairDataset : public AnsweredPrompts {
+/// The fields of two answers to each prompt.
+class AnswerPairs : public AnsweredPrompts {
  public:
-  explicit PairDataset(const PreferencePairs& options)
-      : AnsweredPrompts(options, {{"chosen", "rejected"}, options.margin.value_or("")}),
-        pairs_(options),
-        has_margin_(options.margin.has_value()) {}
-
   DatasetInfo info() const override {
     DatasetInfo info;
     add_fields(info, "chosen_");
@@ -42,6 +38,21 @@ class PairDataset : public AnsweredPrompts {
     info.target = "chosen_labels";
     return info;
   }
+
+ protected:
+  AnswerPairs(const PreferencePairs& options, AnswerKeys keys)
+      : AnsweredPrompts(options, std::move(keys)), has_margin_(options.margin.has_value()) {}
+  bool has_margin() const { return has_margin_; }
+
+ private:
+  bool has_margin_;
+};
+
+class PairDataset : public AnswerPairs {
+ public:
+  explicit PairDataset(const PreferencePairs& options)
+      : AnswerPairs(options, {{"chosen", "rejected"}, options.margin.value_or("")}), pairs_(options) {}
+
   Batch get(const at::Tensor& indices) const override {
     std::array<std::vector<Text>, 2> texts;
     std::vector<float> margins;
@@ -57,7 +68,7 @@ class PairDataset : public AnsweredPrompts {
     Batch batch;
     add_texts(batch, "chosen_", texts[0], longest);
     add_texts(batch, "rejected_", texts[1], longest);
-    if (has_margin_) batch.set("margin", at::tensor(margins));
+    if (has_margin()) batch.set("margin", at::tensor(margins));
     return batch;
   }
   DatasetFacts facts() const override {
@@ -68,23 +79,13 @@ class PairDataset : public AnsweredPrompts {
 
  private:
   PreferencePairs pairs_;
-  bool has_margin_;
 };
 
 /// Prompts with one answer each, `completion`, as a model of pairs reads them: it is both answers.
-class SingleAnswers : public AnsweredPrompts {
+class SingleAnswers : public AnswerPairs {
  public:
-  explicit SingleAnswers(const PreferencePairs& options)
-      : AnsweredPrompts(options, {{"completion"}, ""}), has_margin_(options.margin.has_value()) {}
+  explicit SingleAnswers(const PreferencePairs& options) : AnswerPairs(options, {{"completion"}, ""}) {}
 
-  DatasetInfo info() const override {
-    DatasetInfo info;
-    add_fields(info, "chosen_");
-    add_fields(info, "rejected_");
-    if (has_margin_) info.fields.push_back({"margin", {}, at::kFloat, std::nullopt});
-    info.target = "chosen_labels";
-    return info;
-  }
   Batch get(const at::Tensor& indices) const override {
     std::vector<Text> texts;
     int64_t longest = 0;
@@ -95,7 +96,7 @@ class SingleAnswers : public AnsweredPrompts {
     }
     Batch batch;
     for (const char* prefix : {"chosen_", "rejected_"}) add_texts(batch, prefix, texts, longest);
-    if (has_margin_) batch.set("margin", at::zeros({indices.numel()}));
+    if (has_margin()) batch.set("margin", at::zeros({indices.numel()}));
     return batch;
   }
   ValueColumn lines(int64_t first) const {
@@ -103,9 +104,6 @@ class SingleAnswers : public AnsweredPrompts {
     for (int64_t i = first; i < size(); ++i) own.push_back(line(i));
     return {"line", at::tensor(own, at::kLong)};
   }
-
- private:
-  bool has_margin_;
 };
 
 std::unique_ptr<UnlabelledData> read_single_answers(const UnlabelledSource& source, const PreferencePairs& like) {

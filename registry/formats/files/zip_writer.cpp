@@ -5,11 +5,6 @@
 namespace trainrun {
 namespace {
 
-template <class T>
-void append_little(std::string& bytes, T number) {
-  for (size_t i = 0; i < sizeof(T); ++i) bytes += static_cast<char>(number >> (8 * i));
-}
-
 void append_common(std::string& to, const std::string& name, uint32_t crc, uint16_t extra) {
   append_little(to, uint16_t{45});      // version
   append_little(to, uint16_t{0x0800});  // names are UTF-8

@@ -10,6 +10,12 @@
 
 namespace trainrun {
 
+/// Appends the bytes of an integer, the lowest first.
+template <class T>
+void append_little(std::string& bytes, T number) {
+  for (size_t i = 0; i < sizeof(T); ++i) bytes += static_cast<char>(number >> (8 * i));
+}
+
 /// Writes a zip archive of stored members, whose sizes are all given with 64 bits, one after another.
 class ZipWriter {
  public:
