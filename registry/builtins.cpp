@@ -3,6 +3,7 @@
 #include "registry/data/families.h"
 #include "registry/image_data/families.h"
 #include "registry/models/families.h"
+#include "registry/text_data/families.h"
 #include "registry/transforms/families.h"
 
 // Every component that comes with trainrun; what each room adds is on its own page, families.cpp.
@@ -23,6 +24,7 @@ Catalog builtins() {
   add_model_families(catalog.layers);
   add_transform_families(catalog.transforms);
   add_dataset_families(catalog.datasets);
+  add_text_dataset_families(catalog.datasets);
   add_image_dataset_families(catalog.datasets);
   return catalog;
 }

@@ -48,6 +48,7 @@ REGISTRY_ROOMS: dict[str, set[str]] = {
     "models": {"language", "tensors", "formats", "graph", "kinds"},
     "transforms": {"language", "tensors", "formats", "kinds"},
     "data": {"language", "tensors", "formats", "kinds", "transforms"},
+    "text_data": {"language", "tensors", "formats", "kinds", "data"},
     "image_data": {"language", "tensors", "formats", "kinds", "transforms", "data"},
 }
 MOST_ROOMS, MOST_LINES = 12, 15_000

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "registry/data/texts/text_corpus.h"
+#include "registry/data/text_corpus.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/web/named_sources.h"
 #include "runner/generate/chat_loop.h"

@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "registry/data/texts/text_corpus.h"
+#include "registry/data/text_corpus.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/text/bpe_trainer.h"
 #include "registry/formats/text/unicode.h"

@@ -6,23 +6,14 @@
 namespace trainrun {
 
 void add_dataset_families(DatasetRegistry& registry) {
-  TRAINRUN_ADD_FAMILY(registry, chat);
   TRAINRUN_ADD_FAMILY(registry, concat);
   TRAINRUN_ADD_FAMILY(registry, csv);
-  TRAINRUN_ADD_FAMILY(registry, glue);
   TRAINRUN_ADD_FAMILY(registry, jsonl);
   TRAINRUN_ADD_FAMILY(registry, mixture);
   TRAINRUN_ADD_FAMILY(registry, parquet);
-  TRAINRUN_ADD_FAMILY(registry, preference_pairs);
-  TRAINRUN_ADD_FAMILY(registry, sentence_pairs);
   TRAINRUN_ADD_FAMILY(registry, sqlite);
   TRAINRUN_ADD_FAMILY(registry, synthetic);
   TRAINRUN_ADD_FAMILY(registry, tensor_file);
-  TRAINRUN_ADD_FAMILY(registry, text_classification);
-  TRAINRUN_ADD_FAMILY(registry, text_lm);
-  TRAINRUN_ADD_FAMILY(registry, texts);
-  TRAINRUN_ADD_FAMILY(registry, token_classification);
-  TRAINRUN_ADD_FAMILY(registry, token_file);
   TRAINRUN_ADD_FAMILY(registry, views);
   TRAINRUN_ADD_FAMILY(registry, windows);
 }

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "registry/data/texts/token_windows.h"
-
 namespace trainrun {
 namespace {
 

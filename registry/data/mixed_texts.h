@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "registry/kinds/dataset.h"
 
 namespace trainrun {
+
+/// What a label is where nothing is to be predicted: PyTorch's `ignore_index`.
+constexpr int64_t kNoLabel = -100;
 
 // Texts that are joined: some data fill their samples up and say so by attention_mask, as Chat does, others cut a text
 // into blocks of one length, as TextLM does, and have no use for one.

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "registry/data/texts/text_file.h"
+#include "registry/data/text_file.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/images/decode.h"
 #include "registry/formats/text/unicode.h"

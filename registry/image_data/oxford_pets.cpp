@@ -4,7 +4,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "registry/data/texts/text_file.h"
+#include "registry/data/text_file.h"
 #include "registry/formats/files/regular_file.h"
 #include "registry/image_data/image_samples.h"
 #include "registry/kinds/dataset.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "registry/data/texts/characters.h"
+#include "registry/data/characters.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/text/tokenizer.h"
 #include "registry/language/error.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "registry/data/texts/characters.h"
+#include "registry/data/characters.h"
 #include "registry/language/error.h"
 
 namespace trainrun {

@@ -3,9 +3,9 @@
 #include <sstream>
 #include <utility>
 
-#include "registry/data/texts/conversations.h"
-#include "registry/data/texts/text_corpus.h"
+#include "registry/data/text_corpus.h"
 #include "registry/language/error.h"
+#include "registry/text_data/conversations.h"
 
 namespace trainrun {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "registry/data/texts/characters.h"
+#include "registry/data/characters.h"
 #include "registry/formats/text/tokenizer.h"
 #include "registry/language/error.h"
 #include "registry/language/utf8.h"

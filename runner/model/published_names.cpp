@@ -1,6 +1,6 @@
 #include "runner/model/published_names.h"
 
-#include "registry/data/texts/characters.h"
+#include "registry/data/characters.h"
 #include "registry/language/error.h"
 
 namespace trainrun {

@@ -7,9 +7,9 @@
 #include <chrono>
 #include <set>
 
-#include "registry/data/texts/tagged_texts.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
+#include "registry/text_data/tagged_texts.h"
 #include "runner/data/data.h"
 #include "runner/loggers/terminal.h"
 #include "runner/predict/predicted_data.h"

@@ -2,8 +2,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/softmax.h>
 
-#include "registry/data/texts/tagged_texts.h"
 #include "registry/language/error.h"
+#include "registry/text_data/tagged_texts.h"
 #include "runner/predict/outcome.h"
 
 namespace trainrun {

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "registry/data/texts/token_cache.h"
 #include "registry/formats/files/digest.h"
+#include "registry/text_data/token_cache.h"
 #include "tests/parity/fuzz_changes.h"
 
 namespace trainrun {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/data/texts/text_file.h"
+#include "registry/data/text_file.h"
 
 namespace trainrun {
 

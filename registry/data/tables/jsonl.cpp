@@ -5,8 +5,8 @@
 
 #include "registry/data/tables/table.h"
 #include "registry/data/tables/table_sources.h"
-#include "registry/data/texts/text_corpus.h"
-#include "registry/data/texts/text_file.h"
+#include "registry/data/text_corpus.h"
+#include "registry/data/text_file.h"
 #include "registry/formats/files/json_depth.h"
 #include "registry/kinds/dataset.h"
 

@@ -5,7 +5,7 @@
 
 #include "registry/data/tables/table.h"
 #include "registry/data/tables/table_sources.h"
-#include "registry/data/texts/text_file.h"
+#include "registry/data/text_file.h"
 #include "registry/formats/files/regular_file.h"
 #include "registry/kinds/dataset.h"
 #include "registry/language/text_forms.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "registry/data/tables/table_options.h"
-#include "registry/data/texts/text_file.h"
+#include "registry/data/text_file.h"
 
 // Files of tables that no recipe says anything of.
 

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "registry/data/text_file.h"
+
+namespace trainrun {
+
+/// How a file of texts and labels is laid out.
+struct TextTableOptions {
+  std::string path;
+  std::vector<std::string> text_columns;  // one or two
+  std::optional<std::string> label;       // null: there are no labels
+  std::vector<std::string> names;         // of the columns of lines with tabulators, where no first line names them
+  bool leaves_out_short_rows = false;     // of such lines those that lack a column asked for; longer ones are read
+  std::optional<TextEncoding> encoding = {};
+  bool is_chosen = true;  // a recipe says the columns, by text_columns and label
+};
+
+/// The rows of such a file, read whole.
+struct TextRows {
+  std::vector<std::string> first;
+  std::vector<std::string> second;  // empty where there is one text column
+  std::vector<std::string> labels;  // as the file writes them
+  std::vector<int64_t> lines;       // where each row begins, from 1
+  int64_t left_out = 0;             // rows that were too short
+};
+
+/// Reads a file, plain or gzip, by its ending: .csv as RFC 4180 has it, with quoted fields; .jsonl, an object in each
+/// line; .parquet, .arrow and .feather, whose rows count as lines; any other (.tsv, .txt) as lines of fields with
+/// tabulators between them, in which quotation marks are text, and of which the first, as in .csv, names the columns. A
+/// byte-order mark and CRLF are taken off. Throws DataError naming file and line.
+TextRows read_text_table(const TextTableOptions& options);
+
+}  // namespace trainrun
