@@ -88,7 +88,9 @@ set(TRAINRUN_COMPUTES_NOTHING
 # most of the time goes into headers, which are then read once. Folders with few sources share a unit, those that compute
 # nothing another one. A source keeps its unit when others come and go nearby. Units name their sources relative to the
 # project, so that ccache finds them in every clone (CMake's own unity builds write absolute paths). Sources with options
-# of their own stay alone, as do those with SKIP_UNITY_BUILD_INCLUSION.
+# of their own stay alone, as do those with SKIP_UNITY_BUILD_INCLUSION, and those whose path matches TRAINRUN_ALONE: give
+# it the folder you work in (-DTRAINRUN_ALONE=registry/data/), so that a change of a source compiles that source alone.
+set(TRAINRUN_ALONE "" CACHE STRING "Sources that a unity build compiles one by one: a regular expression")
 function(trainrun_unity target)
   if(NOT TRAINRUN_UNITY)
     return()
@@ -99,6 +101,9 @@ function(trainrun_unity target)
   foreach(source IN LISTS sources)
     get_source_file_property(options "${source}" COMPILE_OPTIONS)
     get_source_file_property(alone "${source}" SKIP_UNITY_BUILD_INCLUSION)
+    if(TRAINRUN_ALONE AND source MATCHES "${TRAINRUN_ALONE}")
+      continue()
+    endif()
     if(options OR alone OR source MATCHES "^\\$<")  # the last: objects of another target
       continue()
     endif()

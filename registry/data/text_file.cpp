@@ -10,7 +10,7 @@
 namespace trainrun {
 namespace {
 
-constexpr size_t kPiece = size_t{1} << 18;  // bytes read at a time
+constexpr size_t kTextPiece = size_t{1} << 18;  // bytes read at a time
 constexpr std::string_view kMark = "\xEF\xBB\xBF";
 constexpr std::string_view kMarkLe = "\xFF\xFE";
 constexpr std::string_view kMarkBe = "\xFE\xFF";
@@ -61,10 +61,10 @@ bool TextFile::refill() {
   at_ = 0;
   while (text_.empty() && !has_ended_) {
     const size_t before = raw_.size();
-    raw_.resize(before + kPiece);
-    const size_t count = file_.read(raw_.data() + before, kPiece);
+    raw_.resize(before + kTextPiece);
+    const size_t count = file_.read(raw_.data() + before, kTextPiece);
     raw_.resize(before + count);
-    has_ended_ = count < kPiece;
+    has_ended_ = count < kTextPiece;
     if (!has_begun_) begin();
     const size_t used = decode(has_ended_);
     if (!is_utf16(encoding_)) count_lines(std::string_view(raw_).substr(0, used));
@@ -202,8 +202,8 @@ bool TextLines::next(std::string& line) {
 }
 
 bool TextLines::refill() {
-  piece_.resize(kPiece);
-  piece_.resize(file_.read(piece_.data(), kPiece));
+  piece_.resize(kTextPiece);
+  piece_.resize(file_.read(piece_.data(), kTextPiece));
   at_ = 0;
   return !piece_.empty();
 }
