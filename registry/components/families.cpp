@@ -108,6 +108,7 @@ void add_fusion_families(FusionRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, swiglu);
   TRAINRUN_ADD_FAMILY(registry, linear_activation);
   TRAINRUN_ADD_FAMILY(registry, add_norm);
+  TRAINRUN_ADD_FAMILY(registry, winograd);
 }
 
 }  // namespace trainrun

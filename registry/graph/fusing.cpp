@@ -242,7 +242,12 @@ PlanStep fused_step(const Steps& steps, const FusedPlace& place, const Match& ma
 void fuse(const FlatGraph& flat, const std::vector<Fusion>& fusions, const std::vector<LayerRange>& borders,
           Plan& plan) {
   Steps steps(plan);
-  for (const Fusion& fusion : fusions) {
+  std::vector<const Fusion*> ordered;  // those of single layers last
+  for (const Fusion& fusion : fusions) ordered.push_back(&fusion);
+  std::stable_partition(ordered.begin(), ordered.end(),
+                        [](const Fusion* fusion) { return fusion->pattern.nodes.size() > 1; });
+  for (const Fusion* const next : ordered) {
+    const Fusion& fusion = *next;
     const auto replace = [&](const Match& match) {
       const FusedPlace place(steps, fusion.pattern, match);
       const auto position = place.find(borders);

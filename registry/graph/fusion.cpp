@@ -45,6 +45,12 @@ FusionPattern FusionPattern::chain(const std::vector<std::string>& types) {
   return pattern;
 }
 
+FusionRegistry FusionRegistry::without_fast_convolutions() const {
+  FusionRegistry rest = *this;
+  std::erase_if(rest.fusions_, [](const Fusion& fusion) { return fusion.is_fast_convolution; });
+  return rest;
+}
+
 void FusionRegistry::add(Fusion fusion) {
   fusion.origin = origin_;
   const auto other =

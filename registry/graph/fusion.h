@@ -60,15 +60,18 @@ struct Fusion {
   /// values that come from outside, in the order in which the pattern's nodes read them, one with a name once. It may call
   /// `layer.operation` of the nodes, which live as long as it does.
   std::function<std::shared_ptr<const Operation>(const FusedLayers& layers)> fuse;
-  std::string origin{};  // "" for one that came with trainrun, else the plugin's file; `add` sets it
+  bool is_fast_convolution = false;  // `training: {convolutions: direct}` leaves it out
+  std::string origin{};              // "" for one that came with trainrun, else the plugin's file; `add` sets it
 };
 
-/// All fusions. If two want the same layer, the one that was added first gets it.
+/// All fusions. If two want the same layer, the one that was added first gets it; one that computes a single layer in
+/// another way comes after all others.
 class FusionRegistry {
  public:
   /// Throws PluginError if the name is taken, or if the pattern is not one.
   void add(Fusion fusion);
   const std::vector<Fusion>& entries() const { return fusions_; }
+  FusionRegistry without_fast_convolutions() const;
   /// Sets the plugin from which later additions come.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 

@@ -8,7 +8,7 @@ namespace trainrun::kernels {
 /// Which instructions a kernel is computed with. The results are the same, bit for bit; only the time differs.
 enum class CpuPath { kGeneric, kAvx2, kAvx512 };
 
-/// Whether this processor has the instructions of `path`. AVX-512 means F, BW, DQ and VL together.
+/// Whether this processor has the instructions of `path`. AVX-512 means F, BW, DQ and VL together, AVX2 FMA too.
 bool is_available(CpuPath path);
 /// The widest path that this processor has; asked once, then remembered.
 CpuPath best_cpu_path();

@@ -43,6 +43,30 @@ inline Floats larger(Floats a, Floats b) {
 #endif
 }
 
+inline Floats all_of(float number) {
+#if defined(__AVX512F__)
+  return _mm512_set1_ps(number);
+#elif defined(__AVX2__)
+  return _mm256_set1_ps(number);
+#else
+  return Floats{number, number, number, number};
+#endif
+}
+
+/// a * b + c, rounded once where the instructions can.
+inline Floats multiplied_sum(Floats a, Floats b, Floats c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(__FMA__)
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+inline Floats load_all(const float* from) { return *reinterpret_cast<const AnywhereFloats*>(from); }
+inline void store_all(float* to, Floats values) { *reinterpret_cast<AnywhereFloats*>(to) = values; }
+
 // --- some of them: the first `count`, none where it is negative, all where it is kLanes or above
 
 inline int64_t lanes_of(int64_t count) { return count < 0 ? 0 : count > kLanes ? kLanes : count; }

@@ -75,11 +75,26 @@ std::string memory_parts(const MemorySummary& m) {
                part("activations", m.activations), part("batch", m.batch)});
 }
 
-/// "1 + 2 (ReLU + MaxPool2d)"
+bool is_one_layer(const FusedSummary& fused) { return fused.types.find(" + ") == std::string::npos; }
+
+/// "1 + 2 (ReLU + MaxPool2d)"; "" if no layers are fused.
 std::string fused_text(const Explanation& e) {
   std::vector<std::string> texts;
-  for (const FusedSummary& fused : e.fused) texts.push_back(fused.layers + " (" + fused.types + ")");
+  for (const FusedSummary& fused : e.fused) {
+    if (!is_one_layer(fused)) texts.push_back(fused.layers + " (" + fused.types + ")");
+  }
   return join(texts);
+}
+
+/// "WinogradConv2d: layer1.0.conv1, layer1.0.conv2": single layers that something else computes, by what it is called.
+std::vector<std::string> replaced_texts(const Explanation& e) {
+  std::map<std::string, std::vector<std::string>> layers;
+  for (const FusedSummary& fused : e.fused) {
+    if (is_one_layer(fused)) layers[fused.fusion].push_back(fused.layers);
+  }
+  std::vector<std::string> texts;
+  for (const auto& [fusion, names] : layers) texts.push_back(fusion + ": " + join(names));
+  return texts;
 }
 
 /// "layer1 (12 KB of a sample), layer2"
@@ -263,7 +278,8 @@ std::string to_text(const Explanation& e) {
     facts.add({"", bytes_text(static_cast<double>(e.memory.checkpoint_copy)) +
                        " more while a checkpoint is written, unless checkpoint.background is false"});
   }
-  if (!e.fused.empty()) facts.add({"fused", fused_text(e)});
+  if (const std::string fused = fused_text(e); !fused.empty()) facts.add({"fused", fused});
+  for (const std::string& text : replaced_texts(e)) facts.add({"computed by", text});
   if (!e.recomputed.empty()) facts.add({"computed again", recomputed_text(e)});
   for (size_t i = 0; i < e.contract.size(); ++i) facts.add({i == 0 ? "data" : "", e.contract[i]});
   facts.add({"loss", e.loss + (e.metrics.empty() ? "" : ", metrics " + join(e.metrics))});

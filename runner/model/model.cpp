@@ -134,6 +134,9 @@ Model::Model(const Recipe& recipe, const DatasetInfo& info, const DatasetInfo& e
   check_metrics(recipe);
   graph_->set_outputs(outputs_);
   if (recipe.training.fuse) plan_options_.fusions = recipe.fusions;
+  if (plan_options_.fusions && recipe.training.convolutions == Convolutions::kDirect) {
+    plan_options_.fusions = std::make_shared<const FusionRegistry>(plan_options_.fusions->without_fast_convolutions());
+  }
   plan_options_.recomputed = recomputed_layers(recipe);
   plan_ = make_plan(*graph_, plan_options_);
 }

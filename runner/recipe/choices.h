@@ -34,6 +34,13 @@ struct Words<LrScaling> {
   static constexpr std::array kWords = {"linear", "sqrt"};
 };
 
+/// Which algorithm computes convolutions on the CPU.
+enum class Convolutions { kFast, kDirect };
+template <>
+struct Words<Convolutions> {
+  static constexpr std::array kWords = {"fast", "direct"};
+};
+
 /// Where to compute: `auto`, `cpu`, `cuda`, or `cuda:1` for the second GPU.
 struct DeviceChoice {
   enum class Kind { kAuto, kCpu, kCuda };

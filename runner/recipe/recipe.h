@@ -138,6 +138,7 @@ struct TrainingSection {
   std::optional<double> max_grad_value;
   std::optional<LrScaling> lr_scaling;
   bool fuse = true;
+  Convolutions convolutions = Convolutions::kFast;
   static void describe(Fields<TrainingSection>& f);
 };
 

@@ -42,6 +42,10 @@ void TrainingSection::describe(Fields<TrainingSection>& f) {
           "by its root (sqrt)");
   f.optional("fuse", &TrainingSection::fuse)
       .doc("compute some layers that follow each other as one, which is faster; explain shows which");
+  f.optional("convolutions", &TrainingSection::convolutions)
+      .doc(
+          "fast: by Winograd's algorithm where that is quicker, equal but for rounding, as cuDNN does; direct: by "
+          "PyTorch's own sums");
   f.rule({.any = {the("num_epochs").is_given(), the("max_steps").is_given()},
           .at = "num_epochs",
           .message = "training needs num_epochs or max_steps"});

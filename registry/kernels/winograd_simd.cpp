@@ -1,0 +1,453 @@
+#include "registry/kernels/winograd_simd.h"
+
+#include "registry/kernels/toom_cook.h"
+#include "registry/kernels/vectors.h"
+
+#define TRAINRUN_INLINE __attribute__((always_inline))
+// NOLINTBEGIN(modernize-avoid-c-arrays): see README.md
+
+namespace trainrun::kernels::TRAINRUN_CPU_PATH {
+namespace {
+
+template <int kOutputs, int kTaps>
+struct Tile {
+  static constexpr int outputs = kOutputs;
+  static constexpr int taps = kTaps;
+  static constexpr int side = kOutputs + kTaps - 1;
+  static constexpr int points = side * side;
+  using Forward = ToomCook<kOutputs, kTaps>;
+  using OfFilters = ToomCook<kTaps, kOutputs>;  // the gradient of the filters: taps x taps sums of outputs x outputs
+};
+
+template <class Call>
+inline void with_tile(WinogradTile tile, const Call& call) {
+  if (tile == WinogradTile::kOutputs2Taps3) call(Tile<2, 3>{});
+  if (tile == WinogradTile::kOutputs4Taps3) call(Tile<4, 3>{});
+  if (tile == WinogradTile::kOutputs3Taps5) call(Tile<3, 5>{});
+}
+
+using Bfloat16 = uint16_t;
+
+template <class Call>
+inline void with_type(bool is_bfloat16, const Call& call) {
+  if (is_bfloat16) {
+    call(Bfloat16{});
+  } else {
+    call(float{});
+  }
+}
+
+template <int kNumber>
+struct Constant {
+  static constexpr int value = kNumber;
+  constexpr operator int() const { return kNumber; }  // NOLINT(google-explicit-constructor)
+};
+
+template <class Call, int... kNumbers>
+TRAINRUN_INLINE inline void unrolled(const Call& call, Numbers<kNumbers...>) {
+  (call(Constant<kNumbers>{}), ...);
+}
+/// Calls call(Constant<0>{}), call(Constant<1>{}), …
+template <int kCount, class Call>
+TRAINRUN_INLINE inline void unrolled(const Call& call) {
+  unrolled(call, typename CountTo<kCount>::All{});
+}
+
+// --- numbers in memory: all lanes, or the first `count`
+
+template <bool kAll>
+TRAINRUN_INLINE inline Floats get(const float* from, int64_t count) {
+  return kAll ? load_all(from) : load(from, count);
+}
+template <bool kAll>
+TRAINRUN_INLINE inline void put(float* to, Floats values, int64_t count) {
+  if (kAll) {
+    store_all(to, values);
+  } else {
+    store(to, values, count);
+  }
+}
+
+template <bool kAll>
+TRAINRUN_INLINE inline Floats get(const Bfloat16* from, int64_t count) {
+#if defined(__AVX512F__)
+  const __m256i bits =
+      kAll ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)) : _mm256_maskz_loadu_epi16(lowest(count), from);
+  return reinterpret_cast<Floats>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+#else
+  Bfloat16 some[kLanes] = {};
+  if (kAll) {
+    __builtin_memcpy(some, from, sizeof(some));
+  } else {
+    __builtin_memcpy(some, from, static_cast<std::size_t>(2 * lanes_of(count)));
+  }
+#if defined(__AVX2__)
+  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(some));
+  return reinterpret_cast<Floats>(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+#else
+  Ints wide{};
+  for (int i = 0; i < kLanes; ++i) wide[i] = static_cast<int32_t>(uint32_t{some[i]} << 16);
+  return reinterpret_cast<Floats>(wide);
+#endif
+#endif
+}
+
+/// Rounded to the nearest, to the even one of two; NaN stays one.
+TRAINRUN_INLINE inline Ints bfloat16_bits(Floats values) {
+  using Bits = uint32_t __attribute__((vector_size(4 * kLanes)));
+  const Bits bits = reinterpret_cast<Bits>(values);
+  const Bits rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
+  return values == values ? reinterpret_cast<Ints>(rounded) : all_of(int32_t{0x7fc0});
+}
+template <bool kAll>
+TRAINRUN_INLINE inline void put(Bfloat16* to, Floats values, int64_t count) {
+  const Ints bits = bfloat16_bits(values);
+#if defined(__AVX512F__)
+  _mm512_mask_cvtepi32_storeu_epi16(to, kAll ? static_cast<__mmask16>(0xffff) : lowest(count),
+                                    reinterpret_cast<__m512i>(bits));
+#else
+  Bfloat16 some[kLanes];
+#if defined(__AVX2__)
+  const auto all = reinterpret_cast<__m256i>(bits);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(some),
+                   _mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
+#else
+  for (int i = 0; i < kLanes; ++i) some[i] = static_cast<Bfloat16>(bits[i]);
+#endif
+  __builtin_memcpy(to, some, kAll ? sizeof(some) : static_cast<std::size_t>(2 * lanes_of(count)));
+#endif
+}
+
+// --- transforms, of kLanes channels at a time
+
+/// Row kRow of the matrix times x, from column kCol on, without the multiplications by 0, 1 and -1.
+template <const auto& kMatrix, int kRow, int kCol = 0>
+TRAINRUN_INLINE inline Floats dot(const Floats* x) {
+  constexpr float factor = kMatrix.at[kRow][kCol];
+  constexpr bool is_last = [] {
+    for (int j = kCol + 1; j < kMatrix.cols; ++j) {
+      if (kMatrix.at[kRow][j] != 0) return false;
+    }
+    return true;
+  }();
+  if constexpr (is_last) {
+    return factor == 1 ? x[kCol] : x[kCol] * all_of(factor);
+  } else if constexpr (factor == 0) {
+    return dot<kMatrix, kRow, kCol + 1>(x);
+  } else if constexpr (factor == 1) {
+    return dot<kMatrix, kRow, kCol + 1>(x) + x[kCol];
+  } else if constexpr (factor == -1) {
+    return dot<kMatrix, kRow, kCol + 1>(x) - x[kCol];
+  } else {
+    return multiplied_sum(x[kCol], all_of(factor), dot<kMatrix, kRow, kCol + 1>(x));
+  }
+}
+
+template <const auto& kMatrix, int kCount>
+TRAINRUN_INLINE inline void sums_and_differences(Floats* x) {
+  unrolled<kCount>([&](auto i) TRAINRUN_INLINE {
+    if constexpr (kMatrix.paired[i]) {
+      const Floats a = x[i];
+      const Floats b = x[i + 1];
+      x[i] = a + b;
+      x[i + 1] = a - b;
+    }
+  });
+}
+
+template <const auto& kMatrix>
+TRAINRUN_INLINE inline void transform_1d(Floats* in, Floats* out) {
+  if constexpr (!kMatrix.expands) sums_and_differences<kMatrix, kMatrix.cols>(in);
+  unrolled<kMatrix.rows>([&](auto i) TRAINRUN_INLINE { out[i] = dot<kMatrix, i>(in); });
+  if constexpr (kMatrix.expands) sums_and_differences<kMatrix, kMatrix.rows>(out);
+}
+
+/// Gives to give(i, j, …) the matrix times x times its transpose, where x(i, j) is what `take` gives.
+template <const auto& kMatrix, class Take, class Give>
+TRAINRUN_INLINE inline void transform(const Take& take, const Give& give) {
+  Floats half[kMatrix.rows][kMatrix.cols];
+  unrolled<kMatrix.cols>([&](auto j) TRAINRUN_INLINE {
+    Floats in[kMatrix.cols];
+    Floats out[kMatrix.rows];
+    unrolled<kMatrix.cols>([&](auto i) TRAINRUN_INLINE { in[i] = take(i, j); });
+    transform_1d<kMatrix>(in, out);
+    unrolled<kMatrix.rows>([&](auto i) TRAINRUN_INLINE { half[i][j] = out[i]; });
+  });
+  unrolled<kMatrix.rows>([&](auto i) TRAINRUN_INLINE {
+    Floats out[kMatrix.rows];
+    transform_1d<kMatrix>(half[i], out);
+    unrolled<kMatrix.rows>([&](auto j) TRAINRUN_INLINE { give(i, j, out[j]); });
+  });
+}
+
+// --- products
+
+/// c[i][0..32) = (add ? c : 0) + the sum over d of a[i * a_row + d * a_depth] * b[d][0..32), for kRows rows.
+template <int kRows>
+[[gnu::noinline]] void product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t depth, float* c,
+                               bool add) {
+  constexpr int kVectors = 2;
+  for (int64_t column = 0; column < kWinogradPanel; column += int64_t{kVectors} * kLanes) {
+    Floats sum[kRows][kVectors];
+    unrolled<kRows * kVectors>([&](auto i) TRAINRUN_INLINE {
+      const float* const at = c + i / kVectors * kWinogradPanel + column + i % kVectors * kLanes;
+      sum[i / kVectors][i % kVectors] = add ? load_all(at) : Floats{};
+    });
+    const float* left = a;
+    const float* right = b + column;
+#pragma GCC unroll 2
+    for (int64_t d = 0; d < depth; ++d, left += a_depth, right += kWinogradPanel) {
+      const Floats right0 = load_all(right);
+      const Floats right1 = load_all(right + kLanes);
+      unrolled<kRows>([&](auto i) TRAINRUN_INLINE {
+        const Floats factor = all_of(left[i * a_row]);
+        sum[i][0] = multiplied_sum(factor, right0, sum[i][0]);
+        sum[i][1] = multiplied_sum(factor, right1, sum[i][1]);
+      });
+    }
+    unrolled<kRows * kVectors>([&](auto i) TRAINRUN_INLINE {
+      store_all(c + i / kVectors * kWinogradPanel + column + i % kVectors * kLanes, sum[i / kVectors][i % kVectors]);
+    });
+  }
+}
+
+#if defined(__AVX512F__)
+constexpr int kMostRows = 12;  // as many sums as registers hold
+#else
+constexpr int kMostRows = 6;
+#endif
+
+void products(int64_t rows, const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t depth, float* c,
+              bool add) {
+  int64_t i = 0;
+  const auto some = [&](auto count) {
+    for (; i + count <= rows; i += count) {
+      product<count>(a + i * a_row, a_row, a_depth, b, depth, c + i * kWinogradPanel, add);
+    }
+  };
+  some(Constant<kMostRows>{});
+  some(Constant<4>{});
+  some(Constant<2>{});
+  some(Constant<1>{});
+}
+
+// --- tiles in images
+
+constexpr int64_t padded(int64_t channels) { return (channels + 15) / 16 * 16; }
+
+/// Images [n][height][width][channels] that squares are cut out of which lie `step` apart, the first at -padding.
+struct Grid {
+  int64_t height, width, channels;
+  int64_t high, wide, step;
+  int64_t padding_height, padding_width;
+
+  /// The addresses of the kSize x kSize pixels of a tile; `outside` stands for those beyond the image.
+  template <int kSize, class T>
+  void addresses(T* images, int64_t tile, T* outside, T** out) const {
+    const int64_t n = tile / (high * wide);
+    const int64_t place = tile % (high * wide);
+    const int64_t top = place / wide * step - padding_height;
+    const int64_t left = place % wide * step - padding_width;
+    T* row = images + ((n * height + top) * width + left) * channels;
+    for (int64_t y = top; y < top + kSize; ++y, row += width * channels) {
+      const bool is_inside = y >= 0 && y < height;
+      T* at = row;
+      for (int64_t x = left; x < left + kSize; ++x, at += channels) {
+        *out++ = is_inside && x >= 0 && x < width ? at : outside;
+      }
+    }
+  }
+};
+
+template <int kOutputs>
+Grid input_grid(const WinogradShape& s) {
+  return {s.in_height, s.in_width, s.channels, s.tiles_high, s.tiles_wide, kOutputs, s.padding_height, s.padding_width};
+}
+template <int kOutputs>
+Grid output_grid(const WinogradShape& s) {
+  return {s.out_height, s.out_width, s.filters, s.tiles_high, s.tiles_wide, kOutputs, 0, 0};
+}
+
+/// Zeros in place of the channels of a pixel outside of the image.
+template <class T>
+const T* nothing() {
+  alignas(64) static const T zeros[kMostWinogradChannels + 16] = {};
+  return zeros;
+}
+
+template <const auto& kMatrix, class T>
+void expand(const T* images, const Grid& grid, WinogradTiles tiles, int64_t channels, const WinogradPoints& to) {
+  const T* pixels[kMatrix.cols * kMatrix.cols];
+  for (int64_t t = 0; t < tiles.count; ++t) {
+    grid.addresses<kMatrix.cols>(images, tiles.first + t, nothing<T>(), pixels);
+    const auto expand_some = [&](int64_t c, auto all) TRAINRUN_INLINE {
+      float* const at = to.at + c / to.row * to.part_step + t * to.row_step + c % to.row;
+      transform<kMatrix>(
+          [&](auto i, auto j)
+              TRAINRUN_INLINE { return get<all.value != 0>(pixels[i * kMatrix.cols + j] + c, channels - c); },
+          [&](auto i, auto j, Floats x) TRAINRUN_INLINE { store_all(at + (i * kMatrix.rows + j) * to.point_step, x); });
+    };
+    int64_t c = 0;
+    for (; c + kLanes <= channels; c += kLanes) expand_some(c, Constant<1>{});
+    const int64_t together = to.row % kWinogradPanel == 0 ? kWinogradPanel : 16;
+    const int64_t end = (channels + together - 1) / together * together;
+    for (; c < end; c += kLanes) expand_some(c, Constant<0>{});
+  }
+}
+
+/// Where the outputs of a pass lie, and how many there are: filters, or channels backward.
+template <class OfTile, bool kBackward, class T>
+void put_outputs(const WinogradShape& s, const float* sums, int64_t sums_step, const float* bias, WinogradTiles tiles,
+                 int64_t first_output, T* to) {
+  constexpr int kSize = kBackward ? OfTile::side : OfTile::outputs;
+  const Grid grid = kBackward ? input_grid<OfTile::outputs>(s) : output_grid<OfTile::outputs>(s);
+  const int64_t width = grid.channels - first_output < kWinogradPanel ? grid.channels - first_output : kWinogradPanel;
+  const int64_t tiles_of_image = s.tiles_high * s.tiles_wide;
+  const int64_t pixels_of_image = grid.height * grid.width;
+  T outside[kWinogradPanel] = {};
+  T* pixels[kSize * kSize];
+  T* const images = to + first_output;
+  for (int64_t t = 0; t < tiles.count; ++t) {
+    const int64_t tile = tiles.first + t;
+    if (kBackward && tile % tiles_of_image == 0) {
+      T* pixel = images + tile / tiles_of_image * pixels_of_image * grid.channels;
+      for (int64_t i = 0; i < pixels_of_image; ++i, pixel += grid.channels) {
+        __builtin_memset(pixel, 0, static_cast<std::size_t>(width) * sizeof(T));
+      }
+    }
+    grid.addresses<kSize>(images, tile, static_cast<T*>(outside), pixels);
+    const auto put_some = [&](int64_t lane, auto all) TRAINRUN_INLINE {
+      constexpr bool kAll = all.value != 0;
+      const float* const from = sums + t * kWinogradPanel + lane;
+      const int64_t count = width - lane;
+      const Floats added = bias ? get<kAll>(bias + first_output + lane, count) : Floats{};
+      const auto take = [&](auto i, auto j)
+                            TRAINRUN_INLINE { return load_all(from + (i * OfTile::side + j) * sums_step); };
+      const auto give = [&](auto i, auto j, Floats x) TRAINRUN_INLINE {
+        T* const at = pixels[i * kSize + j] + lane;
+        put<kAll>(at, x + (kBackward ? get<kAll>(at, count) : added), count);
+      };
+      if constexpr (kBackward) {
+        transform<OfTile::Forward::input_gradient>(take, give);
+      } else {
+        transform<OfTile::Forward::output>(take, give);
+      }
+    };
+    int64_t lane = 0;
+    for (; lane + kLanes <= width; lane += kLanes) put_some(lane, Constant<1>{});
+    for (; lane < width; lane += kLanes) put_some(lane, Constant<0>{});
+  }
+}
+
+/// taps[depth][tap][lane], of kLanes outputs and 16 inputs, zero where there are none.
+template <int kTaps2>
+void gather_taps(const WinogradShape& s, bool backward, const float* weights, int64_t output, int64_t input,
+                 float (*taps)[kTaps2][kLanes]) {
+  const int64_t outputs = backward ? s.channels : s.filters;
+  const int64_t inputs = backward ? s.filters : s.channels;
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    for (int64_t d = 0; d < 16; ++d) {
+      const bool is_there = output + lane < outputs && input + d < inputs;
+      const int64_t place =
+          backward ? (input + d) * s.channels + output + lane : (output + lane) * s.channels + input + d;
+      const float* const from = weights + place * kTaps2;
+      for (int t = 0; t < kTaps2; ++t) taps[d][t][lane] = is_there ? from[t] : 0;
+    }
+  }
+}
+
+}  // namespace
+
+void winograd_expand(const WinogradShape& shape, WinogradExpansion what, const void* image, WinogradTiles tiles,
+                     int64_t first_channel, int64_t channels, const WinogradPoints& to) {
+  with_tile(shape.tile, [&](auto tile) {
+    using OfTile = decltype(tile);
+    with_type(shape.is_bfloat16, [&](auto type) {
+      const auto* const from = static_cast<const decltype(type)*>(image) + first_channel;
+      if (what == WinogradExpansion::kInput) {
+        expand<OfTile::Forward::input>(from, input_grid<OfTile::outputs>(shape), tiles, channels, to);
+      } else if (what == WinogradExpansion::kGradientForInput) {
+        expand<OfTile::Forward::output_gradient>(from, output_grid<OfTile::outputs>(shape), tiles, channels, to);
+      } else {
+        expand<OfTile::OfFilters::filter>(from, output_grid<OfTile::outputs>(shape), tiles, channels, to);
+      }
+    });
+  });
+}
+
+void winograd_expand_filters(const WinogradShape& shape, bool backward, const float* weights, int64_t panel, float* u) {
+  with_tile(shape.tile, [&](auto tile) {
+    using OfTile = decltype(tile);
+    constexpr int kTaps = OfTile::taps;
+    alignas(64) float taps[16][kTaps * kTaps][kLanes];
+    const int64_t depth = padded(backward ? shape.filters : shape.channels);
+    for (int64_t d = 0; d < depth; d += 16) {
+      for (int64_t lane = 0; lane < kWinogradPanel; lane += kLanes) {
+        gather_taps<kTaps * kTaps>(shape, backward, weights, panel * kWinogradPanel + lane, d, taps);
+        for (int64_t i = 0; i < 16; ++i) {
+          float* const to = u + (d + i) * kWinogradPanel + lane;
+          transform<OfTile::Forward::filter>(
+              [&](auto y, auto x) TRAINRUN_INLINE { return load_all(taps[i][y * kTaps + x]); },
+              [&](auto y, auto x, Floats f)
+                  TRAINRUN_INLINE { store_all(to + (y * OfTile::side + x) * depth * kWinogradPanel, f); });
+        }
+      }
+    }
+  });
+}
+
+void winograd_outputs(const WinogradShape& shape, bool backward, const WinogradPoints& v, int64_t depth, const float* u,
+                      const float* bias, WinogradTiles tiles, int64_t panel, float* sums, int64_t sums_step, void* to) {
+  with_tile(shape.tile, [&](auto tile) {
+    using OfTile = decltype(tile);
+    for (int p = 0; p < OfTile::points; ++p) {
+      products(tiles.count, v.at + p * v.point_step, v.row_step, 1, u + p * depth * kWinogradPanel, depth,
+               sums + p * sums_step, false);
+    }
+    with_type(shape.is_bfloat16, [&](auto type) {
+      auto* const out = static_cast<decltype(type)*>(to);
+      if (backward) {
+        put_outputs<OfTile, true>(shape, sums, sums_step, bias, tiles, panel * kWinogradPanel, out);
+      } else {
+        put_outputs<OfTile, false>(shape, sums, sums_step, bias, tiles, panel * kWinogradPanel, out);
+      }
+    });
+  });
+}
+
+void winograd_filter_sums(const WinogradShape& shape, const WinogradPoints& z, const WinogradPoints& v, int64_t count,
+                          int64_t filters, bool add, float* sums) {
+  with_tile(shape.tile, [&](auto tile) {
+    for (int p = 0; p < decltype(tile)::points; ++p) {
+      products(filters, z.at + p * z.point_step, 1, z.row_step, v.at + p * v.point_step, count,
+               sums + p * kWinogradGroup * kWinogradPanel, add);
+    }
+  });
+}
+
+void winograd_filter_gradients(const WinogradShape& shape, const float* sums, int64_t first_filter, int64_t filters,
+                               int64_t first_channel, float* to) {
+  with_tile(shape.tile, [&](auto tile) {
+    using OfTile = decltype(tile);
+    constexpr int kTaps = OfTile::taps;
+    const int64_t left = shape.channels - first_channel;
+    const int64_t channels = left < kWinogradPanel ? left : kWinogradPanel;
+    alignas(64) float gradient[kTaps * kTaps][kLanes];
+    for (int64_t f = 0; f < filters; ++f) {
+      for (int64_t c = 0; c < channels; c += kLanes) {
+        const float* const from = sums + f * kWinogradPanel + c;
+        transform<OfTile::OfFilters::output>(
+            [&](auto i, auto j)
+                TRAINRUN_INLINE { return load_all(from + (i * OfTile::side + j) * kWinogradGroup * kWinogradPanel); },
+            [&](auto i, auto j, Floats g) TRAINRUN_INLINE { store_all(gradient[i * kTaps + j], g); });
+        float* at = to + ((first_filter + f) * shape.channels + first_channel + c) * kTaps * kTaps;
+        for (int64_t lane = 0; lane < lanes_of(channels - c); ++lane) {
+          for (int t = 0; t < kTaps * kTaps; ++t) *at++ = gradient[t][lane];
+        }
+      }
+    }
+  });
+}
+
+}  // namespace trainrun::kernels::TRAINRUN_CPU_PATH
+// NOLINTEND(modernize-avoid-c-arrays)
