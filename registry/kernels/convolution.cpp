@@ -37,16 +37,21 @@ variable_list derivable_gradients(const at::Tensor& x, const at::Tensor& weight,
   const auto as_weight = [&](const at::Tensor& gradient) {
     return gradient.defined() ? gradient.to(weight.scalar_type()) : gradient;
   };
-  return {grad_x, as_weight(grad_weight), as_weight(grad_bias), {}};
+  return {grad_x, as_weight(grad_weight), as_weight(grad_bias), {}, {}};
 }
 
 struct WinogradConv2d : torch::autograd::Function<WinogradConv2d> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, const std::vector<int64_t>& padding) {
-    context->save_for_backward({x, weight});
+                            const std::optional<at::Tensor>& bias, const std::vector<int64_t>& padding,
+                            at::MemoryFormat format) {
+    const at::Tensor last = x.contiguous(kChannelsLast);
+    context->save_for_backward({last, weight});
     context->saved_data["padding"] = padding;
     context->saved_data["has_bias"] = bias.has_value();
-    return winograd_of(x, weight, padding).forward(x, weight.contiguous(), bias.value_or(at::Tensor()));
+    context->saved_data["format"] = static_cast<int64_t>(format);
+    return winograd_of(last, weight, padding)
+        .forward(last, weight.contiguous(), bias.value_or(at::Tensor()))
+        .contiguous(format);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -61,8 +66,9 @@ struct WinogradConv2d : torch::autograd::Function<WinogradConv2d> {
     }
     const Winograd winograd = winograd_of(x, weight, padding);
     const at::Tensor grad_y = gradients[0].contiguous(kChannelsLast);
-    variable_list result(4);
-    if (wanted[0]) result[0] = winograd.input_gradient(grad_y, weight.contiguous());
+    variable_list result(5);
+    const auto format = static_cast<at::MemoryFormat>(context->saved_data["format"].toInt());
+    if (wanted[0]) result[0] = winograd.input_gradient(grad_y, weight.contiguous()).contiguous(format);
     if (wanted[1]) result[1] = winograd.filter_gradient(x, grad_y);
     if (wanted[2]) result[2] = grad_y.sum({0, 2, 3}, false, at::kFloat);
     return result;
@@ -119,13 +125,16 @@ at::Tensor fast_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::
                        std::array<int64_t, 2> padding) {
   const auto type = winograd_type(x, weight, bias, padding);
   if (!type) return at::conv2d(x, weight, bias, {1, 1}, padding);
-  const at::Tensor typed = x.to(*type).contiguous(kChannelsLast);
+  const at::Tensor typed = x.to(*type);
   const std::vector<int64_t> added(padding.begin(), padding.end());
+  const bool is_last = x.suggest_memory_format() == kChannelsLast || weight.suggest_memory_format() == kChannelsLast;
+  const auto format = is_last ? kChannelsLast : at::MemoryFormat::Contiguous;  // as ATen's
   const bool is_trained = typed.requires_grad() || weight.requires_grad() || (bias.defined() && bias.requires_grad());
   if (!c10::GradMode::is_enabled() || !is_trained) {
-    return winograd_of(typed, weight, added).forward(typed, weight.contiguous(), bias);
+    const at::Tensor last = typed.contiguous(kChannelsLast);
+    return winograd_of(last, weight, added).forward(last, weight.contiguous(), bias).contiguous(format);
   }
-  return WinogradConv2d::apply(typed, weight, bias.defined() ? std::optional(bias) : std::nullopt, added);
+  return WinogradConv2d::apply(typed, weight, bias.defined() ? std::optional(bias) : std::nullopt, added, format);
 }
 
 }  // namespace trainrun::kernels

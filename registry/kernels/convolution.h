@@ -22,7 +22,7 @@ bool winograd_pays(const ConvolutionSizes& sizes, bool is_bfloat16);
 /// conv2d(x, weight, bias, 1, padding) of x [N, C, H, W] and weight [K, C, taps, taps]; `bias` [K] may be undefined.
 /// Computed by Winograd's algorithm (winograd.h, which says how exactly) where it pays and x is a plain CPU tensor of
 /// float32, or of what autocast makes bfloat16: the weights, their gradients and all sums stay float32 then. The output
-/// is channels_last. Otherwise, and for derivatives of second and higher order, ATen's conv2d computes it.
+/// has the memory format that ATen's would have, on which random draws depend. Otherwise, and for derivatives of second and higher order, ATen's conv2d computes it.
 at::Tensor fast_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                        std::array<int64_t, 2> padding);
 

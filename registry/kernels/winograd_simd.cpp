@@ -1,9 +1,9 @@
 #include "registry/kernels/winograd_simd.h"
 
+#include "registry/kernels/stored_floats.h"
 #include "registry/kernels/toom_cook.h"
 #include "registry/kernels/vectors.h"
 
-#define TRAINRUN_INLINE __attribute__((always_inline))
 // NOLINTBEGIN(modernize-avoid-c-arrays): see README.md
 
 namespace trainrun::kernels::TRAINRUN_CPU_PATH {
@@ -25,8 +25,6 @@ inline void with_tile(WinogradTile tile, const Call& call) {
   if (tile == WinogradTile::kOutputs4Taps3) call(Tile<4, 3>{});
   if (tile == WinogradTile::kOutputs3Taps5) call(Tile<3, 5>{});
 }
-
-using Bfloat16 = uint16_t;
 
 template <class Call>
 inline void with_type(bool is_bfloat16, const Call& call) {
@@ -51,71 +49,6 @@ TRAINRUN_INLINE inline void unrolled(const Call& call, Numbers<kNumbers...>) {
 template <int kCount, class Call>
 TRAINRUN_INLINE inline void unrolled(const Call& call) {
   unrolled(call, typename CountTo<kCount>::All{});
-}
-
-// --- numbers in memory: all lanes, or the first `count`
-
-template <bool kAll>
-TRAINRUN_INLINE inline Floats get(const float* from, int64_t count) {
-  return kAll ? load_all(from) : load(from, count);
-}
-template <bool kAll>
-TRAINRUN_INLINE inline void put(float* to, Floats values, int64_t count) {
-  if (kAll) {
-    store_all(to, values);
-  } else {
-    store(to, values, count);
-  }
-}
-
-template <bool kAll>
-TRAINRUN_INLINE inline Floats get(const Bfloat16* from, int64_t count) {
-#if defined(__AVX512F__)
-  const __m256i bits =
-      kAll ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)) : _mm256_maskz_loadu_epi16(lowest(count), from);
-  return reinterpret_cast<Floats>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
-#else
-  Bfloat16 some[kLanes] = {};
-  if (kAll) {
-    __builtin_memcpy(some, from, sizeof(some));
-  } else {
-    __builtin_memcpy(some, from, static_cast<std::size_t>(2 * lanes_of(count)));
-  }
-#if defined(__AVX2__)
-  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(some));
-  return reinterpret_cast<Floats>(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-#else
-  Ints wide{};
-  for (int i = 0; i < kLanes; ++i) wide[i] = static_cast<int32_t>(uint32_t{some[i]} << 16);
-  return reinterpret_cast<Floats>(wide);
-#endif
-#endif
-}
-
-/// Rounded to the nearest, to the even one of two; NaN stays one.
-TRAINRUN_INLINE inline Ints bfloat16_bits(Floats values) {
-  using Bits = uint32_t __attribute__((vector_size(4 * kLanes)));
-  const Bits bits = reinterpret_cast<Bits>(values);
-  const Bits rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
-  return values == values ? reinterpret_cast<Ints>(rounded) : all_of(int32_t{0x7fc0});
-}
-template <bool kAll>
-TRAINRUN_INLINE inline void put(Bfloat16* to, Floats values, int64_t count) {
-  const Ints bits = bfloat16_bits(values);
-#if defined(__AVX512F__)
-  _mm512_mask_cvtepi32_storeu_epi16(to, kAll ? static_cast<__mmask16>(0xffff) : lowest(count),
-                                    reinterpret_cast<__m512i>(bits));
-#else
-  Bfloat16 some[kLanes];
-#if defined(__AVX2__)
-  const auto all = reinterpret_cast<__m256i>(bits);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(some),
-                   _mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
-#else
-  for (int i = 0; i < kLanes; ++i) some[i] = static_cast<Bfloat16>(bits[i]);
-#endif
-  __builtin_memcpy(to, some, kAll ? sizeof(some) : static_cast<std::size_t>(2 * lanes_of(count)));
-#endif
 }
 
 // --- transforms, of kLanes channels at a time
