@@ -121,6 +121,43 @@ void add_unusual_deviations(const FieldInfo& target, const Dataset& data, const 
   }
 }
 
+/// A line where a loss that learns classes reads numbers that no class, probability or yes and no can be.
+void add_numbers_that_are_no_classes(const FieldInfo& target, const Dataset& data,
+                                     const DataLoader::Transforms& transforms, const Component<LossKind>& loss,
+                                     const LossFacts& facts, std::vector<std::string>& warnings) {
+  constexpr double kRoughly = 1e-3;
+  const bool of_each = facts.of_one != LossFacts::Scores::kNone;  // whether each number is a yes or no of its own
+  if (!of_each && facts.of_classes == LossFacts::Scores::kNone) return;
+  const at::Tensor rows = some_samples(data, transforms).at(target.name).to(at::kDouble);
+  if (rows.numel() == 0) return;
+  const auto least = rows.min().item<double>();
+  const auto most = rows.max().item<double>();
+  const std::string learns =
+      loss.path + ": " + loss.type + " learns classes, but the numbers of '" + target.name + "' ";
+  const std::string cure =
+      "; to learn numbers write loss: MSELoss, for classes write task: classification in the data set";
+  if (!(least >= 0) || !(most <= 1)) {
+    warnings.push_back(learns + "go from " + rounded(least) + " to " + rounded(most) +
+                       (of_each ? ", and not from 0, for no, to 1, for yes" : ", which are no probabilities") + cure);
+  } else if (!of_each && rows.dim() == 2 && (rows.sum(1) - 1).abs().max().item<double>() > kRoughly) {
+    warnings.push_back(learns + "do not add up to 1 in each sample, as the probabilities of its classes do" + cure);
+  }
+}
+
+/// A line where all samples are of one class.
+void add_lone_class(const FieldInfo& target, const Dataset& data, const Component<LossKind>& loss,
+                    std::vector<std::string>& warnings) {
+  const at::Tensor held = data.facts().held(target.name);
+  if (!held.defined() || held.numel() < 2 || held.dim() != 1 || held.scalar_type() != at::kLong) return;
+  const auto first = held[0].item<int64_t>();
+  if (!held.eq(first).all().item<bool>()) return;
+  const std::vector<std::string> names = data.facts().field(target.name).class_names;
+  const bool is_named = first >= 0 && static_cast<size_t>(first) < names.size();
+  warnings.push_back(loss.path + ": all " + std::to_string(held.numel()) + " samples of dataset.train have the class " +
+                     (is_named ? "'" + names[static_cast<size_t>(first)] + "'" : std::to_string(first)) + " in '" +
+                     target.name + "', so that " + loss.type + " has nothing to tell apart");
+}
+
 }  // namespace
 
 void check_tokens(const Recipe& recipe, const DatasetInfo& info) {
@@ -197,7 +234,15 @@ std::vector<std::string> target_warnings(const Recipe& recipe, const DatasetInfo
     const Names& inputs = loss.common.inputs;
     const bool reads = inputs.empty() || std::find(inputs.begin(), inputs.end(), target->name) != inputs.end();
     const LossFacts facts = loss.facts({});
-    if (!reads || !facts.learns_numbers()) continue;
+    if (!reads) continue;
+    if (facts.target == LossFacts::Target::kClasses) {
+      if (at::isFloatingType(target->dtype)) {
+        add_numbers_that_are_no_classes(*target, data, transforms, loss, facts, warnings);
+      } else {
+        add_lone_class(*target, data, loss, warnings);
+      }
+    }
+    if (!facts.learns_numbers()) continue;
     if (at::isFloatingType(target->dtype)) {
       if (facts.target == LossFacts::Target::kNumbers)
         add_unusual_deviations(*target, data, transforms, loss, warnings);

@@ -22,7 +22,8 @@ std::vector<std::string> scale_warnings(const Recipe& recipe, const Graph& graph
                                         const DataLoader::Transforms& transforms);
 
 /// Where losses that learn numbers (MSELoss, …) read the target: a line where it is a class with a name, and one where
-/// its deviation is far from 1. `info`: the fields after the transforms, which are those of training.
+/// its deviation is far from 1. Where losses that learn classes do: one where it holds numbers that are none, or one
+/// class alone. `info`: the fields after the transforms, which are those of training.
 std::vector<std::string> target_warnings(const Recipe& recipe, const DatasetInfo& info, const Dataset& data,
                                          const DataLoader::Transforms& transforms);
 

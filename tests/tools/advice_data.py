@@ -158,6 +158,10 @@ NUMBERS = [
     table("NA", ["a,b,y", "1,2,0", "NA,3,1", "3,4,2"], "write columns: {a: {missing: median}}"),
     table("a word among numbers", ["a,b,y", "1,2,0", "x,3,1", "3,4,2"], "t.csv:3:a: 'x' is not a number",
         by_hand=replacing("t.csv", ("x", "2"))),
+    table("a few cells among numbers that are none", ["a,b,y", *(f"{'k.A.' if i == 7 else i * 0.5},{i},{i % 3}" for i in range(40))],
+        ["t.csv:9:a: 'k.A.' is not a number; 1 of 40 cells are not numbers; write columns: {a: {missing: median}}", "t.csv: write na_values: ['', 'k.A.']"]),
+    table("a few cells among numbers that are none and columns: auto", ["a,b,y", *(f"{'k.A.' if i == 7 else i * 0.5},{i},{i % 3}" for i in range(40))],
+        ["t.csv:9:a: holds numbers but for 1 of 40 cells, 'k.A.'", "write na_values: ['', 'k.A.']"], ", columns: auto"),
     table("names of people", ["a,name,y", *(f"{i},person {i * 7919},{i % 3}" for i in range(30))],
           "to leave out what cannot be read write features: [a]"),
     table("names of people and columns: auto", ["a,name,y", *(f"{i},person {i * 7919},{i % 3}" for i in range(30))],
@@ -199,6 +203,7 @@ SHAPES_OF_FILES = [
     table("a row with a comma too many", ["a,y", "1,0", "2,x,1", "3,2"],
         "t.csv:3: 3 columns, the first line has 2; put a text that holds the delimiter in quotation marks",
         by_hand=replacing("t.csv", ("2,x,1", "2,1"))),
+    table("a row that is broken in the middle", [*PEOPLE, "1", "1,2,1"], "t.csv:6: 1 columns, the first line has 3; write broken: skip to leave such rows out"),
     table("a row that is too short", ["a,b,y", "1,2,0", "2,1", "3,4,2"], "t.csv:3: 2 columns, the first line has 3",
         by_hand=replacing("t.csv", ("2,1\n", ""))),
     table("a column twice", ["a,a,y", "1,2,0", "2,3,1"], "two columns are called 'a'",
@@ -300,7 +305,7 @@ ARRAYS = [
         by_hand=lambda files: {"t.npz": arrays(x=numpy.ones((3, 2), numpy.float32), label=numpy.array([0, 1, 2]))}),
     Fault("classes without a class_dim",
         {"t.npz": arrays(x=numpy.ones((3, 5, 2), numpy.float32), label=numpy.zeros((3, 5), int))},
-        "type: TensorFile, path: t.npz", "put {type: Permute, dims: [0, 2, 1]} before it"),
+        "type: TensorFile, path: t.npz", "the loss wants them second; write loss: CausalLMLoss where they are the next tokens, else class_dim: -1 in the loss"),
 ]
 
 ROWS = DELIMITERS + NUMBERS + LABELS + SHAPES_OF_FILES + VIEWS + OF_TEXTS + OF_IMAGES + ARRAYS

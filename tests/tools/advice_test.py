@@ -128,7 +128,9 @@ def follow_data(row, lines, folder):
     """Does what each line says: to the files, or by the overrides that it returns."""
     overrides = []
     for line in lines:
-        if found := re.search(r"\bwrite (?=[a-z_][\w.\[\]]*: )", line):
+        if "else class_dim: -1 in the loss" in line:
+            overrides.append(f"loss={{type: {row.loss}, class_dim: -1}}")
+        elif found := re.search(r"\bwrite (?=[a-z_][\w.\[\]]*: )", line):
             pairs = settings_in(line[found.end() :])
             overrides += [f"{key if '.' in key else 'dataset.train.' + key}={value}" for key, value in pairs]
         elif found := re.search(r"(?:'([^']*)'[^']*|:(\w+): there is no such column); did you mean (\S+)\?", line):

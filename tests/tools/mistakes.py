@@ -215,7 +215,7 @@ SHAPES = [
     change("too many poolings", "- Flatten", "- {type: MaxPool2d, kernel_size: 2, repeat: 4}\n    - Flatten", "a window of 2 does not fit an input of 1"),
     change("classes that are fewer than the labels", "out_features: 10", "out_features: 5", "RECIPE:9:7: loss: CrossEntropyLoss does not fit [N, 5] and [N]: the output has 5 classes, but the labels have 10; write model.layers[3].out_features: 10"),
     change("MSELoss of classes", "CrossEntropyLoss", "MSELoss", "MSELoss does not fit [N, 10] and [N]"),
-    Mistake("classes in the last dimension", OF_SEQUENCES, "CrossEntropyLoss does not fit [N, 12, 9] and [N, 12]: classes are the last dimension of [N, 12, 9], the loss wants them second; put {type: Permute, dims: [0, 2, 1]} before it", data=SEQUENCES),
+    Mistake("classes in the last dimension", OF_SEQUENCES, "CrossEntropyLoss does not fit [N, 12, 9] and [N, 12]: classes are the last dimension of [N, 12, 9], the loss wants them second; write loss: CausalLMLoss where they are the next tokens, else class_dim: -1 in the loss", data=SEQUENCES),
     change("heads that do not divide", "- Flatten", "- {type: Reshape, shape: [8, 8]}\n    - {type: MultiheadAttention, num_heads: 3, batch_first: true}\n    - Flatten", "3 heads do not divide the 8 features of the input"),
 ]
 

@@ -56,6 +56,8 @@ std::optional<CountedTargets> counted_among(const LayerInputs& in, int64_t ignor
 
 constexpr const char* kClassDimDoc = "the output's dimension that holds the classes; -1 for [N, T, C] against [N, T]";
 
+constexpr const char* kLastClassDim = "class_dim: -1 in the loss";
+
 /// `tensor` with `class_dim` as its second dimension, where LibTorch wants the classes.
 at::Tensor classes_second(const at::Tensor& tensor, int64_t class_dim) {
   return class_dim == 1 || tensor.dim() < 3 ? tensor : tensor.movedim(class_dim, 1);
@@ -105,9 +107,14 @@ struct CrossEntropyLoss : ClassInputs {
   void require(const LayerInputs& given, const std::vector<std::string>& roles) const {
     const LayerInputs in = class_dim == 1 ? given : with_classes_second(given, class_dim);
     const bool probabilities = in.shape(0) == in.shape(1) && in.examples[1].is_floating_point();
-    if (!probabilities) return require_class_indices(in, weight);
+    if (!probabilities) {
+      require_class_indices(
+          in, weight, "write loss: CausalLMLoss where they are the next tokens, else " + std::string(kLastClassDim));
+      return require_several_classes(in);
+    }
     require_class_indices_for(mean_over, "probabilities");
     require_alike(in, roles);
+    require_several_classes(in);
     if (weight && (in.shape(0).size() < 2 || static_cast<int64_t>(weight->size()) != in.shape(0)[1])) {
       throw LayerError("weight has " + std::to_string(weight->size()) + " classes, but the output is " +
                        shape_text(in.shape(0)));
@@ -170,7 +177,8 @@ struct NLLLoss : ClassInputs {
     set_classes(in, class_dim, ignore_index, facts);
   }
   void require(const LayerInputs& in, const std::vector<std::string>&) const {
-    require_class_indices(class_dim == 1 ? in : with_classes_second(in, class_dim), weight);
+    require_class_indices(class_dim == 1 ? in : with_classes_second(in, class_dim), weight,
+                          "write " + std::string(kLastClassDim));
   }
   at::Tensor operator()(const Tensors& given, int64_t reduction) const {
     const Tensors in = with_classes_second(given, class_dim);
@@ -239,6 +247,7 @@ struct MultiMarginLoss : ClassInputs {
   void require(const LayerInputs& in, const std::vector<std::string>&) const {
     in.require_dims(2, 2, "[N, C]");
     require_class_indices(in, weight);
+    require_several_classes(in);
   }
   at::Tensor operator()(const Tensors& in, int64_t reduction) const {
     return at::multi_margin_loss(in[0], in[1], p, margin, weight.like(in[0]), reduction);

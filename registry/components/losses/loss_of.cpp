@@ -42,6 +42,14 @@ std::string last_to_second(size_t num_dims) {
   return "{type: Permute, dims: [" + dims + "]}";
 }
 
+/// About labels that have other dimensions than the output but for its classes.
+std::string advice_on_dims(at::IntArrayRef output, at::IntArrayRef labels) {
+  if (output.size() > labels.size()) return "; is a Flatten, or a pooling, missing before the last layer?";
+  return ", but has " + shape_text(labels) +
+         ": each sample has several, as of its tokens, so that the model must give classes for each: [N, T, C]; "
+         "does a layer bring them together (Mean, Flatten, a pooled output), or is the output of another layer meant?";
+}
+
 }  // namespace
 
 void require_alike(const LayerInputs& in, const std::vector<std::string>& roles) {
@@ -68,7 +76,7 @@ void set_classes(const LayerInputs& in, int64_t class_dim, std::optional<int64_t
   if (dim >= 1 && dim < rank) facts.classes = IndexRange{0, output[static_cast<size_t>(dim)], ignore_index};
 }
 
-void require_class_indices(const LayerInputs& in, const ClassWeights& weight) {
+void require_class_indices(const LayerInputs& in, const ClassWeights& weight, const std::string& class_dim) {
   const at::IntArrayRef output = in.shape(0);
   if (weight && (output.size() < 2 || static_cast<int64_t>(weight->size()) != output[1])) {
     throw LayerError("weight has " + std::to_string(weight->size()) + " classes, but the output is " +
@@ -78,8 +86,8 @@ void require_class_indices(const LayerInputs& in, const ClassWeights& weight) {
   if (labels.size() > 1) labels.erase(labels.begin() + 1);
   const bool fits = in.shape(1) == at::IntArrayRef(labels);
   if (!fits && have_classes_last(output, in.shape(1))) {
-    throw LayerError("classes are the last dimension of " + shape_text(output) + ", the loss wants them second; put " +
-                     last_to_second(output.size()) + " before it");
+    throw LayerError("classes are the last dimension of " + shape_text(output) + ", the loss wants them second; " +
+                     (class_dim.empty() ? "put " + last_to_second(output.size()) + " before it" : class_dim));
   }
   const auto classes = in.num_classes.size() > 1 ? in.num_classes[1] : std::nullopt;
   if (classes && output.size() > 1 && output[1] < *classes) {
@@ -88,13 +96,23 @@ void require_class_indices(const LayerInputs& in, const ClassWeights& weight) {
   }
   if (!fits) {
     throw LayerError("an output " + shape_text(output) + " needs labels " + shape_text(labels) +
-                     (in.shape(1) == output ? ", not " + shape_text(output)
-                                            : "; is a Flatten, or a pooling, missing before the last layer?"));
+                     (in.shape(1) == output ? ", not " + shape_text(output) : advice_on_dims(output, in.shape(1))));
   }
   if (in.examples[1].scalar_type() != at::kLong) {
     throw LayerError(std::string("labels are class indices (int64), not ") +
                      at::toString(in.examples[1].scalar_type()));
   }
+}
+
+void require_several_classes(const LayerInputs& in) {
+  if (in.shape(0).size() < 2 || in.shape(0)[1] != 1) return;
+  const bool are_numbers = in.examples[1].is_floating_point();
+  throw LayerError(
+      "the output " + shape_text(in.shape(0)) + " has one class, which is certain, so that the loss is always 0; " +
+      (are_numbers ? "to learn the numbers of the target write loss: MSELoss (or L1Loss, SmoothL1Loss); for "
+                     "classes write task: classification in the data set, and an output for each class"
+                   : "give it an output for each class, or, for two classes, write loss: "
+                     "BCEWithLogitsLoss, which reads one output"));
 }
 
 void require_last_dim(const LayerInputs& in, const std::string& parameter, const ClassWeights& weight) {

@@ -41,8 +41,11 @@ void require_alike(const LayerInputs& in, const std::vector<std::string>& roles)
 /// batch.
 int64_t class_dim_of(at::IntArrayRef output, int64_t class_dim);
 /// Throws LayerError unless input 1 holds class indices (int64) [N, …] for an output [N, C, …], C at least the classes
-/// that the data is known to have, and `weight`, where given, has C numbers.
-void require_class_indices(const LayerInputs& in, const ClassWeights& weight);
+/// that the data is known to have, and `weight`, where given, has C numbers. `class_dim`: what to do where the classes are
+/// the last dimension; "": a layer has to move them.
+void require_class_indices(const LayerInputs& in, const ClassWeights& weight, const std::string& class_dim = "");
+/// Throws LayerError where an output [N, 1, …] has one class, which is certain whatever the model gives: such a loss is 0.
+void require_several_classes(const LayerInputs& in);
 /// Throws LayerError unless `weight`, where given, is one number or one for each element of the output's last
 /// dimension.
 void require_last_dim(const LayerInputs& in, const std::string& parameter, const ClassWeights& weight);
