@@ -184,6 +184,44 @@ void TextFile::fail_at_start(const std::string& fault, const std::string& encodi
                   (has_parameter_ ? "write encoding: " + encoding : "convert the file to UTF-8"));
 }
 
+std::string encoding_note(const std::string& path, TextEncoding encoding) {
+  if (encoding != TextEncoding::kLatin1 && encoding != TextEncoding::kCp1252) return "";
+  int64_t line = 0;  // of the first character of several bytes
+  try {
+    TextFile file(path, std::nullopt);  // which refuses what is not UTF-8
+    std::string piece(kTextPiece, '\0');
+    int64_t lines = 1;
+    while (const size_t count = file.read(piece.data(), piece.size())) {
+      const std::string_view text = std::string_view(piece).substr(0, count);
+      const auto first = std::find_if(text.begin(), text.end(), [](char byte) { return (byte & 0x80) != 0; });
+      if (line == 0 && first != text.end()) line = lines + std::count(text.begin(), first, '\n');
+      if (line == 0) lines += std::count(text.begin(), text.end(), '\n');
+    }
+  } catch (const DataError&) {
+    return "";  // it is another encoding, or a fault that is said where the file is read
+  }
+  if (line == 0) return "";
+  const char* word = Words<TextEncoding>::kWords[static_cast<size_t>(encoding)];
+  return path + ":" + std::to_string(line) + ": is read as " + word +
+         ", but the whole file is UTF-8, whose characters of several bytes come out wrong; write encoding: utf-8";
+}
+
+std::string read_as_utf8(std::string_view text) {
+  std::string bytes;
+  for (size_t at = 0; at < text.size();) {
+    const uint32_t character = next_code_point(text, at);
+    const auto* windows = std::find(kCp1252.begin(), kCp1252.end(), character);
+    if (character != 0 && windows != kCp1252.end()) {
+      bytes += static_cast<char>(0x80 + (windows - kCp1252.begin()));
+    } else if (character < 0x100) {
+      bytes += static_cast<char>(character);
+    } else {
+      return "";
+    }
+  }
+  return bytes != text && valid_utf8_length(bytes) == bytes.size() ? bytes : "";
+}
+
 bool TextLines::next(std::string& line) {
   line.clear();
   while (true) {

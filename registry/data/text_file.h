@@ -58,6 +58,14 @@ class TextFile {
   uint64_t line_start_ = 0;
 };
 
+/// Where a file is read byte by byte as characters (latin-1, cp1252) that is UTF-8 throughout, with characters of several
+/// bytes: says so, with the line of the first and what to write. "": it is not, or cannot be read.
+std::string encoding_note(const std::string& path, TextEncoding encoding);
+
+/// The text that `text` would be, had its file been read as the UTF-8 that it is, and not byte by byte: "Zürich" of
+/// "ZÃ¼rich"; "": it was read as what it is.
+std::string read_as_utf8(std::string_view text);
+
 /// The lines of a file, a piece of it in memory at a time. Throws DataError, also where one is longer than
 /// kLongestLine.
 class TextLines {

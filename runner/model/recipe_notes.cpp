@@ -4,6 +4,7 @@
 #include <set>
 
 #include "registry/graph/flatten.h"
+#include "runner/data/encoding_notes.h"
 #include "runner/model/model.h"
 
 namespace trainrun {
@@ -98,6 +99,7 @@ std::vector<Problem> recipe_notes(const LoadedRecipe& loaded) {
   std::vector<Problem> notes = loaded.surplus;
   note_metrics(loaded.recipe, loaded.resolved, notes);
   note_rate(loaded.recipe, notes);
+  if (const Value* dataset = loaded.resolved.find("dataset")) add_encoding_notes(*dataset, "dataset", notes);
   std::set<std::string> undecided;
   visit(loaded.resolved, [&](const Value& value) {
     if (is_undecided(value)) undecided.insert(value.place().to_string());

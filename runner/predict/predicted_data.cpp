@@ -15,6 +15,7 @@
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 #include "runner/data/data.h"
+#include "runner/data/encoding_notes.h"
 
 namespace trainrun {
 namespace {
@@ -37,6 +38,24 @@ class FromStandardInput : public UnlabelledData {
 
  private:
   std::string path_;
+  std::unique_ptr<UnlabelledData> data_;
+};
+
+/// Data of which more is to be said than they know themselves.
+class WithNotes : public UnlabelledData {
+ public:
+  WithNotes(std::vector<std::string> notes, std::unique_ptr<UnlabelledData> data)
+      : notes_(std::move(notes)), data_(std::move(data)) {}
+  std::optional<Piece> next() override { return data_->next(); }
+  std::optional<int64_t> size() const override { return data_->size(); }
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> notes = notes_;
+    for (std::string& note : data_->notes()) notes.push_back(std::move(note));
+    return notes;
+  }
+
+ private:
+  std::vector<std::string> notes_;
   std::unique_ptr<UnlabelledData> data_;
 };
 
@@ -90,7 +109,9 @@ std::unique_ptr<UnlabelledData> open_files(TrainedRun& run, UnlabelledSource sou
   const std::unique_ptr<Dataset> like = build_at_place(component, {});
   like->set_inferred(contract.inferred);
   const auto unlabelled = like->facts().unlabelled;
-  if (unlabelled) return unlabelled(source);
+  if (unlabelled) {
+    return std::make_unique<WithNotes>(encoding_notes(component.written, source.paths), unlabelled(source));
+  }
   if (const auto options = options_of_images(source.info)) return read_unlabelled_images(source, *options);
   throw Error("predict: " + component.type +
               " data cannot be read without labels; leave DATA out to predict for dataset.eval, or name other data of "

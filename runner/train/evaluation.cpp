@@ -5,6 +5,7 @@
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 #include "runner/data/data.h"
+#include "runner/data/encoding_notes.h"
 #include "runner/device/device.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/metric_classes.h"
@@ -137,6 +138,11 @@ EvaluatedSets evaluate_trained(TrainedRun& run) {
     check_indices(recipe, run.model().graph(), *data.back(), evaluation_info(recipe, data.size() - 1));
   }
   run.add_notes(notes_of_all(named));
+  std::vector<Problem> of_encodings;
+  for (const EvalSets::One& set : recipe.dataset.eval->sets) {
+    add_encoding_notes(set.data.written, set.path(), of_encodings);
+  }
+  for (const Problem& note : of_encodings) run.add_notes({note.to_string()});
   DataTransforms transforms(recipe, nullptr, infos);
   transforms.set_learnt(run.contract().transforms);
   const EvaluationScope scope(run.callbacks());
