@@ -28,6 +28,9 @@ class WindowsDataset : public Dataset {
   DatasetInfo info() const override {
     DatasetInfo info;
     const DatasetInfo rows = base_->info();
+    for (const auto* column : {&options_.group, &options_.time}) {
+      if (size_ == 0 && *column) base_->facts().texts(**column);  // which refuses one that a table lacks
+    }
     info.target = rows.target;
     if (size_ > 0) {
       info.num_samples = size_;
@@ -257,7 +260,9 @@ class WindowsDataset : public Dataset {
       if (gaps.texts.size() > kMostNamed) {
         lines += "and " + std::to_string(gaps.texts.size() - kMostNamed) + " gaps more\n";
       }
-      throw DataError(lines + "fill in the missing rows, or write gaps: split, so that no window reaches over a gap");
+      throw DataError(lines +
+                      "fill in the missing rows, or write gaps: split, so that no window reaches over a gap; rows that "
+                      "are filled in need a label, too");
     }
     ends.insert(ends.end(), gaps.starts.begin(), gaps.starts.end());
     std::sort(ends.begin(), ends.end());

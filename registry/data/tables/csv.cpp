@@ -66,7 +66,7 @@ class CsvTable : public TableReader {
     if (!first_is_data_ && !reader_.next(record_)) return false;
     first_is_data_ = false;
     if (record_.size() != names_.size()) {
-      throw DataError(
+      throw RowError(
           reader_.place() + ": " + std::to_string(record_.size()) + " columns, the first line has " +
           std::to_string(names_.size()) +
           (record_.size() > names_.size() ? "; put a text that holds the delimiter in quotation marks" : ""));
@@ -130,11 +130,30 @@ class CsvSource : public TableSource {
   std::unique_ptr<TableSource> of_file(const std::string& path) const override {
     Csv options = options_;
     options.path = path;
-    return std::make_unique<CsvSource>(std::move(options));
+    auto file = std::make_unique<CsvSource>(std::move(options));
+    file->known_ = known_;
+    file->known_names_ = known_names_;
+    return file;
+  }
+  nlohmann::json told() const override {
+    if (options_.delimiter != "auto") return nullptr;
+    if (known_ != '\0') return {{"delimiter", std::string(1, known_)}, {"names", known_names_}};
+    return {{"delimiter", std::string(1, delimiter())}, {"names", open()->names()}};
+  }
+  void know(const nlohmann::json& told) override {
+    if (options_.delimiter != "auto" || !told.contains("delimiter")) return;
+    known_ = told["delimiter"].get<std::string>().at(0);
+    known_names_ = told.at("names").get<std::vector<std::string>>();
   }
   std::vector<std::string> notes() const override {
-    if (options_.delimiter != "auto") return {};
-    return {options_.path + ": its columns are separated by " + delimiter_text(delimiter())};
+    std::vector<std::string> notes;
+    if (options_.delimiter == "auto") {
+      const bool is_other = known_ != '\0' && known_ != delimiter();
+      notes.push_back(
+          options_.path + ": its columns are separated by " + delimiter_text(delimiter()) +
+          (is_other ? ", and not by " + delimiter_text(known_) + " as those of the training data are" : ""));
+    }
+    return notes;
   }
 
  private:
@@ -150,14 +169,30 @@ class CsvSource : public TableSource {
       if (const auto format = options_.number_format()) {
         std::erase_if(candidates, [&](char mark) { return mark == format->decimal || mark == format->thousands; });
       }
-      found_ = find_delimiter(options_.path, options_.encoding, candidates);
+      const bool fits = known_ != '\0' && divides_as_known();
+      found_ = fits ? known_ : find_delimiter(options_.path, options_.encoding, candidates);
     }
     return found_;
+  }
+  /// Whether the training data's delimiter gives columns that these have.
+  bool divides_as_known() const {
+    std::vector<std::string> first;
+    try {
+      if (!CsvReader(options_.path, known_, options_.encoding).next(first)) return false;
+    } catch (const NotDelimited&) {
+      return false;
+    }
+    if (!options_.header) return first.size() == known_names_.size();
+    return first.size() > 1 && std::any_of(first.begin(), first.end(), [&](const std::string& name) {
+             return std::find(known_names_.begin(), known_names_.end(), name) != known_names_.end();
+           });
   }
 
   Csv options_;
   mutable std::mutex mutex_;
   mutable char found_ = '\0';
+  char known_ = '\0';                     // of the training data, where these are others
+  std::vector<std::string> known_names_;  // of their columns
 };
 
 /// The line of names alone.

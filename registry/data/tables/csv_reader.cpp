@@ -122,32 +122,45 @@ bool CsvReader::next(std::vector<std::string>& fields) {
 
 namespace {
 
-/// Into how many columns `delimiter` divides each of the first records; 0: not all into equally many.
-size_t columns_by(const std::string& path, std::optional<TextEncoding> encoding, char delimiter) {
+/// How a delimiter divides the first records of a file.
+struct Division {
+  char delimiter = '\0';
+  size_t columns = 0;  // of the very first
+  int alike = 0;       // how many have as many
+  int others = 0;
+
+  bool is_whole() const { return columns > 1 && others == 0; }
+  bool is_of_most() const { return columns > 1 && alike > 1 && alike > others; }
+};
+
+Division division_by(const std::string& path, std::optional<TextEncoding> encoding, char delimiter) {
   constexpr int kRecords = 50;
-  size_t columns = 0;
+  Division division{delimiter};
   try {
     CsvReader reader(path, delimiter, encoding);
     std::vector<std::string> record;
     for (int i = 0; i < kRecords && reader.next(record); ++i) {
-      if (i > 0 && record.size() != columns) return 0;
-      columns = record.size();
+      if (i == 0) division.columns = record.size();
+      ++(record.size() == division.columns ? division.alike : division.others);
     }
   } catch (const NotDelimited&) {
-    return 0;
+    ++division.others;  // and what follows cannot be told
   }
-  return columns;
+  return division;
 }
 
 }  // namespace
 
 char find_delimiter(const std::string& path, std::optional<TextEncoding> encoding, const std::string& candidates) {
-  std::vector<std::pair<char, size_t>> found;
+  std::vector<Division> found;
+  std::vector<Division> of_most;
   for (const char delimiter : candidates) {
-    const size_t columns = columns_by(path, encoding, delimiter);
-    if (columns > 1) found.emplace_back(delimiter, columns);
+    const Division division = division_by(path, encoding, delimiter);
+    if (division.is_whole()) found.push_back(division);
+    if (division.is_of_most()) of_most.push_back(division);
   }
-  if (found.size() == 1) return found[0].first;
+  if (found.empty()) found = of_most;  // there are broken rows
+  if (found.size() == 1) return found[0].delimiter;
   std::vector<std::string> record;
   if (!CsvReader(path, candidates[0], encoding).next(record)) throw DataError(path + ": is empty");
   std::string texts;
@@ -156,12 +169,13 @@ char find_delimiter(const std::string& path, std::optional<TextEncoding> encodin
     throw DataError(path + ":1: delimiter: auto finds none: of " + texts +
                     " none divides the first lines into equally many columns, two or more; write the delimiter");
   }
-  for (const auto& [delimiter, columns] : found) {
-    texts += (texts.empty() ? "" : " and ") + delimiter_text(delimiter) + " (into " + std::to_string(columns) + ")";
+  for (const Division& one : found) {
+    texts +=
+        (texts.empty() ? "" : " and ") + delimiter_text(one.delimiter) + " (into " + std::to_string(one.columns) + ")";
   }
   throw DataError(path + ":1: delimiter: auto finds several: " + texts +
                   " divide the first lines into equally many columns; write delimiter: " +
-                  delimiter_text(found[0].first) + " or the other");
+                  delimiter_text(found[0].delimiter) + " or the other");
 }
 
 }  // namespace trainrun

@@ -9,8 +9,9 @@ namespace trainrun {
 
 /// The character that seems to be between the columns, where `header` holds `wanted` only as a part of a name; 0: none.
 char seeming_delimiter(const std::vector<std::string>& header, const std::string& wanted);
-/// The one of `candidates` that divides the first records of a file into equally many columns, at least two. Throws
-/// DataError where none does, or several do.
+/// The one of `candidates` that divides the first records of a file into equally many columns, at least two; where none
+/// divides all of them so, the one that divides most of them as the first. Throws DataError where none does, or several
+/// do.
 char find_delimiter(const std::string& path, std::optional<TextEncoding> encoding, const std::string& candidates);
 /// As messages and recipes write it: "','".
 std::string delimiter_text(char delimiter);

@@ -51,8 +51,9 @@ class JsonlTable : public TableReader {
       const auto place = places_.find(key);
       if (place != places_.end()) {
         row[place->second] = cell(key, value, 0);
-      } else if (others_are_errors_) {
-        fail("the first line has no key '" + key + "'; say in features which keys to read");
+      } else if (others_are_errors_) {  // of all rows like this one, so that none is left out for it
+        throw DataError(this->place() + ": the first line has no key '" + key +
+                        "'; say in features which keys to read");
       }
     }
     return true;
@@ -61,12 +62,10 @@ class JsonlTable : public TableReader {
   int64_t row_number() const override { return lines_.number(); }
 
  private:
-  [[noreturn]] void fail(const std::string& fault) const {
-    throw DataError(path_ + ":" + std::to_string(lines_.number()) + ": " + fault);
-  }
-
+  std::string place() const { return path_ + ":" + std::to_string(lines_.number()); }
+  [[noreturn]] void fail(const std::string& fault) const { throw RowError(place() + ": " + fault); }
   [[noreturn]] void fail_at(const std::string& column, const std::string& fault) const {
-    throw DataError(path_ + ":" + std::to_string(lines_.number()) + ":" + column + ": " + fault);
+    throw RowError(place() + ":" + column + ": " + fault);
   }
 
   /// Also gives its keys in their order, if `names` is not null.
@@ -83,9 +82,8 @@ class JsonlTable : public TableReader {
       if (names) names->push_back(std::move(key));
       return true;
     };
-    const std::string place = path_ + ":" + std::to_string(lines_.number());
-    check_json_depth(line_, kDeepest, place);
-    check_json_size(line_, kMostJsonValues, place);
+    check_json_depth(line_, kDeepest, place());
+    check_json_size(line_, kMostJsonValues, place());
     try {
       object_ = Json::parse(line_, checked);
     } catch (const Json::exception& error) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "registry/data/sample_lengths.h"
+#include "registry/data/tables/row_reader.h"
 #include "registry/data/tables/table_columns.h"
 #include "registry/data/tables/table_faults.h"
 #include "registry/data/tables/table_fields.h"
@@ -25,7 +26,9 @@ class TableDataset : public TensorDataset {
       : options_(std::move(options)),
         source_(std::move(source)),
         target_alone_(target_alone),
-        rows_(*source_, options_.ids()) {}
+        rows_(*source_, options_.ids()) {
+    source_->know(options_.memory->source);
+  }
 
   DatasetInfo info() const override {
     const auto reader = source_->open();
@@ -63,34 +66,38 @@ class TableDataset : public TensorDataset {
   }
 
   void open() override {
-    const auto reader = source_->open();
-    const std::vector<size_t> places = select_columns(reader->names());
+    RowReader reader(source_->open(), options_);
+    const std::vector<size_t> places = select_columns(reader.names());
     std::vector<size_t> ids;
-    for (const std::string& name : rows_.ids()) ids.push_back(place_of(name, reader->names()));
+    for (const std::string& name : rows_.ids()) ids.push_back(place_of(name, reader.names()));
     std::vector<size_t> wanted = places;
     wanted.insert(wanted.end(), ids.begin(), ids.end());
-    reader->read_only(wanted);
-    columns_ = make_columns(places, reader->names());
+    reader.read_only(wanted);
+    columns_ = make_columns(places, reader.names());
     CellParser parser(*source_, options().na_values, rows_.ids());
     std::vector<std::string> faults(columns_.size());  // the first of each column
     std::vector<Cell> row;
     std::vector<std::string> id(ids.size());
-    while (reader->next(row)) {
+    int64_t num_left_out = 0;  // before the last row that was taken
+    while (reader.next(row)) {
       for (size_t i = 0; i < ids.size(); ++i) id[i] = text_of(row[ids[i]]);
-      rows_.add(reader->row_number(), id);
       require_room(rows_.size(), columns_.size(), options_.path);
-      parser.set_row(reader->row_number(), id);
-      for (size_t i = 0; i < columns_.size(); ++i) {
-        if (!faults[i].empty()) continue;
-        try {
-          add_cell(row[columns_[i].place], i, parser);
-        } catch (const DataError& error) {
-          faults[i] = error.what();
+      parser.set_row(reader.row_number(), id);
+      if (options_.skips()) {
+        if (const std::string fault = add_whole(row, parser); !fault.empty()) {
+          reader.leave_out(fault);
+          continue;
         }
+      } else {
+        add_all(row, parser, faults);
       }
+      if (reader.left_out().count > num_left_out && rows_.size() > 0) series_starts_.push_back(rows_.size());
+      num_left_out = reader.left_out().count;
+      rows_.add(reader.row_number(), id);
     }
     throw_faults(options(), *source_, columns_, faults);
-    if (rows_.size() == 0) throw DataError(options_.path + ": has no rows below the names of its columns");
+    left_out_ = reader.left_out();
+    if (rows_.size() == 0) throw DataError(left_out_.nothing_left_text(options_.path));
     if (std::none_of(columns_.begin(), columns_.end(), [](const Column& column) { return column.learns(); })) {
       make_fields();
     }
@@ -142,20 +149,24 @@ class TableDataset : public TensorDataset {
     };
     facts.texts = [this](const std::string& column) { return texts(column); };
     facts.ids = rows_.ids();
+    facts.series_starts = [this] { return series_starts_; };
     facts.notes = [this] { return notes(); };
     facts.unlabelled = [this](const UnlabelledSource& source) { return read_unlabelled(source, options(), *source_); };
     facts.inferred = [this] { return inferred(); };
     return facts;
   }
   void set_inferred(const json& inferred) override {
-    if (inferred.is_object() && inferred.contains("features") && !options_.features && !options_.infers()) {
-      const std::lock_guard<std::mutex> lock(options_.memory->mutex);
-      options_.memory->features = inferred["features"].get<std::vector<std::string>>();
+    if (!inferred.is_object()) return;
+    TableOptions::Memory& memory = *options_.memory;
+    const std::lock_guard<std::mutex> lock(memory.mutex);
+    if (inferred.contains("source")) source_->know(memory.source = inferred["source"]);
+    if (inferred.contains("one_hots") && !resolved_) inferred["one_hots"].get_to(memory.one_hots.emplace());
+    if (inferred.contains("features") && !options_.features && !options_.infers()) {
+      memory.features = inferred["features"].get<std::vector<std::string>>();
     }
-    if (options_.infers() && !resolved_ && inferred.is_object() && inferred.contains("columns")) {
+    if (options_.infers() && !resolved_ && inferred.contains("columns")) {
       inferred_ = std::make_shared<const InferredTable>(InferredTable::from_json(inferred));
-      const std::lock_guard<std::mutex> lock(options_.memory->mutex);
-      options_.memory->table = inferred_;
+      memory.table = inferred_;
     }
   }
 
@@ -198,12 +209,16 @@ class TableDataset : public TensorDataset {
   std::vector<std::string> texts(const std::string& column) const {
     if (column == "label" && options_.has_several_labels()) return {};
     if (std::vector<std::string> ids = rows_.texts(column); !ids.empty()) return ids;
-    const auto reader = source_->open();
-    const size_t place = place_of(column == "label" ? options_.labels()[0] : column, reader->names());
-    reader->read_only({place});
+    RowReader reader(source_->open(), options_);
+    const size_t place = place_of(column == "label" ? options_.labels()[0] : column, reader.names());
     std::vector<std::string> texts;
+    if (rows_.size() == 0) return texts;  // they are not open: which rows there will be is not known yet
+    reader.read_only({place});
     std::vector<Cell> row;
-    while (reader->next(row)) texts.push_back(text_of(row[place]));
+    while (reader.next(row)) {
+      if (left_out_.count > 0 && !rows_.is_next(texts.size(), reader.row_number())) continue;
+      texts.push_back(text_of(row[place]));
+    }
     return texts;
   }
   /// Of the label.
@@ -221,24 +236,37 @@ class TableDataset : public TensorDataset {
   }
   /// The types of columns, or else their order alone, by which other data are read.
   json inferred() const {
-    if (!options_.infers() && options_.features) return nullptr;
-    if (!options_.infers()) {
-      if (auto known = known_features()) return {{"features", *known}};
-      const std::vector<std::string> names = source_->open()->names();
-      std::vector<std::string> features;
-      for (const size_t place : select_columns(names)) features.push_back(names[place]);
-      features.resize(features.size() - num_labels());
-      return {{"features", features}};
-    }
+    json told = json::object();
     options();
-    return inferred_->to_json();
+    if (options_.infers()) told = inferred_->to_json();
+    if (!options_.infers() && !options_.features) told["features"] = features();
+    if (options_.memory->one_hots) told["one_hots"] = *options_.memory->one_hots;
+    if (json of_source = source_->told(); !of_source.is_null()) told["source"] = std::move(of_source);
+    return told.empty() ? json() : told;
+  }
+  /// Of the training data, where the recipe does not name them.
+  std::vector<std::string> features() const {
+    if (auto known = known_features()) return *known;
+    const std::vector<std::string> names = source_->open()->names();
+    std::vector<std::string> features;
+    for (const size_t place : select_columns(names)) features.push_back(names[place]);
+    features.resize(features.size() - num_labels());
+    return features;
   }
 
   /// What the recipe says, or what follows from the file where it leaves that open.
   const TableOptions& options() const {
-    if (!options_.infers()) return options_;
+    const std::vector<std::string> open_one_hots = options_.open_one_hots();
+    if (!options_.infers() && open_one_hots.empty()) return options_;
     const std::lock_guard<std::mutex> lock(options_.memory->mutex);
     if (resolved_) return *resolved_;
+    if (!options_.infers()) {
+      auto& known = options_.memory->one_hots;
+      for (const std::string& name : open_one_hots) place_of(name, source_->open()->names());
+      if (!known) known = one_hots_in(options_, *source_, open_one_hots);
+      resolved_ = with_one_hots(options_, *known);
+      return *resolved_;
+    }
     if (!inferred_) {
       std::shared_ptr<const InferredTable>& known = options_.memory->table;
       if (!known) {
@@ -270,20 +298,16 @@ class TableDataset : public TensorDataset {
   /// Also names columns of the file that the training data do not have.
   std::vector<std::string> notes() const {
     std::vector<std::string> notes = source_->notes();
+    if (left_out_.count > 0) notes.push_back(left_out_.text(options_.path));
+    for (const std::string& note : inferred_ ? inferred_->notes : std::vector<std::string>()) notes.push_back(note);
     for (const UnknownCategories& unknown : unknown_) notes.push_back(options_.path + ": " + text_of(unknown));
     const auto known = known_features();
     if (!known) return notes;
-    const std::vector<std::string> ids = rows_.ids();
-    const std::vector<std::string> names = source_->open()->names();
-    std::vector<std::string> others;
-    for (const std::string& name : names) {
-      const auto is_in = [&](const std::vector<std::string>& list) {
-        return std::find(list.begin(), list.end(), name) != list.end();
-      };
-      if (!is_in(*known) && !options_.is_label(name) && !is_in(ids)) others.push_back(name);
+    const std::vector<std::string> others =
+        others_among(source_->open()->names(), {*known, options_.labels(), rows_.ids()});
+    if (!others.empty()) {
+      notes.push_back(options_.path + ": columns that the training data do not have are not read: " + join(others));
     }
-    if (others.empty()) return notes;
-    notes.push_back(options_.path + ": columns that the training data do not have are not read: " + join(others));
     return notes;
   }
 
@@ -359,6 +383,28 @@ class TableDataset : public TensorDataset {
     }
   }
 
+  /// Adds a row but for the columns that have `faults` already, where it puts new ones.
+  void add_all(const std::vector<Cell>& row, const CellParser& parser, std::vector<std::string>& faults) {
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (!faults[i].empty()) continue;
+      try {
+        add_cell(row[columns_[i].place], i, parser);
+      } catch (const DataError& error) {
+        faults[i] = error.what();
+      }
+    }
+  }
+  /// Adds all of a row, or nothing of one that has a fault, which it returns.
+  std::string add_whole(const std::vector<Cell>& row, const CellParser& parser) {
+    try {
+      for (size_t i = 0; i < columns_.size(); ++i) add_cell(row[columns_[i].place], i, parser);
+    } catch (const DataError& error) {
+      for (Column& column : columns_) column.cut(rows_.size());
+      return error.what();
+    }
+    return "";
+  }
+
   /// From the columns, whose memory is then given back.
   void make_fields() {
     const auto first = columns_.end() - static_cast<std::ptrdiff_t>(num_labels());
@@ -386,6 +432,8 @@ class TableDataset : public TensorDataset {
   std::vector<Column> columns_;  // the labels last; empty once the fields are made
   std::vector<std::pair<std::string, RaggedRows>> sequences_;
   std::vector<UnknownCategories> unknown_;
+  RowsLeftOut left_out_;
+  std::vector<int64_t> series_starts_;  // the rows before which others are left out: no window may reach over these
   json learnt_;
 };
 

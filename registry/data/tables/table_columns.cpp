@@ -8,6 +8,7 @@
 #include <map>
 
 #include "registry/data/tables/dates.h"
+#include "registry/data/text_file.h"
 #include "registry/language/text_forms.h"
 #include "registry/language/text_number.h"
 #include "registry/language/text_view.h"
@@ -186,8 +187,14 @@ void set_learnt_of(Column& column, const nlohmann::json& state) {
 }
 
 std::string category_fault(const Column& column, const std::string& name) {
+  const std::string meant = read_as_utf8(name);
+  const auto& known = column.categories;
+  if (!meant.empty() && std::find(known.begin(), known.end(), meant) != known.end()) {
+    return "category " + shown(name) + " is " + shown(meant) + " in another encoding: write encoding: utf-8";
+  }
   return "category " + shown(name) + (column.options.categories ? " is not listed" : " is in no training sample") +
-         suggestion(name, column.categories) + "; allow_unknown: true gives it an index of its own";
+         suggestion(name, column.categories) + "; allow_unknown: true " +
+         (column.options.one_hot ? "reads it as all 0" : "gives it an index of its own");
 }
 
 at::Tensor ColumnNumbers::tensor(const std::vector<int64_t>& shape) const {

@@ -27,7 +27,9 @@ void ColumnOptions::describe(Fields<ColumnOptions>& f) {
           "integers "
           "and categories (as their index) are fields of their own");
   f.optional("categories", &ColumnOptions::categories)
-      .doc("in the order of their index; null: those of the training samples, sorted");
+      .doc(
+          "in the order of their index; null: those of the training samples, sorted; with one_hot, those of the whole "
+          "training file");
   f.optional("allow_unknown", &ColumnOptions::allow_unknown)
       .doc("a category that is not among them gets the index after the last, instead of being an error");
   f.optional("missing", &ColumnOptions::missing)
@@ -37,7 +39,7 @@ void ColumnOptions::describe(Fields<ColumnOptions>& f) {
           "or "
           "most_frequent (of categories) of the training samples; or error");
   f.optional("one_hot", &ColumnOptions::one_hot)
-      .doc("a category goes into features, as a 0 or 1 for each of the categories listed; one not listed is all 0");
+      .doc("a category goes into features, as a 0 or 1 for each of the categories; an unknown one is all 0");
   f.optional("format", &ColumnOptions::format)
       .doc("of dates, as strptime has it: \"%d.%m.%Y\"; null: ISO 8601, 2024-05-31 or 2024-05-31T18:30:00Z");
   f.optional("shape", &ColumnOptions::shape)
@@ -78,6 +80,15 @@ Strings TableOptions::ids() const { return id ? list_of(*id) : Strings(); }
 
 bool TableOptions::is_label(const std::string& column) const { return contains(labels(), column); }
 
+std::vector<std::string> TableOptions::open_one_hots() const {
+  std::vector<std::string> names;
+  for (const auto& [name, unused] : listed().entries) {
+    const ColumnOptions options = column(name);
+    if (options.one_hot && !options.categories) names.push_back(name);
+  }
+  return names;
+}
+
 const TableOptions::Columns& TableOptions::listed() const {
   static const Columns none;
   return infers() ? none : std::get<Columns>(columns);
@@ -103,7 +114,6 @@ std::string fault_of(const ColumnOptions& column) {
   }
   if (column.format && !column.is_date()) return "format is only for type date";
   if (column.one_hot && !column.is_category()) return "one_hot is only for type category";
-  if (column.one_hot && !column.categories) return "one_hot needs to know the categories; list them";
   if (column.is_list() && (column.is_boolean() || column.is_date())) return "a list is of numbers or integers";
   if (column.padding != 0 && !column.is_sequence()) return "padding is only for lists with a max_length";
   if (column.padding != std::floor(column.padding) && column.is_integer()) return "padding must be an integer";

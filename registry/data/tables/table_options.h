@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -58,6 +59,7 @@ struct TableOptions {
   std::optional<std::vector<std::string>> na_values;
   std::string task = "classification";
   std::optional<int64_t> num_classes;
+  std::string broken = "error";
   std::optional<SplitOptions> split;
 
   template <class T>
@@ -70,8 +72,12 @@ struct TableOptions {
   bool has_several_labels() const { return std::holds_alternative<std::vector<std::string>>(label); }
   /// Whether the label is one class.
   bool is_classification() const { return task == "classification" && !has_several_labels(); }
+  /// Whether rows that cannot be read are left out.
+  bool skips() const { return broken == "skip"; }
   /// Whether the types follow from the file: `columns: auto`.
   bool infers() const { return std::holds_alternative<std::string>(columns); }
+  /// The columns with `one_hot` whose categories the recipe leaves to the training file.
+  std::vector<std::string> open_one_hots() const;
   /// Those that the recipe lists.
   const Columns& listed() const;
   ColumnOptions column(const std::string& name) const;
@@ -81,6 +87,8 @@ struct TableOptions {
     std::mutex mutex;
     std::shared_ptr<const InferredTable> table;
     std::optional<std::vector<std::string>> features;  // of the training data, where the recipe leaves them open
+    std::optional<std::map<std::string, std::vector<std::string>>> one_hots;  // likewise: categories of columns
+    nlohmann::json source;  // what the training data's file told (TableSource::told); null: nothing, or not known
   };
   std::shared_ptr<Memory> memory = std::make_shared<Memory>();
 };
@@ -106,6 +114,10 @@ class TableSource {
     return static_cast<void>(format),
            "numbers are read with a point and no other mark, 1234.5; convert these in the file";
   }
+  /// What the file alone told of how it is to be read, for other files of this kind; null: nothing.
+  virtual nlohmann::json told() const { return nullptr; }
+  /// Has the file be read as the training data told, where it can be.
+  virtual void know(const nlohmann::json& told) { static_cast<void>(told); }
   /// What a user should know of how the file is read: a sentence each.
   virtual std::vector<std::string> notes() const { return {}; }
 };
@@ -140,6 +152,12 @@ void TableOptions::describe_into(Fields<T>& f, const char* path_doc) {
           "float32. Where it is not written, and neither num_classes nor columns make the label a class, it is "
           "regression if every loss that reads the label learns numbers (MSELoss, L1Loss, …)");
   f.optional("num_classes", &TableOptions::num_classes).at_least(1).doc("labels are below this; for classification");
+  f.optional("broken", &TableOptions::broken)
+      .one_of({"error", "skip"})
+      .doc(
+          "what becomes of a row that cannot be read: it has too many or too few columns, no label, or a value that "
+          "its "
+          "column cannot hold: error: training stops and names it; skip: it is left out and counted");
   f.optional("split", &TableOptions::split).doc("take a part of the rows, drawn by a seed; null: all");
   f.rule({.when = {the("task").is("regression")},
           .all = {the("num_classes").is_missing()},

@@ -19,6 +19,8 @@ class TablePlaces {
     numbers_.push_back(number);
     values_.insert(values_.end(), id.begin(), id.end());
   }
+  /// Whether the row at `index` has this number.
+  bool is_next(size_t index, int64_t number) const { return index < numbers_.size() && numbers_[index] == number; }
   int64_t size() const { return static_cast<int64_t>(numbers_.size()); }
   const std::vector<std::string>& ids() const { return ids_; }
   /// "people.csv:17:age (person 'A-17')"

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "registry/language/error.h"
+
 namespace trainrun {
 
 /// How a file writes numbers.
@@ -27,6 +29,12 @@ struct Cell {
   double number = 0;
   std::vector<Cell> list;         // also the values of an object
   std::vector<std::string> keys;  // of these; tables have no objects, but conversations do
+};
+
+/// A row cannot be read, but the next one may be.
+class RowError : public DataError {
+ public:
+  using DataError::DataError;
 };
 
 /// Reads a table row by row. Everything wrong is a DataError that names file and place.

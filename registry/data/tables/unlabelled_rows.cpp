@@ -169,6 +169,14 @@ void UnlabelledRows::open_file(size_t number) {
   reader_->read_only(places);
 }
 
+std::vector<std::string> UnlabelledRows::notes_of_files() const {
+  std::vector<std::string> notes;
+  for (const auto& file : files_) {
+    for (std::string& note : file->notes()) notes.push_back(std::move(note));
+  }
+  return notes;
+}
+
 std::string UnlabelledRows::lacking_text(const Names& lacking, const Names& names) const {
   const TableSource& file = *files_[file_];
   std::string text;

@@ -39,6 +39,8 @@ class UnlabelledRows : public UnlabelledData {
   virtual std::unique_ptr<Dataset> make(std::vector<std::string> places, std::vector<int64_t> numbers) = 0;
 
   const UnlabelledSource& source() const { return source_; }
+  /// What a user should know of how the files are read.
+  std::vector<std::string> notes_of_files() const;
 
  private:
   struct Beside {

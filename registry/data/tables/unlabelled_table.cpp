@@ -119,7 +119,7 @@ class UnlabelledTable : public UnlabelledRows {
   }
 
   std::vector<std::string> notes() const override {
-    std::vector<std::string> notes;
+    std::vector<std::string> notes = notes_of_files();
     for (const UnknownCategories& unknown : unknown_) notes.push_back(text_of(unknown));
     return notes;
   }
