@@ -11,6 +11,7 @@
 #include "registry/language/error.h"
 #include "registry/text_data/answer_texts.h"
 #include "registry/text_data/conversations.h"
+#include "registry/text_data/first_rows.h"
 #include "registry/text_data/text_fields.h"
 
 namespace trainrun {
@@ -153,6 +154,24 @@ void AnsweredPrompts::open() {
     use(make());
   }
   if (lines_.empty()) throw DataError(options_.path + ": has no rows");
+}
+
+void AnsweredPrompts::look() const {
+  if (!lines_.empty()) return;
+  std::vector<std::string> needed = keys_.answers;
+  if (!keys_.number.empty()) needed.push_back(keys_.number);
+  look_at_first_rows(options_.path, [&](const std::function<void()>& count) {
+    for_each_row(options_.path, needed, [&](const nlohmann::ordered_json& row, int64_t line) {
+      for (const std::string& key : needed) {
+        if (row.contains(key)) continue;
+        std::vector<std::string> keys;
+        for (const auto& [other, unused] : row.items()) keys.push_back(other);
+        throw DataError(options_.path + ":" + std::to_string(line) + ": has no key '" + key + "'" +
+                        suggestion(key, keys));
+      }
+      count();
+    });
+  });
 }
 
 void AnsweredPrompts::use(ByteArrays arrays) {

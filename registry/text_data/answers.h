@@ -23,6 +23,8 @@ class AnsweredPrompts : public Dataset {
 
  protected:
   const AnswerOptions& options() const { return options_; }
+  /// Before `open`: throws DataError where the first rows lack what is asked of them.
+  void look() const;
   /// The fields of one text: `prefix` + input_ids, attention_mask, labels.
   void add_fields(DatasetInfo& info, const std::string& prefix) const;
 

@@ -9,11 +9,13 @@
 #include <map>
 #include <span>
 
+#include "registry/data/data_file.h"
 #include "registry/data/sample_lengths.h"
 #include "registry/kinds/dataset.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 #include "registry/text_data/chat_tokens.h"
+#include "registry/text_data/first_rows.h"
 #include "registry/text_data/template_on_demand.h"
 #include "registry/text_data/text_fields.h"
 #include "registry/text_data/token_cache.h"
@@ -195,6 +197,11 @@ class ChatDataset : public Dataset {
   explicit ChatDataset(Chat options) : options_(std::move(options)) {}
 
   DatasetInfo info() const override {
+    if (places_.empty() && !is_large_list()) {
+      look_at_first_rows(options_.path, [&](const std::function<void()>& count) {
+        for_each_conversation(options_.path, options_.system, [&](const Conversation&) { count(); });
+      });
+    }
     DatasetInfo info;
     std::vector<const char*> names = {"input_ids", "attention_mask"};
     if (options_.packing) names.push_back("position_ids");
@@ -232,6 +239,14 @@ class ChatDataset : public Dataset {
   }
 
  private:
+  /// A list of which the first conversations cannot be read alone, and which takes long to read.
+  bool is_large_list() const {
+    constexpr uintmax_t kLarge = uintmax_t{1} << 24;
+    std::error_code unreadable;
+    const auto bytes = fs::file_size(options_.path, unreadable);
+    const bool is_list = has_extension(options_.path, ".json");
+    return !unreadable && is_list && bytes > kLarge;
+  }
   at::Tensor lengths() const {
     if (!options_.packing) return lengths_between(begins_);
     std::vector<int64_t> lengths;

@@ -54,6 +54,7 @@ EncodedTexts::EncodedTexts(TextTableOptions source, EncodingOptions encoding,
       target_(target) {}
 
 DatasetInfo EncodedTexts::info() const {
+  if (source_.label && lines_.empty()) look_at_text_table(source_);
   DatasetInfo info;
   add_text_fields(info, encoding_.max_length);
   const auto num_classes = classes_ ? std::optional(static_cast<int64_t>(classes_->size())) : std::nullopt;

@@ -31,6 +31,7 @@ std::unique_ptr<UnlabelledData> read_single_answers(const UnlabelledSource& sour
 class AnswerPairs : public AnsweredPrompts {
  public:
   DatasetInfo info() const override {
+    look();
     DatasetInfo info;
     add_fields(info, "chosen_");
     add_fields(info, "rejected_");
@@ -140,6 +141,7 @@ class DesirableDataset : public AnsweredPrompts {
       : AnsweredPrompts(options, {{"completion"}, "label", /*is_flag=*/true}) {}
 
   DatasetInfo info() const override {
+    look();
     DatasetInfo info;
     add_fields(info, "");
     add_fields(info, "kl_");

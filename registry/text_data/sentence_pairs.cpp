@@ -75,6 +75,10 @@ class SentencePairDataset final : public Dataset {
   explicit SentencePairDataset(SentencePairs options) : options_(std::move(options)) {}
 
   DatasetInfo info() const override {
+    if (lines_.empty()) {
+      look_at_text_table(first_columns());
+      if (num_texts() == 3) look_at_text_table(third_column());
+    }
     DatasetInfo info;
     for (size_t text = 0; text < num_texts(); ++text) {
       add_text_fields(info, options_.max_length, prefix(text));
@@ -153,18 +157,26 @@ class SentencePairDataset final : public Dataset {
     return options_.path + ":" + std::to_string(lines_[static_cast<size_t>(index)]) + ":" + field;
   }
 
-  /// Of each column all texts. Two columns of texts are read at a time.
-  TextColumns read() {
+  /// How two columns of texts are read, and the scores; and how the third is.
+  TextTableOptions first_columns() const {
     TextTableOptions source{options_.path,    {options_.columns[0], options_.columns[1]}, options_.score, {}, false,
                             options_.encoding};
     source.is_chosen = false;
-    TextRows rows = read_text_table(source);
+    return source;
+  }
+  TextTableOptions third_column() const {
+    TextTableOptions source = first_columns();
+    source.text_columns = {options_.columns[2]};
+    return source;
+  }
+  /// Of each column all texts. Two columns of texts are read at a time.
+  TextColumns read() {
+    TextRows rows = read_text_table(first_columns());
     lines_ = std::move(rows.lines);
     if (options_.score) read_scores(rows.labels);
     TextColumns texts = {std::move(rows.first), std::move(rows.second)};
     if (num_texts() == 3) {
-      source.text_columns = {options_.columns[2]};
-      texts.push_back(read_text_table(source).first);
+      texts.push_back(read_text_table(third_column()).first);
       if (texts[2].size() != texts[0].size()) throw DataError(options_.path + ": was changed while it was read");
     }
     for (size_t column = 0; column < texts.size(); ++column) {

@@ -13,6 +13,7 @@
 #include "registry/kinds/unlabelled_data.h"
 #include "registry/language/error.h"
 #include "registry/language/text_number.h"
+#include "registry/text_data/first_rows.h"
 
 namespace trainrun {
 namespace {
@@ -63,6 +64,13 @@ std::span<const int32_t> TaggedTexts::word_numbers(int64_t index) const {
 }
 
 DatasetInfo TaggedTexts::info() const {
+  if (source_.has_labels && table_.lines.empty()) {
+    look_at_first_rows(source_.path, [&](const std::function<void()>& count) {
+      WordTableOptions first = source_;
+      first.count = count;
+      read_word_table(first);
+    });
+  }
   DatasetInfo info;
   add_text_fields(info, encoding_.max_length);
   const auto num_classes = classes_ ? std::optional(static_cast<int64_t>(classes_->size())) : std::nullopt;

@@ -9,6 +9,7 @@
 #include "registry/data/text_corpus.h"
 #include "registry/formats/text/tokenizer.h"
 #include "registry/kinds/dataset.h"
+#include "registry/text_data/first_rows.h"
 #include "registry/text_data/token_cache.h"
 #include "registry/text_data/token_windows.h"
 
@@ -111,6 +112,17 @@ class TextLMDataset : public TokenWindows {
  public:
   explicit TextLMDataset(TextLM options)
       : TokenWindows(options), options_(std::move(options)), origin_(corpus_name(options_.written_files())) {}
+
+  DatasetInfo info() const override {
+    const TextFiles files = files_.paths.empty() ? options_.written_files() : TextFiles();
+    for (const std::string& path : files.paths) {
+      if (!has_documents(path)) continue;
+      look_at_first_rows(path, [&](const std::function<void()>& count) {
+        for_each_text(path, files.text_column, files.encoding, [&](const std::string&, int64_t) { count(); });
+      });
+    }
+    return TokenWindows::info();
+  }
 
   void open() override {
     tokens_.clear();

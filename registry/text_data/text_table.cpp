@@ -12,6 +12,7 @@
 #include "registry/data/tables/csv_reader.h"
 #include "registry/data/text_corpus.h"
 #include "registry/language/error.h"
+#include "registry/text_data/first_rows.h"
 
 namespace trainrun {
 namespace {
@@ -48,6 +49,7 @@ class RowTaker {
     if (has_second) table.second.push_back(std::move(row[wanted_[1]]));
     if (options_.label) table.labels.push_back(std::move(row[wanted_.back()]));
     table.lines.push_back(line);
+    if (options_.count) options_.count();
   }
 
   /// Also names the parameter, whose default the column may be.
@@ -207,6 +209,14 @@ TextRows read_text_table(const TextTableOptions& options) {
                                                  : read_tsv(options);
   if (table.first.empty()) throw DataError(options.path + ": has no rows");
   return table;
+}
+
+void look_at_text_table(const TextTableOptions& options) {
+  look_at_first_rows(options.path, [&](const std::function<void()>& count) {
+    TextTableOptions first = options;
+    first.count = count;
+    read_text_table(first);
+  });
 }
 
 }  // namespace trainrun

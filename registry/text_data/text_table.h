@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +17,8 @@ struct TextTableOptions {
   std::vector<std::string> names;         // of the columns of lines with tabulators, where no first line names them
   bool leaves_out_short_rows = false;     // of such lines those that lack a column asked for; longer ones are read
   std::optional<TextEncoding> encoding = {};
-  bool is_chosen = true;  // a recipe says the columns, by text_columns and label
+  bool is_chosen = true;             // a recipe says the columns, by text_columns and label
+  std::function<void()> count = {};  // called after each row
 };
 
 /// The rows of such a file, read whole.
@@ -27,6 +29,9 @@ struct TextRows {
   std::vector<int64_t> lines;       // where each row begins, from 1
   int64_t left_out = 0;             // rows that were too short
 };
+
+/// Looks at the first rows alone, where there is such a file, as reading it does. Throws DataError, as that would.
+void look_at_text_table(const TextTableOptions& options);
 
 /// Reads a file, plain or gzip, by its ending: .csv as RFC 4180 has it, with quoted fields; .jsonl, an object in each
 /// line; .parquet, .arrow and .feather, whose rows count as lines; any other (.tsv, .txt) as lines of fields with

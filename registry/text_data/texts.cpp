@@ -8,6 +8,7 @@
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 #include "registry/language/text_forms.h"
+#include "registry/text_data/first_rows.h"
 #include "registry/text_data/padded_texts.h"
 #include "registry/text_data/text_table.h"
 
@@ -65,9 +66,11 @@ struct FileTexts {
   int64_t num_empty = 0;
 };
 
-FileTexts texts_in(const std::string& path, const Texts& options) {
+/// `count`: called with each text; empty: nothing is.
+FileTexts texts_in(const std::string& path, const Texts& options, const std::function<void()>& count = {}) {
   FileTexts found;
   const auto take = [&](std::string text, int64_t line) {
+    if (count) count();
     while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
     if (text.find_first_not_of(" \t") == std::string::npos) {
       ++found.num_empty;
@@ -78,6 +81,7 @@ FileTexts texts_in(const std::string& path, const Texts& options) {
   };
   if (has_extension(path, ".csv") || has_extension(path, ".tsv")) {
     TextTableOptions table{path, {options.text_column}, std::nullopt, {}, false, options.encoding};
+    table.count = count;
     TextRows rows = read_text_table(table);
     for (size_t i = 0; i < rows.first.size(); ++i) take(std::move(rows.first[i]), rows.lines[i]);
   } else {
@@ -100,6 +104,9 @@ class TextsDataset final : public Dataset {
   explicit TextsDataset(Texts options) : options_(std::move(options)) {}
 
   DatasetInfo info() const override {
+    for (const std::string& path : files_.empty() ? options_.paths() : std::vector<std::string>()) {
+      look_at_first_rows(path, [&](const std::function<void()>& count) { texts_in(path, options_, count); });
+    }
     DatasetInfo info;
     add_text_fields(info, options_.max_length);
     return info;

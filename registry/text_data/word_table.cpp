@@ -32,6 +32,7 @@ class SentenceMaker {
   void end_sentence(int64_t line) {
     table_.begins.push_back(static_cast<int64_t>(table_.words.size()));
     table_.lines.push_back(line);
+    if (options_.count) options_.count();
   }
   bool has_open_sentence() const { return static_cast<int64_t>(table_.words.size()) > table_.begins.back(); }
   WordTable& table() { return table_; }

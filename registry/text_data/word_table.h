@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -20,6 +21,7 @@ struct WordTableOptions {
   std::optional<WordColumn> labels;  // null: the last column, or "ner_tags"
   bool has_labels = true;            // false: they are not read
   TextEncoding encoding = TextEncoding::kUtf8;
+  std::function<void()> count = {};  // called after each sentence
 };
 
 /// The sentences of such a file, read whole, one after the other.

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace trainrun {
+
+/// How many rows tell whether a file has what the recipe names.
+inline constexpr int64_t kFirstRows = 20;
+
+/// Thrown by who takes the rows of a file once there were enough of them; caught by `look_at_first_rows`.
+struct EnoughRows {};
+
+/// Calls `read`, which throws DataError where the file `path` is not what the recipe says, and is given what to call
+/// after each row: `read` is ended after the first ones. Nothing is done where there is no such file: it is said when the
+/// data are opened.
+void look_at_first_rows(const std::string& path, const std::function<void(const std::function<void()>& count)>& read);
+
+}  // namespace trainrun
