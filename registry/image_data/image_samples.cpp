@@ -223,6 +223,36 @@ void ImageSamples::open() {
   info();
   note_what_is_left_out();
   if (options_.broken == BrokenImages::kSkip || options_.cache != ImageCache::kNone) read_all();
+  require_one_size();
+}
+
+/// Looks at some images from the first to the last, where no transform makes all alike: in an evaluation set another size
+/// would otherwise end the run only after an epoch.
+void ImageSamples::require_one_size() const {
+  constexpr size_t kLookedAt = 32;
+  if (std::count(image_.shape.begin(), image_.shape.end(), kAnySize) == 0) return;
+  const size_t count = files().size();
+  const size_t looked_at = cached_.empty() ? std::min(count, kLookedAt) : count;
+  const SampleDraws draws(DrawKey{}, std::vector<int64_t>{0});
+  for (size_t i = 0; i < looked_at; ++i) {
+    const size_t number = looked_at == 1 ? 0 : i * (count - 1) / (looked_at - 1);
+    at::Tensor image;
+    try {
+      image = changed_image(number, 0, draws);
+    } catch (const DataError&) {
+      continue;  // it is said when a sample of it is asked for
+    }
+    require_size(number, image);
+  }
+}
+
+void ImageSamples::require_size(size_t number, const at::Tensor& image) const {
+  const std::vector<int64_t>& shape = sized_image_->shape;
+  const std::vector<int64_t> own = image.sizes().slice(1).vec();
+  if (own == shape) return;
+  throw DataError(named(number, files()[number]) + ": the image has " + pixels_text(own) + " pixels, others " +
+                  pixels_text(shape) + "; add image_transforms that make them alike, such as {type: Resize, size: [" +
+                  std::to_string(shape[1]) + ", " + std::to_string(shape[2]) + "]}");
 }
 
 void ImageSamples::note_what_is_left_out() {
@@ -368,12 +398,7 @@ Batch ImageSamples::get_drawn(const at::Tensor& indices, const SampleDraws& draw
   for (int64_t i = 0; i < n; ++i) {
     const auto number = static_cast<size_t>(numbers[i]);
     const at::Tensor one = changed_image(number, i, draws);
-    if (one.sizes().slice(1) != images.sizes().slice(1)) {
-      throw DataError(named(number, files()[number]) + ": the image has " + pixels_text(one.sizes().slice(1).vec()) +
-                      " pixels, others " + pixels_text(field.shape) +
-                      "; add image_transforms that make them alike, such as {type: Resize, size: [" +
-                      std::to_string(field.shape[1]) + ", " + std::to_string(field.shape[2]) + "]}");
-    }
+    require_size(number, one);
     images[i].copy_(one[0]);
   }
   Batch batch;

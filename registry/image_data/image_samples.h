@@ -149,6 +149,9 @@ class ImageSamples : public Dataset {
   void read_all();
   /// What to do about a file that cannot be decoded, after the message that says so.
   const char* advice() const;
+  void require_one_size() const;
+  /// Throws DataError where `image`, that of a file as it goes into a batch, is of another size than the first.
+  void require_size(size_t number, const at::Tensor& image) const;
   /// Goes on with the files of those numbers alone.
   void leave_out(const std::vector<int64_t>& whole, std::vector<std::string> broken);
 
