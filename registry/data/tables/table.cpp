@@ -262,7 +262,6 @@ class TableDataset : public TensorDataset {
     if (resolved_) return *resolved_;
     if (!options_.infers()) {
       auto& known = options_.memory->one_hots;
-      for (const std::string& name : open_one_hots) place_of(name, source_->open()->names());
       if (!known) known = one_hots_in(options_, *source_, open_one_hots);
       resolved_ = with_one_hots(options_, *known);
       return *resolved_;

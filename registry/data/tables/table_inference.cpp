@@ -163,7 +163,11 @@ std::map<std::string, std::vector<std::string>> one_hots_in(const TableOptions& 
   const std::vector<std::string> all = source.open()->names();
   std::vector<size_t> places;
   for (const std::string& name : names) {
-    places.push_back(static_cast<size_t>(std::find(all.begin(), all.end(), name) - all.begin()));
+    const auto found = std::find(all.begin(), all.end(), name);
+    if (found == all.end()) {
+      throw DataError(source.place(1) + ":" + name + ": there is no such column" + suggestion(name, all));
+    }
+    places.push_back(static_cast<size_t>(found - all.begin()));
   }
   int64_t rows = 0;
   const auto facts = look_at_columns(options, source, places, rows);
