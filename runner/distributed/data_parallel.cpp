@@ -24,7 +24,7 @@ class HookBridge : public c10d::CommHookInterface {
 
   FutureTensor runHook(c10d::GradBucket& given) override {
     if (!settled_) return finished(given.getBufferRef());
-    if (!hook_) return group_.start_sum(given.getBufferRef().div_(group_.world_size()));
+    if (!hook_) return group_.start_mean(given.getBufferRef(), given.isLast());
     GradientBucket bucket;
     bucket.index = static_cast<int64_t>(given.getIndex());
     bucket.values = given.getBuffer();
@@ -113,6 +113,12 @@ DataParallel::DataParallel(ProcessGroup& group, NamedTensors parameters, Tensors
   state_->reducer->register_comm_hook(std::make_unique<HookBridge>(group_, state_->hook.get(), state_->settled));
   if (!state_->find_unused) settle_buckets(*state_->reducer, tensors);
   state_->settled = true;
+  if (state_->hook) return;  // it sends tensors of its own
+  Tensors buckets;
+  for (const c10d::GradBucket& bucket : state_->reducer->get_grad_buckets(/*return_zero_tensors=*/false)) {
+    buckets.push_back(bucket.getBuffer());
+  }
+  group_.share_memory_of(buckets);
 }
 
 DataParallel::~DataParallel() = default;

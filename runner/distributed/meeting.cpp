@@ -51,15 +51,6 @@ std::string random_name() {
   return name.str();
 }
 
-/// Two processes with the same one reach each other at 127.0.0.1: one kernel, and one network namespace of it.
-std::string network_name() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  std::error_code error;
-  const auto network = std::filesystem::read_symlink("/proc/self/ns/net", error);
-  return boot.empty() || error ? random_name() : boot + " " + network.string();
-}
-
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
 /// The addresses of a name; empty, with `why`, where it has none.
@@ -162,7 +153,7 @@ std::string missing_ranks(c10d::Store& store, int64_t world_size) {
 
 /// Waits for all ranks; returns whether they can meet at 127.0.0.1. A few operations of each rank, however many.
 bool wait_for_all(const Rendezvous& rendezvous, c10d::Store& store, Clock::time_point deadline) {
-  const std::string network = network_name();
+  const std::string network = machine_name({"net"});  // those with the same one reach each other at 127.0.0.1
   const std::string who = "rank " + std::to_string(rendezvous.rank);
   const std::string where = place_of(rendezvous.address, rendezvous.port);
   if (store.add("come/" + std::to_string(rendezvous.rank), 1) > 1) {
@@ -259,6 +250,18 @@ c10::intrusive_ptr<c10d::TCPStore> open_store(const std::string& address, int po
                            ", at which the ranks meet, is taken on this machine; choose a free one by "
                            "main_process_port in the recipe, or by MASTER_PORT");
   }
+}
+
+std::string machine_name(std::initializer_list<const char*> namespaces) {
+  std::string name;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
+  bool is_known = !name.empty();
+  for (const char* one : namespaces) {
+    std::error_code error;
+    name += " " + std::filesystem::read_symlink(std::string("/proc/self/ns/") + one, error).string();
+    is_known = is_known && !error;
+  }
+  return is_known ? name : random_name();
 }
 
 std::string address_towards(const std::string& host) {

@@ -3,6 +3,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
+#include <initializer_list>
 #include <string>
 
 #include "runner/distributed/rendezvous.h"
@@ -33,6 +34,10 @@ c10::intrusive_ptr<c10d::TCPStore> open_store(const std::string& address, int po
 
 /// What the ranks of a launcher's job write before the names of what they keep in the store.
 std::string store_prefix(const std::string& job);
+
+/// Processes with the same one are under one kernel, in the same `namespaces` of it ("net", "pid"). Where that cannot be
+/// known no two have the same one.
+std::string machine_name(std::initializer_list<const char*> namespaces);
 
 /// The address of this machine on the way to `host`; empty where there is no way.
 std::string address_towards(const std::string& host);

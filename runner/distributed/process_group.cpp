@@ -20,6 +20,7 @@
 #include "registry/tensors/component_error.h"
 #include "runner/device/device.h"
 #include "runner/distributed/meeting.h"
+#include "runner/distributed/shared_backend.h"
 
 namespace trainrun {
 
@@ -62,6 +63,7 @@ void ProcessGroup::guard(const std::string& what, const std::function<void()>& b
     const std::string text = error.what();
     const std::string reason = " (" + text.substr(0, text.find('\n')) + ")";
     if (!monitor_) throw DistributedError("rank " + std::to_string(rank()) + " failed in " + what + reason);
+    if (shared_) shared_->memory().give_up();
     const std::string lost = monitor_->give_up();
     throw DistributedError(monitor_->where(what) + lost + reason);
   }
@@ -82,6 +84,7 @@ void ProcessGroup::set_step(int64_t step) {
 Phase ProcessGroup::set_phase(Phase phase) {
   if (monitor_) monitor_->set_phase(phase);
   if (gloo_) gloo_->setTimeout(timeouts_.of(phase));
+  if (shared_) shared_->memory().set_timeout(timeouts_.of(phase));
   return std::exchange(phase_, phase);
 }
 
@@ -109,6 +112,19 @@ void ProcessGroup::connect() {
   monitor_ = std::make_unique<RankMonitor>(store_, rank, size, timeouts_.step, meeting.keeper);
   wait_for_others("the rendezvous at " + rendezvous_.address + ":" + std::to_string(rendezvous_.port),
                   [&] { connect_gloo(meeting.address); });
+  wait_for_others("the ranks' common memory", [&] { connect_shared_memory(); });
+}
+
+/// What the ranks of one machine exchange need not go through Gloo's sockets.
+void ProcessGroup::connect_shared_memory() {
+  const std::string objection = variable("TRAINRUN_GLOO").empty() ? "" : "TRAINRUN_GLOO is set";
+  auto memory = SharedMemory::open(store_, static_cast<int>(rank()), static_cast<int>(world_size()), objection,
+                                   timeouts_.meeting, why_not_shared_);
+  if (!memory) return;
+  memory->set_lost([this] { return monitor_->has_failed(); });
+  shared_ = c10::make_intrusive<SharedBackend>(std::move(memory), gloo_);
+  group_->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM, shared_);
+  group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
 }
 
 void ProcessGroup::connect_gloo(const std::string& address) {
@@ -176,12 +192,31 @@ FutureTensor ProcessGroup::start_sum(const at::Tensor& tensor) {
   if (is_alone()) return finished(tensor);
   std::vector<at::Tensor> one = {tensor};
   count("all_reduce", "gradients", tensor);
+  if (shared_ && tensor.is_cpu()) {  // nobody but this thread would complete a future
+    group_->allreduce(one)->wait();
+    return finished(tensor);
+  }
   return group_->allreduce(one)->getFuture()->then(
       [tensor](c10::ivalue::Future& done) -> c10::IValue {
         if (done.hasError()) std::rethrow_exception(done.exception_ptr());
         return tensor;
       },
       c10::TensorType::get());
+}
+
+FutureTensor ProcessGroup::start_mean(const at::Tensor& gradients, bool is_last) {
+  if (!shared_ || !gradients.is_cpu()) return start_sum(gradients.div_(world_size()));
+  count("all_reduce", "gradients", gradients);
+  return shared_->start_mean(gradients, is_last);
+}
+
+void ProcessGroup::share_memory_of(const std::vector<at::Tensor>& tensors) {
+  const auto is_elsewhere = [](const at::Tensor& tensor) { return !tensor.is_cpu(); };
+  if (!shared_ || std::any_of(tensors.begin(), tensors.end(), is_elsewhere)) return;
+  wait_for_others("the memory of gradients", [&] {
+    const std::string reason = shared_->memory().move_to_common(tensors);
+    if (!reason.empty() && is_main()) spdlog::warn("gradients are copied on their way between ranks: {}", reason);
+  });
 }
 
 int64_t ProcessGroup::max(int64_t number, const std::string& what) {

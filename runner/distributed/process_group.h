@@ -30,6 +30,7 @@ class Work;
 namespace trainrun {
 
 class Accelerator;
+class SharedBackend;
 
 /// What was handed to one collective: calls, and bytes of this rank's tensors in them.
 struct Traffic {
@@ -47,8 +48,10 @@ struct GroupTimeouts {
   std::chrono::seconds of(Phase phase) const;
 };
 
-/// The processes of a job, connected by Gloo (Source: c10d, as torch.distributed uses it). A collective that does not
-/// end within the timeout, since a rank has died or hangs, throws DistributedError; nothing can be reduced afterwards.
+/// The processes of a job, connected by Gloo (Source: c10d, as torch.distributed uses it). Where all are on one machine
+/// and can map memory of each other, collectives go through that (SharedMemory), and messages by Gloo. A collective that
+/// does not end within the timeout, since a rank has died or hangs, throws DistributedError; nothing can be reduced
+/// afterwards.
 /// Every rank makes the same calls in the same order; `what` says what for, in errors and in `traffic`: "gradients".
 /// A process that trains alone is a group of one, in which every call gives back what it was given, at once.
 class ProcessGroup : public Communicator {
@@ -74,12 +77,19 @@ class ProcessGroup : public Communicator {
   bool is_main() const { return rendezvous_.rank == 0; }
   bool is_alone() const { return !group_; }
   bool is_fake() const { return backend_ == Backend::kFake; }
+  /// Why the ranks do not exchange through shared memory; empty: they do, or there is nobody else.
+  const std::string& why_not_shared() const { return why_not_shared_; }
 
   /// Replaces each tensor by its sum over ranks; they have one shape and dtype everywhere.
   void sum(const std::vector<at::Tensor>& tensors, const std::string& what);
   /// For components: layers that span ranks, communication hooks.
   void sum(const at::Tensor& tensor) override;
   FutureTensor start_sum(const at::Tensor& tensor) override;
+  /// Begins to replace gradients by their mean over ranks. The future is complete at the latest when all are whose calls
+  /// follow each other up to one that `is_last`.
+  FutureTensor start_mean(const at::Tensor& gradients, bool is_last);
+  /// Gradients lie in these tensors from now on: where possible, in memory that the ranks have in common. All call it.
+  void share_memory_of(const std::vector<at::Tensor>& tensors);
   /// The greatest of all ranks' numbers.
   int64_t max(int64_t number, const std::string& what);
   /// Replaces each tensor by rank 0's; those of one dtype travel together.
@@ -123,6 +133,7 @@ class ProcessGroup : public Communicator {
  private:
   void connect();
   void connect_gloo(const std::string& address);
+  void connect_shared_memory();
   void guard(const std::string& what, const std::function<void()>& body, std::optional<RankMonitor::Duration> limit);
   /// `body` does nothing but wait for the others: as long as the phase allows.
   void wait_for_others(const std::string& what, const std::function<void()>& body);
@@ -135,6 +146,8 @@ class ProcessGroup : public Communicator {
   c10::intrusive_ptr<c10d::Store> store_;
   std::unique_ptr<RankMonitor> monitor_;  // null: alone, or fake
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
+  std::string why_not_shared_;
+  c10::intrusive_ptr<SharedBackend> shared_;      // null: ranks are on several machines, or one cannot or will not
   c10::intrusive_ptr<c10d::ProcessGroup> group_;  // null: this process alone
   c10::intrusive_ptr<c10d::Backend> nccl_;        // null: all tensors are on the CPU
   mutable std::mutex traffic_mutex_;

@@ -307,6 +307,11 @@ RankMonitor::~RankMonitor() {
   stop();
 }
 
+bool RankMonitor::has_failed() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->failure.has_value();
+}
+
 void RankMonitor::stop() {
   std::unique_lock lock(state_->mutex);
   state_->ends = true;

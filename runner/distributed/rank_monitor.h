@@ -74,6 +74,9 @@ class RankMonitor {
     std::optional<Duration> end_before_;
   };
 
+  /// Whether a rank is known to be lost.
+  bool has_failed() const;
+
   /// This rank leaves of itself: it says so with its last beat, and watches over nobody any more.
   void stop();
 

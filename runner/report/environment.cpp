@@ -190,10 +190,26 @@ void add_hardware(NamedLines& facts) {
 
 void add_variables(NamedLines& facts) {
   std::vector<std::string> set;
-  for (const char* name : {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS", "OMP_PROC_BIND",
-                           "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "LD_PRELOAD", "LD_LIBRARY_PATH", "ATEN_CPU_CAPABILITY",
-                           "ONEDNN_MAX_CPU_ISA", "TRAINRUN_PLAIN_MKL", "CUDA_VISIBLE_DEVICES", "MALLOC_CONF",
-                           "TRAINRUN_LIBTORCH", "TRAINRUN_DATA", "NO_COLOR", "TERM", "LANG"}) {
+  for (const char* name : {"OMP_NUM_THREADS",
+                           "OMP_WAIT_POLICY",
+                           "GOMP_SPINCOUNT",
+                           "MKL_NUM_THREADS",
+                           "OMP_PROC_BIND",
+                           "KMP_AFFINITY",
+                           "GOMP_CPU_AFFINITY",
+                           "LD_PRELOAD",
+                           "LD_LIBRARY_PATH",
+                           "ATEN_CPU_CAPABILITY",
+                           "ONEDNN_MAX_CPU_ISA",
+                           "TRAINRUN_PLAIN_MKL",
+                           "TRAINRUN_GLOO",
+                           "CUDA_VISIBLE_DEVICES",
+                           "MALLOC_CONF",
+                           "TRAINRUN_LIBTORCH",
+                           "TRAINRUN_DATA",
+                           "NO_COLOR",
+                           "TERM",
+                           "LANG"}) {
     if (const char* value = std::getenv(name)) set.push_back(std::string(name) + "=" + value);
   }
   facts.emplace_back("variables", join(set, " "));

@@ -95,6 +95,9 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
     spdlog::warn("on the CPU, though there is a GPU: {}", open_accelerator().missing);
   }
   if (is_main()) log_start_notes(loaded);
+  if (!group->why_not_shared().empty()) {
+    spdlog::info("the ranks exchange through Gloo, not through shared memory: {}", group->why_not_shared());
+  }
   if (const std::string text = inferred_text(train_data->facts().inferred()); !text.empty()) spdlog::info(text);
   std::vector<std::pair<std::string, const Dataset*>> sets = {{"dataset.train", train_data.get()}};
   for (size_t i = 0; i < eval_splits.size(); ++i) {

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "registry/formats/files/descriptor.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace trainrun {
+
+/// Memory that several processes of one machine map. It has no name: the others find it by the process that made it,
+/// and it goes with the last of them, however they end.
+class SharedSegment {
+ public:
+  /// `bytes` zeros. Throws std::runtime_error.
+  explicit SharedSegment(size_t bytes);
+  /// That of another process, by its `place`. Throws std::runtime_error: it is on another machine, or may not be opened.
+  SharedSegment(const std::string& place, size_t bytes);
+  ~SharedSegment();
+  SharedSegment(const SharedSegment&) = delete;
+  SharedSegment& operator=(const SharedSegment&) = delete;
+
+  /// Where others find it, until `close`.
+  std::string place() const;
+  void close() { memory_file_ = Descriptor(); }
+  /// Begins with a page.
+  char* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void map();
+
+  size_t bytes_;
+  Descriptor memory_file_;
+  char* mapped_ = nullptr;  // a page with a number that tells it from others, then `data_`
+  char* data_ = nullptr;
+};
+
+/// A segment that all ranks have mapped; null, with the same reason on all ranks, where one of them cannot or will not.
+struct CommonSegment {
+  std::shared_ptr<SharedSegment> segment;
+  std::string reason;
+};
+
+/// All ranks call it; they vote through the store, under `name`. `objection`: why this rank will not, or empty. Throws
+/// what the store throws where a rank does not come in time.
+CommonSegment open_common(const c10::intrusive_ptr<c10d::Store>& store, const std::string& name, int rank,
+                          int world_size, size_t bytes, std::string objection, std::chrono::milliseconds time);
+
+}  // namespace trainrun
