@@ -22,8 +22,12 @@ def command(folder, num_processes, *overrides):
 LONG = ["training={num_epochs: 4000}", "checkpoint.every=1000", "evaluation.every=null"]
 
 
-def start(folder, num_processes, *overrides):
-    return subprocess.Popen(command(folder, num_processes, *overrides), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+EXCHANGES = {"shared memory": {}, "Gloo": {"TRAINRUN_GLOO": "1"}}
+
+
+def start(folder, num_processes, *overrides, **variables):
+    return subprocess.Popen(command(folder, num_processes, *overrides), cwd=ROOT, env=os.environ | variables, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
 
 
 def children_of(pid: int) -> dict[int, int]:
@@ -55,9 +59,10 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("victim", [0, 1, 2])
-def test_a_killed_rank_ends_the_job_and_is_named(tmp_path, victim):
-    launcher = start(tmp_path / "run", 3, *LONG)
+def test_a_killed_rank_ends_the_job_and_is_named(tmp_path, victim, exchange):
+    launcher = start(tmp_path / "run", 3, *LONG, **EXCHANGES[exchange])
     wait_until_training(tmp_path / "run", launcher)
     ranks = children_of(launcher.pid)
     assert sorted(ranks) == [0, 1, 2]
@@ -68,8 +73,9 @@ def test_a_killed_rank_ends_the_job_and_is_named(tmp_path, victim):
     assert not any(is_alive(pid) for pid in ranks.values())
 
 
-def test_a_rank_that_hangs_is_named_within_the_timeout(tmp_path):
-    launcher = start(tmp_path / "run", 3, *LONG, "distributed={timeout: 4}")
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_a_rank_that_hangs_is_named_within_the_timeout(tmp_path, exchange):
+    launcher = start(tmp_path / "run", 3, *LONG, "distributed={timeout: 4}", **EXCHANGES[exchange])
     wait_until_training(tmp_path / "run", launcher)
     ranks = children_of(launcher.pid)
     os.kill(ranks[1], signal.SIGSTOP)

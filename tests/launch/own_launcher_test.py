@@ -43,6 +43,55 @@ def test_ranks_share_the_cores(tmp_path, case):
         assert ranks == 2 * [({allowed[-1]}, "1")]
 
 
+def maps_ranks_memory(pid: int) -> bool:
+    return "memfd:trainrun-ranks" in pathlib.Path(f"/proc/{pid}/maps").read_text()
+
+
+@pytest.mark.parametrize("kind", ["MULTI_CPU", "FSDP"])
+def test_two_ranks_train_to_the_same_weights_through_shared_memory_and_through_gloo(tmp_path, kind):
+    for folder, variables in (("shared", {}), ("gloo", {"TRAINRUN_GLOO": "1"})):
+        job = launching.command(tmp_path / folder, *launching.SHORT, f"distributed_type={kind}", "num_processes=2", "evaluation.every=10", "checkpoint.every=10")
+        done = launching.run(job, env=launching.ENVIRONMENT | variables)
+        assert done.returncode == 0, done.stderr
+        is_told = "the ranks exchange through Gloo, not through shared memory: rank 0: TRAINRUN_GLOO is set" in done.stdout
+        assert is_told == (folder == "gloo"), done.stdout
+    figures = [[(line["step"], line.get("train/loss"), line.get("eval/loss")) for line in launching.lines(tmp_path / folder)]
+               for folder in ("shared", "gloo")]
+    assert figures[0] == figures[1]
+    weights = [sorted((tmp_path / folder / "checkpoints").rglob("model.safetensors"))[-1].read_bytes() for folder in ("shared", "gloo")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("stopped_by", ["the end", "SIGKILL"])
+def test_nothing_is_left_of_the_memory_that_ranks_have_in_common(tmp_path, stopped_by):
+    names = set(os.listdir("/dev/shm"))
+    job = launching.start(launching.command(tmp_path / "run", *(launching.SHORT if stopped_by == "the end" else launching.LONG), "num_processes=2"))
+    with launching.ending(job):
+        ranks = launching.wait_for(lambda: (found := launching.ranks_of(tmp_path / "run")) and len(found) == 2 and found, job)
+        if stopped_by == "SIGKILL":
+            launching.wait_for(launching.has_trained(tmp_path / "run"), job)
+            assert all(maps_ranks_memory(pid) for pid in ranks.values())
+            for pid in ranks.values():
+                launching.kill(pid)
+        job.wait(timeout=60)
+    assert set(os.listdir("/dev/shm")) <= names
+
+
+def test_ranks_in_two_containers_exchange_through_gloo(tmp_path):
+    """Where process numbers are not the same, rank 0's memory cannot be found: here in a process namespace of each rank."""
+    unshare = launching.need("unshare")
+    if launching.run([unshare, "--pid", "--fork", "true"]).returncode != 0:
+        pytest.skip("no process namespaces here")
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launching.free_port())}
+    words = [unshare, "--pid", "--fork", *launching.command(tmp_path / "run", *launching.SHORT)]
+    other = launching.start(words, env=launching.ENVIRONMENT | place | {"RANK": "1", "LOCAL_RANK": "1"})
+    with launching.ending(other):
+        main = launching.run(words, env=launching.ENVIRONMENT | place | {"RANK": "0", "LOCAL_RANK": "0"})
+        assert main.returncode == 0, main.stderr
+        assert other.wait(timeout=60) == 0
+    assert "not through shared memory: rank 1: it is on another machine than rank 0, or in another container" in main.stdout
+
+
 def test_what_other_ranks_say_has_their_number(tmp_path):
     """The dynamic linker has each process say something, with its number."""
     job = launching.command(tmp_path / "run", *launching.SHORT, "num_processes=3")
