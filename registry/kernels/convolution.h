@@ -16,7 +16,7 @@ struct ConvolutionSizes {
 };
 
 /// Whether Winograd's algorithm is quicker than oneDNN's direct one on this processor: a rule of the sizes alone, so that
-/// a job computes the same on every start. From measurements on AMD's Zen 4 (docs/performance.md).
+/// a job computes the same on every start. From measurements on AMD's Zen 4 (tools/bench/convolutions.cpp).
 bool winograd_pays(const ConvolutionSizes& sizes, bool is_bfloat16);
 
 /// conv2d(x, weight, bias, 1, padding) of x [N, C, H, W] and weight [K, C, taps, taps]; `bias` [K] may be undefined.
