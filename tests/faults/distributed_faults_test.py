@@ -22,7 +22,7 @@ def command(folder, num_processes, *overrides):
 LONG = ["training={num_epochs: 4000}", "checkpoint.every=1000", "evaluation.every=null"]
 
 
-EXCHANGES = {"shared memory": {}, "Gloo": {"TRAINRUN_GLOO": "1"}}
+EXCHANGES = {"shared memory": {"TRAINRUN_GLOO": ""}, "Gloo": {"TRAINRUN_GLOO": "1"}}
 
 
 def start(folder, num_processes, *overrides, **variables):

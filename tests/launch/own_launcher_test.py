@@ -43,13 +43,16 @@ def test_ranks_share_the_cores(tmp_path, case):
         assert ranks == 2 * [({allowed[-1]}, "1")]
 
 
+SHARED = {"TRAINRUN_GLOO": ""}  # also where all tests are to run with Gloo
+
+
 def maps_ranks_memory(pid: int) -> bool:
     return "memfd:trainrun-ranks" in pathlib.Path(f"/proc/{pid}/maps").read_text()
 
 
 @pytest.mark.parametrize("kind", ["MULTI_CPU", "FSDP"])
 def test_two_ranks_train_to_the_same_weights_through_shared_memory_and_through_gloo(tmp_path, kind):
-    for folder, variables in (("shared", {}), ("gloo", {"TRAINRUN_GLOO": "1"})):
+    for folder, variables in (("shared", SHARED), ("gloo", {"TRAINRUN_GLOO": "1"})):
         job = launching.command(tmp_path / folder, *launching.SHORT, f"distributed_type={kind}", "num_processes=2", "evaluation.every=10", "checkpoint.every=10")
         done = launching.run(job, env=launching.ENVIRONMENT | variables)
         assert done.returncode == 0, done.stderr
@@ -65,7 +68,8 @@ def test_two_ranks_train_to_the_same_weights_through_shared_memory_and_through_g
 @pytest.mark.parametrize("stopped_by", ["the end", "SIGKILL"])
 def test_nothing_is_left_of_the_memory_that_ranks_have_in_common(tmp_path, stopped_by):
     names = set(os.listdir("/dev/shm"))
-    job = launching.start(launching.command(tmp_path / "run", *(launching.SHORT if stopped_by == "the end" else launching.LONG), "num_processes=2"))
+    job = launching.start(launching.command(tmp_path / "run", *(launching.SHORT if stopped_by == "the end" else launching.LONG), "num_processes=2"),
+                          env=launching.ENVIRONMENT | SHARED)
     with launching.ending(job):
         ranks = launching.wait_for(lambda: (found := launching.ranks_of(tmp_path / "run")) and len(found) == 2 and found, job)
         if stopped_by == "SIGKILL":
@@ -84,9 +88,9 @@ def test_ranks_in_two_containers_exchange_through_gloo(tmp_path):
         pytest.skip("no process namespaces here")
     place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launching.free_port())}
     words = [unshare, "--pid", "--fork", *launching.command(tmp_path / "run", *launching.SHORT)]
-    other = launching.start(words, env=launching.ENVIRONMENT | place | {"RANK": "1", "LOCAL_RANK": "1"})
+    other = launching.start(words, env=launching.ENVIRONMENT | SHARED | place | {"RANK": "1", "LOCAL_RANK": "1"})
     with launching.ending(other):
-        main = launching.run(words, env=launching.ENVIRONMENT | place | {"RANK": "0", "LOCAL_RANK": "0"})
+        main = launching.run(words, env=launching.ENVIRONMENT | SHARED | place | {"RANK": "0", "LOCAL_RANK": "0"})
         assert main.returncode == 0, main.stderr
         assert other.wait(timeout=60) == 0
     assert "not through shared memory: rank 1: it is on another machine than rank 0, or in another container" in main.stdout
