@@ -8,6 +8,7 @@ namespace trainrun {
 void add_dataset_families(DatasetRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, concat);
   TRAINRUN_ADD_FAMILY(registry, csv);
+  TRAINRUN_ADD_FAMILY(registry, hub_dataset);
   TRAINRUN_ADD_FAMILY(registry, jsonl);
   TRAINRUN_ADD_FAMILY(registry, mixture);
   TRAINRUN_ADD_FAMILY(registry, parquet);

@@ -1,6 +1,8 @@
 #include "runner/model/published_names.h"
 
 #include "registry/data/characters.h"
+#include "registry/data/hub/hub_files.h"
+#include "registry/data/hub/hub_urls.h"
 #include "registry/language/error.h"
 
 namespace trainrun {
@@ -29,6 +31,7 @@ class Finder {
       add(value.find("tokenizer"), path + ".tokenizer", false, [](const std::string& name) {
         return name == kCharacters ? std::nullopt : source_of_model(name, PublishedPart::kTokenizer);
       });
+      add_data(value, path + ".path");
     }
     for (const Value::Entry& entry : value.entries()) {
       visit(entry.value, path.empty() ? entry.key : path + "." + entry.key);
@@ -44,8 +47,30 @@ class Finder {
   std::vector<PublishedName> take() { return std::move(found_); }
 
  private:
+  void add_data(const Value& dataset, const std::string& path) {
+    const Value* named = dataset.find("path");
+    const size_t before = found_.size();
+    const auto source_of_url = [](const std::string& text) {
+      return is_hub_url(text) ? std::optional(source_of_hub_url(text)) : std::nullopt;
+    };
+    if (dataset.find("type")->text() == "HubDataset") {
+      add(named, path, true, [&](const std::string& text) { return source_of_dataset(query_of(dataset, text)); });
+    } else {
+      add(named, path, true, source_of_url);
+      for (const Value& item : named ? named->items() : std::vector<Value>()) add(&item, path, true, source_of_url);
+    }
+    for (size_t i = before; i < found_.size(); ++i) found_[i].is_data = true;
+  }
+  static HubQuery query_of(const Value& dataset, const std::string& path) {
+    const auto text = [&](const char* key) {
+      const Value* value = dataset.find(key);
+      return value && value->is_scalar() && !value->is_null() ? std::optional(value->text()) : std::nullopt;
+    };
+    return {{text("split"), text("config"), text("files")}, path, text("revision")};
+  }
+
   template <class SourceOf>
-  void add(const Value* name, const std::string& path, bool is_model, const SourceOf& source_of) {
+  void add(const Value* name, const std::string& path, bool tells_shapes, const SourceOf& source_of) {
     if (!is_text(name)) return;
     const auto source_if_good = [&]() -> decltype(source_of(name->text())) {
       try {
@@ -54,7 +79,7 @@ class Finder {
         return {};  // whoever needs it says what is wrong
       }
     };
-    if (auto source = source_if_good()) found_.push_back({name->place(), path, std::move(*source), is_model});
+    if (auto source = source_if_good()) found_.push_back({name->place(), path, std::move(*source), tells_shapes});
   }
 
   const Catalog& catalog_;
@@ -62,6 +87,10 @@ class Finder {
 };
 
 }  // namespace
+
+bool is_builtin_dataset(const Value& dataset, const Catalog& catalog) {
+  return is_builtin(dataset, catalog.datasets);
+}
 
 std::vector<PublishedName> published_names(const Value& resolved, const Catalog& catalog) {
   Finder finder(catalog);

@@ -14,6 +14,7 @@
 #include "runner/data/kept_tokenizers.h"
 #include "runner/data/known_dataset.h"
 #include "runner/model/figures.h"
+#include "runner/model/hub_paths.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/initial_weights.h"
 #include "runner/model/model.h"
@@ -132,7 +133,7 @@ std::string monitor_hint(const std::string& monitor, const std::vector<std::stri
 /// Whether the model can only be checked once something is fetched, which this process may not do.
 bool waits_for_network(const std::vector<PublishedName>& names) {
   return !network_is_allowed() &&
-         std::ranges::any_of(names, [](const PublishedName& name) { return name.is_model && !name.source.has_config; });
+         std::ranges::any_of(names, [](const PublishedName& name) { return name.tells_shapes && !name.source.has_config; });
 }
 
 /// What is monitored must be among what evaluation gives, and there must be evaluations. What it gives is known where
@@ -190,7 +191,8 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
     Reader reader(catalog, problems);
     const Value* model = source.value.find("model");
     reader.blocks = model ? model->find("blocks") : nullptr;  // they are layer types from here on
-    loaded.recipe = Codec<Recipe>::fields().read(with_label_tasks(source.value, catalog), reader, "");
+    loaded.recipe = Codec<Recipe>::fields().read(
+        with_hub_paths(with_label_tasks(source.value, catalog), catalog, problems), reader, "");
     loaded.recipe.fusions = std::make_shared<const FusionRegistry>(catalog.fusions);
     set_default_loggers(loaded.recipe, reader);
     loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));

@@ -157,8 +157,8 @@ def test_the_token_goes_to_the_hub_alone_and_is_never_shown(place):
 
 @pytest.mark.parametrize("status, headers, expected", [
     (403, {}, "answers 403: access is restricted; ask for it at"), (404, {}, f"answers 404: there is no model {NAME}"),
-    (429, {"Retry-After": "7"}, "answers 429: too many requests; try again in 7 s, or set HF_TOKEN"),
-    (503, {}, "answers 503: the server has a fault of its own; try again later")])
+    (429, {"Retry-After": "3600"}, "answers 429: too many requests; try again in 3600 s, or set HF_TOKEN"),
+    (503, {"Retry-After": "0"}, "answers 503: the server has a fault of its own; try again later")])
 def test_an_answer_of_the_hub_that_is_none_is_one_sentence(place, status, headers, expected):
     for part in ("/api/", "/resolve/"):
         place.hub.failing = {part: (status, headers)}

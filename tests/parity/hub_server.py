@@ -14,8 +14,20 @@ def git_sha1(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
+LARGE = (".safetensors", ".bin", ".parquet")
+
+
+def of_large(file: str, content: bytes) -> dict:
+    return {"lfs": {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 130}} if file.endswith(LARGE) else {}
+
+
+def tree_of_large(file: str, content: bytes) -> dict:
+    return {"lfs": {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 130}} if file.endswith(LARGE) else {}
+
+
 class Quiet(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    timeout = 30  # seconds, for a client that says nothing
 
     def log_message(self, *_):
         pass
@@ -52,6 +64,7 @@ class Hub:
         self.requests, self.tokens_of_store = [], []
         self.breaks = 0  # how many transfers of large files break off half-way
         self.damaged = set()
+        self.busy = {}  # part of a path -> [how many times, status, headers]: it is answered so, and then as ever
         hub = self
 
         class OfHub(Quiet):
@@ -84,6 +97,10 @@ class Hub:
     def answer(self, request):
         path = request.path.split("?")[0]
         self.requests.append(f"{request.command} {path}")
+        for part, busy in self.busy.items():
+            if part in path and busy[0] > 0:
+                busy[0] -= 1
+                return request.answer(busy[1], headers=busy[2])
         for part, (status, headers) in self.failing.items():
             if part in path:
                 return request.answer(status, headers=headers)
@@ -107,15 +124,17 @@ class Hub:
         if revision not in ("main", COMMIT):
             return request.answer(404, headers={"X-Error-Code": "RevisionNotFound"})
         content = {"id": name, "sha": COMMIT, "siblings": [{"rfilename": file} for file in files]}
+        if "blobs=true" in request.path.lower():
+            content["siblings"] = [{"rfilename": file, "size": len(text), "blobId": git_sha1(text)} | of_large(file, text) for file, text in files.items()]
         if what == "tree":
-            content = [{"type": "file", "path": file, "size": len(text), "oid": git_sha1(text)} for file, text in files.items()]
+            content = [{"type": "file", "path": file, "size": len(text), "oid": git_sha1(text)} | tree_of_large(file, text) for file, text in files.items()]
         return request.answer(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
     def answer_resolve(self, request, revision, file, files):
         if revision not in ("main", COMMIT) or file not in files:
             return request.answer(404, headers={"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
         content = files[file]
-        if not file.endswith((".safetensors", ".bin", ".parquet")):
+        if not file.endswith(LARGE):
             return request.answer_file(content, {"ETag": f'"{git_sha1(content)}"', "X-Repo-Commit": COMMIT}, False)
         digest = hashlib.sha256(content).hexdigest()
         return request.answer(302, headers={"Location": f"{self.store}/{digest}", "X-Linked-Etag": f'"{digest}"', "X-Linked-Size": len(content),

@@ -7,6 +7,8 @@ import functools
 import re
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -248,7 +250,38 @@ def of_the_mean(compute):
     return lambda output, fields: compute(output[:, :1], fields)
 
 
+def repository_rows(part):
+    draw, count = draws(part)
+    kinds = np.arange(count) % 3 if part == "train" else draw.integers(1, 3, count)
+    return {"order": [f"{part}-{i}" for i in range(count)], "age": draw.normal(size=count), "kind": kinds, "pay": draw.normal(size=count).astype(np.float32)}
+
+
+def write_repository(folder, part):
+    """As `push_to_hub` lays a data set out, the names of its classes in the card; and a file without labels."""
+    rows = pa.table(repository_rows(part))
+    if part == "new":
+        pq.write_table(rows.select(["pay", "order", "age"]), folder / "new.parquet")
+        return
+    (folder / part / "data").mkdir(parents=True)
+    names = "".join(f"          '{i}': \"{name}\"\n" for i, name in enumerate(KINDS))
+    (folder / part / "README.md").write_text("---\ndataset_info:\n  features:\n  - name: kind\n    dtype:\n      class_label:\n        names:\n" + names
+                                             + "configs:\n- config_name: default\n  data_files:\n  - split: main\n    path: data/main-*\n---\n")
+    for i, shard in enumerate((rows.slice(0, 4), rows.slice(4))):
+        pq.write_table(shard, folder / part / "data" / f"main-0000{i}-of-00002.parquet")
+
+
+def read_repository(folder, part, known):
+    rows = repository_rows(part)
+    return {"x": torch.stack([torch.tensor(rows["age"]), torch.tensor(rows["pay"]).double()], 1), "target": torch.tensor(rows["kind"])}
+
+
 JOBS |= {
+    "data set of the hub": Job(
+        outputs(3) + "loss: CrossEntropyLoss\nmetrics: [Accuracy]\n"
+        + sets("{type: HubDataset, path: PART, split: main, label: kind, id: order}", "  transforms: [Standardize]\n"),
+        write=write_repository, read=read_repository, forward=lambda state, fields: linear(state, fields["x"], "0"), loss=cross_entropy, figures=accuracy,
+        other=["dataset.eval.path=other"], report=classes_report(KINDS), new=["new.parquet"], predicted=classes_columns(KINDS, "kind"), scaled=("x",),
+        beside=lambda folder, part: {"order": repository_rows(part)["order"]}),
     "table classes": table(
         outputs(3) + "loss: CrossEntropyLoss\nmetrics: [Accuracy]\n" + sets(f"{{{TABLE}, label: kind, {COLUMNS}, kind: category}}}}", "  transforms: [Standardize]\n"),
         ["kind"], loss=cross_entropy, figures=accuracy, report=classes_report(KINDS), predicted=classes_columns(KINDS, "kind"), scaled=("x",)),

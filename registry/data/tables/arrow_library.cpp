@@ -56,6 +56,11 @@ std::unique_ptr<TableReader> open_arrow_table(const std::string& path, ObjectCol
   return library_for(path).open(path, objects);
 }
 
+std::string arrow_metadata(const std::string& path, const std::string& key) {
+  open_regular_file(path);
+  return library_for(path).metadata(path, key);
+}
+
 std::unique_ptr<ParquetFile> create_parquet_file(const std::string& path, std::span<const ParquetColumn> columns) {
   return library_for(path).create(path, columns);
 }

@@ -45,6 +45,7 @@ class ParquetFile {
 struct ArrowLibrary {
   std::unique_ptr<TableReader> (*open)(const std::string& path, ObjectColumns objects);
   std::unique_ptr<ParquetFile> (*create)(const std::string& path, std::span<const ParquetColumn> columns);
+  std::string (*metadata)(const std::string& path, const std::string& key);
 };
 
 /// Opens libtrainrun_arrow.so at `library`. Throws DataError where that cannot be, which names `file`, for which it is
@@ -58,6 +59,9 @@ bool is_arrow_file(const std::string& path);
 /// here and nowhere before. Row groups are read a piece at a time. The rows' numbers count from 1; a null, and a number
 /// that is NaN, is a missing value; dates and times are texts as ISO 8601 has them. Throws DataError.
 std::unique_ptr<TableReader> open_arrow_table(const std::string& path, ObjectColumns objects);
+
+/// What the metadata of such a file's schema hold under `key`; "" for nothing. Throws DataError.
+std::string arrow_metadata(const std::string& path, const std::string& key);
 
 /// Creates a Parquet file. Throws DataError where the library cannot be opened, FileError.
 std::unique_ptr<ParquetFile> create_parquet_file(const std::string& path, std::span<const ParquetColumn> columns);

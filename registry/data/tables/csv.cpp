@@ -209,6 +209,13 @@ std::unique_ptr<Dataset> Csv::build(const DatasetInputs& inputs) const {
 
 }  // namespace
 
+std::unique_ptr<TableSource> csv_source(const TableOptions& options, char delimiter) {
+  Csv csv;
+  static_cast<TableOptions&>(csv) = options;
+  csv.delimiter = std::string(1, delimiter);
+  return std::make_unique<CsvSource>(std::move(csv));
+}
+
 std::unique_ptr<TableSource> csv_source(const std::string& path, const std::string& column, TextEncoding encoding) {
   Csv options;
   options.path = path;

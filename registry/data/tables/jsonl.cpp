@@ -161,6 +161,12 @@ std::unique_ptr<Dataset> Jsonl::build(const DatasetInputs& inputs) const {
 
 }  // namespace
 
+std::unique_ptr<TableSource> jsonl_source(const TableOptions& options) {
+  Jsonl jsonl;
+  static_cast<TableOptions&>(jsonl) = options;
+  return std::make_unique<JsonlSource>(std::move(jsonl));
+}
+
 std::unique_ptr<TableSource> jsonl_source(const std::string& path) { return JsonlSource(Jsonl()).of_file(path); }
 
 void add_jsonl(DatasetRegistry& datasets) {

@@ -231,8 +231,13 @@ class TableDataset : public TensorDataset {
     const std::string name = options_.labels()[0];
     const ColumnOptions label = options().column(name);
     if (label.categories) return *label.categories;
-    const json own = learnt_.is_object() ? learnt_.value(name, json::object()) : json::object();
-    return own.value("categories", std::vector<std::string>());
+    if (label.is_category()) {
+      const json own = learnt_.is_object() ? learnt_.value(name, json::object()) : json::object();
+      return own.value("categories", std::vector<std::string>());
+    }
+    std::vector<std::string> names = label.is_boolean() ? std::vector<std::string>() : source_->class_names(name);
+    const bool are_all = !options().num_classes || *options().num_classes == static_cast<int64_t>(names.size());
+    return are_all ? names : std::vector<std::string>();
   }
   /// The types of columns, or else their order alone, by which other data are read.
   json inferred() const {
@@ -270,7 +275,12 @@ class TableDataset : public TensorDataset {
       std::shared_ptr<const InferredTable>& known = options_.memory->table;
       if (!known) {
         const std::vector<std::string> names = source_->open()->names();
-        known = std::make_shared<const InferredTable>(infer_table(options_, *source_, select_columns(names)));
+        InferredTable inferred = infer_table(options_, *source_, select_columns(names));
+        if (inferred.num_classes && !options_.num_classes) {  // the rows may lack the last classes that there are
+          const size_t named = source_->class_names(options_.labels()[0]).size();
+          inferred.num_classes = std::max(*inferred.num_classes, static_cast<int64_t>(named));
+        }
+        known = std::make_shared<const InferredTable>(std::move(inferred));
       }
       inferred_ = known;
     }
@@ -286,7 +296,10 @@ class TableDataset : public TensorDataset {
   std::optional<int64_t> num_classes() const {
     const ColumnOptions label = options().column(options_.labels()[0]);
     if (label.is_boolean()) return std::max<int64_t>(options().num_classes.value_or(2), 2);
-    return label.categories ? num_indices(label) : options().num_classes;
+    if (label.categories) return num_indices(label);
+    if (options().num_classes || label.is_category()) return options().num_classes;
+    const size_t known = source_->class_names(options_.labels()[0]).size();
+    return known > 0 ? std::optional(static_cast<int64_t>(known)) : std::nullopt;
   }
 
   std::optional<std::vector<std::string>> known_features() const {

@@ -64,6 +64,9 @@ struct TableOptions {
 
   template <class T>
   static void describe_into(Fields<T>& f, const char* path_doc = "path of the file");
+  /// The same without `split`.
+  template <class T>
+  static void describe_whole_into(Fields<T>& f, const char* path_doc);
   void check_options(Checker& checker) const;
   /// The columns to predict, of which there may be several; those that name rows.
   std::vector<std::string> labels() const;
@@ -93,7 +96,7 @@ struct TableOptions {
   std::shared_ptr<Memory> memory = std::make_shared<Memory>();
 };
 
-enum class TableKind { kCsv, kJsonl, kArrow, kSqlite };
+enum class TableKind { kCsv, kJsonl, kArrow, kSqlite, kOfHub };  // kOfHub: no file's, but a data set's of the hub
 
 /// How a table's file is read.
 class TableSource {
@@ -118,12 +121,22 @@ class TableSource {
   virtual nlohmann::json told() const { return nullptr; }
   /// Has the file be read as the training data told, where it can be.
   virtual void know(const nlohmann::json& told) { static_cast<void>(told); }
+  /// The names of the classes that a column holds the numbers of, if the file tells. May open it.
+  virtual std::vector<std::string> class_names(const std::string& column) const {
+    return static_cast<void>(column), std::vector<std::string>();
+  }
   /// What a user should know of how the file is read: a sentence each.
   virtual std::vector<std::string> notes() const { return {}; }
 };
 
 template <class T>
 void TableOptions::describe_into(Fields<T>& f, const char* path_doc) {
+  describe_whole_into(f, path_doc);
+  f.optional("split", &TableOptions::split).doc("take a part of the rows, drawn by a seed; null: all");
+}
+
+template <class T>
+void TableOptions::describe_whole_into(Fields<T>& f, const char* path_doc) {
   f.required("path", &TableOptions::path).doc(path_doc);
   f.required("label", &TableOptions::label)
       .not_empty("expected at least one column")
@@ -155,10 +168,8 @@ void TableOptions::describe_into(Fields<T>& f, const char* path_doc) {
   f.optional("broken", &TableOptions::broken)
       .one_of({"error", "skip"})
       .doc(
-          "what becomes of a row that cannot be read: it has too many or too few columns, no label, or a value that "
-          "its "
+          "what becomes of a row that cannot be read, with too many or too few columns, no label, or a value that its "
           "column cannot hold: error: training stops and names it; skip: it is left out and counted");
-  f.optional("split", &TableOptions::split).doc("take a part of the rows, drawn by a seed; null: all");
   f.rule({.when = {the("task").is("regression")},
           .all = {the("num_classes").is_missing()},
           .at = "num_classes",

@@ -36,6 +36,7 @@ std::unique_ptr<TableSource> source_of_file(const TableSource& own, const std::s
     case TableKind::kArrow:
       return arrow_source(path);
     case TableKind::kSqlite:
+    case TableKind::kOfHub:  // no file is
       break;
   }
   return sqlite_source(path);

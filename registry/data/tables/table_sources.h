@@ -14,6 +14,9 @@ namespace trainrun {
 /// otherwise.
 std::unique_ptr<TableSource> csv_source(const std::string& path, const std::string& column,
                                         TextEncoding encoding = TextEncoding::kUtf8);
+/// Of delimited text as a recipe's `options` say, or of JSON lines, at `options.path`.
+std::unique_ptr<TableSource> csv_source(const TableOptions& options, char delimiter);
+std::unique_ptr<TableSource> jsonl_source(const TableOptions& options);
 /// Of JSON lines, whose columns are the keys of the first line.
 std::unique_ptr<TableSource> jsonl_source(const std::string& path);
 /// Of Parquet or Arrow.

@@ -86,6 +86,7 @@ WebAnswer request(const std::string& url, PartFile& part, const Download& job) {
   request.first_byte = part.size();
   request.stall_seconds = job.stall_seconds;
   request.token = job.token;
+  request.retries = job.retries;
   int write_error = 0;
   request.on_data = [&](const char* data, size_t size) {
     if (part.append(data, size)) return true;

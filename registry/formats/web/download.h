@@ -20,6 +20,8 @@ struct Download {
   int64_t stall_seconds = 30;
   /// Where it grows; "": `destination`.part.
   std::string part = {};
+  /// How often a server is asked again that is too busy, or has a fault of its own (transfer.h).
+  int retries = 0;
   /// Sent to the servers of `urls`, not to those that they redirect to; "" for none.
   std::string token = {};
   /// Bytes so far and altogether (0: not known), now and then.

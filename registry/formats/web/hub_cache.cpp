@@ -94,11 +94,12 @@ std::string hub_token() {
   return home.empty() ? "" : small_file(home + "/token");
 }
 
-std::string offline_variable() {
+std::string offline_variable(HubKind kind) {
   for (const char* name : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}) {
     if (is_true(variable(name))) return name;
   }
-  return "";
+  constexpr const char* kOfDatasets = "HF_DATASETS_OFFLINE";
+  return kind == HubKind::kDataset && is_true(variable(kOfDatasets)) ? kOfDatasets : "";
 }
 
 HubCache::HubCache(const HubName& name) : name_(name) {

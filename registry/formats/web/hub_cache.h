@@ -19,8 +19,9 @@ std::string hub_endpoint();
 std::string hub_page(const HubName& name);
 /// The user's token: HF_TOKEN, or the file that Hugging Face's libraries write. "" for none.
 std::string hub_token();
-/// The variable by which the user asks for no network, HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE; "" for none.
-std::string offline_variable();
+/// The variable by which the user asks for no network, HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE, for data sets also
+/// HF_DATASETS_OFFLINE; "" for none.
+std::string offline_variable(HubKind kind = HubKind::kModel);
 
 /// A repository's folder in the cache, as Hugging Face's libraries lay it out: blobs/ETAG, snapshots/COMMIT/FILE, which
 /// are links to blobs, and refs/REVISION, which hold a commit.
@@ -33,6 +34,8 @@ class HubCache {
   std::optional<std::string> commit() const;
   std::string snapshot(const std::string& commit) const { return folder_ + "/snapshots/" + commit; }
   std::string blob(const std::string& etag) const { return folder_ + "/blobs/" + etag; }
+  /// The file with the names of all files of a commit, as huggingface_hub 2.4 keeps it.
+  std::string tree(const std::string& commit) const { return folder_ + "/trees/" + commit + ".json"; }
   /// The file whose lock whoever writes the blob holds.
   std::string lock(const std::string& etag) const { return locks_ + "/" + etag + ".lock"; }
 

@@ -27,6 +27,7 @@ constexpr long kNotFound = 404;
 constexpr long kTooMany = 429;
 constexpr long kFirstServerError = 500;
 constexpr size_t kMostListingBytes = 64 << 20;
+constexpr int kRetries = 3;  // where the hub has no time, or a fault of its own
 
 std::string header(const WebAnswer& answer, const char* name) {
   const auto found = answer.headers.find(name);
@@ -87,13 +88,6 @@ std::string escaped(const std::string& text, bool keeps_slashes) {
   return result;
 }
 
-/// A name that is a path below a folder and stays there.
-bool is_safe(const std::string& file) {
-  const fs::path path(file);
-  return !file.empty() && path.is_relative() && file.find('\\') == std::string::npos &&
-         std::ranges::none_of(path, [](const fs::path& part) { return part == ".." || part == "." || part.empty(); });
-}
-
 /// What the hub says of a file before it is fetched.
 struct HubFile {
   std::string etag;
@@ -106,6 +100,7 @@ HubFile ask_about(const HubName& name, const std::string& url, const std::string
   request.head = true;
   request.follows_elsewhere = false;  // the answer of the hub itself says what the file is
   request.token = hub_token();
+  request.retries = kRetries;
   const WebAnswer answer = send(request);
   if (answer.fault != WebAnswer::Fault::kNone) throw DataError(sentence(name, what, answer));
   const bool is_linked = !header(answer, "x-linked-etag").empty();
@@ -140,15 +135,43 @@ void verify(const HubFile& file, const std::string& path) {
   if (found != file.etag) throw DataError("its content is damaged: its digest is " + found + ", not " + file.etag);
 }
 
+/// How the cache keeps the listing, as huggingface_hub's _tree_cache.py writes it. "" where a size or digest is not said.
+std::string tree_of(const json& siblings) {
+  json files = json::object();
+  for (const json& sibling : siblings) {
+    const bool is_whole = sibling.is_object() && sibling.value("rfilename", json()).is_string() &&
+                          sibling.value("size", json()).is_number_integer() &&
+                          sibling.value("blobId", json()).is_string();
+    if (!is_whole) return "";
+    json file = {{"size", sibling["size"]}, {"blob_id", sibling["blobId"]}};
+    const json large = sibling.value("lfs", json());
+    if (large.is_object() && large.contains("sha256") && large.contains("size")) {
+      file["lfs_sha256"] = large["sha256"];
+      file["lfs_size"] = large["size"];
+    }
+    if (sibling.value("xetHash", json()).is_string()) file["xet_hash"] = sibling["xetHash"];
+    files[sibling["rfilename"].get<std::string>()] = file;
+  }
+  return json{{"format_version", 1}, {"files", files}}.dump(1, ' ', false, json::error_handler_t::replace);
+}
+
 }  // namespace
+
+bool is_repository_path(const std::string& file) {
+  const fs::path path(file);
+  return !file.empty() && path.is_relative() && file.find('\\') == std::string::npos &&
+         std::ranges::none_of(path, [](const fs::path& part) { return part == ".." || part == "." || part.empty(); });
+}
 
 bool HubListing::has(const std::string& file) const { return std::ranges::find(files, file) != files.end(); }
 
 HubListing list_hub_files(const HubName& name) {
   WebRequest request;
-  request.url = hub_endpoint() + (name.kind == HubKind::kModel ? "/api/models/" : "/api/datasets/") + name.id +
-                "/revision/" + escaped(name.revision, /*keeps_slashes=*/false);
+  const bool is_model = name.kind == HubKind::kModel;
+  request.url = hub_endpoint() + (is_model ? "/api/models/" : "/api/datasets/") + name.id + "/revision/" +
+                escaped(name.revision, /*keeps_slashes=*/false) + (is_model ? "" : "?blobs=true");
   request.token = hub_token();
+  request.retries = kRetries;
   std::string body;
   request.on_data = [&](const char* data, size_t size) {
     body.append(data, size);
@@ -165,15 +188,17 @@ HubListing list_hub_files(const HubName& name) {
   }
   for (const json& sibling : content["siblings"]) {
     const json file = sibling.is_object() ? sibling.value("rfilename", json()) : json();
-    if (file.is_string() && is_safe(file.get<std::string>())) listing.files.push_back(file.get<std::string>());
+    if (file.is_string() && is_repository_path(file.get<std::string>()))
+      listing.files.push_back(file.get<std::string>());
   }
+  if (!is_model) listing.tree = tree_of(content["siblings"]);
   return listing;
 }
 
 void fetch_hub_file(const HubName& name, const HubCache& cache, const HubListing& listing, const std::string& file) {
   std::error_code not_there;
   if (fs::exists(fs::path(cache.snapshot(listing.commit)) / file, not_there)) return;
-  if (!is_safe(file))
+  if (!is_repository_path(file))
     throw DataError(name.text() + ": " + file + " is not a name that a file of a repository can have");
   const std::string what = name.text() + ": " + file;
   const std::string url = hub_page(name) + "/resolve/" + listing.commit + "/" + escaped(file, /*keeps_slashes=*/true);
@@ -186,6 +211,7 @@ void fetch_hub_file(const HubName& name, const HubCache& cache, const HubListing
   job.destination = cache.blob(found.etag);
   job.part = job.destination + ".incomplete";
   job.token = hub_token();
+  job.retries = kRetries;
   job.verify = [&](const std::string& path) { verify(found, path); };
   try {
     download(job, {file, name.text(), 0, found.size.value_or(0)});

@@ -11,8 +11,10 @@
 #include "registry/formats/files/settings_file.h"
 #include "registry/formats/web/hub_cache.h"
 #include "registry/formats/web/hub_client.h"
+#include "registry/formats/web/near_paths.h"
 #include "registry/formats/web/network.h"
 #include "registry/formats/web/torchvision_weights.h"
+#include "registry/formats/web/require_network.h"
 #include "registry/language/error.h"
 
 namespace trainrun {
@@ -93,16 +95,6 @@ std::optional<HubName> name_unless_path(const std::string& named) {
   return is_there(named) ? std::nullopt : hub_name_of(named);
 }
 
-/// Throws DataError where the network may not be opened for `named`.
-void require_network(const std::string& named, const std::string& what, const std::string& from) {
-  const std::string offline = offline_variable();
-  if (offline.empty() && network_is_allowed()) return;
-  const std::string where = what + ": there is no such folder, and it is not in the cache (" + hub_cache_folder() + ")";
-  if (offline.empty()) throw DataError(where + "; `trainrun run` would fetch it from " + from);
-  throw DataError(where + "; it would come from " + from + ", but " + offline + " is set: fetch it without " + offline +
-                  ", or write a path (./" + named + ")");
-}
-
 void fetch_weights(const HubName& name, const HubCache& cache, const HubListing& listing) {
   for (const std::string file : kWeightsFiles) {
     if (listing.has(file)) return fetch_hub_file(name, cache, listing, file);
@@ -145,6 +137,12 @@ std::string fetch_model(const HubName& name, PublishedPart part) {
 
 }  // namespace
 
+std::string not_in_cache_text(const HubName& name) {
+  const std::string offline = offline_variable(name.kind);
+  return name.text() + " is not in the cache (" + hub_cache_folder() + "); a run fetches it from " + hub_page(name) +
+         (offline.empty() ? "" : ", but not while " + offline + " is set") + near_path_hint(name.text());
+}
+
 std::string model_folder(const std::string& named, PublishedPart part) {
   const auto name = name_unless_path(named);
   if (!name) return named;
@@ -152,8 +150,8 @@ std::string model_folder(const std::string& named, PublishedPart part) {
   if (!cached.empty() && has_part(cached, part)) return cached;
   const bool may_do = part == PublishedPart::kWeights && !network_is_allowed() && is_there(cached, "config.json");
   if (may_do) return cached;
-  require_network(named, named, hub_page(*name));
-  return fetch_model(*name, part);
+  require_network(named, named, hub_page(*name), HubKind::kModel);
+  return with_near_path(named, [&] { return fetch_model(*name, part); });
 }
 
 std::string weights_path(const std::string& named) {
@@ -161,7 +159,7 @@ std::string weights_path(const std::string& named) {
   const auto file = torchvision_file(named);
   if (!file) return model_folder(named, PublishedPart::kWeights);
   if (is_there(file->path())) return file->path();
-  require_network(named, named + " (" + file->path() + ")", file->url());
+  require_network(named, named + " (" + file->path() + ")", file->url(), HubKind::kModel);
   fetch_torchvision(*file);
   return file->path();
 }
@@ -171,9 +169,7 @@ std::optional<NamedSource> source_of_model(const std::string& named, PublishedPa
   if (!name) return std::nullopt;
   std::string cached = cached_snapshot(*name);
   if (!cached.empty() && has_part(cached, part)) return NamedSource{named + " is in the cache: " + cached, true, true};
-  const std::string offline = offline_variable();
-  return NamedSource{named + " is not in the cache (" + hub_cache_folder() + "); a run fetches it from " +
-                         hub_page(*name) + (offline.empty() ? "" : ", but not while " + offline + " is set"),
+  return NamedSource{not_in_cache_text(*name),
                      false, !cached.empty() && is_there(cached, "config.json")};
 }
 

@@ -24,8 +24,10 @@ std::string weights_path(const std::string& named);
 struct NamedSource {
   std::string text;         // "bert-base-cased is in the cache: /root/.cache/…", "… is fetched from https://…"
   bool is_cached = false;   // all that is needed
-  bool has_config = false;  // of a model, its config.json
+  bool has_config = false;  // what tells of shapes: of a model, its config.json
 };
+/// "bert-base-cased is not in the cache (…); a run fetches it from https://…"
+std::string not_in_cache_text(const HubName& name);
 /// Nothing for what is a path. Opens no network. Throws DataError for a name that torchvision does not have.
 std::optional<NamedSource> source_of_model(const std::string& named, PublishedPart part);
 std::optional<NamedSource> source_of_weights(const std::string& named);

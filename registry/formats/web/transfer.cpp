@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <thread>
 
 #include "registry/language/error.h"
 #include "registry/language/text_forms.h"
@@ -20,6 +23,8 @@ constexpr int kMostRedirects = 5;
 constexpr long kFirstRedirect = 300;
 constexpr long kFirstError = 400;
 constexpr long kPartial = 206;
+constexpr long kTooManyRequests = 429;
+constexpr long kFirstServerFault = 500;
 
 /// Where this system keeps the certificates that it trusts, or "" for where libcurl looks: in the place of the system
 /// that it was built for, while a wheel's libcurl runs on others, too.
@@ -116,14 +121,26 @@ WebAnswer send_one(const std::string& url, const WebRequest& request, const std:
   return answer;
 }
 
-}  // namespace
-
-std::string server_of(const std::string& url) {
-  const auto scheme = url.find("://");
-  return lower_ascii(url.substr(0, url.find_first_of("/?#", scheme == std::string::npos ? 0 : scheme + 3)));
+/// For how long to wait before a server is asked again for the time `attempt`; nothing: its answer stands.
+std::optional<std::chrono::milliseconds> pause_before(const WebAnswer& answer, int attempt) {
+  constexpr std::chrono::milliseconds kFirstPause(500);
+  constexpr std::chrono::seconds kLongestPause(60);
+  constexpr size_t kMostDigits = 6;
+  const bool is_busy = answer.fault == WebAnswer::Fault::kStatus &&
+                       (answer.status == kTooManyRequests || answer.status >= kFirstServerFault);
+  if (!is_busy) return std::nullopt;
+  const auto said = answer.headers.find("retry-after");
+  if (said == answer.headers.end()) return kFirstPause * (1 << attempt);
+  const std::string& text = said->second;
+  const bool is_number = !text.empty() && text.size() <= kMostDigits &&
+                         std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
+  if (!is_number) return std::nullopt;  // a date, hours away perhaps
+  const std::chrono::seconds pause(std::stol(text));
+  return pause > kLongestPause ? std::nullopt : std::optional<std::chrono::milliseconds>(pause);
 }
 
-WebAnswer send(const WebRequest& request) {
+/// The request and its redirects, once.
+WebAnswer send_once(const WebRequest& request) {
   std::string url = request.url;
   for (int redirects = 0;; ++redirects) {
     // A token is for one server: not for those that it sends us to, which may be anybody's.
@@ -138,6 +155,22 @@ WebAnswer send(const WebRequest& request) {
       return answer;
     }
     url = answer.elsewhere;
+  }
+}
+
+}  // namespace
+
+std::string server_of(const std::string& url) {
+  const auto scheme = url.find("://");
+  return lower_ascii(url.substr(0, url.find_first_of("/?#", scheme == std::string::npos ? 0 : scheme + 3)));
+}
+
+WebAnswer send(const WebRequest& request) {
+  for (int attempt = 0;; ++attempt) {
+    WebAnswer answer = send_once(request);
+    const auto pause = attempt < request.retries ? pause_before(answer, attempt) : std::nullopt;
+    if (!pause) return answer;
+    std::this_thread::sleep_for(*pause);
   }
 }
 

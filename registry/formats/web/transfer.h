@@ -14,6 +14,7 @@ struct WebRequest {
   bool follows_elsewhere = true;  // redirects to another server, too; those to the same are always followed
   int64_t first_byte = 0;         // everything from there on
   int64_t stall_seconds = 30;     // without a byte after which the server is given up
+  int retries = 0;                // how often a server that answers 429 or from 500 is asked again
   std::string token;              // sent as a bearer's to the server of `url`, and to no other; "" for none
   /// Takes the next piece of the body; false ends the transfer.
   std::function<bool(const char* data, size_t size)> on_data;
@@ -36,7 +37,8 @@ struct WebAnswer {
   std::string elsewhere;                       // the redirect that was not followed; "" for none
 };
 
-/// Sends the request and those that redirects ask for, at most 5.
+/// Sends the request and those that redirects ask for, at most 5. Before it asks again it waits for as long as Retry-After
+/// says, or else half a second, then twice as long each time; where a server wants more than a minute, its answer stands.
 WebAnswer send(const WebRequest& request);
 
 /// "https://host:port" of a URL.

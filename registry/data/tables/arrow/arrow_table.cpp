@@ -2,6 +2,7 @@
 #include <arrow/io/file.h>
 #include <arrow/record_batch.h>
 #include <arrow/type.h>
+#include <arrow/util/key_value_metadata.h>
 
 #include <algorithm>
 
@@ -106,10 +107,17 @@ std::unique_ptr<TableReader> open_table(const std::string& path, ObjectColumns o
   return std::make_unique<ArrowTable>(path, objects);
 }
 
+std::string metadata_of(const std::string& path, const std::string& key) {
+  const std::unique_ptr<Batches> batches = open_batches(path);
+  const auto metadata = batches->schema().metadata();
+  const int place = metadata ? metadata->FindKey(key) : -1;
+  return place < 0 ? "" : metadata->value(place);
+}
+
 }  // namespace
 }  // namespace trainrun
 
 extern "C" const trainrun::ArrowLibrary* trainrun_arrow_library() {
-  static constexpr trainrun::ArrowLibrary kLibrary{&trainrun::open_table, &trainrun::create_parquet};
+  static constexpr trainrun::ArrowLibrary kLibrary{&trainrun::open_table, &trainrun::create_parquet, &trainrun::metadata_of};
   return &kLibrary;
 }
