@@ -88,9 +88,7 @@ class Finder {
 
 }  // namespace
 
-bool is_builtin_dataset(const Value& dataset, const Catalog& catalog) {
-  return is_builtin(dataset, catalog.datasets);
-}
+bool is_builtin_dataset(const Value& dataset, const Catalog& catalog) { return is_builtin(dataset, catalog.datasets); }
 
 std::vector<PublishedName> published_names(const Value& resolved, const Catalog& catalog) {
   Finder finder(catalog);

@@ -132,8 +132,9 @@ std::string monitor_hint(const std::string& monitor, const std::vector<std::stri
 
 /// Whether the model can only be checked once something is fetched, which this process may not do.
 bool waits_for_network(const std::vector<PublishedName>& names) {
-  return !network_is_allowed() &&
-         std::ranges::any_of(names, [](const PublishedName& name) { return name.tells_shapes && !name.source.has_config; });
+  return !network_is_allowed() && std::ranges::any_of(names, [](const PublishedName& name) {
+    return name.tells_shapes && !name.source.has_config;
+  });
 }
 
 /// What is monitored must be among what evaluation gives, and there must be evaluations. What it gives is known where

@@ -46,10 +46,13 @@ TEST_CASE("a pattern matches paths as fsspec's glob does") {
 }
 
 TEST_CASE("the files of a split are found by their names, those of several shards in order") {
-  const Paths shards = {"README.md", "data/train-00001-of-00002-ab.parquet", "data/train-00000-of-00002-cd.parquet",
-                        "data/test-00000-of-00001.parquet", "data/extra-00000-of-00001.parquet", "train.csv"};
-  CHECK(found(shards).files ==
-        Paths{"data/train-00000-of-00002-cd.parquet", "data/train-00001-of-00002-ab.parquet"});
+  const Paths shards = {"README.md",
+                        "data/train-00001-of-00002-ab.parquet",
+                        "data/train-00000-of-00002-cd.parquet",
+                        "data/test-00000-of-00001.parquet",
+                        "data/extra-00000-of-00001.parquet",
+                        "train.csv"};
+  CHECK(found(shards).files == Paths{"data/train-00000-of-00002-cd.parquet", "data/train-00001-of-00002-ab.parquet"});
   CHECK(found(shards, {"extra"}).files == Paths{"data/extra-00000-of-00001.parquet"});
   CHECK(found(shards, {"eval"}).split == "test");
   CHECK(contains(fault(shards, {"validation"}), "org/name: has no split validation; it has train, test, extra"));
@@ -79,7 +82,8 @@ TEST_CASE("what is ambiguous or not there is refused with what there is") {
 
 TEST_CASE("the card's configs say which files are of which split") {
   const std::string head =
-      "configs:\n- config_name: en\n  data_files:\n  - split: train\n    path: [b.csv, 'a*.csv']\n  - split: dev\n    path: "
+      "configs:\n- config_name: en\n  data_files:\n  - split: train\n    path: [b.csv, 'a*.csv']\n  - split: dev\n    "
+      "path: "
       "c.csv\n  sep: ;\n  skiprows: 1\n- config_name: de\n  data_dir: de\n- config_name: raw\n  data_files: c.csv\n";
   const Paths files = {"a1.csv", "a2.csv", "b.csv", "c.csv", "de/train.csv", "README.md"};
   const SplitFiles train = found(files, {"train", "en"}, head);
@@ -116,7 +120,8 @@ TEST_CASE("a card's YAML is read within bounds") {
 
 TEST_CASE("the names of classes are those of the card's or the file's features") {
   const DatasetCard card = read_card(
-      "---\ndataset_info:\n- config_name: en\n  features:\n  - name: label\n    dtype:\n      class_label:\n        names:\n"
+      "---\ndataset_info:\n- config_name: en\n  features:\n  - name: label\n    dtype:\n      class_label:\n        "
+      "names:\n"
       "          '1': pos\n          '0': neg\n  - {name: a, dtype: float32}\n- config_name: de\n---\n",
       "README.md");
   CHECK(card.class_names("en", "label") == Paths{"neg", "pos"});
@@ -151,9 +156,10 @@ TEST_CASE("a URL of the hub names a repository and a file in it") {
 
 TEST_CASE("a folder that is laid out as a repository is read as one table, its classes named by the card") {
   const TemporaryFolder folder;
-  folder.write("README.md",
-               "---\ndataset_info:\n  features:\n  - name: kind\n    dtype:\n      class_label:\n        names: {'0': ant, '1': "
-               "bee}\n---\n");
+  folder.write(
+      "README.md",
+      "---\ndataset_info:\n  features:\n  - name: kind\n    dtype:\n      class_label:\n        names: {'0': ant, '1': "
+      "bee}\n---\n");
   folder.write("train-1.csv", "kind,a\n0,1\n1,2\n");
   folder.write("train-2.csv", "a,kind\n3,1\n");
   const auto data = open_dataset(R"({"type": "HubDataset", "path": ")" + folder.path() + R"(", "label": "kind"})");

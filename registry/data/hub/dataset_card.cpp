@@ -63,7 +63,8 @@ std::vector<NamedFiles> splits_of(const json& files, const std::string& place, c
     for (const auto& [split, paths] : files.items()) splits.push_back({split, texts_of(paths, place, where)});
     return splits;
   }
-  const bool has_splits = files.is_array() && std::ranges::any_of(files, [](const json& one) { return one.is_object(); });
+  const bool has_splits =
+      files.is_array() && std::ranges::any_of(files, [](const json& one) { return one.is_object(); });
   if (!has_splits) return {{"train", texts_of(files, place, where)}};
   std::set<std::string> names;
   for (const json& item : files) {

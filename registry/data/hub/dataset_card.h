@@ -17,11 +17,11 @@ struct NamedFiles {
 /// One of the configurations ("subsets") that the card of a data set lists.
 struct CardConfig {
   std::string name = "default";
-  bool is_default = false;              // it says so, or is called so
-  std::string folder;                   // that its files are in; "": the repository's
-  std::vector<NamedFiles> splits;       // in the card's order; empty: their names tell
-  std::optional<std::string> delimiter; // of CSV files
-  std::vector<std::string> unread;      // parameters of it that nothing follows from here
+  bool is_default = false;               // it says so, or is called so
+  std::string folder;                    // that its files are in; "": the repository's
+  std::vector<NamedFiles> splits;        // in the card's order; empty: their names tell
+  std::optional<std::string> delimiter;  // of CSV files
+  std::vector<std::string> unread;       // parameters of it that nothing follows from here
 };
 
 /// What the head of a data set's README.md says, as Hugging Face's `datasets` reads it.

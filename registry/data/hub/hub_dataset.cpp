@@ -1,6 +1,5 @@
-#include <algorithm>
+#include <map>
 #include <mutex>
-#include <numeric>
 
 #include "registry/data/hub/hub_files.h"
 #include "registry/data/tables/arrow_library.h"
@@ -99,12 +98,16 @@ class HubSource : public TableSource {
 
   std::vector<std::string> class_names(const std::string& column) const override {
     const HubFiles& files = found();
-    std::vector<std::string> names;
+    const std::lock_guard lock(mutex_);
+    const auto known = names_.find(column);
+    if (known != names_.end()) return known->second;
+    std::vector<std::string>& names = names_[column];
     const std::string& first = files.paths.front();
     if (hub_file_kind(first) == HubFileKind::kParquet) {
       names = class_names_in_metadata(arrow_metadata(first, "huggingface"), column, first);
     }
-    return names.empty() ? files.card.class_names(files.split.config, column) : names;
+    if (names.empty()) names = files.card.class_names(files.split.config, column);
+    return names;
   }
 
   std::vector<std::string> notes() const override {
@@ -116,7 +119,8 @@ class HubSource : public TableSource {
     }
     if (!files.is_listed) {
       notes.push_back(options_.path + ": the split " + files.split.split + " is read from " +
-                      std::to_string(files.paths.size()) + " file(s) that the cache has; whether the hub has more was "
+                      std::to_string(files.paths.size()) +
+                      " file(s) that the cache has; whether the hub has more was "
                       "not asked");
     }
     return notes;
@@ -126,6 +130,8 @@ class HubSource : public TableSource {
   const HubFiles& found() const { return options_.found->get(options_.query()); }
 
   HubDataset options_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::vector<std::string>> names_;  // of the classes of columns asked for
 };
 
 std::unique_ptr<Dataset> HubDataset::build(const DatasetInputs& inputs) const {
@@ -135,9 +141,10 @@ std::unique_ptr<Dataset> HubDataset::build(const DatasetInputs& inputs) const {
 }  // namespace
 
 void add_hub_dataset(DatasetRegistry& datasets) {
-  datasets.add<HubDataset>("HubDataset",
-                           "rows of a data set on Hugging Face's hub, by its name: its Parquet, CSV or JSON lines files, "
-                           "kept in the cache that Hugging Face's libraries share");
+  datasets.add<HubDataset>(
+      "HubDataset",
+      "rows of a data set on Hugging Face's hub, by its name: its Parquet, CSV or JSON lines files, "
+      "kept in the cache that Hugging Face's libraries share");
 }
 
 }  // namespace trainrun

@@ -69,8 +69,10 @@ bool HubQuery::is_folder() const {
 HubName HubQuery::name() const {
   auto found = hub_name_of(path, HubKind::kDataset);
   if (!found) {
-    throw DataError(path + ": expected the name of a data set on Hugging Face's hub, org/name or org/name@revision, or a "
-                    "folder that is there" + near_path_hint(path));
+    throw DataError(path +
+                    ": expected the name of a data set on Hugging Face's hub, org/name or org/name@revision, or a "
+                    "folder that is there" +
+                    near_path_hint(path));
   }
   if (revision) found->revision = *revision;
   return *found;
@@ -91,7 +93,8 @@ std::optional<NamedSource> source_of_dataset(const HubQuery& query) {
   const auto repository = HubRepository::in_cache(name);
   if (repository && (!repository->has(kCard) || repository->is_here(kCard))) {
     const HubFiles found = files_of(*repository, query);
-    const bool is_whole = std::ranges::all_of(found.split.files, [&](const auto& file) { return repository->is_here(file); });
+    const bool is_whole =
+        std::ranges::all_of(found.split.files, [&](const auto& file) { return repository->is_here(file); });
     if (is_whole) return NamedSource{name.text() + " is in the cache: " + repository->snapshot(), true, true};
   }
   return NamedSource{not_in_cache_text(name), false, false};

@@ -26,7 +26,7 @@ struct HubFiles {
   std::vector<std::string> paths;  // of the same files
   DatasetCard card;
   std::string card_path;
-  std::string source;  // "org/name@COMMIT", or the folder
+  std::string source;     // "org/name@COMMIT", or the folder
   bool is_listed = true;  // else what the cache has was taken for all there is
 };
 

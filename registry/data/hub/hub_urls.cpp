@@ -28,7 +28,8 @@ std::string take_revision(std::string& rest) {
     revision += "/" + take_part(rest);
     revision += "/" + take_part(rest);
   }
-  for (size_t at = revision.find("%2F"); at != std::string::npos; at = revision.find("%2F")) revision.replace(at, 3, "/");
+  for (size_t at = revision.find("%2F"); at != std::string::npos; at = revision.find("%2F"))
+    revision.replace(at, 3, "/");
   return revision;
 }
 

@@ -211,7 +211,9 @@ std::pair<std::string, Paths> chosen(const Splits& splits, const std::string& wa
     if (split.first == wanted) return split;
     names.push_back(split.first);
     for (const SplitWords& known : split_words()) {
-      const auto has = [&](const std::string& word) { return std::ranges::find(known.words, word) != known.words.end(); };
+      const auto has = [&](const std::string& word) {
+        return std::ranges::find(known.words, word) != known.words.end();
+      };
       if (has(wanted) && has(split.first)) same.push_back(&split);
     }
   }
@@ -224,9 +226,11 @@ std::pair<std::string, Paths> chosen(const Splits& splits, const std::string& wa
   const bool has_script = std::ranges::any_of(all, [](const std::string& file) { return file.ends_with(".py"); });
   throw DataError(
       name + ": has no Parquet, CSV or JSON lines files" +
-      (has_script ? "; a script makes its data, which is not run: try revision: refs/convert/parquet, where the hub keeps "
-                    "most such data as Parquet"
-                  : all.empty() ? "; it is empty" : "; it has " + shown_files(all)));
+      (has_script
+           ? "; a script makes its data, which is not run: try revision: refs/convert/parquet, where the hub keeps "
+             "most such data as Parquet"
+       : all.empty() ? "; it is empty"
+                     : "; it has " + shown_files(all)));
 }
 
 void require_one_kind(const SplitFiles& found, const std::string& name) {
@@ -255,9 +259,10 @@ Splits splits_without_card(const Paths& readable, const SplitQuery& query, const
   Splits splits = splits_by_name(readable, is_folder ? *query.config : "", name);
   const std::set<std::string> several = config_folders(chosen(splits, query.wanted_split(), name).second);
   if (!is_folder && several.size() > 1) {
-    throw DataError(name + ": the split " + query.wanted_split() + " lies in several folders, and its card does not say what they "
-                    "are; say by config, or by files, which is meant: config: " + *several.begin() + "; it has " +
-                    join(Paths(several.begin(), several.end())));
+    throw DataError(name + ": the split " + query.wanted_split() +
+                    " lies in several folders, and its card does not say what they "
+                    "are; say by config, or by files, which is meant: config: " +
+                    *several.begin() + "; it has " + join(Paths(several.begin(), several.end())));
   }
   return splits;
 }
@@ -294,11 +299,12 @@ SplitFiles find_split(const std::vector<std::string>& files, const DatasetCard& 
       throw DataError(name + ": has no file " + *query.files + suggestion(*query.files, sorted) + "; it has " +
                       shown_files(readable));
     }
-    if (query.split) std::tie(found.split, found.files) = chosen(splits_by_name(found.files, "", name), *query.split, name);
+    if (query.split)
+      std::tie(found.split, found.files) = chosen(splits_by_name(found.files, "", name), *query.split, name);
   } else if (!card.configs.empty()) {
     const CardConfig& config = config_of_card(card, query.config, name);
-    const Splits splits = config.splits.empty() ? splits_by_name(readable, config.folder, name)
-                                                : splits_of_card(sorted, config, name);
+    const Splits splits =
+        config.splits.empty() ? splits_by_name(readable, config.folder, name) : splits_of_card(sorted, config, name);
     if (splits.empty()) {
       throw DataError(name + ": its config " + config.name + " has no files that are read" +
                       (config.folder.empty() ? "" : " in the folder " + config.folder));

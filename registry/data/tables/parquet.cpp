@@ -25,7 +25,8 @@ class ArrowSource : public TableSource {
   explicit ArrowSource(std::string path) : path_(std::move(path)) {}
 
   std::unique_ptr<TableReader> open() const override {
-    return open_in_turn(paths(), [](const std::string& path) { return open_arrow_table(path, ObjectColumns::kRefused); });
+    return open_in_turn(paths(),
+                        [](const std::string& path) { return open_arrow_table(path, ObjectColumns::kRefused); });
   }
 
   std::string place(int64_t row_number) const override {

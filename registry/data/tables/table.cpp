@@ -74,6 +74,7 @@ class TableDataset : public TensorDataset {
     wanted.insert(wanted.end(), ids.begin(), ids.end());
     reader.read_only(wanted);
     columns_ = make_columns(places, reader.names());
+    if (options_.is_classification()) num_classes_ = num_classes();
     CellParser parser(*source_, options().na_values, rows_.ids());
     std::vector<std::string> faults(columns_.size());  // the first of each column
     std::vector<Cell> row;
@@ -387,7 +388,7 @@ class TableDataset : public TensorDataset {
     } else if (options_.is_classification() && column.options.is_boolean()) {
       column.integers.push_back(parser.boolean(cell, column.name) ? 1 : 0);
     } else if (options_.is_classification()) {
-      column.integers.push_back(parser.class_index(cell, column.name, options().num_classes));
+      column.integers.push_back(parser.class_index(cell, column.name, num_classes_));
     } else if (column.options.is_boolean()) {
       column.numbers.push_back(parser.boolean(cell, column.name) ? 1 : 0);
     } else {
@@ -446,6 +447,7 @@ class TableDataset : public TensorDataset {
   std::vector<UnknownCategories> unknown_;
   RowsLeftOut left_out_;
   std::vector<int64_t> series_starts_;  // the rows before which others are left out: no window may reach over these
+  std::optional<int64_t> num_classes_;  // of a label that is their numbers, once open
   json learnt_;
 };
 

@@ -13,8 +13,8 @@ namespace trainrun {
 
 /// Files one after another, at least one, as a table with the columns of the first: the others have these in whatever
 /// order, or else a DataError says so when their turn has come.
-std::unique_ptr<TableReader> open_in_turn(
-    std::vector<std::string> paths, std::function<std::unique_ptr<TableReader>(const std::string& path)> open);
+std::unique_ptr<TableReader> open_in_turn(std::vector<std::string> paths,
+                                          std::function<std::unique_ptr<TableReader>(const std::string& path)> open);
 
 /// Which file a row of such a table is in, and its number there. (A row's number is that of its file and its own: they
 /// take no memory, and need no file to be counted.)

@@ -14,7 +14,7 @@ namespace trainrun {
 struct HubListing {
   std::string commit;
   std::vector<std::string> files;  // with their folders, "onnx/model.onnx"
-  std::string tree;                // the same as the cache keeps it (HubCache::tree); "" where the hub does not say enough
+  std::string tree;  // the same as the cache keeps it (HubCache::tree); "" where the hub does not say enough
 
   bool has(const std::string& file) const;
 };

@@ -31,7 +31,8 @@ std::optional<std::vector<std::string>> listed_files(const std::string& path) {
   const std::string text = read_file(path, kMostBytes);
   check_json_depth(text, kDeepest, path);
   const json tree = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const json files = tree.is_object() && tree.value("format_version", json()) == 1 ? tree.value("files", json()) : json();
+  const json files =
+      tree.is_object() && tree.value("format_version", json()) == 1 ? tree.value("files", json()) : json();
   if (!files.is_object()) return std::nullopt;
   std::vector<std::string> names;
   for (const auto& [name, unused] : files.items()) {
@@ -59,7 +60,8 @@ std::optional<HubRepository> HubRepository::in_cache(const HubName& name) {
   const HubCache cache(name);
   const auto commit = cache.commit();
   if (!commit) return std::nullopt;
-  if (auto files = listed_files(cache.tree(*commit))) return HubRepository(name, {*commit, std::move(*files), ""}, true);
+  if (auto files = listed_files(cache.tree(*commit)))
+    return HubRepository(name, {*commit, std::move(*files), ""}, true);
   if (!path_exists(cache.snapshot(*commit))) return std::nullopt;
   return HubRepository(name, {*commit, files_in(cache.snapshot(*commit)), ""}, false);
 }

@@ -13,8 +13,8 @@
 #include "registry/formats/web/hub_client.h"
 #include "registry/formats/web/near_paths.h"
 #include "registry/formats/web/network.h"
-#include "registry/formats/web/torchvision_weights.h"
 #include "registry/formats/web/require_network.h"
+#include "registry/formats/web/torchvision_weights.h"
 #include "registry/language/error.h"
 
 namespace trainrun {
@@ -169,8 +169,7 @@ std::optional<NamedSource> source_of_model(const std::string& named, PublishedPa
   if (!name) return std::nullopt;
   std::string cached = cached_snapshot(*name);
   if (!cached.empty() && has_part(cached, part)) return NamedSource{named + " is in the cache: " + cached, true, true};
-  return NamedSource{not_in_cache_text(*name),
-                     false, !cached.empty() && is_there(cached, "config.json")};
+  return NamedSource{not_in_cache_text(*name), false, !cached.empty() && is_there(cached, "config.json")};
 }
 
 std::optional<NamedSource> source_of_weights(const std::string& named) {

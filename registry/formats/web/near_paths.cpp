@@ -14,7 +14,8 @@ constexpr size_t kMostEntries = 10'000;  // of a folder that are looked at
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code unreadable;
-  for (fs::directory_iterator entry(folder, unreadable), end; !unreadable && entry != end; entry.increment(unreadable)) {
+  for (fs::directory_iterator entry(folder, unreadable), end; !unreadable && entry != end;
+       entry.increment(unreadable)) {
     if (names.size() == kMostEntries) break;
     names.push_back(entry->path().filename().string());
   }

@@ -118,6 +118,7 @@ std::string metadata_of(const std::string& path, const std::string& key) {
 }  // namespace trainrun
 
 extern "C" const trainrun::ArrowLibrary* trainrun_arrow_library() {
-  static constexpr trainrun::ArrowLibrary kLibrary{&trainrun::open_table, &trainrun::create_parquet, &trainrun::metadata_of};
+  static constexpr trainrun::ArrowLibrary kLibrary{&trainrun::open_table, &trainrun::create_parquet,
+                                                   &trainrun::metadata_of};
   return &kLibrary;
 }
