@@ -13,7 +13,8 @@ bool is_url(const Value& value) {
 
 class HubPaths {
  public:
-  HubPaths(const Catalog& catalog, std::vector<Problem>& problems) : catalog_(catalog), problems_(problems) {}
+  HubPaths(const Catalog& catalog, bool may_lack, std::vector<Problem>& problems)
+      : catalog_(catalog), may_lack_(may_lack), problems_(problems) {}
 
   void visit(Value& value, const std::string& path) {
     const bool is_dataset = value.is_map() && is_builtin_dataset(value, catalog_);
@@ -36,18 +37,19 @@ class HubPaths {
       if (!network_is_allowed() && !source_of_hub_url(value.text()).is_cached) return;
       value = Value::scalar(local_path(value.text()), /*quoted=*/true, value.place());
     } catch (const DataError& error) {
-      problems_.push_back({value.place(), path, error.what()});
+      if (!may_lack_) problems_.push_back({value.place(), path, error.what()});
     }
   }
 
   const Catalog& catalog_;
+  bool may_lack_;
   std::vector<Problem>& problems_;
 };
 
 }  // namespace
 
-Value with_hub_paths(Value recipe, const Catalog& catalog, std::vector<Problem>& problems) {
-  if (Value* dataset = recipe.find("dataset")) HubPaths(catalog, problems).visit(*dataset, "dataset");
+Value with_hub_paths(Value recipe, const Catalog& catalog, bool may_lack, std::vector<Problem>& problems) {
+  if (Value* dataset = recipe.find("dataset")) HubPaths(catalog, may_lack, problems).visit(*dataset, "dataset");
   return recipe;
 }
 

@@ -193,7 +193,7 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
     const Value* model = source.value.find("model");
     reader.blocks = model ? model->find("blocks") : nullptr;  // they are layer types from here on
     loaded.recipe = Codec<Recipe>::fields().read(
-        with_hub_paths(with_label_tasks(source.value, catalog), catalog, problems), reader, "");
+        with_hub_paths(with_label_tasks(source.value, catalog), catalog, !learnt.is_null(), problems), reader, "");
     loaded.recipe.fusions = std::make_shared<const FusionRegistry>(catalog.fusions);
     set_default_loggers(loaded.recipe, reader);
     loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));

@@ -17,8 +17,7 @@ struct LoadedRecipe {
   std::vector<Problem> surplus;  // notes found while the model was planned: `surplus_outputs`, and of `settle_modes`
   std::vector<std::string> kept_notes;  // of a run: what its recipe names and is taken from its folder instead
   std::vector<PublishedName> names;
-  bool is_planned =
-      false;  // otherwise a model or data are not fetched yet, and nothing was checked that depends on its sizes
+  bool is_planned = false;  // else a model or data are not fetched yet: nothing was checked that depends on sizes
 };
 
 /// Whether a job begins with the weights that its recipe names; what was trained has its own.

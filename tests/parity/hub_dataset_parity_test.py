@@ -93,7 +93,7 @@ dataset: {{train: {source.replace('SPLIT', 'train')}, eval: {source.replace('SPL
 dataloader: {{batch_size: 4}}
 optimizer: {{type: SGD, lr: 0.1}}
 training: {{num_epochs: 2}}
-logging: {{every: 1}}
+logging: {{every_steps: 1}}
 output_dir: {name}
 device: cpu
 """)

@@ -21,6 +21,10 @@ DatasetCard card_at(const std::string& path) {
 }
 
 HubFiles files_of_folder(const HubQuery& query) {
+  if (query.revision) {
+    throw DataError(query.path + ": is a folder of this machine, which has no revision " + *query.revision +
+                    "; leave revision out, or give the folder another name");
+  }
   HubFiles found;
   found.source = query.path;
   std::vector<std::string> files;
