@@ -16,7 +16,7 @@ constexpr size_t kPageWidth = 100;  // columns of a console's text
 constexpr const char* kExampleData = "{type: Digits, split: train}";
 
 /// "a number" of a recipe where only the type is known: something that a reader can follow.
-std::string example_value(const Parameter& parameter) {
+std::string example_value(const Parameter& parameter, const std::string& component) {
   static const std::map<std::string, std::string> telling = {
       {"kernel_size", "3"},
       {"out_channels", "32"},
@@ -30,6 +30,7 @@ std::string example_value(const Parameter& parameter) {
       {"mean", "[0.5]"},
       {"std", "[0.5]"},
       {"path", "data/train.csv"},
+      {"HubDataset.path", "org/name"},
       {"root", "data/mnist"},
       {"max_lr", "0.01"},
       {"size", "28"},
@@ -42,7 +43,9 @@ std::string example_value(const Parameter& parameter) {
        "[{dataset: {type: Digits, split: train}, weight: 0.7}, {dataset: {type: Digits, split: test}, weight: 0.3}]"},
       {"points", "[[0, 1], [1000, 0.1]]"},
       {"main", "[{type: Linear, out_features: 10}, ReLU]"}};
-  if (const auto it = telling.find(parameter.name); it != telling.end()) return it->second;
+  for (const std::string& name : {component + "." + parameter.name, parameter.name}) {
+    if (const auto it = telling.find(name); it != telling.end()) return it->second;
+  }
   if (parameter.type == DatasetKind::kName) return kExampleData;
   if (parameter.type.starts_with("list of dataset")) return "[" + std::string(kExampleData) + "]";
   if (!parameter.choices.empty()) return parameter.choices[0];
@@ -155,10 +158,11 @@ std::string example_of(const ComponentReference& component) {
   std::string parameters;
   for (const Parameter& parameter : component.parameters) {
     const bool is_wanted = std::ranges::find(component.wanted, parameter.name) != component.wanted.end();
-    if (parameter.required || is_wanted) parameters += ", " + parameter.name + ": " + example_value(parameter);
+    if (parameter.required || is_wanted)
+      parameters += ", " + parameter.name + ": " + example_value(parameter, component.name);
   }
   for (const Parameter& parameter : component.wanted_of_all) {
-    parameters += ", " + parameter.name + ": " + example_value(parameter);
+    parameters += ", " + parameter.name + ": " + example_value(parameter, component.name);
   }
   return parameters.empty() ? component.name : "{type: " + component.name + parameters + "}";
 }

@@ -296,11 +296,28 @@ def test_files_of_the_hub_wherever_a_data_set_takes_a_path(place):
     place.trainrun("eval", "urls", HF_HUB_OFFLINE="1")
     assert f"{NAME}: has no file gone.csv" in place.trainrun("run", "urls.yaml", f"dataset.train.path={url}/gone.csv", "output_dir=b", code=2)
     assert "expected hf://datasets/ORG/NAME/FILE" in place.trainrun("validate", "urls.yaml", "dataset.train.path=hf://a/b/c.csv", code=2)
-    (place.source / "texts.csv").write_text("text,label\nto be,a\nor not,b\n")
+
+
+def test_texts_of_the_hub_are_those_of_a_file(place):
+    for name in ("a.txt", "b.txt"):
+        (place.source / name).write_text(f"{name}: to be or not to be, that is the question\n" * 20)
+        shutil.copy(place.source / name, place.folder / name)
     place.publish()
-    (place.folder / "texts.yaml").write_text(f"""\
-model: {{layers: [{{type: Embedding, num_embeddings: 256, embedding_dim: 4}}]}}
-loss: CausalLMLoss
-dataset: {{train: {{type: Texts, path: ['{url}@{COMMIT}/texts.csv'], tokenizer: characters, max_length: 4}}}}
+    for run, folder in (("here", ""), ("hub", f"hf://datasets/{NAME}@{COMMIT}/")):
+        (place.folder / f"{run}.yaml").write_text(f"""\
+seed: 1
+model:
+  layers:
+    - {{type: Embedding, num_embeddings: 32, embedding_dim: 8}}
+    - {{type: Linear, out_features: 32}}
+loss: {{type: CrossEntropyLoss, class_dim: -1}}
+dataset: {{train: {{type: TextLM, path: ['{folder}a.txt', '{folder}b.txt'], tokenizer: characters, block_size: 8}}}}
+dataloader: {{batch_size: 4}}
+optimizer: {{type: SGD, lr: 0.1}}
+training: {{max_steps: 6}}
+logging: {{every_steps: 1}}
+output_dir: {run}
+device: cpu
 """)
-    place.trainrun("validate", "texts.yaml")
+        place.trainrun("run", f"{run}.yaml")
+    assert place.losses("hub") == place.losses("here") and len(place.losses("hub")) >= 6

@@ -1,6 +1,8 @@
 #include <ATen/ops/tensor.h>
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "registry/data/hub/dataset_card.h"
@@ -22,6 +24,11 @@ using test::contains;
 using test::message_of;
 using test::open_dataset;
 using Paths = std::vector<std::string>;
+
+SplitQuery ask(std::optional<std::string> split, std::optional<std::string> config = {},
+               std::optional<std::string> files = {}) {
+  return {std::move(split), std::move(config), std::move(files)};
+}
 
 SplitFiles found(const Paths& files, const SplitQuery& query = {}, const std::string& head = "") {
   const DatasetCard card = read_card(head.empty() ? "" : "---\n" + head + "---\n# Data\n", "README.md");
@@ -54,15 +61,16 @@ TEST_CASE("the files of a split are found by their names, those of several shard
                         "data/extra-00000-of-00001.parquet",
                         "train.csv"};
   CHECK(found(shards).files == Paths{"data/train-00000-of-00002-cd.parquet", "data/train-00001-of-00002-ab.parquet"});
-  CHECK(found(shards, {"extra"}).files == Paths{"data/extra-00000-of-00001.parquet"});
-  CHECK(found(shards, {"eval"}).split == "test");
-  CHECK(fault(shards, {"validation"}) == "org/name: has no split validation; did you mean test? It has train, test, extra");
-  CHECK(contains(fault(shards, {"exttra"}), "has no split exttra; did you mean extra?"));
+  CHECK(found(shards, ask("extra")).files == Paths{"data/extra-00000-of-00001.parquet"});
+  CHECK(found(shards, ask("eval")).split == "test");
+  CHECK(fault(shards, ask("validation")) ==
+        "org/name: has no split validation; did you mean test? It has train, test, extra");
+  CHECK(contains(fault(shards, ask("exttra")), "has no split exttra; did you mean extra?"));
   for (const char* name : {"dev.csv", "my_valid-2.csv", "x/val.part.csv", "validation/a.csv", "a/my-dev-set/b.csv"}) {
     CAPTURE(name);
-    CHECK(found({"train.csv", name}, {"validation"}).files == Paths{name});
+    CHECK(found({"train.csv", name}, ask("validation")).files == Paths{name});
   }
-  CHECK(contains(fault({"constrained.csv", "trainer.csv"}, {"test"}), "has no split test; it has train"));
+  CHECK(contains(fault({"constrained.csv", "trainer.csv"}, ask("test")), "has no split test; it has train"));
   CHECK(found({"b.jsonl", "a.jsonl", "config.json", ".hidden.jsonl", "notes.md"}).files == Paths{"a.jsonl", "b.jsonl"});
   CHECK(contains(fault({"train_test/a.csv"}), "train_test/a.csv is that of the splits train, test"));
 }
@@ -71,12 +79,12 @@ TEST_CASE("what is ambiguous or not there is refused with what there is") {
   const Paths two = {"de/train.csv", "en/train.csv", "en/test.csv"};
   CHECK(contains(fault(two), "lies in several folders"));
   CHECK(contains(fault(two), "config: de; it has de, en"));
-  CHECK(found(two, {"train", "en"}).files == Paths{"en/train.csv"});
-  CHECK(contains(fault(two, {"train", "enn"}), "has no config enn; did you mean en? It has de, en"));
+  CHECK(found(two, ask("train", "en")).files == Paths{"en/train.csv"});
+  CHECK(contains(fault(two, ask("train", "enn")), "has no config enn; did you mean en? It has de, en"));
   CHECK(contains(fault({"train.csv", "train.parquet"}), "files of several kinds, train.csv and train.parquet"));
-  CHECK(found({"train.csv", "train.parquet"}, {{}, {}, "*.parquet"}).files == Paths{"train.parquet"});
-  CHECK(found({"x/train.csv", "x/test.csv", "test.csv"}, {"test", {}, "x/*"}).files == Paths{"x/test.csv"});
-  CHECK(contains(fault({"a.csv"}, {{}, {}, "b.csv"}), "has no file b.csv"));
+  CHECK(found({"train.csv", "train.parquet"}, ask({}, {}, "*.parquet")).files == Paths{"train.parquet"});
+  CHECK(found({"x/train.csv", "x/test.csv", "test.csv"}, ask("test", {}, "x/*")).files == Paths{"x/test.csv"});
+  CHECK(contains(fault({"a.csv"}, ask({}, {}, "b.csv")), "has no file b.csv"));
   CHECK(contains(fault({"name.py", "README.md"}), "revision: refs/convert/parquet"));
   CHECK(contains(fault({"a.png"}), "has no Parquet, CSV or JSON lines files; it has a.png"));
 }
@@ -87,15 +95,15 @@ TEST_CASE("the card's configs say which files are of which split") {
       "path: "
       "c.csv\n  sep: ;\n  skiprows: 1\n- config_name: de\n  data_dir: de\n- config_name: raw\n  data_files: c.csv\n";
   const Paths files = {"a1.csv", "a2.csv", "b.csv", "c.csv", "de/train.csv", "README.md"};
-  const SplitFiles train = found(files, {"train", "en"}, head);
+  const SplitFiles train = found(files, ask("train", "en"), head);
   CHECK(train.files == Paths{"b.csv", "a1.csv", "a2.csv"});
   CHECK(train.delimiter == ";");
   CHECK(train.unread == Paths{"skiprows"});
-  CHECK(found(files, {"validation", "en"}, head).files == Paths{"c.csv"});
-  CHECK(found(files, {"train", "de"}, head).files == Paths{"de/train.csv"});
-  CHECK(found(files, {"train", "raw"}, head).files == Paths{"c.csv"});
+  CHECK(found(files, ask("validation", "en"), head).files == Paths{"c.csv"});
+  CHECK(found(files, ask("train", "de"), head).files == Paths{"de/train.csv"});
+  CHECK(found(files, ask("train", "raw"), head).files == Paths{"c.csv"});
   CHECK(contains(fault(files, {}, head), "has several configs; say which: config: en; it has en, de, raw"));
-  CHECK(contains(fault(files, {"train", "fr"}, head), "has no config fr"));
+  CHECK(contains(fault(files, ask("train", "fr"), head), "has no config fr"));
   CHECK(found(files, {}, head + "  default: true\n").config == "raw");
   CHECK(found(files, {}, "configs:\n- config_name: default\n  data_files: {train: b.csv}\n- config_name: x\n").files ==
         Paths{"b.csv"});
