@@ -60,6 +60,21 @@ void note_metrics(const Recipe& recipe, const Value& resolved, std::vector<Probl
   }
 }
 
+/// Losses that compare with the tokens which the model reads, where the data hold those that come next.
+void note_copied_tokens(const Recipe& recipe, std::vector<Problem>& notes) {
+  for (const Component<LossKind>& loss : recipe.loss) {
+    const Names& inputs = loss.common.inputs;
+    const LossFacts facts = loss.facts({});
+    const bool reads_tokens = inputs.size() == 2 && inputs[1] == "input_ids";
+    const bool learns_tokens = facts.counted || facts.target == LossFacts::Target::kClasses;
+    if (!reads_tokens || !learns_tokens || !training_info(recipe).find("labels")) continue;
+    notes.push_back({loss.place, loss.path + ".inputs",
+                     "compares with 'input_ids', the tokens that the model reads itself, so that it learns to copy "
+                     "them; the tokens that come next are 'labels': write inputs: [" +
+                         inputs[0] + ", labels]"});
+  }
+}
+
 /// Layers that read sequences, [T, N, C] unless they say `batch_first`.
 const std::set<std::string>& sequence_layers() {
   static const std::set<std::string> names = {"TransformerEncoder",
@@ -100,6 +115,7 @@ std::vector<Problem> recipe_notes(const LoadedRecipe& loaded) {
   note_metrics(loaded.recipe, loaded.resolved, notes);
   note_rate(loaded.recipe, notes);
   if (const Value* dataset = loaded.resolved.find("dataset")) add_encoding_notes(*dataset, "dataset", notes);
+  if (loaded.is_planned) note_copied_tokens(loaded.recipe, notes);
   std::set<std::string> undecided;
   visit(loaded.resolved, [&](const Value& value) {
     if (is_undecided(value)) undecided.insert(value.place().to_string());

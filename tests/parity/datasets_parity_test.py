@@ -111,6 +111,20 @@ def test_columns_have_types_missing_values_and_categories(probe, tmp_path, kind)
     assert fields["city"].tolist() == [3]
 
 
+@pytest.mark.parametrize("kind", ["CSV", "JSONL", "SQLite", "Parquet"])
+def test_rows_that_cannot_be_read_are_as_if_they_were_not_there(probe, tmp_path, kind):
+    """Categories and means, too, are those of the rows that are left: a label is missing, and an integer."""
+    rows = [{**ROWS[0], "city": "Paris", "age": 99, "label": None}, *ROWS[:2], {**ROWS[0], "city": "Nice", "age": 98, "zip": None}, *ROWS[2:4]]
+    columns = COLUMNS | {"zip": "integer"}
+    whole = read(probe, write_table(tmp_path, kind, ROWS[:4]) | {"columns": columns})
+    spec = write_table(tmp_path, kind, rows)
+    message = error_of(probe, spec | {"columns": columns})
+    assert "label: the value is missing" in message and "write broken: skip to leave such rows out" in message
+    fields, reply = read(probe, spec | {"columns": columns, "broken": "skip"})
+    assert_same(fields, whole[0], kind)
+    assert reply["learnt"] == whole[1]["learnt"]
+
+
 @pytest.mark.parametrize("kind", ["CSV", "JSONL", "SQLite"])
 @pytest.mark.parametrize("column, options", [("age", {"type": "number", "missing": "median"}), ("city", {"type": "category", "missing": "most_frequent"}),
                                              ("city", {"type": "category", "missing": "none"})])

@@ -160,7 +160,7 @@ TEST_CASE_FIXTURE(CsvFixture, "an error of a CSV file names file, line and colum
   check("a,y\n1,0\nnan,1\n", ":3:a: the value is missing ('nan'); write columns: {a: {missing: median}}");
   check("a,y\n1e99,0\n", ":2:a: '1e99' is too large or too small");
   check("a,y\n1 2,0\n", ":2:a: '1 2' is not a number; write columns: {a: category}");
-  check("a,y\n1,\n", ":2:y: the value is missing");
+  check("a,y\n1,\n", ":2:y: the value is missing; write broken: skip to leave such rows out");
   check("a,y\n1,0.5\n",
         ":2:y: '0.5' is not a class, which is an integer from 0; to predict numbers write task: regression");
   check("a,y\n1,cat\n", ":2:y: 'cat' is not a class, which is an integer from 0; write columns: {'y': category}");
@@ -168,8 +168,9 @@ TEST_CASE_FIXTURE(CsvFixture, "an error of a CSV file names file, line and colum
   check("a,y\n1,3\n", ":2:y: class 3 is not from 0 to 2", R"(, "num_classes": 3)");
   check("a,y\n1,high\n", ":2:y: 'high' is not a number", R"(, "task": "regression")");
   check("a,y\n1,0\n1,2,3\n",
-        ":3: 3 columns, the first line has 2; put a text that holds the delimiter in quotation marks");
-  check("a,y\n1,0\n1\n", ":3: 1 columns, the first line has 2");
+        ":3: 3 columns, the first line has 2; put a text that holds the delimiter in quotation marks; or write broken: "
+        "skip to leave such rows out");
+  check("a,y\n1,0\n1\n", ":3: 1 columns, the first line has 2; write broken: skip to leave such rows out");
   check("b,a,y\n\"1\n\n\",1,0\n\"2", ":5: a quoted field that begins in this record is never closed",
         R"(, "features": ["a"])");
   check("a,y\n\"1\"x,0\n", ":2: column 1: text after a closing quotation mark");

@@ -92,3 +92,33 @@ def test_a_picture_of_another_size_in_the_evaluation_set_is_found_before_trainin
     metrics = tmp_path / "run/metrics.jsonl"
     assert not metrics.exists() or "train/loss" not in metrics.read_text()
     trainrun(tmp_path, "r.yaml", "dataset.eval.image_transforms=[{type: Resize, size: [8, 8]}]")
+
+
+# --- A loss that does not go with conversations -----------------------------------------------------------------
+
+
+@pytest.fixture
+def chats(tmp_path):
+    (tmp_path / "t.jsonl").write_text(lines({"prompt": "good", "completion": "bad film"}))
+    layers = "[{type: Embedding, inputs: input_ids, num_embeddings: 12, embedding_dim: 4}, {type: Linear, out_features: 12, name: scores}]"
+    recipe(tmp_path, "type: Chat, path: t.jsonl, tokenizer: words, max_length: 8", layers)
+    return tmp_path
+
+
+def test_cross_entropy_of_tokens_is_told_what_fits(chats):
+    said = trainrun(chats, "validate", "r.yaml", status=2)
+    assert "classes are the last dimension of [N, 8, 12], the loss wants them second; write loss: CausalLMLoss where they are the next tokens, else class_dim: -1" in said
+    for loss in ("CausalLMLoss", "{type: CrossEntropyLoss, class_dim: -1}"):
+        trainrun(chats, "r.yaml", f"loss={loss}")
+
+
+def test_a_model_that_gives_one_answer_for_all_tokens_is_told_so(chats):
+    layers = "[{type: Embedding, inputs: input_ids, num_embeddings: 12, embedding_dim: 4}, {type: Mean, dim: 1}, {type: Linear, out_features: 12}]"
+    said = trainrun(chats, "validate", "r.yaml", f"model.layers={layers}", status=2)
+    assert "needs labels [N], but has [N, 8]: each sample has several, as of its tokens, so that the model must give classes for each: [N, T, C]" in said
+
+
+def test_tokens_that_are_compared_with_themselves_are_told(chats):
+    note = "compares with 'input_ids', the tokens that the model reads itself, so that it learns to copy them; the tokens that come next are 'labels': write inputs: [scores, labels]"
+    assert note in trainrun(chats, "validate", "r.yaml", "loss={type: CausalLMLoss, inputs: [scores, input_ids]}")
+    assert "learns to copy" not in trainrun(chats, "validate", "r.yaml", "loss={type: CausalLMLoss, inputs: [scores, labels]}")
