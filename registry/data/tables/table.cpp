@@ -1,8 +1,6 @@
 #include "registry/data/tables/table.h"
 
 #include <algorithm>
-#include <set>
-#include <string_view>
 
 #include "registry/data/sample_lengths.h"
 #include "registry/data/tables/row_reader.h"
@@ -11,6 +9,7 @@
 #include "registry/data/tables/table_fields.h"
 #include "registry/data/tables/table_inference.h"
 #include "registry/data/tables/table_places.h"
+#include "registry/data/tables/table_selection.h"
 #include "registry/data/tables/unlabelled_table.h"
 #include "registry/kinds/dataset_facts.h"
 
@@ -69,7 +68,7 @@ class TableDataset : public TensorDataset {
     RowReader reader(source_->open(), options_);
     const std::vector<size_t> places = select_columns(reader.names());
     std::vector<size_t> ids;
-    for (const std::string& name : rows_.ids()) ids.push_back(place_of(name, reader.names()));
+    for (const std::string& name : rows_.ids()) ids.push_back(place_of_column(*source_, name, reader.names()));
     std::vector<size_t> wanted = places;
     wanted.insert(wanted.end(), ids.begin(), ids.end());
     reader.read_only(wanted);
@@ -211,7 +210,7 @@ class TableDataset : public TensorDataset {
     if (column == "label" && options_.has_several_labels()) return {};
     if (std::vector<std::string> ids = rows_.texts(column); !ids.empty()) return ids;
     RowReader reader(source_->open(), options_);
-    const size_t place = place_of(column == "label" ? options_.labels()[0] : column, reader.names());
+    const size_t place = place_of_column(*source_, column == "label" ? options_.labels()[0] : column, reader.names());
     std::vector<std::string> texts;
     if (rows_.size() == 0) return texts;  // they are not open: which rows there will be is not known yet
     reader.read_only({place});
@@ -326,51 +325,16 @@ class TableDataset : public TensorDataset {
 
   /// The places of the features, then those of the labels.
   std::vector<size_t> select_columns(const std::vector<std::string>& names) const {
-    std::vector<size_t> places;
-    std::set<std::string_view> different;
-    for (const std::string& name : names) {
-      if (different.insert(name).second) continue;
-      throw DataError(source_->place(1) + ":" + name + ": two columns are called '" + name + "'");
-    }
-    std::vector<size_t> labels;
-    std::set<size_t> others;  // than features
-    for (const std::string& name : options_.labels()) labels.push_back(place_of(name, names));
-    for (const std::string& name : rows_.ids()) others.insert(place_of(name, names));
-    others.insert(labels.begin(), labels.end());
-    const auto features = options_.features ? options_.features : known_features();
-    if (features) {
-      for (const std::string& feature : *features) places.push_back(place_of(feature, names));
-    } else if (inferred_) {  // in the training file's order
+    WantedColumns wanted{options_.path, options_.labels(), rows_.ids(), options_.features, {}, target_alone_};
+    if (!wanted.features) wanted.features = known_features();
+    if (!wanted.features && inferred_) {  // in the training file's order
+      wanted.features.emplace();
       for (const InferredTable::Entry& entry : inferred_->columns) {
-        if (!options_.is_label(entry.name)) places.push_back(place_of(entry.name, names));
-      }
-    } else {
-      for (size_t i = 0; i < names.size(); ++i) {
-        if (!others.contains(i)) places.push_back(i);
+        if (!options_.is_label(entry.name)) wanted.features->push_back(entry.name);
       }
     }
-    if (places.empty() && !target_alone_) {
-      throw DataError(options_.path + ": has no column but " + without_features_text());
-    }
-    for (const auto& [name, unused] : options_.listed().entries) place_of(name, names);
-    places.insert(places.end(), labels.begin(), labels.end());
-    return places;
-  }
-
-  /// "the label 'price'"
-  std::string without_features_text() const {
-    const std::string label = "the label '" + join(options_.labels()) + "'";
-    return rows_.ids().empty() ? label : label + " and the id '" + join(rows_.ids()) + "'";
-  }
-
-  size_t place_of(const std::string& name, const std::vector<std::string>& names) const {
-    const auto it = std::find(names.begin(), names.end(), name);
-    if (it == names.end()) {
-      const std::string advice = source_->column_advice(name, names);
-      throw DataError(source_->place(1) + ":" + name + ": there is no such column" +
-                      (advice.empty() ? suggestion(name, names) : advice));
-    }
-    return static_cast<size_t>(it - names.begin());
+    for (const auto& [name, unused] : options_.listed().entries) wanted.named.push_back(name);
+    return trainrun::select_columns(*source_, wanted, names);
   }
 
   std::vector<Column> make_columns(const std::vector<size_t>& places, const std::vector<std::string>& names) const {
