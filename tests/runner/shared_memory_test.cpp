@@ -260,8 +260,7 @@ TEST_CASE("calls that differ between ranks are noticed") {
 
 TEST_CASE("no rank uses the common memory if one of them will not, and all know why") {
   for (const int objecting : {0, 2}) {
-    const ForkedRanks ranks(
-        3, [](SharedMemory&) { return std::string("opened"); }, kEnough, objecting);
+    const ForkedRanks ranks(3, [](SharedMemory&) { return std::string("opened"); }, kEnough, objecting);
     for (size_t rank = 0; rank < 3; ++rank) {
       CHECK(ranks.said_by(rank) == "no memory: rank " + std::to_string(objecting) + ": it will not");
     }
