@@ -339,7 +339,7 @@ def test_bombs_and_endless_lines_are_refused_by_named_limits(probe, tmp_path):
 # segmentation_parity_test.py and shards_parity_test.py; those of text in text_data_parity_test.py;
 # Chat in chat_data_parity_test.py; DesirableAnswers in alignment_parity_test.py; mixtures in mixture_parity_test.py; tensors in tensor_files_parity_test.py;
 # parts and windows in dataset_parts_parity_test.py.
-ELSEWHERE = ("Digits", "FashionMNIST", "KMNIST", "MNIST", "Synthetic", "ImageFolder", "CIFAR10", "CIFAR100", "ImageCSV", "OxfordIIITPet",
+ELSEWHERE = ("Digits", "HubDataset", "FashionMNIST", "KMNIST", "MNIST", "Synthetic", "ImageFolder", "CIFAR10", "CIFAR100", "ImageCSV", "OxfordIIITPet",
              "SegmentationFolder", "Shards", "TextLM", "TinyShakespeare", "TokenFile", "TextClassification", "MRPC", "PreferencePairs",
              "Chat", "DesirableAnswers", "Mixture", "GLUE", "TokenClassification", "Texts", "SentencePairs", "TensorFile", "Concat", "Split", "Windows")
 IDS = {f"{table}.id" for table in ("CSV", "JSONL", "Parquet", "SQLite")}  # in table_targets_parity_test.py

@@ -1,6 +1,7 @@
 """trainrun against plain PyTorch programs given the same seed, order and hyper-parameters: the loss at every step."""
 
 import json
+import subprocess
 
 import pytest
 import torch
@@ -56,6 +57,26 @@ def test_residual_net_with_parameter_groups(mnist_folder, tmp_path):
         loss=lambda output, target: functional.cross_entropy(output, target, label_smoothing=0.1))
     lines, _ = reference.run_trainrun("tests/recipes/parity_residual.yaml", tmp_path / "run", *QUIET)
     assert_same_losses(lines, expected)
+
+
+def winograd_net() -> nn.Module:
+    """Convolutions that trainrun computes by Winograd's algorithm: two of 3x3, one of 5x5."""
+    return nn.Sequential(nn.Conv2d(1, 32, 3), nn.GELU(), nn.MaxPool2d(2), nn.Conv2d(32, 48, 3, padding=1), nn.BatchNorm2d(48), nn.GELU(),
+                         nn.Conv2d(48, 32, 5, padding=2, bias=False), nn.BatchNorm2d(32), nn.GELU(), nn.Conv2d(32, 32, 3), nn.GELU(),
+                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+
+
+@pytest.mark.parametrize("convolutions", ["fast", "direct"])
+def test_convolutions_by_winograds_algorithm(mnist_folder, tmp_path, convolutions):
+    expected = reference.train(winograd_net, lambda model: torch.optim.SGD(model.parameters(), lr=0.005, momentum=0.9),
+                               lambda optimizer: lr_scheduler.ConstantLR(optimizer, factor=1), reference.mnist(mnist_folder, "train"), seed=9,
+                               batch_size=32, num_steps=NUM_STEPS, transform=normalized)
+    lines, _ = reference.run_trainrun("tests/recipes/parity_winograd.yaml", tmp_path / "run", f"training.convolutions={convolutions}", *QUIET)
+    assert_same_losses(lines, expected)
+    command = [reference.CALLED, "explain", "tests/recipes/parity_winograd.yaml", f"training.convolutions={convolutions}", "--json"]
+    explained = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    found = [fused["layers"] for fused in explained["fused"] if fused["fusion"] == "WinogradConv2d"]
+    assert found == (["3", "6", "9"] if convolutions == "fast" else [])
 
 
 def test_lstm_with_one_cycle(mnist_folder, tmp_path):

@@ -100,7 +100,8 @@ def test_training_from_torchvisions_weights_gives_its_losses_and_weights_that_it
     torch.manual_seed(11)
     model = cifar_resnet18()
     torch.save(model.state_dict(), tmp_path / "resnet18.pth")
-    lines, run = reference.run_trainrun(str(path), tmp_path / "run", f"model.weights={tmp_path / 'resnet18.pth'}")
+    # Direct, since the losses of so large steps on four images grow with any rounding.
+    lines, run = reference.run_trainrun(str(path), tmp_path / "run", f"model.weights={tmp_path / 'resnet18.pth'}", "training.convolutions=direct")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     losses = []
     for batch in range(3):

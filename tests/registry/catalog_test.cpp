@@ -86,6 +86,7 @@ const std::map<std::string, std::string>& data_parameters() {
       {"CSV", "path: t.csv, label: y"},
       {"JSONL", "path: t.jsonl, label: y"},
       {"Parquet", "path: t.parquet, label: y"},
+      {"HubDataset", "path: org/name, label: y"},
       {"Digits", "split: train"},
       {"FashionMNIST", "root: data, split: train"},
       {"KMNIST", "root: data, split: train"},
