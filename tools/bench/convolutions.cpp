@@ -64,13 +64,13 @@ void measure(const Shape& s, at::ScalarType type, int rounds, CpuPath path) {
   std::vector<Contender> all = {
       {"oneDNN", [&](Pass pass) { return by_definition(pass, x, stored, grad_y, s.padding); }}};
   const auto add = [&](const std::string& name, WinogradTile tile) {
-    all.push_back(
-        {name, [&, tile](Pass pass) {
-           const Winograd winograd(x.sizes(), w.sizes(), {s.padding, s.padding}, type == at::kBFloat16, tile, path);
-           return pass == kForward         ? winograd.forward(x, w, {})
-                  : pass == kInputGradient ? winograd.input_gradient(grad_y, w)
-                                           : winograd.filter_gradient(x, grad_y);
-         }});
+    all.push_back({name, [&, tile](Pass pass) {
+                     const Winograd winograd(x.sizes(), w.sizes(), {s.padding, s.padding}, type == at::kBFloat16, tile,
+                                             path);
+                     return pass == kForward         ? winograd.forward(x, w, {})
+                            : pass == kInputGradient ? winograd.input_gradient(grad_y, w)
+                                                     : winograd.filter_gradient(x, grad_y);
+                   }});
   };
   if (s.taps == 3) add("F(2x2,3x3)", WinogradTile::kOutputs2Taps3);
   if (s.taps == 3) add("F(4x4,3x3)", WinogradTile::kOutputs4Taps3);

@@ -99,8 +99,9 @@ std::vector<int64_t> Convolution<kDims, kTransposed>::added_points() const {
 }
 
 template <int kDims, bool kTransposed>
-typename Convolution<kDims, kTransposed>::Function Convolution<kDims, kTransposed>::function() const requires
-    kTransposed {
+typename Convolution<kDims, kTransposed>::Function Convolution<kDims, kTransposed>::function() const
+  requires kTransposed
+{
   return [*this](const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
     return conv_transpose<kDims>(input, weight, bias, stride, padding, output_padding, groups, dilation);
   };
@@ -108,7 +109,8 @@ typename Convolution<kDims, kTransposed>::Function Convolution<kDims, kTranspose
 
 template <int kDims, bool kTransposed>
 typename Convolution<kDims, kTransposed>::Function Convolution<kDims, kTransposed>::function() const
-    requires(!kTransposed) {
+  requires(!kTransposed)
+{
   const Sizes<kDims> none = 0;
   if (padding_mode != "zeros") {
     return [*this, none, added = added_points()](const at::Tensor& input, const at::Tensor& weight,

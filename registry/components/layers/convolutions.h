@@ -37,8 +37,10 @@ struct Convolution {
   using Function = std::function<at::Tensor(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias)>;
 
   bool is_same() const;
-  Function function() const requires kTransposed;
-  Function function() const requires(!kTransposed);
+  Function function() const
+    requires kTransposed;
+  Function function() const
+    requires(!kTransposed);
   std::vector<int64_t> added_points() const;
 };
 

@@ -45,13 +45,13 @@ class PartFile {
 
   /// Is this still the file of that name? (Who had the lock before may have renamed it.)
   bool is_named() const {
-    struct stat mine {};
-    struct stat named {};
+    struct stat mine{};
+    struct stat named{};
     return fstat(descriptor_, &mine) == 0 && stat(path_.c_str(), &named) == 0 && mine.st_ino == named.st_ino &&
            mine.st_dev == named.st_dev;
   }
   int64_t size() const {
-    struct stat status {};
+    struct stat status{};
     if (fstat(descriptor_, &status) != 0) fail(path_, "read");
     return status.st_size;
   }
