@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <string>
 
@@ -10,7 +11,7 @@ namespace trainrun {
 inline constexpr int64_t kFirstRows = 20;
 
 /// Thrown by who takes the rows of a file once there were enough of them; caught by `look_at_first_rows`.
-struct EnoughRows {};
+struct EnoughRows : std::exception {};
 
 /// Calls `read`, which throws DataError where the file `path` is not what the recipe says, and is given what to call
 /// after each row: `read` is ended after the first ones. Nothing is done where there is no such file: it is said when the

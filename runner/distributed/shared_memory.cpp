@@ -106,7 +106,7 @@ uint32_t SharedMemory::start_sum(const at::Tensor& tensor, double divisor, std::
   piece.bytes = tensor.nbytes();
   piece.outputs = {data_of(tensor)};
   piece.keeps = {tensor};
-  if (!find_in_common(piece)) return start_pieces(piece, kSlotBytes, std::move(ended));
+  if (!find_in_common(piece)) return start_pieces(piece, kSlotBytes, ended);
   piece.ended = std::move(ended);
   publish(std::move(piece));
   return number_;
@@ -150,13 +150,13 @@ uint32_t SharedMemory::start_reduce_scatter(const at::Tensor& part, const at::Te
 
 uint32_t SharedMemory::start_barrier() { return start_pieces({}, kSlotBytes, {}); }
 
-uint32_t SharedMemory::start_pieces(const Piece& whole, size_t piece_bytes, std::function<void()> ended) {
+uint32_t SharedMemory::start_pieces(const Piece& whole, size_t piece_bytes, const std::function<void()>& ended) {
   for (size_t at = 0; at == 0 || at < whole.bytes; at += piece_bytes) {
     Piece piece = whole;
     piece.bytes = std::min(piece_bytes, whole.bytes - at);
     if (piece.input) piece.input += at;
     for (char*& output : piece.outputs) output += piece.bytes > 0 ? at : 0;
-    if (at + piece.bytes == whole.bytes) piece.ended = std::move(ended);
+    if (at + piece.bytes == whole.bytes) piece.ended = ended;
     publish(std::move(piece));
   }
   return number_;

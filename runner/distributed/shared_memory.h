@@ -72,7 +72,7 @@ class SharedMemory {
                Duration timeout);
   Call& call(int rank, uint32_t number) const;
   char* slot(int rank, uint32_t number) const;
-  uint32_t start_pieces(const Piece& whole, size_t piece_bytes, std::function<void()> ended);
+  uint32_t start_pieces(const Piece& whole, size_t piece_bytes, const std::function<void()>& ended);
   bool find_in_common(Piece& piece) const;
   void publish(Piece piece);
   void fill_slot(const Piece& piece);

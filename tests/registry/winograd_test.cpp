@@ -122,7 +122,7 @@ struct Net {
 }  // namespace
 
 TEST_CASE("Winograd's convolutions equal float64's by the definition, for any sizes, on every path") {
-  std::mt19937 random(7);
+  std::mt19937 random(7);  // NOLINT(bugprone-random-generator-seed): the same sizes each time
   at::manual_seed(7);
   for (int i = 0; i < 120; ++i) {
     const Case c = random_case(random);
@@ -131,7 +131,7 @@ TEST_CASE("Winograd's convolutions equal float64's by the definition, for any si
 }
 
 TEST_CASE("Winograd's convolutions divide images, tiles and channels among threads") {
-  std::mt19937 random(8);
+  std::mt19937 random(8);  // NOLINT(bugprone-random-generator-seed)
   for (const int threads : {1, 2, 3, 5}) {
     const Threads set(threads);
     for (int i = 0; i < 12; ++i) check(random_case(random), best_cpu_path());

@@ -124,13 +124,13 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
 }
 
 constexpr std::array kTypes = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kInt};
-constexpr std::array<int64_t, 6> kSizes = {0, 1, 7, 1001, 65536, 300001};  // the last two: a slot, and several
+constexpr std::array<int64_t, 6> kCounts = {0, 1, 7, 1001, 65536, 300001};  // the last two: a slot, and several
 
 std::string check_sums(SharedMemory& memory, bool in_common) {
   std::vector<at::Tensor> tensors;
   std::vector<at::Tensor> expected;
   for (const at::ScalarType dtype : kTypes) {
-    for (const int64_t size : kSizes) {
+    for (const int64_t size : kCounts) {
       const int divisor = c10::isFloatingType(dtype) && size % 2 == 1 ? memory.world_size() : 1;
       tensors.push_back(numbers_of(memory.rank(), size, dtype));
       expected.push_back(expected_sum(memory.world_size(), size, dtype, divisor));
@@ -192,7 +192,7 @@ TEST_CASE("all ranks get the bytes of one, of all, and their part of a sum") {
     CAPTURE(world_size);
     check_all(world_size, [](SharedMemory& memory) -> std::string {
       const int ranks = memory.world_size();
-      for (const int64_t size : kSizes) {
+      for (const int64_t size : kCounts) {
         at::Tensor given = numbers_of(memory.rank(), size, at::kFloat);
         memory.finish(memory.start_broadcast(given, ranks - 1));
         if (!same_bits(given, numbers_of(ranks - 1, size, at::kFloat))) return "broadcast of " + std::to_string(size);
