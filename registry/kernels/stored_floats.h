@@ -3,7 +3,7 @@
 #include "registry/kernels/vectors.h"
 
 #define TRAINRUN_INLINE __attribute__((always_inline))
-// NOLINTBEGIN(modernize-avoid-c-arrays): see README.md
+// NOLINTBEGIN(modernize-avoid-c-arrays, readability-identifier-naming, readability-redundant-parentheses): see README.md
 
 // Vectors of floats in memory, as float32 or as bfloat16: all lanes, or the first `count`. For sources named _simd.cpp
 // (see README.md): all is in an unnamed namespace.
@@ -78,4 +78,4 @@ TRAINRUN_INLINE inline void put(Bfloat16* to, Floats values, int64_t count) {
 
 }  // namespace
 }  // namespace trainrun::kernels
-// NOLINTEND(modernize-avoid-c-arrays)
+// NOLINTEND(modernize-avoid-c-arrays, readability-identifier-naming, readability-redundant-parentheses)

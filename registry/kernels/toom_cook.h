@@ -1,7 +1,7 @@
 #pragma once
 
 // The matrices of Winograd's convolutions. For sources named _simd.cpp (see README.md): all is in an unnamed namespace.
-// NOLINTBEGIN(modernize-avoid-c-arrays): nothing of the standard library may be included there
+// NOLINTBEGIN(modernize-avoid-c-arrays, readability-identifier-naming, readability-redundant-parentheses): nothing of the standard library may be included there
 
 namespace trainrun::kernels {
 namespace {
@@ -106,4 +106,4 @@ class ToomCook {
 
 }  // namespace
 }  // namespace trainrun::kernels
-// NOLINTEND(modernize-avoid-c-arrays)
+// NOLINTEND(modernize-avoid-c-arrays, readability-identifier-naming, readability-redundant-parentheses)

@@ -4,7 +4,7 @@
 #include "registry/kernels/toom_cook.h"
 #include "registry/kernels/vectors.h"
 
-// NOLINTBEGIN(modernize-avoid-c-arrays): see README.md
+// NOLINTBEGIN(modernize-avoid-c-arrays, readability-identifier-naming, readability-redundant-parentheses): see README.md
 
 namespace trainrun::kernels::TRAINRUN_CPU_PATH {
 namespace {
@@ -383,4 +383,4 @@ void winograd_filter_gradients(const WinogradShape& shape, const float* sums, in
 }
 
 }  // namespace trainrun::kernels::TRAINRUN_CPU_PATH
-// NOLINTEND(modernize-avoid-c-arrays)
+// NOLINTEND(modernize-avoid-c-arrays, readability-identifier-naming, readability-redundant-parentheses)
