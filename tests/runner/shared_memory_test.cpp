@@ -101,7 +101,7 @@ void check_all(int world_size, const RankBody& body) {
 
 /// Those of one rank; every rank can make them.
 at::Tensor numbers_of(int rank, int64_t count, at::ScalarType dtype) {
-  at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(100 * rank + 7));
+  at::Generator generator = at::detail::createCPUGenerator(100 * static_cast<uint64_t>(rank) + 7);
   if (c10::isIntegralType(dtype, false)) return at::randint(-1000, 1000, {count}, generator, dtype);
   return at::randn({count}, generator, at::kDouble).mul_(1000).to(dtype);
 }

@@ -20,6 +20,8 @@ namespace {
 TRAINRUN_OP_OF_DIMS(conv, )
 TRAINRUN_OP_OF_DIMS(conv_transpose, )
 
+}  // namespace
+
 /// Weights as torch.nn's _ConvNd makes them. LibTorch's own modules take kernels in the wrong order where padding is
 /// 'same' and padding_mode is not 'zeros'.
 struct ConvolutionModule : torch::nn::Module {
@@ -35,8 +37,6 @@ struct ConvolutionModule : torch::nn::Module {
   at::Tensor weight;
   at::Tensor bias;
 };
-
-}  // namespace
 
 template <int kDims, bool kTransposed>
 void Convolution<kDims, kTransposed>::describe(Fields<Convolution>& f) {
