@@ -1,5 +1,6 @@
 #include "registry/kernels/winograd_simd.h"
 
+#include "registry/kernels/small_products.h"
 #include "registry/kernels/stored_floats.h"
 #include "registry/kernels/toom_cook.h"
 #include "registry/kernels/vectors.h"
@@ -8,6 +9,8 @@
 
 namespace trainrun::kernels::TRAINRUN_CPU_PATH {
 namespace {
+
+static_assert(kPanel == kWinogradPanel);
 
 template <int kOutputs, int kTaps>
 struct Tile {
@@ -33,22 +36,6 @@ inline void with_type(bool is_bfloat16, const Call& call) {
   } else {
     call(float{});
   }
-}
-
-template <int kNumber>
-struct Constant {
-  static constexpr int value = kNumber;
-  constexpr operator int() const { return kNumber; }  // NOLINT(google-explicit-constructor)
-};
-
-template <class Call, int... kNumbers>
-TRAINRUN_INLINE inline void unrolled(const Call& call, Numbers<kNumbers...>) {
-  (call(Constant<kNumbers>{}), ...);
-}
-/// Calls call(Constant<0>{}), call(Constant<1>{}), …
-template <int kCount, class Call>
-TRAINRUN_INLINE inline void unrolled(const Call& call) {
-  unrolled(call, typename CountTo<kCount>::All{});
 }
 
 // --- transforms, of kLanes channels at a time
@@ -111,57 +98,6 @@ TRAINRUN_INLINE inline void transform(const Take& take, const Give& give) {
     transform_1d<kMatrix>(half[i], out);
     unrolled<kMatrix.rows>([&](auto j) TRAINRUN_INLINE { give(i, j, out[j]); });
   });
-}
-
-// --- products
-
-/// c[i][0..32) = (add ? c : 0) + the sum over d of a[i * a_row + d * a_depth] * b[d][0..32), for kRows rows.
-template <int kRows>
-[[gnu::noinline]] void product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t depth, float* c,
-                               bool add) {
-  constexpr int kVectors = 2;
-  for (int64_t column = 0; column < kWinogradPanel; column += int64_t{kVectors} * kLanes) {
-    Floats sum[kRows][kVectors];
-    unrolled<kRows * kVectors>([&](auto i) TRAINRUN_INLINE {
-      const float* const at = c + i / kVectors * kWinogradPanel + column + i % kVectors * kLanes;
-      sum[i / kVectors][i % kVectors] = add ? load_all(at) : Floats{};
-    });
-    const float* left = a;
-    const float* right = b + column;
-#pragma GCC unroll 2
-    for (int64_t d = 0; d < depth; ++d, left += a_depth, right += kWinogradPanel) {
-      const Floats right0 = load_all(right);
-      const Floats right1 = load_all(right + kLanes);
-      unrolled<kRows>([&](auto i) TRAINRUN_INLINE {
-        const Floats factor = all_of(left[i * a_row]);
-        sum[i][0] = multiplied_sum(factor, right0, sum[i][0]);
-        sum[i][1] = multiplied_sum(factor, right1, sum[i][1]);
-      });
-    }
-    unrolled<kRows * kVectors>([&](auto i) TRAINRUN_INLINE {
-      store_all(c + i / kVectors * kWinogradPanel + column + i % kVectors * kLanes, sum[i / kVectors][i % kVectors]);
-    });
-  }
-}
-
-#if defined(__AVX512F__)
-constexpr int kMostRows = 12;  // as many sums as registers hold
-#else
-constexpr int kMostRows = 6;
-#endif
-
-void products(int64_t rows, const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t depth, float* c,
-              bool add) {
-  int64_t i = 0;
-  const auto some = [&](auto count) {
-    for (; i + count <= rows; i += count) {
-      product<count>(a + i * a_row, a_row, a_depth, b, depth, c + i * kWinogradPanel, add);
-    }
-  };
-  some(Constant<kMostRows>{});
-  some(Constant<4>{});
-  some(Constant<2>{});
-  some(Constant<1>{});
 }
 
 // --- tiles in images
@@ -334,8 +270,8 @@ void winograd_outputs(const WinogradShape& shape, bool backward, const WinogradP
   with_tile(shape.tile, [&](auto tile) {
     using OfTile = decltype(tile);
     for (int p = 0; p < OfTile::points; ++p) {
-      products(tiles.count, v.at + p * v.point_step, v.row_step, 1, u + p * depth * kWinogradPanel, depth,
-               sums + p * sums_step, false);
+      product_of_panel(tiles.count, {v.at + p * v.point_step, v.row_step, 1}, u + p * depth * kWinogradPanel,
+                       kWinogradPanel, depth, sums + p * sums_step, kWinogradPanel, false);
     }
     with_type(shape.is_bfloat16, [&](auto type) {
       auto* const out = static_cast<decltype(type)*>(to);
@@ -352,8 +288,8 @@ void winograd_filter_sums(const WinogradShape& shape, const WinogradPoints& z, c
                           int64_t filters, bool add, float* sums) {
   with_tile(shape.tile, [&](auto tile) {
     for (int p = 0; p < decltype(tile)::points; ++p) {
-      products(filters, z.at + p * z.point_step, 1, z.row_step, v.at + p * v.point_step, count,
-               sums + p * kWinogradGroup * kWinogradPanel, add);
+      product_of_panel(filters, {z.at + p * z.point_step, 1, z.row_step}, v.at + p * v.point_step, kWinogradPanel,
+                       count, sums + p * kWinogradGroup * kWinogradPanel, kWinogradPanel, add);
     }
   });
 }

@@ -63,13 +63,12 @@ Tensor attend_further(const NextTokens& next, const DecodingPoint& point, Tensor
   values = values.narrow(2, first_key, num_keys - first_key);
   const bool is_windowed = length > 1 && next.sliding_window && *next.sliding_window < num_keys;
   const Tensor mask = looked_at(next, point, seen, first_key, is_windowed);
-  const int64_t times = next.query.size(1) / next.key.size(1);
   if (length == 1) {  // the queries that share a head of keys stand side by side, so that no key is copied
+    const int64_t times = next.query.size(1) / next.key.size(1);
     const Tensor query = next.query.reshape({next.query.size(0), keys.size(1), times, -1});
     return scaled_attention(query, keys, values, {.mask = mask, .scale = next.scale}).reshape(next.query.sizes());
   }
-  return scaled_attention(next.query, repeated_heads(keys, times), repeated_heads(values, times),
-                          {.mask = mask, .is_causal = !mask.defined(), .scale = next.scale});
+  return scaled_attention(next.query, keys, values, {.mask = mask, .is_causal = !mask.defined(), .scale = next.scale});
 }
 
 }  // namespace trainrun

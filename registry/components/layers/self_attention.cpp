@@ -113,9 +113,8 @@ struct ScaledDotProductAttention {
 
   Tensor attend(const Tensors& inputs, double p) const {
     const Tensor query = heads_of(inputs[0], num_heads);
-    const int64_t times = num_heads / key_heads();
-    const Tensor key = repeated_heads(heads_of(inputs[1], key_heads()), times);
-    const Tensor value = repeated_heads(heads_of(inputs[2], key_heads()), times);
+    const Tensor key = heads_of(inputs[1], key_heads());
+    const Tensor value = heads_of(inputs[2], key_heads());
     const Tensor mask = this->mask(query, key.size(2), inputs.size() == 4 ? inputs[3] : Tensor());
     const bool plainly_causal = is_causal && !mask.defined();
     const Tensor mixed = scaled_attention(query, key, value, {mask, p, plainly_causal, scale});

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "registry/kernels/cpu_path.h"
+
+namespace trainrun::kernels {
+
+/// What scaled dot-product attention is given besides queries, keys and values.
+struct AttentionTerms {
+  at::Tensor mask = {};  // added to the scores, or true where a key is looked at; undefined: none
+  double dropout = 0;    // probability
+  bool is_causal = false;
+  std::optional<double> scale = std::nullopt;  // null: 1 / sqrt(D)
+};
+
+/// Whether `short_attention` computes it: plain CPU tensors of float32 or bfloat16, or what autocast makes bfloat16; 16
+/// to 512 keys, at least 8 queries, up to 128 features a head; a mask that takes no gradient; AVX2 or AVX-512. A rule
+/// of sizes alone, so that a job computes the same on every start.
+bool supports_short_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                              const AttentionTerms& terms);
+
+/// Attention of queries [N, heads, L, D] over keys and values [N, key heads, S, D], in float32 within, whatever the
+/// tensors hold; gradients of the first order, those of higher ones by ATen's operations. The weights are never whole in
+/// memory. A dropout draws the numbers that ATen's attention would. Equal to at::scaled_dot_product_attention but for
+/// the order of sums (1e-6 of the result in float32). The output lies in memory in the order of the queries. A query
+/// that sees no key gives zeros. `path` forces the instructions, for tests: AVX2 or AVX-512, which must be available.
+at::Tensor short_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                           const AttentionTerms& terms, CpuPath path = best_cpu_path());
+
+}  // namespace trainrun::kernels

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "registry/kernels/simd.h"
+
+// The loops of short_attention.h, on bare memory. Declarations only: sources that are compiled for each kind of
+// instructions include this header (see README.md).
+
+namespace trainrun::kernels {
+
+constexpr int64_t kMostAttentionKeys = 512;
+constexpr int64_t kMostAttentionFeatures = 128;
+
+/// Sizes of an attention. As many heads of queries share a head of keys and values as heads / key_heads.
+struct AttentionShape {
+  int64_t batch, heads, key_heads, queries, keys, features;
+  bool is_bfloat16;  // queries, keys, values, the output and all their gradients; otherwise they are float32
+  bool is_causal;    // query i sees the keys up to i
+  float scale;       // of the scores
+  float kept_scale;  // of the weights that a dropout keeps
+};
+
+/// A tensor [N, heads, T, D] of float32 or bfloat16 whose features lie side by side.
+struct AttentionRows {
+  void* at;
+  int64_t batch_step, head_step, row_step;
+};
+/// A tensor [N, heads, L, S] of float32 whose keys lie side by side; `at` may be null: nothing is added.
+struct AttentionMask {
+  const float* at;
+  int64_t batch_step, head_step, row_step;
+};
+
+/// All that a pass reads and writes. Those of the backward pass, from grad_y on, are not read forward.
+struct AttentionTensors {
+  AttentionRows query, key, value, y;
+  AttentionMask mask;
+  const uint8_t* kept;   // [N, heads, L, S]: 0 where a dropout has taken a weight; null where there is none
+  float* normalization;  // [N, heads, L]: logarithms of the sums of exponentials; forward may be null: not wanted
+  AttentionRows grad_y, grad_query, grad_key, grad_value;
+};
+
+/// Floats of scratch memory that a thread needs for a pass.
+TRAINRUN_ON_EACH_PATH(int64_t attention_scratch(const AttentionShape& shape, bool backward))
+/// The output for the heads of keys [begin, end) of batch * key_heads. `scratch` is aligned to 64 bytes.
+TRAINRUN_ON_EACH_PATH(void attention_forward(const AttentionShape& shape, const AttentionTensors& tensors,
+                                             int64_t begin, int64_t end, float* scratch))
+/// The gradients, likewise.
+TRAINRUN_ON_EACH_PATH(void attention_backward(const AttentionShape& shape, const AttentionTensors& tensors,
+                                              int64_t begin, int64_t end, float* scratch))
+
+}  // namespace trainrun::kernels
