@@ -23,6 +23,12 @@ std::string message_of(const Body& body) {
   return "(nothing was thrown)";
 }
 
+/// How many random cases are tried: `usual`, or what TRAINRUN_FUZZ_ROUNDS says.
+inline int fuzz_rounds(int usual) {
+  const char* wanted = std::getenv("TRAINRUN_FUZZ_ROUNDS");
+  return wanted ? std::atoi(wanted) : usual;
+}
+
 /// An environment variable, set or unset while this lives.
 class EnvironmentVariable {
  public:

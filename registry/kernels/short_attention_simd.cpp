@@ -106,19 +106,6 @@ void put_rows(const Matrix& from, int64_t count, int64_t features, T* to, int64_
   }
 }
 
-/// A square of kLanes rows becomes its columns: each round puts those side by side that are half of all apart.
-TRAINRUN_INLINE inline void transpose(Floats* rows) {
-#pragma GCC unroll 4
-  for (int round = 1; round < kLanes; round *= 2) {
-    Floats next[kLanes];
-    unrolled<kLanes / 2>([&](auto i) TRAINRUN_INLINE {
-      next[2 * i] = interleaved_low(rows[i], rows[i + kLanes / 2]);
-      next[2 * i + 1] = interleaved_high(rows[i], rows[i + kLanes / 2]);
-    });
-    unrolled<kLanes>([&](auto i) TRAINRUN_INLINE { rows[i] = next[i]; });
-  }
-}
-
 /// to[feature][key], from rows in scratch memory; what lies after the last key is never read by a sum.
 void transpose_rows(const Matrix& from, int64_t count, int64_t features, const Matrix& to) {
   for (int64_t i = 0; i < count; i += kLanes) {

@@ -27,6 +27,19 @@ TRAINRUN_INLINE inline void unrolled(const Call& call) {
   unrolled(call, typename CountTo<kCount>::All{});
 }
 
+/// A square of kLanes rows becomes its columns: each round puts those side by side that are half of all apart.
+TRAINRUN_INLINE inline void transpose(Floats* rows) {
+#pragma GCC unroll 4
+  for (int round = 1; round < kLanes; round *= 2) {
+    Floats next[kLanes];
+    unrolled<kLanes / 2>([&](auto i) TRAINRUN_INLINE {
+      next[2 * i] = interleaved_low(rows[i], rows[i + kLanes / 2]);
+      next[2 * i + 1] = interleaved_high(rows[i], rows[i + kLanes / 2]);
+    });
+    unrolled<kLanes>([&](auto i) TRAINRUN_INLINE { rows[i] = next[i]; });
+  }
+}
+
 constexpr int64_t kPanel = 32;  // columns of a product that are computed together
 
 #if defined(__AVX512F__)

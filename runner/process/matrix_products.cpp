@@ -12,6 +12,8 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "registry/kernels/linear.h"
+
 namespace trainrun {
 namespace {
 
@@ -40,6 +42,13 @@ std::string use_all_of_amd() {
   if (is_left_alone()) return "TRAINRUN_PLAIN_MKL is set";
   if (was_asked && !acts_as_intel) return "MKL has asked before";
   acts_as_intel = true;
+  return "";
+}
+
+std::string use_own_products() {
+  if (!is_amd()) return "measured on AMD's processors alone";
+  if (is_left_alone()) return "TRAINRUN_PLAIN_MKL is set";
+  kernels::use_own_products(true);
   return "";
 }
 

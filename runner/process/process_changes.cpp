@@ -80,6 +80,8 @@ const std::vector<ProcessChange>& process_changes() {
        "each rank has a connection to every other one", "", allow_many_connections},
       {"MKL's processor", "what mkl_serv_intel_cpu_true() says to MKL",
        "on AMD's processors MKL otherwise keeps to AVX2, even if they have AVX-512", "", use_all_of_amd, true},
+      {"products of few rows", "kernels::linear computes them itself, not by LibTorch's operator",
+       "MKL takes twice as long where a batch is small and a layer large", "", use_own_products},
       {"bernoulli_", "LibTorch's operator aten::bernoulli_.float of the CPU",
        "LibTorch asks its generator twice for each number, which is most of the time of a dropout", "",
        installed<kernels::use_quick_bernoulli>, true},

@@ -18,6 +18,7 @@
 
 #include "registry/kernels/convolution.h"
 #include "tests/doctest.h"
+#include "tests/support.h"
 
 using namespace trainrun::kernels;
 
@@ -124,7 +125,7 @@ struct Net {
 TEST_CASE("Winograd's convolutions equal float64's by the definition, for any sizes, on every path") {
   std::mt19937 random(7);  // NOLINT(bugprone-random-generator-seed): the same sizes each time
   at::manual_seed(7);
-  for (int i = 0; i < 120; ++i) {
+  for (int i = 0; i < trainrun::test::fuzz_rounds(120); ++i) {
     const Case c = random_case(random);
     for (const CpuPath path : available_cpu_paths()) check(c, path);
   }

@@ -11,22 +11,11 @@
 #include <torch/nn/modules/linear.h>
 
 #include "registry/components/layers/parts.h"
+#include "registry/kernels/linear.h"
 #include "registry/kinds/changes_parameters.h"
 #include "registry/kinds/communicator.h"
 
 namespace trainrun {
-namespace {
-
-/// A layer around `holder`, whose weight may be that of another layer (`share:`), and which adapters may change.
-template <class Holder>
-Layer layer_with_weight(const Holder& holder, const Operation::Traits& traits) {
-  Layer layer = layer_of(holder, traits);
-  layer.tie = tie_of_weight(holder.ptr());
-  layer.adaptable = AdaptableWeight();
-  return layer;
-}
-
-}  // namespace
 
 void Linear::describe(Fields<Linear>& f) {
   f.required("out_features", &Linear::out_features).at_least(1).doc("size of the output's last dimension");
@@ -36,8 +25,14 @@ void Linear::describe(Fields<Linear>& f) {
 
 Layer Linear::build(const LayerInputs& in) const {
   const int64_t features = in.infer("in_features", in_features, -1);
-  return layer_with_weight(torch::nn::Linear(torch::nn::LinearOptions(features, out_features).bias(bias)),
-                           in.traits_along(-1));
+  const torch::nn::Linear linear(torch::nn::LinearOptions(features, out_features).bias(bias));
+  const auto forward = [linear](const Tensors& inputs) -> Tensors {
+    return {kernels::linear(inputs[0], linear->weight, linear->bias)};
+  };
+  Layer layer(linear.ptr(), forward, in.traits_along(-1));
+  layer.tie = tie_of_weight(linear.ptr());
+  layer.adaptable = AdaptableWeight();
+  return layer;
 }
 
 namespace {
@@ -202,12 +197,12 @@ struct Embedding : EmbeddingTable {
   }
   static void describe(Fields<Embedding>& f) { describe_table(f); }
   Layer build(const LayerInputs& in) const {
-    const auto made = options<torch::nn::EmbeddingOptions>(in);
-    Layer layer =
-        layer_with_weight(torch::nn::ModuleHolder<EmbeddingModule>(made), {.spans_ranks = max_norm.has_value(),
-                                                                           .position_wise = true,
-                                                                           .capturable = !max_norm,
-                                                                           .half_precision = !max_norm});
+    const torch::nn::ModuleHolder<EmbeddingModule> table(options<torch::nn::EmbeddingOptions>(in));
+    Layer layer = layer_of(table, {.spans_ranks = max_norm.has_value(),
+                                   .position_wise = true,
+                                   .capturable = !max_norm,
+                                   .half_precision = !max_norm});
+    layer.tie = tie_of_weight(table.ptr());
     layer.adaptable = max_norm ? std::nullopt : std::optional(rows());
     return layer;
   }
