@@ -17,7 +17,11 @@ json of_channels(const json& numbers) {
   return list.size() == 1 ? json::array({list[0], list[0], list[0]}) : list;
 }
 
-json height_and_width(const json& pair) { return {{"height", pair.at(0)}, {"width", pair.at(1)}}; }
+/// Of a pair, or of a number for both.
+json height_and_width(const json& size) {
+  const json& height = size.is_array() ? size.at(0) : size;
+  return {{"height", height}, {"width", size.is_array() ? size.at(1) : height}};
+}
 
 /// CLIPImageProcessor does what all the others do, in their order, and each of it only where it is asked to.
 class Processor {
@@ -77,16 +81,17 @@ ImageProcessor image_processor(const Recipe& recipe) {
   const Component<DatasetKind>& data = recipe.dataset.eval ? recipe.dataset.eval->sets[0].data : recipe.dataset.train;
   const std::unique_ptr<Dataset> built = data.build({});
   const ImageOptions* options = built->facts().image_options;
-  if (!options) return {nullptr, data.type + " data, which are not files of pictures"};
-  if (options->mode != ColorMode::kRgb) return {nullptr, "mode: L, since pipelines read pictures in colour"};
+  if (!options) return {nullptr, data.type + " data, which are not files of pictures", false};
+  if (options->mode != ColorMode::kRgb) return {nullptr, "mode: L, since pipelines read pictures in colour", false};
   Processor processor;
   for (const Transforms* transforms :
        {&options->image_transforms, &recipe.dataset.eval_transforms, &recipe.dataset.transforms}) {
     for (const Component<TransformKind>& transform : *transforms) {
-      if (std::string unsaid = processor.add(transform); !unsaid.empty()) return {nullptr, unsaid};
+      if (std::string unsaid = processor.add(transform); !unsaid.empty()) return {nullptr, unsaid, false};
     }
   }
-  return {processor.config(), ""};
+  const bool crops = processor.config().at("do_center_crop").get<bool>();
+  return {processor.config(), "", crops};
 }
 
 }  // namespace trainrun

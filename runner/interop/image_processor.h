@@ -12,6 +12,7 @@ namespace trainrun {
 struct ImageProcessor {
   nlohmann::json config;  // of preprocessor_config.json; null: it cannot say the same thing
   std::string unsaid;     // why, of which transform: "Pad, which …"
+  bool crops = false;     // the middle, which begins a pixel elsewhere where an odd number of them is cut off
 };
 
 ImageProcessor image_processor(const Recipe& recipe);

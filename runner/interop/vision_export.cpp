@@ -70,6 +70,15 @@ bool export_vision_model(TrainedRun& run, const std::string& folder) {
   write_json_file(made.path() / "config.json", config);
   if (processor.unsaid.empty()) {
     write_json_file(made.path() / "preprocessor_config.json", processor.config);
+    if (processor.crops) {
+      subject.remarks.emplace_back(
+          "Where an odd number of rows or columns is cut off by CenterCrop, an image processor may begin one pixel "
+          "further up "
+          "or left than the run's evaluation.");
+      run.add_notes(
+          {"preprocessor_config.json: where CenterCrop cuts off an odd number of rows or columns, transformers "
+           "may begin one pixel further up or left than trainrun and torchvision"});
+    }
     subject.remarks.emplace_back(
         "In training, pictures were taken as they are stored; `pipeline` turns a picture by the orientation that its "
         "camera noted.");
