@@ -18,6 +18,8 @@ struct PredictArguments {
   int64_t top_k = 0;
   int64_t batch_size = 0;
   std::string broken = "error";
+  std::string split;
+  std::string config;
   std::string format;
   PredictOptions options;
 };
@@ -35,7 +37,7 @@ std::string format_of(const PredictArguments& arguments) {
   if (!arguments.format.empty()) return arguments.format;
   const std::string ending = std::filesystem::path(arguments.options.output).extension();
   if (ending == ".jsonl" || ending == ".json") return "jsonl";
-  return ending == ".npz" || ending == ".parquet" ? ending.substr(1) : "csv";
+  return ending == ".npz" || ending == ".parquet" || ending == ".conll" ? ending.substr(1) : "csv";
 }
 
 void report(const TrainedRun& run, const PredictSummary& summary, const PredictOptions& options) {
@@ -68,10 +70,16 @@ void add_predict(CLI::App& app, Program& program) {
   verb->add_option("data", arguments->rest,
                    "what to predict for, in the form of the training data: tables (CSV, JSON lines, Parquet, SQLite, "
                    "whichever the model was trained on), pictures and folders of them, files of texts, - for standard "
-                   "input; by default the recipe's dataset.eval. And key=value: device=cpu");
+                   "input, files, folders and patterns of Hugging Face's hub (hf://datasets/ORG/NAME/FILE) or, with "
+                   "--split, a data set of it (hf://datasets/ORG/NAME); by default the recipe's dataset.eval. And "
+                   "key=value: device=cpu");
   verb->add_option("--data", arguments->data, "the same, for one file or folder");
-  verb->add_option("--format", arguments->format, "csv (default), jsonl, parquet or npz; by default as --output ends")
-      ->check(CLI::IsMember({"csv", "jsonl", "parquet", "npz"}));
+  verb->add_option("--split", arguments->split,
+                   "of a data set of the hub: the rows to predict for, test, validation, …");
+  verb->add_option("--config", arguments->config, "of a data set of the hub that consists of several tables: which");
+  verb->add_option("--format", arguments->format,
+                   "csv (default), jsonl, parquet, npz or, of tags of words, conll; by default as --output ends")
+      ->check(CLI::IsMember({"csv", "jsonl", "conll", "parquet", "npz"}));
   verb->add_option("--output,-o", arguments->options.output,
                    "the file to write; standard output by default. A file that was killed goes on where it was");
   verb->add_option("--masks", arguments->options.outcome.masks,
@@ -93,6 +101,8 @@ void add_predict(CLI::App& app, Program& program) {
     options.format = format_of(*arguments);
     if (arguments->top_k > 0) options.outcome.top_k = arguments->top_k;
     if (arguments->batch_size > 0) options.batch_size = arguments->batch_size;
+    if (!arguments->split.empty()) options.hub_rows.split = arguments->split;
+    if (!arguments->config.empty()) options.hub_rows.config = arguments->config;
     if (arguments->broken == "skip") options.broken = BrokenSamples::kSkip;
     options.identity = arguments->run.overrides;
     const TrainedModel trained = find_trained(arguments->run.path);

@@ -211,6 +211,7 @@ DatasetFacts JoinedDatasets::facts() const {
   facts.num_drawn = DatasetFacts().num_drawn;
   facts.disorder = [this](const std::optional<std::string>& group) { return disorder(group); };
   facts.series_starts = [this] { return series_starts(); };
+  facts.holes = [this](const std::string& column) { return holes(column); };
   facts.notes = [this] { return notes(); };
   return facts;
 }
@@ -240,6 +241,16 @@ std::vector<int64_t> JoinedDatasets::series_starts() const {
     begin += is_open() ? part->size() : part->info().num_samples.value_or(0);
   }
   return starts;
+}
+
+std::vector<DatasetFacts::Hole> JoinedDatasets::holes(const std::string& column) const {
+  std::vector<DatasetFacts::Hole> all;
+  int64_t begin = 0;
+  for (const auto& part : parts_) {
+    for (DatasetFacts::Hole& hole : part->facts().holes(column)) all.push_back({begin + hole.before, hole.text});
+    begin += part->size();
+  }
+  return all;
 }
 
 at::Tensor JoinedDatasets::column(const std::string& field) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "registry/kinds/dataset.h"
+#include "registry/kinds/dataset_facts.h"
 
 namespace trainrun {
 
@@ -46,6 +47,7 @@ class JoinedDatasets : public Dataset {
   std::vector<std::string> notes() const;
   std::string disorder(const std::optional<std::string>& group) const;
   std::vector<int64_t> series_starts() const;
+  std::vector<DatasetFacts::Hole> holes(const std::string& column) const;
   void require_same_classes() const;
   void set_rest();
   size_t part_of(int64_t index) const;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "registry/data/hub/path_glob.h"
 #include "registry/language/error.h"
 
 namespace trainrun {
@@ -61,10 +62,40 @@ std::vector<std::string> expanded(const std::string& pattern, const std::string&
   return all;
 }
 
-/// What is there of *, ? and [ ]; a name that has none of them is given back, whether it is there or not.
+/// The files that match where ** stands for folders, which glob() does not know. Like glob(), it passes over hidden ones.
+void add_in_folders(const std::string& pattern, const std::string& reader, std::vector<std::string>& paths) {
+  namespace fs = std::filesystem;
+  const size_t slash = pattern.rfind('/', pattern.find_first_of("*?["));
+  const std::string root = slash == std::string::npos ? "" : pattern.substr(0, slash + 1);
+  const std::string inner = pattern.substr(root.size());
+  std::vector<std::string> found;
+  std::error_code fault;
+  const auto options = fs::directory_options::follow_directory_symlink;
+  auto entry = fs::recursive_directory_iterator(root.empty() ? "." : root, options, fault);
+  for (; !fault && entry != fs::recursive_directory_iterator(); entry.increment(fault)) {
+    const std::string path = entry->path().lexically_relative(root.empty() ? "." : root).string();
+    std::error_code broken_link;
+    if (entry->is_directory(broken_link)) {
+      if (is_hidden_from(inner, path)) entry.disable_recursion_pending();
+    } else if (matches_glob(inner, path) && !is_hidden_from(inner, path)) {
+      found.push_back(root + path);
+    }
+  }
+  const bool is_missing = fault == std::errc::no_such_file_or_directory;
+  if (fault && !is_missing) throw DataError(reader + ": " + pattern + ": a folder cannot be read: " + fault.message());
+  if (found.empty()) throw DataError(reader + ": there is no file " + pattern);
+  std::ranges::sort(found);
+  paths.insert(paths.end(), found.begin(), found.end());
+}
+
+/// What is there of **, *, ? and [ ]; a name that has none of them is given back, whether it is there or not.
 void add_matches(const std::string& pattern, const std::string& reader, std::vector<std::string>& paths) {
   if (pattern.find_first_of("*?[") == std::string::npos) {
     paths.push_back(pattern);
+    return;
+  }
+  if (pattern.find("**") != std::string::npos && has_whole_folders(pattern)) {
+    add_in_folders(pattern, reader, paths);
     return;
   }
   glob_t found{};

@@ -9,8 +9,6 @@
 
 namespace trainrun {
 
-std::string mask_name(const std::string& field) { return field + "_mask"; }
-
 int64_t RaggedRows::longest() const {
   int64_t longest = 0;
   for (size_t i = 0; i + 1 < begins.size(); ++i) longest = std::max(longest, begins[i + 1] - begins[i]);

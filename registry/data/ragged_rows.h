@@ -6,12 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "registry/kinds/padding_mask.h"
+
 namespace trainrun {
-
-class Batch;
-
-/// The field beside a sequence that says which of its items are not padding.
-std::string mask_name(const std::string& field);
 
 /// A field whose samples have different lengths: the items of all, one sample after another.
 struct RaggedRows {

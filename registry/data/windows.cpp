@@ -9,12 +9,15 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "registry/data/partition.h"
+#include "registry/data/series_holes.h"
 #include "registry/data/time_steps.h"
 #include "registry/data/unlabelled_windows.h"
 #include "registry/data/views.h"
 #include "registry/kinds/dataset_facts.h"
+#include "registry/language/text_forms.h"
 
 namespace trainrun {
 namespace {
@@ -72,6 +75,7 @@ class WindowsDataset : public Dataset {
     require_all_drawn(*base_, "Windows");
     base_->open();
     std::vector<int64_t> ends = options_.group ? bring_groups_together() : ends_of_series(base_->size());
+    if (options_.group) split_at_holes(ends);
     if (options_.time) heed_gaps(ends);
     std::vector<int64_t> starts;
     int64_t begin = 0;
@@ -293,6 +297,11 @@ class WindowsDataset : public Dataset {
       notes.push_back("Windows: steps of " + *options_.time + " are missing at " + std::to_string(num_gaps_) +
                       (num_gaps_ == 1 ? " place" : " places") + ", where series are split");
     }
+    if (num_holes_ > 0) {
+      notes.push_back("Windows: series are split at " + counted(num_holes_, "place", "places") +
+                      " where rows are left out, so that no window reaches over one: there are " +
+                      counted(num_lost_, "window", "windows") + " fewer");
+    }
     if (fewer_origins_ > 0) {
       notes.push_back("Windows: " + std::to_string(fewer_origins_) + " of " + std::to_string(num_series_) +
                       " series are too short for " + std::to_string(*options_.origins) +
@@ -352,6 +361,20 @@ class WindowsDataset : public Dataset {
     std::partial_sum(ends.begin(), ends.end(), ends.begin());
     return ends;
   }
+  void split_at_holes(std::vector<int64_t>& ends) {
+    const std::vector<int64_t> splits = splits_at_holes(*base_, *options_.group, order_, ends);
+    const int64_t whole = num_windows(ends);
+    ends.insert(ends.end(), splits.begin(), splits.end());
+    std::sort(ends.begin(), ends.end());
+    num_holes_ = static_cast<int64_t>(splits.size());
+    num_lost_ = whole - num_windows(ends);
+  }
+  int64_t num_windows(const std::vector<int64_t>& ends) const {
+    int64_t count = 0;
+    int64_t begin = 0;
+    for (const int64_t end : ends) count += windows_of(end - std::exchange(begin, end));
+    return count;
+  }
   /// [N, count]: the rows from `offset` on of each window.
   at::Tensor rows_of(const at::Tensor& indices, int64_t offset, int64_t count) const {
     const at::Tensor starts = starts_.index_select(0, indices);
@@ -388,6 +411,8 @@ class WindowsDataset : public Dataset {
   int64_t too_short_ = 0;  // of these
   int64_t fewer_origins_ = 0;
   int64_t num_gaps_ = 0;
+  int64_t num_holes_ = 0;
+  int64_t num_lost_ = 0;  // windows, for the holes
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "registry/kernels/rank_sums_simd.h"
 
+#include "registry/kernels/bfloat16.h"
+
 namespace trainrun::kernels::TRAINRUN_CPU_PATH {
 namespace {
 
@@ -27,12 +29,7 @@ struct BFloat16 {
   using Stored = uint16_t;
   using Sum = float;
   static float widen(uint16_t value) { return __builtin_bit_cast(float, static_cast<uint32_t>(value) << 16); }
-  /// To the nearest, ties to even.
-  static uint16_t narrow(float value) {
-    const auto bits = __builtin_bit_cast(uint32_t, value);
-    const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-    return static_cast<uint16_t>(value != value ? 0x7fc0U : rounded);
-  }
+  static uint16_t narrow(float value) { return static_cast<uint16_t>(bfloat16_bits<uint32_t>(value)); }
 };
 
 /// Source: Maratyszcza's FP16, without branches, as in c10/util/Half.h.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "registry/kernels/bfloat16.h"
 #include "registry/kernels/vectors.h"
 
 #define TRAINRUN_INLINE __attribute__((always_inline))
@@ -50,16 +51,10 @@ TRAINRUN_INLINE inline Floats get(const Bfloat16* from, int64_t count) {
 #endif
 }
 
-/// Rounded to the nearest, to the even one of two; NaN stays one.
-TRAINRUN_INLINE inline Ints bfloat16_bits(Floats values) {
-  using Bits = uint32_t __attribute__((vector_size(4 * kLanes)));
-  const Bits bits = reinterpret_cast<Bits>(values);
-  const Bits rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
-  return values == values ? reinterpret_cast<Ints>(rounded) : all_of(int32_t{0x7fc0});
-}
 template <bool kAll>
 TRAINRUN_INLINE inline void put(Bfloat16* to, Floats values, int64_t count) {
-  const Ints bits = bfloat16_bits(values);
+  using Bits = uint32_t __attribute__((vector_size(4 * kLanes)));
+  const auto bits = bfloat16_bits<Bits>(values);
 #if defined(__AVX512F__)
   _mm512_mask_cvtepi32_storeu_epi16(to, kAll ? static_cast<__mmask16>(0xffff) : lowest(count),
                                     reinterpret_cast<__m512i>(bits));

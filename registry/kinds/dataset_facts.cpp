@@ -34,6 +34,16 @@ std::vector<int64_t> starts_of_samples(const std::vector<int64_t>& whole, const 
   return own;
 }
 
+/// Where these samples are in the order of the whole, so that a hole lies between two of them.
+std::vector<DatasetFacts::Hole> holes_of_samples(std::vector<DatasetFacts::Hole> holes, const at::Tensor& indices) {
+  if (holes.empty() || !indices.defined()) return {};
+  const int64_t* numbers = indices.const_data_ptr<int64_t>();
+  for (DatasetFacts::Hole& hole : holes) {
+    hole.before = std::lower_bound(numbers, numbers + indices.numel(), hole.before) - numbers;
+  }
+  return holes;
+}
+
 std::vector<std::string> texts_of_samples(const std::vector<std::string>& whole, const at::Tensor& indices) {
   std::vector<std::string> own;
   if (whole.empty()) return own;
@@ -59,6 +69,7 @@ DatasetFacts DatasetFacts::of_samples(const at::Tensor& indices) const {
   own.lengths = [whole = lengths, indices] { return rows_of_samples(whole(), indices); };
   own.own_order = order_of_samples(own_order, indices);
   own.series_starts = [whole = series_starts, indices] { return starts_of_samples(whole(), indices); };
+  own.holes = [whole = holes, indices](const std::string& name) { return holes_of_samples(whole(name), indices); };
   own.draws_itself = false;
   own.num_drawn = DatasetFacts().num_drawn;
   return own;

@@ -40,6 +40,12 @@ using OwnOrder = std::function<at::Tensor(uint64_t seed, int64_t epoch)>;
 /// returns the other's facts, changed where it must. What may read files, or is known only once the data are open, is a
 /// function, to be called as long as the data set lives.
 struct DatasetFacts {
+  /// A place in the data's own order where a sample is left out (`broken: skip`).
+  struct Hole {
+    int64_t before = 0;               // this sample it would be, or one of several
+    std::optional<std::string> text;  // of it in a column; null: it cannot be read
+  };
+
   // --- of fields
 
   std::function<FieldFacts(const std::string& field)> field = [](const std::string&) { return FieldFacts(); };
@@ -89,6 +95,11 @@ struct DatasetFacts {
   /// The numbers of the samples with which another series begins, as another of several files; the first sample's is
   /// left out. Ascending.
   std::function<std::vector<int64_t>()> series_starts = [] { return std::vector<int64_t>(); };
+  /// The samples that are left out, in their order, and what a column has for each, as `texts` has it of the others. Once
+  /// the data are open.
+  std::function<std::vector<Hole>(const std::string& column)> holes = [](const std::string&) {
+    return std::vector<Hole>();
+  };
 
   // --- of the whole
 

@@ -2,8 +2,10 @@
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
 
 #include "registry/kinds/layer_shapes.h"
+#include "registry/kinds/padding_mask.h"
 #include "registry/kinds/transform.h"
 #include "registry/transforms/drawing.h"
 #include "registry/transforms/fields.h"
@@ -115,8 +117,11 @@ struct GaussianNoise {
       RandomStream random = draws.of(i);
       fill_normal(noise[i], random);
     }
+    const at::Tensor items = items_of(batch, field);
+    const at::Tensor padding = numbers;
     numbers = numbers + (noise * sigma + mean).to(numbers.scalar_type());
     if (clip) numbers = numbers.clamp(0, 1);
+    if (items.defined()) numbers = at::where(beside(items, numbers), numbers, padding);
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const { return stateless(*this); }
 };

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "registry/kinds/layer_shapes.h"
+#include "registry/kinds/padding_mask.h"
 #include "registry/kinds/transform.h"
 #include "registry/transforms/fields.h"
 #include "registry/transforms/scaling.h"
@@ -23,7 +24,7 @@ struct Standardize {
     f.optional("dim", &Standardize::dim)
         .doc(
             "the dimension whose entries each have a mean of their own: 1 for channels, -1 for the features of [N, L, "
-            "F]");
+            "F]; lists of numbers of unequal length, [N, L], have one mean. Padding neither counts nor is changed");
     f.optional("with_mean", &Standardize::with_mean).doc("take the training samples' mean away");
     f.optional("with_std", &Standardize::with_std).doc("divide by their standard deviation; where that is 0, by 1");
   }
@@ -45,6 +46,10 @@ class StandardizeTransform : public Transform, public ScalesNumbers {
     const FieldInfo& field = float_field(info, options_.field, "Standardize");
     const auto dims = static_cast<int64_t>(field.shape.size()) + 1;
     const bool fits = dims == 1 ? options_.dim == 1 : dim_of(dims) >= 1 && dim_of(dims) < dims;
+    if (dims > 2 && dim_of(dims) == 1 && info.find(mask_name(field.name))) {
+      throw LayerError("Standardize: '" + field.name + "' holds lists of unequal length, whose items dim 1 counts; " +
+                       "write dim: -1 for a mean of each number of an item");
+    }
     if (!fits) {
       throw LayerError("Standardize: dim " + std::to_string(options_.dim) + " of '" + field.name + "' " +
                        batch_text(field.shape) + " is " +
@@ -57,14 +62,18 @@ class StandardizeTransform : public Transform, public ScalesNumbers {
     if (!mean_.defined()) throw Error("Standardize: has not seen the training samples yet");
     std::vector<int64_t> shape(static_cast<size_t>(std::max<int64_t>(field.dim() - 1, 0)), 1);  // [C, 1, 1]
     const int64_t dim = dim_of(field.dim());
+    const at::Tensor items = items_of(batch, options_.field);
+    const bool is_one = items.defined() && field.dim() == 2;
     if (!shape.empty()) shape[static_cast<size_t>(dim - 1)] = mean_.numel();
     const auto of_channels = [&](const at::Tensor& numbers) { return numbers.to(field.scalar_type()).view(shape); };
-    if (!shape.empty() && field.size(dim) != mean_.numel()) {
+    if (!shape.empty() && (is_one ? 1 : field.size(dim)) != mean_.numel()) {
       throw DataError("Standardize: '" + options_.field + "' has " + std::to_string(field.size(dim)) +
                       " channels, those of the training samples had " + std::to_string(mean_.numel()));
     }
+    const at::Tensor padding = field;
     if (options_.with_mean) field = field.sub(of_channels(mean_));
     if (options_.with_std) field = field.div(of_channels(std_));
+    if (items.defined()) field = at::where(beside(items, field), field, padding);
     field = field.to(at::kFloat);  // numbers with more digits than float32 has come here in float64
   }
 
@@ -76,11 +85,9 @@ class StandardizeTransform : public Transform, public ScalesNumbers {
     at::Tensor mean;
     at::Tensor squares;
     while (const auto batch = next()) {
-      const at::Tensor field = batch->at(options_.field).to(at::kDouble);
-      // [numbers, C]
-      const at::Tensor rows =
-          field.dim() == 1 ? field.unsqueeze(1) : field.movedim(dim_of(field.dim()), 0).flatten(1).t();
+      const at::Tensor rows = numbers_of(*batch);
       const auto number = static_cast<double>(rows.size(0));
+      if (number == 0) continue;  // empty lists
       const at::Tensor own_mean = rows.mean(0);
       const at::Tensor own_squares = (rows - own_mean).square().sum(0);
       if (!mean.defined()) {
@@ -120,6 +127,15 @@ class StandardizeTransform : public Transform, public ScalesNumbers {
   }
 
  private:
+  /// [numbers, C], without padding.
+  at::Tensor numbers_of(const Batch& batch) const {
+    const at::Tensor field = batch.at(options_.field).to(at::kDouble);
+    const int64_t dim = dim_of(field.dim());
+    const at::Tensor items = items_of(batch, options_.field);
+    if (!items.defined()) return field.dim() == 1 ? field.unsqueeze(1) : field.movedim(dim, 0).flatten(1).t();
+    const at::Tensor chosen = field.flatten(0, 1).index_select(0, items.flatten().nonzero().flatten());  // [items, …]
+    return chosen.dim() == 1 ? chosen.unsqueeze(1) : chosen.movedim(dim - 1, 0).flatten(1).t();
+  }
   int64_t dim_of(int64_t dims) const { return options_.dim < 0 ? options_.dim + dims : options_.dim; }
   void set(const at::Tensor& mean, const at::Tensor& std) {
     mean_ = mean;

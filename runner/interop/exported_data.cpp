@@ -46,6 +46,27 @@ std::vector<std::string> output_names(const DataContract& contract, int64_t num_
   return classes.size() <= count ? classes : std::vector<std::string>();
 }
 
+std::vector<std::string> name_outputs(const TrainedRun& run, nlohmann::json& config) {
+  if (!config.contains("id2label")) return {};
+  const auto count = static_cast<int64_t>(config["id2label"].size());
+  const std::vector<std::string> names = output_names(run.contract(), count);
+  for (size_t i = 0; i < names.size(); ++i) config["id2label"][std::to_string(i)] = names[i];
+  config["label2id"] = nlohmann::json::object();
+  std::vector<std::string> labels;
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string number = std::to_string(i);
+    labels.push_back(config["id2label"].value(number, "LABEL_" + number));
+    config["label2id"][labels.back()] = i;
+  }
+  const auto architecture = config["architectures"][0].get<std::string>();
+  const bool is_of_samples =
+      architecture.ends_with("ForSequenceClassification") || architecture.ends_with("ForImageClassification");
+  const auto problem = problem_type_of(run, count);
+  if (is_of_samples && problem) config["problem_type"] = *problem;
+  const bool has_names = !names.empty() || labels[0] != "LABEL_0";
+  return has_names ? labels : std::vector<std::string>();
+}
+
 std::optional<int64_t> most_tokens(const DataContract& contract) {
   for (const FieldContract& field : contract.fields) {
     if (holds_tokens(field.info.name) && field.info.shape.size() == 1) return field.info.shape[0];

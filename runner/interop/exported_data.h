@@ -1,5 +1,7 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +17,10 @@ std::optional<std::string> problem_type_of(const TrainedRun& run, int64_t num_la
 
 /// The names of so many outputs, by their numbers. Empty: nothing names them.
 std::vector<std::string> output_names(const DataContract& contract, int64_t num_labels);
+
+/// Names the outputs in config.json, which has an id2label of as many (`config` without it is left as it is), and says what
+/// problem_type is. Their names; empty: nothing names them but their numbers.
+std::vector<std::string> name_outputs(const TrainedRun& run, nlohmann::json& config);
 
 /// How long the texts of the training data were at most, in tokens; nothing: they have none.
 std::optional<int64_t> most_tokens(const DataContract& contract);

@@ -29,7 +29,8 @@ FoundRecord only_record(const Graph& graph) {
   const std::string has = found.empty() ? "has no such layer" : "has " + std::to_string(found.size()) + " of them";
   throw Error(
       "export: --format huggingface needs a model that is one registered language model (such as "
-      "BertForSequenceClassification), for which transformers has a class, but this recipe's model " +
+      "BertForSequenceClassification), or one of the vision models ResNet18 to ResNet152, ViT_S_16, ViT_B_16, "
+      "ConvNeXtTiny and MobileNetV2, for which transformers has a class, but this recipe's model " +
       has + "; " + kOtherFormats);
 }
 
@@ -50,26 +51,6 @@ NamedTensors tensors_of(const NamedTensors& state, const FoundRecord& found, con
   throw Error("export: transformers' " + architecture + " has no place for the weights of the recipe's other layers: " +
               join_first(others, kMostNamed, LeftOut::kCount) +
               "; train a model that has its head (such as BertForSequenceClassification), or " + kOtherFormats);
-}
-
-/// Names the outputs in config.json. Their names; empty: nothing names them but their numbers.
-std::vector<std::string> set_labels(const TrainedRun& run, json& config) {
-  if (!config.contains("id2label")) return {};
-  const auto count = static_cast<int64_t>(config["id2label"].size());
-  const std::vector<std::string> names = output_names(run.contract(), count);
-  for (size_t i = 0; i < names.size(); ++i) config["id2label"][std::to_string(i)] = names[i];
-  config["label2id"] = json::object();
-  std::vector<std::string> labels;
-  for (int64_t i = 0; i < count; ++i) {
-    const std::string number = std::to_string(i);
-    labels.push_back(config["id2label"].value(number, "LABEL_" + number));
-    config["label2id"][labels.back()] = i;
-  }
-  const bool is_of_sequences = config["architectures"][0].get<std::string>().ends_with("ForSequenceClassification");
-  const auto problem = problem_type_of(run, count);
-  if (is_of_sequences && problem) config["problem_type"] = *problem;
-  const bool has_names = !names.empty() || labels[0] != "LABEL_0";
-  return has_names ? labels : std::vector<std::string>();
 }
 
 /// Python that opens the folder and asks the model.
@@ -114,6 +95,7 @@ bool generates(const std::string& architecture) { return pipeline_tag_of(archite
 
 void export_huggingface(TrainedRun& run, const std::string& folder) {
   const EvaluationScope scope(run.callbacks());
+  if (export_vision_model(run, folder)) return;
   const FoundRecord found = only_record(run.model().graph());
   json config = found.record->config;
   const auto architecture = config.at("architectures").at(0).get<std::string>();
@@ -122,7 +104,7 @@ void export_huggingface(TrainedRun& run, const std::string& folder) {
   const bool has_head = std::ranges::any_of(tensors, [](const auto& item) { return item.first == "lm_head.weight"; });
   if (has_head && config.contains("tie_word_embeddings")) config["tie_word_embeddings"] = false;
   CardSubject subject{"transformers", architecture, pipeline_tag_of(architecture), found.record->pretrained};
-  subject.labels = set_labels(run, config);
+  subject.labels = name_outputs(run, config);
   NewFolder made(folder);
   const fs::path& path = made.path();
   write_safetensors((path / "model.safetensors").string(), tensors, file_metadata(run));

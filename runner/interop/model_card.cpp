@@ -12,6 +12,7 @@
 #include "registry/language/text_forms.h"
 #include "runner/base/secrets.h"
 #include "runner/base/text.h"
+#include "runner/interop/hub_datasets.h"
 
 namespace trainrun {
 namespace {
@@ -62,7 +63,7 @@ NamedData named_data(const std::string& key, const Component<DatasetKind>& data)
   const auto [mapping, of_file] = naming_files(data.written);
   if (!mapping) return {key, data.type, ""};
   const Value* type = mapping->find("type");  // of what a Split wraps
-  return {key, type && type->is_scalar() ? type->text() : data.type, mapping->find(of_file)->text()};
+  return {key, type && type->is_scalar() ? type->text() : data.type, public_path(mapping->find(of_file)->text())};
 }
 
 std::vector<NamedData> data_of(const Recipe& recipe) {
@@ -132,6 +133,9 @@ std::string front_matter(const TrainedRun& run, const CardSubject& subject, cons
     yaml += "base_model: " + quoted(base->id) + "\n";
     yaml += std::string("base_model_relation: ") + (subject.is_adapter ? "adapter" : "finetune") + "\n";
   }
+  const std::vector<std::string> of_hub = hub_datasets_of(run.recipe().dataset.train.written);
+  if (!of_hub.empty()) yaml += "datasets:\n";
+  for (const std::string& name : of_hub) yaml += "- " + quoted(name) + "\n";
   yaml += "tags:\n- trainrun\n";
   if (subject.library == "sentence-transformers") yaml += "- sentence-transformers\n";
   if (!subject.architecture.empty()) yaml += "- " + quoted(subject.architecture) + "\n";
@@ -241,6 +245,7 @@ struct ModelKind {
 constexpr std::array kKinds = {
     ModelKind{"ForSequenceClassification", "AutoModelForSequenceClassification", "text-classification"},
     ModelKind{"ForTokenClassification", "AutoModelForTokenClassification", "token-classification"},
+    ModelKind{"ForImageClassification", "AutoModelForImageClassification", "image-classification"},
     ModelKind{"ForMaskedLM", "AutoModelForMaskedLM", "fill-mask"},
     ModelKind{"ForCausalLM", "AutoModelForCausalLM", "text-generation"},
     ModelKind{"LMHeadModel", "AutoModelForCausalLM", "text-generation"},

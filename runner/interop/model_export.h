@@ -29,8 +29,12 @@ void export_torchscript(TrainedRun& run, const std::string& path);
 /// Writes a new folder that transformers opens with from_pretrained and as a pipeline: config.json with the names of the
 /// labels, model.safetensors, the tokenizer of the data with its chat template, generation_config.json of a causal
 /// language model, and a model card, README.md. Adapters are merged into the weights. Throws Error unless the recipe's
-/// model is one registered language model.
+/// model is one registered language model or a vision model that transformers has, too.
 void export_huggingface(TrainedRun& run, const std::string& folder);
+
+/// The same of a vision model, with preprocessor_config.json made of the evaluation's transforms; false, and nothing is
+/// written, where the recipe's model is not one layer that transformers has.
+bool export_vision_model(TrainedRun& run, const std::string& folder);
 
 /// Adds to such a folder, of a SentenceTransformer, the files by which the package sentence-transformers opens it, and
 /// is true; of other models false, and adds nothing. `config`: what the folder's config.json says.

@@ -31,7 +31,7 @@ class Finder {
       add(value.find("tokenizer"), path + ".tokenizer", false, [](const std::string& name) {
         return name == kCharacters ? std::nullopt : source_of_model(name, PublishedPart::kTokenizer);
       });
-      add_data(value, path + ".path");
+      add_data(value, path);
     }
     for (const Value::Entry& entry : value.entries()) {
       visit(entry.value, path.empty() ? entry.key : path + "." + entry.key);
@@ -47,18 +47,22 @@ class Finder {
   std::vector<PublishedName> take() { return std::move(found_); }
 
  private:
-  void add_data(const Value& dataset, const std::string& path) {
+  void add_data(const Value& dataset, const std::string& place) {
+    const std::string path = place + ".path";
     const Value* named = dataset.find("path");
     const size_t before = found_.size();
     const auto source_of_url = [](const std::string& text) {
       return is_hub_url(text) ? std::optional(source_of_hub_url(text)) : std::nullopt;
     };
     if (dataset.find("type")->text() == "HubDataset") {
-      add(named, path, true, [&](const std::string& text) { return source_of_dataset(query_of(dataset, text)); });
+      add(named, path, true, [&](const std::string& text) {
+        return source_of_dataset(query_of(dataset, is_hub_url(text) ? parse_hub_url(text).name.text() : text));
+      });
     } else {
       add(named, path, true, source_of_url);
       for (const Value& item : named ? named->items() : std::vector<Value>()) add(&item, path, true, source_of_url);
     }
+    add(dataset.find("root"), place + ".root", true, source_of_url);
     for (size_t i = before; i < found_.size(); ++i) found_[i].is_data = true;
   }
   static HubQuery query_of(const Value& dataset, const std::string& path) {

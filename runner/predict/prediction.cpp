@@ -69,9 +69,14 @@ std::vector<size_t> telling_losses(const Recipe& recipe, const Model& model) {
 class Prediction {
  public:
   Prediction(TrainedRun& run, const PredictOptions& options, PredictionWriter* writer)
-      : run_(run), options_(options), progress_(!options.output.empty()), writer_(writer) {}
+      : run_(run),
+        options_(options),
+        progress_(!options.output.empty()),
+        writer_(writer),
+        local_(local_data(options.data, options.hub_rows)) {}
 
   PredictSummary operator()() {
+    require_format();
     std::unique_ptr<PredictionWriter> own;
     if (!writer_) own = open_prediction_writer(options_.format, options_.output, identity());
     if (own) writer_ = own.get();
@@ -79,7 +84,7 @@ class Prediction {
     point_ = writer_->begin();
     marked_ = Clock::now();
     PredictedSource source;
-    source.paths = options_.data;
+    source.paths = local_.paths;
     source.begin = point_.num_read;
     if (options_.broken == BrokenSamples::kSkip) source.broken = [this](const std::string& fault) { leave_out(fault); };
     const auto data = open_predicted(run_, source);
@@ -91,6 +96,8 @@ class Prediction {
     }
     if (point_.num_read == 0) throw DataError(data_name() + ": has no rows");
     writer_->finish();
+    add_notes(local_.notes);
+    add_notes(writer_->notes());
     add_notes(data->notes());
     summary_.num_read = point_.num_read;
     summary_.num_written = point_.num_written;
@@ -99,6 +106,16 @@ class Prediction {
   }
 
  private:
+  /// Before a file is begun.
+  void require_format() const {
+    const FieldContract* target = run_.contract().target_field();
+    const bool are_words = target && !target->class_names.empty() && target->info.shape.size() == 1;
+    if (options_.format != "conll" || are_words) return;
+    throw Error(
+        "predict: CoNLL has a word and its tag in each line, which are for a model of words (TokenClassification), and "
+        "this one is of " +
+        run_.recipe().dataset.train.type + " data; write --output FILE.csv, .jsonl, .parquet or .npz");
+  }
   void leave_out(const std::string& fault) {
     ++point_.num_left_out;
     if (summary_.left_out.size() < kMostToldOf) summary_.left_out.push_back(fault);
@@ -112,7 +129,7 @@ class Prediction {
   nlohmann::json identity() const {
     return {{"checkpoint", run_.checkpoint()},
             {"model", identity_of({run_.checkpoint() + "/model.safetensors"})},
-            {"data", identity_of(options_.data)},
+            {"data", identity_of(local_.paths)},
             {"format", options_.format},
             {"top_k", options_.outcome.top_k.value_or(0)},
             {"threshold", options_.outcome.threshold},
@@ -209,7 +226,7 @@ class Prediction {
         std::ranges::any_of(batch.fields(), [](const Batch::Field& field) { return field.name == kWordIds; });
     inputs.outputs = read;
     inputs.rows_per_sample = rows_per_sample;
-    inputs.roots = options_.data;
+    inputs.roots = local_.paths;
     return inputs;
   }
 
@@ -245,6 +262,7 @@ class Prediction {
   const PredictOptions& options_;
   Progress progress_;
   PredictionWriter* writer_;
+  LocalData local_;
   std::vector<size_t> losses_;
   std::vector<std::unique_ptr<Outcome>> outcomes_;  // of these
   PredictionPoint point_;

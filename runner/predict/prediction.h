@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runner/predict/hub_data.h"
 #include "runner/predict/outcome.h"
 #include "runner/train/evaluation.h"
 
@@ -16,8 +17,9 @@ class PredictionWriter;
 enum class BrokenSamples { kError, kSkip };
 
 struct PredictOptions {
-  std::vector<std::string> data;  // files, folders, "-"; none: the first set of evaluation data
-  std::string format = "csv";     // csv, jsonl, parquet, npz
+  std::vector<std::string> data;  // files, folders, "-", those of the hub; none: the first set of evaluation data
+  HubRows hub_rows;               // of data sets of the hub among them
+  std::string format = "csv";     // csv, jsonl, conll, parquet, npz
   std::string output;             // the file to write; "": standard output
   OutcomeOptions outcome;
   std::optional<int64_t> batch_size;  // null: that of evaluations, or more where samples are small

@@ -148,6 +148,7 @@ class LineWriter : public PredictionWriter {
   }
   PredictionPoint begin() const override { return file_ ? file_->begin() : PredictionPoint(); }
   std::string note() const override { return file_ ? file_->note() : ""; }
+  std::vector<std::string> notes() const override { return lines_->notes(); }
   void finish() override {
     if (file_) file_->finish();
   }
@@ -193,6 +194,7 @@ std::unique_ptr<PredictionWriter> open_prediction_writer(const std::string& form
   if (format == "npz") return npz_writer(path);
   if (format == "parquet") return parquet_writer(path);
   if (format == "jsonl") return std::make_unique<LineWriter>(std::make_unique<JsonLines>(), path, identity);
+  if (format == "conll") return std::make_unique<LineWriter>(conll_lines(), path, identity);
   return std::make_unique<LineWriter>(csv_lines(), path, identity);
 }
 

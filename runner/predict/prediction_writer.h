@@ -21,6 +21,8 @@ class PredictionWriter {
   /// Where an earlier process was killed; else the beginning.
   virtual PredictionPoint begin() const { return {}; }
   virtual std::string note() const { return ""; }
+  /// What a user should know of the rows, once all are written.
+  virtual std::vector<std::string> notes() const { return {}; }
   virtual void finish() = 0;
 };
 
@@ -34,11 +36,14 @@ class LineMaker {
   virtual std::string head(const ResultColumns& columns) = 0;
   /// Appends a row's line, with its end.
   virtual void append(std::string& text, const ResultColumns& columns, int64_t row) = 0;
+  virtual std::vector<std::string> notes() const { return {}; }
 };
 /// Of CSV, in which lists of numbers are a column for each of them: "output[3]".
 std::unique_ptr<LineMaker> csv_lines();
+/// Of CoNLL: the lines of a sentence.
+std::unique_ptr<LineMaker> conll_lines();
 
-/// `format`: csv, jsonl, parquet, npz. `path`: "": standard output, of which only lines can be made. `identity`: see ResumableFile.
+/// `format`: csv, jsonl, conll, parquet, npz. `path`: "": standard output, of which only lines can be made. `identity`: see ResumableFile.
 std::unique_ptr<PredictionWriter> open_prediction_writer(const std::string& format, const std::string& path,
                                                          const nlohmann::json& identity);
 

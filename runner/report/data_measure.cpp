@@ -10,6 +10,7 @@
 
 #include "registry/formats/files/digest.h"
 #include "registry/kinds/dataset_facts.h"
+#include "registry/kinds/padding_mask.h"
 
 namespace trainrun {
 namespace {
@@ -29,13 +30,17 @@ at::Tensor by_column(const at::Tensor& batch) {
 
 }  // namespace
 
-void FieldMeasure::add(const at::Tensor& batch) {
-  if (batch.numel() == 0) return;
+void FieldMeasure::add(const Batch& batch) {
+  at::Tensor values = batch.at(field_.name);
+  if (const at::Tensor items = items_of(batch, field_.name); items.defined()) {
+    values = values.flatten(0, 1).index_select(0, items.flatten().nonzero().flatten());
+  }
+  if (values.numel() == 0) return;
   if (is_picture(field_)) {
-    const at::Tensor rows = batch.flatten(1);
+    const at::Tensor rows = values.flatten(1);
     blank_ += std::get<0>(rows.max(1)).eq(std::get<0>(rows.min(1))).sum().item<int64_t>();
   }
-  const at::Tensor columns = by_column(batch).to(at::kDouble);
+  const at::Tensor columns = by_column(values).to(at::kDouble);
   sums_.resize(static_cast<size_t>(columns.size(0)));
   for (size_t i = 0; i < sums_.size(); ++i) {
     const at::Tensor all = columns[static_cast<int64_t>(i)];

@@ -16,8 +16,8 @@ class FieldMeasure {
   /// `names`: of the columns, where they have any.
   FieldMeasure(FieldInfo field, std::vector<std::string> names) : field_(std::move(field)), names_(std::move(names)) {}
   const std::string& field() const { return field_.name; }
-  /// The field of a batch, [N, …].
-  void add(const at::Tensor& batch);
+  /// The field of a batch; padding does not count.
+  void add(const Batch& batch);
   std::vector<SurveyedSet::Column> columns() const;
   /// How many samples had one and the same number everywhere, of pictures alone.
   int64_t blank() const { return blank_; }

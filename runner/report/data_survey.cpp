@@ -176,7 +176,7 @@ class Surveyor {
   static constexpr int64_t kMostClasses = 100'000;
 
   void add(const Batch& batch, const at::Tensor& order, bool count) {
-    for (FieldMeasure& measure : measures_) measure.add(batch.at(measure.field()));
+    for (FieldMeasure& measure : measures_) measure.add(batch);
     for (TokenMeasure& text : texts_) text.add(batch);
     const bool has_target = !set_.info.target.empty();
     const at::Tensor target = has_target ? batch.at(set_.info.target) : at::Tensor();

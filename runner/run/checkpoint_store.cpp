@@ -252,6 +252,7 @@ void ignore(const std::string&) {}
 }  // namespace
 
 bool is_checkpoint_name(std::string_view name) {
+  if (name.ends_with(kRestoredMark)) name.remove_suffix(std::string_view(kRestoredMark).size());
   const size_t dash = name.find('-');
   if (dash == std::string_view::npos) return false;
   const std::string_view word = name.substr(0, dash);

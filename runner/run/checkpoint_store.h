@@ -47,7 +47,10 @@ struct RetentionPolicy {
   bool keep_best = false;  // and the best one, however old
 };
 
-/// Whether this is a name that checkpoints have: `epoch-0003`, `step-00000120`. Folders of any other name beside them
+/// At the end of the name of a checkpoint of its step whose weights are those of an earlier one (restore_best).
+inline constexpr const char* kRestoredMark = "-restored";
+
+/// Whether this is a name that checkpoints have: `epoch-0003`, `step-00000120`, `epoch-0003-restored`. Folders of any other name beside them
 /// are the user's own, and stay as they are.
 bool is_checkpoint_name(std::string_view name);
 

@@ -101,6 +101,11 @@ KeptWeights::Callbacks Callbacks::all_of_recipe() const {
   return callbacks;
 }
 
+bool Callbacks::restores_kept() const {
+  const auto restores = [](const Item& item) { return item.callback->restores(); };
+  return std::any_of(items_.begin(), items_.end(), restores) && kept_.is_of_another(run_->step());
+}
+
 bool Callbacks::restore_kept() {
   for (const Item& item : items_) {
     if (!item.callback->restores()) continue;

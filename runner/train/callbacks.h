@@ -72,6 +72,8 @@ class Callbacks {
   bool after_training();
   /// All verdicts in one: `stop` of the first that says so. Keeps the weights where one of them asks for that.
   Verdict after_evaluation(const Figures& figures);
+  /// Whether `restore_kept` would change the weights.
+  bool restores_kept() const;
   /// At the end of a run: goes back to the weights that were kept, if a callback restores them. False: nothing changes.
   bool restore_kept();
   /// What a checkpoint keeps of them: of this rank; after the callbacks' own.

@@ -54,7 +54,7 @@ void KeptWeights::keep(Run& run, const Callbacks& callbacks) {
 }
 
 bool KeptWeights::restore(Run& run, const Callbacks& callbacks) const {
-  if (step_ < 0 || step_ == run.step()) return false;
+  if (!is_of_another(run.step())) return false;
   const c10::AutoGradMode no_gradients(false);
   put_back(trained(run), parameters_, "parameter");
   put_back(run.buffers(), buffers_, "buffer");

@@ -17,6 +17,8 @@ class KeptWeights {
   void keep(Run& run, const Callbacks& callbacks);
   /// Puts them back. False where they are those of the current step, or there are none.
   bool restore(Run& run, const Callbacks& callbacks) const;
+  /// Whether there are some, and not those of `step`.
+  bool is_of_another(int64_t step) const { return step_ >= 0 && step_ != step; }
   /// The optimizer step of which they are; -1: there are none.
   int64_t step() const { return step_; }
 

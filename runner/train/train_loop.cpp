@@ -8,6 +8,7 @@
 #include "runner/base/signals.h"
 #include "runner/device/device.h"
 #include "runner/loggers/loggers.h"
+#include "runner/run/checkpoint_store.h"
 #include "runner/train/asked_signals.h"
 #include "runner/train/finite.h"
 #include "runner/train/resources.h"
@@ -161,15 +162,26 @@ class Trainer {
     tell_evaluation(*figures);
     const Verdict verdict = job_.callbacks->after_evaluation(*figures);
     heed_stop(verdict.stop);
+    if (is_at_end() && verdict.is_best && saves() && job_.callbacks->restores_kept()) save_best_apart();
     const bool has_restored = is_at_end() && job_.callbacks->restore_kept();
+    is_restored_ = is_restored_ || has_restored;
     bool has_changed = has_restored;
     if (!progress_.stopped.empty() && end_training()) has_changed = true;
     if (has_changed && !evaluate_again()) return std::nullopt;
-    if (has_restored && verdict.is_best) {
-      spdlog::warn("checkpoint.keep_best would have kept the weights of step {}, which are not the restored ones",
-                   progress_.step);
-    }
     return verdict.is_best && !has_restored;
+  }
+
+  /// The last evaluation is the best by keep_best, and a callback goes back to the best by another figure: both are kept.
+  /// Until the second is saved, too, a resume makes the evaluation again.
+  void save_best_apart() {
+    progress_.evaluation_due = true;
+    if (saved_step_ == progress_.step) {
+      job_.amend(checkpoint_name(), /*best=*/true);
+    } else {
+      save(/*best=*/true);
+    }
+    spdlog::info("checkpoint.keep_best keeps the weights of step {}, which are not those that the run ends with",
+                 progress_.step);
   }
 
   /// Whether callbacks changed what evaluations use, once training is over.
@@ -258,8 +270,11 @@ class Trainer {
     return "training.max_time, " + job_.recipe.training.max_time->text + ", is over";
   }
 
+  /// Restored weights do not take the place of those of the last step, which keep_best may keep.
   std::string checkpoint_name() const {
-    return epoch_ended() ? numbered("epoch-%04lld", progress_.epoch) : numbered("step-%08lld", progress_.step);
+    const bool is_apart = is_restored_ && job_.recipe.checkpoint.keep_best;
+    return (epoch_ended() ? numbered("epoch-%04lld", progress_.epoch) : numbered("step-%08lld", progress_.step)) +
+           (is_apart ? kRestoredMark : "");
   }
 
   void save(bool best) {
@@ -322,6 +337,7 @@ class Trainer {
   double saved_seconds_;        // of it, or of this start
   bool is_over_;                // training.max_time or max_tokens
   bool has_ended_;              // callbacks were told that training is over
+  bool is_restored_ = false;    // the weights are those of an earlier step
 };
 
 /// After training failed: what was copied before is still written; if that fails, too, that is reported.

@@ -90,7 +90,8 @@ json run_dataset(Request& request) {
     const OwnOrder order = dataset->facts().own_order;
     request.give("order", "0", order(static_cast<uint64_t>(request.number("seed")), request.number("epoch")));
   }
-  return {{"learnt", dataset->learnt()}, {"fields", names}, {"target", info.target}};
+  return {
+      {"learnt", dataset->learnt()}, {"fields", names}, {"target", info.target}, {"notes", dataset->facts().notes()}};
 }
 
 json run_partition(Request& request) {

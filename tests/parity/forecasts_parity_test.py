@@ -225,3 +225,31 @@ def test_columns_that_are_not_there_cannot_be_known(probe, tmp_path):
     assert "hold no window of 30 and the 1 after it, without the last 2" in error_of(
         probe, spec | {"length": 30, "holdout": 2}
     )
+
+
+@pytest.mark.parametrize("kind", ["value", "columns", "group"])
+def test_no_window_reaches_over_a_row_that_is_left_out(probe, tmp_path, kind):
+    """Without `time`, too; where the row's group cannot be read, it may be of every shop."""
+    spec, series = shops(tmp_path)
+    lines = (tmp_path / "shops.csv").read_text().splitlines()
+    number = next(i for i, line in enumerate(lines) if line.startswith("s1,2024-05-05,"))
+    lines[number] = {"value": "s1,2024-05-05,dear,1,2", "columns": "s1,2024-05-05", "group": "2024-05-05,1,2,3"}[kind]
+    (tmp_path / "shops.csv").write_text("\n".join(lines) + "\n")
+    spec["dataset"]["broken"] = "skip"
+    spec |= {"length": 2, "horizon": 2, "known": ["promotion"]}
+    del spec["time"]
+    fields, reply = read(probe, spec)
+    # The row of shop 1 comes behind those of shop 0 of the same day, and before the next days of all.
+    split = [series[0], series[1], series[2]] if kind == "value" else [series[0][:5], series[0][5:], series[1], series[2]]
+    pieces = [piece for rows in split for piece in ([rows[:4], rows[5:]] if rows is series[1] else [rows])]
+    expected = [window for rows in pieces for window in windows(rows, 2, 2)]
+    pasts = torch.tensor(np.array([past for past, _ in expected])).float()
+    torch.testing.assert_close(fields["features"], pasts)
+    torch.testing.assert_close(fields["label"], torch.tensor(np.array([future[:, 2] for _, future in expected])).float())
+    bridging = sum(len(windows(rows, 2, 2)) for rows in (series[0], np.delete(series[1], 4, 0), series[2])) - len(expected)
+    places = "1 place" if kind == "value" else "2 places"
+    assert f"Windows: series are split at {places} where rows are left out" in "\n".join(reply["notes"])
+    assert f"there are {bridging} windows fewer" in "\n".join(reply["notes"])
+    if kind == "value":
+        with_time, _ = read(probe, spec | {"time": "day"})
+        torch.testing.assert_close(with_time["features"], pasts)

@@ -6,6 +6,7 @@ import http.server
 import json
 import pathlib
 import threading
+import urllib.parse
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -109,6 +110,8 @@ class Hub:
             if own_kind != kind:
                 continue
             api, plain = f"/api/{kind}/{name}/", f"/{'datasets/' if kind == 'datasets' else ''}{name}/resolve/"
+            if path == api.rstrip("/"):
+                path = api + "revision/main"
             if not path.startswith((api, plain)):
                 continue
             token = self.private.get(name)
@@ -120,17 +123,26 @@ class Hub:
         return request.answer(404, headers={"X-Error-Code": "RepoNotFound"})
 
     def answer_api(self, request, rest, name, files):
-        what, revision = rest.split("/")[:2]
+        what, revision, *within = rest.split("/")
         if revision not in ("main", COMMIT):
             return request.answer(404, headers={"X-Error-Code": "RevisionNotFound"})
         content = {"id": name, "sha": COMMIT, "siblings": [{"rfilename": file} for file in files]}
         if "blobs=true" in request.path.lower():
             content["siblings"] = [{"rfilename": file, "size": len(text), "blobId": git_sha1(text)} | of_large(file, text) for file, text in files.items()]
         if what == "tree":
+            folder = "".join(part + "/" for part in within)
             content = [{"type": "file", "path": file, "size": len(text), "oid": git_sha1(text)} | tree_of_large(file, text) for file, text in files.items()]
+            folders = dict.fromkeys(str(above) for file in files for above in reversed(pathlib.PurePosixPath(file).parents[:-1]))
+            content += [{"type": "directory", "path": path, "size": 0, "oid": git_sha1(path.encode())} for path in folders]
+            content = [one for one in content if one["path"].startswith(folder)]
+            if folder and not content:
+                return request.answer(404, headers={"X-Error-Code": "EntryNotFound"})
+            if "recursive=false" in request.path.lower():
+                content = [one for one in content if "/" not in one["path"].removeprefix(folder)]
         return request.answer(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
     def answer_resolve(self, request, revision, file, files):
+        file = urllib.parse.unquote(file)
         if revision not in ("main", COMMIT) or file not in files:
             return request.answer(404, headers={"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
         content = files[file]

@@ -296,3 +296,56 @@ output_dir: run
     assert "1 line of -DOCSTART- is left out" in said
     assert "1 of 6 sentences is longer than max_length (29 tokens); " in said and "words with their labels are cut off" in said
     assert "the tokenizer makes no token of 1 word, whose label is not learnt" in said
+
+
+def test_predictions_as_conll_are_those_in_json_and_our_own_data_set_reads_them(tmp_path, kinds):
+    written(tmp_path, "train.conll", columns(SENTENCES))
+    recipe = f"""
+version: 1
+name: tags
+seed: 2
+model: {{layers: [{{type: BertForTokenClassification, num_labels: {len(CLASSES)}, hidden_size: 8, num_attention_heads: 1, num_hidden_layers: 1}}]}}
+loss: {{type: CrossEntropyLoss, class_dim: -1}}
+metrics: [{{type: Accuracy, class_dim: -1}}]
+dataset:
+  train: {{type: TokenClassification, path: train.conll, tokenizer: {kinds["word_piece"][0]}, max_length: 29}}
+  eval: {{type: TokenClassification, path: train.conll, tokenizer: {kinds["word_piece"][0]}, max_length: 29}}
+dataloader: {{batch_size: 2}}
+optimizer: {{type: SGD, lr: 0.1}}
+training: {{max_steps: 2}}
+output_dir: run
+"""
+    (tmp_path / "recipe.yaml").write_text(recipe)
+
+    def trainrun(*words, code=0):
+        done = subprocess.run([CALLED, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    trainrun("recipe.yaml")
+    said = trainrun("predict", "run", "train.conll", "--output", "tags.conll")
+    trainrun("predict", "run", "train.conll", "--output", "tags.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "tags.jsonl").read_text().splitlines()]
+    unseen = sum(tag is None for line in lines for tag in line["tags"])
+    words = sum(len(line["words"]) for line in lines)
+    assert unseen > 1
+    assert f"{unseen} words of {words} got the tag O without having been seen by the model" in said
+    found = [[tuple(line.split("\t")) for line in sentence.splitlines()] for sentence in (tmp_path / "tags.conll").read_text().split("\n\n") if sentence]
+    assert found == [list(zip(line["words"], [tag or "O" for tag in line["tags"]], strict=True)) for line in lines]
+    said = trainrun("eval", "run", "dataset.eval.path=tags.conll", "--json")  # which our own data set reads
+    figures = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+    assert figures["eval/accuracy"] == 1.0
+    assert (tmp_path / "tags.conll").read_text() == trainrun("predict", "run", "train.conll", "--format", "conll").split("note:")[0]
+    assert "these predictions have no words; name the file of sentences" in trainrun("predict", "run", "--format", "conll", code=1)
+    (tmp_path / "odd.jsonl").write_text(json.dumps({"tokens": ["New York", "a\tb"], "ner_tags": ["O", "O"]}) + "\n")
+    assert r"the word \"a\tb\" has a tabulator" .replace("\\\"", '"') in trainrun("predict", "run", "odd.jsonl", "--format", "conll", code=1)
+
+
+def test_conll_is_for_words_alone(tmp_path):
+    (tmp_path / "t.csv").write_text("a,kind\n1,0\n2,1\n")
+    (tmp_path / "recipe.yaml").write_text("model: {layers: [{type: Linear, out_features: 2}]}\nloss: CrossEntropyLoss\n"
+                                          "dataset: {train: {type: CSV, path: t.csv, label: kind}}\noptimizer: SGD\ntraining: {max_steps: 1}\noutput_dir: run\n")
+    subprocess.run([CALLED, "recipe.yaml"], cwd=tmp_path, capture_output=True, check=True)
+    done = subprocess.run([CALLED, "predict", "run", "t.csv", "--output", "tags.conll"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "a model of words (TokenClassification), and this one is of CSV data; write --output FILE.csv" in done.stderr
+    assert not [path for path in tmp_path.iterdir() if "conll" in path.name]

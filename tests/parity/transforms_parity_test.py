@@ -309,6 +309,27 @@ def test_standardize_equals_scikit_learn(probe, options, shape):
     assert_same(results.under("output"), {"features": (batch - mean) / scale}, "Standardize", 1e-5)
 
 
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_padding_of_sequences_is_no_value_to_standardize(probe, shape):
+    """Mean and deviation are those of the items; padding stays what it is."""
+    lengths, padding = torch.tensor([2, 5, 1, 0, 3, 4]), 7.0
+    items = torch.arange(5)[None] < lengths[:, None]
+    beside = items.view(6, 5, *[1] * len(shape))
+    values = torch.where(beside, torch.randn(6, 5, *shape, generator=torch.Generator().manual_seed(3)) * 3 + 5, torch.tensor(padding))
+    fields = {"features": values, "features_mask": items.long()}
+    seen = {name: tensor.clone() for name, tensor in fields.items()}
+    scaler = sklearn.preprocessing.StandardScaler().fit(values[items].reshape(-1, shape[-1] if shape else 1).double())
+    expected = torch.where(beside, (values - torch.tensor(scaler.mean_).float()) / torch.tensor(scaler.scale_).float(), torch.tensor(padding))
+    _, results = probe.ask("transform", named("input", fields) | named("learn", seen), spec={"type": "Standardize", "dim": -1}, seed=0)
+    assert_same(results.under("output"), {"features": expected, "features_mask": items.long()}, "Standardize", 1e-5)
+    if shape:
+        with pytest.raises(ProbeError, match="holds lists of unequal length, whose items dim 1 counts; write dim: -1"):
+            probe.ask("transform", named("input", fields) | named("learn", seen), spec={"type": "Standardize"}, seed=0)
+    _, results = probe.ask("transform", named("input", fields), spec={"type": "GaussianNoise", "field": "features", "clip": False}, seed=0)
+    noisy = results.under("output")["features"]
+    assert (noisy[~items] == padding).all() and (noisy[items] != values[items]).all()
+
+
 def test_every_transform_and_every_parameter_has_a_row(probe):
     specs = [{"type": row[0]} | row[1] for row in ROWS + CHANGES] + [{"type": "Standardize"} | options for options in STANDARDIZE]
     specs.append({"type": "CutMix", "alpha": 0.3, "num_classes": 3, "field": "x", "label": "y"})  # in torchvision_parity_test.py, as CHANGES are

@@ -52,6 +52,9 @@ class Telling : public Silent {
     facts.lengths = [] { return at::arange(kSize, at::kLong) + 100; };
     facts.own_order = [](uint64_t, int64_t) { return at::tensor({5, 4, 3, 2, 1, 0}, at::kLong); };
     facts.series_starts = [] { return std::vector<int64_t>{2, 4}; };
+    facts.holes = [](const std::string& column) {
+      return std::vector<DatasetFacts::Hole>{{2, column}, {6, std::nullopt}};
+    };
     facts.notes = [] { return Strings{"a note"}; };
     facts.inferred = [this] { return inferred_; };
     return facts;
@@ -68,6 +71,12 @@ std::unique_ptr<Dataset> some_of(std::unique_ptr<Dataset> base, const std::vecto
 
 bool are(const at::Tensor& found, const std::vector<int64_t>& expected) {
   return found.defined() && found.equal(at::tensor(expected, at::kLong));
+}
+
+Strings shown(const std::vector<DatasetFacts::Hole>& holes) {
+  Strings all;
+  for (const DatasetFacts::Hole& hole : holes) all.push_back(std::to_string(hole.before) + hole.text.value_or("?"));
+  return all;
 }
 
 TEST_CASE("a data set that tells nothing of itself still has a place, and what lies in its tensors") {
@@ -98,6 +107,18 @@ TEST_CASE("some samples of a data set have its facts, by their own numbers") {
   CHECK(facts.notes() == Strings{"a note"});
   data->set_inferred("another's");
   CHECK(data->facts().inferred() == "another's");
+}
+
+TEST_CASE("some samples in their order, and joined data, have the holes between their own samples") {
+  const auto some = some_of(std::make_unique<Telling>(), {0, 3, 4});
+  some->open();
+  CHECK(shown(some->facts().holes("a")) == Strings{"1a", "3?"});
+  std::vector<std::unique_ptr<Dataset>> parts;
+  parts.push_back(std::make_unique<Telling>());
+  parts.push_back(some_of(std::make_unique<Telling>(), {0, 3, 4}));
+  JoinedDatasets joined("Concat", std::move(parts));
+  joined.open();
+  CHECK(shown(joined.facts().holes("a")) == Strings{"2a", "6?", "7a", "9?"});
 }
 
 TEST_CASE("data sets that are joined have the first one's facts, and each sample has its own") {

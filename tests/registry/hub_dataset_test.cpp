@@ -1,5 +1,6 @@
 #include <ATen/ops/tensor.h>
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "registry/data/hub/hub_urls.h"
 #include "registry/data/hub/path_glob.h"
 #include "registry/data/hub/split_files.h"
+#include "registry/data/path_patterns.h"
 #include "registry/formats/files/yaml_file.h"
 #include "registry/kinds/dataset.h"
 #include "registry/kinds/dataset_facts.h"
@@ -51,6 +53,33 @@ TEST_CASE("a pattern matches paths as fsspec's glob does") {
   CHECK_FALSE(matches_glob("a[!b-d]", "ac"));
   CHECK_FALSE(matches_glob("a?c", "a/c"));
   CHECK_FALSE(matches_glob(std::string(2000, '*') + "b", std::string(2000, 'a')));  // soon
+}
+
+TEST_CASE("** stands for folders in a pattern of this machine's files, too") {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.txt", "x/b.txt", "x/y/c.txt", "x/y/d.csv", ".hidden/e.txt", "x/.f.txt"}) {
+    std::filesystem::create_directories(std::filesystem::path(folder / name).parent_path());
+    folder.write(name, "");
+  }
+  const auto found_by = [&](const std::string& pattern) {
+    Paths paths = matching_paths({folder / pattern}, "Texts");
+    for (std::string& path : paths) path.erase(0, (folder / "").size());
+    return paths;
+  };
+  CHECK(found_by("**/*.txt") == Paths{"a.txt", "x/b.txt", "x/y/c.txt"});
+  CHECK(found_by("x/**/*.txt") == Paths{"x/b.txt", "x/y/c.txt"});
+  CHECK(found_by("*/**/c.*") == Paths{"x/y/c.txt"});
+  CHECK(found_by("**/.hidden/*.txt") == Paths{".hidden/e.txt"});
+  CHECK(contains(message_of<DataError>([&] { found_by("**/*.json"); }), "Texts: there is no file"));
+  CHECK(contains(message_of<DataError>([&] { found_by("z/**/*.txt"); }), "Texts: there is no file"));
+}
+
+TEST_CASE("a pattern that names a set of characters means what Python's means by it") {
+  CHECK(matches_glob("[^a].csv", "^.csv"));
+  CHECK_FALSE(matches_glob("[^a].csv", "b.csv"));
+  CHECK(has_whole_folders("a/**/b/**"));
+  CHECK_FALSE(has_whole_folders("a/b**/c"));
+  CHECK_FALSE(has_whole_folders("**.csv"));
 }
 
 TEST_CASE("the files of a split are found by their names, those of several shards in order") {
@@ -157,7 +186,11 @@ TEST_CASE("a URL of the hub names a repository and a file in it") {
   const HubUrl converted = parse_hub_url("hf://datasets/org/name@refs/convert/parquet/x/train/0.parquet");
   CHECK(converted.name.revision == "refs/convert/parquet");
   CHECK(converted.file == "x/train/0.parquet");
-  for (const char* wrong : {"hf://org/name/a.csv", "hf://datasets/org/name", "hf://datasets/org/name/../a"}) {
+  CHECK(parse_hub_url("hf://datasets/org/name").file.empty());
+  CHECK(parse_hub_url("hf://datasets/org/name@v1/").name.text() == "org/name@v1");
+  CHECK(parse_hub_url("hf://datasets/org/name/**/a.csv").file == "**/a.csv");
+  for (const char* wrong :
+       {"hf://org/name/a.csv", "hf://datasets/org", "hf://datasets/org/name/../a", "hf://datasets/org/name/a/b**"}) {
     CAPTURE(wrong);
     CHECK_FALSE(message_of<DataError>([&] { parse_hub_url(wrong); }).empty());
   }

@@ -240,6 +240,47 @@ TEST_CASE("restore_best leaves a run as it is whose last evaluation is its best"
   CHECK(script.evaluations.size() == 6);
 }
 
+TEST_CASE("keep_best and restore_best that watch different figures both keep their best") {
+  struct Case {
+    const char* patience;
+    int64_t end;        // the step of the last evaluation, which is the best by keep_best
+    const char* every;  // the last step is saved before its evaluation, or not
+  };
+  for (const Case& one : {Case{"30", 12, "2"}, Case{"2", 10, "4"}}) {
+    CAPTURE(one.end);
+    const TemporaryFolder folder;
+    const auto overrides =
+        with_another(restoring(one.patience), "checkpoint={every: " + std::string(one.every) +
+                                                  ", keep_last: 1, keep_best: {monitor: eval/curve, mode: max}}");
+    curve = {5, 4, 3, 6, 6, 6};
+    curve[static_cast<size_t>(one.end / 2 - 1)] = 7;
+    Catalog catalog = catalog_with_curve();
+    Script whole;
+    CHECK(train_in(folder / "all", whole, restoring(one.patience), catalog) == 0);
+    curve = {5, 4, 3, 6, 6, 6};
+    curve[static_cast<size_t>(one.end / 2 - 1)] = 7;
+    Script script;
+    CHECK(train_in(folder / "run", script, overrides, catalog) == 0);
+    const auto restored = weights_of(folder / "all/checkpoints/step-00000006");
+    const std::string last = "step-000000" + std::to_string(one.end);
+    CHECK((weights_of(folder / "run/checkpoints/latest") == restored));
+    CHECK(std::filesystem::read_symlink(folder / "run/checkpoints/latest") == last + "-restored");
+    CHECK(std::filesystem::read_symlink(folder / "run/checkpoints/best") == last);
+    const auto best = weights_of(folder / "run/checkpoints/best");
+    CHECK((best != restored));
+
+    // Killed before the restored weights were saved: the evaluation is made again.
+    std::filesystem::remove(folder / "run/summary.json");
+    std::filesystem::remove_all(folder / ("run/checkpoints/" + last + "-restored"));
+    CurveCallback::step = one.end;
+    Script again;
+    CHECK(train_in(folder / "run", again, overrides, catalog) == 0);
+    CHECK(again.training_batches == 0);
+    CHECK((weights_of(folder / "run/checkpoints/latest") == restored));
+    CHECK((weights_of(folder / "run/checkpoints/best") == best));
+  }
+}
+
 TEST_CASE("a run that is killed after the verdict and before its end does not train on") {
   curve = {5, 5, 5};
   const TemporaryFolder folder;

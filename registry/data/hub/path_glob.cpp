@@ -31,7 +31,7 @@ bool is_in(std::string_view set, char c) {
 bool takes(const GlobStep& step, char c) {
   if (step.is_folders || step.takes_slash) return true;
   if (step.is_many || step.is_any) return c != '/';
-  return step.is_set ? c != '/' && is_in(step.set, c) != step.is_negated : c == step.set[0];
+  return step.is_set ? is_in(step.set, c) != step.is_negated : c == step.set[0];
 }
 
 std::vector<GlobStep> steps_of(std::string_view pattern) {
@@ -53,7 +53,7 @@ std::vector<GlobStep> steps_of(std::string_view pattern) {
     } else if (close != std::string_view::npos) {
       step.is_set = true;
       step.set = pattern.substr(1, close - 1);
-      step.is_negated = step.set.starts_with('!') || step.set.starts_with('^');
+      step.is_negated = step.set.starts_with('!');
       if (step.is_negated) step.set.remove_prefix(1);
       size = close + 1;
     }
@@ -66,6 +66,23 @@ std::vector<GlobStep> steps_of(std::string_view pattern) {
 }  // namespace
 
 bool is_glob(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
+
+bool has_whole_folders(std::string_view pattern) {
+  constexpr std::string_view kFolders = "**";
+  for (size_t at = pattern.find(kFolders); at != std::string_view::npos; at = pattern.find(kFolders, at + 2)) {
+    const size_t end = at + kFolders.size();
+    if (at > 0 && pattern[at - 1] != '/') return false;
+    if (end < pattern.size() && pattern[end] != '/') return false;
+  }
+  return true;
+}
+
+bool is_hidden_from(std::string_view pattern, std::string_view path) {
+  const auto has_dot = [](std::string_view text) {
+    return text.starts_with('.') || text.find("/.") != std::string_view::npos;
+  };
+  return has_dot(path) && !has_dot(pattern);
+}
 
 bool matches_glob(std::string_view pattern, std::string_view path) {
   const std::vector<GlobStep> steps = steps_of(pattern);

@@ -150,6 +150,7 @@ class TableDataset : public TensorDataset {
     facts.texts = [this](const std::string& column) { return texts(column); };
     facts.ids = rows_.ids();
     facts.series_starts = [this] { return series_starts_; };
+    facts.holes = [this](const std::string& column) { return holes(column); };
     facts.notes = [this] { return notes(); };
     facts.unlabelled = [this](const UnlabelledSource& source) { return read_unlabelled(source, options(), *source_); };
     facts.inferred = [this] { return inferred(); };
@@ -220,6 +221,27 @@ class TableDataset : public TensorDataset {
       texts.push_back(text_of(row[place]));
     }
     return texts;
+  }
+  /// The rows that are left out; the file is read once more.
+  std::vector<DatasetFacts::Hole> holes(const std::string& column) const {
+    std::vector<DatasetFacts::Hole> all;
+    if (left_out_.count == 0) return all;
+    RowReader reader(source_->open(), options_);
+    const size_t place = place_of_column(*source_, column == "label" ? options_.labels()[0] : column, reader.names());
+    reader.read_only({place});
+    int64_t before = 0;
+    int64_t num_unread = 0;
+    std::vector<Cell> row;
+    while (reader.next(row)) {
+      if (reader.left_out().count > num_unread) all.push_back({before, std::nullopt});
+      num_unread = reader.left_out().count;
+      if (rows_.is_next(static_cast<size_t>(before), reader.row_number())) {
+        ++before;
+      } else {
+        all.push_back({before, text_of(row[place])});
+      }
+    }
+    return all;
   }
   /// Of the label.
   std::string renumbering() const {
