@@ -99,12 +99,16 @@ bool lacks_new_rows(const at::Tensor& from, const at::Tensor& to, std::optional<
 }
 
 /// The new rows are the mean of the old ones, around which transformers' resize_token_embeddings draws them with a
-/// deviation of some 1e-5 of theirs.
-void copy_with_new_rows(const at::Tensor& from, at::Tensor to) {
+/// deviation of some 3e-5 of theirs; the bias of a head that shares the embedding's weight begins at 0, as there.
+void copy_with_new_rows(const at::Tensor& from, const at::Tensor& to, bool is_tied) {
   const int64_t rows = from.size(0);
   to.narrow(0, 0, rows).copy_(from);
-  to.narrow(0, rows, to.size(0) - rows)
-      .copy_(from.to(at::kFloat).mean(0, /*keepdim=*/true).expand_as(to.narrow(0, rows, to.size(0) - rows)));
+  const at::Tensor more = to.narrow(0, rows, to.size(0) - rows);
+  if (from.dim() == 1 && is_tied) {
+    more.zero_();
+  } else {
+    more.copy_(from.to(at::kFloat).mean(0, /*keepdim=*/true).expand_as(more));
+  }
 }
 
 /// Copies the folder's tensors into `own`; what had no counterpart, or "". `needs_all`: none of `own` may be left out.
@@ -126,7 +130,7 @@ std::string load_folder(const ModelRecord& record, const NamedTensors& own, bool
     if (it->second.sizes() == tensor.sizes()) {
       at::Tensor(tensor).copy_(it->second);
     } else if (lacks_new_rows(it->second, tensor, record.grown_from)) {
-      copy_with_new_rows(it->second, tensor);
+      copy_with_new_rows(it->second, tensor, record.config.value("tie_word_embeddings", true));
     } else {
       others.push_back(name + " is " + at::str(it->second.sizes()) + ", the model's is " + at::str(tensor.sizes()));
     }

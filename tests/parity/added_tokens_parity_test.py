@@ -19,7 +19,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 
 import peft  # noqa: E402
 import tokenizer_kinds  # noqa: E402
-from language_models import BERT, GPT, LLAMA_3, LanguageModel, bert  # noqa: E402
+from language_models import ALL, BERT, GPT, LLAMA_3, LanguageModel, bert  # noqa: E402
 from probe import ProbeError, assert_same  # noqa: E402
 from tokenizer_texts import Encoded, decoded, mrpc_pairs  # noqa: E402
 from tokenizers import AddedToken  # noqa: E402
@@ -114,6 +114,8 @@ evaluation: {{every: null}}
 checkpoint: {{every: 5, keep_last: null}}
 """
 MASKED = bert(BertForMaskedLM)
+[DISTILLED] = [model for model in ALL if model.type == "DistilBertForMaskedLM"]
+LOOSE = LanguageModel(DISTILLED.kind, DISTILLED.config, DISTILLED.settings | {"tie_word_embeddings": False}, "_untied", DISTILLED.dropout)
 UNTIED = LLAMA_3
 STEPS = 20
 
@@ -138,8 +140,9 @@ def folder_of_models(tmp_path_factory, corpus):
     finally:
         tokenizer_kinds.VOCAB = old
     assert len(decoder) == len(encoder) == ROWS
-    for model in (UNTIED, GPT, BERT, MASKED):
-        model.saved(folder / str(model), vocab_size=ROWS, **dict.fromkeys(model.dropout, 0.0))
+    for model in (UNTIED, GPT, BERT, MASKED, DISTILLED, LOOSE):
+        positions = {"n_positions" if model is GPT else "max_position_embeddings": 256}
+        model.saved(folder / str(model), vocab_size=ROWS, **positions, **dict.fromkeys(model.dropout, 0.0))
     UNTIED.saved(folder / "roomy", vocab_size=640)
     (folder / "chats.jsonl").write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in conversations()))
     labelled = [(chat[0]["content"], i % 3) for i, chat in enumerate(conversations())]
@@ -151,10 +154,10 @@ def chats(folder) -> str:
     return f"{{type: Chat, path: {folder}/chats.jsonl, tokenizer: {folder}/bpe, max_length: 200, train_on: all}}"
 
 
-def write_recipe(folder, path: pathlib.Path, model: LanguageModel, adapters: str = "null", added: str = DATASET, named: str | None = None) -> str:
+def write_recipe(folder, path: pathlib.Path, model: LanguageModel, adapters: str = "null", added: str = DATASET, named: str | None = None, data: str | None = None) -> str:
     settings = "".join(f", {name}: 0" for name in model.dropout)
     is_chat = model in (UNTIED, GPT)
-    data = chats(folder) if is_chat else f"{{type: TextClassification, path: {folder}/labelled.csv, text_columns: [text], tokenizer: {folder}/wordpiece}}"
+    data = data or chats(folder) if is_chat or data else f"{{type: TextClassification, path: {folder}/labelled.csv, text_columns: [text], tokenizer: {folder}/wordpiece}}"
     path.write_text(RECIPE.format(folder=folder, type=model.type, model=named or str(model), settings=settings, adapters=adapters, data=data,
                                   loss="CausalLMLoss" if is_chat else "CrossEntropyLoss", added=added.replace("add_special", "\n  add_special").replace(", \n", "\n")))
     return str(path)
@@ -172,7 +175,8 @@ def with_mean_rows(model, rows: int):
     model.resize_token_embeddings(rows)
     with torch.no_grad():
         for name, tensor in of_vocabulary().items():
-            mean = before[name].mean(0)
+            is_padded = name == "bias" and model.config.tie_word_embeddings  # with 0, when it is tied again
+            mean = torch.zeros(()) if is_padded else before[name].mean(0)
             drawn = tensor[len(before[name]):]
             assert (drawn - mean).abs().max() < 1e-3 * before[name].std(), "transformers draws them close to the mean"
             tensor[len(before[name]):] = mean
@@ -247,17 +251,17 @@ def test_training_and_the_exported_folder_are_those_of_transformers(folder, tmp_
     torch.testing.assert_close(logits_of(exported, tokenizer), logits_of(peer, own), rtol=2e-3, atol=2e-3)
 
 
-def test_a_masked_model_s_bias_grows_too(folder, tmp_path):
+@pytest.mark.parametrize("model", [MASKED, DISTILLED, LOOSE], ids=str)
+def test_a_masked_model_s_bias_grows_too(folder, tmp_path, model):
     """One step without a rate, so that what is exported is what was resized; head and embedding are one weight."""
-    recipe = write_recipe(folder, tmp_path / "r.yaml", MASKED)
-    masking = f"dataset.transforms=[{{type: MaskTokens, tokenizer: {folder}/wordpiece}}]"
-    texts = f"dataset.train={{type: Texts, path: {folder}/chats.jsonl, text_column: text, tokenizer: {folder}/wordpiece}}"
     (folder / "texts.txt").write_text("\n".join(chat[0]["content"] for chat in conversations()) + "\n")
-    texts = texts.replace("chats.jsonl, text_column: text", "texts.txt")
-    _, run = reference.run_trainrun(recipe, tmp_path / "run", texts, masking, "optimizer.lr=1e-30", "optimizer.weight_decay=0", "training.max_steps=1")
+    recipe = write_recipe(folder, tmp_path / "r.yaml", model, data=f"{{type: Texts, path: {folder}/texts.txt, tokenizer: {folder}/wordpiece}}")
+    masking = f"dataset.transforms=[{{type: MaskTokens, tokenizer: {folder}/wordpiece}}]"
+    still = ("loss={type: CrossEntropyLoss, class_dim: -1}", "optimizer.lr=1e-30", "optimizer.weight_decay=0", "training.max_steps=1")
+    _, run = reference.run_trainrun(recipe, tmp_path / "run", masking, *still)
     trainrun("export", run, "--format", "huggingface", "--output", tmp_path / "out", cwd=tmp_path)
-    peer = loaded(folder, MASKED).eval()
-    assert_same(dict(BertForMaskedLM.from_pretrained(tmp_path / "out", dtype=torch.float32).state_dict()), dict(peer.state_dict()), "resized", 1e-6)
+    peer = loaded(folder, model).eval()
+    assert_same(dict(model.kind.from_pretrained(tmp_path / "out", dtype=torch.float32).state_dict()), dict(peer.state_dict()), "resized", 1e-6)
 
 
 def test_a_vocabulary_with_room_keeps_its_size(folder, tmp_path):
@@ -363,7 +367,11 @@ def test_weights_of_another_vocabulary_are_refused(folder, tmp_path):
     ("dataset.add_special_tokens={pad: x}", "there is no special token pad; did you mean pad_token?"),
     ("dataset.add_tokens=['']", "dataset.add_tokens: a token cannot be empty"),
     ("dataset.add_special_tokens={pad_token: [x]}", "pad_token is one token, not a list"),
-    ("dataset.train={type: Synthetic}", "dataset.add_tokens: no data set of this recipe has a tokenizer"),
 ])  # fmt: skip
 def test_what_cannot_be_added_is_refused(folder, tmp_path, override, said):
     assert said in refused(write_recipe(folder, tmp_path / "r.yaml", UNTIED), tmp_path, override)
+
+
+def test_data_without_a_tokenizer_have_nothing_to_add_to(folder, tmp_path):
+    recipe = write_recipe(folder, tmp_path / "r.yaml", UNTIED, data="{type: Synthetic, num_samples: 8, shape: [8], vocab_size: 600}")
+    assert "dataset.add_tokens: no data set of this recipe has a tokenizer" in refused(recipe, tmp_path)
