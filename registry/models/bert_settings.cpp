@@ -3,7 +3,7 @@
 namespace trainrun {
 
 BertSettings::BertSettings(const BertOptions& own, const BertFamily& family, ModelConfig& config) {
-  vocab_size = config.integer("vocab_size", own.vocab_size, family.vocab_size);
+  vocab_size = config.vocab_size(own.vocab_size, family.vocab_size);
   hidden_size = config.integer("hidden_size", own.hidden_size, 768);
   num_hidden_layers = layer_count(config, "num_hidden_layers", own.num_hidden_layers, 12);
   num_attention_heads = config.integer("num_attention_heads", own.num_attention_heads, 12);

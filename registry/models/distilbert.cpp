@@ -68,7 +68,7 @@ struct DistilBertSettings {
 
   DistilBertSettings(const DistilBertOptions& own, ModelConfig& config) {
     config.rename({{"hidden_size", "dim"}, {"num_attention_heads", "n_heads"}, {"num_hidden_layers", "n_layers"}});
-    vocab_size = config.integer("vocab_size", own.vocab_size, 30522);
+    vocab_size = config.vocab_size(own.vocab_size, 30522);
     dim = config.integer("dim", own.dim, 768);
     n_layers = layer_count(config, "n_layers", own.n_layers, 6);
     n_heads = config.integer("n_heads", own.n_heads, 12);

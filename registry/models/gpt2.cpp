@@ -81,7 +81,7 @@ struct Gpt2Settings {
                    {"max_position_embeddings", "n_positions"},
                    {"num_attention_heads", "n_head"},
                    {"num_hidden_layers", "n_layer"}});
-    vocab_size = config.integer("vocab_size", own.vocab_size, 50257);
+    vocab_size = config.vocab_size(own.vocab_size, 50257);
     n_positions = config.integer("n_positions", own.n_positions, 1024);
     n_embd = config.integer("n_embd", own.n_embd, 768);
     n_layer = layer_count(config, "n_layer", own.n_layer, 12);

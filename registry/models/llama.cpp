@@ -148,7 +148,7 @@ struct LlamaSettings {
 };
 
 LlamaSettings::LlamaSettings(const LlamaOptions& own, const LlamaFamily& family, ModelConfig& config) {
-  vocab_size = config.integer("vocab_size", own.vocab_size, family.vocab_size);
+  vocab_size = config.vocab_size(own.vocab_size, family.vocab_size);
   hidden_size = config.integer("hidden_size", own.hidden_size, 4096);
   intermediate_size = config.integer("intermediate_size", own.intermediate_size, family.intermediate_size);
   num_hidden_layers = layer_count(config, "num_hidden_layers", own.num_hidden_layers, 32);

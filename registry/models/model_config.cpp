@@ -1,5 +1,6 @@
 #include "registry/models/model_config.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 
@@ -30,7 +31,8 @@ const char* type_name(const bool& /*like*/) { return "true or false"; }
 }  // namespace
 
 ModelConfig::ModelConfig(const CheckpointOptions& options, const std::string& model_type,
-                         const std::string& architecture) {
+                         const std::string& architecture)
+    : num_tokens_(options.num_tokens) {
   if (options.pretrained) {
     folder_ = model_folder(*options.pretrained, PublishedPart::kWeights);
     if (!std::filesystem::is_directory(folder_)) {
@@ -91,6 +93,22 @@ int64_t ModelConfig::integer(const std::string& key, const std::optional<int64_t
                   std::to_string(number));
   }
   return number;
+}
+
+int64_t ModelConfig::vocab_size(const std::optional<int64_t>& own, int64_t fallback) {
+  const char* key = "vocab_size";
+  const bool is_said = own || !in_file(key).is_null();
+  const int64_t in_folder = own || !is_said ? 0 : integer(key, own, fallback);
+  if (own && num_tokens_ && *own < *num_tokens_) {
+    throw DataError("vocab_size: is " + std::to_string(*own) + ", but the tokenizer has " +
+                    std::to_string(*num_tokens_) + " tokens; write vocab_size: " + std::to_string(*num_tokens_) +
+                    ", or leave it out");
+  }
+  if (!num_tokens_) return integer(key, own, fallback);
+  const int64_t size = integer(key, own.value_or(std::max(in_folder, *num_tokens_)), fallback);
+  const json before = in_file(key);
+  if (before.is_number_integer() && before.get<int64_t>() < size) grown_from_ = before.get<int64_t>();
+  return size;
 }
 
 std::optional<int64_t> ModelConfig::integer_or_null(const std::string& key, const std::optional<int64_t>& own,

@@ -17,6 +17,7 @@ namespace trainrun {
 struct CheckpointOptions {
   std::optional<std::string> config;
   std::optional<std::string> pretrained;
+  std::optional<int64_t> num_tokens;
 
   template <class Own>
   static void describe_checkpoint(Fields<Own>& f) {
@@ -28,6 +29,12 @@ struct CheckpointOptions {
             "pytorch_model.bin), or the name of a model on Hugging Face's hub (org/name, org/name@revision), that "
             "gives "
             "sizes and weights; parameters without weights there keep their initial values");
+    f.optional("num_tokens", &Own::num_tokens)
+        .at_least(1)
+        .doc(
+            "how many tokens the tokenizer has: a smaller vocabulary of config or pretrained grows to it, and the new "
+            "rows of the embedding and of the logits are the mean of the old ones; null: the vocabulary stays as it "
+            "is, unless dataset.add_tokens says otherwise");
     f.rule({.when = {the("pretrained").is_given()},
             .all = {the("config").is_missing()},
             .at = "config",
@@ -45,6 +52,11 @@ class ModelConfig {
   ModelConfig(const CheckpointOptions& options, const std::string& model_type, const std::string& architecture);
 
   int64_t integer(const std::string& key, const std::optional<int64_t>& own, int64_t fallback, int64_t least = 1);
+  /// `vocab_size`: at least as large as CheckpointOptions::num_tokens; without a file, that. Throws DataError where the
+  /// recipe's own word is less.
+  int64_t vocab_size(const std::optional<int64_t>& own, int64_t fallback);
+  /// How many rows the file's vocabulary has, where that of the model has more since tokens were added.
+  const std::optional<int64_t>& grown_from() const { return grown_from_; }
   std::optional<int64_t> integer_or_null(const std::string& key, const std::optional<int64_t>& own,
                                          const std::optional<int64_t>& fallback, int64_t least = 1);
   double number(const std::string& key, const std::optional<double>& own, double fallback);
@@ -86,6 +98,8 @@ class ModelConfig {
 
   void refuse_what_changes_numbers() const;
 
+  std::optional<int64_t> num_tokens_;
+  std::optional<int64_t> grown_from_;
   std::string path_;  // "" without a file
   std::string folder_;
   nlohmann::json file_ = nlohmann::json::object();
@@ -99,11 +113,15 @@ class ModelConfig {
 struct ModelRecord : torch::nn::Module {
   static constexpr const char* kName = "(config)";
   explicit ModelRecord(const ModelConfig& settings)
-      : config(settings.written()), pretrained(settings.folder()), notes(settings.notes()) {}
+      : config(settings.written()),
+        pretrained(settings.folder()),
+        notes(settings.notes()),
+        grown_from(settings.grown_from()) {}
 
   nlohmann::json config;
   std::string pretrained;  // "" for none
   std::vector<std::string> notes;
+  std::optional<int64_t> grown_from;  // ModelConfig::grown_from
 };
 
 }  // namespace trainrun

@@ -115,6 +115,7 @@ struct SentenceTransformer : CheckpointOptions {
     json encoder = {{"name", kEncoder},
                     {"inputs", listed(read)},
                     {pretrained ? "pretrained" : "config", pretrained ? *pretrained : file}};
+    if (num_tokens) encoder["num_tokens"] = *num_tokens;
     const std::string type = encoder_type(file);
     if (type != "DistilBertModel") encoder["add_pooling_layer"] = false;
     if (type == "DistilBertModel" && read.size() > 2) encoder["inputs"] = {read[0], read[1]};

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "registry/formats/text/new_tokens.h"
 #include "registry/formats/text/tokenizer.h"
 #include "registry/text_data/template_on_demand.h"
 #include "registry/text_data/token_cache.h"
@@ -20,7 +21,7 @@ struct Words<PairTokens> {
 };
 
 /// How prompts with answers are read and become tokens.
-struct AnswerOptions : TemplateOptions {
+struct AnswerOptions : TemplateOptions, NewTokens {
   std::string path;
   std::string tokenizer;
   int64_t max_length = 1024;
@@ -33,6 +34,7 @@ struct AnswerOptions : TemplateOptions {
     f.required("path", &T::path).doc(of_file);
     f.required("tokenizer", &T::tokenizer)
         .doc("a folder in Hugging Face's layout, or one of a tokenizer's files, or the name of a model on its hub");
+    NewTokens::describe_into(f);
     TemplateOptions::describe_into(f);
     f.optional("max_length", &T::max_length)
         .at_least(2)

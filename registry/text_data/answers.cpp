@@ -139,12 +139,12 @@ class AnswerMaker {
 }  // namespace
 
 void AnsweredPrompts::open() {
-  tokenizer_ = open_tokenizer(options_.tokenizer);
-  TemplateOnDemand chat_template(options_.tokenizer, options_);
+  tokenizer_ = open_tokenizer(options_.in(options_.tokenizer));
+  TemplateOnDemand chat_template(options_.in(options_.tokenizer), options_);
   const auto make = [&] { return AnswerMaker(options_, keys_, *tokenizer_, chat_template).make(); };
   if (options_.cache == TokenCaching::kDisk) {
     TokenCacheKey key("answers");
-    key.add_tokenizer(options_.tokenizer).add_file(options_.path).add(options_.max_length);
+    key.add_tokenizer(options_.in(options_.tokenizer)).add_file(options_.path).add(options_.max_length);
     key.add(static_cast<int64_t>(options_.tokenize)).add(is_arrow_file(options_.path) ? 1 : 0);
     for (const std::string& name : keys_.answers) key.add(name);
     key.add(keys_.number);

@@ -35,7 +35,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Chat : TemplateOptions {
+struct Chat : TemplateOptions, NewTokens {
   std::string path;
   std::string tokenizer;
   std::optional<std::string> system;
@@ -53,6 +53,7 @@ struct Chat : TemplateOptions {
             "`instruction`, `input` and `output` as Alpaca does");
     f.required("tokenizer", &Chat::tokenizer)
         .doc("a folder in Hugging Face's layout, or one of a tokenizer's files; its chat template is in its folder");
+    NewTokens::describe_into(f);
     TemplateOptions::describe_into(f);
     f.optional("system", &Chat::system).doc("the system message of conversations that have none; null: none");
     f.optional("train_on", &Chat::train_on)
@@ -185,7 +186,9 @@ class ChatMaker {
 /// Names all that the arrays depend on.
 std::string cache_key(const Chat& options, TemplateOnDemand& chat_template) {
   TokenCacheKey key("chats, weighed");
-  key.add_tokenizer(options.tokenizer).add_file(options.path).add(fs::path(options.path).extension().string());
+  key.add_tokenizer(options.in(options.tokenizer))
+      .add_file(options.path)
+      .add(fs::path(options.path).extension().string());
   chat_template.add_to(key);
   key.add(options.system ? 1 : 0).add(options.system.value_or(""));
   key.add(static_cast<int64_t>(options.train_on)).add(options.max_length).add(static_cast<int64_t>(options.too_long));
@@ -211,8 +214,8 @@ class ChatDataset : public Dataset {
     return info;
   }
   void open() override {
-    tokenizer_ = open_tokenizer(options_.tokenizer);
-    TemplateOnDemand chat_template(options_.tokenizer, options_);
+    tokenizer_ = open_tokenizer(options_.in(options_.tokenizer));
+    TemplateOnDemand chat_template(options_.in(options_.tokenizer), options_);
     const auto make = [&] { return ChatMaker(options_, tokenizer_, chat_template).make(); };
     const bool keeps = options_.cache == TokenCaching::kDisk;
     use(keeps ? arrays_on_disk(cache_key(options_, chat_template), kChatArrays, make) : make());

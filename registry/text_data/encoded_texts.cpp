@@ -158,7 +158,7 @@ std::unique_ptr<EncodedTexts> EncodedTexts::without_labels() const {
 }
 
 ByteArrays EncodedTexts::encoded(const TextRows& table) const {
-  const auto tokenizer = open_tokenizer(encoding_.tokenizer);
+  const auto tokenizer = open_tokenizer(encoding_.in(encoding_.tokenizer));
   Truncation truncation;
   truncation.max_length = encoding_.max_length;
   truncation.side = tokenizer->truncation_side();
@@ -177,7 +177,7 @@ ByteArrays EncodedTexts::encoded(const TextRows& table) const {
 
 std::string EncodedTexts::cache_key() const {
   TokenCacheKey key("texts with their padding");
-  key.add_tokenizer(encoding_.tokenizer).add_file(source_.path).add(encoding_.max_length);
+  key.add_tokenizer(encoding_.in(encoding_.tokenizer)).add_file(source_.path).add(encoding_.max_length);
   key.add(fs::path(source_.path).extension().string()).add(source_.leaves_out_short_rows ? 1 : 0);
   for (const auto* names : {&source_.text_columns, &source_.names}) {
     key.add(static_cast<int64_t>(names->size()));

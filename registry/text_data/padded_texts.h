@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "registry/formats/text/new_tokens.h"
 #include "registry/formats/text/tokenizer.h"
 #include "registry/kinds/dataset.h"
 #include "registry/text_data/token_cache.h"
@@ -21,7 +22,7 @@ struct Words<TextPadding> {
 };
 
 /// How texts become numbers.
-struct EncodingOptions {
+struct EncodingOptions : NewTokens {
   std::string tokenizer;
   int64_t max_length = 128;
   TextPadding padding = TextPadding::kLongest;
@@ -36,6 +37,7 @@ struct EncodingOptions {
             "merges.txt, or tokenizer.model, as Hugging Face "
             "has it; or one of these files; or the name of a model on "
             "its hub");
+    NewTokens::describe_into(f);
     f.optional("max_length", &T::max_length)
         .at_least(1)
         .unit("tokens")

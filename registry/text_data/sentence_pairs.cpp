@@ -202,7 +202,7 @@ class SentencePairDataset final : public Dataset {
 
   std::string cache_key() const {
     TokenCacheKey key("pairs of sentences");
-    key.add_tokenizer(options_.tokenizer).add_file(options_.path).add(options_.max_length);
+    key.add_tokenizer(options_.in(options_.tokenizer)).add_file(options_.path).add(options_.max_length);
     key.add(std::filesystem::path(options_.path).extension().string()).add(word_of(options_.encoding));
     key.add(static_cast<int64_t>(num_texts()));
     for (const std::string& name : options_.columns) key.add(name);
@@ -210,7 +210,7 @@ class SentencePairDataset final : public Dataset {
   }
 
   ByteArrays encoded(const TextColumns& texts) const {
-    const auto tokenizer = open_tokenizer(options_.tokenizer);
+    const auto tokenizer = open_tokenizer(options_.in(options_.tokenizer));
     const Truncation truncation{options_.max_length, {}, tokenizer->truncation_side()};
     const auto made = std::make_shared<TokensOfRows>(*tokenizer);
     constexpr size_t kAtOnce = 4096;

@@ -89,7 +89,7 @@ void TaggedTexts::open() {
 }
 
 ByteArrays TaggedTexts::encoded() const {
-  const auto tokenizer = open_tokenizer(encoding_.tokenizer);
+  const auto tokenizer = open_tokenizer(encoding_.in(encoding_.tokenizer));
   Truncation truncation;
   truncation.max_length = encoding_.max_length;
   truncation.side = tokenizer->truncation_side();
@@ -112,7 +112,7 @@ ByteArrays TaggedTexts::encoded() const {
 
 std::string TaggedTexts::cache_key() const {
   TokenCacheKey key("texts, then their words");
-  key.add_tokenizer(encoding_.tokenizer).add_file(source_.path).add(encoding_.max_length);
+  key.add_tokenizer(encoding_.in(encoding_.tokenizer)).add_file(source_.path).add(encoding_.max_length);
   key.add(std::filesystem::path(source_.path).extension().string()).add(word_of(source_.encoding));
   const auto add_column = [&](const std::optional<WordColumn>& column) {
     key.add(!column ? "" : column->index() == 0 ? std::to_string(std::get<0>(*column)) : "=" + std::get<1>(*column));

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "registry/formats/text/chat_template.h"
+#include "registry/formats/text/new_tokens.h"
 #include "registry/language/codec.h"
 #include "registry/language/named.h"
 #include "registry/language/parameters.h"
@@ -36,8 +37,8 @@ struct TemplateOptions {
 class TemplateOnDemand {
  public:
   /// `options` must outlive this.
-  TemplateOnDemand(const std::string& tokenizer, const TemplateOptions& options)
-      : tokenizer_(tokenizer), options_(options) {}
+  TemplateOnDemand(TokenizerSource tokenizer, const TemplateOptions& options)
+      : tokenizer_(std::move(tokenizer)), options_(options) {}
 
   /// Throws DataError where there is none, or it cannot be read.
   std::shared_ptr<const ChatTemplate> get();
@@ -47,7 +48,7 @@ class TemplateOnDemand {
  private:
   std::string day_in_texts();
 
-  std::string tokenizer_;
+  TokenizerSource tokenizer_;
   const TemplateOptions& options_;
   std::shared_ptr<const ChatTemplate> template_;
 };

@@ -7,6 +7,7 @@
 #include "registry/data/published_file.h"
 #include "registry/data/tables/arrow_library.h"
 #include "registry/data/text_corpus.h"
+#include "registry/formats/text/new_tokens.h"
 #include "registry/formats/text/tokenizer.h"
 #include "registry/kinds/dataset.h"
 #include "registry/text_data/first_rows.h"
@@ -42,7 +43,7 @@ Rule cache_rule() {
           .message = "characters are not kept: their numbers follow from the training text"};
 }
 
-struct TextLM : BlockOptions {
+struct TextLM : BlockOptions, NewTokens {
   std::variant<std::string, std::vector<std::string>> path;
   std::string text_column = "text";
   std::string tokenizer = kCharacters;
@@ -63,6 +64,7 @@ struct TextLM : BlockOptions {
             "the key of a .jsonl file's objects, or the column of a .parquet, .arrow or .feather file, that holds the "
             "text");
     f.optional("tokenizer", &TextLM::tokenizer).words({kCharacters}).doc(kTokenizerHelp);
+    NewTokens::describe_into(f);
     f.optional("split", &TextLM::split)
         .doc("the part of the corpus: train, what comes before the last val_fraction of it, or val; null: all");
     f.optional("val_fraction", &TextLM::val_fraction)
@@ -162,7 +164,7 @@ class TextLMDataset : public TokenWindows {
   }
   /// By the tokenizer of a file, without the special tokens that it puts around a text.
   void encode(const std::vector<std::string>& texts) {
-    const auto tokenizer = open_tokenizer(options_.tokenizer);
+    const auto tokenizer = open_tokenizer(options_.in(options_.tokenizer));
     std::optional<int64_t> end;
     if (options_.end_of_document) {
       end = tokenizer->id_of(*options_.end_of_document);
@@ -183,7 +185,7 @@ class TextLMDataset : public TokenWindows {
   };
   std::string cache_key() const {
     TokenCacheKey key("corpus");
-    key.add_tokenizer(options_.tokenizer).add(options_.text_column).add(options_.end_of_document ? 1 : 0);
+    key.add_tokenizer(options_.in(options_.tokenizer)).add(options_.text_column).add(options_.end_of_document ? 1 : 0);
     key.add(options_.end_of_document.value_or("")).add(options_.split ? word_of(*options_.split) : "all");
     key.add(options_.split ? detail::number_text(options_.val_fraction) : "")
         .add(static_cast<int64_t>(files_.paths.size()));
@@ -253,7 +255,7 @@ class TextLMDataset : public TokenWindows {
 std::unique_ptr<Dataset> TextLM::build(const DatasetInputs&) const { return std::make_unique<TextLMDataset>(*this); }
 
 /// Source: Karpathy 2015, char-rnn; the text that nanoGPT's examples are trained on.
-struct TinyShakespeare : BlockOptions {
+struct TinyShakespeare : BlockOptions, NewTokens {
   std::string root;
   CorpusPart split = CorpusPart::kTrain;
   std::string tokenizer = kCharacters;
@@ -266,6 +268,7 @@ struct TinyShakespeare : BlockOptions {
     f.required("split", &TinyShakespeare::split)
         .doc("train: the first 1,003,854 characters; val: the 111,540 that follow, as nanoGPT has them");
     f.optional("tokenizer", &TinyShakespeare::tokenizer).words({kCharacters}).doc(kTokenizerHelp);
+    NewTokens::describe_into(f);
     f.optional("cache", &TinyShakespeare::cache).doc(kTokenCachingHelp);
     f.rule(cache_rule());
     BlockOptions::describe_into(f);
@@ -282,6 +285,7 @@ struct TinyShakespeare : BlockOptions {
     static_cast<BlockOptions&>(corpus) = *this;
     corpus.path = path();
     corpus.tokenizer = tokenizer;
+    static_cast<NewTokens&>(corpus) = *this;
     corpus.cache = cache;
     corpus.split = split;
     return corpus;

@@ -181,14 +181,16 @@ class TextsDataset final : public Dataset {
 
   std::string cache_key() const {
     TokenCacheKey key("texts, then their lines");
-    key.add_tokenizer(options_.tokenizer).add(is_joined() ? 0 : options_.max_length).add(options_.text_column);
+    key.add_tokenizer(options_.in(options_.tokenizer))
+        .add(is_joined() ? 0 : options_.max_length)
+        .add(options_.text_column);
     key.add(word_of(options_.encoding)).add(static_cast<int64_t>(files_.size()));
     for (const std::string& path : files_) key.add(std::filesystem::path(path).extension().string()).add_file(path);
     return key.finish();
   }
 
   ByteArrays encoded() const {
-    const auto tokenizer = open_tokenizer(options_.tokenizer);
+    const auto tokenizer = open_tokenizer(options_.in(options_.tokenizer));
     std::optional<Truncation> truncation;
     if (!is_joined()) truncation = Truncation{options_.max_length, {}, tokenizer->truncation_side()};
     const auto made = std::make_shared<TextTokens>(*tokenizer);

@@ -9,6 +9,7 @@
 #include "registry/formats/files/checksum.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/files/file_mapping.h"
+#include "registry/formats/text/new_tokens.h"
 #include "registry/formats/text/tokenizer.h"
 #include "registry/formats/web/named_sources.h"
 #include "registry/language/error.h"
@@ -106,6 +107,11 @@ TokenCacheKey& TokenCacheKey::add(std::string_view text) {
 TokenCacheKey& TokenCacheKey::add_file(const std::string& path) { return add(digest_file(path).sha256); }
 
 TokenCacheKey& TokenCacheKey::add_tokenizer(const std::string& path) { return add(tokenizer_digest(path)); }
+
+TokenCacheKey& TokenCacheKey::add_tokenizer(const TokenizerSource& source) {
+  add_tokenizer(source.path);
+  return source.added.empty() ? *this : add(source.added.key());
+}
 
 ByteArrays arrays_on_disk(const std::string& key, size_t count, const std::function<ByteArrays()>& make) {
   return kept_in_cache<ByteArrays>(

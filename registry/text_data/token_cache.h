@@ -13,6 +13,8 @@
 
 namespace trainrun {
 
+struct TokenizerSource;  // registry/formats/text/new_tokens.h
+
 /// Whether the tokens of texts are kept for later runs.
 enum class TokenCaching { kNone, kDisk };
 template <>
@@ -34,6 +36,8 @@ class TokenCacheKey {
   TokenCacheKey& add_file(const std::string& path);
   /// The content of all files that open_tokenizer(path) may read.
   TokenCacheKey& add_tokenizer(const std::string& path);
+  /// The same, and what is added to them.
+  TokenCacheKey& add_tokenizer(const TokenizerSource& source);
   /// 64 hexadecimal digits. The last call on this object.
   std::string finish() { return hash_.finish(); }
 

@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "registry/formats/text/new_tokens.h"
 #include "registry/formats/text/word_starts.h"
 #include "registry/kinds/layer_shapes.h"
 #include "registry/transforms/fields.h"
@@ -14,7 +15,7 @@ namespace {
 constexpr int64_t kNotMasked = -100;
 
 /// Source: Devlin et al. 2019, "BERT", section 3.1; as transformers' DataCollatorForLanguageModeling.
-struct MaskTokens {
+struct MaskTokens : NewTokens {
   std::string tokenizer;
   double mlm_probability = 0.15;
   double mask_replace_prob = 0.8;
@@ -25,6 +26,7 @@ struct MaskTokens {
 
   static void describe(Fields<MaskTokens>& f) {
     f.required("tokenizer", &MaskTokens::tokenizer).doc("the tokenizer of the texts: a folder, or one of its files");
+    NewTokens::describe_into(f);
     f.optional("mlm_probability", &MaskTokens::mlm_probability)
         .greater_than(0)
         .at_most(1)
@@ -90,7 +92,7 @@ class TokenMasking final : public Transform {
 
  private:
   void open() const {
-    const auto tokenizer = open_tokenizer(options_.tokenizer);
+    const auto tokenizer = open_tokenizer(options_.in(options_.tokenizer));
     const auto mask = tokenizer->special_id("mask");
     if (!mask) {
       throw DataError(options_.tokenizer +

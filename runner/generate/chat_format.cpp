@@ -73,6 +73,7 @@ ChatSource chat_source_of(const Recipe& recipe) {
   ChatSource source;
   if (!map || *text_of(*map, "tokenizer") == kCharacters) return source;
   source.tokenizer = *text_of(*map, "tokenizer");
+  source.added = recipe.dataset;
   source.holds_chats = is_of_chats(*map);
   source.chat_template = text_of(*map, "template");
   source.system = text_of(*map, "system");
@@ -83,8 +84,8 @@ ChatSource chat_source_of(const Recipe& recipe) {
 }
 
 ChatFormat::ChatFormat(const ChatSource& source)
-    : tokenizer_(open_tokenizer(source.tokenizer)),
-      template_(open_chat_template(source.tokenizer, source.chat_template, source.variables)),
+    : tokenizer_(open_tokenizer(source.added.in(source.tokenizer))),
+      template_(open_chat_template(source.added.in(source.tokenizer), source.chat_template, source.variables)),
       system_(source.system) {}
 
 ChatFormat::Written ChatFormat::write(const ordered_json& messages, const ordered_json& tools,
@@ -142,7 +143,7 @@ std::vector<int64_t> turn_ends_of(const Recipe& recipe) {
   } catch (const DataError&) {  // prompts with completions need no template
     return ends;
   }
-  if (const auto end = open_tokenizer(source.tokenizer)->special_id("eos")) ends.push_back(*end);
+  if (const auto end = open_tokenizer(source.added.in(source.tokenizer))->special_id("eos")) ends.push_back(*end);
   return ends;
 }
 

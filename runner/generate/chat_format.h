@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "registry/formats/text/chat_template.h"
+#include "registry/formats/text/new_tokens.h"
 #include "registry/formats/text/tokenizer.h"
 #include "runner/recipe/recipe.h"
 
@@ -21,6 +22,7 @@ struct ChatSource {
   ChatVariables variables;
   std::optional<std::string> system;  // what the system says where a conversation does not
   bool holds_chats = false;           // the training data are made of conversations, or may be
+  NewTokens added = {};               // to the tokenizer
 };
 
 /// As the training data of a recipe say it, or data within them (Mixture, Split).

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "registry/data/characters.h"
-#include "registry/formats/text/tokenizer.h"
+#include "registry/formats/text/new_tokens.h"
 #include "registry/language/error.h"
 #include "registry/language/utf8.h"
 #include "runner/data/kept_tokenizers.h"
@@ -45,8 +45,10 @@ class Characters : public TextCodec {
 
 class Tokens : public TextCodec {
  public:
-  Tokens(const std::string& path, bool with_special_tokens)
-      : tokenizer_(open_tokenizer(path)), notes_(tokenizer_notes(path)), with_special_tokens_(with_special_tokens) {}
+  Tokens(const TokenizerSource& source, bool with_special_tokens)
+      : tokenizer_(open_tokenizer(source)),
+        notes_(tokenizer_notes(source.path)),
+        with_special_tokens_(with_special_tokens) {}
 
   std::vector<int64_t> encode(const std::string& text, const std::string&) const override {
     return tokenizer_->encode(text, with_special_tokens_).ids;
@@ -115,14 +117,16 @@ std::shared_ptr<const TextCodec> characters_codec(const std::string& alphabet) {
 }
 
 std::shared_ptr<const TextCodec> tokenizer_codec(const std::string& path, bool with_special_tokens) {
-  return std::make_shared<Tokens>(path, with_special_tokens);
+  return std::make_shared<Tokens>(TokenizerSource{path, {}}, with_special_tokens);
 }
 
 std::optional<std::string> characters_in(const nlohmann::json& learnt) { return find_text(learnt, kCharacters); }
 
 std::shared_ptr<const TextCodec> codec_of_data(const Recipe& recipe, const nlohmann::json& learnt) {
   const auto tokenizer = find_text(recipe.dataset.train.written, "tokenizer");
-  if (tokenizer && *tokenizer != kCharacters) return tokenizer_codec(*tokenizer, /*with_special_tokens=*/false);
+  if (tokenizer && *tokenizer != kCharacters) {
+    return std::make_shared<Tokens>(recipe.dataset.in(*tokenizer), /*with_special_tokens=*/false);
+  }
   const auto alphabet = characters_in(learnt);
   return alphabet ? characters_codec(*alphabet) : nullptr;
 }

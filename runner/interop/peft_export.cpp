@@ -139,6 +139,11 @@ void write_tokenizer_and_card(TrainedRun& run, const std::vector<FoundRecord>& r
     export_tokenizer(run, *tokenizer, base_config, std::nullopt, folder);
     subject.usage += "tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n";
   }
+  if (records.size() == 1 && records[0].record->grown_from) {  // peft puts the saved rows into a model that has room
+    const std::string opens = "model = PeftModel";
+    subject.usage.insert(subject.usage.find(opens),
+                         "base.resize_token_embeddings(" + base_config.at("vocab_size").dump() + ")\n");
+  }
   write_file_atomically((folder / "README.md").string(), model_card(run, subject));
 }
 

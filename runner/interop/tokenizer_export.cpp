@@ -140,6 +140,7 @@ std::shared_ptr<const Tokenizer> write_tokenizer(const TokenizerOfData& tokenize
   } else {
     copy_files(tokenizer, folder);
   }
+  if (!tokenizer.added.empty()) write_new_tokens(folder.string(), tokenizer.added);
   json own = fs::exists(folder / kConfig) ? read_json_file((folder / kConfig).string()) : json::object();
   const std::string model_type = config.value("model_type", "");
   if (const std::string name = class_for(folder, model_type); !own.contains("tokenizer_class") && !name.empty()) {
@@ -175,13 +176,16 @@ std::optional<TokenizerOfData> tokenizer_of_data(const TrainedRun& run, const st
   }
   const fs::path given(model_folder(named, PublishedPart::kTokenizer));
   const auto file = fs::is_directory(given) ? find_tokenizer(given.string()) : std::optional(given.string());
-  if (file && fs::exists(*file)) return TokenizerOfData{given, *file, source.chat_template, {}, is_of_data};
+  if (file && fs::exists(*file)) {
+    return TokenizerOfData{given, *file, source.chat_template, {}, is_of_data, is_of_data ? source.added : NewTokens()};
+  }
   throw DataError("export: the tokenizer of the training data is not there any more: " + named +
                   "; put it back, or name where it is now: dataset.train.tokenizer=PATH");
 }
 
 std::string digest_of(const TokenizerOfData& tokenizer) {
-  return sha256(tokenizer.has_characters() ? tokenizer.characters : content_of(tokenizer.file));
+  if (tokenizer.has_characters()) return sha256(tokenizer.characters);
+  return sha256(content_of(tokenizer.file) + (tokenizer.added.empty() ? "" : tokenizer.added.key()));
 }
 
 std::shared_ptr<const Tokenizer> export_tokenizer(TrainedRun& run, const TokenizerOfData& tokenizer, const json& config,

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "registry/formats/text/tokenizer.h"
+#include "registry/formats/text/new_tokens.h"
 #include "runner/train/evaluation.h"
 
 namespace trainrun {
@@ -19,6 +19,7 @@ struct TokenizerOfData {
   std::optional<std::string> chat_template;  // what the recipe says of it; null: the folder's own, if it has one
   std::string characters;                    // in their order, in UTF-8
   bool is_of_data = true;                    // else of the folder that the model began from
+  NewTokens added = {};                      // to it, by the recipe
 
   bool has_characters() const { return given.empty(); }
 };
@@ -26,7 +27,7 @@ struct TokenizerOfData {
 /// removed since.
 std::optional<TokenizerOfData> tokenizer_of_data(const TrainedRun& run, const std::string& pretrained);
 
-/// SHA-256 of the tokenizer's own file, or of the characters.
+/// SHA-256 of the tokenizer's own file, with what is added to it, or of the characters.
 std::string digest_of(const TokenizerOfData& tokenizer);
 
 /// Writes the tokenizer into `folder` so that transformers' AutoTokenizer reads it, and opens it there. `config`: what

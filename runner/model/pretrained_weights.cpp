@@ -92,8 +92,28 @@ void check_types(const std::string& folder, const std::map<std::string, at::Tens
   }
 }
 
+/// Whether `from` has all of `to` but for rows of a vocabulary that has grown from `rows`.
+bool lacks_new_rows(const at::Tensor& from, const at::Tensor& to, std::optional<int64_t> rows) {
+  return rows && from.dim() > 0 && from.dim() == to.dim() && from.size(0) == *rows && to.size(0) > *rows &&
+         from.sizes().slice(1) == to.sizes().slice(1);
+}
+
+/// The new rows are the mean of the old ones, around which transformers' resize_token_embeddings draws them with a
+/// deviation of some 3e-5 of theirs; the bias of a head that shares the embedding's weight begins at 0, as there.
+void copy_with_new_rows(const at::Tensor& from, const at::Tensor& to, bool is_tied) {
+  const int64_t rows = from.size(0);
+  to.narrow(0, 0, rows).copy_(from);
+  const at::Tensor more = to.narrow(0, rows, to.size(0) - rows);
+  if (from.dim() == 1 && is_tied) {
+    more.zero_();
+  } else {
+    more.copy_(from.to(at::kFloat).mean(0, /*keepdim=*/true).expand_as(more));
+  }
+}
+
 /// Copies the folder's tensors into `own`; what had no counterpart, or "". `needs_all`: none of `own` may be left out.
-std::string load_folder(const std::string& folder, const NamedTensors& own, bool needs_all) {
+std::string load_folder(const ModelRecord& record, const NamedTensors& own, bool needs_all) {
+  const std::string& folder = record.pretrained;
   std::vector<std::string> names;
   for (const auto& [name, tensor] : own) names.push_back(name);
   const NamedTensors read = with_names_of(read_pretrained_folder(folder), names);
@@ -109,6 +129,8 @@ std::string load_folder(const std::string& folder, const NamedTensors& own, bool
     loaded.insert(tensor.unsafeGetTensorImpl());
     if (it->second.sizes() == tensor.sizes()) {
       at::Tensor(tensor).copy_(it->second);
+    } else if (lacks_new_rows(it->second, tensor, record.grown_from)) {
+      copy_with_new_rows(it->second, tensor, record.config.value("tie_word_embeddings", true));
     } else {
       others.push_back(name + " is " + at::str(it->second.sizes()) + ", the model's is " + at::str(tensor.sizes()));
     }
@@ -138,7 +160,7 @@ std::vector<std::string> load_folders(const Graph& graph, const NamedTensors& st
   std::vector<std::string> notes;
   for (const FoundRecord& found : find_records(graph)) {
     if (found.record->pretrained.empty()) continue;
-    const std::string note = load_folder(found.record->pretrained, below(found.prefix, state), needs_all);
+    const std::string note = load_folder(*found.record, below(found.prefix, state), needs_all);
     if (!note.empty()) notes.push_back(note);
   }
   return notes;
@@ -192,6 +214,17 @@ std::vector<std::string> pretrained_notes(const Graph& graph) {
     }
   }
   return notes;
+}
+
+std::vector<std::string> grown_vocabularies(const Graph& graph) {
+  std::vector<std::string> lines;
+  for (const FoundRecord& found : find_records(graph)) {
+    const ModelRecord& record = *found.record;
+    if (!record.grown_from || record.pretrained.empty()) continue;
+    lines.push_back(record.pretrained + ": resized embeddings from " + std::to_string(*record.grown_from) + " to " +
+                    record.config.at("vocab_size").dump() + " rows: the new ones are the mean of the old ones");
+  }
+  return lines;
 }
 
 std::vector<std::string> load_all_pretrained(const Graph& graph) {

@@ -19,6 +19,8 @@ NamedTensors with_names_of(const NamedTensors& tensors, const std::vector<std::s
 std::vector<std::string> load_pretrained(Model& model);
 /// What the user should know about the files that these models were made from.
 std::vector<std::string> pretrained_notes(const Graph& graph);
+/// A line for each of these folders whose vocabulary has grown, since tokens were added.
+std::vector<std::string> grown_vocabularies(const Graph& graph);
 /// The same as load_pretrained for a graph without losses; weights that a folder lacks are an Error.
 std::vector<std::string> load_all_pretrained(const Graph& graph);
 

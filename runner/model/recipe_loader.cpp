@@ -19,6 +19,7 @@
 #include "runner/model/initial_weights.h"
 #include "runner/model/model.h"
 #include "runner/model/monitor_modes.h"
+#include "runner/model/token_additions.h"
 #include "runner/model/trainable.h"
 #include "runner/model/trained_recipe.h"
 #include "runner/model/unread_fields.h"
@@ -74,6 +75,7 @@ std::unique_ptr<Model> check_model(const Recipe& recipe, const Value& value, std
     model = plan_model(recipe);
     if (!value.find("optimizer") || has_fault(problems, {"optimizer"})) return model;
     check_trainable(recipe, *model);
+    check_new_tokens_learn(recipe, *model);
     group_parameters(recipe.optimizer, model->parameters(), model->lr_scales(recipe));
   } catch (const RecipeError& error) {
     problems.insert(problems.end(), error.problems().begin(), error.problems().end());
@@ -192,8 +194,12 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
     Reader reader(catalog, problems);
     const Value* model = source.value.find("model");
     reader.blocks = model ? model->find("blocks") : nullptr;  // they are layer types from here on
+    TokenGrowth growth;
     loaded.recipe = Codec<Recipe>::fields().read(
-        with_hub_paths(with_label_tasks(source.value, catalog), catalog, !learnt.is_null(), problems), reader, "");
+        with_added_tokens(with_hub_paths(with_label_tasks(source.value, catalog), catalog, !learnt.is_null(), problems),
+                          catalog, growth, problems),
+        reader, "");
+    loaded.recipe.dataset.token_growth = std::move(growth);
     loaded.recipe.fusions = std::make_shared<const FusionRegistry>(catalog.fusions);
     set_default_loggers(loaded.recipe, reader);
     loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));

@@ -78,6 +78,7 @@ void DatasetSection::describe(Fields<DatasetSection>& f) {
       .doc(
           "2/5: the training data are divided into five parts by the seed; the second is for evaluation, the others "
           "are for training; or a mapping with part, stratify and group; or {folds: 5}, which trains all five");
+  NewTokens::describe_into(f, "; language models get rows for them");
   f.relation(no_fold_at("fold"));
   f.rule({.when = {the("fold").is_given()},
           .all = {the("eval").is_missing()},
@@ -86,6 +87,7 @@ void DatasetSection::describe(Fields<DatasetSection>& f) {
 }
 
 void DatasetSection::check(Checker& checker) const {
+  if (const auto fault = NewTokens::fault()) checker.fail(fault->first, fault->second);
   if (!fold) return;
   const auto* part = std::get_if<std::string>(&*fold);
   if (const std::string fault = part ? fold_fault(*part) : ""; !fault.empty()) checker.fail("fold", fault);

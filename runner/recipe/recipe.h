@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "registry/catalog.h"
+#include "registry/formats/text/new_tokens.h"
 #include "registry/kinds/monitor.h"
 #include "registry/language/named.h"
 #include "registry/language/pattern.h"
@@ -85,7 +86,7 @@ struct FoldSection {
   void check(Checker& checker) const;
 };
 
-struct DatasetSection {
+struct DatasetSection : NewTokens {
   Component<DatasetKind> train;
   std::optional<EvalSets> eval;
   std::vector<Component<TransformKind>> transforms;
@@ -93,6 +94,7 @@ struct DatasetSection {
   std::vector<Component<TransformKind>> eval_transforms;
   std::optional<std::variant<std::string, FoldSection>> fold;
   std::optional<Component<DatasetKind>> whole;  // what `train` was, where a fold was applied
+  TokenGrowth token_growth;                     // what the new tokens have made of the tokenizer; set by loading
   static void describe(Fields<DatasetSection>& f);
   void check(Checker& checker) const;
   /// Where there is a fold, makes `train` and `eval` the two parts of what `train` was; after reading. Of all folds it is

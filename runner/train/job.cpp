@@ -23,6 +23,7 @@
 #include "runner/model/initial_weights.h"
 #include "runner/model/metric_classes.h"
 #include "runner/model/pretrained_weights.h"
+#include "runner/model/token_additions.h"
 #include "runner/process/block_allocator.h"
 #include "runner/process/torch_settings.h"
 #include "runner/train/batch_norm_estimate.h"
@@ -110,6 +111,8 @@ Job::Job(const LoadedRecipe& loaded, const Options& options)
   }
   for (const std::string& note : pretrained_notes(model->graph())) spdlog::warn(note);
   for (const std::string& note : notes_of_tokenizers(recipe)) spdlog::warn(note);
+  if (const std::string text = added_tokens_text(recipe); !text.empty()) spdlog::info(text);
+  for (const std::string& text : new_rows_texts(recipe, *model)) spdlog::info(text);
   if (!passed_over_.empty()) {
     spdlog::warn("model.weights: skipped tensors that do not match the model, which keeps its initial values there: " +
                  join(passed_over_, "; "));

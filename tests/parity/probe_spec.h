@@ -11,15 +11,21 @@
 
 namespace trainrun {
 
-/// What a part of a request describes, read as a recipe would be. Throws RecipeError.
+/// What a text describes, read as a recipe would be. Throws RecipeError.
 template <class T>
-T read_spec(const Catalog& catalog, const nlohmann::json& spec) {
+T read_text_spec(const Catalog& catalog, const std::string& text) {
   std::vector<Problem> problems;
-  const Value value = parse_yaml(spec.dump(), std::make_shared<const std::string>("request"), problems);
+  const Value value = parse_yaml(text, std::make_shared<const std::string>("request"), problems);
   Reader reader(catalog, problems);
   auto result = Codec<T>::read(value, reader);
   if (!problems.empty()) throw RecipeError(problems);
   return std::move(*result);
+}
+
+/// The same of a part of a request.
+template <class T>
+T read_spec(const Catalog& catalog, const nlohmann::json& spec) {
+  return read_text_spec<T>(catalog, spec.dump());
 }
 
 }  // namespace trainrun

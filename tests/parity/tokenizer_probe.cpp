@@ -6,7 +6,8 @@
 
 #include <chrono>
 
-#include "registry/formats/text/tokenizer.h"
+#include "registry/formats/text/new_tokens.h"
+#include "tests/parity/probe_spec.h"
 
 namespace trainrun {
 namespace {
@@ -45,10 +46,21 @@ std::optional<Truncation> truncation_of(const json& request) {
   return truncation;
 }
 
+struct AddedInRequest : NewTokens {
+  static void describe(Fields<AddedInRequest>& f) { describe_into(f); }
+};
+
+/// `path`, and what `new_tokens` adds, if the request says so.
+std::shared_ptr<const Tokenizer> tokenizer_of(const json& request) {
+  if (!request.contains("new_tokens")) return open_tokenizer(request.at("path").get<std::string>());
+  const auto added = read_text_spec<AddedInRequest>(Catalog(), request.at("new_tokens"));  // a text: in its order
+  return open_tokenizer(added.in(request.at("path")));
+}
+
 }  // namespace
 
 json encode_texts(const json& request, const TensorMap& first, const TensorMap& second, TensorMap& results) {
-  const auto tokenizer = open_tokenizer(request.at("path"));
+  const auto tokenizer = tokenizer_of(request);
   std::vector<TextPair> texts;
   for (const std::string_view text : texts_of(first)) texts.push_back({text, std::nullopt});
   if (!second.empty()) {
@@ -78,7 +90,7 @@ json encode_texts(const json& request, const TensorMap& first, const TensorMap& 
 }
 
 json decode_ids(const json& request, const TensorMap& ids, TensorMap& results) {
-  const auto tokenizer = open_tokenizer(request.at("path"));
+  const auto tokenizer = tokenizer_of(request);
   const at::Tensor &values = ids.at("values"), &ends = ids.at("ends");
   std::string bytes;
   std::vector<int64_t> text_ends;

@@ -1,4 +1,4 @@
-"""The pieces of recipes in docs/guide/models.md, each put into a recipe that trains two steps; and the commands of docs/guide/generating.md
+"""The pieces of recipes in docs/guide/models.md and of new tokens in docs/guide/text_models.md, each put into a recipe that trains two steps; and the commands of docs/guide/generating.md
 and docs/guide/profiling.md, run as the guides say on small models of the same names."""
 
 import json
@@ -142,6 +142,11 @@ def test_recipes_of_language_models(folder, name, text, more):
     if name == "chat":
         piece["dataset"]["train"]["max_length"] = 256
     trained(folder, name, piece, **more)
+
+
+def test_new_tokens(folder):
+    [piece] = [piece for piece in pieces("text_models.md") if "add_tokens" in piece]
+    assert "resized embeddings from 79 to 83 rows" in trained(folder, "tokens", yaml.safe_load(piece))
 
 
 @pytest.mark.parametrize("loss", ["ORPOLoss", "SimPOLoss"])

@@ -6,6 +6,7 @@
 
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/text/json_node.h"
+#include "registry/formats/text/new_tokens.h"
 #include "registry/formats/text/tokenizer_files.h"
 #include "registry/formats/text/unicode.h"
 #include "registry/formats/web/named_sources.h"
@@ -141,9 +142,15 @@ fs::path folder_of(const std::string& tokenizer) {
 
 ChatTemplate open_chat_template(const std::string& tokenizer, const std::optional<std::string>& given,
                                 const ChatVariables& variables) {
-  const fs::path folder = folder_of(tokenizer);
-  const TokenizerConfig config = read_tokenizer_config(folder.string());
+  return open_chat_template(TokenizerSource{tokenizer, {}}, given, variables);
+}
+
+ChatTemplate open_chat_template(const TokenizerSource& tokenizer, const std::optional<std::string>& given,
+                                const ChatVariables& variables) {
+  const fs::path folder = folder_of(tokenizer.path);
+  TokenizerConfig config = read_tokenizer_config(folder.string());
   FoundTemplate found = find_template(folder, config, given);
+  for (const auto& [role, token] : tokenizer.added.roles()) config.special_tokens[role] = token;
   return {std::move(found.place), found.source, config.special_tokens, variables};
 }
 

@@ -13,6 +13,8 @@
 
 namespace trainrun {
 
+struct TokenizerSource;  // new_tokens.h
+
 /// A conversation as a text.
 struct ChatText {
   std::string text;
@@ -51,6 +53,9 @@ class ChatTemplate {
 /// path of a file with one, or the name of one of several that the tokenizer has; nothing: chat_template.jinja in its
 /// folder, else `chat_template` in tokenizer_config.json, of several the one called default. Throws DataError.
 ChatTemplate open_chat_template(const std::string& tokenizer, const std::optional<std::string>& given,
+                                const ChatVariables& variables = {});
+/// The same, for a tokenizer to which tokens are added: those that have roles are the template's.
+ChatTemplate open_chat_template(const TokenizerSource& tokenizer, const std::optional<std::string>& given,
                                 const ChatVariables& variables = {});
 /// The text of the template that `given` means there.
 std::string chat_template_text(const std::string& tokenizer, const std::string& given);

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "registry/formats/files/file_io.h"
+#include "registry/formats/text/new_tokens.h"
 #include "registry/formats/text/tokenizer_files.h"
 #include "registry/formats/web/named_sources.h"
 #include "registry/language/error.h"
@@ -73,6 +74,34 @@ Pipeline read_pipeline(const fs::path& file) {
   return parts;
 }
 
+/// The tokenizer's own file. Throws DataError.
+fs::path own_file(const std::string& path) {
+  const fs::path given(model_folder(path, PublishedPart::kTokenizer));
+  if (!fs::exists(given)) throw DataError(path + ": there is no such file or folder");
+  return fs::is_directory(given) ? file_in(given) : given;
+}
+
+struct GrownPipeline {
+  Pipeline parts;
+  TokenGrowth growth;
+};
+
+GrownPipeline read_grown(const TokenizerSource& source) {
+  const fs::path file = own_file(source.path);
+  if (!source.added.empty() && (file.extension() != ".json" || file.filename() == "vocab.json")) {
+    throw DataError(file.string() +
+                    ": tokens can only be added to a tokenizer.json; save the tokenizer with transformers, "
+                    "AutoTokenizer.from_pretrained(…).save_pretrained(FOLDER), and name that folder");
+  }
+  GrownPipeline made{read_pipeline(file), {}};
+  try {
+    made.growth = add_new_tokens(made.parts, source.added);
+  } catch (const DataError& error) {
+    throw DataError(file.string() + ": " + error.what());
+  }
+  return made;
+}
+
 }  // namespace
 
 std::optional<std::string> find_tokenizer(const std::string& folder) {
@@ -117,9 +146,13 @@ std::string tokenizer_digest(const std::string& path) {
 }
 
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path) {
-  const fs::path given(model_folder(path, PublishedPart::kTokenizer));
-  if (!fs::exists(given)) throw DataError(path + ": there is no such file or folder");
-  return std::make_shared<const PipelineTokenizer>(read_pipeline(fs::is_directory(given) ? file_in(given) : given));
+  return std::make_shared<const PipelineTokenizer>(read_pipeline(own_file(path)));
 }
+
+std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizerSource& source) {
+  return std::make_shared<const PipelineTokenizer>(std::move(read_grown(source).parts));
+}
+
+TokenGrowth growth_of(const TokenizerSource& source) { return read_grown(source).growth; }
 
 }  // namespace trainrun

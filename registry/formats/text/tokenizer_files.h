@@ -36,6 +36,11 @@ TokenizerConfig read_tokenizer_config(const std::string& folder);
 /// behind all others. Throws DataError where one would get another id than the files say.
 void add_missing_tokens(Pipeline& parts, const TokenizerConfig& config);
 
+struct NewTokens;    // new_tokens.h
+struct TokenGrowth;  // the same
+/// Adds what a recipe adds, as transformers does; see open_tokenizer(TokenizerSource).
+TokenGrowth add_new_tokens(Pipeline& parts, const NewTokens& added);
+
 /// Hugging Face's tokenizer.json. `file` is its name in messages.
 Pipeline read_tokenizer_json(const std::string& file, const nlohmann::json& content);
 /// BERT's vocab.txt: a token a line.
