@@ -31,7 +31,8 @@ std::vector<ExtraMetric> report_metrics(const Recipe& recipe) {
   const Component<LossKind>& loss = recipe.loss[0];
   using Target = LossFacts::Target;
   const Target target = loss.facts({}).target;
-  if (target == Target::kOther || target == Target::kCounts) {
+  const bool is_of_vectors = loss.type == "CosineSimilarityLoss";  // which learns numbers that are no output
+  if (target == Target::kOther || target == Target::kCounts || is_of_vectors) {
     throw Error(
         "eval: --report is for classifiers, models of several labels and regressions, but this model is trained "
         "by " +
@@ -94,7 +95,11 @@ void add_eval(CLI::App& app, Program& program) {
     const std::map<std::string, Figures> regressions = take_regression_reports(figures);
     std::vector<ClassReport> reports = take_class_reports(figures);
     for (ClassReport& report : reports) {
-      if (!report.has_labels) report.names = evaluated.class_names[report.prefix];
+      if (report.has_labels) continue;
+      report.names = evaluated.class_names[report.prefix];
+      for (size_t i = report.names.size(); i > 0 && i < report.classes; ++i) {  // outputs that no class has
+        report.names.push_back("LABEL_" + std::to_string(i));
+      }
     }
     nlohmann::ordered_json object = {{"checkpoint", run.checkpoint()}};
     if (!*as_json) std::printf("%s\n", run.checkpoint().c_str());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -242,7 +243,17 @@ DeviceChoice device_of(const std::vector<std::string>& overrides) {
   return device;
 }
 
+/// Throws Error where `named` is a path of this machine by its looks, in a folder that is there, but is not there itself:
+/// it could be a name on the hub as well, where nobody means to look for a run.
+void require_own_folder(const std::string& named) {
+  const std::filesystem::path folder = std::filesystem::path(named).parent_path();
+  if (std::filesystem::exists(named) || folder.empty() || !std::filesystem::is_directory(folder)) return;
+  const auto source = source_of_model(named, PublishedPart::kWeights);
+  if (source && !source->is_cached) find_trained(named);
+}
+
 void generate_from(const GenerateArguments& arguments, Program& program) {
+  require_own_folder(arguments.run.path);
   const std::string path = model_folder(arguments.run.path, PublishedPart::kWeights);
   if (PretrainedModel::is_in(path)) {
     const PretrainedModel pretrained(path, program.catalog, device_of(arguments.run.overrides));

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "registry/language/error.h"
+#include "runner/predict/command_advice.h"
 #include "runner/predict/prediction.h"
 #include "tools/verbs.h"
 
@@ -42,7 +43,9 @@ std::string format_of(const PredictArguments& arguments) {
 
 void report(const TrainedRun& run, const PredictSummary& summary, const PredictOptions& options) {
   for (const std::string& note : run.notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
-  for (const std::string& fault : summary.left_out) std::fprintf(stderr, "left out: %s\n", fault.c_str());
+  for (const std::string& fault : summary.left_out) {
+    std::fprintf(stderr, "left out: %s\n", for_command(fault, run.recipe()).c_str());
+  }
   if (summary.num_left_out > 0) {
     std::fprintf(stderr, "note: %lld of %lld samples could not be read and are left out\n",
                  static_cast<long long>(summary.num_left_out), static_cast<long long>(summary.num_read));
@@ -107,7 +110,11 @@ void add_predict(CLI::App& app, Program& program) {
     options.identity = arguments->run.overrides;
     const TrainedModel trained = find_trained(arguments->run.path);
     TrainedRun run(trained, arguments->run.overrides, program.catalog);
-    report(run, predict(run, options), options);
+    try {
+      report(run, predict(run, options), options);
+    } catch (const DataError& error) {
+      throw DataError(for_command(error.what(), run.recipe()));
+    }
   });
 }
 

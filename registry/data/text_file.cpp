@@ -38,6 +38,16 @@ std::string seems_utf16(std::string_view start) {
   return zeros[1] == 0 && zeros[0] == start.size() / 2 ? "utf-16-be" : "";
 }
 
+/// What a file is whose first bytes are those of no text; "": nothing is known of it.
+std::string other_kind(std::string_view start) {
+  if (start.starts_with("PK\x03\x04"))
+    return "is a ZIP archive, such as a document or a spreadsheet of an office program";
+  if (start.starts_with("\xD0\xCF\x11\xE0")) return "is a document or a spreadsheet of an office program";
+  if (start.starts_with("%PDF-")) return "is a PDF file";
+  if (start.starts_with("\x89PNG") || start.starts_with("\xFF\xD8\xFF")) return "is a picture";
+  return "";
+}
+
 }  // namespace
 
 TextFile::TextFile(std::string path, std::optional<TextEncoding> encoding)
@@ -78,6 +88,9 @@ bool TextFile::refill() {
 void TextFile::begin() {
   has_begun_ = true;
   const std::string_view start = raw_;
+  if (const std::string kind = other_kind(start); !kind.empty()) {
+    throw DataError(path() + " " + kind + ", not text; save what it holds as text, or a table as a CSV file");
+  }
   size_t mark = start.starts_with(kMark) ? kMark.size() : 0;
   const bool has_utf16_mark = start.starts_with(kMarkLe) || start.starts_with(kMarkBe);
   if (encoding_ == TextEncoding::kUtf8) {
@@ -105,6 +118,7 @@ size_t TextFile::decode(bool is_last) {
 
 size_t TextFile::decode_utf8(bool is_last) {
   const size_t valid = valid_utf8_length(raw_);
+  refuse_zeros(valid);
   if (valid < raw_.size()) {
     size_t part = 0;
     utf8_length(raw_, valid, part);
@@ -122,6 +136,7 @@ size_t TextFile::decode_utf8(bool is_last) {
 }
 
 size_t TextFile::decode_bytes() {
+  refuse_zeros(raw_.size());
   text_.reserve(raw_.size() + raw_.size() / 2);
   for (size_t i = 0; i < raw_.size(); ++i) {
     const auto byte = static_cast<unsigned char>(raw_[i]);
@@ -170,13 +185,23 @@ void TextFile::count_lines(std::string_view bytes) {
   line_start_ = offset_ + last + 1;
 }
 
-/// About the byte at `at` of `raw_`.
-void TextFile::fail(size_t at, const std::string& fault, const std::string& advice) {
+/// The byte at `at` of `raw_`: "a.txt:3: byte 5 of the line, 0xFC at offset 77 of the text".
+std::string TextFile::named_byte(size_t at) {
   if (!is_utf16(encoding_)) count_lines(std::string_view(raw_).substr(0, at));
   const auto byte = static_cast<unsigned char>(raw_[at]);
-  throw DataError(path() + ":" + std::to_string(line_) + ": byte " + std::to_string(offset_ + at - line_start_ + 1) +
-                  " of the line, " + hexadecimal(byte) + " at offset " + std::to_string(offset_ + at) +
-                  " of the text, " + fault + "; " + (has_parameter_ ? advice : "convert the file to UTF-8"));
+  return path() + ":" + std::to_string(line_) + ": byte " + std::to_string(offset_ + at - line_start_ + 1) +
+         " of the line, " + hexadecimal(byte) + " at offset " + std::to_string(offset_ + at) + " of the text";
+}
+
+void TextFile::fail(size_t at, const std::string& fault, const std::string& advice) {
+  throw DataError(named_byte(at) + ", " + fault + "; " + (has_parameter_ ? advice : "convert the file to UTF-8"));
+}
+
+/// Of the first `size` bytes of `raw_`: no text has a byte of 0, but most other files do.
+void TextFile::refuse_zeros(size_t size) {
+  const size_t zero = std::string_view(raw_).substr(0, size).find('\0');
+  if (zero == std::string::npos) return;
+  throw DataError(named_byte(zero) + ", is in no text; the file is of another kind, or damaged");
 }
 
 void TextFile::fail_at_start(const std::string& fault, const std::string& encoding) const {

@@ -42,6 +42,8 @@ class TextFile {
   size_t decode_bytes();
   size_t decode_utf16(bool is_last);
   void count_lines(std::string_view bytes);
+  std::string named_byte(size_t at);
+  void refuse_zeros(size_t size);
   [[noreturn]] void fail(size_t at, const std::string& fault, const std::string& advice);
   [[noreturn]] void fail_at_start(const std::string& fault, const std::string& encoding) const;
 

@@ -140,8 +140,13 @@ class ImageCsvDataset : public ImageSamples {
   std::string name_advice(const std::string& name, const std::vector<std::string>& header) const {
     const std::string near = nearest(name, header);
     const bool is_one = name == options_.image || std::holds_alternative<std::string>(options_.label);
+    const bool is_image = name == options_.image;
+    if (near.empty() && is_one) {
+      return suggestion(name, header) + (is_image ? "; image: says which column has the pictures' paths"
+                                                  : "; label: says which column has the classes");
+    }
     if (near.empty() || !is_one) return suggestion(name, header);
-    return "; did you mean " + near + "? Then write " + (name == options_.image ? "image: " : "label: ") + near;
+    return "; did you mean " + near + "? Then write " + (is_image ? "image: " : "label: ") + near;
   }
   size_t column_of(const std::vector<std::string>& header, const std::string& name) const {
     const auto found = std::find(header.begin(), header.end(), name);

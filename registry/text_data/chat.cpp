@@ -7,6 +7,7 @@
 #include <exception>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <span>
 
 #include "registry/data/data_file.h"
@@ -100,20 +101,37 @@ std::vector<std::vector<int64_t>> packed(const std::vector<int64_t>& lengths, in
 
 constexpr size_t kChatArrays = 5;
 
+/// What EncodedChats::numbers count: conversations that were read; without a token to learn; too long and left out; cut;
+/// with a message of an unusual role, and the first of them; with an answer that says nothing, and the first of them.
+enum Count : size_t { kRead, kEmpty, kDropped, kCut, kOtherRole, kFirstOther, kSilent, kFirstSilent, kNumCounts };
+
 /// Conversations as tokens.
 struct EncodedChats {
   std::vector<int32_t> ids;           // of all conversations, one after the other
   std::vector<uint8_t> counts;        // likewise: 1 where the token is to be predicted
   std::vector<int64_t> begins = {0};  // of each, and the end
   std::string places;                 // of each, what comes after the file's name, as ":7", and a 0 after it
-  std::vector<int64_t> numbers = {0, 0, 0, 0};
+  std::vector<int64_t> numbers = std::vector<int64_t>(kNumCounts, 0);
 
   ByteArrays arrays(std::shared_ptr<const void> owner) const {
     return {std::move(owner), {bytes_of(ids), bytes_of(counts), bytes_of(begins), places, bytes_of(numbers)}};
   }
 };
-/// What EncodedChats::numbers count: conversations that were read; without a token to learn; too long and left out; cut.
-enum Count : size_t { kRead, kEmpty, kDropped, kCut };
+/// Whether a message has a role that templates do not know.
+bool has_other_role(const nlohmann::ordered_json& message) {
+  static const std::set<std::string> known = {"system", "developer", "user",   "assistant",
+                                              "tool",   "function",  "ipython"};
+  return !known.contains(message.value("role", std::string()));
+}
+
+/// Whether a message neither says nor calls anything.
+bool is_silent(const nlohmann::ordered_json& message) {
+  const auto content = message.find("content");
+  const auto calls = message.find("tool_calls");
+  if (calls != message.end() && !calls->empty()) return false;
+  return content == message.end() || content->empty() ||
+         (content->is_string() && content->get_ref<const std::string&>().empty());
+}
 
 class ChatMaker {
  public:
@@ -149,9 +167,23 @@ class ChatMaker {
     });
     for (size_t i = 0; i < chats.size(); ++i) {
       if (errors[i]) std::rethrow_exception(errors[i]);
+      count_unusual(chats[i]);
       keep(chats[i].place, encoded[i]);
     }
     chats.clear();
+  }
+
+  /// Counts what is hardly meant.
+  void count_unusual(const Conversation& chat) {
+    const auto count = [this](Count what, Count first) {
+      if (made_->numbers[what]++ == 0) made_->numbers[first] = made_->numbers[kRead] + 1;
+    };
+    if (std::any_of(chat.messages.begin(), chat.messages.end(), has_other_role)) count(kOtherRole, kFirstOther);
+    for (size_t i = 0; i < chat.messages.size(); ++i) {
+      if (!chat.is_answer[i] || !is_silent(chat.messages[i])) continue;
+      count(kSilent, kFirstSilent);
+      return;
+    }
   }
 
   void keep(const std::string& place, ChatTokens& chat) {
@@ -185,7 +217,7 @@ class ChatMaker {
 
 /// Names all that the arrays depend on.
 std::string cache_key(const Chat& options, TemplateOnDemand& chat_template) {
-  TokenCacheKey key("chats, weighed");
+  TokenCacheKey key("chats, weighed, roles counted");
   key.add_tokenizer(options.in(options.tokenizer))
       .add_file(options.path)
       .add(fs::path(options.path).extension().string());
@@ -274,6 +306,18 @@ class ChatDataset : public Dataset {
     }
     if (numbers_[kCut] > 0)
       told.push_back(std::to_string(numbers_[kCut]) + of + are(numbers_[kCut]) + " cut off at the" + limit);
+    const auto have = [](int64_t count) { return count == 1 ? "has" : "have"; };
+    if (numbers_[kOtherRole] > 0) {
+      told.push_back(std::to_string(numbers_[kOtherRole]) + of + have(numbers_[kOtherRole]) +
+                     " messages of other roles than system, user, assistant and tool, the first number " +
+                     std::to_string(numbers_[kFirstOther]) +
+                     "; the template alone decides what becomes of them, and nothing of them is learnt as an answer");
+    }
+    if (numbers_[kSilent] > 0) {
+      told.push_back(std::to_string(numbers_[kSilent]) + of + have(numbers_[kSilent]) +
+                     " an answer without text, the first number " + std::to_string(numbers_[kFirstSilent]) +
+                     ", from which the model learns to say nothing");
+    }
     return told;
   }
 
@@ -289,7 +333,7 @@ class ChatDataset : public Dataset {
     }
     numbers_ = numbers_in<int64_t>(arrays_.arrays.at(4));
     const bool fits = are_begins(begins_, places_.size(), ids_.size()) && counts_.size() == ids_.size() &&
-                      numbers_.size() == kCut + 1;
+                      numbers_.size() == kNumCounts;
     if (!fits) throw DataError(options_.path + ": was changed while it was read");
   }
 

@@ -71,7 +71,14 @@ std::vector<bool> ChatEncoder::wanted(const Conversation& chat) const {
   std::vector<bool> answers = chat.is_answer;
   if (train_on_ == TrainOn::kAll) return answers;
   const auto last = std::find(answers.rbegin(), answers.rend(), true);
-  if (last == answers.rend()) throw DataError("there is no answer of the assistant to be learnt");
+  if (last == answers.rend()) {
+    std::vector<std::string> roles;
+    for (const auto& message : chat.messages) {
+      std::string role = message.value("role", "");
+      if (std::find(roles.begin(), roles.end(), role) == roles.end()) roles.push_back(std::move(role));
+    }
+    throw DataError("there is no answer of the assistant to be learnt (roles: " + join(roles) + ")");
+  }
   if (train_on_ == TrainOn::kLastAnswer) std::fill(last + 1, answers.rend(), false);
   return answers;
 }

@@ -3,6 +3,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/aminmax.h>
 
+#include <algorithm>
+
 namespace trainrun {
 namespace {
 
@@ -45,21 +47,33 @@ std::string bound_text(const IndexUse& use) {
 
 }  // namespace
 
+IndexRange IndexUse::allowed() const {
+  IndexRange both = range;
+  if (declared) both.below = std::min(both.below, *declared);
+  return both;
+}
+
 void check_values(const IndexUse& use, const Dataset& data, const at::Tensor& values, const at::Tensor& samples) {
   if (values.numel() == 0 || at::isFloatingType(values.scalar_type())) return;
   const auto [low, high] = at::aminmax(values);
   const auto least = low.item<int64_t>();
   const auto most = high.item<int64_t>();
-  if (least >= use.range.least && most < use.range.below) return;
-  const at::Tensor places = outside(values, use.range).nonzero();
+  const IndexRange range = use.allowed();
+  if (least >= range.least && most < range.below) return;
+  const at::Tensor places = outside(values, range).nonzero();
   if (places.size(0) == 0) return;
   const auto row = places[0][0].item<int64_t>();
   at::Tensor value = values;
   for (int64_t dim = 0; dim < places.size(1); ++dim) value = value[places[0][dim].item<int64_t>()];
   const int64_t sample = samples.defined() ? samples[row].item<int64_t>() : row;
-  throw DataError(data.facts().place(sample, use.field) + ": " + std::to_string(value.item<int64_t>()) +
-                  " is not from " + std::to_string(use.range.least) + " to " + std::to_string(use.range.below - 1) +
-                  ": " + bound_text(use) + "; " +
+  const auto wrong = value.item<int64_t>();
+  const std::string fault = data.facts().place(sample, use.field) + ": " + std::to_string(wrong) + " is not from " +
+                            std::to_string(range.least) + " to " + std::to_string(range.below - 1) + ": ";
+  if (wrong >= range.below && wrong < use.range.below) {  // the model has an output for it
+    throw DataError(fault + "the data set says that '" + use.field + "' has " + std::to_string(range.below) +
+                    " classes; write num_classes: " + std::to_string(wrong + 1) + ", or more, there");
+  }
+  throw DataError(fault + bound_text(use) + "; " +
                   cure(use, least, most, !samples.defined(), data.facts().field(use.field).renumbering));
 }
 

@@ -22,6 +22,11 @@ struct IndexUse {
   std::optional<size_t> output = std::nullopt;  // the slot of the graph whose classes such labels are
   // The recipe's parameter that says how many there may be: "model.layers[2].out_features"; or "".
   std::string width = {};
+  // How many classes the data set says that the field has, where the reader takes more.
+  std::optional<int64_t> declared = std::nullopt;
+
+  /// What a value may be.
+  IndexRange allowed() const;
 };
 
 /// Another data set, whose samples can be checked as they are made.

@@ -171,7 +171,8 @@ std::optional<TokenizerOfData> tokenizer_of_data(const TrainedRun& run, const st
   if (!is_of_data) {
     if (auto characters = characters_in(run.contract().dataset))
       return TokenizerOfData{{}, {}, {}, std::move(*characters), true};
-    if (!find_tokenizer(pretrained)) return std::nullopt;
+    // Of no folder at all none is looked for: "" would be the current folder, which may hold any tokenizer.
+    if (pretrained.empty() || !find_tokenizer(pretrained)) return std::nullopt;
     named = pretrained;
   }
   const fs::path given(model_folder(named, PublishedPart::kTokenizer));

@@ -109,16 +109,28 @@ void add_unusual_deviations(const FieldInfo& target, const Dataset& data, const 
     const std::string column = deviations.numel() == 1 ? "" : named ? names[static_cast<size_t>(i)] : std::to_string(i);
     const std::string name = "'" + target.name + (column.empty() ? "" : "." + column) + "'";
     const std::string fault =
-        deviation == 0
-            ? name + " is " + rounded(mean) + " in all samples that were looked at, so that " + loss.type +
-                  " has nothing to tell apart"
-            : "the numbers of " + name + " have a standard deviation of " + rounded(deviation) + " around " +
-                  rounded(mean) + ", and " + loss.type +
-                  " learns best where it is about 1; write dataset.transforms: [{type: Standardize, field: " +
-                  target.name + "}]";
+        deviation == 0 ? name + " is " + rounded(mean) + " in all samples that were looked at, so that " + loss.type +
+                             " has nothing to tell apart"
+                       : "the numbers of " + name + " have a standard deviation of " + rounded(deviation) + " around " +
+                             rounded(mean) + ", and " + loss.type +
+                             " learns best where it is about 1; add {type: Standardize, field: " + target.name +
+                             "} to dataset.transforms";
     warnings.push_back(loss.path + ": " + fault);
     return;
   }
+}
+
+/// A line where a loss that learns cosines reads scores that none can be.
+void add_scores_beyond_cosines(const FieldInfo& target, const Dataset& data, const DataLoader::Transforms& transforms,
+                               const Component<LossKind>& loss, std::vector<std::string>& warnings) {
+  if (loss.type != "CosineSimilarityLoss" || data.size() == 0) return;
+  const at::Tensor scores = some_samples(data, transforms).at(target.name).to(at::kDouble);
+  const auto least = scores.min().item<double>();
+  const auto most = scores.max().item<double>();
+  if (least >= -1 && most <= 1) return;
+  warnings.push_back(loss.path + ": " + loss.type + " learns cosines, which are from -1 to 1, but the scores in '" +
+                     target.name + "' go from " + rounded(least) + " to " + rounded(most) +
+                     "; divide them in the file, or write loss: CoSENTLoss, which reads their order alone");
 }
 
 /// A line where a loss that learns classes reads numbers that no class, probability or yes and no can be.
@@ -219,8 +231,9 @@ std::vector<std::string> scale_warnings(const Recipe& recipe, const Graph& graph
         field.name == "features" ? "Standardize" : "{type: Standardize, field: " + field.name + "}";
     warnings.push_back(recipe.dataset.train.path +
                        ": the model learns best from numbers of about 1 and gets larger ones: " + join(large) +
-                       (rest > 0 ? " and " + std::to_string(rest) + " more" : "") + "; write dataset.transforms: [" +
-                       transform + "]");
+                       (rest > 0 ? " and " + std::to_string(rest) + " more" : "") +
+                       (recipe.dataset.transforms.empty() ? "; write dataset.transforms: [" + transform + "]"
+                                                          : "; add " + transform + " to dataset.transforms"));
   }
   return warnings;
 }
@@ -244,8 +257,10 @@ std::vector<std::string> target_warnings(const Recipe& recipe, const DatasetInfo
     }
     if (!facts.learns_numbers()) continue;
     if (at::isFloatingType(target->dtype)) {
-      if (facts.target == LossFacts::Target::kNumbers)
+      if (facts.target == LossFacts::Target::kNumbers) {
         add_unusual_deviations(*target, data, transforms, loss, warnings);
+        add_scores_beyond_cosines(*target, data, transforms, loss, warnings);
+      }
     } else if (const std::string text = numbered(data.facts().field(target->name).class_names); !text.empty()) {
       warnings.push_back(loss.path + ": " + loss.type + " learns numbers, but '" + target->name +
                          "' is the number of a class: " + text);

@@ -155,17 +155,38 @@ std::string advice_on_outputs(const Recipe& recipe, const Graph& graph, const Da
   return "";
 }
 
+namespace {
+
+Problem surplus_problem(const IndexUse& use, int64_t classes) {
+  return {use.place, use.path,
+          "the output that " + use.type + " reads has " + std::to_string(use.range.below) + " classes, but '" +
+              use.field + "' of dataset.train has only " + std::to_string(classes) +
+              ", so that the others never come; " + change_of_outputs(use, classes)};
+}
+
+}  // namespace
+
 std::vector<Problem> surplus_outputs(const Recipe& recipe, const Graph& graph, const DatasetInfo& info) {
   std::vector<Problem> problems;
   for (const IndexUse& use : index_uses(recipe, graph, info)) {
     const auto classes = known_classes(use, info);
     if (!classes || *classes >= use.range.below) continue;
     if (info.find(use.field)->shape.size() == 1) continue;  // of tokens: vocabularies are often rounded up
-    const std::string outputs = std::to_string(use.range.below);
-    problems.push_back({use.place, use.path,
-                        "the output that " + use.type + " reads has " + outputs + " classes, but '" + use.field +
-                            "' of dataset.train has only " + std::to_string(*classes) +
-                            ", so that the others never come; " + change_of_outputs(use, *classes)});
+    problems.push_back(surplus_problem(use, *classes));
+  }
+  return problems;
+}
+
+std::vector<Problem> surplus_outputs(const Recipe& recipe, const Graph& graph, const DatasetInfo& info,
+                                     const Dataset& data) {
+  std::vector<Problem> problems;
+  const DatasetInfo given = data.info();
+  for (const IndexUse& use : index_uses(recipe, graph, info)) {
+    if (!is_unchanged(use.field, given, info) || known_classes(use, info)) continue;
+    const auto classes = known_classes(use, given);
+    if (!classes || *classes >= use.range.below) continue;
+    if (data.facts().field(use.field).class_names.empty()) continue;  // of tokens, as above
+    problems.push_back(surplus_problem(use, *classes));
   }
   return problems;
 }
@@ -173,8 +194,10 @@ std::vector<Problem> surplus_outputs(const Recipe& recipe, const Graph& graph, c
 void check_indices(const Recipe& recipe, const Graph& graph, Dataset& data, const DatasetInfo& info) {
   std::vector<IndexUse> later;
   const DatasetInfo given = data.info();
-  for (const IndexUse& use : index_uses(recipe, graph, info)) {
+  for (IndexUse& use : index_uses(recipe, graph, info)) {
     if (!is_unchanged(use.field, given, info)) continue;  // a transform makes it
+    const auto classes = given.find(use.field)->num_classes;
+    if (use.is_label && classes && *classes < use.range.below) use.declared = classes;
     const at::Tensor held = data.facts().held(use.field);
     if (held.defined()) {
       check_values(use, data, held, {});

@@ -21,6 +21,10 @@ std::string advice_on_outputs(const Recipe& recipe, const Graph& graph, const Da
 /// The losses whose output has more classes than the training data, so that some never come.
 std::vector<Problem> surplus_outputs(const Recipe& recipe, const Graph& graph, const DatasetInfo& info);
 
+/// The same of training data that were read, of what was not known before: how many classes texts and tags have.
+std::vector<Problem> surplus_outputs(const Recipe& recipe, const Graph& graph, const DatasetInfo& info,
+                                     const Dataset& data);
+
 /// Checks that labels and indices are what the model can use: at once what lies in memory, the rest sample by sample as
 /// `data` gives them. `info`: the fields that reach the model. Throws DataError with the sample's place.
 void check_indices(const Recipe& recipe, const Graph& graph, Dataset& data, const DatasetInfo& info);

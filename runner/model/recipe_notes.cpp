@@ -108,12 +108,73 @@ void note_batch_first(const Recipe& recipe, const std::set<std::string>& undecid
   }
 }
 
+/// A part of some data: of which, how they are drawn, and which one it is.
+struct DrawnPart {
+  nlohmann::json source;
+  const Value* within = nullptr;  // of a Split: the data set that it divides
+  nlohmann::json draw;            // null: all of it is taken
+  nlohmann::json part;
+
+  bool is_of_same_data(const DrawnPart& other) const {
+    if (!within || !other.within) return !within && !other.within && source == other.source;
+    return same_meaning(*within, *other.within);
+  }
+};
+
+/// Of a table with `split`, or of what the data set Split holds; nothing of other data.
+std::optional<DrawnPart> drawn_part(const Component<DatasetKind>& data) {
+  const nlohmann::json& own = data.attributes;
+  DrawnPart found;
+  if (data.type == "Split") {
+    found.within = data.written.find("dataset");
+    if (!found.within) return std::nullopt;
+    found.draw = own;
+    found.draw.erase("dataset");
+  } else {
+    if (!own.contains("split") || !own.contains("path")) return std::nullopt;
+    found.source = {{"type", data.type}, {"path", own["path"]}};
+    found.draw = own["split"];
+  }
+  if (!found.draw.is_object()) return found;
+  found.part = found.draw.value("part", nlohmann::json());
+  found.draw.erase("part");
+  return found;
+}
+
+/// Evaluation data that are drawn from the training data's own source in another way than these: they share samples.
+void note_other_draws(const Recipe& recipe, std::vector<Problem>& notes) {
+  const auto train = drawn_part(recipe.dataset.train);
+  if (!train || !recipe.dataset.eval) return;
+  for (const auto& set : recipe.dataset.eval->sets) {
+    const auto eval = drawn_part(set.data);
+    if (!eval || !eval->is_of_same_data(*train) || (eval->draw.is_null() && train->draw.is_null())) continue;
+    std::string fault;
+    if (eval->draw.is_null() || train->draw.is_null()) {
+      const bool evaluates_all = eval->draw.is_null();
+      fault = std::string(evaluates_all ? "reads all the data of which dataset.train has a part"
+                                        : "has a part of the data that dataset.train reads whole") +
+              ", so that it is evaluated on what it was trained on; write the same split in both, with another part";
+    } else if (eval->draw != train->draw) {
+      std::vector<std::string> others;
+      for (const auto& [key, value] : eval->draw.items()) {
+        if (value != train->draw.value(key, nlohmann::json())) others.push_back(key);
+      }
+      fault = "draws its part otherwise than dataset.train, by another " + join(others) +
+              ", so that they have samples in common; only `part` may differ";
+    } else if (eval->part == train->part) {
+      fault = "is the part of the data that dataset.train is; write another `part`";
+    }
+    if (!fault.empty()) notes.push_back({set.data.place, set.path(), std::move(fault)});
+  }
+}
+
 }  // namespace
 
 std::vector<Problem> recipe_notes(const LoadedRecipe& loaded) {
   std::vector<Problem> notes = loaded.surplus;
   note_metrics(loaded.recipe, loaded.resolved, notes);
   note_rate(loaded.recipe, notes);
+  note_other_draws(loaded.recipe, notes);
   if (const Value* dataset = loaded.resolved.find("dataset")) add_encoding_notes(*dataset, "dataset", notes);
   if (loaded.is_planned) note_copied_tokens(loaded.recipe, notes);
   std::set<std::string> undecided;

@@ -8,8 +8,6 @@
 
 #include <algorithm>
 
-#include "registry/language/error.h"
-#include "registry/language/text_forms.h"
 #include "runner/predict/outcome.h"
 
 namespace trainrun {
@@ -31,14 +29,10 @@ at::Tensor class_probabilities(const LossFacts& loss, const at::Tensor& output) 
 class ClassOutcome : public Outcome {
  public:
   ClassOutcome(const OutcomeInputs& inputs, int64_t count) : loss_(inputs.loss), top_k_(inputs.options.top_k) {
-    if (inputs.target) names_ = inputs.target->class_names;
+    const bool has_names = inputs.target && !inputs.target->class_names.empty();
+    if (has_names) names_ = names_of_classes(*inputs.target, count);
     title_ = inputs.target && !inputs.target->called.empty() ? inputs.target->called : "label";
-    if (!names_.empty() && static_cast<int64_t>(names_.size()) != count) {
-      throw Error("predict: the model gives " + std::to_string(count) + " classes, but the training data have " +
-                  std::to_string(names_.size()) + ": " + join_first(names_, 20, LeftOut::kCount));
-    }
-    for (int64_t i = 0; names_.empty() && i < count; ++i) numbers_.push_back(std::to_string(i));
-    if (names_.empty()) names_ = numbers_;
+    for (int64_t i = 0; !has_names && i < count; ++i) names_.push_back(std::to_string(i));
     if (top_k_) *top_k_ = std::min(*top_k_, count);
   }
 
@@ -79,8 +73,7 @@ class ClassOutcome : public Outcome {
   LossFacts loss_;
   std::optional<int64_t> top_k_;
   std::string title_;
-  std::vector<std::string> names_;
-  std::vector<std::string> numbers_;  // in their place
+  std::vector<std::string> names_;  // or numbers in their place
 };
 
 }  // namespace

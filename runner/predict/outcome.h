@@ -86,6 +86,10 @@ std::unique_ptr<Outcome> make_quantile_outcome(const OutcomeInputs& inputs);
 std::unique_ptr<Outcome> make_number_outcome(const OutcomeInputs& inputs);
 std::unique_ptr<Outcome> make_raw_outcome(const OutcomeInputs& inputs);
 
+/// The names of the `count` classes that the model's output has: those of the training data, and, where the output has
+/// more, "LABEL_7", as an exported model calls them. Throws Error where it has fewer.
+std::vector<std::string> names_of_classes(const FieldContract& target, int64_t count);
+
 /// What `count` predicted numbers of a row are called: as the target's columns, or by its one name.
 std::vector<std::string> names_of_numbers(const FieldContract& target, int64_t count);
 

@@ -1,6 +1,7 @@
 #include <array>
 
 #include "registry/kinds/layer_shapes.h"
+#include "registry/language/text_forms.h"
 #include "runner/predict/outcome.h"
 
 namespace trainrun {
@@ -14,6 +15,17 @@ std::unique_ptr<Outcome> make_outcome(const OutcomeInputs& inputs) {
   }
   throw Error("predict: nothing is known to write of an output " + shape_text(inputs.output().sizes()) +
               " that is trained by " + inputs.loss_type);
+}
+
+std::vector<std::string> names_of_classes(const FieldContract& target, int64_t count) {
+  std::vector<std::string> names = target.class_names;
+  const auto known = static_cast<int64_t>(names.size());
+  if (known > count) {
+    throw Error("predict: the model gives " + std::to_string(count) + " classes, but the training data have " +
+                std::to_string(known) + ": " + join_first(names, 20, LeftOut::kCount));
+  }
+  for (int64_t i = known; i < count; ++i) names.push_back("LABEL_" + std::to_string(i));
+  return names;
 }
 
 std::vector<std::string> names_of_numbers(const FieldContract& target, int64_t count) {

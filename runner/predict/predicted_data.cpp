@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 #include "registry/data/one_piece.h"
 #include "registry/formats/files/descriptor.h"
@@ -23,6 +24,16 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+constexpr const char* kStandardInput = "standard input";
+
+/// A text that names the file `path`, which holds what came from standard input and is not the user's.
+std::string without_path(std::string text, const std::string& path) {
+  for (size_t at = text.find(path); at != std::string::npos; at = text.find(path)) {
+    text.replace(at, path.size(), kStandardInput);
+  }
+  return text;
+}
+
 /// Data that hold a file for as long as they are read.
 class FromStandardInput : public UnlabelledData {
  public:
@@ -32,9 +43,26 @@ class FromStandardInput : public UnlabelledData {
     std::error_code ignored;
     fs::remove(path_, ignored);
   }
-  std::optional<Piece> next() override { return data_->next(); }
+  std::optional<Piece> next() override {
+    std::optional<Piece> piece;
+    try {
+      piece = data_->next();
+    } catch (const DataError& error) {
+      throw DataError(without_path(error.what(), path_));
+    }
+    if (!piece) return piece;
+    for (ValueColumn& column : piece->beside) {  // such as "file"
+      auto* texts = std::get_if<std::vector<std::string>>(&column.values);
+      if (texts) std::replace(texts->begin(), texts->end(), path_, std::string("-"));
+    }
+    return piece;
+  }
   std::optional<int64_t> size() const override { return data_->size(); }
-  std::vector<std::string> notes() const override { return data_->notes(); }
+  std::vector<std::string> notes() const override {
+    std::vector<std::string> notes = data_->notes();
+    for (std::string& note : notes) note = without_path(std::move(note), path_);
+    return notes;
+  }
 
  private:
   std::string path_;
@@ -97,7 +125,18 @@ std::optional<ImageOptions> options_of_images(const DatasetInfo& info) {
   return options;
 }
 
+/// Whether the model goes on with texts, by what it learns.
+bool generates_text(const Recipe& recipe) {
+  static const std::set<std::string> losses = {"CausalLMLoss", "DPOLoss", "ORPOLoss", "SimPOLoss", "KTOLoss"};
+  return losses.contains(recipe.loss[0].type);
+}
+
 std::unique_ptr<UnlabelledData> open_files(TrainedRun& run, UnlabelledSource source) {
+  if (generates_text(run.recipe())) {
+    throw Error(
+        "predict: a language model has no predictions for data, but goes on with texts: trainrun generate RUN "
+        "--prompts FILE");
+  }
   const DataContract& contract = run.contract();
   source.info = contract.info();
   source.columns = contract.columns();
@@ -118,7 +157,20 @@ std::unique_ptr<UnlabelledData> open_files(TrainedRun& run, UnlabelledSource sou
               "its kind there, as in dataset.eval.path=FILE");
 }
 
-std::unique_ptr<UnlabelledData> open_evaluated(TrainedRun& run, int64_t begin) {
+/// What takes a part of the data: "dataset.eval.split"; "": nothing does.
+std::string what_takes_a_part(const Component<DatasetKind>& data) {
+  std::string path = data.path;
+  for (const Value* written = &data.written; written; written = written->find("dataset")) {
+    for (const char* key : {"split", "subset"}) {
+      const Value* part = written->find(key);
+      if (part && !part->is_null()) return path + "." + key;
+    }
+    path += ".dataset";
+  }
+  return "";
+}
+
+std::unique_ptr<UnlabelledData> open_evaluated(TrainedRun& run, int64_t begin, bool are_others) {
   const Recipe& recipe = run.recipe();
   if (!recipe.dataset.eval) {
     throw Error("predict: the recipe has no dataset.eval; name the data to predict for: a file, a folder of images, -");
@@ -126,13 +178,18 @@ std::unique_ptr<UnlabelledData> open_evaluated(TrainedRun& run, int64_t begin) {
   auto data = open_data(recipe.dataset.eval->sets[0].data, recipe);
   run.contract().read(*data, "dataset.eval");
   const int64_t size = data->size();
-  return one_piece(std::move(data), {{"sample", at::arange(size, at::kLong)}}, begin);
+  auto samples = one_piece(std::move(data), {{"sample", at::arange(size, at::kLong)}}, begin);
+  const std::string taker = what_takes_a_part(recipe.dataset.eval->sets[0].data);
+  if (!are_others || taker.empty()) return samples;
+  std::vector<std::string> notes = {"the predictions are for the part of the data that " + taker +
+                                    " takes, numbered from 0; for all of them add '" + taker + "=!remove'"};
+  return std::make_unique<WithNotes>(std::move(notes), std::move(samples));
 }
 
 }  // namespace
 
 std::unique_ptr<UnlabelledData> open_predicted(TrainedRun& run, const PredictedSource& source) {
-  if (source.paths.empty()) return open_evaluated(run, source.begin);
+  if (source.paths.empty()) return open_evaluated(run, source.begin, source.are_others);
   UnlabelledSource files;
   files.paths = source.paths;
   files.begin = source.begin;
@@ -141,8 +198,14 @@ std::unique_ptr<UnlabelledData> open_predicted(TrainedRun& run, const PredictedS
   if (input == files.paths.end()) return open_files(run, std::move(files));
   std::string kept = kept_input();
   *input = kept;
+  if (source.broken) {
+    files.broken = [kept, broken = source.broken](const std::string& fault) { broken(without_path(fault, kept)); };
+  }
   try {
     return std::make_unique<FromStandardInput>(kept, open_files(run, std::move(files)));
+  } catch (const DataError& error) {
+    fs::remove(kept);
+    throw DataError(without_path(error.what(), kept));
   } catch (...) {
     fs::remove(kept);
     throw;

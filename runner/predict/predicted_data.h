@@ -15,6 +15,7 @@ struct PredictedSource {
   std::vector<std::string> paths;  // "-": standard input; none: the first set of evaluation data
   int64_t begin = 0;               // samples that are passed over
   std::function<void(const std::string& fault)> broken = {};  // see UnlabelledSource
+  bool are_others = false;  // without paths: whether the user named other evaluation data than the recipe's
 };
 
 /// Opens it, to be read as the run's training data were. Throws Error where the data are of a kind that has to be

@@ -66,6 +66,12 @@ std::vector<size_t> telling_losses(const Recipe& recipe, const Model& model) {
   return chosen;
 }
 
+/// Whether an override of the recipe names a file for dataset.eval: "dataset.eval.path=new.npz".
+bool names_evaluation_data(const std::string& change) {
+  const std::string key = change.substr(0, change.find('='));
+  return key.starts_with("dataset.eval") && (key.ends_with(".path") || key.ends_with(".root"));
+}
+
 class Prediction {
  public:
   Prediction(TrainedRun& run, const PredictOptions& options, PredictionWriter* writer)
@@ -86,6 +92,7 @@ class Prediction {
     PredictedSource source;
     source.paths = local_.paths;
     source.begin = point_.num_read;
+    source.are_others = std::any_of(options_.identity.begin(), options_.identity.end(), names_evaluation_data);
     if (options_.broken == BrokenSamples::kSkip) source.broken = [this](const std::string& fault) { leave_out(fault); };
     const auto data = open_predicted(run_, source);
     const at::NoGradGuard no_gradients;
@@ -122,7 +129,10 @@ class Prediction {
   }
   std::string data_name() const { return options_.data.empty() ? "dataset.eval" : join(options_.data); }
   void add_notes(std::vector<std::string> notes) {
-    for (std::string& note : notes) note = data_name() + ": " + note;
+    for (std::string& note : notes) {
+      const bool names_it = note.starts_with(data_name() + ":") || note.starts_with("standard input:");
+      if (!names_it) note = data_name() + ": " + note;
+    }
     run_.add_notes(notes);
   }
 

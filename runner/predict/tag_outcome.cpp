@@ -2,7 +2,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/softmax.h>
 
-#include "registry/language/error.h"
 #include "registry/text_data/tagged_texts.h"
 #include "runner/predict/outcome.h"
 
@@ -14,14 +13,12 @@ using nlohmann::json;
 class TagOutcome : public Outcome {
  public:
   TagOutcome(const OutcomeInputs& inputs, int64_t class_dim)
-      : loss_(inputs.loss), class_dim_(class_dim), names_(inputs.target->class_names) {}
+      : loss_(inputs.loss),
+        class_dim_(class_dim),
+        names_(names_of_classes(*inputs.target, inputs.output().size(class_dim))) {}
 
   ResultColumns columns(const PredictedBatch& batch) override {
     const at::Tensor scores = batch.outputs.at(0).movedim(class_dim_, 2);  // [N, T, C]
-    if (scores.size(2) != static_cast<int64_t>(names_.size())) {
-      throw Error("predict: the model gives " + std::to_string(scores.size(2)) +
-                  " classes, but the training data have " + std::to_string(names_.size()));
-    }
     const auto of_logits = [](const at::Tensor& x) { return at::softmax(x, 2); };
     const auto [best, places] = probabilities_of(loss_.of_classes, scores, of_logits).max(2);
     const at::Tensor probabilities = best.contiguous();

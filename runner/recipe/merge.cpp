@@ -108,6 +108,12 @@ std::optional<Override> parse_override(const std::string& argument, int number, 
   const std::string_view key = trimmed(text.substr(0, equals));
   const size_t key_offset = key.empty() ? 0 : static_cast<size_t>(key.data() - text.data());
 
+  const std::string_view value = trimmed(text.substr(equals + 1));
+  if (value.starts_with('%')) {
+    return fail(equals + 1, "a value that begins with % needs quotation marks, as YAML has it; write '" +
+                                std::string(key) + "=\"" + std::string(value) + "\"'");
+  }
+
   Override change;
   std::string error;
   auto path = parse_path(key, error);

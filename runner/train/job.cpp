@@ -147,8 +147,16 @@ void Job::build_data() {
   share_learnt(*train_data, nullptr);
   const DataContract contract = DataContract::of(*train_data, nullptr);
   for (size_t i = 0; recipe.dataset.eval && i < recipe.dataset.eval->sets.size(); ++i) {
-    eval_splits.push_back({open_data(recipe.dataset.eval->sets[i].data, recipe), nullptr});
-    contract.read(*eval_splits[i].data, recipe.dataset.eval->sets[i].path());
+    const std::string path = recipe.dataset.eval->sets[i].path();
+    try {
+      eval_splits.push_back({open_data(recipe.dataset.eval->sets[i].data, recipe), nullptr});
+      contract.read(*eval_splits[i].data, path);
+    } catch (const ReadError&) {
+      throw;
+    } catch (const DataError& error) {  // the training data may be the same file, which was read without a fault
+      const std::string fault = error.what();
+      throw DataError(fault.starts_with(path) ? fault : path + ": " + fault);
+    }
   }
   if (is_main()) group->barrier("rank 0's data");
   if (!group->is_alone() && !group->is_fake()) {

@@ -1,6 +1,7 @@
 #include "runner/train/job_notes.h"
 
 #include "runner/model/data_checks.h"
+#include "runner/model/index_checks.h"
 #include "runner/model/model.h"
 
 namespace trainrun {
@@ -79,6 +80,9 @@ void note_packing(const Recipe& recipe, const Dataset& data, const JobLength& jo
 std::vector<std::string> job_notes(const Recipe& recipe, const Graph& graph, const Dataset& data,
                                    const DataLoader::Transforms& transforms, const JobLength& length) {
   std::vector<std::string> notes = scale_warnings(recipe, graph, data, transforms);
+  for (const Problem& surplus : surplus_outputs(recipe, graph, training_info(recipe), data)) {
+    notes.push_back(surplus.to_string());
+  }
   for (std::string& note : target_warnings(recipe, training_info(recipe), data, transforms)) {
     notes.push_back(std::move(note));
   }

@@ -183,7 +183,7 @@ def test_what_is_wrong_with_a_table_is_said_at_its_place(classes):
     write_csv(classes / "named.csv", [{**row, "Age": row["age"]} for row in rows], ["Age", "city", "height", "member"])
     assert "named.csv:1:age: there is no such column, which the model reads; did you mean Age?" in trainrun(classes, "predict", "run", "named.csv", fails=True)
     write_csv(classes / "semicolons.csv", rows, ["age", "city", "height", "member"], delimiter=";")
-    assert "delimiter: ';'" in trainrun(classes, "predict", "run", "semicolons.csv", fails=True)
+    assert "add 'dataset.train.delimiter=\";\"' to the command" in trainrun(classes, "predict", "run", "semicolons.csv", fails=True)
     rows[2]["city"], rows[4]["height"] = "Bern", "tall"
     write_csv(classes / "broken.csv", rows, ["order", "age", "city", "height", "member"])
     assert "broken.csv:4:city: category 'Bern' is not listed" in trainrun(classes, "predict", "run", "broken.csv", fails=True)

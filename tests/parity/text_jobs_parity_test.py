@@ -173,7 +173,7 @@ CLASSES = {"name": "bert", "label": "kind", "recipe": "loss: CrossEntropyLoss\nm
 NO_TABLE = Refused("for each sample, which is no row of a table; write --format npz", "predicting.md", "An output with more than one dimension for each sample")
 TWO_TEXTS = Refused("samples, and not a row for each", "predicting.md", "models that read two texts for each sample have no predictions")
 ONLY_EVAL = Refused("data cannot be read without labels", "predicting.md", "Other kinds of data are predicted for as `dataset.eval`")
-NO_JSON = Refused("recipe.yaml:1: ", "predicting.md", "JSON lines or Parquet with `prompt` and one answer, `completion`")
+GENERATES = Refused("goes on with texts: trainrun generate RUN", "predicting.md", "Language models go on with a text instead")
 OF_TOKENS = Refused("this model gives one for each token", "evaluating.md", "classes of tokens (`class_dim: -1`")
 OF_OTHERS = Refused("--report is for classifiers", "evaluating.md", "language models, and what learns from preferences")
 PADDED = ["dataset.eval.padding=max_length"]
@@ -356,7 +356,7 @@ def of_pairs(layer, trained_by, **more):
         + sets("{type: PreferencePairs, path: PART.jsonl, tokenizer: llama, max_length: 40}"),
         write=functools.partial(write, in_pairs, "jsonl"), read=pairs, other=["dataset.eval.path=other.jsonl"],
         script=("chosen_input_ids", "chosen_attention_mask", "rejected_input_ids", "rejected_attention_mask"), length=40, export=HUGGING_FACE,
-        report=OF_OTHERS, **{"predicted": TWO_TEXTS, "new": NO_JSON} | more)
+        report=OF_OTHERS, **{"predicted": TWO_TEXTS, "new": GENERATES} | more)
 
 
 def rewards(output, folder):
@@ -373,7 +373,7 @@ JOBS |= {
     "chat with LoRA": Job(
         f"model:\n  layers: [{{type: LlamaForCausalLM, pretrained: llama}}]\n  {LORA}\nloss: CausalLMLoss\n" + sets("{type: Chat, path: PART.jsonl, tokenizer: llama, max_length: 60}"),
         write=functools.partial(write, messages, "jsonl"), read=chats, forward=with_lora, loss=following, other=["dataset.eval.path=other.jsonl"],
-        script=DECODER_INPUTS, length=60, opened=opened_by_peft, export=["--format", "peft"], **SEQUENCES | {"report": OF_OTHERS, "array": None}),
+        script=DECODER_INPUTS, length=60, opened=opened_by_peft, export=["--format", "peft"], **SEQUENCES | {"new": GENERATES, "report": OF_OTHERS, "array": None}),
     "ORPO": of_pairs(
         "LlamaForCausalLM", "{type: ORPOLoss, beta: 0.3, inputs: [llama, chosen_labels, rejected_labels, chosen_input_ids, chosen_attention_mask]}", name="llama",
         forward=both(by_transformers("llama", "llama.", DECODER_INPUTS)), loss=orpo, by_batch=True,

@@ -319,7 +319,7 @@ def test_utf_8_that_is_read_as_another_encoding_is_told(tmp_path, encoding):
     assert note in trainrun(tmp_path, name, "dataset.train.path=utf.csv", "output_dir=wrong")
     assert "come out wrong" not in trainrun(tmp_path, "validate", name, "dataset.train.path=utf.csv", "dataset.train.encoding=utf-8")
     said = trainrun(tmp_path, "predict", "run", "utf.csv", status=1)
-    assert "utf.csv:3:stadt: category 'Z" in said and "is 'Zürich' in another encoding: write encoding: utf-8" in said, said
+    assert "utf.csv:3:stadt: category 'Z" in said and "is 'Zürich' in another encoding: add dataset.train.encoding=utf-8 to the command" in said, said
     trainrun(tmp_path, "predict", "run", "utf.csv", "dataset.train.encoding=utf-8", "--output", "p.csv")
     name = recipe(tmp_path, f", encoding: {encoding}, {category.replace('true', 'true, allow_unknown: true')}", path="own.csv")
     trainrun(tmp_path, name, "output_dir=unknown")

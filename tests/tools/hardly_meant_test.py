@@ -66,7 +66,7 @@ def test_a_schedule_or_average_that_the_job_ends_before(tmp_path, overrides, not
 
 @pytest.mark.parametrize("scale, note", [
     (1e5, "loss: the numbers of 'label' have a standard deviation of 2e+05 around 3e+05, and MSELoss learns best where it is about 1; "
-          "write dataset.transforms: [{type: Standardize, field: label}]"),
+          "add {type: Standardize, field: label} to dataset.transforms"),
     (1e-3, "have a standard deviation of 0.002 around 0.003"),
     (0.5, None), (5, None),
 ])

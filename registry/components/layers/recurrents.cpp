@@ -1,9 +1,18 @@
+#include <ATen/TracerMode.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/nn/modules/rnn.h>
 
 #include "registry/kinds/layer.h"
 
 namespace trainrun {
 namespace {
+
+/// States to begin with, [states, N, size], for a trace: those that the module makes of its own accord would have the
+/// traced number of samples in it, whatever the number to come.
+at::Tensor zeros_of_trace(const at::Tensor& sequence, bool batch_first, int64_t states, int64_t size) {
+  const at::Tensor one = at::zeros_like(sequence.select(batch_first ? 1 : 0, 0).slice(1, 0, 1));  // [N, 1]
+  return one.unsqueeze(0).expand({states, -1, size}).contiguous();
+}
 
 /// torch.nn.RNN, GRU and LSTM: `Module` is LibTorch's. Without batch_first sequences are [T, N, C]; states are
 /// [num_layers * directions, N, hidden_size], whichever it is.
@@ -55,8 +64,16 @@ struct Recurrent {
     if constexpr (kIsLSTM) options.proj_size(proj_size);
     Module module(options);
     check_states(in);
+    const int64_t states = num_layers * (bidirectional ? 2 : 1);
+    const int64_t size = proj_size > 0 ? proj_size : hidden_size;
     return {module.ptr(),
-            [module](const Tensors& inputs) mutable -> Tensors {
+            [module, states, size, batch_first = batch_first,
+             hidden_size = hidden_size](const Tensors& given) mutable -> Tensors {
+              Tensors inputs = given;
+              if (inputs.size() == 1 && at::tracer::impl::is_dispatch_enabled()) {
+                inputs.push_back(zeros_of_trace(inputs[0], batch_first, states, size));
+                if (kIsLSTM) inputs.push_back(zeros_of_trace(inputs[0], batch_first, states, hidden_size));
+              }
               if constexpr (kIsLSTM) {
                 using States = std::tuple<at::Tensor, at::Tensor>;
                 auto [sequence, state] = inputs.size() == 3 ? module->forward(inputs[0], States{inputs[1], inputs[2]})

@@ -113,6 +113,12 @@ std::optional<double> parse_date(std::string_view text, const std::string& forma
   return *days + (parts.tm_hour * 3600.0 + parts.tm_min * 60.0 + parts.tm_sec) / kSecondsADay;
 }
 
+std::optional<double> parse_any_date(std::string_view text, const std::string& format) {
+  const std::optional<double> days = parse_date(text, format);
+  const bool begins_with_year = format.starts_with("%Y") || format.starts_with("%G");
+  return days || format.empty() || begins_with_year ? days : parse_iso(text);
+}
+
 std::string date_text(double days, const std::string& format, const std::string& like) {
   constexpr size_t kDate = 10;     // "2024-05-31"
   constexpr size_t kMinutes = 16;  // "2024-05-31T18:30"

@@ -12,6 +12,11 @@ namespace trainrun {
 /// Nothing where the text is something else, or there is no such day.
 std::optional<double> parse_date(std::string_view text, const std::string& format);
 
+/// The same, of a column whose `format` is known: a date that ISO 8601 writes is read, too, unless the format begins with
+/// the year, so that one could be taken for the other. Parquet files, databases and pandas write dates so, whatever the
+/// file with the training data had.
+std::optional<double> parse_any_date(std::string_view text, const std::string& format);
+
 /// The text of `days` since 1970-01-01T00:00 UTC, to seconds, written as `like` is, which parse_date reads by `format`.
 std::string date_text(double days, const std::string& format, const std::string& like);
 

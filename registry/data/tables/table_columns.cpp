@@ -256,7 +256,7 @@ double CellParser::feature(const Cell& cell, const Column& column) const {
   if (!column.options.is_date()) return number(cell, column.name);
   if (is_missing(cell)) fail(column.name, "the value is missing" + missing_text(cell));
   const std::string format = column.options.format.value_or("");
-  const auto days = cell.kind == Cell::Kind::kText ? parse_date(trimmed(cell.text), format) : std::nullopt;
+  const auto days = cell.kind == Cell::Kind::kText ? parse_any_date(trimmed(cell.text), format) : std::nullopt;
   if (!days) {
     fail(column.name, shown(text_of(cell)) + " is not a date" +
                           (format.empty() ? " as ISO 8601 writes it, 2024-05-31; another form is named by format"

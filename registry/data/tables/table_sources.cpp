@@ -1,13 +1,23 @@
 #include "registry/data/tables/table_sources.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
 #include "registry/data/data_file.h"
 #include "registry/formats/files/regular_file.h"
+#include "registry/language/error.h"
 
 namespace trainrun {
 namespace {
+
+/// A list of objects, or a file that is called .json and holds a list: its lines are neither rows nor texts.
+bool is_json_list(const std::string& path, std::string_view start) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  if (!start.starts_with('[')) return false;
+  const size_t next = start.find_first_not_of(kBlanks, 1);
+  return has_extension(path, ".json") || (next != std::string_view::npos && start[next] == '{');
+}
 
 TableKind kind_of(const std::string& path) {
   open_regular_file(path);  // what is wrong with the file itself is said first
@@ -18,8 +28,13 @@ TableKind kind_of(const std::string& path) {
     return TableKind::kArrow;
   }
   if (start.starts_with("SQLite format 3")) return TableKind::kSqlite;
-  const size_t first = start.find_first_not_of("\xef\xbb\xbf \t\r\n");
-  return first != std::string::npos && start[first] == '{' ? TableKind::kJsonl : TableKind::kCsv;
+  const size_t first = std::min(start.find_first_not_of("\xef\xbb\xbf \t\r\n"), start.size());
+  if (is_json_list(path, std::string_view(start).substr(first))) {
+    throw DataError(path +
+                    ": is a list in JSON; write JSON lines, each object on a line of its own without brackets around "
+                    "them: pandas does so by to_json(path, orient='records', lines=True)");
+  }
+  return first < start.size() && start[first] == '{' ? TableKind::kJsonl : TableKind::kCsv;
 }
 
 }  // namespace

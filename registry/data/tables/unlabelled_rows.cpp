@@ -6,6 +6,7 @@
 #include <set>
 
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
 
 namespace trainrun {
 namespace {
@@ -15,6 +16,7 @@ using Names = std::vector<std::string>;
 
 constexpr int64_t kMostRows = 16384;     // of a piece
 constexpr int64_t kMostCells = 1 << 20;  // likewise
+constexpr size_t kMostNames = 8;         // of columns that a file lacks
 
 bool is_in(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -179,6 +181,11 @@ std::vector<std::string> UnlabelledRows::notes_of_files() const {
 
 std::string UnlabelledRows::lacking_text(const Names& lacking, const Names& names) const {
   const TableSource& file = *files_[file_];
+  const std::string of_first = file.column_advice(lacking[0], names);
+  if (lacking.size() > 1 && !of_first.empty() && of_first == file.column_advice(lacking.back(), names)) {
+    return file.place(1) + ": there are no columns " + join_first(lacking, kMostNames, LeftOut::kCount) +
+           ", which the model reads" + of_first;
+  }
   std::string text;
   for (const std::string& name : lacking) {
     const std::string advice = file.column_advice(name, names);

@@ -90,6 +90,28 @@ UnlabelledRows::Columns columns_of(const UnlabelledSource& source, const TableOp
   return columns;
 }
 
+/// What to do where a number is written as the training data do not write theirs: "; write decimal: ','"; else "".
+std::string number_advice(const Cell& cell, const Column& column) {
+  const ColumnOptions& options = column.options;
+  if (!options.is_feature() || options.is_category() || options.is_date() || options.is_boolean()) return "";
+  if (cell.kind != Cell::Kind::kText || parse_cell_number(cell)) return "";
+  constexpr NumberFormat kUsual{'.', '\0'};
+  const NumberFormat own = cell.format ? *cell.format : kUsual;
+  const auto quoted = [](char mark) { return std::string("'") + mark + "'"; };
+  for (const NumberFormat& other : {kUsual, NumberFormat{',', '\0'}, NumberFormat{'.', ','}, NumberFormat{',', '.'}}) {
+    Cell tried = cell;
+    tried.format = &other;
+    if (!parse_cell_number(tried)) continue;
+    const std::string decimal = other.decimal == own.decimal ? "" : "decimal: " + quoted(other.decimal);
+    const bool has_marks = other.thousands != own.thousands;
+    const std::string marks = !has_marks                ? ""
+                              : other.thousands == '\0' ? "thousands: null"
+                                                        : "thousands: " + quoted(other.thousands);
+    return "; write " + decimal + (decimal.empty() || marks.empty() ? "" : " and ") + marks;
+  }
+  return "";
+}
+
 class UnlabelledTable : public UnlabelledRows {
  public:
   UnlabelledTable(const UnlabelledSource& from, const TableOptions& options, const TableSource& own)
@@ -136,7 +158,12 @@ class UnlabelledTable : public UnlabelledRows {
     for (size_t i = 0; i < columns_.size(); ++i) {
       // What a row to come does not know of itself is not read either: the row before stands in for it.
       const bool stands_in = is_to_come && !are_known_[i] && !last_.empty() && missing_.contains(*cells[i], false);
-      parser.add(stands_in ? last_[i] : *cells[i], columns_[i]);
+      const Cell& cell = stands_in ? last_[i] : *cells[i];
+      try {
+        parser.add(cell, columns_[i]);
+      } catch (const DataError& error) {
+        throw DataError(error.what() + number_advice(cell, columns_[i]));
+      }
       require_known(columns_[i], place);
     }
     if (labels_.empty() || is_to_come) return;

@@ -1,0 +1,440 @@
+"""What a newcomer stumbled over who had the guides alone (2026-11-26): what was silently wrong is told or refused, advice works when it is
+followed to the letter, and a model that was trained can be used."""
+
+import csv
+import io
+import json
+import re
+import shlex
+import subprocess
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers.processors import TemplateProcessing
+
+from tests.program import CALLED
+
+TABLE = """\
+version: 1
+model: {layers: [{type: Linear, out_features: 1}]}
+loss: MSELoss
+dataset:
+  train: {type: CSV, path: train.csv, label: rent, columns: auto, id: flat}
+  transforms: [Standardize, {type: Standardize, field: label}]
+dataloader: {batch_size: 8}
+optimizer: {type: SGD, lr: 0.1}
+training: {num_epochs: 2}
+output_dir: run
+"""
+FLATS = [{"flat": f"f{i}", "area": 30.5 + i, "built": f"{1 + i % 28:02}.{1 + i % 12:02}.{1990 + i}", "rent": 400 + 11 * i} for i in range(24)]
+ISO = [{**row, "built": "-".join(row["built"].split(".")[::-1])} for row in FLATS]
+
+
+def trainrun(folder, *arguments, status=0, stdin=None):
+    done = subprocess.run([CALLED, *map(str, arguments)], cwd=folder, capture_output=True, input=stdin, timeout=120, check=False)
+    text = (done.stdout + done.stderr).decode(errors="replace")
+    assert done.returncode == status, text
+    return text
+
+
+def as_csv(rows, delimiter=",", number=str):
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0], delimiter=delimiter, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows([{key: number(value) if isinstance(value, float) else value for key, value in row.items()} for row in rows])
+    return text.getvalue()
+
+
+@pytest.fixture(scope="module", name="flats")
+def fixture_flats(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("flats")
+    (folder / "train.csv").write_text(as_csv(FLATS))
+    (folder / "r.yaml").write_text(TABLE)
+    trainrun(folder, "r.yaml")
+    return folder
+
+
+def followed(text):
+    """The arguments that a message says to add to the command."""
+    advice = re.search(r"add (.*) to the command", text)
+    assert advice, text
+    return [word for word in shlex.split(advice[1]) if word != "and"]
+
+
+# --- Predictions for tables that are written in another way -----------------------------------------------------
+
+
+@pytest.mark.parametrize("name, text", [
+    ("semicolons.csv", as_csv(FLATS, ";")),
+    ("tabs.csv", as_csv(FLATS, "\t")),
+    ("commas.csv", as_csv(FLATS, ",", lambda x: f"{x:.1f}".replace(".", ","))),
+    ("thousands.csv", as_csv([{**row, "area": row["area"] + 1000} for row in FLATS], ",", lambda x: f"{x:,.1f}")),
+])
+def test_advice_on_how_new_data_are_written_is_for_the_command(flats, name, text):
+    (flats / name).write_text(text)
+    said = trainrun(flats, "predict", "run", name, status=1)
+    assert len(said.strip().splitlines()) == 1, said
+    assert "write " not in said
+    got = trainrun(flats, "predict", "run", name, *followed(said))
+    if name != "thousands.csv":
+        (flats / "same.csv").write_text(as_csv(FLATS))
+        assert got == trainrun(flats, "predict", "run", "same.csv")
+
+
+def test_advice_names_the_data_within_what_wraps_them(tmp_path):
+    (tmp_path / "train.csv").write_text(as_csv(FLATS))
+    (tmp_path / "new.csv").write_text(as_csv(FLATS, ";"))
+    wrapped = TABLE.replace("train: {type: CSV, path: train.csv, label: rent, columns: auto, id: flat}",
+                            "train: {type: Split, dataset: {type: CSV, path: train.csv, label: rent, columns: auto, id: flat}}")
+    (tmp_path / "r.yaml").write_text(wrapped)
+    trainrun(tmp_path, "r.yaml")
+    advice = followed(trainrun(tmp_path, "predict", "run", "new.csv", status=1))
+    assert advice == ['dataset.train.dataset.delimiter=";"']
+    assert trainrun(tmp_path, "predict", "run", "new.csv", *advice) == trainrun(tmp_path, "predict", "run", "train.csv")
+
+
+def test_dates_of_iso_8601_are_read_where_the_training_data_had_another_form(flats):
+    (flats / "iso.csv").write_text(as_csv(ISO))
+    (flats / "iso.jsonl").write_text("".join(json.dumps({**row, "built": row["built"] + "T00:00:00.000"}) + "\n" for row in ISO))
+    (flats / "same.csv").write_text(as_csv(FLATS))
+    want = trainrun(flats, "predict", "run", "same.csv")
+    assert trainrun(flats, "predict", "run", "iso.csv") == want
+    assert trainrun(flats, "predict", "run", "iso.jsonl") == want
+    (flats / "other.csv").write_text(as_csv([{**row, "built": "1/2/1999"} for row in FLATS]))
+    assert "'1/2/1999' is not a date of the form %d.%m.%Y" in trainrun(flats, "predict", "run", "other.csv", status=1)
+
+
+def test_a_format_that_begins_with_the_year_takes_no_other_date(tmp_path):
+    rows = [{**row, "built": "-".join([row["built"][6:], row["built"][:2], row["built"][3:5]])} for row in FLATS]  # year, day, month
+    (tmp_path / "train.csv").write_text(as_csv(rows))
+    (tmp_path / "r.yaml").write_text(TABLE.replace("columns: auto", "columns: {built: {type: date, format: '%Y-%d-%m'}}"))
+    trainrun(tmp_path, "r.yaml")
+    (tmp_path / "iso.csv").write_text(as_csv([{**row, "built": "1999-01-31"} for row in FLATS]))
+    assert "'1999-01-31' is not a date of the form %Y-%d-%m" in trainrun(tmp_path, "predict", "run", "iso.csv", status=1)
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_list_in_json_is_refused_with_what_pandas_writes_instead(flats, indent):
+    (flats / "list.json").write_text(json.dumps(FLATS, indent=indent))
+    said = trainrun(flats, "predict", "run", "list.json", status=1)
+    assert "list.json: is a list in JSON; write JSON lines" in said and "to_json(path, orient='records', lines=True)" in said
+    (flats / "lines.json").write_text("".join(json.dumps(row) + "\n" for row in FLATS))
+    trainrun(flats, "predict", "run", "lines.json")
+
+
+def test_standard_input_is_called_so(flats):
+    said = trainrun(flats, "predict", "run", "-", status=1, stdin=as_csv(FLATS).replace("40.5", "forty").encode())
+    assert "trainrun-standard-input" not in said
+    assert "standard input:12:area: 'forty' is not a number" in said
+    said = trainrun(flats, "predict", "run", "-", "--broken", "skip", stdin=as_csv(FLATS).replace("40.5", "forty").encode())
+    assert "left out: standard input:12:area" in said
+
+
+# --- Texts ------------------------------------------------------------------------------------------------------
+
+WORDS = ["good", "bad", "soup", "was", "the", "lovely", "awful"]
+TEXTS = """\
+version: 1
+model: {{layers: [{{type: Embedding, num_embeddings: 16, embedding_dim: 8, inputs: input_ids}}, {{type: Mean, dim: 1}}, {{type: Linear, out_features: {outputs}}}]}}
+loss: CrossEntropyLoss
+dataset: {{train: {{type: TextClassification, path: t.csv, text_columns: [text], label: stars, tokenizer: tokenizer.json, max_length: 8}}}}
+dataloader: {{batch_size: 4}}
+optimizer: {{type: SGD, lr: 0.1}}
+training: {{num_epochs: 1}}
+output_dir: run
+"""
+
+
+def write_tokenizer(path):
+    vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    tokenizer.save(str(path))
+
+
+def train_texts(folder, outputs=3):
+    write_tokenizer(folder / "tokenizer.json")
+    (folder / "t.csv").write_text("text,stars\n" + "".join(f"the soup was {WORDS[i % 7]},{1 + i % 3}\n" for i in range(24)))
+    (folder / "r.yaml").write_text(TEXTS.format(outputs=outputs))
+    return trainrun(folder, "r.yaml")
+
+
+def docx(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("word/document.xml", "<w:t>the soup was good</w:t>" * 20)
+
+
+def test_what_is_no_text_is_not_predicted_for_line_by_line(tmp_path):
+    train_texts(tmp_path)
+    (tmp_path / "a.txt").write_text("the soup was good\n[sic] lovely\n{ok} bad\n")
+    trainrun(tmp_path, "predict", "run", "a.txt")
+    (tmp_path / "list.json").write_text(json.dumps([{"text": "good"}, {"text": "bad"}]))
+    assert "is a list in JSON; write JSON lines" in trainrun(tmp_path, "predict", "run", "list.json", status=1)
+    (tmp_path / "strings.json").write_text(json.dumps(["good", "bad"]))
+    assert "is a list in JSON; write JSON lines" in trainrun(tmp_path, "predict", "run", "strings.json", status=1)
+    docx(tmp_path / "letter.docx")
+    assert "letter.docx is a ZIP archive, such as a document" in trainrun(tmp_path, "predict", "run", "letter.docx", status=1)
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7\nthe soup was good\n")
+    assert "a.pdf is a PDF file, not text" in trainrun(tmp_path, "predict", "run", "a.pdf", status=1)
+    (tmp_path / "a.bin").write_bytes(b"the soup\nwas \x00good\n")
+    assert "a.bin:2: byte 5 of the line, 0x00 at offset 13 of the text, is in no text" in trainrun(tmp_path, "predict", "run", "a.bin", status=1)
+
+
+@pytest.mark.parametrize("kind", ["TextLM", "Texts"])
+def test_what_is_no_text_is_not_learnt_from(tmp_path, kind):
+    write_tokenizer(tmp_path / "tokenizer.json")
+    docx(tmp_path / "letter.docx")
+    length = "block_size: 8" if kind == "TextLM" else "max_length: 8"
+    data = f"{{type: {kind}, path: letter.docx, tokenizer: tokenizer.json, {length}}}"
+    (tmp_path / "r.yaml").write_text(
+        "version: 1\nmodel: {layers: [{type: Embedding, num_embeddings: 16, embedding_dim: 8, inputs: input_ids}, {type: Linear, out_features: 16}]}\n"
+        f"loss: CausalLMLoss\ndataset: {{train: {data}}}\ndataloader: {{batch_size: 2}}\noptimizer: {{type: SGD, lr: 0.1}}\ntraining: {{num_epochs: 1}}\n")
+    assert "letter.docx is a ZIP archive" in (trainrun(tmp_path, "r.yaml", status=1) if kind == "TextLM" else trainrun(tmp_path, "r.yaml", status=2))
+
+
+def test_outputs_that_no_class_has_are_told_and_can_be_predicted(tmp_path):
+    said = train_texts(tmp_path, outputs=5)
+    assert "has 5 classes, but 'labels' of dataset.train has only 3, so that the others never come; write model.layers[2].out_features: 3" in said
+    (tmp_path / "a.txt").write_text("the soup was good\n")
+    header = trainrun(tmp_path, "predict", "run", "a.txt").splitlines()[0]
+    assert header == "line,stars,probability,p(1),p(2),p(3),p(LABEL_3),p(LABEL_4)"
+    assert "so that the others never come" not in trainrun(tmp_path, "r.yaml", "model.layers[2].out_features=3")
+
+
+def test_outputs_that_no_class_has_are_called_the_same_in_a_report(tmp_path):
+    (tmp_path / "train.csv").write_text("x,kind\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(12)))
+    (tmp_path / "r.yaml").write_text(
+        "version: 1\nmodel: {layers: [{type: Linear, out_features: 3}]}\nloss: CrossEntropyLoss\ndataset:\n  train: &t {type: CSV, path: train.csv, label: kind, columns: auto}\n"
+        "  eval: *t\ndataloader: {batch_size: 4}\noptimizer: {type: SGD, lr: 0.01}\ntraining: {num_epochs: 1}\noutput_dir: run\n")
+    trainrun(tmp_path, "r.yaml")
+    report = json.loads(trainrun(tmp_path, "eval", "run", "--report", "--json").splitlines()[-1])["report"]["eval"]
+    assert [one["name"] for one in report["classes"]] == ["a", "b", "LABEL_2"]
+    assert trainrun(tmp_path, "predict", "run", "train.csv").splitlines()[0] == "line,kind,probability,p(a),p(b),p(LABEL_2)"
+
+
+def test_a_tokenizer_that_lies_in_the_current_folder_is_not_that_of_a_table(flats):
+    write_tokenizer(flats / "tokenizer.json")
+    assert trainrun(flats, "export", "run", "--format", "torchscript", "--output", "model.pt").strip() == "model.pt"
+    (flats / "tokenizer.json").unlink()
+
+
+def test_a_run_that_is_not_there_is_not_looked_for_on_the_hub(tmp_path):
+    (tmp_path / "runs").mkdir()
+    said = trainrun(tmp_path, "generate", "runs/nothing", "--prompt", "a", status=1)
+    assert "runs/nothing is neither a run's folder" in said and "http" not in said
+
+
+CHAT = """\
+version: 1
+model: {layers: [{type: Embedding, num_embeddings: 16, embedding_dim: 8, inputs: input_ids}, {type: Linear, out_features: 16}]}
+loss: CausalLMLoss
+dataset: {train: {type: Chat, path: c.jsonl, tokenizer: tokenizer.json, max_length: 64, template: "{% for m in messages %}[CLS] {{ m.role }} {{ m.content }} [SEP]{% endfor %}"}}
+dataloader: {batch_size: 2}
+optimizer: {type: SGD, lr: 0.1}
+training: {num_epochs: 1}
+checkpoint: {every: null}
+output_dir: run
+"""
+
+
+def test_roles_that_no_template_knows_and_answers_that_say_nothing_are_told(tmp_path):
+    write_tokenizer(tmp_path / "tokenizer.json")
+    (tmp_path / "r.yaml").write_text(CHAT)
+
+    def chats(*conversations):
+        lines = [json.dumps({"messages": [{"role": role, "content": content} for role, content in one]}) for one in conversations]
+        (tmp_path / "c.jsonl").write_text("\n".join(lines) + "\n")
+
+    plain = [("user", "soup"), ("assistant", "good")]
+    chats(plain, plain, [("system", "the"), *plain])
+    assert "of 3 conversations" not in trainrun(tmp_path, "r.yaml")
+    chats(plain, [("human", "soup"), ("assistant", "good")], [*plain, ("user", "soup"), ("bot", "bad")])
+    said = trainrun(tmp_path, "r.yaml", "output_dir=two")
+    assert "2 of 3 conversations have messages of other roles than system, user, assistant and tool, the first number 2" in said
+    chats(plain, plain, [*plain, ("user", "soup"), ("assistant", "")])
+    said = trainrun(tmp_path, "r.yaml", "output_dir=three")
+    assert "1 of 3 conversations has an answer without text, the first number 3, from which the model learns to say nothing" in said
+    chats([("user", "soup"), ("bot", "good")])
+    assert "c.jsonl:1: there is no answer of the assistant to be learnt (roles: user, bot)" in trainrun(tmp_path, "r.yaml", status=1)
+
+
+def test_scores_that_no_cosine_can_be_are_told(tmp_path):
+    write_tokenizer(tmp_path / "tokenizer.json")
+    (tmp_path / "config.json").write_text(json.dumps(
+        {"model_type": "bert", "vocab_size": 16, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "max_position_embeddings": 16}))
+    (tmp_path / "r.yaml").write_text(
+        "version: 1\nmodel: {layers: [{type: SentenceTransformer, config: config.json}]}\nloss: CosineSimilarityLoss\n"
+        "dataset:\n  train: &p {type: SentencePairs, path: p.csv, columns: [a, b], score: alike, tokenizer: tokenizer.json, max_length: 8}\n  eval: *p\n"
+        "dataloader: {batch_size: 4}\noptimizer: {type: SGD, lr: 0.1}\ntraining: {num_epochs: 1}\noutput_dir: run\n")
+    for most, is_told in ((5, True), (1, False)):
+        (tmp_path / "p.csv").write_text("a,b,alike\n" + "".join(f"the soup,soup was,{i % 3 * most / 2}\n" for i in range(8)))
+        said = trainrun(tmp_path, "r.yaml", f"output_dir=run{most}")
+        assert ("learns cosines, which are from -1 to 1, but the scores in" in said and f"go from 0 to {most}" in said) == is_told, said
+    assert "learns cosines" not in trainrun(tmp_path, "r.yaml", "loss=CoSENTLoss", "output_dir=order")
+    said = trainrun(tmp_path, "eval", "run1", "--report", status=1)
+    assert "--report is for classifiers, models of several labels and regressions" in said
+
+
+def test_a_language_model_is_sent_to_generate(tmp_path):
+    write_tokenizer(tmp_path / "tokenizer.json")
+    (tmp_path / "t.txt").write_text("the soup was good the soup was bad\n" * 20)
+    (tmp_path / "r.yaml").write_text(CHAT.replace(CHAT.splitlines()[3], "dataset: {train: {type: TextLM, path: t.txt, tokenizer: tokenizer.json, block_size: 8}}").replace("checkpoint: {every: null}\n", ""))
+    trainrun(tmp_path, "r.yaml")
+    assert "trainrun generate RUN" in trainrun(tmp_path, "predict", "run", "t.txt", status=1)
+    trainrun(tmp_path, "generate", "run", "--prompt", "the", "--max-new-tokens", "2")
+
+
+# --- Parts of the same data -------------------------------------------------------------------------------------
+
+SAME = "[0.8, 0.2]"
+
+
+@pytest.mark.parametrize("train, evaluation, note", [
+    (f"split: {{fractions: {SAME}, part: train}}", f"split: {{fractions: {SAME}, part: validation}}", None),
+    (f"split: {{fractions: {SAME}, part: train, seed: 0}}", "split: {part: test}", None),
+    (f"split: {{fractions: {SAME}, part: train, seed: 1}}", f"split: {{fractions: {SAME}, part: test}}", "by another seed, so that they have samples in common"),
+    ("split: {part: train, stratify: true}", "split: {part: test, fractions: [0.7, 0.3]}", "by another fractions, stratify, so that"),
+    ("split: {part: train}", "split: {part: train}", "is the part of the data that dataset.train is"),
+    ("split: {part: train}", "task: classification", "reads all the data of which dataset.train has a part"),
+    ("task: classification", "split: {part: test}", "has a part of the data that dataset.train reads whole"),
+    ("task: classification", "task: classification", None),
+])
+@pytest.mark.parametrize("wraps", [False, True])
+def test_parts_that_have_samples_in_common_are_told(tmp_path, train, evaluation, note, wraps):
+    (tmp_path / "train.csv").write_text("x,kind\n" + "".join(f"{i},{i % 2}\n" for i in range(40)))
+
+    def data(options):
+        inner = "{type: CSV, path: train.csv, label: kind"
+        if not wraps or "split" not in options:
+            return f"{inner}, {options}}}"
+        return f"{{type: Split, dataset: {inner}}}, {options.removeprefix('split: {')}"
+
+    if wraps and ("split" not in train or "split" not in evaluation):
+        pytest.skip("a Split is around both")
+    (tmp_path / "r.yaml").write_text(
+        f"version: 1\nmodel: {{layers: [{{type: Linear, out_features: 2}}]}}\nloss: CrossEntropyLoss\ndataset:\n  train: {data(train)}\n  eval: {data(evaluation)}\n"
+        "dataloader: {batch_size: 4}\noptimizer: {type: SGD, lr: 0.01}\ntraining: {num_epochs: 1}\n")
+    said = trainrun(tmp_path, "validate", "r.yaml")
+    assert (note in said) if note else ("part" not in said and "dataset" not in said), said
+
+
+def test_a_fault_of_the_evaluation_data_says_that_it_is_of_them(tmp_path):
+    (tmp_path / "a.csv").write_text("x,kind\n1,0\n2,1\n3,0\n4,1\n")
+    (tmp_path / "b.csv").write_text("x,kind\n1,0\n,1\n")
+    (tmp_path / "r.yaml").write_text(
+        "version: 1\nmodel: {layers: [{type: Linear, out_features: 2}]}\nloss: CrossEntropyLoss\ndataset:\n  train: {type: CSV, path: a.csv, label: kind}\n"
+        "  eval: {type: CSV, path: b.csv, label: kind}\ndataloader: {batch_size: 4}\noptimizer: {type: SGD, lr: 0.01}\ntraining: {num_epochs: 1}\n")
+    assert "dataset.eval: b.csv:3:x: the value is missing" in trainrun(tmp_path, "r.yaml", status=1)
+
+
+def test_predictions_for_a_part_of_other_evaluation_data_are_told(tmp_path):
+    rows = np.arange(80, dtype="f4").reshape(20, 4)
+    np.savez(tmp_path / "a.npz", x=rows, label=np.arange(20) % 2)
+    (tmp_path / "r.yaml").write_text(
+        "version: 1\nmodel: {layers: [{type: Linear, out_features: 2}]}\nloss: CrossEntropyLoss\ndataset:\n  train: {type: TensorFile, path: a.npz, num_classes: 2, split: {part: train}}\n"
+        "  eval: {type: TensorFile, path: a.npz, num_classes: 2, split: {part: test}}\ndataloader: {batch_size: 4}\noptimizer: {type: SGD, lr: 0.001}\ntraining: {num_epochs: 1}\noutput_dir: run\n")
+    trainrun(tmp_path, "r.yaml")
+    assert "part" not in trainrun(tmp_path, "predict", "run")
+    said = trainrun(tmp_path, "predict", "run", "dataset.eval.path=a.npz")
+    assert "for the part of the data that dataset.eval.split takes, numbered from 0; for all of them add 'dataset.eval.split=!remove'" in said
+    said = trainrun(tmp_path, "predict", "run", "dataset.eval.path=a.npz", "dataset.eval.split=!remove")
+    assert len(said.splitlines()) == 21 and "part" not in said
+
+
+# --- Pictures, series, the command line -------------------------------------------------------------------------
+
+
+def write_masks(folder, most):
+    for name in ("images", "masks"):
+        (folder / name).mkdir(exist_ok=True)
+    generator = np.random.default_rng(0)
+    for i in range(4):
+        Image.fromarray(generator.integers(0, 255, (8, 8, 3), dtype="u1")).save(folder / "images" / f"{i}.png")
+        Image.fromarray(np.full((8, 8), i % (most + 1), dtype="u1")).save(folder / "masks" / f"{i}.png")
+
+
+def test_masks_with_more_classes_than_the_recipe_says(tmp_path):
+    write_masks(tmp_path, 3)
+    (tmp_path / "r.yaml").write_text(
+        "version: 1\nmodel: {layers: [{type: Conv2d, out_channels: 4, kernel_size: 1}]}\nloss: {type: CrossEntropyLoss, ignore_index: 255}\n"
+        "dataset: {train: {type: SegmentationFolder, root: ., num_classes: 3}}\ndataloader: {batch_size: 4}\noptimizer: {type: SGD, lr: 0.01}\ntraining: {num_epochs: 1}\noutput_dir: run\n")
+    said = trainrun(tmp_path, "r.yaml", status=1)
+    assert "images/3.png: 3 is not from 0 to 2: the data set says that 'mask' has 3 classes; write num_classes: 4, or more, there" in said
+    trainrun(tmp_path, "r.yaml", "dataset.train.num_classes=4", "output_dir=four")
+    Image.fromarray(np.full((8, 8), 255, dtype="u1")).save(tmp_path / "masks" / "3.png")  # which does not count
+    trainrun(tmp_path, "r.yaml", "output_dir=void")
+
+
+def test_a_picture_that_cannot_be_read_has_the_option_of_predict(tmp_path):
+    for kind in "ab":
+        (tmp_path / "p" / kind).mkdir(parents=True)
+        Image.fromarray(np.full((8, 8, 3), ord(kind), dtype="u1")).save(tmp_path / "p" / kind / "1.png")
+    (tmp_path / "r.yaml").write_text(
+        "version: 1\nmodel: {layers: [Flatten, {type: Linear, out_features: 2}]}\nloss: CrossEntropyLoss\ndataset: {train: {type: ImageFolder, root: p}}\n"
+        "dataloader: {batch_size: 2}\noptimizer: {type: SGD, lr: 0.01}\ntraining: {num_epochs: 1}\noutput_dir: run\n")
+    trainrun(tmp_path, "r.yaml")
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0no picture")
+    said = trainrun(tmp_path, "predict", "run", "broken.jpg", "p/a/1.png", status=1)
+    assert "--broken skip leaves such files out" in said and "broken: skip" not in said
+    trainrun(tmp_path, "predict", "run", "broken.jpg", "p/a/1.png", "--broken", "skip")
+    said = trainrun(tmp_path, "predict", "run", "-", stdin=(tmp_path / "p" / "b" / "1.png").read_bytes())
+    assert said.splitlines()[1].startswith("-,")
+
+
+@pytest.mark.parametrize("layer", [
+    "{type: GRU, hidden_size: 5, batch_first: true}",
+    "{type: LSTM, hidden_size: 5, num_layers: 2, bidirectional: true, proj_size: 3, batch_first: true}",
+    "{type: RNN, hidden_size: 5, batch_first: true}",
+])
+def test_a_forecast_is_exported_for_any_number_of_samples(tmp_path, layer):
+    generator = np.random.default_rng(0)
+    (tmp_path / "s.csv").write_text("day,price,sales\n" + "".join(f"2024-01-{i + 1:02},{generator.normal():.4f},{generator.normal():.4f}\n" for i in range(31)))
+    (tmp_path / "r.yaml").write_text(
+        f"version: 1\nmodel: {{layers: [{layer}, {{type: Select, dim: 1, index: -1}}, {{type: Linear, out_features: 2}}]}}\nloss: L1Loss\n"
+        "dataset:\n  train: &w {type: Windows, length: 6, horizon: 2, time: day, dataset: {type: CSV, path: s.csv, label: sales, task: regression, features: [price]}}\n  eval: *w\n"
+        "dataloader: {batch_size: 4}\noptimizer: {type: SGD, lr: 0.01}\ntraining: {num_epochs: 1}\noutput_dir: run\n")
+    trainrun(tmp_path, "r.yaml")
+    trainrun(tmp_path, "export", "run", "--format", "torchscript", "--output", "model.pt")
+    trainrun(tmp_path, "predict", "run", "--output", "p.npz")
+    rows = list(csv.DictReader((tmp_path / "s.csv").open()))
+    table = np.array([[float(row["price"]), float(row["sales"])] for row in rows], dtype="f4")
+    windows = torch.tensor(np.stack([table[i : i + 6] for i in range(31 - 7)]))
+    module = torch.jit.load(tmp_path / "model.pt")
+    arrays = np.load(tmp_path / "p.npz")
+    want = np.stack([arrays[name] for name in ("sales[1]", "sales[2]")], 1)
+    for count in (1, 5, 24):
+        with torch.no_grad():
+            np.testing.assert_allclose(module(windows[:count]).numpy(), want[:count], rtol=1e-5, atol=1e-6)
+
+
+def test_two_transforms_that_are_advised_can_both_be_added(tmp_path):
+    (tmp_path / "train.csv").write_text("x,rent\n" + "".join(f"{5000 * i},{900 * i}\n" for i in range(40)))
+    (tmp_path / "r.yaml").write_text(TABLE.replace(", columns: auto, id: flat", ", task: regression").replace(
+        "  transforms: [Standardize, {type: Standardize, field: label}]\n", "").replace("lr: 0.1", "lr: 1e-12"))
+    said = trainrun(tmp_path, "r.yaml")
+    assert "write dataset.transforms: [Standardize]" in said and "add {type: Standardize, field: label} to dataset.transforms" in said
+    said = trainrun(tmp_path, "r.yaml", "dataset.transforms=[{type: Standardize, field: label}]", "output_dir=two")
+    assert "add Standardize to dataset.transforms" in said and "deviation" not in said
+    said = trainrun(tmp_path, "r.yaml", "dataset.transforms=[{type: Standardize, field: label}, Standardize]", "output_dir=three")
+    assert "dataset.transforms" not in said
+
+
+def test_a_value_that_begins_with_a_percent_sign_is_told_to_be_quoted(tmp_path):
+    (tmp_path / "train.csv").write_text(as_csv(FLATS))
+    (tmp_path / "r.yaml").write_text(TABLE.replace("columns: auto", "columns: {built: date}"))
+    said = trainrun(tmp_path, "validate", "r.yaml", "dataset.train.columns.built={type: date}", "dataset.train.columns.built.format=%d.%m.%Y", status=2)
+    advice = re.search(r"write ('.*')", said)
+    assert "a value that begins with % needs quotation marks" in said and advice, said
+    trainrun(tmp_path, "r.yaml", "dataset.train.columns.built={type: date}", *shlex.split(advice[1]))
+
+
+@pytest.mark.parametrize("change, near", [
+    ("metrics=[JaccardIndex]", "MeanIoU"), ("metrics=[mIoU]", "MeanIoU"), ("metrics=[R2Score]", "R2"), ("metrics=[r2_score]", "R2"), ("loss=MAELoss", "L1Loss"),
+])
+def test_names_that_other_libraries_have(flats, change, near):
+    assert f"did you mean {near}?" in trainrun(flats, "validate", "r.yaml", change, status=2)
