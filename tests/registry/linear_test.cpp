@@ -1,6 +1,5 @@
 #include "registry/kernels/linear.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/equal.h>
@@ -13,9 +12,12 @@
 
 #include "tests/doctest.h"
 #include "tests/support.h"
+#include "tests/tensor_errors.h"
+#include "tests/threads.h"
 
 using namespace trainrun;
 using namespace trainrun::kernels;
+using trainrun::test::error_of;
 
 namespace {
 
@@ -26,9 +28,6 @@ struct OwnProducts {
   bool before = uses_own_products();
 };
 
-double rms(const at::Tensor& x) { return x.to(at::kDouble).square().mean().sqrt().item<double>(); }
-double error_of(const at::Tensor& x, const at::Tensor& exact) { return rms(x.to(at::kDouble) - exact) / rms(exact); }
-
 struct Given {
   at::Tensor x, w, bias;
 };
@@ -37,7 +36,7 @@ Given random_tensors(at::IntArrayRef x, int64_t out, bool has_bias) {
           has_bias ? at::randn({out}).requires_grad_() : at::Tensor()};
 }
 
-void check(const Given& t, CpuPath path) {
+void check_linear(const Given& t, CpuPath path) {
   const auto wide = [](const at::Tensor& tensor) {
     return tensor.defined() ? tensor.detach().to(at::kDouble).requires_grad_() : tensor;
   };
@@ -66,17 +65,15 @@ TEST_CASE("linear of few rows equals float64's for any sizes, on every path and 
   const auto from = [&](int64_t least, int64_t most) {
     return least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1));
   };
-  const int threads = at::get_num_threads();
   for (int i = 0; i < trainrun::test::fuzz_rounds(60); ++i) {
     const int64_t in = i % 5 == 0 ? from(1000, 2500) : from(64, 200), out = from(16, 150), rows = from(26, 128);
     CAPTURE(rows);
     CAPTURE(in);
     CAPTURE(out);
-    at::set_num_threads(static_cast<int>(from(1, 3)));
+    const test::Threads threads(static_cast<int>(from(1, 3)));
     const Given t = random_tensors({rows, in}, out, from(0, 1) == 1);
-    for (const CpuPath path : available_cpu_paths()) check(t, path);
+    for (const CpuPath path : available_cpu_paths()) check_linear(t, path);
   }
-  at::set_num_threads(threads);
 }
 
 TEST_CASE("linear of few rows is not ATen's where it pays, and ATen's, bit for bit, where it does not") {
@@ -101,10 +98,10 @@ TEST_CASE("linear of few rows is not ATen's where it pays, and ATen's, bit for b
 
 TEST_CASE("linear of few rows: rows of several dimensions, an input with gaps, an output that is changed") {
   const OwnProducts own;
-  check(random_tensors({4, 8, 96}, 20, true), best_cpu_path());
+  check_linear(random_tensors({4, 8, 96}, 20, true), best_cpu_path());
   Given t = random_tensors({32, 96}, 20, true);
   t.x = at::randn({96, 32}).t().requires_grad_();
-  check(t, best_cpu_path());
+  check_linear(t, best_cpu_path());
   const Given u = random_tensors({32, 96}, 20, true);
   const at::Tensor y = kernels::linear(u.x, u.w, u.bias);
   const at::Tensor positive = y.detach().clamp_min(0);

@@ -1,7 +1,6 @@
 #include "registry/kernels/short_attention.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/ones.h>
@@ -18,12 +17,16 @@
 
 #include "tests/doctest.h"
 #include "tests/support.h"
+#include "tests/tensor_errors.h"
+#include "tests/threads.h"
 
 using namespace trainrun::kernels;
+using trainrun::test::error_of;
+using trainrun::test::Threads;
 
 namespace {
 
-struct Case {
+struct AttentionCase {
   int64_t batch, heads, key_heads, queries, keys, features;
   bool is_causal = false;
   int mask = 0;  // 1: booleans of keys, 2: numbers of queries and keys, 3: numbers of each head
@@ -31,7 +34,7 @@ struct Case {
   bool is_bfloat16 = false;
 };
 
-std::string text_of(const Case& c) {
+std::string text_of_attention(const AttentionCase& c) {
   std::string text = std::to_string(c.batch) + " x " + std::to_string(c.heads) + " heads";
   text += ", " + std::to_string(c.key_heads) + " of keys, " + std::to_string(c.queries) + " queries, ";
   text += std::to_string(c.keys) + " keys of " + std::to_string(c.features);
@@ -39,14 +42,8 @@ std::string text_of(const Case& c) {
          std::to_string(c.dropout) + (c.is_bfloat16 ? ", bfloat16" : "");
 }
 
-double rms(const at::Tensor& x) { return x.to(at::kDouble).square().mean().sqrt().item<double>(); }
-/// Of values that may all be 0: then what differs from them counts whole.
-double error_of(const at::Tensor& x, const at::Tensor& exact) {
-  return rms(x.to(at::kDouble) - exact) / (rms(exact) + 1e-30);
-}
-
 /// Queries, keys and values as a packed projection of sequences gives them: [N, heads, T, D] in memory [T, N, heads, D].
-std::vector<at::Tensor> inputs_of(const Case& c) {
+std::vector<at::Tensor> inputs_of(const AttentionCase& c) {
   const auto type = c.is_bfloat16 ? at::kBFloat16 : at::kFloat;
   std::vector<at::Tensor> inputs;
   for (const auto& [heads, length] : {std::pair(c.heads, c.queries), {c.key_heads, c.keys}, {c.key_heads, c.keys}}) {
@@ -56,7 +53,7 @@ std::vector<at::Tensor> inputs_of(const Case& c) {
   return inputs;
 }
 
-AttentionTerms terms_of(const Case& c) {
+AttentionTerms terms_of(const AttentionCase& c) {
   AttentionTerms terms{{}, c.dropout, c.is_causal, {}};
   if (c.mask == 1) {
     terms.mask = at::rand({c.batch, 1, 1, c.keys}) < 0.7;
@@ -68,8 +65,8 @@ AttentionTerms terms_of(const Case& c) {
 }
 
 /// The output and the gradients by ATen's operations in float64, with the dropout's draws of these inputs.
-std::vector<at::Tensor> by_definition(const Case& c, const std::vector<at::Tensor>& inputs, const AttentionTerms& terms,
-                                      const at::Tensor& grad_y) {
+std::vector<at::Tensor> by_definition(const AttentionCase& c, const std::vector<at::Tensor>& inputs,
+                                      const AttentionTerms& terms, const at::Tensor& grad_y) {
   std::vector<at::Tensor> exact;
   for (const at::Tensor& input : inputs) exact.push_back(input.detach().to(at::kDouble).requires_grad_());
   const int64_t times = c.heads / c.key_heads;
@@ -87,8 +84,8 @@ std::vector<at::Tensor> by_definition(const Case& c, const std::vector<at::Tenso
   return results;
 }
 
-void check(const Case& c, CpuPath path) {
-  CAPTURE(text_of(c));
+void check_attention(const AttentionCase& c, CpuPath path) {
+  CAPTURE(text_of_attention(c));
   CAPTURE(name_of(path));
   const std::vector<at::Tensor> inputs = inputs_of(c);
   const AttentionTerms terms = terms_of(c);
@@ -115,30 +112,24 @@ std::vector<CpuPath> vector_paths() {
   return paths;
 }
 
-struct Threads {
-  explicit Threads(int count) : before(at::get_num_threads()) { at::set_num_threads(count); }
-  ~Threads() { at::set_num_threads(before); }
-  int before;
-};
-
 }  // namespace
 
 TEST_CASE("short attention: chosen sizes equal float64 on every path") {
   for (const CpuPath path : vector_paths()) {
-    for (const Case& c : std::vector<Case>{{2, 3, 3, 64, 64, 32, true},
-                                           {1, 2, 2, 33, 33, 64, true},
-                                           {2, 2, 2, 8, 16, 1},
-                                           {1, 2, 1, 40, 70, 24, false, 1},
-                                           {1, 4, 2, 65, 65, 64, false, 3},
-                                           {2, 2, 2, 31, 512, 128, false, 2},
-                                           {1, 1, 1, 512, 512, 16, true},
-                                           {1, 8, 2, 100, 100, 40, true, 0, 0.25},
-                                           {2, 2, 2, 48, 47, 32, false, 1, 0.1},
-                                           {1, 2, 2, 700, 20, 8, true}}) {
-      check(c, path);
-      Case narrow = c;
+    for (const AttentionCase& c : std::vector<AttentionCase>{{2, 3, 3, 64, 64, 32, true},
+                                                             {1, 2, 2, 33, 33, 64, true},
+                                                             {2, 2, 2, 8, 16, 1},
+                                                             {1, 2, 1, 40, 70, 24, false, 1},
+                                                             {1, 4, 2, 65, 65, 64, false, 3},
+                                                             {2, 2, 2, 31, 512, 128, false, 2},
+                                                             {1, 1, 1, 512, 512, 16, true},
+                                                             {1, 8, 2, 100, 100, 40, true, 0, 0.25},
+                                                             {2, 2, 2, 48, 47, 32, false, 1, 0.1},
+                                                             {1, 2, 2, 700, 20, 8, true}}) {
+      check_attention(c, path);
+      AttentionCase narrow = c;
       narrow.is_bfloat16 = true;
-      check(narrow, path);
+      check_attention(narrow, path);
     }
   }
 }
@@ -150,20 +141,20 @@ TEST_CASE("short attention: random sizes equal float64 on every path and with an
   };
   for (int i = 0; i < trainrun::test::fuzz_rounds(120); ++i) {
     const int64_t key_heads = from(1, 3);
-    Case c{from(1, 3), key_heads * from(1, 2), key_heads, from(8, 90), from(16, 90), from(1, 70)};
+    AttentionCase c{from(1, 3), key_heads * from(1, 2), key_heads, from(8, 90), from(16, 90), from(1, 70)};
     if (i % 10 == 0) c.keys = from(90, 512);
     c.is_causal = from(0, 2) == 0;
     if (!c.is_causal) c.mask = static_cast<int>(from(0, 3));
     if (from(0, 3) == 0) c.dropout = 0.3;
     c.is_bfloat16 = from(0, 2) == 0;
     const Threads threads(static_cast<int>(from(1, 3)));
-    for (const CpuPath path : vector_paths()) check(c, path);
+    for (const CpuPath path : vector_paths()) check_attention(c, path);
   }
 }
 
 TEST_CASE("short attention: a dropout draws what ATen's attention would, and leaves the generator alike") {
   if (vector_paths().empty()) return;
-  const Case c{2, 3, 3, 40, 48, 32, false, 0, 0.2};
+  const AttentionCase c{2, 3, 3, 40, 48, 32, false, 0, 0.2};
   const std::vector<at::Tensor> in = inputs_of(c);
   at::manual_seed(3);
   const at::Tensor theirs = at::scaled_dot_product_attention(in[0], in[1], in[2], {}, c.dropout);
@@ -176,7 +167,7 @@ TEST_CASE("short attention: a dropout draws what ATen's attention would, and lea
 
 TEST_CASE("short attention: a query without any key, NaN and infinities") {
   if (vector_paths().empty()) return;
-  const Case c{1, 2, 2, 20, 20, 16};
+  const AttentionCase c{1, 2, 2, 20, 20, 16};
   const std::vector<at::Tensor> in = inputs_of(c);
   AttentionTerms terms;
   terms.mask = at::ones({20, 20}).to(at::kBool);
@@ -201,8 +192,8 @@ TEST_CASE("short attention: a query without any key, NaN and infinities") {
 
 TEST_CASE("short attention: gradients of the second order are ATen's") {
   if (vector_paths().empty()) return;
-  for (const Case& c :
-       std::vector<Case>{{1, 2, 2, 12, 16, 8}, {1, 2, 1, 16, 16, 8, true}, {2, 2, 2, 9, 20, 4, false, 1}}) {
+  for (const AttentionCase& c :
+       std::vector<AttentionCase>{{1, 2, 2, 12, 16, 8}, {1, 2, 1, 16, 16, 8, true}, {2, 2, 2, 9, 20, 4, false, 1}}) {
     const std::vector<at::Tensor> in = inputs_of(c);
     const AttentionTerms terms = terms_of(c);
     const auto second = [&](const at::Tensor& y) {
@@ -227,7 +218,7 @@ TEST_CASE("short attention: the output lies in memory as the queries do") {
 }
 
 TEST_CASE("short attention: what it leaves to ATen") {
-  const auto supports = [](const Case& c, const AttentionTerms& terms) {
+  const auto supports = [](const AttentionCase& c, const AttentionTerms& terms) {
     const std::vector<at::Tensor> in = inputs_of(c);
     return supports_short_attention(in[0], in[1], in[2], terms);
   };

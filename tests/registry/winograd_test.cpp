@@ -1,6 +1,5 @@
 #include "registry/kernels/winograd.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/arange.h>
@@ -19,8 +18,12 @@
 #include "registry/kernels/convolution.h"
 #include "tests/doctest.h"
 #include "tests/support.h"
+#include "tests/tensor_errors.h"
+#include "tests/threads.h"
 
 using namespace trainrun::kernels;
+using trainrun::test::error_of;
+using trainrun::test::Threads;
 
 namespace {
 
@@ -48,9 +51,6 @@ std::vector<at::Tensor> by_definition(const at::Tensor& x, const at::Tensor& w, 
       at::convolution_backward(grad_y, x, w, c10::nullopt, one, padding, one, false, zero, 1, {true, true, false});
   return {at::conv2d(x, w, bias, one, padding), grad_x, grad_w};
 }
-
-double rms(const at::Tensor& x) { return x.to(at::kDouble).square().mean().sqrt().item<double>(); }
-double error_of(const at::Tensor& x, const at::Tensor& exact) { return rms(x.to(at::kDouble) - exact) / rms(exact); }
 
 void check(const Case& c, CpuPath path) {
   CAPTURE(text_of(c));
@@ -96,15 +96,6 @@ Case random_case(std::mt19937& random) {
 }
 
 /// Sets how many threads compute, and sets it back.
-struct Threads {
-  explicit Threads(int count) : before(at::get_num_threads()) { at::set_num_threads(count); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-  Threads(Threads&&) = delete;
-  Threads& operator=(Threads&&) = delete;
-  ~Threads() { at::set_num_threads(before); }
-  int before;
-};
 
 /// A convolution whose sizes winograd_pays accepts, and one pass forward and backward over it.
 struct Net {

@@ -19,7 +19,6 @@ using nlohmann::ordered_json;
 constexpr std::array<std::string_view, 7> kRoleKeys = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                        "pad_token", "cls_token", "mask_token"};
 constexpr std::array<std::string_view, 2> kListKeys = {"additional_special_tokens", "extra_special_tokens"};
-constexpr size_t kTokenEnd = std::string_view("_token").size();
 
 /// A plain text is what tokenizers makes of a str: looked for in the normalized text, unless it is special.
 AddedToken added_token(const NewTokenText& written, bool special) {
@@ -163,7 +162,7 @@ std::vector<AddedToken> NewTokens::tokens() const {
 std::map<std::string, std::string> NewTokens::roles() const {
   std::map<std::string, std::string> roles;
   for_each_special(*this, [&](const std::string& key, const AddedToken& token) {
-    if (is_role(key)) roles[key.substr(0, key.size() - kTokenEnd)] = token.content;
+    if (is_role(key)) roles[key.substr(0, key.size() - std::string_view("_token").size())] = token.content;
   });
   return roles;
 }
