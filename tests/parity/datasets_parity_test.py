@@ -319,6 +319,11 @@ def test_bombs_and_endless_lines_are_refused_by_named_limits(probe, tmp_path):
     path.write_text("a,y\n1,2\n")
     with path.open("r+b") as file:
         file.truncate(600 * mib)  # a field of zeros, which take no room on the disk
+    assert "t.csv:3: byte 1 of the line, 0x00 at offset 8 of the text, is in no text" in error_of(probe, spec)
+    with path.open("wb") as file:
+        file.write(b'a,y\n1,2\n"')
+        for _ in range(257):
+            file.write(b"a" * mib)
     assert "t.csv:3: the record is longer than 256 MiB; is a quotation mark never closed?" in error_of(probe, spec)
     path.write_text("a,y\n" + "," * (mib + 1) + "\n")
     assert "t.csv:2: has more than 1048576 columns; is the delimiter the right one?" in error_of(probe, spec)
