@@ -197,9 +197,12 @@ void TextFile::fail(size_t at, const std::string& fault, const std::string& advi
   throw DataError(named_byte(at) + ", " + fault + "; " + (has_parameter_ ? advice : "convert the file to UTF-8"));
 }
 
-/// Of the first `size` bytes of `raw_`: no text has a byte of 0, but most other files do.
+/// Of the first `size` bytes of `raw_`: hardly a text begins with a byte of 0 among its first ones, but most other files
+/// do. Further on, U+0000 is a character like others.
 void TextFile::refuse_zeros(size_t size) {
-  const size_t zero = std::string_view(raw_).substr(0, size).find('\0');
+  constexpr size_t kLookedAt = 512;
+  if (offset_ > 0) return;
+  const size_t zero = std::string_view(raw_).substr(0, std::min(size, kLookedAt)).find('\0');
   if (zero == std::string::npos) return;
   throw DataError(named_byte(zero) + ", is in no text; the file is of another kind, or damaged");
 }

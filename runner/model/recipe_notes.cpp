@@ -131,7 +131,8 @@ std::optional<DrawnPart> drawn_part(const Component<DatasetKind>& data) {
     found.draw = own;
     found.draw.erase("dataset");
   } else {
-    if (!own.contains("split") || !own.contains("path")) return std::nullopt;
+    const bool has_parts = own.contains("split") && !own["split"].is_string();  // a text names a part that is published
+    if (!has_parts || !own.contains("path")) return std::nullopt;
     found.source = {{"type", data.type}, {"path", own["path"]}};
     found.draw = own["split"];
   }
