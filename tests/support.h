@@ -26,7 +26,7 @@ std::string message_of(const Body& body) {
 /// How many random cases are tried: `usual`, or what TRAINRUN_FUZZ_ROUNDS says.
 inline int fuzz_rounds(int usual) {
   const char* wanted = std::getenv("TRAINRUN_FUZZ_ROUNDS");
-  return wanted ? std::atoi(wanted) : usual;
+  return wanted ? static_cast<int>(std::strtol(wanted, nullptr, 10)) : usual;
 }
 
 /// An environment variable, set or unset while this lives.

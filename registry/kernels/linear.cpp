@@ -25,7 +25,7 @@ std::atomic<bool> own_products = false;
 /// x [rows, in], weight [out, in] and bias [out], all without gaps.
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, CpuPath path) {
   const FewRows shape{x.size(0), x.size(1), weight.size(0)};
-  const at::Tensor y = at::empty({shape.rows, shape.out}, x.options());
+  at::Tensor y = at::empty({shape.rows, shape.out}, x.options());
   const at::Tensor columns = at::empty({shape.panels() * shape.in * kFewRowsPanel}, x.options());
   const auto* const from = x.const_data_ptr<float>();
   const auto* const w = weight.const_data_ptr<float>();
@@ -92,8 +92,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   if (!is_computed_here(x, weight, bias)) return at::linear(x, weight, given_bias);
   const at::Tensor rows = x.dim() == 2 ? x : x.flatten(0, -2);
   const bool is_trained = x.requires_grad() || weight.requires_grad() || (bias.defined() && bias.requires_grad());
-  const at::Tensor y = c10::GradMode::is_enabled() && is_trained ? FewRowsLinear::apply(rows, weight, given_bias, path)
-                                                                 : product(rows, weight, bias, path);
+  at::Tensor y = c10::GradMode::is_enabled() && is_trained ? FewRowsLinear::apply(rows, weight, given_bias, path)
+                                                           : product(rows, weight, bias, path);
   if (x.dim() == 2) return y;
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = weight.size(0);

@@ -32,8 +32,8 @@ json render_templates(const json& request) {
 
 json render_chats(const json& request) {
   const json own = request.value("template", json());
-  const ChatTemplate chat_template =
-      open_chat_template(request.at("path"), own.is_null() ? std::nullopt : std::optional(own.get<std::string>()));
+  const ChatTemplate chat_template = open_chat_template(
+      request.at("path").get<std::string>(), own.is_null() ? std::nullopt : std::optional(own.get<std::string>()));
   json rendered = json::array();
   for (const ordered_json& chat : ordered_json::parse(request.at("chats").get<std::string>())) {
     const ordered_json& tools = chat.at("tools");
