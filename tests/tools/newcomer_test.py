@@ -544,3 +544,23 @@ def test_a_sentence_a_line_is_told_how_words_are_written(tmp_path):
     trainrun(tmp_path, "r.yaml")
     (tmp_path / "new.txt").write_text("the soup was good\nbad soup\n")
     assert "new.txt:2: has 2 columns, line 1 has 4; expected a word a line, and an empty line after" in trainrun(tmp_path, "predict", "run", "new.txt", status=1)
+
+
+@pytest.mark.parametrize("columns", ["columns: auto", "columns: {stays: boolean}"])
+def test_a_label_of_yes_and_no_is_predicted_by_these_words(tmp_path, columns):
+    (tmp_path / "t.csv").write_text(YES_NO)
+    table = f"{{type: CSV, path: t.csv, label: stays, {columns}}}"
+    recipe(tmp_path, "{type: Linear, out_features: 1}", "BCEWithLogitsLoss", f"train: {table}, eval: {table}", "metrics: [F1]\n")
+    trainrun(tmp_path, "r.yaml")
+    header, *rows = trainrun(tmp_path, "predict", "run", "t.csv").splitlines()
+    assert "p(no)" in header and "p(yes)" in header
+    assert {row.split(",")[header.split(",").index("stays")] for row in rows if row} <= {"yes", "no"}
+    assert "yes" in trainrun(tmp_path, "eval", "run", "--report")
+
+
+@pytest.mark.parametrize("text", [YES_NO.replace("yes,1\n", "Yes,1\n"), YES_NO.replace("yes", "1").replace("no,", "0,")])
+def test_a_label_of_several_spellings_or_numbers_is_predicted_as_0_and_1(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text)
+    recipe(tmp_path, "{type: Linear, out_features: 1}", "BCEWithLogitsLoss", "train: {type: CSV, path: t.csv, label: stays, columns: {stays: boolean}}")
+    trainrun(tmp_path, "r.yaml")
+    assert "p(0)" in trainrun(tmp_path, "predict", "run", "t.csv").splitlines()[0]
