@@ -239,11 +239,13 @@ class TensorFileDataset : public TensorDataset {
       std::stable_sort(found.begin(), found.end(), [&](const Found& a, const Found& b) {  // the target last
         return (a.name == options_.target) < (b.name == options_.target);
       });
-      if (found.empty() || found.back().name != options_.target) {
+      if (found.empty()) throw DataError(*options_.path + ": holds no tensor");
+      if (found.back().name != options_.target) {
         const std::string near = nearest(options_.target, names_of(*file));
         throw DataError(*options_.path + ": there is no tensor '" + options_.target + "'" +
                         suggestion(options_.target, names_of(*file)) +
-                        (near.empty() ? "" : " Then write target: " + near));
+                        (near.empty() ? "; target: says which is to be predicted, as in target: " + found.back().name
+                                      : " Then write target: " + near));
       }
     }
     find_sequences(found, file);

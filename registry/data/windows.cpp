@@ -8,14 +8,16 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
-#include <utility>
 
 #include "registry/data/partition.h"
+#include "registry/data/series_columns.h"
 #include "registry/data/series_holes.h"
 #include "registry/data/time_steps.h"
 #include "registry/data/unlabelled_windows.h"
 #include "registry/data/views.h"
+#include "registry/data/window_starts.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/text_forms.h"
 
@@ -38,12 +40,7 @@ class WindowsDataset : public Dataset {
     if (size_ > 0) {
       info.num_samples = size_;
     } else if (rows.num_samples && !options_.group && options_.gaps == "error") {
-      info.num_samples = 0;
-      int64_t begin = 0;
-      for (const int64_t end : ends_of_series(*rows.num_samples)) {
-        *info.num_samples += windows_of(end - begin);
-        begin = end;
-      }
+      info.num_samples = num_windows(SeriesCuts::of(*base_, *rows.num_samples));
     }
     const FieldInfo& target = target_of(rows);
     const bool with_past = has_past(target);
@@ -73,28 +70,24 @@ class WindowsDataset : public Dataset {
 
   void open() override {
     require_all_drawn(*base_, "Windows");
-    base_->open();
-    std::vector<int64_t> ends = options_.group ? bring_groups_together() : ends_of_series(base_->size());
-    if (options_.group) split_at_holes(ends);
-    if (options_.time) heed_gaps(ends);
-    std::vector<int64_t> starts;
-    int64_t begin = 0;
-    for (const int64_t end : ends) {
-      const int64_t count = windows_of(end - begin);
-      too_short_ += count == 0 ? 1 : 0;
-      if (options_.origins && count > 0 && count < *options_.origins) ++fewer_origins_;
-      for (int64_t i = 0; i < count; ++i) starts.push_back(begin + start_of(end - begin, count, i));
-      begin = end;
+    try {
+      base_->open();
+    } catch (const DataError& error) {
+      throw DataError(without_series_columns(error.what(), options_.group, options_.time, *base_));
     }
-    num_series_ = static_cast<int64_t>(ends.size());
-    starts_ = at::tensor(starts, at::kLong);
+    SeriesCuts cuts = options_.group ? SeriesCuts{bring_groups_together(), {}} : SeriesCuts::of(*base_, base_->size());
+    if (options_.group) split_at_holes(cuts);
+    if (options_.time) heed_gaps(cuts);
+    found_ = find_window_starts(grid(), cuts);
+    starts_ = at::tensor(found_.starts, at::kLong);
     size_ = starts_.numel();
     if (size_ > 0) return;
-    const std::string among = num_series_ > 1 ? " in " + std::to_string(num_series_) + " series" : "";
+    const int64_t num_series = found_.num_series;
+    const std::string among = num_series > 1 ? " in " + std::to_string(num_series) + " series" : "";
     throw DataError("Windows: " + std::to_string(base_->size()) + " rows" + among + " hold no window of " +
                     std::to_string(options_.length) + " and the " + std::to_string(options_.horizon) + " after it" +
                     (options_.holdout > 0 ? ", without the last " + std::to_string(options_.holdout) : "") +
-                    (num_series_ == 1 && longest_length() > 0
+                    (num_series == 1 && cuts.splits.empty() && longest_length() > 0
                          ? "; write length: " + std::to_string(longest_length()) + " or less"
                          : ""));
   }
@@ -244,11 +237,12 @@ class WindowsDataset : public Dataset {
   }
 
   /// Refuses series whose times are not in order or have gaps, or splits them there.
-  void heed_gaps(std::vector<int64_t>& ends) {
+  void heed_gaps(SeriesCuts& cuts) {
     const std::vector<std::string> texts = base_->facts().texts(*options_.time);
     if (texts.empty()) throw DataError("Windows: time: these data have no columns whose texts could be read as times");
     SeriesTimes times;
-    times.ends = ends;
+    std::set_union(cuts.ends.begin(), cuts.ends.end(), cuts.splits.begin(), cuts.splits.end(),
+                   std::back_inserter(times.ends));
     const auto row = [this](size_t i) {
       return order_.defined() ? order_.const_data_ptr<int64_t>()[i] : static_cast<int64_t>(i);
     };
@@ -268,8 +262,7 @@ class WindowsDataset : public Dataset {
                       "fill in the missing rows, or write gaps: split, so that no window reaches over a gap; rows that "
                       "are filled in need a label, too");
     }
-    ends.insert(ends.end(), gaps.starts.begin(), gaps.starts.end());
-    std::sort(ends.begin(), ends.end());
+    cuts.split_at(gaps.starts);
   }
 
   /// Of the target its first row to come, of the others the first row of the past.
@@ -288,8 +281,8 @@ class WindowsDataset : public Dataset {
   }
   std::vector<std::string> notes() const {
     std::vector<std::string> notes = base_->facts().notes();
-    if (too_short_ > 0 && size_ > 0) {
-      notes.push_back("Windows: " + std::to_string(too_short_) + " of " + std::to_string(num_series_) +
+    if (found_.too_short > 0 && size_ > 0) {
+      notes.push_back("Windows: " + std::to_string(found_.too_short) + " of " + std::to_string(found_.num_series) +
                       " series are left out, which are too short for a window of " + std::to_string(options_.length) +
                       " rows and the " + std::to_string(options_.horizon) + " after it");
     }
@@ -302,8 +295,13 @@ class WindowsDataset : public Dataset {
                       " where rows are left out, so that no window reaches over one: there are " +
                       counted(num_lost_, "window", "windows") + " fewer");
     }
-    if (fewer_origins_ > 0) {
-      notes.push_back("Windows: " + std::to_string(fewer_origins_) + " of " + std::to_string(num_series_) +
+    if (found_.cut_origins > 0) {
+      notes.push_back("Windows: " + std::to_string(found_.cut_origins) + " of " +
+                      counted(found_.num_origins, "origin is", "origins are") +
+                      " left out, whose windows would reach over a place where a series is split");
+    }
+    if (found_.fewer_origins > 0) {
+      notes.push_back("Windows: " + std::to_string(found_.fewer_origins) + " of " + std::to_string(found_.num_series) +
                       " series are too short for " + std::to_string(*options_.origins) +
                       " origins, and have as many as fit");
     }
@@ -331,25 +329,11 @@ class WindowsDataset : public Dataset {
     return names;
   }
 
-  /// How many rows there are in a series of `rows` before the last window.
-  int64_t room_of(int64_t rows) const { return rows - options_.holdout - options_.length - options_.horizon; }
-  int64_t windows_of(int64_t rows) const {
-    const int64_t room = room_of(rows);
-    const int64_t all = room < 0 ? 0 : room / options_.stride + 1;
-    return std::min(all, options_.origins.value_or(all));
-  }
-  /// Where the window `i` of `count` begins in a series of `rows`.
-  int64_t start_of(int64_t rows, int64_t count, int64_t i) const {
-    return options_.origins ? room_of(rows) - (count - 1 - i) * options_.stride : i * options_.stride;
+  WindowGrid grid() const {
+    return {options_.length, options_.horizon, options_.stride, options_.holdout, options_.origins};
   }
   int64_t longest_length() const { return base_->size() - options_.horizon - options_.holdout; }
-  /// Where each series ends, one after the other.
-  std::vector<int64_t> ends_of_series(int64_t num_rows) const {
-    std::vector<int64_t> ends = base_->facts().series_starts();
-    ends.push_back(num_rows);
-    return ends;
-  }
-  /// The same where equal values of a column make them: their rows are brought together, in their order.
+  /// Where each series ends, where equal values of a column make them: their rows are brought together, in their order.
   std::vector<int64_t> bring_groups_together() {
     const std::vector<int64_t> keys = keys_of(*base_, *options_.group);
     order_ = at::tensor(keys, at::kLong).argsort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
@@ -361,19 +345,15 @@ class WindowsDataset : public Dataset {
     std::partial_sum(ends.begin(), ends.end(), ends.begin());
     return ends;
   }
-  void split_at_holes(std::vector<int64_t>& ends) {
-    const std::vector<int64_t> splits = splits_at_holes(*base_, *options_.group, order_, ends);
-    const int64_t whole = num_windows(ends);
-    ends.insert(ends.end(), splits.begin(), splits.end());
-    std::sort(ends.begin(), ends.end());
+  void split_at_holes(SeriesCuts& cuts) {
+    const std::vector<int64_t> splits = splits_at_holes(*base_, *options_.group, order_, cuts.ends);
+    const int64_t whole = num_windows(cuts);
+    cuts.split_at(splits);
     num_holes_ = static_cast<int64_t>(splits.size());
-    num_lost_ = whole - num_windows(ends);
+    num_lost_ = whole - num_windows(cuts);
   }
-  int64_t num_windows(const std::vector<int64_t>& ends) const {
-    int64_t count = 0;
-    int64_t begin = 0;
-    for (const int64_t end : ends) count += windows_of(end - std::exchange(begin, end));
-    return count;
+  int64_t num_windows(const SeriesCuts& cuts) const {
+    return static_cast<int64_t>(find_window_starts(grid(), cuts).starts.size());
   }
   /// [N, count]: the rows from `offset` on of each window.
   at::Tensor rows_of(const at::Tensor& indices, int64_t offset, int64_t count) const {
@@ -404,12 +384,10 @@ class WindowsDataset : public Dataset {
 
   Windows options_;
   std::unique_ptr<Dataset> base_;
+  WindowStarts found_;
   at::Tensor starts_;  // [N]: where each window begins, in order_
   at::Tensor order_;   // of the rows: series after series; undefined: the data's own
   int64_t size_ = 0;
-  int64_t num_series_ = 1;
-  int64_t too_short_ = 0;  // of these
-  int64_t fewer_origins_ = 0;
   int64_t num_gaps_ = 0;
   int64_t num_holes_ = 0;
   int64_t num_lost_ = 0;  // windows, for the holes

@@ -71,10 +71,46 @@ class ImageCsvDataset : public ImageSamples {
       return field;
     };
     facts.texts = [this, of_files = facts.texts](const std::string& column) { return texts(column, of_files); };
+    facts.unlabelled = [this, of_files = facts.unlabelled](UnlabelledSource source) {
+      source.paths = with_pictures_of_tables(source.paths);
+      return of_files(source);
+    };
     return facts;
   }
 
  private:
+  fs::path folder_of(const std::string& table) const {
+    return options_.root ? fs::path(*options_.root) : fs::path(table).parent_path();
+  }
+  /// With the pictures that tables name, which need no labels, in place of the tables.
+  std::vector<std::string> with_pictures_of_tables(const std::vector<std::string>& paths) const {
+    std::vector<std::string> pictures;
+    for (const std::string& path : paths) {
+      const std::string ending =
+          (fs::path(path).extension() == ".gz" ? fs::path(path).stem() : fs::path(path)).extension();
+      if (ending != ".csv" && ending != ".tsv" && ending != ".txt") {
+        pictures.push_back(path);
+        continue;
+      }
+      CsvReader reader(path, options_.delimiter[0], options_.encoding);
+      std::vector<std::string> record;
+      if (!reader.next(record)) throw DataError(path + ": the file is empty");
+      const size_t width = record.size();
+      const size_t image = column_of(record, options_.image, path);
+      while (reader.next(record)) {
+        require_path(reader, record, width, image);
+        pictures.push_back((folder_of(path) / record[image]).string());
+      }
+    }
+    return pictures;
+  }
+  void require_path(const CsvReader& reader, const std::vector<std::string>& record, size_t width, size_t image) const {
+    if (record.size() != width) {
+      throw DataError(reader.place() + ": " + std::to_string(record.size()) + " fields, expected the " +
+                      std::to_string(width) + " of the first record");
+    }
+    if (record[image].empty()) throw DataError(reader.place() + ":" + options_.image + ": there is no path");
+  }
   /// The file is read once more: its other columns are not kept.
   template <class Texts>
   std::vector<std::string> texts(const std::string& column, const Texts& of_files) const {
@@ -107,13 +143,9 @@ class ImageCsvDataset : public ImageSamples {
     Table table;
     table.listing.list = options_.path;
     const size_t width = record.size();
-    const fs::path folder = options_.root ? fs::path(*options_.root) : fs::path(options_.path).parent_path();
+    const fs::path folder = folder_of(options_.path);
     while (reader.next(record)) {
-      if (record.size() != width) {
-        throw DataError(reader.place() + ": " + std::to_string(record.size()) + " fields, expected the " +
-                        std::to_string(width) + " of the first record");
-      }
-      if (record[image].empty()) throw DataError(reader.place() + ":" + options_.image + ": there is no path");
+      require_path(reader, record, width, image);
       table.listing.files.push_back((folder / record[image]).string());
       table.listing.lines.push_back(reader.line());
       for (const size_t column : columns) table.values.push_back(record[column]);
@@ -149,10 +181,13 @@ class ImageCsvDataset : public ImageSamples {
     return "; did you mean " + near + "? Then write " + (is_image ? "image: " : "label: ") + near;
   }
   size_t column_of(const std::vector<std::string>& header, const std::string& name) const {
+    return column_of(header, name, options_.path);
+  }
+  size_t column_of(const std::vector<std::string>& header, const std::string& name, const std::string& path) const {
     const auto found = std::find(header.begin(), header.end(), name);
     if (found == header.end()) {
       const char delimiter = seeming_delimiter(header, name);
-      throw DataError("ImageCSV: " + options_.path + ": there is no column '" + name + "'" +
+      throw DataError("ImageCSV: " + path + ": there is no column '" + name + "'" +
                       (delimiter == '\0' ? name_advice(name, header)
                                          : "; the columns seem to be separated by " + delimiter_text(delimiter) +
                                                ": write delimiter: " + delimiter_text(delimiter)));

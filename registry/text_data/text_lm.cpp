@@ -10,6 +10,7 @@
 #include "registry/formats/text/new_tokens.h"
 #include "registry/formats/text/tokenizer.h"
 #include "registry/kinds/dataset.h"
+#include "registry/kinds/dataset_facts.h"
 #include "registry/text_data/first_rows.h"
 #include "registry/text_data/token_cache.h"
 #include "registry/text_data/token_windows.h"
@@ -142,6 +143,12 @@ class TextLMDataset : public TokenWindows {
     use(tokens_);  // of characters: how many samples there are does not depend on the alphabet
   }
 
+  DatasetFacts facts() const override {
+    DatasetFacts facts = TokenWindows::facts();
+    facts.notes = [this] { return notes_of_tables(); };
+    return facts;
+  }
+
   /// All of this part counts, whichever its samples are: the text is what is learnt from.
   void learn(const at::Tensor&) override {
     if (has_characters()) read_by(Alphabet(tokens_));
@@ -157,6 +164,18 @@ class TextLMDataset : public TokenWindows {
   }
 
  private:
+  std::vector<std::string> notes_of_tables() const {
+    std::vector<std::string> notes;
+    for (const std::string& path : files_.paths) {
+      const std::string ending = std::filesystem::path(path).extension().string();
+      if (ending != ".csv" && ending != ".tsv") continue;
+      notes.push_back(
+          "TextLM: " + path +
+          " is a table, and is read as bare text, with the names of its columns and what lies between them; "
+          "to learn from one column write that to a .jsonl or .parquet file, and name it by text_column");
+    }
+    return notes;
+  }
   bool has_characters() const { return options_.tokenizer == kCharacters; }
   void add_document(const std::vector<uint32_t>& tokens) {
     documents_.push_back({static_cast<int64_t>(tokens_.size()), static_cast<int64_t>(tokens.size())});

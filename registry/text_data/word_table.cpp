@@ -124,7 +124,8 @@ class ColumnReader {
     }
     if (cells_.size() == num_columns_) return;
     fail(number, "has " + counted(static_cast<int64_t>(cells_.size()), "column", "columns") + ", line " +
-                     std::to_string(of_line_) + " has " + std::to_string(num_columns_));
+                     std::to_string(of_line_) + " has " + std::to_string(num_columns_) + "; expected a word a line" +
+                     (options_.has_labels ? " with its label" : "") + ", and an empty line after each sentence");
   }
   size_t place_of(const std::optional<WordColumn>& column, int64_t usual, const char* parameter, int64_t number) const {
     if (column && std::holds_alternative<std::string>(*column)) {

@@ -217,6 +217,48 @@ def test_a_series_is_split_where_steps_are_missing(probe, tmp_path):
     assert "gaps: needs time" in error_of(probe, {key: value for key, value in spec.items() if key != "time"})
 
 
+@pytest.mark.parametrize("grouped", [True, False])
+@pytest.mark.parametrize("length, horizon, stride, holdout, origins", [(2, 1, 1, 0, 3), (3, 2, 2, 1, 2), (2, 2, 2, 4, None), (2, 1, 3, 2, None), (2, 1, 1, 0, 99)])
+def test_series_with_gaps_are_held_out_and_evaluated_at_their_own_end(probe, tmp_path, grouped, length, horizon, stride, holdout, origins):
+    """And not at the end of each piece, where a model would be evaluated on what it was trained on."""
+    sold = {"a": [1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 14, 15], "b": [1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 20, 21], "c": [1, 2, 3, 4, 5, 6, 7, 8]}
+    sold = sold if grouped else {"a": sold["a"]}
+    rows = sorted((day, shop) for shop, of_shop in sold.items() for day in of_shop)
+    numbers = {shop: 100 * (1 + i) for i, shop in enumerate(sold)}
+    lines = [f"{shop},2024-05-{day:02},1,{numbers[shop] + day}" for day, shop in rows]
+    (tmp_path / "t.csv").write_text("\n".join(["shop,day,price,sales", *lines]) + "\n")
+    table = {"type": "CSV", "path": str(tmp_path / "t.csv"), "label": "sales", "task": "regression", "id": "day", "features": ["price"]}
+    spec = {"type": "Windows", "dataset": table, "time": "day", "gaps": "split", "length": length, "horizon": horizon, "stride": stride}
+    spec |= {"holdout": holdout} | ({"group": "shop"} if grouped else {}) | ({"origins": origins} if origins else {})
+    expected = []
+    cut = 0
+    for shop, days_of in sold.items():
+        days_of = days_of[: len(days_of) - holdout]
+        pieces = [[day for day, i in zip(days_of, range(len(days_of))) if day - i == start] for start in sorted({day - i for i, day in enumerate(days_of)})]
+        found = [window for piece in ([days_of] if origins else pieces) for window in windows(np.array(piece), length, horizon, stride, 0, origins)]
+        whole = [(past, future) for past, future in found if future[-1] - past[0] == length + horizon - 1]
+        cut += len(found) - len(whole)
+        expected += [(past + numbers[shop], future + numbers[shop]) for past, future in whole]
+    if not expected:  # every origin is cut
+        assert "hold no window" in error_of(probe, spec)
+        return
+    fields, reply = read(probe, spec)
+    assert fields["features"][..., -1].tolist() == [past.tolist() for past, _ in expected]
+    assert fields["label"].tolist() == [future.tolist() for _, future in expected]
+    assert (f"Windows: {cut} of " in "\n".join(reply["notes"])) == (origins is not None and cut > 0)
+
+
+def test_origins_of_one_series_do_not_count_anew_behind_a_row_that_is_left_out(probe, tmp_path):
+    lines = [f"{day},{day}" for day in range(12)]
+    lines[6] = "6,dear"
+    (tmp_path / "t.csv").write_text("\n".join(["day,sales", *lines]) + "\n")
+    table = {"type": "CSV", "path": str(tmp_path / "t.csv"), "label": "sales", "task": "regression", "features": ["day"], "broken": "skip"}
+    fields, _ = read(probe, {"type": "Windows", "dataset": table, "length": 2, "origins": 2})
+    assert fields["label"].flatten().tolist() == [10, 11]
+    fields, _ = read(probe, {"type": "Windows", "dataset": table, "length": 2, "holdout": 2})
+    assert fields["label"].flatten().tolist() == [2, 3, 4, 5, 9]
+
+
 def test_columns_that_are_not_there_cannot_be_known(probe, tmp_path):
     spec, _ = shops(tmp_path)
     assert "known: there is no column 'promotions' among the features; did you mean promotion?" in error_of(

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shlex
+import sqlite3
 import subprocess
 import zipfile
 
@@ -438,3 +439,128 @@ def test_a_value_that_begins_with_a_percent_sign_is_told_to_be_quoted(tmp_path):
 ])
 def test_names_that_other_libraries_have(flats, change, near):
     assert f"did you mean {near}?" in trainrun(flats, "validate", "r.yaml", change, status=2)
+
+
+# --- What the second round mended -------------------------------------------------------------------------------
+
+
+def recipe(folder, model, loss, dataset, more=""):
+    (folder / "r.yaml").write_text(f"""\
+version: 1
+model: {{layers: [{model}]}}
+loss: {loss}
+dataset: {{{dataset}}}
+dataloader: {{batch_size: 4}}
+optimizer: {{type: SGD, lr: 0.01}}
+training: {{num_epochs: 1}}
+output_dir: run
+{more}""")
+
+
+YES_NO = "stays,age\n" + "".join(f"{'yes' if i % 3 else 'no'},{i}\n" for i in range(24))
+
+
+def test_a_class_that_training_lacks_is_given_an_output_as_advised(tmp_path):
+    (tmp_path / "t.csv").write_text(YES_NO)
+    (tmp_path / "e.csv").write_text(YES_NO + "maybe,7\n")
+    tables = ["{type: CSV, path: %s.csv, label: stays, columns: COLUMNS}" % name for name in "te"]
+    dataset = f"train: {tables[0]}, eval: {tables[1]}"
+    recipe(tmp_path, "{type: Linear, out_features: 2}", "CrossEntropyLoss", dataset.replace("COLUMNS", "{stays: category}"))
+    said = trainrun(tmp_path, "r.yaml", status=1)
+    assert "allow_unknown" not in said and "e.csv:26:stays: category 'maybe' is in no training sample" in said
+    columns = re.search(r"columns: (\{stays: \{.*?\}\})", said)[1]
+    recipe(tmp_path, "{type: Linear, out_features: 3}", "CrossEntropyLoss", dataset.replace("COLUMNS", columns))
+    trainrun(tmp_path, "r.yaml")
+
+
+def test_the_width_and_the_squeeze_that_numbers_need_are_told(tmp_path):
+    numbers = np.arange(12, dtype=np.float32)
+    np.savez(tmp_path / "one.npz", x=np.stack([numbers, numbers], 1), y=numbers)
+    np.savez(tmp_path / "three.npz", x=np.stack([numbers, numbers], 1), y=np.stack([numbers] * 3, 1))
+    linear = "{type: Linear, out_features: 1}"
+    recipe(tmp_path, linear, "MSELoss", "train: {type: TensorFile, path: one.npz}")
+    assert "target: says which is to be predicted" in trainrun(tmp_path, "r.yaml", status=2)
+    recipe(tmp_path, linear, "MSELoss", "train: {type: TensorFile, path: one.npz, target: y}")
+    squeeze = re.search(r"put (\{.*?\}) behind", trainrun(tmp_path, "r.yaml", status=2))[1]
+    recipe(tmp_path, f"{linear}, {squeeze}", "MSELoss", "train: {type: TensorFile, path: one.npz, target: y}")
+    trainrun(tmp_path, "r.yaml")
+    recipe(tmp_path, linear, "MSELoss", "train: {type: TensorFile, path: three.npz, target: y}")
+    width = re.search(r"write (out_features: \d+)", trainrun(tmp_path, "r.yaml", status=2))[1]
+    recipe(tmp_path, linear.replace("out_features: 1", width), "MSELoss", "train: {type: TensorFile, path: three.npz, target: y}")
+    trainrun(tmp_path, "r.yaml", "output_dir=other")
+
+
+def test_a_database_says_which_tables_it_has(tmp_path):
+    with sqlite3.connect(tmp_path / "t.db") as database:
+        database.execute("CREATE TABLE flats (area REAL, rent REAL)")
+        database.execute("CREATE TABLE streets (name TEXT)")
+    recipe(tmp_path, "{type: Linear, out_features: 1}", "MSELoss", "train: {type: SQLite, path: t.db, label: rent}")
+    assert "the file has the tables flats, streets" in trainrun(tmp_path, "validate", "r.yaml", status=2)
+
+
+def test_a_table_of_pictures_is_predicted_for(tmp_path):
+    for i in range(6):
+        Image.new("RGB", (8, 8), (40 * i, 0, 0)).save(tmp_path / f"p{i}.png")
+    (tmp_path / "t.csv").write_text("photo,label\n" + "".join(f"p{i}.png,{'dark' if i < 3 else 'red'}\n" for i in range(6)))
+    (tmp_path / "new").mkdir()
+    Image.new("RGB", (8, 8), (255, 0, 0)).save(tmp_path / "new" / "n.png")
+    (tmp_path / "new" / "new.csv").write_text("photo\nn.png\n../p0.png\n")
+    recipe(tmp_path, "Flatten, {type: Linear, out_features: 2}", "CrossEntropyLoss", "train: {type: ImageCSV, path: t.csv, image: photo}")
+    trainrun(tmp_path, "r.yaml")
+    rows = list(csv.DictReader(io.StringIO(trainrun(tmp_path, "predict", "run", "new/new.csv"))))
+    assert [row["file"] for row in rows] == ["new/n.png", "new/../p0.png"]
+    same = list(csv.DictReader(io.StringIO(trainrun(tmp_path, "predict", "run", "new/n.png", "p0.png"))))
+    assert [row["p(red)"] for row in rows] == [row["p(red)"] for row in same]
+    (tmp_path / "new" / "bad.csv").write_text("picture\nn.png\n")
+    assert "bad.csv: there is no column 'photo'" in trainrun(tmp_path, "predict", "run", "new/bad.csv", status=1)
+
+
+def test_a_table_that_is_read_as_bare_text_is_told(tmp_path):
+    (tmp_path / "t.csv").write_text(YES_NO)
+    (tmp_path / "t.txt").write_text(YES_NO)
+    for name, is_told in [("t.csv", True), ("t.txt", False)]:
+        recipe(tmp_path, "{type: Embedding, num_embeddings: 64, embedding_dim: 8, inputs: input_ids}, {type: Linear, out_features: 64}", "CausalLMLoss", f"train: {{type: TextLM, path: {name}, tokenizer: characters, block_size: 8}}")
+        assert ("is a table, and is read as bare text" in trainrun(tmp_path, "data", "r.yaml")) == is_told
+
+
+def test_columns_that_group_and_time_name_are_no_features(tmp_path):
+    rows = "".join(f"{shop},2024-05-{day + 1:02},{day}.5,{day * 3 % 7}\n" for shop in ("Harbour", "Station") for day in range(14))
+    (tmp_path / "t.csv").write_text("shop,day,price,sales\n" + rows)
+    table = "{type: CSV, path: t.csv, label: sales, task: regressionMORE}"
+    windows = f"train: {{type: Windows, length: 3, group: shop, time: day, dataset: {table}}}"
+    recipe(tmp_path, "Flatten, {type: Linear, out_features: 1}", "MSELoss", windows.replace("MORE", ""))
+    said = trainrun(tmp_path, "r.yaml", status=1)
+    assert "write columns" not in said and "shop is the column that group names, and day is the column that time names" in said
+    features = re.search(r"features: \[.*?\]", said)[0]
+    recipe(tmp_path, "Flatten, {type: Linear, out_features: 1}", "MSELoss", windows.replace("MORE", f", {features}"))
+    trainrun(tmp_path, "r.yaml")
+
+
+def test_a_sentence_a_line_is_told_how_words_are_written(tmp_path):
+    write_tokenizer(tmp_path / "tokenizer.json")
+    (tmp_path / "t.conll").write_text("the O\nsoup B\n\nwas O\ngood B\n")
+    recipe(tmp_path, "{type: Embedding, num_embeddings: 16, embedding_dim: 8, inputs: input_ids}, {type: Linear, out_features: 2}",
+           "{type: CrossEntropyLoss, class_dim: -1}", "train: {type: TokenClassification, path: t.conll, tokenizer: tokenizer.json, max_length: 8}")
+    trainrun(tmp_path, "r.yaml")
+    (tmp_path / "new.txt").write_text("the soup was good\nbad soup\n")
+    assert "new.txt:2: has 2 columns, line 1 has 4; expected a word a line, and an empty line after" in trainrun(tmp_path, "predict", "run", "new.txt", status=1)
+
+
+@pytest.mark.parametrize("columns", ["columns: auto", "columns: {stays: boolean}"])
+def test_a_label_of_yes_and_no_is_predicted_by_these_words(tmp_path, columns):
+    (tmp_path / "t.csv").write_text(YES_NO)
+    table = f"{{type: CSV, path: t.csv, label: stays, {columns}}}"
+    recipe(tmp_path, "{type: Linear, out_features: 1}", "BCEWithLogitsLoss", f"train: {table}, eval: {table}", "metrics: [F1]\n")
+    trainrun(tmp_path, "r.yaml")
+    header, *rows = trainrun(tmp_path, "predict", "run", "t.csv").splitlines()
+    assert "p(no)" in header and "p(yes)" in header
+    assert {row.split(",")[header.split(",").index("stays")] for row in rows if row} <= {"yes", "no"}
+    assert "yes" in trainrun(tmp_path, "eval", "run", "--report")
+
+
+@pytest.mark.parametrize("text", [YES_NO.replace("yes,1\n", "Yes,1\n"), YES_NO.replace("yes", "1").replace("no,", "0,")])
+def test_a_label_of_several_spellings_or_numbers_is_predicted_as_0_and_1(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text)
+    recipe(tmp_path, "{type: Linear, out_features: 1}", "BCEWithLogitsLoss", "train: {type: CSV, path: t.csv, label: stays, columns: {stays: boolean}}")
+    trainrun(tmp_path, "r.yaml")
+    assert "p(0)" in trainrun(tmp_path, "predict", "run", "t.csv").splitlines()[0]

@@ -42,6 +42,22 @@ std::string last_to_second(size_t num_dims) {
   return "{type: Permute, dims: [" + dims + "]}";
 }
 
+/// About a target that is numbers of another shape than the output's: what to do to the model; or "".
+std::string advice_on_numbers(at::IntArrayRef output, at::IntArrayRef target) {
+  const bool adds_one = output.size() == target.size() + 1 && output.back() == 1;
+  if (adds_one && output.slice(0, target.size()) == target) {
+    return ": put {type: Squeeze, dim: " + std::to_string(target.size()) + "} behind the last layer";
+  }
+  const bool lacks_one = target.size() == output.size() + 1 && target.back() == 1;
+  if (lacks_one && target.slice(0, output.size()) == output) {
+    return ": put {type: Unsqueeze, dim: " + std::to_string(output.size()) +
+           "} behind the last layer, or take a Squeeze or Flatten away that takes the dimension off";
+  }
+  const bool differ_last = output.size() == 2 && target.size() == 2 && output[0] == target[0];
+  return differ_last ? ": write out_features: " + std::to_string(target[1]) + " for the layer that gives the output"
+                     : "";
+}
+
 /// About labels that have other dimensions than the output but for its classes.
 std::string advice_on_dims(at::IntArrayRef output, at::IntArrayRef labels) {
   if (output.size() > labels.size()) return "; is a Flatten, or a pooling, missing before the last layer?";
@@ -56,7 +72,8 @@ void require_alike(const LayerInputs& in, const std::vector<std::string>& roles)
   for (size_t i = 1; i < in.examples.size(); ++i) {
     if (in.shape(i) == in.shape(0) || lack_last_dim(in.examples[i], in.examples[0])) continue;
     throw LayerError("the " + roles[0] + " is " + shape_text(in.shape(0)) + " and the " + roles[i] + " " +
-                     shape_text(in.shape(i)) + "; they must have the same shape");
+                     shape_text(in.shape(i)) + "; they must have the same shape" +
+                     (roles[i] == "target" ? advice_on_numbers(in.shape(0), in.shape(1)) : ""));
   }
 }
 

@@ -13,6 +13,9 @@
 namespace trainrun {
 namespace {
 
+/// "the file has the tables a, b"; or "" where it cannot be read.
+std::string tables_of_file(const std::string& path);
+
 struct Sqlite : TableOptions {
   std::optional<std::string> table;
   std::optional<std::string> query;
@@ -30,7 +33,11 @@ struct Sqlite : TableOptions {
             "first row");
     f.either("table", "query");
   }
-  void check(Checker& checker) const { check_options(checker); }
+  void check(Checker& checker) const {
+    check_options(checker);
+    if (table || query) return;
+    if (const std::string known = tables_of_file(path); !known.empty()) checker.fail("table", known);
+  }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
@@ -81,6 +88,19 @@ class SqliteTable : public TableReader {
 
   int64_t row_number() const override { return number_; }
 
+  std::vector<std::string> tables() const {
+    const Statement list = prepare(
+        "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
+        "ORDER BY name");
+    std::vector<std::string> names;
+    int code = SQLITE_ROW;
+    while ((code = sqlite3_step(list.get())) == SQLITE_ROW) {
+      names.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(list.get(), 0)));
+    }
+    if (code != SQLITE_DONE) fail();
+    return names;
+  }
+
  private:
   using Statement = std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)>;
 
@@ -106,18 +126,6 @@ class SqliteTable : public TableReader {
     return result;
   }
 
-  std::vector<std::string> tables() const {
-    const Statement list = prepare(
-        "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
-        "ORDER BY name");
-    std::vector<std::string> names;
-    int code = SQLITE_ROW;
-    while ((code = sqlite3_step(list.get())) == SQLITE_ROW) {
-      names.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(list.get(), 0)));
-    }
-    if (code != SQLITE_DONE) fail();
-    return names;
-  }
   /// Where no recipe says which.
   std::string only_table() const {
     const std::vector<std::string> names = tables();
@@ -181,6 +189,19 @@ class SqliteSource : public TableSource {
  private:
   Sqlite options_;
 };
+
+std::string tables_of_file(const std::string& path) {
+  Sqlite any;
+  any.path = path;
+  any.query = "SELECT 1";
+  std::vector<std::string> names;
+  try {
+    names = SqliteTable(any).tables();
+  } catch (const std::exception&) {  // which reading it tells
+    return "";
+  }
+  return names.empty() ? "" : "the file has the " + std::string(names.size() == 1 ? "table " : "tables ") + join(names);
+}
 
 std::unique_ptr<Dataset> Sqlite::build(const DatasetInputs& inputs) const {
   return make_table(*this, std::make_unique<SqliteSource>(*this), inputs);

@@ -201,7 +201,7 @@ class TableDataset : public TensorDataset {
     }
     if (name != "label") return field;
     if (options_.has_several_labels()) field.names_within = options_.labels();
-    if (!options_.has_several_labels()) field.called = options_.labels()[0];
+    if (field.names_within.empty()) field.called = options_.labels()[0];
     field.class_names = class_names();
     field.renumbering = renumbering();
     return field;
@@ -243,7 +243,6 @@ class TableDataset : public TensorDataset {
     }
     return all;
   }
-  /// Of the label.
   std::string renumbering() const {
     const bool are_numbers = options_.is_classification() && !options_.num_classes && !options_.infers();
     return are_numbers ? "columns: {" + yaml_text(options_.labels()[0]) + ": category}" : "";
@@ -257,7 +256,7 @@ class TableDataset : public TensorDataset {
       const json own = learnt_.is_object() ? learnt_.value(name, json::object()) : json::object();
       return own.value("categories", std::vector<std::string>());
     }
-    std::vector<std::string> names = label.is_boolean() ? std::vector<std::string>() : source_->class_names(name);
+    std::vector<std::string> names = label.is_boolean() ? label_words_ : source_->class_names(name);
     const bool are_all = !options().num_classes || *options().num_classes == static_cast<int64_t>(names.size());
     return are_all ? names : std::vector<std::string>();
   }
@@ -372,7 +371,7 @@ class TableDataset : public TensorDataset {
     if (i < columns_.size() - num_labels() || column.options.is_category()) {
       parser.add(cell, column);
     } else if (options_.is_classification() && column.options.is_boolean()) {
-      column.integers.push_back(parser.boolean(cell, column.name) ? 1 : 0);
+      parser.add_boolean_class(cell, column);
     } else if (options_.is_classification()) {
       column.integers.push_back(parser.class_index(cell, column.name, num_classes_));
     } else if (column.options.is_boolean()) {
@@ -418,6 +417,7 @@ class TableDataset : public TensorDataset {
     unknown_ = std::move(made.unknown);
     for (auto& [name, rows] : made.fields) set_field(name, rows);
     set_field("label", label_field(labels, options(), size(), place));
+    label_words_ = boolean_words(labels);
     columns_.clear();
   }
 
@@ -432,8 +432,9 @@ class TableDataset : public TensorDataset {
   std::vector<std::pair<std::string, RaggedRows>> sequences_;
   std::vector<UnknownCategories> unknown_;
   RowsLeftOut left_out_;
-  std::vector<int64_t> series_starts_;  // the rows before which others are left out: no window may reach over these
-  std::optional<int64_t> num_classes_;  // of a label that is their numbers, once open
+  std::vector<std::string> label_words_;  // of a boolean: boolean_words
+  std::vector<int64_t> series_starts_;    // the rows before which others are left out: no window may reach over these
+  std::optional<int64_t> num_classes_;    // of a label that is their numbers, once open
   json learnt_;
 };
 

@@ -197,6 +197,16 @@ std::string category_fault(const Column& column, const std::string& name) {
          (column.options.one_hot ? "reads it as all 0" : "gives it an index of its own");
 }
 
+std::vector<std::string> boolean_words(const std::vector<Column>& columns) {
+  if (columns.empty()) return {};
+  std::vector<std::string> names;
+  for (const std::set<std::string>& words : columns.back().words) {
+    if (words.size() != 1 || data_number_of(*words.begin())) return {};
+    names.push_back(*words.begin());
+  }
+  return names;
+}
+
 at::Tensor ColumnNumbers::tensor(const std::vector<int64_t>& shape) const {
   return (is_wide_ ? at::tensor(wide_, at::kDouble) : at::tensor(narrow_, at::kFloat)).view(shape);
 }
@@ -249,6 +259,12 @@ bool CellParser::boolean(const Cell& cell, const std::string& column) const {
   const auto value = parse_boolean(cell);
   if (!value) fail(column, shown(text_of(cell)) + " is neither true nor false");
   return *value;
+}
+
+void CellParser::add_boolean_class(const Cell& cell, Column& column) const {
+  const bool value = boolean(cell, column.name);
+  column.integers.push_back(value ? 1 : 0);
+  column.words[value ? 1 : 0].insert(cell.is_boolean ? (value ? "true" : "false") : text_of(cell));
 }
 
 double CellParser::feature(const Cell& cell, const Column& column) const {

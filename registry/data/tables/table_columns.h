@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,6 +71,7 @@ struct Column {
   std::vector<int64_t> integers;                    // of a category: its place in `seen`, or kMissingCategory
   std::vector<std::string> seen;                    // categories in the order of the file
   std::unordered_map<std::string, int64_t> places;  // of `seen`
+  std::array<std::set<std::string>, 2> words;       // of a label that is a boolean: how the file writes no, and yes
   std::vector<int64_t> begins = {0};                // of a sequence: where each row's begins, in items, and the end
   // What was learnt, or listed.
   std::vector<std::string> categories;
@@ -89,6 +91,9 @@ nlohmann::json learnt_of(const Column& column);
 void set_learnt_of(Column& column, const nlohmann::json& state);
 /// What is wrong with a category `name` that is none of the column's: "category 'Oslo' is in no training sample; …".
 std::string category_fault(const Column& column, const std::string& name);
+/// The classes of the last of `columns`, a label that is a boolean: "no" and "yes", where the file writes each in one way,
+/// and not as a number.
+std::vector<std::string> boolean_words(const std::vector<Column>& columns);
 
 /// Throws DataError where so many rows, of so many columns, would not fit into this machine's memory: they are read whole.
 void require_room(int64_t rows, size_t columns, const std::string& path);
@@ -129,6 +134,8 @@ class CellParser {
 
   double number(const Cell& cell, const std::string& column) const;
   bool boolean(const Cell& cell, const std::string& column) const;
+  /// Adds a class that is a boolean.
+  void add_boolean_class(const Cell& cell, Column& column) const;
   int64_t class_index(const Cell& cell, const std::string& column, std::optional<int64_t> num_classes) const;
 
  private:

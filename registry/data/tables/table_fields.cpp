@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 
+#include "registry/data/tables/table_inference.h"
 #include "registry/language/text_forms.h"
 
 namespace trainrun {
@@ -56,6 +57,19 @@ void make_features(const std::vector<Column>& columns, int64_t rows, const RowPl
   made.fields.emplace_back("features", features);
 }
 
+/// The same as category_fault of a label, for which a model that has learnt has no output.
+std::string class_fault(const Column& label, const std::string& name) {
+  const std::string fault = category_fault(label, name);
+  const size_t advice = fault.find("; allow_unknown: ");
+  if (advice == std::string::npos) return fault;  // it is known, in another encoding
+  ColumnOptions all = label.options;
+  all.categories = label.categories;
+  all.categories->push_back(name);
+  return fault.substr(0, advice) +
+         "; the model has no output for this class: leave such rows out, or write columns: {" + yaml_text(label.name) +
+         ": " + recipe_text(all) + "} in the training data, too, so that it has one";
+}
+
 }  // namespace
 
 at::Tensor integers_in(const std::vector<int64_t>& integers, const std::vector<int64_t>& shape) {
@@ -64,7 +78,7 @@ at::Tensor integers_in(const std::vector<int64_t>& integers, const std::vector<i
   return tensor;
 }
 
-at::Tensor category_indices(const Column& column, const RowPlace& place) {
+at::Tensor category_indices(const Column& column, const RowPlace& place, bool is_label) {
   std::map<std::string, int64_t> index;
   for (size_t i = 0; i < column.categories.size(); ++i) index.emplace(column.categories[i], i);
   const auto index_of = [&](const std::string& name) {
@@ -83,7 +97,8 @@ at::Tensor category_indices(const Column& column, const RowPlace& place) {
     if (indices.back() != kMissingCategory) continue;
     const std::string& name =
         seen == kMissingCategory ? column.missing_category : column.seen[static_cast<size_t>(seen)];
-    throw DataError(place(row, column.name) + ": " + category_fault(column, name));
+    throw DataError(place(row, column.name) + ": " +
+                    (is_label ? class_fault(column, name) : category_fault(column, name)));
   }
   return integers_in(indices, {static_cast<int64_t>(indices.size())});
 }
@@ -149,7 +164,7 @@ at::Tensor label_field(const std::vector<Column>& labels, const TableOptions& op
       throw DataError(options.path + ": '" + label.name + "' has " + std::to_string(label.categories.size()) +
                       " categories, num_classes is " + std::to_string(*options.num_classes));
     }
-    return category_indices(label, place);
+    return category_indices(label, place, /*is_label=*/true);
   }
   bool is_wide = false;
   for (const Column& column : labels) is_wide = is_wide || column.numbers.is_wide();

@@ -36,7 +36,7 @@ using RowPlace = std::function<std::string(size_t row, const std::string& column
 /// are `features`, lists of different lengths are sequences, every other column is a field of its own. Throws DataError where a category is unknown.
 TableFields fields_of(const std::vector<Column>& columns, int64_t rows, const RowPlace& place);
 /// Row by row, the index of a column's category: [rows] int64.
-at::Tensor category_indices(const Column& column, const RowPlace& place);
+at::Tensor category_indices(const Column& column, const RowPlace& place, bool is_label = false);
 /// Of one label, as the task says: a class, [rows] int64; or of all, each a number: [rows, K] float32, or float64.
 at::Tensor label_field(const std::vector<Column>& labels, const TableOptions& options, int64_t rows,
                        const RowPlace& place);
