@@ -59,7 +59,7 @@ void make_features(const std::vector<Column>& columns, int64_t rows, const RowPl
 
 /// The same as category_fault of a label, for which a model that has learnt has no output.
 std::string class_fault(const Column& label, const std::string& name) {
-  const std::string fault = category_fault(label, name);
+  std::string fault = category_fault(label, name);
   const size_t advice = fault.find("; allow_unknown: ");
   if (advice == std::string::npos) return fault;  // it is known, in another encoding
   ColumnOptions all = label.options;
