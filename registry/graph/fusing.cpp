@@ -173,17 +173,18 @@ class FusedPlace {
  private:
   /// Whether in-place changes, random draws and collective operations keep their order.
   bool keeps_order(size_t position) const {
-    bool draws = false;
+    bool draws = false, waits = false;
     for (const size_t step : own_) {
       const Operation::Traits traits = steps_[step].operation->traits();
-      if (traits.spans_ranks || (traits.in_place && !is_alone(steps_[step]))) return false;
+      if (traits.in_place && !is_alone(steps_[step])) return false;
       draws = draws || traits.random;
+      waits = waits || traits.spans_ranks;
     }
     const size_t last = std::max(*own_.rbegin() + 1, position);
     for (size_t i = *own_.begin(); i < last; ++i) {
       if (own_.contains(i)) continue;
       const Operation::Traits traits = steps_[i].operation->traits();
-      if (traits.in_place || (draws && traits.random)) return false;
+      if (traits.in_place || (draws && traits.random) || (waits && traits.spans_ranks)) return false;
     }
     return true;
   }

@@ -10,11 +10,7 @@
 namespace trainrun::kernels::TRAINRUN_CPU_PATH {
 namespace {
 
-static_assert(kPanel == kFewRowsPanel);
-
 constexpr int64_t kDepth = 1024;  // features at a time: a panel of them stays in the L2 cache
-
-constexpr int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /// Some rows of y, from its columns [begin, end) in `scratch`.
 void put_outputs(const FewRows& shape, const float* scratch, const float* bias, int64_t begin, int64_t end, float* y,

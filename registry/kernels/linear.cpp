@@ -26,7 +26,7 @@ std::atomic<bool> own_products = false;
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, CpuPath path) {
   const FewRows shape{x.size(0), x.size(1), weight.size(0)};
   at::Tensor y = at::empty({shape.rows, shape.out}, x.options());
-  const at::Tensor columns = at::empty({shape.panels() * shape.in * kFewRowsPanel}, x.options());
+  const at::Tensor columns = at::empty({shape.panels() * shape.in * kPanel}, x.options());
   const auto* const from = x.const_data_ptr<float>();
   const auto* const w = weight.const_data_ptr<float>();
   const auto* const b = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
@@ -37,7 +37,7 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tens
     TRAINRUN_LOOP_OF(path, few_rows_transpose)(shape, from, begin, end, turned);
   });
   at::parallel_for(0, shape.out, kFewestOutputs, [&](int64_t begin, int64_t end) {
-    const at::Tensor scratch = at::empty({(end - begin) * kFewRowsPanel}, at::kFloat);
+    const at::Tensor scratch = at::empty({(end - begin) * kPanel}, at::kFloat);
     TRAINRUN_LOOP_OF(path, few_rows_product)
     (shape, turned, w, b, begin, end, to, scratch.mutable_data_ptr<float>());
   });
@@ -82,7 +82,7 @@ bool uses_own_products() { return own_products; }
 
 bool few_rows_pay(int64_t rows, int64_t in, int64_t out) {
   constexpr int64_t kMostRows = 128, kFewestFeatures = 64, kFewestOutputs = 8;
-  const int64_t computed = (rows + kFewRowsPanel - 1) / kFewRowsPanel * kFewRowsPanel;  // also those that are not there
+  const int64_t computed = (rows + kPanel - 1) / kPanel * kPanel;  // also those that are not there
   return best_cpu_path() == CpuPath::kAvx512 && rows <= kMostRows && 4 * computed <= 5 * rows &&
          in >= kFewestFeatures && out >= kFewestOutputs;
 }

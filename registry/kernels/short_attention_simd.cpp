@@ -16,9 +16,6 @@ namespace {
 constexpr int64_t kBlock = 32;  // queries at a time
 constexpr int64_t kWordsOfLine = 16;
 
-constexpr int64_t rounded_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
-constexpr int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /// Rows as products read them: `width` floats from one to the next, zeros after what they hold.
 struct Matrix {
   float* at;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "registry/kernels/panel.h"
 #include "registry/kernels/stored_floats.h"
 #include "registry/kernels/vectors.h"
 
@@ -10,6 +11,9 @@
 
 namespace trainrun::kernels {
 namespace {
+
+constexpr int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+constexpr int64_t rounded_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
 
 template <int kNumber>
 struct Constant {
@@ -39,8 +43,6 @@ TRAINRUN_INLINE inline void transpose(Floats* rows) {
     unrolled<kLanes>([&](auto i) TRAINRUN_INLINE { rows[i] = next[i]; });
   }
 }
-
-constexpr int64_t kPanel = 32;  // columns of a product that are computed together
 
 #if defined(__AVX512F__)
 constexpr int kMostRows = 12;  // as many sums as registers hold

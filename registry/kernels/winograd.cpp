@@ -1,10 +1,10 @@
 #include "registry/kernels/winograd.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 
+#include "registry/kernels/parts.h"
 #include "registry/language/error.h"
 
 // Who computes which tiles, and in which memory. The tiles of a block are expanded, multiplied, panel by panel, and
@@ -37,14 +37,6 @@ int64_t whole_lanes(int64_t channels) { return divided_up(channels, 16) * 16; }
 int64_t block_of(int64_t tiles, int64_t width) { return std::min(tiles, std::max<int64_t>(24, width / 4)); }
 
 at::Tensor floats(int64_t count) { return at::empty({count}, at::kFloat); }
-
-/// Calls call(begin, end, part) for at most as many parts of [0, size) as there are threads.
-template <class Call>
-void in_parts(int64_t size, int64_t parts, const Call& call) {
-  at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
-    for (int64_t part = first; part < last; ++part) call(size * part / parts, size * (part + 1) / parts, part);
-  });
-}
 
 }  // namespace
 
@@ -131,7 +123,7 @@ void Winograd::convolve(bool backward, const at::Tensor& from, const at::Tensor&
 /// for this.
 void Winograd::convolve_few(bool backward, const void* from, const float* weight, const float* bias, void* to) const {
   const int64_t depth = backward ? shape_.filters : shape_.channels, row = whole_lanes(depth);
-  const int64_t panels = divided_up(backward ? shape_.channels : shape_.filters, kWinogradPanel);
+  const int64_t panels = divided_up(backward ? shape_.channels : shape_.filters, kPanel);
   const int64_t threads = at::get_num_threads();
   const at::Tensor v_memory = floats(Points::floats(points(), tiles(), row, row, kLanesPadding));
   const WinogradPoints v = Points::at(v_memory.mutable_data_ptr<float>(), tiles(), row, row, kLanesPadding);
@@ -142,8 +134,8 @@ void Winograd::convolve_few(bool backward, const void* from, const float* weight
     (shape_, backward ? WinogradExpansion::kGradientForInput : WinogradExpansion::kInput, from, {begin, end - begin}, 0,
      depth, part);
   });
-  const int64_t parts = std::min(threads, panels), sums_step = tiles() * kWinogradPanel + kLanesPadding;
-  const int64_t filters = points() * row * kWinogradPanel, memory = filters + points() * sums_step;
+  const int64_t parts = std::min(threads, panels), sums_step = tiles() * kPanel + kLanesPadding;
+  const int64_t filters = points() * row * kPanel, memory = filters + points() * sums_step;
   const at::Tensor all = floats(parts * memory);
   in_parts(panels, parts, [&](int64_t begin, int64_t end, int64_t number) {
     float* const u = all.mutable_data_ptr<float>() + number * memory;
@@ -158,8 +150,8 @@ void Winograd::convolve_few(bool backward, const void* from, const float* weight
 /// Threads expand the filters together, then each computes some tiles, block by block.
 void Winograd::convolve_many(bool backward, const void* from, const float* weight, const float* bias, void* to) const {
   const int64_t depth = backward ? shape_.filters : shape_.channels, row = whole_lanes(depth);
-  const int64_t width = backward ? shape_.channels : shape_.filters, panels = divided_up(width, kWinogradPanel);
-  const int64_t threads = at::get_num_threads(), of_panel = points() * row * kWinogradPanel;
+  const int64_t width = backward ? shape_.channels : shape_.filters, panels = divided_up(width, kPanel);
+  const int64_t threads = at::get_num_threads(), of_panel = points() * row * kPanel;
   const at::Tensor u_memory = floats(panels * of_panel);
   float* const u = u_memory.mutable_data_ptr<float>();
   in_parts(panels, std::min(threads, panels), [&](int64_t begin, int64_t end, int64_t) {
@@ -169,7 +161,7 @@ void Winograd::convolve_many(bool backward, const void* from, const float* weigh
   });
   const int64_t unit = backward ? shape_.tiles_high * shape_.tiles_wide : 1;  // tiles that one thread must have
   const int64_t parts = std::min(threads, tiles() / unit);
-  const int64_t block = block_of(divided_up(tiles(), parts), width), sums_step = block * kWinogradPanel + kLanesPadding;
+  const int64_t block = block_of(divided_up(tiles(), parts), width), sums_step = block * kPanel + kLanesPadding;
   const int64_t of_points = Points::floats(points(), block, row, row, kLanesPadding);
   const int64_t memory = of_points + points() * sums_step;
   const at::Tensor all = floats(parts * memory);
@@ -190,9 +182,9 @@ void Winograd::convolve_many(bool backward, const void* from, const float* weigh
 
 at::Tensor Winograd::filter_gradient(const at::Tensor& x, const at::Tensor& grad_y) const {
   const int64_t taps = taps_of(shape_.tile), threads = at::get_num_threads();
-  const int64_t panels = divided_up(shape_.channels, kWinogradPanel);
+  const int64_t panels = divided_up(shape_.channels, kPanel);
   const std::vector<int64_t> sizes = {shape_.filters, shape_.channels, taps, taps};
-  const int64_t sums = points() * panels * kWinogradPanel * divided_up(shape_.filters, kWinogradGroup) * kWinogradGroup;
+  const int64_t sums = points() * panels * kPanel * divided_up(shape_.filters, kWinogradGroup) * kWinogradGroup;
   // Threads share the tiles, if each can have sums of its own, else the channels.
   const bool by_tiles = tiles() > kFewTiles && sums * 4 <= kSumsOfEach;
   const int64_t parts = std::min(threads, by_tiles ? tiles() : panels);
@@ -200,8 +192,8 @@ at::Tensor Winograd::filter_gradient(const at::Tensor& x, const at::Tensor& grad
   float* const to = all.mutable_data_ptr<float>();
   in_parts(by_tiles ? tiles() : panels, parts, [&](int64_t begin, int64_t end, int64_t number) {
     const WinogradTiles own = by_tiles ? WinogradTiles{begin, end - begin} : WinogradTiles{0, tiles()};
-    const int64_t first = by_tiles ? 0 : begin * kWinogradPanel;
-    const int64_t last = by_tiles ? shape_.channels : std::min(end * kWinogradPanel, shape_.channels);
+    const int64_t first = by_tiles ? 0 : begin * kPanel;
+    const int64_t last = by_tiles ? shape_.channels : std::min(end * kPanel, shape_.channels);
     const int64_t of_each = shape_.filters * shape_.channels * taps * taps;
     gather_filter_gradient(x.const_data_ptr(), grad_y.const_data_ptr(), own, first, last - first,
                            to + (by_tiles ? number * of_each : 0));
@@ -212,20 +204,19 @@ at::Tensor Winograd::filter_gradient(const at::Tensor& x, const at::Tensor& grad
 /// What `tiles` give to the gradients of all filters and of some channels, on one thread.
 void Winograd::gather_filter_gradient(const void* x, const void* grad_y, WinogradTiles tiles, int64_t first_channel,
                                       int64_t channels, float* to) const {
-  const int64_t groups = divided_up(shape_.filters, kWinogradGroup),
-                of_sums = points() * kWinogradGroup * kWinogradPanel;
+  const int64_t groups = divided_up(shape_.filters, kWinogradGroup), of_sums = points() * kWinogradGroup * kPanel;
   const int64_t block = tiles.count <= kFewTiles ? tiles.count : block_of(tiles.count, shape_.channels);
   const bool once = block == tiles.count;  // then a group of sums is used only right after it was computed
-  int64_t slice = divided_up(channels, kWinogradPanel) * kWinogradPanel;  // as many channels as keep the sums in cache
-  while (!once && slice > kWinogradPanel && slice / kWinogradPanel * groups * of_sums * 4 > kSumsInCache) {
-    slice = divided_up(slice / kWinogradPanel, 2) * kWinogradPanel;
+  int64_t slice = divided_up(channels, kPanel) * kPanel;  // as many channels as keep the sums in cache
+  while (!once && slice > kPanel && slice / kPanel * groups * of_sums * 4 > kSumsInCache) {
+    slice = divided_up(slice / kPanel, 2) * kPanel;
   }
-  const int64_t v_size = Points::floats(points(), block, slice, kWinogradPanel, 0);
+  const int64_t v_size = Points::floats(points(), block, slice, kPanel, 0);
   const int64_t z_size = Points::floats(points(), block, shape_.filters, kWinogradGroup, 0);
-  const at::Tensor memory = floats(v_size + z_size + (once ? of_sums : slice / kWinogradPanel * groups * of_sums));
+  const at::Tensor memory = floats(v_size + z_size + (once ? of_sums : slice / kPanel * groups * of_sums));
   float* const own = memory.mutable_data_ptr<float>();
   const WinogradPoints z = Points::at(own + v_size, block, shape_.filters, kWinogradGroup, 0);
-  const WinogradPoints v = Points::at(own, block, slice, kWinogradPanel, 0);
+  const WinogradPoints v = Points::at(own, block, slice, kPanel, 0);
   const int64_t end = first_channel + channels;
   for (int64_t c = first_channel; c < end; c += slice) {
     const int64_t here = std::min(slice, end - c);
@@ -235,12 +226,12 @@ void Winograd::gather_filter_gradient(const void* x, const void* grad_y, Winogra
       TRAINRUN_LOOP_OF(path_, winograd_expand)
       (shape_, WinogradExpansion::kGradientForFilters, grad_y, now, 0, shape_.filters, z);
       float* sums = own + v_size + z_size;
-      for (int64_t panel = 0; panel < here; panel += kWinogradPanel) {
+      for (int64_t panel = 0; panel < here; panel += kPanel) {
         for (int64_t k = 0; k < shape_.filters; k += kWinogradGroup, sums += once ? 0 : of_sums) {
           const int64_t filters = std::min(kWinogradGroup, shape_.filters - k);
           WinogradPoints of_group = z, of_panel = v;
           of_group.at += k / kWinogradGroup * z.part_step;
-          of_panel.at += panel / kWinogradPanel * v.part_step;
+          of_panel.at += panel / kPanel * v.part_step;
           TRAINRUN_LOOP_OF(path_, winograd_filter_sums)
           (shape_, of_group, of_panel, now.count, filters, first > 0, sums);
           if (first + now.count == tiles.count) {

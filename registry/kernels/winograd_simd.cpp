@@ -10,8 +10,6 @@
 namespace trainrun::kernels::TRAINRUN_CPU_PATH {
 namespace {
 
-static_assert(kPanel == kWinogradPanel);
-
 template <int kOutputs, int kTaps>
 struct Tile {
   static constexpr int outputs = kOutputs;
@@ -158,7 +156,7 @@ void expand(const T* images, const Grid& grid, WinogradTiles tiles, int64_t chan
     };
     int64_t c = 0;
     for (; c + kLanes <= channels; c += kLanes) expand_some(c, Constant<1>{});
-    const int64_t together = to.row % kWinogradPanel == 0 ? kWinogradPanel : 16;
+    const int64_t together = to.row % kPanel == 0 ? kPanel : 16;
     const int64_t end = (channels + together - 1) / together * together;
     for (; c < end; c += kLanes) expand_some(c, Constant<0>{});
   }
@@ -170,10 +168,10 @@ void put_outputs(const WinogradShape& s, const float* sums, int64_t sums_step, c
                  int64_t first_output, T* to) {
   constexpr int kSize = kBackward ? OfTile::side : OfTile::outputs;
   const Grid grid = kBackward ? input_grid<OfTile::outputs>(s) : output_grid<OfTile::outputs>(s);
-  const int64_t width = grid.channels - first_output < kWinogradPanel ? grid.channels - first_output : kWinogradPanel;
+  const int64_t width = grid.channels - first_output < kPanel ? grid.channels - first_output : kPanel;
   const int64_t tiles_of_image = s.tiles_high * s.tiles_wide;
   const int64_t pixels_of_image = grid.height * grid.width;
-  T outside[kWinogradPanel] = {};
+  T outside[kPanel] = {};
   T* pixels[kSize * kSize];
   T* const images = to + first_output;
   for (int64_t t = 0; t < tiles.count; ++t) {
@@ -187,7 +185,7 @@ void put_outputs(const WinogradShape& s, const float* sums, int64_t sums_step, c
     grid.addresses<kSize>(images, tile, static_cast<T*>(outside), pixels);
     const auto put_some = [&](int64_t lane, auto all) TRAINRUN_INLINE {
       constexpr bool kAll = all.value != 0;
-      const float* const from = sums + t * kWinogradPanel + lane;
+      const float* const from = sums + t * kPanel + lane;
       const int64_t count = width - lane;
       const Floats added = bias ? get<kAll>(bias + first_output + lane, count) : Floats{};
       const auto take = [&](auto i, auto j)
@@ -251,14 +249,14 @@ void winograd_expand_filters(const WinogradShape& shape, bool backward, const fl
     alignas(64) float taps[16][kTaps * kTaps][kLanes];
     const int64_t depth = padded(backward ? shape.filters : shape.channels);
     for (int64_t d = 0; d < depth; d += 16) {
-      for (int64_t lane = 0; lane < kWinogradPanel; lane += kLanes) {
-        gather_taps<kTaps * kTaps>(shape, backward, weights, panel * kWinogradPanel + lane, d, taps);
+      for (int64_t lane = 0; lane < kPanel; lane += kLanes) {
+        gather_taps<kTaps * kTaps>(shape, backward, weights, panel * kPanel + lane, d, taps);
         for (int64_t i = 0; i < 16; ++i) {
-          float* const to = u + (d + i) * kWinogradPanel + lane;
+          float* const to = u + (d + i) * kPanel + lane;
           transform<OfTile::Forward::filter>(
               [&](auto y, auto x) TRAINRUN_INLINE { return load_all(taps[i][y * kTaps + x]); },
               [&](auto y, auto x, Floats f)
-                  TRAINRUN_INLINE { store_all(to + (y * OfTile::side + x) * depth * kWinogradPanel, f); });
+                  TRAINRUN_INLINE { store_all(to + (y * OfTile::side + x) * depth * kPanel, f); });
         }
       }
     }
@@ -270,15 +268,15 @@ void winograd_outputs(const WinogradShape& shape, bool backward, const WinogradP
   with_tile(shape.tile, [&](auto tile) {
     using OfTile = decltype(tile);
     for (int p = 0; p < OfTile::points; ++p) {
-      product_of_panel(tiles.count, {v.at + p * v.point_step, v.row_step, 1}, u + p * depth * kWinogradPanel,
-                       kWinogradPanel, depth, sums + p * sums_step, kWinogradPanel, false);
+      product_of_panel(tiles.count, {v.at + p * v.point_step, v.row_step, 1}, u + p * depth * kPanel, kPanel, depth,
+                       sums + p * sums_step, kPanel, false);
     }
     with_type(shape.is_bfloat16, [&](auto type) {
       auto* const out = static_cast<decltype(type)*>(to);
       if (backward) {
-        put_outputs<OfTile, true>(shape, sums, sums_step, bias, tiles, panel * kWinogradPanel, out);
+        put_outputs<OfTile, true>(shape, sums, sums_step, bias, tiles, panel * kPanel, out);
       } else {
-        put_outputs<OfTile, false>(shape, sums, sums_step, bias, tiles, panel * kWinogradPanel, out);
+        put_outputs<OfTile, false>(shape, sums, sums_step, bias, tiles, panel * kPanel, out);
       }
     });
   });
@@ -288,8 +286,8 @@ void winograd_filter_sums(const WinogradShape& shape, const WinogradPoints& z, c
                           int64_t filters, bool add, float* sums) {
   with_tile(shape.tile, [&](auto tile) {
     for (int p = 0; p < decltype(tile)::points; ++p) {
-      product_of_panel(filters, {z.at + p * z.point_step, 1, z.row_step}, v.at + p * v.point_step, kWinogradPanel,
-                       count, sums + p * kWinogradGroup * kWinogradPanel, kWinogradPanel, add);
+      product_of_panel(filters, {z.at + p * z.point_step, 1, z.row_step}, v.at + p * v.point_step, kPanel, count,
+                       sums + p * kWinogradGroup * kPanel, kPanel, add);
     }
   });
 }
@@ -300,14 +298,14 @@ void winograd_filter_gradients(const WinogradShape& shape, const float* sums, in
     using OfTile = decltype(tile);
     constexpr int kTaps = OfTile::taps;
     const int64_t left = shape.channels - first_channel;
-    const int64_t channels = left < kWinogradPanel ? left : kWinogradPanel;
+    const int64_t channels = left < kPanel ? left : kPanel;
     alignas(64) float gradient[kTaps * kTaps][kLanes];
     for (int64_t f = 0; f < filters; ++f) {
       for (int64_t c = 0; c < channels; c += kLanes) {
-        const float* const from = sums + f * kWinogradPanel + c;
+        const float* const from = sums + f * kPanel + c;
         transform<OfTile::OfFilters::output>(
             [&](auto i, auto j)
-                TRAINRUN_INLINE { return load_all(from + (i * OfTile::side + j) * kWinogradGroup * kWinogradPanel); },
+                TRAINRUN_INLINE { return load_all(from + (i * OfTile::side + j) * kWinogradGroup * kPanel); },
             [&](auto i, auto j, Floats g) TRAINRUN_INLINE { store_all(gradient[i * kTaps + j], g); });
         float* at = to + ((first_filter + f) * shape.channels + first_channel + c) * kTaps * kTaps;
         for (int64_t lane = 0; lane < lanes_of(channels - c); ++lane) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "registry/kernels/panel.h"
 #include "registry/kernels/simd.h"
 
 // The loops of Winograd's convolutions (winograd.h), which work on tiles: squares of the output, and the larger squares
@@ -13,7 +14,6 @@ namespace trainrun::kernels {
 /// Outputs of a tile by taps of the filter, in each dimension.
 enum class WinogradTile { kOutputs2Taps3, kOutputs4Taps3, kOutputs3Taps5 };
 
-constexpr int64_t kWinogradPanel = 32;  // outputs whose sums are computed together
 constexpr int64_t kWinogradGroup = 64;  // filters whose gradients are
 constexpr int64_t kMostWinogradChannels = 4096;
 

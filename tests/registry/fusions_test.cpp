@@ -38,6 +38,7 @@ struct FusionExample {
   std::string layers;
   std::vector<int64_t> shape;
   size_t times = 1;
+  bool is_channels_last = false;
 };
 
 const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
@@ -55,6 +56,23 @@ const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
          "32, kernel_size: 5}]",
          {4, 32, 13, 15},
          2}}},
+      {"BatchNormReLU",
+       {{"[BatchNorm1d, ReLU]", {12, 20}},
+        {"[BatchNorm2d, ReLU, {type: Conv2d, out_channels: 4, kernel_size: 1}]", {3, 20, 5, 7}, 1, true},
+        {"[{type: BatchNorm2d, affine: false, track_running_stats: false}, {type: ReLU, inplace: true}]",
+         {3, 5, 6, 6},
+         1,
+         true},
+        {"[{type: BatchNorm2d, momentum: null}, ReLU, BatchNorm2d, ReLU]", {3, 5, 6, 6}, 2}}},
+      {"BatchNormAddReLU",
+       {{"[{type: BatchNorm2d, name: n}, {type: Add, inputs: [n, x]}, ReLU]", {3, 20, 5, 7}, 1, true},
+        {"[{type: Tanh, name: t}, {type: BatchNorm2d, name: n, inputs: x}, {type: Add, inputs: [t, n]}, {type: ReLU, "
+         "inplace: true}]",
+         {3, 8, 6, 6},
+         1,
+         true},
+        {"[{type: BatchNorm1d, name: a}, {type: BatchNorm1d, name: b, inputs: x}, {type: Add, inputs: [a, b]}, ReLU]",
+         {12, 6}}}},
       {"AddNorm",
        {{"[{type: Linear, out_features: 6}, {type: Add, inputs: [x, '0']}, LayerNorm]", {2, 5, 6}},
         {"[{type: Add, name: sum, inputs: [x, x]}, {type: LayerNorm, name: norm, bias: false}, {type: Linear, "
@@ -96,13 +114,15 @@ struct Pass {
 };
 
 /// Few different values, so that windows have ties.
-at::Tensor input_of(const std::vector<int64_t>& shape) {
+at::Tensor input_of(const FusionExample& example) {
   torch::manual_seed(9);
-  return torch::randint(-3, 4, shape).to(at::kFloat).requires_grad_();
+  const at::Tensor x = torch::randint(-3, 4, example.shape).to(at::kFloat);
+  const auto format = example.is_channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  return x.contiguous(format).requires_grad_();
 }
 
-Pass run(const Plan& plan, Graph& graph, const std::vector<int64_t>& shape) {
-  const at::Tensor x = input_of(shape);
+Pass run(const Plan& plan, Graph& graph, const FusionExample& example) {
+  const at::Tensor x = input_of(example);
   Pass pass;
   pass.outputs = plan.run({x});
   torch::manual_seed(11);
@@ -139,6 +159,7 @@ struct Tolerance {
 Tolerance tolerance_of(const std::string& fusion) {
   if (fusion == "QueryKeyValue") return {1e-6, 1e-2};
   if (fusion == "WinogradConv2d") return {1e-4, 1e-2};
+  if (fusion.starts_with("BatchNorm")) return {1e-5, 1e-2};
   return {};
 }
 
@@ -168,9 +189,9 @@ Strings fused(const std::string& yaml, const std::vector<int64_t>& shape, const 
 }  // namespace
 
 /// A plan that computes in bfloat16 where autocast would.
-Pass run_in_half(const Plan& plan, Graph& graph, const std::vector<int64_t>& shape) {
+Pass run_in_half(const Plan& plan, Graph& graph, const FusionExample& example) {
   at::autocast::set_autocast_enabled(at::kCPU, true);
-  Pass pass = run(plan, graph, shape);
+  Pass pass = run(plan, graph, example);
   at::autocast::set_autocast_enabled(at::kCPU, false);
   at::autocast::clear_cache();
   return pass;
@@ -188,12 +209,12 @@ TEST_CASE("every fusion gives what the layers give that it replaces, forward and
       const Plan plain = make_plan(*graph);
       const Plan plan = make_plan(*graph, with(only(fusion)));
       REQUIRE(plan.steps.size() == plain.steps.size() - example.times * (fusion.pattern.nodes.size() - 1));
-      const Pass expected = run(plain, *graph, example.shape);
-      const Pass found = run(plan, *graph, example.shape);
+      const Pass expected = run(plain, *graph, example);
+      const Pass found = run(plan, *graph, example);
       check_equal(found.outputs, expected.outputs, tolerance.plain);
       check_equal(found.gradients, expected.gradients, tolerance.plain);
-      const Pass half_expected = run_in_half(plain, *graph, example.shape);
-      const Pass half_found = run_in_half(plan, *graph, example.shape);
+      const Pass half_expected = run_in_half(plain, *graph, example);
+      const Pass half_found = run_in_half(plan, *graph, example);
       check_equal(half_found.outputs, half_expected.outputs, tolerance.half);
       check_equal(half_found.gradients, half_expected.gradients, 2 * tolerance.half);
     }
@@ -284,6 +305,21 @@ TEST_CASE("the fusions are found in registered models and in a Transformer's blo
         Found{{"AddNorm", 4}, {"LinearActivation", 2}});
 }
 
+TEST_CASE("every norm of a ResNet that a ReLU follows is fused, and none that others read") {
+  const auto found =
+      found_in("[{type: ResNet18, num_classes: 10, stem: cifar}]", inputs_like(torch::zeros({2, 3, 32, 32})));
+  CHECK(found.at("BatchNormReLU") == 9);
+  CHECK(found.at("BatchNormAddReLU") == 8);
+  CHECK(fused("[{type: BatchNorm1d, name: n}, ReLU, {type: Add, inputs: ['1', n]}]", {4, 6}, catalog().fusions) ==
+        Strings{"n", "1", "2"});
+}
+
+TEST_CASE("layers that wait for other ranks keep their order") {
+  const std::string norms = "{type: BatchNorm1d, name: a}, {type: BatchNorm1d, name: b, inputs: x}";
+  CHECK(fused("[" + norms + ", {type: ReLU, name: c, inputs: a}, {type: Add, inputs: [b, c]}]", {4, 6},
+              catalog().fusions) == Strings{"a", "b", "c", "3"});
+}
+
 TEST_CASE("a pattern that is none is refused") {
   const auto refused = [](FusionPattern pattern) {
     FusionRegistry registry;
@@ -355,8 +391,8 @@ TEST_CASE("a module in two places is fused in each by itself") {
   const Plan plain = make_plan(*graph);
   const Plan plan = make_plan(*graph, with(linear_relu()));
   CHECK(layers_of(plan) == Strings{"fc + 1", "2 + 3"});
-  const Pass expected = run(plain, *graph, {2, 4});
-  const Pass found = run(plan, *graph, {2, 4});
+  const Pass expected = run(plain, *graph, {"", {2, 4}});
+  const Pass found = run(plan, *graph, {"", {2, 4}});
   check_equal(found.outputs, expected.outputs);
   check_equal(found.gradients, expected.gradients);
 }

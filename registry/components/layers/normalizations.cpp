@@ -8,13 +8,16 @@
 #include <ATen/ops/instance_norm.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/module.h>
 
+#include "registry/components/layers/batch_norm.h"
 #include "registry/components/layers/parts.h"
 #include "registry/components/layers/sizes.h"
 #include "registry/components/layers/sync_batch_norm.h"
+#include "registry/kernels/batch_norm.h"
 #include "registry/kinds/running_statistics.h"
 
 namespace trainrun {
@@ -62,10 +65,12 @@ struct RunningNormModule : ScaleModule {
   at::Tensor num_batches_tracked;
 };
 
+bool use_cudnn() { return at::globalContext().userEnabledCuDNN(); }
+
 /// What torch.nn.BatchNorm and SyncBatchNorm keep.
-struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics {
-  BatchNormModule(int64_t channels, bool affine, bool track, bool sync)
-      : RunningNormModule(channels, affine, track), always_sync(sync) {}
+struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics, NormThenRelu {
+  BatchNormModule(int64_t channels, bool affine, bool track, bool sync, std::optional<double> newest, double epsilon)
+      : RunningNormModule(channels, affine, track), always_sync(sync), momentum(newest), eps(epsilon) {}
   void span(Communicator& others, bool sync_batchnorm) override {
     if (always_sync || sync_batchnorm) ranks = &others;
   }
@@ -82,31 +87,42 @@ struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics {
     return {running_mean, running_var, num_batches_tracked};
   }
   bool spans_all_ranks() const override { return ranks != nullptr; }
+
+  /// As torch.nn._BatchNorm.forward.
+  at::Tensor normalized(const at::Tensor& input) {
+    const double newest = count_batch(input);
+    if (ranks && is_training()) {
+      return sync_batch_norm(input, {weight, bias, running_mean, running_var}, newest, eps, *ranks);
+    }
+    return at::batch_norm(input, weight, bias, running_mean, running_var, uses_batch(), newest, eps, use_cudnn());
+  }
+  at::Tensor then_relu(const at::Tensor& input, const at::Tensor& added) override {
+    if (ranks && is_training()) {
+      const at::Tensor result = normalized(input);
+      return at::relu(added.defined() ? result + added : result);
+    }
+    const double newest = count_batch(input);
+    return kernels::batch_norm_relu(input, added, {weight, bias, running_mean, running_var, uses_batch(), newest, eps});
+  }
+
   bool each_batch_alike = false;  // as a momentum of null
   bool always_sync;
   Communicator* ranks = nullptr;  // null: each rank normalizes over its own batch
+
+ private:
+  bool uses_batch() const { return is_training() || !running_mean.defined(); }
+  /// Counts a batch of training; returns its weight in the running statistics.
+  double count_batch(const at::Tensor& input) {
+    const bool training = is_training();
+    if (training && !ranks) require_several(input.sizes(), false);
+    if (!training || !running_mean.defined()) return momentum.value_or(0);
+    num_batches_tracked.add_(1);
+    return momentum && !each_batch_alike ? *momentum : 1 / num_batches_tracked.item<double>();
+  }
+
+  std::optional<double> momentum;
+  double eps;
 };
-
-bool use_cudnn() { return at::globalContext().userEnabledCuDNN(); }
-
-/// As torch.nn._BatchNorm.forward.
-at::Tensor batch_norm(BatchNormModule& norm, const at::Tensor& input, std::optional<double> momentum, double eps) {
-  const bool training = norm.is_training();
-  const bool tracked = norm.running_mean.defined();
-  if (training && !norm.ranks) require_several(input.sizes(), false);
-  const bool averages = !momentum || norm.each_batch_alike;
-  double newest = momentum.value_or(0);
-  if (training && tracked) {
-    norm.num_batches_tracked.add_(1);
-    if (averages) newest = 1 / norm.num_batches_tracked.item<double>();
-  }
-  if (norm.ranks && training) {
-    const BatchNormTensors tensors = {norm.weight, norm.bias, norm.running_mean, norm.running_var};
-    return sync_batch_norm(input, tensors, newest, eps, *norm.ranks);
-  }
-  return at::batch_norm(input, norm.weight, norm.bias, norm.running_mean, norm.running_var, training || !tracked,
-                        newest, eps, use_cudnn());
-}
 
 /// As torch.nn._InstanceNorm.forward, where batches are not counted.
 at::Tensor instance_norm(RunningNormModule& norm, const at::Tensor& input, std::optional<double> momentum, double eps) {
@@ -151,12 +167,11 @@ struct RunningNorm {
     }
     const int64_t channels = in.infer("num_features", num_features, 1);
     if constexpr (kOfBatch) {
-      const auto module =
-          std::make_shared<BatchNormModule>(channels, affine, track_running_stats, kOver == Over::kRanks);
-      return {
-          module,
-          [module, *this](const Tensors& inputs) -> Tensors { return {batch_norm(*module, inputs[0], momentum, eps)}; },
-          {.spans_ranks = true, .capturable = kOver == Over::kBatch, .half_precision = kOver == Over::kBatch}};
+      const auto module = std::make_shared<BatchNormModule>(channels, affine, track_running_stats,
+                                                            kOver == Over::kRanks, momentum, eps);
+      return {module,
+              [module](const Tensors& inputs) -> Tensors { return {module->normalized(inputs[0])}; },
+              {.spans_ranks = true, .capturable = kOver == Over::kBatch, .half_precision = kOver == Over::kBatch}};
     } else {
       const auto module = std::make_shared<RunningNormModule>(channels, affine, track_running_stats);
       return {module,
