@@ -16,15 +16,6 @@ constexpr int kRowsTogether = 4;
 constexpr int64_t kRowsOfSum = 64;        // a multiple of kRowsTogether
 constexpr int64_t kChannelsOfSum = 1024;  // sums of as many lie in the L1 cache
 
-template <class Call>
-inline void with_type(bool is_bfloat16, const Call& call) {
-  if (is_bfloat16) {
-    call(Bfloat16{});
-  } else {
-    call(float{});
-  }
-}
-
 /// Calls call(first channel, all) for kLanes channels of [begin, end) at a time; `all` is false for the last few.
 template <class Call>
 TRAINRUN_INLINE inline void each_lanes(int64_t begin, int64_t end, const Call& call) {

@@ -14,6 +14,16 @@ namespace {
 
 using Bfloat16 = uint16_t;
 
+/// Calls call(T{}) with the type of numbers in memory.
+template <class Call>
+inline void with_type(bool is_bfloat16, const Call& call) {
+  if (is_bfloat16) {
+    call(Bfloat16{});
+  } else {
+    call(float{});
+  }
+}
+
 template <bool kAll>
 TRAINRUN_INLINE inline Floats get(const float* from, int64_t count) {
   return kAll ? load_all(from) : load(from, count);

@@ -27,15 +27,6 @@ inline void with_tile(WinogradTile tile, const Call& call) {
   if (tile == WinogradTile::kOutputs3Taps5) call(Tile<3, 5>{});
 }
 
-template <class Call>
-inline void with_type(bool is_bfloat16, const Call& call) {
-  if (is_bfloat16) {
-    call(Bfloat16{});
-  } else {
-    call(float{});
-  }
-}
-
 // --- transforms, of kLanes channels at a time
 
 /// Row kRow of the matrix times x, from column kCol on, without the multiplications by 0, 1 and -1.

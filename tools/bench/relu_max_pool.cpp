@@ -1,6 +1,6 @@
-// Times the fused ReLU and MaxPool2d (registry/kernels/relu_max_pool.h) beside ATen's two operations, forward and
+// Times the fused ReLU and MaxPool2d (registry/kernels/max_pool.h) beside ATen's two operations, forward and
 // backward, in turns. README.md says how to build and read it.
-#include "registry/kernels/relu_max_pool.h"
+#include "registry/kernels/max_pool.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/max_pool2d.h>

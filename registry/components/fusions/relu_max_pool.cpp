@@ -1,8 +1,7 @@
-#include "registry/kernels/relu_max_pool.h"
-
 #include "registry/components/layers/poolings.h"
 #include "registry/graph/fusion.h"
 #include "registry/graph/graph.h"
+#include "registry/kernels/max_pool.h"
 
 // ReLU followed by MaxPool2d: one pass over the input instead of three, and a byte kept for each output instead of the
 // ReLU's output and 64-bit indices.
@@ -22,7 +21,7 @@ class ReluMaxPool : public Operation {
 std::shared_ptr<const Operation> fuse_relu_max_pool(const FusedLayers& layers) {
   const auto* pool = layers["pool"].options<MaxPool<2>>();
   if (!pool || pool->return_indices) return nullptr;
-  const kernels::MaxPoolWindow window{pool->kernel_size, pool->step(), pool->padding, pool->dilation, pool->ceil_mode};
+  const kernels::MaxPoolWindow window = window_of(*pool);
   if (!kernels::can_fuse_relu_max_pool2d(window, layers["relu"].output_dtypes.at(0))) return nullptr;
   return std::make_shared<ReluMaxPool>(window);
 }

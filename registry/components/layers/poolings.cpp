@@ -18,6 +18,7 @@
 
 #include "registry/components/layers/adaptive_avg_pool.h"
 #include "registry/components/layers/sizes.h"
+#include "registry/kernels/max_pool.h"
 
 namespace trainrun {
 namespace {
@@ -48,6 +49,10 @@ void check_padding(const Sizes<kDims>& padding, const Sizes<kDims>& kernel_size,
 
 }  // namespace
 
+kernels::MaxPoolWindow window_of(const MaxPool<2>& pool) {
+  return {pool.kernel_size, pool.step(), pool.padding, pool.dilation, pool.ceil_mode};
+}
+
 template <int kDims>
 void MaxPool<kDims>::describe(Fields<MaxPool>& f) {
   describe_window<kDims>(f);
@@ -69,6 +74,9 @@ Layer MaxPool<kDims>::build(const LayerInputs& in) const {
   require_window<kDims>(in, this->kernel_size, this->step(), padding, dilation, this->ceil_mode);
   return {nullptr,
           [*this](const Tensors& inputs) -> Tensors {
+            if constexpr (kDims == 2) {
+              if (!return_indices) return {kernels::max_pool2d(inputs[0], window_of(*this))};
+            }
             if (!return_indices) {
               return {max_pool<kDims>(inputs[0], this->kernel_size, this->step(), padding, dilation, this->ceil_mode)};
             }

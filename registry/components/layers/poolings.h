@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "registry/components/layers/sizes.h"
+#include "registry/kernels/max_pool_window.h"
 
 namespace trainrun {
 
@@ -25,5 +26,7 @@ struct MaxPool : PoolWindow<kDims> {
   void check(Checker& checker) const;
   Layer build(const LayerInputs& in) const;
 };
+
+kernels::MaxPoolWindow window_of(const MaxPool<2>& pool);
 
 }  // namespace trainrun

@@ -4,7 +4,7 @@
 
 #include "registry/kernels/simd.h"
 
-// The loops of relu_max_pool.h, on bare memory and over a range of images. Declarations only: sources that are
+// The loops of max_pool.h, on bare memory and over a range of images. Declarations only: sources that are
 // compiled for each kind of instructions include this header (see README.md).
 
 namespace trainrun::kernels {
@@ -38,11 +38,15 @@ template <class T>
 void relu_max_pool_gather(const PoolGeometry& geometry, const T* of_x, const uint8_t* winners, T* of_y, int64_t begin,
                           int64_t end);
 
-/// The same, for contiguous float32, and windows of 2x2 with a step of 2 that all lie within x: relu_max_pool_simd.cpp.
-TRAINRUN_ON_EACH_PATH(void relu_max_pool_2x2_forward(const PoolGeometry& geometry, const float* x, float* y,
-                                                     uint8_t* winners, int64_t begin, int64_t end))
-TRAINRUN_ON_EACH_PATH(void relu_max_pool_2x2_backward(const PoolGeometry& geometry, const float* grad_y,
-                                                      const uint8_t* winners, float* grad_x, int64_t begin,
-                                                      int64_t end))
+/// The same, for contiguous float32 or bfloat16, and windows of 2x2 with a step of 2 that all lie within x; with a ReLU
+/// before it or without: max_pool_simd.cpp.
+struct HalvingPool {
+  PoolGeometry geometry;
+  bool is_bfloat16, has_relu;
+};
+TRAINRUN_ON_EACH_PATH(void max_pool_2x2_forward(const HalvingPool& pool, const void* x, void* y, uint8_t* winners,
+                                                int64_t begin, int64_t end))
+TRAINRUN_ON_EACH_PATH(void max_pool_2x2_backward(const HalvingPool& pool, const void* grad_y, const uint8_t* winners,
+                                                 void* grad_x, int64_t begin, int64_t end))
 
 }  // namespace trainrun::kernels

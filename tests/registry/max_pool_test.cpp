@@ -1,4 +1,4 @@
-#include "registry/kernels/relu_max_pool.h"
+#include "registry/kernels/max_pool.h"
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
@@ -30,6 +30,7 @@
 #include "tests/doctest.h"
 
 using namespace trainrun::kernels;
+namespace kernels = trainrun::kernels;
 
 namespace {
 
@@ -70,10 +71,22 @@ std::string text_of(const at::Tensor& x, const MaxPoolWindow& w) {
   return out.str();
 }
 
-/// Checks the output, the gradient and the derivative of the gradient against ATen's two operations.
+at::Tensor pool_alone(const at::Tensor& x, const MaxPoolWindow& w) {
+  return at::max_pool2d(x, w.kernel_size, w.stride, w.padding, w.dilation, w.ceil_mode);
+}
+
+/// Checks the output, the gradient and the derivative of the gradient against ATen's two operations, or, without a ReLU,
+/// the one.
+template <bool kRelu = true>
 void check_identical(const at::Tensor& x, const MaxPoolWindow& window, CpuPath path) {
   INFO(text_of(x, window), ", path ", name_of(path));
-  REQUIRE(supports_relu_max_pool2d(x, window));
+  REQUIRE((kRelu ? supports_relu_max_pool2d(x, window) : supports_max_pool2d(x, window)));
+  const auto two_operations = [](const at::Tensor& in, const MaxPoolWindow& w) {
+    return kRelu ? ::two_operations(in, w) : pool_alone(in, w);
+  };
+  const auto relu_max_pool2d = [](const at::Tensor& in, const MaxPoolWindow& w, CpuPath by) {
+    return kRelu ? kernels::relu_max_pool2d(in, w, by) : kernels::max_pool2d(in, w, by);
+  };
   const auto aten_x = x.detach().clone().requires_grad_(), our_x = x.detach().clone().requires_grad_();
   const at::Tensor aten_y = two_operations(aten_x, window), our_y = relu_max_pool2d(our_x, window, path);
   CHECK(identical(our_y.detach(), aten_y.detach()));
@@ -134,6 +147,30 @@ TEST_CASE("windows of 2x2 give what ReLU and MaxPool2d give, bit for bit, on eve
     MaxPoolWindow ceil = kHalving;
     ceil.ceil_mode = true;
     for (const int64_t size : {4, 7, 33}) check_identical(awkward_values({2, 2, size, size + 1}), ceil, path);
+  }
+}
+
+TEST_CASE("windows of 2x2 without a ReLU, and in bfloat16, give what MaxPool2d gives, bit for bit, on every path") {
+  at::manual_seed(2);
+  for (const CpuPath path : available_cpu_paths()) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      for (int64_t width = 2; width <= 70; ++width) {
+        check_identical<false>(awkward_values({2, 3, 5, width}, type), kHalving, path);
+        check_identical(awkward_values({2, 3, 5, width}, type), kHalving, path);
+      }
+      check_identical<false>(awkward_values({64, 32, 26, 26}, type), kHalving, path);  // enough for several threads
+      check_identical<false>(at::zeros({1, 1, 4, 6}, type) - kInfinity, kHalving, path);
+    }
+  }
+  MaxPoolWindow ceil = kHalving;
+  ceil.ceil_mode = true;
+  for (const auto& [x, window] : std::vector<std::pair<at::Tensor, MaxPoolWindow>>{
+           {at::randn({1, 2, 5, 5}), ceil},
+           {at::randn({1, 2, 6, 6}), {{3, 3}, {2, 2}, {1, 1}}},
+           {at::randn({1, 4, 6, 6}).contiguous(at::MemoryFormat::ChannelsLast), kHalving},
+           {at::randn({1, 2, 6, 6}).to(at::kDouble), kHalving}}) {
+    CHECK_FALSE(supports_max_pool2d(x, window));
+    CHECK(identical(max_pool2d(x, window), pool_alone(x, window)));
   }
 }
 

@@ -1,4 +1,4 @@
-#include "registry/kernels/relu_max_pool_loops.h"
+#include "registry/kernels/max_pool_loops.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

@@ -1,13 +1,13 @@
-#include "registry/kernels/relu_max_pool.h"
+#include "registry/kernels/max_pool.h"
 
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/relu.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "registry/kernels/max_pool_loops.h"
+#include "registry/kernels/max_pooling.h"
 #include "registry/kernels/plain_tensor.h"
-#include "registry/kernels/relu_max_pool_loops.h"
-#include "registry/kernels/relu_max_pooling.h"
 #include "registry/language/error.h"
 
 namespace trainrun::kernels {
@@ -16,13 +16,13 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-void keep(AutogradContext* context, const at::Tensor& winners, const ReluMaxPoolingPtr& pooling) {
+void keep(AutogradContext* context, const at::Tensor& winners, const MaxPoolingPtr& pooling) {
   context->save_for_backward({winners});
   context->saved_data["pooling"] = c10::IValue::make_capsule(pooling);
 }
 
-ReluMaxPoolingPtr kept_pooling(const AutogradContext* context) {
-  return c10::static_intrusive_pointer_cast<ReluMaxPooling>(context->saved_data.at("pooling").toCapsule());
+MaxPoolingPtr kept_pooling(const AutogradContext* context) {
+  return c10::static_intrusive_pointer_cast<MaxPooling>(context->saved_data.at("pooling").toCapsule());
 }
 
 // The pooling is linear in what it hands on: each of the two is the other's derivative, so that there are derivatives
@@ -32,7 +32,7 @@ struct GatherFromWinners;
 /// From gradients of the output to gradients of x.
 struct SpreadToWinners : torch::autograd::Function<SpreadToWinners> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& grad_y, const at::Tensor& winners,
-                            const ReluMaxPoolingPtr& pooling) {
+                            const MaxPoolingPtr& pooling) {
     keep(context, winners, pooling);
     return pooling->backward(grad_y, winners);
   }
@@ -41,7 +41,7 @@ struct SpreadToWinners : torch::autograd::Function<SpreadToWinners> {
 
 struct GatherFromWinners : torch::autograd::Function<GatherFromWinners> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& of_x, const at::Tensor& winners,
-                            const ReluMaxPoolingPtr& pooling) {
+                            const MaxPoolingPtr& pooling) {
     keep(context, winners, pooling);
     return pooling->gather(of_x, winners);
   }
@@ -56,8 +56,8 @@ variable_list SpreadToWinners::backward(AutogradContext* context, const variable
   return {GatherFromWinners::apply(gradients[0], winners, kept_pooling(context)), {}, {}};
 }
 
-struct ReluMaxPool : torch::autograd::Function<ReluMaxPool> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const ReluMaxPoolingPtr& pooling) {
+struct OwnMaxPool : torch::autograd::Function<OwnMaxPool> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const MaxPoolingPtr& pooling) {
     const auto [y, winners] = pooling->forward(x, true);
     keep(context, winners, pooling);
     return y;
@@ -84,6 +84,16 @@ bool pays_in_channels_last(const at::Tensor& x, const MaxPoolWindow& window) {
          window.kernel_size[1] <= window.stride[1];
 }
 
+at::Tensor aten_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window) {
+  return at::max_pool2d(x, window.kernel_size, window.stride, window.padding, window.dilation, window.ceil_mode);
+}
+
+at::Tensor pooled(const at::Tensor& x, const MaxPoolWindow& window, bool has_relu, std::optional<CpuPath> path) {
+  const auto pooling = c10::make_intrusive<MaxPooling>(x, window, has_relu, path.value_or(best_cpu_path()));
+  if (!c10::GradMode::is_enabled() || !x.requires_grad()) return pooling->forward(x, false).first;
+  return OwnMaxPool::apply(x, pooling);
+}
+
 }  // namespace
 
 bool can_fuse_relu_max_pool2d(const MaxPoolWindow& window, at::ScalarType dtype) {
@@ -97,15 +107,19 @@ bool supports_relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window) 
          (x.is_contiguous() || pays_in_channels_last(x, window)) && windows_meet(x, window);
 }
 
+bool supports_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window) {
+  return is_plain_cpu(x) && (x.dim() == 3 || x.dim() == 4) && is_halving_pool(x, window);
+}
+
 at::Tensor relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window, std::optional<CpuPath> path) {
   if (path && !is_available(*path)) throw Error("relu_max_pool2d: this processor has no " + name_of(*path));
-  if (!supports_relu_max_pool2d(x, window)) {
-    return at::max_pool2d(at::relu(x), window.kernel_size, window.stride, window.padding, window.dilation,
-                          window.ceil_mode);
-  }
-  const auto pooling = c10::make_intrusive<ReluMaxPooling>(x, window, path.value_or(best_cpu_path()));
-  if (!c10::GradMode::is_enabled() || !x.requires_grad()) return pooling->forward(x, false).first;
-  return ReluMaxPool::apply(x, pooling);
+  if (!supports_relu_max_pool2d(x, window)) return aten_max_pool2d(at::relu(x), window);
+  return pooled(x, window, true, path);
+}
+
+at::Tensor max_pool2d(const at::Tensor& x, const MaxPoolWindow& window, std::optional<CpuPath> path) {
+  if (path && !is_available(*path)) throw Error("max_pool2d: this processor has no " + name_of(*path));
+  return supports_max_pool2d(x, window) ? pooled(x, window, false, path) : aten_max_pool2d(x, window);
 }
 
 }  // namespace trainrun::kernels

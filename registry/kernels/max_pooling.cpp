@@ -1,4 +1,4 @@
-#include "registry/kernels/relu_max_pooling.h"
+#include "registry/kernels/max_pooling.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -30,16 +30,6 @@ PoolGeometry geometry_of(const at::Tensor& x, const MaxPoolWindow& window) {
   return g;
 }
 
-/// Whether the loops for 2x2 windows with a step of 2 compute it: contiguous, and no window reaches beyond x.
-bool is_halving(const PoolGeometry& g) {
-  const auto halves = [](int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, int64_t size, int64_t out) {
-    return kernel == 2 && stride == 2 && padding == 0 && dilation == 1 && 2 * out <= size;
-  };
-  return g.channels == 1 &&
-         halves(g.kernel_height, g.stride_height, g.padding_height, g.dilation_height, g.height, g.out_height) &&
-         halves(g.kernel_width, g.stride_width, g.padding_width, g.dilation_width, g.width, g.out_width);
-}
-
 /// Calls loop(begin, end) for parts of the images, on ATen's threads: enough work in each part to be worth a thread.
 template <class Loop>
 void over_images(const PoolGeometry& g, const Loop& loop) {
@@ -56,14 +46,26 @@ void with_type(at::ScalarType dtype, const Call& call) {
 
 }  // namespace
 
-ReluMaxPooling::ReluMaxPooling(const at::Tensor& x, const MaxPoolWindow& window, CpuPath path)
-    : geometry_(geometry_of(x, window)),
+bool is_halving_pool(const at::Tensor& x, const MaxPoolWindow& window) {
+  const auto type = x.scalar_type();
+  if (!x.is_contiguous() || (type != at::kFloat && type != at::kBFloat16)) return false;
+  for (const size_t dim : {0, 1}) {
+    const int64_t size = x.size(static_cast<int64_t>(dim) - 2);
+    const bool halves = window.kernel_size[dim] == 2 && window.stride[dim] == 2 && window.padding[dim] == 0 &&
+                        window.dilation[dim] == 1 && 2 * output_size(window, dim, size) <= size;
+    if (!halves) return false;
+  }
+  return true;
+}
+
+MaxPooling::MaxPooling(const at::Tensor& x, const MaxPoolWindow& window, bool has_relu, CpuPath path)
+    : pool_{geometry_of(x, window), x.scalar_type() == at::kBFloat16, has_relu},
       x_shape_(x.sizes().vec()),
       y_shape_(x_shape_),
       format_(x.suggest_memory_format()),
-      is_halving_(is_halving(geometry_)),
+      is_halving_(is_halving_pool(x, window)),
       path_(path) {
-  const PoolGeometry& g = geometry_;
+  const PoolGeometry& g = geometry();
   at::native::pool2d_shape_check(x, g.kernel_height, g.kernel_width, g.stride_height, g.stride_width, g.padding_height,
                                  g.padding_width, g.dilation_height, g.dilation_width, x.size(-3), g.height, g.width,
                                  g.out_height, g.out_width, format_);
@@ -71,55 +73,59 @@ ReluMaxPooling::ReluMaxPooling(const at::Tensor& x, const MaxPoolWindow& window,
   y_shape_[y_shape_.size() - 1] = g.out_width;
 }
 
-at::Tensor ReluMaxPooling::empty(const std::vector<int64_t>& shape, const at::TensorOptions& options) const {
+at::Tensor MaxPooling::empty(const std::vector<int64_t>& shape, const at::TensorOptions& options) const {
   return at::empty(shape, options.memory_format(format_));
 }
 
-std::pair<at::Tensor, at::Tensor> ReluMaxPooling::forward(const at::Tensor& x, bool with_winners) const {
+std::pair<at::Tensor, at::Tensor> MaxPooling::forward(const at::Tensor& x, bool with_winners) const {
   const at::Tensor y = empty(y_shape_, x.options());
   const at::Tensor winners = with_winners ? empty(y_shape_, x.options().dtype(at::kByte)) : at::Tensor();
   uint8_t* const to = with_winners ? winners.mutable_data_ptr<uint8_t>() : nullptr;
+  if (is_halving_) {
+    over_images(geometry(), [&](int64_t begin, int64_t end) {
+      TRAINRUN_LOOP_OF(path_, max_pool_2x2_forward)
+      (pool_, x.const_data_ptr(), y.mutable_data_ptr(), to, begin, end);
+    });
+    return {y, winners};
+  }
   with_type(x.scalar_type(), [&]<class T>(T) {
     const T* const from = x.const_data_ptr<T>();
     T* const out = y.mutable_data_ptr<T>();
-    over_images(geometry_, [&](int64_t begin, int64_t end) {
-      if constexpr (std::is_same_v<T, float>) {
-        if (is_halving_)
-          return TRAINRUN_LOOP_OF(path_, relu_max_pool_2x2_forward)(geometry_, from, out, to, begin, end);
-      }
-      relu_max_pool_forward(geometry_, from, out, to, begin, end);
-    });
+    over_images(geometry(),
+                [&](int64_t begin, int64_t end) { relu_max_pool_forward(geometry(), from, out, to, begin, end); });
   });
   return {y, winners};
 }
 
-at::Tensor ReluMaxPooling::backward(const at::Tensor& grad_y, const at::Tensor& winners) const {
+at::Tensor MaxPooling::backward(const at::Tensor& grad_y, const at::Tensor& winners) const {
   const at::Tensor gradient = grad_y.contiguous(format_);
   const at::Tensor grad_x = empty(x_shape_, grad_y.options());
   const uint8_t* const won = winners.const_data_ptr<uint8_t>();
+  if (is_halving_) {
+    over_images(geometry(), [&](int64_t begin, int64_t end) {
+      TRAINRUN_LOOP_OF(path_, max_pool_2x2_backward)
+      (pool_, gradient.const_data_ptr(), won, grad_x.mutable_data_ptr(), begin, end);
+    });
+    return grad_x;
+  }
   with_type(grad_y.scalar_type(), [&]<class T>(T) {
     const T* const from = gradient.const_data_ptr<T>();
     T* const out = grad_x.mutable_data_ptr<T>();
-    over_images(geometry_, [&](int64_t begin, int64_t end) {
-      if constexpr (std::is_same_v<T, float>) {
-        if (is_halving_)
-          return TRAINRUN_LOOP_OF(path_, relu_max_pool_2x2_backward)(geometry_, from, won, out, begin, end);
-      }
-      relu_max_pool_backward(geometry_, from, won, out, begin, end);
-    });
+    over_images(geometry(),
+                [&](int64_t begin, int64_t end) { relu_max_pool_backward(geometry(), from, won, out, begin, end); });
   });
   return grad_x;
 }
 
-at::Tensor ReluMaxPooling::gather(const at::Tensor& of_x, const at::Tensor& winners) const {
+at::Tensor MaxPooling::gather(const at::Tensor& of_x, const at::Tensor& winners) const {
   const at::Tensor input = of_x.contiguous(format_);
   const at::Tensor of_y = empty(y_shape_, of_x.options());
   const uint8_t* const won = winners.const_data_ptr<uint8_t>();
   with_type(of_x.scalar_type(), [&]<class T>(T) {
     const T* const from = input.const_data_ptr<T>();
     T* const out = of_y.mutable_data_ptr<T>();
-    over_images(geometry_,
-                [&](int64_t begin, int64_t end) { relu_max_pool_gather(geometry_, from, won, out, begin, end); });
+    over_images(geometry(),
+                [&](int64_t begin, int64_t end) { relu_max_pool_gather(geometry(), from, won, out, begin, end); });
   });
   return of_y;
 }

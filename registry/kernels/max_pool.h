@@ -29,4 +29,12 @@ bool supports_relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window);
 /// message (c10::Error). `path` forces the instructions, for tests: it must be available (Error).
 at::Tensor relu_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window, std::optional<CpuPath> path = {});
 
+/// Whether `max_pool2d` computes this very tensor itself: contiguous float32 or bfloat16 on a plain CPU, and windows of
+/// 2x2 with a step of 2 that lie within it, for which ATen has no vectors.
+bool supports_max_pool2d(const at::Tensor& x, const MaxPoolWindow& window);
+
+/// at::max_pool2d, bit for bit; of a tensor for which `supports_max_pool2d` is false, by ATen. Otherwise as
+/// `relu_max_pool2d`.
+at::Tensor max_pool2d(const at::Tensor& x, const MaxPoolWindow& window, std::optional<CpuPath> path = {});
+
 }  // namespace trainrun::kernels
