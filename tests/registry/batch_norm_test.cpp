@@ -92,11 +92,12 @@ NormTensors in_float64(const NormTensors& t) {
   return exact;
 }
 
-at::Tensor by_definition(const NormTensors& t) {
+at::Tensor before_relu(const NormTensors& t) {
   const at::Tensor y = at::batch_norm(t.x, t.norm.weight, t.norm.bias, t.norm.running_mean, t.norm.running_var,
                                       t.norm.uses_batch, t.norm.momentum, t.norm.eps, false);
-  return at::relu(t.added.defined() ? y + t.added : y);
+  return t.added.defined() ? y + t.added : y;
 }
+at::Tensor by_definition(const NormTensors& t) { return at::relu(before_relu(t)); }
 
 void check_norm(const NormCase& c, CpuPath path) {
   CAPTURE(text_of_norm(c));
@@ -114,7 +115,9 @@ void check_norm(const NormCase& c, CpuPath path) {
   }
   const at::Tensor grad_y = last(at::randn(c.sizes).to(t.x.scalar_type()));
   const auto found = torch::autograd::grad({y}, t.learned(), {grad_y});
-  const auto wanted = torch::autograd::grad({expected}, exact.learned(), {grad_y.to(at::kDouble)});
+  // Where y is 0 but for rounding, either side is right: the ReLU lets through what it did here.
+  const auto wanted =
+      torch::autograd::grad({before_relu(exact)}, exact.learned(), {(grad_y * (y.detach() > 0)).to(at::kDouble)});
   for (size_t i = 0; i < found.size(); ++i) {
     CAPTURE(i);
     CHECK(found[i].dtype() == t.learned()[i].dtype());
@@ -142,6 +145,7 @@ TEST_CASE("batch norm with ReLU: chosen sizes equal float64 on every path") {
 }
 
 TEST_CASE("batch norm with ReLU: random sizes equal float64 on every path and with any number of threads") {
+  at::manual_seed(17);
   std::mt19937 random(17);  // NOLINT(bugprone-random-generator-seed): the same on every run
   const auto from = [&](int64_t least, int64_t most) {
     return least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1));

@@ -56,6 +56,17 @@ const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
          "32, kernel_size: 5}]",
          {4, 32, 13, 15},
          2}}},
+      {"ConvReLUMaxPool2d",
+       {{"[{type: Conv2d, out_channels: 5, kernel_size: 3}, ReLU, {type: MaxPool2d, kernel_size: 2}]", {3, 1, 17, 29}},
+        {"[{type: Conv2d, out_channels: 4, kernel_size: 5, padding: same, bias: false}, {type: ReLU, inplace: true}, "
+         "{type: MaxPool2d, kernel_size: 2}]",
+         {3, 2, 16, 40}},
+        // Not as a first layer: its input wants a gradient.
+        {"[Tanh, {type: Conv2d, out_channels: 4, kernel_size: 3}, ReLU, {type: MaxPool2d, kernel_size: 2}]",
+         {3, 2, 16, 16}}}},
+      {"ConvMaxPool2d",
+       {{"[{type: Conv2d, out_channels: 5, kernel_size: 3, padding: 1}, {type: MaxPool2d, kernel_size: 2}]",
+         {3, 3, 17, 29}}}},
       {"BatchNormReLU",
        {{"[BatchNorm1d, ReLU]", {12, 20}},
         {"[BatchNorm2d, ReLU, {type: Conv2d, out_channels: 4, kernel_size: 1}]", {3, 20, 5, 7}, 1, true},
@@ -159,7 +170,7 @@ struct Tolerance {
 Tolerance tolerance_of(const std::string& fusion) {
   if (fusion == "QueryKeyValue") return {1e-6, 1e-2};
   if (fusion == "WinogradConv2d") return {1e-4, 1e-2};
-  if (fusion.starts_with("BatchNorm")) return {1e-5, 1e-2};
+  if (fusion.starts_with("BatchNorm") || fusion.starts_with("Conv")) return {1e-5, 1e-2};
   return {};
 }
 
