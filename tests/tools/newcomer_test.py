@@ -231,6 +231,7 @@ def test_a_value_that_begins_with_a_percent_sign_is_told_to_be_quoted(tmp_path):
 
 @pytest.mark.parametrize("change, near", [
     ("metrics=[JaccardIndex]", "MeanIoU"), ("metrics=[mIoU]", "MeanIoU"), ("metrics=[R2Score]", "R2"), ("metrics=[r2_score]", "R2"), ("loss=MAELoss", "L1Loss"),
+    ("metrics=[mape]", "MAPE"), ("metrics=[MeanAbsolutePercentageError]", "MAPE"),
 ])
 def test_names_that_other_libraries_have(flats, change, near):
     assert f"did you mean {near}?" in trainrun(flats, "validate", "r.yaml", change, status=2)
