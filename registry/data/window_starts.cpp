@@ -48,16 +48,15 @@ void add_all(const WindowGrid& grid, int64_t begin, int64_t end, WindowStarts& f
 SeriesCuts SeriesCuts::of(const Dataset& rows, int64_t num_rows) {
   const DatasetFacts facts = rows.facts();
   SeriesCuts cuts;
-  std::vector<int64_t> holes;
-  const std::vector<int64_t> starts = facts.series_starts();
-  if (!starts.empty()) {
-    for (const DatasetFacts::Hole& hole : facts.holes(rows.info().target)) holes.push_back(hole.before);
-  }
-  for (const int64_t start : starts) {
-    const bool is_hole = std::find(holes.begin(), holes.end(), start) != holes.end();
-    (is_hole ? cuts.splits : cuts.ends).push_back(start);
-  }
+  cuts.ends = facts.series_starts();
   cuts.ends.push_back(num_rows);
+  std::vector<int64_t> holes;
+  for (const DatasetFacts::Hole& hole : facts.holes(rows.info().target)) {
+    if (hole.before > 0 && hole.before < num_rows) holes.push_back(hole.before);
+  }
+  cuts.split_at(holes);
+  const auto is_end = [&](int64_t split) { return std::ranges::binary_search(cuts.ends, split); };
+  std::erase_if(cuts.splits, is_end);  // a row that is left out at an edge of a file parts nothing
   return cuts;
 }
 

@@ -76,7 +76,8 @@ class WindowsDataset : public Dataset {
       throw DataError(without_series_columns(error.what(), options_.group, options_.time, *base_));
     }
     SeriesCuts cuts = options_.group ? SeriesCuts{bring_groups_together(), {}} : SeriesCuts::of(*base_, base_->size());
-    if (options_.group) split_at_holes(cuts);
+    if (options_.group) cuts.split_at(splits_at_holes(*base_, *options_.group, order_, cuts.ends));
+    count_lost(cuts);
     if (options_.time) heed_gaps(cuts);
     found_ = find_window_starts(grid(), cuts);
     starts_ = at::tensor(found_.starts, at::kLong);
@@ -345,12 +346,10 @@ class WindowsDataset : public Dataset {
     std::partial_sum(ends.begin(), ends.end(), ends.begin());
     return ends;
   }
-  void split_at_holes(SeriesCuts& cuts) {
-    const std::vector<int64_t> splits = splits_at_holes(*base_, *options_.group, order_, cuts.ends);
-    const int64_t whole = num_windows(cuts);
-    cuts.split_at(splits);
-    num_holes_ = static_cast<int64_t>(splits.size());
-    num_lost_ = whole - num_windows(cuts);
+  /// The windows that would reach over rows that are left out, at which `cuts` splits series.
+  void count_lost(const SeriesCuts& cuts) {
+    num_holes_ = static_cast<int64_t>(cuts.splits.size());
+    num_lost_ = std::max<int64_t>(num_windows({cuts.ends, {}}) - num_windows(cuts), 0);
   }
   int64_t num_windows(const SeriesCuts& cuts) const {
     return static_cast<int64_t>(find_window_starts(grid(), cuts).starts.size());
@@ -398,6 +397,10 @@ class WindowsDataset : public Dataset {
 std::unique_ptr<Dataset> Windows::build(const DatasetInputs& inputs) const {
   DatasetInputs of_rows = inputs;
   of_rows.target_alone = true;
+  for (const auto* column : {&group, &time}) {
+    const bool is_read = *column && std::ranges::find(known, **column) != known.end();
+    if (*column && !is_read) of_rows.no_features.push_back(**column);
+  }
   std::unique_ptr<Dataset> rows = dataset.build(of_rows);
   const std::string fault = rows->facts().disorder(group);
   if (!fault.empty()) {

@@ -10,6 +10,7 @@
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/images/decode.h"
 #include "registry/formats/text/unicode.h"
+#include "registry/image_data/camera_turns.h"
 #include "registry/image_data/decoded_images.h"
 #include "registry/kinds/build.h"
 #include "registry/kinds/dataset_facts.h"
@@ -224,6 +225,22 @@ void ImageSamples::open() {
   note_what_is_left_out();
   if (options_.broken == BrokenImages::kSkip || options_.cache != ImageCache::kNone) read_all();
   require_one_size();
+  const std::string note = note_on_turned(
+      files().size(), [this](size_t number) { return beginning_of(number); },
+      [this](size_t number) { return files()[number]; });
+  if (!note.empty()) notes_.push_back(note);
+}
+
+std::string ImageSamples::beginning_of(size_t number) const {
+  try {
+    if (!listing().archives.empty()) return read_image(number).substr(0, kTurnBytes);
+    FileReader file(files()[number]);
+    std::string begin(std::min<uint64_t>(file.size(), kTurnBytes), '\0');
+    file.read(begin.data(), begin.size());
+    return begin;
+  } catch (const DataError&) {
+    return "";  // it is said when a sample of it is asked for
+  }
 }
 
 /// Looks at some images from the first to the last, where no transform makes all alike: in an evaluation set another size

@@ -125,6 +125,8 @@ class ImageSamples : public Dataset {
   KnownClasses told_classes() const;
   void check_classes() const;
   void note_what_is_left_out();
+  /// Of the file of image `number`, what shows whether a camera was turned; "" where it cannot be read.
+  std::string beginning_of(size_t number) const;
   /// The bytes of image `number`. Throws ReadError, or DataError where there is no such file.
   std::string bytes_of(size_t number) const;
   /// What is said of image `number`, or of its file, after the place at which a table names it.

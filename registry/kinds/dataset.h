@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "registry/kinds/batch.h"
 #include "registry/kinds/sample_draws.h"
@@ -78,6 +80,9 @@ struct DatasetInputs {
   uint64_t seed = 0;
   /// Whether the rows may hold nothing but the target: a series is forecast from its own past.
   bool target_alone = false;
+  /// Columns that tell rows apart, such as those of a series' times: they are no features of rows, unless the recipe
+  /// names them among the features or says what they hold.
+  std::vector<std::string> no_features = {};
 };
 
 /// The parameters that every data set has.

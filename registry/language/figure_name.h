@@ -8,8 +8,12 @@
 namespace trainrun {
 
 /// What a loss or a metric is called among a run's figures: `name`, or its type in snake case: "TopKAccuracy" ->
-/// "top_k_accuracy", "MSE" -> "mse".
+/// "top_k_accuracy", "MSE" -> "mse", "MeanIoU" -> "mean_iou".
 std::string figure_name(const std::string& type, const std::optional<std::string>& name);
+
+/// What a figure is called now that recipes and checkpoints may know by an older name: "eval/mean_io_u/3" is
+/// "eval/mean_iou/3". Others keep theirs.
+std::string present_figure_name(const std::string& name);
 
 /// Names of all the losses, or metrics, of a recipe. Those that are called the same are numbered: "mse", "mse_2".
 template <class Components>

@@ -101,6 +101,7 @@ constexpr auto kOtherSpellings = std::to_array<Pairing>({
     {"meansquarederror", "MSE"},
     {"meanabsoluteerror", "MAE"},
     {"rootmeansquarederror", "RMSE"},
+    {"meanabsolutepercentageerror", "MAPE"},
     {"r2score", "R2"},
     {"jaccard", "MeanIoU"},
     {"jaccardindex", "MeanIoU"},

@@ -12,6 +12,7 @@
 
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
+#include "registry/language/text_forms.h"
 #include "registry/language/text_number.h"
 #include "registry/language/text_view.h"
 
@@ -30,6 +31,8 @@ std::optional<double> finite_number(std::string_view text) {
 
 /// Whether it is digits alone, of which each spelling is a name of its own: 007, or integers too large for a double.
 bool is_plain(const std::string& number) { return number.find_first_not_of("-0123456789") == std::string::npos; }
+
+bool lacks_label(const std::string& label) { return label.find_first_not_of(" \t") == std::string::npos; }
 
 /// Sorted, by value where all are numbers.
 std::vector<std::string> sorted_classes(const std::set<std::string>& names) {
@@ -76,6 +79,7 @@ void EncodedTexts::open_rows(TextRows table, std::vector<std::string> places) {
     throw DataError(source_.path + ": has " + std::to_string(table.lines.size()) + " rows, the published file " +
                     std::to_string(*num_samples_));
   }
+  if (leaves_out_unlabelled()) leave_out_unlabelled(table);
   const bool is_kept = encoding_.cache == TokenCaching::kDisk;
   use(is_kept ? arrays_on_disk(cache_key(), kTextArrays, [&] { return encoded(table); }) : encoded(table),
       table.lines.size());
@@ -97,13 +101,40 @@ void EncodedTexts::open_rows(TextRows table, std::vector<std::string> places) {
 }
 
 /// An empty cell is not a class, unless the recipe lists it as one.
+bool EncodedTexts::needs_labels() const {
+  return !classes_ || std::find(classes_->begin(), classes_->end(), "") == classes_->end();
+}
+
 void EncodedTexts::require_labels() const {
-  if (classes_ && std::find(classes_->begin(), classes_->end(), "") != classes_->end()) return;
+  if (!needs_labels()) return;
   for (size_t i = 0; i < names_.size(); ++i) {
-    if (names_[i].find_first_not_of(" \t") != std::string::npos) continue;
-    throw DataError(place(static_cast<int64_t>(i), *source_.label) +
-                    ": the label is missing; leave such rows out of the file");
+    if (!lacks_label(names_[i])) continue;
+    throw DataError(place(static_cast<int64_t>(i), *source_.label) + ": the label is missing; " +
+                    (source_.can_leave_out_unlabelled ? "write broken: skip to leave such rows out"
+                                                      : "leave such rows out of the file"));
   }
+}
+
+void EncodedTexts::leave_out_unlabelled(TextRows& table) {
+  const std::vector<std::string> labels = table.labels;
+  const auto keep = [&](auto& of_rows) {
+    if (of_rows.empty()) return;
+    size_t kept = 0;
+    for (size_t i = 0; i < labels.size(); ++i) {
+      if (!lacks_label(labels[i])) std::swap(of_rows[kept++], of_rows[i]);
+    }
+    of_rows.resize(kept);
+  };
+  keep(table.first);
+  keep(table.second);
+  keep(table.lines);
+  keep(table.labels);
+  keep(places_);
+  const auto count = static_cast<int64_t>(labels.size() - table.labels.size());
+  if (count == 0) return;
+  if (table.labels.empty()) throw DataError(source_.path + ": no row has a label in '" + *source_.label + "'");
+  notes_.push_back(source_.path + ": " + counted(count, "row without a label is", "rows without a label are") +
+                   " left out");
 }
 
 void EncodedTexts::read_numbers() {
@@ -184,6 +215,7 @@ std::string EncodedTexts::cache_key() const {
     for (const std::string& name : *names) key.add(name);
   }
   if (source_.label) key.add(*source_.label);  // a row without it may be left out
+  if (leaves_out_unlabelled()) key.add("labelled");
   if (source_.encoding.value_or(TextEncoding::kUtf8) != TextEncoding::kUtf8) key.add(word_of(*source_.encoding));
   return key.finish();
 }
@@ -285,7 +317,13 @@ std::vector<std::string> EncodedTexts::texts(const std::string& column) const {
   TextTableOptions only = source_;
   only.text_columns = {column};
   only.label.reset();
-  return read_text_table(only).first;
+  TextRows table = read_text_table(only);
+  if (lines_.empty()) return table.first;
+  std::vector<std::string> texts;  // of the rows that are not left out
+  for (size_t i = 0; i < table.lines.size() && texts.size() < lines_.size(); ++i) {
+    if (table.lines[i] == lines_[texts.size()]) texts.push_back(std::move(table.first[i]));
+  }
+  return texts;
 }
 
 }  // namespace trainrun

@@ -57,7 +57,10 @@ class EncodedTexts : public Dataset {
   ByteArrays encoded(const TextRows& table) const;
   void use(ByteArrays arrays, size_t num_texts);
   std::string cache_key() const;
+  bool needs_labels() const;
   void require_labels() const;
+  bool leaves_out_unlabelled() const { return source_.leaves_out_unlabelled && needs_labels(); }
+  void leave_out_unlabelled(TextRows& table);
   bool has_numbers() const { return target_ == Target::kNumber || target_ == Target::kScore; }
   void read_numbers();
   void check_classes(const at::Tensor& indices) const;

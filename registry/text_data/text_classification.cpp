@@ -12,6 +12,7 @@ struct TextClassification : EncodingOptions {
   std::optional<std::vector<std::string>> classes;
   TextEncoding encoding = TextEncoding::kUtf8;
   std::optional<std::string> task;
+  std::string broken = "error";
 
   static void describe(Fields<TextClassification>& f) {
     f.required("path", &TextClassification::path)
@@ -37,6 +38,11 @@ struct TextClassification : EncodingOptions {
             "classification: the label is a class, given as [N] int64; regression: a number, given as [N, 1] float32; "
             "null: regression where every loss that reads the labels learns numbers (MSELoss, L1Loss, …) and no "
             "classes are listed, else classification, in which labels that are fractions are refused");
+    f.optional("broken", &TextClassification::broken)
+        .one_of({"error", "skip"})
+        .doc(
+            "what becomes of a row without a label: error: training stops and names it; skip: it is left out and "
+            "counted");
     EncodingOptions::describe_into(f);
   }
   std::vector<std::string> columns() const {
@@ -58,8 +64,10 @@ struct TextClassification : EncodingOptions {
   std::unique_ptr<Dataset> build(const DatasetInputs&) const {
     using Target = EncodedTexts::Target;
     const Target target = !task ? Target::kLikelyClass : *task == "regression" ? Target::kNumber : Target::kClass;
-    return std::make_unique<EncodedTexts>(TextTableOptions{path, columns(), label, {}, false, encoding}, *this, classes,
-                                          std::nullopt, target);
+    TextTableOptions source{path, columns(), label, {}, false, encoding};
+    source.can_leave_out_unlabelled = true;
+    source.leaves_out_unlabelled = broken == "skip";
+    return std::make_unique<EncodedTexts>(std::move(source), *this, classes, std::nullopt, target);
   }
 };
 

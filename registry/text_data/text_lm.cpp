@@ -167,8 +167,7 @@ class TextLMDataset : public TokenWindows {
   std::vector<std::string> notes_of_tables() const {
     std::vector<std::string> notes;
     for (const std::string& path : files_.paths) {
-      const std::string ending = std::filesystem::path(path).extension().string();
-      if (ending != ".csv" && ending != ".tsv") continue;
+      if (!has_extension(path, ".csv") && !has_extension(path, ".tsv")) continue;
       notes.push_back(
           "TextLM: " + path +
           " is a table, and is read as bare text, with the names of its columns and what lies between them; "

@@ -25,6 +25,9 @@ std::string text_of(const nlohmann::json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+/// Whether a label that is null, or missing, is told, or left out, by who reads the rows.
+bool may_lack(const TextTableOptions& options, bool is_label) { return is_label && options.can_leave_out_unlabelled; }
+
 /// Takes rows by the names of their columns.
 class RowTaker {
  public:
@@ -131,11 +134,16 @@ TextRows read_jsonl(const TextTableOptions& options) {
     row.clear();
     for (const std::string& name : names) {
       const auto found = object.find(name);
-      if (found == object.end()) {
+      const bool is_label = options.label && name == *options.label;
+      const bool is_absent = found == object.end();
+      if (may_lack(options, is_label) && (is_absent ? options.leaves_out_unlabelled : found->is_null())) {
+        row.emplace_back();
+        continue;
+      }
+      if (is_absent) {
         throw DataError(line_place(options.path, number) + ": has no key '" + name + "'" +
                         taker.name_advice(name, keys_of(object)));
       }
-      const bool is_label = options.label && name == *options.label;
       const bool fits = found->is_string() || (is_label && (found->is_number() || found->is_boolean()));
       if (!fits) {
         throw DataError(line_place(options.path, number) + ":" + name + ": expected a string" +
@@ -169,6 +177,8 @@ TextRows read_arrow(const TextTableOptions& options) {
         row.push_back(std::to_string(cells[i].integer));
       } else if (is_label && cells[i].kind == Cell::Kind::kNumber) {
         row.push_back(text_of(cells[i].number));
+      } else if (may_lack(options, is_label) && cells[i].kind == Cell::Kind::kMissing) {
+        row.emplace_back();
       } else {
         row.push_back(text_in(cells[i], line_place(options.path, number) + ":" + names[i]));
       }

@@ -17,8 +17,10 @@ struct TextTableOptions {
   std::vector<std::string> names;         // of the columns of lines with tabulators, where no first line names them
   bool leaves_out_short_rows = false;     // of such lines those that lack a column asked for; longer ones are read
   std::optional<TextEncoding> encoding = {};
-  bool is_chosen = true;             // a recipe says the columns, by text_columns and label
-  std::function<void()> count = {};  // called after each row
+  bool is_chosen = true;                  // a recipe says the columns, by text_columns and label
+  std::function<void()> count = {};       // called after each row
+  bool can_leave_out_unlabelled = false;  // whether the recipe has a word for it: `broken`
+  bool leaves_out_unlabelled = false;     // rows without a label, whose labels are "" here, which EncodedTexts counts
 };
 
 /// The rows of such a file, read whole.

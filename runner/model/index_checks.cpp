@@ -8,6 +8,7 @@
 
 #include "registry/graph/flatten.h"
 #include "registry/kinds/dataset_facts.h"
+#include "registry/models/language_model.h"
 
 namespace trainrun {
 namespace {
@@ -22,16 +23,33 @@ std::optional<int64_t> num_embeddings(const Layer& layer) {
   return table.size(0);
 }
 
+/// The parameter of a language model that says how many rows its table for such a field has; "": it has none for others.
+std::string size_key(const std::string& field) {
+  return holds_tokens(field) ? "vocab_size" : field.ends_with(kTokenTypeIds) ? "type_vocab_size" : "";
+}
+
+/// What a recipe says of layer `index`: the outermost layer around it with the parameter `key`, or else itself.
+const Graph::Node& said_in(const FlatGraph& flat, size_t index, const std::string& key) {
+  for (size_t i = 0; i < index && !key.empty(); ++i) {
+    const FlatLayer& around = flat.layers[i];
+    if (around.end > index && around.node->attributes.contains(key)) return *around.node;
+  }
+  return *flat.layers[index].written;
+}
+
 void find_embeddings(const Graph& graph, std::vector<IndexUse>& uses) {
-  for (const FlatLayer& layer : flatten(graph).layers) {
+  const FlatGraph flat = flatten(graph);
+  for (size_t i = 0; i < flat.layers.size(); ++i) {
+    const FlatLayer& layer = flat.layers[i];
     if (!layer.is_leaf() || layer.inputs.empty() || layer.inputs[0] >= graph.num_inputs()) continue;
     const std::string& field = graph.input_names()[layer.inputs[0]];
     const auto size = num_embeddings(layer.node->layer);
     if (size && !field.empty()) {
-      const Graph::Node& written = *layer.written;
+      const std::string own_key = size_key(field);
+      const Graph::Node& written = said_in(flat, i, own_key);
       uses.push_back({field, {0, *size}, written.place, written.path, layer.node->type});
-      for (const char* key : {"num_embeddings", "vocab_size"}) {
-        if (written.attributes.contains(key)) uses.back().width = written.path + "." + key;
+      for (const std::string& key : {std::string("num_embeddings"), own_key}) {
+        if (!key.empty() && written.attributes.contains(key)) uses.back().width = written.path + "." + key;
       }
     }
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "registry/language/figure_name.h"
+
 namespace trainrun {
 namespace {
 
@@ -14,9 +16,14 @@ class Modes {
 
   /// Of the watcher that `map` says, with its parameter `monitor`: true where `map` got a mode.
   bool settle(const std::string& monitor, Value& map, const std::string& path) {
-    const auto figure = std::find_if(figures_.begin(), figures_.end(),
-                                     [&](const EvaluationFigure& known) { return known.name == monitor; });
-    if (figure == figures_.end()) return false;  // told by check_monitors
+    auto figure = std::ranges::find(figures_, monitor, &EvaluationFigure::name);
+    if (figure == figures_.end()) {
+      figure = std::ranges::find(figures_, present_figure_name(monitor), &EvaluationFigure::name);
+      if (figure == figures_.end()) return false;  // told by check_monitors
+      const Value* written = map.find("monitor");
+      notes.push_back({written ? written->place() : map.place(), path + ".monitor",
+                       "'" + monitor + "' is called " + figure->name + " now"});
+    }
     const Value* mode = map.find("mode");
     if (mode && !mode->is_null()) {
       note_contradiction(*figure, *mode, path);

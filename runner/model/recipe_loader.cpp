@@ -7,6 +7,7 @@
 #include "registry/formats/web/network.h"
 #include "registry/kinds/build.h"
 #include "registry/kinds/dataset_facts.h"
+#include "registry/language/figure_name.h"
 #include "registry/language/interpolation.h"
 #include "registry/language/text_forms.h"
 #include "registry/plugin_loader.h"
@@ -19,6 +20,7 @@
 #include "runner/model/initial_weights.h"
 #include "runner/model/model.h"
 #include "runner/model/monitor_modes.h"
+#include "runner/model/score_checks.h"
 #include "runner/model/token_additions.h"
 #include "runner/model/trainable.h"
 #include "runner/model/trained_recipe.h"
@@ -153,7 +155,8 @@ void check_monitors(const Recipe& recipe, const Model* model, const std::vector<
       problems.push_back({place, path, "there are no evaluations to watch: add dataset.eval"});
     } else if (!recipe.evaluation.every) {
       problems.push_back({place, path, "there are no evaluations to watch: evaluation.every is null"});
-    } else if (model && std::find(names.begin(), names.end(), monitor) == names.end()) {
+    } else if (model && std::ranges::find(names, monitor) == names.end() &&
+               std::ranges::find(names, present_figure_name(monitor)) == names.end()) {
       problems.push_back({place, path, "evaluation gives no '" + monitor + "'" + monitor_hint(monitor, names)});
     }
   };
@@ -237,6 +240,8 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
     const DatasetInfo info = training_info(loaded.recipe);
     const std::vector<Problem> surplus = surplus_outputs(loaded.recipe, planned->graph(), info);
     loaded.surplus.insert(loaded.surplus.end(), surplus.begin(), surplus.end());
+    const std::vector<Problem> raw = raw_outputs(loaded.recipe, planned->graph());
+    loaded.surplus.insert(loaded.surplus.end(), raw.begin(), raw.end());
     const auto unread = unread_fields(loaded.recipe, planned->graph(), info);
     loaded.surplus.insert(loaded.surplus.end(), unread.begin(), unread.end());
   }

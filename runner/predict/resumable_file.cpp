@@ -45,6 +45,11 @@ ResumableFile::ResumableFile(std::string path, json identity) : path_(std::move(
   file_ = std::make_unique<AppendedFile>(partial());
 }
 
+ResumableFile::~ResumableFile() {
+  std::error_code fault;  // which nothing can be done about
+  if (file_ && !fs::exists(journal(), fault)) fs::remove(partial(), fault);
+}
+
 /// Whether there is a file to go on with, which then ends where it was marked last.
 bool ResumableFile::take_up() {
   if (!fs::exists(partial())) return false;

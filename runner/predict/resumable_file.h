@@ -24,6 +24,10 @@ class ResumableFile {
  public:
   /// `identity`: of what is written. A file of another is begun anew. Throws FileError, as every member does.
   ResumableFile(std::string path, nlohmann::json identity);
+  /// What was never marked cannot go on, and is removed.
+  ~ResumableFile();
+  ResumableFile(const ResumableFile&) = delete;
+  ResumableFile& operator=(const ResumableFile&) = delete;
   /// Where it goes on.
   const PredictionPoint& begin() const { return begin_; }
   /// What a user should know of what was found there; "".

@@ -20,6 +20,7 @@
 #include "runner/model/model.h"
 #include "runner/report/data_measure.h"
 #include "runner/report/data_warnings.h"
+#include "runner/report/label_copies.h"
 #include "runner/report/token_measure.h"
 
 namespace trainrun {
@@ -166,6 +167,9 @@ class Surveyor {
     finish();
     for (const FieldMeasure& measure : measures_) warnings.add_blank(found_, measure.blank());
     warnings.add(found_);
+    warnings.add_copies(found_.name, copies_.names([&](const std::string& field) {
+      return set_.data->facts().field(field).names_within;
+    }));
     for (const TokenMeasure& text : texts_) {
       for (const std::string& warning : text.warnings()) warnings.add_text(found_.name + ": " + warning);
     }
@@ -177,6 +181,7 @@ class Surveyor {
 
   void add(const Batch& batch, const at::Tensor& order, bool count) {
     for (FieldMeasure& measure : measures_) measure.add(batch);
+    if (set_.name == "train") copies_.add(batch, set_.info.target);
     for (TokenMeasure& text : texts_) text.add(batch);
     const bool has_target = !set_.info.target.empty();
     const at::Tensor target = has_target ? batch.at(set_.info.target) : at::Tensor();
@@ -213,6 +218,7 @@ class Surveyor {
   std::vector<TokenMeasure> texts_;
   bool targets_are_tokens_ = false;
   std::optional<ClassCounts> counts_;
+  LabelCopies copies_;
   SurveyedSet found_;
 };
 

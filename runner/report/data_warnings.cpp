@@ -60,6 +60,13 @@ void DataWarnings::add_columns(const SurveyedSet& set) {
   if (!constant.empty()) texts_.push_back(set.name + ": always the same number: " + some_of(constant));
 }
 
+void DataWarnings::add_copies(const std::string& set, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  texts_.push_back(set + ": " + counted(names.size(), "feature is", "features are") +
+                   " the label but for a factor and an offset: " + some_of(names) +
+                   "; is it known when predictions are made? If not, leave it out of features");
+}
+
 void DataWarnings::add_blank(const SurveyedSet& set, int64_t blank) {
   if (blank == 0) return;
   texts_.push_back(set.name + ": " + grouped(blank) + " of " + grouped(set.measured) + " pictures are of one colour");

@@ -15,6 +15,8 @@ class DataWarnings {
   void add_text(std::string text) { texts_.push_back(std::move(text)); }
   /// Classes that never come, columns that never change, numbers that are none.
   void add(const SurveyedSet& set);
+  /// Columns of the features that are the target but for a factor and an offset.
+  void add_copies(const std::string& set, const std::vector<std::string>& names);
   /// Pictures of one colour.
   void add_blank(const SurveyedSet& set, int64_t blank);
   /// Samples `indices` of a set that are alike, or like one of a set before it.

@@ -1,5 +1,12 @@
 #include "runner/train/job_notes.h"
 
+#include <algorithm>
+#include <memory>
+
+#include "registry/language/error.h"
+#include "registry/models/language_model.h"
+#include "runner/base/text.h"
+#include "runner/generate/text_codec.h"
 #include "runner/model/data_checks.h"
 #include "runner/model/index_checks.h"
 #include "runner/model/model.h"
@@ -75,6 +82,46 @@ void note_packing(const Recipe& recipe, const Dataset& data, const JobLength& jo
                   "or more epochs");
 }
 
+/// The recipe's parameter `name` of the layer with this path; null where there is none.
+nlohmann::json attribute_of(const Graph& graph, const std::string& path, const char* name) {
+  for (const Graph::Node& node : graph.nodes()) {
+    if (node.path == path && node.attributes.contains(name)) return node.attributes.at(name);
+  }
+  return nullptr;
+}
+
+/// Of a model whose vocabulary is far larger than the tokenizer's, or smaller, so that its ids do not fit.
+void note_vocabulary(const Recipe& recipe, const Graph& graph, const Dataset& data, std::vector<std::string>& notes) {
+  constexpr int64_t kRoundedUp =
+      128;  // as vocabularies are, to multiples of 64 or 128; or a quarter is for tokens to come
+  const std::vector<IndexUse> uses = index_uses(recipe, graph, training_info(recipe));
+  const auto use = std::ranges::find_if(
+      uses, [](const IndexUse& one) { return !one.is_label && holds_tokens(one.field) && !one.width.empty(); });
+  if (use == uses.end()) return;
+  std::shared_ptr<const TextCodec> codec;
+  try {
+    codec = codec_of_data(recipe, data.learnt());
+  } catch (const DataError&) {  // a plugin's data may call something else so
+    return;
+  }
+  if (!codec) return;
+  const int64_t tokens = codec->vocab_size();
+  const int64_t room = use->range.below - tokens;
+  if (room >= 0 && room <= std::max(kRoundedUp, tokens / 4)) return;
+  const nlohmann::json pretrained = attribute_of(graph, use->path, "pretrained");
+  const std::string cure = pretrained.is_string()
+                               ? "the weights of " + pretrained.get<std::string>() +
+                                     " are for its own tokenizer: write tokenizer: " + pretrained.get<std::string>()
+                               : "write " + use->width + ": " + std::to_string(tokens);
+  notes.push_back(Problem{
+      use->place, use->path,
+      "the vocabulary has " + grouped(use->range.below) + " tokens, but the data's tokenizer " + grouped(tokens) +
+          (room > 0 ? ", so that the others never come, and the model is larger and slower for them; "
+                    : ", and a text with one of the others ends the training; ") +
+          cure}
+                      .to_string());
+}
+
 }  // namespace
 
 std::vector<std::string> job_notes(const Recipe& recipe, const Graph& graph, const Dataset& data,
@@ -89,6 +136,7 @@ std::vector<std::string> job_notes(const Recipe& recipe, const Graph& graph, con
   note_schedule(recipe, length, notes);
   note_averages(recipe, length, notes);
   note_packing(recipe, data, length, notes);
+  note_vocabulary(recipe, graph, data, notes);
   return notes;
 }
 

@@ -239,6 +239,36 @@ def test_losses_and_figures_are_those_of_trl(folder, tmp_path, name):
     assert {key: last["eval/" + key] for key in wanted} == pytest.approx(wanted, abs=1e-3)
 
 
+def test_ranks_measure_together_how_far_the_model_has_moved(folder, tmp_path):
+    """KTO's KL is the mean over ranks, as trl's KTOTrainer gathers it before it is cut off at 0, here in two ranks with two of the four answers of each batch."""
+    model, frozen = LLAMA_3.make(pad_token_id=0).train(), LLAMA_3.make(pad_token_id=0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, eps=1e-4)
+    rows, beta, weights = judged(), 0.3, (1.5, 0.7)
+    expected, own_kls = [], []
+    for step in range(STEPS):
+        whole = rows[step * SIZE % len(rows):][:SIZE]
+        parts = []
+        for rank in range(2):
+            part = whole[rank::2]
+            prompts, answers = [ids_of(row["prompt"]) for row in part], [ids_of(row["completion"]) + [EOS] for row in part]
+            own, mismatched = padded(prompts, answers), padded(prompts, answers[-1:] + answers[:-1])
+            with torch.no_grad():
+                gain = log_probabilities(model, mismatched) - log_probabilities(frozen, mismatched)
+                before = log_probabilities(frozen, own)
+            parts.append((log_probabilities(model, own) - before, torch.tensor([row["label"] for row in part]), gain.mean()))
+        kl = torch.stack([gain for _, _, gain in parts]).mean().clamp(min=0)
+        own_kls.append([gain.clamp(min=0).item() for _, _, gain in parts])
+        losses = [torch.where(good, weights[0] * (1 - torch.sigmoid(beta * (ratio - kl))), weights[1] * (1 - torch.sigmoid(beta * (kl - ratio)))).mean() for ratio, good, _ in parts]
+        loss = sum(losses) / 2
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        expected.append(loss.item())
+    assert max(abs(a - b) for a, b in own_kls) > 0.1  # a rank's own would be another
+    lines, _ = reference.run_trainrun(write_recipe(folder, tmp_path / "recipe.yaml", "kto"), tmp_path / "run", "distributed_type=MULTI_CPU", "num_processes=2", "dataloader.batch_size=2")
+    assert reference.losses_of(lines) == pytest.approx(expected, abs=1e-4)
+
+
 # --- Messages
 
 

@@ -131,17 +131,20 @@ def test_what_is_learnt_comes_from_the_rows_before_the_holdout(probe, tmp_path):
     assert reply["learnt"] == {"a": {"missing": 3.0}}
 
 
-def test_several_series_of_one_row_are_forecast_together(probe, tmp_path):
+@pytest.mark.parametrize("lists_time", [False, True])
+def test_several_series_of_one_row_are_forecast_together(probe, tmp_path, lists_time):
+    """The column of times is no feature, unless the recipe lists it."""
     rows = np.random.default_rng(2).standard_normal((8, 2)).round(3)
     (tmp_path / "t.csv").write_text("day,a,b\n" + "".join(f"{i},{a},{b}\n" for i, (a, b) in enumerate(rows)))
-    table = {"type": "CSV", "path": str(tmp_path / "t.csv"), "label": ["a", "b"], "task": "regression"}
+    table = {"type": "CSV", "path": str(tmp_path / "t.csv"), "label": ["a", "b"], "task": "regression"} | ({"features": ["day"]} if lists_time else {})
     fields, reply = read(probe, {"type": "Windows", "length": 3, "horizon": 2, "time": "day", "dataset": table})
-    expected = windows(np.concatenate([np.arange(8.0)[:, None], rows], 1), 3, 2)
+    days = [np.arange(8.0)[:, None]] if lists_time else []
+    expected = windows(np.concatenate([*days, rows], 1), 3, 2)
     assert_same(
         fields,
         {
             "features": torch.tensor(np.array([past for past, _ in expected])).float(),
-            "label": torch.tensor(np.array([future[:, 1:] for _, future in expected])).float(),
+            "label": torch.tensor(np.array([future[:, -2:] for _, future in expected])).float(),
         },
         "windows",
         1e-6,

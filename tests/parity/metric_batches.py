@@ -59,6 +59,10 @@ def constant_target(*, met: bool):
     return [(torch.full((n, 1), 2.0 if met else 3.0), torch.full((n, 1), 2.0)) for n in SIZES]
 
 
+def targets_near_zero():
+    return [(torch.full((n, 1), 1e-6, dtype=torch.float64), torch.tensor([0.0, -1e-7, 3e-6, -2.0], dtype=torch.float64).repeat(n)[:n, None]) for n in SIZES]
+
+
 def labels(*points: int, count=4, sizes=tuple(SIZES), occurring=4, share=0.4, dtype=torch.float32):
     """Outputs and truth, both [N, L, …]; only the first `occurring` labels are ever there."""
     def make(n, g):

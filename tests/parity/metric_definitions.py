@@ -208,6 +208,9 @@ def of_elements(function):
 
 mse = of_elements(sklearn.metrics.mean_squared_error)
 mae = of_elements(sklearn.metrics.mean_absolute_error)
+mape = of_elements(sklearn.metrics.mean_absolute_percentage_error)
+# torchmetrics 1.8's, whose least target is another than scikit-learn's: its _mean_absolute_percentage_error_update.
+mape_near_zero = of_elements(lambda t, o: np.mean(np.abs(o - t) / np.maximum(np.abs(t), 1.17e-06)))
 rmse = of_elements(sklearn.metrics.root_mean_squared_error)
 r2 = of_columns(sklearn.metrics.r2_score)
 pearson = of_columns(lambda t, o: scipy.stats.pearsonr(t, o).statistic)

@@ -11,11 +11,11 @@ import torch
 
 from metric_batches import (
     SIZES, TAGS, as_probabilities, constant_target, labels, logits, no_tags, numbers, of_labels, one_logit, preferences, sequences,
-    squeezed, tags, tied, tied_labels, tied_logits, tied_probabilities, triplets, vectors, with_extreme_samples, with_ignored,
+    squeezed, tags, targets_near_zero, tied, tied_labels, tied_logits, tied_probabilities, triplets, vectors, with_extreme_samples, with_ignored,
 )
 from metric_definitions import (
     accuracy, auroc, average_precision, calibration_error, class_score, confusion_matrix, cosine_spearman, ctc_error_rate,
-    desirable_rewards, each_column, entity_metric, kappa, label_confusion, label_ranking, label_score, mae, matthews,
+    desirable_rewards, each_column, entity_metric, kappa, label_confusion, label_ranking, label_score, mae, mape, mape_near_zero, matthews,
     mean_rewards, mse, of_labels_of, of_probabilities, pearson, perplexity, preference_rewards, r2, reward_scores,
     rmse, spearman, top_k, triplet_accuracy, with_each, without_ignored, recall_at,
 )
@@ -143,6 +143,7 @@ ROWS = [
     *(({"type": name, "multioutput": "raw_values"}, with_each(overall, raw), numbers(3, 2))
       for name, overall, raw in (("MSE", mse, sklearn.metrics.mean_squared_error), ("R2", r2, sklearn.metrics.r2_score),
                                  ("MAE", mae, sklearn.metrics.mean_absolute_error),
+                                 ("MAPE", mape, sklearn.metrics.mean_absolute_percentage_error),
                                  ("RMSE", rmse, sklearn.metrics.root_mean_squared_error))),
     *(({"type": name, "multioutput": "raw_values"}, with_each(overall, each_column(figure)), numbers(3, 2))
       for name, overall, figure in (("PearsonCorr", pearson, scipy.stats.pearsonr),
@@ -152,6 +153,9 @@ ROWS = [
     ({"type": "MSE"}, mse, numbers(3, 2)),
     ({"type": "MAE"}, mae, numbers(1)),
     ({"type": "MAE"}, mae, numbers(3, 2)),
+    ({"type": "MAPE"}, mape, numbers(1)),
+    ({"type": "MAPE"}, mape, numbers(3, 2)),
+    ({"type": "MAPE"}, mape_near_zero, targets_near_zero()),
     ({"type": "RMSE"}, rmse, numbers()),
     ({"type": "RMSE"}, rmse, numbers(3, 2)),
     ({"type": "R2"}, r2, numbers(1)),
@@ -244,7 +248,7 @@ def test_metric_equals_its_definition(probe, row):
 # Which way each is better.
 BETTER = {"Accuracy": "max", "TopKAccuracy": "max", "Precision": "max", "Recall": "max", "F1": "max", "Dice": "max", "MeanIoU": "max",
           "ConfusionMatrix": None, "MatthewsCorrCoef": "max", "CohenKappa": "max", "AUROC": "max", "AveragePrecision": "max", "Perplexity": "min",
-          "CalibrationError": "min", "MSE": "min", "MAE": "min", "RMSE": "min", "R2": "max", "PearsonCorr": "max", "SpearmanCorr": "max",
+          "CalibrationError": "min", "MSE": "min", "MAE": "min", "MAPE": "min", "RMSE": "min", "R2": "max", "PearsonCorr": "max", "SpearmanCorr": "max",
           "TripletAccuracy": "max", "CTCErrorRate": "min", "EntityPrecision": "max", "EntityRecall": "max", "EntityF1": "max", "CosineSpearman": "max", "RecallAtK": "max",
           "PreferenceRewards": {"chosen": None, "rejected": None, "margins": "max", "accuracies": "max"},
           "DesirableRewards": {"chosen": None, "rejected": None, "margins": "max", "kl": None},

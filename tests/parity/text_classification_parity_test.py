@@ -153,6 +153,23 @@ def test_what_is_wrong_with_a_table_is_said_with_its_place(probe, tmp_path, word
     assert "nowhere" in error_of(probe, spec | {"path": good, "tokenizer": str(tmp_path / "nowhere")})
 
 
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_rows_without_a_label_are_left_out(probe, tmp_path, word_piece, ending):
+    """As a table from which pandas' dropna took them: None in JSON lines, an empty cell or blanks in the others."""
+    tokenizer, path = word_piece
+    rows = [("one", "x"), ("two", None), ("three", "y"), ("four", " " if ending != "jsonl" else None), ("five", "x")]
+    between = {"csv": ",", "tsv": "\t"}.get(ending)
+    lines = [between.join(("text", "label")), *(between.join((text, label or "")) for text, label in rows)] if between else [
+        json.dumps({"text": text, "label": label}) for text, label in rows]
+    file = written(tmp_path, f"a.{ending}", "\n".join(lines) + "\n")
+    spec = {"type": "TextClassification", "path": file, "tokenizer": path, "max_length": 8, "padding": "max_length", "broken": "skip"}
+    fields, learnt = read(probe, spec)
+    assert learnt == {"classes": ["x", "y"]}
+    assert_same(fields, expected(tokenizer, ["one", "three", "five"], [0, 1, 0], 8, length=8), ending)
+    said = error_of(probe, spec | {"broken": "error"})
+    assert f"a.{ending}:{3 if between else 2}:label: the label is missing; write broken: skip to leave such rows out" in said
+
+
 def test_mrpc_is_read_as_published(probe, tmp_path, word_piece):
     root = pathlib.Path(os.environ.get("TRAINRUN_DATA", "data")) / "mrpc"
     if not root.is_dir():

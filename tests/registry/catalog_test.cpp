@@ -58,6 +58,7 @@ const std::map<std::string, Tensors>& metric_examples() {
       {"MSE", alike(2)},
       {"RMSE", alike(2)},
       {"MAE", alike(2)},
+      {"MAPE", alike(2)},
       {"R2", alike(2)},
       {"PearsonCorr", alike(2)},
       {"SpearmanCorr", alike(2)},

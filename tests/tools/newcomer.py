@@ -36,6 +36,19 @@ def trainrun(folder, *arguments, status=0, stdin=None):
     return text
 
 
+def recipe(folder, model, loss, dataset, more=""):
+    (folder / "r.yaml").write_text(f"""\
+version: 1
+model: {{layers: [{model}]}}
+loss: {loss}
+dataset: {{{dataset}}}
+dataloader: {{batch_size: 4}}
+optimizer: {{type: SGD, lr: 0.01}}
+training: {{num_epochs: 1}}
+output_dir: run
+{more}""")
+
+
 def as_csv(rows, delimiter=",", number=str):
     text = io.StringIO()
     writer = csv.DictWriter(text, rows[0], delimiter=delimiter, lineterminator="\n")

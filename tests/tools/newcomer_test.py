@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from newcomer import FLATS, ISO, TABLE, as_csv, fixture_flats, followed, trainrun, write_tokenizer  # noqa: F401: a fixture
+from newcomer import FLATS, ISO, TABLE, as_csv, fixture_flats, followed, recipe, trainrun, write_tokenizer  # noqa: F401: a fixture
 
 
 # --- Predictions for tables that are written in another way -----------------------------------------------------
@@ -231,25 +231,13 @@ def test_a_value_that_begins_with_a_percent_sign_is_told_to_be_quoted(tmp_path):
 
 @pytest.mark.parametrize("change, near", [
     ("metrics=[JaccardIndex]", "MeanIoU"), ("metrics=[mIoU]", "MeanIoU"), ("metrics=[R2Score]", "R2"), ("metrics=[r2_score]", "R2"), ("loss=MAELoss", "L1Loss"),
+    ("metrics=[mape]", "MAPE"), ("metrics=[MeanAbsolutePercentageError]", "MAPE"),
 ])
 def test_names_that_other_libraries_have(flats, change, near):
     assert f"did you mean {near}?" in trainrun(flats, "validate", "r.yaml", change, status=2)
 
 
 # --- What the second round mended -------------------------------------------------------------------------------
-
-
-def recipe(folder, model, loss, dataset, more=""):
-    (folder / "r.yaml").write_text(f"""\
-version: 1
-model: {{layers: [{model}]}}
-loss: {loss}
-dataset: {{{dataset}}}
-dataloader: {{batch_size: 4}}
-optimizer: {{type: SGD, lr: 0.01}}
-training: {{num_epochs: 1}}
-output_dir: run
-{more}""")
 
 
 YES_NO = "stays,age\n" + "".join(f"{'yes' if i % 3 else 'no'},{i}\n" for i in range(24))
@@ -316,19 +304,6 @@ def test_a_table_that_is_read_as_bare_text_is_told(tmp_path):
     for name, is_told in [("t.csv", True), ("t.txt", False)]:
         recipe(tmp_path, "{type: Embedding, num_embeddings: 64, embedding_dim: 8, inputs: input_ids}, {type: Linear, out_features: 64}", "CausalLMLoss", f"train: {{type: TextLM, path: {name}, tokenizer: characters, block_size: 8}}")
         assert ("is a table, and is read as bare text" in trainrun(tmp_path, "data", "r.yaml")) == is_told
-
-
-def test_columns_that_group_and_time_name_are_no_features(tmp_path):
-    rows = "".join(f"{shop},2024-05-{day + 1:02},{day}.5,{day * 3 % 7}\n" for shop in ("Harbour", "Station") for day in range(14))
-    (tmp_path / "t.csv").write_text("shop,day,price,sales\n" + rows)
-    table = "{type: CSV, path: t.csv, label: sales, task: regressionMORE}"
-    windows = f"train: {{type: Windows, length: 3, group: shop, time: day, dataset: {table}}}"
-    recipe(tmp_path, "Flatten, {type: Linear, out_features: 1}", "MSELoss", windows.replace("MORE", ""))
-    said = trainrun(tmp_path, "r.yaml", status=1)
-    assert "write columns" not in said and "shop is the column that group names, and day is the column that time names" in said
-    features = re.search(r"features: \[.*?\]", said)[0]
-    recipe(tmp_path, "Flatten, {type: Linear, out_features: 1}", "MSELoss", windows.replace("MORE", f", {features}"))
-    trainrun(tmp_path, "r.yaml")
 
 
 def test_a_sentence_a_line_is_told_how_words_are_written(tmp_path):

@@ -9,6 +9,7 @@
 #include "registry/components/losses/loss_of.h"
 #include "registry/components/losses/preferences.h"
 #include "registry/components/losses/without_dropout.h"
+#include "registry/kinds/communicator.h"
 
 // Losses by which a model learns what people prefer, beside those of preference_losses.cpp. As trl has them.
 
@@ -162,6 +163,32 @@ struct Words<KtoLossType> {
 
 namespace {
 
+/// The mean over the ranks of a number that each has, while training; in an evaluation, in which ranks may have fewer
+/// batches than others, a rank's own.
+class RanksMean : public SpansRanks {
+ public:
+  void span(Communicator& ranks, bool) override { ranks_ = &ranks; }
+
+ protected:
+  at::Tensor mean_over_ranks(const at::Tensor& own, bool is_training) const {
+    if (ranks_ == nullptr || ranks_->world_size() == 1 || !is_training || !at::GradMode::is_enabled()) return own;
+    const at::Tensor sum = own.detach().reshape({1}).clone();
+    ranks_->sum(sum);
+    return sum[0] / ranks_->world_size();
+  }
+
+ private:
+  Communicator* ranks_ = nullptr;
+};
+
+/// The state of a loss of mismatched answers. `Module`: WithoutDropout, or one that says nothing.
+template <class Module>
+struct MismatchedState : Module, RanksMean {
+  at::Tensor mean_of(const at::Tensor& gains) const {
+    return mean_over_ranks(gains.detach().mean(), this->is_training());
+  }
+};
+
 /// Sources: Ethayarajh et al. 2024, "KTO: Model Alignment as Prospect Theoretic Optimization"; apo_zero_unpaired:
 /// D'Oosterlinck et al. 2024, "Anchored Preference Optimization".
 struct KTOLoss {
@@ -177,21 +204,28 @@ struct KTOLoss {
         .doc("of desirable answers; where the two kinds are not equally many, the rarer one's should be larger");
     f.optional("undesirable_weight", &KTOLoss::undesirable_weight).at_least(0).doc("of the others");
     f.optional("loss_type", &KTOLoss::loss_type)
-        .doc("kto: rewards count from the mean gain of mismatched answers in the batch; apo_zero_unpaired: from 0");
+        .doc(
+            "kto: rewards count from the mean gain of mismatched answers in the batch, in training that of all ranks; "
+            "apo_zero_unpaired: from 0");
     f.optional("disable_dropout", &KTOLoss::disable_dropout).doc(kDropoutHelp);
   }
   static LossFacts facts(const LayerInputs&) { return facts_of_pairs(); }
   Loss build(const LayerInputs& in) const {
     require_roles(in, {"output", "labels", "kl_labels", "label", "reference"});
     check_desirable(in);
-    return {dropout_state(disable_dropout), [own = *this](const Tensors& inputs) { return own.of(inputs); }};
+    return disable_dropout ? with_state<WithoutDropout>() : with_state<torch::nn::Module>();
   }
 
  private:
-  at::Tensor of(const Tensors& inputs) const {
+  template <class Module>
+  Loss with_state() const {
+    const auto state = std::make_shared<MismatchedState<Module>>();
+    return {state, [own = *this, state](const Tensors& inputs) { return own.of(inputs, *state); }};
+  }
+  at::Tensor of(const Tensors& inputs, const auto& state) const {
     const auto [gains, mismatched] = desirable_gains(inputs);
     at::Tensor above = gains;
-    if (loss_type == KtoLossType::kKto) above = gains - mismatched.detach().mean().clamp_min(0);
+    if (loss_type == KtoLossType::kKto) above = gains - state.mean_of(mismatched).clamp_min(0);
     const at::Tensor is_desirable = inputs[3] > 0;
     const at::Tensor good = desirable_weight * (1 - (beta * above).sigmoid());
     const at::Tensor bad = undesirable_weight * (1 - (-beta * above).sigmoid());

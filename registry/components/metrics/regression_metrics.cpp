@@ -48,12 +48,22 @@ struct EachOutput {
   }
 };
 
-enum class Measure { kAbsolute, kSquare, kRootSquare };
+enum class Measure { kAbsolute, kSquare, kRootSquare, kShare };
 
 int64_t num_columns(const MetricInputs& in) {
   require_one_shape(in);
   const at::IntArrayRef sizes = in.shape(0).slice(1);
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+/// Of each element.
+template <Measure kMeasure>
+at::Tensor errors_of(const Tensors& inputs) {
+  constexpr double kLeastTarget = 1.17e-6;  // torchmetrics': what is nearer to 0 counts as this
+  const at::Tensor apart = difference(inputs);
+  if constexpr (kMeasure == Measure::kShare)
+    return apart.abs() / inputs[1].to(at::kDouble).abs().clamp_min(kLeastTarget);
+  return kMeasure == Measure::kAbsolute ? apart.abs() : apart.square();
 }
 
 /// Mean over all elements.
@@ -64,7 +74,7 @@ struct MeanError : EachOutput {
     const int64_t columns = is_raw() ? num_columns(in) : 0;
     require_one_shape(in);
     const auto add = [columns](const Tensors& inputs) {
-      const at::Tensor errors = kMeasure == Measure::kAbsolute ? difference(inputs).abs() : difference(inputs).square();
+      const at::Tensor errors = errors_of<kMeasure>(inputs);
       const at::Tensor all =
           at::stack({errors.sum(), at::full({}, static_cast<double>(errors.numel()), errors.options())});
       return columns == 0 ? all : at::cat({all, errors.reshape({-1, columns}).sum(0)});
@@ -224,6 +234,10 @@ void add_regression_metrics(MetricRegistry& metrics) {
   metrics.add<MeanError<Measure::kSquare>>("MSE", "mean of the squared differences of output and target");
   metrics.add<MeanError<Measure::kRootSquare>>("RMSE", "square root of the mean of the squared differences");
   metrics.add<MeanError<Measure::kAbsolute>>("MAE", "mean of the absolute differences of output and target");
+  metrics.add<MeanError<Measure::kShare>>(
+      "MAPE",
+      "mean of the absolute differences of output and target as shares of the target: 0.05 is 5 %; targets nearer to 0 "
+      "than 1.17e-6 count as that");
   metrics.add<MomentMetric<Determination>>(
       "R2", "share of the target's variance that the output explains; the mean over the elements of a sample");
   metrics.add<MomentMetric<Pearson>>("PearsonCorr",

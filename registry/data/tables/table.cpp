@@ -21,12 +21,10 @@ using nlohmann::json;
 
 class TableDataset : public TensorDataset {
  public:
-  TableDataset(TableOptions options, std::unique_ptr<TableSource> source, bool target_alone)
-      : options_(std::move(options)),
-        source_(std::move(source)),
-        target_alone_(target_alone),
-        rows_(*source_, options_.ids()) {
+  TableDataset(TableOptions options, std::unique_ptr<TableSource> source, const DatasetInputs& inputs)
+      : options_(std::move(options)), source_(std::move(source)), inputs_(inputs), rows_(*source_, options_.ids()) {
     source_->know(options_.memory->source);
+    std::erase_if(inputs_.no_features, [this](const auto& name) { return options_.listed().find(name) != nullptr; });
   }
 
   DatasetInfo info() const override {
@@ -78,7 +76,6 @@ class TableDataset : public TensorDataset {
     std::vector<std::string> faults(columns_.size());  // the first of each column
     std::vector<Cell> row;
     std::vector<std::string> id(ids.size());
-    int64_t num_left_out = 0;  // before the last row that was taken
     while (reader.next(row)) {
       for (size_t i = 0; i < ids.size(); ++i) id[i] = text_of(row[ids[i]]);
       require_room(rows_.size(), columns_.size(), options_.path);
@@ -91,8 +88,6 @@ class TableDataset : public TensorDataset {
       } else {
         add_all(row, parser, faults);
       }
-      if (reader.left_out().count > num_left_out && rows_.size() > 0) series_starts_.push_back(rows_.size());
-      num_left_out = reader.left_out().count;
       rows_.add(reader.row_number(), id);
     }
     throw_faults(options(), *source_, columns_, faults);
@@ -149,7 +144,6 @@ class TableDataset : public TensorDataset {
     };
     facts.texts = [this](const std::string& column) { return texts(column); };
     facts.ids = rows_.ids();
-    facts.series_starts = [this] { return series_starts_; };
     facts.holes = [this](const std::string& column) { return holes(column); };
     facts.notes = [this] { return notes(); };
     facts.unlabelled = [this](const UnlabelledSource& source) { return read_unlabelled(source, options(), *source_); };
@@ -296,7 +290,7 @@ class TableDataset : public TensorDataset {
       std::shared_ptr<const InferredTable>& known = options_.memory->table;
       if (!known) {
         const std::vector<std::string> names = source_->open()->names();
-        InferredTable inferred = infer_table(options_, *source_, select_columns(names));
+        InferredTable inferred = infer_table(options_, *source_, selected(names), inputs_.no_features);
         if (inferred.num_classes && !options_.num_classes) {  // the rows may lack the last classes that there are
           const size_t named = source_->class_names(options_.labels()[0]).size();
           inferred.num_classes = std::max(*inferred.num_classes, static_cast<int64_t>(named));
@@ -334,20 +328,25 @@ class TableDataset : public TensorDataset {
     if (left_out_.count > 0) notes.push_back(left_out_.text(options_.path));
     for (const std::string& note : inferred_ ? inferred_->notes : std::vector<std::string>()) notes.push_back(note);
     for (const UnknownCategories& unknown : unknown_) notes.push_back(options_.path + ": " + text_of(unknown));
-    const auto known = known_features();
-    if (!known) return notes;
-    const std::vector<std::string> others =
-        others_among(source_->open()->names(), {*known, options_.labels(), rows_.ids()});
-    if (!others.empty()) {
-      notes.push_back(options_.path + ": columns that the training data do not have are not read: " + join(others));
-    }
+    const WantedColumns wanted = wanted_columns();
+    if (options_.features || (!wanted.features && wanted.no_features.empty())) return notes;
+    if (auto note = note_on_columns(wanted, source_->open()->names()); !note.empty()) notes.push_back(std::move(note));
     return notes;
   }
-
+  WantedColumns wanted_columns() const {
+    WantedColumns wanted{options_.path, options_.labels(), rows_.ids(), options_.features, {}, inputs_.target_alone};
+    if (!wanted.features) wanted.features = known_features();
+    if (!options_.infers()) wanted.no_features = inputs_.no_features;
+    return wanted;
+  }
   /// The places of the features, then those of the labels.
   std::vector<size_t> select_columns(const std::vector<std::string>& names) const {
-    WantedColumns wanted{options_.path, options_.labels(), rows_.ids(), options_.features, {}, target_alone_};
-    if (!wanted.features) wanted.features = known_features();
+    options();  // which may find out which columns are features
+    return selected(names);
+  }
+  /// By what is known so far.
+  std::vector<size_t> selected(const std::vector<std::string>& names) const {
+    WantedColumns wanted = wanted_columns();
     if (!wanted.features && inferred_) {  // in the training file's order
       wanted.features.emplace();
       for (const InferredTable::Entry& entry : inferred_->columns) {
@@ -425,7 +424,7 @@ class TableDataset : public TensorDataset {
   mutable std::optional<TableOptions> resolved_;  // with what was inferred
   mutable std::shared_ptr<const InferredTable> inferred_;
   std::unique_ptr<TableSource> source_;
-  bool target_alone_;  // see DatasetInputs
+  DatasetInputs inputs_;
   std::vector<std::string> feature_names_;
   TablePlaces rows_;
   std::vector<Column> columns_;  // the labels last; empty once the fields are made
@@ -433,7 +432,6 @@ class TableDataset : public TensorDataset {
   std::vector<UnknownCategories> unknown_;
   RowsLeftOut left_out_;
   std::vector<std::string> label_words_;  // of a boolean: boolean_words
-  std::vector<int64_t> series_starts_;    // the rows before which others are left out: no window may reach over these
   std::optional<int64_t> num_classes_;    // of a label that is their numbers, once open
   json learnt_;
 };
@@ -442,7 +440,7 @@ class TableDataset : public TensorDataset {
 
 std::unique_ptr<Dataset> make_table(const TableOptions& options, std::unique_ptr<TableSource> source,
                                     const DatasetInputs& inputs) {
-  auto table = std::make_unique<TableDataset>(options, std::move(source), inputs.target_alone);
+  auto table = std::make_unique<TableDataset>(options, std::move(source), inputs);
   if (!options.split) return table;
   return options.split->part_of(std::move(table));
 }

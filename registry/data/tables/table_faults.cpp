@@ -62,16 +62,4 @@ void throw_faults(const TableOptions& options, const TableSource& source, const 
   throw DataError(lines);
 }
 
-std::vector<std::string> others_among(const std::vector<std::string>& names,
-                                      const std::vector<std::vector<std::string>>& known) {
-  std::vector<std::string> others;
-  for (const std::string& name : names) {
-    const bool is_known = std::any_of(known.begin(), known.end(), [&](const std::vector<std::string>& list) {
-      return std::find(list.begin(), list.end(), name) != list.end();
-    });
-    if (!is_known) others.push_back(name);
-  }
-  return others;
-}
-
 }  // namespace trainrun

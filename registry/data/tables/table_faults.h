@@ -12,8 +12,4 @@ namespace trainrun {
 void throw_faults(const TableOptions& options, const TableSource& source, const std::vector<Column>& columns,
                   const std::vector<std::string>& faults);
 
-/// Those of `names` that are in none of the `known` lists.
-std::vector<std::string> others_among(const std::vector<std::string>& names,
-                                      const std::vector<std::vector<std::string>>& known);
-
 }  // namespace trainrun

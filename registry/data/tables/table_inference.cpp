@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "registry/data/tables/table_selection.h"
+
 namespace trainrun {
 
 using nlohmann::json;
@@ -113,7 +115,8 @@ std::string odd_note(const TableOptions& options, const TableSource& source, con
 
 }  // namespace
 
-InferredTable infer_table(const TableOptions& options, const TableSource& source, const std::vector<size_t>& places) {
+InferredTable infer_table(const TableOptions& options, const TableSource& source, const std::vector<size_t>& places,
+                          const std::vector<std::string>& no_features) {
   InferredTable table;
   table.path = options.path;
   table.num_labels = options.labels().size();
@@ -121,11 +124,17 @@ InferredTable infer_table(const TableOptions& options, const TableSource& source
   const auto facts = look_at_columns(options, source, places, table.rows);
   if (table.rows == 0) throw DataError(options.path + ": has no rows below the names of its columns");
   Faults faults;
+  std::vector<std::string> left_out;
   for (size_t i = 0; i < places.size(); ++i) {
     const bool is_label = i + table.num_labels >= places.size();
     const std::string& name = names[places[i]];
     std::string fault;
     const ColumnOptions found = is_label ? facts[i].label_options(options, fault) : facts[i].options(fault);
+    const bool tells_apart = !is_label && std::ranges::find(no_features, name) != no_features.end();
+    if (tells_apart && (!fault.empty() || found.is_feature())) {
+      left_out.push_back(name);
+      continue;
+    }
     table.columns.push_back({name, found, facts[i].missing(), facts[i].distinct()});
     const bool is_odd = facts[i].has_odd() && facts[i].number_format().empty();
     if (fault.empty() && is_odd && found.is_category()) {
@@ -153,6 +162,7 @@ InferredTable infer_table(const TableOptions& options, const TableSource& source
     const std::string cure = cure_of(table, source, faults);
     throw DataError(faults.lines + (cure.empty() ? "" : "\n" + options.path + ": " + cure));
   }
+  if (!left_out.empty()) table.notes.push_back(no_features_note(options.path, left_out));
   const ColumnOptions& label = table.columns.back().options;
   if (label.type == "integer") table.num_classes = static_cast<int64_t>(facts.back().most()) + 1;
   return table;

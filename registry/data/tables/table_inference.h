@@ -33,9 +33,11 @@ struct InferredTable {
   static InferredTable from_json(const nlohmann::json& json);
 };
 
-/// Reads the whole table. `places`: of the columns in a row, the labels' last. Throws DataError with a line for each
+/// Reads the whole table. `places`: of the columns in a row, the labels' last. Of `no_features` those columns are left
+/// out that would be among the numbers of `features`, or that cannot be read. Throws DataError with a line for each other
 /// column that cannot be read.
-InferredTable infer_table(const TableOptions& options, const TableSource& source, const std::vector<size_t>& places);
+InferredTable infer_table(const TableOptions& options, const TableSource& source, const std::vector<size_t>& places,
+                          const std::vector<std::string>& no_features);
 
 /// The categories of the columns `names` of a training file, whose recipe wants them one-hot and does not list them.
 /// Throws DataError where a column has too many.

@@ -148,7 +148,9 @@ void TableOptions::describe_whole_into(Fields<T>& f, const char* path_doc) {
       .doc("a column, or several, by which people know a row: not a feature; messages and predictions name rows by it");
   f.optional("features", &TableOptions::features)
       .not_empty("expected at least one column")
-      .doc("the columns to predict from, in this order; null: all but the label and id");
+      .doc(
+          "the columns to predict from, in this order; null: all but the label and id, and, in "
+          "Windows, the columns of group and time that `columns` and `known` do not name");
   f.optional("columns", &TableOptions::columns)
       .one_of({"auto"})
       .doc(

@@ -1,6 +1,7 @@
 #include "registry/data/tables/table_selection.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string_view>
 
@@ -47,7 +48,8 @@ std::vector<size_t> select_columns(const TableSource& source, const WantedColumn
     places = places_of(*wanted.features);
   } else {
     for (size_t i = 0; i < names.size(); ++i) {
-      if (!others.contains(i)) places.push_back(i);
+      const bool is_left_out = std::ranges::find(wanted.no_features, names[i]) != wanted.no_features.end();
+      if (!others.contains(i) && !is_left_out) places.push_back(i);
     }
   }
   if (places.empty() && !wanted.may_lack_features) {
@@ -56,6 +58,41 @@ std::vector<size_t> select_columns(const TableSource& source, const WantedColumn
   places_of(wanted.named);
   places.insert(places.end(), labels.begin(), labels.end());
   return places;
+}
+
+std::vector<std::string> others_among(const std::vector<std::string>& names,
+                                      const std::vector<std::vector<std::string>>& known) {
+  std::vector<std::string> others;
+  for (const std::string& name : names) {
+    const bool is_known = std::any_of(known.begin(), known.end(), [&](const std::vector<std::string>& list) {
+      return std::find(list.begin(), list.end(), name) != list.end();
+    });
+    if (!is_known) others.push_back(name);
+  }
+  return others;
+}
+
+std::string note_on_columns(const WantedColumns& wanted, const std::vector<std::string>& names) {
+  const auto is_no_feature = [&](const std::string& name) {
+    return std::ranges::find(wanted.no_features, name) != wanted.no_features.end();
+  };
+  if (!wanted.features) {
+    std::vector<std::string> found;
+    std::ranges::copy_if(names, std::back_inserter(found), is_no_feature);
+    return no_features_note(wanted.path, found);
+  }
+  std::vector<std::string> others = others_among(names, {*wanted.features, wanted.labels, wanted.ids});
+  std::erase_if(others, is_no_feature);
+  if (others.empty()) return "";
+  return wanted.path + ": columns that the training data do not have are not read: " + join(others);
+}
+
+std::string no_features_note(const std::string& path, const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  const bool is_one = names.size() == 1;
+  return path + ": " + join(names) + (is_one ? " tells" : " tell") + " rows apart (group, time), and " +
+         (is_one ? "is" : "are") + " not among the features; to learn from " + (is_one ? "it" : "them") +
+         ", too, list all features by features: […]";
 }
 
 }  // namespace trainrun
