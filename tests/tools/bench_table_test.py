@@ -31,7 +31,7 @@ def measured(tmp_path_factory):
     """A quick table of one row, whose data are made on the spot."""
     path = tmp_path_factory.mktemp("table") / "table.json"
     said = table("--quick", "--only", ROW, "--peers", *PEERS, "--json", path)
-    assert "1 rows to measure, about" in said
+    assert "1 row to measure, about" in said
     return path
 
 
@@ -124,7 +124,7 @@ def test_where_trainrun_loses_is_said():
     found = {"rows": {"slower": slower, "unsure": unsure, "faster": faster, "ranks": alone}}
     lines = results.losing(found)
     assert [line.split(":")[0] for line in lines] == ["slower", "unsure", "ranks"]
-    assert "takes 0.50 of trainrun's 2,000 ms" in lines[0] and "two ranks are slower than one (0.80)" in lines[2]
+    assert "takes 0.50 times trainrun's 2,000 ms" in lines[0] and "two ranks are slower than one (0.80)" in lines[2]
     assert results.summary(alone)["better"] == "torch DDP, 2 ranks" and results.summary(alone)["over_base"]["torch DDP, 2 ranks"] == 0.25
 
 

@@ -32,7 +32,7 @@ def time_text(seconds: float) -> str:
 
 def arguments_of(words: list | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/bench/all", description="trainrun beside its peers on this machine. What the JSON has already is not measured again.")
-    parser.add_argument("--rounds", type=int, default=5, help="of each row; in each, all programs take turns (default: 5)")
+    parser.add_argument("--rounds", type=int, help="of each row; in each, all programs take turns (default: 5; 3 with --budget)")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="rows whose names contain one of these words")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS)
     parser.add_argument("--budget", type=seconds_of, metavar="TIME", help="start nothing that would end after this time: 25m, 2h; 0: print the JSON's table, measure nothing")
@@ -48,8 +48,7 @@ def arguments_of(words: list | None) -> argparse.Namespace:
     parser.add_argument("--data", type=lambda path: pathlib.Path(path).resolve(), default=os.environ.get("TRAINRUN_DATA", "data"),
                         help="the folder of mnist/, mrpc/ and tinyshakespeare/ (default: TRAINRUN_DATA)")
     arguments = parser.parse_args(words)
-    if arguments.quick:
-        arguments.rounds = 1
+    arguments.rounds = 1 if arguments.quick else arguments.rounds or (5 if arguments.budget is None else 3)
     return arguments
 
 
@@ -136,9 +135,8 @@ class Table:
         found = measured_floor(self.context)
         if row.job:
             try:
-                flops = ours.flops(self.context, row.job)
-                if flops > 0 and not self.context.quick:
-                    found["arithmetic"] = flops / (1e9 * found["bf16" if row.bf16 else "fp32"])
+                if row.job.stays and not self.context.quick:  # else batches differ, and so does their arithmetic
+                    found["arithmetic"] = ours.flops(self.context, row.job) / (1e9 * found["bf16" if row.bf16 else "fp32"])
                 if row.job.profiled:
                     found["kernels"] = ours.kernels(self.context, row.job, row.bf16)
             except runs.Failed as failure:
@@ -183,11 +181,23 @@ class Table:
         loss = "" if figures.get("loss") is None else f"  loss {figures['loss']:.5g}"
         self.say(f"  {number + 1}  {row.name}  {name:<20} {results.shown(record, figures['value']):>8} {row.unit}{loss}  load {load:.1f}")
 
+    def begin_with(self, rows: list[Row], here: dict) -> None:
+        """Says what is ahead, and does it."""
+        rows = [row for row in rows if self.lacking(row)]
+        if rows:
+            floor = measured_floor(self.context)
+            self.speed = max(1.0, USUAL_GFLOPS / floor["fp32"])
+            self.say(f"{here['processor']}, {here['processors']} of {here['of']} processors; products: {floor['fp32']:.0f} GFLOP/s in float32, {floor['bf16']:.0f} in bfloat16; "
+                     f"load {floor['load']}")
+        budget = "" if self.arguments.budget is None else f"; the budget ends after {time_text(self.arguments.budget)}"
+        self.say(f"{len(rows)} {'row' if len(rows) == 1 else 'rows'} to measure, about {time_text(sum(self.estimate(row) for row in rows))}{budget}")
+        try:
+            self.measure_all(rows)
+        finally:
+            results.save(self.arguments.json, self.results)
+
     def measure_all(self, rows: list[Row]) -> None:
         for row in rows:
-            lacking = self.lacking(row)
-            if not lacking:
-                continue
             one_round = self.shortest(row)
             if one_round > self.left():
                 self.leave_out(row.name, f"the budget was used up (a round takes about {time_text(one_round)})")
@@ -223,8 +233,7 @@ def begin_results(arguments, here: dict) -> dict:
     apart = machine.differences(found["machine"], here) + ([f"quick: {found['quick']} there, {arguments.quick} here"] if found["quick"] != arguments.quick else [])
     if apart:
         raise SystemExit(f"{arguments.json} has figures of other programs or of another machine, which a table may not mix; give another --json, or remove it:\n  " + "\n  ".join(apart))
-    # What was left out by name is tried again, by the budget or for want of data; what failed may be mended.
-    found["left_out"] = {}
+    found["left_out"] = {}  # all of it is tried again: there may be time, data and mended programs now
     return found
 
 
@@ -238,7 +247,7 @@ def listed(rows: list[Row], peers: list, rounds: int) -> None:
 
 
 def report(arguments, found: dict) -> None:
-    print("\nmedians; how many times as fast as the better peer (smallest to largest ratio of a round)")
+    print("\nmedians; how many times as much the better peer takes (smallest to largest ratio of a round)")
     for name, row in found["rows"].items():
         print(results.line_of(name, row))
     lost = results.losing(found)
@@ -259,7 +268,13 @@ def report_only(arguments) -> int:
 
 
 def main(words: list | None = None) -> int:
-    arguments = arguments_of(words)
+    try:
+        return measure_and_report(arguments_of(words))
+    except runs.Failed as failure:
+        raise SystemExit(str(failure)) from None
+
+
+def measure_and_report(arguments) -> int:
     rows = chosen_rows(arguments.only)
     if arguments.list:
         listed(rows, arguments.peers, arguments.rounds)
@@ -287,16 +302,6 @@ def main(words: list | None = None) -> int:
                 if need in missing:
                     table.leave_out(row.name, missing[need])
         rows = [row for row in rows if not set(row.needs) & set(missing)]
-        floor = measured_floor(context)
-        table.speed = max(1.0, USUAL_GFLOPS / floor["fp32"])
-        whole = sum(table.estimate(row) for row in rows)
-        table.say(f"{here['processor']}, {here['processors']} of {here['of']} processors; products: {floor['fp32']:.0f} GFLOP/s in float32, {floor['bf16']:.0f} in bfloat16; "
-                  f"load {floor['load']}")
-        table.say(f"{sum(bool(table.lacking(row)) for row in rows)} rows to measure, about {time_text(whole)}"
-                  + (f"; the budget ends after {time_text(arguments.budget)}" if arguments.budget is not None else ""))
-        try:
-            table.measure_all(rows)
-        finally:
-            results.save(arguments.json, found)
+        table.begin_with(rows, here)
     report(arguments, found)
     return 1 if table.failed else 0

@@ -44,7 +44,7 @@ class Job:
     accumulation: int = 1
     tokens: int = 0  # of a sample, where all are of one length
     losses_differ: str = ""  # why the losses are not comparable; "": they are
-    stays: bool = True  # peers do all rounds in one process, since all batches are alike
+    stays: bool = True  # all batches are alike, so that peers do all rounds in one process
     has_layouts: bool = False  # peers may keep images with the channels last
     profiled: bool = False  # a step is short enough to be measured kernel by kernel
 
@@ -62,7 +62,7 @@ JOBS = {job.name: job for job in [
         overrides=("dataloader.shuffle=false", "dataloader.num_workers=2", "scheduler.total_steps=2345"), needs=("mnist",), has_layouts=True),
     Job("nanogpt", "nanoGPT's setting for a CPU: 4 layers of 128 features, 12 windows of 64 characters", 12, 300, 0.04,
         needs=("tinyshakespeare",), tokens=64, losses_differ="the initial weights and the windows are drawn otherwise", profiled=True),
-    Job("mrpc_minilm", "MRPC with MiniLM (6 layers of 384 features), AdamW, batches of 16 pairs", 16, 40, 0.3,
+    Job("mrpc_minilm", "MRPC with MiniLM (6 layers of 384 features), AdamW, batches of 16 pairs", 16, 30, 0.3,
         overrides=("dataloader.shuffle=false", "scheduler.total_steps=765"), needs=("mrpc", "minilm"),
         stays=False, losses_differ="the classifier's initial weights and dropout are drawn otherwise"),
     image_job("resnet50", "ResNet-50 on 64x64, SGD, batches of 64", "[{type: ResNet50, num_classes: 10}]", 64, 64, 1.6, has_layouts=True),

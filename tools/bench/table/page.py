@@ -16,13 +16,14 @@ HOW = """\
 ## How this was measured
 
 - `tools/bench/all` runs trainrun and its peers in turns, each in a process of its own, round by round; who goes first changes with each round. Tables have the
-  medians of {rounds} rounds, unless a row says otherwise. Each row was measured on the machine above, with a 1-minute load of {load} as a run began.
+  medians of {rounds}, unless a row says otherwise. Each row was measured on the machine above, with a 1-minute load of {load} as a run began.
 - The peers are written as their users write them (`tools/bench/table/peer.py`): a loop in plain PyTorch, the same with `torch.compile(model)`, `Accelerator.prepare`, and
   Lightning's `Trainer` without its logger, checkpoints, progress bar and summary. Data, batches, optimizer and schedule are the same for all. All have the default
   number of threads, unless a row says otherwise.
-- A step's time is the mean of the second half of a run's steps. `torch.compile` compiles before, and that time is not counted. Images of peers are kept with the
+- A step's time is the mean of the second half of a run's steps; the first half warms up. A peer of such a row then stays and trains another half in each round, while trainrun begins
+  each round anew. `torch.compile` compiles before, and that time is not counted, nor is it in the epoch's. Images of peers are kept with the
   channels first or last: whichever was faster in plain PyTorch at the beginning of the row.
-- **The better peer** is the one with the smallest median. The ratio says how many times as fast trainrun is, as the median of the rounds' ratios, with the smallest and largest.
+- **The better peer** is the one with the smallest median. The ratio says how many times as much it takes as trainrun: the median of the rounds' ratios, with the smallest and largest. Below 1, trainrun loses.
 - **Product** is what a product of two 2048x2048 matrices reached in PyTorch as the row began, in the row's precision. **Arithmetic** is a step's multiplications and additions (three forward
   passes by direct sums) at that speed; Winograd's algorithm needs fewer, so that a step may be faster. **Kernels** is the time that a step's layers, loss and optimizer take in `trainrun profile`.
 - Losses of the last step are compared where the initial weights and the order of samples are the same. Where they are not, the table says why.
@@ -50,7 +51,7 @@ def machine_text(found: dict) -> str:
 def ratio_text(row: dict, found: dict) -> str:
     if "ratio" not in found:
         return ""
-    text = f"**{found['ratio']:.2f}** ({found['low']:.2f} to {found['high']:.2f}) of {found['better']}"
+    text = f"**{found['ratio']:.2f}** ({found['low']:.2f} to {found['high']:.2f}), {found['better']}"
     return text + (f"; {found['rounds']} of {row['rounds']} rounds" if "cut" in row else "")
 
 
@@ -66,8 +67,9 @@ def floor_text(row: dict) -> str:
 def loss_text(row: dict, found: dict) -> str:
     values = []
     for name in (row["ours"], found.get("better")):
-        losses = [run["loss"] for run in results.runs_of(row, name) if run.get("loss") is not None] if name else []
-        values += [f"{statistics.median(losses):.4g}"] if losses else []
+        for figure, form in (("loss", ".4g"), ("accuracy", ".2%")):
+            each = [run[figure] for run in results.runs_of(row, name) if run.get(figure) is not None] if name else []
+            values += [format(statistics.median(each), form)] if each else []
     return f"{', '.join(values)}: {found['losses']}" if "losses" in found else ", ".join(values)
 
 
@@ -84,7 +86,7 @@ def group_text(name: str, rows: dict) -> str:
             cells.append(", ".join(f"{program}: {times:.2f}" for program, times in found["over_base"].items()))
         lines.append([*cells, floor_text(row), loss_text(row, found)])
     extra = ["over one rank"] if any(row["base"] for row in rows.values()) else []
-    return f"## {name}\n\n" + table(["row", *programs, "times as fast as the better peer", *extra, "product, arithmetic, kernels", "loss of the last step"], lines)
+    return f"## {name}\n\n" + table(["row", *programs, "better peer ÷ trainrun", *extra, "product, arithmetic, kernels", "loss of the last step"], lines)
 
 
 def growth_text(series: str, rows: dict, plot: str | None) -> str:
@@ -100,7 +102,7 @@ def growth_text(series: str, rows: dict, plot: str | None) -> str:
             cells = [results.shown(row, found["medians"][program]) if program in found["medians"] else "" for program in programs]
             lines.append([f"{row['x']:g}", *cells, f"{found['ratio']:.2f}" if "ratio" in found else ""])
     unit = next(iter(rows.values()))["unit"]
-    return text + table([series.removeprefix("growth: "), *(f"{program} [{unit}]" for program in programs), "times as fast"], lines)
+    return text + table([series.removeprefix("growth: "), *(f"{program} [{unit}]" for program in programs), "÷ trainrun"], lines)
 
 
 def draw(found: dict, page: pathlib.Path, python: pathlib.Path) -> list[pathlib.Path]:
@@ -140,7 +142,7 @@ def text_of(found: dict, plots: dict[str, str]) -> str:
     growth = {name: rows for name, rows in groups.items() if name.startswith("growth")}
     if growth:
         text += "## Growth\n\n" + "".join(growth_text(name, rows, plots.get(name.removeprefix("growth: "))) for name, rows in growth.items())
-    text += HOW.format(rounds=max((row["rounds"] for row in found["rows"].values()), default=0), load=f"{min(loads):.1f} to {max(loads):.1f}")
+    text += HOW.format(rounds=results.rounds_text(max((row["rounds"] for row in found["rows"].values()), default=0)), load=f"{min(loads):.1f} to {max(loads):.1f}")
     return text + rest_text(found)
 
 

@@ -34,7 +34,7 @@ def medians(row: dict) -> dict[str, float]:
 
 
 def ratios(row: dict, program: str, to: str) -> list[float]:
-    """How many times as fast `to` is as `program`, round by round."""
+    """How many times as much as `to` a program takes, round by round."""
     values = {name: {run["round"]: run["value"] for run in runs_of(row, name)} for name in (program, to)}
     return [values[program][number] / values[to][number] for number in sorted(values[program]) if values[to].get(number)]
 
@@ -82,13 +82,17 @@ def losing(results: dict) -> list[str]:
         if not found or "ratio" not in found:
             continue
         if found["ratio"] < 1:
-            lines.append(f"{name}: {found['better']} takes {found['ratio']:.2f} of trainrun's {shown(row, found['ours'])} {row['unit']}")
+            lines.append(f"{name}: {found['better']} takes {found['ratio']:.2f} times trainrun's {shown(row, found['ours'])} {row['unit']}")
         elif found["low"] < 1:
-            lines.append(f"{name}: {found['better']} was faster in some round (ratios {found['low']:.2f} to {found['high']:.2f})")
+            lines.append(f"{name}: {found['better']} took less in some round (ratios {found['low']:.2f} to {found['high']:.2f})")
         for program, times in found["over_base"].items():
             if program == row["ours"] and times < 1:
                 lines.append(f"{name}: two ranks are slower than one ({times:.2f})")
     return lines
+
+
+def rounds_text(rounds: int) -> str:
+    return "one round" if rounds == 1 else f"{rounds} rounds"
 
 
 def line_of(name: str, row: dict) -> str:
@@ -99,7 +103,7 @@ def line_of(name: str, row: dict) -> str:
     parts = [f"{program} {shown(row, value)}" for program, value in found["medians"].items()]
     text = f"{name:<24}  {', '.join(parts)} {row['unit']}"
     if "ratio" in found:
-        text += f"; {found['ratio']:.2f} times as fast as {found['better']} ({found['low']:.2f} to {found['high']:.2f}, {found['rounds']} rounds); losses {found['losses']}"
+        text += f"; {found['better']} takes {found['ratio']:.2f} times as much ({found['low']:.2f} to {found['high']:.2f}, {rounds_text(found['rounds'])}); losses {found['losses']}"
     for program, times in found["over_base"].items():
         text += f"; {program}: {times:.2f} times its one rank"
     return text
