@@ -63,15 +63,15 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, vocabulary):
+    def __init__(self, vocabulary, layers=LAYERS):
         super().__init__()
         self.wte, self.wpe, self.drop = nn.Embedding(vocabulary, SIZE), nn.Embedding(CONTEXT, SIZE), nn.Dropout(0.0)
-        self.h = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.h = nn.ModuleList(Block() for _ in range(layers))
         self.ln_f, self.lm_head = LayerNorm(SIZE), nn.Linear(SIZE, vocabulary, bias=False)
         self.wte.weight = self.lm_head.weight
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1:
-                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * LAYERS) if name.endswith("c_proj.weight") else 0.02)
+                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * layers) if name.endswith("c_proj.weight") else 0.02)
 
     def forward(self, ids, targets):
         x = self.drop(self.wte(ids) + self.wpe(torch.arange(0, ids.size(1))))
