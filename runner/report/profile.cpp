@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
@@ -187,13 +188,20 @@ Profile result_of(const LoadedRecipe& loaded, const Job& job, const Stopwatch& w
   return result;
 }
 
+/// Page faults of the process so far that were met without reading from a disk.
+double minor_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_minflt);
+}
+
 void divide(Profile& profile, double steps) {
   for (LayerTime& layer : profile.layers) {
     layer.forward /= steps;
     layer.backward /= steps;
   }
-  for (double* part :
-       {&profile.loss, &profile.optimizing, &profile.data, &profile.rest, &profile.step, &profile.samples}) {
+  for (double* part : {&profile.loss, &profile.optimizing, &profile.data, &profile.rest, &profile.step,
+                       &profile.samples, &profile.faults}) {
     *part /= steps;
   }
 }
@@ -219,6 +227,7 @@ Profile profile(const LoadedRecipe& loaded, int64_t steps) {
   job.optimizer = std::make_unique<MeasuredOptimizer>(std::move(job.optimizer), watch, accounts);
   double step_seconds = 0;
   double samples = 0;
+  double faults_before = 0;
   Progress& progress = job.progress;
   for (; progress.step < kUncountedSteps + steps; ++progress.epoch, progress.batch = 0) {
     MeasuredStream batches(job.train_loader->iterate(progress.epoch), watch, accounts);
@@ -226,6 +235,7 @@ Profile profile(const LoadedRecipe& loaded, int64_t steps) {
       if (progress.step == kUncountedSteps) {
         watch.reset();
         step_seconds = samples = 0;
+        faults_before = minor_faults();
       }
       const int64_t first = progress.batch;
       const double begin = watch.seconds();
@@ -240,6 +250,7 @@ Profile profile(const LoadedRecipe& loaded, int64_t steps) {
   result.steps = steps;
   result.step = step_seconds;
   result.samples = samples;
+  result.faults = minor_faults() - faults_before;
   divide(result, static_cast<double>(steps));
   return result;
 }

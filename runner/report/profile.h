@@ -27,6 +27,7 @@ struct Profile {
   std::string optimizer;
   int64_t steps = 0;   // that were measured
   double samples = 0;  // of a step
+  double faults = 0;   // pages of memory that the process touches in a step for the first time
   double step = 0;     // by a clock that knows of no parts
   std::vector<LayerTime> layers;
   double loss = 0;  // losses, forward and backward, and what else is between the layers' two passes

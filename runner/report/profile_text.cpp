@@ -42,7 +42,8 @@ std::string to_text(const Profile& profile) {
   table.add({"rest", "", milliseconds(profile.rest), "", share(profile.rest)});
   table.add({"step", "", milliseconds(profile.step), "", ""});
   return profile.name + " (" + profile.path + "): milliseconds of a step of " + fixed(profile.samples, 0) +
-         " samples, mean of " + grouped(profile.steps) + " steps on " + profile.device + "\n\n" + table.to_string();
+         " samples, mean of " + grouped(profile.steps) + " steps on " + profile.device + "\n\n" + table.to_string() +
+         "page faults: " + fixed(profile.faults, 1) + " a step\n";
 }
 
 ordered_json to_json(const Profile& profile) {
@@ -56,6 +57,7 @@ ordered_json to_json(const Profile& profile) {
           {"device", profile.device},
           {"steps", profile.steps},
           {"samples", profile.samples},
+          {"page_faults", profile.faults},
           {"seconds",
            {{"step", profile.step},
             {"layers", layers},

@@ -60,8 +60,13 @@ def test_the_text_has_a_line_for_each_part_and_nothing_is_written(tmp_path):
     result = trainrun("profile", ROOT / "recipes/digits_mlp.yaml", "--steps", 2, folder=tmp_path)
     assert result.returncode == 0, result.stderr
     first = [line.split()[0] for line in result.stdout.splitlines() if line.strip()]
-    assert first[-6:] == ["layers", "loss", "optimizer", "data", "rest", "step"]
+    assert first[-7:] == ["layers", "loss", "optimizer", "data", "rest", "step", "page"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_is_kept_from_step_to_step():
+    found = profile("recipes/digits_mlp.yaml", "--steps", 200)
+    assert 0 <= found["page_faults"] < 5  # a page touched for the first time now and then; a step's tensors are hundreds
 
 
 def test_a_number_of_steps_that_is_none_is_refused():
