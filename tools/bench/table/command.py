@@ -157,8 +157,8 @@ class Table:
             for name in missing[:: 1 if number % 2 == 0 else -1]:
                 if f"{row.name}: {name}" not in self.results["left_out"]:
                     self.run_one(row, record, number, name)
-            took = time.monotonic() - begin
-            if took > self.left() and self.lacking(row):
+            took = time.monotonic() - begin  # the first round starts and compiles besides
+            if min(took, self.speed * sum(row.seconds[name] for name in missing)) > self.left() and self.lacking(row):
                 record["cut"] = f"{number + 1} of {record['rounds']} rounds: the budget was used up"
                 self.say(f"{row.name}: {record['cut']}")
                 break

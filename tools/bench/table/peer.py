@@ -207,7 +207,7 @@ def lightning(run: Run) -> None:
             clock.begin = time.perf_counter()
 
         def on_train_batch_end(self, trainer, module, outputs, batch, index):
-            clock.losses.append(outputs["loss"].detach())
+            clock.losses.append(task.accumulation * outputs["loss"].detach())  # Lightning divides it
             if (index + 1) % task.accumulation == 0:
                 clock.step()
                 if run.saves_to:

@@ -9,7 +9,7 @@ import matplotlib
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "trainrun"  # the same figures give the same file
 matplotlib.rcParams["svg.fonttype"] = "none"
-import matplotlib.pyplot as pyplot  # noqa: E402
+from matplotlib import pyplot, ticker  # noqa: E402
 
 LABELS = {"batch": "samples in a batch", "data": "times 600 images", "ranks": "ranks", "width": "channels", "depth": "layers"}
 
@@ -22,6 +22,8 @@ for series, plot in json.loads(sys.argv[1]).items():
     if series != "ranks":
         axes.set_xscale("log", base=10 if series == "data" else 2)
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda y, _: f"{y:,g}")
     else:
         axes.set_ylim(bottom=0)
     axes.set_xticks(ticks, [f"{x:g}" for x in ticks])

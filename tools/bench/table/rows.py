@@ -90,7 +90,7 @@ def length(context: Context, job: Job) -> tuple[int, int]:
     """Steps and batch."""
     if not context.quick:
         return job.steps, job.batch
-    return (20 if job.steps > 100 else 2), min(job.batch, 8)
+    return (20 if job.steps > 100 else 2), min(max(1, job.batch // 2), 8)
 
 
 def probe_layout(row: Row) -> Callable:
