@@ -1,6 +1,6 @@
 #include "registry/language/figure_name.h"
 
-#include "tests/doctest.h"
+#include <doctest/doctest.h>
 
 namespace trainrun {
 namespace {
