@@ -1,5 +1,8 @@
 #include "registry/kernels/cpu_path.h"
 
+#include <cstdlib>
+#include <string_view>
+
 namespace trainrun::kernels {
 
 bool is_available(CpuPath path) {
@@ -26,8 +29,28 @@ std::vector<CpuPath> available_cpu_paths() {
   return paths;
 }
 
+namespace {
+
+/// As LibTorch reads it for its own kernels; what it does not know changes nothing.
+CpuPath widest_wanted() {
+  const char* const wanted = std::getenv("ATEN_CPU_CAPABILITY");
+  if (wanted == nullptr) return CpuPath::kAvx512;
+  const std::string_view name = wanted;
+  return name == "default" ? CpuPath::kGeneric : name == "avx2" ? CpuPath::kAvx2 : CpuPath::kAvx512;
+}
+
+CpuPath best_of(const std::vector<CpuPath>& paths, CpuPath widest) {
+  CpuPath best = CpuPath::kGeneric;
+  for (const CpuPath path : paths) {
+    if (path <= widest) best = path;
+  }
+  return best;
+}
+
+}  // namespace
+
 CpuPath best_cpu_path() {
-  static const CpuPath best = available_cpu_paths().back();
+  static const CpuPath best = best_of(available_cpu_paths(), widest_wanted());
   return best;
 }
 

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "registry/kernels/cpu_path.h"
 #include "registry/language/error.h"
 #include "runner/base/text.h"
 #include "runner/device/device.h"
@@ -176,6 +177,7 @@ void add_hardware(NamedLines& facts) {
                                  std::to_string(usable_cpus()) + " usable by this process");
   facts.emplace_back("vector extensions", vector_extensions());
   facts.emplace_back("LibTorch's kernels", at::get_cpu_capability());
+  facts.emplace_back("trainrun's kernels", kernels::name_of(kernels::best_cpu_path()));
   facts.emplace_back("matrix products", matrix_products_text());
   facts.emplace_back("threads", std::to_string(at::get_num_threads()) + " within an operation, " +
                                     std::to_string(at::get_num_interop_threads()) + " between operations");

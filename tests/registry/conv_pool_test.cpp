@@ -27,7 +27,7 @@ namespace {
 
 struct ConvPoolCase {
   int64_t images, channels, height, width, filters, taps;
-  ConvPoolTerms terms;
+  ConvPoolTerms terms = {};
   bool has_bias = true, is_bfloat16 = false;
 };
 

@@ -166,6 +166,13 @@ def test_env_names_what_a_bug_report_needs():
         assert word in text, word
 
 
+@pytest.mark.parametrize(("wanted", "used"), [("default", "generic"), ("avx2", "AVX2")])
+def test_own_kernels_heed_what_limits_those_of_libtorch(wanted, used):
+    text = trainrun("env", ATEN_CPU_CAPABILITY=wanted).stdout
+    line = next(line for line in text.splitlines() if line.startswith("trainrun's kernels"))
+    assert line.split()[-1] == used or "avx2" not in text
+
+
 def test_explain_defaults_prints_a_recipe_that_is_the_same_job(tmp_path):
     text = output_of("explain", "recipes/digits_mlp.yaml", "optimizer.lr=0.01", "--defaults")
     for line in ["lr: 0.01", "eps: 1e-08", "every_steps: 100", "max_grad_norm: null", "bias: true", "keep_last: 2"]:
