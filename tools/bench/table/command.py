@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -268,6 +269,7 @@ def report_only(arguments) -> int:
 
 
 def main(words: list | None = None) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is stopped, too
     try:
         return measure_and_report(arguments_of(words))
     except runs.Failed as failure:

@@ -86,7 +86,7 @@ def group_text(name: str, rows: dict) -> str:
             cells.append(", ".join(f"{program}: {times:.2f}" for program, times in found["over_base"].items()))
         lines.append([*cells, floor_text(row), loss_text(row, found)])
     extra = ["over one rank"] if any(row["base"] for row in rows.values()) else []
-    return f"## {name}\n\n" + table(["row", *programs, "better peer ÷ trainrun", *extra, "product, arithmetic, kernels", "loss of the last step"], lines)
+    return f"## {name}\n\n" + table(["row", *programs, "better peer ÷ trainrun", *extra, "product, arithmetic, kernels", "loss of the last step, accuracy"], lines)
 
 
 def growth_text(series: str, rows: dict, plot: str | None) -> str:
