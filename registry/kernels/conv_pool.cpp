@@ -1,7 +1,6 @@
 #include "registry/kernels/conv_pool.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
@@ -149,16 +148,6 @@ struct ConvMaxPool : torch::autograd::Function<ConvMaxPool> {
   }
 };
 
-/// The type that x is computed in: null where it is none of ours.
-std::optional<at::ScalarType> type_of(const at::Tensor& x) {
-  if (!at::autocast::is_autocast_enabled(at::kCPU)) {
-    return x.scalar_type() == at::kFloat ? std::optional(at::kFloat) : std::nullopt;
-  }
-  const bool is_ours = at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16 &&
-                       (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
-  return is_ours ? std::optional(at::kBFloat16) : std::nullopt;
-}
-
 bool is_dense(const at::Tensor& tensor) { return is_plain_cpu(tensor) && tensor.is_contiguous(); }
 bool is_dense_weight(const at::Tensor& tensor) { return is_dense(tensor) && tensor.scalar_type() == at::kFloat; }
 
@@ -175,7 +164,7 @@ bool can_fuse_conv_max_pool2d(at::IntArrayRef x, at::IntArrayRef weight, const C
 
 at::Tensor conv_max_pool2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            const ConvPoolTerms& terms, CpuPath path) {
-  const auto type = type_of(x);
+  const auto type = type_of_product(x);
   const bool is_ours = type && x.dim() == 4 && x.size(0) > 0 && is_dense(x) && !x.requires_grad() &&
                        is_dense_weight(weight) && (!bias.defined() || is_dense_weight(bias)) &&
                        can_fuse_conv_max_pool2d(x.sizes(), weight.sizes(), terms);

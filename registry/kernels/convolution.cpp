@@ -1,6 +1,5 @@
 #include "registry/kernels/convolution.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/convolution_backward.h>
 #include <c10/core/GradMode.h>
@@ -75,16 +74,6 @@ struct WinogradConv2d : torch::autograd::Function<WinogradConv2d> {
   }
 };
 
-/// The type that x is computed in: null where it is none of ours.
-std::optional<at::ScalarType> computed_type(const at::Tensor& x) {
-  if (!at::autocast::is_autocast_enabled(at::kCPU)) {
-    return x.scalar_type() == at::kFloat ? std::optional(at::kFloat) : std::nullopt;
-  }
-  const bool is_ours = at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16 &&
-                       (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
-  return is_ours ? std::optional(at::kBFloat16) : std::nullopt;
-}
-
 bool is_plain_float(const at::Tensor& tensor) { return is_plain_cpu(tensor) && tensor.scalar_type() == at::kFloat; }
 
 /// Whether Winograd's algorithm computes it, in which type.
@@ -94,7 +83,7 @@ std::optional<at::ScalarType> winograd_type(const at::Tensor& x, const at::Tenso
       (bias.defined() && !is_plain_float(bias))) {
     return std::nullopt;
   }
-  const auto type = computed_type(x);
+  const auto type = type_of_product(x);
   const ConvolutionSizes sizes = {x.size(1),
                                   weight.size(0),
                                   weight.size(2),

@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "registry/kernels/activation_simd.h"
+#include "registry/kernels/parts.h"
 #include "registry/kernels/plain_tensor.h"
 
 namespace trainrun::kernels {
@@ -29,18 +29,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr int64_t kFewestNumbers = int64_t{1} << 14;  // of a thread
-constexpr int64_t kMostParts = 32;                    // of the rows, whose sums for the bias are apart
-
-/// The type that a Linear computes in; nothing for types that are left to ATen.
-std::optional<at::ScalarType> computed_in(const at::Tensor& x) {
-  const at::ScalarType own = x.scalar_type();
-  if (!at::autocast::is_autocast_enabled(at::kCPU)) return own == at::kFloat ? std::optional(own) : std::nullopt;
-  const bool fits =
-      at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16 && (own == at::kFloat || own == at::kBFloat16);
-  return fits ? std::optional(at::kBFloat16) : std::nullopt;
-}
 
 bool learns(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
@@ -56,7 +44,7 @@ struct Product {
   ActivationShape shape(const at::Tensor& rows) const {
     return {rows.size(1), static_cast<LoopActivation>(activation), rows.scalar_type() == at::kBFloat16};
   }
-  int64_t rows_of_thread(const at::Tensor& rows) const { return std::max<int64_t>(1, kFewestNumbers / rows.size(1)); }
+  int64_t rows_of_thread(const at::Tensor& rows) const { return std::max<int64_t>(1, kNumbersOfThread / rows.size(1)); }
 
   at::Tensor forward(const at::Tensor& bias) const {
     return bias.defined() ? at::addmm(bias, x, weight_in_out()) : at::mm(x, weight_in_out());
@@ -87,7 +75,7 @@ struct Product {
     const void* const from = grad_y.const_data_ptr();
     const void* const read = is_plain ? from : activated.const_data_ptr();
     void* const to = is_plain ? const_cast<void*>(from) : made.product.mutable_data_ptr();  // else it is not written
-    const int64_t parts_of_thread = std::max<int64_t>(1, parts * kFewestNumbers / grad_y.numel());
+    const int64_t parts_of_thread = std::max<int64_t>(1, parts * kNumbersOfThread / grad_y.numel());
     at::parallel_for(0, parts, parts_of_thread, [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
         float* const sum = to_sums == nullptr ? nullptr : to_sums + part * features;
@@ -123,7 +111,7 @@ variable_list derivable_gradients(const at::Tensor& x, const LinearTerms& terms,
   return result;
 }
 
-at::Tensor rows_of(const at::Tensor& x) { return x.dim() == 2 ? x : x.view({-1, x.size(-1)}); }
+at::Tensor flat_rows(const at::Tensor& x) { return x.dim() == 2 ? x : x.view({-1, x.size(-1)}); }
 at::Tensor with_sizes(const at::Tensor& rows, at::IntArrayRef like) {
   if (like.size() == 2) return rows;
   std::vector<int64_t> sizes = like.vec();
@@ -137,7 +125,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
                             const std::optional<at::Tensor>& bias, bool is_transposed, Activation activation,
                             CpuPath path) {
     const at::ScalarType type = x.scalar_type();
-    const Product product{rows_of(x), weight.to(type), is_transposed, activation, path};
+    const Product product{flat_rows(x), weight.to(type), is_transposed, activation, path};
     at::Tensor y = product.forward(bias ? bias->to(type) : at::Tensor());
     at::Tensor activated;
     if (activation == Activation::kRelu) {
@@ -180,12 +168,12 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       return result;
     }
     const at::Tensor& copy = saved[3].defined() ? saved[3] : weight;
-    const Product product{rows_of(x), copy, is_transposed, activation, static_cast<CpuPath>(data["path"].toInt())};
+    const Product product{flat_rows(x), copy, is_transposed, activation, static_cast<CpuPath>(data["path"].toInt())};
     const bool wants_bias = bias.defined() && context->needs_input_grad(2);
-    const at::Tensor of_y = rows_of(gradients[0].contiguous());
+    const at::Tensor of_y = flat_rows(gradients[0].contiguous());
     // ATen sums in its own order, whose bits are kept where it costs nothing.
     const bool sums_here = wants_bias && (activation != Activation::kNone || of_y.scalar_type() != at::kFloat);
-    const at::Tensor activated = saved[2].defined() ? rows_of(saved[2]) : at::Tensor();
+    const at::Tensor activated = saved[2].defined() ? flat_rows(saved[2]) : at::Tensor();
     const Product::Summed summed = product.backward_to_product(activated, of_y, sums_here);
     variable_list result(6);
     if (context->needs_input_grad(0)) {
@@ -211,7 +199,7 @@ bool supports_linear_function(const at::Tensor& x, const LinearTerms& terms) {
   const at::Tensor &weight = terms.weight, &bias = terms.bias;
   if (!c10::GradMode::is_enabled() || x.dim() < 2 || x.numel() == 0 || weight.dim() != 2 || weight.numel() == 0)
     return false;
-  if (!is_plain_cpu(x) || !computed_in(x) || !is_plain_weight(weight)) return false;
+  if (!is_plain_cpu(x) || !type_of_product(x) || !is_plain_weight(weight)) return false;
   const int64_t in = weight.size(terms.is_transposed ? 0 : 1), out = weight.size(terms.is_transposed ? 1 : 0);
   if (x.size(-1) != in) return false;
   if (bias.defined() && (!is_plain_weight(bias) || bias.dim() != 1 || bias.size(0) != out)) return false;
@@ -219,7 +207,7 @@ bool supports_linear_function(const at::Tensor& x, const LinearTerms& terms) {
 }
 
 at::Tensor linear_function(const at::Tensor& x, const LinearTerms& terms, CpuPath path) {
-  const at::ScalarType type = *computed_in(x);
+  const at::ScalarType type = *type_of_product(x);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
   const at::Tensor own = (x.scalar_type() == type ? x : x.to(type)).contiguous();
   const auto bias = terms.bias.defined() ? std::optional(terms.bias) : std::nullopt;

@@ -6,6 +6,10 @@
 
 namespace trainrun::kernels {
 
+constexpr int64_t kNumbersOfThread = int64_t{1} << 14;  // fewer are not worth one
+/// Parts of rows whose sums are apart: as many for any number of threads, so that sums do not depend on it.
+constexpr int64_t kMostParts = 32;
+
 /// Calls call(begin, end, part) for at most as many parts of [0, size) as there are threads, on these.
 template <class Call>
 void in_parts(int64_t size, int64_t parts, const Call& call) {

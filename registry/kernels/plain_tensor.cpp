@@ -1,5 +1,6 @@
 #include "registry/kernels/plain_tensor.h"
 
+#include <ATen/autocast_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace trainrun::kernels {
@@ -10,6 +11,14 @@ bool is_plain_cpu(const at::Tensor& x) {
                                          DispatchKey::AutocastCPU};
   const auto modes = c10::impl::tls_local_dispatch_key_set().included_;
   return plain.has_all(x.key_set()) && c10::default_included_set.has_all(modes) && !x._fw_grad(0).defined();
+}
+
+std::optional<at::ScalarType> type_of_product(const at::Tensor& x) {
+  const at::ScalarType own = x.scalar_type();
+  if (!at::autocast::is_autocast_enabled(at::kCPU)) return own == at::kFloat ? std::optional(own) : std::nullopt;
+  const bool fits =
+      at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16 && (own == at::kFloat || own == at::kBFloat16);
+  return fits ? std::optional(at::kBFloat16) : std::nullopt;
 }
 
 }  // namespace trainrun::kernels

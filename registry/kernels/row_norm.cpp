@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "registry/kernels/bernoulli.h"
+#include "registry/kernels/parts.h"
 #include "registry/kernels/plain_tensor.h"
 #include "registry/kernels/row_norm_simd.h"
 
@@ -25,9 +26,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr int64_t kFewestNumbers = int64_t{1} << 14;  // of a thread
-constexpr int64_t kMostParts = 32;                    // of the rows, whose gradients of weights are summed apart
 
 const float* floats(const at::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr<float>() : nullptr; }
 float* floats_to(const at::Tensor& tensor) { return tensor.defined() ? tensor.mutable_data_ptr<float>() : nullptr; }
@@ -81,7 +79,7 @@ struct Norm {
     const NormForward pass{floats(x),        added(addend),         floats_to(made.out.sum),  floats(weight),
                            floats(bias),     floats_to(made.out.y), halves_to(made.out.half), statistics,
                            statistics + rows};
-    const int64_t at_least = std::max<int64_t>(1, kFewestNumbers / shape.features);
+    const int64_t at_least = std::max<int64_t>(1, kNumbersOfThread / shape.features);
     at::parallel_for(0, rows, at_least, [&](int64_t begin, int64_t end) {
       TRAINRUN_LOOP_OF(path, norm_forward)(shape, pass, begin, end);
     });
@@ -106,7 +104,7 @@ struct Norm {
     const at::Tensor sums = at::zeros({2, parts, shape.features}, x.options());
     const bool half = is_half(made.addend);
     const float* const means = floats(statistics);
-    at::parallel_for(0, parts, std::max<int64_t>(1, parts * kFewestNumbers / std::max<int64_t>(1, x.numel())),
+    at::parallel_for(0, parts, std::max<int64_t>(1, parts * kNumbersOfThread / std::max<int64_t>(1, x.numel())),
                      [&](int64_t begin, int64_t end) {
                        const at::Tensor scratch = at::empty({shape.features}, at::kFloat);
                        for (int64_t part = begin; part < end; ++part) {

@@ -23,15 +23,15 @@ class BatchNormRelu : public Operation {
   Layer layer_;
 };
 
-std::shared_ptr<const Operation> fuse_norm(const FusedLayers& layers) {
+std::shared_ptr<const Operation> fuse_batch_norm(const FusedLayers& layers) {
   const Layer& norm = layers["norm"].layer;
   return BatchNormRelu::of(norm) == nullptr ? nullptr : std::make_shared<BatchNormRelu>(norm);
 }
 
-std::shared_ptr<const Operation> fuse_sum(const FusedLayers& layers) {
+std::shared_ptr<const Operation> fuse_batch_norm_sum(const FusedLayers& layers) {
   const GraphNode& sum = layers["sum"];
   const bool is_of_alike = sum.input_shapes.size() == 2 && sum.input_shapes[0] == sum.input_shapes[1];
-  return is_of_alike ? fuse_norm(layers) : nullptr;
+  return is_of_alike ? fuse_batch_norm(layers) : nullptr;
 }
 
 }  // namespace
@@ -41,11 +41,11 @@ void add_batch_norm_relu(FusionRegistry& fusions) {
   fusions.add({"BatchNormReLU",
                "a BatchNorm and the ReLU after it in two passes over the batch",
                {.nodes = {norm, {"relu", {"ReLU"}, {"norm"}}}},
-               fuse_norm});
+               fuse_batch_norm});
   fusions.add({"BatchNormAddReLU",
                "a BatchNorm, what a residual block adds to it, and the ReLU after both, in two passes",
                {.nodes = {norm, {"sum", {"Add"}, {"norm", "added"}, true}, {"relu", {"ReLU"}, {"sum"}}}},
-               fuse_sum});
+               fuse_batch_norm_sum});
 }
 
 }  // namespace trainrun
