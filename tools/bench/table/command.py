@@ -34,7 +34,7 @@ def time_text(seconds: float) -> str:
 def arguments_of(words: list | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/bench/all", description="trainrun beside its peers on this machine. What the JSON has already is not measured again.")
     parser.add_argument("--rounds", type=int, help="of each row; in each, all programs take turns (default: 5; 3 with --budget)")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="rows whose names contain one of these words")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="rows of these names, or whose names contain one of these words")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS)
     parser.add_argument("--budget", type=seconds_of, metavar="TIME", help="start nothing that would end after this time: 25m, 2h; 0: print the JSON's table, measure nothing")
     parser.add_argument("--quick", action="store_true", help="one round of few steps, smaller batches: shows that the rows work, not how fast anything is")
@@ -220,7 +220,8 @@ def measured_floor(context: Context) -> dict:
 
 
 def chosen_rows(only: list | None) -> list[Row]:
-    rows = [row for row in all_rows() if not only or any(word in row.name for word in only)]
+    names = {row.name for row in all_rows()}
+    rows = [row for row in all_rows() if not only or any(word == row.name or word not in names and word in row.name for word in only)]
     if not rows:
         raise SystemExit(f"no row's name contains {' or '.join(only)}; --list prints them")
     return rows
