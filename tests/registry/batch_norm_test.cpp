@@ -28,13 +28,13 @@ using trainrun::test::Threads;
 
 namespace {
 
-struct NormCase {
+struct BatchNormCase {
   std::vector<int64_t> sizes;
   bool is_added, is_affine = true, is_tracked = true, is_bfloat16 = false;
   double offset = 0;  // of the mean, in deviations
 };
 
-std::string text_of_norm(const NormCase& c) {
+std::string text_of_batch_norm(const BatchNormCase& c) {
   std::string text;
   for (const int64_t size : c.sizes) text += std::to_string(size) + " ";
   return text + (c.is_added ? "added " : "") + (c.is_affine ? "affine " : "") + (c.is_tracked ? "tracked " : "") +
@@ -42,7 +42,7 @@ std::string text_of_norm(const NormCase& c) {
 }
 
 /// A batch, what is added to it, and the norm's tensors.
-struct NormTensors {
+struct BatchNormTensorsOf {
   at::Tensor x, added;
   BatchNorm norm;
 
@@ -60,10 +60,10 @@ at::Tensor last(const at::Tensor& x) {
   return x.dim() == 4 ? x.contiguous(at::MemoryFormat::ChannelsLast) : x.contiguous();
 }
 
-NormTensors tensors_of(const NormCase& c) {
+BatchNormTensorsOf batch_tensors_of(const BatchNormCase& c) {
   const auto type = c.is_bfloat16 ? at::kBFloat16 : at::kFloat;
   const int64_t channels = c.sizes[1];
-  NormTensors t;
+  BatchNormTensorsOf t;
   t.x = last((at::randn(c.sizes) * 2 + c.offset * 2).to(type)).detach().requires_grad_();
   if (c.is_added) t.added = last(at::randn(c.sizes).to(type)).detach().requires_grad_();
   if (c.is_affine) {
@@ -77,12 +77,12 @@ NormTensors tensors_of(const NormCase& c) {
   return t;
 }
 
-NormTensors in_float64(const NormTensors& t) {
+BatchNormTensorsOf in_float64(const BatchNormTensorsOf& t) {
   const auto wide = [](const at::Tensor& tensor, bool learned) {
     if (!tensor.defined()) return tensor;
     return tensor.detach().to(at::kDouble).clone().requires_grad_(learned);
   };
-  NormTensors exact = t;
+  BatchNormTensorsOf exact = t;
   exact.x = wide(t.x, true);
   exact.added = wide(t.added, true);
   exact.norm.weight = wide(t.norm.weight, true);
@@ -92,19 +92,19 @@ NormTensors in_float64(const NormTensors& t) {
   return exact;
 }
 
-at::Tensor before_relu(const NormTensors& t) {
+at::Tensor before_relu(const BatchNormTensorsOf& t) {
   const at::Tensor y = at::batch_norm(t.x, t.norm.weight, t.norm.bias, t.norm.running_mean, t.norm.running_var,
                                       t.norm.uses_batch, t.norm.momentum, t.norm.eps, false);
   return t.added.defined() ? y + t.added : y;
 }
-at::Tensor by_definition(const NormTensors& t) { return at::relu(before_relu(t)); }
+at::Tensor norm_by_definition(const BatchNormTensorsOf& t) { return at::relu(before_relu(t)); }
 
-void check_norm(const NormCase& c, CpuPath path) {
-  CAPTURE(text_of_norm(c));
+void check_batch_norm(const BatchNormCase& c, CpuPath path) {
+  CAPTURE(text_of_batch_norm(c));
   CAPTURE(static_cast<int>(path));
-  const NormTensors t = tensors_of(c), exact = in_float64(t);
+  const BatchNormTensorsOf t = batch_tensors_of(c), exact = in_float64(t);
   const double bound = c.is_bfloat16 ? 5e-3 : 2e-6 * (1 + c.offset);
-  const at::Tensor expected = by_definition(exact);
+  const at::Tensor expected = norm_by_definition(exact);
   const at::Tensor y = batch_norm_relu(t.x, t.added, t.norm, path);
   REQUIRE(y.sizes() == expected.sizes());
   CHECK(y.dtype() == t.x.dtype());
@@ -134,11 +134,11 @@ TEST_CASE("batch norm with ReLU: chosen sizes equal float64 on every path") {
   for (const CpuPath path : available_cpu_paths()) {
     for (const bool added : {false, true}) {
       for (const bool is_bfloat16 : {false, true}) {
-        check_norm({{4, 64, 8, 8}, added, true, true, is_bfloat16}, path);
-        check_norm({{3, 5, 7, 9}, added, true, false, is_bfloat16}, path);
-        check_norm({{200, 33}, added, false, true, is_bfloat16}, path);
-        check_norm({{2, 1100, 3, 3}, added, false, false, is_bfloat16}, path);
-        check_norm({{8, 17, 20, 20}, added, true, true, is_bfloat16, 30}, path);
+        check_batch_norm({{4, 64, 8, 8}, added, true, true, is_bfloat16}, path);
+        check_batch_norm({{3, 5, 7, 9}, added, true, false, is_bfloat16}, path);
+        check_batch_norm({{200, 33}, added, false, true, is_bfloat16}, path);
+        check_batch_norm({{2, 1100, 3, 3}, added, false, false, is_bfloat16}, path);
+        check_batch_norm({{8, 17, 20, 20}, added, true, true, is_bfloat16, 30}, path);
       }
     }
   }
@@ -151,44 +151,45 @@ TEST_CASE("batch norm with ReLU: random sizes equal float64 on every path and wi
     return least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1));
   };
   for (int i = 0; i < trainrun::test::fuzz_rounds(60); ++i) {
-    NormCase c{{from(2, 6), from(1, 80), from(3, 24), from(3, 24)}, from(0, 1) == 1, from(0, 2) > 0, from(0, 2) > 0};
+    BatchNormCase c{
+        {from(2, 6), from(1, 80), from(3, 24), from(3, 24)}, from(0, 1) == 1, from(0, 2) > 0, from(0, 2) > 0};
     if (from(0, 3) == 0) c.sizes = {from(20, 300), from(1, 150)};
     c.is_bfloat16 = from(0, 2) == 0;
     const Threads threads(static_cast<int>(from(1, 3)));
-    for (const CpuPath path : available_cpu_paths()) check_norm(c, path);
+    for (const CpuPath path : available_cpu_paths()) check_batch_norm(c, path);
   }
 }
 
 TEST_CASE("batch norm with ReLU: running statistics are used, in evaluation, and not changed") {
   for (const bool added : {false, true}) {
-    NormTensors t = tensors_of({{4, 20, 6, 6}, added});
+    BatchNormTensorsOf t = batch_tensors_of({{4, 20, 6, 6}, added});
     t.norm.uses_batch = false;
     const at::Tensor mean = t.norm.running_mean.clone();
     const at::Tensor trained = batch_norm_relu(t.x, t.added, t.norm);
     const c10::NoGradGuard no_gradients;
     const at::Tensor y = batch_norm_relu(t.x, t.added, t.norm);
-    CHECK(error_of(y, by_definition(in_float64(t))) < 1e-6);
+    CHECK(error_of(y, norm_by_definition(in_float64(t))) < 1e-6);
     CHECK(error_of(trained.detach(), y.to(at::kDouble)) < 1e-6);
     CHECK(t.norm.running_mean.equal(mean));
   }
 }
 
 TEST_CASE("batch norm with ReLU: other layouts and types are ATen's, bit for bit") {
-  const NormTensors t = tensors_of({{4, 20, 6, 6}, true});
-  NormTensors plain = t;
+  const BatchNormTensorsOf t = batch_tensors_of({{4, 20, 6, 6}, true});
+  BatchNormTensorsOf plain = t;
   plain.x = t.x.detach().contiguous();
   plain.added = t.added.detach().contiguous();
-  CHECK(batch_norm_relu(plain.x, plain.added, plain.norm).equal(by_definition(plain)));
-  const NormTensors wide = in_float64(t);
-  CHECK(batch_norm_relu(wide.x, wide.added, wide.norm).equal(by_definition(wide)));
-  NormTensors turned = t;  // what is added may lie otherwise
+  CHECK(batch_norm_relu(plain.x, plain.added, plain.norm).equal(norm_by_definition(plain)));
+  const BatchNormTensorsOf wide = in_float64(t);
+  CHECK(batch_norm_relu(wide.x, wide.added, wide.norm).equal(norm_by_definition(wide)));
+  BatchNormTensorsOf turned = t;  // what is added may lie otherwise
   turned.added = plain.added;
-  CHECK(error_of(batch_norm_relu(turned.x, turned.added, turned.norm), by_definition(in_float64(turned))) < 2e-6);
+  CHECK(error_of(batch_norm_relu(turned.x, turned.added, turned.norm), norm_by_definition(in_float64(turned))) < 2e-6);
 }
 
 TEST_CASE("batch norm with ReLU: what is not a number stays so, constants become the bias") {
   for (const CpuPath path : available_cpu_paths()) {
-    const NormTensors t = tensors_of({{4, 20, 6, 6}, false});
+    const BatchNormTensorsOf t = batch_tensors_of({{4, 20, 6, 6}, false});
     const at::Tensor x = t.x.detach().clone(at::MemoryFormat::Preserve);
     x.select(1, 3).fill_(7);
     x.select(1, 5).select(0, 1).fill_(std::numeric_limits<double>::quiet_NaN());
@@ -202,12 +203,12 @@ TEST_CASE("batch norm with ReLU: what is not a number stays so, constants become
 
 TEST_CASE("batch norm with ReLU: gradients of the second order are ATen's") {
   for (const bool added : {false, true}) {
-    const NormTensors t = tensors_of({{3, 4, 5, 5}, added, true, false});
+    const BatchNormTensorsOf t = batch_tensors_of({{3, 4, 5, 5}, added, true, false});
     const auto second = [&](const at::Tensor& y) {
       const auto first = torch::autograd::grad({y.pow(3).sum()}, {t.x}, {}, true, true);
       return torch::autograd::grad({first[0].square().sum()}, {t.x, t.norm.weight});
     };
-    const auto found = second(batch_norm_relu(t.x, t.added, t.norm)), expected = second(by_definition(t));
+    const auto found = second(batch_norm_relu(t.x, t.added, t.norm)), expected = second(norm_by_definition(t));
     for (size_t i = 0; i < 2; ++i) CHECK(error_of(found[i], expected[i].to(at::kDouble)) < 1e-4);
   }
 }
