@@ -184,7 +184,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
           is_transposed ? at::mm(product.x.t(), summed.product) : at::mm(summed.product.t(), product.x);
       result[1] = of_weight.to(weight.scalar_type());
     }
-    if (wants_bias) result[2] = sums_here ? summed.bias : of_y.sum(0);
+    if (wants_bias) result[2] = sums_here ? summed.bias.to(of_y.scalar_type()).to(at::kFloat) : of_y.sum(0);
     return result;
   }
 };

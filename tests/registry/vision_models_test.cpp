@@ -78,8 +78,7 @@ TEST_CASE("fusions find the layers of a vision model") {
   const auto graph = model_of("[{type: VGG11, num_classes: 3}]");
   const Plan plan = make_plan(*graph, options);
   const auto found = [&](const std::string& type) {
-    return std::count_if(plan.steps.begin(), plan.steps.end(),
-                         [&](const PlanStep& step) { return step.type == type; });
+    return std::count_if(plan.steps.begin(), plan.steps.end(), [&](const PlanStep& step) { return step.type == type; });
   };
   CHECK(found("Conv2d + ReLU + MaxPool2d") == 1);  // the first, of three channels
   CHECK(found("ReLU + MaxPool2d") == 4);

@@ -7,8 +7,6 @@
 //   T=.deps/libtorch-2.11.0/torch; g++ -std=c++20 -O2 -fopenmp -I. -isystem $T/include -isystem $T/include/torch/csrc/api/include
 //     tools/bench/relu_max_pool.cpp -o /tmp/relu_max_pool -Lbuild/release/lib -ltrainrun_registry -L$T/lib -ltorch_cpu -lc10
 //     $T/lib/libgomp*.so* -Wl,--allow-shlib-undefined -Wl,-rpath,$PWD/build/release/lib:$PWD/$T/lib
-#include "registry/kernels/max_pool.h"
-
 #include <ATen/Parallel.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/randn.h>
@@ -24,6 +22,8 @@
 #include <ctime>
 #include <string>
 #include <vector>
+
+#include "registry/kernels/max_pool.h"
 
 using namespace trainrun::kernels;
 
