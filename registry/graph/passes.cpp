@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "registry/graph/casting.h"
 #include "registry/graph/flatten.h"
 #include "registry/graph/fusing.h"
 #include "registry/graph/recomputed_steps.h"
@@ -43,6 +44,41 @@ std::vector<LayerRange> borders_of(const FlatGraph& flat, const PlanOptions& opt
   for (const Bracket& bracket : options.brackets) borders.push_back(range_of(flat, bracket.layer));
   for (const std::string& layer : options.recomputed) borders.push_back(range_of(flat, layer));
   return borders;
+}
+
+// --- casts ---
+
+/// Where the readers of a step's first output would cast it under autocast, the step gives it to them as they read it.
+void share_casts(Plan& plan) {
+  const size_t num_slots = plan.num_slots;
+  std::vector<std::vector<PlanStep*>> readers(num_slots);
+  for (PlanStep& step : plan.steps) {
+    for (const size_t slot : step.inputs) readers[slot].push_back(&step);
+  }
+  for (PlanStep& step : plan.steps) {
+    const auto* const giver = dynamic_cast<const CanCastOutput*>(step.operation.get());
+    if (!giver) continue;
+    const size_t slot = step.outputs[0];
+    std::vector<PlanStep*> casting;
+    bool may_change = false;  // by somebody who reads the output itself, or a view of it
+    for (PlanStep* reader : readers[slot]) {
+      if (dynamic_cast<const CastsInputs*>(reader->operation.get())) {
+        casting.push_back(reader);
+      } else {
+        const Operation::Traits traits = reader->operation->traits();
+        may_change = may_change || traits.in_place || traits.view;
+      }
+    }
+    if (casting.empty() || may_change) continue;
+    const bool is_output = std::find(plan.outputs.begin(), plan.outputs.end(), slot) != plan.outputs.end();
+    const bool only = casting.size() == readers[slot].size() && !is_output;
+    step.operation = giver->with_cast_output(only);
+    if (only) continue;
+    for (PlanStep* reader : casting) {
+      std::replace(reader->inputs.begin(), reader->inputs.end(), slot, plan.num_slots);
+    }
+    step.outputs.push_back(plan.num_slots++);
+  }
 }
 
 // --- brackets ---
@@ -140,6 +176,7 @@ Plan make_plan(const Graph& graph, const PlanOptions& options) {
   const FlatGraph flat = flatten(graph);
   Plan plan = steps_of(flat);
   if (options.fusions) fuse(flat, options.fusions->entries(), borders_of(flat, options), plan);
+  if (options.brackets.empty()) share_casts(plan);  // a bracket hears of the outputs that the layer itself has
   add_brackets(flat, options.brackets, plan);
   recompute(flat, options.recomputed, plan);
   if (options.measure) measure(options, plan);

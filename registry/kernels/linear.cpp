@@ -3,8 +3,10 @@
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/relu.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -89,7 +91,10 @@ bool few_rows_pay(int64_t rows, int64_t in, int64_t out) {
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, CpuPath path) {
   const auto given_bias = bias.defined() ? std::optional(bias) : std::nullopt;
-  if (!is_computed_here(x, weight, bias)) return at::linear(x, weight, given_bias);
+  if (!is_computed_here(x, weight, bias)) {
+    const LinearTerms terms{weight, bias};
+    return supports_linear_function(x, terms) ? linear_function(x, terms, path) : at::linear(x, weight, given_bias);
+  }
   const at::Tensor rows = x.dim() == 2 ? x : x.flatten(0, -2);
   const bool is_trained = x.requires_grad() || weight.requires_grad() || (bias.defined() && bias.requires_grad());
   at::Tensor y = c10::GradMode::is_enabled() && is_trained ? FewRowsLinear::apply(rows, weight, given_bias, path)
@@ -98,6 +103,23 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = weight.size(0);
   return y.view(sizes);
+}
+
+at::Tensor activated_linear(const at::Tensor& x, const LinearTerms& terms) {
+  const bool has_own_product = !terms.is_transposed && is_computed_here(x, terms.weight, terms.bias);
+  if (!has_own_product && supports_linear_function(x, terms)) return linear_function(x, terms);
+  const at::Tensor weight = terms.is_transposed ? terms.weight.t() : terms.weight;
+  at::Tensor product = linear(x, weight, terms.bias);
+  switch (terms.activation) {
+    case Activation::kRelu:  // a change of a view would cost the backward pass a copy
+      return product.is_view() ? at::relu(product) : at::relu_(product);
+    case Activation::kGelu:
+      return at::gelu(product);
+    case Activation::kGeluTanh:
+      return at::gelu(product, "tanh");
+    default:
+      return product;
+  }
 }
 
 }  // namespace trainrun::kernels

@@ -18,12 +18,16 @@ TRAINRUN_INLINE inline Floats only_first(Floats x, int64_t count, float rest) {
 }
 
 TRAINRUN_INLINE inline float sum_of(Floats x) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_ps(x);  // halves are added, as below
+#else
   float lanes[kLanes];
   store_all(lanes, x);
   for (int half = kLanes / 2; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
   }
   return lanes[0];
+#endif
 }
 TRAINRUN_INLINE inline float largest_of(Floats x) {
   float lanes[kLanes];

@@ -95,21 +95,23 @@ struct Attention {
     });
   }
 
-  at::Tensor forward(const at::Tensor& normalization) const {
-    at::Tensor y = at::empty_like(query);
-    if (y.stride(3) != 1) y = at::empty(query.sizes(), query.options());
+  void forward_to(const at::Tensor& y, const at::Tensor& normalization) const {
     const AttentionTensors t = tensors(y, normalization);
     run(false, [&](int64_t begin, int64_t end, float* scratch) {
       TRAINRUN_LOOP_OF(path, attention_forward)(shape, t, begin, end, scratch);
     });
+  }
+  at::Tensor forward(const at::Tensor& normalization) const {
+    at::Tensor y = at::empty_like(query);
+    if (y.stride(3) != 1) y = at::empty(query.sizes(), query.options());
+    forward_to(y, normalization);
     return y;
   }
 
-  /// Of the queries, keys and values.
-  variable_list backward(const at::Tensor& y, const at::Tensor& normalization, const at::Tensor& grad_y) const {
+  /// Writes the gradients of the queries, keys and values.
+  void backward_to(const variable_list& gradients, const at::Tensor& y, const at::Tensor& normalization,
+                   const at::Tensor& grad_y) const {
     const at::Tensor of_y = in_rows(grad_y);
-    variable_list gradients;
-    for (const at::Tensor& heads : {query, key, value}) gradients.push_back(at::empty_like(heads));
     AttentionTensors t = tensors(y, normalization);
     t.grad_y = rows_of(of_y);
     t.grad_query = rows_of(gradients[0]);
@@ -118,12 +120,17 @@ struct Attention {
     run(true, [&](int64_t begin, int64_t end, float* scratch) {
       TRAINRUN_LOOP_OF(path, attention_backward)(shape, t, begin, end, scratch);
     });
+  }
+  variable_list backward(const at::Tensor& y, const at::Tensor& normalization, const at::Tensor& grad_y) const {
+    variable_list gradients;
+    for (const at::Tensor& heads : {query, key, value}) gradients.push_back(at::empty_like(heads));
+    backward_to(gradients, y, normalization, grad_y);
     return gradients;
   }
 };
 
-/// The gradients by ATen's operations, which have derivatives themselves.
-variable_list derivable_gradients(const Attention& a, const at::Tensor& grad_y) {
+/// The gradients of `inputs` by ATen's operations, which have derivatives themselves.
+variable_list derivable_gradients(const Attention& a, const variable_list& inputs, const at::Tensor& grad_y) {
   const AttentionShape& s = a.shape;
   const auto repeated = [&](const at::Tensor& heads) {
     return s.heads == s.key_heads ? heads : heads.repeat_interleave(s.heads / s.key_heads, 1);
@@ -137,7 +144,7 @@ variable_list derivable_gradients(const Attention& a, const at::Tensor& grad_y) 
   at::Tensor weights = at::_safe_softmax(scores, -1);
   if (a.kept.defined()) weights = weights * a.kept * s.kept_scale;
   const at::Tensor y = at::matmul(weights.to(a.value.scalar_type()), repeated(a.value));
-  return torch::autograd::grad({y}, {a.query, a.key, a.value}, {grad_y}, std::nullopt, true);
+  return torch::autograd::grad({y}, inputs, {grad_y}, std::nullopt, true);
 }
 
 AttentionShape shape_of(const at::Tensor& query, const at::Tensor& key, const AttentionTerms& terms) {
@@ -185,9 +192,79 @@ struct ShortAttention : torch::autograd::Function<ShortAttention> {
                               saved[3],
                               saved[4],
                               static_cast<CpuPath>(context->saved_data["path"].toInt())};
-    variable_list result = c10::GradMode::is_enabled() ? derivable_gradients(attention, gradients[0])
-                                                       : attention.backward(saved[5], saved[6], gradients[0]);
+    variable_list result;
+    if (c10::GradMode::is_enabled()) {  // of other names: queries may be made of keys, where the search must not go on
+      Attention other = attention;
+      for (at::Tensor* const heads : {&other.query, &other.key, &other.value}) *heads = heads->view_as(*heads);
+      result = derivable_gradients(other, {other.query, other.key, other.value}, gradients[0]);
+    } else {
+      result = attention.backward(saved[5], saved[6], gradients[0]);
+    }
     result.resize(7);
+    return result;
+  }
+};
+
+/// Where queries, keys and values lie in [N, T, 3 * heads * D], or in [T, N, …] if `time` is 0.
+struct Packing {
+  int64_t heads, time;
+
+  int64_t features(const at::Tensor& packed) const { return packed.size(2) / (3 * heads); }
+  /// [N, heads, T, D] of [N, T, heads, D].
+  at::Tensor turned(const at::Tensor& rows) const {
+    return time == 1 ? rows.permute({0, 2, 1, 3}) : rows.permute({1, 2, 0, 3});
+  }
+  variable_list parts(const at::Tensor& packed) const {
+    const at::Tensor all = packed.view({packed.size(0), packed.size(1), 3, heads, features(packed)});
+    return {turned(all.select(2, 0)), turned(all.select(2, 1)), turned(all.select(2, 2))};
+  }
+  at::Tensor rows_of(const at::Tensor& y) const {  // [N, T, heads * D]
+    return y.view({y.size(0), y.size(1), heads, y.size(2) / heads});
+  }
+};
+
+Attention packed_attention_of(const Packing& packing, const at::Tensor& packed, const at::Tensor& mask,
+                              const at::Tensor& kept, const AttentionTerms& terms, CpuPath path) {
+  const variable_list parts = packing.parts(packed);
+  return {shape_of(parts[0], parts[1], terms), parts[0], parts[1], parts[2], mask, kept, path};
+}
+
+struct PackedAttention : torch::autograd::Function<PackedAttention> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& packed, const std::optional<at::Tensor>& mask,
+                            const std::optional<at::Tensor>& kept, const Packing& packing, const AttentionTerms& terms,
+                            CpuPath path) {
+    const Attention attention =
+        packed_attention_of(packing, packed, mask.value_or(at::Tensor()), kept.value_or(at::Tensor()), terms, path);
+    const AttentionShape& s = attention.shape;
+    const at::Tensor normalization = at::empty({s.batch, s.heads, s.queries}, packed.options().dtype(at::kFloat));
+    const at::Tensor y = at::empty({packed.size(0), packed.size(1), s.heads * s.features}, packed.options());
+    attention.forward_to(packing.turned(packing.rows_of(y)), normalization);
+    context->save_for_backward({packed, attention.mask, attention.kept, y, normalization});
+    context->saved_data["heads"] = packing.heads;
+    context->saved_data["time"] = packing.time;
+    context->saved_data["dropout"] = terms.dropout;
+    context->saved_data["is_causal"] = terms.is_causal;
+    context->saved_data["scale"] = terms.scale;
+    context->saved_data["path"] = static_cast<int64_t>(path);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    auto& data = context->saved_data;
+    const AttentionTerms terms{
+        {}, data["dropout"].toDouble(), data["is_causal"].toBool(), data["scale"].toOptional<double>()};
+    const Packing packing{data["heads"].toInt(), data["time"].toInt()};
+    const Attention attention =
+        packed_attention_of(packing, saved[0], saved[1], saved[2], terms, static_cast<CpuPath>(data["path"].toInt()));
+    const at::Tensor of_y = packing.turned(packing.rows_of(gradients[0].contiguous()));
+    variable_list result(6);
+    if (c10::GradMode::is_enabled()) {
+      result[0] = derivable_gradients(attention, {saved[0]}, of_y)[0];
+      return result;
+    }
+    result[0] = at::empty_like(saved[0]);
+    attention.backward_to(packing.parts(result[0]), packing.turned(packing.rows_of(saved[3])), saved[4], of_y);
     return result;
   }
 };
@@ -238,6 +315,37 @@ at::Tensor short_attention(const at::Tensor& query, const at::Tensor& key, const
   AttentionTerms rest = terms;
   rest.mask = at::Tensor();
   return ShortAttention::apply(q, k, v, defined(mask), defined(kept), rest, path);
+}
+
+std::optional<at::Tensor> packed_attention(const at::Tensor& packed, int64_t heads, int64_t time,
+                                           const AttentionTerms& terms, CpuPath path) {
+  const bool fits = packed.dim() == 3 && heads > 0 && packed.size(2) % (3 * heads) == 0 && packed.is_contiguous() &&
+                    is_plain_cpu(packed) && stored_type(packed) == packed.scalar_type();
+  if (!fits) return std::nullopt;
+  const Packing packing{heads, time};
+  {
+    const c10::AutoGradMode no_gradients(false);
+    const variable_list parts = packing.parts(packed);
+    if (!supports_short_attention(parts[0], parts[1], parts[2], terms)) return std::nullopt;
+  }
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+  const int64_t length = packed.size(time), batch = packed.size(1 - time);
+  const at::Tensor mask = added_mask(terms.mask, length);
+  at::Tensor kept;
+  if (terms.dropout > 0) {  // as in short_attention
+    kept = at::empty({batch, heads, length, length}, packed.options().dtype(at::kByte));
+    bernoulli(kept, 1 - terms.dropout, std::nullopt);
+  }
+  const auto defined = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
+  AttentionTerms rest = terms;
+  rest.mask = at::Tensor();
+  if (c10::GradMode::is_enabled() && packed.requires_grad()) {
+    return PackedAttention::apply(packed, defined(mask), defined(kept), packing, rest, path);
+  }
+  const c10::AutoGradMode no_gradients(false);
+  const at::Tensor y = at::empty({packed.size(0), packed.size(1), packed.size(2) / 3}, packed.options());
+  packed_attention_of(packing, packed, mask, kept, rest, path).forward_to(packing.turned(packing.rows_of(y)), {});
+  return y;
 }
 
 }  // namespace trainrun::kernels

@@ -31,4 +31,10 @@ bool supports_short_attention(const at::Tensor& query, const at::Tensor& key, co
 at::Tensor short_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                            const AttentionTerms& terms, CpuPath path = best_cpu_path());
 
+/// The same of queries, keys and values that one product gave side by side, [N, T, 3 * heads * D], or [T, N, …] if `time`
+/// is 0; the output is [N, T, heads * D] or [T, N, …]. Their gradients are written side by side, too, so that nothing puts
+/// them together. Nothing where `short_attention` does not compute it, or `packed` has gaps.
+std::optional<at::Tensor> packed_attention(const at::Tensor& packed, int64_t heads, int64_t time,
+                                           const AttentionTerms& terms, CpuPath path = best_cpu_path());
+
 }  // namespace trainrun::kernels

@@ -66,8 +66,12 @@ TRAINRUN_INLINE inline void put(Bfloat16* to, Floats values, int64_t count) {
   using Bits = uint32_t __attribute__((vector_size(4 * kLanes)));
   const auto bits = bfloat16_bits<Bits>(values);
 #if defined(__AVX512F__)
-  _mm512_mask_cvtepi32_storeu_epi16(to, kAll ? static_cast<__mmask16>(0xffff) : lowest(count),
-                                    reinterpret_cast<__m512i>(bits));
+  const __m256i narrow = _mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(bits));  // not as it stores: that takes longer
+  if (kAll) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), narrow);
+  } else {
+    _mm256_mask_storeu_epi16(to, lowest(count), narrow);
+  }
 #else
   Bfloat16 some[kLanes];
 #if defined(__AVX2__)

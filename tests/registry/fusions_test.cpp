@@ -89,10 +89,23 @@ const std::map<std::string, std::vector<FusionExample>>& fusion_examples() {
         {"[{type: Add, name: sum, inputs: [x, x]}, {type: LayerNorm, name: norm, bias: false}, {type: Linear, "
          "out_features: 6}, {type: Add, inputs: ['2', sum]}]",
          {2, 5, 6}},
-        {"[{type: Tanh, name: a}, {type: Add, name: s, inputs: [x, a, a]}, Tanh, {type: LayerNorm, inputs: s}, "
+        {"[{type: Tanh, name: a}, {type: Add, name: s, inputs: [x, a]}, Tanh, {type: RMSNorm, inputs: s}, "
          "{type: Mul, inputs: ['2', '3']}]",
          {3, 6}},
-        {"[{type: Add, other: 1}, LayerNorm]", {3, 6}}}},
+        {"[{type: Linear, out_features: 6}, {type: Add, inputs: ['0', x]}, {type: LayerNorm, name: n}, {type: Linear, "
+         "out_features: 6, name: m}, {type: Add, inputs: [m, n]}]",
+         {2, 5, 6}}}},
+      {"DropoutAddNorm",
+       {{"[{type: Linear, out_features: 6}, {type: Dropout, p: 0.3}, {type: Add, inputs: [x, '1']}, LayerNorm]",
+         {2, 5, 6}},
+        {"[{type: Linear, out_features: 6}, {type: Dropout, name: d, p: 0.3}, {type: Add, name: s, inputs: [d, x]}, "
+         "{type: RMSNorm, name: n}, {type: Linear, out_features: 6, name: m}, {type: Add, inputs: [m, n, s]}]",
+         {2, 5, 6}},
+        {"[{type: Dropout, p: 0}, {type: Add, inputs: ['0', x]}, {type: LayerNorm, bias: false}]", {3, 6}}}},
+      {"RowNorm",
+       {{"[{type: LayerNorm, eps: 0.1}, {type: Linear, out_features: 6}]", {2, 5, 6}},
+        {"[{type: RMSNorm}, {type: Linear, out_features: 6}, {type: Add, inputs: ['0', '1']}]", {3, 6}},
+        {"[{type: LayerNorm, elementwise_affine: false}]", {3, 6}}}},
       {"LinearActivation",
        {{"[{type: Linear, out_features: 4}, ReLU]", {3, 6}},
         {"[{type: Linear, out_features: 4, bias: false}, {type: GELU, approximate: tanh}]", {2, 5, 6}},
@@ -168,7 +181,8 @@ struct Tolerance {
 
 /// How far a fusion's results may be from the layers': not at all, unless sums are in another order.
 Tolerance tolerance_of(const std::string& fusion) {
-  if (fusion == "QueryKeyValue") return {1e-6, 1e-2};
+  if (fusion == "QueryKeyValue" || fusion == "LinearActivation" || fusion == "RowNorm") return {1e-6, 1e-2};
+  if (fusion.ends_with("AddNorm")) return {1e-6, 1e-2};
   if (fusion == "WinogradConv2d") return {1e-4, 1e-2};
   if (fusion.starts_with("BatchNorm") || fusion.starts_with("Conv")) return {1e-5, 1e-2};
   return {};
@@ -289,15 +303,16 @@ TEST_CASE("the fusions are found in registered models and in a Transformer's blo
   using Found = std::map<std::string, int>;
   const LayerInputs tokens = inputs_like(torch::zeros({2, 8}, torch::kLong), "input_ids");
   const std::string gpt2 = "vocab_size: 20, n_positions: 8, n_embd: 8, n_layer: 3, n_head: 2}]";
-  CHECK(found_in("[{type: GPT2LMHeadModel, " + gpt2, tokens) == Found{{"AddNorm", 6}, {"LinearActivation", 3}});
+  CHECK(found_in("[{type: GPT2LMHeadModel, " + gpt2, tokens) ==
+        Found{{"DropoutAddNorm", 6}, {"LinearActivation", 3}, {"RowNorm", 1}});
   const std::string sizes =
       "vocab_size: 20, hidden_size: 8, intermediate_size: 16, num_hidden_layers: 3, num_attention_heads: 2}]";
   CHECK(found_in("[{type: LlamaForCausalLM, " + sizes, tokens) ==
-        Found{{"AddNorm", 6}, {"QueryKeyValue", 3}, {"SwiGLU", 3}});
+        Found{{"AddNorm", 6}, {"QueryKeyValue", 3}, {"RowNorm", 1}, {"SwiGLU", 3}});
   CHECK(found_in("[{type: BertModel, " + sizes, tokens) ==
-        Found{{"AddNorm", 7}, {"LinearActivation", 3}, {"QueryKeyValue", 3}});
+        Found{{"DropoutAddNorm", 6}, {"LinearActivation", 3}, {"QueryKeyValue", 3}, {"RowNorm", 1}});
   CHECK(found_in("[{type: ViT_S_16, num_classes: 10}]", inputs_like(torch::zeros({2, 3, 224, 224}))) ==
-        Found{{"AddNorm", 24}, {"LinearActivation", 12}});
+        Found{{"DropoutAddNorm", 24}, {"LinearActivation", 12}, {"RowNorm", 1}});
   const std::string block = R"(
 - {type: LayerNorm, name: ln_1_N, bias: false}
 - {type: MultiheadAttention, name: attn_N, num_heads: 2, is_causal: true, batch_first: true, bias: false}
@@ -313,7 +328,7 @@ TEST_CASE("the fusions are found in registered models and in a Transformer's blo
     return std::regex_replace(named, std::regex("FROM"), from);
   };
   CHECK(found_in(numbered("1", "x") + numbered("2", "x_2_1") + "- LayerNorm", inputs_like(torch::zeros({2, 4, 8}))) ==
-        Found{{"AddNorm", 4}, {"LinearActivation", 2}});
+        Found{{"AddNorm", 4}, {"LinearActivation", 2}, {"RowNorm", 1}});
 }
 
 TEST_CASE("every norm of a ResNet that a ReLU follows is fused, and none that others read") {
@@ -329,6 +344,38 @@ TEST_CASE("layers that wait for other ranks keep their order") {
   const std::string norms = "{type: BatchNorm1d, name: a}, {type: BatchNorm1d, name: b, inputs: x}";
   CHECK(fused("[" + norms + ", {type: ReLU, name: c, inputs: a}, {type: Add, inputs: [b, c]}]", {4, 6},
               catalog().fusions) == Strings{"a", "b", "c", "3"});
+}
+
+/// What each layer reads first, under autocast: "a: BFloat16".
+Strings read_under_autocast(const std::string& layers, const std::vector<Bracket>& brackets = {}) {
+  const auto graph = build_seeded(layers, inputs_like(torch::zeros({2, 5, 6})));
+  PlanOptions options = with(catalog().fusions);
+  options.brackets = brackets;
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  Strings read;
+  make_plan(*graph, options).run({torch::randn({2, 5, 6})}, [&](const PlanStep& step, const Tensors& inputs) {
+    if (!inputs.empty()) read.push_back(step.layer + ": " + c10::toString(inputs[0].scalar_type()));
+    return step.operation->run(inputs);
+  });
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  return read;
+}
+
+TEST_CASE("under autocast, layers that cast a norm get it cast, and those that read it itself do not") {
+  const std::string norm = "{type: LayerNorm, name: n}, ", linear = "{type: Linear, out_features: 6, inputs: n, name: ";
+  CHECK(read_under_autocast("[" + norm + linear + "a}, " + linear + "b}, {type: Mul, inputs: [a, b]}]") ==
+        Strings{"n: Float", "a: BFloat16", "b: BFloat16", "3: BFloat16"});
+  CHECK(read_under_autocast("[" + norm + linear + "a}, {type: Mul, name: m, inputs: [n, a]}]") ==
+        Strings{"n: Float", "a: BFloat16", "m: Float"});
+  CHECK(read_under_autocast("[" + norm + linear + "a}, {type: Tanh, name: t, inputs: n}]") ==
+        Strings{"n: Float", "a: BFloat16", "t: Float"});
+  // Somebody may change it meanwhile.
+  CHECK(read_under_autocast("[" + norm + "{type: ReLU, inplace: true, name: r}, " + linear + "a}]") ==
+        Strings{"n: Float", "r: Float", "a: Float"});
+  // A bracket hears of the outputs that the layer has.
+  const Bracket around{"n", [] {}, [](const Tensors&) {}};
+  CHECK(read_under_autocast("[" + norm + linear + "a}]", {around}) == Strings{"n: Float", "n: Float", "a: Float"});
 }
 
 TEST_CASE("a pattern that is none is refused") {

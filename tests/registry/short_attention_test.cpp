@@ -211,6 +211,62 @@ TEST_CASE("short attention: gradients of the second order are ATen's") {
   }
 }
 
+TEST_CASE("short attention: gradients of the second order where queries are made of keys") {
+  if (vector_paths().empty()) return;
+  const at::Tensor x = at::randn({1, 2, 16, 8}).requires_grad_();
+  const auto second = [&](const auto& attention) {
+    const at::Tensor key = x * 2, query = key.sin();
+    const auto first = torch::autograd::grad({attention(query, key).square().sum()}, {x}, {}, true, true);
+    return torch::autograd::grad({first[0].square().sum()}, {x})[0];
+  };
+  const at::Tensor found = second([](const auto& q, const auto& k) { return short_attention(q, k, k, {}); });
+  const at::Tensor expected =
+      second([](const auto& q, const auto& k) { return std::get<0>(at::_scaled_dot_product_attention_math(q, k, k)); });
+  CHECK(error_of(found, expected.to(at::kDouble)) < 1e-5);
+}
+
+TEST_CASE("short attention: packed queries, keys and values give what they give apart, and so do their gradients") {
+  for (const CpuPath path : vector_paths()) {
+    for (const int64_t time : {0, 1}) {
+      for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+        for (const double dropout : {0.0, 0.3}) {
+          const int64_t batch = 3, length = 40, heads = 2, features = 24;
+          const at::Tensor packed =
+              at::randn({time == 1 ? batch : length, time == 1 ? length : batch, 3 * heads * features})
+                  .to(type)
+                  .requires_grad_();
+          AttentionTerms terms{{}, dropout, time == 1, {}};
+          if (time == 0) terms.mask = at::rand({batch, 1, 1, length}) < 0.8;
+          at::manual_seed(2);
+          const auto y = packed_attention(packed, heads, time, terms, path);
+          REQUIRE(y);
+          std::vector<at::Tensor> parts = packed.chunk(3, -1);
+          for (at::Tensor& part : parts) {
+            part = part.unflatten(-1, {heads, features});
+            part = time == 1 ? part.transpose(1, 2) : part.permute({1, 2, 0, 3});
+          }
+          at::manual_seed(2);
+          const at::Tensor apart = short_attention(parts[0], parts[1], parts[2], terms, path);
+          const at::Tensor expected = (time == 1 ? apart.transpose(1, 2) : apart.permute({2, 0, 1, 3})).flatten(2);
+          CHECK(y->equal(expected));
+          CHECK(y->is_contiguous());
+          const at::Tensor grad_y = at::randn(y->sizes()).to(type);
+          const auto found = torch::autograd::grad({*y}, {packed}, {grad_y}, true);
+          CHECK(found[0].equal(torch::autograd::grad({expected}, {packed}, {grad_y}, true)[0]));
+          if (type == at::kBFloat16) continue;
+          const auto second = [&](const at::Tensor& of) {
+            const auto first = torch::autograd::grad({of}, {packed}, {grad_y}, true, true);
+            return torch::autograd::grad({first[0].square().sum()}, {packed})[0];
+          };
+          CHECK(error_of(second(*y), second(expected).to(at::kDouble)) < 1e-5);
+        }
+      }
+    }
+  }
+  CHECK_FALSE(packed_attention(at::randn({2, 40, 70}), 2, 1, {}));
+  CHECK_FALSE(packed_attention(at::randn({2, 144, 40}).transpose(1, 2), 2, 1, {}));
+}
+
 TEST_CASE("short attention: the output lies in memory as the queries do") {
   if (vector_paths().empty()) return;
   const std::vector<at::Tensor> in = inputs_of({2, 3, 3, 16, 16, 8});

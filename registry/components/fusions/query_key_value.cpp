@@ -1,13 +1,14 @@
 #include <ATen/ops/cat.h>
-#include <ATen/ops/linear.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <array>
 
 #include "registry/components/layers/linears.h"
+#include "registry/graph/casting.h"
 #include "registry/graph/fusion.h"
 #include "registry/graph/graph.h"
+#include "registry/kernels/linear.h"
 
 // Queries, keys and values of an attention: three Linears of the same input, computed as one product with their weights
 // one below the other, forward and backward. Where nothing is trained, each is computed by itself: putting the weights
@@ -16,7 +17,7 @@
 namespace trainrun {
 namespace {
 
-class QueryKeyValue : public Operation {
+class QueryKeyValue : public Operation, public CastsInputs {
  public:
   explicit QueryKeyValue(const FusedLayers& layers)
       : layers_{layers["query"].layer, layers["key"].layer, layers["value"].layer} {}
@@ -34,7 +35,7 @@ class QueryKeyValue : public Operation {
       return {layers_[0].forward(inputs)[0], layers_[1].forward(inputs)[0], layers_[2].forward(inputs)[0]};
     }
     const at::Tensor bias = biases.empty() ? at::Tensor() : at::cat(biases);
-    const at::Tensor product = at::linear(inputs[0], at::cat(weights), bias);
+    const at::Tensor product = kernels::linear(inputs[0], at::cat(weights), bias);
     std::vector<int64_t> sizes;
     for (const at::Tensor& weight : weights) sizes.push_back(weight.size(0));
     return product.split_with_sizes(sizes, -1);

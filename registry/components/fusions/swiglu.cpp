@@ -1,5 +1,6 @@
 #include <ATen/TensorOperators.h>
 
+#include "registry/graph/casting.h"
 #include "registry/graph/fusion.h"
 #include "registry/graph/graph.h"
 
@@ -9,7 +10,7 @@
 namespace trainrun {
 namespace {
 
-class SwiGlu : public Operation {
+class SwiGlu : public Operation, public CastsInputs {
  public:
   explicit SwiGlu(const FusedLayers& layers)
       : gate_(layers["gate"].layer.operation),

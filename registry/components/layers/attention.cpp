@@ -19,6 +19,8 @@
 #include "registry/components/layers/key_value_cache.h"
 #include "registry/components/layers/parts.h"
 #include "registry/components/layers/scaled_attention.h"
+#include "registry/graph/casting.h"
+#include "registry/kernels/linear.h"
 
 namespace trainrun {
 
@@ -82,38 +84,65 @@ std::vector<Tensor> Attention::project(const Tensor& query, const Tensor& key, c
   const bool biased = in_proj_bias_.defined();
   const auto biases = biased ? in_proj_bias_.chunk(3) : std::vector<Tensor>(3);
   if (!packed_) {
-    return {at::linear(query, q_proj_weight_, biases[0]), at::linear(key, k_proj_weight_, biases[1]),
-            at::linear(value, v_proj_weight_, biases[2])};
+    return {kernels::linear(query, q_proj_weight_, biases[0]), kernels::linear(key, k_proj_weight_, biases[1]),
+            kernels::linear(value, v_proj_weight_, biases[2])};
   }
-  if (query.is_same(key) && key.is_same(value)) return at::linear(query, in_proj_weight_, in_proj_bias_).chunk(3, -1);
+  if (query.is_same(key) && key.is_same(value)) {
+    return kernels::linear(query, in_proj_weight_, in_proj_bias_).chunk(3, -1);
+  }
   const auto weights = in_proj_weight_.chunk(3);
-  return {at::linear(query, weights[0], biases[0]), at::linear(key, weights[1], biases[1]),
-          at::linear(value, weights[2], biases[2])};
+  return {kernels::linear(query, weights[0], biases[0]), kernels::linear(key, weights[1], biases[1]),
+          kernels::linear(value, weights[2], biases[2])};
 }
 
 /// What is added to the scores [N, heads, L, S], of fewer dimensions where it is the same along some; undefined for
 /// nothing.
-Tensor Attention::mask(const Tensor& query, int64_t num_keys, const Tensor& key_padding_mask, bool is_causal) const {
+Tensor Attention::mask(const Tensor& like, const Scores& scores, const Tensor& key_padding_mask, bool is_causal) {
   constexpr double kNever = -std::numeric_limits<double>::infinity();
   Tensor mask;
-  if (is_causal) mask = at::full({query.size(0), num_keys}, kNever, query.options()).triu(1);
+  const int64_t num_keys = scores.keys;
+  if (is_causal) mask = at::full({scores.queries, num_keys}, kNever, like.options()).triu(1);
   if (!key_padding_mask.defined()) return mask;
-  const int64_t batch = query.size(1);
   const bool fits =
-      key_padding_mask.dim() == 2 && key_padding_mask.size(0) == batch && key_padding_mask.size(1) == num_keys;
+      key_padding_mask.dim() == 2 && key_padding_mask.size(0) == scores.batch && key_padding_mask.size(1) == num_keys;
   TORCH_CHECK(fits, "the padding mask of ", num_keys, " keys is [N, ", num_keys, "], not ", key_padding_mask.sizes());
   Tensor padding = key_padding_mask;
   if (!padding.is_floating_point()) {
     const Tensor ignored = padding.scalar_type() == at::kBool ? padding : padding == 0;
-    padding = at::zeros(padding.sizes(), query.options()).masked_fill(ignored, kNever);
+    padding = at::zeros(padding.sizes(), like.options()).masked_fill(ignored, kNever);
   }
-  const Tensor scores = padding.to(query.scalar_type()).view({batch, 1, 1, num_keys});
-  return mask.defined() ? mask + scores : scores;
+  padding = padding.to(like.scalar_type()).view({scores.batch, 1, 1, num_keys});
+  return mask.defined() ? mask + padding : padding;
+}
+
+Tensor Attention::attend_self(const Tensor& x, const Tensor& key_padding_mask, bool is_causal) const {
+  const int64_t time = options_.batch_first ? 1 : 0;
+  const Tensor packed = kernels::linear(x, in_proj_weight_, in_proj_bias_);
+  AttentionTerms terms{{}, is_training() ? options_.dropout : 0, is_causal, {}};
+  if (key_padding_mask.defined()) {
+    terms.mask = mask(packed, {x.size(1 - time), x.size(time), x.size(time)}, key_padding_mask, is_causal);
+    terms.is_causal = false;
+  }
+  auto mixed = kernels::packed_attention(packed, options_.num_heads, time, terms);
+  if (!mixed) {
+    std::vector<Tensor> heads = packed.chunk(3, -1);
+    for (Tensor& part : heads) {  // to [N, heads, T, C / heads]
+      part = part.unflatten(-1, {options_.num_heads, options_.embed_dim / options_.num_heads});
+      part = time == 1 ? part.transpose(1, 2) : part.permute({1, 2, 0, 3});
+    }
+    mixed = scaled_attention(heads[0], heads[1], heads[2], terms);
+    mixed = (time == 1 ? mixed->transpose(1, 2) : mixed->permute({2, 0, 1, 3})).flatten(2);
+  }
+  return kernels::linear(*mixed, out_proj_->weight, out_proj_->bias);
 }
 
 Tensor Attention::forward(Tensor query, Tensor key, Tensor value, const Tensor& key_padding_mask, bool is_causal) {
   check(query, key, value);
-  if (options_.batch_first) {  // [T, N, C] within, as in Python: dropout draws its numbers in the order of memory
+  const int64_t num_added = (options_.add_bias_kv ? 1 : 0) + (options_.add_zero_attn ? 1 : 0);
+  if (packed_ && num_added == 0 && query.is_same(key) && key.is_same(value)) {
+    return attend_self(query, key_padding_mask, is_causal);
+  }
+  if (options_.batch_first) {  // [T, N, C] within, as in Python
     const bool same_key = key.is_same(query);
     const bool same_value = value.is_same(key);
     query = query.transpose(0, 1);
@@ -123,10 +152,9 @@ Tensor Attention::forward(Tensor query, Tensor key, Tensor value, const Tensor& 
   std::vector<Tensor> projected = project(query, key, value);
   const int64_t batch = query.size(1);
   const int64_t embed_dim = options_.embed_dim;
-  const int64_t num_added = (options_.add_bias_kv ? 1 : 0) + (options_.add_zero_attn ? 1 : 0);
   Tensor mask;
   if (key_padding_mask.defined() || (is_causal && num_added > 0)) {
-    mask = this->mask(projected[0], key.size(0), key_padding_mask, is_causal);
+    mask = this->mask(projected[0], {batch, query.size(0), key.size(0)}, key_padding_mask, is_causal);
     is_causal = false;
     if (num_added > 0) mask = at::constant_pad_nd(mask, {0, num_added});  // what is added, all may look at
   }
@@ -140,7 +168,8 @@ Tensor Attention::forward(Tensor query, Tensor key, Tensor value, const Tensor& 
   }
   const double dropout = is_training() ? options_.dropout : 0;
   const Tensor mixed = scaled_attention(projected[0], projected[1], projected[2], {mask, dropout, is_causal});
-  const Tensor output = out_proj_->forward(mixed.permute({2, 0, 1, 3}).reshape({query.size(0), batch, embed_dim}));
+  const Tensor output = kernels::linear(mixed.permute({2, 0, 1, 3}).reshape({query.size(0), batch, embed_dim}),
+                                        out_proj_->weight, out_proj_->bias);
   return options_.batch_first ? output.transpose(0, 1) : output;
 }
 
@@ -162,6 +191,31 @@ Tensor Attention::forward_further(const Tensor& query, const Tensor& key, const 
 }
 
 namespace {
+
+/// inputs[i] of a query, or of query, key, value and perhaps a key padding mask.
+const Tensor& input_of(const Tensors& inputs, size_t i) { return inputs[inputs.size() == 1 ? 0 : i]; }
+Tensor mask_of(const Tensors& inputs) { return inputs.size() == 4 ? inputs[3] : Tensor(); }
+
+Tensors attend(Attention& module, const Tensors& inputs, bool is_causal) {
+  return {module.forward(inputs[0], input_of(inputs, 1), input_of(inputs, 2), mask_of(inputs), is_causal)};
+}
+
+/// A causal attention, which can continue where it stopped.
+class DecodingAttention : public DecodingOperation, public CastsInputs {
+ public:
+  DecodingAttention(std::shared_ptr<Attention> module, const Traits& traits)
+      : module_(std::move(module)), traits_(traits) {}
+  Tensors run(const Tensors& inputs) const override { return attend(*module_, inputs, true); }
+  Tensors run_further(const Tensors& inputs, const DecodingPoint& point, Tensors& memory) const override {
+    return {
+        module_->forward_further(inputs[0], input_of(inputs, 1), input_of(inputs, 2), mask_of(inputs), point, memory)};
+  }
+  Traits traits() const override { return traits_; }
+
+ private:
+  std::shared_ptr<Attention> module_;
+  Traits traits_;
+};
 
 struct MultiheadAttention {
   int64_t num_heads = 0;
@@ -205,20 +259,18 @@ struct MultiheadAttention {
     options.add_zero_attn = add_zero_attn;
     options.batch_first = batch_first;
     const auto module = std::make_shared<Attention>(options);
-    const Layer::Function function = [module, is_causal = is_causal](const Tensors& inputs) -> Tensors {
-      const bool self = inputs.size() == 1;
-      return {module->forward(inputs[0], inputs[self ? 0 : 1], inputs[self ? 0 : 2],
-                              inputs.size() == 4 ? inputs[3] : Tensor(), is_causal)};
-    };
     const bool goes_on = is_causal && batch_first && !add_bias_kv && !add_zero_attn && !has_added_mask(in);
     const Operation::Traits traits = {.random = dropout > 0, .half_precision = true};
-    if (!goes_on) return {module, function, traits};
-    const auto further = [module](const Tensors& inputs, const DecodingPoint& point, Tensors& memory) -> Tensors {
-      const bool self = inputs.size() == 1;
-      return {module->forward_further(inputs[0], inputs[self ? 0 : 1], inputs[self ? 0 : 2],
-                                      inputs.size() == 4 ? inputs[3] : Tensor(), point, memory)};
-    };
-    return decoding_layer(module, function, further, traits);
+    Layer layer;
+    layer.state = module;
+    if (goes_on) {
+      layer.operation = std::make_shared<DecodingAttention>(module, traits);
+    } else {
+      layer.operation = std::make_shared<CastingOperation>(
+          [module, is_causal = is_causal](const Tensors& inputs) { return attend(*module, inputs, is_causal); },
+          traits);
+    }
+    return layer;
   }
 
  private:

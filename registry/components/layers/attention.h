@@ -44,7 +44,12 @@ class Attention : public torch::nn::Module {
  private:
   void check(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const;
   std::vector<at::Tensor> project(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const;
-  at::Tensor mask(const at::Tensor& query, int64_t num_keys, const at::Tensor& key_padding_mask, bool is_causal) const;
+  at::Tensor attend_self(const at::Tensor& x, const at::Tensor& key_padding_mask, bool is_causal) const;
+  struct Scores {
+    int64_t batch, queries, keys;
+  };
+  static at::Tensor mask(const at::Tensor& like, const Scores& scores, const at::Tensor& key_padding_mask,
+                         bool is_causal);
 
   AttentionOptions options_;
   bool packed_;  // one weight for the three projections, since all read embed_dim features

@@ -11,11 +11,24 @@
 #include <torch/nn/modules/linear.h>
 
 #include "registry/components/layers/parts.h"
+#include "registry/graph/casting.h"
 #include "registry/kernels/linear.h"
 #include "registry/kinds/changes_parameters.h"
 #include "registry/kinds/communicator.h"
 
 namespace trainrun {
+
+namespace {
+
+/// A layer that multiplies by weights, for which autocast casts what is multiplied.
+Layer layer_of_product(std::shared_ptr<torch::nn::Module> module, Layer::Function function, const LayerInputs& in) {
+  Layer layer;
+  layer.state = std::move(module);
+  layer.operation = std::make_shared<CastingOperation>(std::move(function), in.traits_along(-1));
+  return layer;
+}
+
+}  // namespace
 
 void Linear::describe(Fields<Linear>& f) {
   f.required("out_features", &Linear::out_features).at_least(1).doc("size of the output's last dimension");
@@ -29,7 +42,7 @@ Layer Linear::build(const LayerInputs& in) const {
   const auto forward = [linear](const Tensors& inputs) -> Tensors {
     return {kernels::linear(inputs[0], linear->weight, linear->bias)};
   };
-  Layer layer(linear.ptr(), forward, in.traits_along(-1));
+  Layer layer = layer_of_product(linear.ptr(), forward, in);
   layer.tie = tie_of_weight(linear.ptr());
   layer.adaptable = AdaptableWeight();
   return layer;
@@ -48,30 +61,27 @@ struct TransposedLinearModule : torch::nn::Module {
   at::Tensor bias;
 };
 
-/// Hugging Face's Conv1D.
-struct TransposedLinear {
-  int64_t out_features = 0;
-  bool bias = true;
-  std::optional<int64_t> in_features;
-  static void describe(Fields<TransposedLinear>& f) {
-    using T = TransposedLinear;
-    f.required("out_features", &T::out_features).at_least(1).doc("size of the output's last dimension");
-    f.optional("bias", &T::bias).doc("adds a learned vector");
-    f.optional("in_features", &T::in_features).at_least(1).doc("size of the input's last dimension; inferred");
-  }
-  Layer build(const LayerInputs& in) const {
-    const int64_t features = in.infer("in_features", in_features, -1);
-    const auto module = std::make_shared<TransposedLinearModule>(features, out_features, bias);
-    Layer layer(
-        module,
-        [module](const Tensors& inputs) -> Tensors {
-          return {at::linear(inputs[0], module->weight.t(), module->bias)};
-        },
-        in.traits_along(-1));
-    layer.adaptable = AdaptableWeight{.form = AdaptableWeight::Form::kInOut};
-    return layer;
-  }
-};
+}  // namespace
+
+void TransposedLinear::describe(Fields<TransposedLinear>& f) {
+  using T = TransposedLinear;
+  f.required("out_features", &T::out_features).at_least(1).doc("size of the output's last dimension");
+  f.optional("bias", &T::bias).doc("adds a learned vector");
+  f.optional("in_features", &T::in_features).at_least(1).doc("size of the input's last dimension; inferred");
+}
+
+Layer TransposedLinear::build(const LayerInputs& in) const {
+  const int64_t features = in.infer("in_features", in_features, -1);
+  const auto module = std::make_shared<TransposedLinearModule>(features, out_features, bias);
+  const auto forward = [module](const Tensors& inputs) -> Tensors {
+    return {kernels::activated_linear(inputs[0], {module->weight, module->bias, true})};
+  };
+  Layer layer = layer_of_product(module, forward, in);
+  layer.adaptable = AdaptableWeight{.form = AdaptableWeight::Form::kInOut};
+  return layer;
+}
+
+namespace {
 
 struct Bilinear {
   int64_t out_features = 0;

@@ -16,4 +16,13 @@ struct Linear {
   Layer build(const LayerInputs& in) const;
 };
 
+/// Hugging Face's Conv1D: a Linear whose weight lies the other way round, [in, out].
+struct TransposedLinear {
+  int64_t out_features = 0;
+  bool bias = true;
+  std::optional<int64_t> in_features;
+  static void describe(Fields<TransposedLinear>& f);
+  Layer build(const LayerInputs& in) const;
+};
+
 }  // namespace trainrun

@@ -1,0 +1,231 @@
+#include "registry/kernels/linear_function.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/_unsafe_view.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "registry/kernels/activation_simd.h"
+#include "registry/kernels/plain_tensor.h"
+
+namespace trainrun::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int64_t kFewestNumbers = int64_t{1} << 14;  // of a thread
+constexpr int64_t kMostParts = 32;                    // of the rows, whose sums for the bias are apart
+
+/// The type that a Linear computes in; nothing for types that are left to ATen.
+std::optional<at::ScalarType> computed_in(const at::Tensor& x) {
+  const at::ScalarType own = x.scalar_type();
+  if (!at::autocast::is_autocast_enabled(at::kCPU)) return own == at::kFloat ? std::optional(own) : std::nullopt;
+  const bool fits =
+      at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16 && (own == at::kFloat || own == at::kBFloat16);
+  return fits ? std::optional(at::kBFloat16) : std::nullopt;
+}
+
+bool learns(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
+
+/// x [rows, in], weight and bias in the type that is computed in.
+struct Product {
+  at::Tensor x, weight;
+  bool is_transposed;
+  Activation activation;
+  CpuPath path;
+
+  at::Tensor weight_in_out() const { return is_transposed ? weight : weight.t(); }
+
+  ActivationShape shape(const at::Tensor& rows) const {
+    return {rows.size(1), static_cast<LoopActivation>(activation), rows.scalar_type() == at::kBFloat16};
+  }
+  int64_t rows_of_thread(const at::Tensor& rows) const { return std::max<int64_t>(1, kFewestNumbers / rows.size(1)); }
+
+  at::Tensor forward(const at::Tensor& bias) const {
+    return bias.defined() ? at::addmm(bias, x, weight_in_out()) : at::mm(x, weight_in_out());
+  }
+  /// `y` may be `product`.
+  void activate_to(const at::Tensor& product, const at::Tensor& y) const {
+    const ActivationShape own = shape(product);
+    const void* const from = product.const_data_ptr();
+    void* const to = y.mutable_data_ptr();
+    at::parallel_for(0, product.size(0), rows_of_thread(product),
+                     [&](int64_t begin, int64_t end) { TRAINRUN_LOOP_OF(path, activate)(own, from, to, begin, end); });
+  }
+
+  struct Summed {
+    at::Tensor product, bias;  // gradients
+  };
+  /// `activated`: what the activation read; of a ReLU what it gave.
+  Summed backward_to_product(const at::Tensor& activated, const at::Tensor& grad_y, bool wants_bias) const {
+    const bool is_plain = activation == Activation::kNone;
+    Summed made{is_plain ? grad_y : at::empty_like(grad_y), {}};
+    if (is_plain && !wants_bias) return made;
+    const int64_t rows = grad_y.size(0), features = grad_y.size(1);
+    const int64_t parts = std::clamp<int64_t>(rows / 8, 1, kMostParts);
+    const at::Tensor sums =
+        wants_bias ? at::zeros({parts, features}, grad_y.options().dtype(at::kFloat)) : at::Tensor();
+    float* const to_sums = wants_bias ? sums.mutable_data_ptr<float>() : nullptr;
+    const ActivationShape own = shape(grad_y);
+    const void* const from = grad_y.const_data_ptr();
+    const void* const read = is_plain ? from : activated.const_data_ptr();
+    void* const to = is_plain ? const_cast<void*>(from) : made.product.mutable_data_ptr();  // else it is not written
+    const int64_t parts_of_thread = std::max<int64_t>(1, parts * kFewestNumbers / grad_y.numel());
+    at::parallel_for(0, parts, parts_of_thread, [&](int64_t begin, int64_t end) {
+      for (int64_t part = begin; part < end; ++part) {
+        float* const sum = to_sums == nullptr ? nullptr : to_sums + part * features;
+        TRAINRUN_LOOP_OF(path, activate_back)
+        (own, read, from, to, sum, rows * part / parts, rows * (part + 1) / parts);
+      }
+    });
+    if (wants_bias) made.bias = sums.sum(0);
+    return made;
+  }
+};
+
+/// By ATen's operations, which have derivatives themselves. The gradients are those of other names for the inputs: the
+/// search for them ends there, and does not go on from x to a weight that it was made with.
+variable_list derivable_gradients(const at::Tensor& x, const LinearTerms& terms, const at::Tensor& grad_y) {
+  variable_list all, inputs, result(3);
+  for (const at::Tensor& tensor : {x, terms.weight, terms.bias}) {
+    all.push_back(learns(tensor) ? tensor.view_as(tensor) : tensor);
+    if (learns(tensor)) inputs.push_back(all.back());
+  }
+  const at::ScalarType type = x.scalar_type();
+  const at::Tensor weight = all[1].to(type);
+  const auto bias = all[2].defined() ? std::optional(all[2].to(type)) : std::nullopt;
+  at::Tensor y = at::linear(all[0], terms.is_transposed ? weight.t() : weight, bias);
+  if (terms.activation == Activation::kRelu) y = at::relu(y);
+  if (terms.activation == Activation::kGelu) y = at::gelu(y);
+  if (terms.activation == Activation::kGeluTanh) y = at::gelu(y, "tanh");
+  const variable_list gradients = torch::autograd::grad({y}, inputs, {grad_y}, std::nullopt, true);
+  size_t next = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (learns(all[i])) result[i] = gradients[next++];
+  }
+  return result;
+}
+
+at::Tensor rows_of(const at::Tensor& x) { return x.dim() == 2 ? x : x.view({-1, x.size(-1)}); }
+at::Tensor with_sizes(const at::Tensor& rows, at::IntArrayRef like) {
+  if (like.size() == 2) return rows;
+  std::vector<int64_t> sizes = like.vec();
+  sizes.back() = rows.size(1);
+  return at::_unsafe_view(rows, sizes);  // a view of something that nobody else has may be overwritten
+}
+
+struct LinearFunction : torch::autograd::Function<LinearFunction> {
+  /// x without gaps, in the type that is computed in.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, bool is_transposed, Activation activation,
+                            CpuPath path) {
+    const at::ScalarType type = x.scalar_type();
+    const Product product{rows_of(x), weight.to(type), is_transposed, activation, path};
+    at::Tensor y = product.forward(bias ? bias->to(type) : at::Tensor());
+    at::Tensor activated;
+    if (activation == Activation::kRelu) {
+      product.activate_to(y, y);
+    } else if (activation != Activation::kNone) {
+      activated = y;
+      y = at::empty_like(activated);
+      product.activate_to(activated, y);
+    }
+    y = with_sizes(y, x.sizes());
+    if (activation == Activation::kRelu) activated = y;
+    const at::Tensor copy = product.weight.is_same(weight) ? at::Tensor() : product.weight;
+    // As ATen, which lets a weight change before the backward pass where this does not read it.
+    const bool reads_weight = !copy.defined() && x.requires_grad();
+    context->save_for_backward({x, reads_weight ? weight : at::Tensor(), activated, copy});
+    if (!reads_weight) context->saved_data["weight"] = weight;
+    if (bias) context->saved_data["bias"] = *bias;
+    context->saved_data["transposed"] = is_transposed;
+    context->saved_data["activation"] = static_cast<int64_t>(activation);
+    context->saved_data["path"] = static_cast<int64_t>(path);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    auto& data = context->saved_data;
+    const auto kept = [&](const char* name) {
+      const auto found = data.find(name);
+      return found == data.end() ? at::Tensor() : found->second.toTensor();
+    };
+    const at::Tensor& x = saved[0];
+    const at::Tensor bias = kept("bias");
+    const at::Tensor weight = saved[1].defined() ? saved[1] : kept("weight");
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+    const auto activation = static_cast<Activation>(data["activation"].toInt());
+    const bool is_transposed = data["transposed"].toBool();
+    if (c10::GradMode::is_enabled()) {
+      variable_list result = derivable_gradients(x, {weight, bias, is_transposed, activation}, gradients[0]);
+      result.resize(6);
+      return result;
+    }
+    const at::Tensor& copy = saved[3].defined() ? saved[3] : weight;
+    const Product product{rows_of(x), copy, is_transposed, activation, static_cast<CpuPath>(data["path"].toInt())};
+    const bool wants_bias = bias.defined() && context->needs_input_grad(2);
+    const at::Tensor of_y = rows_of(gradients[0].contiguous());
+    // ATen sums in its own order, whose bits are kept where it costs nothing.
+    const bool sums_here = wants_bias && (activation != Activation::kNone || of_y.scalar_type() != at::kFloat);
+    const at::Tensor activated = saved[2].defined() ? rows_of(saved[2]) : at::Tensor();
+    const Product::Summed summed = product.backward_to_product(activated, of_y, sums_here);
+    variable_list result(6);
+    if (context->needs_input_grad(0)) {
+      result[0] = with_sizes(at::mm(summed.product, is_transposed ? copy.t() : copy), x.sizes());
+    }
+    if (context->needs_input_grad(1)) {
+      const at::Tensor of_weight =
+          is_transposed ? at::mm(product.x.t(), summed.product) : at::mm(summed.product.t(), product.x);
+      result[1] = of_weight.to(weight.scalar_type());
+    }
+    if (wants_bias) result[2] = sums_here ? summed.bias.to(of_y.scalar_type()).to(at::kFloat) : of_y.sum(0);
+    return result;
+  }
+};
+
+bool is_plain_weight(const at::Tensor& tensor) {
+  return is_plain_cpu(tensor) && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
+}
+
+}  // namespace
+
+bool supports_linear_function(const at::Tensor& x, const LinearTerms& terms) {
+  const at::Tensor &weight = terms.weight, &bias = terms.bias;
+  if (!c10::GradMode::is_enabled() || x.dim() < 2 || x.numel() == 0 || weight.dim() != 2 || weight.numel() == 0)
+    return false;
+  if (!is_plain_cpu(x) || !computed_in(x) || !is_plain_weight(weight)) return false;
+  const int64_t in = weight.size(terms.is_transposed ? 0 : 1), out = weight.size(terms.is_transposed ? 1 : 0);
+  if (x.size(-1) != in) return false;
+  if (bias.defined() && (!is_plain_weight(bias) || bias.dim() != 1 || bias.size(0) != out)) return false;
+  return learns(x) || learns(weight) || learns(bias);
+}
+
+at::Tensor linear_function(const at::Tensor& x, const LinearTerms& terms, CpuPath path) {
+  const at::ScalarType type = *computed_in(x);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+  const at::Tensor own = (x.scalar_type() == type ? x : x.to(type)).contiguous();
+  const auto bias = terms.bias.defined() ? std::optional(terms.bias) : std::nullopt;
+  // What was made of parameters is cast by itself: it may go, which a parameter does not, and only its copy stays.
+  const at::Tensor weight = terms.weight.is_leaf() ? terms.weight : terms.weight.to(type);
+  return LinearFunction::apply(own, weight, bias, terms.is_transposed, terms.activation, path);
+}
+
+}  // namespace trainrun::kernels
