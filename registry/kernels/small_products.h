@@ -87,8 +87,8 @@ template <int kRows>
 }
 
 /// The same for any number of rows.
-void product_of_panel(int64_t rows, Factors a, const float* b, int64_t b_row, int64_t depth, float* c, int64_t c_row,
-                      bool add) {
+[[maybe_unused]] void product_of_panel(int64_t rows, Factors a, const float* b, int64_t b_row, int64_t depth, float* c,
+                                       int64_t c_row, bool add) {
   int64_t i = 0;
   const auto some = [&](auto count) {
     for (; i + count <= rows; i += count) {
