@@ -343,7 +343,7 @@ std::optional<at::Tensor> packed_attention(const at::Tensor& packed, int64_t hea
     return PackedAttention::apply(packed, defined(mask), defined(kept), packing, rest, path);
   }
   const c10::AutoGradMode no_gradients(false);
-  const at::Tensor y = at::empty({packed.size(0), packed.size(1), packed.size(2) / 3}, packed.options());
+  at::Tensor y = at::empty({packed.size(0), packed.size(1), packed.size(2) / 3}, packed.options());
   packed_attention_of(packing, packed, mask, kept, rest, path).forward_to(packing.turned(packing.rows_of(y)), {});
   return y;
 }

@@ -123,7 +123,8 @@ void check_batch_norm(const BatchNormCase& c, CpuPath path) {
     CHECK(found[i].dtype() == t.learned()[i].dtype());
     // Sums over all rows of what is below and above 0 may come out near 0.
     const bool is_of_channels = wanted[i].dim() == 1;
-    const double size = std::sqrt(is_of_channels ? static_cast<double>(t.x.numel() / t.x.size(1)) : 0);
+    const int64_t rows = t.x.numel() / t.x.size(1);
+    const double size = is_of_channels ? std::sqrt(static_cast<double>(rows)) : 0;
     CHECK(rms(found[i].to(at::kDouble) - wanted[i]) < 3 * bound * std::max(rms(wanted[i]), size));
   }
 }

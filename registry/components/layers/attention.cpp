@@ -154,7 +154,7 @@ Tensor Attention::forward(Tensor query, Tensor key, Tensor value, const Tensor& 
   const int64_t embed_dim = options_.embed_dim;
   Tensor mask;
   if (key_padding_mask.defined() || (is_causal && num_added > 0)) {
-    mask = this->mask(projected[0], {batch, query.size(0), key.size(0)}, key_padding_mask, is_causal);
+    mask = Attention::mask(projected[0], {batch, query.size(0), key.size(0)}, key_padding_mask, is_causal);
     is_causal = false;
     if (num_added > 0) mask = at::constant_pad_nd(mask, {0, num_added});  // what is added, all may look at
   }

@@ -70,7 +70,7 @@ bool use_cudnn() { return at::globalContext().userEnabledCuDNN(); }
 /// What torch.nn.BatchNorm and SyncBatchNorm keep.
 struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics, NormThenRelu {
   BatchNormModule(int64_t channels, bool affine, bool track, bool sync, std::optional<double> newest, double epsilon)
-      : RunningNormModule(channels, affine, track), always_sync(sync), momentum(newest), eps(epsilon) {}
+      : RunningNormModule(channels, affine, track), always_sync(sync), momentum_(newest), eps_(epsilon) {}
   void span(Communicator& others, bool sync_batchnorm) override {
     if (always_sync || sync_batchnorm) ranks = &others;
   }
@@ -92,9 +92,9 @@ struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics, NormT
   at::Tensor normalized(const at::Tensor& input) {
     const double newest = count_batch(input);
     if (ranks && is_training()) {
-      return sync_batch_norm(input, {weight, bias, running_mean, running_var}, newest, eps, *ranks);
+      return sync_batch_norm(input, {weight, bias, running_mean, running_var}, newest, eps_, *ranks);
     }
-    return at::batch_norm(input, weight, bias, running_mean, running_var, uses_batch(), newest, eps, use_cudnn());
+    return at::batch_norm(input, weight, bias, running_mean, running_var, uses_batch(), newest, eps_, use_cudnn());
   }
   at::Tensor then_relu(const at::Tensor& input, const at::Tensor& added) override {
     if (ranks && is_training()) {
@@ -102,7 +102,8 @@ struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics, NormT
       return at::relu(added.defined() ? result + added : result);
     }
     const double newest = count_batch(input);
-    return kernels::batch_norm_relu(input, added, {weight, bias, running_mean, running_var, uses_batch(), newest, eps});
+    return kernels::batch_norm_relu(input, added,
+                                    {weight, bias, running_mean, running_var, uses_batch(), newest, eps_});
   }
 
   bool each_batch_alike = false;  // as a momentum of null
@@ -115,13 +116,13 @@ struct BatchNormModule : RunningNormModule, SpansRanks, RunningStatistics, NormT
   double count_batch(const at::Tensor& input) {
     const bool training = is_training();
     if (training && !ranks) require_several(input.sizes(), false);
-    if (!training || !running_mean.defined()) return momentum.value_or(0);
+    if (!training || !running_mean.defined()) return momentum_.value_or(0);
     num_batches_tracked.add_(1);
-    return momentum && !each_batch_alike ? *momentum : 1 / num_batches_tracked.item<double>();
+    return momentum_ && !each_batch_alike ? *momentum_ : 1 / num_batches_tracked.item<double>();
   }
 
-  std::optional<double> momentum;
-  double eps;
+  std::optional<double> momentum_;
+  double eps_;
 };
 
 /// As torch.nn._InstanceNorm.forward, where batches are not counted.
