@@ -40,6 +40,9 @@ class FusedNorm : public Operation, public CanCastOutput {
     kernels::NormAddend addend;
     if (sum_) addend.tensor = inputs[1 - first];
     if (dropout_.state && dropout_.state->is_training()) addend.dropout = probability_;
+    // Where ATen's sum would lie as x does, and no draws follow the addend's memory.
+    const bool may_turn = addend.tensor.defined() && addend.dropout == 0 && (first == 0 || dropout_.state);
+    if (may_turn) addend.tensor = addend.tensor.contiguous();
     if (!kernels::supports_row_norm(inputs[first], addend, terms)) return by_layers(inputs);
     const bool casts = cast_ != Cast::kNot && at::autocast::is_autocast_enabled(at::kCPU) &&
                        at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16;

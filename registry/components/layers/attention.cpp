@@ -133,7 +133,11 @@ Tensor Attention::attend_self(const Tensor& x, const Tensor& key_padding_mask, b
     mixed = scaled_attention(heads[0], heads[1], heads[2], terms);
     mixed = (time == 1 ? mixed->transpose(1, 2) : mixed->permute({2, 0, 1, 3})).flatten(2);
   }
-  return kernels::linear(*mixed, out_proj_->weight, out_proj_->bias);
+  // In memory the output is [T, N, C], as Python's: a dropout draws its numbers in the order of memory.
+  const bool is_turned = time == 1 && is_training();
+  if (is_turned) mixed = mixed->transpose(0, 1).contiguous();
+  const Tensor y = kernels::linear(*mixed, out_proj_->weight, out_proj_->bias);
+  return is_turned ? y.transpose(0, 1) : y;
 }
 
 Tensor Attention::forward(Tensor query, Tensor key, Tensor value, const Tensor& key_padding_mask, bool is_causal) {
