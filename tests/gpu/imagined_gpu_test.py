@@ -121,12 +121,14 @@ def test_nor_does_it_for_the_scale_of_the_loss_and_steps_that_overflow(tmp_path,
 
 def test_the_figures_are_those_of_the_cpu(tmp_path):
     losses = "loss=[CrossEntropyLoss, {type: MultiMarginLoss, loss_weight: 0.5}]"
-    on_gpu, on_cpu = (train(tmp_path, losses, "evaluation.every=10", name=device, device=device)[1] for device in ("cuda:0", "cpu"))
+    # A bias before a norm has gradients of 0 but for rounding, which AdamW makes steps of.
+    layers = STEPS[0].replace("out_features: 32", "out_features: 32, bias: false")
+    on_gpu, on_cpu = (train(tmp_path, layers, losses, "evaluation.every=10", name=device, device=device)[1] for device in ("cuda:0", "cpu"))
     assert len(on_gpu) == len(on_cpu) == len(LINES) + 2
     for mine, expected in zip(on_gpu, on_cpu, strict=True):
         assert mine.keys() == expected.keys()
         for key in mine.keys() - {"time", "train/samples_per_second", "split"}:
-            assert mine[key] == pytest.approx(expected[key], rel=2e-5), key  # the CPU's own kernels sum in another order
+            assert mine[key] == pytest.approx(expected[key], rel=5e-6), key  # the CPU's own kernels sum in another order
 
 
 PICTURES = """\
