@@ -247,7 +247,7 @@ OF_TEXTS = [
     texts("tabulators in .csv", "t.csv", [row.replace(",", "\t") for row in REVIEWS], "call the file .tsv"),
     texts("commas in .tsv", "t.tsv", REVIEWS, "call the file .csv"),
     texts("an empty class", "t.csv", ["text,label", "good film,x", "bad film,", "the film,z"],
-        "t.csv:3:label: the label is missing; leave such rows out of the file"),
+        "t.csv:3:label: the label is missing; write broken: skip to leave such rows out"),
     texts("a column of texts that is misspelled", "t.csv", REVIEWS, "has no column 'txt'; did you mean text?",
         ", text_columns: txt"),
     texts("a column of classes that is misspelled", "t.csv", ["text,labels", *REVIEWS[1:]],
