@@ -42,7 +42,8 @@ std::shared_ptr<const Operation> fuse(const FusedLayers& layers, bool has_relu) 
   if (!padding || (*padding)[0] != (*padding)[1] || !pool || !is_halving(*pool)) return nullptr;
   if (node.output_dtypes.at(0) != at::kFloat) return nullptr;
   const kernels::ConvPoolTerms terms{(*padding)[0], has_relu};
-  const at::Tensor* weight = node.layer.state->named_parameters(false).find("weight");
+  const auto parameters = node.layer.state->named_parameters(false);
+  const at::Tensor* weight = parameters.find("weight");
   return weight && kernels::can_fuse_conv_max_pool2d(node.input_shapes.at(0), weight->sizes(), terms)
              ? std::make_shared<ConvMaxPool>(node.layer, terms)
              : nullptr;
