@@ -114,7 +114,7 @@ def test_what_is_wrong_with_texts_is_said_with_its_place(probe, tmp_path, tokeni
     assert f"{path}:2:label: 'y' is not a class" in error_of(probe, **spec | {"classes": ["x", "z"]})
     for column, values, message in [("text", ["a", None, "c"], "2:text: the value is missing, expected a string"), ("text", [1, 2, 3], "1:text: expected a string, found a number"),
                                     ("text", [["a"], [], []], "1:text: expected a string, found a list"), ("text", [True] * 3, "1:text: expected a string, found a boolean"),
-                                    ("label", ["x", "y", None], "3:label: the value is missing"), ("label", [0.5] * 3, "1:label: '0.5' is a fraction"),
+                                    ("label", ["x", "y", None], "3:label: the label is missing"), ("label", [0.5] * 3, "1:label: '0.5' is a fraction"),
                                     ("text", [{"a": 1}] * 3, "text: holds values of the type struct<a: int64>"), ("text", [b"a"] * 3, "text: holds values of the type binary")]:
         pyarrow.parquet.write_table(pyarrow.table(good | {column: values}), path)
         assert f"{path}:{message}" in error_of(probe, **spec)
