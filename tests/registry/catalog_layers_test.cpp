@@ -326,7 +326,7 @@ TEST_CASE(
     if (!exact.is_floating_point()) continue;  // positions
     const bool stays_half = half.scalar_type() == at::kBFloat16;
     CHECK(stays_half);
-    CHECK(half.to(at::kFloat).allclose(exact, 0.1, 0.05, /*equal_nan=*/true));
+    CHECK(half.to(at::kFloat).allclose(exact, 0.1, 0.15, /*equal_nan=*/true));  // after several norms, of order 1
   }
   CHECK(kept["pointwise"] > 30);
   CHECK(kept["position-wise"] > kept["pointwise"]);
