@@ -309,6 +309,7 @@ TEST_CASE(
     CAPTURE(item.first);
     const auto known = layer_examples().find(item.first);
     const ComponentExample example = known == layer_examples().end() ? ComponentExample{} : known->second;
+    torch::manual_seed(5);  // LibTorch's own seed is another in each process, and some draws round further apart
     // Numbers that bfloat16 holds, so that none of them lies on another side of a threshold there.
     const at::Tensor x = example.dtype == at::kFloat ? at::rand(example.shape).to(at::kBFloat16).to(at::kFloat)
                                                      : at::ones(example.shape, example.dtype);
@@ -326,7 +327,7 @@ TEST_CASE(
     if (!exact.is_floating_point()) continue;  // positions
     const bool stays_half = half.scalar_type() == at::kBFloat16;
     CHECK(stays_half);
-    CHECK(half.to(at::kFloat).allclose(exact, 0.1, 0.15, /*equal_nan=*/true));  // after several norms, of order 1
+    CHECK(half.to(at::kFloat).allclose(exact, 0.1, 0.05, /*equal_nan=*/true));
   }
   CHECK(kept["pointwise"] > 30);
   CHECK(kept["position-wise"] > kept["pointwise"]);
