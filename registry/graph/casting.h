@@ -1,10 +1,8 @@
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <utility>
 
-#include "registry/graph/operation.h"
+#include "registry/graph/function_operation.h"
 
 namespace trainrun {
 
@@ -34,17 +32,10 @@ class CanCastOutput {
   virtual std::shared_ptr<const Operation> with_cast_output(bool only) const = 0;
 };
 
-/// An operation that calls `function`, which casts its inputs.
-class CastingOperation : public Operation, public CastsInputs {
+/// An operation that calls a function, which casts its inputs.
+class CastingOperation : public FunctionOperation, public CastsInputs {
  public:
-  CastingOperation(std::function<Tensors(const Tensors&)> function, const Traits& traits)
-      : function_(std::move(function)), traits_(traits) {}
-  Tensors run(const Tensors& inputs) const override { return function_(inputs); }
-  Traits traits() const override { return traits_; }
-
- private:
-  std::function<Tensors(const Tensors&)> function_;
-  Traits traits_;
+  using FunctionOperation::FunctionOperation;
 };
 
 }  // namespace trainrun

@@ -162,6 +162,19 @@ AttentionShape shape_of(const at::Tensor& query, const at::Tensor& key, const At
           static_cast<float>(kept)};
 }
 
+/// What the backward pass must know, but for the mask.
+void keep_terms(AutogradContext* context, const AttentionTerms& terms, CpuPath path) {
+  context->saved_data["dropout"] = terms.dropout;
+  context->saved_data["is_causal"] = terms.is_causal;
+  context->saved_data["scale"] = terms.scale;
+  context->saved_data["path"] = static_cast<int64_t>(path);
+}
+AttentionTerms kept_terms(AutogradContext* context) {
+  auto& data = context->saved_data;
+  return {{}, data["dropout"].toDouble(), data["is_causal"].toBool(), data["scale"].toOptional<double>()};
+}
+CpuPath kept_path(AutogradContext* context) { return static_cast<CpuPath>(context->saved_data["path"].toInt()); }
+
 struct ShortAttention : torch::autograd::Function<ShortAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
                             const at::Tensor& value, const std::optional<at::Tensor>& mask,
@@ -172,26 +185,15 @@ struct ShortAttention : torch::autograd::Function<ShortAttention> {
         at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(at::kFloat));
     const at::Tensor y = attention.forward(normalization);
     context->save_for_backward({query, key, value, attention.mask, attention.kept, y, normalization});
-    context->saved_data["dropout"] = terms.dropout;
-    context->saved_data["is_causal"] = terms.is_causal;
-    context->saved_data["scale"] = terms.scale;
-    context->saved_data["path"] = static_cast<int64_t>(path);
+    keep_terms(context, terms, path);
     return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const AttentionTerms terms{{},
-                               context->saved_data["dropout"].toDouble(),
-                               context->saved_data["is_causal"].toBool(),
-                               context->saved_data["scale"].toOptional<double>()};
-    const Attention attention{shape_of(saved[0], saved[1], terms),
-                              saved[0],
-                              saved[1],
-                              saved[2],
-                              saved[3],
-                              saved[4],
-                              static_cast<CpuPath>(context->saved_data["path"].toInt())};
+    const AttentionTerms terms = kept_terms(context);
+    const Attention attention{
+        shape_of(saved[0], saved[1], terms), saved[0], saved[1], saved[2], saved[3], saved[4], kept_path(context)};
     variable_list result;
     if (c10::GradMode::is_enabled()) {  // of other names: queries may be made of keys, where the search must not go on
       Attention other = attention;
@@ -242,21 +244,16 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
     context->save_for_backward({packed, attention.mask, attention.kept, y, normalization});
     context->saved_data["heads"] = packing.heads;
     context->saved_data["time"] = packing.time;
-    context->saved_data["dropout"] = terms.dropout;
-    context->saved_data["is_causal"] = terms.is_causal;
-    context->saved_data["scale"] = terms.scale;
-    context->saved_data["path"] = static_cast<int64_t>(path);
+    keep_terms(context, terms, path);
     return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     auto& data = context->saved_data;
-    const AttentionTerms terms{
-        {}, data["dropout"].toDouble(), data["is_causal"].toBool(), data["scale"].toOptional<double>()};
+    const AttentionTerms terms = kept_terms(context);
     const Packing packing{data["heads"].toInt(), data["time"].toInt()};
-    const Attention attention =
-        packed_attention_of(packing, saved[0], saved[1], saved[2], terms, static_cast<CpuPath>(data["path"].toInt()));
+    const Attention attention = packed_attention_of(packing, saved[0], saved[1], saved[2], terms, kept_path(context));
     const at::Tensor of_y = packing.turned(packing.rows_of(gradients[0].contiguous()));
     variable_list result(6);
     if (c10::GradMode::is_enabled()) {
