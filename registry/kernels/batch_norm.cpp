@@ -159,9 +159,8 @@ at::Tensor without_gaps(const at::Tensor& tensor) {
 variable_list derivable_gradients(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& y,
                                   const at::Tensor& kinds, const at::Tensor& grad_y, double eps) {
   const at::Tensor given = grad_y * (y > 0);
-  const auto weight_given = weight.defined() ? std::optional(weight) : std::nullopt;
   auto [grad_x, grad_weight, grad_bias] =
-      at::native_batch_norm_backward(given, x, weight_given, std::nullopt, std::nullopt, kinds[kMean].clone(),
+      at::native_batch_norm_backward(given, x, optional_of(weight), std::nullopt, std::nullopt, kinds[kMean].clone(),
                                      kinds[kInverse].clone(), true, eps, {true, weight.defined(), true});
   return {grad_x, given, grad_weight, grad_bias};
 }
@@ -235,10 +234,6 @@ struct BatchNormRelu : torch::autograd::Function<BatchNormRelu> {
   }
 };
 
-bool is_float_or_none(const at::Tensor& tensor) {
-  return !tensor.defined() || (is_plain_cpu(tensor) && tensor.scalar_type() == at::kFloat && tensor.is_contiguous());
-}
-
 /// Whether its numbers lie as rows of channels, without gaps.
 bool is_of_rows(const at::Tensor& x) {
   return x.dim() == 2 ? x.is_contiguous() : x.dim() == 4 ? x.is_contiguous(at::MemoryFormat::ChannelsLast) : false;
@@ -254,7 +249,7 @@ bool is_computed_here(const at::Tensor& x, const at::Tensor& added, const BatchN
     return false;
   }
   for (const at::Tensor& tensor : {norm.weight, norm.bias, norm.running_mean, norm.running_var}) {
-    if (!is_float_or_none(tensor) || (tensor.defined() && tensor.numel() != x.size(1))) return false;
+    if (tensor.defined() && (!is_dense_float(tensor) || tensor.numel() != x.size(1))) return false;
   }
   return true;
 }
@@ -276,8 +271,7 @@ at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& added, const B
   if (!is_trained) {
     return output_of(x, other, norm.uses_batch ? kinds_of_batch(x, norm, path) : kinds_of_running(norm), path);
   }
-  const auto given = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
-  return BatchNormRelu::apply(x, given(other), given(norm.weight), given(norm.bias), norm, path);
+  return BatchNormRelu::apply(x, optional_of(other), optional_of(norm.weight), optional_of(norm.bias), norm, path);
 }
 
 }  // namespace trainrun::kernels

@@ -106,8 +106,7 @@ at::Tensor rounded_as(const at::Tensor& x, const at::Tensor& tensor) {
 }
 
 at::Tensor by_aten(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const ConvPoolTerms& terms) {
-  const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
-  const at::Tensor y = at::conv2d(x, weight, given, {1, 1}, at::IntArrayRef{terms.padding, terms.padding});
+  const at::Tensor y = at::conv2d(x, weight, optional_of(bias), {1, 1}, at::IntArrayRef{terms.padding, terms.padding});
   const MaxPoolWindow window{{2, 2}, {2, 2}};
   return terms.has_relu ? relu_max_pool2d(y, window) : max_pool2d(y, window);
 }
@@ -148,9 +147,6 @@ struct ConvMaxPool : torch::autograd::Function<ConvMaxPool> {
   }
 };
 
-bool is_dense(const at::Tensor& tensor) { return is_plain_cpu(tensor) && tensor.is_contiguous(); }
-bool is_dense_weight(const at::Tensor& tensor) { return is_dense(tensor) && tensor.scalar_type() == at::kFloat; }
-
 }  // namespace
 
 bool can_fuse_conv_max_pool2d(at::IntArrayRef x, at::IntArrayRef weight, const ConvPoolTerms& terms) {
@@ -165,8 +161,8 @@ bool can_fuse_conv_max_pool2d(at::IntArrayRef x, at::IntArrayRef weight, const C
 at::Tensor conv_max_pool2d(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            const ConvPoolTerms& terms, CpuPath path) {
   const auto type = type_of_product(x);
-  const bool is_ours = type && x.dim() == 4 && x.size(0) > 0 && is_dense(x) && !x.requires_grad() &&
-                       is_dense_weight(weight) && (!bias.defined() || is_dense_weight(bias)) &&
+  const bool is_ours = type && x.dim() == 4 && x.size(0) > 0 && is_plain_cpu(x) && x.is_contiguous() &&
+                       !x.requires_grad() && is_dense_float(weight) && (!bias.defined() || is_dense_float(bias)) &&
                        can_fuse_conv_max_pool2d(x.sizes(), weight.sizes(), terms);
   if (!is_ours) return by_aten(x, weight, bias, terms);
   const at::Tensor typed = x.to(*type);
@@ -176,7 +172,7 @@ at::Tensor conv_max_pool2d(const at::Tensor& x, const at::Tensor& weight, const 
                       path)
         .first;
   }
-  return ConvMaxPool::apply(typed, weight, bias.defined() ? std::optional(bias) : std::nullopt, terms, path);
+  return ConvMaxPool::apply(typed, weight, optional_of(bias), terms, path);
 }
 
 }  // namespace trainrun::kernels

@@ -123,7 +123,7 @@ at::Tensor fast_conv2d(const at::Tensor& x, const at::Tensor& weight, const at::
     const at::Tensor last = typed.contiguous(kChannelsLast);
     return winograd_of(last, weight, added).forward(last, weight.contiguous(), bias).contiguous(format);
   }
-  return WinogradConv2d::apply(typed, weight, bias.defined() ? std::optional(bias) : std::nullopt, added, format);
+  return WinogradConv2d::apply(typed, weight, optional_of(bias), added, format);
 }
 
 }  // namespace trainrun::kernels

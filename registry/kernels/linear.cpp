@@ -64,10 +64,6 @@ struct FewRowsLinear : torch::autograd::Function<FewRowsLinear> {
   }
 };
 
-bool is_dense_float(const at::Tensor& tensor) {
-  return is_plain_cpu(tensor) && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
-}
-
 bool is_computed_here(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   if (!uses_own_products() || at::autocast::is_autocast_enabled(at::kCPU) || weight.dim() != 2 || x.dim() < 2) {
     return false;
@@ -90,7 +86,7 @@ bool few_rows_pay(int64_t rows, int64_t in, int64_t out) {
 }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, CpuPath path) {
-  const auto given_bias = bias.defined() ? std::optional(bias) : std::nullopt;
+  const auto given_bias = optional_of(bias);
   if (!is_computed_here(x, weight, bias)) {
     const LinearTerms terms{weight, bias};
     return supports_linear_function(x, terms) ? linear_function(x, terms, path) : at::linear(x, weight, given_bias);

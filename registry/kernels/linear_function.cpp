@@ -189,20 +189,16 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   }
 };
 
-bool is_plain_weight(const at::Tensor& tensor) {
-  return is_plain_cpu(tensor) && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
-}
-
 }  // namespace
 
 bool supports_linear_function(const at::Tensor& x, const LinearTerms& terms) {
   const at::Tensor &weight = terms.weight, &bias = terms.bias;
   if (!c10::GradMode::is_enabled() || x.dim() < 2 || x.numel() == 0 || weight.dim() != 2 || weight.numel() == 0)
     return false;
-  if (!is_plain_cpu(x) || !type_of_product(x) || !is_plain_weight(weight)) return false;
+  if (!is_plain_cpu(x) || !type_of_product(x) || !is_dense_float(weight)) return false;
   const int64_t in = weight.size(terms.is_transposed ? 0 : 1), out = weight.size(terms.is_transposed ? 1 : 0);
   if (x.size(-1) != in) return false;
-  if (bias.defined() && (!is_plain_weight(bias) || bias.dim() != 1 || bias.size(0) != out)) return false;
+  if (bias.defined() && (!is_dense_float(bias) || bias.dim() != 1 || bias.size(0) != out)) return false;
   return learns(x) || learns(weight) || learns(bias);
 }
 
@@ -210,10 +206,9 @@ at::Tensor linear_function(const at::Tensor& x, const LinearTerms& terms, CpuPat
   const at::ScalarType type = *type_of_product(x);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
   const at::Tensor own = (x.scalar_type() == type ? x : x.to(type)).contiguous();
-  const auto bias = terms.bias.defined() ? std::optional(terms.bias) : std::nullopt;
   // What was made of parameters is cast by itself: it may go, which a parameter does not, and only its copy stays.
   const at::Tensor weight = terms.weight.is_leaf() ? terms.weight : terms.weight.to(type);
-  return LinearFunction::apply(own, weight, bias, terms.is_transposed, terms.activation, path);
+  return LinearFunction::apply(own, weight, optional_of(terms.bias), terms.is_transposed, terms.activation, path);
 }
 
 }  // namespace trainrun::kernels

@@ -13,6 +13,10 @@ bool is_plain_cpu(const at::Tensor& x) {
   return plain.has_all(x.key_set()) && c10::default_included_set.has_all(modes) && !x._fw_grad(0).defined();
 }
 
+bool is_dense_float(const at::Tensor& x) {
+  return is_plain_cpu(x) && x.scalar_type() == at::kFloat && x.is_contiguous();
+}
+
 std::optional<at::ScalarType> type_of_product(const at::Tensor& x) {
   const at::ScalarType own = x.scalar_type();
   if (!at::autocast::is_autocast_enabled(at::kCPU)) return own == at::kFloat ? std::optional(own) : std::nullopt;

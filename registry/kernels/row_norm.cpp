@@ -148,11 +148,9 @@ Norm::Gradients derivable_gradients(const Norm& norm, const at::Tensor& normaliz
     const auto alias = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.view_as(tensor) : tensor; };
     const at::Tensor sum = alias(normalized), weight = alias(norm.weight), bias = alias(norm.bias);
     const at::IntArrayRef sizes = norm.shape.features;
-    const auto optional = [](const at::Tensor& tensor) {
-      return tensor.defined() ? std::optional(tensor) : std::nullopt;
-    };
-    const at::Tensor y = norm.shape.is_rms ? at::rms_norm(sum, sizes, optional(weight), norm.eps)
-                                           : at::layer_norm(sum, sizes, optional(weight), optional(bias), norm.eps);
+    const at::Tensor y = norm.shape.is_rms
+                             ? at::rms_norm(sum, sizes, optional_of(weight), norm.eps)
+                             : at::layer_norm(sum, sizes, optional_of(weight), optional_of(bias), norm.eps);
     variable_list inputs = {sum};
     for (const at::Tensor& parameter : {weight, bias}) {
       if (parameter.defined()) inputs.push_back(parameter);
@@ -250,11 +248,8 @@ Normalized row_norm(const at::Tensor& x, const NormAddend& addend, const NormTer
   if (!c10::GradMode::is_enabled() || !is_trained) {
     return norm.forward(x, addend.tensor, wants_plain, wants_half).out;
   }
-  const auto optional = [](const at::Tensor& tensor) {
-    return tensor.defined() ? std::optional(tensor) : std::nullopt;
-  };
-  const variable_list made = RowNorm::apply(x, optional(addend.tensor), optional(terms.weight), optional(terms.bias),
-                                            norm, wants_plain, wants_half);
+  const variable_list made = RowNorm::apply(x, optional_of(addend.tensor), optional_of(terms.weight),
+                                            optional_of(terms.bias), norm, wants_plain, wants_half);
   size_t next = 0;
   Normalized out;
   if (wants_plain) out.y = made[next++];

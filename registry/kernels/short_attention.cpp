@@ -308,10 +308,9 @@ at::Tensor short_attention(const at::Tensor& query, const at::Tensor& key, const
   if (!c10::GradMode::is_enabled() || !is_trained) {
     return Attention{shape_of(q, k, terms), q, k, v, mask, kept, path}.forward({});
   }
-  const auto defined = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
   AttentionTerms rest = terms;
   rest.mask = at::Tensor();
-  return ShortAttention::apply(q, k, v, defined(mask), defined(kept), rest, path);
+  return ShortAttention::apply(q, k, v, optional_of(mask), optional_of(kept), rest, path);
 }
 
 std::optional<at::Tensor> packed_attention(const at::Tensor& packed, int64_t heads, int64_t time,
@@ -333,11 +332,10 @@ std::optional<at::Tensor> packed_attention(const at::Tensor& packed, int64_t hea
     kept = at::empty({batch, heads, length, length}, packed.options().dtype(at::kByte));
     bernoulli(kept, 1 - terms.dropout, std::nullopt);
   }
-  const auto defined = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
   AttentionTerms rest = terms;
   rest.mask = at::Tensor();
   if (c10::GradMode::is_enabled() && packed.requires_grad()) {
-    return PackedAttention::apply(packed, defined(mask), defined(kept), packing, rest, path);
+    return PackedAttention::apply(packed, optional_of(mask), optional_of(kept), packing, rest, path);
   }
   const c10::AutoGradMode no_gradients(false);
   at::Tensor y = at::empty({packed.size(0), packed.size(1), packed.size(2) / 3}, packed.options());

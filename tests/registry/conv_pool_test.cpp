@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/cpu_paths.h"
 #include "tests/doctest.h"
 #include "tests/support.h"
 #include "tests/tensor_errors.h"
@@ -22,6 +23,7 @@
 using namespace trainrun::kernels;
 using trainrun::test::error_of;
 using trainrun::test::Threads;
+using trainrun::test::vector_paths;
 
 namespace {
 
@@ -78,12 +80,6 @@ void check_conv_pool(const ConvPoolCase& c, CpuPath path) {
   for (size_t i = 0; i < found.size(); ++i) CHECK(found[i].equal(wanted[i].to(at::kFloat)));
 }
 
-std::vector<CpuPath> vector_paths_of_conv() {
-  std::vector<CpuPath> paths = available_cpu_paths();
-  paths.erase(paths.begin());  // the generic one is not used
-  return paths;
-}
-
 }  // namespace
 
 TEST_CASE("convolution with pooling: random sizes equal float64 on every path and with any number of threads") {
@@ -100,7 +96,7 @@ TEST_CASE("convolution with pooling: random sizes equal float64 on every path an
     c.has_bias = from(0, 2) > 0;
     c.is_bfloat16 = from(0, 2) == 0;
     const Threads threads(static_cast<int>(from(1, 3)));
-    for (const CpuPath path : vector_paths_of_conv()) check_conv_pool(c, path);
+    for (const CpuPath path : vector_paths()) check_conv_pool(c, path);
   }
 }
 
@@ -109,7 +105,7 @@ TEST_CASE("convolution with pooling: sums that round equal float64 but for the l
   const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kDouble); };
   for (const ConvPoolTerms& terms : {ConvPoolTerms{0, true}, ConvPoolTerms{2, false}}) {
     const at::Tensor expected = conv_of_aten(wide(x), wide(weight), wide(bias), terms);
-    for (const CpuPath path : vector_paths_of_conv()) {
+    for (const CpuPath path : vector_paths()) {
       CHECK(error_of(conv_max_pool2d(x, weight, bias, terms, path), expected) < 1e-6);
     }
   }

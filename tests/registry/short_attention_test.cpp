@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/cpu_paths.h"
 #include "tests/doctest.h"
 #include "tests/support.h"
 #include "tests/tensor_errors.h"
@@ -23,6 +24,7 @@
 using namespace trainrun::kernels;
 using trainrun::test::error_of;
 using trainrun::test::Threads;
+using trainrun::test::vector_paths;
 
 namespace {
 
@@ -104,12 +106,6 @@ void check_attention(const AttentionCase& c, CpuPath path) {
     CHECK(gradients[i].dtype() == inputs[i].dtype());
     CHECK(error_of(gradients[i], exact[i + 1]) < bound);
   }
-}
-
-std::vector<CpuPath> vector_paths() {
-  std::vector<CpuPath> paths = available_cpu_paths();
-  paths.erase(paths.begin());  // the generic one is not used
-  return paths;
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "registry/kernels/short_attention.h"
+#include "tools/bench/cpu_time.h"
 
 using namespace trainrun::kernels;  // NOLINT(google-build-using-namespace)
 
@@ -37,17 +38,6 @@ struct Result {
   double forward = 1e9, whole = 1e9;  // milliseconds
   at::Tensor y, gradient;
 };
-
-double cpu_milliseconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
-
-double error_of(const at::Tensor& x, const at::Tensor& exact) {
-  const auto rms = [](const at::Tensor& t) { return t.square().mean().sqrt().item<double>(); };
-  return rms(x.to(at::kDouble) - exact) / rms(exact);
-}
 
 using Function =
     std::function<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const AttentionTerms&)>;

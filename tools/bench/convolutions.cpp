@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "registry/kernels/winograd.h"
+#include "tools/bench/cpu_time.h"
 
 using namespace trainrun::kernels;  // NOLINT(google-build-using-namespace)
 
@@ -36,12 +37,6 @@ struct Contender {
   std::string name;
   std::function<at::Tensor(Pass)> run;
 };
-
-double cpu_milliseconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
 
 at::Tensor by_definition(Pass pass, const at::Tensor& x, const at::Tensor& w, const at::Tensor& grad_y, int64_t pad) {
   const std::vector<int64_t> one{1, 1}, padding{pad, pad}, zero{0, 0};

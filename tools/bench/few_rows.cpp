@@ -14,19 +14,12 @@
 #include <ctime>
 
 #include "registry/kernels/linear.h"
+#include "tools/bench/cpu_time.h"
 
 // NOLINTNEXTLINE(readability-identifier-naming): MKL's name
 extern "C" __attribute__((visibility("default"))) int mkl_serv_intel_cpu_true() { return 1; }
 
-namespace {
-
-double cpu_milliseconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 int main() {
   using trainrun::kernels::few_rows_pay;

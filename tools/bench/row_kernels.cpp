@@ -22,6 +22,7 @@
 
 #include "registry/kernels/linear_function.h"
 #include "registry/kernels/row_norm.h"
+#include "tools/bench/cpu_time.h"
 
 using namespace trainrun::kernels;  // NOLINT(google-build-using-namespace)
 
@@ -31,17 +32,6 @@ struct Result {
   double forward = 1e9, whole = 1e9;  // milliseconds
   at::Tensor y, gradient;
 };
-
-double cpu_milliseconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
-
-double error_of(const at::Tensor& x, const at::Tensor& exact) {
-  const auto rms = [](const at::Tensor& t) { return t.square().mean().sqrt().item<double>(); };
-  return rms(x.detach().to(at::kDouble) - exact.detach()) / rms(exact.detach());
-}
 
 using Tensors = std::vector<at::Tensor>;
 using Function = std::function<Tensors(const Tensors&)>;  // from inputs to outputs
