@@ -81,7 +81,7 @@ endfunction()
 
 # Folders whose code describes, reads, checks and prints, or hands tensors to LibTorch, which computes.
 set(TRAINRUN_COMPUTES_NOTHING
-  registry/components/initializers registry/components/layers registry/components/losses registry/components/schedulers
+  registry/components/initializers registry/layers registry/components/losses registry/components/schedulers
   runner/foresight runner/interop runner/loggers runner/recipe runner/report tools)
 
 # trainrun_unity(TARGET): where TRAINRUN_UNITY is on, the sources of a folder are compiled as one, 40 at a time at most:

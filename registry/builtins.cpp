@@ -2,9 +2,9 @@
 #include "registry/components/families.h"
 #include "registry/data/families.h"
 #include "registry/image_data/families.h"
+#include "registry/layers/families.h"
 #include "registry/models/families.h"
 #include "registry/text_data/families.h"
-#include "registry/transforms/families.h"
 
 // Every component that comes with trainrun; what each room adds is on its own page, families.cpp.
 namespace trainrun {

@@ -1,20 +1,17 @@
 #pragma once
 
-#include "registry/graph/fusion.h"
 #include "registry/kinds/adapter.h"
 #include "registry/kinds/callback.h"
 #include "registry/kinds/comm_hook.h"
 #include "registry/kinds/initializer.h"
-#include "registry/kinds/layer.h"
 #include "registry/kinds/loss.h"
 #include "registry/kinds/metric.h"
 #include "registry/kinds/optimizer.h"
 #include "registry/kinds/scheduler.h"
+#include "registry/kinds/transform.h"
 
 namespace trainrun {
 
-/// Adds the layers of this room.
-void add_layer_families(LayerRegistry& registry);
 /// Adds the initializers of this room.
 void add_initializer_families(InitializerRegistry& registry);
 /// Adds the losses of this room.
@@ -31,7 +28,7 @@ void add_comm_hook_families(CommHookRegistry& registry);
 void add_callback_families(CallbackRegistry& registry);
 /// Adds the adapters of this room.
 void add_adapter_families(AdapterRegistry& registry);
-/// Adds the fusions of this room.
-void add_fusion_families(FusionRegistry& registry);
+/// Adds the transforms of this room.
+void add_transform_families(TransformRegistry& registry);
 
 }  // namespace trainrun

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "registry/components/transforms/masks.h"
 #include "registry/data/text_file.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/formats/images/decode.h"
@@ -16,7 +17,6 @@
 #include "registry/kinds/dataset_facts.h"
 #include "registry/kinds/layer.h"
 #include "registry/language/text_forms.h"
-#include "registry/transforms/masks.h"
 
 namespace trainrun {
 

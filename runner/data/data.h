@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "registry/transforms/scaling.h"
+#include "registry/components/transforms/scaling.h"
 #include "runner/data/data_loader.h"
 #include "runner/recipe/recipe.h"
 

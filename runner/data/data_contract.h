@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "registry/components/transforms/scaling.h"
 #include "registry/kinds/dataset.h"
-#include "registry/transforms/scaling.h"
 
 namespace trainrun {
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "registry/components/transforms/scaling.h"
 #include "registry/graph/graph.h"
 #include "registry/graph/passes.h"
 #include "registry/tensors/component_error.h"
 #include "registry/tensors/named_tensors.h"
-#include "registry/transforms/scaling.h"
 #include "runner/recipe/recipe.h"
 
 namespace trainrun {

@@ -1,0 +1,69 @@
+#include "registry/graph/fusion.h"
+#include "registry/kernels/conv_pool.h"
+#include "registry/layers/convolutions.h"
+#include "registry/layers/fusions/unit_convolution.h"
+#include "registry/layers/poolings.h"
+
+// A first convolution, of few channels, with the ReLU and the MaxPool2d of 2x2 after it: its output, which is large, is
+// never in memory.
+
+namespace trainrun {
+namespace {
+
+class ConvMaxPool : public Operation {
+ public:
+  ConvMaxPool(const Layer& layer, const kernels::ConvPoolTerms& terms) : layer_(layer), terms_(terms) {}
+
+  Tensors run(const Tensors& inputs) const override {
+    const auto parameters = layer_.state->named_parameters(false);
+    const at::Tensor* bias = parameters.find("bias");
+    return {kernels::conv_max_pool2d(inputs[0], *parameters.find("weight"), bias ? *bias : at::Tensor(), terms_)};
+  }
+  Traits traits() const override { return kComputed; }
+
+ private:
+  Layer layer_;
+  kernels::ConvPoolTerms terms_;
+};
+
+bool is_halving(const MaxPool<2>& pool) {
+  for (const size_t dim : {0, 1}) {
+    if (pool.kernel_size[dim] != 2 || pool.step()[dim] != 2 || pool.padding[dim] != 0 || pool.dilation[dim] != 1) {
+      return false;
+    }
+  }
+  return !pool.ceil_mode && !pool.return_indices;
+}
+
+std::shared_ptr<const Operation> fuse(const FusedLayers& layers, bool has_relu) {
+  const GraphNode& node = layers["convolution"];
+  const auto padding = unit_convolution_padding(node);
+  const auto* pool = layers["pool"].options<MaxPool<2>>();
+  if (!padding || (*padding)[0] != (*padding)[1] || !pool || !is_halving(*pool)) return nullptr;
+  if (node.output_dtypes.at(0) != at::kFloat) return nullptr;
+  const kernels::ConvPoolTerms terms{(*padding)[0], has_relu};
+  const auto parameters = node.layer.state->named_parameters(false);
+  const at::Tensor* weight = parameters.find("weight");
+  return weight && kernels::can_fuse_conv_max_pool2d(node.input_shapes.at(0), weight->sizes(), terms)
+             ? std::make_shared<ConvMaxPool>(node.layer, terms)
+             : nullptr;
+}
+
+}  // namespace
+
+void add_conv_max_pool(FusionRegistry& fusions) {
+  const FusionPattern::Node convolution{"convolution", {"Conv2d"}};
+  fusions.add(
+      {.name = "ConvReLUMaxPool2d",
+       .doc = "a first convolution of few channels, ReLU and MaxPool2d in one pass: equal but for rounding",
+       .pattern = {.nodes = {convolution, {"relu", {"ReLU"}, {"convolution"}}, {"pool", {"MaxPool2d"}, {"relu"}}}},
+       .fuse = [](const FusedLayers& layers) { return fuse(layers, true); },
+       .is_fast_convolution = true});
+  fusions.add({.name = "ConvMaxPool2d",
+               .doc = "a first convolution of few channels and MaxPool2d in one pass: equal but for rounding",
+               .pattern = {.nodes = {convolution, {"pool", {"MaxPool2d"}, {"convolution"}}}},
+               .fuse = [](const FusedLayers& layers) { return fuse(layers, false); },
+               .is_fast_convolution = true});
+}
+
+}  // namespace trainrun
