@@ -10,10 +10,10 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <atomic>
 #include <optional>
 
 #include "registry/kernels/few_rows_simd.h"
+#include "registry/kernels/own_products.h"
 #include "registry/kernels/plain_tensor.h"
 
 namespace trainrun::kernels {
@@ -21,8 +21,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-std::atomic<bool> own_products = false;
 
 /// x [rows, in], weight [out, in] and bias [out], all without gaps.
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, CpuPath path) {
@@ -74,9 +72,6 @@ bool is_computed_here(const at::Tensor& x, const at::Tensor& weight, const at::T
 }
 
 }  // namespace
-
-void use_own_products(bool whether) { own_products = whether; }
-bool uses_own_products() { return own_products; }
 
 bool few_rows_pay(int64_t rows, int64_t in, int64_t out) {
   constexpr int64_t kMostRows = 128, kFewestFeatures = 64, kFewestOutputs = 8;

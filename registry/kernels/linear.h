@@ -21,8 +21,4 @@ at::Tensor activated_linear(const at::Tensor& x, const LinearTerms& terms);
 /// a job computes the same on every start. From measurements on AMD's Zen 4, tools/bench/few_rows.cpp.
 bool few_rows_pay(int64_t rows, int64_t in, int64_t out);
 
-/// From now on, or no longer, `linear` may compute products itself. Not before: numbers are ATen's then, to the last bit.
-void use_own_products(bool whether);
-bool uses_own_products();
-
 }  // namespace trainrun::kernels

@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "registry/kernels/activation_simd.h"
+#include "registry/kernels/bfloat16_product.h"
+#include "registry/kernels/own_products.h"
 #include "registry/kernels/parts.h"
 #include "registry/kernels/plain_tensor.h"
 
@@ -32,7 +34,16 @@ using torch::autograd::variable_list;
 
 bool learns(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
-/// x [rows, in], weight and bias in the type that is computed in.
+bool is_own_product(const at::Tensor& a, const at::Tensor& b) {
+  return uses_own_products() && supports_bfloat16_product(a, b);
+}
+/// a b in the type of a, which may be narrower than that of b, or in a wider one.
+at::Tensor product_of(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
+  if (is_own_product(a, b)) return bfloat16_product(a, b, type);
+  return at::mm(a, b.to(a.scalar_type())).to(type);
+}
+
+/// x [rows, in] in the type that is computed in; the weight in it, or in float32 where it is cast on the way.
 struct Product {
   at::Tensor x, weight;
   bool is_transposed;
@@ -47,7 +58,8 @@ struct Product {
   int64_t rows_of_thread(const at::Tensor& rows) const { return std::max<int64_t>(1, kNumbersOfThread / rows.size(1)); }
 
   at::Tensor forward(const at::Tensor& bias) const {
-    return bias.defined() ? at::addmm(bias, x, weight_in_out()) : at::mm(x, weight_in_out());
+    if (is_own_product(x, weight_in_out())) return bfloat16_product(x, weight_in_out(), x.scalar_type(), bias);
+    return bias.defined() ? at::addmm(bias.to(x.scalar_type()), x, weight_in_out()) : at::mm(x, weight_in_out());
   }
   /// `y` may be `product`.
   void activate_to(const at::Tensor& product, const at::Tensor& y) const {
@@ -125,8 +137,9 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
                             const std::optional<at::Tensor>& bias, bool is_transposed, Activation activation,
                             CpuPath path) {
     const at::ScalarType type = x.scalar_type();
-    const Product product{flat_rows(x), weight.to(type), is_transposed, activation, path};
-    at::Tensor y = product.forward(bias ? bias->to(type) : at::Tensor());
+    Product product{flat_rows(x), weight, is_transposed, activation, path};
+    if (!is_own_product(product.x, product.weight_in_out())) product.weight = weight.to(type);
+    at::Tensor y = product.forward(bias.value_or(at::Tensor()));
     at::Tensor activated;
     if (activation == Activation::kRelu) {
       product.activate_to(y, y);
@@ -177,12 +190,11 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const Product::Summed summed = product.backward_to_product(activated, of_y, sums_here);
     variable_list result(6);
     if (context->needs_input_grad(0)) {
-      result[0] = with_sizes(at::mm(summed.product, is_transposed ? copy.t() : copy), x.sizes());
+      result[0] = with_sizes(product_of(summed.product, is_transposed ? copy.t() : copy, x.scalar_type()), x.sizes());
     }
     if (context->needs_input_grad(1)) {
-      const at::Tensor of_weight =
-          is_transposed ? at::mm(product.x.t(), summed.product) : at::mm(summed.product.t(), product.x);
-      result[1] = of_weight.to(weight.scalar_type());
+      result[1] = is_transposed ? product_of(product.x.t(), summed.product, weight.scalar_type())
+                                : product_of(summed.product.t(), product.x, weight.scalar_type());
     }
     if (wants_bias) result[2] = sums_here ? summed.bias.to(of_y.scalar_type()).to(at::kFloat) : of_y.sum(0);
     return result;

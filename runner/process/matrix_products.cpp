@@ -12,7 +12,7 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "registry/kernels/linear.h"
+#include "registry/kernels/own_products.h"
 
 namespace trainrun {
 namespace {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/doctest.h"
+#include "tests/own_products.h"
 #include "tests/support.h"
 #include "tests/tensor_errors.h"
 #include "tests/threads.h"
@@ -18,15 +19,9 @@
 using namespace trainrun;
 using namespace trainrun::kernels;
 using trainrun::test::error_of;
+using trainrun::test::OwnProducts;
 
 namespace {
-
-/// For a test, `linear` computes products itself.
-struct OwnProducts {
-  OwnProducts() { use_own_products(true); }
-  ~OwnProducts() { use_own_products(before); }
-  bool before = uses_own_products();
-};
 
 struct Given {
   at::Tensor x, w, bias;

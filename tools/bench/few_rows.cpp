@@ -14,6 +14,7 @@
 #include <ctime>
 
 #include "registry/kernels/linear.h"
+#include "registry/kernels/own_products.h"
 #include "tools/bench/cpu_time.h"
 
 // NOLINTNEXTLINE(readability-identifier-naming): MKL's name
