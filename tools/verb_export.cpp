@@ -15,6 +15,7 @@ struct ExportArguments {
   std::string format = "safetensors";
   std::string output;
   bool merge = false;
+  std::string dtype = "f16";
 };
 
 struct Format {
@@ -27,7 +28,8 @@ const Format& format_called(const std::string& name) {
       {"safetensors", {"model.safetensors", export_safetensors, export_merged_safetensors}},
       {"torchscript", {"model.pt", export_torchscript, nullptr}},
       {"huggingface", {"model", export_huggingface, export_huggingface}},
-      {"peft", {"adapter", export_peft, nullptr}}};
+      {"peft", {"adapter", export_peft, nullptr}},
+      {"gguf", {"model.gguf", nullptr, nullptr}}};  // which also takes a type of weights
   return formats.at(name);
 }
 
@@ -44,25 +46,35 @@ void add_export(CLI::App& app, Program& program) {
           "--format", arguments->format,
           "safetensors (default): the weights; torchscript: the whole model; huggingface: a folder that "
           "transformers opens with from_pretrained and pipeline, with tokenizer and model card, adapters merged; "
-          "peft: a folder with the adapters, which PeftModel.from_pretrained opens")
-      ->check(CLI::IsMember({"safetensors", "torchscript", "huggingface", "peft"}));
+          "peft: a folder with the adapters, which PeftModel.from_pretrained opens; gguf: a file for llama.cpp, of a "
+          "decoder of Llama's, Mistral's or Qwen's kind")
+      ->check(CLI::IsMember({"safetensors", "torchscript", "huggingface", "peft", "gguf"}));
   verb->add_option("--output,-o", arguments->output,
-                   "the file (huggingface, peft: the folder) to write; model.safetensors, model.pt, model or adapter "
-                   "by default");
+                   "the file (huggingface, peft: the folder) to write; model.safetensors, model.pt, model, adapter or "
+                   "model.gguf by default");
   verb->add_flag("--merge", arguments->merge,
                  "merge adapters into the weights, under the names that these have without adapters (safetensors; "
                  "huggingface always does)");
-  verb->callback([&program, arguments] {
+  CLI::Option* const dtype =
+      verb->add_option("--dtype", arguments->dtype, "gguf: the type of the weights; f16 by default")
+          ->check(CLI::IsMember(gguf_types()));
+  verb->callback([&program, arguments, dtype] {
     const Format& format = format_called(arguments->format);
     if (arguments->merge && !format.write_merged) {
       throw Error("--merge is for --format safetensors and huggingface, not for " + arguments->format);
     }
+    const bool is_gguf = arguments->format == "gguf";
+    if (*dtype && !is_gguf) throw Error("--dtype is for --format gguf, not for " + arguments->format);
     const std::string path = arguments->output.empty() ? format.usual_path : arguments->output;
     if (std::filesystem::exists(path)) throw Error(path + " is already there; name another file by --output");
     std::vector<std::string> overrides = export_overrides();
     overrides.insert(overrides.end(), arguments->run.overrides.begin(), arguments->run.overrides.end());
     TrainedRun run(find_trained(arguments->run.path), overrides, program.catalog);
-    (arguments->merge ? format.write_merged : format.write)(run, path);
+    if (is_gguf) {
+      export_gguf(run, path, arguments->dtype);
+    } else {
+      (arguments->merge ? format.write_merged : format.write)(run, path);
+    }
     if (program.quiet) return;
     for (const std::string& note : run.notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
     std::printf("%s\n", path.c_str());

@@ -1,57 +1,22 @@
 #include <algorithm>
 #include <filesystem>
-#include <set>
 
 #include "registry/formats/files/safetensors.h"
 #include "registry/language/text_forms.h"
 #include "runner/generate/chat_format.h"
 #include "runner/interop/export_files.h"
 #include "runner/interop/exported_data.h"
+#include "runner/interop/exported_model.h"
 #include "runner/interop/generation_export.h"
 #include "runner/interop/model_card.h"
 #include "runner/interop/model_export.h"
 #include "runner/interop/tokenizer_export.h"
-#include "runner/model/model_records.h"
 
 namespace trainrun {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-constexpr const char* kOtherFormats =
-    "write --format safetensors for the weights by their state names (torchvision's, for a model of torchvision's), or "
-    "--format torchscript for a module that torch.jit.load opens without a class in Python";
-
-FoundRecord only_record(const Graph& graph) {
-  const std::vector<FoundRecord> found = find_records(graph);
-  if (found.size() == 1) return found[0];
-  const std::string has = found.empty() ? "has no such layer" : "has " + std::to_string(found.size()) + " of them";
-  throw Error(
-      "export: --format huggingface needs a model that is one registered language model (such as "
-      "BertForSequenceClassification), or one of the vision models ResNet18 to ResNet152, ViT_S_16, ViT_B_16, "
-      "ConvNeXtTiny and MobileNetV2, for which transformers has a class, but this recipe's model " +
-      has + "; " + kOtherFormats);
-}
-
-/// The model's tensors under their names in transformers, each once.
-NamedTensors tensors_of(const NamedTensors& state, const FoundRecord& found, const std::string& architecture) {
-  NamedTensors tensors;
-  std::vector<std::string> others;
-  std::set<const at::TensorImpl*> seen;
-  for (const auto& [name, tensor] : state) {
-    if (!name.starts_with(found.prefix)) {
-      others.push_back(name);
-    } else if (seen.insert(tensor.unsafeGetTensorImpl()).second) {
-      tensors.emplace_back(name.substr(found.prefix.size()), tensor);
-    }
-  }
-  if (others.empty()) return tensors;
-  constexpr size_t kMostNamed = 8;
-  throw Error("export: transformers' " + architecture + " has no place for the weights of the recipe's other layers: " +
-              join_first(others, kMostNamed, LeftOut::kCount) +
-              "; train a model that has its head (such as BertForSequenceClassification), or " + kOtherFormats);
-}
 
 /// Python that opens the folder and asks the model.
 std::string usage_of(const std::string& task, bool has_chat) {
@@ -96,10 +61,9 @@ bool generates(const std::string& architecture) { return pipeline_tag_of(archite
 void export_huggingface(TrainedRun& run, const std::string& folder) {
   const EvaluationScope scope(run.callbacks());
   if (export_vision_model(run, folder)) return;
-  const FoundRecord found = only_record(run.model().graph());
+  const auto [found, tensors] = exported_language_model(run, "huggingface");
   json config = found.record->config;
   const auto architecture = config.at("architectures").at(0).get<std::string>();
-  const NamedTensors tensors = tensors_of(run.model().merged_state_dict(), found, architecture);
   const auto tokenizer = tokenizer_of_data(run, found.record->pretrained);
   const bool has_head = std::ranges::any_of(tensors, [](const auto& item) { return item.first == "lm_head.weight"; });
   if (has_head && config.contains("tie_word_embeddings")) config["tie_word_embeddings"] = false;

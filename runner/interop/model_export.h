@@ -40,6 +40,13 @@ bool export_vision_model(TrainedRun& run, const std::string& folder);
 /// is true; of other models false, and adds nothing. `config`: what the folder's config.json says.
 bool export_sentence_modules(TrainedRun& run, const nlohmann::json& config, const std::string& folder);
 
+/// Writes a file that llama.cpp and its kin read, of a decoder of Llama's, Mistral's or Qwen's kind: weights as `dtype`
+/// (one of gguf_types()), adapters merged, vectors in float32, with the tokenizer and its chat template. Throws Error for
+/// other models, and for what GGUF cannot say.
+void export_gguf(TrainedRun& run, const std::string& path, const std::string& dtype);
+/// "f32", "f16", "q8_0", "bf16".
+std::vector<std::string> gguf_types();
+
 /// Writes a new folder that Python's package peft opens with PeftModel.from_pretrained: adapter_config.json and
 /// adapter_model.safetensors; the tokenizer of the data, and a model card. Throws Error if the recipe has no adapters,
 /// or such that peft does not have.
