@@ -47,5 +47,6 @@ void add_env(CLI::App& app, Program& program);
 void add_config(CLI::App& app, Program& program);
 void add_tokenizer(CLI::App& app, Program& program);
 void add_launch(CLI::App& app, Program& program);
+void add_completion(CLI::App& app, Program& program);
 
 }  // namespace trainrun
