@@ -15,6 +15,7 @@ struct ExportArguments {
   std::string format = "safetensors";
   std::string output;
   bool merge = false;
+  bool external_data = false;
 };
 
 struct Format {
@@ -25,6 +26,7 @@ struct Format {
 const Format& format_called(const std::string& name) {
   static const std::map<std::string, Format> formats = {
       {"safetensors", {"model.safetensors", export_safetensors, export_merged_safetensors}},
+      {"onnx", {"model.onnx", export_onnx, export_onnx}},
       {"torchscript", {"model.pt", export_torchscript, nullptr}},
       {"huggingface", {"model", export_huggingface, export_huggingface}},
       {"peft", {"adapter", export_peft, nullptr}}};
@@ -42,27 +44,38 @@ void add_export(CLI::App& app, Program& program) {
   verb->add_option("overrides", arguments->run.overrides, "key=value: device=cpu");
   verb->add_option(
           "--format", arguments->format,
-          "safetensors (default): the weights; torchscript: the whole model; huggingface: a folder that "
+          "safetensors (default): the weights; onnx: the whole model, for ONNX Runtime and others; torchscript: the "
+          "whole model, for torch.jit.load; huggingface: a folder that "
           "transformers opens with from_pretrained and pipeline, with tokenizer and model card, adapters merged; "
           "peft: a folder with the adapters, which PeftModel.from_pretrained opens")
-      ->check(CLI::IsMember({"safetensors", "torchscript", "huggingface", "peft"}));
+      ->check(CLI::IsMember({"safetensors", "onnx", "torchscript", "huggingface", "peft"}));
   verb->add_option("--output,-o", arguments->output,
-                   "the file (huggingface, peft: the folder) to write; model.safetensors, model.pt, model or adapter "
-                   "by default");
+                   "the file (huggingface, peft: the folder) to write; model.safetensors, model.onnx, model.pt, "
+                   "model or adapter by default");
   verb->add_flag("--merge", arguments->merge,
                  "merge adapters into the weights, under the names that these have without adapters (safetensors; "
-                 "huggingface always does)");
+                 "huggingface and onnx always do)");
+  verb->add_flag("--external-data", arguments->external_data,
+                 "write the weights to a second file, OUTPUT.data, which must stay beside the first (onnx; weights of "
+                 "more than 2 GB always go there)");
   verb->callback([&program, arguments] {
     const Format& format = format_called(arguments->format);
     if (arguments->merge && !format.write_merged) {
-      throw Error("--merge is for --format safetensors and huggingface, not for " + arguments->format);
+      throw Error("--merge is for --format safetensors, huggingface and onnx, not for " + arguments->format);
+    }
+    if (arguments->external_data && arguments->format != "onnx") {
+      throw Error("--external-data is for --format onnx, not for " + arguments->format);
     }
     const std::string path = arguments->output.empty() ? format.usual_path : arguments->output;
     if (std::filesystem::exists(path)) throw Error(path + " is already there; name another file by --output");
     std::vector<std::string> overrides = export_overrides();
     overrides.insert(overrides.end(), arguments->run.overrides.begin(), arguments->run.overrides.end());
     TrainedRun run(find_trained(arguments->run.path), overrides, program.catalog);
-    (arguments->merge ? format.write_merged : format.write)(run, path);
+    if (arguments->external_data) {
+      export_external_onnx(run, path);
+    } else {
+      (arguments->merge ? format.write_merged : format.write)(run, path);
+    }
     if (program.quiet) return;
     for (const std::string& note : run.notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
     std::printf("%s\n", path.c_str());
