@@ -92,7 +92,7 @@ if(NOT TRAINRUN_SANITIZERS)
 endif()
 
 # What tests/parity compares with Python PyTorch is built and run by this program.
-add_executable(trainrun_probe tests/parity/probe.cpp tests/parity/layers_probe.cpp tests/parity/optimizers_probe.cpp
+add_executable(trainrun_probe tests/parity/probe.cpp tests/parity/layers_probe.cpp tests/parity/onnx_probe.cpp tests/parity/optimizers_probe.cpp
   tests/parity/data_probe.cpp tests/parity/training_probe.cpp tests/parity/imagined_gpu.cpp
   tests/parity/fuzz.cpp tests/parity/fuzz_changes.cpp tests/parity/fuzz_mends.cpp tests/parity/fuzz_readers.cpp
   tests/parity/batches_probe.cpp tests/parity/generation_probe.cpp

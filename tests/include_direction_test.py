@@ -56,7 +56,7 @@ MOST_ROOMS, MOST_LINES = 12, 15_000
 WITHOUT_LIBTORCH = "registry/language/"
 # How many headers a plugin is compiled against: registry/plugin.h and all that it includes. One more is one more whose
 # change requires every plugin to be compiled again.
-PUBLIC_HEADERS = 39
+PUBLIC_HEADERS = 40
 # The rooms of runner/, the lowest first: one may include itself and those before it.
 ROOMS = [
     "process",

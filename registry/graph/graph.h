@@ -13,22 +13,23 @@
 #include <vector>
 
 #include "registry/graph/built_layer.h"
+#include "registry/graph/onnx_form.h"
 #include "registry/language/value.h"
 
 namespace trainrun {
 
 class Plan;
 
-/// A component's own struct, for those who know its type. Types are compared by name (as libstdc++ does), since a plugin
-/// has its own description of a type.
+/// A component's own struct, for those who know its type, and how it is written as ONNX. Types are compared by name (as
+/// libstdc++ does), since a plugin has its own description of a type.
 class OwnOptions {
  public:
   OwnOptions() = default;
-  OwnOptions(std::shared_ptr<const void> options, const std::type_info* type)
-      : options_(std::move(options)), type_(type) {}
+  OwnOptions(std::shared_ptr<const void> options, const std::type_info* type, OnnxFunction onnx)
+      : options_(std::move(options)), type_(type), onnx_(onnx) {}
   template <class C>
   static OwnOptions of(const C& options) {
-    return {std::make_shared<const C>(options), &typeid(C)};
+    return {std::make_shared<const C>(options), &typeid(C), onnx_function<C>()};
   }
 
   /// Null unless it is a `C`.
@@ -37,9 +38,14 @@ class OwnOptions {
     return type_ && *type_ == typeid(C) ? static_cast<const C*>(options_.get()) : nullptr;
   }
 
+  bool has_onnx() const { return onnx_ != nullptr; }
+  /// Writes what it computes; only where `has_onnx`.
+  void onnx(OnnxForm& form) const { onnx_(options_.get(), form); }
+
  private:
   std::shared_ptr<const void> options_;
   const std::type_info* type_ = nullptr;
+  OnnxFunction onnx_ = nullptr;
 };
 
 /// One layer at its place in the graph. Slots number the tensors that flow through the graph, its inputs first.

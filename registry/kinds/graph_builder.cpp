@@ -78,7 +78,7 @@ class GraphBuilder {
     node.path = is_written_ ? spec.component.path : around_.path + "." + spec.name;
     node.place = is_written_ ? spec.component.place : around_.place;
     node.attributes = spec.component.attributes;
-    node.own = {spec.component.options, spec.component.options_type};
+    node.own = {spec.component.options, spec.component.options_type, spec.component.form};
     if (const Value* init = spec.component.written.find("init")) node.init = std::make_shared<const Value>(*init);
     const LayerInputs inputs = wire(spec, node);
     Made made = in_shape_mode(spec, inputs, node);

@@ -116,6 +116,7 @@ class ListReader {
 
   static void set_block(Component<LayerKind>& component, std::shared_ptr<const Block> block) {
     component.options_type = &typeid(Block);
+    component.form = nullptr;
     component.attributes = nlohmann::json::object();
     component.build = [block](const LayerInputs& inputs) { return block->build(inputs); };
     component.options = std::move(block);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "registry/graph/built_layer.h"
+#include "registry/graph/onnx_form.h"
 #include "registry/kinds/initializer.h"
 #include "registry/kinds/layer_shapes.h"
 #include "registry/language/registry.h"
@@ -127,6 +128,11 @@ struct LayerKind {
   using Inputs = LayerInputs;
   using Product = Layer;
   using Common = LayerCommon;
+  using Form = OnnxFunction;
+  template <class C>
+  static constexpr Form form_of() {
+    return onnx_function<C>();
+  }
 };
 using LayerRegistry = Registry<LayerKind>;
 const LayerRegistry& registry_of(const Catalog& catalog, LayerKind);

@@ -26,6 +26,26 @@ struct FactsOf<Kind> {
   using Type = typename Kind::Facts;
 };
 
+/// Of kinds whose components have no form outside of trainrun.
+template <class Kind>
+struct FormOf {
+  struct Type {};
+  template <class C>
+  static constexpr Type of() {
+    return {};
+  }
+};
+/// `Kind::Form`, that of a component C as `Kind::form_of<C>()` finds it.
+template <class Kind>
+  requires requires { typename Kind::Form; }
+struct FormOf<Kind> {
+  using Type = typename Kind::Form;
+  template <class C>
+  static constexpr Type of() {
+    return Kind::template form_of<C>();
+  }
+};
+
 /// A component that a recipe names, read and checked and ready to be built. `Kind` (LayerKind, LossKind, …) describes
 /// the kind of component:
 ///   Kind::kName      "layer", for messages
@@ -34,6 +54,7 @@ struct FactsOf<Kind> {
 ///   Kind::Common     a Section of the parameters that every component of the kind has
 ///   static void Kind::finish(Component<Kind>&, const Value&, Reader&)   optional: reads what the kind adds
 ///   Kind::Facts      optional: what a component says of itself before it is built
+///   Kind::Form, Kind::form_of<C>()   optional: how a component of type C is written for other programs
 template <class Kind>
 struct Component {
   std::string type;
@@ -43,6 +64,7 @@ struct Component {
   typename Kind::Common common;
   std::shared_ptr<const void> options;  // the component's own struct
   const std::type_info* options_type = nullptr;
+  typename FormOf<Kind>::Type form{};
   nlohmann::json attributes;  // all its own parameters by name, defaults included
   std::function<typename Kind::Product(const typename Kind::Inputs&)> build;
   /// What it says of itself, as it would be built: Kind's facts as they are initially where it has no `facts(inputs)`.
@@ -101,6 +123,7 @@ class Registry {
     Read read;
     typename Kind::Product (*build)(const void* options, const typename Kind::Inputs&);
     typename FactsOf<Kind>::Type (*facts)(const void* options, const typename Kind::Inputs&);
+    typename FormOf<Kind>::Type form;
   };
   void add_options(const std::string& name, const std::string& doc, const Options& options);
 
@@ -132,7 +155,8 @@ void Registry<Kind>::add(const std::string& name, const std::string& doc) {
                  } else {
                    return {};
                  }
-               }});
+               },
+               FormOf<Kind>::template of<C>()});
 }
 
 template <class Kind>
@@ -160,6 +184,7 @@ void Registry<Kind>::add_options(const std::string& name, const std::string& doc
     };
     component.options = component.read_options(map, reader);
     component.options_type = options.type;
+    component.form = options.form;
     component.attributes = options.fields->write(component.options.get());
     component.build = [own = component.options, build = options.build](const typename Kind::Inputs& inputs) {
       return build(own.get(), inputs);

@@ -26,6 +26,7 @@
 #include <ATen/ops/threshold.h>
 #include <torch/nn/module.h>
 
+#include "registry/layers/onnx_parts.h"
 #include "registry/layers/parts.h"
 
 namespace trainrun {
@@ -34,7 +35,8 @@ namespace {
 using at::Tensor;
 
 /// Builds what is a function of one tensor: `Own` has `describe` and `Tensor apply(Tensor) const`, in which it may
-/// overwrite its argument if it is `inplace`. It is one of single elements, or `Own` has `traits(in)`.
+/// overwrite its argument if it is `inplace`. It is one of single elements, or `Own` has `traits(in)`. In ONNX it is
+/// `OnnxValue form(OnnxForm&, const OnnxValue&) const`.
 template <class Own>
 struct Activation {  // NOLINT(bugprone-crtp-constructor-accessibility): a recipe's struct is an aggregate
   Layer build(const LayerInputs& in) const {
@@ -47,6 +49,7 @@ struct Activation {  // NOLINT(bugprone-crtp-constructor-accessibility): a recip
     traits.in_place = traits.view = inplace;
     return layer_of_function([own](const Tensor& input) { return own.apply(input); }, traits);
   }
+  void onnx(OnnxForm& form) const { form.give(static_cast<const Own&>(*this).form(form, form.input())); }
 };
 
 template <class Own>
@@ -55,21 +58,36 @@ void describe_inplace(Fields<Own>& f) {
 }
 
 /// A function without parameters.
-template <Tensor (*kFunction)(const Tensor&)>
-struct Plain : Activation<Plain<kFunction>> {
+template <Tensor (*kFunction)(const Tensor&), OnnxUnary kForm>
+struct Plain : Activation<Plain<kFunction, kForm>> {
   static void describe(Fields<Plain>&) {}
   Tensor apply(const Tensor& x) const { return kFunction(x); }
+  OnnxValue form(OnnxForm& form, const OnnxValue& x) const { return kForm(form, x); }
 };
 
 Tensor softsign(const Tensor& x) { return x / (x.abs() + 1); }
 Tensor tanhshrink(const Tensor& x) { return x - x.tanh(); }
 
+// Of those that are not one operator of ONNX.
+OnnxValue relu6_form(OnnxForm& form, const OnnxValue& x) { return onnx_clamp(form, x, 0, 6); }
+OnnxValue mish_form(OnnxForm& form, const OnnxValue& x) {
+  return form.op("Mul", {x, form.op("Tanh", {form.op("Softplus", {x})})});
+}
+OnnxValue hardsigmoid_form(OnnxForm& form, const OnnxValue& x) {
+  return form.op("HardSigmoid", {x}, {{"alpha", 1.0 / 6}, {"beta", 0.5}});
+}
+OnnxValue log_sigmoid_form(OnnxForm& form, const OnnxValue& x) {
+  return form.op("Neg", {form.op("Softplus", {form.op("Neg", {x})})});
+}
+OnnxValue tanhshrink_form(OnnxForm& form, const OnnxValue& x) { return form.op("Sub", {x, form.op("Tanh", {x})}); }
+
 /// A function whose only parameter is `inplace`.
-template <Tensor (*kFunction)(const Tensor&), Tensor& (*kOverwrite)(Tensor&)>
-struct Inplace : Activation<Inplace<kFunction, kOverwrite>> {
+template <Tensor (*kFunction)(const Tensor&), Tensor& (*kOverwrite)(Tensor&), OnnxUnary kForm>
+struct Inplace : Activation<Inplace<kFunction, kOverwrite, kForm>> {
   bool inplace = false;
   static void describe(Fields<Inplace>& f) { describe_inplace(f); }
   Tensor apply(Tensor x) const { return inplace ? kOverwrite(x) : kFunction(x); }
+  OnnxValue form(OnnxForm& form, const OnnxValue& x) const { return kForm(form, x); }
 };
 
 struct GELU : Activation<GELU> {
@@ -80,6 +98,9 @@ struct GELU : Activation<GELU> {
         .doc("the tanh formula instead of the error function");
   }
   Tensor apply(const Tensor& x) const { return at::gelu(x, approximate); }
+  OnnxValue form(OnnxForm& form, const OnnxValue& x) const {
+    return form.op("Gelu", {x}, {{"approximate", approximate}});
+  }
 };
 
 struct LeakyReLU : Activation<LeakyReLU> {
@@ -95,6 +116,9 @@ struct LeakyReLU : Activation<LeakyReLU> {
   }
   Tensor apply(Tensor x) const {
     return inplace ? at::leaky_relu_(x, negative_slope) : at::leaky_relu(x, negative_slope);
+  }
+  OnnxValue form(OnnxForm& form, const OnnxValue& x) const {
+    return form.op("LeakyRelu", {x}, {{"alpha", negative_slope}});
   }
 };
 
@@ -118,6 +142,9 @@ struct ExponentialUnit : Activation<ExponentialUnit<kContinuous>> {
     if constexpr (kContinuous) return inplace ? at::celu_(x, alpha) : at::celu(x, alpha);
     return inplace ? at::elu_(x, alpha) : at::elu(x, alpha);
   }
+  OnnxValue form(OnnxForm& form, const OnnxValue& x) const {
+    return form.op(kContinuous ? "Celu" : "Elu", {x}, {{"alpha", alpha}});
+  }
 };
 
 struct Hardtanh : Activation<Hardtanh> {
@@ -135,6 +162,7 @@ struct Hardtanh : Activation<Hardtanh> {
   Tensor apply(Tensor x) const {
     return inplace ? at::hardtanh_(x, min_val, max_val) : at::hardtanh(x, min_val, max_val);
   }
+  OnnxValue form(OnnxForm& form, const OnnxValue& x) const { return onnx_clamp(form, x, min_val, max_val); }
 };
 
 struct Threshold : Activation<Threshold> {
@@ -149,6 +177,9 @@ struct Threshold : Activation<Threshold> {
   Tensor apply(Tensor x) const {
     return inplace ? at::threshold_(x, threshold, value) : at::threshold(x, threshold, value);
   }
+  OnnxValue form(OnnxForm& form, const OnnxValue& x) const {
+    return form.op("Where", {onnx_with(form, "Greater", x, threshold), x, form.number(value)});
+  }
 };
 
 struct Softplus : Activation<Softplus> {
@@ -159,16 +190,24 @@ struct Softplus : Activation<Softplus> {
     f.optional("threshold", &Softplus::threshold).doc("where beta * x is greater, the output is x itself");
   }
   Tensor apply(const Tensor& x) const { return at::softplus(x, beta, threshold); }
+  OnnxValue form(OnnxForm& form, const OnnxValue& x) const {
+    const OnnxValue scaled = onnx_with(form, "Mul", x, beta);
+    const OnnxValue bent = onnx_with(form, "Div", form.op("Softplus", {scaled}), beta);
+    return form.op("Where", {onnx_with(form, "Greater", scaled, threshold), x, bent});
+  }
 };
 
 /// Softshrink, Hardshrink.
-template <Tensor (*kFunction)(const Tensor&, const at::Scalar&)>
-struct Shrink : Activation<Shrink<kFunction>> {
+template <Tensor (*kFunction)(const Tensor&, const at::Scalar&), bool kSoft>
+struct Shrink : Activation<Shrink<kFunction, kSoft>> {
   double lambd = 0.5;
   static void describe(Fields<Shrink>& f) {
     f.optional("lambd", &Shrink::lambd).at_least(0).doc("values between -lambd and lambd become 0");
   }
   Tensor apply(const Tensor& x) const { return kFunction(x, lambd); }
+  OnnxValue form(OnnxForm& form, const OnnxValue& x) const {
+    return form.op("Shrink", {x}, {{"lambd", lambd}, {"bias", kSoft ? lambd : 0.0}});
+  }
 };
 
 struct GLU : Activation<GLU> {
@@ -176,15 +215,19 @@ struct GLU : Activation<GLU> {
   static void describe(Fields<GLU>& f) { f.optional("dim", &GLU::dim).doc("the dimension that is halved"); }
   Operation::Traits traits(const LayerInputs& in) const { return in.traits_along(dim); }
   Tensor apply(const Tensor& x) const { return at::glu(x, dim); }
+  OnnxValue form(OnnxForm& form, const OnnxValue& x) const {
+    const OnnxValues halves = form.ops("Split", {x}, 2, {{"axis", dim}, {"num_outputs", 2}});
+    return form.op("Mul", {halves[0], form.op("Sigmoid", {halves[1]})});
+  }
 };
 
 Tensor softmax(const Tensor& x, int64_t dim) { return at::softmax(x, dim); }
 Tensor log_softmax(const Tensor& x, int64_t dim) { return at::log_softmax(x, dim); }
 Tensor softmin(const Tensor& x, int64_t dim) { return at::softmax(-x, dim); }
 
-/// Softmax, LogSoftmax, Softmin.
-template <Tensor (*kFunction)(const Tensor&, int64_t)>
-struct Normalized : Activation<Normalized<kFunction>> {
+/// Softmax, LogSoftmax, Softmin: of -x.
+template <Tensor (*kFunction)(const Tensor&, int64_t), OperatorName kOperator, bool kOfNegative = false>
+struct Normalized : Activation<Normalized<kFunction, kOperator, kOfNegative>> {
   std::optional<int64_t> dim;
   static void describe(Fields<Normalized>& f) {
     f.optional("dim", &Normalized::dim).doc("the dimension whose entries add up to 1; null: 1, that of the classes");
@@ -197,6 +240,9 @@ struct Normalized : Activation<Normalized<kFunction>> {
   }
   Operation::Traits traits(const LayerInputs& in) const { return in.traits_along(dim.value_or(1)); }
   Tensor apply(const Tensor& x) const { return kFunction(x, dim.value_or(1)); }
+  OnnxValue form(OnnxForm& form, const OnnxValue& x) const {
+    return form.op(kOperator.text, {kOfNegative ? form.op("Neg", {x}) : x}, {{"axis", dim.value_or(1)}});
+  }
 };
 
 struct PReLUModule : torch::nn::Module {
@@ -217,6 +263,12 @@ struct PReLU {
     const auto module = std::make_shared<PReLUModule>(num_parameters);
     return {module, [module](const Tensors& inputs) -> Tensors { return {at::prelu(inputs[0], module->weight)}; },
             kComputed};
+  }
+  void onnx(OnnxForm& form) const {
+    const int64_t behind = num_parameters == 1 ? 0 : std::max<int64_t>(form.rank() - 2, 0);
+    std::vector<int64_t> shape(static_cast<size_t>(behind), 1);
+    shape.insert(shape.begin(), num_parameters);
+    form.give(form.op("PRelu", {form.input(), form.reshape(form.state("weight"), shape)}));
   }
 };
 
@@ -252,9 +304,10 @@ struct RReLU {
              .capturable = true,
              .half_precision = true}};
   }
+  void onnx(OnnxForm& form) const { form.give(form.op("LeakyRelu", {form.input()}, {{"alpha", (lower + upper) / 2}})); }
 };
 
-using ReLU = Inplace<at::relu, at::relu_>;
+using ReLU = Inplace<at::relu, at::relu_, onnx_op<"Relu">>;
 
 }  // namespace
 
@@ -263,17 +316,18 @@ Part gelu_part(const Tensor& input) { return part_of("GELU", GELU(), {input}); }
 
 void add_activations(LayerRegistry& layers) {
   layers.add<ReLU>("ReLU", "max(0, x)");
-  layers.add<Inplace<at::relu6, at::relu6_>>("ReLU6", "min(max(0, x), 6)");
-  layers.add<Inplace<at::selu, at::selu_>>("SELU", "scaled exponential linear unit: keeps mean 0 and variance 1");
-  layers.add<Inplace<at::silu, at::silu_>>("SiLU", "x * sigmoid(x), also called swish");
-  layers.add<Inplace<at::mish, at::mish_>>("Mish", "x * tanh(softplus(x))");
-  layers.add<Inplace<at::hardswish, at::hardswish_>>("Hardswish", "x * relu6(x + 3) / 6");
-  layers.add<Inplace<at::hardsigmoid, at::hardsigmoid_>>("Hardsigmoid", "relu6(x + 3) / 6");
-  layers.add<Plain<at::sigmoid>>("Sigmoid", "1 / (1 + exp(-x))");
-  layers.add<Plain<at::tanh>>("Tanh", "hyperbolic tangent");
-  layers.add<Plain<at::log_sigmoid>>("LogSigmoid", "log(sigmoid(x))");
-  layers.add<Plain<softsign>>("Softsign", "x / (1 + |x|)");
-  layers.add<Plain<tanhshrink>>("Tanhshrink", "x - tanh(x)");
+  layers.add<Inplace<at::relu6, at::relu6_, relu6_form>>("ReLU6", "min(max(0, x), 6)");
+  layers.add<Inplace<at::selu, at::selu_, onnx_op<"Selu">>>(
+      "SELU", "scaled exponential linear unit: keeps mean 0 and variance 1");
+  layers.add<Inplace<at::silu, at::silu_, onnx_silu>>("SiLU", "x * sigmoid(x), also called swish");
+  layers.add<Inplace<at::mish, at::mish_, mish_form>>("Mish", "x * tanh(softplus(x))");
+  layers.add<Inplace<at::hardswish, at::hardswish_, onnx_op<"HardSwish">>>("Hardswish", "x * relu6(x + 3) / 6");
+  layers.add<Inplace<at::hardsigmoid, at::hardsigmoid_, hardsigmoid_form>>("Hardsigmoid", "relu6(x + 3) / 6");
+  layers.add<Plain<at::sigmoid, onnx_op<"Sigmoid">>>("Sigmoid", "1 / (1 + exp(-x))");
+  layers.add<Plain<at::tanh, onnx_op<"Tanh">>>("Tanh", "hyperbolic tangent");
+  layers.add<Plain<at::log_sigmoid, log_sigmoid_form>>("LogSigmoid", "log(sigmoid(x))");
+  layers.add<Plain<softsign, onnx_op<"Softsign">>>("Softsign", "x / (1 + |x|)");
+  layers.add<Plain<tanhshrink, tanhshrink_form>>("Tanhshrink", "x - tanh(x)");
   layers.add<GELU>("GELU", "Gaussian error linear unit, x times the normal distribution function of x");
   layers.add<LeakyReLU>("LeakyReLU", "x where positive, else negative_slope * x");
   layers.add<PReLU>("PReLU", "x where positive, else x times a learned slope");
@@ -283,12 +337,12 @@ void add_activations(LayerRegistry& layers) {
   layers.add<Hardtanh>("Hardtanh", "x limited to [min_val, max_val]");
   layers.add<Threshold>("Threshold", "x where it is greater than the threshold, else a value");
   layers.add<Softplus>("Softplus", "log(1 + exp(beta * x)) / beta, a smooth ReLU");
-  layers.add<Shrink<at::softshrink>>("Softshrink", "x drawn towards 0 by lambd");
-  layers.add<Shrink<at::hardshrink>>("Hardshrink", "x, but 0 between -lambd and lambd");
+  layers.add<Shrink<at::softshrink, true>>("Softshrink", "x drawn towards 0 by lambd");
+  layers.add<Shrink<at::hardshrink, false>>("Hardshrink", "x, but 0 between -lambd and lambd");
   layers.add<GLU>("GLU", "one half of a dimension times the sigmoid of the other");
-  layers.add<Normalized<softmax>>("Softmax", "exp(x) over its sum along a dimension");
-  layers.add<Normalized<log_softmax>>("LogSoftmax", "the logarithm of Softmax; for NLLLoss");
-  layers.add<Normalized<softmin>>("Softmin", "Softmax of -x");
+  layers.add<Normalized<softmax, "Softmax">>("Softmax", "exp(x) over its sum along a dimension");
+  layers.add<Normalized<log_softmax, "LogSoftmax">>("LogSoftmax", "the logarithm of Softmax; for NLLLoss");
+  layers.add<Normalized<softmin, "Softmax", true>>("Softmin", "Softmax of -x");
 }
 
 }  // namespace trainrun

@@ -9,6 +9,7 @@
 
 #include "registry/graph/shape_mode.h"
 #include "registry/kinds/layer.h"
+#include "registry/layers/onnx_parts.h"
 
 namespace trainrun {
 namespace {
@@ -143,6 +144,35 @@ struct AdaptiveLogSoftmaxWithLoss {
               outputs.push_back(module->log_prob(rows).view(sizes));
               return outputs;
             }};
+  }
+  void onnx(OnnxForm& form) const {
+    const OnnxValue all = all_form(form);
+    const OnnxValue target = form.op("Unsqueeze", {form.input(1), form.ints({-1})});
+    const OnnxValue found = form.op("GatherElements", {all, target}, {{"axis", -1}});
+    form.give(form.op("Squeeze", {found, form.ints({-1})}));
+    form.give(form.op("Neg", {form.op("ReduceMean", {form.given()[0]}, {{"keepdims", 0}})}));
+    form.give(all);
+  }
+
+ private:
+  /// The log-probabilities of all classes.
+  OnnxValue all_form(OnnxForm& form) const {
+    const auto linear = [&](const OnnxValue& x, const std::string& name) {
+      return onnx_linear(form, x, form.state(name + ".weight"), onnx_state_or_none(form, name + ".bias"));
+    };
+    const auto log_softmax = [&](const OnnxValue& x) { return form.op("LogSoftmax", {x}, {{"axis", -1}}); };
+    const OnnxValue head = log_softmax(linear(form.input(), "head"));
+    const auto of_head = [&](int64_t begin, int64_t end) {
+      return form.op("Slice", {head, form.ints({begin}), form.ints({end}), form.ints({-1})});
+    };
+    OnnxValues parts = {of_head(0, cutoffs[0])};
+    for (size_t i = 0; i < cutoffs.size(); ++i) {
+      const std::string name = "tail." + std::to_string(i);
+      const OnnxValue cluster = log_softmax(linear(linear(form.input(), name + ".0"), name + ".1"));
+      const int64_t column = cutoffs[0] + static_cast<int64_t>(i);
+      parts.push_back(form.op("Add", {cluster, of_head(column, column + 1)}));
+    }
+    return form.op("Concat", parts, {{"axis", -1}});
   }
 };
 

@@ -1,15 +1,11 @@
 #include "registry/layers/attention.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/dropout.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/init.h>
 
@@ -19,6 +15,8 @@
 #include "registry/graph/casting.h"
 #include "registry/kernels/linear.h"
 #include "registry/layers/key_value_cache.h"
+#include "registry/layers/onnx_attention.h"
+#include "registry/layers/onnx_parts.h"
 #include "registry/layers/parts.h"
 #include "registry/layers/scaled_attention.h"
 
@@ -277,7 +275,68 @@ struct MultiheadAttention {
     return layer;
   }
 
+  void onnx(OnnxForm& form) const {
+    OnnxValues parts = projections_form(form);  // of query, key and value: [N, T, C]
+    const OnnxValue mask = mask_form(form, parts[0], parts[1]);
+    for (const size_t i : {1, 2}) {
+      if (add_bias_kv) parts[i] = longer_form(form, parts[i], form.state(i == 1 ? "bias_k" : "bias_v"));
+      if (add_zero_attn) parts[i] = longer_form(form, parts[i], form.number(0));
+    }
+    for (OnnxValue& part : parts) part = onnx_heads(form, part, num_heads);
+    const double scale = 1 / std::sqrt(static_cast<double>(form.fixed_size(2) / num_heads));
+    const OnnxValue mixed =
+        onnx_joined_heads(form, onnx_attended(form, {parts[0], parts[1], parts[2], 1, scale, mask}));
+    const OnnxValue output =
+        onnx_linear(form, mixed, form.state("out_proj.weight"), onnx_state_or_none(form, "out_proj.bias"));
+    form.give(batch_first ? output : form.transpose(output, {1, 0, 2}));
+  }
+
  private:
+  OnnxValues projections_form(OnnxForm& form) const {
+    const auto thirds = [&](const char* name) {
+      return form.ops("Split", {form.state(name)}, 3, {{"axis", 0}, {"num_outputs", 3}});
+    };
+    const OnnxValues weights =
+        form.has("in_proj_weight")
+            ? thirds("in_proj_weight")
+            : OnnxValues{form.state("q_proj_weight"), form.state("k_proj_weight"), form.state("v_proj_weight")};
+    const OnnxValues biases = bias ? thirds("in_proj_bias") : OnnxValues(3);
+    OnnxValues parts;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      OnnxValue x = form.input(form.num_inputs() == 1 ? 0 : i);
+      if (!batch_first) x = form.transpose(x, {1, 0, 2});
+      parts.push_back(onnx_linear(form, x, weights[i], biases[i]));
+    }
+    return parts;
+  }
+
+  /// Keys or values [N, S, C], and one more, which is the same for each sample.
+  static OnnxValue longer_form(OnnxForm& form, const OnnxValue& x, const OnnxValue& more) {
+    const OnnxValue sizes =
+        form.op("Concat", {form.sizes(x, 0, 1), form.ints({1}), form.sizes(x, 2, 3)}, {{"axis", 0}});
+    return form.op("Concat", {x, form.op("Expand", {more, sizes})}, {{"axis", 1}});
+  }
+
+  /// What Attention::mask says, of keys before any are added.
+  OnnxValue mask_form(OnnxForm& form, const OnnxValue& query, const OnnxValue& key) const {
+    const OnnxValue never = form.number(-std::numeric_limits<double>::infinity());
+    OnnxValue mask;
+    if (is_causal) {
+      mask = form.op("Where", {onnx_causal(form, query, key, 1, std::nullopt), form.number(0), never});
+    }
+    if (form.num_inputs() == 4) {
+      OnnxValue padding = form.input(3);
+      if (!at::isFloatingType(form.dtype(3))) {
+        padding = form.op("Where", {onnx_seen(form, padding, form.dtype(3)), form.number(0), never});
+      }
+      padding = form.op("Unsqueeze", {padding, form.ints({1, 2})});
+      mask = mask.name.empty() ? padding : form.op("Add", {mask, padding});
+    }
+    const int64_t num_added = (add_bias_kv ? 1 : 0) + (add_zero_attn ? 1 : 0);
+    if (mask.name.empty() || num_added == 0) return mask;
+    return form.op("Pad", {mask, form.ints({0, num_added}), form.number(0), form.ints({-1})});
+  }
+
   /// Whether the mask holds numbers that are added to the scores.
   static bool has_added_mask(const LayerInputs& in) {
     return in.num_own() == 4 && at::isFloatingType(in.examples[3].scalar_type());
@@ -289,77 +348,6 @@ struct MultiheadAttention {
     one.examples = {in.examples[in.num_own() == 1 ? 0 : i]};
     in.note_inferred(parameter);
     return one.infer(parameter, given, -1);
-  }
-};
-
-struct PositionalEncodingModule : torch::nn::Module {
-  PositionalEncodingModule(bool learned, int64_t max_len, int64_t features) {
-    if (learned) {
-      weight = register_parameter("weight", at::empty({max_len, features}));
-      torch::nn::init::normal_(weight, 0, 0.02);
-      return;
-    }
-    const auto options = at::TensorOptions(at::kDouble);
-    const Tensor rates =
-        (at::arange(0, features, 2, options) * (-std::log(10000.0) / static_cast<double>(features))).exp();
-    const Tensor angles = at::arange(max_len, options).unsqueeze(1) * rates;
-    exact = at::stack({angles.sin(), angles.cos()}, -1).flatten(1).slice(1, 0, features);
-  }
-
-  /// [max_len, C], as `like` is of type and device.
-  Tensor table(const Tensor& like) {
-    if (weight.defined()) return weight;
-    if (!rounded.defined() || rounded.scalar_type() != like.scalar_type() || rounded.device() != like.device()) {
-      rounded = exact.to(like.options());
-    }
-    return rounded;
-  }
-
-  Tensor weight;   // learned
-  Tensor exact;    // sinusoidal, in double precision; no part of the state
-  Tensor rounded;  // the same, as it was last used
-};
-
-struct PositionalEncoding {
-  std::string encoding = "sinusoidal";
-  int64_t max_len = 5000;
-  double dropout = 0.1;
-  bool batch_first = false;
-  std::optional<int64_t> d_model;
-  static void describe(Fields<PositionalEncoding>& f) {
-    using P = PositionalEncoding;
-    f.optional("encoding", &P::encoding)
-        .one_of({"sinusoidal", "learned"})
-        .doc("sines and cosines of wavelengths from 2 pi to 10000 * 2 pi, or a learned vector for each position");
-    f.optional("max_len", &P::max_len).at_least(1).doc("the longest sequence there will be");
-    f.optional("dropout", &P::dropout).at_least(0).at_most(1).doc("dropout of the sum, while training");
-    f.optional("batch_first", &P::batch_first).doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
-    f.optional("d_model", &P::d_model).at_least(1).doc("number of features; inferred");
-  }
-  Layer build(const LayerInputs& in) const {
-    in.require_dims(3, 3, batch_first ? "[N, T, C]" : "[T, N, C]");
-    const int64_t features = in.infer("d_model", d_model, 2);
-    const auto module = std::make_shared<PositionalEncodingModule>(encoding == "learned", max_len, features);
-    const Layer::Function function = [module, own = *this](const Tensors& inputs) -> Tensors {
-      const int64_t length = inputs[0].size(own.batch_first ? 1 : 0);
-      own.check_length(length);
-      const Tensor positions = module->table(inputs[0]).slice(0, 0, length);
-      const Tensor sum = inputs[0] + (own.batch_first ? positions : positions.unsqueeze(1));
-      return {at::dropout(sum, own.dropout, module->is_training())};
-    };
-    const Operation::Traits traits = {.random = dropout > 0, .max_length = max_len};
-    if (!batch_first) return {module, function, traits};
-    const auto further = [module, own = *this](const Tensors& inputs, const DecodingPoint& point, Tensors&) -> Tensors {
-      const Tensor places = point.positions(inputs[0].size(1), inputs[0].device());
-      if (point.past + inputs[0].size(1) > own.max_len) own.check_length(places.max().item<int64_t>() + 1);
-      return {inputs[0] + at::embedding(module->table(inputs[0]), places)};
-    };
-    return decoding_layer(module, function, further, traits);
-  }
-
- private:
-  void check_length(int64_t length) const {
-    TORCH_CHECK(length <= max_len, "the sequence has ", length, " positions, max_len is ", max_len);
   }
 };
 
@@ -380,7 +368,6 @@ Part attention_part(const Tensor& query, const AttentionOptions& options, bool i
 void add_attentions(LayerRegistry& layers) {
   layers.add<MultiheadAttention>(
       "MultiheadAttention", "attention of several heads; inputs: query, or query, key, value and a key padding mask");
-  layers.add<PositionalEncoding>("PositionalEncoding", "adds a vector for its position to each element of a sequence");
 }
 
 }  // namespace trainrun

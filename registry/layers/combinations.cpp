@@ -5,6 +5,7 @@
 #include <ATen/ops/stack.h>
 
 #include "registry/kinds/layer.h"
+#include "registry/layers/onnx_parts.h"
 
 namespace trainrun {
 namespace {
@@ -18,6 +19,7 @@ struct MatMul {
     in.require_inputs(2, 2);
     return {nullptr, [](const Tensors& inputs) -> Tensors { return {at::matmul(inputs[0], inputs[1])}; }, kComputed};
   }
+  void onnx(OnnxForm& form) const { form.give(form.op("MatMul", {form.input(0), form.input(1)})); }
 };
 
 struct Concat {
@@ -30,6 +32,7 @@ struct Concat {
     return {nullptr, [dim = dim](const Tensors& inputs) -> Tensors { return {at::cat(inputs, dim)}; },
             in.traits_along(dim)};
   }
+  void onnx(OnnxForm& form) const { form.give(onnx_joined(form, dim, false)); }
 };
 
 struct Stack {
@@ -42,6 +45,7 @@ struct Stack {
     in.require_inputs(2, kMany);
     return {nullptr, [dim = dim](const Tensors& inputs) -> Tensors { return {at::stack(inputs, dim)}; }, kComputed};
   }
+  void onnx(OnnxForm& form) const { form.give(onnx_joined(form, dim, true)); }
 };
 
 struct CosineSimilarity {
@@ -56,6 +60,14 @@ struct CosineSimilarity {
     return {nullptr, [own = *this](const Tensors& inputs) -> Tensors {
               return {at::cosine_similarity(inputs[0], inputs[1], own.dim, own.eps)};
             }};
+  }
+  void onnx(OnnxForm& form) const {
+    const auto direction = [&](const OnnxValue& x) {
+      const OnnxValue length = form.op("Max", {onnx_norm(form, x, 2, dim, true), form.number(eps)});
+      return form.op("Div", {x, length});
+    };
+    const OnnxValue products = form.op("Mul", {direction(form.input(0)), direction(form.input(1))});
+    form.give(onnx_reduce(form, "ReduceSum", products, {dim}, false));
   }
 };
 
@@ -74,6 +86,10 @@ struct PairwiseDistance {
     return {nullptr, [own = *this](const Tensors& inputs) -> Tensors {
               return {at::pairwise_distance(inputs[0], inputs[1], own.p, own.eps, own.keepdim)};
             }};
+  }
+  void onnx(OnnxForm& form) const {
+    const OnnxValue difference = form.op("Sub", {form.input(0), form.input(1)});
+    form.give(onnx_norm(form, onnx_with(form, "Add", difference, eps), p, -1, keepdim));
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include "registry/graph/shape_mode.h"
 #include "registry/kinds/graph_of_parts.h"
+#include "registry/layers/onnx_parts.h"
 
 namespace trainrun {
 namespace {
@@ -19,6 +20,15 @@ struct Sequential {
 
 /// The parameters of an Add that adds what it reads, and no number.
 nlohmann::json plain_sum() { return {{"other", nullptr}}; }
+
+/// How branches come together, in ONNX.
+struct Joined {
+  std::string merge = "add";
+  int64_t dim = 1;
+  void onnx(OnnxForm& form) const {
+    form.give(merge == "add" ? onnx_sum(form) : onnx_joined(form, dim, merge == "stack"));
+  }
+};
 
 struct Residual {
   LayerList main;
@@ -37,7 +47,7 @@ struct Residual {
       require_same(inputs[0], inputs[1]);
       return {inputs[0] + inputs[1]};
     };
-    Part part = {"Add", plain_sum(), {nullptr, add, kPointwise}};
+    Part part = {"Add", plain_sum(), {nullptr, add, kPointwise}, OwnOptions::of(Joined())};
     return parts.finish(parts.add("sum", std::move(part), {sum, beside}, {parts.example(sum)}));
   }
 
@@ -107,7 +117,8 @@ struct Parallel {
     const Operation::Traits traits = adds                ? kPointwise
                                      : merge == "concat" ? merging_inputs.traits_along(dim)
                                                          : kComputed;
-    return parts.finish(parts.add("merge", {type, attributes, {nullptr, function, traits}}, branches, merged));
+    Part part = {type, attributes, {nullptr, function, traits}, OwnOptions::of(Joined{merge, dim})};
+    return parts.finish(parts.add("merge", std::move(part), branches, merged));
   }
 
  private:

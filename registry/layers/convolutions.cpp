@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "registry/layers/onnx_parts.h"
+
 namespace trainrun {
 namespace {
 
@@ -147,6 +149,36 @@ Layer Convolution<kDims, kTransposed>::build(const LayerInputs& in) const {
             return {compute(inputs[0], module->weight, module->bias)};
           },
           kComputed};
+}
+
+template <int kDims, bool kTransposed>
+void Convolution<kDims, kTransposed>::onnx(OnnxForm& form) const {
+  std::vector<int64_t> pads(2 * kDims);  // the first of each dimension, then the last of each
+  if constexpr (kTransposed) {
+    for (size_t i = 0; i < kDims; ++i) pads[i] = pads[kDims + i] = padding[i];
+  } else {
+    const std::vector<int64_t> added = added_points();
+    for (size_t i = 0; i < kDims; ++i) {
+      pads[kDims - 1 - i] = added[2 * i];
+      pads[2 * kDims - 1 - i] = added[2 * i + 1];
+    }
+  }
+  OnnxValue x = form.input();
+  if (padding_mode != "zeros") {
+    x = onnx_padded(form, x, pads, padding_mode, 0);
+    pads.assign(pads.size(), 0);
+  }
+  OnnxAttributes attributes = {{"strides", std::vector<int64_t>(stride.begin(), stride.end())},
+                               {"pads", pads},
+                               {"dilations", std::vector<int64_t>(dilation.begin(), dilation.end())},
+                               {"kernel_shape", std::vector<int64_t>(kernel_size.begin(), kernel_size.end())},
+                               {"group", groups}};
+  if constexpr (kTransposed) {
+    attributes.emplace_back("output_padding", std::vector<int64_t>(output_padding.begin(), output_padding.end()));
+  }
+  OnnxValues inputs = {x, form.state("weight")};
+  if (bias) inputs.push_back(form.state("bias"));
+  form.give(form.op(kTransposed ? "ConvTranspose" : "Conv", inputs, attributes));
 }
 
 namespace {

@@ -32,6 +32,7 @@ struct Convolution {
   static void describe(Fields<Convolution>& f);  // these in convolutions.cpp
   void check(Checker& checker) const;
   Layer build(const LayerInputs& in) const;
+  void onnx(OnnxForm& form) const;
 
  private:
   using Function = std::function<at::Tensor(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias)>;

@@ -45,6 +45,7 @@ struct DropoutOf {
              .capturable = true,
              .half_precision = true}};
   }
+  void onnx(OnnxForm& form) const { form.give(form.input()); }
 };
 
 using Dropout = DropoutOf<at::dropout, at::dropout_, 1, 64, true>;
@@ -78,6 +79,7 @@ struct StochasticDepth {
              .capturable = true,
              .half_precision = true}};
   }
+  void onnx(OnnxForm& form) const { form.give(form.input()); }
 };
 
 }  // namespace

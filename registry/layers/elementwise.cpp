@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "registry/layers/onnx_parts.h"
 #include "registry/layers/parts.h"
 
 // torch's functions of one tensor, or of several element by element, as layers.
@@ -39,7 +40,7 @@ at::Scalar scalar_of(double number) {
 
 /// torch.add, sub, mul, div: the first input combined with the second, that with the third, and so on, up to `kMost` of
 /// them, the number `other` counted; that comes last.
-template <Binary kCombine, WithNumber kCombineNumber, size_t kMost>
+template <Binary kCombine, WithNumber kCombineNumber, size_t kMost, OperatorName kOperator>
 struct Arithmetic {
   std::optional<double> other;
   static void describe(Fields<Arithmetic>& f) {
@@ -56,9 +57,14 @@ struct Arithmetic {
             },
             kPointwise};
   }
+  void onnx(OnnxForm& form) const {
+    OnnxValue result = onnx_promoted(form, 0);
+    for (size_t i = 1; i < form.num_inputs(); ++i) result = form.op(kOperator.text, {result, onnx_promoted(form, i)});
+    form.give(other ? form.op(kOperator.text, {result, form.number(*other, form.output_dtype())}) : result);
+  }
 };
 
-using Add = Arithmetic<add, add_number, kMostOperands>;
+using Add = Arithmetic<add, add_number, kMostOperands, "Add">;
 
 struct Pow {
   std::optional<double> exponent;
@@ -73,6 +79,10 @@ struct Pow {
               return {exponent ? at::pow(inputs[0], scalar_of(*exponent)) : at::pow(inputs[0], inputs[1])};
             },
             kPointwise};
+  }
+  void onnx(OnnxForm& form) const {
+    const OnnxValue second = exponent ? form.number(*exponent, form.output_dtype()) : onnx_promoted(form, 1);
+    form.give(form.op("Pow", {onnx_promoted(form, 0), second}));
   }
 };
 
@@ -93,17 +103,24 @@ struct Clamp {
     return layer_of_function(
         [low = number(min), high = number(max)](const Tensor& x) { return at::clamp(x, low, high); }, kPointwise);
   }
+  void onnx(OnnxForm& form) const {
+    OnnxValue result = onnx_promoted(form, 0);
+    if (min) result = form.op("Max", {result, form.number(*min, form.output_dtype())});
+    if (max) result = form.op("Min", {result, form.number(*max, form.output_dtype())});
+    form.give(result);
+  }
 };
 
 using Unary = Tensor (*)(const Tensor&);
 
-template <Unary kFunction>
+template <Unary kFunction, OperatorName kOperator>
 struct Pointwise {
   static void describe(Fields<Pointwise>&) {}
   Layer build(const LayerInputs& in) const {
     in.require_inputs(1, 1);
     return layer_of_function(kFunction, kPointwise);
   }
+  void onnx(OnnxForm& form) const { form.give(form.op(kOperator.text, {onnx_promoted(form, 0)})); }
 };
 
 Tensor absolute(const Tensor& x) { return at::abs(x); }
@@ -117,18 +134,18 @@ Part add_part(const Tensor& input) { return part_of("Add", Add(), {input, input}
 
 void add_elementwise(LayerRegistry& layers) {
   layers.add<Add>("Add", "the sum of its inputs and a number, broadcast");
-  layers.add<Arithmetic<multiply, multiply_number, kMostOperands>>(
+  layers.add<Arithmetic<multiply, multiply_number, kMostOperands, "Mul">>(
       "Mul", "the product of its inputs and a number, element by element, broadcast");
-  layers.add<Arithmetic<subtract, subtract_number, 2>>("Sub",
-                                                       "its first input less its second, or less a number, broadcast");
-  layers.add<Arithmetic<divide, divide_number, 2>>("Div",
-                                                   "its first input divided by its second, or by a number, broadcast");
+  layers.add<Arithmetic<subtract, subtract_number, 2, "Sub">>(
+      "Sub", "its first input less its second, or less a number, broadcast");
+  layers.add<Arithmetic<divide, divide_number, 2, "Div">>(
+      "Div", "its first input divided by its second, or by a number, broadcast");
   layers.add<Pow>("Pow", "its input to the power of a number, or of a second input, broadcast");
   layers.add<Clamp>("Clamp", "each element within limits");
-  layers.add<Pointwise<absolute>>("Abs", "|x|");
-  layers.add<Pointwise<exponential>>("Exp", "e to the power of x");
-  layers.add<Pointwise<logarithm>>("Log", "the natural logarithm of x");
-  layers.add<Pointwise<square_root>>("Sqrt", "the square root of x");
+  layers.add<Pointwise<absolute, "Abs">>("Abs", "|x|");
+  layers.add<Pointwise<exponential, "Exp">>("Exp", "e to the power of x");
+  layers.add<Pointwise<logarithm, "Log">>("Log", "the natural logarithm of x");
+  layers.add<Pointwise<square_root, "Sqrt">>("Sqrt", "the square root of x");
 }
 
 }  // namespace trainrun

@@ -20,6 +20,7 @@ void add_layer_families(LayerRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, paddings);
   TRAINRUN_ADD_FAMILY(registry, parameters);
   TRAINRUN_ADD_FAMILY(registry, poolings);
+  TRAINRUN_ADD_FAMILY(registry, positional_encodings);
   TRAINRUN_ADD_FAMILY(registry, positions);
   TRAINRUN_ADD_FAMILY(registry, recurrent_cells);
   TRAINRUN_ADD_FAMILY(registry, recurrents);

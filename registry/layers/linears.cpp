@@ -10,10 +10,13 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
+#include <limits>
+
 #include "registry/graph/casting.h"
 #include "registry/kernels/linear.h"
 #include "registry/kinds/changes_parameters.h"
 #include "registry/kinds/communicator.h"
+#include "registry/layers/onnx_parts.h"
 #include "registry/layers/parts.h"
 
 namespace trainrun {
@@ -46,6 +49,15 @@ Layer Linear::build(const LayerInputs& in) const {
   layer.tie = tie_of_weight(linear.ptr());
   layer.adaptable = AdaptableWeight();
   return layer;
+}
+
+void Linear::onnx(OnnxForm& form) const {
+  const OnnxValue weight = form.state("weight");
+  const OnnxValue own_bias = onnx_state_or_none(form, "bias");
+  if (form.rank() != 2) return form.give(onnx_linear(form, form.input(), weight, own_bias));
+  OnnxValues inputs = {form.input(), weight};
+  if (!own_bias.name.empty()) inputs.push_back(own_bias);
+  form.give(form.op("Gemm", inputs, {{"transB", 1}}));
 }
 
 namespace {
@@ -81,6 +93,11 @@ Layer TransposedLinear::build(const LayerInputs& in) const {
   return layer;
 }
 
+void TransposedLinear::onnx(OnnxForm& form) const {
+  const OnnxValue product = form.op("MatMul", {form.input(), form.state("weight")});
+  form.give(bias ? form.op("Add", {product, form.state("bias")}) : product);
+}
+
 namespace {
 
 struct Bilinear {
@@ -111,6 +128,18 @@ struct Bilinear {
         [module = bilinear.ptr()](const Tensors& inputs) -> Tensors { return {module->forward(inputs[0], inputs[1])}; },
         in.traits_along(-1)};
   }
+  /// x1 times all matrices beside each other, [N, …, out, in2], and each of these times x2.
+  void onnx(OnnxForm& form) const {
+    const at::Tensor& weight = form.state_tensor("weight");  // [out, in1, in2]
+    const OnnxValue beside = form.transpose(form.state("weight"), {1, 0, 2});
+    const OnnxValue products = form.op("MatMul", {form.input(0), form.reshape(beside, {weight.size(1), -1})});
+    std::vector<int64_t> shape(static_cast<size_t>(form.rank() - 1), 0);
+    shape.insert(shape.end(), {weight.size(0), weight.size(2)});
+    const OnnxValue second = form.op("Unsqueeze", {form.input(1), form.ints({-1})});
+    const OnnxValue sums = form.op("MatMul", {form.reshape(products, shape), second});
+    const OnnxValue result = form.op("Squeeze", {sums, form.ints({-1})});
+    form.give(bias ? form.op("Add", {result, form.state("bias")}) : result);
+  }
 };
 
 /// What Embedding and EmbeddingBag have in common.
@@ -138,6 +167,16 @@ struct EmbeddingTable {
     if (padding_idx && (*padding_idx >= num_embeddings || *padding_idx < -num_embeddings)) {
       checker.fail("padding_idx", "must be within num_embeddings, " + std::to_string(num_embeddings));
     }
+  }
+  /// The rows of the table that input 0 names, [N, …, embedding_dim], no longer than `max_norm`.
+  OnnxValue rows_form(OnnxForm& form) const {
+    const OnnxValue rows = form.op("Gather", {form.state("weight"), form.input()});
+    if (!max_norm) return rows;
+    constexpr double kLeast = 1e-7;  // as at::embedding_renorm_
+    const OnnxValue norm = onnx_norm(form, rows, norm_type, -1, true);
+    const OnnxValue scale = form.op("Div", {form.number(*max_norm), onnx_with(form, "Add", norm, kLeast)});
+    const OnnxValue shortened = form.op("Mul", {rows, scale});
+    return form.op("Where", {onnx_with(form, "Greater", norm, *max_norm), shortened, rows});
   }
   template <class Options>
   Options options(const LayerInputs& in) const {
@@ -216,6 +255,7 @@ struct Embedding : EmbeddingTable {
     layer.adaptable = max_norm ? std::nullopt : std::optional(rows());
     return layer;
   }
+  void onnx(OnnxForm& form) const { form.give(rows_form(form)); }
 };
 
 /// torch.nn.EmbeddingBag; LibTorch 2.11 draws the vector at padding_idx too, where Python leaves zeros.
@@ -258,6 +298,39 @@ struct EmbeddingBag : EmbeddingTable {
               return {module->forward(inputs[0], inputs.size() == 2 ? inputs[1] : at::Tensor())};
             },
             {.spans_ranks = max_norm.has_value()}};
+  }
+  void onnx(OnnxForm& form) const {
+    OnnxValue rows = rows_form(form);
+    if (form.num_inputs() == 2) rows = form.op("Mul", {rows, form.op("Unsqueeze", {form.input(1), form.ints({-1})})});
+    const OnnxValue counts = counts_form(form);  // [N, T, 1] float; no value: all do
+    form.give(mode == "max" ? largest_form(form, rows, counts) : sum_form(form, rows, counts));
+  }
+
+ private:
+  /// 1 for indices that are not padding.
+  OnnxValue counts_form(OnnxForm& form) const {
+    if (!padding_idx) return {};
+    const int64_t padding = *padding_idx < 0 ? *padding_idx + num_embeddings : *padding_idx;
+    const OnnxValue is_padding =
+        form.op("Equal", {form.input(), form.number(static_cast<double>(padding), form.dtype())});
+    const OnnxValue counts = form.cast(form.op("Not", {is_padding}), at::kFloat);
+    return form.op("Unsqueeze", {counts, form.ints({-1})});
+  }
+  OnnxValue sum_form(OnnxForm& form, const OnnxValue& rows, const OnnxValue& counts) const {
+    const bool all = counts.name.empty();
+    if (all) return onnx_reduce(form, mode == "sum" ? "ReduceSum" : "ReduceMean", rows, {1}, false);
+    const OnnxValue sum = onnx_reduce(form, "ReduceSum", form.op("Mul", {rows, counts}), {1}, false);
+    if (mode == "sum") return sum;
+    const OnnxValue number = onnx_reduce(form, "ReduceSum", counts, {1}, false);
+    return form.op("Div", {sum, form.op("Max", {number, form.number(1)})});  // of nothing but padding: 0
+  }
+  static OnnxValue largest_form(OnnxForm& form, const OnnxValue& rows, const OnnxValue& counts) {
+    if (counts.name.empty()) return onnx_reduce(form, "ReduceMax", rows, {1}, false);
+    const OnnxValue is_counted = onnx_with(form, "Greater", counts, 0);
+    const OnnxValue lowest = form.number(std::numeric_limits<float>::lowest());
+    const OnnxValue largest = onnx_reduce(form, "ReduceMax", form.op("Where", {is_counted, rows, lowest}), {1}, false);
+    const OnnxValue any = onnx_with(form, "Greater", onnx_reduce(form, "ReduceSum", counts, {1}, false), 0);
+    return form.op("Where", {any, largest, form.number(0)});
   }
 };
 

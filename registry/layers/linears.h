@@ -14,6 +14,7 @@ struct Linear {
   std::optional<int64_t> in_features;
   static void describe(Fields<Linear>& f);
   Layer build(const LayerInputs& in) const;
+  void onnx(OnnxForm& form) const;
 };
 
 /// Hugging Face's Conv1D: a Linear whose weight lies the other way round, [in, out].
@@ -23,6 +24,7 @@ struct TransposedLinear {
   std::optional<int64_t> in_features;
   static void describe(Fields<TransposedLinear>& f);
   Layer build(const LayerInputs& in) const;
+  void onnx(OnnxForm& form) const;
 };
 
 }  // namespace trainrun

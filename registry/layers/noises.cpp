@@ -24,6 +24,7 @@ struct GaussianSample {
             },
             {.random = true}};
   }
+  void onnx(OnnxForm& form) const { form.give(form.input(0)); }
 };
 
 }  // namespace

@@ -13,9 +13,12 @@
 #include <ATen/ops/zeros.h>
 #include <torch/nn/module.h>
 
+#include <limits>
+
 #include "registry/kernels/batch_norm.h"
 #include "registry/kinds/running_statistics.h"
 #include "registry/layers/batch_norm.h"
+#include "registry/layers/onnx_parts.h"
 #include "registry/layers/parts.h"
 #include "registry/layers/sizes.h"
 #include "registry/layers/sync_batch_norm.h"
@@ -182,6 +185,20 @@ struct RunningNorm {
               kComputed};
     }
   }
+  void onnx(OnnxForm& form) const {
+    if (track_running_stats) {
+      const at::IntArrayRef channels = form.state_tensor("running_mean").sizes();
+      return form.give(
+          form.op("BatchNormalization",
+                  {form.input(), onnx_scale(form, "weight", channels, 1), onnx_scale(form, "bias", channels, 0),
+                   form.state("running_mean"), form.state("running_var")},
+                  {{"epsilon", eps}}));
+    }
+    std::vector<int64_t> dims;
+    if (kOfBatch) dims.push_back(0);
+    for (int64_t dim = 2; dim < form.rank(); ++dim) dims.push_back(dim);
+    form.give(onnx_channels_scaled(form, onnx_normalized(form, form.input(), dims, eps)));
+  }
 };
 
 struct GroupNorm {
@@ -208,6 +225,11 @@ struct GroupNorm {
               return {at::group_norm(inputs[0], num_groups, module->weight, module->bias, eps, use_cudnn())};
             },
             kComputed};
+  }
+  void onnx(OnnxForm& form) const {
+    const OnnxValue groups = form.reshape(form.input(), {0, num_groups, -1});
+    const OnnxValue normed = onnx_normalized(form, groups, {2}, eps);
+    form.give(onnx_channels_scaled(form, form.op("Reshape", {normed, form.sizes(form.input(), 0, form.rank())})));
   }
 };
 
@@ -236,6 +258,12 @@ Operation::Traits traits_over(const LayerInputs& in, const std::vector<int64_t>&
   return shape.size() == 1 ? in.traits_along(-1) : kComputed;
 }
 
+/// How many trailing dimensions that are.
+int64_t num_trailing(const TrailingShape& normalized_shape) {
+  const auto* shape = normalized_shape ? std::get_if<std::vector<int64_t>>(&*normalized_shape) : nullptr;
+  return shape ? static_cast<int64_t>(shape->size()) : 1;
+}
+
 /// torch.nn.LayerNorm; LibTorch's own lacks `bias`.
 struct LayerNorm {
   TrailingShape normalized_shape;
@@ -259,6 +287,14 @@ struct LayerNorm {
             },
             traits_over(in, shape)};
   }
+  void onnx(OnnxForm& form) const {
+    const int64_t count = num_trailing(normalized_shape);
+    std::vector<int64_t> sizes;
+    for (int64_t dim = -count; dim < 0 && !elementwise_affine; ++dim) sizes.push_back(form.fixed_size(dim));
+    OnnxValues inputs = {form.input(), onnx_scale(form, "weight", sizes, 1)};
+    if (form.has("bias")) inputs.push_back(form.state("bias"));
+    form.give(form.op("LayerNormalization", inputs, {{"axis", -count}, {"epsilon", eps}}));
+  }
 };
 
 /// torchvision's LayerNorm2d.
@@ -279,6 +315,12 @@ struct LayerNorm2d {
               return {at::layer_norm(last, channels, module->weight, module->bias, epsilon).permute({0, 3, 1, 2})};
             },
             kComputed};
+  }
+  void onnx(OnnxForm& form) const {
+    const OnnxValue last = form.transpose(form.input(), {0, 2, 3, 1});
+    const OnnxValue normed = form.op("LayerNormalization", {last, form.state("weight"), form.state("bias")},
+                                     {{"axis", -1}, {"epsilon", eps}});
+    form.give(form.transpose(normed, {0, 3, 1, 2}));
   }
 };
 
@@ -304,6 +346,16 @@ struct RMSNorm {
               return {at::rms_norm(inputs[0], shape, weight, epsilon)};
             },
             traits_over(in, shape)};
+  }
+  void onnx(OnnxForm& form) const {
+    const OnnxValue& x = form.input();
+    std::vector<int64_t> dims;
+    for (int64_t dim = -num_trailing(normalized_shape); dim < 0; ++dim) dims.push_back(dim);
+    const OnnxValue squares = onnx_reduce(form, "ReduceMean", form.op("Mul", {x, x}), dims, true);
+    const double least = eps.value_or(std::numeric_limits<float>::epsilon());
+    OnnxValue result = form.op("Div", {x, form.op("Sqrt", {onnx_with(form, "Add", squares, least)})});
+    if (elementwise_affine) result = form.op("Mul", {result, form.state("weight")});
+    form.give(result);
   }
 };
 
@@ -340,6 +392,17 @@ struct LocalResponseNorm {
           return input / (mean * alpha + k).pow(beta);
         },
         {.capturable = true});
+  }
+  void onnx(OnnxForm& form) const {
+    const OnnxValue& x = form.input();
+    const OnnxValue squares = form.reshape(form.op("Mul", {x, x}), {0, 1, form.fixed_size(1), -1});
+    const std::vector<int64_t> pads = {size / 2, 0, (size - 1) / 2, 0};
+    const OnnxValue mean =
+        form.op("AveragePool", {onnx_padded(form, squares, pads, "constant", 0)},
+                {{"kernel_shape", std::vector<int64_t>{size, 1}}, {"strides", std::vector<int64_t>{1, 1}}});
+    const OnnxValue grown = onnx_with(form, "Add", onnx_with(form, "Mul", mean, alpha), k);
+    const OnnxValue divisor = onnx_with(form, "Pow", grown, beta);
+    form.give(form.op("Div", {x, form.op("Reshape", {divisor, form.sizes(x, 0, form.rank())})}));
   }
 };
 

@@ -1,5 +1,6 @@
 #include <ATen/ops/pad.h>
 
+#include "registry/layers/onnx_parts.h"
 #include "registry/layers/sizes.h"
 
 namespace trainrun {
@@ -22,10 +23,21 @@ struct Pad {
              (kDims > 2 ? ", front, back" : "") + "]; a negative number cuts off");
   }
   Layer build(const LayerInputs& in) const { return build_with(in, std::nullopt); }
+  void onnx(OnnxForm& form) const { give_form(form, 0); }
   Layer build_with(const LayerInputs& in, std::optional<double> value) const {
     require_image<kDims>(in);
     return layer_of_function(
         [sizes = padding, value](const at::Tensor& input) { return at::pad(input, sizes, kMode, value); });
+  }
+
+ protected:
+  void give_form(OnnxForm& form, double value) const {
+    std::vector<int64_t> pads(2 * kDims);  // before each dimension, then after each
+    for (size_t i = 0; i < kDims; ++i) {
+      pads[kDims - 1 - i] = padding[2 * i];
+      pads[2 * kDims - 1 - i] = padding[2 * i + 1];
+    }
+    form.give(onnx_padded(form, form.input(), pads, kMode, value));
   }
 };
 
@@ -38,6 +50,7 @@ struct ConstantPad : Pad<kDims, kConstant> {
     f.required("value", &ConstantPad::value).doc("value of the added points");
   }
   Layer build(const LayerInputs& in) const { return this->build_with(in, value); }
+  void onnx(OnnxForm& form) const { this->give_form(form, value); }
 };
 
 template <int kDims>

@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include "registry/kinds/layer.h"
+#include "registry/layers/onnx_parts.h"
 
 namespace trainrun {
 namespace {
@@ -42,7 +43,7 @@ struct LearnedTensor {
     if (expand.value_or(false) && !one_first) {
       throw LayerError("expand repeats a first dimension of 1, but shape is " + at::str(at::IntArrayRef(shape)));
     }
-    const bool repeat = expand.value_or(one_first && shape.size() == in.shape().size());
+    const bool repeat = repeats(static_cast<int64_t>(in.shape().size()));
     const auto module = std::make_shared<FreeParameter>(at::zeros(shape));
     return parameter_layer(module,
                            [module, repeat](const Tensors& inputs) -> Tensors {
@@ -52,6 +53,19 @@ struct LearnedTensor {
                              return {module->value.expand(sizes)};
                            },
                            {.view = true});
+  }
+  void onnx(OnnxForm& form) const {
+    if (!repeats(form.rank())) return form.give(form.state("weight"));
+    OnnxValues sizes = {form.sizes(form.input(), 0, 1)};
+    if (shape.size() > 1) sizes.push_back(form.ints(std::vector<int64_t>(shape.size() - 1, 1)));
+    form.give(form.op("Expand", {form.state("weight"), form.op("Concat", sizes, {{"axis", 0}})}));
+  }
+
+ private:
+  /// Whether the first dimension is repeated for each sample of an input of so many dimensions.
+  bool repeats(int64_t rank) const {
+    const bool one_first = !shape.empty() && shape[0] == 1;
+    return expand.value_or(one_first && static_cast<int64_t>(shape.size()) == rank);
   }
 };
 
@@ -75,6 +89,7 @@ struct LayerScale {
         module, [module](const Tensors& inputs) -> Tensors { return {module->value * inputs[0]}; },
         in.traits_along(dim));
   }
+  void onnx(OnnxForm& form) const { form.give(form.op("Mul", {form.state("weight"), form.input()})); }
 };
 
 }  // namespace

@@ -18,6 +18,7 @@
 
 #include "registry/kernels/max_pool.h"
 #include "registry/layers/adaptive_avg_pool.h"
+#include "registry/layers/onnx_parts.h"
 #include "registry/layers/sizes.h"
 
 namespace trainrun {
@@ -45,6 +46,26 @@ void check_padding(const Sizes<kDims>& padding, const Sizes<kDims>& kernel_size,
   for (size_t i = 0; i < kDims; ++i) {
     if (2 * padding[i] > kernel_size[i]) return checker.fail("padding", "may be at most half of kernel_size");
   }
+}
+
+/// What ONNX's poolings have in common.
+template <int kDims>
+OnnxAttributes window_attributes(const PoolWindow<kDims>& window, const Sizes<kDims>& padding) {
+  const Sizes<kDims> step = window.step();
+  std::vector<int64_t> pads(padding.begin(), padding.end());  // before each dimension, then after each
+  pads.insert(pads.end(), padding.begin(), padding.end());
+  return {{"kernel_shape", std::vector<int64_t>(window.kernel_size.begin(), window.kernel_size.end())},
+          {"strides", std::vector<int64_t>(step.begin(), step.end())},
+          {"pads", pads},
+          {"ceil_mode", window.ceil_mode ? 1 : 0}};
+}
+
+/// The values of ONNX's MaxPool, and its indices in a feature map of `x`: ONNX counts through all of them.
+OnnxValues max_pool_form(OnnxForm& form, const OnnxValue& x, const OnnxAttributes& attributes, bool return_indices) {
+  if (!return_indices) return {form.op("MaxPool", {x}, attributes)};
+  const OnnxValues both = form.ops("MaxPool", {x}, 2, attributes);
+  const OnnxValue points = form.op("ReduceProd", {form.sizes(x, 2, form.rank())}, {{"keepdims", 0}});
+  return {both[0], form.op("Mod", {both[1], points})};
 }
 
 }  // namespace
@@ -87,6 +108,13 @@ Layer MaxPool<kDims>::build(const LayerInputs& in) const {
           kComputed};
 }
 
+template <int kDims>
+void MaxPool<kDims>::onnx(OnnxForm& form) const {
+  OnnxAttributes attributes = window_attributes<kDims>(*this, padding);
+  attributes.emplace_back("dilations", std::vector<int64_t>(dilation.begin(), dilation.end()));
+  for (const OnnxValue& value : max_pool_form(form, form.input(), attributes, return_indices)) form.give(value);
+}
+
 namespace {
 
 /// torch.nn.AvgPool1d, AvgPool2d, AvgPool3d.
@@ -124,6 +152,16 @@ struct AvgPool : PoolWindow<kDims> {
         },
         {.capturable = true, .half_precision = kDims < 3});
   }
+  void onnx(OnnxForm& form) const {
+    if (divisor_override && this->ceil_mode) form.refuse("divisor_override with ceil_mode is not in its AveragePool");
+    OnnxAttributes attributes = window_attributes<kDims>(*this, padding);
+    attributes.emplace_back("count_include_pad", count_include_pad || divisor_override ? 1 : 0);
+    const OnnxValue mean = form.op("AveragePool", {form.input()}, attributes);
+    if (!divisor_override) return form.give(mean);
+    double points = 1;
+    for (const int64_t size : this->kernel_size) points *= static_cast<double>(size);
+    form.give(onnx_with(form, "Mul", mean, points / static_cast<double>(*divisor_override)));
+  }
 };
 
 /// torch.nn.LPPool1d, LPPool2d, LPPool3d: (Σ x^p)^(1/p) over each window.
@@ -149,6 +187,13 @@ struct LPPool : PoolWindow<kDims> {
           return (at::sign(mean) * at::relu(at::abs(mean))).mul(points).pow(1 / norm_type);
         },
         {.capturable = true, .half_precision = kDims < 3});
+  }
+  void onnx(OnnxForm& form) const {
+    const OnnxValue powers = onnx_with(form, "Pow", form.input(), norm_type);
+    const OnnxValue mean = form.op("AveragePool", {powers}, window_attributes<kDims>(*this, Sizes<kDims>(0)));
+    double points = 1;
+    for (const int64_t size : this->kernel_size) points *= static_cast<double>(size);
+    form.give(onnx_with(form, "Pow", onnx_with(form, "Mul", mean, points), 1 / norm_type));
   }
 };
 
@@ -184,8 +229,59 @@ struct AdaptivePool {
             },
             kComputed};
   }
+  void onnx(OnnxForm& form) const {
+    std::vector<int64_t> sizes(kDims, 0);  // 0 keeps what flows in
+    for (size_t i = 0; i < kDims; ++i) {
+      const auto* all = std::get_if<int64_t>(&output_size);
+      sizes[i] = all ? *all : std::get<1>(output_size)[i].value_or(0);
+    }
+    if constexpr (kMax) {
+      if (return_indices) return give_with_indices(form, sizes);
+      form.give(maxima_form(form, sizes));
+    } else {
+      form.give(onnx_adaptive_mean(form, sizes));
+    }
+  }
 
  private:
+  /// The largest values over the windows of one dimension after the other.
+  static OnnxValue maxima_form(OnnxForm& form, const std::vector<int64_t>& sizes) {
+    OnnxValue x = form.input();
+    for (size_t i = 0; i < kDims; ++i) {
+      const auto dim = static_cast<int64_t>(i) + 2;
+      if (sizes[i] == 0) continue;
+      if (sizes[i] == 1) {
+        x = onnx_reduce(form, "ReduceMax", x, {dim}, true);
+        continue;
+      }
+      const int64_t in = form.fixed_size(dim);
+      OnnxValues windows;
+      for (int64_t k = 0; k < sizes[i]; ++k) {
+        const int64_t end = ((k + 1) * in + sizes[i] - 1) / sizes[i];
+        const OnnxValue window =
+            form.op("Slice", {x, form.ints({k * in / sizes[i]}), form.ints({end}), form.ints({dim})});
+        windows.push_back(onnx_reduce(form, "ReduceMax", window, {dim}, true));
+      }
+      x = form.op("Concat", windows, {{"axis", dim}});
+    }
+    return x;
+  }
+
+  /// Of windows that are all alike, as ONNX has them.
+  static void give_with_indices(OnnxForm& form, const std::vector<int64_t>& sizes) {
+    PoolWindow<kDims> window;
+    for (size_t i = 0; i < kDims; ++i) {
+      const int64_t in = form.fixed_size(static_cast<int64_t>(i) + 2);
+      const int64_t out = sizes[i] == 0 ? in : sizes[i];
+      if (in % out != 0) form.refuse("return_indices needs an output_size that divides the input's");
+      window.kernel_size[i] = in / out;
+    }
+    for (const OnnxValue& value :
+         max_pool_form(form, form.input(), window_attributes<kDims>(window, Sizes<kDims>(0)), true)) {
+      form.give(value);
+    }
+  }
+
   std::vector<int64_t> output_sizes(const at::Tensor& input) const {
     if (const auto* all = std::get_if<int64_t>(&output_size)) return std::vector<int64_t>(kDims, *all);
     std::vector<int64_t> sizes;

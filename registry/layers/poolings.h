@@ -25,6 +25,7 @@ struct MaxPool : PoolWindow<kDims> {
   static void describe(Fields<MaxPool>& f);  // these in poolings.cpp
   void check(Checker& checker) const;
   Layer build(const LayerInputs& in) const;
+  void onnx(OnnxForm& form) const;
 };
 
 kernels::MaxPoolWindow window_of(const MaxPool<2>& pool);

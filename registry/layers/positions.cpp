@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "registry/kinds/layer.h"
+#include "registry/layers/onnx_parts.h"
 
 // Where a token stands in its text: positions, and what language models turn their queries and keys by.
 
@@ -102,6 +103,29 @@ struct RotaryEmbedding {
                           further, {.half_precision = true});
   }
 
+  void onnx(OnnxForm& form) const {
+    const size_t last = form.num_inputs() - 1;
+    const bool has_positions = last > 0 && !at::isFloatingType(form.dtype(last));
+    const OnnxValue positions =
+        form.cast(has_positions ? form.input(last) : onnx_range(form, form.input(), 1), at::kFloat);
+    const OnnxValue rates = form.constant(rates_of(at::TensorOptions(at::kFloat)));
+    const OnnxValue half = form.op("Mul", {form.op("Unsqueeze", {positions, form.ints({-1})}), rates});
+    const OnnxValue angles = form.op("Unsqueeze", {form.op("Concat", {half, half}, {{"axis", -1}}), form.ints({-2})});
+    const auto wave = [&](const char* function) {  // [N or nothing, T, 1, D]
+      const OnnxValue waves = form.op(function, {angles});
+      return scaling == "yarn" ? onnx_with(form, "Mul", waves, magnitude()) : waves;
+    };
+    const OnnxValue cosines = wave("Cos");
+    const OnnxValue sines = wave("Sin");
+    for (size_t i = 0; i < form.num_inputs() - (has_positions ? 1 : 0); ++i) {
+      const OnnxValue x = form.reshape(form.input(i), {0, 0, -1, head_dim});
+      const OnnxValues halves = form.ops("Split", {x}, 2, {{"axis", -1}, {"num_outputs", 2}});
+      const OnnxValue swapped = form.op("Concat", {form.op("Neg", {halves[1]}), halves[0]}, {{"axis", -1}});
+      const OnnxValue turned = form.op("Add", {form.op("Mul", {x, cosines}), form.op("Mul", {swapped, sines})});
+      form.give(form.reshape(turned, {0, 0, -1}));
+    }
+  }
+
  private:
   /// The last of `inputs` are the positions.
   Tensors rotate_by(const Tensors& inputs) const {
@@ -143,13 +167,17 @@ struct RotaryEmbedding {
 
   /// [..., D] of positions [...].
   Tensor angles_of(const Tensor& positions) const {
-    const Tensor exponents = at::arange(0, head_dim, 2, positions.options()) / static_cast<double>(head_dim);
-    Tensor rates = at::full({}, base, positions.options()).pow(exponents).reciprocal();
-    if (scaling == "linear") rates = rates / factor;
-    if (scaling == "llama3") rates = llama3(rates);
-    if (scaling == "yarn") rates = yarn(rates);
-    const Tensor half = positions.unsqueeze(-1) * rates;
+    const Tensor half = positions.unsqueeze(-1) * rates_of(positions.options());
     return at::cat({half, half}, -1);
+  }
+
+  /// [D / 2]: what a position is multiplied by.
+  Tensor rates_of(const at::TensorOptions& options) const {
+    const Tensor exponents = at::arange(0, head_dim, 2, options) / static_cast<double>(head_dim);
+    const Tensor rates = at::full({}, base, options).pow(exponents).reciprocal();
+    if (scaling == "linear") return rates / factor;
+    if (scaling == "llama3") return llama3(rates);
+    return scaling == "yarn" ? yarn(rates) : rates;
   }
 
   /// Source: Llama 3.1's reference implementation, as transformers has it (rope_type: llama3).
@@ -189,10 +217,8 @@ struct RotaryEmbedding {
     return static_cast<double>(head_dim) * std::log(original / (times * kTurn)) / (2 * std::log(base));
   }
 
-  Tensor scaled(const Tensor& waves) const {
-    if (scaling != "yarn") return waves;
-    return waves * attention_factor.value_or(0.1 * std::log(factor) + 1);
-  }
+  Tensor scaled(const Tensor& waves) const { return scaling == "yarn" ? waves * magnitude() : waves; }
+  double magnitude() const { return attention_factor.value_or(0.1 * std::log(factor) + 1); }
 };
 
 struct PositionIds {
@@ -220,6 +246,16 @@ struct PositionIds {
       return Tensors{places};
     };
     return decoding_layer(nullptr, all, further, traits);
+  }
+  void onnx(OnnxForm& form) const {
+    if (!padding_idx) {
+      return form.give(form.op("Unsqueeze", {onnx_range(form, form.input(), 1), form.ints({0})}));
+    }
+    const auto padding = static_cast<double>(*padding_idx);
+    const OnnxValue is_padding = form.op("Equal", {form.input(), form.number(padding, form.dtype())});
+    const OnnxValue counted = form.cast(form.op("Not", {is_padding}), at::kLong);
+    const OnnxValue sums = form.op("CumSum", {counted, form.number(1, at::kLong)});
+    form.give(form.op("Add", {form.op("Mul", {sums, counted}), form.number(padding, at::kLong)}));
   }
 
  private:
@@ -260,6 +296,18 @@ struct LastToken {
     Operation::Traits traits;
     traits.view = in.examples.size() < 2;
     return {nullptr, [own = *this](const Tensors& inputs) -> Tensors { return {own.of(inputs)}; }, traits};
+  }
+  void onnx(OnnxForm& form) const {
+    if (form.num_inputs() < 2) {
+      return form.give(form.op("Gather", {form.input(), form.number(-1, at::kLong)}, {{"axis", 1}}));
+    }
+    const OnnxValue& marks = form.input(1);
+    const OnnxValue counts =
+        padding ? form.op("Not", {form.op("Equal", {marks, form.number(static_cast<double>(*padding), form.dtype(1))})})
+                : form.op("Greater", {marks, form.number(0, form.dtype(1))});
+    const OnnxValue places = form.op("Mul", {form.cast(counts, at::kLong), onnx_range(form, form.input(), 1)});
+    const OnnxValue last = onnx_reduce(form, "ReduceMax", places, {1}, true);  // [N, 1]
+    form.give(form.op("GatherND", {form.input(), last}, {{"batch_dims", 1}}));
   }
 
  private:

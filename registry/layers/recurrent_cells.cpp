@@ -1,6 +1,7 @@
 #include <torch/nn/modules/rnn.h>
 
 #include "registry/kinds/layer.h"
+#include "registry/layers/onnx_parts.h"
 
 namespace trainrun {
 namespace {
@@ -47,7 +48,53 @@ struct RecurrentCell {
     }
   }
 
+  void onnx(OnnxForm& form) const {
+    const auto product = [&](const OnnxValue& x, const std::string& of) {
+      return onnx_linear(form, x, form.state("weight_" + of), onnx_state_or_none(form, "bias_" + of));
+    };
+    const OnnxValue from_x = product(form.input(0), "ih");
+    const OnnxValue h = form.num_inputs() > 1 ? form.input(1) : zeros_form(form);
+    const OnnxValue from_h = product(h, "hh");
+    if constexpr (kIsRNN) {
+      form.give(form.op(nonlinearity == "relu" ? "Relu" : "Tanh", {form.op("Add", {from_x, from_h})}));
+    } else if constexpr (kIsLSTM) {
+      give_lstm(form, form.op("Add", {from_x, from_h}), form.num_inputs() > 1 ? form.input(2) : h);
+    } else {
+      give_gru(form, from_x, from_h, h);
+    }
+  }
+
  private:
+  /// [N, hidden_size]
+  OnnxValue zeros_form(OnnxForm& form) const {
+    const OnnxValue sizes =
+        form.op("Concat", {form.sizes(form.input(), 0, 1), form.ints({hidden_size})}, {{"axis", 0}});
+    return form.op("Expand", {form.number(0), sizes});
+  }
+
+  static OnnxValues parts_of(OnnxForm& form, const OnnxValue& gates, int64_t count) {
+    return form.ops("Split", {gates}, static_cast<size_t>(count), {{"axis", -1}, {"num_outputs", count}});
+  }
+
+  static void give_lstm(OnnxForm& form, const OnnxValue& gates, const OnnxValue& c) {
+    const OnnxValues parts = parts_of(form, gates, 4);  // input, forget, cell, output
+    const OnnxValue kept = form.op("Mul", {form.op("Sigmoid", {parts[1]}), c});
+    const OnnxValue added = form.op("Mul", {form.op("Sigmoid", {parts[0]}), form.op("Tanh", {parts[2]})});
+    const OnnxValue cell = form.op("Add", {kept, added});
+    form.give(form.op("Mul", {form.op("Sigmoid", {parts[3]}), form.op("Tanh", {cell})}));
+    form.give(cell);
+  }
+
+  static void give_gru(OnnxForm& form, const OnnxValue& from_x, const OnnxValue& from_h, const OnnxValue& h) {
+    const OnnxValues x = parts_of(form, from_x, 3);  // reset, update, new
+    const OnnxValues of_h = parts_of(form, from_h, 3);
+    const OnnxValue reset = form.op("Sigmoid", {form.op("Add", {x[0], of_h[0]})});
+    const OnnxValue update = form.op("Sigmoid", {form.op("Add", {x[1], of_h[1]})});
+    const OnnxValue fresh = form.op("Tanh", {form.op("Add", {x[2], form.op("Mul", {reset, of_h[2]})})});
+    const OnnxValue change = form.op("Mul", {update, form.op("Sub", {h, fresh})});
+    form.give(form.op("Add", {fresh, change}));
+  }
+
   Module make(int64_t features) const {
     if constexpr (kIsRNN) {
       auto options = torch::nn::RNNCellOptions(features, hidden_size).bias(bias);

@@ -3,6 +3,7 @@
 #include <torch/nn/modules/rnn.h>
 
 #include "registry/kinds/layer.h"
+#include "registry/layers/onnx_parts.h"
 
 namespace trainrun {
 namespace {
@@ -87,7 +88,68 @@ struct Recurrent {
             {.random = dropout > 0}};
   }
 
+  void onnx(OnnxForm& form) const {
+    if (proj_size > 0) form.refuse("ONNX's LSTM has no projected state; write proj_size: 0");
+    OnnxValue sequence = form.input();  // [T, N, C]
+    if (batch_first) sequence = form.transpose(sequence, {1, 0, 2});
+    OnnxValues last_h;
+    OnnxValues last_c;
+    for (int64_t layer = 0; layer < num_layers; ++layer) {
+      const OnnxValues outputs = layer_form(form, sequence, layer);
+      // [T, directions, N, hidden] to [T, N, directions * hidden]
+      sequence = form.reshape(form.transpose(outputs[0], {0, 2, 1, 3}), {0, 0, -1});
+      last_h.push_back(outputs[1]);
+      if (kIsLSTM) last_c.push_back(outputs[2]);
+    }
+    form.give(batch_first ? form.transpose(sequence, {1, 0, 2}) : sequence);
+    form.give(form.op("Concat", last_h, {{"axis", 0}}));
+    if (kIsLSTM) form.give(form.op("Concat", last_c, {{"axis", 0}}));
+  }
+
  private:
+  int64_t directions() const { return bidirectional ? 2 : 1; }
+
+  /// ONNX's outputs of one layer, of both directions.
+  OnnxValues layer_form(OnnxForm& form, const OnnxValue& sequence, int64_t layer) const {
+    const auto beside = [&](const std::string& of) {  // of both directions, [directions, …]
+      OnnxValues parts;
+      for (int64_t i = 0; i < directions(); ++i) {
+        const std::string end = "_l" + std::to_string(layer) + (i == 1 ? "_reverse" : "");
+        parts.push_back(of == "bias"
+                            ? form.op("Concat", {gates_form(form, "bias_ih" + end), gates_form(form, "bias_hh" + end)},
+                                      {{"axis", 0}})
+                            : gates_form(form, of + end));
+        parts.back() = form.op("Unsqueeze", {parts.back(), form.ints({0})});
+      }
+      return form.op("Concat", parts, {{"axis", 0}});
+    };
+    OnnxValues inputs = {sequence, beside("weight_ih"), beside("weight_hh"), {}, {}};
+    if (bias) inputs[3] = beside("bias");
+    for (size_t i = 1; i < form.num_inputs(); ++i) {  // the states to begin with, of all layers
+      inputs.push_back(form.op("Slice", {form.input(i), form.ints({layer * directions()}),
+                                         form.ints({(layer + 1) * directions()}), form.ints({0})}));
+    }
+    OnnxAttributes attributes = {{"hidden_size", hidden_size},
+                                 {"direction", bidirectional ? "bidirectional" : "forward"}};
+    if (kIsRNN) {
+      const std::string function = nonlinearity == "relu" ? "Relu" : "Tanh";
+      attributes.emplace_back("activations", std::vector<std::string>(static_cast<size_t>(directions()), function));
+    }
+    if (!kIsRNN && !kIsLSTM) attributes.emplace_back("linear_before_reset", 1);
+    return form.ops(kIsRNN ? "RNN" : kIsLSTM ? "LSTM" : "GRU", inputs, kIsLSTM ? 3 : 2, attributes);
+  }
+
+  /// The parameter with its gates in ONNX's order: of an LSTM input, output, forget, cell; of a GRU update, reset, new.
+  static OnnxValue gates_form(OnnxForm& form, const std::string& name) {
+    if (kIsRNN) return form.state(name);
+    const size_t count = kIsLSTM ? 4 : 3;
+    const OnnxValues own =
+        form.ops("Split", {form.state(name)}, count, {{"axis", 0}, {"num_outputs", static_cast<int64_t>(count)}});
+    const OnnxValues turned =
+        kIsLSTM ? OnnxValues{own[0], own.at(3), own[1], own[2]} : OnnxValues{own[1], own[0], own[2]};
+    return form.op("Concat", turned, {{"axis", 0}});
+  }
+
   /// The state to begin with may be a further input (an LSTM's two): what an encoder gives, say.
   void check_states(const LayerInputs& in) const {
     const size_t states = kIsLSTM ? 2 : 1;

@@ -6,6 +6,7 @@
 #include <ATen/ops/sum.h>
 
 #include "registry/kinds/layer.h"
+#include "registry/layers/onnx_parts.h"
 
 namespace trainrun {
 namespace {
@@ -17,7 +18,7 @@ at::Tensor mean(const at::Tensor& x, at::IntArrayRef dims, bool keepdim) { retur
 at::Tensor sum(const at::Tensor& x, at::IntArrayRef dims, bool keepdim) { return at::sum(x, dims, keepdim); }
 
 /// torch.mean, torch.sum.
-template <Reduce kReduce>
+template <Reduce kReduce, OperatorName kOperator>
 struct Reduction {
   Dims dim;
   bool keepdim = false;
@@ -31,9 +32,17 @@ struct Reduction {
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(1, 1);
+    return layer_of_function(
+        [dims = dims(), keepdim = keepdim](const at::Tensor& x) { return kReduce(x, dims, keepdim); });
+  }
+  void onnx(OnnxForm& form) const {
+    form.give(onnx_reduce(form, kOperator.text, onnx_promoted(form, 0), dims(), keepdim));
+  }
+
+ private:
+  std::vector<int64_t> dims() const {
     const auto* one = std::get_if<int64_t>(&dim);
-    const std::vector<int64_t> dims = one ? std::vector<int64_t>{*one} : std::get<1>(dim);
-    return layer_of_function([dims, keepdim = keepdim](const at::Tensor& x) { return kReduce(x, dims, keepdim); });
+    return one ? std::vector<int64_t>{*one} : std::get<1>(dim);
   }
 };
 
@@ -55,6 +64,16 @@ struct Extremum {
     return {nullptr,
             [*this](const Tensors& inputs) -> Tensors { return dim ? along(inputs[0]) : elementwise(inputs); }};
   }
+  void onnx(OnnxForm& form) const {
+    if (dim) {
+      form.give(onnx_reduce(form, kMax ? "ReduceMax" : "ReduceMin", form.input(), {*dim}, keepdim));
+      return form.give(
+          form.op(kMax ? "ArgMax" : "ArgMin", {form.input()}, {{"axis", *dim}, {"keepdims", keepdim ? 1 : 0}}));
+    }
+    OnnxValues all;
+    for (size_t i = 0; i < form.num_inputs(); ++i) all.push_back(onnx_promoted(form, i));
+    form.give(form.op(kMax ? "Max" : "Min", all));
+  }
 
  private:
   Tensors along(const at::Tensor& x) const {
@@ -73,8 +92,8 @@ struct Extremum {
 }  // namespace
 
 void add_reductions(LayerRegistry& layers) {
-  layers.add<Reduction<mean>>("Mean", "the mean along dimensions");
-  layers.add<Reduction<sum>>("Sum", "the sum along dimensions");
+  layers.add<Reduction<mean, "ReduceMean">>("Mean", "the mean along dimensions");
+  layers.add<Reduction<sum, "ReduceSum">>("Sum", "the sum along dimensions");
   layers.add<Extremum<true>>("Max",
                              "the largest along a dimension; outputs: the values, their indices in it; or the largest "
                              "of several inputs, element by element, broadcast");

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "registry/kinds/layer.h"
+#include "registry/layers/onnx_parts.h"
 
 namespace trainrun {
 namespace {
@@ -17,6 +18,20 @@ Operation::Traits view_of(bool position_wise) {
   return traits;
 }
 
+/// `x` with the dimensions from `begin` to before `end` replaced by `sizes`.
+OnnxValue reshaped_within(OnnxForm& form, int64_t begin, int64_t end, const std::vector<int64_t>& sizes) {
+  if (end == form.rank()) {
+    std::vector<int64_t> shape(static_cast<size_t>(begin), 0);
+    shape.insert(shape.end(), sizes.begin(), sizes.end());
+    return form.reshape(form.input(), shape);
+  }
+  OnnxValues parts;
+  if (begin > 0) parts.push_back(form.sizes(form.input(), 0, begin));
+  parts.push_back(form.ints(sizes));
+  parts.push_back(form.sizes(form.input(), end, form.rank()));
+  return form.op("Reshape", {form.input(), form.op("Concat", parts, {{"axis", 0}})});
+}
+
 struct Identity {
   static void describe(Fields<Identity>&) {}
   Layer build(const LayerInputs&) const {
@@ -24,6 +39,7 @@ struct Identity {
     traits.view = true;
     return layer_of_function([](const at::Tensor& input) { return input; }, traits);
   }
+  void onnx(OnnxForm& form) const { form.give(form.input()); }
 };
 
 struct Flatten {
@@ -36,6 +52,10 @@ struct Flatten {
   Layer build(const LayerInputs& in) const {
     return layer_of_function([*this](const at::Tensor& input) { return input.flatten(start_dim, end_dim); },
                              view_of(in.is_features(-1) && start_dim >= 2));
+  }
+  void onnx(OnnxForm& form) const {
+    if (form.rank() == 0) return form.give(form.reshape(form.input(), {1}));
+    form.give(reshaped_within(form, form.axis(start_dim), form.axis(end_dim) + 1, {-1}));
   }
 };
 
@@ -51,6 +71,9 @@ struct Unflatten {
   Layer build(const LayerInputs& in) const {
     return layer_of_function([*this](const at::Tensor& input) { return input.unflatten(dim, unflattened_size); },
                              view_of(in.is_features(dim)));
+  }
+  void onnx(OnnxForm& form) const {
+    form.give(reshaped_within(form, form.axis(dim), form.axis(dim) + 1, unflattened_size));
   }
 };
 
@@ -78,6 +101,7 @@ struct Reshape {
     };
     return layer_of_function(reshape, kView);
   }
+  void onnx(OnnxForm& form) const { form.give(reshaped_within(form, 1, form.rank(), shape)); }
 };
 
 struct Select {
@@ -89,6 +113,9 @@ struct Select {
   }
   Layer build(const LayerInputs&) const {
     return layer_of_function([*this](const at::Tensor& input) { return input.select(dim, index); }, kView);
+  }
+  void onnx(OnnxForm& form) const {
+    form.give(form.op("Gather", {form.input(), form.number(static_cast<double>(index), at::kLong)}, {{"axis", dim}}));
   }
 };
 
@@ -110,6 +137,11 @@ struct Permute {
     }
     return layer_of_function([dims = dims](const at::Tensor& input) { return input.permute(dims); }, kView);
   }
+  void onnx(OnnxForm& form) const {
+    std::vector<int64_t> order;
+    for (const int64_t dim : dims) order.push_back(form.axis(dim));
+    form.give(form.transpose(form.input(), order));
+  }
 };
 
 struct Transpose {
@@ -122,6 +154,12 @@ struct Transpose {
   Layer build(const LayerInputs&) const {
     return layer_of_function([*this](const at::Tensor& input) { return input.transpose(dim0, dim1); }, kView);
   }
+  void onnx(OnnxForm& form) const {
+    std::vector<int64_t> order(static_cast<size_t>(form.rank()));
+    std::iota(order.begin(), order.end(), int64_t{0});
+    std::swap(order[static_cast<size_t>(form.axis(dim0))], order[static_cast<size_t>(form.axis(dim1))]);
+    form.give(form.transpose(form.input(), order));
+  }
 };
 
 struct Squeeze {
@@ -132,15 +170,29 @@ struct Squeeze {
             "the dimension that is removed, or a list of them; one whose size is not 1 stays; null: all but the batch");
   }
   Layer build(const LayerInputs& in) const {
+    return layer_of_function([dims = dims_of(static_cast<int64_t>(in.shape().size()))](
+                                 const at::Tensor& input) { return input.squeeze(dims); },
+                             kView);
+  }
+  void onnx(OnnxForm& form) const {
+    std::vector<int64_t> dims;
+    for (const int64_t dim : dims_of(form.rank())) {
+      if (form.fixed_size(dim) == 1) dims.push_back(dim);
+    }
+    form.give(dims.empty() ? form.input() : form.op("Squeeze", {form.input(), form.ints(dims)}));
+  }
+
+ private:
+  std::vector<int64_t> dims_of(int64_t rank) const {
     std::vector<int64_t> dims;
     if (!dim) {  // PyTorch's null takes the batch too, where that is of one sample
-      for (size_t i = 1; i < in.shape().size(); ++i) dims.push_back(static_cast<int64_t>(i));
+      for (int64_t i = 1; i < rank; ++i) dims.push_back(i);
     } else if (const auto* one = std::get_if<int64_t>(&*dim)) {
       dims = {*one};
     } else {
       dims = std::get<1>(*dim);
     }
-    return layer_of_function([dims](const at::Tensor& input) { return input.squeeze(dims); }, kView);
+    return dims;
   }
 };
 
@@ -152,7 +204,17 @@ struct Unsqueeze {
   Layer build(const LayerInputs&) const {
     return layer_of_function([dim = dim](const at::Tensor& input) { return input.unsqueeze(dim); }, kView);
   }
+  void onnx(OnnxForm& form) const { form.give(form.op("Unsqueeze", {form.input(), form.ints({dim})})); }
 };
+
+/// Pieces of this size along a dimension; the last may be smaller.
+void give_pieces(OnnxForm& form, int64_t dim, int64_t size) {
+  std::vector<int64_t> sizes;
+  for (int64_t left = form.fixed_size(dim); left > 0; left -= size) sizes.push_back(std::min(size, left));
+  for (const OnnxValue& piece : form.ops("Split", {form.input(), form.ints(sizes)}, sizes.size(), {{"axis", dim}})) {
+    form.give(piece);
+  }
+}
 
 struct Split {
   std::variant<int64_t, std::vector<int64_t>> split_size_or_sections;
@@ -175,6 +237,13 @@ struct Split {
             },
             view_of(in.is_features(dim))};
   }
+  void onnx(OnnxForm& form) const {
+    if (const auto* size = std::get_if<int64_t>(&split_size_or_sections)) return give_pieces(form, dim, *size);
+    const auto& sizes = std::get<1>(split_size_or_sections);
+    for (const OnnxValue& piece : form.ops("Split", {form.input(), form.ints(sizes)}, sizes.size(), {{"axis", dim}})) {
+      form.give(piece);
+    }
+  }
 };
 
 struct Chunk {
@@ -196,6 +265,7 @@ struct Chunk {
             },
             view_of(in.is_features(dim))};
   }
+  void onnx(OnnxForm& form) const { give_pieces(form, dim, (form.fixed_size(dim) + chunks - 1) / chunks); }
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <ATen/ops/im2col.h>
 #include <ATen/ops/pixel_shuffle.h>
 #include <ATen/ops/pixel_unshuffle.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/upsample_bicubic2d.h>
 #include <ATen/ops/upsample_bilinear2d.h>
 #include <ATen/ops/upsample_linear1d.h>
@@ -13,10 +14,13 @@
 #include <ATen/ops/upsample_nearest2d.h>
 #include <ATen/ops/upsample_nearest3d.h>
 #include <ATen/ops/upsample_trilinear3d.h>
+#include <ATen/ops/zeros.h>
 
 #include <map>
+#include <numeric>
 
 #include "registry/layers/adaptive_avg_pool.h"
+#include "registry/layers/onnx_parts.h"
 #include "registry/layers/sizes.h"
 
 namespace trainrun {
@@ -85,7 +89,52 @@ struct Upsample {
     return layer_of_function([*this](const at::Tensor& input) { return interpolate(input); });
   }
 
+  void onnx(OnnxForm& form) const {
+    const auto dims = static_cast<size_t>(form.rank()) - 2;
+    std::vector<double> factors;
+    if (scale_factor) factors = for_dims(*scale_factor, dims);
+    if (mode == "area") {
+      std::vector<int64_t> sizes(dims);
+      if (size) sizes = for_dims(*size, dims);
+      for (size_t i = 0; i < factors.size(); ++i) {
+        sizes[i] = static_cast<int64_t>(static_cast<double>(form.fixed_size(static_cast<int64_t>(i) + 2)) * factors[i]);
+      }
+      return form.give(onnx_adaptive_mean(form, sizes));
+    }
+    OnnxValues inputs = {form.input(), {}};
+    if (size) {
+      inputs.emplace_back();
+      inputs.push_back(form.ints(for_dims(*size, dims)));
+    } else if (recompute_scale_factor.value_or(false)) {
+      const OnnxValue whole = form.cast(form.sizes(form.input(), 2, form.rank()), at::kDouble);
+      const OnnxValue scaled = form.op("Mul", {whole, form.constant(at::tensor(factors, at::kDouble))});
+      inputs.emplace_back();
+      inputs.push_back(form.cast(form.op("Floor", {scaled}), at::kLong));
+    } else {
+      inputs.push_back(form.constant(at::tensor(factors, at::kFloat)));
+    }
+    form.give(form.op("Resize", inputs, resizing(dims)));
+  }
+
  private:
+  OnnxAttributes resizing(size_t dims) const {
+    std::vector<int64_t> axes(dims);
+    std::iota(axes.begin(), axes.end(), int64_t{2});
+    OnnxAttributes attributes = {{"axes", axes}};
+    if (dims_of_mode() == 0) {
+      const bool exact = mode == "nearest-exact";
+      attributes.emplace_back("mode", "nearest");
+      attributes.emplace_back("coordinate_transformation_mode", exact ? "half_pixel" : "asymmetric");
+      attributes.emplace_back("nearest_mode", exact ? "round_prefer_ceil" : "floor");
+      return attributes;
+    }
+    const bool aligned = align_corners.value_or(false);
+    attributes.emplace_back("mode", mode == "bicubic" ? "cubic" : "linear");
+    attributes.emplace_back("coordinate_transformation_mode", aligned ? "align_corners" : "half_pixel");
+    if (mode == "bicubic") attributes.emplace_back("cubic_coeff_a", -0.75);
+    return attributes;
+  }
+
   /// How many dimensions the mode is for; 0: any.
   size_t dims_of_mode() const {
     static const std::map<std::string, size_t> dims = {
@@ -136,6 +185,26 @@ Layer rearranging(const LayerInputs& in, int64_t number) {
   return layer_of_function([number](const at::Tensor& input) { return kFunction(input, number); });
 }
 
+/// What `change` makes of the last three dimensions, those before them as one.
+template <class Change>
+OnnxValue over_images(OnnxForm& form, const Change& change) {
+  const OnnxValue& x = form.input();
+  if (form.rank() == 4) return change(x);
+  const auto joined = [&](const OnnxValue& first, const OnnxValue& then) {
+    return form.op("Concat", {first, then}, {{"axis", 0}});
+  };
+  const int64_t before = form.rank() - 3;
+  const OnnxValue sizes = joined(form.ints({-1}), form.sizes(x, before, form.rank()));
+  const OnnxValue changed = change(form.op("Reshape", {x, sizes}));
+  return form.op("Reshape", {changed, joined(form.sizes(x, 0, before), form.sizes(changed, 1, 4))});
+}
+
+/// [N, a · b, …], whose channels are groups of b, with groups of a instead.
+OnnxValue channels_turned(OnnxForm& form, const OnnxValue& x, int64_t a, int64_t b) {
+  const OnnxValue turned = form.transpose(form.reshape(x, {0, a, b, -1}), {0, 2, 1, 3});
+  return form.op("Reshape", {turned, form.op("Shape", {x})});
+}
+
 struct PixelShuffle {
   int64_t upscale_factor = 1;
   static void describe(Fields<PixelShuffle>& f) {
@@ -144,6 +213,11 @@ struct PixelShuffle {
         .doc("r of [N, C·r·r, H, W] to [N, C, H·r, W·r]");
   }
   Layer build(const LayerInputs& in) const { return rearranging<at::pixel_shuffle>(in, upscale_factor); }
+  void onnx(OnnxForm& form) const {
+    form.give(over_images(form, [&](const OnnxValue& x) {
+      return form.op("DepthToSpace", {x}, {{"blocksize", upscale_factor}, {"mode", "CRD"}});
+    }));
+  }
 };
 
 struct PixelUnshuffle {
@@ -154,6 +228,13 @@ struct PixelUnshuffle {
         .doc("r of [N, C, H·r, W·r] to [N, C·r·r, H, W]");
   }
   Layer build(const LayerInputs& in) const { return rearranging<at::pixel_unshuffle>(in, downscale_factor); }
+  void onnx(OnnxForm& form) const {
+    const int64_t channels = form.fixed_size(-3);
+    form.give(over_images(form, [&](const OnnxValue& x) {
+      const OnnxValue deep = form.op("SpaceToDepth", {x}, {{"blocksize", downscale_factor}});
+      return channels_turned(form, deep, downscale_factor * downscale_factor, channels);
+    }));
+  }
 };
 
 struct ChannelShuffle {
@@ -164,6 +245,9 @@ struct ChannelShuffle {
   Layer build(const LayerInputs& in) const {
     in.require_dims(3, 64, "[N, C, …]");
     return layer_of_function([groups = groups](const at::Tensor& input) { return at::channel_shuffle(input, groups); });
+  }
+  void onnx(OnnxForm& form) const {
+    form.give(channels_turned(form, form.input(), groups, form.fixed_size(1) / groups));
   }
 };
 
@@ -180,6 +264,11 @@ struct Patches {
     f.optional("padding", &Patches::padding).at_least(0).doc("zeros added at each border of the image");
     f.optional("stride", &Patches::stride).at_least(1).doc("distance between patches");
   }
+  OnnxAttributes onnx_patches() const {
+    return {{"dilations", std::vector<int64_t>(dilation.begin(), dilation.end())},
+            {"pads", std::vector<int64_t>{padding[0], padding[1], padding[0], padding[1]}},
+            {"strides", std::vector<int64_t>(stride.begin(), stride.end())}};
+  }
 };
 
 struct Unfold : Patches {
@@ -189,6 +278,18 @@ struct Unfold : Patches {
     require_window<2>(in, kernel_size, stride, padding, dilation, false);
     return layer_of_function(
         [*this](const at::Tensor& input) { return at::im2col(input, kernel_size, dilation, padding, stride); });
+  }
+  /// A convolution of each channel with kernels that have a single 1.
+  void onnx(OnnxForm& form) const {
+    const int64_t channels = form.fixed_size(1);
+    const int64_t points = kernel_size[0] * kernel_size[1];
+    const at::Tensor kernels = at::zeros({channels, points, points});
+    kernels.diagonal(0, 1, 2).fill_(1);
+    OnnxAttributes attributes = onnx_patches();
+    attributes.emplace_back("group", channels);
+    const OnnxValue kernel =
+        form.constant(kernels.reshape({channels * points, 1, kernel_size[0], kernel_size[1]}).contiguous());
+    form.give(form.reshape(form.op("Conv", {form.input(), kernel}, attributes), {0, channels * points, -1}));
   }
 };
 
@@ -203,6 +304,12 @@ struct Fold : Patches {
     return layer_of_function([*this](const at::Tensor& input) {
       return at::col2im(input, output_size, kernel_size, dilation, padding, stride);
     });
+  }
+  void onnx(OnnxForm& form) const {
+    form.give(form.op(
+        "Col2Im",
+        {form.input(), form.ints({output_size[0], output_size[1]}), form.ints({kernel_size[0], kernel_size[1]})},
+        onnx_patches()));
   }
 };
 

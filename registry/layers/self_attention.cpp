@@ -2,10 +2,12 @@
 #include <ATen/ops/ones.h>
 #include <torch/nn/module.h>
 
+#include <cmath>
 #include <limits>
 
 #include "registry/kinds/layer.h"
 #include "registry/layers/key_value_cache.h"
+#include "registry/layers/onnx_attention.h"
 #include "registry/layers/scaled_attention.h"
 
 // What language models attend with, without weights of its own: the Linears that make queries, keys and values are
@@ -60,7 +62,43 @@ struct ScaledDotProductAttention {
     return {mode, std::move(function), traits()};
   }
 
+  void onnx(OnnxForm& form) const {
+    const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(form.fixed_size(2) / num_heads)));
+    OnnxAttention attention;
+    attention.query = onnx_heads(form, form.input(0), num_heads);
+    attention.key = onnx_heads(form, form.input(1), key_heads());
+    attention.value = onnx_heads(form, form.input(2), key_heads());
+    attention.repeats = num_heads / key_heads();
+    attention.scale = factor;
+    attention.mask = mask_form(form);
+    form.give(onnx_joined_heads(form, onnx_attended(form, attention)));
+  }
+
  private:
+  /// The same as `mask`.
+  OnnxValue mask_form(OnnxForm& form) const {
+    OnnxValue seen;
+    if (form.num_inputs() == 4) {
+      const OnnxValue own = onnx_seen(form, form.input(3), form.dtype(3));  // [N, S]
+      seen = form.op("Unsqueeze", {own, form.ints({1, 2})});
+      if (is_causal) seen = form.op("And", {seen, same_text_form(form, own)});
+    }
+    if (is_causal) {
+      const OnnxValue causal = onnx_causal(form, form.input(0), form.input(1), 1, sliding_window);
+      seen = seen.name.empty() ? causal : form.op("And", {seen, causal});
+    }
+    if (seen.name.empty()) return {};
+    return form.op("Where", {seen, form.number(0), form.number(std::numeric_limits<float>::lowest() / 2)});
+  }
+
+  static OnnxValue same_text_form(OnnxForm& form, const OnnxValue& seen) {
+    const OnnxValue& given = form.input(3);
+    const OnnxValue queries = form.op("Unsqueeze", {given, form.ints({1, 3})});
+    const OnnxValue keys = form.op("Unsqueeze", {given, form.ints({1, 2})});
+    const OnnxValue is_padding = form.op("Unsqueeze", {form.op("Not", {seen}), form.ints({1, 3})});
+    return form.op("Or", {form.op("Equal", {queries, keys}), is_padding});
+  }
+
   Operation::Traits traits() const { return {.random = dropout > 0, .capturable = true, .half_precision = true}; }
 
   Layer going_on(const std::shared_ptr<torch::nn::Module>& mode, Layer::Function function) const {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "registry/kinds/layer.h"
+#include "registry/layers/onnx_parts.h"
 
 // From the vectors of tokens to one of their text. Source: Reimers and Gurevych 2019, "Sentence-BERT"; as the modules
 // Pooling and Normalize of the package sentence-transformers 6.2.
@@ -39,8 +40,28 @@ struct TokenPooling {
     return {nullptr, [mode = mode](const Tensors& inputs) -> Tensors { return {pooled(inputs[0], inputs[1], mode)}; },
             kComputed};
   }
+  void onnx(OnnxForm& form) const {
+    const OnnxValue& tokens = form.input(0);
+    const OnnxValue mask = form.cast(form.input(1), at::kInt);
+    if (mode == PooledTokens::kCls) return form.give(first_form(form, tokens, mask));
+    const OnnxValue counted = form.op("Unsqueeze", {form.cast(form.input(1), at::kFloat), form.ints({2})});
+    if (mode == PooledTokens::kMax) {
+      const OnnxValue lowest = form.number(-std::numeric_limits<double>::infinity());
+      const OnnxValue is_padding = form.op("Equal", {counted, form.number(0)});
+      const OnnxValue kept = form.op("Where", {is_padding, lowest, tokens});
+      return form.give(onnx_reduce(form, "ReduceMax", kept, {1}, false));
+    }
+    constexpr double kLeast = 1e-9;
+    const OnnxValue sum = onnx_reduce(form, "ReduceSum", form.op("Mul", {tokens, counted}), {1}, false);
+    const OnnxValue number = onnx_reduce(form, "ReduceSum", counted, {1}, false);
+    form.give(form.op("Div", {sum, form.op("Max", {number, form.number(kLeast)})}));
+  }
 
  private:
+  static OnnxValue first_form(OnnxForm& form, const OnnxValue& tokens, const OnnxValue& mask) {
+    const OnnxValue first = form.op("ArgMax", {mask}, {{"axis", 1}, {"keepdims", 1}});  // [N, 1]
+    return form.op("GatherND", {tokens, first}, {{"batch_dims", 1}});
+  }
   static at::Tensor pooled(const at::Tensor& tokens, const at::Tensor& mask, PooledTokens mode) {
     if (mode == PooledTokens::kCls) {
       const at::Tensor first = mask.to(at::kInt).argmax(1);  // of several largest the first
@@ -71,6 +92,10 @@ struct L2Normalize {
           return x / at::norm(x, 2, {own.dim}, /*keepdim=*/true).clamp_min(own.eps);
         },
         in.traits_along(dim));
+  }
+  void onnx(OnnxForm& form) const {
+    const OnnxValue length = form.op("Max", {onnx_norm(form, form.input(), 2, dim, true), form.number(eps)});
+    form.give(form.op("Div", {form.input(), length}));
   }
 };
 

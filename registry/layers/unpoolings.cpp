@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "registry/layers/onnx_parts.h"
 #include "registry/layers/sizes.h"
 
 namespace trainrun {
@@ -49,6 +50,17 @@ struct MaxUnpool {
               return {unpool(inputs[0], inputs[1], size_of(inputs[0].sizes(), like_sizes, like))};
             }};
   }
+  /// Zeros, into which the values are written.
+  void onnx(OnnxForm& form) const {
+    const OnnxValue sizes = sizes_form(form);
+    const OnnxValue outer = form.sizes(form.input(), 0, 2);
+    const OnnxValue points = form.op("ReduceProd", {sizes}, {{"keepdims", 1}});
+    const OnnxValue zeros = form.op("Expand", {form.number(0), form.op("Concat", {outer, points}, {{"axis", 0}})});
+    const OnnxValue values = form.reshape(form.input(0), {0, 0, -1});
+    const OnnxValue indices = form.reshape(form.input(1), {0, 0, -1});
+    const OnnxValue scattered = form.op("ScatterElements", {zeros, indices, values}, {{"axis", 2}});
+    form.give(form.op("Reshape", {scattered, form.op("Concat", {outer, sizes}, {{"axis", 0}})}));
+  }
 
  private:
   Sizes<kDims> step() const { return stride.value_or(kernel_size); }
@@ -64,6 +76,19 @@ struct MaxUnpool {
     std::vector<int64_t> sizes;
     for (size_t i = 0; i < kDims; ++i) sizes.push_back(output_size ? (*output_size)[i] : default_size(input, i));
     return sizes;
+  }
+  /// Of the output, without batch and channels: [kDims].
+  OnnxValue sizes_form(OnnxForm& form) const {
+    if (form.num_inputs() == 3) return form.sizes(form.input(2), 2, kDims + 2);
+    if (output_size) return form.ints({output_size->begin(), output_size->end()});
+    std::vector<int64_t> steps;
+    std::vector<int64_t> more;
+    for (size_t i = 0; i < kDims; ++i) {
+      steps.push_back(step()[i]);
+      more.push_back(kernel_size[i] - 2 * padding[i] - step()[i]);
+    }
+    const OnnxValue scaled = form.op("Mul", {form.sizes(form.input(), 2, kDims + 2), form.ints(steps)});
+    return form.op("Add", {scaled, form.ints(more)});
   }
   void check_size(at::IntArrayRef input, const std::vector<int64_t>& sizes) const {
     for (size_t i = 0; i < kDims; ++i) {

@@ -58,21 +58,14 @@ torch::jit::Stack stack_of(const Batch& batch, const std::vector<std::string>& n
   return stack;
 }
 
-/// What the model says of a batch: the outputs that its losses read, each once, in their order.
+/// What the model says of a batch: the outputs that its losses read.
 Tensors outputs_for(TrainedRun& run, const Batch& batch) {
-  Model& model = run.model();
-  const Tensors all = model.forward(batch);
-  const std::vector<size_t>& slots = model.graph().outputs();
-  std::vector<size_t> places;
-  for (size_t i = 0; i < run.recipe().loss.size(); ++i) {
-    for (const size_t slot : model.loss_slots(i)) {
-      const auto place = static_cast<size_t>(std::find(slots.begin(), slots.end(), slot) - slots.begin());
-      if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
-    }
-  }
-  if (places.empty()) places.push_back(0);
+  const Tensors all = run.model().forward(batch);
+  const std::vector<size_t>& slots = run.model().graph().outputs();
   Tensors outputs;
-  for (const size_t place : places) outputs.push_back(all.at(place));
+  for (const size_t slot : outputs_of_losses(run.recipe(), run.model())) {
+    outputs.push_back(all.at(static_cast<size_t>(std::find(slots.begin(), slots.end(), slot) - slots.begin())));
+  }
   return outputs;
 }
 
@@ -110,6 +103,17 @@ void require_same(TrainedRun& run, torch::jit::Module& module, int64_t samples) 
 }
 
 }  // namespace
+
+std::vector<size_t> outputs_of_losses(const Recipe& recipe, const Model& model) {
+  std::vector<size_t> result;
+  for (size_t i = 0; i < recipe.loss.size(); ++i) {
+    for (const size_t slot : model.loss_slots(i)) {
+      if (std::find(result.begin(), result.end(), slot) == result.end()) result.push_back(slot);
+    }
+  }
+  if (result.empty()) result.push_back(model.graph().outputs().at(0));
+  return result;
+}
 
 std::vector<std::string> export_overrides() { return {"training.fuse=false", "mixed_precision='no'"}; }
 

@@ -11,6 +11,9 @@ namespace trainrun {
 /// What `trainrun export` overrides in a run's recipe: TorchScript knows no fusions of ours, and computes in float32.
 std::vector<std::string> export_overrides();
 
+/// The slots of the model's graph that the recipe's losses read, each once, in their order; else its first output.
+std::vector<size_t> outputs_of_losses(const Recipe& recipe, const Model& model);
+
 // What is known of the data goes along (file_metadata): in a safetensors file among its metadata, in TorchScript among
 // its extra files.
 
@@ -25,6 +28,13 @@ void export_merged_safetensors(TrainedRun& run, const std::string& path);
 /// parameters have the state dict's names. What was traced is run on other samples and compared; throws Error where the
 /// results differ, as for layers that compute outside of LibTorch.
 void export_torchscript(TrainedRun& run, const std::string& path);
+
+/// Writes the model in evaluation mode as ONNX: its inputs are the fields that the layers read, for any number of
+/// samples, and lengths or image sizes where the model has the same weights for all; its outputs are those that the
+/// losses read. Adapters are merged. What is known of the data is among its metadata. Weights of more than 2 GB, and of
+/// `export_external_onnx` any, go to `path`.data. Throws RecipeError where layers have no form in ONNX.
+void export_onnx(TrainedRun& run, const std::string& path);
+void export_external_onnx(TrainedRun& run, const std::string& path);
 
 /// Writes a new folder that transformers opens with from_pretrained and as a pipeline: config.json with the names of the
 /// labels, model.safetensors, the tokenizer of the data with its chat template, generation_config.json of a causal

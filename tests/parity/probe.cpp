@@ -23,6 +23,7 @@
 #include "tests/parity/generation_probe.h"
 #include "tests/parity/imagined_gpu.h"
 #include "tests/parity/layers_probe.h"
+#include "tests/parity/onnx_probe.h"
 #include "tests/parity/optimizers_probe.h"
 #include "tests/parity/probe_request.h"
 #include "tests/parity/tokenizer_probe.h"
@@ -135,6 +136,8 @@ json answer(const Catalog& catalog, const json& fields) {
                                                                        {"model", run_model},
                                                                        {"next_logits", run_next_logits},
                                                                        {"next_scores", run_next_scores},
+                                                                       {"onnx", run_onnx},
+                                                                       {"onnx_recipe", run_onnx_recipe},
                                                                        {"optimizer", run_optimizer},
                                                                        {"sampler", run_sampler},
                                                                        {"scheduler", run_scheduler},

@@ -34,6 +34,10 @@ struct Gain {
               return {gain * inputs[0]};
             }};
   }
+  void onnx(trainrun::OnnxForm& form) const {
+    if (limit) form.refuse("limit changes the gains as the layer computes");
+    form.give(form.op("Mul", {form.state("gain"), form.input()}));
+  }
 };
 
 // --- loss ---

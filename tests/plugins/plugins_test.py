@@ -6,6 +6,7 @@ import re
 import subprocess
 
 import jsonschema
+import numpy
 import pytest
 import safetensors.numpy
 import yaml
@@ -351,3 +352,24 @@ def test_a_plugins_components_are_checked_like_any(trained):
         "wrong.yaml:9:39: dataset.train.slop: unknown parameter of Line; did you mean slope?\n"
         "wrong.yaml:11:34: dataset.transforms[0].by: expected a number, found 'far'",
         "validate", "wrong.yaml", folder=folder, program=program)
+
+
+def test_a_plugins_layer_has_a_form_in_onnx(trained):
+    program, folder = trained
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed: tools/setup --tests fetches it")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: tools/setup --tests fetches it")
+    path = folder / f"{program.replace(' ', '_')}.onnx"
+    output_of("export", "runs/line", "--format", "onnx", "--output", path, folder=folder, program=program)
+    onnx.checker.check_model(str(path), full_check=True)
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    for samples in (1, 6):
+        x = numpy.linspace(-1, 1, samples, dtype=numpy.float32).reshape(samples, 1)
+        assert numpy.allclose(session.run(None, {session.get_inputs()[0].name: x})[0], 2.25 * x)
+
+
+def test_options_without_a_form_in_onnx_are_refused_by_the_plugins_words(tmp_path):
+    put("libevery_kind.so", tmp_path)
+    (tmp_path / "line.yaml").write_text(RECIPE.replace("{type: Gain, name: scale}", "{type: Gain, name: scale, limit: 9}"))
+    output_of("line.yaml", folder=tmp_path)
+    refused = trainrun("export", "runs/line", "--format", "onnx", folder=tmp_path)
+    assert refused.returncode == 2 and "Gain cannot be written as ONNX: limit changes the gains as the layer computes" in refused.stderr
