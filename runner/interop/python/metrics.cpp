@@ -24,7 +24,11 @@ struct MetricReading {
   /// One output for two classes.
   bool is_binary() const { return shape(0).empty() || shape(0) == std::vector<int64_t>{1}; }
   std::string class_dim() const { return std::to_string(metric.attributes.value("class_dim", int64_t{1})); }
-  std::string option(const std::string& name) const { return metric.attributes.value(name, std::string()); }
+  /// "" where it is null.
+  std::string option(const std::string& name) const {
+    const auto found = metric.attributes.find(name);
+    return found != metric.attributes.end() && found->is_string() ? found->get<std::string>() : std::string();
+  }
 };
 
 /// Scores and labels of two classes as rows [N].

@@ -22,6 +22,9 @@ const std::set<std::string>& torch_optimizers() {
   return names;
 }
 
+/// PyTorch's fastest form of these rounds as trainrun does.
+std::string fused(const std::string& type) { return type == "Adam" || type == "AdamW" ? ", fused=True" : ""; }
+
 std::string arguments_of(const Value& overrides) {
   std::string text;
   for (const auto& entry : overrides.entries()) {
@@ -68,7 +71,8 @@ std::string optimizer_of(const Component<OptimizerKind>& optimizer, const std::s
   }
   const std::string groups = groups_of(optimizer, named, file);
   auto options = written_options(optimizer, {"param_groups", "state_dtype", "layer_decay"});
-  return "torch.optim." + optimizer.type + "(" + (groups.empty() ? plain : groups) + further(options) + ")";
+  return "torch.optim." + optimizer.type + "(" + (groups.empty() ? plain : groups) + further(options) +
+         fused(optimizer.type) + ")";
 }
 
 void add_optimizers(const Recipe& recipe, Optimization& result, SourceFile& file) {
@@ -108,9 +112,9 @@ void add_optimizers(const Recipe& recipe, Optimization& result, SourceFile& file
     for (const auto& entry : inner->is_map() ? inner->entries() : std::vector<Value::Entry>()) {
       if (entry.key != "type") options += ", " + entry.key + "=" + literal(entry.value);
     }
-    result.statements.push_back(name + " = torch.optim." + type->text() +
-                                "(\n    [parameter for name, parameter in net.named_parameters()" +
-                                (condition.empty() ? "" : " if " + condition) + "]" + options + "\n)");
+    result.statements.push_back(
+        name + " = torch.optim." + type->text() + "(\n    [parameter for name, parameter in net.named_parameters()" +
+        (condition.empty() ? "" : " if " + condition) + "]" + options + fused(type->text()) + "\n)");
   }
   result.optimizers = names;
 }

@@ -283,7 +283,7 @@ class ProgramWriter {
       forward(body);
       body.line("rows.append((" + joined(values) + (values.size() == 1 ? ",))" : "))")).out();
       const std::string all = joined(columns) + (columns.size() == 1 ? "," : "");
-      body.line(all + " = (torch.cat(column) for column in zip(*rows))");
+      body.line(all + " = (torch.cat(column) for column in zip(*rows, strict=True))");
       figures_over_all(body);
     }
     file_.define("evaluate", "@torch.no_grad()\ndef evaluate(net, loader" + scaling_parameters() +
@@ -291,7 +291,7 @@ class ProgramWriter {
   }
 
   /// Of the target, where it was standardized: metrics are in its own units.
-  std::string scaling_parameters() const { return scaled_target() ? ", mean, std" : ""; }
+  std::string scaling_parameters() const { return scaled_target() ? ", offset, scale" : ""; }
   bool scaled_target() const { return data_.scalings.contains(info_.target) && !figures_.empty(); }
 
   void figures_over_all(Body& body) {
@@ -303,7 +303,7 @@ class ProgramWriter {
     body.line("figures = {\"loss\": " + loss + "}");
     if (scaled_target()) {
       for (const std::string& name : names_in_units())
-        body.line(name + " = " + name + " * std.to(DEVICE) + mean.to(DEVICE)");
+        body.line(name + " = " + name + " * scale.to(DEVICE) + offset.to(DEVICE)");
     }
     for (const Figure& figure : figures_) body.line("figures[" + quoted(figure.name) + "] = " + figure.expression);
     body.line("return figures");
@@ -342,6 +342,8 @@ class ProgramWriter {
       if (has_eval()) body.line("eval_data = " + eval);
     }
     for (const std::string& line : sampling_.statements) body.line(line);
+    // A DataLoader takes a number from torch's generator for each epoch, which layers that draw would miss.
+    if (file_.has("GaussianSample")) data_.loader_arguments += ", generator=torch.Generator()";
     const std::string drop = recipe_.dataloader.drop_last ? ", drop_last=True" : "";
     body.line("train_loader = DataLoader(train_data, BATCH_SIZE" + sampling_.argument + drop + data_.loader_arguments +
               ")");
@@ -408,7 +410,11 @@ class ProgramWriter {
   void epochs(Body& body) {
     const bool has_limit = recipe_.training.max_steps.has_value();
     const bool unfreezes = recipe_.model.unfreeze_at_epoch.has_value();
-    body.line("for epoch in range(" + std::string(has_limit ? "num_epochs" : "NUM_EPOCHS") + "):").in();
+    const bool counts_epochs = unfreezes || !sampling_.each_epoch.empty() ||
+                               (has_eval() && std::holds_alternative<std::string>(*recipe_.evaluation.every));
+    body.line("for " + std::string(counts_epochs ? "epoch" : "_") + " in range(" +
+              (has_limit ? "num_epochs" : "NUM_EPOCHS") + "):")
+        .in();
     if (unfreezes) body.line("net.requires_grad_(epoch >= " + std::to_string(*recipe_.model.unfreeze_at_epoch) + ")");
     if (unfreezes)
       body.line("if epoch < " + std::to_string(*recipe_.model.unfreeze_at_epoch) + ":").in().line("freeze(net)").out();
@@ -472,7 +478,7 @@ class ProgramWriter {
     zero(body);
     const std::string backward = scales() ? "scaler.scale(loss).backward()" : "loss.backward()";
     if (!accumulates()) {
-      to_device(body, transforms_.train_batch);
+      if (!optimization_.evaluates_again) to_device(body, transforms_.train_batch);
       forward(body);
       body.line("loss = " + loss_.call).line(backward);
       clip(body);
@@ -492,7 +498,8 @@ class ProgramWriter {
 
   void one_step(Body& body) const {
     if (optimization_.evaluates_again) {
-      if (accumulates()) return;
+      to_device(body, transforms_.train_batch);
+      body.line("");
       body.line("def closure():").in();
       gradients(body);
       body.line("return loss").out();

@@ -59,7 +59,7 @@ constexpr const char* kSentencePairs = R"(class SentencePairs(Dataset):
 
     def __init__(self, path):
         table = pd.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE, encoding="utf-8-sig", dtype=str, keep_default_na=False)
-        self.rows = list(zip(table["#1 String"], table["#2 String"], table["Quality"].astype(int)))
+        self.rows = list(zip(table["#1 String"], table["#2 String"], table["Quality"].astype(int), strict=True))
 
     def __len__(self):
         return len(self.rows)
@@ -88,7 +88,7 @@ Data mrpc_data(const DataSource& source) {
               "def collate_with(tokenizer):\n"
               "    \"\"\"Makes a batch of rows: pairs as tokens, filled up to the longest of them.\"\"\"\n\n"
               "    def collate(rows):\n"
-              "        first, second, labels = zip(*rows)\n"
+              "        first, second, labels = zip(*rows, strict=True)\n"
               "        options = {\"truncation\": True, \"max_length\": MAX_LENGTH, \"padding\": " +
                   std::string(fills ? "\"max_length\"" : "True") +
                   "}\n"

@@ -150,31 +150,45 @@ void read_run(const std::string& folder, Verification& result, std::map<std::str
 
 double Verification::worst() const {
   if (losses.size() != others.size() || losses.empty()) return std::numeric_limits<double>::infinity();
+  double least = 0;
+  for (const double loss : losses) {
+    if (loss <= 0) least = mean_size();
+  }
   double worst = 0;
   for (size_t i = 0; i < losses.size(); ++i) {
-    const double size = std::max(std::abs(losses[i]), std::abs(others[i]));
+    const double size = std::max({std::abs(losses[i]), std::abs(others[i]), least});
     const double difference = size == 0 ? 0 : std::abs(losses[i] - others[i]) / size;
     worst = std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::max(worst, difference);
   }
   return worst;
 }
 
+double Verification::mean_size() const {
+  double sum = 0;
+  for (const double loss : losses) sum += std::abs(loss);
+  return sum / static_cast<double>(losses.size());
+}
+
 Verification verify_program(const LoadedRecipe& loaded, const Catalog& catalog, const VerificationOptions& options) {
   const ScratchFolder scratch;
   require_torch(options.python, scratch);
   const std::string run_folder = scratch.file("run");
-  const VerificationRecipe derived = verification_recipe(loaded.resolved, options.steps, run_folder, catalog);
+  VerificationRecipe derived = verification_recipe(loaded.resolved, options.steps, run_folder, catalog);
   const std::string recipe = scratch.file(fs::path(loaded.path).stem().string() + ".yaml");
   write_file_atomically(recipe, resolved_text(derived.resolved));
   Catalog own = catalog;
   const LoadedRecipe changed = load_recipe(recipe, {}, own);
   write_file_atomically(scratch.file("program.py"), write_program(changed, own).text);
-  write_initial_weights(changed, scratch.file("weights.safetensors"));
+  const std::string weights = scratch.file("weights.safetensors");
+  write_initial_weights(changed, weights);
+  begin_with(derived.resolved, weights);
+  write_file_atomically(recipe, resolved_text(derived.resolved));
   // The same kernels and threads on both sides, so that sums are rounded alike.
-  const std::vector<std::string> alike = {"TRAINRUN_PLAIN_MKL=1", "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES="};
+  const std::vector<std::string> alike = {"TRAINRUN_PLAIN_MKL=1", "ATEN_CPU_CAPABILITY=default", "OMP_NUM_THREADS=1",
+                                          "CUDA_VISIBLE_DEVICES="};
   run({"/proc/self/exe", "--quiet", "run", recipe}, alike, scratch.file("trainrun.log"));
-  run({options.python, scratch.file("program.py"), "--weights", scratch.file("weights.safetensors"), "--losses",
-       scratch.file("losses.json"), "--output", scratch.file("trained.pt")},
+  run({options.python, scratch.file("program.py"), "--weights", weights, "--losses", scratch.file("losses.json"),
+       "--output", scratch.file("trained.pt")},
       alike, scratch.file("program.log"));
   Verification result;
   result.changes = derived.changes;

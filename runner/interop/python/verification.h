@@ -16,7 +16,8 @@ struct VerificationOptions {
 };
 
 /// What trainrun and the program computed from the same initial weights and batches.
-struct Verification {
+class Verification {
+ public:
   std::vector<std::string> changes;  // of the recipe, for the comparison
   std::vector<double> losses;        // of trainrun's steps
   std::vector<double> others;        // of the program's
@@ -27,8 +28,12 @@ struct Verification {
   };
   std::vector<Figure> figures;  // of the last evaluation, those that both have
 
-  /// The largest difference of two losses of a step, relative to the larger one.
+  /// The largest difference of two losses of a step, relative to the larger one. Losses that pass through 0, where no
+  /// digit of them counts, are compared with their mean size.
   double worst() const;
+
+ private:
+  double mean_size() const;
 };
 
 /// Trains in a process of each. Throws Error where one of them fails, with what it said last.

@@ -174,6 +174,10 @@ void in_one_process(Value& recipe, Deriver& deriver) {
 
 }  // namespace
 
+void begin_with(Value& recipe, const std::string& weights) {
+  set(recipe, "model", "weights", Value::scalar(weights, /*quoted=*/true, {}));
+}
+
 VerificationRecipe verification_recipe(const Value& resolved, int64_t steps, const std::string& folder,
                                        const Catalog& catalog) {
   Value recipe = resolved;

@@ -20,4 +20,7 @@ struct VerificationRecipe {
 VerificationRecipe verification_recipe(const Value& resolved, int64_t steps, const std::string& folder,
                                        const Catalog& catalog);
 
+/// Has the recipe begin with the weights in a file.
+void begin_with(Value& recipe, const std::string& weights);
+
 }  // namespace trainrun::python
