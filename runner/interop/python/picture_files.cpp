@@ -1,0 +1,156 @@
+#include <nlohmann/json.hpp>
+
+#include "runner/interop/python/data.h"
+#include "runner/interop/python/expression.h"
+
+// Pictures that are files, read one by one.
+
+namespace trainrun::python {
+namespace {
+
+constexpr const char* kCifar = R"(def load_cifar10(names):
+    """Images [N, 3, 32, 32] and labels [N] of the binary version."""
+    rows = np.concatenate([np.fromfile(f"{DATA_FOLDER}/{name}.bin", np.uint8).reshape(-1, 3073) for name in names])
+    images = torch.from_numpy(rows[:, 1:].reshape(-1, 3, 32, 32).copy())
+    return {"image": images, "label": torch.from_numpy(rows[:, 0].astype(np.int64))}
+)";
+
+constexpr const char* kPictures = R"(class Pictures(Dataset):
+    """Images and labels of a torchvision data set, by name."""
+
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        image, label = self.samples[index]
+        return {"image": image, "label": label}
+)";
+
+constexpr const char* kSegmentation = R"(class Segmentation(Dataset):
+    """Images, and masks with the class of every pixel, which are transformed alike."""
+
+    def __init__(self, root, transform):
+        self.images = sorted(path for path in Path(root, "images").rglob("*") if path.is_file())
+        self.masks = [Path(root, "masks", path.relative_to(Path(root, "images"))).with_suffix(".png") for path in self.images]
+        self.transform = transform
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        image = tv_tensors.Image(Image.open(self.images[index]).convert("RGB"))
+        mask = tv_tensors.Mask(np.array(Image.open(self.masks[index])))
+        image, mask = self.transform(image, mask)
+        return {"image": image.as_subclass(torch.Tensor), "mask": mask.as_subclass(torch.Tensor).long()}
+)";
+
+constexpr const char* kPets = R"(class Pets(Dataset):
+    """Photographs of cats and dogs, and their breeds."""
+
+    def __init__(self, split, transform):
+        lines = Path(DATA_FOLDER, "annotations", f"{split}.txt").read_text().splitlines()
+        self.rows = [line.split() for line in lines if not line.startswith("#")]
+        self.transform = transform
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        name, breed, *_ = self.rows[index]
+        image = Image.open(Path(DATA_FOLDER, "images", f"{name}.jpg")).convert("RGB")
+        return {"image": self.transform(image), "label": int(breed) - 1}
+)";
+
+std::vector<std::string> steps_of(const Component<DatasetKind>& set, const std::string& first) {
+  std::vector<std::string> steps;
+  if (!first.empty()) steps.push_back(first);
+  const Value* transforms = set.written.find("image_transforms");
+  for (const Value& one : transforms ? transforms->items() : std::vector<Value>())
+    steps.push_back(image_transform(one));
+  return steps;
+}
+
+Data read_one_by_one(const DataSource& source, const std::string& first, std::set<std::string> known) {
+  known.insert({"image_transforms", "broken", "cache"});
+  for (const auto* set : {&source.train, source.eval}) {
+    if (!set) continue;
+    source.allow(*set, known);
+    if (set->attributes.value("broken", std::string()) == "skip") {
+      source.file.note(set->path + ": files that cannot be read are an error in the program");
+    }
+  }
+  Data data;
+  data.is_tensors = false;
+  data.reads_pipelines = true;
+  data.bytes = {"image"};
+  data.train_steps = steps_of(source.train, first);
+  if (source.eval) data.eval_steps = steps_of(*source.eval, first);
+  source.file.import("from torch.utils.data import Dataset");
+  if (source.recipe.dataloader.num_workers > 1)
+    data.loader_arguments = ", num_workers=" + std::to_string(source.recipe.dataloader.num_workers);
+  return data;
+}
+
+}  // namespace
+
+Data cifar_data(const DataSource& source) {
+  for (const auto* set : {&source.train, source.eval}) {
+    if (set) source.allow(*set, {"root", "split", "download", "mirrors"});
+  }
+  source.file.import("import numpy as np");
+  source.file.constant("DATA_FOLDER",
+                       quoted(source.train.attributes.at("root").get<std::string>() + "/cifar-10-batches-bin"));
+  source.file.define("load_cifar10", kCifar);
+  Data data;
+  data.bytes = {"image"};
+  const auto call = [](const Component<DatasetKind>* set) -> std::string {
+    if (!set) return "";
+    const bool is_test = set->attributes.at("split") == "test";
+    return std::string("load_cifar10(") +
+           (is_test ? "[\"test_batch\"]" : "[f\"data_batch_{i}\" for i in range(1, 6)]") + ")";
+  };
+  data.statements = calls(call(&source.train), call(source.eval));
+  return data;
+}
+
+Data image_folder_data(const DataSource& source) {
+  Data data = read_one_by_one(source, "v2.PILToTensor()", {"root", "unknown_classes"});
+  source.file.import("from torchvision.datasets import ImageFolder");
+  source.file.define("Pictures", kPictures);
+  const auto call = [](const Component<DatasetKind>* set, const std::string& transform) {
+    return set ? "Pictures(ImageFolder(" + literal(set->attributes.at("root")) + ", " + transform + "))" : "";
+  };
+  data.statements = calls(call(&source.train, "augment"), call(source.eval, "prepare_image"));
+  return data;
+}
+
+Data segmentation_data(const DataSource& source) {
+  Data data = read_one_by_one(source, "", {"root", "num_classes"});
+  for (const char* line : {"import numpy as np", "from pathlib import Path", "from PIL import Image",
+                           "from torchvision import tv_tensors"}) {
+    source.file.import(line);
+  }
+  source.file.define("Segmentation", kSegmentation);
+  const auto call = [](const Component<DatasetKind>* set, const std::string& transform) {
+    return set ? "Segmentation(" + literal(set->attributes.at("root")) + ", " + transform + ")" : "";
+  };
+  data.statements = calls(call(&source.train, "augment"), call(source.eval, "prepare_image"));
+  return data;
+}
+
+Data pets_data(const DataSource& source) {
+  Data data = read_one_by_one(source, "v2.PILToTensor()", {"root", "split"});
+  for (const char* line : {"from pathlib import Path", "from PIL import Image"}) source.file.import(line);
+  source.file.constant("DATA_FOLDER", literal(source.train.attributes.at("root")));
+  source.file.define("Pets", kPets);
+  const auto call = [](const Component<DatasetKind>* set, const std::string& transform) {
+    return set ? "Pets(" + literal(set->attributes.at("split")) + ", " + transform + ")" : "";
+  };
+  data.statements = calls(call(&source.train, "augment"), call(source.eval, "prepare_image"));
+  return data;
+}
+
+}  // namespace trainrun::python

@@ -1,0 +1,161 @@
+"""`trainrun export --format python`: the programs that it writes train as trainrun does, and pass ruff; what cannot be written is refused.
+
+TRAINRUN_PYTHON_ALL=1 makes the table of all shipped recipes, docs/python_programs.md, from what it finds.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch  # noqa: F401  the programs run in copies of this process
+import torchvision  # noqa: F401
+
+from tests.parity.forked_python import forked_python
+from tests.program import CALLED
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STEPS = 20
+
+DIGITS = """
+dataset:
+  train: {type: Digits, split: train}
+  eval: {type: Digits, split: test}
+dataloader: {batch_size: 32, eval_batch_size: 360}
+training: {num_epochs: 2}
+"""
+MLP = "model: {layers: [Flatten, {type: Linear, out_features: 24}, Tanh, {type: Linear, out_features: 10}]}\nloss: CrossEntropyLoss\nmetrics: [Accuracy]\n"
+RECIPES = {
+    "lstm": """
+model:
+  layers:
+    - {type: Reshape, shape: [8, 8]}
+    - {type: LSTM, hidden_size: 12, num_layers: 2, batch_first: true, outputs: [sequence, hidden, cell]}
+    - {type: Select, inputs: hidden, dim: 0, index: -1}
+    - {type: Linear, out_features: 10}
+loss: CrossEntropyLoss
+metrics: [Accuracy]
+optimizer: {type: RAdam, lr: 5e-3}
+scheduler: {type: StepLR, step_size: 7, gamma: 0.5}
+""" + DIGITS,
+    "accumulation": MLP + """
+optimizer: {type: SGD, lr: 0.1, momentum: 0.9, param_groups: [{match: 'bias$', weight_decay: 0, lr: 0.05}], weight_decay: 1e-3}
+scheduler: {type: CosineWithHardRestarts, warmup_ratio: 0.1, num_cycles: 2}
+dataset:
+  train: {type: Digits, split: train}
+  eval: {type: Digits, split: test}
+dataloader: {batch_size: 16, eval_batch_size: 360, drop_last: true}
+training: {num_epochs: 2, gradient_accumulation_steps: 3, max_grad_norm: 0.5}
+""",
+    "weighted": MLP.replace("loss: CrossEntropyLoss", "loss: {type: CrossEntropyLoss, weight: [1, 2, 1, 1, 1, 1, 1, 1, 1, 0.5], label_smoothing: 0.1}") + """
+optimizer: {type: Adadelta, lr: 1.0}
+scheduler: {type: ChainedScheduler, schedulers: [{type: ConstantLR, factor: 0.5, total_iters: 4}, {type: ExponentialLR, gamma: 0.95}]}
+callbacks: [{type: EMA, decay: 0.9}]
+""" + DIGITS,
+    "margins": """
+model:
+  blocks:
+    half: {parameters: {size: 8}, layers: [{type: Linear, out_features: '${size}'}, {type: GELU, approximate: tanh}]}
+  layers:
+    - Flatten
+    - {type: half, name: left, size: 16}
+    - {type: half, name: right, inputs: left, size: 12}
+    - {type: Concat, inputs: [left, right], name: both}
+    - {type: Parallel, layers: [{type: Linear, out_features: 10, bias: false}, [{type: LayerNorm}, {type: Linear, out_features: 10}]], merge: add}
+    - {type: Mul, other: 0.5}
+loss: MultiMarginLoss
+optimizer: {type: Adamax, lr: 1e-2}
+scheduler: {type: WarmupStableDecay, warmup_steps: 3, num_decay_steps: 5}
+""".replace("scheduler: {type: WarmupStableDecay, warmup_steps: 3, num_decay_steps: 5}", "scheduler: {type: PolynomialLR, total_iters: 30, power: 2}") + DIGITS,
+    "bf16": MLP + "optimizer: {type: Adagrad, lr: 1e-2}\nmixed_precision: bf16\n" + DIGITS,
+}
+SHIPPED = ["cancer_logistic", "cars_embeddings", "cars_uncertainty", "digits_autoencoder", "digits_cnn", "digits_gru", "digits_transformer",
+           "digits_two_heads", "digits_vae", "regression_lbfgs", "resnet18_blocks", "weather_backtest", "weather_balanced", "wine_folds"]
+REFUSED = {
+    "optimizer: {type: Lion}": "optimizer: export --format python: torch.optim has no Lion; use one that it has, such as AdamW",
+    "callbacks: [{type: SWA, start: 1}]": "the callback SWA is not written; leave it out",
+}
+
+
+def export(recipe, *arguments, folder=ROOT):
+    return subprocess.run([CALLED, "export", str(recipe), "--format", "python", *map(str, arguments)], cwd=folder, capture_output=True, text=True,
+                          timeout=600, check=False)
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    with forked_python(tmp_path_factory.mktemp("python")) as script:
+        yield script
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """Where the programs are that tests write, for ruff."""
+    return tmp_path_factory.mktemp("programs")
+
+
+def written(name, tmp_path):
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(f"version: 1\nname: {name}\nseed: 3\n" + RECIPES[name])
+    return path
+
+
+def verified(recipe, program, python, steps=STEPS):
+    done = export(recipe, "--output", program, "--verify", steps, "--python", python)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_program_trains_as_its_recipe(name, tmp_path, python, programs):
+    verified(written(name, tmp_path), programs / f"{name}.py", python)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_program_of_a_shipped_recipe_trains_as_it_does(name, python, programs):
+    found = verified(ROOT / f"recipes/{name}.yaml", programs / f"{name}.py", python)
+    figures = re.findall(r"^eval/(\S+) +(\S+) +(\S+)$", found, re.MULTILINE)
+    assert figures or "lbfgs" in name
+    for figure, own, other in figures:
+        assert float(other) == pytest.approx(float(own), rel=1e-3, abs=2e-3), figure
+
+
+def test_programs_pass_ruff(programs):
+    for name in RECIPES:
+        if not (programs / f"{name}.py").exists():
+            assert export(written(name, programs), "--output", programs / f"{name}.py").returncode == 0
+    ruff = pathlib.Path(sys.executable).with_name("ruff")
+    done = subprocess.run([ruff, "check", "--isolated", "--select", "E,F,W,I,B", "--ignore", "E501", programs], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_cannot_be_written_is_refused_with_its_place(line, tmp_path):
+    recipe = tmp_path / "a.yaml"
+    recipe.write_text("version: 1\nname: a\n" + MLP + ("" if "optimizer" in line else "optimizer: SGD\n") + line + DIGITS)
+    done = export(recipe, "--output", tmp_path / "a.py")
+    assert done.returncode == 2 and REFUSED[line] in done.stderr, done.stderr
+    assert re.search(r"a\.yaml:\d+:\d+: ", done.stderr) and not (tmp_path / "a.py").exists()
+
+
+def test_a_difference_is_noticed(tmp_path, python):
+    """A Python that trains another net is told apart."""
+    other = tmp_path / "other"
+    other.write_text(f"""#!/bin/sh
+case "$1" in *.py) sed -i 's/nn.Tanh()/nn.ReLU()/' "$1";; esac
+exec {python} "$@"
+""")
+    other.chmod(0o755)
+    done = export(written("bf16", tmp_path), "--output", tmp_path / "a.py", "--verify", 3, "--python", other)
+    assert done.returncode == 1 and "more than the tolerance" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_run_is_exported_by_its_own_recipe(tmp_path):
+    recipe = written("accumulation", tmp_path)
+    assert subprocess.run([CALLED, "--quiet", "run", recipe, "training.max_steps=1", f"output_dir={tmp_path}/run"], cwd=ROOT, check=False).returncode == 0
+    assert export(tmp_path / "run", "--output", tmp_path / "a.py").returncode == 0
+    assert "MAX_STEPS = 1\n" in (tmp_path / "a.py").read_text()
