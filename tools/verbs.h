@@ -47,5 +47,8 @@ void add_env(CLI::App& app, Program& program);
 void add_config(CLI::App& app, Program& program);
 void add_tokenizer(CLI::App& app, Program& program);
 void add_launch(CLI::App& app, Program& program);
+void add_runs(CLI::App& app, Program& program);
+void add_diff(CLI::App& app, Program& program);
+void add_report(CLI::App& app, Program& program);
 
 }  // namespace trainrun
