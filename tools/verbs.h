@@ -48,5 +48,8 @@ void add_config(CLI::App& app, Program& program);
 void add_tokenizer(CLI::App& app, Program& program);
 void add_launch(CLI::App& app, Program& program);
 void add_completion(CLI::App& app, Program& program);
+void add_runs(CLI::App& app, Program& program);
+void add_diff(CLI::App& app, Program& program);
+void add_report(CLI::App& app, Program& program);
 
 }  // namespace trainrun

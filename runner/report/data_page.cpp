@@ -7,9 +7,9 @@
 
 #include "registry/formats/images/encode.h"
 #include "registry/language/text_forms.h"
-#include "registry/language/utf8.h"
 #include "runner/base/text.h"
 #include "runner/report/data_survey.h"
+#include "runner/report/page/html.h"
 
 namespace trainrun {
 namespace {
@@ -26,74 +26,11 @@ figcaption { overflow-wrap: anywhere; } .wide { width: 340px; } .bar { backgroun
 .warning { background: #fff3cd; border-left: 4px solid #e0a800; padding: 4px 10px; margin: 4px 0; }
 )";
 
-/// For HTML: neither a tag nor an entity, and well-formed.
-std::string escaped(const std::string& text) {
-  std::string html;
-  for (size_t offset = 0; offset < text.size();) {
-    const size_t begin = offset;
-    const uint32_t point = next_code_point(text, offset);
-    if (point == kInvalidCodePoint || !is_printable(point)) {
-      offset = std::max(offset, begin + 1);
-      html += "&#xFFFD;";
-      continue;
-    }
-    switch (point) {
-      case '&':
-        html += "&amp;";
-        break;
-      case '<':
-        html += "&lt;";
-        break;
-      case '>':
-        html += "&gt;";
-        break;
-      case '"':
-        html += "&quot;";
-        break;
-      case '\'':
-        html += "&#39;";
-        break;
-      default:
-        html += text.substr(begin, offset - begin);
-    }
-  }
-  return html;
-}
-
-/// The same with its lines.
-std::string decoded_html(const std::string& text) {
-  std::string html;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    html += escaped(text.substr(begin, end - begin)) + (end < text.size() ? "\n" : "");
-    begin = end + 1;
-  }
-  return html;
-}
-
-std::string base64(const std::string& bytes) {
-  constexpr const char* kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t count = std::min<size_t>(bytes.size() - i, 3);
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k) group = group << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0);
-    for (size_t k = 0; k < 4; ++k) text += k <= count ? kDigits[group >> (18 - 6 * k) & 63] : '=';
-  }
-  return text;
-}
-
-std::string row_of(const std::vector<std::string>& cells, const char* tag = "td") {
-  std::string row = "<tr>";
-  for (const std::string& cell : cells) row += "<" + std::string(tag) + ">" + cell + "</" + tag + ">";
-  return row + "</tr>\n";
-}
-
 std::string columns_html(const SurveyedSet& set) {
-  std::string html = "<table>\n" + row_of({"", "mean", "deviation", "least", "most", "not finite"}, "th");
+  std::string html = "<table>\n" + table_row({"", "mean", "deviation", "least", "most", "not finite"}, "th");
   for (const SurveyedSet::Column& column : set.columns) {
-    html += row_of({escaped(column.name), in_figures(column.mean, 4), in_figures(column.deviation, 4),
-                    in_figures(column.least, 4), in_figures(column.most, 4), grouped(column.not_finite)});
+    html += table_row({escaped_html(column.name), in_figures(column.mean, 4), in_figures(column.deviation, 4),
+                       in_figures(column.least, 4), in_figures(column.most, 4), grouped(column.not_finite)});
   }
   return html + "</table>\n";
 }
@@ -102,11 +39,11 @@ std::string classes_html(const SurveyedSet& set) {
   constexpr double kBar = 300;  // pixels
   int64_t most = 1;
   for (const SurveyedSet::ClassCount& each : set.classes) most = std::max(most, each.count);
-  std::string html = "<table>\n" + row_of({"class", set.counted, ""}, "th");
+  std::string html = "<table>\n" + table_row({"class", set.counted, ""}, "th");
   for (const SurveyedSet::ClassCount& each : set.classes) {
     const double width = kBar * static_cast<double>(each.count) / static_cast<double>(most);
-    html += row_of({escaped(each.name), grouped(each.count),
-                    "<div class=\"bar\" style=\"width: " + std::to_string(std::lround(width)) + "px\"></div>"});
+    html += table_row({escaped_html(each.name), grouped(each.count),
+                       "<div class=\"bar\" style=\"width: " + std::to_string(std::lround(width)) + "px\"></div>"});
   }
   return html + "</table>\n";
 }
@@ -147,25 +84,25 @@ std::string numbers_html(const at::Tensor& input) {
 std::string tokens_html(const SurveyedSet::Tokens& tokens) {
   constexpr double kBar = 300;  // pixels
   const auto percent = [](double share) { return in_figures(100 * share, 4) + " %"; };
-  std::string html = "<table>\n" + row_of({"<b>" + escaped(tokens.field) + "</b>", ""});
-  html += row_of({"tokens, without padding", grouped(tokens.total)});
-  html += row_of(
+  std::string html = "<table>\n" + table_row({"<b>" + escaped_html(tokens.field) + "</b>", ""});
+  html += table_row({"tokens, without padding", grouped(tokens.total)});
+  html += table_row(
       {"different tokens", grouped(tokens.distinct) + (tokens.vocabulary ? " of " + grouped(*tokens.vocabulary) : "")});
-  html += row_of({"share of the batches that is padding", percent(tokens.padding_share)});
+  html += table_row({"share of the batches that is padding", percent(tokens.padding_share)});
   if (tokens.target_share) {
-    html += row_of({"share of the tokens with a target that counts", percent(*tokens.target_share)});
+    html += table_row({"share of the tokens with a target that counts", percent(*tokens.target_share)});
   }
-  if (tokens.unknown) html += row_of({"unknown tokens", grouped(*tokens.unknown)});
-  html += row_of({"tokens of a sample: mean", in_figures(tokens.mean_length, 4)});
-  html += row_of({"median", grouped(tokens.median)});
-  html += row_of({"of 95 % at most", grouped(tokens.long_one)}) + "</table>\n";
+  if (tokens.unknown) html += table_row({"unknown tokens", grouped(*tokens.unknown)});
+  html += table_row({"tokens of a sample: mean", in_figures(tokens.mean_length, 4)});
+  html += table_row({"median", grouped(tokens.median)});
+  html += table_row({"of 95 % at most", grouped(tokens.long_one)}) + "</table>\n";
   int64_t most = 1;
   for (const SurveyedSet::Tokens::Bar& bar : tokens.lengths) most = std::max(most, bar.count);
-  html += "<table>\n" + row_of({"tokens of a sample", "samples", ""}, "th");
+  html += "<table>\n" + table_row({"tokens of a sample", "samples", ""}, "th");
   for (const SurveyedSet::Tokens::Bar& bar : tokens.lengths) {
     const double width = kBar * static_cast<double>(bar.count) / static_cast<double>(most);
-    html += row_of({grouped(bar.least) + " to " + grouped(bar.most), grouped(bar.count),
-                    "<div class=\"bar\" style=\"width: " + std::to_string(std::lround(width)) + "px\"></div>"});
+    html += table_row({grouped(bar.least) + " to " + grouped(bar.most), grouped(bar.count),
+                       "<div class=\"bar\" style=\"width: " + std::to_string(std::lround(width)) + "px\"></div>"});
   }
   return html + "</table>\n";
 }
@@ -173,7 +110,7 @@ std::string tokens_html(const SurveyedSet::Tokens& tokens) {
 std::string visible(const std::string& token) {
   std::string text;
   for (const char letter : token) text += letter == '\n' ? "\\n" : letter == '\t' ? "\\t" : std::string(1, letter);
-  return escaped(text);
+  return escaped_html(text);
 }
 
 /// Tokens side by side: those at which a target counts are marked, padding is grey.
@@ -183,14 +120,14 @@ std::string row_html(const SurveyedSet::TokenRow& row) {
     const char* kind = token.padding ? "pad" : token.counts ? "counts" : "";
     html += "<span class=\"" + std::string(kind) + "\">" + visible(token.text) + "</span> ";
   }
-  return html + "</p>" + (row.decoded.empty() ? "" : "<pre>" + decoded_html(row.decoded) + "</pre>");
+  return html + "</p>" + (row.decoded.empty() ? "" : "<pre>" + escaped_lines(row.decoded) + "</pre>");
 }
 
 std::string text_sample_html(const SurveyedSet::Sample& sample) {
-  std::string html = "<figure class=\"text\"><figcaption><b>" + escaped(sample.label) + "</b> " +
-                     escaped(sample.place) + "</figcaption>";
+  std::string html = "<figure class=\"text\"><figcaption><b>" + escaped_html(sample.label) + "</b> " +
+                     escaped_html(sample.place) + "</figcaption>";
   for (const SurveyedSet::TokenRow& row : sample.rows) {
-    html += (sample.rows.size() > 1 ? "<p>" + escaped(row.field) + "</p>" : "") + row_html(row);
+    html += (sample.rows.size() > 1 ? "<p>" + escaped_html(row.field) + "</p>" : "") + row_html(row);
   }
   return html + "</figure>\n";
 }
@@ -206,30 +143,29 @@ std::string sample_html(const SurveyedSet::Sample& sample) {
     if (content.empty()) content = numbers_html(sample.input);
   }
   return std::string("<figure") + (picture.defined() ? "" : " class=\"wide\"") + ">" + content + "<figcaption><b>" +
-         escaped(sample.label) + "</b> " + escaped(sample.place) + "</figcaption></figure>\n";
+         escaped_html(sample.label) + "</b> " + escaped_html(sample.place) + "</figcaption></figure>\n";
 }
 
 }  // namespace
 
 std::string to_html(const DataSurvey& survey) {
-  std::string html = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + escaped(survey.name) +
-                     ": the data</title><style>" + kStyle + "</style></head><body>\n<h1>" + escaped(survey.name) +
-                     ": what the model sees</h1>\n<p>" + escaped(survey.path) + "</p>\n";
+  std::string html =
+      "<h1>" + escaped_html(survey.name) + ": what the model sees</h1>\n<p>" + escaped_html(survey.path) + "</p>\n";
   for (const std::string& warning : survey.warnings) {
-    html += "<div class=\"warning\">" + escaped(warning) + "</div>\n";
+    html += "<div class=\"warning\">" + escaped_html(warning) + "</div>\n";
   }
   if (survey.warnings.empty()) html += "<p>Nothing suspicious was found.</p>\n";
   html += "<details><summary>What a run keeps of them, to read other data by</summary>\n<ul>\n";
-  for (const std::string& line : survey.contract) html += "<li>" + escaped(line) + "</li>\n";
+  for (const std::string& line : survey.contract) html += "<li>" + escaped_html(line) + "</li>\n";
   html += "</ul>\n</details>\n";
   for (const SurveyedSet& set : survey.sets) {
-    html += "<h2>" + escaped(set.name) + "</h2>\n<p>" + grouped(set.samples) +
+    html += "<h2>" + escaped_html(set.name) + "</h2>\n<p>" + grouped(set.samples) +
             " samples. Figures are computed from the first " + grouped(set.measured) +
             " of an epoch, after all transforms. Pictures with values outside [0, 1] are rescaled for "
             "display.</p>\n";
     if (!set.columns.empty()) html += columns_html(set);
     for (const SurveyedSet::Tokens& tokens : set.tokens) html += tokens_html(tokens);
-    if (set.grouping) html += "<p>" + escaped(grouping_text(*set.grouping)) + "</p>\n";
+    if (set.grouping) html += "<p>" + escaped_html(grouping_text(*set.grouping)) + "</p>\n";
     if (!set.classes.empty()) html += classes_html(set);
     const bool has_targets = !set.shown.empty() && !set.shown[0].rows.empty() && set.shown[0].rows[0].has_targets;
     if (has_targets) {
@@ -239,7 +175,7 @@ std::string to_html(const DataSurvey& survey) {
     for (const SurveyedSet::Sample& sample : set.shown) html += sample_html(sample);
     html += "</div>\n";
   }
-  return html + "</body></html>\n";
+  return to_html(HtmlPage{survey.name + ": the data", kStyle, html});
 }
 
 }  // namespace trainrun

@@ -17,6 +17,7 @@
 #include "registry/language/error.h"
 #include "runner/base/text.h"
 #include "runner/device/device.h"
+#include "runner/device/machine.h"
 #include "runner/device/threads.h"
 #include "runner/process/matrix_products.h"
 #include "runner/process/process_changes.h"
@@ -172,7 +173,7 @@ std::string waiting_text() {
 }
 
 void add_hardware(NamedLines& facts) {
-  facts.emplace_back("CPU", entry("/proc/cpuinfo", "model name"));
+  facts.emplace_back("CPU", processor_name());
   facts.emplace_back("CPUs", std::to_string(sysconf(_SC_NPROCESSORS_ONLN)) + " online, " +
                                  std::to_string(usable_cpus()) + " usable by this process");
   facts.emplace_back("vector extensions", vector_extensions());

@@ -90,13 +90,6 @@ bool saved_nothing(const std::string& path) {
   return !error && !found && !has_evaluation(path + "/" + kMetrics);
 }
 
-/// Is there a process that holds the folder? True also where that cannot be told.
-bool is_in_use(const std::string& path) {
-  const Descriptor lock(::open((path + "/" + kLock).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (lock.number() < 0) return errno != ENOENT;
-  return ::flock(lock.number(), LOCK_SH | LOCK_NB) < 0;
-}
-
 /// What to type to have the name of `path` again, where nothing that lies there is worth keeping.
 std::string way_to_free(const std::string& path) {
   std::string quoted;
@@ -129,6 +122,22 @@ Finding look_into(const std::string& path, const RunFolder::Compare& compare, Ru
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+/// Whether the kernel lists a lock of this file; nothing where it lists none at all, or not those of the file's holder,
+/// which may be on another machine or in another container.
+std::optional<bool> is_listed_as_locked(const std::string& file) {
+  struct stat status{};
+  if (::stat(file.c_str(), &status) < 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  std::ifstream holder(file), locks("/proc/locks");
+  if (!holder || !locks) return std::nullopt;
+  const std::string words((std::istreambuf_iterator<char>(holder)), {});  // "process 12 on HOST"
+  if (!words.ends_with(" on " + host_name())) return std::nullopt;
+  const std::string inode = ":" + std::to_string(status.st_ino) + " ";
+  for (std::string line; std::getline(locks, line);) {
+    if (line.find(" FLOCK ") != std::string::npos && line.find(inode) != std::string::npos) return true;
+  }
+  return false;
 }
 
 /// The lock file's descriptor, or nothing where another process holds it. `holder`: who that is.
@@ -171,6 +180,14 @@ std::string plain_path(const std::string& output_dir) {
 
 }  // namespace
 
+bool is_run_in_use(const std::string& path) {
+  const std::string file = path + "/" + kLock;
+  if (const auto listed = is_listed_as_locked(file)) return *listed;
+  const Descriptor lock(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (lock.number() < 0) return errno != ENOENT;
+  return ::flock(lock.number(), LOCK_SH | LOCK_NB) < 0;
+}
+
 RunFolder RunFolder::open(const std::string& output_dir, const RecipeFile& recipe, const Compare& compare,
                           Resume resume) {
   const std::string base = plain_path(output_dir);
@@ -197,7 +214,7 @@ RunFolder RunFolder::open(const std::string& output_dir, const RecipeFile& recip
       run.lock_ = Descriptor();
       if (why.empty()) {
         why = run.path_ + " " + finding.words;
-        if (finding.saved_nothing && !is_in_use(run.path_)) hint = way_to_free(run.path_);
+        if (finding.saved_nothing && !is_run_in_use(run.path_)) hint = way_to_free(run.path_);
       }
       continue;
     }

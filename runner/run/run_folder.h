@@ -74,6 +74,10 @@ class RunFolder {
   Descriptor lock_;
 };
 
+/// Whether a process holds the folder of a run; true also where that cannot be told. On this machine it takes no lock,
+/// which would be in the way of a run that begins at this moment.
+bool is_run_in_use(const std::string& path);
+
 /// Drops from a metrics.jsonl the lines of steps after `step`, which a resumed run writes again, and what is no whole
 /// line, such as one that was being written when the run was killed; with `evaluation_due` also the evaluation's of
 /// `step`. In one instant; returns how many lines went. No file: 0.

@@ -1,6 +1,7 @@
 #include "runner/run/run_identity.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Parameters = std::vector<Parameter>;
 
-/// Keys that change no numbers, each with all below it.
+/// Keys that change no numbers, each with all below it, besides kLengths.
 constexpr std::array kOthers = {"version",
                                 "name",
                                 "output_dir",
@@ -24,10 +25,6 @@ constexpr std::array kOthers = {"version",
                                 "num_threads",
                                 "model.checkpoint_activations",
                                 "dataloader.num_workers",
-                                "training.num_epochs",
-                                "training.max_steps",
-                                "training.max_time",
-                                "training.max_tokens",
                                 "machine_rank",
                                 "main_process_ip",
                                 "main_process_port",
@@ -137,7 +134,7 @@ bool same_scalar(const Value& a, const Value& b, const std::string& path) {
 }
 
 /// " was 0.1 and is 0.2", or " differs".
-std::string change_text(const Value& before, const Value& now) {
+std::string difference_text(const Value& before, const Value& now) {
   const auto text = [](const Value& value) -> std::string {
     if (is_null(value)) return "null";
     const bool is_plain = value.is_scalar() && value.scalar_type() != ScalarType::kString;
@@ -148,9 +145,18 @@ std::string change_text(const Value& before, const Value& now) {
   return old_text.empty() || new_text.empty() ? " differs" : " was " + old_text + " and is " + new_text;
 }
 
+/// The keys of how long a run goes on: it goes on longer or shorter, and what is scheduled by its length is stretched.
+constexpr std::array kLengths = {"training.num_epochs", "training.max_steps", "training.max_time",
+                                 "training.max_tokens"};
+
+template <class Keys>
+bool is_below_any(const std::string& path, const Keys& keys) {
+  return std::any_of(keys.begin(), keys.end(), [&](const char* key) { return is_below(path, key); });
+}
+
 class Comparison {
  public:
-  explicit Comparison(bool evaluation_counts) : evaluation_counts_(evaluation_counts) {}
+  Comparison(bool evaluation_counts, Lists lists) : evaluation_counts_(evaluation_counts), lists_(lists) {}
 
   void compare(const Value& before, const Value& now, const std::string& path) {
     if (is_null(before) && is_null(now)) return;
@@ -158,6 +164,8 @@ class Comparison {
       if (!same_scalar(before, now, path)) report(before, now, path);
     } else if (before.is_map() && now.is_map()) {
       compare_maps(before, now, path);
+    } else if (before.is_list() && now.is_list() && lists_ == Lists::kAligned && are_components(before, now)) {
+      compare_aligned(before.items(), now.items(), path);
     } else if (before.is_list() && now.is_list() && before.items().size() == now.items().size()) {
       for (size_t i = 0; i < now.items().size(); ++i) {
         compare(before.items()[i], now.items()[i], path + "[" + std::to_string(i) + "]");
@@ -172,11 +180,28 @@ class Comparison {
     }
   }
 
-  RecipeDifference take() { return std::move(difference_); }
+  std::vector<RecipeChange> take() { return std::move(changes_); }
 
  private:
   static bool is_empty(const Value& value) {
     return is_null(value) || (value.items().empty() && value.entries().empty() && !value.is_scalar());
+  }
+  /// Whether items of both lists can be told apart by their types and names.
+  static bool are_components(const Value& before, const Value& now) {
+    const auto is_one = [](const Value& item) { return !type_of(item).empty(); };
+    const auto are_some = [&](const Value& list) {
+      return std::all_of(list.items().begin(), list.items().end(), is_one) && list.items().size() <= kMostAligned;
+    };
+    return are_some(before) && are_some(now);
+  }
+  /// The type of a component, also of one that is written as its bare name.
+  static std::string type_of(const Value& item) {
+    const bool is_word = item.is_scalar() && item.scalar_type() == ScalarType::kString;
+    return is_word ? item.text() : component_of(item);
+  }
+  static std::string name_of(const Value& item) {
+    const Value* name = item.find("name");
+    return name && name->is_scalar() && !is_null(*name) ? name->text() : "";
   }
 
   void compare_maps(const Value& before, const Value& now, const std::string& path) {
@@ -198,32 +223,82 @@ class Comparison {
     }
   }
 
-  void report(const Value& before, const Value& now, const std::string& path) {
-    (changes_numbers(before, now, path) ? difference_.numbers : difference_.others)
-        .push_back(path + change_text(before, now));
+  /// How sure it is that two items are the same one: by their names, else by what they are.
+  static int likeness(const Value& before, const Value& now) {
+    const std::string name = name_of(before);
+    if (!name.empty() && name == name_of(now)) return 8;
+    if (type_of(before) != type_of(now)) return 1;  // one in place of the other
+    return same_meaning(before, now) ? 6 : 4;
   }
 
-  bool changes_numbers(const Value& before, const Value& now, const std::string& path) const {
+  /// The items of two lists that are the same ones, in the order that makes the most of them, are compared; the others
+  /// came or went.
+  void compare_aligned(const std::vector<Value>& before, const std::vector<Value>& now, const std::string& path) {
+    const size_t rows = before.size(), columns = now.size();
+    std::vector<std::vector<int>> best(rows + 1, std::vector<int>(columns + 1, 0));  // of what comes from here on
+    for (size_t i = rows; i-- > 0;) {
+      for (size_t j = columns; j-- > 0;) {
+        const int paired = best[i + 1][j + 1] + likeness(before[i], now[j]);
+        best[i][j] = std::max({paired, best[i + 1][j], best[i][j + 1]});
+      }
+    }
+    const auto at = [&](size_t index) { return path + "[" + std::to_string(index) + "]"; };
+    for (size_t i = 0, j = 0; i < rows || j < columns;) {
+      const bool both = i < rows && j < columns;
+      if (both && best[i][j] == best[i + 1][j + 1] + likeness(before[i], now[j])) {
+        compare(before[i++], now[j], at(j));
+        ++j;
+      } else if (i < rows && (j == columns || best[i][j] == best[i + 1][j])) {
+        report(before[i], Value::null({}), at(i), RecipeChange::Kind::kRemoved);
+        ++i;
+      } else {
+        report(Value::null({}), now[j], at(j), RecipeChange::Kind::kAdded);
+        ++j;
+      }
+    }
+  }
+
+  void report(const Value& before, const Value& now, const std::string& path,
+              RecipeChange::Kind kind = RecipeChange::Kind::kChanged) {
+    changes_.push_back({path, before, now, kind, effect_of(before, now, path)});
+  }
+
+  RecipeChange::Effect effect_of(const Value& before, const Value& now, const std::string& path) const {
+    using Effect = RecipeChange::Effect;
     if (path == "checkpoint.resume") {  // where a run began
       const auto is_path = [](const Value& value) {
         return value.is_scalar() && value.text() != "auto" && value.text() != "no";
       };
-      return is_path(before) || is_path(now);
+      return is_path(before) || is_path(now) ? Effect::kNumbers : Effect::kNone;
     }
-    if (is_below(path, "evaluation")) return evaluation_counts_;
-    return std::none_of(kOthers.begin(), kOthers.end(), [&](const char* key) { return is_below(path, key); });
+    if (is_below(path, "evaluation")) return evaluation_counts_ ? Effect::kNumbers : Effect::kNone;
+    if (is_below_any(path, kLengths)) return Effect::kLength;
+    return is_below_any(path, kOthers) ? Effect::kNone : Effect::kNumbers;
   }
 
+  static constexpr size_t kMostAligned = 2000;
+
   bool evaluation_counts_;
-  RecipeDifference difference_;
+  Lists lists_;
+  std::vector<RecipeChange> changes_;
 };
 
 }  // namespace
 
-RecipeDifference compare_recipes(const Value& before, const Value& now, bool evaluation_counts) {
-  Comparison comparison(evaluation_counts);
+std::string RecipeChange::to_string() const { return path + difference_text(before, now); }
+
+std::vector<RecipeChange> changes_between(const Value& before, const Value& now, bool evaluation_counts, Lists lists) {
+  Comparison comparison(evaluation_counts, lists);
   comparison.compare(before, now, "");
   return comparison.take();
+}
+
+RecipeDifference compare_recipes(const Value& before, const Value& now, bool evaluation_counts) {
+  RecipeDifference difference;
+  for (const RecipeChange& change : changes_between(before, now, evaluation_counts, Lists::kByPosition)) {
+    (change.breaks_resume() ? difference.numbers : difference.others).push_back(change.to_string());
+  }
+  return difference;
 }
 
 }  // namespace trainrun

@@ -14,6 +14,8 @@ struct Progress {
   int64_t epoch = 0;                                    // the epoch we are in, from 0
   int64_t batch = 0;                                    // the next batch of that epoch
   double seconds = 0;                                   // of training so far, over all starts
+  double evaluating = 0;                                // of those seconds, in evaluations
+  double saving = 0;                                    // and waiting for checkpoints
   double loss_sum = 0;                                  // since the last line of the log; on a GPU as last read
   int64_t loss_count = 0;                               // steps in that sum
   std::optional<double> best;                           // of the monitored metric

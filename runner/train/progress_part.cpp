@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runner/base/arithmetic.h"
+#include "runner/device/machine.h"
 #include "runner/train/job.h"
 #include "runner/train/job_parts.h"
 
@@ -24,6 +25,7 @@ json progress_json(const Progress& progress) {
           {"epoch", progress.epoch},
           {"batch", progress.batch},
           {"seconds", progress.seconds},
+          {"seconds_of", {{"evaluations", progress.evaluating}, {"checkpoints", progress.saving}}},
           {"loss_sum", progress.loss_sum},
           {"loss_count", progress.loss_count},
           {"skipped_steps", progress.skipped_steps},
@@ -47,6 +49,9 @@ Progress progress_from(const json& state) {
   progress.epoch = count_from(state, "epoch");
   progress.batch = count_from(state, "batch");
   progress.seconds = state.at("seconds");
+  const json parts = state.value("seconds_of", json::object());  // older checkpoints lack it
+  progress.evaluating = parts.value("evaluations", 0.0);
+  progress.saving = parts.value("checkpoints", 0.0);
   progress.loss_sum = state.at("loss_sum");
   progress.loss_count = count_from(state, "loss_count");
   if (state.contains("skipped_steps")) progress.skipped_steps = count_from(state, "skipped_steps");
@@ -74,7 +79,7 @@ int64_t batch_after_samples(int64_t batch, int64_t saved_size, int64_t size, int
 
 class ProgressPart : public Stateful {
  public:
-  explicit ProgressPart(Job& job) : Stateful(kProgressPart), job_(job) {}
+  explicit ProgressPart(Job& job) : Stateful(kProgressPart), job_(job), machine_(machine_facts()) {}
 
   json values() override {
     json values = progress_json(job_.progress);
@@ -84,6 +89,7 @@ class ProgressPart : public Stateful {
     values["global_batch_size"] = global_batch_size();
     values["seed"] = job_.recipe.seed;
     values["versions"] = {{"trainrun", TRAINRUN_VERSION}, {"torch", TORCH_VERSION}};
+    values["machine"] = machine_;
     return values;
   }
 
@@ -122,6 +128,7 @@ class ProgressPart : public Stateful {
   }
 
   Job& job_;
+  json machine_;
 };
 
 }  // namespace

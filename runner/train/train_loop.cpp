@@ -38,6 +38,20 @@ std::string numbered(const char* format, int64_t number) {
   return name;
 }
 
+/// Adds the time for which it lives to `sum`.
+class PhaseTime {
+ public:
+  PhaseTime(const StepLog& log, double& sum) : log_(log), sum_(sum), begin_(log.seconds()) {}
+  ~PhaseTime() { sum_ += log_.seconds() - begin_; }
+  PhaseTime(const PhaseTime&) = delete;
+  PhaseTime& operator=(const PhaseTime&) = delete;
+
+ private:
+  const StepLog& log_;
+  double& sum_;
+  double begin_;
+};
+
 /// Drives a Job: what happens between steps.
 ///
 /// What is due after a step is saved before it is evaluated; `evaluation_due` in the checkpoint says so until the
@@ -207,6 +221,7 @@ class Trainer {
 
   /// Nothing where a signal came before it was done: all is then as it was.
   std::optional<Figures> evaluate_splits() {
+    const PhaseTime phase_time(log_, progress_.evaluating);
     const Tensors random = job_.random_states();
     job_.group->set_step(progress_.step);
     const PhaseScope phase(*job_.group, Phase::kEvaluation);
@@ -278,6 +293,7 @@ class Trainer {
   }
 
   void save(bool best) {
+    const PhaseTime phase_time(log_, progress_.saving);
     read_account(job_);
     require_finite_weights();
     progress_.seconds = log_.seconds();
@@ -309,10 +325,12 @@ class Trainer {
     const double took = log_.seconds();
     nlohmann::json figures = nlohmann::json::object();
     for (const auto& [name, value] : progress_.metrics) figures[name] = value;
-    nlohmann::json summary = {{"step", progress_.step},
-                              {"seconds", took},
-                              {"metrics", figures},
-                              {"ranks", resources_of_ranks(job_, progress_.step - first_step_)}};
+    nlohmann::json summary = {
+        {"step", progress_.step},
+        {"seconds", took},
+        {"seconds_of", {{"evaluations", progress_.evaluating}, {"checkpoints", progress_.saving}}},
+        {"metrics", figures},
+        {"ranks", resources_of_ranks(job_, progress_.step - first_step_)}};
     if (!progress_.stopped.empty()) summary["stopped"] = progress_.stopped;
     if (is_over_ && progress_.stopped.empty()) summary["stopped"] = over_text();
     if (progress_.tokens > 0) summary["tokens"] = progress_.tokens;

@@ -111,7 +111,7 @@ def outcome(folder: pathlib.Path) -> dict:
     return {
         "model": sha256(checkpoints / "latest" / "model.safetensors"),
         "optimizer": sha256(checkpoints / "latest" / "optimizer.safetensors"),
-        "state": {key: value for key, value in state.items() if key not in ("digest", "seconds")},
+        "state": {key: value for key, value in state.items() if key not in ("digest", "seconds", "seconds_of")},
         "checkpoints": {path.name: sha256(path / "model.safetensors") for path in sorted(checkpoints.iterdir())},
         "metrics": [{k: v for k, v in line.items() if k not in TIMING} for line in lines_of(folder)],
         "folders beside": sorted(path.name.replace(folder.name, "RUN") for path in folder.parent.glob(folder.name + "*")),

@@ -1,0 +1,64 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "runner/loggers/terminal.h"
+#include "runner/report/run_table.h"
+#include "tools/verbs.h"
+
+namespace trainrun {
+namespace {
+
+struct RunsArguments {
+  std::string folder = "runs";
+  std::string sort;
+  std::vector<std::string> filters;
+  bool descending = false;
+  bool as_json = false;
+};
+
+RunTableOptions options_of(const RunsArguments& arguments) {
+  RunTableOptions options;
+  options.sort = arguments.sort;
+  options.descending = arguments.descending;
+  for (const std::string& text : arguments.filters) {
+    for (RunFilter& filter : parse_filters(text)) options.filters.push_back(std::move(filter));
+  }
+  return options;
+}
+
+}  // namespace
+
+void add_runs(CLI::App& app, Program& program) {
+  CLI::App* verb = app.add_subcommand(
+      "runs", "list the runs in a folder: state, step, best figure, time, and the keys of the recipe that differ");
+  const auto arguments = std::make_shared<RunsArguments>();
+  verb->add_option("folder", arguments->folder, "where runs lie, in it or below it; runs by default");
+  verb->add_option("--sort", arguments->sort,
+                   "by a key of the recipe (optimizer.lr), a figure of the last evaluation (eval/loss), or name, path, "
+                   "state, step, epoch, loss, best, seconds, when");
+  verb->add_flag("--descending,-r", arguments->descending, "with --sort: the largest first");
+  verb->add_option("--filter", arguments->filters,
+                   "only runs for which this holds: 'optimizer.lr>1e-3', 'state=finished and eval/loss<0.5'")
+      ->expected(1)
+      ->take_all();
+  verb->add_flag("--json", arguments->as_json, "print one JSON object");
+  verb->callback([&program, arguments] {
+    try {
+      const RunTableOptions options = options_of(*arguments);
+      if (!std::filesystem::is_directory(arguments->folder)) {
+        throw Error(arguments->folder + " is not a folder; name the one in which runs lie: trainrun runs FOLDER");
+      }
+      const RunTable table = make_run_table(arguments->folder, options, program.catalog);
+      const size_t width = isatty(STDOUT_FILENO) == 1 ? Terminal::standard().width() : 0;
+      const std::string text = arguments->as_json ? to_json(table).dump() + "\n" : to_text(table, width);
+      std::fputs(text.c_str(), stdout);
+    } catch (const Error& error) {
+      throw CLI::ValidationError(error.what());
+    }
+  });
+}
+
+}  // namespace trainrun
