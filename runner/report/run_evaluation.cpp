@@ -133,6 +133,13 @@ class Collector {
     return expected >= 0 && scores.argmax().item<int64_t>() != expected;
   }
 
+  /// Whether classes are called otherwise than by their numbers.
+  bool has_names() const {
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (names_[i] != std::to_string(i)) return true;
+    }
+    return false;
+  }
   std::string class_name(int64_t label) const {
     const bool is_known = label >= 0 && label < static_cast<int64_t>(names_.size());
     return is_known ? names_[static_cast<size_t>(label)] : std::to_string(label);
@@ -246,7 +253,7 @@ class Collector {
     ClassReport report;
     report.prefix = found_.prefix;
     report.classes = static_cast<size_t>(classes);
-    report.names = names_;
+    if (has_names()) report.names = names_;
     report.has_labels = has_labels_;
     report.counts.assign(static_cast<size_t>(has_labels_ ? 4 * classes : classes * classes), 0);
     Scored confidences;

@@ -94,7 +94,7 @@ std::string curves_html(const SetEvaluation& set, PageCharts& charts) {
     return charts.add(chart);
   };
   std::string html = named("ROC", "false positive rate", "true positive rate", "AUC", set.roc, {{0, 0}, {1, 1}});
-  html += named("precision and recall", "recall", "precision", "average precision", set.precision_recall, {});
+  html += named("precision and recall", "recall", "precision", "AP", set.precision_recall, {});
   if (!set.calibration) return html;
   ChartOnPage chart = chart_of(set.prefix + ": calibration", "predicted probability", "share that is right");
   const std::string error = in_figures(set.calibration->figure, 4);
@@ -175,7 +175,7 @@ std::string sample_html(const SetEvaluation::Mistake& mistake) {
   const at::Tensor numbers = mistake.input.to(at::kDouble).reshape({-1});
   std::string words;
   for (int64_t i = 0; i < std::min(numbers.numel(), kMostNumbers); ++i) {
-    const bool has_name = static_cast<size_t>(i) < mistake.columns.size();
+    const bool has_name = static_cast<size_t>(numbers.numel()) == mistake.columns.size();
     words += (i > 0 ? ", " : "") + (has_name ? mistake.columns[static_cast<size_t>(i)] + " " : "") +
              in_figures(numbers[i].item<double>(), 4);
   }
@@ -202,10 +202,12 @@ std::string mistakes_html(const SetEvaluation& set) {
 
 std::string PageCharts::add(const ChartOnPage& chart) {
   const std::string number = std::to_string(charts_.size());
+  constexpr size_t kMany = 4;  // lines in the legend's way
+  const bool is_tall = !chart.data.contains("figures") && chart.data["series"].size() > kMany;
   charts_.push_back(chart.data);
   return "<section class=\"chart\" id=\"chart-" + number + "\" aria-labelledby=\"title-" + number +
-         "\"><h3 id=\"title-" + number + "\">" + escaped_html(chart.title) +
-         "</h3>\n<div class=\"area\"><canvas role=\"img\" aria-label=\"" +
+         "\"><h3 id=\"title-" + number + "\">" + escaped_html(chart.title) + "</h3>\n<div class=\"area" +
+         (is_tall ? " tall" : "") + "\"><canvas role=\"img\" aria-label=\"" +
          escaped_html(chart.title + ": " + chart.description) +
          "\"></canvas></div>\n<details class=\"numbers\"><summary>numbers of " + escaped_html(chart.title) +
          "</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"numbers of " +

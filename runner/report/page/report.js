@@ -28,7 +28,7 @@
   }
 
   function pointsOf(chart, series) {
-    if (!chart.figures) return series.points.map(([x, y]) => ({x, y}));
+    if (!chart.figures) return series.points.map(([x, y]) => ({x, y})).sort((a, b) => a.x - b.x);  // Chart.js takes them to be sorted
     const lines = data.runs[series.run][series.split];
     const values = lines.figures[series.figure];
     const drawn = series.split === 'train' ? smoothed(values, settings.smoothing) : values;
@@ -43,7 +43,7 @@
       label: series.label, data: pointsOf(chart, series), hidden: series.run !== undefined && !shown[series.run],
       borderColor: series.style === 'plain' ? css('--soft') : color(own), backgroundColor: isPoints ? color(own) : 'transparent',
       borderWidth: isPoints ? 0 : series.split === 'eval' ? 2.5 : 1.5, borderDash: series.style === 'plain' ? [4, 4] : dash(own),
-      showLine: !isPoints, pointRadius: isPoints ? 2 : series.split === 'eval' ? 3 : series.points || series.count < 3 ? 2 : 0,
+      showLine: !isPoints, pointRadius: isPoints ? 2 : series.split === 'eval' ? 3 : series.count < 30 ? 2 : 0,
       pointBackgroundColor: series.style === 'plain' ? css('--soft') : color(own), pointHitRadius: 6, spanGaps: true, tension: 0,
     };
   }
@@ -100,7 +100,7 @@
     const section = document.getElementById('chart-' + i);
     const canvas = section.querySelector('canvas');
     chart.series.forEach((series) => {
-      if (chart.figures) series.count = data.runs[series.run][series.split].step.length;
+      series.count = chart.figures ? (series.split === 'train' && data.runs[series.run].train.step.length > 2 ? Infinity : 0) : series.points.length;
     });
     const entry = {chart, details: section.querySelector('details'), numbers: section.querySelector('.scroll'), drawn: null};
     entry.drawn = new Chart(canvas, {type: chart.points ? 'scatter' : 'line', data: {datasets: []}, options: optionsOf(chart)});

@@ -94,17 +94,13 @@ std::vector<ChartOnPage> figure_charts(const RunReport& report) {
   return charts;
 }
 
-std::string controls_html(const RunReport& report) {
-  std::string html = R"(<div class="bar"><div>
+constexpr const char* kControls = R"(<section class="bar" aria-label="how charts are drawn"><div>
 <label>smoothing <input type="range" id="smoothing" min="0" max="0.99" step="0.01" value="0"> <output id="smoothing-value" for="smoothing">0</output></label>
 <label><input type="checkbox" id="log"> logarithmic</label>
 <label>over <select id="axis"><option value="step">steps</option><option value="seconds">seconds</option></select></label>
 <button type="button" id="theme">light / dark</button>
-</div></div>
+</div></section>
 )";
-  static_cast<void>(report);
-  return html;
-}
 
 std::string legend_html(const RunReport& report) {
   std::string html = "<fieldset class=\"runs\"><legend>runs that are drawn</legend>\n";
@@ -300,7 +296,7 @@ std::string to_html(const RunReport& report) {
   const std::string title =
       report.runs.size() == 1 ? report.runs[0].label : std::to_string(report.runs.size()) + " runs";
   std::string body = "<a class=\"skip\" href=\"#curves\">to the curves</a>\n<header><h1>" + escaped_html(title) +
-                     "</h1>\n" + notes_html(report.notes) + "</header>\n" + controls_html(report) + "<main>\n" +
+                     "</h1>\n" + notes_html(report.notes) + "</header>\n" + kControls + "<main>\n" +
                      legend_html(report) + runs_html(report) + last_figures_html(report);
   body += "<h2 id=\"curves\">Curves</h2>\n<div class=\"charts\">\n";
   const std::vector<ChartOnPage> figures = figure_charts(report);
