@@ -18,6 +18,8 @@ CURES = [
     (r"namespaces|network cable", "namespaces of their own", "run tools/test as root, in a container with --privileged"),
     (r"^no network", "a network", "run tools/test where there is another address than 127.0.0.1"),
     (r"one core", "a second core", "let this process use two"),
+    (r"^no Chromium", "a browser", "apt-get install chromium, 122 MB to fetch"),
+    (r"^axe-core", "axe-core", ".deps/python/bin/python -m pip install --no-deps axe-playwright-python"),
     (r"build all", "a built program", "run tools/setup --tests"),
 ]
 # Combinations that mean nothing: nothing is missing.
