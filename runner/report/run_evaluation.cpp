@@ -175,8 +175,14 @@ class Collector {
     }
   }
 
-  /// Whether the numbers of a target follow each other in time, as those of Windows do.
-  bool is_series() const { return target_->names_within.empty() && target_->info.shape.size() == 1; }
+  /// Whether the numbers of a target are the steps of a window, which are called "1", "2", ….
+  bool is_series() const {
+    const std::vector<std::string>& names = target_->names_within;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (names[i] != std::to_string(i + 1)) return false;
+    }
+    return names.size() > 1 && target_->info.shape.size() == 1;
+  }
 
   void add_forecast(const Batch& batch, int64_t row) {
     SetEvaluation::Forecast forecast;

@@ -263,6 +263,76 @@ def test_residuals_are_in_the_datas_units(tmp_path):
     assert row[0] == "price" and np.allclose([float(cell) for cell in row[1:]], expected, rtol=2e-3)
 
 
+SALES = """\
+version: 1
+name: t
+model:
+  layers:
+    - {type: GRU, hidden_size: 4, batch_first: true}
+    - {type: Select, dim: 1, index: -1}
+    - {type: Linear, out_features: 5}
+loss: L1Loss
+metrics: [MAE]
+dataset:
+  train: {type: Windows, length: 8, horizon: 5, group: shop, time: day, holdout: 10, dataset: &days {type: CSV, path: s.csv, label: sales, task: regression, features: [price]}}
+  eval: {type: Windows, length: 8, horizon: 5, group: shop, time: day, origins: 2, stride: 5, dataset: *days}
+  transforms: [{type: Standardize, dim: -1}, {type: Standardize, field: label}]
+dataloader: {batch_size: 16}
+optimizer: {type: AdamW, lr: 3e-3}
+training: {num_epochs: 1}
+"""
+
+
+def test_forecasts_stand_beside_what_came(tmp_path):
+    sales = {shop: [round(20 + 5 * math.sin(day / 3) + day / 9, 3) for day in range(40)] for shop in ("north", "south")}
+    rows = [f"{shop},{day},{amount},1" for shop, amounts in sales.items() for day, amount in enumerate(amounts)]
+    (tmp_path / "s.csv").write_text("shop,day,sales,price\n" + "\n".join(rows) + "\n")
+    (tmp_path / "r.yaml").write_text(SALES)
+    called(tmp_path, "run", "r.yaml", "output_dir=run")
+    page = report(tmp_path, "run", "--evaluate")
+    forecasts = [chart for chart in page.data["charts"] if chart["title"].startswith("eval: forecast for ")]
+    assert len(forecasts) == 4 and len({chart["title"] for chart in forecasts}) == 4
+    for chart in forecasts:
+        truth = next(series["points"] for series in chart["series"] if series["label"] == "true")
+        assert [x for x, _ in truth] == [1, 2, 3, 4, 5]
+        came = [y for _, y in truth]
+        assert any(np.allclose(came, amounts[i:i + 5], atol=1e-3) for amounts in sales.values() for i in (30, 35)), came
+    mae = json.loads((tmp_path / "run/summary.json").read_text())["metrics"]["eval/mae"]
+    [row] = page.tables["eval: errors, in the data's own units"][1:]
+    assert row[0] == "sales" and math.isclose(float(row[2]), mae, rel_tol=1e-3)
+
+
+LABELS = """\
+version: 1
+name: t
+model: {layers: [{type: Linear, out_features: 3}]}
+loss: BCEWithLogitsLoss
+metrics: [F1]
+dataset:
+  train: {type: CSV, path: m.csv, label: [x, y, z]}
+  eval: {type: CSV, path: m.csv, label: [x, y, z]}
+dataloader: {batch_size: 16}
+optimizer: {type: Adam, lr: 0.02}
+training: {num_epochs: 3}
+"""
+
+
+def test_several_labels_have_a_line_and_a_curve_each(tmp_path):
+    draw = np.random.default_rng(6)
+    values = draw.normal(size=(150, 2))
+    labels = np.stack([values[:, 0] > 0, values[:, 1] > 0, values.sum(1) > 0], 1).astype(int)
+    (tmp_path / "m.csv").write_text("a,b,x,y,z\n" + "".join(f"{a:.6f},{b:.6f},{x},{y},{z}\n" for (a, b), (x, y, z) in zip(values, labels, strict=True)))
+    (tmp_path / "r.yaml").write_text(LABELS)
+    called(tmp_path, "run", "r.yaml", "output_dir=run")
+    page = report(tmp_path, "run", "--evaluate")
+    expected = json.loads(called(tmp_path, "eval", "run", "--report", "--json"))["report"]["eval"]
+    table = next(rows for caption, rows in page.tables.items() if caption.startswith("eval: each label"))
+    for row, own in zip(table[1:4], expected["labels"], strict=True):
+        assert np.allclose([float(cell) for cell in row[1:4]], [own["precision"], own["recall"], own["f1"]], atol=1e-4)
+    charts = {chart["title"]: chart for chart in page.data["charts"]}
+    assert [series["label"].split(" ")[0] for series in charts["eval: ROC"]["series"]] == ["x", "y", "z", "by"]
+
+
 LANGUAGE = """\
 version: 1
 name: t
