@@ -196,9 +196,9 @@ std::string time_text(int64_t seconds) {
 std::vector<RunFilter> parse_filters(const std::string& text) {
   constexpr std::string_view kAnd = " and ";
   std::vector<RunFilter> filters;
-  const auto trimmed = [](std::string word) {
+  const auto trimmed = [](const std::string& word) {
     const size_t begin = word.find_first_not_of(' ');
-    return begin == std::string::npos ? "" : word.substr(begin, word.find_last_not_of(' ') + 1 - begin);
+    return begin == std::string::npos ? std::string() : word.substr(begin, word.find_last_not_of(' ') + 1 - begin);
   };
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(kAnd, begin), text.size());

@@ -47,7 +47,8 @@ std::optional<MonitorMode> direction_of(const Component<MetricKind>& metric) {
     inputs->names = {"", ""};
     try {
       return better_of(*metric.build(*inputs), "");
-    } catch (const std::exception&) {  // it reads something else: not known
+    } catch (const std::exception&) {
+      continue;  // it reads something else
     }
   }
   return std::nullopt;

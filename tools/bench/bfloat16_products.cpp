@@ -49,7 +49,8 @@ int main() {
   for (const auto& [rows, in, out] :
        {Sizes{768, 128, 384}, Sizes{768, 128, 128}, Sizes{768, 128, 512}, Sizes{768, 512, 128}, Sizes{768, 128, 65},
         Sizes{800, 384, 384}, Sizes{800, 384, 1536}, Sizes{800, 1536, 384}, Sizes{1024, 768, 2304},
-        Sizes{1024, 3072, 768}, Sizes{1024, 768, 50257}, Sizes{32, 128, 128}, Sizes{32, 5408, 128}, Sizes{128, 9216, 512}, Sizes{64, 256, 64}, Sizes{16, 256, 256}, Sizes{64, 768, 768}, Sizes{128, 512, 512},
+        Sizes{1024, 3072, 768}, Sizes{1024, 768, 50257}, Sizes{32, 128, 128}, Sizes{32, 5408, 128},
+        Sizes{128, 9216, 512}, Sizes{64, 256, 64}, Sizes{16, 256, 256}, Sizes{64, 768, 768}, Sizes{128, 512, 512},
         Sizes{2080, 384, 1152}}) {
     const at::Tensor x = at::randn({rows, in}).to(at::kBFloat16), w = at::randn({out, in});
     const at::Tensor grad = at::randn({rows, out}).to(at::kBFloat16);

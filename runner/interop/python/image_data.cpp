@@ -1,5 +1,8 @@
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
+
+#include "registry/data/data_files.h"
 #include "runner/interop/python/data.h"
 #include "runner/interop/python/expression.h"
 
@@ -51,7 +54,9 @@ Data digits_data(const DataSource& source) {
     if (set) source.allow(*set, {"split", "test_fraction", "seed"});
   }
   source.file.import("import numpy as np");
-  source.file.constant("DIGITS_FILE", quoted("recipes/data/digits.csv.gz"));
+  const std::string path =
+      "recipes/data/digits.csv.gz";  // as it is written in the project's folder, and found from others
+  source.file.constant("DIGITS_FILE", quoted(std::filesystem::exists(path) ? path : shipped_file(path)));
   std::string text = kDigits;
   text = replaced(text, "SHARE", literal(source.train.attributes.at("test_fraction")));
   text = replaced(text, "SEED_OF_SPLIT", source.train.attributes.at("seed").dump());
