@@ -153,14 +153,21 @@ Layer Convolution<kDims, kTransposed>::build(const LayerInputs& in) const {
 
 template <int kDims, bool kTransposed>
 void Convolution<kDims, kTransposed>::onnx(OnnxForm& form) const {
-  std::vector<int64_t> pads(2 * kDims);  // the first of each dimension, then the last of each
+  std::vector<int64_t> pads(2 * kDims);   // before each dimension, then after each
+  std::vector<int64_t> added(2 * kDims);  // likewise: points that nothing is computed for, but the bias
+  bool adds = false;
   if constexpr (kTransposed) {
-    for (size_t i = 0; i < kDims; ++i) pads[i] = pads[kDims + i] = padding[i];
+    for (size_t i = 0; i < kDims; ++i) {  // output_padding: fewer points are cut off behind
+      pads[i] = padding[i];
+      pads[kDims + i] = std::max<int64_t>(padding[i] - output_padding[i], 0);
+      added[kDims + i] = std::max<int64_t>(output_padding[i] - padding[i], 0);
+      adds |= added[kDims + i] > 0;
+    }
   } else {
-    const std::vector<int64_t> added = added_points();
+    const std::vector<int64_t> own = added_points();
     for (size_t i = 0; i < kDims; ++i) {
-      pads[kDims - 1 - i] = added[2 * i];
-      pads[2 * kDims - 1 - i] = added[2 * i + 1];
+      pads[kDims - 1 - i] = own[2 * i];
+      pads[2 * kDims - 1 - i] = own[2 * i + 1];
     }
   }
   OnnxValue x = form.input();
@@ -168,17 +175,21 @@ void Convolution<kDims, kTransposed>::onnx(OnnxForm& form) const {
     x = onnx_padded(form, x, pads, padding_mode, 0);
     pads.assign(pads.size(), 0);
   }
-  OnnxAttributes attributes = {{"strides", std::vector<int64_t>(stride.begin(), stride.end())},
-                               {"pads", pads},
-                               {"dilations", std::vector<int64_t>(dilation.begin(), dilation.end())},
-                               {"kernel_shape", std::vector<int64_t>(kernel_size.begin(), kernel_size.end())},
-                               {"group", groups}};
-  if constexpr (kTransposed) {
-    attributes.emplace_back("output_padding", std::vector<int64_t>(output_padding.begin(), output_padding.end()));
-  }
+  const OnnxAttributes attributes = {{"strides", std::vector<int64_t>(stride.begin(), stride.end())},
+                                     {"pads", pads},
+                                     {"dilations", std::vector<int64_t>(dilation.begin(), dilation.end())},
+                                     {"kernel_shape", std::vector<int64_t>(kernel_size.begin(), kernel_size.end())},
+                                     {"group", groups}};
   OnnxValues inputs = {x, form.state("weight")};
-  if (bias) inputs.push_back(form.state("bias"));
-  form.give(form.op(kTransposed ? "ConvTranspose" : "Conv", inputs, attributes));
+  if (bias && !adds) inputs.push_back(form.state("bias"));
+  OnnxValue result = form.op(kTransposed ? "ConvTranspose" : "Conv", inputs, attributes);
+  if (adds) {
+    result = onnx_padded(form, result, added, "constant", 0);
+    std::vector<int64_t> channels(kDims + 1, 1);
+    channels[0] = -1;
+    if (bias) result = form.op("Add", {result, form.reshape(form.state("bias"), channels)});
+  }
+  form.give(result);
 }
 
 namespace {

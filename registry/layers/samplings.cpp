@@ -16,6 +16,8 @@
 #include <ATen/ops/upsample_trilinear3d.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -101,6 +103,10 @@ struct Upsample {
       }
       return form.give(onnx_adaptive_mean(form, sizes));
     }
+    const bool is_whole = std::all_of(factors.begin(), factors.end(), [](double factor) {
+      return factor >= 1 && factor <= kMostWhole && factor == std::floor(factor);
+    });
+    if (dims_of_mode() == 0 && (size || !is_whole)) return form.give(nearest_form(form, factors));
     OnnxValues inputs = {form.input(), {}};
     if (size) {
       inputs.emplace_back();
@@ -117,6 +123,39 @@ struct Upsample {
   }
 
  private:
+  static constexpr double kMostWhole = 8;
+
+  /// Each point by its number, which ONNX's Resize rounds in another way.
+  OnnxValue nearest_form(OnnxForm& form, const std::vector<double>& factors) const {
+    OnnxValue x = form.input();
+    for (int64_t dim = 2; dim < form.rank(); ++dim) {
+      const auto i = static_cast<size_t>(dim) - 2;
+      const OnnxValue before = form.op("Squeeze", {form.sizes(form.input(), dim, dim + 1)});
+      OnnxValue after;
+      OnnxValue step = form.number(factors.empty() ? 1 : static_cast<float>(1 / factors[i]));
+      if (size) {
+        after = form.number(static_cast<double>(for_dims(*size, static_cast<size_t>(form.rank()) - 2)[i]), at::kLong);
+      } else {
+        const OnnxValue scaled = onnx_double_product(form, before, factors[i]);
+        after = form.cast(form.op("Floor", {scaled}), at::kLong);
+      }
+      if (size || recompute_scale_factor.value_or(false)) {
+        step = form.op("Div", {form.cast(before, at::kFloat), form.cast(after, at::kFloat)});
+      }
+      const OnnxValue range = form.op("Range", {form.number(0, at::kLong), after, form.number(1, at::kLong)});
+      OnnxValue places = form.cast(range, at::kFloat);
+      if (mode == "nearest-exact") places = onnx_with(form, "Add", places, 0.5);
+      places = form.cast(form.op("Floor", {form.op("Mul", {places, step})}), at::kLong);
+      const OnnxValue last = form.op("Sub", {before, form.number(1, at::kLong)});
+      x = form.op("Gather", {x, form.op("Min", {places, last})}, {{"axis", dim}});
+    }
+    return x;
+  }
+
+  static OnnxValue onnx_double_product(OnnxForm& form, const OnnxValue& x, double factor) {
+    return form.op("Mul", {form.cast(x, at::kDouble), form.number(factor, at::kDouble)});
+  }
+
   OnnxAttributes resizing(size_t dims) const {
     std::vector<int64_t> axes(dims);
     std::iota(axes.begin(), axes.end(), int64_t{2});

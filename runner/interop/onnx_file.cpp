@@ -64,16 +64,19 @@ void add_value(pbf_writer& graph, protozero::pbf_tag_type tag, const OnnxTensor&
   pbf_writer type(value, 2);
   pbf_writer of_tensor(type, 1);
   of_tensor.add_enum(1, static_cast<int32_t>(onnx_type(tensor.dtype)));
-  pbf_writer shape(of_tensor, 2);
+  std::string shape;  // a writer within a writer leaves out an empty message, which is a scalar, or an open size
+  pbf_writer sizes(shape);
   for (const OnnxSize& size : tensor.shape) {
-    pbf_writer dimension(shape, 1);
+    std::string dimension;
     const auto* name = std::get_if<std::string>(&size);
     if (!name) {
-      dimension.add_int64(1, std::get<int64_t>(size));
+      pbf_writer(dimension).add_int64(1, std::get<int64_t>(size));
     } else if (!name->empty()) {
-      dimension.add_string(2, *name);
+      pbf_writer(dimension).add_string(2, *name);
     }
+    sizes.add_message(1, dimension);
   }
+  of_tensor.add_message(2, shape);
 }
 
 /// The beginning of a message of `length` bytes that is field `tag` of another.
