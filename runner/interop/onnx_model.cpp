@@ -97,9 +97,10 @@ class OpenSizes {
         if (other < 1) continue;
         SizeGroup tried = group;
         tried.other = other;
-        if (!serves(changed(shapes, {tried}))) continue;
-        group.other = other;
-        break;
+        const std::optional<Built> found = built(changed(shapes, {tried}));
+        if (!found) continue;
+        if (keeps_fixed_sizes(*found)) group.other = other;
+        break;  // where a larger size changes what is fixed, a slightly larger one may not, but is no answer
       }
     }
     std::optional<Built> result = serves(changed(shapes, groups));
@@ -110,8 +111,13 @@ class OpenSizes {
   }
 
  private:
-  /// The model for these shapes, if it is the same for them, with the same weights.
   std::optional<Built> serves(const Shapes& shapes) const {
+    std::optional<Built> found = built(shapes);
+    return found && keeps_fixed_sizes(*found) ? std::move(found) : std::nullopt;
+  }
+
+  /// The model for these shapes, if it fits them with the same weights.
+  std::optional<Built> built(const Shapes& shapes) const {
     std::optional<Built> found;
     try {
       found = built_for(build_, inputs_, shapes);
@@ -121,13 +127,15 @@ class OpenSizes {
     if (found->parameters != base_.parameters || found->layer_inputs.size() != base_.layer_inputs.size()) {
       return std::nullopt;
     }
-    for (const OnnxGraph::FixedSize& fixed : graph_.fixed_sizes()) {
-      const auto layer = found->layer_inputs.find(fixed.layer);
-      if (layer == found->layer_inputs.end() || layer->second[fixed.input][fixed.dim] != fixed.size) {
-        return std::nullopt;
-      }
-    }
     return found;
+  }
+
+  bool keeps_fixed_sizes(const Built& found) const {
+    for (const OnnxGraph::FixedSize& fixed : graph_.fixed_sizes()) {
+      const auto layer = found.layer_inputs.find(fixed.layer);
+      if (layer == found.layer_inputs.end() || layer->second[fixed.input][fixed.dim] != fixed.size) return false;
+    }
+    return true;
   }
 
   const GraphFor& build_;

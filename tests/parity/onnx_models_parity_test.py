@@ -71,7 +71,7 @@ model:
   layers: [{type: Linear, name: first, out_features: 16}, BatchNorm1d, ReLU, {type: Dropout, p: 0.5}, {type: Linear, name: head, out_features: 3}]
   adapters: {type: LoRA, target: [first], modules_to_save: [head]}
 loss: CrossEntropyLoss
-dataset: {train: {type: CSV, path: petals.csv, label: kind, features: [a, b, c]}}
+dataset: {train: {type: CSV, path: petals.csv, label: kind, columns: {kind: category}, features: [a, b, c]}}
 transforms: []
 dataloader: {batch_size: 8}
 optimizer: {type: AdamW, lr: 0.05}
