@@ -411,7 +411,9 @@ Data tensor_file_data(const DataSource& source) {
     const std::string tensor = is_safe ? "arrays[" + name + "]" : "torch.from_numpy(arrays[" + name + "])";
     const bool is_integer = at::isIntegralType(field.dtype, true);
     if (!is_integer) source.file.define("as_numbers", kAsNumbers);
-    const std::string cast = field.dtype == at::kByte ? tensor : is_integer ? tensor + ".long()" : "as_numbers(" + tensor + ")";
+    const std::string cast = field.dtype == at::kByte ? tensor
+                             : is_integer             ? tensor + ".long()"
+                                                      : "as_numbers(" + tensor + ")";
     text += "        " + quoted(field.name) + ": " + cast + ",\n";
   }
   source.file.define("load_arrays", text + "    }\n");

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "runner/interop/python/layer_forms.h"
+
+namespace trainrun::python {
+
+/// torchvision's, whose state names are ours.
+LayerForm torchvision_model(const Graph::Node& node, const LayerRegistry& registry, SourceFile& file);
+/// transformers' models, whose classes have these names: settings that the recipe has are those of the class's config.
+/// Nothing where it is none of them.
+std::optional<LayerForm> transformers_model(const Graph::Node& node, const std::vector<std::string>& inputs,
+                                            SourceFile& file);
+
+}  // namespace trainrun::python
