@@ -1,6 +1,13 @@
 #pragma once
 
-#include "runner/interop/python/layer_forms.h"
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "registry/graph/graph.h"
+#include "registry/kinds/layer.h"
+#include "runner/interop/python/layer_form.h"
+#include "runner/interop/python/source_file.h"
 
 namespace trainrun::python {
 
