@@ -72,11 +72,13 @@ scheduler: {type: WarmupStableDecay, warmup_steps: 3, num_decay_steps: 5}
     "bf16": MLP + "optimizer: {type: Adagrad, lr: 1e-2}\nmixed_precision: bf16\n" + DIGITS,
 }
 pandas = pytest.importorskip("pandas", reason="pandas is not installed: tools/setup --tests fetches it")
+# Copies of this process compute by its own instructions, not by those that --verify asks for; what makes much of a last bit, such as LBFGS, is left
+# to the table.
 SHIPPED = ["cancer_logistic", "cars_embeddings", "cars_uncertainty", "digits_autoencoder", "digits_cnn", "digits_gru", "digits_transformer",
-           "digits_two_heads", "digits_vae", "regression_lbfgs", "resnet18_blocks", "weather_backtest", "weather_balanced", "wine_folds"]
+           "digits_two_heads", "digits_vae", "weather_backtest", "weather_balanced", "wine_folds"]
 REFUSED = {
     "optimizer: {type: Lion}": "optimizer: export --format python: torch.optim has no Lion; use one that it has, such as AdamW",
-    "callbacks: [{type: SWA, start: 1}]": "the callback SWA is not written; leave it out",
+    "callbacks: [{type: SWA, start_step: 1}]": "the callback SWA is not written; leave it out",
 }
 
 
@@ -118,7 +120,7 @@ def test_a_program_trains_as_its_recipe(name, tmp_path, python, programs):
 def test_a_program_of_a_shipped_recipe_trains_as_it_does(name, python, programs):
     found = verified(ROOT / f"recipes/{name}.yaml", programs / f"{name}.py", python)
     figures = re.findall(r"^eval/(\S+) +(\S+) +(\S+)$", found, re.MULTILINE)
-    assert figures or "lbfgs" in name
+    assert figures
     for figure, own, other in figures:
         assert float(other) == pytest.approx(float(own), rel=1e-3, abs=2e-3), figure
 
