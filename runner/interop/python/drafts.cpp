@@ -39,20 +39,34 @@ bool is_taken(const std::string& name) {
 struct Drafter::Values {
   std::vector<std::string> names;
   std::vector<std::vector<size_t>> readers;
-  std::set<std::string> used;
+  std::map<std::string, size_t> holders{};  // the slot whose value a name has by now
 
-  /// A value that only the next layer reads is x.
-  void give(size_t slot, size_t number, const std::string& layer) {
-    const bool is_short =
-        std::all_of(readers[slot].begin(), readers[slot].end(), [&](size_t reader) { return reader == number + 1; });
-    std::string name = is_short || readers[slot].empty() ? "x" : name_for(layer);
-    while (name != "x" && used.contains(name)) name += "_";
-    used.insert(name);
+  void give(size_t slot, const std::string& name) {
     names[slot] = name;
+    holders[name] = slot;
+  }
+  /// Of what layer `number` gives: a value that only the next layer reads is x, unless the value of that name is still
+  /// read.
+  void give(size_t slot, size_t number, const std::string& layer) {
+    const auto reads_next = [&](size_t reader) { return reader == number + 1; };
+    const bool is_short = std::all_of(readers[slot].begin(), readers[slot].end(), reads_next);
+    std::string name = is_short ? "x" : name_for(layer);
+    if (is_short && !is_free(name, number)) name = "y";
+    while (!is_free(name, number)) name += "_";
+    give(slot, name);
+  }
+
+ private:
+  bool is_free(const std::string& name, size_t number) const {
+    const auto holder = holders.find(name);
+    if (holder == holders.end()) return true;
+    const auto& all = readers[holder->second];
+    return std::all_of(all.begin(), all.end(), [&](size_t reader) { return reader <= number; });
   }
 };
 
 std::string access_to(const std::string& child) {
+  if (is_taken(child)) return "self._modules[" + quoted(child) + "]";  // Module has a method of that name
   return is_identifier(child) ? "self." + child : "self[" + quoted(child) + "]";
 }
 
@@ -61,12 +75,12 @@ std::shared_ptr<Draft> Drafter::draft(const Graph& graph, const std::string& tit
   const bool is_whole = outputs != nullptr;  // whose inputs are all fields of the batch, read or not
   auto draft = std::make_shared<Draft>();
   draft->title = title;
-  Values values{std::vector<std::string>(graph.num_slots()), readers_of(graph, slots), {}};
+  Values values{std::vector<std::string>(graph.num_slots()), readers_of(graph, slots)};
   for (size_t i = 0; i < graph.num_inputs(); ++i) {
     const std::string name = graph.input_names()[i].empty() ? "x" : name_for(graph.input_names()[i]);
     values.names[i] = name;
     if (is_whole && values.readers[i].empty()) continue;
-    values.used.insert(name);
+    values.give(i, name);
     draft->inputs.push_back(name);
   }
   for (size_t i = 0; i < graph.nodes().size(); ++i) add(graph.nodes()[i], i, graph, values, *draft);
@@ -146,10 +160,7 @@ void Drafter::add(const Graph::Node& node, size_t number, const Graph& graph, Va
     child = child_of(node, inputs, call, first, targets, keeps);
     note_state(node, access_to(node.name), draft);
   }
-  if (keeps && is_taken(node.name)) {
-    file_.refuse(node.place, node.path,
-                 "a torch.nn.Module cannot have a child called '" + node.name + "'; give the layer another name");
-  }
+  if (keeps && is_taken(node.name)) draft.is_chain = false;
   const bool follows = number == 0 ? node.inputs.size() == 1 && node.inputs[0] < graph.num_inputs()
                                    : node.inputs == std::vector<size_t>{graph.nodes()[number - 1].outputs[0]};
   if (!keeps || !child.is_plain || !follows || !child.same_as.empty()) draft.is_chain = false;

@@ -6,6 +6,9 @@
 #include <map>
 #include <set>
 
+#include "runner/interop/python/layer_texts.h"
+#include "runner/interop/python/model_forms.h"
+
 namespace trainrun::python {
 namespace {
 
@@ -287,63 +290,6 @@ const std::map<std::string, WriteExpression>& expressions() {
 
 // --- Layers that have a small class in the file
 
-constexpr const char* kGaussianSample = R"(class GaussianSample(nn.Module):
-    """Draws from normal distributions while training, and gives their means in evaluation."""
-
-    def forward(self, mean, log_variance):
-        if not self.training:
-            return mean
-        return mean + (log_variance * 0.5).exp() * torch.randn_like(mean)
-)";
-
-constexpr const char* kLearnedPositions = R"(class PositionalEncoding(nn.Module):
-    """Adds a learned vector for each position."""
-
-    def __init__(self, max_len, d_model, dropout=0.0):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(max_len, d_model))
-        self.dropout = nn.Dropout(dropout)
-        nn.init.normal_(self.weight, std=0.02)
-
-    def forward(self, x):
-        return self.dropout(x + self.weight[: x.size(TIME)]AXES)
-)";
-
-constexpr const char* kSinusoidalPositions = R"(class PositionalEncoding(nn.Module):
-    """Adds sines and cosines of the position, of wavelengths from 2 pi to 10000 * 2 pi."""
-
-    def __init__(self, max_len, d_model, dropout=0.0):
-        super().__init__()
-        rates = torch.exp(torch.arange(0, d_model, 2, dtype=torch.double) * (-math.log(10000.0) / d_model))
-        angles = torch.arange(max_len, dtype=torch.double).unsqueeze(1) * rates
-        table = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :d_model]
-        self.register_buffer("table", table.float(), persistent=False)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, x):
-        return self.dropout(x + self.table[: x.size(TIME)]AXES)
-)";
-
-constexpr const char* kLayerNorm2d = R"(class LayerNorm2d(nn.LayerNorm):
-    """Normalizes the channels of images [N, C, H, W]."""
-
-    def forward(self, x):
-        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-)";
-
-constexpr const char* kTransposedLinear = R"(class TransposedLinear(nn.Module):
-    """A Linear whose weight is [in, out]."""
-
-    def __init__(self, in_features, out_features):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(in_features, out_features))
-        self.bias = nn.Parameter(torch.zeros(out_features))
-        nn.init.normal_(self.weight, std=0.02)
-
-    def forward(self, x):
-        return x @ self.weight + self.bias
-)";
-
 LayerForm positional_encoding(const Graph::Node& node, const LayerRegistry&, SourceFile& file) {
   const bool batch_first = node.attributes.at("batch_first").get<bool>();
   const bool is_learned = node.attributes.at("encoding") == "learned";
@@ -441,65 +387,6 @@ LayerForm transposed_linear(const Graph::Node& node, const LayerRegistry& regist
   file.define("TransposedLinear", kTransposedLinear);
   LayerForm form;
   form.module = module_of(node, "TransposedLinear", registry, {"bias"});
-  return form;
-}
-
-/// torchvision's, whose state names are ours.
-LayerForm torchvision_model(const Graph::Node& node, const LayerRegistry&, SourceFile& file) {
-  static const std::map<std::string, std::string> functions = {{"WideResNet50_2", "wide_resnet50_2"},
-                                                               {"WideResNet101_2", "wide_resnet101_2"}};
-  std::string name;
-  const auto other = functions.find(node.type);
-  for (const char c : node.type) name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  if (other != functions.end()) name = other->second;
-  file.import("import torchvision");
-  Expression::Argument classes{"num_classes", Expression::code(literal(node.attributes.at("num_classes")))};
-  LayerForm form;
-  form.module = Expression::call("torchvision.models." + name, {classes});
-  if (node.attributes.value("zero_init_residual", false)) {
-    form.module->arguments.push_back({"zero_init_residual", Expression::code("True")});
-  }
-  return form;
-}
-
-/// transformers' models, whose classes have these names: settings that the recipe has are those of the class's config.
-std::optional<LayerForm> transformers_model(const Graph::Node& node, const std::vector<std::string>& inputs,
-                                            SourceFile& file) {
-  static const std::map<std::string, std::string> families = {
-      {"Bert", "BertConfig"},   {"DistilBert", "DistilBertConfig"}, {"Roberta", "RobertaConfig"},
-      {"GPT2", "GPT2Config"},   {"Llama", "LlamaConfig"},           {"Qwen2", "Qwen2Config"},
-      {"Qwen3", "Qwen3Config"}, {"Mistral", "MistralConfig"}};
-  const size_t end = std::min({node.type.find("For"), node.type.find("Model"), node.type.find("LMHead")});
-  const auto family = end == std::string::npos ? families.end() : families.find(node.type.substr(0, end));
-  if (family == families.end()) return std::nullopt;
-  file.import("import transformers");
-  std::vector<Expression::Argument> settings;
-  static const std::set<std::string> others = {"config", "pretrained", "num_tokens", "fields"};
-  for (const auto& [name, value] : node.attributes.items()) {
-    if (!others.contains(name) && !value.is_null()) settings.push_back({name, Expression::code(literal(value))});
-  }
-  LayerForm form;
-  const json& pretrained = node.attributes.at("pretrained");
-  if (!node.attributes.at("num_tokens").is_null() || !node.attributes.at("config").is_null()) {
-    file.refuse(
-        node.place, node.path,
-        "config and num_tokens are not written; name a folder with the model by pretrained, or write its sizes");
-  }
-  if (!pretrained.is_null()) {
-    std::vector<Expression::Argument> arguments = {{"", Expression::code(literal(pretrained)), true}};
-    arguments.insert(arguments.end(), settings.begin(), settings.end());
-    form.module = Expression::call("transformers." + node.type + ".from_pretrained", arguments);
-  } else {
-    form.module = Expression::call("transformers." + node.type,
-                                   {{"", Expression::call("transformers." + family->second, settings), true}});
-  }
-  std::string arguments;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool is_named = inputs[i] == "attention_mask" || inputs[i] == "token_type_ids" || inputs[i] == "position_ids";
-    arguments += (i == 0 ? "" : ", ") + (is_named ? inputs[i] + "=" : std::string()) + "{" + std::to_string(i) + "}";
-  }
-  const bool is_bare = node.type.ends_with("Model");
-  form.call = "{module}(" + arguments + ")." + (is_bare ? "last_hidden_state" : "logits");
   return form;
 }
 

@@ -5,19 +5,10 @@
 
 #include "registry/graph/graph.h"
 #include "registry/kinds/layer.h"
-#include "runner/interop/python/expression.h"
+#include "runner/interop/python/layer_form.h"
 #include "runner/interop/python/source_file.h"
 
 namespace trainrun::python {
-
-/// How a layer is written in PyTorch.
-struct LayerForm {
-  std::optional<Expression> module;  // what `__init__` makes; none: the layer keeps nothing
-  /// What `forward` computes: {module}, {0} and so on for inputs, {all} for all of them.
-  std::string call = "{module}({0})";
-  std::string first{};    // takes the first of several outputs: "[0]"
-  std::string targets{};  // what several outputs are given to: "{0}, ({1}, {2})"; "": one after the other
-};
 
 /// The layer as one module or one expression; nothing where it is made of others, or is not known in PyTorch. What the
 /// form needs besides is added to `file`. `inputs`: what the values that it reads are called.

@@ -11,7 +11,9 @@
 #include "runner/interop/python/losses.h"
 #include "runner/interop/python/metrics.h"
 #include "runner/interop/python/optimization.h"
+#include "runner/interop/python/program_text.h"
 #include "runner/interop/python/sampling.h"
+#include "runner/interop/python/settings.h"
 #include "runner/interop/python/transforms.h"
 #include "runner/interop/python/wiring.h"
 #include "runner/model/model.h"
@@ -19,89 +21,13 @@
 namespace trainrun::python {
 namespace {
 
-constexpr const char* kSamples = R"(class Samples(Dataset):
-    """Tensors by name, one row of each a sample."""
-
-    def __init__(self, tensors):
-        self.tensors = tensors
-
-    def __len__(self):
-        return len(next(iter(self.tensors.values())))
-
-    def __getitem__(self, index):
-        return {name: tensor[index] for name, tensor in self.tensors.items()}
-)";
-
-constexpr const char* kTransformedSamples = R"(class Samples(Dataset):
-    """Tensors by name, one row of each a sample; images are transformed one by one."""
-
-    def __init__(self, tensors, transform):
-        self.tensors = tensors
-        self.transform = transform
-
-    def __len__(self):
-        return len(next(iter(self.tensors.values())))
-
-    def __getitem__(self, index):
-        sample = {name: tensor[index] for name, tensor in self.tensors.items()}
-        return sample | {"image": self.transform(sample["image"])}
-)";
-
-constexpr const char* kBatchWindows = R"(def windows(loader, size):
-    """The batches of each step; the last step of an epoch may have fewer."""
-    batches = iter(loader)
-    while window := list(itertools.islice(batches, size)):
-        yield window
-)";
-
-constexpr const char* kMain = R"(def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--weights", help="a .safetensors file with the weights to begin with")
-    parser.add_argument("--losses", help="write the loss of each step and the last evaluation to this JSON file")
-    parser.add_argument("--output", default=OUTPUT, help="where the trained weights go")
-    train(parser.parse_args())
-
-
-if __name__ == "__main__":
-    main()
-)";
-
-std::string joined(const std::vector<std::string>& items, const std::string& with = ", ") {
-  std::string text;
-  for (const std::string& item : items) text += (text.empty() ? "" : with) + item;
-  return text;
-}
-
-/// Lines of a function.
-class Body {
- public:
-  explicit Body(size_t indentation = 1) : indentation_(indentation) {}
-  Body& line(const std::string& text) {
-    text_ += indented(text, 4 * indentation_);
-    return *this;
-  }
-  Body& in() {
-    ++indentation_;
-    return *this;
-  }
-  Body& out() {
-    --indentation_;
-    return *this;
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  size_t indentation_;
-  std::string text_;
-};
-
 class ProgramWriter {
  public:
   ProgramWriter(const LoadedRecipe& loaded, const Catalog& catalog)
       : loaded_(loaded), recipe_(loaded.recipe), registry_(catalog.layers), info_(training_info(loaded.recipe)) {}
 
   Program write() {
-    refuse_what_is_not_written();
+    check_settings(loaded_, file_);
     constants();
     const auto model = plan_model(recipe_);
     file_.import("import argparse");
@@ -143,45 +69,6 @@ class ProgramWriter {
       if (one.type == type) return &one;
     }
     return nullptr;
-  }
-
-  void refuse_what_is_not_written() {
-    const Value& written = loaded_.resolved;
-    const auto place = [&](const std::string& section, const std::string& key) {
-      const Value* own = written.find(section);
-      const Value* value = own ? own->find(key) : nullptr;
-      return value ? value->place() : own ? own->place() : written.place();
-    };
-    if (recipe_.model.adapters)
-      file_.refuse(recipe_.model.adapters->place, "model.adapters",
-                   "adapters are not written; export --format peft or --merge gives their weights");
-    if (!recipe_.model.checkpoint_activations.empty())
-      file_.note("model.checkpoint_activations changes no result, and is left out");
-    if (recipe_.training.max_time)
-      file_.refuse(place("training", "max_time"), "training.max_time",
-                   "an end by the clock is not written; write max_steps");
-    if (recipe_.training.max_tokens)
-      file_.refuse(place("training", "max_tokens"), "training.max_tokens",
-                   "an end by tokens is not written; write max_steps");
-    if (recipe_.training.lr_scaling)
-      file_.refuse(place("training", "lr_scaling"), "training.lr_scaling", "write the scaled rate as optimizer.lr");
-    if (recipe_.dataloader.group_by_length)
-      file_.refuse(place("dataloader", "group_by_length"), "dataloader.group_by_length",
-                   "batches by length are not written; leave it out");
-    for (const auto& one : recipe_.callbacks) {
-      if (one.type == "EMA") continue;
-      const bool only_watches = one.type == "TextSamples" || one.type == "ParameterMonitor";
-      if (only_watches) file_.note(one.path + ": " + one.type + " changes no result, and is left out");
-      if (!only_watches)
-        file_.refuse(one.place, one.path, "the callback " + one.type + " is not written; leave it out");
-    }
-    if (recipe_.num_processes > 1) {
-      file_.note("the recipe trains in " + std::to_string(recipe_.num_processes) + " processes, each with batches of " +
-                 std::to_string(recipe_.dataloader.batch_size) + "; the program in one, with batches of " +
-                 std::to_string(batch_size()));
-    }
-    if (!recipe_.evaluation.tta.empty()) file_.note("evaluation.tta: the program evaluates each image once, as it is");
-    if (recipe_.checkpoint.keep_best) file_.note("checkpoint.keep_best: the program keeps the last weights");
   }
 
   void constants() {

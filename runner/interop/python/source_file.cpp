@@ -22,11 +22,25 @@ bool is_standard(const std::string& line) {
 
 }  // namespace
 
+/// Whether what an import names is used: some parts of a program are the same whatever the recipe needs of them.
+bool SourceFile::is_used(const std::string& line) const {
+  const std::string name = line.substr(line.rfind(' ') + 1);
+  const auto is_part_of_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (const std::string* text : {&constants_, &definitions_}) {
+    for (size_t at = text->find(name); at != std::string::npos; at = text->find(name, at + 1)) {
+      const size_t end = at + name.size();
+      const bool begins = at == 0 || !is_part_of_name((*text)[at - 1]);
+      if (begins && (end == text->size() || !is_part_of_name((*text)[end]))) return true;
+    }
+  }
+  return false;
+}
+
 /// "import x" of Python's own library, or of others.
 std::string SourceFile::whole_imports(bool standard) const {
   std::string lines;
   for (const std::string& line : imports_) {
-    if (line.starts_with("import") && is_standard(line) == standard) lines += line + "\n";
+    if (line.starts_with("import") && is_standard(line) == standard && is_used(line)) lines += line + "\n";
   }
   return lines;
 }
@@ -35,7 +49,7 @@ std::string SourceFile::whole_imports(bool standard) const {
 std::string SourceFile::partial_imports(bool standard) const {
   std::map<std::string, std::pair<std::string, std::vector<std::string>>> modules;  // by their names in small letters
   for (const std::string& line : imports_) {
-    if (!line.starts_with("from") || is_standard(line) != standard) continue;
+    if (!line.starts_with("from") || is_standard(line) != standard || !is_used(line)) continue;
     constexpr size_t kFrom = 5;
     const size_t end = line.find(" import ");
     const std::string module = line.substr(kFrom, end - kFrom);

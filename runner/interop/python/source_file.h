@@ -28,6 +28,7 @@ class SourceFile {
   std::string text(const std::string& title) const;
 
  private:
+  bool is_used(const std::string& line) const;
   std::string whole_imports(bool standard) const;
   std::string partial_imports(bool standard) const;
 

@@ -30,6 +30,11 @@ constexpr const char* kWindowsOfRows = R"(def windows_of(rows, starts, length, h
     return {"features": series[past], "label": rows["label"][future].flatten(1)}
 )";
 
+constexpr const char* kAsNumbers = R"(def as_numbers(tensor):
+    """Pixels, which are bytes, from 0 to 1; other numbers as they are."""
+    return tensor / 255 if tensor.dtype == torch.uint8 else tensor.float()
+)";
+
 std::string strings(const std::vector<std::string>& items) {
   std::string text;
   for (const std::string& item : items) text += (text.empty() ? "" : ", ") + quoted(item);
@@ -403,10 +408,13 @@ Data tensor_file_data(const DataSource& source) {
   for (const FieldInfo& field : info.fields) {
     const Value* other = fields && fields->is_map() ? fields->find(field.name) : nullptr;
     const std::string name = quoted(other ? other->text() : field.name);
-    const std::string cast =
-        at::isIntegralType(field.dtype, true) ? (field.dtype == at::kByte ? "" : ".long()") : ".float()";
-    text += "        " + quoted(field.name) + ": " +
-            (is_safe ? "arrays[" + name + "]" : "torch.from_numpy(arrays[" + name + "])") + cast + ",\n";
+    const std::string tensor = is_safe ? "arrays[" + name + "]" : "torch.from_numpy(arrays[" + name + "])";
+    const bool is_integer = at::isIntegralType(field.dtype, true);
+    if (!is_integer) source.file.define("as_numbers", kAsNumbers);
+    const std::string cast = field.dtype == at::kByte ? tensor
+                             : is_integer             ? tensor + ".long()"
+                                                      : "as_numbers(" + tensor + ")";
+    text += "        " + quoted(field.name) + ": " + cast + ",\n";
   }
   source.file.define("load_arrays", text + "    }\n");
   Data data;

@@ -105,16 +105,10 @@ void run(std::vector<std::string> command, const std::vector<std::string>& varia
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     std::string all;
     for (const std::string& word : command) all += (all.empty() ? "" : " ") + word;
-    throw Error("export: --verify: " + all + " failed:\n" + end_of(log));
-  }
-}
-
-void require_torch(const std::string& python, const ScratchFolder& scratch) {
-  try {
-    run({python, "-c", "import torch, safetensors.torch"}, {}, scratch.file("python.log"));
-  } catch (const Error& error) {
-    throw Error(std::string(error.what()) +
-                "\nthe program needs Python's torch and safetensors; name a Python that has them by --python PATH");
+    const std::string said = end_of(log);
+    const bool lacks = said.find("ModuleNotFoundError") != std::string::npos;
+    throw Error("export: --verify: " + all + " failed:\n" + said +
+                (lacks ? "name a Python that has what the program imports by --python PATH" : ""));
   }
 }
 
@@ -171,7 +165,6 @@ double Verification::mean_size() const {
 
 Verification verify_program(const LoadedRecipe& loaded, const Catalog& catalog, const VerificationOptions& options) {
   const ScratchFolder scratch;
-  require_torch(options.python, scratch);
   const std::string run_folder = scratch.file("run");
   VerificationRecipe derived = verification_recipe(loaded.resolved, options.steps, run_folder, catalog);
   const std::string recipe = scratch.file(fs::path(loaded.path).stem().string() + ".yaml");
