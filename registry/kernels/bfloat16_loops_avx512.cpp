@@ -9,7 +9,7 @@ namespace trainrun::kernels {
 namespace {
 
 constexpr int64_t kStrip = PairedProduct::kStrip, kColumns = PairedProduct::kColumns;
-static_assert(kLanes == 16 && kColumns == 2 * kLanes && kStrip <= kLanes);
+static_assert(kLanes == 16 && kColumns == int64_t{2} * kLanes && kStrip <= kLanes);
 
 /// Up to 16 numbers as bfloat16, each in the lower half of a lane.
 TRAINRUN_INLINE inline __m512i some_numbers(const PairedFactor& of, int64_t at, int64_t count) {
@@ -31,7 +31,7 @@ TRAINRUN_INLINE inline __m512i some_pairs(const PairedFactor& of, int64_t even, 
 /// Up to 16 pairs that lie in memory one after the other; `count` numbers.
 TRAINRUN_INLINE inline __m512i following_pairs(const PairedFactor& of, int64_t at, int64_t count) {
   if (of.is_bfloat16) {
-    const auto mask = static_cast<__mmask32>(count >= 2 * kLanes ? ~uint32_t{0} : (uint32_t{1} << count) - 1);
+    const auto mask = static_cast<__mmask32>(count >= int64_t{2} * kLanes ? ~uint32_t{0} : (uint32_t{1} << count) - 1);
     return _mm512_maskz_loadu_epi16(mask, static_cast<const Bfloat16*>(of.at) + at);
   }
   const float* const from = static_cast<const float*>(of.at) + at;

@@ -283,7 +283,8 @@ struct MultiheadAttention {
       if (add_zero_attn) parts[i] = longer_form(form, parts[i], form.number(0));
     }
     for (OnnxValue& part : parts) part = onnx_heads(form, part, num_heads);
-    const double scale = 1 / std::sqrt(static_cast<double>(form.fixed_size(2) / num_heads));
+    const int64_t head_dim = form.fixed_size(2) / num_heads;
+    const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
     const OnnxValue mixed =
         onnx_joined_heads(form, onnx_attended(form, {parts[0], parts[1], parts[2], 1, scale, mask}));
     const OnnxValue output =

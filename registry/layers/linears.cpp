@@ -170,7 +170,7 @@ struct EmbeddingTable {
   }
   /// The rows of the table that input 0 names, [N, …, embedding_dim], no longer than `max_norm`.
   OnnxValue rows_form(OnnxForm& form) const {
-    const OnnxValue rows = form.op("Gather", {form.state("weight"), form.input()});
+    OnnxValue rows = form.op("Gather", {form.state("weight"), form.input()});
     if (!max_norm) return rows;
     constexpr double kLeast = 1e-7;  // as at::embedding_renorm_
     const OnnxValue norm = onnx_norm(form, rows, norm_type, -1, true);
@@ -319,7 +319,7 @@ struct EmbeddingBag : EmbeddingTable {
   OnnxValue sum_form(OnnxForm& form, const OnnxValue& rows, const OnnxValue& counts) const {
     const bool all = counts.name.empty();
     if (all) return onnx_reduce(form, mode == "sum" ? "ReduceSum" : "ReduceMean", rows, {1}, false);
-    const OnnxValue sum = onnx_reduce(form, "ReduceSum", form.op("Mul", {rows, counts}), {1}, false);
+    OnnxValue sum = onnx_reduce(form, "ReduceSum", form.op("Mul", {rows, counts}), {1}, false);
     if (mode == "sum") return sum;
     const OnnxValue number = onnx_reduce(form, "ReduceSum", counts, {1}, false);
     return form.op("Div", {sum, form.op("Max", {number, form.number(1)})});  // of nothing but padding: 0

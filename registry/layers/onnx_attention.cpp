@@ -41,7 +41,7 @@ OnnxValue onnx_causal(OnnxForm& form, const OnnxValue& queries, const OnnxValue&
                       const std::optional<int64_t>& window) {
   const OnnxValue rows = form.op("Unsqueeze", {onnx_range(form, queries, time), form.ints({1})});
   const OnnxValue columns = onnx_range(form, keys, time);
-  const OnnxValue before = form.op("GreaterOrEqual", {rows, columns});
+  OnnxValue before = form.op("GreaterOrEqual", {rows, columns});
   if (!window) return before;
   const OnnxValue first = form.op("Sub", {rows, form.number(static_cast<double>(*window), at::kLong)});
   return form.op("And", {before, form.op("Greater", {columns, first})});

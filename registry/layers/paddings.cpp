@@ -32,7 +32,7 @@ struct Pad {
 
  protected:
   void give_form(OnnxForm& form, double value) const {
-    std::vector<int64_t> pads(2 * kDims);  // before each dimension, then after each
+    std::vector<int64_t> pads(size_t{2} * kDims);  // before each dimension, then after each
     for (size_t i = 0; i < kDims; ++i) {
       pads[kDims - 1 - i] = padding[2 * i];
       pads[2 * kDims - 1 - i] = padding[2 * i + 1];

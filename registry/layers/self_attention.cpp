@@ -63,7 +63,8 @@ struct ScaledDotProductAttention {
   }
 
   void onnx(OnnxForm& form) const {
-    const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(form.fixed_size(2) / num_heads)));
+    const int64_t head_dim = form.fixed_size(2) / num_heads;
+    const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(head_dim)));
     OnnxAttention attention;
     attention.query = onnx_heads(form, form.input(0), num_heads);
     attention.key = onnx_heads(form, form.input(1), key_heads());

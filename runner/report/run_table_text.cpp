@@ -44,8 +44,9 @@ std::string cell_text(const std::string& text, size_t most, bool& cut) {
     if (++width > most) {
       cut = true;
       size_t end = line.size();  // of the last character, which gives way
-      while (end > 0 && (static_cast<unsigned char>(line[--end]) & 0xC0) == 0x80) {
-      }
+      do {
+        if (end > 0) --end;
+      } while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80);
       return line.substr(0, end) + "…";
     }
     line += is_plain ? text.substr(begin, offset - begin) : "?";

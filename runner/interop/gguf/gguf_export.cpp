@@ -28,7 +28,7 @@ using nlohmann::json;
 
 /// llama.cpp's name for a family of models, by the model_type of config.json. Source: llama.cpp's gguf-py, constants.py.
 std::string architecture_of(const json& config) {
-  const auto type = config.value("model_type", std::string());
+  auto type = config.value("model_type", std::string());
   if (type == "llama" || type == "qwen2" || type == "qwen3") return type;
   if (type == "mistral") return "llama";
   refuse("is for LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM, but the model is of " +
@@ -143,12 +143,12 @@ struct TypeName {
   uint32_t file_type;  // llama.cpp's llama_ftype
 };
 constexpr std::array kTypes = {TypeName{"f32", GgufType::kF32, 0}, TypeName{"f16", GgufType::kF16, 1},
-                               TypeName{"q8_0", GgufType::kQ8_0, 7}, TypeName{"bf16", GgufType::kBf16, 32}};
+                               TypeName{"q8_0", GgufType::kQ8, 7}, TypeName{"bf16", GgufType::kBf16, 32}};
 
 /// Vectors stay as they are, as llama.cpp's converter has it; rows that do not divide into blocks take float16.
 GgufType type_for(const at::Tensor& tensor, GgufType wanted, int64_t& uneven) {
   if (tensor.dim() == 1) return GgufType::kF32;
-  if (wanted != GgufType::kQ8_0 || tensor.size(-1) % kQ8Block == 0) return wanted;
+  if (wanted != GgufType::kQ8 || tensor.size(-1) % kQ8Block == 0) return wanted;
   ++uneven;
   return GgufType::kF16;
 }

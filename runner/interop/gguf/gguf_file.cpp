@@ -77,7 +77,7 @@ uint64_t gguf_bytes(GgufType type, int64_t count) {
   switch (type) {
     case GgufType::kF32:
       return 4 * numbers;
-    case GgufType::kQ8_0:
+    case GgufType::kQ8:
       return numbers / kQ8Block * (2 + kQ8Block);
     default:
       return 2 * numbers;

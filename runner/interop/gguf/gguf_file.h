@@ -11,7 +11,7 @@
 namespace trainrun {
 
 /// How a tensor's numbers are written. Source: ggml.h, `enum ggml_type`, whose numbers these are.
-enum class GgufType : uint32_t { kF32 = 0, kF16 = 1, kQ8_0 = 8, kBf16 = 30 };
+enum class GgufType : uint32_t { kF32 = 0, kF16 = 1, kQ8 = 8, kBf16 = 30 };
 constexpr int64_t kQ8Block = 32;  // numbers of a row that share a scale
 
 using GgufValue = std::variant<uint32_t, int32_t, float, bool, std::string, std::vector<std::string>,

@@ -116,7 +116,7 @@ void add_optimizers(const Recipe& recipe, Optimization& result, SourceFile& file
         name + " = torch.optim." + type->text() + "(\n    [parameter for name, parameter in net.named_parameters()" +
         (condition.empty() ? "" : " if " + condition) + "]" + options + fused(type->text()) + "\n)");
   }
-  result.optimizers = names;
+  result.optimizers = std::move(names);
 }
 
 // --- Schedules

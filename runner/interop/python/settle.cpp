@@ -172,7 +172,7 @@ class Settler {
 
   void settle(const std::vector<Draft*>& group, bool is_whole) {
     const Draft& draft = *group[0];
-    const bool is_list = draft.is_chain && !is_whole && !(draft.is_block && group.size() > 1);
+    const bool is_list = draft.is_chain && !is_whole && (!draft.is_block || group.size() == 1);
     if (is_list) {
       for (Draft* one : group) one->make = sequential(*one);
       return;

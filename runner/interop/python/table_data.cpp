@@ -226,7 +226,7 @@ class TableWriter {
     if (fills) text += "        rows = rows.fillna({" + filled_ + "})\n";
     text += "        return {\n";
     const auto numbers = number_columns();
-    if (numbers != std::vector<std::string>{}) {
+    if (!numbers.empty()) {
       source_.file.constant("FEATURES", strings(numbers));
       text += "            \"features\": torch.tensor(rows[FEATURES].to_numpy(np.float32)),\n";
     } else if (all_features_) {
