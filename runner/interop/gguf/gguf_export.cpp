@@ -19,7 +19,6 @@
 namespace trainrun {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
 [[noreturn]] void refuse(const std::string& what) {
