@@ -153,8 +153,8 @@ Layer Convolution<kDims, kTransposed>::build(const LayerInputs& in) const {
 
 template <int kDims, bool kTransposed>
 void Convolution<kDims, kTransposed>::onnx(OnnxForm& form) const {
-  std::vector<int64_t> pads(size_t{2} * kDims);  // before each dimension, then after each
-  std::vector<int64_t> added(2 * kDims);         // likewise: points that nothing is computed for, but the bias
+  std::vector<int64_t> pads(size_t{2} * kDims);   // before each dimension, then after each
+  std::vector<int64_t> added(size_t{2} * kDims);  // likewise: points that nothing is computed for, but the bias
   bool adds = false;
   if constexpr (kTransposed) {
     for (size_t i = 0; i < kDims; ++i) {  // output_padding: fewer points are cut off behind

@@ -62,6 +62,13 @@ def resized(tensor: torch.Tensor, sizes: dict[int, int], number: int) -> torch.T
     return tensor.contiguous()
 
 
+def with_one_value_each(fields: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What is unpooled to the same place, as from windows that overlap, is the same number, as after pooling: else either may stay."""
+    values, places = fields["a"].flatten(2), fields["b"].flatten(2)
+    plane = torch.zeros(*values.shape[:2], int(places.max()) + 1).scatter_(2, places, values)
+    return fields | {"a": plane.gather(2, places).view_as(fields["a"])}
+
+
 def batches_of(file: OnnxFile, fields: dict[str, torch.Tensor], other_size, number: int) -> dict[str, torch.Tensor]:
     """The same with other sizes in the open dimensions: `other_size` says which, of a size and its name."""
     return {name: resized(tensor, {dim: other_size(tensor.shape[dim], called) for dim, called in file.open_dimensions.get(name, {}).items()}, number)
@@ -80,6 +87,8 @@ def check_layer(probe: Probe, folder: pathlib.Path, spec: dict, fields: dict[str
     probe.ask("onnx", named("input", fields), **request)
     file = OnnxFile(path)
     batches = {f"batch{i}": batches_of(file, fields, lambda size, called, of=of: of if called == "batch" else size, i) for i, of in enumerate((1, 5))}
+    if spec["type"].startswith("MaxUnpool"):
+        batches = {name: with_one_value_each(own) for name, own in batches.items()}
     for change in LONGER:
         longer = batches_of(file, fields, lambda size, called, change=change: 2 if called == "batch" else max(1, change(size)), 9)
         try:

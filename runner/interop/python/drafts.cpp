@@ -52,7 +52,7 @@ struct Drafter::Values {
     const bool is_short = std::all_of(readers[slot].begin(), readers[slot].end(), reads_next);
     std::string name = is_short ? "x" : name_for(layer);
     if (is_short && !is_free(name, number)) name = "y";
-    while (!is_free(name, number)) name += "_";
+    while (!is_free(name, number)) name += '_';
     give(slot, name);
   }
 

@@ -336,7 +336,7 @@ class ProgramWriter {
     const auto* ema = callback("EMA");
     const bool by_average = ema && ema->attributes.at("use_for_evaluation").get<bool>();
     if (by_average && !ema->attributes.at("use_buffers").get<bool>()) {
-      body.line("for averaged, own in zip(average.module.buffers(), net.buffers()):")
+      body.line("for averaged, own in zip(average.module.buffers(), net.buffers(), strict=True):")
           .in()
           .line("averaged.copy_(own)")
           .out();
