@@ -22,7 +22,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 STEPS = 3
-TIMES = {"seconds", "per_second", "time"}
+TIMES = {"seconds", "seconds_of", "per_second", "time"}
 COMMON = ["device=cpu", f"training.max_steps={STEPS}", "training.num_epochs=null", "logging={every_steps: 1, report_to: [jsonl]}",
           "checkpoint={every: 3, keep_last: 1}", "dataloader.num_workers=0"]  # fmt: skip
 EVALUATED = ["evaluation.every=3"]

@@ -119,7 +119,7 @@ inline std::map<std::string, std::string> outcome_of(const std::string& folder) 
     outcome[file] = content_of(folder + "/checkpoints/latest/" + file);
   }
   nlohmann::json state = state_of(folder + "/checkpoints/latest");
-  state.erase("seconds");
+  for (const char* of_time : {"seconds", "seconds_of"}) state.erase(of_time);
   outcome["state"] = state.dump();
   std::ifstream lines(folder + "/metrics.jsonl");
   for (std::string line; std::getline(lines, line);) {
