@@ -69,6 +69,19 @@ loss: MultiMarginLoss
 optimizer: {type: Adamax, lr: 1e-2}
 scheduler: {type: WarmupStableDecay, warmup_steps: 3, num_decay_steps: 5}
 """.replace("scheduler: {type: WarmupStableDecay, warmup_steps: 3, num_decay_steps: 5}", "scheduler: {type: PolynomialLR, total_iters: 30, power: 2}") + DIGITS,
+    "tied": f"""
+model:
+  layers:
+    - {{type: Embedding, name: wte, num_embeddings: 256, embedding_dim: 16}}
+    - {{type: Linear, name: head, out_features: 256, bias: false, share: wte}}
+loss: CausalLMLoss
+optimizer: {{type: AdamW, lr: 1e-2}}
+dataset:
+  train: {{type: TextLM, path: {ROOT}/recipes/README.md, block_size: 32}}
+  eval: {{type: TextLM, path: {ROOT}/recipes/README.md, block_size: 32}}
+dataloader: {{batch_size: 4, eval_batch_size: 32}}
+training: {{num_epochs: 1}}
+""",
     "bf16": MLP + "optimizer: {type: Adagrad, lr: 1e-2}\nmixed_precision: bf16\n" + DIGITS,
 }
 pandas = pytest.importorskip("pandas", reason="pandas is not installed: tools/setup --tests fetches it")

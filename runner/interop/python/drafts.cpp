@@ -110,6 +110,7 @@ void Drafter::note_state(const Graph::Node& node, const std::string& access, Dra
       file_.refuse(node.place, node.path, "a weight that is shared with a layer of another list is not written");
     }
     draft.ties.push_back(access + "." + item.key() + " = " + known->second.second);
+    draft.is_chain = false;  // Sequential has no place where it could be written
   }
 }
 
