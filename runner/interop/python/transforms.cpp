@@ -13,14 +13,12 @@ namespace {
 using nlohmann::json;
 using TransformList = std::vector<const Component<TransformKind>*>;
 
-/// Of single images, which torchvision has under the same names.
-const std::set<std::string>& of_images() {
+/// Of single images, which torchvision has under the same names: those that draw and keep the image's size, and the others.
+const std::set<std::string>& drawn_of_images() {
   static const std::set<std::string> names = {"AugMix",
                                               "AutoAugment",
-                                              "CenterCrop",
                                               "ColorJitter",
                                               "GaussianBlur",
-                                              "Pad",
                                               "RandAugment",
                                               "RandomAffine",
                                               "RandomCrop",
@@ -28,11 +26,17 @@ const std::set<std::string>& of_images() {
                                               "RandomGrayscale",
                                               "RandomHorizontalFlip",
                                               "RandomPerspective",
-                                              "RandomResizedCrop",
                                               "RandomRotation",
                                               "RandomVerticalFlip",
-                                              "Resize",
                                               "TrivialAugmentWide"};
+  return names;
+}
+const std::set<std::string>& of_images() {
+  static const std::set<std::string> names = [] {
+    std::set<std::string> all = drawn_of_images();
+    all.insert({"CenterCrop", "Pad", "RandomResizedCrop", "Resize"});
+    return all;
+  }();
   return names;
 }
 
@@ -318,6 +322,10 @@ std::string image_transform(const Value& transform) {
     options += (options.empty() ? "" : ", ") + entry.key + "=" + value;
   }
   return "v2." + type->text() + "(" + options + ")";
+}
+
+bool draws_and_keeps_size(const std::string& type) {
+  return drawn_of_images().contains(type) || type == "CutMix" || type == "Mixup";
 }
 
 Transforms write_transforms(const Recipe& recipe, Data& data, const DatasetInfo& info, SourceFile& file) {

@@ -18,6 +18,9 @@ struct Transforms {
   std::string eval_batch;
 };
 
+/// Whether a transform draws random numbers, and changes no size: a comparison leaves such out.
+bool draws_and_keeps_size(const std::string& type);
+
 Transforms write_transforms(const Recipe& recipe, Data& data, const DatasetInfo& info, SourceFile& file);
 
 }  // namespace trainrun::python

@@ -1,8 +1,9 @@
 #include "runner/interop/python/verification_recipe.h"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
+
+#include "runner/interop/python/transforms.h"
 
 namespace trainrun::python {
 namespace {
@@ -22,27 +23,6 @@ bool is_dropout(const std::string& type) {
 bool names_dropout(const std::string& parameter) {
   return parameter.find("dropout") != std::string::npos || parameter.find("_pdrop") != std::string::npos ||
          parameter == "stochastic_depth_prob";
-}
-
-/// Transforms that draw, and change no size.
-bool is_left_out(const std::string& type) {
-  static const std::set<std::string> names = {"AugMix",
-                                              "AutoAugment",
-                                              "ColorJitter",
-                                              "CutMix",
-                                              "GaussianBlur",
-                                              "Mixup",
-                                              "RandAugment",
-                                              "RandomAffine",
-                                              "RandomCrop",
-                                              "RandomErasing",
-                                              "RandomGrayscale",
-                                              "RandomHorizontalFlip",
-                                              "RandomPerspective",
-                                              "RandomRotation",
-                                              "RandomVerticalFlip",
-                                              "TrivialAugmentWide"};
-  return names.contains(type);
 }
 
 std::string type_of(const Value& value) {
@@ -122,7 +102,7 @@ class Deriver {
     std::vector<Value> kept;
     for (Value& one : transforms.items()) {
       const std::string type = type_of(one);
-      if (is_left_out(type)) {
+      if (draws_and_keeps_size(type)) {
         note("without " + type);
         continue;
       }
