@@ -1,9 +1,13 @@
 """The table of all shipped recipes as PyTorch programs, docs/python_programs.md: how far 50 steps of a program are from trainrun's.
 
-    TRAINRUN_DATA=data python -B tests/parity/program_table.py FOLDER [PYTHON]    # keeps the programs in FOLDER
+    TRAINRUN_DATA=data python -B tests/parity/program_table.py FOLDER [--python PYTHON]    # keeps the programs in FOLDER
+
+What FOLDER/rows.json holds of an earlier call is not compared again; a recipe that is not compared within --limit seconds is left for a later call.
 """
 
+import argparse
 import datetime
+import json
 import os
 import pathlib
 import re
@@ -17,11 +21,12 @@ from tests.program import CALLED  # noqa: E402
 
 STEPS = 50
 FEW_SAMPLES = ["dataloader.batch_size=8", "dataloader.eval_batch_size=20", "dataset.eval.subset=40"]
+FEW_CIFAR = ["dataloader.batch_size=8", "evaluation.every=null"]
 FEW_PICTURES = ["dataloader.batch_size=2", "dataset.eval.subset=4"]
 SHORT_TEXTS = ["dataloader.batch_size=1", "dataset.train.block_size=256", "dataset.eval.block_size=256"]
 # What would take an hour otherwise is compared with smaller batches.
 SMALLER = {
-    "cifar10_onecycle": FEW_SAMPLES, "cifar10_resnet18": FEW_SAMPLES, "mnist_wide_cnn": FEW_SAMPLES, "mnist_wide_cnn_ddp": FEW_SAMPLES,
+    "cifar10_onecycle": FEW_CIFAR, "cifar10_resnet18": FEW_CIFAR, "cifar10_fast": FEW_CIFAR, "mnist_wide_cnn": FEW_SAMPLES, "mnist_wide_cnn_ddp": FEW_SAMPLES,
     "image_folder_finetune": FEW_PICTURES, "pets_resnet50": FEW_PICTURES, "gpt2_clm": SHORT_TEXTS, "gpt2_clm_fsdp": SHORT_TEXTS,
     "shakespeare_gpt": ["dataloader.batch_size=2"],
 }
@@ -36,30 +41,49 @@ For want of the real data, these were small stand-ins of the same form: {made}.
 """
 
 
-def compared(name: str, folder: pathlib.Path, python: str, environment: dict) -> tuple[str, str]:
-    """The worst difference or the reason why there is none, and what was changed for the comparison."""
+def compared(name: str, folder: pathlib.Path, python: str, environment: dict, limit: float | None) -> list[str] | None:
+    """The worst difference or the reason why there is none, and what was changed for the comparison; None if it takes longer than `limit` seconds."""
     command = [CALLED, "export", f"recipes/{name}.yaml", *SMALLER.get(name, []), "--format", "python", "--output", folder / f"{name}.py",
                "--verify", STEPS, "--python", python]
-    done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True, env=os.environ | environment, check=False)
+    try:
+        done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True, env=os.environ | environment, timeout=limit,
+                              check=False)
+    except subprocess.TimeoutExpired:
+        return None
     changes = re.findall(r"^compared with (.*)$", done.stdout, re.MULTILINE) + [word for word in SMALLER.get(name, []) if "eval" not in word]
     found = re.search(r"differ by at most (\S+), relative to their size: (.*)$", done.stdout, re.MULTILINE)
     if found:
-        return found[1] + ("" if done.returncode == 0 else f": {found[2]}"), "; ".join(changes)
-    return "refused: " + done.stderr.strip().splitlines()[0].replace("export --format python: ", "") if done.returncode == 2 else "fails: " + done.stderr[-300:], ""
+        return [found[1] + ("" if done.returncode == 0 else f": {found[2]}"), "; ".join(changes)]
+    if done.returncode == 2:
+        return ["refused: " + done.stderr.strip().splitlines()[0].replace("export --format python: ", ""), ""]
+    return ["fails: " + done.stderr[-300:], ""]
 
 
-def make_table(folder: pathlib.Path, python: str) -> list[str]:
-    data = folder / "data"
+def make_table(folder: pathlib.Path, python: str, limit: float | None = None) -> list[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    data, kept = folder / "data", folder / "rows.json"
     made = stand_in_data.make(data, pathlib.Path(os.environ["TRAINRUN_DATA"]))
-    lines = []
-    for recipe in sorted((ROOT / "recipes").glob("*.yaml")):
-        found, changes = compared(recipe.stem, folder, python, {"TRAINRUN_DATA": str(data)})
-        lines.append(f"| `{recipe.stem}` | {found} | {changes} |")
-        print(lines[-1], flush=True)
+    rows = json.loads(kept.read_text()) if kept.exists() else {}
+    names = sorted(path.stem for path in (ROOT / "recipes").glob("*.yaml"))
+    for name in names:
+        if name not in rows:
+            found = compared(name, folder, python, {"TRAINRUN_DATA": str(data)}, limit)
+            if found is None:
+                print(f"{name}: not compared within {limit:g} s", flush=True)
+                continue
+            rows[name] = found
+            kept.write_text(json.dumps(rows, indent=1))
+            print(name, *found, flush=True)
+    lines = ["| `{}` | {} | {} |".format(name, *rows.get(name, [f"written, not compared within {limit} s", ""])) for name in names]
     head = HEAD.format(steps=STEPS, date=datetime.date.today().isoformat(), made=", ".join(made) or "none")
     (ROOT / "docs/python_programs.md").write_text(head + "\n".join(lines) + "\n")
     return lines
 
 
 if __name__ == "__main__":
-    make_table(pathlib.Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else sys.executable)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--limit", type=float, help="seconds for one recipe")
+    options = parser.parse_args()
+    make_table(options.folder, options.python, options.limit)

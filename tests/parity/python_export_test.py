@@ -82,6 +82,20 @@ dataset:
 dataloader: {{batch_size: 4, eval_batch_size: 32}}
 training: {{num_epochs: 1}}
 """,
+    "repeated": """
+model:
+  layers:
+    - Flatten
+    - {type: Linear, name: hidden, out_features: 24, repeat: 3}
+    - {type: Tanh, name: squashed, repeat: 2}
+    - {type: LayerNorm, repeat: 2}
+    - {type: Linear, inputs: hidden, name: other, out_features: 24}
+    - {type: Linear, name: head, out_features: 10}
+loss: CrossEntropyLoss
+optimizer: {type: AdamW, lr: 1e-2}
+""" + DIGITS,
+    "lbfgs": MLP + "optimizer: {type: LBFGS, lr: 0.1, max_iter: 3}\n" + DIGITS,
+    "lbfgs_accumulation": MLP + "optimizer: {type: LBFGS, lr: 0.1, max_iter: 3}\n" + DIGITS.replace("num_epochs: 2", "num_epochs: 1, gradient_accumulation_steps: 2"),
     "bf16": MLP + "optimizer: {type: Adagrad, lr: 1e-2}\nmixed_precision: bf16\n" + DIGITS,
 }
 pandas = pytest.importorskip("pandas", reason="pandas is not installed: tools/setup --tests fetches it")
@@ -118,15 +132,15 @@ def written(name, tmp_path):
     return path
 
 
-def verified(recipe, program, python, steps=STEPS):
-    done = export(recipe, "--output", program, "--verify", steps, "--python", python)
+def verified(recipe, program, python, steps=STEPS, tolerance=1e-5):
+    done = export(recipe, "--output", program, "--verify", steps, "--python", python, "--tolerance", tolerance)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_program_trains_as_its_recipe(name, tmp_path, python, programs):
-    verified(written(name, tmp_path), programs / f"{name}.py", python)
+    verified(written(name, tmp_path), programs / f"{name}.py", python, tolerance=1e-4 if "LBFGS" in RECIPES[name] else 1e-5)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -160,7 +174,7 @@ def test_what_cannot_be_written_is_refused_with_its_place(line, tmp_path):
 def test_programs_of_all_shipped_recipes(tmp_path, python):
     from tests.parity.program_table import make_table
 
-    failed = [line for line in make_table(tmp_path, python) if "more than" in line]
+    failed = [line for line in make_table(tmp_path, python) if "more than" in line or "fails" in line]
     assert not failed
 
 

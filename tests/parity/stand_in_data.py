@@ -7,6 +7,9 @@ import numpy as np
 import torch
 
 
+LANGUAGE_MODELS = ("minilm", "bert-base-cased", "gpt2")
+
+
 def link(folder: pathlib.Path, real: pathlib.Path, name: str) -> bool:
     if not (real / name).exists():
         return False
@@ -68,20 +71,26 @@ def language_models(folder: pathlib.Path, text: pathlib.Path) -> None:
     saved("gpt2", transformers.GPT2LMHeadModel(config), letters, {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"})
 
 
-def make(folder: pathlib.Path, real: pathlib.Path) -> list[str]:
-    """Everything that the shipped recipes look for in TRAINRUN_DATA; returns what of it stands in for real data."""
+def fill(folder: pathlib.Path, real: pathlib.Path) -> None:
     folder.mkdir()
     for name in ("mnist", "tinyshakespeare", "mrpc"):
         assert link(folder, real, name), f"{real} has no {name}"
-    made = []
     if not link(folder, real, "fashion_mnist"):
         shutil.copytree(real / "mnist", folder / "fashion_mnist")
-        made.append("fashion_mnist")
     for name, function in (("cifar10", cifar10), ("pets", pets)):
         if not link(folder, real, name):
             function(folder)
-            made.append(name)
-    if not all((real / name).exists() for name in ("minilm", "bert-base-cased", "gpt2")):
+    if not all([link(folder, real, name) for name in LANGUAGE_MODELS]):
+        for name in LANGUAGE_MODELS:
+            (folder / name).unlink(missing_ok=True)
         language_models(folder, folder / "tinyshakespeare/input.txt")
-        made += ["minilm", "bert-base-cased", "gpt2"]
-    return made
+
+
+def make(folder: pathlib.Path, real: pathlib.Path) -> list[str]:
+    """Everything that the shipped recipes look for in TRAINRUN_DATA, unless it is there already; returns what of it stands in for real data."""
+    if not folder.exists():
+        part = folder.with_name(f"{folder.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        fill(part, real)
+        part.rename(folder)
+    return sorted(path.name for path in folder.iterdir() if not path.is_symlink())

@@ -125,7 +125,7 @@ Draft::Child Drafter::child_of(const Graph::Node& node, const std::vector<std::s
     keeps = form->module.has_value();
     if (keeps) child.make = *form->module;
   } else if (node.layer.graph) {
-    const bool is_list = node.type == "Sequential";
+    const bool is_list = node.type == "Sequential" || is_repetition(node);
     const std::string title = camel(is_list ? node.name : node.type);
     std::vector<size_t> slots = node.layer.graph->outputs();
     child.inner = this->draft(*node.layer.graph, title, slots);

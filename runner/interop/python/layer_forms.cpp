@@ -421,8 +421,11 @@ bool is_changed(const Graph::Node& node) {
 
 }  // namespace
 
+bool is_repetition(const Graph::Node& node) { return node.layer.graph && node.attributes.empty(); }
+
 std::optional<LayerForm> form_of(const Graph::Node& node, const std::vector<std::string>& inputs,
                                  const LayerRegistry& registry, SourceFile& file) {
+  if (is_repetition(node)) return std::nullopt;
   if (auto form = transformers_model(node, inputs, file)) return form;
   if (const auto found = forms().find(node.type); found != forms().end() && !is_changed(node)) {
     return found->second(node, registry, file);

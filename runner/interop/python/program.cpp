@@ -373,25 +373,36 @@ class ProgramWriter {
     }
     const std::string first = "next(iter(batch.values()))";
     const std::string size = loss_.count.empty() ? "len(" + first + ")" : loss_.count;
-    body.line("total = sum(" + size + " for batch in window)");
+    const std::string batches = optimization_.evaluates_again ? "batches" : "window";
+    body.line("total = sum(" + size + " for batch in " + batches + ")");
     body.line("value = 0.0");
-    body.line("for batch in window:").in();
-    to_device(body, transforms_.train_batch);
+    body.line("for batch in " + batches + ":").in();
+    if (!optimization_.evaluates_again) to_device(body, transforms_.train_batch);
     forward(body);
     body.line("loss = " + loss_.call + (loss_.is_sum ? "" : " * " + size + " / total")).line(backward);
     body.line("value += loss.item()").out();
     clip(body);
   }
 
+  /// A step of an optimizer that computes the gradients several times, of the same batches.
+  void again(Body& body) const {
+    if (accumulates()) {
+      body.line("batches = []").line("for batch in window:").in();
+      to_device(body, transforms_.train_batch);
+      body.line("batches.append(batch)").out();
+    } else {
+      to_device(body, transforms_.train_batch);
+    }
+    body.line("").line(accumulates() ? "def closure(batches=batches):" : "def closure(batch=batch):").in();
+    gradients(body);
+    body.line(accumulates() ? "return value" : "return loss").out();
+    body.line("").line(accumulates() ? "losses.append(optimizer.step(closure))"
+                                     : "losses.append(optimizer.step(closure).item())");
+  }
+
   void one_step(Body& body) const {
     if (optimization_.evaluates_again) {
-      to_device(body, transforms_.train_batch);
-      body.line("");
-      body.line("def closure():").in();
-      gradients(body);
-      body.line("return loss").out();
-      body.line("");
-      body.line("losses.append(optimizer.step(closure).item())");
+      again(body);
     } else {
       gradients(body);
       for (const std::string& optimizer : optimization_.optimizers)
