@@ -1,0 +1,39 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainrun {
+
+/// While one lives, SIGINT, SIGTERM, SIGUSR1 and SIGHUP (unless it is ignored already) are noted, to be passed on to trials.
+class SweepSignals {
+ public:
+  SweepSignals();
+  ~SweepSignals();
+  SweepSignals(const SweepSignals&) = delete;
+  SweepSignals& operator=(const SweepSignals&) = delete;
+  /// One that came since this was last called, or 0.
+  static int take();
+};
+
+/// This program, started again to train one trial. Where this process is killed, so is that one.
+class TrialProcess {
+ public:
+  /// `arguments`: the program's name first. What it says goes to the end of the file `output`. `num_threads`:
+  /// OMP_NUM_THREADS, unless it is set. Throws Error, FileError.
+  TrialProcess(std::vector<std::string> arguments, int64_t num_threads, const std::string& output);
+
+  /// Once it has ended, its exit code, 128+N where the signal N ended it.
+  std::optional<int> exit_code();
+  void tell(int signal) const;
+
+ private:
+  pid_t pid_ = -1;
+  std::optional<int> exit_code_;
+};
+
+}  // namespace trainrun
