@@ -113,12 +113,11 @@ std::optional<Halving::Options> halving_of(const SweepArguments& arguments, cons
   return Halving::Options{*arguments.min_steps, arguments.reduction, arguments.scheduler == "asha-stop"};
 }
 
-/// How many trials run at once, and the threads of each: of a GPU one, of the CPU one each of its cores.
-void share_machine(const SweepArguments& arguments, const Recipe& recipe, SweepOptions& options) {
-  const int64_t cores = usable_cpus() / std::max<int64_t>(1, recipe.num_processes);
-  const bool is_cpu = choose_device({recipe.device, recipe.distributed_type, 0, 1}).is_cpu();
-  options.jobs = arguments.jobs.value_or(is_cpu ? std::max<int64_t>(1, std::min(cores, options.facts.num_trials)) : 1);
-  options.num_threads = std::max<int64_t>(1, cores / options.jobs);
+/// How many trials run at once: on a GPU one, on the CPU one for each core, or for the processes of one trial.
+int64_t jobs_of(const SweepArguments& arguments, const Recipe& recipe, int64_t num_trials) {
+  if (arguments.jobs) return *arguments.jobs;
+  if (!choose_device({recipe.device, recipe.distributed_type, 0, 1}).is_cpu()) return 1;
+  return std::clamp<int64_t>(usable_cpus() / std::max<int64_t>(1, recipe.num_processes), 1, num_trials);
 }
 
 SweepOptions options_of(const SweepArguments& arguments, Program& program) {
@@ -144,7 +143,7 @@ SweepOptions options_of(const SweepArguments& arguments, Program& program) {
   options.folder = arguments.output.empty() ? "runs/" + loaded.recipe.name + "-sweep" : arguments.output;
   options.shares_steps = !arguments.shares_nothing;
   options.retries_failed = arguments.retries_failed;
-  share_machine(arguments, loaded.recipe, options);
+  options.jobs = jobs_of(arguments, loaded.recipe, facts.num_trials);
   options.tell = [quiet = program.quiet || arguments.as_json](const std::string& line) {
     if (quiet) return;
     std::printf("%s\n", line.c_str());

@@ -94,6 +94,7 @@ class SpaceReader {
     bool is_good = false;
     const size_t dots = value.find("..");
     if (value.starts_with('[') && value.ends_with(']')) {
+      if (is_one_value(value)) return;
       is_good = read_choices(value.substr(1, value.size() - 2), dimension);
     } else if (const auto kind = kind_of(value)) {
       dimension.kind = *kind;
@@ -115,6 +116,14 @@ class SpaceReader {
     } else {
       space_.dimensions.push_back(std::move(dimension));
     }
+  }
+
+  /// Whether a list is the value of all trials: `[x]`, and `[[a, b]]` for the list [a, b].
+  bool is_one_value(std::string_view value) {
+    const auto items = split_items(value.substr(1, value.size() - 2));
+    if (!items || items->size() != 1) return false;
+    if (items->at(0).starts_with('[')) space_.arguments.back() = key_ + "=" + items->at(0);
+    return true;
   }
 
   static std::optional<Dimension::Kind> kind_of(std::string_view value) {

@@ -159,7 +159,10 @@ void Sweep::start(int64_t id) {
   if (const auto stop = step_to_stop(trial)) {
     arguments.insert(arguments.end(), {"--stop-after", std::to_string(*stop)});
   }
-  running_.push_back({id, std::make_unique<TrialProcess>(std::move(arguments), options_.num_threads, output_of(id))});
+  int64_t slot = 0;
+  while (std::ranges::any_of(running_, [&](const Running& one) { return one.slot == slot; })) ++slot;
+  auto process = std::make_unique<TrialProcess>(std::move(arguments), cores_of(slot, options_.jobs), output_of(id));
+  running_.push_back({id, slot, std::move(process)});
 }
 
 std::optional<int64_t> Sweep::step_to_stop(const SweepTrial& trial) const {

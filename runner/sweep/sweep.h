@@ -24,8 +24,7 @@ struct SweepOptions {
   SearchSpace space;
   SweepFacts facts;
   std::string folder;
-  int64_t jobs = 1;         // trials at once
-  int64_t num_threads = 1;  // of each
+  int64_t jobs = 1;  // trials at once
   bool shares_steps = true;
   bool retries_failed = false;
   std::function<void(const std::string&)> tell;  // takes a line for the user
@@ -49,6 +48,7 @@ class Sweep {
  private:
   struct Running {
     int64_t trial = 0;
+    int64_t slot = 0;  // among those that run at once: which cores it has
     std::unique_ptr<TrialProcess> process;
   };
   /// Where a point of the search begins, once the trial of another one has come so far.

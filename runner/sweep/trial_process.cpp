@@ -1,6 +1,7 @@
 #include "runner/sweep/trial_process.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,7 +10,6 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 
 #include "registry/formats/files/descriptor.h"
@@ -35,13 +35,6 @@ void handle_with(int number, void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;
   ::sigaction(number, &action, nullptr);
-}
-
-std::vector<std::string> environment_with(const std::string& name, const std::string& value) {
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
-  if (!std::getenv(name.c_str())) environment.push_back(name + "=" + value);
-  return environment;
 }
 
 std::vector<char*> texts_for_exec(std::vector<std::string>& texts) {
@@ -71,10 +64,24 @@ int SweepSignals::take() {
   return 0;
 }
 
-TrialProcess::TrialProcess(std::vector<std::string> arguments, int64_t num_threads, const std::string& output) {
-  std::vector<std::string> environment = environment_with("OMP_NUM_THREADS", std::to_string(num_threads));
+std::vector<int> cores_of(int64_t slot, int64_t jobs) {
+  cpu_set_t allowed;
+  std::vector<int> cores;
+  if (jobs < 2 || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  }
+  const int64_t each = static_cast<int64_t>(cores.size()) / jobs;
+  const auto begin = cores.begin() + each * slot;
+  return each == 0 ? std::vector<int>() : std::vector<int>(begin, begin + each);
+}
+
+TrialProcess::TrialProcess(std::vector<std::string> arguments, const std::vector<int>& cores,
+                           const std::string& output) {
   const std::vector<char*> argv = texts_for_exec(arguments);
-  const std::vector<char*> envp = texts_for_exec(environment);
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  for (const int core : cores) CPU_SET(core, &own);
   const Descriptor file(::open(output.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
   if (file.number() < 0) throw FileError(output, "open", errno);
   const pid_t parent = ::getpid();
@@ -85,8 +92,9 @@ TrialProcess::TrialProcess(std::vector<std::string> arguments, int64_t num_threa
   ::setpgid(0, 0);  // a Ctrl-C at the terminal reaches the sweep alone, which passes it on once
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
+  if (!cores.empty()) ::sched_setaffinity(0, sizeof own, &own);
   if (::dup2(file.number(), STDOUT_FILENO) < 0 || ::dup2(file.number(), STDERR_FILENO) < 0) ::_exit(1);
-  ::execve("/proc/self/exe", argv.data(), envp.data());
+  ::execve("/proc/self/exe", argv.data(), environ);
   ::_exit(127);
 }
 

@@ -44,6 +44,14 @@ TEST_CASE("values of a sweep are read from the command line, and other keys stay
                                               "training.max_grad_norm=1", "model.layers[1].num=8"});
 }
 
+TEST_CASE("a list of one item is one value") {
+  const SearchSpace space =
+      parse_search_space({"callbacks=[{type: EMA, decay: 0.9}]", "a.betas=[[0.9, 0.99]]", "b=[]"});
+  CHECK(space.dimensions.empty());
+  CHECK(space.arguments ==
+        std::vector<std::string>{"callbacks=[{type: EMA, decay: 0.9}]", "a.betas=[0.9, 0.99]", "b=[]"});
+}
+
 TEST_CASE("a grid has each point once, the last key the fastest") {
   const SearchSpace space = parse_search_space({"seed=4..5", "loss=[a, b, c]"});
   REQUIRE(space.grid_size() == 6);

@@ -224,7 +224,7 @@ def test_eight_decay_lengths_cost_one_run_and_eight_tails(tmp_path):
     (["training.num_epochs=1", "optimizer.lr=[1e-3,1e-2]"], 0),
     (["training.num_epochs=1", "seed=1..2"], 0),
     (["training.num_epochs=2", "scheduler={type: ReduceLROnPlateau, monitor: eval/loss}", "scheduler.factor=[0.1,0.5]"], 0),
-    (["training.num_epochs=1..2", "callbacks=[{type: ProgressiveResizing, start: 6, end: 8}]"], 0),
+    (["training.num_epochs=1..2", "callbacks=[{type: ProgressiveResizing, initial_scale: 1}]"], 0),
     (["training.num_epochs=1..2", "checkpoint.every=null"], 0),
 ])  # fmt: skip
 def test_steps_are_shared_where_they_are_equal_and_nowhere_else(tmp_path, changes, shared):
