@@ -95,8 +95,8 @@ int64_t SweepTable::count(State state) const {
 std::string SweepTable::best_command() const {
   if (!best) return "";
   std::string command = "trainrun " + quoted_word(facts.recipe);
-  SearchSpace space = parse_search_space(facts.arguments);
-  std::vector<std::string> words = facts.arguments;
+  const SearchSpace space = parse_search_space(facts.arguments);
+  std::vector<std::string> words = space.arguments;
   for (size_t i = 0; i < space.dimensions.size(); ++i) {
     const auto& [key, value] = rows[*best].trial.values.at(i);
     words[space.dimensions[i].argument] = key + "=" + value;

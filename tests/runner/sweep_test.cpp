@@ -39,7 +39,7 @@ TEST_CASE("values of a sweep are read from the command line, and other keys stay
   CHECK(space.dimensions[3].choices == std::vector<std::string>{"[0.9, 0.99]", "[0.8, 0.9]"});
   CHECK(!space.grid_size());
   const auto overrides = space.overrides({2e-4, 3, 1, 0, 1, 8});
-  CHECK(overrides == std::vector<std::string>{"optimizer.lr=0.0002", "dataloader.batch_size=32", "seed=3",
+  CHECK(overrides == std::vector<std::string>{"optimizer.lr=2e-04", "dataloader.batch_size=32", "seed=3",
                                               "model.layers[0].out_features=128", "optimizer.betas=[0.9, 0.99]",
                                               "training.max_grad_norm=1", "model.layers[1].num=8"});
 }
@@ -170,7 +170,7 @@ TEST_CASE("a journal without its last half line is read, a line in its middle th
   {
     Journal journal(path);
     journal.append({{"event", "number"}, {"number", 0}, {"trial", 3}});
-    CHECK_THROWS_WITH_AS(Journal(path), doctest::Contains("another process runs this sweep"), Error);
+    CHECK_THROWS_WITH_AS(Journal{path}, doctest::Contains("another process runs this sweep"), Error);
   }
   std::ofstream(path, std::ios::app) << R"({"event": "num)";
   {
