@@ -96,7 +96,7 @@ add_executable(trainrun_probe tests/parity/probe.cpp tests/parity/layers_probe.c
   tests/parity/data_probe.cpp tests/parity/training_probe.cpp tests/parity/imagined_gpu.cpp
   tests/parity/fuzz.cpp tests/parity/fuzz_changes.cpp tests/parity/fuzz_mends.cpp tests/parity/fuzz_readers.cpp
   tests/parity/batches_probe.cpp tests/parity/generation_probe.cpp
-  tests/parity/tokenizer_probe.cpp tests/parity/chat_probe.cpp)
+  tests/parity/tokenizer_probe.cpp tests/parity/chat_probe.cpp tests/parity/sweep_probe.cpp)
 trainrun_target(trainrun_probe)
 trainrun_unity(trainrun_probe)
 trainrun_target_compiles_lightly(trainrun_probe)

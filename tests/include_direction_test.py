@@ -74,6 +74,7 @@ ROOMS = [
     "foresight",
     "interop",
     "report",
+    "sweep",
 ]
 
 NAMESPACE = re.compile(r"^namespace ([\w:]+) \{|^\}  // namespace \w")

@@ -31,6 +31,7 @@ ELSEWHERE = {
     "runner/distributed/launcher.cpp": (
         "sigaction|std::signal|prctl|sched_setaffinity|execve", "a launcher, and its children before they begin anew"),
     "runner/distributed/rank_monitor.cpp": ("std::signal", "as the process ends"),
+    "runner/sweep/trial_process.cpp": ("prctl|execve|sigaction|sched_setaffinity", "a sweep, and its children before they begin anew"),
     "runner/loggers/log.cpp": ("set_default_logger", "on the page as log"),
     "tools/main.cpp": ("preinit_array", "on the page as passive waiting"),
     "tools/verb_run.cpp": ("prctl", "on the page as parent's death"),

@@ -31,7 +31,8 @@ std::string near_verb(const std::string& word, const std::vector<std::string>& v
       {"summary", "explain"}, {"describe", "explain"}, {"info", "env"},       {"doctor", "env"},
       {"ls", "list"},         {"components", "list"},  {"submit", "launch"},  {"compare", "diff"},
       {"infer", "predict"},   {"sample", "generate"},  {"convert", "export"}, {"resume", "run"},
-      {"version", "env"},     {"bench", "profile"}};
+      {"version", "env"},     {"bench", "profile"},    {"tune", "sweep"},     {"hpo", "sweep"},
+      {"search", "sweep"},    {"optimize", "sweep"}};
   const auto it = others.find(word);
   const bool is_known = it != others.end() && std::find(verbs.begin(), verbs.end(), it->second) != verbs.end();
   return is_known ? it->second : nearest(word, verbs);

@@ -13,8 +13,8 @@
 namespace trainrun {
 namespace {
 
-constexpr std::array kVerbsWithNetwork = {"run",    "launch", "eval",    "predict", "generate",
-                                          "export", "data",   "profile", "lr-find", "report"};
+constexpr std::array kVerbsWithNetwork = {"run",  "launch",  "eval",    "predict", "generate", "export",
+                                          "data", "profile", "lr-find", "report",  "sweep"};
 constexpr int kWidth = 30;  // of the bar
 
 std::string size_text(int64_t bytes) {

@@ -69,6 +69,15 @@ std::unique_ptr<Job> build_job(const LoadedRecipe& loaded, const Job::Options& o
   }
 }
 
+/// Throws Error where what is trained up to that step would be lost, or it is not clear of what it is a step.
+void check_stop_after(const Recipe& recipe) {
+  if (!recipe.checkpoint.every) {
+    throw Error(
+        "--stop-after saves the state to go on from later, but checkpoint.every is null; write checkpoint.every=epoch");
+  }
+  if (recipe.dataset.all_folds()) throw Error("--stop-after is of one fold; write dataset.fold.index=0");
+}
+
 /// Trains all folds of `loaded`, each by this process or by ranks of its own.
 int run_folds(const LoadedRecipe& loaded, const RecipeArguments& arguments, const AccelerateConfig& config,
               const Catalog& catalog, const Program& program) {
@@ -100,7 +109,11 @@ void add_run(CLI::App& app, Program& program) {
   const auto accelerate = std::make_shared<std::string>();
   add_recipe_arguments(*verb, *arguments);
   add_accelerate_option(*verb, *accelerate);
-  verb->callback([&program, arguments, accelerate] {
+  const auto stop_after = std::make_shared<std::optional<int64_t>>();
+  verb->add_option("--stop-after", *stop_after,
+                   "stop after this step as at a signal, evaluated if that is due, and saved; the same command resumes")
+      ->check(CLI::PositiveNumber);
+  verb->callback([&program, arguments, accelerate, stop_after] {
     // Until the process is gone: a repetition that comes while it ends does not change its exit code.
     static const StopSignals& signals = *new StopSignals;
     static_cast<void>(signals);
@@ -117,6 +130,7 @@ void add_run(CLI::App& app, Program& program) {
       check_processes(recipe, *rendezvous);
       stop_with_torchrun(*rendezvous);
     }
+    if (*stop_after) check_stop_after(recipe);
     if (const auto folds = recipe.dataset.all_folds()) {
       if (rendezvous || recipe.num_machines > 1) {
         throw Error("processes that " + (rendezvous ? rendezvous->launcher : "several machines") +
@@ -133,7 +147,7 @@ void add_run(CLI::App& app, Program& program) {
       return;
     }
     const auto job = build_job(loaded, {program.quiet, program.verbose, rendezvous});
-    const int signal = train(*job);
+    const int signal = train(*job, *stop_after);
     program.exit_code = signal == 0 ? kDone : 128 + signal;
   });
 }

@@ -58,8 +58,13 @@ class PhaseTime {
 /// evaluation's figures are added to it. Whatever happens between, a resumed run makes the evaluation first.
 class Trainer {
  public:
-  explicit Trainer(Job& job)
-      : job_(job), progress_(job.progress), total_steps_(job.total_steps()), log_(job), first_step_(progress_.step) {
+  Trainer(Job& job, std::optional<int64_t> stop_after)
+      : job_(job),
+        progress_(job.progress),
+        total_steps_(job.total_steps()),
+        stop_after_(stop_after),
+        log_(job),
+        first_step_(progress_.step) {
     is_over_ = is_past_max_time(progress_.seconds) || is_past_max_tokens();
     has_ended_ = is_at_end();
     saved_seconds_ = log_.seconds();
@@ -74,8 +79,8 @@ class Trainer {
     saved_step_ = progress_.step;
     StopSignals::begin_training(progress_.step);
     if (progress_.evaluation_due) catch_up();
-    while (signal_ == 0 && !is_at_end()) train_epoch();
-    if (signal_ != 0 && !is_done()) return stop();
+    while (goes_on()) train_epoch();
+    if ((signal_ != 0 || is_where_to_stop()) && !is_done()) return stop();
     finish();
     return 0;
   }
@@ -84,6 +89,8 @@ class Trainer {
 
  private:
   bool is_at_end() const { return progress_.step >= total_steps_ || !progress_.stopped.empty() || is_over_; }
+  bool is_where_to_stop() const { return stop_after_ && progress_.step >= *stop_after_; }
+  bool goes_on() const { return signal_ == 0 && !is_at_end() && !is_where_to_stop(); }
   bool is_done() const { return is_at_end() && !progress_.evaluation_due; }
   bool saves() const { return job_.recipe.checkpoint.every.has_value(); }
   bool epoch_ended() const { return progress_.batch == 0; }
@@ -106,7 +113,7 @@ class Trainer {
     const auto batches = job_.train_loader->iterate(progress_.epoch, progress_.batch);
     const int64_t num_batches = job_.train_loader->num_batches();
     const int64_t epoch = progress_.epoch;
-    while (signal_ == 0 && progress_.epoch == epoch && !is_at_end()) {
+    while (progress_.epoch == epoch && goes_on()) {
       const std::optional<StepOutcome> outcome = train_step(job_, *batches);
       if (!outcome) return heed_signals();
       job_.callbacks->after_step(outcome->figures);
@@ -313,7 +320,8 @@ class Trainer {
   int stop() {
     if (saves() && saved_step_ != progress_.step) save(false);
     job_.finish_saving();
-    job_.loggers->on_end({progress_.step, log_.seconds(), signal_name(signal_), progress_.metrics});
+    const char* reason = signal_ != 0 ? signal_name(signal_) : "--stop-after";
+    job_.loggers->on_end({progress_.step, log_.seconds(), reason, progress_.metrics});
     return signal_;
   }
 
@@ -347,6 +355,7 @@ class Trainer {
   Job& job_;
   Progress& progress_;
   int64_t total_steps_;
+  std::optional<int64_t> stop_after_;  // to go on later
   StepLog log_;
   std::set<std::string> told_;  // by evaluations
   int64_t first_step_;          // that this process began with
@@ -370,8 +379,8 @@ void finish_after_error(Job& job) {
 
 }  // namespace
 
-int train(Job& job) {
-  Trainer trainer(job);
+int train(Job& job, std::optional<int64_t> stop_after) {
+  Trainer trainer(job, stop_after);
   try {
     return trainer.run();
   } catch (const std::exception& error) {

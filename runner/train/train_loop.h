@@ -12,10 +12,10 @@
 
 namespace trainrun {
 
-/// Trains until the job is done or a signal asks to stop; saves, evaluates and reports as the recipe says. What is due
-/// after a step is saved first and evaluated then. Returns the signal, 0 when done. Throws TrainingError, and what
-/// loading and saving throw.
-int train(Job& job);
+/// Trains until the job is done, a signal asks to stop, or the step `stop_after` is done; saves, evaluates and reports
+/// as the recipe says. What is due after a step is saved first and evaluated then. Returns the signal, 0 when done.
+/// Throws TrainingError, and what loading and saving throw.
+int train(Job& job, std::optional<int64_t> stop_after = std::nullopt);
 
 /// What an evaluation is told besides.
 struct EvaluationControl {

@@ -26,6 +26,7 @@
 #include "tests/parity/onnx_probe.h"
 #include "tests/parity/optimizers_probe.h"
 #include "tests/parity/probe_request.h"
+#include "tests/parity/sweep_probe.h"
 #include "tests/parity/tokenizer_probe.h"
 #include "tests/parity/training_probe.h"
 
@@ -110,6 +111,10 @@ json run_decode(Request& request) {
 json run_templates(Request& request) { return render_templates(request.fields()); }
 json run_chats(Request& request) { return render_chats(request.fields()); }
 
+json run_tpe(Request& request) { return next_points(request.fields()); }
+json run_tpe_excess(Request& request) { return excesses_of(request.fields()); }
+json run_halving(Request& request) { return halving_decisions(request.fields()); }
+
 json run_next_logits(Request& request) {
   TensorMap results;
   json reply = next_logits(request.catalog(), request.fields(), results);
@@ -130,6 +135,7 @@ json answer(const Catalog& catalog, const json& fields) {
                                                                        {"chats", run_chats},
                                                                        {"dataset", run_dataset},
                                                                        {"fuzz", run_fuzz},
+                                                                       {"halving", run_halving},
                                                                        {"layer", run_layer},
                                                                        {"loss", run_loss},
                                                                        {"metric", run_metric},
@@ -143,6 +149,8 @@ json answer(const Catalog& catalog, const json& fields) {
                                                                        {"scheduler", run_scheduler},
                                                                        {"shapes", run_shapes},
                                                                        {"time_optimizer", time_optimizer},
+                                                                       {"tpe", run_tpe},
+                                                                       {"tpe_excess", run_tpe_excess},
                                                                        {"train", run_training},
                                                                        {"transform", run_transform},
                                                                        {"partition", run_partition},
