@@ -10,7 +10,9 @@
 #include "runner/device/device.h"
 #include "runner/distributed/launcher.h"
 #include "runner/predict/folds.h"
+#include "runner/replay/first_not_finite.h"
 #include "runner/train/train_loop.h"
+#include "runner/train/training_error.h"
 #include "tools/accelerate_option.h"
 #include "tools/verbs.h"
 
@@ -66,6 +68,21 @@ std::unique_ptr<Job> build_job(const LoadedRecipe& loaded, const Job::Options& o
   } catch (const std::exception& error) {
     write_error_to_log(error_text(error));
     throw;
+  }
+}
+
+/// Trains, and returns the signal that ended it. Where a loss that is not finite ends it, and comes from a step before,
+/// that step is looked for and told.
+int train_and_explain(std::unique_ptr<Job> job, const std::vector<std::string>& overrides, Catalog& catalog) {
+  try {
+    return train(*job);
+  } catch (const NonFiniteNumbers& error) {
+    if (error.is_explained() || !job->folder || !job->group->is_alone()) throw;
+    const std::string folder = job->folder->path();
+    job.reset();  // its memory is needed
+    const std::string found = explain_not_finite(folder, overrides, error.step(), catalog);
+    write_error_to_log(found);
+    throw TrainingError(std::string(error.what()) + "; " + found);
   }
 }
 
@@ -132,8 +149,9 @@ void add_run(CLI::App& app, Program& program) {
       program.exit_code = launch(launch_options(loaded), program.arguments);
       return;
     }
-    const auto job = build_job(loaded, {program.quiet, program.verbose, rendezvous});
-    const int signal = train(*job);
+    auto job = build_job(loaded, {program.quiet, program.verbose, rendezvous});
+    Catalog own = catalog;
+    const int signal = train_and_explain(std::move(job), {}, own);
     program.exit_code = signal == 0 ? kDone : 128 + signal;
   });
 }

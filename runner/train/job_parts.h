@@ -8,6 +8,9 @@ namespace trainrun {
 class Job;
 using Parts = std::vector<std::unique_ptr<Stateful>>;
 
+/// The part that says which data a checkpoint is of.
+constexpr const char* kDataPart = "data";
+
 /// All of a job's, in the order in which they are taken back: each may look at what those before it have put back.
 Parts parts_of_job(Job& job);
 
