@@ -19,6 +19,7 @@
 #include "runner/run/run_folder.h"
 #include "runner/train/callbacks.h"
 #include "runner/train/progress.h"
+#include "runner/train/sample_losses.h"
 #include "runner/train/stateful.h"
 #include "runner/train/step_account.h"
 #include "runner/train/step_outcome.h"
@@ -107,6 +108,7 @@ class Job {
   bool continues = false;         // the folder holds this run, unfinished
   Progress progress;
   std::unique_ptr<StepAccount> account;              // what steps found
+  std::unique_ptr<SampleLossAccount> sample_losses;  // null: no callback wants them
   std::unique_ptr<Callbacks> callbacks;
   /// What times are taken from; a test may set another.
   std::function<std::chrono::steady_clock::time_point()> clock = std::chrono::steady_clock::now;

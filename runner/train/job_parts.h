@@ -1,6 +1,7 @@
 #pragma once
 
 #include "registry/components/callbacks/text_samples.h"
+#include "runner/train/sample_losses.h"
 #include "runner/train/stateful.h"
 
 namespace trainrun {
@@ -22,5 +23,9 @@ void add_callback_parts(Job& job, Parts& parts);
 
 /// The texts of a job's model, for its callbacks (run_texts.cpp). The job must outlive it.
 std::unique_ptr<TextSource> texts_of(Job& job);
+
+/// The account of single samples' losses, for its callbacks (run_sample_losses.cpp). The job must outlive it. Throws
+/// Error where a loss has no form for single samples, or a sample of a batch is not one of the data set.
+std::unique_ptr<SampleLossAccount> sample_losses_of(Job& job);
 
 }  // namespace trainrun
