@@ -71,6 +71,7 @@ ROOMS = [
     "generate",
     "train",
     "predict",
+    "replay",
     "foresight",
     "interop",
     "report",

@@ -10,7 +10,9 @@
 #include "runner/device/device.h"
 #include "runner/distributed/launcher.h"
 #include "runner/predict/folds.h"
+#include "runner/replay/first_not_finite.h"
 #include "runner/train/train_loop.h"
+#include "runner/train/training_error.h"
 #include "tools/accelerate_option.h"
 #include "tools/verbs.h"
 
@@ -76,6 +78,22 @@ void check_stop_after(const Recipe& recipe) {
         "--stop-after saves the state to go on from later, but checkpoint.every is null; write checkpoint.every=epoch");
   }
   if (recipe.dataset.all_folds()) throw Error("--stop-after is of one fold; write dataset.fold.index=0");
+}
+
+/// Trains, and returns the signal that ended it. Where a loss that is not finite ends it, and comes from a step before,
+/// that step is looked for and told.
+int train_and_explain(std::unique_ptr<Job> job, std::optional<int64_t> stop_after,
+                      const std::vector<std::string>& overrides, Catalog& catalog) {
+  try {
+    return train(*job, stop_after);
+  } catch (const NonFiniteNumbers& error) {
+    if (error.is_explained() || !job->folder || !job->group->is_alone()) throw;
+    const std::string folder = job->folder->path();
+    job.reset();  // its memory is needed
+    const std::string found = explain_not_finite(folder, overrides, error.step(), catalog);
+    write_error_to_log(found);
+    throw TrainingError(std::string(error.what()) + "; " + found);
+  }
 }
 
 /// Trains all folds of `loaded`, each by this process or by ranks of its own.
@@ -146,8 +164,9 @@ void add_run(CLI::App& app, Program& program) {
       program.exit_code = launch(launch_options(loaded), program.arguments);
       return;
     }
-    const auto job = build_job(loaded, {program.quiet, program.verbose, rendezvous});
-    const int signal = train(*job, *stop_after);
+    auto job = build_job(loaded, {program.quiet, program.verbose, rendezvous});
+    Catalog own = catalog;
+    const int signal = train_and_explain(std::move(job), *stop_after, {}, own);
     program.exit_code = signal == 0 ? kDone : 128 + signal;
   });
 }

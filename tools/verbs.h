@@ -52,5 +52,7 @@ void add_runs(CLI::App& app, Program& program);
 void add_diff(CLI::App& app, Program& program);
 void add_report(CLI::App& app, Program& program);
 void add_sweep(CLI::App& app, Program& program);
+void add_replay(CLI::App& app, Program& program);
+void add_bisect(CLI::App& app, Program& program);
 
 }  // namespace trainrun

@@ -64,6 +64,7 @@ void add_callback_families(CallbackRegistry& registry) {
   TRAINRUN_ADD_FAMILY(registry, ema);
   TRAINRUN_ADD_FAMILY(registry, parameter_monitor);
   TRAINRUN_ADD_FAMILY(registry, progressive_resizing);
+  TRAINRUN_ADD_FAMILY(registry, sample_losses);
   TRAINRUN_ADD_FAMILY(registry, swa);
   TRAINRUN_ADD_FAMILY(registry, text_samples);
 }

@@ -52,6 +52,8 @@ class DataLoader {
   int64_t global_batch_size(int64_t batch) const;
   /// Batches in an epoch of the rank that has most of them. In evaluation others may have one fewer, or none.
   int64_t most_batches() const { return num_batches(0); }
+  /// The numbers in the data set of this rank's samples in an epoch, as batches take them: [n] int64.
+  at::Tensor order(int64_t epoch) const { return sampler_.indices(epoch); }
   /// A batch of one sample that does not belong to this rank's share: for forward passes in which every rank takes
   /// part.
   Batch surplus_batch() const;

@@ -128,6 +128,7 @@ RunReport read_report(const std::vector<std::string>& folders, Catalog& catalog)
       report.notes.push_back(run.label + " has no figures to draw: its metrics.jsonl is missing or empty");
     }
     for (const std::string& note : run.record.notes) report.notes.push_back(note);
+    run.suspects = read_suspect_labels(folders[i], catalog);
     records.push_back(run.record);
     report.runs.push_back(std::move(run));
   }

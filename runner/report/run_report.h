@@ -9,6 +9,7 @@
 #include "runner/report/run_diff.h"
 #include "runner/report/run_evaluation.h"
 #include "runner/report/run_table.h"
+#include "runner/report/suspect_labels.h"
 #include "runner/run/run_record.h"
 
 namespace trainrun {
@@ -37,6 +38,7 @@ struct ReportedRun {
   std::string recipe;  // the text of its recipe.yaml, without secrets
   LoggedLines train, eval;
   std::optional<RunEvaluation> evaluation;
+  std::optional<SuspectLabels> suspects;  // of a run with the callback SampleLosses
 };
 
 /// What a page of runs shows.

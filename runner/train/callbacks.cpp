@@ -55,6 +55,12 @@ void Callbacks::use(std::unique_ptr<TextSource> source) {
   });
 }
 
+void Callbacks::use(const std::function<SampleLossBook&()>& book) {
+  for_each([&](Callback& callback) {
+    if (auto* keeper = dynamic_cast<KeepsSampleLosses*>(&callback)) keeper->use(book());
+  });
+}
+
 void Callbacks::before_forward(Batch& batch) {
   for_each([&](Callback& callback) { callback.before_forward(*run_, batch); });
 }

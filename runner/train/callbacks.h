@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "registry/components/callbacks/sample_losses.h"
 #include "registry/components/callbacks/text_samples.h"
 #include "registry/kinds/callback.h"
 #include "registry/tensors/component_error.h"
@@ -62,6 +63,10 @@ class Callbacks {
 
   /// Those that have the model write texts get them from `source`. Throws ComponentError where it has none for them.
   void use(std::unique_ptr<TextSource> source);
+
+  /// Those that keep the losses of single samples get the book of the run, which is made where one of them wants it.
+  /// Throws ComponentError where there is none for it.
+  void use(const std::function<SampleLossBook&()>& book);
 
   void before_forward(Batch& batch);
   void before_update(bool is_logged);

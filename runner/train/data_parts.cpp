@@ -25,7 +25,7 @@ bool may_change(const Recipe& recipe) {
 /// By key: `dataset.train`, `dataset.eval`, or `dataset.eval.clean` of several.
 class DataPart : public Stateful {
  public:
-  explicit DataPart(Job& job) : Stateful("data"), job_(job) {}
+  explicit DataPart(Job& job) : Stateful(kDataPart), job_(job) {}
 
   json values() override { return job_.is_main() ? fingerprint() : json(json::value_t::discarded); }
 

@@ -17,8 +17,11 @@ DeviceStep::DeviceStep(Job& job, StepResult& figures) : job_(job), figures_(figu
 LossValue DeviceStep::forward(const Batch& batch, bool synchronize, const Occasion& occasion) {
   job_.parallel->prepare_forward(synchronize);
   const auto forward = [&] { return job_.model->forward(batch); };
-  return named("the forward pass", occasion,
-               [&] { return job_.model->loss(batch, job_.watch ? job_.watch->around(forward) : forward()); });
+  return named("the forward pass", occasion, [&] {
+    const Tensors outputs = job_.watch ? job_.watch->around(forward) : forward();
+    if (job_.sample_losses) job_.sample_losses->add(batch, outputs, occasion);
+    return job_.model->loss(batch, outputs);
+  });
 }
 
 void DeviceStep::backward(const LossValue& losses, const Batch& batch, const TargetCounts& shares, bool synchronize,

@@ -291,6 +291,11 @@ void Job::build_callbacks() {
       recipe, std::make_unique<ModelRun>(*model, *parallel, *group, recipe, progress.step, std::move(training)));
   add_own_callbacks(recipe, scheduler, progress.best, *callbacks);
   callbacks->use(texts_of(*this));
+  callbacks->use([this]() -> SampleLossBook& {
+    if (sample_losses) throw Error("the recipe has another SampleLosses; one keeps all losses");
+    sample_losses = sample_losses_of(*this);
+    return *sample_losses;
+  });
 }
 
 void Job::build_loggers(const Options& options) {

@@ -19,6 +19,7 @@
 #include "runner/run/run_folder.h"
 #include "runner/train/callbacks.h"
 #include "runner/train/progress.h"
+#include "runner/train/sample_losses.h"
 #include "runner/train/stateful.h"
 #include "runner/train/step_account.h"
 #include "runner/train/step_outcome.h"
@@ -72,6 +73,11 @@ class Job {
   void heed_writer();
   /// Waits until everything that was saved is on the disk; called by all ranks.
   void finish_saving();
+  /// Goes on from the checkpoint `from`. Throws CheckpointError naming it, DataError where the data are not what they
+  /// were.
+  void restore(const std::string& from);
+  /// Throws DataError where the data are not those that a checkpoint's state speaks of.
+  void check_data(const nlohmann::json& state);
   /// Where the generators of random numbers stand, to go back to.
   Tensors random_states() const;
   void set_random_states(const Tensors& states) const;
@@ -101,12 +107,16 @@ class Job {
   Tensors frozen;                 // of those, until epoch model.unfreeze_at_epoch
   bool continues = false;         // the folder holds this run, unfinished
   Progress progress;
-  std::unique_ptr<StepAccount> account;  // what steps found
+  std::unique_ptr<StepAccount> account;              // what steps found
+  std::unique_ptr<SampleLossAccount> sample_losses;  // null: no callback wants them
   std::unique_ptr<Callbacks> callbacks;
   /// What times are taken from; a test may set another.
   std::function<std::chrono::steady_clock::time_point()> clock = std::chrono::steady_clock::now;
   /// Set by who trains, where the recipe heeds the clock: says what is due by now.
   std::function<void(StepDecision&)> ask_clock;
+  /// Set by who makes steps again, in a dry run: told of each step when it is done, before anything that is due after it.
+  /// True: training ends here, and nothing is due.
+  std::function<bool(const StepOutcome&)> leave_after;
 
  private:
   void connect(const LoadedRecipe& loaded, const Options& options);
@@ -120,8 +130,6 @@ class Job {
   void resume();
   /// Whether the folder was removed or renamed, even while something was written to it; then it is there again.
   bool restore_folder();
-  /// Throws CheckpointError naming `from`, DataError where the data is not what it was.
-  void restore(const std::string& from);
   void check_what_is_left(const std::string& from) const;
   std::optional<std::string> checkpoint_to_resume();
 

@@ -7,6 +7,7 @@
 #include "runner/run/recipe_file.h"
 #include "runner/run/resume_path.h"
 #include "runner/train/job.h"
+#include "runner/train/job_parts.h"
 #include "runner/train/random_states.h"
 
 namespace trainrun {
@@ -132,6 +133,13 @@ void Job::restore(const std::string& from) {
     throw refuse(error.what_without_backtrace());
   }
   check_what_is_left(from);
+}
+
+void Job::check_data(const nlohmann::json& state) {
+  for (const auto& part : parts_) {
+    const auto saved = state.find(part->name());
+    if (part->name() == kDataPart && saved != state.end()) part->load({{}, *saved});
+  }
 }
 
 void Job::check_what_is_left(const std::string& from) const {

@@ -30,6 +30,7 @@ class RunTexts : public TextSource {
   }
 
   void show(const std::vector<std::string>& prompts, const GenerationOptions& options) override {
+    if (job_.is_main() && !job_.folder) return;  // a dry run keeps nothing, and texts change nothing
     const Tensors random = job_.random_states();
     const PhaseScope phase(*job_.group, Phase::kEvaluation);
     {

@@ -81,14 +81,16 @@ class Trainer {
     if (progress_.evaluation_due) catch_up();
     while (goes_on()) train_epoch();
     if ((signal_ != 0 || is_where_to_stop()) && !is_done()) return stop();
-    finish();
+    if (!job_.leave_after) finish();
     return 0;
   }
 
   double seconds() const { return log_.seconds(); }
 
  private:
-  bool is_at_end() const { return progress_.step >= total_steps_ || !progress_.stopped.empty() || is_over_; }
+  bool is_at_end() const {
+    return progress_.step >= total_steps_ || !progress_.stopped.empty() || is_over_ || is_left_;
+  }
   bool is_where_to_stop() const { return stop_after_ && progress_.step >= *stop_after_; }
   bool goes_on() const { return signal_ == 0 && !is_at_end() && !is_where_to_stop(); }
   bool is_done() const { return is_at_end() && !progress_.evaluation_due; }
@@ -120,6 +122,8 @@ class Trainer {
       StopSignals::note_step(progress_.step);
       log_.record(*outcome, epoch);
       if (progress_.batch == num_batches) ++progress_.epoch, progress_.batch = 0;
+      is_left_ = job_.leave_after && job_.leave_after(*outcome);
+      if (is_left_) return;
       between_steps(outcome->decision);
     }
   }
@@ -312,9 +316,10 @@ class Trainer {
   void require_finite_weights() {
     const auto name = non_finite_weight(job_);
     if (!name) return;
-    throw TrainingError("the weights are not finite after step " + std::to_string(progress_.step) + ": " + *name +
-                        " holds NaN or an infinity; they are not saved; try a lower learning rate or max_grad_norm" +
-                        newest_checkpoint(job_));
+    const std::string message =
+        "the weights are not finite after step " + std::to_string(progress_.step) + ": " + *name +
+        " holds NaN or an infinity; they are not saved; try a lower learning rate or max_grad_norm";
+    throw NonFiniteNumbers(message + newest_checkpoint(job_), progress_.step, /*is_explained=*/false);
   }
 
   int stop() {
@@ -364,6 +369,7 @@ class Trainer {
   double saved_seconds_;        // of it, or of this start
   bool is_over_;                // training.max_time or max_tokens
   bool has_ended_;              // callbacks were told that training is over
+  bool is_left_ = false;        // by Job::leave_after
   bool is_restored_ = false;    // the weights are those of an earlier step
 };
 

@@ -13,6 +13,7 @@
 #include "runner/train/asked_signals.h"
 #include "runner/train/device_step.h"
 #include "runner/train/finite.h"
+#include "runner/train/loss_origin.h"
 #include "runner/train/step_batches.h"
 #include "runner/train/step_errors.h"
 #include "runner/train/training_error.h"
@@ -41,13 +42,18 @@ std::string without_targets(const Job& job, const Batch& batch) {
 }
 
 /// `batch`: null where it is no longer there.
-[[noreturn]] void throw_not_finite(const Job& job, double loss, const Occasion& occasion, const Batch* batch) {
-  const std::string reason = batch && std::isnan(loss) ? without_targets(job, *batch) : "";
-  throw TrainingError(
-      "the loss is " + decimal(loss) + " at step " + std::to_string(occasion.step) + ", epoch " +
-      std::to_string(occasion.epoch) + ", batch " + std::to_string(occasion.batch) +
-      (reason.empty() ? "; try a lower learning rate, max_grad_norm, or look for bad values in the data" : reason) +
-      newest_checkpoint(job));
+[[noreturn]] void throw_not_finite(Job& job, double loss, const Occasion& occasion, const Batch* batch) {
+  std::string reason = batch && std::isnan(loss) ? without_targets(job, *batch) : "";
+  const LossOrigin origin = batch && reason.empty() ? origin_of_loss(job, *batch) : LossOrigin();
+  const bool is_explained = !reason.empty() || (!origin.text.empty() && !origin.is_from_before);
+  if (reason.empty()) {
+    reason = (origin.text.empty() ? "" : ": " + origin.text) +
+             "; try a lower learning rate, max_grad_norm, or look for bad values in the data";
+  }
+  throw NonFiniteNumbers("the loss is " + decimal(loss) + " at step " + std::to_string(occasion.step) + ", epoch " +
+                             std::to_string(occasion.epoch) + ", batch " + std::to_string(occasion.batch) + reason +
+                             newest_checkpoint(job),
+                         occasion.step, is_explained);
 }
 
 /// A CPU says at once that a loss is not finite; a GPU keeps it for `read_account`.

@@ -282,6 +282,29 @@ std::string recipes_html(const RunReport& report) {
   return html;
 }
 
+std::string suspects_html(const RunReport& report) {
+  std::string html;
+  for (const ReportedRun& run : report.runs) {
+    if (!run.suspects) continue;
+    const SuspectLabels& suspects = *run.suspects;
+    Rows rows;
+    for (const SuspectLabels::One& one : suspects.highest) {
+      rows.push_back({grouped(one.number), escaped_html(one.place), escaped_html(one.label), in_figures(one.mean, 4),
+                      std::isnan(one.last) ? "" : in_figures(one.last, 4)});
+    }
+    const std::string caption = run.label + ": the samples whose losses stayed highest, " +
+                                std::to_string(rows.size()) + " of " + grouped(suspects.samples) + "; means over " +
+                                counted(suspects.epochs, "epoch", "epochs") + ", whose median over all samples is " +
+                                in_figures(suspects.median, 4);
+    html += html_table(caption, {"sample", "place", "label", "mean loss", "last loss"}, rows);
+    for (const std::string& note : suspects.notes) html += "<p class=\"note\">" + escaped_html(note) + "</p>\n";
+  }
+  if (html.empty()) return "";
+  return "<h2>Suspect labels</h2>\n<p>A label that is wrong keeps its sample's loss high for as long as the model "
+         "learns from the others. A sample that is merely hard does so as well: look at them.</p>\n" +
+         html;
+}
+
 std::string notes_html(const std::vector<std::string>& notes) {
   if (notes.empty()) return "";
   std::string html = "<ul class=\"note\">\n";
@@ -307,7 +330,8 @@ std::string to_html(const RunReport& report) {
   for (size_t i = 0; i < report.runs.size(); ++i) {
     if (report.runs[i].evaluation) body += evaluation_html(report.runs[i].label, *report.runs[i].evaluation, charts);
   }
-  body += resources_html(report) + environment_html(report) + recipes_html(report) + "</main>\n";
+  body +=
+      suspects_html(report) + resources_html(report) + environment_html(report) + recipes_html(report) + "</main>\n";
   body += "<footer>Written by trainrun " TRAINRUN_VERSION "; charts by Chart.js (MIT licence).</footer>\n";
   ordered_json data = {{"runs", ordered_json::array()}, {"charts", charts.take()}};
   for (const ReportedRun& run : report.runs) {

@@ -1,0 +1,131 @@
+"""`trainrun bisect`: the first step, layer and tensor in which two runs part."""
+
+import shutil
+
+import pytest
+import torch
+
+from tests.tools.replayed_runs import called, change_weights, checkpoint_of, files_of, json_of, number_in, stopped_after, trained, write_table
+
+PLANTED = ("5.weight", "0.weight", "3.weight")
+
+
+@pytest.fixture(name="a", scope="module")
+def first_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bisect")
+    write_table(folder / "train.csv")
+    return trained(folder, "a")
+
+
+def bisect(a, b, *arguments):
+    return json_of(a.parent, "bisect", a, b, *arguments, code=(0, 1))
+
+
+def resumed_with(a, name, change, step=57, *changes):
+    """A copy of run `a` that was stopped after `step`, amended, and went on."""
+    b = stopped_after(a, step, name)
+    change_weights(checkpoint_of(b, step), change)
+    return trained(a.parent, name, *changes)
+
+
+def test_runs_that_are_alike_do_not_part(a):
+    b = trained(a.parent, "alike")
+    done = called(a.parent, "bisect", a, b)
+    assert done.returncode == 0 and "the runs do not part up to step 96" in done.stdout
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_weight_that_was_changed_at_step_57_is_named(a, name):
+    def plant(weights):
+        weights[name].view(-1)[5] += 1e-3
+
+    b = resumed_with(a, f"planted-{name}", plant)
+    before = files_of(a), files_of(b)
+    found = bisect(a, b)
+    parting = found["parting"]
+    assert (parting["step"], parting["name"], parting["layer"]) == (57, name, name.split(".")[0])
+    assert parting["run"] == str(b) and parting["checkpoint"].endswith("step-00000057")
+    assert parting["greatest"] == pytest.approx(1e-3, rel=1e-3) and parting["differing"] == 1
+    columns = torch.Size([12, 16]) if name == "3.weight" else torch.Size([16, 4]) if name == "0.weight" else torch.Size([1, 12])
+    assert parting["at"] == [5 // columns[1], 5 % columns[1]]
+    assert "changed from outside after step 57" in parting["remark"]
+    assert found["logged"]["last_equal"] == 57 and found["logged"]["first_other"] == 58
+    assert found["checkpoints"] == {"last_equal": 38, "first_other": 57}
+    assert (files_of(a), files_of(b)) == before
+    text = called(a.parent, "bisect", a, b).stdout
+    assert f"step 57: weight {name} differs" in text and "layer: " + name.split(".")[0] in text
+
+
+def test_the_order_of_the_runs_does_not_matter(a):
+    def plant(weights):
+        weights["3.weight"][3, 7] += 1e-3
+
+    b = resumed_with(a, "turned", plant)
+    parting = bisect(b, a)["parting"]
+    assert (parting["step"], parting["name"], parting["run"], parting["at"]) == (57, "3.weight", str(b), [3, 7])
+
+
+def test_a_change_whose_checkpoint_is_gone_is_put_between_two_steps(a):
+    def plant(weights):
+        weights["3.weight"][3, 7] += 1e-3
+
+    b = resumed_with(a, "gone", plant)
+    shutil.rmtree(checkpoint_of(b, 57))
+    parting = bisect(a, b)["parting"]
+    assert (parting["kind"], parting["step"], parting["run"]) == ("logged", 58, str(b))
+    assert "changed from outside after step 57" in parting["remark"]
+
+
+def test_a_run_that_began_with_an_amended_checkpoint_is_found(a):
+    copy = a.parent / "amended"
+    shutil.copytree(checkpoint_of(a, 57), copy)
+
+    def plant(weights):
+        weights["3.weight"][3, 7] += 1e-3
+
+    change_weights(copy, plant)
+    b = trained(a.parent, "from-amended", f"checkpoint.resume={copy}")
+    parting = bisect(a, b)["parting"]
+    assert (parting["step"], parting["name"], parting["layer"], parting["at"]) == (57, "3.weight", "3", [3, 7])
+    assert parting["greatest"] == pytest.approx(1e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize("row", [0, 100, 255])
+def test_a_sample_that_was_changed_is_named_with_its_step(a, row):
+    write_table(a.parent / "other.csv", changed=row)
+    b = trained(a.parent, f"sample-{row}", "dataset.train.path=other.csv")
+    found = bisect(a, b)
+    place = torch.randperm(256, generator=torch.Generator().manual_seed(5)).tolist().index(row)
+    parting = found["parting"]
+    assert found["changes"] == ["dataset.train.path"]
+    assert parting["step"] == place // 16 + 1 and parting["kind"] == "step"
+    assert parting["what"].startswith("the batch's ")
+    assert number_in(r"sample (\d+) of 16", parting["difference"]) == place % 16 + 1
+    assert f"(number {row}, other.csv:{row + 2}" in parting["difference"]
+    assert parting["at"] == [place % 16, 2] and parting["greatest"] == pytest.approx(0.25, rel=1e-4)
+
+
+def test_another_learning_rate_is_the_first_difference_of_step_1(a):
+    b = trained(a.parent, "rate", "optimizer.lr=1.1e-2")
+    found = bisect(a, b)
+    assert found["changes"] == ["optimizer.lr"]
+    assert (found["parting"]["step"], found["parting"]["what"]) == (1, "the learning rate")
+
+
+def test_other_initial_weights_are_named(a):
+    b = trained(a.parent, "seed", "seed=6")
+    parting = bisect(a, b)["parting"]
+    assert (parting["step"], parting["name"]) == (1, "0.weight") and "before the step" in parting["what"]
+
+
+def test_a_schedule_that_differs_later_is_found_where_it_differs(a):
+    schedule = "scheduler={type: MultiStepLR, milestones: [%d], gamma: 0.5}"
+    b = trained(a.parent, "late-b", schedule % 40)
+    c = trained(a.parent, "late-c", schedule % 70)
+    parting = bisect(b, c)["parting"]
+    assert (parting["step"], parting["what"]) == (41, "the learning rate")
+
+
+def test_what_is_no_run_is_refused(a):
+    done = called(a.parent, "bisect", a, "train.csv")
+    assert done.returncode == 2 and "is not a run's folder" in done.stderr
