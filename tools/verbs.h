@@ -51,5 +51,7 @@ void add_completion(CLI::App& app, Program& program);
 void add_runs(CLI::App& app, Program& program);
 void add_diff(CLI::App& app, Program& program);
 void add_report(CLI::App& app, Program& program);
+void add_top(CLI::App& app, Program& program);
+void add_ctl(CLI::App& app, Program& program);
 
 }  // namespace trainrun
