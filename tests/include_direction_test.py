@@ -68,6 +68,7 @@ ROOMS = [
     "distributed",
     "run",
     "loggers",
+    "control",
     "generate",
     "train",
     "predict",

@@ -1,8 +1,11 @@
+#include <unistd.h>
+
 #include <cstdio>
 #include <memory>
 
 #include "registry/formats/files/file_io.h"
 #include "runner/base/text.h"
+#include "runner/report/report_server.h"
 #include "runner/report/run_report.h"
 #include "tools/verbs.h"
 
@@ -13,6 +16,8 @@ struct ReportArguments {
   std::vector<std::string> runs;
   std::string output = "report.html";
   bool evaluate = false;
+  bool watch = false;
+  int port = 0;
 };
 
 RunReport report_of(const ReportArguments& arguments, Program& program) {
@@ -23,6 +28,14 @@ RunReport report_of(const ReportArguments& arguments, Program& program) {
   } catch (const Error& error) {
     throw CLI::ValidationError(error.what());
   }
+}
+
+/// Until the program is ended.
+[[noreturn]] void serve(const ReportArguments& arguments, Program& program) {
+  const ReportServer server(arguments.port, [&] { return read_report(arguments.runs, program.catalog); });
+  std::printf("http://localhost:%d/ shows the report, and follows runs that go on; Ctrl-C ends it\n", server.port());
+  std::fflush(stdout);
+  while (true) ::pause();
 }
 
 }  // namespace
@@ -36,8 +49,18 @@ void add_report(CLI::App& app, Program& program) {
   verb->add_flag("--evaluate", arguments->evaluate,
                  "also have the best checkpoint of each run (else its newest) predict the evaluation data: classes, "
                  "confusion matrix, curves, errors, the worst mistakes");
+  CLI::Option* watch = verb->add_flag("--watch", arguments->watch,
+                                      "serve the page on this machine, at 127.0.0.1 alone, and follow runs that go on");
+  verb->add_option("--port", arguments->port, "with --watch: the port; one that is free by default")
+      ->check(CLI::Range(1, 65535))
+      ->needs(watch);
   verb->callback([&program, arguments] {
     RunReport report = report_of(*arguments, program);
+    if (arguments->watch && arguments->evaluate) {
+      throw CLI::ValidationError(
+          "--watch follows figures, and --evaluate makes the models predict: leave one of them out");
+    }
+    if (arguments->watch) serve(*arguments, program);
     for (ReportedRun& run : report.runs) {
       if (!arguments->evaluate) break;
       TrainedRun trained(find_trained(run.record.path), {}, program.catalog);

@@ -54,5 +54,7 @@ void add_report(CLI::App& app, Program& program);
 void add_sweep(CLI::App& app, Program& program);
 void add_replay(CLI::App& app, Program& program);
 void add_bisect(CLI::App& app, Program& program);
+void add_top(CLI::App& app, Program& program);
+void add_ctl(CLI::App& app, Program& program);
 
 }  // namespace trainrun

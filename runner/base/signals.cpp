@@ -113,6 +113,8 @@ const char* signal_name(int number) {
       return "SIGHUP";
     case SIGUSR1:
       return "SIGUSR1";
+    case StopSignals::kControl:
+      return "trainrun ctl";
     default:
       return "a signal";
   }
@@ -148,6 +150,12 @@ void StopSignals::note_saved(int64_t step) { saved_step = step; }
 int StopSignals::received() { return stop_signal; }
 
 void StopSignals::request_save(int number) { save_signal = number; }
+
+void StopSignals::request_stop() {
+  const int64_t now = nanoseconds_now();
+  int none = 0;
+  if (stop_signal.compare_exchange_strong(none, SIGTERM)) first_nanoseconds = now;
+}
 
 int StopSignals::take_save_request() { return save_signal.exchange(0); }
 

@@ -28,8 +28,12 @@ class StopSignals {
 
   /// The signal to stop that came, or 0.
   static int received();
-  /// Asks to save and to go on, as the signal `number` would; SIGPIPE: standard output was closed.
+  /// Asks to save and to go on, as the signal `number` would; SIGPIPE: standard output was closed; kControl: somebody
+  /// asked by the run's socket.
   static void request_save(int number);
+  static constexpr int kControl = 1000;
+  /// Asks to stop, as SIGTERM would.
+  static void request_stop();
   /// What asked to save since this was last called, or 0.
   static int take_save_request();
 

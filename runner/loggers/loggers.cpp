@@ -4,6 +4,7 @@
 #include "runner/loggers/console.h"
 #include "runner/loggers/csv_log.h"
 #include "runner/loggers/jsonl.h"
+#include "runner/loggers/mlflow.h"
 #include "runner/loggers/tensorboard.h"
 
 namespace trainrun {
@@ -13,6 +14,7 @@ void add_loggers(LoggerRegistry& loggers) {
   add_jsonl(loggers);
   add_csv(loggers);
   add_tensorboard(loggers);
+  add_mlflow(loggers);
 }
 
 Loggers::~Loggers() { finish(); }

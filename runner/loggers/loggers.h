@@ -10,7 +10,7 @@
 
 namespace trainrun {
 
-/// Adds the loggers that come with the runner: console, jsonl, csv, tensorboard.
+/// Adds the loggers that come with the runner: console, jsonl, csv, tensorboard, mlflow.
 void add_loggers(LoggerRegistry& loggers);
 
 /// Tells the loggers of a run, in the recipe's order: those that say `is_told_at_once` on the calling thread, each other

@@ -52,7 +52,9 @@ struct RunReport {
 /// Reads the runs in these folders. Throws Error where one is not that of a run.
 RunReport read_report(const std::vector<std::string>& folders, Catalog& catalog);
 
-/// One HTML file that needs no other and no network.
-std::string to_html(const RunReport& report);
+/// One HTML file that needs no other and no network. `is_watched`: it asks where it comes from for newer figures.
+std::string to_html(const RunReport& report, bool is_watched = false);
+/// What a page that is watched asks for: JSON with the figures, the charts, and the tables of states.
+std::string watched_data(const RunReport& report);
 
 }  // namespace trainrun

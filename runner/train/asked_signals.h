@@ -15,6 +15,9 @@ constexpr int64_t kSignalNumbers = 3;
 /// How many numbers say what rank 0's clock asks for, where a recipe heeds the clock.
 constexpr int64_t kClockNumbers = 2;
 
+/// How many numbers say whether rank 0 was asked for a change.
+constexpr int64_t kChangeNumbers = 1;
+
 /// The signal to stop that has come to this process, or kSaveAndGoOn, or 0. A request to save is answered once.
 int own_signal();
 

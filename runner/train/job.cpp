@@ -10,6 +10,7 @@
 #include "registry/kinds/build.h"
 #include "registry/kinds/dataset_facts.h"
 #include "runner/base/arithmetic.h"
+#include "runner/control/control.h"
 #include "runner/data/data_contract.h"
 #include "runner/data/kept_tokenizers.h"
 #include "runner/device/device.h"
@@ -31,6 +32,7 @@
 #include "runner/train/job_parts.h"
 #include "runner/train/own_callbacks.h"
 #include "runner/train/rank_seed.h"
+#include "runner/train/run_change.h"
 #include "runner/train/start_notes.h"
 
 namespace trainrun {
@@ -268,7 +270,9 @@ int64_t Job::total_steps() const {  // those done may have been of other ranks, 
   return std::min(by_epochs, training.max_steps.value_or(INT64_MAX));
 }
 
-bool Job::is_line_due(int64_t step) const { return step % recipe.logging.every_steps == 0 || step == total_steps(); }
+bool Job::is_line_due(int64_t step) const {
+  return step % changed.log_every.value_or(recipe.logging.every_steps) == 0 || step == total_steps();
+}
 
 void Job::set_rates() {
   if (!scheduler) return;
@@ -298,6 +302,19 @@ void Job::build_callbacks() {
   });
 }
 
+void Job::open_control() {
+  try {
+    auto opened = std::make_unique<Control>(folder->path());
+    control = opened.get();
+    nlohmann::json changes = nlohmann::json::array();
+    for (const RunChange& change : progress.changes) changes.push_back(to_json(change));
+    control->set_changes(std::move(changes));
+    loggers->add({{}, "control.sock", "trainrun ctl"}, std::move(opened));
+  } catch (const FileError& error) {
+    spdlog::warn("trainrun ctl cannot reach this run: {}", error.what());
+  }
+}
+
 void Job::build_loggers(const Options& options) {
   loggers = std::make_unique<Loggers>();
   if (!is_main()) return;
@@ -306,6 +323,7 @@ void Job::build_loggers(const Options& options) {
   inputs.quiet = options.quiet;
   inputs.interactive = !options.quiet && isatty(STDOUT_FILENO) == 1;
   for (const Component<LoggerKind>& logger : *recipe.logging.report_to) loggers->add(logger, inputs);
+  open_control();
   RunInfo info;
   info.name = recipe.name;
   info.output_dir = folder->path();

@@ -26,6 +26,15 @@
 
 namespace trainrun {
 
+class Control;
+
+/// What of the recipe was changed while the run went on.
+struct ChangedSettings {
+  std::optional<int64_t> log_every;
+  std::optional<EveryOrTime> checkpoint_every;
+  std::optional<Every> evaluation_every;
+};
+
 /// Throws RecipeError where an optimizer cannot work on pieces of parameters.
 void require_elementwise(const Component<OptimizerKind>& chosen, const Optimizer& optimizer);
 
@@ -53,6 +62,13 @@ class Job {
   /// Optimizer steps of one epoch, and of the whole job.
   int64_t steps_per_epoch() const;
   int64_t total_steps() const;
+  /// When checkpoints and evaluations are due, as the recipe or a change has it.
+  const EveryOrTime& checkpoint_every() const {
+    return changed.checkpoint_every ? *changed.checkpoint_every : recipe.checkpoint.every;
+  }
+  const Every& evaluation_every() const {
+    return changed.evaluation_every ? *changed.evaluation_every : recipe.evaluation.every;
+  }
   /// Whether the log gets a line after this step; it gets one, too, where the time or the tokens are up.
   bool is_line_due(int64_t step) const;
   /// Rates for the next step.
@@ -102,11 +118,14 @@ class Job {
   std::unique_ptr<GradScaler> grad_scaler;        // null: the loss is not scaled
   std::unique_ptr<CheckpointWriter> checkpoints;  // of the main process
   std::unique_ptr<Loggers> loggers;
+  Control* control = nullptr;     // the run's socket, one of the loggers; null: not rank 0, or there is none
   std::vector<GroupRates> rates;  // of the optimizer's groups, for the next step
   Tensors parameters;             // those that want a gradient; this rank's pieces where it is sharded
   Tensors frozen;                 // of those, until epoch model.unfreeze_at_epoch
   bool continues = false;         // the folder holds this run, unfinished
   Progress progress;
+  ChangedSettings changed;
+  std::vector<RunChange> later_changes;              // of before the resume, which come again
   std::unique_ptr<StepAccount> account;              // what steps found
   std::unique_ptr<SampleLossAccount> sample_losses;  // null: no callback wants them
   std::unique_ptr<Callbacks> callbacks;
@@ -127,7 +146,10 @@ class Job {
   void build_callbacks();
   void open_folder(const LoadedRecipe& loaded);
   void build_loggers(const Options& options);
+  void open_control();
   void resume();
+  /// Of a run that goes on: changes that were made after the checkpoint.
+  void take_later_changes();
   /// Whether the folder was removed or renamed, even while something was written to it; then it is there again.
   bool restore_folder();
   void check_what_is_left(const std::string& from) const;

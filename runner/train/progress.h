@@ -8,6 +8,16 @@
 
 namespace trainrun {
 
+/// A value of the recipe that was changed while the run went on.
+struct RunChange {
+  int64_t step = 0;  // finished steps, after which it was made
+  int64_t time = 0;  // in seconds of Unix's time
+  std::string key;   // "optimizer.lr"
+  std::string before;
+  std::string value;
+  std::string of_recipe;  // what the recipe said then; where it says something else later, that counts
+};
+
 /// Where training stands: what a checkpoint must put back besides weights, optimizer, scheduler and random numbers.
 struct Progress {
   int64_t step = 0;                                     // finished optimizer steps
@@ -23,6 +33,7 @@ struct Progress {
   int64_t skipped_steps = 0;                            // of `step`: those whose gradients overflowed in float16
   std::vector<std::pair<std::string, double>> metrics;  // the last evaluation
   std::string stopped;                                  // why a callback ended training here; "": it goes on
+  std::vector<RunChange> changes;                       // that were made so far, in their order
   bool evaluation_due = false;                          // of `step`: what is saved has not been evaluated yet
 };
 

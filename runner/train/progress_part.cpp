@@ -8,6 +8,7 @@
 #include "runner/device/machine.h"
 #include "runner/train/job.h"
 #include "runner/train/job_parts.h"
+#include "runner/train/run_changes.h"
 
 namespace trainrun {
 namespace {
@@ -85,6 +86,7 @@ class ProgressPart : public Stateful {
     json values = progress_json(job_.progress);
     if (!job_.progress.stopped.empty()) values["stopped"] = job_.progress.stopped;
     if (job_.progress.tokens > 0) values["tokens"] = job_.progress.tokens;
+    for (const RunChange& change : job_.progress.changes) values["changes"].push_back(to_json(change));
     values["monitor"] = monitor_json(job_.recipe);
     values["global_batch_size"] = global_batch_size();
     values["seed"] = job_.recipe.seed;
@@ -96,6 +98,7 @@ class ProgressPart : public Stateful {
   void load(const Snapshot& saved) override {
     job_.progress = progress_from(saved.values);
     if (job_.continues) job_.progress.stopped = saved.values.value("stopped", "");
+    load_changes(changes_from(saved.values.value("changes", json::array())));
     find_batch(saved.values);
     const json monitor = monitor_json(job_.recipe);
     if (saved.values.value("monitor", monitor) != monitor) {
@@ -105,6 +108,19 @@ class ProgressPart : public Stateful {
   }
 
  private:
+  /// Another run has its own recipe, and not what was changed in this one.
+  void load_changes(const std::vector<RunChange>& changes) {
+    for (const RunChange& change : changes) {
+      if (!job_.continues) {
+        spdlog::info("{}={}, a change by trainrun ctl in the run of the checkpoint, is not made in this one",
+                     change.key, change.value);
+        continue;
+      }
+      spdlog::info(apply_change(job_, change));
+      job_.progress.changes.push_back(change);
+    }
+  }
+
   int64_t global_batch_size() const { return saturating_product(job_.recipe.dataloader.batch_size, job_.world_size()); }
 
   void find_batch(const json& state) {

@@ -9,6 +9,7 @@
 #include "runner/train/job.h"
 #include "runner/train/job_parts.h"
 #include "runner/train/random_states.h"
+#include "runner/train/run_change.h"
 
 namespace trainrun {
 
@@ -110,8 +111,24 @@ void Job::resume() {
   from = group->share_text(from, "the checkpoint to go on from");
   continues = group->max(continues ? 1 : 0, "the checkpoint to go on from") > 0;
   if (!from.empty()) restore(from);
+  take_later_changes();
   if (is_main() && folder->continues()) {
     truncate_metrics(folder->metrics_path(), progress.step, progress.evaluation_due);
+  }
+}
+
+void Job::take_later_changes() {
+  nlohmann::json later = nlohmann::json::array();
+  if (is_main() && continues) {
+    for (const RunChange& change : trainrun::later_changes(folder->path(), progress.step))
+      later.push_back(to_json(change));
+  }
+  later_changes = changes_from(nlohmann::json::parse(group->share_text(later.dump(), "changes by trainrun ctl")));
+  for (const RunChange& change : later_changes) {
+    spdlog::info(
+        "{}={} comes again after step {}, as trainrun ctl made it; delete its line in {}/recipe_history.jsonl "
+        "if it should not",
+        change.key, change.value, change.step, folder->path());
   }
 }
 

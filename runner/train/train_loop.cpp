@@ -6,12 +6,14 @@
 
 #include "registry/tensors/component_error.h"
 #include "runner/base/signals.h"
+#include "runner/control/control.h"
 #include "runner/device/device.h"
 #include "runner/loggers/loggers.h"
 #include "runner/run/checkpoint_store.h"
 #include "runner/train/asked_signals.h"
 #include "runner/train/finite.h"
 #include "runner/train/resources.h"
+#include "runner/train/run_changes.h"
 #include "runner/train/step_log.h"
 #include "runner/train/train_step.h"
 
@@ -64,6 +66,7 @@ class Trainer {
         total_steps_(job.total_steps()),
         stop_after_(stop_after),
         log_(job),
+        changes_(job),
         first_step_(progress_.step) {
     is_over_ = is_past_max_time(progress_.seconds) || is_past_max_tokens();
     has_ended_ = is_at_end();
@@ -94,7 +97,7 @@ class Trainer {
   bool is_where_to_stop() const { return stop_after_ && progress_.step >= *stop_after_; }
   bool goes_on() const { return signal_ == 0 && !is_at_end() && !is_where_to_stop(); }
   bool is_done() const { return is_at_end() && !progress_.evaluation_due; }
-  bool saves() const { return job_.recipe.checkpoint.every.has_value(); }
+  bool saves() const { return job_.checkpoint_every().has_value(); }
   bool epoch_ended() const { return progress_.batch == 0; }
   bool is_past_max_time(double seconds) const {
     const auto& max_time = job_.recipe.training.max_time;
@@ -107,7 +110,7 @@ class Trainer {
   void ask_clock(StepDecision& decision) const {
     const double now = log_.seconds();
     decision.is_last = is_past_max_time(now);
-    const auto interval = seconds_of(job_.recipe.checkpoint.every);
+    const auto interval = seconds_of(job_.checkpoint_every());
     decision.is_save_due = interval && now - saved_seconds_ >= *interval;
   }
 
@@ -132,13 +135,14 @@ class Trainer {
   void between_steps(const StepDecision& decision) {
     const StepLog::Pause pause(log_);
     job_.heed_writer();
+    changes_.heed(decision.is_asked);
     is_over_ = decision.is_last;
     if (is_over_) spdlog::info("training ends after step {}: {}", progress_.step, over_text());
     const bool last = progress_.step == total_steps_ || is_over_;
     const auto due = [&](const auto& every) { return every && (last || is_due(every, progress_.step, epoch_ended())); };
-    progress_.evaluation_due = !job_.eval_splits.empty() && due(job_.recipe.evaluation.every);
+    progress_.evaluation_due = !job_.eval_splits.empty() && due(job_.evaluation_every());
     if (last) end_training();
-    if (due(job_.recipe.checkpoint.every) || decision.is_save_due) save(false);
+    if (due(job_.checkpoint_every()) || decision.is_save_due) save(false);
     heed(decision.signal);
     const bool time_has_passed = saved_step_ == progress_.step;
     if (job_.group->is_alone() || time_has_passed) heed_signals();
@@ -155,7 +159,7 @@ class Trainer {
   /// Makes the evaluation that the run was stopped before.
   void catch_up() {
     const StepLog::Pause pause(log_);
-    progress_.evaluation_due = !job_.eval_splits.empty() && job_.recipe.evaluation.every;
+    progress_.evaluation_due = !job_.eval_splits.empty() && job_.evaluation_every();
     if (!progress_.evaluation_due) return;
     const auto best = run_evaluation();
     if (best && saves()) save(*best);  // the checkpoint may lie in another run's folder
@@ -174,9 +178,14 @@ class Trainer {
   }
 
   void save_on_request() {
-    if (!saves()) return spdlog::warn("asked to save, but checkpoint.every is null; nothing is saved");
+    if (!saves()) {
+      const char* text = "asked to save, but checkpoint.every is null; nothing is saved";
+      if (job_.control) job_.control->answer_saves(false, text);
+      return spdlog::warn(text);
+    }
     if (saved_step_ != progress_.step) save(false);
     job_.finish_saving();  // who asks may be about to take the machine away
+    if (job_.control) job_.control->answer_saves(true, "step " + std::to_string(progress_.step) + " is saved");
   }
 
   /// Whether this is the best so far; nothing where a signal came before it was done.
@@ -362,6 +371,7 @@ class Trainer {
   int64_t total_steps_;
   std::optional<int64_t> stop_after_;  // to go on later
   StepLog log_;
+  RunChanges changes_;
   std::set<std::string> told_;  // by evaluations
   int64_t first_step_;          // that this process began with
   int signal_ = 0;              // to stop

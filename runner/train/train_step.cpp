@@ -9,6 +9,7 @@
 #include "registry/models/language_model.h"
 #include "registry/tensors/component_error.h"
 #include "runner/base/text.h"
+#include "runner/control/control.h"
 #include "runner/model/gradients.h"
 #include "runner/train/asked_signals.h"
 #include "runner/train/device_step.h"
@@ -94,7 +95,10 @@ void share_with_ranks(Job& job, StepOutcome& outcome, int own_signal) {
     times.select(0, 0).fill_(decision.is_last ? 1.0 : 0.0);
     times.select(0, 1).fill_(decision.is_save_due ? 1.0 : 0.0);
   }
+  const at::Tensor asked = numbers.narrow(0, numbers.numel() - kChangeNumbers, kChangeNumbers);
+  if (decision.is_asked) asked.fill_(1);
   job.group->sum({numbers}, "the end of the step");
+  decision.is_asked = *asked.const_data_ptr<double>() > 0;
   decision.signal = greatest_signal(signals);
   result.tokens = static_cast<int64_t>(*tokens.const_data_ptr<double>());
   if (heeds_clock) {
@@ -114,6 +118,7 @@ bool is_frozen(const Job& job) {
 /// What the host decides once a step's gradients are there: it asks the clock and the other ranks, and counts tokens.
 void decide(Job& job, StepOutcome& outcome, bool heeds_signals) {
   if (job.ask_clock) job.ask_clock(outcome.decision);
+  outcome.decision.is_asked = heeds_signals && job.control && job.control->has_commands();
   if (!job.group->is_alone()) share_with_ranks(job, outcome, heeds_signals ? own_signal() : 0);
   const auto& max_tokens = job.recipe.training.max_tokens;
   const bool has_all_tokens = max_tokens && job.progress.tokens + outcome.figures.tokens >= *max_tokens;
@@ -203,7 +208,7 @@ std::optional<bool> apply_gradients(Job& job, const StepResult& result, const Te
 }  // namespace
 
 int64_t step_numbers(const Recipe& recipe, int64_t num_parts) {
-  return num_parts + 2 + kSignalNumbers + (recipe.heeds_clock() ? kClockNumbers : 0);
+  return num_parts + 2 + kSignalNumbers + (recipe.heeds_clock() ? kClockNumbers : 0) + kChangeNumbers;
 }
 
 std::optional<StepOutcome> train_step(Job& job, BatchStream& batches) {

@@ -89,7 +89,7 @@ def test_real_ranks_hold_and_send_what_is_foreseen(tmp_path, kind, num_processes
 def test_ranks_make_one_collective_a_step_besides_those_of_the_gradients(tmp_path, losses):
     """Without running means, which rank 0 hands out: the losses, the tokens and the signals that came travel together."""
     ranks = train(tmp_path / "run", 2, LAYERS.replace("BatchNorm1d, ", ""), "training={num_epochs: null, max_steps: 5, max_grad_norm: 1}", *COPIES, *losses)
-    numbers = 3 + 1 + (3 if losses else 1)  # signals, tokens, losses
+    numbers = 3 + 1 + 1 + (3 if losses else 1)  # signals, whether trainrun ctl asks for something, tokens, losses
     for rank in ranks:
         besides = {key: counts for key, counts in sent(rank["traffic"]).items() if key[0] not in ("gradients", "initial weights")}
         assert besides == {("the end of the step", "all_reduce"): (5, 5 * 8 * numbers)}

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -18,7 +19,7 @@
 namespace trainrun {
 namespace {
 
-constexpr long kConnectSeconds = 20;
+constexpr size_t kMostErrorText = 4096;
 constexpr int kMostRedirects = 5;
 constexpr long kFirstRedirect = 300;
 constexpr long kFirstError = 400;
@@ -49,6 +50,10 @@ size_t on_body(char* data, size_t size, size_t count, void* target) {
   auto& exchange = *static_cast<Exchange*>(target);
   long status = 0;
   curl_easy_getinfo(exchange.handle, CURLINFO_RESPONSE_CODE, &status);
+  if (status >= kFirstError && exchange.request.keeps_error_text) {
+    std::string& text = exchange.answer.error_text;
+    text.append(data, std::min(size * count, kMostErrorText - text.size()));
+  }
   if (status >= kFirstRedirect) return size * count;
   if (exchange.request.first_byte > 0 && status != kPartial) {
     exchange.answer.fault = WebAnswer::Fault::kNoRanges;
@@ -67,15 +72,68 @@ size_t on_header(char* data, size_t size, size_t count, void* target) {
   return size * count;
 }
 
-int on_transferred(void* target, curl_off_t total, curl_off_t done, curl_off_t /*sent*/, curl_off_t /*to_send*/) {
+int on_transferred(void* target, curl_off_t total, curl_off_t done, curl_off_t sent, curl_off_t to_send) {
   const auto& exchange = *static_cast<const Exchange*>(target);
+  if (!exchange.request.method.empty()) {
+    exchange.request.on_progress(sent, to_send);
+    return 0;
+  }
   const int64_t before = exchange.request.first_byte;
   if (done > 0) exchange.request.on_progress(before + done, total > 0 ? before + total : 0);
   return 0;
 }
 
-/// One request, whose redirects are the caller's. `token`: "" for none.
-WebAnswer send_one(const std::string& url, const WebRequest& request, const std::string& token) {
+using File = std::unique_ptr<std::FILE, decltype(&std::fclose)>;
+
+/// The file that the request sends, open; null: none.
+File body_file(const WebRequest& request, curl_off_t& size) {
+  File file(nullptr, &std::fclose);
+  if (request.body_path.empty()) return file;
+  file.reset(std::fopen(request.body_path.c_str(), "rbe"));
+  std::error_code error;
+  size = static_cast<curl_off_t>(std::filesystem::file_size(request.body_path, error));
+  if (!file || error) throw DataError(request.body_path + ": cannot be read, and is not sent");
+  return file;
+}
+
+/// What a request sends. `file` is the file's, where it is one.
+void set_body(CURL* handle, const WebRequest& request, std::FILE* file, curl_off_t size) {
+  const auto set = [&](CURLoption option, auto value) { curl_easy_setopt(handle, option, value); };
+  if (file) {
+    set(CURLOPT_UPLOAD, 1L);
+    set(CURLOPT_READDATA, static_cast<void*>(file));
+    set(CURLOPT_INFILESIZE_LARGE, size);
+    return;
+  }
+  if (request.method.empty()) return;
+  set(CURLOPT_POSTFIELDS, request.body.c_str());
+  set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+  set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
+}
+
+struct FreeHeaders {
+  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+};
+using Headers = std::unique_ptr<curl_slist, FreeHeaders>;
+
+void add_header(Headers& headers, const std::string& line) {
+  if (curl_slist* longer = curl_slist_append(headers.get(), line.c_str())) {
+    static_cast<void>(headers.release());
+    headers.reset(longer);
+  }
+}
+
+Headers headers_of(const WebRequest& request, const std::string& token) {
+  Headers headers;
+  if (!token.empty()) add_header(headers, "Authorization: Bearer " + token);
+  if (request.method.empty()) return headers;
+  add_header(headers, "Content-Type: " + request.content_type);
+  add_header(headers, "Expect:");  // some servers let a client wait that asks first whether it may send
+  return headers;
+}
+
+/// One request, whose redirects are the caller's. `is_trusted`: the server is the one that `token` and `login` are for.
+WebAnswer send_one(const std::string& url, const WebRequest& request, bool is_trusted) {
   static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
   const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> handle(curl_easy_init(), &curl_easy_cleanup);
   if (initialised != CURLE_OK || !handle) throw DataError("libcurl cannot be initialised");
@@ -85,9 +143,9 @@ WebAnswer send_one(const std::string& url, const WebRequest& request, const std:
   set(CURLOPT_URL, url.c_str());
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_USERAGENT, "trainrun/" TRAINRUN_VERSION);
-  set(CURLOPT_FAILONERROR, 1L);
+  if (!request.keeps_error_text) set(CURLOPT_FAILONERROR, 1L);
   set(CURLOPT_NOSIGNAL, 1L);
-  set(CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  set(CURLOPT_CONNECTTIMEOUT, static_cast<long>(request.connect_seconds));
   set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.stall_seconds));
   if (request.head) set(CURLOPT_NOBODY, 1L);
@@ -95,9 +153,11 @@ WebAnswer send_one(const std::string& url, const WebRequest& request, const std:
   if (request.first_byte > 0) set(CURLOPT_RANGE, range.c_str());
   const std::string certificates = trusted_certificates();
   if (!certificates.empty()) set(CURLOPT_CAINFO, certificates.c_str());
-  const std::string authorization = "Authorization: Bearer " + token;
-  const std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(
-      token.empty() ? nullptr : curl_slist_append(nullptr, authorization.c_str()), &curl_slist_free_all);
+  curl_off_t body_size = 0;
+  const File file = body_file(request, body_size);
+  set_body(handle.get(), request, file.get(), body_size);
+  if (is_trusted && !request.login.empty()) set(CURLOPT_USERPWD, request.login.c_str());
+  const Headers headers = headers_of(request, is_trusted ? request.token : "");
   if (headers) set(CURLOPT_HTTPHEADER, headers.get());
   set(CURLOPT_ERRORBUFFER, static_cast<char*>(detail));
   set(CURLOPT_WRITEFUNCTION, &on_body);
@@ -115,9 +175,12 @@ WebAnswer send_one(const std::string& url, const WebRequest& request, const std:
   answer.url = url;
   if (const char* redirect = nullptr; curl_easy_getinfo(handle.get(), CURLINFO_REDIRECT_URL, &redirect) == CURLE_OK)
     answer.elsewhere = redirect ? redirect : "";
-  if (code == CURLE_OK || answer.fault != WebAnswer::Fault::kNone) return answer;
+  const bool is_refused = code == CURLE_OK && answer.status >= kFirstError;
+  if ((code == CURLE_OK && !is_refused) || answer.fault != WebAnswer::Fault::kNone) return answer;
   answer.fault = answer.status >= kFirstError ? WebAnswer::Fault::kStatus : WebAnswer::Fault::kNoAnswer;
-  answer.message = detail[0] ? detail : curl_easy_strerror(code);
+  answer.message = is_refused  ? "it answers " + std::to_string(answer.status)
+                   : detail[0] ? detail
+                               : curl_easy_strerror(code);
   return answer;
 }
 
@@ -145,7 +208,7 @@ WebAnswer send_once(const WebRequest& request) {
   for (int redirects = 0;; ++redirects) {
     // A token is for one server: not for those that it sends us to, which may be anybody's.
     const bool is_same = server_of(url) == server_of(request.url);
-    WebAnswer answer = send_one(url, request, is_same ? request.token : "");
+    WebAnswer answer = send_one(url, request, is_same);
     if (answer.fault != WebAnswer::Fault::kNone || answer.elsewhere.empty()) return answer;
     const bool stays = server_of(answer.elsewhere) == server_of(url);
     if (!stays && !request.follows_elsewhere) return answer;

@@ -105,7 +105,8 @@ std::string to_html(const HtmlPage& page) {
       "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
   std::string html = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n";
   html += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
-  html += "<meta http-equiv=\"Content-Security-Policy\" content=\"" + std::string(kPolicy) + "\">\n";
+  html += "<meta http-equiv=\"Content-Security-Policy\" content=\"" + std::string(kPolicy) +
+          (page.is_watched ? "; connect-src 'self'" : "") + "\">\n";
   html += "<title>" + escaped_html(page.title) + "</title><style>" + page.style + "</style></head><body>\n";
   html += page.body;
   for (const std::string& script : page.scripts) html += "<script>" + script + "</script>\n";

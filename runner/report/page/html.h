@@ -30,8 +30,9 @@ struct HtmlPage {
   std::string style;                      // CSS
   std::string body;                       // HTML
   std::vector<std::string> scripts = {};  // of JavaScript, run in this order
+  bool is_watched = false;                // its script may ask the server that it comes from, and no other
 };
-/// The whole file. Whatever the page holds, the browser neither fetches nor sends anything for it.
+/// The whole file. Whatever the page holds, the browser neither fetches nor sends anything for it, unless it is watched.
 std::string to_html(const HtmlPage& page);
 
 }  // namespace trainrun

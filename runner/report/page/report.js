@@ -122,4 +122,25 @@
   addEventListener('beforeprint', () => { before = root.dataset.theme; root.dataset.theme = 'light'; recolor(); charts.forEach((entry) => entry.drawn.resize()); });
   addEventListener('afterprint', () => { if (before) root.dataset.theme = before; else delete root.dataset.theme; recolor(); });
   swatches();
+
+  // `trainrun report --watch`: newer figures in place; where there is a new kind of figure, the whole page again.
+  const shapeOf = (all) => JSON.stringify([all.charts, all.runs.map((run) => run.name)]);
+  const shape = shapeOf(data);
+  async function look() {
+    const told = document.getElementById('watched');
+    try {
+      const answer = await fetch('/data');
+      if (!answer.ok) throw new Error(await answer.text());
+      const newer = await answer.json();
+      if (shapeOf(newer) !== shape) return location.reload();
+      data.runs = newer.runs;
+      document.getElementById('states').innerHTML = newer.states;  // HTML in which every text is escaped
+      told.textContent = `as of ${new Date().toLocaleTimeString()}`;
+      drawAll();
+    } catch (error) {
+      told.textContent = `these figures are no longer brought up to date: ${error.message}`;
+    }
+    return setTimeout(look, 2000);
+  }
+  if (data.watched) look();
 })();

@@ -312,15 +312,35 @@ std::string notes_html(const std::vector<std::string>& notes) {
   return html + "</ul>\n";
 }
 
+/// How the runs stand: what changes while they go on.
+std::string states_html(const RunReport& report) { return runs_html(report) + last_figures_html(report); }
+
+ordered_json data_json(const RunReport& report, ordered_json charts) {
+  ordered_json data = {{"runs", ordered_json::array()}, {"charts", std::move(charts)}};
+  for (const ReportedRun& run : report.runs) {
+    data["runs"].push_back({{"name", run.label}, {"train", lines_json(run.train)}, {"eval", lines_json(run.eval)}});
+  }
+  return data;
+}
+
 }  // namespace
 
-std::string to_html(const RunReport& report) {
+std::string watched_data(const RunReport& report) {
+  PageCharts charts;
+  for (const ChartOnPage& chart : figure_charts(report)) charts.add(chart);
+  ordered_json data = data_json(report, charts.take());
+  data["states"] = states_html(report);
+  return data.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+std::string to_html(const RunReport& report, bool is_watched) {
   PageCharts charts;
   const std::string title =
       report.runs.size() == 1 ? report.runs[0].label : std::to_string(report.runs.size()) + " runs";
   std::string body = "<a class=\"skip\" href=\"#curves\">to the curves</a>\n<header><h1>" + escaped_html(title) +
-                     "</h1>\n" + notes_html(report.notes) + "</header>\n" + kControls + "<main>\n" +
-                     legend_html(report) + runs_html(report) + last_figures_html(report);
+                     "</h1>\n" + (is_watched ? "<p id=\"watched\" role=\"status\"></p>\n" : "") +
+                     notes_html(report.notes) + "</header>\n" + kControls + "<main>\n" + legend_html(report) +
+                     "<div id=\"states\">" + states_html(report) + "</div>\n";
   body += "<h2 id=\"curves\">Curves</h2>\n<div class=\"charts\">\n";
   const std::vector<ChartOnPage> figures = figure_charts(report);
   for (const ChartOnPage& chart : figures) body += charts.add(chart);
@@ -333,15 +353,14 @@ std::string to_html(const RunReport& report) {
   body +=
       suspects_html(report) + resources_html(report) + environment_html(report) + recipes_html(report) + "</main>\n";
   body += "<footer>Written by trainrun " TRAINRUN_VERSION "; charts by Chart.js (MIT licence).</footer>\n";
-  ordered_json data = {{"runs", ordered_json::array()}, {"charts", charts.take()}};
-  for (const ReportedRun& run : report.runs) {
-    data["runs"].push_back({{"name", run.label}, {"train", lines_json(run.train)}, {"eval", lines_json(run.eval)}});
-  }
+  ordered_json data = data_json(report, charts.take());
+  if (is_watched) data["watched"] = true;
   body += "<script type=\"application/json\" id=\"data\">" + script_json(data) + "</script>\n";
   return to_html(HtmlPage{title + ": trainrun report",
                           std::string(report_style()),
                           body,
-                          {std::string(chart_library()), std::string(report_script())}});
+                          {std::string(chart_library()), std::string(report_script())},
+                          is_watched});
 }
 
 }  // namespace trainrun
