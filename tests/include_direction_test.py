@@ -72,6 +72,7 @@ ROOMS = [
     "train",
     "predict",
     "foresight",
+    "init",
     "interop",
     "report",
 ]

@@ -51,5 +51,6 @@ void add_completion(CLI::App& app, Program& program);
 void add_runs(CLI::App& app, Program& program);
 void add_diff(CLI::App& app, Program& program);
 void add_report(CLI::App& app, Program& program);
+void add_init(CLI::App& app, Program& program);
 
 }  // namespace trainrun
