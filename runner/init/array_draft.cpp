@@ -28,6 +28,7 @@ struct ArrayPlan {
   bool is_bytes = false;
   bool is_class = true;
   int64_t outputs = 1;
+  bool is_flat = false;  // numbers are given as [N]
   int64_t samples = 0;
   bool stratifies = false;
   std::map<std::string, int64_t> counts;
@@ -108,6 +109,7 @@ void look_at_target(TensorFile& file, const InitOptions& options, ArrayPlan& pla
       throw Error(plan.path + ": " + plan.target + " has a shape for each sample, " +
                   shape_text(entry_of(file, plan.target)->shape) + "; `init` knows classes and rows of numbers");
     plan.outputs = target.dim() == 2 ? target.size(1) : 1;
+    plan.is_flat = target.dim() == 1;
     return;
   }
   if (is_float || target.dim() != 1)
@@ -134,7 +136,7 @@ void look_at_target(TensorFile& file, const InitOptions& options, ArrayPlan& pla
     draft.doubts.push_back("some numbers below " + std::to_string(plan.outputs) + " are no sample's class");
 }
 
-std::string layers_of(const ArrayPlan& plan) {
+std::string net_of(const ArrayPlan& plan) {
   if (plan.is_picture()) {
     std::string first;
     int64_t side = std::min(plan.shape[plan.shape.size() - 1], plan.shape[plan.shape.size() - 2]);
@@ -152,6 +154,10 @@ std::string layers_of(const ArrayPlan& plan) {
                    "step by step, from either end") +
          "    - {type: Mean, dim: 1}\n" +
          commented("    - {type: Linear, out_features: " + std::to_string(plan.outputs) + "}", comment);
+}
+
+std::string layers_of(const ArrayPlan& plan) {
+  return net_of(plan) + (plan.is_flat ? commented("    - {type: Squeeze, dim: 1}", "[N], as the target") : "");
 }
 
 std::string array_recipe(const ArrayPlan& plan, const std::string& name, int64_t batch_size) {

@@ -159,6 +159,11 @@ Draft draft_of(ImagePlan plan, const InitOptions& options) {
   if (is_small(plan) && options.weights)
     draft.doubts.emplace_back(
         "--weights is not used: pictures of up to 64 pixels are learnt by a small net of their own");
+  constexpr int64_t kFew = 200;
+  if (plan.images < kFew) {
+    draft.doubts.push_back("there are " + std::to_string(plan.images) +
+                           " pictures to learn from: figures of so few depend on chance");
+  }
   draft.batch_size = is_small(plan) ? power_of_two(static_cast<double>(plan.images) / 50, 16, 128) : 32;
   draft.recipe = [plan, name = options.name](int64_t batch_size) {
     std::string text = "# " + plan.subject +

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <utility>
 
 #include "registry/formats/files/file_io.h"
 #include "registry/language/error.h"
@@ -83,6 +84,32 @@ Explanation explained(const std::string& path, const InitOptions& options, Catal
   }
 }
 
+/// Files that the recipe names, and that are removed again where it is not written after all.
+class NamedFiles {
+ public:
+  explicit NamedFiles(const std::map<std::string, std::string>& files) {
+    for (const auto& [path, text] : files) {
+      const std::string folder = fs::path(path).parent_path().string();
+      if (!folder.empty()) create_folders(folder);
+      write_file_atomically(path, text);
+      written_.push_back(path);
+    }
+  }
+  NamedFiles(const NamedFiles&) = delete;
+  NamedFiles& operator=(const NamedFiles&) = delete;
+  ~NamedFiles() {
+    std::error_code ignored;
+    for (const std::string& path : written_) {
+      fs::remove(path, ignored);
+      fs::remove(fs::path(path).parent_path(), ignored);  // if it is empty
+    }
+  }
+  std::vector<std::string> keep() { return std::exchange(written_, {}); }
+
+ private:
+  std::vector<std::string> written_;
+};
+
 }  // namespace
 
 InitReport write_recipe(const InitOptions& options, Catalog& catalog, bool replace) {
@@ -90,7 +117,7 @@ InitReport write_recipe(const InitOptions& options, Catalog& catalog, bool repla
   InitReport report;
   report.draft = draft_recipe(options);
   for (const auto& [path, text] : report.draft.files) require_free(path, replace);
-  for (const auto& [path, text] : report.draft.files) write_file_atomically(path, text);
+  NamedFiles named(report.draft.files);
   const int64_t room = free_memory().value_or(std::numeric_limits<int64_t>::max()) / 2;
   const size_t doubts = report.draft.doubts.size();
   for (report.batch_size = report.draft.batch_size;; report.batch_size /= 2) {
@@ -109,7 +136,7 @@ InitReport write_recipe(const InitOptions& options, Catalog& catalog, bool repla
                                   " would take more than half of the free memory, " +
                                   bytes_text(2.0 * static_cast<double>(room)));
   }
-  for (const auto& [path, text] : report.draft.files) report.written.push_back(path);
+  report.written = named.keep();
   report.written.push_back(options.output);
   return report;
 }

@@ -23,7 +23,6 @@ class Planner {
       if (column.name != target_.name) add(column);
     }
     add_time();
-    add_format();
     add_odd();
     plan_.lists_features = !plan_.left.empty();
     return std::move(plan_);
@@ -37,12 +36,8 @@ class Planner {
   void add(const ColumnSight& column) {
     std::string fault;
     const ColumnOptions options = column.facts.options(fault);
-    const bool is_number = !column.facts.number_format().empty() && table_.type == "CSV";
     if (is_id_like(column, table_.rows)) {
       plan_.ids.push_back(column.name);
-    } else if (is_number) {
-      formats_.push_back(column.facts.number_format());
-      use(0, column, "");
     } else if (fault.starts_with("holds text")) {
       plan_.texts.push_back(column.name);
       leave_out(column, "text, " + grouped(column.facts.distinct()) + " different ones");
@@ -102,23 +97,6 @@ class Planner {
     plan_.features.push_back(column.name);
   }
 
-  /// Of numbers with commas: where they are decimal anywhere, they are everywhere.
-  void add_format() {
-    const ColumnSight* label = table_.find(target_.name);
-    if (label && !label->facts.number_format().empty()) formats_.push_back(label->facts.number_format());
-    if (formats_.empty()) return;
-    std::string best;
-    for (const std::string& format : formats_) {
-      if (std::pair(format.starts_with("decimal"), format.size()) >
-          std::pair(best.starts_with("decimal"), best.size())) {
-        best = format;
-      }
-    }
-    const size_t both = best.find(" and ");
-    plan_.settings.push_back(best.substr(0, both));
-    if (both != std::string::npos) plan_.settings.push_back(best.substr(both + 5));
-  }
-
   void add_odd() {
     if (!has_odd_) return;
     TableOptions options;
@@ -129,7 +107,6 @@ class Planner {
   const TableSight& table_;
   const TableTarget& target_;
   ColumnPlan plan_;
-  std::vector<std::string> formats_;
   std::vector<std::string> unordered_;
   std::vector<const ColumnSight*> dates_;
   bool has_odd_ = false;

@@ -86,7 +86,8 @@ void add_doubts(Draft& draft, const TableSight& table, const TableTarget& target
       break;
     }
   }
-  if (!plan.texts.empty()) {
+  constexpr double kSentence = 2;
+  if (!plan.texts.empty() && table.find(plan.texts[0])->mean_words() >= kSentence) {
     draft.doubts.push_back("the texts in " + join(plan.texts) + " are not read; --text " + plan.texts[0] +
                            " writes a recipe for a model of texts, which reads them alone");
   }

@@ -160,6 +160,47 @@ class TableLooker {
   bool has_lists_ = false;
 };
 
+/// Looks through all rows, whose numbers are written as `format` says.
+TableSight look_through(const std::string& path, const std::optional<NumberFormat>& format) {
+  TableSight sight;
+  sight.path = path;
+  const std::unique_ptr<TableSource> source = open_table(path, sight);
+  const std::unique_ptr<TableReader> reader = source->open();
+  const bool is_headless = sight.type == "CSV" && is_data(reader->names());
+  std::vector<Cell> row;
+  for (size_t i = 0; i < reader->names().size(); ++i) {
+    ColumnSight column;
+    column.name = is_headless ? std::to_string(i) : reader->names()[i];
+    if (is_headless) row.push_back(text_cell(reader->names()[i]));
+    sight.columns.push_back(std::move(column));
+  }
+  TableLooker looker(sight);
+  const auto add = [&](int64_t number) {
+    for (Cell& cell : row) cell.format = format ? &*format : cell.format;
+    looker.add(row, number);
+  };
+  if (is_headless) {
+    sight.settings.emplace_back("header: false");
+    sight.told.emplace_back("the first line holds data, so that columns are called by their numbers, '0' the first");
+    add(1);
+  }
+  while (reader->next(row)) add(reader->row_number());
+  if (sight.rows == 0) throw DataError(path + ": has no rows below the names of its columns");
+  return sight;
+}
+
+/// How the numbers with commas of a CSV file are written, if there are any: where commas are decimal anywhere, they are
+/// everywhere.
+std::string format_of(const TableSight& sight) {
+  std::string best;
+  for (const ColumnSight& column : sight.columns) {
+    const std::string format = sight.type == "CSV" ? column.facts.number_format() : "";
+    const auto worth = [](const std::string& text) { return std::pair(text.starts_with("decimal"), text.size()); };
+    if (!format.empty() && worth(format) > worth(best)) best = format;
+  }
+  return best;
+}
+
 }  // namespace
 
 bool ColumnSight::is_in_order(const ColumnOptions& options) const {
@@ -195,26 +236,17 @@ bool is_table_name(const std::string& path) {
 }
 
 TableSight look_at_table(const std::string& path) {
-  TableSight sight;
-  sight.path = path;
-  const std::unique_ptr<TableSource> source = open_table(path, sight);
-  const std::unique_ptr<TableReader> reader = source->open();
-  const bool is_headless = sight.type == "CSV" && is_data(reader->names());
-  std::vector<Cell> row;
-  for (size_t i = 0; i < reader->names().size(); ++i) {
-    ColumnSight column;
-    column.name = is_headless ? std::to_string(i) : reader->names()[i];
-    if (is_headless) row.push_back(text_cell(reader->names()[i]));
-    sight.columns.push_back(std::move(column));
-  }
-  TableLooker looker(sight);
-  if (is_headless) {
-    sight.settings.emplace_back("header: false");
-    sight.told.emplace_back("the first line holds data, so that columns are called by their numbers, '0' the first");
-    looker.add(row, 1);
-  }
-  while (reader->next(row)) looker.add(row, reader->row_number());
-  if (sight.rows == 0) throw DataError(path + ": has no rows below the names of its columns");
+  TableSight sight = look_through(path, std::nullopt);
+  const std::string format = format_of(sight);
+  if (format.empty()) return sight;
+  const size_t both = format.find(" and ");
+  NumberFormat numbers;
+  if (format.starts_with("decimal")) numbers.decimal = ',';
+  if (const size_t at = format.find("thousands: '"); at != std::string::npos) numbers.thousands = format[at + 12];
+  sight = look_through(path, numbers);
+  sight.settings.push_back(format.substr(0, both));
+  if (both != std::string::npos) sight.settings.push_back(format.substr(both + 5));
+  sight.told.push_back("numbers are written with " + format);
   return sight;
 }
 

@@ -104,9 +104,10 @@ bool are_classes(const ColumnSight& column, int64_t rows, std::string& doubt) {
 bool is_id_like(const ColumnSight& column, int64_t rows) {
   constexpr int64_t kFewRows = 20;
   const auto most = static_cast<int64_t>(ColumnFacts::kMostDistinct);
-  const bool is_unique = rows >= kFewRows && column.facts.missing() == 0 &&
-                         (column.facts.distinct() == rows || (rows > most && column.facts.distinct() == most));
-  if (!is_unique) return false;
+  const int64_t distinct = column.facts.distinct();
+  const bool is_unique = distinct == rows || (rows > most && distinct == most);
+  const bool is_nearly_so = is_named_as_id(column.name) && 10 * distinct >= 9 * std::min(rows, most);
+  if (rows < kFewRows || column.facts.missing() > 0 || (!is_unique && !is_nearly_so)) return false;
   if (column.texts == 0) return column.counts_up || (column.facts.all_integers() && is_named_as_id(column.name));
   std::string fault;
   if (column.facts.options(fault).is_date() || column.facts.has_odd()) return false;
