@@ -74,6 +74,7 @@ ROOMS = [
     "predict",
     "replay",
     "foresight",
+    "init",
     "interop",
     "report",
     "sweep",

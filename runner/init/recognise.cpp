@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "registry/data/data_file.h"
+#include "registry/data/text_corpus.h"
+#include "registry/image_data/image_files.h"
+#include "registry/language/error.h"
+#include "registry/language/text_forms.h"
+#include "runner/init/array_draft.h"
+#include "runner/init/image_draft.h"
+#include "runner/init/init.h"
+#include "runner/init/table_draft.h"
+#include "runner/init/text_draft.h"
+
+namespace trainrun {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kKinds =
+    "a table (.csv, .tsv, .jsonl, .parquet, .arrow, .sqlite), a folder with a folder of images for each class, a table "
+    "with "
+    "a column of image files, a text (.txt) or a folder of texts, a table with a column of texts (--text COLUMN), "
+    "conversations (.jsonl with `messages`), or arrays (.npz, .safetensors)";
+
+bool is_text_name(const std::string& path) {
+  return has_extension(path, ".txt") || has_extension(path, ".text") || has_extension(path, ".md");
+}
+bool is_array_name(const std::string& path) {
+  return has_extension(path, ".npz") || has_extension(path, ".npy") || has_extension(path, ".safetensors");
+}
+
+/// What a part of data is called by people: "train", "eval", "test"; "" for anything else.
+std::string part_of(const std::string& name) {
+  const std::string lower = lower_ascii(name.substr(0, name.find('.')));
+  if (lower == "train" || lower == "training") return "train";
+  if (lower == "val" || lower == "valid" || lower == "validation" || lower == "dev" || lower == "eval") return "eval";
+  return lower == "test" || lower == "testing" ? "test" : "";
+}
+
+Draft draft_of_table(const TableFiles& files, const InitOptions& options) {
+  const TableSight table = look_at_table(files.train);
+  std::optional<TableSight> other;
+  TableFiles used = files;
+  if (used.eval.empty() && !used.test.empty()) {
+    other = look_at_table(used.test);
+    const TableTarget target = choose_target(table, &*other, options);
+    if (other->find(target.name)) used.eval = std::exchange(used.test, "");
+  }
+  const TableSight* unlabelled = !used.test.empty() && other ? &*other : nullptr;
+  const auto image =
+      std::ranges::find_if(table.columns, [](const ColumnSight& one) { return one.is_image && one.texts > 0; });
+  const TableTarget target = choose_target(table, unlabelled, options);
+  if (image != table.columns.end()) return draft_image_table(table, image->name, target, used, options);
+  if (!options.texts.empty() || reads_as_texts(table, target)) return draft_texts(table, target, used, options);
+  return draft_table(table, target, used, options);
+}
+
+/// Objects of one key, or of keys that conversations have.
+std::optional<Draft> draft_of_objects(const std::string& path, const InitOptions& options) {
+  if (!is_jsonl(path)) return std::nullopt;
+  std::vector<std::string> keys;
+  for_each_line(path, std::nullopt, [&](std::string_view line, int64_t number) {
+    if (keys.empty()) keys = keys_of(json_object(line, path + ":" + std::to_string(number)));
+  });
+  const auto has = [&](const char* key) { return std::ranges::find(keys, key) != keys.end(); };
+  if (has("messages") || has("conversations") || (has("instruction") && has("output")) ||
+      (has("prompt") && has("completion"))) {
+    return draft_chats(path, options);
+  }
+  if (has("chosen") && has("rejected")) {
+    throw Error(path +
+                ": holds pairs of answers, chosen and rejected; `init` writes no recipe for them: begin with "
+                "recipes/dpo_tiny.yaml, whose data are alike");
+  }
+  if (keys.size() == 1 && keys[0] == "text") return draft_language_model({path}, options);
+  return std::nullopt;
+}
+
+Draft draft_of_file(const std::string& path, const InitOptions& options) {
+  if (std::optional<Draft> draft = draft_of_objects(path, options)) return std::move(*draft);
+  if (is_table_name(path)) return draft_of_table({path, "", ""}, options);
+  if (is_array_name(path)) return draft_arrays(path, options);
+  if (is_text_name(path)) return draft_language_model({path}, options);
+  throw Error(path + ": is none of the data that `init` knows: " + kKinds);
+}
+
+std::vector<std::string> files_in(const fs::path& folder, const std::function<bool(const std::string&)>& is_wanted) {
+  std::vector<std::string> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_regular_file() && !is_hidden_name(name) && is_wanted(name)) files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// Of several tables in a folder, those whose names tell what they are for.
+TableFiles files_of_tables(const std::vector<std::string>& tables, const std::string& folder) {
+  TableFiles files;
+  for (const std::string& path : tables) {
+    const std::string part = part_of(fs::path(path).filename().string());
+    std::string* file = part == "train"  ? &files.train
+                        : part == "eval" ? &files.eval
+                        : part == "test" ? &files.test
+                                         : nullptr;
+    if (file && !file->empty()) throw Error(*file + " and " + path + " are called alike; name the one to train on");
+    if (file) *file = path;
+  }
+  if (tables.size() == 1) files.train = tables[0];
+  if (!files.train.empty()) return files;
+  std::vector<std::string> names;
+  for (const std::string& path : tables) names.push_back(fs::path(path).filename().string());
+  throw Error(folder + ": holds several tables, none of which is called train: " +
+              join_first(names, 10, LeftOut::kCount) + "; name one of them");
+}
+
+Draft draft_of_folder(const std::string& path, const InitOptions& options) {
+  if (std::optional<ImageFolders> folders = find_image_folders(path)) return draft_image_folders(*folders, options);
+  if (const auto tables = files_in(path, is_table_name); !tables.empty()) {
+    return draft_of_table(files_of_tables(tables, path), options);
+  }
+  if (const auto texts = files_in(path, is_text_name); !texts.empty()) return draft_language_model(texts, options);
+  const auto arrays = files_in(path, is_array_name);
+  if (arrays.size() == 1) return draft_arrays(arrays[0], options);
+  throw Error(path + ": holds none of the data that `init` knows: " + kKinds);
+}
+
+}  // namespace
+
+Draft draft_recipe(const InitOptions& options) {
+  if (!fs::exists(options.data)) throw Error("there is no " + options.data);
+  return fs::is_directory(options.data) ? draft_of_folder(options.data, options) : draft_of_file(options.data, options);
+}
+
+}  // namespace trainrun

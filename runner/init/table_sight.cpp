@@ -1,0 +1,253 @@
+#include "runner/init/table_sight.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <unordered_set>
+
+#include "registry/data/data_file.h"
+#include "registry/data/tables/arrow_library.h"
+#include "registry/data/tables/csv_reader.h"
+#include "registry/data/tables/dates.h"
+#include "registry/data/tables/table_columns.h"
+#include "registry/data/tables/table_sources.h"
+#include "registry/image_data/image_files.h"
+#include "registry/language/text_forms.h"
+
+namespace trainrun {
+namespace {
+
+constexpr size_t kMostCounted = 1000;        // different values of a column
+constexpr size_t kMostCompared = 5'000'000;  // rows
+
+/// What is between the columns of a file of delimited text; a comma where there is one column alone.
+char delimiter_of(const std::string& path) {
+  if (has_extension(path, ".tsv")) return '\t';
+  std::vector<std::string> first;
+  if (!CsvReader(path, '\t', std::nullopt, false).next(first)) throw DataError(path + ": is empty");
+  const bool is_one = first.size() == 1 && first[0].find_first_of(",;|") == std::string::npos;
+  return is_one ? ',' : find_delimiter(path, std::nullopt, ",;\t|");
+}
+
+std::unique_ptr<TableSource> open_table(const std::string& path, TableSight& sight) {
+  if (is_arrow_file(path)) {
+    sight.type = "Parquet";
+    return arrow_source(path);
+  }
+  if (has_extension(path, ".jsonl") || has_extension(path, ".ndjson")) {
+    sight.type = "JSONL";
+    TableOptions options;
+    options.path = path;
+    return jsonl_source(path);
+  }
+  if (has_extension(path, ".sqlite") || has_extension(path, ".db") || has_extension(path, ".sqlite3")) {
+    sight.type = "SQLite";
+    return sqlite_source(path);
+  }
+  sight.type = "CSV";
+  TableOptions options;
+  options.path = path;
+  const char delimiter = delimiter_of(path);
+  if (delimiter != ',') {
+    sight.settings.push_back("delimiter: " + delimiter_text(delimiter));
+    sight.told.push_back("columns are separated by " + delimiter_text(delimiter));
+  }
+  return csv_source(options, delimiter);
+}
+
+Cell text_cell(const std::string& text) {
+  Cell cell;
+  cell.kind = Cell::Kind::kText;
+  cell.text = text;
+  return cell;
+}
+
+/// What one column's cells hold beyond what ColumnFacts keeps.
+class ColumnReader {
+ public:
+  explicit ColumnReader(ColumnSight& sight) : sight_(sight) { last_.fill(-std::numeric_limits<double>::infinity()); }
+
+  void add(const Cell& cell, const MissingValues& missing, int64_t row) {
+    sight_.facts.add(cell, missing, row);
+    if (missing.contains(cell, false)) {
+      sight_.counts_up = false;
+      return;
+    }
+    if (cell.kind == Cell::Kind::kList || cell.kind == Cell::Kind::kObject) return;
+    const std::string text = text_of(cell);
+    count(text);
+    if (const auto number = parse_cell_number(cell)) {
+      add_number(*number);
+      sight_.is_image = false;
+    } else {
+      add_text(cell.text);
+    }
+  }
+
+ private:
+  void count(const std::string& text) {
+    const auto found = sight_.counts.find(text);
+    if (found != sight_.counts.end()) {
+      ++found->second;
+    } else if (sight_.counts.size() < kMostCounted) {
+      sight_.counts.emplace(text, 1);
+    } else {
+      sight_.counts_all = false;
+    }
+  }
+  void add_number(double number) {
+    if (numbers_ == 0) sight_.least = sight_.most = number;
+    sight_.least = std::min(sight_.least, number);
+    sight_.most = std::max(sight_.most, number);
+    if (number != std::floor(number) || (numbers_ > 0 && number != last_number_ + 1)) sight_.counts_up = false;
+    last_number_ = number;
+    ++numbers_;
+  }
+  void add_text(const std::string& text) {
+    sight_.counts_up = false;
+    ++sight_.texts;
+    bool in_word = false;
+    for (const char c : text) {
+      const bool is_space = c == ' ' || c == '\t' || c == '\n' || c == '\r';
+      if (!is_space && !in_word) ++sight_.words;
+      in_word = !is_space;
+    }
+    if (sight_.is_image && !is_image_name(text)) sight_.is_image = false;
+    for (size_t i = 0; i < last_.size(); ++i) {
+      if (!sight_.ascends[i]) continue;
+      const auto day = parse_date(text, date_formats()[i]);
+      if (!day || *day < last_[i]) sight_.ascends[i] = false;
+      if (day) last_[i] = *day;
+    }
+  }
+
+  ColumnSight& sight_;
+  int64_t numbers_ = 0;
+  double last_number_ = 0;
+  std::array<double, 5> last_{};
+};
+
+/// Whether the first line holds data and no names: most of its fields are numbers.
+bool is_data(const std::vector<std::string>& names) {
+  const auto numbers = std::count_if(names.begin(), names.end(), [](const std::string& name) {
+    return parse_cell_number(text_cell(name)).has_value();
+  });
+  return 2 * numbers > static_cast<std::ptrdiff_t>(names.size());
+}
+
+class TableLooker {
+ public:
+  explicit TableLooker(TableSight& sight) : sight_(sight), missing_(std::nullopt) {
+    for (ColumnSight& column : sight.columns) readers_.emplace_back(column);
+  }
+  void add(const std::vector<Cell>& row, int64_t number) {
+    size_t digest = 0;
+    for (size_t i = 0; i < readers_.size(); ++i) {
+      readers_[i].add(row[i], missing_, number);
+      const bool is_value = row[i].kind != Cell::Kind::kList && row[i].kind != Cell::Kind::kObject;
+      digest = digest * 1099511628211U + std::hash<std::string>()(is_value ? text_of(row[i]) : "list");
+      has_lists_ = has_lists_ || !is_value;
+    }
+    ++sight_.rows;
+    if (!has_lists_ && seen_.size() < kMostCompared && !seen_.insert(digest).second) ++sight_.copies;
+  }
+
+ private:
+  TableSight& sight_;
+  MissingValues missing_;
+  std::vector<ColumnReader> readers_;
+  std::unordered_set<size_t> seen_;
+  bool has_lists_ = false;
+};
+
+/// Looks through all rows, whose numbers are written as `format` says.
+TableSight look_through(const std::string& path, const std::optional<NumberFormat>& format) {
+  TableSight sight;
+  sight.path = path;
+  const std::unique_ptr<TableSource> source = open_table(path, sight);
+  const std::unique_ptr<TableReader> reader = source->open();
+  const bool is_headless = sight.type == "CSV" && is_data(reader->names());
+  std::vector<Cell> row;
+  for (size_t i = 0; i < reader->names().size(); ++i) {
+    ColumnSight column;
+    column.name = is_headless ? std::to_string(i) : reader->names()[i];
+    if (is_headless) row.push_back(text_cell(reader->names()[i]));
+    sight.columns.push_back(std::move(column));
+  }
+  TableLooker looker(sight);
+  const auto add = [&](int64_t number) {
+    for (Cell& cell : row) cell.format = format ? &*format : cell.format;
+    looker.add(row, number);
+  };
+  if (is_headless) {
+    sight.settings.emplace_back("header: false");
+    sight.told.emplace_back("the first line holds data, so that columns are called by their numbers, '0' the first");
+    add(1);
+  }
+  while (reader->next(row)) add(reader->row_number());
+  if (sight.rows == 0) throw DataError(path + ": has no rows below the names of its columns");
+  return sight;
+}
+
+/// How the numbers with commas of a CSV file are written, if there are any: where commas are decimal anywhere, they are
+/// everywhere.
+std::string format_of(const TableSight& sight) {
+  std::string best;
+  for (const ColumnSight& column : sight.columns) {
+    const std::string format = sight.type == "CSV" ? column.facts.number_format() : "";
+    const auto worth = [](const std::string& text) { return std::pair(text.starts_with("decimal"), text.size()); };
+    if (!format.empty() && worth(format) > worth(best)) best = format;
+  }
+  return best;
+}
+
+}  // namespace
+
+bool ColumnSight::is_in_order(const ColumnOptions& options) const {
+  for (size_t i = 0; i < date_formats().size(); ++i) {
+    if (date_formats()[i] == options.format.value_or("")) return ascends[i] && texts > 0;
+  }
+  return false;
+}
+
+const ColumnSight* TableSight::find(const std::string& name) const {
+  const auto found = std::find_if(columns.begin(), columns.end(), [&](const auto& one) { return one.name == name; });
+  return found == columns.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> TableSight::names() const {
+  std::vector<std::string> names;
+  for (const ColumnSight& column : columns) names.push_back(column.name);
+  return names;
+}
+
+std::vector<ColumnFacts> TableSight::facts() const {
+  std::vector<ColumnFacts> facts;
+  for (const ColumnSight& column : columns) facts.push_back(column.facts);
+  return facts;
+}
+
+bool is_table_name(const std::string& path) {
+  if (is_arrow_file(path)) return true;
+  for (const char* ending : {".csv", ".tsv", ".jsonl", ".ndjson", ".sqlite", ".sqlite3", ".db"}) {
+    if (has_extension(path, ending) || has_extension(path, std::string(ending) + ".gz")) return true;
+  }
+  return false;
+}
+
+TableSight look_at_table(const std::string& path) {
+  TableSight sight = look_through(path, std::nullopt);
+  const std::string format = format_of(sight);
+  if (format.empty()) return sight;
+  const size_t both = format.find(" and ");
+  NumberFormat numbers;
+  if (format.starts_with("decimal")) numbers.decimal = ',';
+  if (const size_t at = format.find("thousands: '"); at != std::string::npos) numbers.thousands = format[at + 12];
+  sight = look_through(path, numbers);
+  sight.settings.push_back(format.substr(0, both));
+  if (both != std::string::npos) sight.settings.push_back(format.substr(both + 5));
+  sight.told.push_back("numbers are written with " + format);
+  return sight;
+}
+
+}  // namespace trainrun

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "registry/data/tables/column_facts.h"
+#include "registry/data/tables/table_options.h"
+
+namespace trainrun {
+
+/// What is seen of one column of a table that no recipe says anything of.
+struct ColumnSight {
+  std::string name;
+  ColumnFacts facts;
+  std::map<std::string, int64_t> counts;                         // rows of each value, while these are few
+  bool counts_all = true;                                        // whether `counts` has all values
+  int64_t texts = 0, words = 0;                                  // cells of text, and the words in them
+  bool counts_up = true;                                         // whole numbers, each one more than the one before
+  bool is_image = true;                                          // the names of files of images
+  std::array<bool, 5> ascends = {true, true, true, true, true};  // as dates by each of date_formats()
+  double least = 0, most = 0;                                    // of the numbers
+
+  double mean_words() const { return texts > 0 ? static_cast<double>(words) / static_cast<double>(texts) : 0; }
+  /// Whether its rows are in the order of the dates that `options` reads.
+  bool is_in_order(const ColumnOptions& options) const;
+};
+
+/// A table of whatever kind, looked through once.
+struct TableSight {
+  std::string path;
+  std::string type;                   // of the data set: "CSV", "JSONL", …
+  std::vector<std::string> settings;  // of the recipe that tell how the file is read: "delimiter: ';'"
+  std::vector<std::string> told;      // the same, for people
+  int64_t rows = 0;
+  int64_t copies = 0;  // rows that are like one before them
+  std::vector<ColumnSight> columns;
+
+  const ColumnSight* find(const std::string& name) const;
+  std::vector<std::string> names() const;
+  std::vector<ColumnFacts> facts() const;
+};
+
+/// Whether a file of this name is a table.
+bool is_table_name(const std::string& path);
+/// Looks the whole table through. Throws DataError where it cannot be read.
+TableSight look_at_table(const std::string& path);
+
+}  // namespace trainrun

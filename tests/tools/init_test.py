@@ -1,0 +1,281 @@
+"""`trainrun init`: what it sees, what it asks, and that the recipes that it writes are valid and learn. Figures of more data sets, beside
+tuned peers, are made by tests/parity/init_table.py."""
+
+import csv
+import json
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+
+import jsonschema
+import numpy as np
+import pytest
+import safetensors.numpy
+import yaml
+
+from tests.program import CALLED
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DATA = ROOT / "recipes/data"
+
+
+def trainrun(folder, *words, fails=False):
+    done = subprocess.run([CALLED, *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
+    return done.stderr if fails else done.stdout
+
+
+def figures_after(folder, recipe, *overrides):
+    """Trains the recipe, and gives the figures of the evaluation that `eval` makes."""
+    trainrun(folder, "run", recipe, *overrides)
+    return json.loads(trainrun(folder, "eval", f"runs/{pathlib.Path(recipe).stem}", "--json"))
+
+
+def write_table(path, rows, delimiter=","):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0], delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_a_table_is_told_and_learnt(tmp_path):
+    shutil.copy(DATA / "wine.csv", tmp_path)
+    said = trainrun(tmp_path, "init", "wine.csv")
+    assert "178 rows, 14 columns" in said and "3 classes: 1 71, 0 59, 2 48" in said and "the last one; --target" in said
+    assert trainrun(tmp_path, "validate", "wine.yaml") == "wine.yaml: valid\n"
+    assert figures_after(tmp_path, "wine.yaml", "training.num_epochs=20")["eval/accuracy"] > 0.9
+
+
+def test_the_recipe_is_short_and_says_why(tmp_path):
+    shutil.copy(DATA / "wine.csv", tmp_path)
+    trainrun(tmp_path, "init", "wine.csv")
+    text = (tmp_path / "wine.yaml").read_text()
+    assert text.count("\n") < 40 and text.count("#") >= 4
+
+
+def test_an_unclear_target_is_asked_for_and_the_advice_works(tmp_path):
+    shutil.copy(DATA / "cars.csv", tmp_path)
+    asked = trainrun(tmp_path, "init", "cars.csv", fails=True)
+    assert "which column is to be predicted?" in asked and not (tmp_path / "cars.yaml").exists()
+    first = re.search(r"write --target and one of these: (\w+),", asked)[1]
+    said = trainrun(tmp_path, "init", "cars.csv", "--target", first)
+    assert first == "mpg" and "horsepower (6 missing)" in said and "left out: name (text, 304" in said
+    assert figures_after(tmp_path, "cars.yaml", "training.num_epochs=30")["eval/r2"] > 0.75
+
+
+def test_an_unknown_target_is_refused_with_the_nearest_name(tmp_path):
+    shutil.copy(DATA / "cars.csv", tmp_path)
+    assert "there is no column 'mgp'; did you mean mpg?" in trainrun(tmp_path, "init", "cars.csv", "--target", "mgp", fails=True)
+
+
+def test_rows_in_the_order_of_time_are_split_by_time(tmp_path):
+    shutil.copy(DATA / "seattle_weather.csv", tmp_path / "days.csv")
+    said = trainrun(tmp_path, "init", "days.csv", "--target", "temp_max")
+    recipe = yaml.safe_load((tmp_path / "days.yaml").read_text())
+    assert "split: by time" in said and recipe["dataset"]["train"]["split"]["shuffle"] is False
+    assert recipe["dataset"]["train"]["id"] == ["date"] and recipe["dataset"]["train"]["task"] == "regression"
+    rows = list(csv.DictReader((DATA / "seattle_weather.csv").open()))
+    random.Random(1).shuffle(rows)
+    write_table(tmp_path / "mixed.csv", rows)
+    said = trainrun(tmp_path, "init", "mixed.csv", "--target", "temp_max")
+    assert "not in the order of date" in " ".join(said.split()) and "shuffle" not in (tmp_path / "mixed.yaml").read_text()
+
+
+def untidy_rows():
+    draw = random.Random(2)
+    rows = []
+    for i in range(240):
+        size = draw.randint(20, 200)
+        rows.append({"order_id": f"A-{i * 7}", "size": f"{size},5" if i % 40 else "k.A.", "city": draw.choice(["Bern", "Oslo"]), "always": "x",
+                     "empty": "", "price": "" if i % 100 == 7 else f"{size * 3 + draw.randint(0, 9)},25"})  # fmt: skip
+    return [*rows, rows[5]]
+
+
+def test_an_untidy_table_is_read_and_everything_left_out_is_told(tmp_path):
+    write_table(tmp_path / "flats.csv", untidy_rows(), ";")
+    said = " ".join(trainrun(tmp_path, "init", "flats.csv", "--target", "price").split())
+    for word in ["separated by ';'", "241 rows", "names of rows, not learnt from: order_id", "always (one value alone)", "empty (empty)", "3 rows have no price"]:
+        assert word in said, said
+    assert trainrun(tmp_path, "validate", "flats.yaml") == "flats.yaml: valid\n"
+    assert figures_after(tmp_path, "flats.yaml", "training.num_epochs=30")["eval/r2"] > 0.8
+
+
+def test_rare_classes_are_told_and_chosen_by_f1(tmp_path):
+    draw = random.Random(3)
+    write_table(tmp_path / "rare.csv", [{"x": draw.gauss(2 * (i % 10 == 0), 1), "z": draw.gauss(0, 1), "label": "ill" if i % 10 == 0 else "well"} for i in range(400)])
+    said = trainrun(tmp_path, "init", "rare.csv")
+    recipe = yaml.safe_load((tmp_path / "rare.yaml").read_text())
+    assert "well 360, ill 40" in said and recipe["callbacks"][0]["monitor"] == "eval/f1" and recipe["dataset"]["train"]["split"]["stratify"] is True
+
+
+def test_a_folder_of_tables_evaluates_on_its_test_table_and_predicts_what_one_without_labels_lacks(tmp_path):
+    rows = [{"a": i % 7, "b": (i * 5) % 11, "kind": ["p", "q"][i % 7 > 3]} for i in range(200)]
+    write_table(tmp_path / "train.csv", rows[:150])
+    write_table(tmp_path / "test.csv", rows[150:])
+    assert "evaluated on ./test.csv" in trainrun(tmp_path, "init", ".", "--name", "both").replace("\n ", "")
+    write_table(tmp_path / "test.csv", [{name: row[name] for name in ("b", "kind")} for row in rows[150:]])
+    assert "predicted: a (which the test file lacks)" in trainrun(tmp_path, "init", ".", "--name", "lacking")
+
+
+def test_nothing_is_overwritten_without_force(tmp_path):
+    shutil.copy(DATA / "wine.csv", tmp_path)
+    (tmp_path / "wine.yaml").write_text("mine")
+    assert "is already there" in trainrun(tmp_path, "init", "wine.csv", fails=True) and (tmp_path / "wine.yaml").read_text() == "mine"
+    trainrun(tmp_path, "init", "wine.csv", "--force")
+    assert (tmp_path / "wine.yaml").read_text().startswith("# Predicts cultivar")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["wine.csv", "wine.yaml"]
+
+
+def test_folders_of_pictures(tmp_path):
+    for part in ("train", "test"):
+        shutil.copytree(DATA / "shapes" / part / "images", tmp_path / "shapes" / part)
+    (tmp_path / "shapes/train/circle/broken.png").write_bytes(b"\x89PNG no picture")
+    said = trainrun(tmp_path, "init", "shapes")
+    assert "circle 21, square 20, triangle 20" in said and "cannot be decoded" in said and "evaluated on shapes/test, 30 pictures" in said
+    assert figures_after(tmp_path, "shapes.yaml", "training.num_epochs=1")["eval/accuracy"] >= 0
+
+
+def test_a_table_of_pictures(tmp_path):
+    shutil.copytree(DATA / "shapes/train/images", tmp_path / "pictures")
+    files = sorted(path for path in (tmp_path / "pictures").rglob("*") if path.is_file())
+    write_table(tmp_path / "list.csv", [{"file": path.relative_to(tmp_path), "shape": path.parent.name} for path in files])
+    assert "whose column file names pictures" in trainrun(tmp_path, "init", "list.csv")
+    assert "eval/accuracy" in figures_after(tmp_path, "list.yaml", "training.num_epochs=1")
+
+
+def test_arrays(tmp_path):
+    draw = np.random.default_rng(0)
+    label = draw.integers(0, 3, 300)
+    np.savez(tmp_path / "rows.npz", x=draw.normal(size=(300, 5)) + label[:, None], y=label)
+    assert "3 classes" in trainrun(tmp_path, "init", "rows.npz")
+    assert figures_after(tmp_path, "rows.yaml", "training.num_epochs=15")["eval/accuracy"] > 0.7
+    np.savez(tmp_path / "series.npz", x=draw.normal(size=(100, 6, 2)).astype("float32"), y=draw.normal(size=100).astype("float32"))
+    assert "taken as series" in trainrun(tmp_path, "init", "series.npz")
+    np.savez(tmp_path / "keras.npz", x_train=draw.integers(0, 255, (90, 8, 8, 3)).astype("uint8"), y_train=label[:90], x_test=draw.integers(0, 255, (30, 8, 8, 3)).astype("uint8"), y_test=label[:30])
+    assert "evaluated on x_test" in trainrun(tmp_path, "init", "keras.npz")
+    trainrun(tmp_path, "run", "keras.yaml", "training.num_epochs=1")
+    assert "which array is to be predicted?" in trainrun(tmp_path, "init", DATA / "morse.npz", fails=True)
+
+
+TOPICS = {"sport": "match goal team player league score", "food": "soup bread oven salt cook dish", "space": "orbit planet star moon rocket comet"}
+
+
+def topic_rows(count):
+    draw = random.Random(4)
+    rows = []
+    for i in range(count):
+        topic = list(TOPICS)[i % 3]
+        words = [draw.choice(TOPICS[topic].split() if draw.random() < 0.4 else "the a of in was very with for to".split()) for _ in range(draw.randint(6, 14))]
+        rows.append({"text": " ".join(words) + ".", "topic": topic})
+    return rows
+
+
+def test_texts_with_classes(tmp_path):
+    write_table(tmp_path / "topics.csv", topic_rows(300))
+    env_free = trainrun(tmp_path, "init", "topics.csv")
+    assert "texts in text" in env_free and "3 classes" in env_free
+    assert figures_after(tmp_path, "topics.yaml", "training.num_epochs=10")["eval/accuracy"] > 0.9
+
+
+def test_a_text(tmp_path):
+    (tmp_path / "tale.txt").write_text("Once upon a time there was a small house by the sea. " * 400)
+    said = trainrun(tmp_path, "init", "tale.txt")
+    assert "read character by character" in said and "little to learn a language from" in said
+    trainrun(tmp_path, "run", "tale.yaml", "training.max_steps=2", "dataset.train.num_samples=64")
+
+
+def write_llama(folder, width=16, tokens=79):
+    """A Llama of one layer with random weights, as transformers lays it out."""
+    folder.mkdir()
+    shapes = {f"self_attn.{name}_proj": (width, width) for name in "qkvo"} | {"mlp.gate_proj": (32, width), "mlp.up_proj": (32, width), "mlp.down_proj": (width, 32)}
+    draw = np.random.default_rng(0)
+    weights = {f"model.layers.0.{name}.weight": draw.normal(size=shape).astype("float32") * 0.02 for name, shape in shapes.items()}
+    weights |= {f"{name}.weight": draw.normal(size=(tokens, width)).astype("float32") * 0.02 for name in ("model.embed_tokens", "lm_head")}
+    weights |= {f"model.{name}.weight": np.ones(width, "float32") for name in ("norm", "layers.0.input_layernorm", "layers.0.post_attention_layernorm")}
+    safetensors.numpy.save_file(weights, folder / "model.safetensors")
+    sizes = {"vocab_size": tokens, "hidden_size": width, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 256}
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"], **sizes}))
+
+
+def test_conversations_want_a_pretrained_model(tmp_path):
+    asked = trainrun(tmp_path, "init", DATA / "chats/train.jsonl", fails=True)
+    assert "512 conversations" in asked and "write --weights and a folder" in asked and list(tmp_path.iterdir()) == []
+    write_llama(tmp_path / "llama")
+    for file in DATA.joinpath("chats").iterdir():
+        if "token" in file.name or "template" in file.name:
+            shutil.copy(file, tmp_path / "llama")
+    assert "trained by LoRA adapters" in trainrun(tmp_path, "init", DATA / "chats/train.jsonl", "--weights", "llama", "--name", "chats")
+    trainrun(tmp_path, "run", "chats.yaml", "training.max_steps=2")
+
+
+@pytest.mark.parametrize(("name", "content", "said"), [
+    ("a.csv", "", "is empty"), ("a.csv", "x,y\n", "has no rows"), ("a.bin", "x", "is none of the data that `init` knows"),
+    ("a.csv", "x,label\n1,2\n3,2\n", "has one value alone"), ("a.jsonl", '{"prompt": "a", "chosen": "b", "rejected": "c"}\n', "begin with recipes/dpo_tiny.yaml"),
+    ("a.csv", "label,target\n1,2\n", "are both called so"),
+])  # fmt: skip
+def test_what_cannot_be_told_is_refused(tmp_path, name, content, said):
+    (tmp_path / name).write_text(content)
+    assert said in trainrun(tmp_path, "init", name, fails=True)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+# --- editors
+
+
+def test_editors_check_recipes_by_a_schema_that_agrees_with_validate(tmp_path):
+    shutil.copy(DATA / "wine.csv", tmp_path)
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".vscode/settings.json").write_text('{"editor.tabSize": 2, "yaml.schemas": {"other.json": "*.other"}}')
+    trainrun(tmp_path, "init", "--editor", "wine.csv")
+    settings = json.loads((tmp_path / ".vscode/settings.json").read_text())
+    assert settings["editor.tabSize"] == 2 and settings["yaml.schemas"]["other.json"] == "*.other" and "./trainrun.schema.json" in settings["yaml.schemas"]
+    text = (tmp_path / "wine.yaml").read_text()
+    assert text.startswith("# yaml-language-server: $schema=trainrun.schema.json\n")
+    checker = jsonschema.Draft7Validator(json.loads((tmp_path / "trainrun.schema.json").read_text()))
+    assert list(checker.iter_errors(yaml.safe_load(text))) == []
+    for right, wrong in [("lr: 2.0e-3", "lr: fast"), ("p: 0.1", "q: 0.1"), ("type: AdamW", "type: AdamX"), ("num_epochs", "epochs"), ("shuffle: true", "")]:
+        if right not in text:
+            continue
+        (tmp_path / "wrong.yaml").write_text(text.replace(right, wrong, 1))
+        assert "wrong.yaml:" in trainrun(tmp_path, "validate", "wrong.yaml", fails=True)
+        assert list(checker.iter_errors(yaml.safe_load(text.replace(right, wrong, 1)))) != [], wrong
+    before = (tmp_path / ".vscode/settings.json").read_text()
+    assert "was left as it is" in trainrun(tmp_path, "init", "--editor") and (tmp_path / ".vscode/settings.json").read_text() == before
+
+
+def test_settings_with_comments_are_left_alone(tmp_path):
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".vscode/settings.json").write_text('{\n  // mine\n  "a": 1\n}')
+    assert "is left as it is; add to it by hand" in trainrun(tmp_path, "init", "--editor", fails=True)
+    assert (tmp_path / ".vscode/settings.json").read_text() == '{\n  // mine\n  "a": 1\n}' and not (tmp_path / "trainrun.schema.json").exists()
+
+
+# --- the recipes that come with trainrun
+
+SHIPPED = sorted((ROOT / "recipes").glob("*.yaml"))
+CORE = [  # how YAML 1.2 reads a plain scalar, as trainrun does
+    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|"), ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE"),
+    ("tag:yaml.org,2002:int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"), ("tag:yaml.org,2002:float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
+]  # fmt: skip
+
+
+def plain_scalars(node):
+    if isinstance(node, yaml.ScalarNode):
+        return [node] if node.style is None else []
+    children = node.value if isinstance(node, yaml.SequenceNode) else [one for pair in node.value for one in pair]
+    return [scalar for child in children for scalar in plain_scalars(child)]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_python_reads_the_numbers_and_words_of_a_shipped_recipe_as_trainrun_does(path):
+    for scalar in plain_scalars(yaml.compose(path.read_text())):
+        expected = next((tag for tag, pattern in CORE if re.fullmatch(pattern, scalar.value)), "tag:yaml.org,2002:str")
+        if scalar.value != "<<":
+            assert scalar.tag == expected, f"{path.name}:{scalar.start_mark.line + 1}: {scalar.value}"
+
+
+def test_every_recipe_is_in_the_gallery():
+    rows = re.findall(r"^\| `(\w+\.yaml)` \|", (ROOT / "recipes/README.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == [path.name for path in SHIPPED]

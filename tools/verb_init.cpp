@@ -1,0 +1,80 @@
+#include <cctype>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "registry/language/error.h"
+#include "runner/init/editor.h"
+#include "runner/init/init.h"
+#include "tools/verbs.h"
+
+namespace trainrun {
+namespace {
+
+struct InitArguments {
+  InitOptions options;
+  std::string data, target, task, weights, name, output;
+  bool force = false;
+  bool editor = false;
+};
+
+/// "house prices" of "data/house prices.csv.gz", in characters that a folder's name may have everywhere.
+std::string name_of(const std::string& data) {
+  const std::filesystem::path path(data);
+  std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  if (name.empty() || name == "." || name == "..")
+    name = std::filesystem::absolute(data).lexically_normal().parent_path().filename().string();
+  if (!std::filesystem::is_directory(data)) name = name.substr(0, name.find('.', 1));
+  std::string safe;
+  for (const char c : name) safe += std::isalnum(static_cast<unsigned char>(c)) || c == '-' ? c : '_';
+  if (safe.empty() || !std::isalpha(static_cast<unsigned char>(safe[0]))) safe = "data_" + safe;
+  return safe;
+}
+
+std::optional<std::string> given(const std::string& word) { return word.empty() ? std::nullopt : std::optional(word); }
+
+void init(const InitArguments& arguments, Program& program) {
+  if (arguments.editor) {
+    const EditorSetUp set_up = set_up_editor(".", program.catalog);
+    if (!program.quiet) std::fputs(to_text(set_up).c_str(), stdout);
+  }
+  if (arguments.data.empty()) {
+    if (arguments.editor) return;
+    throw CLI::RequiredError("data");
+  }
+  InitOptions options = arguments.options;
+  options.data = arguments.data;
+  options.target = given(arguments.target);
+  options.task = given(arguments.task);
+  options.weights = given(arguments.weights);
+  options.name = arguments.name.empty() ? name_of(arguments.data) : arguments.name;
+  options.output = arguments.output.empty() ? options.name + ".yaml" : arguments.output;
+  options.schema = arguments.editor ? kSchemaFile : "";
+  const InitReport report = write_recipe(options, program.catalog, arguments.force);
+  if (!program.quiet) std::fputs(to_text(report, options).c_str(), stdout);
+}
+
+}  // namespace
+
+void add_init(CLI::App& app, Program& program) {
+  CLI::App* verb =
+      app.add_subcommand("init", "look at data and write a recipe for them, with comments; say what was seen");
+  const auto arguments = std::make_shared<InitArguments>();
+  verb->add_option("data", arguments->data,
+                   "a table, a folder of images, texts or tables, a text, conversations, or arrays (.npz)");
+  verb->add_option("--output,-o", arguments->output, "the recipe to write (default: NAME.yaml)");
+  verb->add_option("--name", arguments->name, "the name of the run (default: that of the data)");
+  verb->add_option("--target", arguments->target, "the column, or the array, to predict");
+  verb->add_option("--task", arguments->task, "whether the target is a class or a quantity")
+      ->check(CLI::IsMember({"classification", "regression"}));
+  verb->add_option("--text", arguments->options.texts, "the column of texts that a text model reads; twice for pairs")
+      ->allow_extra_args(false);
+  verb->add_option("--weights", arguments->weights,
+                   "pretrained weights: a folder in Hugging Face's layout, or a file of a ResNet-18's weights");
+  verb->add_flag("--force", arguments->force, "replace a recipe that is there already");
+  verb->add_flag("--editor", arguments->editor,
+                 "write the JSON Schema here, and settings by which VS Code and other editors check recipes");
+  verb->callback([&program, arguments] { init(*arguments, program); });
+}
+
+}  // namespace trainrun
