@@ -178,6 +178,9 @@ void advise_on_memory(const LoadedRecipe& loaded, const DemandLimits& limits, Tr
           "rehearsed: " + bytes_text(bytes) +
           "; each step sees the same samples, but BatchNorm, Dropout and losses that compare samples see " +
           std::to_string(size) + " at a time";
+      if (recipe.training.lr_scaling) {
+        verdict.remark += "; lr_scaling multiplies the rates by the accumulated batches, so divide optimizer.lr again";
+      }
       return;
     }
     if (size == 1) break;
