@@ -30,6 +30,7 @@ ELSEWHERE = {
     "runner/data/data_loader.cpp": ("omp_set_num_threads", "of the calling thread alone"),
     "runner/distributed/launcher.cpp": (
         "sigaction|std::signal|prctl|sched_setaffinity|execve", "a launcher, and its children before they begin anew"),
+    "runner/foresight/rehearsal_process.cpp": ("prctl|execve", "of the process that rehearses, before it begins anew"),
     "runner/distributed/rank_monitor.cpp": ("std::signal", "as the process ends"),
     "runner/sweep/trial_process.cpp": ("prctl|execve|sigaction|sched_setaffinity", "a sweep, and its children before they begin anew"),
     "runner/loggers/log.cpp": ("set_default_logger", "on the page as log"),

@@ -1,8 +1,12 @@
 #include <cstdio>
 #include <memory>
 
+#include "runner/base/byte_size.h"
+#include "runner/device/device.h"
+#include "runner/foresight/demand.h"
 #include "runner/foresight/explain.h"
 #include "runner/foresight/scaling.h"
+#include "runner/recipe/duration.h"
 #include "runner/recipe/recipe_defaults.h"
 #include "tools/accelerate_option.h"
 #include "tools/notes.h"
@@ -23,6 +27,9 @@ struct ExplainArguments {
   std::optional<int64_t> world_size;
   bool dry_run = false;
   ScaleOptions scale;
+  bool measure = false;
+  DemandLimits limits;
+  bool rehearse = false;
 };
 
 void print(const ExplainArguments& arguments, const std::string& text, const nlohmann::ordered_json& json) {
@@ -83,6 +90,53 @@ void add_scale_options(CLI::App& verb, ExplainArguments& arguments) {
              "speed of a rank, unless --compute-ms-per-sample is given (default: 1e11)");
 }
 
+/// Of what it takes to do it, which must be tried; `demanding` is set where one is given.
+void add_demand_options(CLI::App& verb, ExplainArguments& arguments) {
+  verb.add_flag(
+      "--measure", arguments.measure,
+      "run some steps, an evaluation and a checkpoint in a process of its own, and add the memory and the time that "
+      "the job takes; opens the data");
+  verb.add_option_function<std::string>(
+      "--fits",
+      [&arguments](const std::string& text) {
+        arguments.limits.bytes = parse_bytes(text);
+        if (!arguments.limits.bytes) {
+          throw CLI::ValidationError("--fits: expected a size such as 8GB or 512MiB, found '" + text + "'");
+        }
+      },
+      "measure whether the job fits into this much memory (8GB, 512MiB); exit code 3 if it does not");
+  verb.add_option_function<std::string>(
+      "--within",
+      [&arguments](const std::string& text) {
+        const auto time = Duration::parse(text);
+        if (!time)
+          throw CLI::ValidationError("--within: expected a time such as 30s, 15min or 2h, found '" + text + "'");
+        arguments.limits.seconds = time->seconds;
+      },
+      "measure whether the job ends within this time (90s, 15min, 2h); exit code 3 if it does not");
+  verb.add_flag("--rehearse", arguments.rehearse, "what --measure starts, in this process")->group("");
+}
+
+bool is_demanding(const ExplainArguments& arguments) {
+  return arguments.measure || arguments.limits.bytes || arguments.limits.seconds;
+}
+
+void explain_demand(const ExplainArguments& arguments, const LoadedRecipe& loaded, Program& program) {
+  const Explanation explanation = explain(loaded);
+  const Demand demand = foresee(loaded, explanation, arguments.limits, [&](const std::vector<std::string>& overrides) {
+    std::vector<std::string> words = program.arguments;
+    words.insert(words.end(), overrides.begin(), overrides.end());
+    words.emplace_back("--rehearse");
+    return rehearse_apart(words);
+  });
+  nlohmann::ordered_json json = to_json(explanation);
+  json["demand"] = to_json(demand);
+  print(arguments, to_text(explanation) + to_text(demand, explanation, arguments.limits), json);
+  const bool fits = !demand.fits || demand.fits->holds;
+  const bool ends = !demand.within || demand.within->holds;
+  if (!fits || !ends) program.exit_code = kDoesNotFit;
+}
+
 }  // namespace
 
 void add_explain(CLI::App& app, Program& program) {
@@ -94,7 +148,17 @@ void add_explain(CLI::App& app, Program& program) {
   verb->add_flag("--json", arguments->as_json, "print one JSON object");
   verb->add_flag("--defaults", arguments->defaults, "print instead the resolved recipe with every default written out");
   add_scale_options(*verb, *arguments);
+  add_demand_options(*verb, *arguments);
+  for (const char* name : {"--measure", "--fits", "--within"}) {
+    verb->get_option(name)->excludes(verb->get_option("--world-size"))->excludes(verb->get_option("--defaults"));
+  }
   verb->callback([&program, arguments] {
+    if (arguments->rehearse) {
+      prepare_device(arguments->recipe.path, arguments->recipe.overrides);
+      const Rehearsal found = rehearse(load_with_notes(arguments->recipe, arguments->accelerate, program));
+      std::fputs((kRehearsalMark + to_json(found).dump() + "\n").c_str(), stdout);
+      return;
+    }
     const LoadedRecipe loaded = load_with_notes(arguments->recipe, arguments->accelerate, program);
     if (arguments->defaults) {
       std::fputs(resolved_text(with_defaults(loaded.resolved, program.catalog)).c_str(), stdout);
@@ -104,6 +168,7 @@ void add_explain(CLI::App& app, Program& program) {
       arguments->scale.world_size = *arguments->world_size;
       return explain_scale(*arguments, loaded);
     }
+    if (is_demanding(*arguments)) return explain_demand(*arguments, loaded, program);
     const Explanation explanation = explain(loaded);
     print(*arguments, to_text(explanation), to_json(explanation));
   });

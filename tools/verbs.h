@@ -25,7 +25,7 @@ struct RecipeArguments {
 };
 
 /// The exit codes of the program; 128 + N when stopped by signal N.
-enum ExitCode { kDone = 0, kJobFailed = 1, kWrongInput = 2 };
+enum ExitCode { kDone = 0, kJobFailed = 1, kWrongInput = 2, kDoesNotFit = 3 };
 
 /// Adds `RECIPE [key=value …]` to a verb.
 void add_recipe_arguments(CLI::App& verb, RecipeArguments& arguments);

@@ -1,0 +1,135 @@
+#include "runner/foresight/demand.h"
+
+#include <cstdlib>
+
+#include "runner/base/byte_size.h"
+#include "runner/loggers/loggers.h"
+#include "tests/doctest.h"
+
+namespace trainrun {
+namespace {
+
+constexpr int64_t kMegabyte = 1'000'000;
+
+/// A machine on which a job takes 100 MB and `per_sample` MB for each sample of a batch, and on which no more than
+/// `most` MB can be had.
+struct ImaginedMachine {
+  int64_t per_sample = 1;
+  int64_t most = 1'000'000;
+  int64_t total_steps = 1000;
+  double step_seconds = 0.5;
+  std::vector<int64_t> asked;
+
+  RehearsalResult rehearse(int64_t own, const std::vector<std::string>& overrides) {
+    int64_t size = own;
+    for (const std::string& one : overrides) {
+      if (one.starts_with("dataloader.batch_size=")) size = std::stoll(one.substr(one.find('=') + 1));
+    }
+    asked.push_back(size);
+    RehearsalResult result;
+    if (100 + per_sample * size > most) {
+      result.was_killed = true;
+      return result;
+    }
+    Rehearsal& r = result.rehearsal.emplace();
+    r.batch_size = size;
+    r.steps = 5;
+    r.step_seconds = step_seconds;
+    r.total_steps = total_steps;
+    r.steps_per_epoch = 100;
+    r.program_bytes = 50 * kMegabyte;
+    r.built_bytes = 60 * kMegabyte;
+    r.peak_bytes = (100 + per_sample * size) * kMegabyte;
+    return result;
+  }
+};
+
+LoadedRecipe digits(const std::vector<std::string>& overrides) {
+  Catalog catalog = builtins();
+  add_loggers(catalog.loggers);
+  return load_recipe("recipes/digits_mlp.yaml", overrides, catalog);
+}
+
+Demand foresee_on(ImaginedMachine& machine, const LoadedRecipe& loaded, const DemandLimits& limits) {
+  return foresee(loaded, explain(loaded), limits, [&](const std::vector<std::string>& overrides) {
+    return machine.rehearse(loaded.recipe.dataloader.batch_size, overrides);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("sizes are read in powers of 1000 and of 1024") {
+  CHECK(parse_bytes("8GB") == 8'000'000'000);
+  CHECK(parse_bytes("1.5 kb") == 1500);
+  CHECK(parse_bytes("512MiB") == 536'870'912);
+  CHECK(parse_bytes("7B") == 7);
+  for (const char* wrong : {"", "8", "GB", "8 G", "-1GB", "0GB", "1e3MB", "8GB!", "1..5GB", "99999999TB"}) {
+    CAPTURE(wrong);
+    CHECK_FALSE(parse_bytes(wrong));
+  }
+}
+
+TEST_CASE("a job fits where its peak is at most the limit") {
+  const LoadedRecipe loaded = digits({"dataloader.batch_size=64"});
+  ImaginedMachine machine;
+  const Demand equal = foresee_on(machine, loaded, {.bytes = 164 * kMegabyte});
+  CHECK(equal.peak_bytes == 164 * kMegabyte);
+  CHECK(equal.fits->holds);
+  CHECK(machine.asked == std::vector<int64_t>{64});
+  const Demand below = foresee_on(machine, loaded, {.bytes = 164 * kMegabyte - 1});
+  CHECK_FALSE(below.fits->holds);
+}
+
+TEST_CASE("the advice is the largest divisor of the batch size that fits, with as many samples in a step") {
+  const LoadedRecipe loaded = digits({"dataloader.batch_size=60", "training.gradient_accumulation_steps=2"});
+  for (const auto& [limit, size] : std::map<int64_t, int64_t>{{159, 30}, {129, 20}, {116, 15}, {106, 6}, {101, 1}}) {
+    CAPTURE(limit);
+    ImaginedMachine machine;
+    const Demand demand = foresee_on(machine, loaded, {.bytes = limit * kMegabyte});
+    CHECK_FALSE(demand.fits->holds);
+    CHECK(demand.fits->advice ==
+          std::vector<std::string>{"dataloader.batch_size=" + std::to_string(size),
+                                   "training.gradient_accumulation_steps=" + std::to_string(2 * 60 / size)});
+    CHECK(machine.asked.back() == size);  // it was rehearsed
+  }
+  ImaginedMachine machine;
+  const Demand demand = foresee_on(machine, loaded, {.bytes = 100 * kMegabyte});
+  CHECK(demand.fits->advice.empty());
+  CHECK(demand.fits->remark.find("batches of 1 it still takes 101") != std::string::npos);
+}
+
+TEST_CASE("where the recipe's batches do not fit into the machine, smaller ones say what they would take") {
+  const LoadedRecipe loaded = digits({"dataloader.batch_size=64"});
+  ImaginedMachine machine;
+  machine.per_sample = 10;
+  machine.most = 300;
+  const Demand demand = foresee_on(machine, loaded, {.bytes = 700 * kMegabyte});
+  CHECK(demand.is_extrapolated);
+  CHECK(demand.peak_bytes == 740 * kMegabyte);
+  CHECK_FALSE(demand.fits->holds);
+  machine.most = 105;
+  CHECK_THROWS_WITH_AS(foresee_on(machine, loaded, {}), doctest::Contains("too little memory to rehearse"), Error);
+}
+
+TEST_CASE("what goes wrong in a rehearsal is an error, not a job that does not fit") {
+  const LoadedRecipe loaded = digits({});
+  const auto fail = [](const std::vector<std::string>&) {
+    return RehearsalResult{std::nullopt, false, "no such file"};
+  };
+  CHECK_THROWS_WITH_AS(foresee(loaded, explain(loaded), {}, fail), doctest::Contains("no such file"), Error);
+}
+
+TEST_CASE("a time is that of all steps, and the advice leaves a tenth of the limit over") {
+  const LoadedRecipe loaded = digits({"training.num_epochs=10"});
+  ImaginedMachine machine;  // 1000 steps of half a second
+  const Demand demand = foresee_on(machine, loaded, {.seconds = 499});
+  CHECK(*demand.seconds == doctest::Approx(500));
+  CHECK_FALSE(demand.within->holds);
+  CHECK(demand.within->advice == std::vector<std::string>{"training.num_epochs=8"});  // 449 s are eight epochs of 50
+  CHECK(demand.within->most == "optimizer steps");
+  CHECK(foresee_on(machine, loaded, {.seconds = 500}).within->holds);
+  const Demand short_time = foresee_on(machine, loaded, {.seconds = 10});
+  CHECK(short_time.within->advice == std::vector<std::string>{"training.max_steps=18"});
+}
+
+}  // namespace trainrun

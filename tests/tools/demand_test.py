@@ -1,0 +1,54 @@
+"""`trainrun explain --fits`, `--within` and `--measure`: what they say of real jobs, their exit codes, and advice that works when it is followed."""
+
+import json
+import pathlib
+import subprocess
+
+from tests.program import BINARY, peak_memory
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DOES_NOT_FIT = 3
+LARGE = ["recipes/digits_unet.yaml", "dataloader.batch_size=512", "training.max_steps=6"]
+
+
+def explain(*arguments, code=0):
+    done = subprocess.run([BINARY, "explain", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_peak_is_that_of_a_run_within_a_tenth_and_fits_answers_by_it(tmp_path):
+    found = json.loads(explain(*LARGE, "--measure", "--json"))["demand"]
+    peak = peak_memory([BINARY, *LARGE, f"output_dir={tmp_path}/run", "--quiet"], cwd=ROOT)
+    assert abs(found["peak_bytes"] / peak - 1) < 0.1
+    explain(*LARGE, "--fits", f"{int(1.15 * peak)}B")
+    explain(*LARGE, "--fits", f"{int(0.85 * peak)}B", code=DOES_NOT_FIT)
+
+
+def test_what_is_advised_for_less_memory_fits_when_it_is_followed():
+    whole = json.loads(explain(*LARGE, "--measure", "--json"))["demand"]
+    limit = f"{int(0.7 * whole['peak_bytes'])}B"
+    refused = json.loads(explain(*LARGE, "--fits", limit, "--json", code=DOES_NOT_FIT))["demand"]["fits"]
+    assert len(refused["advice"]) == 2, refused
+    explain(*LARGE, *refused["advice"], "--fits", limit)
+
+
+def test_a_job_that_is_too_long_is_not_within_the_time_and_one_that_is_short_is():
+    long = ["recipes/digits_mlp.yaml", "training.num_epochs=1000000"]
+    refused = json.loads(explain(*long, "--within", "30s", "--json", code=DOES_NOT_FIT))["demand"]["within"]
+    assert refused["advice"], refused
+    explain("recipes/digits_mlp.yaml", "training.num_epochs=1", "--within", "100h")
+
+
+def test_what_cannot_be_read_is_said():
+    for option, value in (("--fits", "8 gigs"), ("--within", "soon")):
+        done = subprocess.run([BINARY, "explain", LARGE[0], option, value], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2 and "expected a" in done.stderr and value in done.stderr
+    failed = subprocess.run([BINARY, "explain", "recipes/regression_csv.yaml", "dataset.train.path=nowhere.csv", "--measure"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert failed.returncode in (1, 2) and "nowhere.csv" in failed.stderr
+
+
+def test_a_rehearsal_leaves_nothing_behind(tmp_path):
+    before = sorted(path.name for path in tmp_path.iterdir())
+    explain("recipes/digits_mlp.yaml", f"output_dir={tmp_path}/run", "--measure")
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
