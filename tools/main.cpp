@@ -38,23 +38,26 @@ int run_program(int argc, char** argv, Program& program) {
   app.footer(
       "trainrun RECIPE [key=value …] is short for trainrun run RECIPE [key=value …].\n"
       "Every verb takes --quiet (-q), --verbose (-v) and --help (-h).");
-       {add_run, add_init, add_validate, add_explain, add_profile, add_lr_find, add_sweep, add_data, add_predict, add_generate, add_tokenizer, add_runs, add_top, add_ctl, add_diff, add_report, add_replay, add_bisect, add_list, add_schema, add_eval, add_export, add_env, add_config, add_launch, add_completion})
+  for (const auto add : {add_run,    add_init,    add_validate, add_explain,   add_profile,   add_lr_find, add_sweep,
+                         add_data,   add_predict, add_generate, add_tokenizer, add_runs,      add_top,     add_ctl,
+                         add_diff,   add_report,  add_replay,   add_bisect,    add_list,      add_schema,  add_eval,
+                         add_export, add_env,     add_config,   add_launch,    add_completion})
     add(app, program);
-       add_network(app, program);
-       std::vector<std::string> arguments = expanded({program.arguments.begin() + 1, program.arguments.end()}, app);
-       std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end
-       try {
-         app.parse(arguments);
-       } catch (const CLI::ParseError& error) {
-         const std::string hint = option_hint(error.what());
-         if (!hint.empty()) std::fprintf(stderr, "%s\n", hint.c_str());
-         if (app.exit(error) != 0) return kWrongInput;
-       }
-       if (program.exit_code != kDone) return program.exit_code;
-       const std::string fault = unwritten_output();
-       if (fault.empty()) return kDone;
-       std::fprintf(stderr, "trainrun: standard output cannot be written: %s\n", fault.c_str());
-       return kJobFailed;
+  add_network(app, program);
+  std::vector<std::string> arguments = expanded({program.arguments.begin() + 1, program.arguments.end()}, app);
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the end
+  try {
+    app.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    const std::string hint = option_hint(error.what());
+    if (!hint.empty()) std::fprintf(stderr, "%s\n", hint.c_str());
+    if (app.exit(error) != 0) return kWrongInput;
+  }
+  if (program.exit_code != kDone) return program.exit_code;
+  const std::string fault = unwritten_output();
+  if (fault.empty()) return kDone;
+  std::fprintf(stderr, "trainrun: standard output cannot be written: %s\n", fault.c_str());
+  return kJobFailed;
 }
 
 int run_and_report(int argc, char** argv) {
