@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -53,6 +54,19 @@ void link_files(const fs::path& from, const fs::path& to) {
     }
   }
   sync_folder(to.string());
+}
+
+/// What loggers and callbacks keep beside the checkpoints (metrics.csv, TensorBoard's events, losses of samples). They add
+/// to it in place, so it is copied. `parent` was stopped at the step at which the other begins: there is nothing later.
+void copy_records(const fs::path& parent, const fs::path& to) {
+  constexpr std::array kOwn = {"recipe.yaml", "log.txt", "summary.json", "checkpoints", ".lock", "metrics.jsonl"};
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_own = std::ranges::find(kOwn, name) != kOwn.end() || "/" + name == kOrigin;
+    const bool is_record = !entry.is_symlink() && (entry.is_regular_file() || entry.is_directory());
+    if (is_own || !is_record || name.find(kTemporaryMark) != std::string::npos) continue;
+    fs::copy(entry.path(), to / name, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  }
 }
 
 void write_recipe_into(const std::string& folder, const LoadedRecipe& loaded) {
@@ -118,6 +132,7 @@ void fork_trial(const ForkSource& source, const std::string& folder, const Loade
     remove_all(unfinished);
     create_folders(unfinished);
     link_files(source.folder + "/checkpoints", unfinished + "/checkpoints");
+    copy_records(source.folder, unfinished);
     const std::string metrics = "/metrics.jsonl";
     if (fs::exists(source.folder + metrics)) {
       fs::copy_file(source.folder + metrics, unfinished + metrics);

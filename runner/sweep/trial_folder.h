@@ -42,7 +42,7 @@ struct ForkSource {
   int64_t step = 0;
 };
 /// Makes `folder` that of a run of `recipe` that was stopped after the same step: files of checkpoints as further names of
-/// the same ones, lines of metrics.jsonl up to the step. The folder appears whole or not at all. Throws Error, FileError.
+/// the same ones, lines of metrics.jsonl up to the step, copies of what else loggers and callbacks keep. The folder appears whole or not at all. Throws Error, FileError.
 void fork_trial(const ForkSource& source, const std::string& folder, const LoadedRecipe& recipe);
 /// The trial and the step that the run in a folder begins with; nothing where it began by itself.
 std::optional<std::pair<int64_t, int64_t>> origin_of(const std::string& folder);

@@ -238,6 +238,15 @@ def test_steps_are_shared_where_they_are_equal_and_nowhere_else(tmp_path, change
             assert_same_weights(tmp_path / "s" / name, tmp_path / "alone" / name)
 
 
+def test_a_trial_that_begins_with_anothers_steps_has_the_records_of_them(tmp_path):
+    changes = [*WSD, "training.max_steps=60", "scheduler.num_decay_steps=[5,20]", "logging={every_steps: 10, report_to: [console, jsonl, csv]}"]
+    sweep(tmp_path / "s", *changes)
+    assert table(tmp_path / "s")["trials"][1]["origin"]["step"] > 30
+    for name in ("trial-0000", "trial-0001"):
+        steps = [line.split(",")[0] for line in (tmp_path / "s" / name / "metrics.csv").read_text().splitlines()[1:]]
+        assert {"10", "20", "30", "40", "50", "60"} <= set(steps), steps
+
+
 def test_a_trial_that_begins_with_anothers_steps_takes_its_best_checkpoint_and_averages_along(tmp_path):
     changes = [*WSD, "training.max_steps=60", "scheduler.num_decay_steps=[5,20]", "evaluation.every=10", "checkpoint={every: 20, keep_best: {monitor: eval/accuracy}}",
                "callbacks=[{type: EMA, decay: 0.9}]"]  # fmt: skip
