@@ -114,6 +114,14 @@ void set_lr(Job& job, const std::string& value) {
   }
 }
 
+/// The learning rates of the next step.
+std::vector<double> next_rates(Job& job) {
+  job.set_rates();
+  std::vector<double> rates;
+  for (const GroupRates& group : job.rates) rates.push_back(group.lr);
+  return rates;
+}
+
 // --- The rest
 
 const std::vector<Changeable>& changeable() {
@@ -240,7 +248,14 @@ std::vector<RunChange> RunChanges::asked_changes() {
 }
 
 void RunChanges::make(const RunChange& change) {
+  const std::vector<double> before = next_rates(job_);
   changeable(change.key)->set(job_, change.value);
+  const bool is_idle = change.key == std::string("optimizer.lr") && job_.scheduler &&
+                       parse_number(change.value) != parse_number(change.before) && next_rates(job_) == before;
+  if (is_idle) {
+    spdlog::warn("trainrun ctl: {} sets learning rates that do not depend on optimizer.lr, at this step at least",
+                 job_.recipe.scheduler->type);
+  }
   job_.progress.changes.push_back(change);
   spdlog::info("trainrun ctl: from step {} on, {} is {}; it was {}", change.step + 1, change.key, change.value,
                change.before);

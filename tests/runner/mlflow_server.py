@@ -162,13 +162,16 @@ class Mlflow:
             [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1",
              "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "artifacts")],
             cwd=folder, stdout=subprocess.DEVNULL, stderr=(folder / "server.log").open("w"))
-        end = time.monotonic() + 180
+        self.before = set()  # runs of earlier tests
+        end = time.monotonic() + 600
         while True:
             try:
                 urllib.request.urlopen(f"{self.uri}/health", timeout=5).read()
                 return
             except (urllib.error.URLError, OSError):
-                assert self.process.poll() is None and time.monotonic() < end, pathlib.Path(folder / "server.log").read_text()
+                if self.process.poll() is not None or time.monotonic() > end:
+                    self.close()
+                    raise AssertionError(pathlib.Path(folder / "server.log").read_text()) from None
                 time.sleep(0.2)
 
     def close(self):
@@ -181,10 +184,18 @@ class Mlflow:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
+    def begin(self):
+        """What is there already is not `seen`."""
+        self.before |= {run["info"]["run_id"] for run in self.runs()[0]}
+
     def seen(self):
+        found, experiments = self.runs()
+        return [self.run_seen(run, experiments) for run in found if run["info"]["run_id"] not in self.before]
+
+    def runs(self):
         experiments = {one["experiment_id"]: one["name"] for one in self.ask("mlflow/experiments/search", {"max_results": 100})["experiments"]}
         found = self.ask("mlflow/runs/search", {"experiment_ids": list(experiments), "max_results": 100}).get("runs", [])
-        return [self.run_seen(run, experiments) for run in found]
+        return found, experiments
 
     def run_seen(self, run, experiments):
         run_id, points, artifacts = run["info"]["run_id"], {}, {}

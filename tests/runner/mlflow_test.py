@@ -63,16 +63,25 @@ def assert_shows(server, folder):
     return run
 
 
-@pytest.fixture(name="server", params=["stand-in", "mlflow"])
-def server_of_a_kind(request, tmp_path):
-    if request.param == "stand-in":
-        server = StandIn()
-    elif os.environ.get("TRAINRUN_MLFLOW"):
-        server = Mlflow(os.environ["TRAINRUN_MLFLOW"], tmp_path / "server")
-    else:
+@pytest.fixture(name="own_server", scope="module")
+def mlflow_s_own_server(tmp_path_factory):
+    if not os.environ.get("TRAINRUN_MLFLOW"):
         pytest.skip("TRAINRUN_MLFLOW names no Python that has MLflow")
+    server = Mlflow(os.environ["TRAINRUN_MLFLOW"], tmp_path_factory.mktemp("mlflow"))
     yield server
     server.close()
+
+
+@pytest.fixture(name="server", params=["stand-in", "mlflow"])
+def server_of_a_kind(request):
+    if request.param == "stand-in":
+        server = StandIn()
+        yield server
+        server.close()
+    else:
+        server = request.getfixturevalue("own_server")
+        server.begin()
+        yield server
 
 
 @pytest.fixture(name="stand_in")

@@ -144,6 +144,13 @@ def test_a_scheduler_with_its_own_rate_is_not_overruled(tmp_path):
     end(job)
 
 
+def test_a_schedule_with_rates_of_its_own_does_not_follow_and_says_so(tmp_path):
+    job = start(tmp_path / "run", *LONG, "training={max_steps: 1000000}", "scheduler={type: OneCycleLR, max_lr: 0.01}")
+    ctl(tmp_path / "run", "set", "optimizer.lr=1e-4")
+    wait_for(job, "warning: trainrun ctl: OneCycleLR sets learning rates that do not depend on optimizer.lr")
+    end(job)
+
+
 @pytest.mark.parametrize("words, why", [
     (["sav"], "unknown command 'sav'; there are status, metrics, save, stop, profile STEPS, set KEY=VALUE …"),
     (["profile", "many"], "profile needs a number of steps from 1 to 1000, found 'many'"),
