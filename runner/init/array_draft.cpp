@@ -185,7 +185,7 @@ std::string array_recipe(const ArrayPlan& plan, const std::string& name, int64_t
   if (!plan.is_picture()) transforms.push_back(plan.shape.size() > 1 ? "{type: Standardize, dim: -1}" : "Standardize");
   if (!plan.is_class) transforms.emplace_back("{type: Standardize, field: label}");
   if (!transforms.empty()) text += "  transforms: [" + join(transforms) + "]\n";
-  return text + mlp_training(plan.trained(), batch_size, unbalanced ? "eval/f1" : "eval/loss");
+  return text + mlp_training(plan.trained(), batch_size);
 }
 
 }  // namespace

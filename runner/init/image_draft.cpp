@@ -116,7 +116,7 @@ std::string training_text(const ImagePlan& plan, int64_t batch_size) {
       is_tuned ? "low, so that what the weights know is kept" : "");
   text += "scheduler: {type: CosineWithWarmup, warmup_ratio: 0.1}\ntraining: {num_epochs: " +
           std::to_string(length.epochs) + "}\n";
-  const std::string monitor = plan.counts.empty() ? "eval/loss" : unbalanced ? "eval/f1" : "eval/accuracy";
+  const std::string monitor = plan.counts.empty() || unbalanced ? "eval/loss" : "eval/accuracy";
   return text + "callbacks:\n" +
          commented("  - {type: EarlyStopping, monitor: " + monitor + ", patience: " + std::to_string(length.patience) +
                        ", restore_best: true}",

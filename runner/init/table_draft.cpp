@@ -133,7 +133,7 @@ std::string recipe_of_table(const TableSight& table, const TableTarget& target, 
   text += target.is_class ? "  transforms: [Standardize]\n"
                           : commented("  transforms: [Standardize, {type: Standardize, field: label}]",
                                       "figures and predictions keep the unit of " + target.name);
-  return text + mlp_training(split.rows, batch_size, unbalanced ? "eval/f1" : "eval/loss");
+  return text + mlp_training(split.rows, batch_size);
 }
 
 }  // namespace
@@ -151,7 +151,7 @@ int64_t mlp_batch_size(int64_t rows) {
   return power_of_two(static_cast<double>(rows) / kStepsOfEpoch, 16, 512);
 }
 
-std::string mlp_training(int64_t rows, int64_t batch_size, const std::string& monitor) {
+std::string mlp_training(int64_t rows, int64_t batch_size) {
   constexpr int64_t kSteps = 3000;
   const Length length = length_for(rows, batch_size, kSteps, 10, 100);
   std::string text = "dataloader: {batch_size: " + std::to_string(batch_size) + ", eval_batch_size: 1024}\n\n";
@@ -160,7 +160,7 @@ std::string mlp_training(int64_t rows, int64_t batch_size, const std::string& mo
       "0.05}\n";
   text += "training: {num_epochs: " + std::to_string(length.epochs) + "}\n";
   return text + "callbacks:\n" +
-         commented("  - {type: EarlyStopping, monitor: " + monitor + ", patience: " + std::to_string(length.patience) +
+         commented("  - {type: EarlyStopping, monitor: eval/loss, patience: " + std::to_string(length.patience) +
                        ", restore_best: true}",
                    "ends with the best weights");
 }

@@ -22,7 +22,7 @@ Draft draft_table(const TableSight& table, const TableTarget& target, const Tabl
 /// The layers of a net for rows of numbers, of which there are `rows` to learn from.
 std::string mlp_layers(int64_t rows, int64_t outputs, const std::string& outputs_comment);
 /// From dataloader to callbacks: what a net of `mlp_layers` learns well with.
-std::string mlp_training(int64_t rows, int64_t batch_size, const std::string& monitor);
+std::string mlp_training(int64_t rows, int64_t batch_size);
 int64_t mlp_batch_size(int64_t rows);
 
 }  // namespace trainrun

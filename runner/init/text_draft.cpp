@@ -174,9 +174,7 @@ std::string text_recipe(const TableSight& table, const TableTarget& target, cons
                        : "optimizer: {type: AdamW, lr: 5.0e-3, weight_decay: 0.05}\n";
   text += "scheduler: {type: LinearWithWarmup, warmup_ratio: 0.1}\ntraining: {num_epochs: " +
           std::to_string(length.epochs) + "}\n";
-  const std::string monitor = !target.is_class               ? "eval/loss"
-                              : is_unbalanced(target.counts) ? "eval/f1"
-                                                             : "eval/accuracy";
+  const std::string monitor = !target.is_class || is_unbalanced(target.counts) ? "eval/loss" : "eval/accuracy";
   return text + "callbacks:\n" +
          commented("  - {type: EarlyStopping, monitor: " + monitor + ", patience: " + std::to_string(length.patience) +
                        ", restore_best: true}",

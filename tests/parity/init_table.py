@@ -211,7 +211,7 @@ def topics(folder, log):
     frame[1200:].to_csv(folder / "new.csv", index=False)
     trainrun(folder, "init", "train.csv", "--name", "first", log=log)
     trainrun(folder, "run", "first.yaml")
-    figures = json.loads(trainrun(folder, "eval", "runs/first", "dataset.eval={type: TextClassification, path: new.csv, text_columns: [text], label: topic, tokenizer: first_tokenizer, max_length: 64}", "--json"))
+    figures = json.loads(trainrun(folder, "eval", "runs/first", "dataset.eval=null", "dataset.eval={type: TextClassification, path: new.csv, text_columns: [text], label: topic, tokenizer: first_tokenizer, max_length: 64}", "--json"))
     search = GridSearchCV(make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=2000)), {"logisticregression__C": [0.1, 1, 10, 100]}, cv=3).fit(frame["text"][:1200], frame["topic"][:1200])
     return figures, "accuracy", (100 * search.score(frame["text"][1200:], frame["topic"][1200:]), "TF-IDF, LogisticRegression")
 

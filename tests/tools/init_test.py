@@ -102,12 +102,12 @@ def test_an_untidy_table_is_read_and_everything_left_out_is_told(tmp_path):
     assert figures_after(tmp_path, "flats.yaml", "training.num_epochs=30")["eval/r2"] > 0.8
 
 
-def test_rare_classes_are_told_and_chosen_by_f1(tmp_path):
+def test_rare_classes_are_told_and_measured_by_f1(tmp_path):
     draw = random.Random(3)
     write_table(tmp_path / "rare.csv", [{"x": draw.gauss(2 * (i % 10 == 0), 1), "z": draw.gauss(0, 1), "label": "ill" if i % 10 == 0 else "well"} for i in range(400)])
     said = trainrun(tmp_path, "init", "rare.csv")
     recipe = yaml.safe_load((tmp_path / "rare.yaml").read_text())
-    assert "well 360, ill 40" in said and recipe["callbacks"][0]["monitor"] == "eval/f1" and recipe["dataset"]["train"]["split"]["stratify"] is True
+    assert "well 360, ill 40" in said and {"type": "F1", "average": "macro"} in recipe["metrics"] and recipe["dataset"]["train"]["split"]["stratify"] is True
 
 
 def test_a_folder_of_tables_evaluates_on_its_test_table_and_predicts_what_one_without_labels_lacks(tmp_path):
