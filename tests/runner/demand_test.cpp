@@ -84,8 +84,10 @@ TEST_CASE("a job fits where its peak is at most the limit") {
 
 TEST_CASE("the advice is the largest divisor of the batch size that fits, with as many samples in a step") {
   const LoadedRecipe loaded = digits({"dataloader.batch_size=60", "training.gradient_accumulation_steps=2"});
-  for (const auto& [limit, size] : std::map<int64_t, int64_t>{{159, 30}, {129, 20}, {116, 15}, {106, 6}, {101, 1}}) {
-    INFO("a limit of " << std::to_string(limit) << " MB");
+  for (const auto& one : std::map<int64_t, int64_t>{{159, 30}, {129, 20}, {116, 15}, {106, 6}, {101, 1}}) {
+    const int64_t limit = one.first;
+    const int64_t size = one.second;
+    CAPTURE(limit);
     ImaginedMachine machine;
     const Demand demand = foresee_on(machine, loaded, {.bytes = limit * kMegabyte});
     CHECK_FALSE(demand.fits->holds);
