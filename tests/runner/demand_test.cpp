@@ -1,6 +1,8 @@
 #include "runner/foresight/demand.h"
 
-#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "runner/base/byte_size.h"
 #include "runner/loggers/loggers.h"
@@ -82,7 +84,9 @@ TEST_CASE("a job fits where its peak is at most the limit") {
 
 TEST_CASE("the advice is the largest divisor of the batch size that fits, with as many samples in a step") {
   const LoadedRecipe loaded = digits({"dataloader.batch_size=60", "training.gradient_accumulation_steps=2"});
-  for (const auto& [limit, size] : std::map<int64_t, int64_t>{{159, 30}, {129, 20}, {116, 15}, {106, 6}, {101, 1}}) {
+  for (const auto& one : std::map<int64_t, int64_t>{{159, 30}, {129, 20}, {116, 15}, {106, 6}, {101, 1}}) {
+    const int64_t limit = one.first;
+    const int64_t size = one.second;
     CAPTURE(limit);
     ImaginedMachine machine;
     const Demand demand = foresee_on(machine, loaded, {.bytes = limit * kMegabyte});
