@@ -62,6 +62,12 @@ std::string duration(double seconds) {
   return formatted("%lld h %02lld min", whole / 3600, whole % 3600 / 60);
 }
 
+std::string short_duration(double seconds) {
+  if (seconds >= 1 || seconds == 0) return duration(seconds);
+  const bool is_milli = seconds >= 1e-3;
+  return decimal(seconds * (is_milli ? 1e3 : 1e6), 1) + (is_milli ? " ms" : " us");
+}
+
 std::string bytes_text(double bytes) { return with_prefix(bytes) + "B"; }
 
 std::string rate_text(double rate) {

@@ -16,6 +16,8 @@ std::string decimal(double number, int decimals = 4);
 std::string scientific(double number, int decimals = 1);
 /// "15.3 s", "3 min 12 s", "2 h 05 min"
 std::string duration(double seconds);
+/// As `duration`, but shorter than a second "12.3 ms", "45.6 us".
+std::string short_duration(double seconds);
 /// "640 B", "2.6 MB": powers of 1000
 std::string bytes_text(double bytes);
 /// "5,812", "42.3", "0.0417": three figures at least, of what happens in a second

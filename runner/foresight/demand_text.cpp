@@ -13,12 +13,6 @@ constexpr double kPercent = 100;
 
 std::string bytes_of(int64_t bytes) { return bytes_text(static_cast<double>(std::max<int64_t>(bytes, 0))); }
 
-/// "1.8 ms", "2.4 s", "3 min 12 s"
-std::string short_duration(double seconds) {
-  constexpr double kMilli = 1e-3;
-  return seconds < 1 ? decimal(seconds / kMilli, 2) + " ms" : duration(seconds);
-}
-
 std::string sizes_text(const Demand& demand) {
   std::vector<std::string> sizes;
   for (const int64_t size : demand.sizes) sizes.push_back(std::to_string(size));

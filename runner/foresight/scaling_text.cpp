@@ -17,13 +17,6 @@ constexpr double kGiga = 1e9;
 
 std::string bytes_text(int64_t bytes) { return trainrun::bytes_text(static_cast<double>(bytes)); }
 
-/// "12.3 ms"
-std::string short_duration(double seconds) {
-  if (seconds >= 1 || seconds == 0) return duration(seconds);
-  const bool is_milli = seconds >= 1e-3;
-  return decimal(seconds * (is_milli ? 1e3 : kMicro), 1) + (is_milli ? " ms" : " us");
-}
-
 std::string shared_text(const ScalePlan& plan) {
   switch (plan.stage) {
     case 1:
