@@ -120,7 +120,8 @@ TEST_CASE("a loss that is not a number is printed as nan, and the newest checkpo
   };
   const std::string text = failure_in(folder / "run", script, {"checkpoint.every=2", "evaluation.every=null"});
   CAPTURE(text);
-  CHECK(text.starts_with("the loss is nan at step 6, epoch 0, batch 5; "));
+  CHECK(text.starts_with("the loss is nan at step 6, epoch 0, batch 5: the output of model.layers["));
+  CHECK(contains(text, " is the first that is not finite, "));
   CHECK(text.ends_with("; the newest checkpoint is " + (folder / "run/checkpoints/step-00000004")));
 }
 
