@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kSmall = 64;  // pixels: pictures of this side or less are learnt by a net made for small ones
-constexpr double kTrained = 0.8;
+constexpr double kTrainedImages = 0.8;
 
 /// What a recipe for pictures consists of, whatever says their classes.
 struct ImagePlan {
@@ -276,7 +276,7 @@ Draft draft_image_folders(const ImageFolders& folders, const InitOptions& option
   plan.counts = folders.counts;
   plan.stratifies = rarest_of(plan.counts) >= 5;
   plan.outputs = static_cast<int64_t>(folders.counts.size());
-  plan.images = plan.is_split ? static_cast<int64_t>(kTrained * static_cast<double>(total)) : total;
+  plan.images = plan.is_split ? static_cast<int64_t>(kTrainedImages * static_cast<double>(total)) : total;
   plan.sight = look_at_images(folders.files);
   plan.sight.broken += folders.unreadable;
   Draft draft = draft_of(plan, options);
@@ -324,7 +324,7 @@ Draft draft_image_table(const TableSight& table, const std::string& image, const
   plan.counts = target.counts;
   plan.stratifies = target.is_class && rarest_of(plan.counts) >= 5;
   plan.outputs = target.is_class ? target.num_classes : 1;
-  plan.images = plan.is_split ? static_cast<int64_t>(kTrained * static_cast<double>(table.rows)) : table.rows;
+  plan.images = plan.is_split ? static_cast<int64_t>(kTrainedImages * static_cast<double>(table.rows)) : table.rows;
   plan.sight = look_at_images(paths);
   const int64_t lacking = table.rows - static_cast<int64_t>(paths.size());
   plan.sight.broken += lacking;

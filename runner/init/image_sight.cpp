@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kMostBytes = uint64_t{1} << 28;  // of a file
 constexpr size_t kMostDecoded = 400;
-constexpr size_t kMostCompared = 10'000;
+constexpr size_t kMostOpened = 10'000;
 
 /// Sums of the channels of pictures.
 struct ChannelSums {
@@ -43,8 +43,8 @@ T median(std::vector<T> numbers) {
 
 void compare(const std::vector<std::string>& files, ImageSight& sight) {
   std::unordered_set<size_t> seen;
-  const size_t step = std::max<size_t>(1, files.size() / kMostCompared);
-  for (size_t i = 0; i < files.size() && seen.size() < kMostCompared; i += step) {
+  const size_t step = std::max<size_t>(1, files.size() / kMostOpened);
+  for (size_t i = 0; i < files.size() && seen.size() < kMostOpened; i += step) {
     try {
       const std::string bytes = read_file(files[i], kMostBytes);
       ++sight.compared;

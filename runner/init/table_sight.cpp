@@ -17,8 +17,8 @@
 namespace trainrun {
 namespace {
 
-constexpr size_t kMostCounted = 1000;        // different values of a column
-constexpr size_t kMostCompared = 5'000'000;  // rows
+constexpr size_t kMostCounted = 1000;            // different values of a column
+constexpr size_t kMostRowsCompared = 5'000'000;  // rows
 
 /// What is between the columns of a file of delimited text; a comma where there is one column alone.
 char delimiter_of(const std::string& path) {
@@ -149,7 +149,7 @@ class TableLooker {
       has_lists_ = has_lists_ || !is_value;
     }
     ++sight_.rows;
-    if (!has_lists_ && seen_.size() < kMostCompared && !seen_.insert(digest).second) ++sight_.copies;
+    if (!has_lists_ && seen_.size() < kMostRowsCompared && !seen_.insert(digest).second) ++sight_.copies;
   }
 
  private:
