@@ -21,7 +21,7 @@ from tests.program import CALLED  # noqa: E402
 
 STEPS = 50
 FEW_SAMPLES = ["dataloader.batch_size=8", "dataloader.eval_batch_size=20", "dataset.eval.subset=40"]
-FEW_CIFAR = ["dataloader.batch_size=8", "evaluation.every=null"]
+FEW_CIFAR = ["dataloader.batch_size=8", "evaluation.every=null", "checkpoint.keep_best=null"]
 FEW_PICTURES = ["dataloader.batch_size=2", "dataset.eval.subset=4"]
 SHORT_TEXTS = ["dataloader.batch_size=1", "dataset.train.block_size=256", "dataset.eval.block_size=256"]
 # What would take an hour otherwise is compared with smaller batches.
@@ -45,12 +45,13 @@ def compared(name: str, folder: pathlib.Path, python: str, environment: dict, li
     """The worst difference or the reason why there is none, and what was changed for the comparison; None if it takes longer than `limit` seconds."""
     command = [CALLED, "export", f"recipes/{name}.yaml", *SMALLER.get(name, []), "--format", "python", "--output", folder / f"{name}.py",
                "--verify", STEPS, "--python", python]
+    (folder / f"{name}.py").unlink(missing_ok=True)  # of an earlier call
     try:
         done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True, env=os.environ | environment, timeout=limit,
                               check=False)
     except subprocess.TimeoutExpired:
         return None
-    changes = re.findall(r"^compared with (.*)$", done.stdout, re.MULTILINE) + [word for word in SMALLER.get(name, []) if "eval" not in word]
+    changes = re.findall(r"^compared with (.*)$", done.stdout, re.MULTILINE) + [word for word in SMALLER.get(name, []) if "eval" not in word and "keep_best" not in word]
     found = re.search(r"differ by at most (\S+), relative to their size: (.*)$", done.stdout, re.MULTILINE)
     if found:
         return [found[1] + ("" if done.returncode == 0 else f": {found[2]}"), "; ".join(changes)]
