@@ -72,18 +72,21 @@ void MlflowOutbox::keep_until(int64_t step, bool evaluation_due) {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::string kept;
   unsent_ = 0;
-  for (const std::string& path : {sending_path(), unsent_path()}) {
-    for (const MlflowLine& line : lines_in(path)) {
-      const bool comes_again = line.step > step || (evaluation_due && line.is_evaluation && line.step == step);
-      if (comes_again) continue;
-      kept += outbox_text(line);
-      ++unsent_;
-    }
+  for (const MlflowLine& line : lines_in(unsent_path())) {
+    const bool comes_again = line.step > step || (evaluation_due && line.is_evaluation && line.step == step);
+    if (comes_again) continue;
+    kept += outbox_text(line);
+    ++unsent_;
   }
   file_.reset();
   write_file_atomically(unsent_path(), kept);
-  remove_all(sending_path());
-  sending_ = 0;
+  sending_ = static_cast<int64_t>(lines_in(sending_path()).size());
+  was_interrupted_ = sending_ > 0;
+}
+
+bool MlflowOutbox::was_interrupted() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return was_interrupted_;
 }
 
 void MlflowOutbox::add(const MlflowLine& line) {
@@ -116,6 +119,7 @@ void MlflowOutbox::sent() {
   const std::lock_guard<std::mutex> lock(mutex_);
   remove_all(sending_path());
   sending_ = 0;
+  was_interrupted_ = false;
 }
 
 int64_t MlflowOutbox::size() const {

@@ -27,8 +27,11 @@ class MlflowOutbox {
   /// Makes the folder. Throws FileError, as the members do.
   explicit MlflowOutbox(std::string folder);
 
-  /// Drops what a run that begins at `step` makes again, and half lines of a killed process.
+  /// Drops what a run that begins at `step` makes again, and half lines of a killed process. What that was sending stays:
+  /// sent again with the same times it is what the server has, where it has it.
   void keep_until(int64_t step, bool evaluation_due);
+  /// Whether `take` gives what an earlier process was sending when it ended: the server may have received all of it.
+  bool was_interrupted() const;
   void add(const MlflowLine& line);
   /// The lines to send next: those taken before, unless they were sent.
   std::vector<MlflowLine> take();
@@ -46,7 +49,8 @@ class MlflowOutbox {
   mutable std::mutex mutex_;
   std::optional<AppendedFile> file_;  // null: it is opened by the next line
   int64_t unsent_ = 0;                // lines in it
-  int64_t sending_ = 0;               // and in the other
+  bool was_interrupted_ = false;
+  int64_t sending_ = 0;  // and in the other
 };
 
 }  // namespace trainrun

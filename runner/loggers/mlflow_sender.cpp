@@ -164,8 +164,9 @@ class MlflowSender::Session {
   void send_lines() {
     for (std::vector<MlflowLine> lines = work_.outbox->take(); !lines.empty(); lines = work_.outbox->take()) {
       std::vector<MlflowMetric> metrics;
+      const bool is_again = work_.outbox->was_interrupted();
       for (const MlflowLine& line : lines) {
-        if (line.step <= (line.is_evaluation ? goes_on_after_.second : goes_on_after_.first)) continue;
+        if (!is_again && line.step <= (line.is_evaluation ? goes_on_after_.second : goes_on_after_.first)) continue;
         if (metrics.size() + line.figures.size() > MlflowClient::kMostMetrics) send_metrics(metrics);
         for (const auto& [name, value] : line.figures) {
           metrics.push_back({mlflow_key(name), value, line.step, line.time});
@@ -176,6 +177,7 @@ class MlflowSender::Session {
       }
       send_metrics(metrics);
       keep();
+      if (is_again) goes_on_after_ = {state_.sent_step, state_.sent_evaluation};
       work_.outbox->sent();
     }
   }

@@ -118,8 +118,9 @@ void Job::resume() {
 }
 
 void Job::take_later_changes() {
+  if (!continues) return;
   nlohmann::json later = nlohmann::json::array();
-  if (is_main() && continues) {
+  if (is_main()) {
     for (const RunChange& change : trainrun::later_changes(folder->path(), progress.step))
       later.push_back(to_json(change));
   }
