@@ -163,7 +163,8 @@ std::unique_ptr<Job> ReplayedRun::stand_at(const StoredState& from) {
 void ReplayedRun::note_machine(const StoredState& from) {
   if (!from.state.is_object()) return;
   const json saved = from.state.value("machine", json::object());
-  for (const auto& [key, now] : machine_facts().items()) {
+  const json facts = machine_facts();
+  for (const auto& [key, now] : facts.items()) {
     if (!saved.contains(key) || saved[key] == now) continue;
     const std::string note = path_ + " was trained with other " + key + ": " + saved[key].dump() + ", here " +
                              now.dump() + "; numbers may differ in their last digits";

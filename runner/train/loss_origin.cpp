@@ -130,7 +130,8 @@ LossOrigin origin_of_loss(Job& job, const Batch& batch) {
   job.model->set_measure(nullptr);
   if (*found) return {(*found)->text + weights_text(job, (*found)->name), false};
   if (std::isfinite(job.model->loss(batch, outputs).value().item<double>())) {
-    return {"made once more, with other random numbers, the pass gives a finite loss", false};
+    return {"made once more, the pass gives a finite loss; what it draws, such as dropout, comes out differently then",
+            false};
   }
   return {loss_text(job, batch, outputs), false};
 }

@@ -20,15 +20,15 @@ from tests.parity import stand_in_data  # noqa: E402
 from tests.program import CALLED  # noqa: E402
 
 STEPS = 50
-FEW_SAMPLES = ["dataloader.batch_size=8", "dataloader.eval_batch_size=20", "dataset.eval.subset=40"]
-FEW_CIFAR = ["dataloader.batch_size=8", "evaluation.every=null", "checkpoint.keep_best=null"]
-FEW_PICTURES = ["dataloader.batch_size=2", "dataset.eval.subset=4"]
+WITHOUT_EVALUATION = ["evaluation.every=null", "checkpoint.keep_best=null"]
+FEW_SAMPLES = ["dataloader.batch_size=8", *WITHOUT_EVALUATION]
+FEW_PICTURES = ["dataloader.batch_size=2", *WITHOUT_EVALUATION]
 SHORT_TEXTS = ["dataloader.batch_size=1", "dataset.train.block_size=256", "dataset.eval.block_size=256"]
 # What would take an hour otherwise is compared with smaller batches.
 SMALLER = {
-    "cifar10_onecycle": FEW_CIFAR, "cifar10_resnet18": FEW_CIFAR, "cifar10_fast": FEW_CIFAR, "mnist_wide_cnn": FEW_SAMPLES, "mnist_wide_cnn_ddp": FEW_SAMPLES,
-    "image_folder_finetune": FEW_PICTURES, "pets_resnet50": FEW_PICTURES, "gpt2_clm": SHORT_TEXTS, "gpt2_clm_fsdp": SHORT_TEXTS,
-    "shakespeare_gpt": ["dataloader.batch_size=2"],
+    "cifar10_fast": FEW_SAMPLES, "cifar10_onecycle": FEW_SAMPLES, "cifar10_resnet18": FEW_SAMPLES, "fashion_cnn": FEW_SAMPLES,
+    "mnist_wide_cnn": FEW_SAMPLES, "mnist_wide_cnn_ddp": FEW_SAMPLES, "image_folder_finetune": FEW_PICTURES, "pets_resnet50": FEW_PICTURES,
+    "gpt2_clm": SHORT_TEXTS, "gpt2_clm_fsdp": SHORT_TEXTS, "shakespeare_gpt": ["dataloader.batch_size=2"],
 }
 HEAD = """# Recipes as PyTorch programs
 

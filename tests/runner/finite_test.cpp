@@ -118,6 +118,9 @@ TEST_CASE("a loss that is not a number is printed as nan, and the newest checkpo
   script.in_training = [](const at::Tensor& input, int64_t batch) {
     return batch < 6 ? input : input * -std::numeric_limits<double>::quiet_NaN();
   };
+  script.in_evaluation = [](const at::Tensor& input, int64_t) {  // the pass that is made again needs no gradients
+    return input * -std::numeric_limits<double>::quiet_NaN();
+  };
   const std::string text = failure_in(folder / "run", script, {"checkpoint.every=2", "evaluation.every=null"});
   CAPTURE(text);
   CHECK(text.starts_with("the loss is nan at step 6, epoch 0, batch 5: the output of model.layers["));

@@ -144,7 +144,11 @@ TEST_CASE(
     if (after_evaluation) {  // metrics.jsonl has its line already; what a kill would leave is put aside
       killed.at_evaluation_line = [&](int64_t) {
         const auto options = fs::copy_options::recursive | fs::copy_options::copy_symlinks;
-        if (!fs::exists(folder / "left")) fs::copy(folder / "run", folder / "left", options);
+        if (fs::exists(folder / "left")) return;
+        fs::create_directory(folder / "left");
+        for (const auto& entry : fs::directory_iterator(folder / "run")) {
+          if (!entry.is_socket()) fs::copy(entry.path(), fs::path(folder / "left") / entry.path().filename(), options);
+        }
       };
       CHECK(train_in(folder / "run", killed, with_overrides(kTwoEpochs, {kAtOnce})) == 0);
       fs::remove_all(folder / "run");

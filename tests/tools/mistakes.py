@@ -156,7 +156,7 @@ NAMES = [
     change("a loss's old name", "CrossEntropyLoss", "CrossEntropy", "unknown loss 'CrossEntropy'; did you mean CrossEntropyLoss?"),
     change("an optimizer's wrong case", "AdamW", "adamw", "unknown optimizer 'adamw'; did you mean AdamW?"),
     change("Hydra's _target_", "{type: AdamW,", "{_target_: AdamW,", "did you mean type instead of _target_?"),
-    change("wandb", "checkpoint:", "logging: {report_to: [wandb]}\ncheckpoint:", "unknown logger 'wandb'; known: console, csv, jsonl, tensorboard"),
+    change("wandb", "checkpoint:", "logging: {report_to: [wandb]}\ncheckpoint:", "unknown logger 'wandb'; known: console, csv, jsonl, mlflow, tensorboard"),
     change("view", "- Flatten", "- {type: View, shape: [64]}", ["unknown layer 'View'", "Reshape"]),
     change("a monitor that is none", "{every: epoch}", "{every: epoch, keep_best: {monitor: eval/acc}}", "evaluation gives no 'eval/acc'; did you mean eval/accuracy?"),
     change("a layer's name that is none", "- ReLU", "- {type: ReLU, inputs: hidden}", "no earlier layer and no field of the batch is called 'hidden'"),

@@ -61,6 +61,7 @@ std::optional<LayerForm> transformers_model(const Graph::Node& node, const std::
   }
   std::string arguments;
   for (size_t i = 0; i < inputs.size(); ++i) {
+    if (i != 0 && inputs[i] == inputs[0]) continue;  // the layer asks for that field by name, too
     static const std::set<std::string> known = {"attention_mask", "input_ids", "position_ids", "token_type_ids"};
     const bool is_named = known.contains(inputs[i]) && (i != 0 || inputs[i] != "input_ids");
     arguments += (i == 0 ? "" : ", ") + (is_named ? inputs[i] + "=" : std::string()) + "{" + std::to_string(i) + "}";

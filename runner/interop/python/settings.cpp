@@ -28,8 +28,7 @@ void check_settings(const LoadedRecipe& loaded, SourceFile& file) {
                 "batches by length are not written; leave it out");
   for (const auto& one : recipe.callbacks) {
     if (one.type == "EMA") continue;
-    const bool only_watches =
-        one.type == "TextSamples" || one.type == "ParameterMonitor" || one.type == "SampleLosses";
+    const bool only_watches = one.type == "TextSamples" || one.type == "ParameterMonitor" || one.type == "SampleLosses";
     if (only_watches) file.note(one.path + ": " + one.type + " changes no result, and is left out");
     if (!only_watches) file.refuse(one.place, one.path, "the callback " + one.type + " is not written; leave it out");
   }

@@ -84,17 +84,19 @@ Data mrpc_data(const DataSource& source) {
   file.constant("MAX_LENGTH", source.train.attributes.at("max_length").dump());
   file.define("SentencePairs", kSentencePairs);
   const bool fills = source.train.attributes.at("padding") == "max_length";
-  file.define("collate_with",
-              "def collate_with(tokenizer):\n"
-              "    \"\"\"Makes a batch of rows: pairs as tokens, filled up to the longest of them.\"\"\"\n\n"
-              "    def collate(rows):\n"
-              "        first, second, labels = zip(*rows, strict=True)\n"
-              "        options = {\"truncation\": True, \"max_length\": MAX_LENGTH, \"padding\": " +
-                  std::string(fills ? "\"max_length\"" : "True") +
-                  "}\n"
-                  "        tokens = tokenizer(list(first), list(second), return_tensors=\"pt\", **options)\n"
-                  "        return dict(tokens) | {\"label\": torch.tensor(labels)}\n\n"
-                  "    return collate\n");
+  file.define(
+      "collate_with",
+      "def collate_with(tokenizer):\n"
+      "    \"\"\"Makes a batch of rows: pairs as tokens, filled up to the longest of them.\"\"\"\n\n"
+      "    def collate(rows):\n"
+      "        first, second, labels = zip(*rows, strict=True)\n"
+      "        options = {\"truncation\": True, \"max_length\": MAX_LENGTH, \"padding\": " +
+          std::string(fills ? "\"max_length\"" : "True") +
+          "}\n"
+          "        tokens = tokenizer(list(first), list(second), return_tensors=\"pt\", return_token_type_ids=True, "
+          "**options)\n"
+          "        return dict(tokens) | {\"labels\": torch.tensor(labels)}\n\n"
+          "    return collate\n");
   Data data;
   data.is_tensors = false;
   data.loader_arguments = ", collate_fn=collate";
