@@ -14,8 +14,8 @@ namespace trainrun {
 
 /// What a job may take: `explain --fits`, `--within`.
 struct DemandLimits {
-  std::optional<int64_t> bytes;
-  std::optional<double> seconds;
+  std::optional<int64_t> bytes = std::nullopt;
+  std::optional<double> seconds = std::nullopt;
 };
 
 /// Whether what a job takes is within a limit.

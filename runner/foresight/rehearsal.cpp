@@ -290,7 +290,7 @@ Rehearsal rehearse(const LoadedRecipe& loaded) {
     result.saves = by_clock ? 1 : times_due(every, *result.total_steps, result.steps_per_epoch);
   }
   result.on_gpu = !job.device.is_cpu();
-  result.peak_bytes = result.on_gpu ? static_cast<int64_t>(peak_memory(job.device)) : memory_of_process("VmHWM");
+  result.peak_bytes = result.on_gpu ? peak_memory(job.device) : memory_of_process("VmHWM");
   result.shared_bytes = result.on_gpu ? 0 : memory_of_process("RssFile");
   return result;
 }

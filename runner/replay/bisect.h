@@ -55,7 +55,7 @@ struct RunBisection {
 /// reading checkpoints throw.
 RunBisection bisect(ReplayedRun& a, ReplayedRun& b);
 
-std::string to_text(const RunBisection& bisection);
-nlohmann::ordered_json to_json(const RunBisection& bisection);
+std::string to_text(const RunBisection& found);
+nlohmann::ordered_json to_json(const RunBisection& found);
 
 }  // namespace trainrun

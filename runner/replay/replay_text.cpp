@@ -22,7 +22,7 @@ TensorFigures joined(const TensorFigures& a, const TensorFigures& b) {
   TensorFigures both = a;
   both.elements += b.elements;
   both.not_finite += b.not_finite;
-  both.norm = std::hypot(a.norm, b.norm);
+  both.norm = std::sqrt(a.norm * a.norm + b.norm * b.norm);
   const auto of_a = static_cast<double>(a.elements - a.not_finite);
   const auto of_b = static_cast<double>(b.elements - b.not_finite);
   both.mean = of_a + of_b > 0 ? (a.mean * of_a + b.mean * of_b) / (of_a + of_b) : 0;

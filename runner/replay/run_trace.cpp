@@ -79,7 +79,7 @@ class Tracer {
     fault.confirmed = confirmed_;
     fault.step = step.step;
     if (const auto logged = run_.logged_loss(step.step)) {
-      if (*logged != step.loss && !(std::isnan(*logged) && !std::isfinite(step.loss))) {
+      if (*logged != step.loss && (!std::isnan(*logged) || std::isfinite(step.loss))) {
         fault.logged = *logged;
         fault.replayed = step.loss;
         trace_.fault = std::move(fault);

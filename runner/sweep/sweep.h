@@ -68,7 +68,7 @@ class Sweep {
   int64_t unused_id(const Value& resolved) const;
 
   void record(const nlohmann::json& entry);
-  void settle(int64_t trial);
+  void settle(int64_t id);
   void settle_ended(const Running& ended, int exit_code);
   void note_reached(const SweepTrial& trial, const TrialProgress& progress);
   void fork_from(const SweepTrial& parent);
@@ -78,7 +78,7 @@ class Sweep {
   std::optional<int64_t> number_of(int64_t trial) const;
   bool is_running(int64_t trial) const;
   std::optional<int64_t> next_trial();
-  void start(int64_t trial);
+  void start(int64_t id);
   bool start_what_can_be();
   void heed_signals();
   void tell_of(const SweepTrial& trial, const std::string& what) const;

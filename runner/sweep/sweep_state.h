@@ -67,7 +67,7 @@ struct SweepFacts {
   std::optional<Halving::Options> halving;
 
   nlohmann::json to_json() const;
-  static SweepFacts from_json(const nlohmann::json& json);
+  static SweepFacts from_json(const nlohmann::json& facts);
   /// The smaller the better.
   double loss_of(double figure) const { return better == MonitorMode::kMax ? -figure : figure; }
 };

@@ -117,10 +117,9 @@ struct FreeHeaders {
 using Headers = std::unique_ptr<curl_slist, FreeHeaders>;
 
 void add_header(Headers& headers, const std::string& line) {
-  if (curl_slist* longer = curl_slist_append(headers.get(), line.c_str())) {
-    static_cast<void>(headers.release());
-    headers.reset(longer);
-  }
+  curl_slist* first = headers.release();
+  curl_slist* longer = curl_slist_append(first, line.c_str());
+  headers.reset(longer ? longer : first);
 }
 
 Headers headers_of(const WebRequest& request, const std::string& token) {

@@ -66,7 +66,7 @@ std::optional<LayerForm> transformers_model(const Graph::Node& node, const std::
     const bool is_named = known.contains(inputs[i]) && (i != 0 || inputs[i] != "input_ids");
     arguments += (i == 0 ? "" : ", ") + (is_named ? inputs[i] + "=" : std::string()) + "{" + std::to_string(i) + "}";
   }
-  const bool is_bare = node.type.ends_with("Model");
+  const bool is_bare = node.type.ends_with("Model") && !node.type.ends_with("LMHeadModel");
   form.call = "{module}(" + arguments + ")." + (is_bare ? "last_hidden_state" : "logits");
   return form;
 }
