@@ -1,6 +1,7 @@
 #include "runner/init/table_draft.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "registry/language/error.h"
 #include "registry/language/text_forms.h"
@@ -12,7 +13,7 @@ namespace {
 
 constexpr double kTrained = 0.8;  // of the rows, where a part is held out
 
-std::string percent(double share) { return std::to_string(static_cast<int>(100 * share + 0.5)) + " %"; }
+std::string percent(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
 
 /// How the rows are divided.
 struct RowSplit {
