@@ -7,6 +7,7 @@
 #include "registry/language/error.h"
 #include "registry/language/value.h"
 #include "runner/base/signals.h"
+#include "runner/device/free_memory.h"
 
 namespace trainrun {
 namespace {
@@ -165,7 +166,7 @@ RunStatus Control::status() const {
   status.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (status.seconds > 0)
     status.steps_per_second = static_cast<double>(status.step - status.start_step) / status.seconds;
-  status.memory = resident_bytes();
+  status.memory = memory_of_process("VmRSS");
   return status;
 }
 

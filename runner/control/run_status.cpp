@@ -1,9 +1,6 @@
 #include "runner/control/run_status.h"
 
-#include <unistd.h>
-
 #include <cmath>
-#include <fstream>
 
 #include "registry/language/codec.h"
 
@@ -110,14 +107,6 @@ std::string prometheus_text(const RunStatus& status) {
     for (const auto& [name, value] : *figures) all.add(value, "figure=" + label_text(name));
   }
   return all.text();
-}
-
-int64_t resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t pages = 0;
-  int64_t resident = 0;
-  if (!(file >> pages >> resident)) return 0;
-  return resident * ::sysconf(_SC_PAGESIZE);
 }
 
 }  // namespace trainrun

@@ -37,7 +37,4 @@ nlohmann::ordered_json to_json(const RunStatus& status);
 /// In Prometheus' text format, version 0.0.4.
 std::string prometheus_text(const RunStatus& status);
 
-/// Resident bytes of this process; 0: not known.
-int64_t resident_bytes();
-
 }  // namespace trainrun

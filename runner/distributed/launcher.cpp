@@ -22,6 +22,7 @@
 
 #include "registry/language/error.h"
 #include "registry/language/value.h"
+#include "runner/base/exec_texts.h"
 #include "runner/distributed/bounded.h"
 #include "runner/distributed/meeting.h"
 #include "runner/distributed/rank_monitor.h"
@@ -93,21 +94,14 @@ std::vector<std::string> environment_of(const Share& share, const LaunchOptions&
   return environment;
 }
 
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 /// `output`: what the child's stdout and stderr become; -1: this process's own.
 pid_t start(std::vector<std::string> arguments, std::vector<std::string> environment, const std::vector<int>& cores,
             int output) {
   cpu_set_t own;
   CPU_ZERO(&own);
   for (const int core : cores) CPU_SET(core, &own);
-  const std::vector<char*> argv = pointers_to(arguments);
-  const std::vector<char*> envp = pointers_to(environment);
+  const std::vector<char*> argv = exec_texts(arguments);
+  const std::vector<char*> envp = exec_texts(environment);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));

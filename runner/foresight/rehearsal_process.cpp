@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "registry/language/error.h"
+#include "runner/base/exec_texts.h"
 
 namespace trainrun {
 namespace {
@@ -27,13 +28,6 @@ std::vector<std::string> environment_of_training() {
   environment.emplace_back("OMP_WAIT_POLICY=passive");
   environment.emplace_back("GOMP_SPINCOUNT=2000");
   return environment;
-}
-
-std::vector<char*> pointers_into(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 /// Both ends of a pipe, closed at the end.
@@ -72,8 +66,8 @@ class Pipe {
 
 pid_t start_rehearsal(std::vector<std::string> arguments, const Pipe& output) {
   std::vector<std::string> environment = environment_of_training();
-  const std::vector<char*> argv = pointers_into(arguments);
-  const std::vector<char*> envp = pointers_into(environment);
+  const std::vector<char*> argv = exec_texts(arguments);
+  const std::vector<char*> envp = exec_texts(environment);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <limits>
 #include <utility>
 
 #include "registry/formats/files/file_io.h"
 #include "registry/language/error.h"
 #include "runner/base/text.h"
+#include "runner/device/free_memory.h"
 #include "runner/foresight/explain.h"
 #include "runner/model/recipe_loader.h"
 #include "runner/model/recipe_notes.h"
@@ -17,21 +16,6 @@ namespace trainrun {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Bytes of memory that this process may still take; nothing where the system does not say.
-std::optional<int64_t> free_memory() {
-  std::optional<int64_t> least;
-  std::ifstream file("/proc/meminfo");
-  for (std::string key, unit; file >> key;) {
-    int64_t number = 0;
-    if (!(file >> number)) break;
-    std::getline(file, unit);
-    if (key == "MemAvailable:") least = number * 1024;
-  }
-  std::ifstream group("/sys/fs/cgroup/memory.max");
-  if (int64_t limit = 0; group >> limit) least = std::min(least.value_or(limit), limit);
-  return least;
-}
 
 /// A file that is removed, unless it gets its name.
 class UnfinishedFile {
@@ -118,7 +102,7 @@ InitReport write_recipe(const InitOptions& options, Catalog& catalog, bool repla
   report.draft = draft_recipe(options);
   for (const auto& [path, text] : report.draft.files) require_free(path, replace);
   NamedFiles named(report.draft.files);
-  const int64_t room = free_memory().value_or(std::numeric_limits<int64_t>::max()) / 2;
+  const int64_t room = free_memory() / 2;
   const size_t doubts = report.draft.doubts.size();
   for (report.batch_size = report.draft.batch_size;; report.batch_size /= 2) {
     report.draft.doubts.resize(doubts);

@@ -14,6 +14,7 @@
 
 #include "registry/formats/files/descriptor.h"
 #include "registry/language/error.h"
+#include "runner/base/exec_texts.h"
 
 namespace trainrun {
 namespace {
@@ -35,13 +36,6 @@ void handle_with(int number, void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;
   ::sigaction(number, &action, nullptr);
-}
-
-std::vector<char*> texts_for_exec(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 }  // namespace
@@ -78,7 +72,7 @@ std::vector<int> cores_of(int64_t slot, int64_t jobs) {
 
 TrialProcess::TrialProcess(std::vector<std::string> arguments, const std::vector<int>& cores,
                            const std::string& output) {
-  const std::vector<char*> argv = texts_for_exec(arguments);
+  const std::vector<char*> argv = exec_texts(arguments);
   cpu_set_t own;
   CPU_ZERO(&own);
   for (const int core : cores) CPU_SET(core, &own);
