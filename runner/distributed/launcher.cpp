@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -22,7 +20,7 @@
 
 #include "registry/language/error.h"
 #include "registry/language/value.h"
-#include "runner/base/exec_texts.h"
+#include "runner/base/own_process.h"
 #include "runner/distributed/bounded.h"
 #include "runner/distributed/meeting.h"
 #include "runner/distributed/rank_monitor.h"
@@ -36,17 +34,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kStoreOutlivesRanks = 2500;               // milliseconds
 constexpr std::chrono::seconds kGrace(3);               // for ranks to end by themselves where one has failed
 constexpr std::chrono::milliseconds kTimeOfStore(500);  // to say which rank is lost
-
-/// The cores that this process may use; empty where the system has more than can be told.
-std::vector<int> allowed_cores() {
-  cpu_set_t allowed;
-  std::vector<int> cores;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
-  }
-  return cores;
-}
 
 /// What one child is told.
 struct Share {
@@ -77,12 +64,11 @@ std::vector<Share> shares_of(const LaunchOptions& options) {
 
 /// The child's environment: this process's, with the variables that torchrun sets.
 std::vector<std::string> environment_of(const Share& share, const LaunchOptions& options, int port) {
-  std::vector<std::string> environment;
+  std::vector<std::string> environment = own_environment();
   const auto set = [&](const std::string& name, const std::string& value) {
     std::erase_if(environment, [&](const std::string& entry) { return entry.starts_with(name + "="); });
     environment.push_back(name + "=" + value);
   };
-  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
   set("RANK", std::to_string(share.rank));
   set("LOCAL_RANK", std::to_string(share.local_rank));
   set("WORLD_SIZE", std::to_string(options.num_processes));
@@ -92,28 +78,6 @@ std::vector<std::string> environment_of(const Share& share, const LaunchOptions&
   set("TRAINRUN_LAUNCHED", "1");
   if (!std::getenv("OMP_NUM_THREADS")) set("OMP_NUM_THREADS", std::to_string(share.num_threads));
   return environment;
-}
-
-/// `output`: what the child's stdout and stderr become; -1: this process's own.
-pid_t start(std::vector<std::string> arguments, std::vector<std::string> environment, const std::vector<int>& cores,
-            int output) {
-  cpu_set_t own;
-  CPU_ZERO(&own);
-  for (const int core : cores) CPU_SET(core, &own);
-  const std::vector<char*> argv = exec_texts(arguments);
-  const std::vector<char*> envp = exec_texts(environment);
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
-  if (child > 0) return child;
-  // Only what is safe between fork and exec, which resets the handlers.
-  ::setpgid(0, 0);  // a Ctrl-C at the terminal reaches the launcher alone, which passes it on once
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);
-  if (!cores.empty()) ::sched_setaffinity(0, sizeof own, &own);
-  if (output >= 0 && (::dup2(output, STDOUT_FILENO) < 0 || ::dup2(output, STDERR_FILENO) < 0)) ::_exit(1);
-  ::execve("/proc/self/exe", argv.data(), envp.data());
-  ::_exit(127);
 }
 
 /// Signals as bytes of a pipe: they come to whichever thread, LibTorch's too.
@@ -218,8 +182,11 @@ class Ranks {
       Child& child = children_.emplace_back();
       child.rank = share.rank;
       if (share.rank != 0) child.output.emplace(share.rank, STDERR_FILENO);
-      child.pid = start(arguments, environment_of(share, options, port), share.cores,
-                        child.output ? child.output->write_end() : -1);
+      child.pid = start_process({.arguments = arguments,
+                                 .environment = environment_of(share, options, port),
+                                 .cores = share.cores,
+                                 .output = child.output ? child.output->write_end() : -1,
+                                 .has_own_group = true});
       if (child.output) child.output->close_write_end();
     }
   }

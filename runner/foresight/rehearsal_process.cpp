@@ -1,7 +1,6 @@
 #include "runner/foresight/rehearsal_process.h"
 
 #include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,7 +11,7 @@
 #include <cstring>
 
 #include "registry/language/error.h"
-#include "runner/base/exec_texts.h"
+#include "runner/base/own_process.h"
 
 namespace trainrun {
 namespace {
@@ -22,8 +21,7 @@ constexpr const char* kCannotAllocate = "can't allocate memory";  // LibTorch's
 
 /// As the program gives it to itself where it trains (process/passive_waiting.h), which `explain` does not.
 std::vector<std::string> environment_of_training() {
-  std::vector<std::string> environment;
-  for (char** one = environ; *one; ++one) environment.emplace_back(*one);
+  std::vector<std::string> environment = own_environment();
   if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return environment;
   environment.emplace_back("OMP_WAIT_POLICY=passive");
   environment.emplace_back("GOMP_SPINCOUNT=2000");
@@ -64,29 +62,14 @@ class Pipe {
   std::array<int, 2> ends_ = {-1, -1};
 };
 
-pid_t start_rehearsal(std::vector<std::string> arguments, const Pipe& output) {
-  std::vector<std::string> environment = environment_of_training();
-  const std::vector<char*> argv = exec_texts(arguments);
-  const std::vector<char*> envp = exec_texts(environment);
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
-  if (child > 0) return child;
-  // Only what is safe between fork and exec.
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);
-  const int score = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (score >= 0) static_cast<void>(!::write(score, "1000", 4));  // where that fails, any process may be chosen
-  if (::dup2(output.writing(), STDOUT_FILENO) < 0 || ::dup2(output.writing(), STDERR_FILENO) < 0) ::_exit(1);
-  ::execve("/proc/self/exe", argv.data(), envp.data());
-  ::_exit(127);
-}
-
 }  // namespace
 
 RehearsalResult rehearse_apart(const std::vector<std::string>& arguments) {
   Pipe output;
-  const pid_t child = start_rehearsal(arguments, output);
+  const pid_t child = start_process({.arguments = arguments,
+                                     .environment = environment_of_training(),
+                                     .output = output.writing(),
+                                     .ends_first = true});
   output.close_writing();
   const std::string said = output.read_all();
   int status = 0;

@@ -1,8 +1,6 @@
 #include "runner/sweep/trial_process.h"
 
 #include <fcntl.h>
-#include <sched.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,11 +8,11 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
+#include <utility>
 
 #include "registry/formats/files/descriptor.h"
 #include "registry/language/error.h"
-#include "runner/base/exec_texts.h"
+#include "runner/base/own_process.h"
 
 namespace trainrun {
 namespace {
@@ -59,12 +57,8 @@ int SweepSignals::take() {
 }
 
 std::vector<int> cores_of(int64_t slot, int64_t jobs) {
-  cpu_set_t allowed;
-  std::vector<int> cores;
-  if (jobs < 2 || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
-  }
+  if (jobs < 2) return {};
+  const std::vector<int> cores = allowed_cores();
   const int64_t each = static_cast<int64_t>(cores.size()) / jobs;
   const auto begin = cores.begin() + each * slot;
   return each == 0 ? std::vector<int>() : std::vector<int>(begin, begin + each);
@@ -72,24 +66,13 @@ std::vector<int> cores_of(int64_t slot, int64_t jobs) {
 
 TrialProcess::TrialProcess(std::vector<std::string> arguments, const std::vector<int>& cores,
                            const std::string& output) {
-  const std::vector<char*> argv = exec_texts(arguments);
-  cpu_set_t own;
-  CPU_ZERO(&own);
-  for (const int core : cores) CPU_SET(core, &own);
   const Descriptor file(::open(output.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
   if (file.number() < 0) throw FileError(output, "open", errno);
-  const pid_t parent = ::getpid();
-  pid_ = ::fork();
-  if (pid_ < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
-  if (pid_ > 0) return;
-  // Only what is safe between fork and exec, which resets the handlers.
-  ::setpgid(0, 0);  // a Ctrl-C at the terminal reaches the sweep alone, which passes it on once
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);
-  if (!cores.empty()) ::sched_setaffinity(0, sizeof own, &own);
-  if (::dup2(file.number(), STDOUT_FILENO) < 0 || ::dup2(file.number(), STDERR_FILENO) < 0) ::_exit(1);
-  ::execve("/proc/self/exe", argv.data(), environ);
-  ::_exit(127);
+  pid_ = start_process({.arguments = std::move(arguments),
+                        .environment = own_environment(),
+                        .cores = cores,
+                        .output = file.number(),
+                        .has_own_group = true});
 }
 
 std::optional<int> TrialProcess::exit_code() {
