@@ -3,12 +3,14 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <memory>
 
 #include "registry/tensors/component_error.h"
 #include "runner/base/signals.h"
 #include "runner/device/device.h"
 #include "runner/distributed/launcher.h"
+#include "runner/foresight/micro_batch.h"
 #include "runner/predict/folds.h"
 #include "runner/replay/first_not_finite.h"
 #include "runner/train/train_loop.h"
@@ -96,6 +98,30 @@ int train_and_explain(std::unique_ptr<Job> job, std::optional<int64_t> stop_afte
   }
 }
 
+/// "dataloader.micro_batch_size=8", which takes the place of `auto`; says why on standard error.
+std::string micro_batch_override(const LoadedRecipe& loaded, const RecipeArguments& arguments,
+                                 const std::string& accelerate, const Program& program) {
+  if (const auto others = rendezvous_from_environment(loaded.recipe.main_process_ip, loaded.recipe.main_process_port)) {
+    throw Error("dataloader.micro_batch_size: auto: processes that " + others->launcher +
+                " started would each find their own; write a number, such as `trainrun explain --fits` advises");
+  }
+  std::vector<std::string> words = {program.arguments.front(), "explain", arguments.path};
+  words.insert(words.end(), arguments.overrides.begin(), arguments.overrides.end());
+  if (!accelerate.empty()) words.insert(words.end(), {"--accelerate-config", accelerate});
+  const MicroBatch found = find_micro_batch(loaded, [&](const std::vector<std::string>& overrides) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    all.emplace_back("--rehearse");
+    return rehearse_apart(all);
+  });
+  const std::string number = std::to_string(found.size);
+  if (!program.quiet) {
+    std::fprintf(stderr, "trainrun: dataloader.micro_batch_size: auto is %s: %s\n", number.c_str(),
+                 found.reason.c_str());
+  }
+  return "dataloader.micro_batch_size=" + number;
+}
+
 /// Trains all folds of `loaded`, each by this process or by ranks of its own.
 int run_folds(const LoadedRecipe& loaded, const RecipeArguments& arguments, const AccelerateConfig& config,
               const Catalog& catalog, const Program& program) {
@@ -140,7 +166,14 @@ void add_run(CLI::App& app, Program& program) {
     all.insert(all.end(), arguments->overrides.begin(), arguments->overrides.end());
     prepare_device(arguments->path, all);
     const Catalog catalog = program.catalog;
-    const LoadedRecipe loaded = load_recipe(arguments->path, config, arguments->overrides, program.catalog);
+    LoadedRecipe loaded = load_recipe(arguments->path, config, arguments->overrides, program.catalog);
+    if (loaded.recipe.dataloader.has_auto_micro_batch()) {
+      const std::string found = micro_batch_override(loaded, *arguments, *accelerate, program);
+      arguments->overrides.push_back(found);
+      program.arguments.push_back(found);
+      program.catalog = catalog;
+      loaded = load_recipe(arguments->path, config, arguments->overrides, program.catalog);
+    }
     const Recipe& recipe = loaded.recipe;
     const auto rendezvous = rendezvous_from_environment(recipe.main_process_ip, recipe.main_process_port);
     if (!rendezvous || (rendezvous->rank == 0 && rendezvous->launcher != "trainrun")) print_notes(config, program);

@@ -178,7 +178,7 @@ void advise_on_memory(const LoadedRecipe& loaded, const DemandLimits& limits, Tr
           "rehearsed: " + bytes_text(bytes) +
           "; each step sees the same samples, but BatchNorm, Dropout and losses that compare samples see " +
           std::to_string(size) + " at a time";
-      if (recipe.training.lr_scaling) {
+      if (recipe.training.lr_scaling && recipe.dataloader.drop_last) {
         verdict.remark += "; lr_scaling multiplies the rates by the accumulated batches, so divide optimizer.lr again";
       }
       return;
@@ -224,6 +224,7 @@ int64_t largest_divisor(int64_t batch_size, int64_t most) {
 
 std::vector<std::string> smaller_batches(const Recipe& recipe, int64_t size) {
   const std::string number = std::to_string(size);
+  if (!recipe.dataloader.drop_last) return {"dataloader.micro_batch_size=" + number};
   const int64_t pieces = recipe.dataloader.batch_size / size;
   const int64_t batches = saturating_product(recipe.training.gradient_accumulation_steps, pieces);
   return {"dataloader.batch_size=" + number, "training.gradient_accumulation_steps=" + std::to_string(batches)};

@@ -268,6 +268,7 @@ std::optional<int64_t> samples_of_evaluation(const Recipe& recipe) {
 LengthSummary explain_length(const Recipe& recipe, const DatasetInfo& info) {
   LengthSummary length;
   length.batch_size = recipe.dataloader.batch_size;
+  length.pieces = recipe.dataloader.pieces;
   length.num_processes = recipe.num_processes;
   length.gradient_accumulation_steps = recipe.training.gradient_accumulation_steps;
   length.group_by_length = recipe.dataloader.group_by_length;

@@ -63,9 +63,10 @@ struct LengthSummary {
   std::optional<int64_t> steps_per_epoch;
   std::optional<int64_t> total_steps;
   std::optional<int64_t> num_epochs;
-  int64_t batch_size = 0;
+  int64_t batch_size = 0;  // of what is computed at once: a piece of a batch where there is micro_batch_size
+  int64_t pieces = 1;      // of a batch
   int64_t num_processes = 0;
-  int64_t gradient_accumulation_steps = 0;
+  int64_t gradient_accumulation_steps = 0;  // as computed: of pieces
   bool group_by_length = false;
   int64_t effective_batch_size() const {
     return saturating_product(batch_size, saturating_product(num_processes, gradient_accumulation_steps));

@@ -122,13 +122,16 @@ std::string steps_text(const LengthSummary& length) {
     text += " in " + grouped(*length.num_epochs) + (*length.num_epochs == 1 ? " epoch" : " epochs");
   if (!length.steps_per_epoch) return text;
   return text + "; an epoch is " + grouped(*length.batches_per_epoch) +
-         " batches = " + grouped(*length.steps_per_epoch) + " optimizer steps";
+         (length.pieces == 1 ? " batches = " : " pieces of batches = ") + grouped(*length.steps_per_epoch) +
+         " optimizer steps";
 }
 
 std::string effective_batch_text(const LengthSummary& length) {
-  return grouped(length.effective_batch_size()) + " = batch_size " + grouped(length.batch_size) + " x num_processes " +
-         grouped(length.num_processes) + " x gradient_accumulation_steps " +
-         grouped(length.gradient_accumulation_steps);
+  const std::string batch = length.pieces == 1 ? "batch_size " + grouped(length.batch_size)
+                                               : "micro_batch_size " + grouped(length.batch_size) + " x " +
+                                                     grouped(length.pieces) + " pieces of a batch";
+  return grouped(length.effective_batch_size()) + " = " + batch + " x num_processes " + grouped(length.num_processes) +
+         " x gradient_accumulation_steps " + grouped(length.gradient_accumulation_steps / length.pieces);
 }
 
 std::string group_table(const Explanation& e) {
@@ -224,9 +227,10 @@ ordered_json json_of(const LengthSummary& length) {
           {"steps_per_epoch", json_of(length.steps_per_epoch)},
           {"total_steps", json_of(length.total_steps)},
           {"num_epochs", json_of(length.num_epochs)},
-          {"batch_size", length.batch_size},
+          {"batch_size", length.batch_size * length.pieces},
+          {"micro_batch_size", length.batch_size},
           {"num_processes", length.num_processes},
-          {"gradient_accumulation_steps", length.gradient_accumulation_steps},
+          {"gradient_accumulation_steps", length.gradient_accumulation_steps / length.pieces},
           {"group_by_length", length.group_by_length},
           {"effective_batch_size", length.effective_batch_size()}};
 }

@@ -160,7 +160,8 @@ void Model::build_losses(const Recipe& recipe) {
     built.name = name_of(loss);
     const LayerInputs inputs = examples(built.sources);
     built.facts = loss.facts(inputs);
-    const auto& counted = built.facts.counted;
+    auto& counted = built.facts.counted;
+    if (counted && recipe.dataloader.pieces > 1) counted->in_steps = true;  // the mean is over the batch, not a piece
     if (built.counts(LossUse::kStep) &&
         (built.sources.size() <= counted->input || built.sources[counted->input].field.empty())) {
       throw RecipeError({{loss.place, loss.path,

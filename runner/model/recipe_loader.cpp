@@ -206,6 +206,7 @@ LoadedRecipe load(const std::string& path, const std::vector<std::string>& overr
     loaded.recipe.fusions = std::make_shared<const FusionRegistry>(catalog.fusions);
     set_default_loggers(loaded.recipe, reader);
     loaded.recipe.dataset.apply_fold(static_cast<uint64_t>(loaded.recipe.seed));
+    loaded.recipe.cut_batches();
     if (!learnt.is_null() && !has_fault(problems, {"dataset", "plugins"})) {
       const nlohmann::json inferred = inferred_in(learnt);  // later builds of it then know that, too
       if (!inferred.is_null()) build_at_place(loaded.recipe.dataset.train, {})->set_inferred(inferred);

@@ -5,6 +5,7 @@
 
 #include "registry/data/views.h"
 #include "registry/language/pattern.h"
+#include "runner/base/arithmetic.h"
 
 namespace trainrun {
 namespace {
@@ -150,6 +151,15 @@ void SamplerSection::check(Checker& checker) const {
   }
 }
 
+void DataloaderSection::check(Checker& checker) const {
+  const auto* size = micro_batch_size ? std::get_if<int64_t>(&*micro_batch_size) : nullptr;
+  if (!size || *size < 1 || batch_size % *size == 0) return;
+  int64_t nearest = std::min(*size, batch_size);
+  while (batch_size % nearest != 0) --nearest;
+  checker.fail("micro_batch_size", "is " + std::to_string(*size) + ", which does not divide batch_size, " +
+                                       std::to_string(batch_size) + "; write " + std::to_string(nearest));
+}
+
 std::optional<SamplerSection> DataloaderSection::chosen_sampler() const {
   if (!sampler) return std::nullopt;
   if (const auto* section = std::get_if<SamplerSection>(&*sampler)) return *section;
@@ -168,7 +178,16 @@ void DataloaderSection::describe(Fields<DataloaderSection>& f) {
       .at_least(1)
       .at_most(kMostBatchSize)
       .unit("samples")
-      .doc("size of batches in evaluation; batch_size by default");
+      .doc("size of batches in evaluation; batch_size, or else micro_batch_size, by default");
+  f.optional("micro_batch_size", &DataloaderSection::micro_batch_size)
+      .one_of({"auto"})
+      .at_least(1)
+      .at_most(kMostBatchSize)
+      .unit("samples")
+      .doc(
+          "in training, each batch is cut into pieces of this size, whose gradients are added up: less memory, and the "
+          "same numbers but for rounding, except that BatchNorm, Dropout and losses that compare samples see pieces; "
+          "auto: the largest divisor of batch_size that fits into the free memory, found when the run begins and kept");
   f.optional("shuffle", &DataloaderSection::shuffle).doc("a new order each epoch, from seed + epoch");
   f.optional("sampler", &DataloaderSection::sampler)
       .one_of({"WeightedRandom", "Stratified"})
@@ -185,6 +204,10 @@ void DataloaderSection::describe(Fields<DataloaderSection>& f) {
       .at_least(0)
       .at_most(256)
       .doc("threads that make batches ahead of time; 0: none. The batches do not depend on it");
+  f.rule({.when = {the("drop_last").is(true)},
+          .all = {the("micro_batch_size").is_missing()},
+          .at = "micro_batch_size",
+          .message = "would have drop_last leave out another last batch; leave one of the two out"});
   f.rule({.when = {the("shuffle").is(false)},
           .all = {the("sampler").is_missing()},
           .at = "sampler",
@@ -395,8 +418,17 @@ void Recipe::describe(Fields<Recipe>& f) {
 
 double Recipe::lr_factor(int64_t world_size) const {
   if (!training.lr_scaling) return 1;
-  const double batches = static_cast<double>(world_size) * static_cast<double>(training.gradient_accumulation_steps);
+  const double batches =
+      static_cast<double>(world_size) * static_cast<double>(training.gradient_accumulation_steps / dataloader.pieces);
   return *training.lr_scaling == LrScaling::kLinear ? batches : std::sqrt(batches);
+}
+
+void Recipe::cut_batches() {
+  const auto* size = dataloader.micro_batch_size ? std::get_if<int64_t>(&*dataloader.micro_batch_size) : nullptr;
+  if (!size || *size < 1 || dataloader.batch_size % *size != 0) return;  // reported where it is read
+  dataloader.pieces = dataloader.batch_size / *size;
+  dataloader.batch_size = *size;
+  training.gradient_accumulation_steps = saturating_product(training.gradient_accumulation_steps, dataloader.pieces);
 }
 
 bool Recipe::heeds_clock() const {

@@ -120,12 +120,19 @@ struct SamplerSection {
 struct DataloaderSection {
   int64_t batch_size = 1;
   std::optional<int64_t> eval_batch_size;
+  /// How many samples are computed together; "auto": as many as fit into the memory, which `run` finds out.
+  std::optional<std::variant<int64_t, std::string>> micro_batch_size;
+  int64_t pieces = 1;  // that `cut_batches` has made of each batch; not written in the recipe
   bool shuffle = true;
   std::optional<std::variant<std::string, SamplerSection>> sampler;
   bool drop_last = false;
   bool group_by_length = false;
   int64_t num_workers = 1;
   static void describe(Fields<DataloaderSection>& f);
+  void check(Checker& checker) const;
+  bool has_auto_micro_batch() const {
+    return micro_batch_size && std::holds_alternative<std::string>(*micro_batch_size);
+  }
   /// The sampler, also where only its name is written.
   std::optional<SamplerSection> chosen_sampler() const;
 };
@@ -246,6 +253,9 @@ struct Recipe {
   double lr_factor(int64_t world_size) const;
   /// Whether the clock decides when the job ends, or when a checkpoint is made.
   bool heeds_clock() const;
+  /// Where `micro_batch_size` is a number, makes it the batch size, and accumulates the gradients of so many batches more;
+  /// after reading.
+  void cut_batches();
 };
 
 }  // namespace trainrun

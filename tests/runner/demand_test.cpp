@@ -25,7 +25,7 @@ struct ImaginedMachine {
   RehearsalResult rehearse(int64_t own, const std::vector<std::string>& overrides) {
     int64_t size = own;
     for (const std::string& one : overrides) {
-      if (one.starts_with("dataloader.batch_size=")) size = std::stoll(one.substr(one.find('=') + 1));
+      if (one.starts_with("dataloader.micro_batch_size=")) size = std::stoll(one.substr(one.find('=') + 1));
     }
     asked.push_back(size);
     RehearsalResult result;
@@ -91,15 +91,31 @@ TEST_CASE("the advice is the largest divisor of the batch size that fits, with a
     ImaginedMachine machine;
     const Demand demand = foresee_on(machine, loaded, {.bytes = limit * kMegabyte});
     CHECK_FALSE(demand.fits->holds);
-    CHECK(demand.fits->advice ==
-          std::vector<std::string>{"dataloader.batch_size=" + std::to_string(size),
-                                   "training.gradient_accumulation_steps=" + std::to_string(2 * 60 / size)});
+    CHECK(demand.fits->advice == std::vector<std::string>{"dataloader.micro_batch_size=" + std::to_string(size)});
     CHECK(machine.asked.back() == size);  // it was rehearsed
   }
   ImaginedMachine machine;
   const Demand demand = foresee_on(machine, loaded, {.bytes = 100 * kMegabyte});
   CHECK(demand.fits->advice.empty());
   CHECK(demand.fits->remark.find("batches of 1 it still takes 101") != std::string::npos);
+}
+
+TEST_CASE("a batch is cut into pieces, of which as many make a step as before") {
+  const LoadedRecipe loaded = digits({"dataloader={batch_size: 60, micro_batch_size: 15}", "training.lr_scaling=linear",
+                                      "training.gradient_accumulation_steps=2"});
+  const Recipe& recipe = loaded.recipe;
+  CHECK(recipe.dataloader.batch_size == 15);
+  CHECK(recipe.training.gradient_accumulation_steps == 8);
+  CHECK(recipe.lr_factor(3) == 6);  // as before: of 2 batches of 3 ranks
+  CHECK(smaller_batches(recipe, 5) == std::vector<std::string>{"dataloader.micro_batch_size=5"});
+  const auto read = [](const std::string& dataloader) { digits({"dataloader=" + dataloader}); };
+  CHECK_THROWS_WITH_AS(read("{batch_size: 60, micro_batch_size: 7}"), doctest::Contains("write 6"), RecipeError);
+  CHECK_THROWS_WITH_AS(read("{batch_size: 60, micro_batch_size: 70}"), doctest::Contains("write 60"), RecipeError);
+  CHECK_THROWS_WITH_AS(read("{batch_size: 60, micro_batch_size: 6, drop_last: true}"), doctest::Contains("drop_last"),
+                       RecipeError);
+  const LoadedRecipe dropping = digits({"dataloader={batch_size: 60, drop_last: true}"});
+  CHECK(smaller_batches(dropping.recipe, 15) ==
+        std::vector<std::string>{"dataloader.batch_size=15", "training.gradient_accumulation_steps=4"});
 }
 
 TEST_CASE("where the recipe's batches do not fit into the machine, smaller ones say what they would take") {
