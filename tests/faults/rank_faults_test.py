@@ -217,7 +217,7 @@ def save_on_a_slow_disk(folder, *overrides: str) -> subprocess.CompletedProcess:
     strace = launching.need("strace")
     words = launching.command(folder, "dataloader={batch_size: 16}", "evaluation.every=null", "checkpoint={every: 2}", "distributed_type=MULTI_CPU",
                               "num_processes=2", "training={num_epochs: null, max_steps: 3}", "distributed={timeout: 2}", *overrides)
-    return launching.run([strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=4000000:when=7", *words])
+    return launching.run([strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=5000000:when=7", *words])
 
 
 @pytest.mark.parametrize("background", ["true", "false"])
@@ -246,7 +246,7 @@ def test_a_slow_disk_after_the_last_checkpoint_does_not_make_a_job_fail_that_is_
 @pytest.mark.parametrize("background, step", [("true", 3), ("false", 2)])
 def test_a_disk_that_is_slower_than_a_checkpoint_may_take_is_said(tmp_path, background, step):
     hasty = save_on_a_slow_disk(
-        tmp_path / "run", "distributed.checkpoint_timeout=1", f"checkpoint.background={background}")
+        tmp_path / "run", "distributed.checkpoint_timeout=3", f"checkpoint.background={background}")
     assert hasty.returncode != 0
     lost = rf"rank 1 lost the others during the checkpoint of step {step}\b.*rank 0 is behind, at the checkpoint of step {step}\b"
     assert re.search(lost, hasty.stderr), hasty.stderr
