@@ -1,6 +1,6 @@
-#include <ATen/TensorOperators.h>
+#include "runner/data/picture.h"
 
-#include "runner/report/data_survey.h"
+#include <ATen/TensorOperators.h>
 
 namespace trainrun {
 

@@ -11,6 +11,15 @@ struct Teller {
   void operator()(const EvaluationRecord& record) const { logger.on_evaluation(record); }
   void operator()(const CheckpointRecord& record) const { logger.on_checkpoint(record); }
   void operator()(const EndRecord& record) const { logger.on_end(record); }
+  void operator()(const DrawnGraph& graph) const {
+    if (auto* sink = dynamic_cast<TensorSink*>(&logger)) sink->on_graph(graph);
+  }
+  void operator()(const HistogramRecord& record) const {
+    if (auto* sink = dynamic_cast<TensorSink*>(&logger)) sink->on_histograms(record);
+  }
+  void operator()(const PicturesRecord& record) const {
+    if (auto* sink = dynamic_cast<TensorSink*>(&logger)) sink->on_pictures(record);
+  }
 };
 
 }  // namespace

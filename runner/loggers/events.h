@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "registry/kinds/logger.h"
+#include "runner/loggers/tensor_records.h"
 
 namespace trainrun {
 
@@ -13,9 +14,10 @@ struct ProgressRecord {
 };
 
 /// What a logger is told, to be kept until it is.
-using Event = std::variant<RunInfo, ProgressRecord, StepRecord, EvaluationRecord, CheckpointRecord, EndRecord>;
+using Event = std::variant<RunInfo, ProgressRecord, StepRecord, EvaluationRecord, CheckpointRecord, EndRecord,
+                           DrawnGraph, HistogramRecord, PicturesRecord>;
 
-/// Calls the member of `logger` that is for this event.
+/// Calls the member of `logger` that is for this event, if it has one.
 void tell(Logger& logger, const Event& event);
 
 }  // namespace trainrun

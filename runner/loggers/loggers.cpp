@@ -1,5 +1,7 @@
 #include "runner/loggers/loggers.h"
 
+#include <algorithm>
+
 #include "registry/kinds/build.h"
 #include "runner/loggers/console.h"
 #include "runner/loggers/csv_log.h"
@@ -24,11 +26,21 @@ void Loggers::add(const Component<LoggerKind>& chosen, const LoggerInputs& input
 }
 
 void Loggers::add(const ComponentName& name, std::unique_ptr<Logger> logger) {
+  if (const auto* sink = dynamic_cast<const TensorSink*>(logger.get())) {
+    sees_tensors_ = true;
+    num_pictures_ = std::max(num_pictures_, sink->num_pictures());
+    if (sink->histograms_every() > 0) histogram_intervals_.push_back(sink->histograms_every());
+  }
   if (logger->is_told_at_once()) {
     loggers_.push_back(std::make_unique<PromptLogger>(name, std::move(logger)));
   } else {
     loggers_.push_back(std::make_unique<QueuedLogger>(name, std::move(logger)));
   }
+}
+
+bool Loggers::wants_histograms(int64_t step) const {
+  return std::any_of(histogram_intervals_.begin(), histogram_intervals_.end(),
+                     [&](int64_t every) { return step % every == 0; });
 }
 
 void Loggers::tell(const Event& event) {

@@ -29,6 +29,14 @@ class Loggers : public Logger {
   void add(const Component<LoggerKind>& chosen, const LoggerInputs& inputs);
   void add(const ComponentName& name, std::unique_ptr<Logger> logger);
 
+  /// Whether a logger wants histograms of this step, and whether any sees tensors at all.
+  bool wants_histograms(int64_t step) const;
+  bool sees_tensors() const { return sees_tensors_; }
+  /// How many pictures of an epoch's first batch loggers want.
+  int64_t num_pictures() const { return num_pictures_; }
+  void on_graph(const DrawnGraph& graph) { tell(graph); }
+  void on_histograms(const HistogramRecord& record) { tell(record); }
+  void on_pictures(const PicturesRecord& record) { tell(record); }
   void on_start(const RunInfo& info) override { tell(info); }
   void on_progress(int64_t step, double loss) override { tell(ProgressRecord{step, loss}); }
   void on_step(const StepRecord& record) override { tell(record); }
@@ -43,6 +51,9 @@ class Loggers : public Logger {
 
   std::chrono::milliseconds patience_;
   std::vector<std::unique_ptr<ToldLogger>> loggers_;
+  std::vector<int64_t> histogram_intervals_;  // that loggers want
+  bool sees_tensors_ = false;
+  int64_t num_pictures_ = 0;
 };
 
 /// Sends what is logged (spdlog) to the console and, with times, to `path`; called once a run. `quiet`: errors only on

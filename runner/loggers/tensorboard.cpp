@@ -51,9 +51,16 @@ std::string new_path_in(const std::string& folder, int64_t newest_time) {
   return folder + "/" + std::string(kPrefix) + digits + "." + host_name() + "." + std::to_string(::getpid()) + ".0";
 }
 
-class TensorBoardLogger : public Logger {
+class TensorBoardLogger : public Logger, public TensorSink {
  public:
-  explicit TensorBoardLogger(std::string folder) : folder_(std::move(folder)) {}
+  TensorBoardLogger(std::string folder, int64_t histograms_every, int64_t num_pictures)
+      : folder_(std::move(folder)), histograms_every_(histograms_every), num_pictures_(num_pictures) {}
+
+  int64_t histograms_every() const override { return histograms_every_; }
+  int64_t num_pictures() const override { return num_pictures_; }
+  void on_pictures(const PicturesRecord& record) override { append(pictures_event(wall_time(), record)); }
+  void on_graph(const DrawnGraph& graph) override { graph_ = graph; }
+  void on_histograms(const HistogramRecord& record) override { append(histograms_event(wall_time(), record)); }
 
   void on_start(const RunInfo& info) override {
     start_ = info;
@@ -80,6 +87,7 @@ class TensorBoardLogger : public Logger {
     }
     std::string events = version();
     if (goes_on_) events += framed_record(restart_event(wall_time(), start_->start_step));
+    if (graph_) events += framed_record(graph_event(wall_time(), *graph_));
     file_->append(events + framed_record(text_event(wall_time(), start_->start_step, "recipe/text_summary",
                                                     "```yaml\n" + start_->recipe + "```\n")));
     start_.reset();
@@ -98,28 +106,49 @@ class TensorBoardLogger : public Logger {
   }
 
   std::string folder_;
+  int64_t histograms_every_;
+  int64_t num_pictures_;
+  std::optional<DrawnGraph> graph_;
   std::optional<AppendedFile> file_;  // from on_start on
   std::optional<RunInfo> start_;      // until it is written
   bool goes_on_ = false;              // where another file ends
   bool lacks_version_ = false;        // the file was made anew, and its first record is still to come
 };
 
+constexpr int64_t kMostPictures = 1000;  // each epoch
+
 struct TensorBoard {
   std::optional<std::string> log_dir;
+  std::optional<int64_t> histograms_every;
+  int64_t images = 0;
 
   static void describe(Fields<TensorBoard>& f) {
     f.optional("log_dir", &TensorBoard::log_dir)
         .doc("the folder of the event files, for this run only; null: tensorboard in the run's folder");
+    f.optional("histograms_every", &TensorBoard::histograms_every)
+        .at_least(1)
+        .unit("optimizer steps")
+        .doc("how often histograms of all weights and of their gradients, before clipping, are written; null: never");
+    f.optional("images", &TensorBoard::images)
+        .at_least(0)
+        .at_most(kMostPictures)
+        .doc(
+            "how many images of each epoch's first batch are written as the model gets them, after all transforms; "
+            "pixels "
+            "outside [0, 1] are stretched to it in each channel");
   }
   std::unique_ptr<Logger> build(const LoggerInputs& inputs) const {
-    return std::make_unique<TensorBoardLogger>(log_dir.value_or(inputs.output_dir + "/tensorboard"));
+    return std::make_unique<TensorBoardLogger>(log_dir.value_or(inputs.output_dir + "/tensorboard"),
+                                               histograms_every.value_or(0), images);
   }
 };
 
 }  // namespace
 
 void add_tensorboard(LoggerRegistry& loggers) {
-  loggers.add<TensorBoard>("tensorboard", "every figure, and the recipe, for `tensorboard --logdir`");
+  loggers.add<TensorBoard>(
+      "tensorboard",
+      "every figure, the recipe, the model's graph and, if asked, histograms and images, for `tensorboard --logdir`");
 }
 
 }  // namespace trainrun

@@ -12,13 +12,39 @@ enum class EventField : protozero::pbf_tag_type {
   kWallTime = 1,
   kStep = 2,
   kFileVersion = 3,
+  kGraphDef = 4,
   kSummary = 5,
   kSessionLog = 7,
 };
 constexpr protozero::pbf_tag_type kStatusOfSessionLog = 1;
 constexpr int kSessionStart = 1;
 constexpr protozero::pbf_tag_type kValueOfSummary = 1;
-enum class ValueField : protozero::pbf_tag_type { kTag = 1, kSimpleValue = 2, kTensor = 8, kMetadata = 9 };
+enum class ValueField : protozero::pbf_tag_type {
+  kTag = 1,
+  kSimpleValue = 2,
+  kImage = 4,
+  kHisto = 5,
+  kTensor = 8,
+  kMetadata = 9
+};
+enum class HistogramField : protozero::pbf_tag_type {
+  kMin = 1,
+  kMax = 2,
+  kNum = 3,
+  kSum = 4,
+  kSumSquares = 5,
+  kBucketLimit = 6,
+  kBucket = 7,
+};
+enum class ImageField : protozero::pbf_tag_type { kHeight = 1, kWidth = 2, kColorspace = 3, kPng = 4 };
+constexpr protozero::pbf_tag_type kNodeOfGraph = 1;
+constexpr protozero::pbf_tag_type kVersionsOfGraph = 4;
+constexpr protozero::pbf_tag_type kProducerOfVersions = 1;
+constexpr int kProducer = 22;  // as torch.utils.tensorboard says
+enum class NodeField : protozero::pbf_tag_type { kName = 1, kOp = 2, kInput = 3, kAttr = 5 };
+enum class MapField : protozero::pbf_tag_type { kKey = 1, kValue = 2 };
+enum class AttrField : protozero::pbf_tag_type { kList = 1, kString = 2 };
+constexpr protozero::pbf_tag_type kShapeOfList = 7;
 constexpr protozero::pbf_tag_type kPluginDataOfMetadata = 1;
 constexpr protozero::pbf_tag_type kNameOfPluginData = 1;
 enum class TensorField : protozero::pbf_tag_type { kDtype = 1, kShape = 2, kStringVal = 8 };
@@ -59,6 +85,22 @@ std::string begin_event(double wall_time, int64_t step) {
   event.add_double(tag(EventField::kWallTime), wall_time);
   event.add_int64(tag(EventField::kStep), step);
   return message;
+}
+
+/// `attr["_output_shapes"]`, which TensorBoard writes at the lines between nodes.
+void add_shape(protozero::pbf_writer& node, const std::vector<int64_t>& lengths) {
+  protozero::pbf_writer entry(node, tag(NodeField::kAttr));
+  entry.add_string(tag(MapField::kKey), "_output_shapes");
+  protozero::pbf_writer value(entry, tag(MapField::kValue));
+  protozero::pbf_writer list(value, tag(AttrField::kList));
+  protozero::pbf_writer shape(list, kShapeOfList);
+  for (const int64_t length : lengths) protozero::pbf_writer(shape, kDimOfShape).add_int64(kSizeOfDim, length);
+}
+
+void add_attribute(protozero::pbf_writer& node, const std::string& key, const std::string& text) {
+  protozero::pbf_writer entry(node, tag(NodeField::kAttr));
+  entry.add_string(tag(MapField::kKey), key);
+  protozero::pbf_writer(entry, tag(MapField::kValue)).add_bytes(tag(AttrField::kString), text);
 }
 
 }  // namespace
@@ -102,6 +144,60 @@ std::string scalars_event(double wall_time, int64_t step, const Figures& figures
     value.add_float(tag(ValueField::kSimpleValue), static_cast<float>(figure));
   }
   summary.commit();
+  return message;
+}
+
+std::string histograms_event(double wall_time, const HistogramRecord& record) {
+  std::string message = begin_event(wall_time, record.step);
+  protozero::pbf_writer event(message);
+  protozero::pbf_writer summary(event, tag(EventField::kSummary));
+  for (const Histogram& histogram : record.histograms) {
+    protozero::pbf_writer value(summary, kValueOfSummary);
+    value.add_string(tag(ValueField::kTag), histogram.name);
+    protozero::pbf_writer histo(value, tag(ValueField::kHisto));
+    histo.add_double(tag(HistogramField::kMin), histogram.min);
+    histo.add_double(tag(HistogramField::kMax), histogram.max);
+    histo.add_double(tag(HistogramField::kNum), histogram.count);
+    histo.add_double(tag(HistogramField::kSum), histogram.sum);
+    histo.add_double(tag(HistogramField::kSumSquares), histogram.sum_of_squares);
+    histo.add_packed_double(tag(HistogramField::kBucketLimit), histogram.limits.begin(), histogram.limits.end());
+    histo.add_packed_double(tag(HistogramField::kBucket), histogram.counts.begin(), histogram.counts.end());
+  }
+  summary.commit();
+  return message;
+}
+
+std::string pictures_event(double wall_time, const PicturesRecord& record) {
+  std::string message = begin_event(wall_time, record.step);
+  protozero::pbf_writer event(message);
+  protozero::pbf_writer summary(event, tag(EventField::kSummary));
+  for (const LoggedPicture& picture : record.pictures) {
+    protozero::pbf_writer value(summary, kValueOfSummary);
+    value.add_string(tag(ValueField::kTag), picture.name);
+    protozero::pbf_writer image(value, tag(ValueField::kImage));
+    image.add_int32(tag(ImageField::kHeight), static_cast<int32_t>(picture.height));
+    image.add_int32(tag(ImageField::kWidth), static_cast<int32_t>(picture.width));
+    image.add_int32(tag(ImageField::kColorspace), static_cast<int32_t>(picture.channels));
+    image.add_bytes(tag(ImageField::kPng), picture.png);
+  }
+  summary.commit();
+  return message;
+}
+
+std::string graph_event(double wall_time, const DrawnGraph& graph) {
+  std::string definition;
+  protozero::pbf_writer all(definition);
+  for (const DrawnLayer& layer : graph.layers) {
+    protozero::pbf_writer node(all, kNodeOfGraph);
+    node.add_string(tag(NodeField::kName), layer.name);
+    node.add_string(tag(NodeField::kOp), layer.type);
+    for (const std::string& input : layer.inputs) node.add_string(tag(NodeField::kInput), input);
+    for (const auto& [key, text] : layer.attributes) add_attribute(node, key, text);
+    if (!layer.shape.empty()) add_shape(node, layer.shape);
+  }
+  protozero::pbf_writer(all, kVersionsOfGraph).add_int32(kProducerOfVersions, kProducer);
+  std::string message = begin_event(wall_time, 0);
+  protozero::pbf_writer(message).add_bytes(tag(EventField::kGraphDef), definition);
   return message;
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "registry/kinds/figures.h"
+#include "runner/loggers/tensor_records.h"
 
 namespace trainrun {
 
@@ -24,5 +25,12 @@ std::string restart_event(double wall_time, int64_t step);
 std::string scalars_event(double wall_time, int64_t step, const Figures& figures);
 /// A text in Markdown, for TensorBoard's page of texts.
 std::string text_event(double wall_time, int64_t step, const std::string& name, const std::string& text);
+
+/// Histograms, for the pages "Histograms" and "Distributions".
+std::string histograms_event(double wall_time, const HistogramRecord& record);
+/// Pictures, for the page "Images".
+std::string pictures_event(double wall_time, const PicturesRecord& record);
+/// A graph of layers, for the page "Graphs": TensorFlow's GraphDef.
+std::string graph_event(double wall_time, const DrawnGraph& graph);
 
 }  // namespace trainrun

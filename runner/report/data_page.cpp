@@ -8,6 +8,7 @@
 #include "registry/formats/images/encode.h"
 #include "registry/language/text_forms.h"
 #include "runner/base/text.h"
+#include "runner/data/picture.h"
 #include "runner/report/data_survey.h"
 #include "runner/report/page/html.h"
 

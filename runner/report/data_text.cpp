@@ -7,6 +7,7 @@
 #include "registry/language/text_forms.h"
 #include "registry/language/utf8.h"
 #include "runner/base/text.h"
+#include "runner/data/picture.h"
 #include "runner/report/data_survey.h"
 
 namespace trainrun {

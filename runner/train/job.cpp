@@ -28,6 +28,7 @@
 #include "runner/process/block_allocator.h"
 #include "runner/process/torch_settings.h"
 #include "runner/train/batch_norm_estimate.h"
+#include "runner/train/drawn_model.h"
 #include "runner/train/job_notes.h"
 #include "runner/train/job_parts.h"
 #include "runner/train/own_callbacks.h"
@@ -315,6 +316,10 @@ void Job::open_control() {
   }
 }
 
+bool Job::counts_gradients(int64_t step) const {
+  return loggers && loggers->wants_histograms(step) && !shards() && !grad_scaler;
+}
+
 void Job::build_loggers(const Options& options) {
   loggers = std::make_unique<Loggers>();
   if (!is_main()) return;
@@ -324,6 +329,12 @@ void Job::build_loggers(const Options& options) {
   inputs.interactive = !options.quiet && isatty(STDOUT_FILENO) == 1;
   for (const Component<LoggerKind>& logger : *recipe.logging.report_to) loggers->add(logger, inputs);
   open_control();
+  if (loggers->sees_tensors()) loggers->on_graph(drawn_model(model->graph()));
+  if (loggers->wants_histograms(0) && (shards() || grad_scaler)) {
+    spdlog::warn("tensorboard: histograms_every writes no {}",
+                 shards() ? "histograms here: each rank holds only pieces of the weights and gradients"
+                          : "histograms of gradients here: with mixed_precision fp16 they are those of a scaled loss");
+  }
   RunInfo info;
   info.name = recipe.name;
   info.output_dir = folder->path();

@@ -71,6 +71,8 @@ class Job {
   }
   /// Whether the log gets a line after this step; it gets one, too, where the time or the tokens are up.
   bool is_line_due(int64_t step) const;
+  /// Whether a logger wants histograms of this step's gradients, and this process has them.
+  bool counts_gradients(int64_t step) const;
   /// Rates for the next step.
   void set_rates();
   /// Whether this process is the one that writes and speaks: rank 0.
@@ -126,6 +128,7 @@ class Job {
   Progress progress;
   ChangedSettings changed;
   std::vector<RunChange> later_changes;              // of before the resume, which come again
+  std::vector<Histogram> gradient_histograms;        // of the step being made, where a logger wants them
   std::unique_ptr<StepAccount> account;              // what steps found
   std::unique_ptr<SampleLossAccount> sample_losses;  // null: no callback wants them
   std::unique_ptr<Callbacks> callbacks;

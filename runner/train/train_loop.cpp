@@ -15,6 +15,7 @@
 #include "runner/train/resources.h"
 #include "runner/train/run_changes.h"
 #include "runner/train/step_log.h"
+#include "runner/train/tensor_histograms.h"
 #include "runner/train/train_step.h"
 
 namespace trainrun {
@@ -124,11 +125,28 @@ class Trainer {
       job_.callbacks->after_step(outcome->figures);
       StopSignals::note_step(progress_.step);
       log_.record(*outcome, epoch);
+      tell_histograms();
       if (progress_.batch == num_batches) ++progress_.epoch, progress_.batch = 0;
       is_left_ = job_.leave_after && job_.leave_after(*outcome);
       if (is_left_) return;
       between_steps(outcome->decision);
     }
+  }
+
+  void tell_histograms() {
+    if (!job_.loggers->wants_histograms(progress_.step)) return;
+    HistogramRecord record = {progress_.step, std::exchange(job_.gradient_histograms, {})};
+    if (job_.shards()) return;
+    for (Histogram& histogram : weight_histograms(job_.parallel->parameters())) {
+      record.histograms.push_back(std::move(histogram));
+    }
+    for (const Histogram& histogram : record.histograms) {
+      if (histogram.not_finite == 0) continue;
+      spdlog::warn("tensorboard: step {}: {} numbers of {} are not finite; its histogram leaves them out", record.step,
+                   histogram.not_finite, histogram.name);
+    }
+    std::erase_if(record.histograms, [](const Histogram& histogram) { return histogram.count == 0; });
+    job_.loggers->on_histograms(record);
   }
 
   /// After a step, with the signal that several ranks agreed on in it.

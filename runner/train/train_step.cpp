@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
+#include <spdlog/spdlog.h>
 
 #include <cmath>
 
@@ -12,11 +13,13 @@
 #include "runner/control/control.h"
 #include "runner/model/gradients.h"
 #include "runner/train/asked_signals.h"
+#include "runner/train/batch_pictures.h"
 #include "runner/train/device_step.h"
 #include "runner/train/finite.h"
 #include "runner/train/loss_origin.h"
 #include "runner/train/step_batches.h"
 #include "runner/train/step_errors.h"
+#include "runner/train/tensor_histograms.h"
 #include "runner/train/training_error.h"
 
 namespace trainrun {
@@ -125,6 +128,18 @@ void decide(Job& job, StepOutcome& outcome, bool heeds_signals) {
   outcome.decision.is_last = outcome.decision.is_last || has_all_tokens;
 }
 
+/// For the loggers that want them: pictures of an epoch's first batch.
+void show_pictures(Job& job, const Batch& batch) {
+  if (job.progress.batch > 0 || !job.loggers || job.loggers->num_pictures() == 0) return;
+  PicturesRecord record = {job.progress.step, batch_pictures(batch, job.loggers->num_pictures())};
+  if (record.pictures.empty()) {
+    if (job.progress.epoch > 0) return;  // it was said
+    spdlog::warn("tensorboard: images: the batches hold no pictures [N, 1 or 3, height, width]; none is written");
+    return;
+  }
+  job.loggers->on_pictures(record);
+}
+
 /// The gradients of the window's mean loss, summed over ranks, which have yet to be multiplied by `device`'s factors.
 /// Several ranks make one collective besides those of gradients and layers: it carries the loss, the tokens and the
 /// signals that came. False where a signal to stop ended the window.
@@ -141,6 +156,7 @@ bool compute_gradients(Job& job, Window& window, DeviceStep& device, StepOutcome
     const std::optional<Batch> batch = batches.next(i);
     if (!batch) return false;
     outcome.figures.tokens += count_tokens(*batch);
+    if (i == 0 && heeds_signals) show_pictures(job, *batch);
     const bool synchronize = i == window.size() - 1;
     const Occasion occasion = window.occasion(i);
     const LossValue losses = device.forward(*batch, synchronize, occasion);
@@ -216,6 +232,8 @@ std::optional<StepOutcome> train_step(Job& job, BatchStream& batches) {
   StepOutcome outcome;
   DeviceStep device(job, outcome.figures);
   if (!compute_gradients(job, window, device, outcome, /*heeds_signals=*/true)) return std::nullopt;
+  if (job.counts_gradients(job.progress.step + 1))
+    job.gradient_histograms = gradient_histograms(job.parallel->parameters());
   const bool is_logged = job.is_line_due(job.progress.step + 1) || outcome.decision.is_last;
   if (!job.optimizer->takes_factors() || job.callbacks->read_gradients(is_logged)) device.apply_factors();
   job.callbacks->before_update(is_logged);

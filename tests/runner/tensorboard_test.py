@@ -2,12 +2,16 @@
 metrics.jsonl."""
 
 import csv
+import gzip
+import io
 import json
 import os
 import subprocess
 
 import numpy as np
 import pytest
+import safetensors.numpy
+from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.util import tensor_util
@@ -95,8 +99,8 @@ def test_the_loader_that_tensorboard_shows_files_with_reads_them_to_the_end(run)
     assert events[0].file_version == "brain.Event:2"
     values = [value for event in events for value in event.summary.value]
     kinds = {value.metadata.plugin_data.plugin_name for value in values}
-    assert kinds == {"scalars", "text"}
-    assert len(values) == len(jsonl_of(run)) + 1
+    assert kinds == {"scalars", "text", "graphs"}
+    assert len(values) == len(jsonl_of(run)) + 2  # the recipe and the graph
 
 
 def test_a_run_that_was_killed_and_goes_on_has_each_figure_once(tmp_path):
@@ -142,3 +146,56 @@ def test_a_folder_that_cannot_be_made_leaves_tensorboard_out_and_the_job_goes_on
     said = train(tmp_path / "run", f"logging.report_to=[jsonl, {{type: tensorboard, log_dir: {tmp_path / 'file/events'}}}]")
     assert said.count("tensorboard cannot write; until it can, its lines are dropped and counted, and training continues: ") == 1
     assert jsonl_of(tmp_path / "run")
+
+
+def test_tensorboard_has_histograms_of_weights_and_gradients_and_the_graph(tmp_path):
+    """The weights' are those of the checkpoint of that step, counted by numpy in the same buckets."""
+    folder = tmp_path / "run"
+    train(folder, "logging.report_to=[jsonl, csv, {type: tensorboard, histograms_every: 45}]", "training.num_epochs=1")
+    accumulator = EventAccumulator(str(folder / "tensorboard"), size_guidance={"histograms": 0, "compressedHistograms": 0})
+    accumulator.Reload()
+    weights = safetensors.numpy.load_file(folder / "checkpoints/latest/model.safetensors")
+    tags = accumulator.Tags()["histograms"]
+    assert set(tags) == {f"{kind}/{name}" for kind in ("weights", "gradients") for name in weights}
+    for name, values in weights.items():
+        (event,) = accumulator.Histograms("weights/" + name)
+        histogram = event.histogram_value
+        values = values.astype(np.float64).ravel()
+        assert event.step == 45 and histogram.num == values.size
+        assert (histogram.min, histogram.max) == (values.min(), values.max())
+        np.testing.assert_allclose([histogram.sum, histogram.sum_squares], [values.sum(), np.square(values).sum()], rtol=1e-9)
+        limits = np.array(histogram.bucket_limit)
+        counts = np.histogram(values, np.concatenate([[-np.inf], limits]))[0]
+        assert counts.tolist() == histogram.bucket
+        assert (np.diff(limits) > 0).all()
+    nodes = {node.name: node for node in accumulator.Graph().node}
+    assert nodes["4"].op == "Linear" and list(nodes["4"].input) == ["3"] and nodes["4"].attr["out_features"].s == b"32"
+    assert [dim.size for dim in nodes["4"].attr["_output_shapes"].list.shape[0].dim] == [-1, 32]
+
+
+def test_tensorboard_has_images_of_the_first_batch_of_each_epoch(tmp_path):
+    folder = tmp_path / "run"
+    train(folder, "logging.report_to=[jsonl, {type: tensorboard, images: 3}]", "dataloader.shuffle=false")
+    accumulator = EventAccumulator(str(folder / "tensorboard"), size_guidance={"images": 0})
+    accumulator.Reload()
+    assert accumulator.Tags()["images"] == ["image/0", "image/1", "image/2"]
+    with gzip.open("recipes/data/digits.csv.gz", "rt") as file:
+        digits = np.array([line.split(",")[:64] for line in file], dtype=float).reshape(-1, 8, 8) / 16 * 255
+    rows = []  # of the file, which has those of the test, too
+    for i in range(3):
+        events = accumulator.Images(f"image/{i}")
+        assert [event.step for event in events] == [0, 45]
+        pixels = np.array(Image.open(io.BytesIO(events[0].encoded_image_string)))
+        assert (events[0].height, events[0].width) == pixels.shape == (8, 8)
+        (same,) = np.nonzero((np.abs(digits - pixels) <= 0.51).all((1, 2)))
+        assert len(same) == 1
+        rows.append(same[0])
+    assert rows == sorted(set(rows)) and rows[2] < 10
+
+
+def test_images_of_a_job_without_pictures_are_said_to_be_none(tmp_path):
+    done = subprocess.run([CALLED, "recipes/cars_uncertainty.yaml", f"output_dir={tmp_path / 'run'}", "training={num_epochs: 2}",
+                           "logging.report_to=[jsonl, {type: tensorboard, images: 3}]"],
+                          capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count("images: the batches hold no pictures") == 1

@@ -9,6 +9,7 @@
 #include "registry/language/text_forms.h"
 #include "runner/base/secrets.h"
 #include "runner/base/text.h"
+#include "runner/data/picture.h"
 #include "runner/report/data_survey.h"
 #include "runner/report/page/html.h"
 
