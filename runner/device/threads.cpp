@@ -7,42 +7,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "runner/device/control_group.h"
 #include "runner/process/torch_settings.h"
 
 namespace trainrun {
 namespace {
 
-namespace fs = std::filesystem;
-
 // Below this, a forward and a backward pass of a batch take well under a millisecond on one core: a dozen operations of
 // which each would wake the other threads and wait for them.
 constexpr int64_t kSmallWork = 4'000'000;  // operations
 constexpr int64_t kBusyTurns = 10'000;     // a turn takes some 15 to 50 nanoseconds
-
-/// CPUs' worth of time that the control group grants; infinite where it does not say.
-double granted_cpus() {
-  const fs::path root = "/sys/fs/cgroup";
-  std::error_code unreadable;
-  if (fs::exists(root / "cgroup.controllers", unreadable)) {  // version 2: "0::/path"
-    std::string line;
-    std::ifstream own_group("/proc/self/cgroup");
-    std::getline(own_group, line);
-    const fs::path own = root / fs::path(line.substr(line.rfind(':') + 1)).relative_path();
-    std::ifstream file((fs::exists(own / "cpu.max", unreadable) ? own : root) / "cpu.max");
-    double quota = 0;  // "max" is not a number
-    double period = 0;
-    return file >> quota >> period && quota > 0 && period > 0 ? quota / period : HUGE_VAL;
-  }
-  double quota = 0;
-  double period = 0;
-  std::ifstream(root / "cpu/cpu.cfs_quota_us") >> quota;
-  std::ifstream(root / "cpu/cpu.cfs_period_us") >> period;
-  return quota > 0 && period > 0 ? quota / period : HUGE_VAL;
-}
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -55,7 +32,7 @@ int64_t usable_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
   const int64_t allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
-  const double granted = std::min(granted_cpus(), static_cast<double>(allowed));
+  const double granted = std::min(control_group_limits().cpus.value_or(HUGE_VAL), static_cast<double>(allowed));
   return std::max<int64_t>(1, std::llround(std::ceil(granted)));
 }
 

@@ -274,7 +274,7 @@ std::string SharedMemory::move_to_common(const std::vector<at::Tensor>& tensors)
   char* place = common_->data() + static_cast<size_t>(rank_) * bytes;
   for (const at::Tensor& tensor : tensors) {
     c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-    std::memcpy(place, storage->data(), storage->nbytes());
+    if (storage->nbytes() > 0) std::memcpy(place, storage->data(), storage->nbytes());
     auto* owner = new std::shared_ptr<SharedSegment>(common_);  // NOLINT(cppcoreguidelines-owning-memory): by DataPtr
     const auto release = [](void* context) { delete static_cast<std::shared_ptr<SharedSegment>*>(context); };
     storage->set_data_ptr_noswap(at::DataPtr(place, owner, release, tensor.device()));

@@ -262,6 +262,33 @@ int64_t times_due(const Every& every, int64_t total, int64_t steps_per_epoch) {
   return ceil_divide(total, std::max<int64_t>(steps ? *steps : steps_per_epoch, 1));
 }
 
+/// Calls `visit(name, member)` for the members that are written as they are; total_steps may be missing.
+template <class R, class Visit>
+void each_field(R& r, const Visit& visit) {
+  visit("batch_size", r.batch_size);
+  visit("steps", r.steps);
+  visit("start_seconds", r.start_seconds);
+  visit("step_seconds", r.step_seconds);
+  visit("step_cpu_seconds", r.step_cpu_seconds);
+  visit("evaluation_seconds", r.evaluation_seconds);
+  visit("evaluated_batches", r.evaluated_batches);
+  visit("evaluation_batches", r.evaluation_batches);
+  visit("copy_seconds", r.copy_seconds);
+  visit("write_seconds", r.write_seconds);
+  visit("write_cpu_seconds", r.write_cpu_seconds);
+  visit("steps_per_epoch", r.steps_per_epoch);
+  visit("tokens_per_step", r.tokens_per_step);
+  visit("evaluations", r.evaluations);
+  visit("saves", r.saves);
+  visit("folds", r.folds);
+  visit("program_bytes", r.program_bytes);
+  visit("built_bytes", r.built_bytes);
+  visit("peak_bytes", r.peak_bytes);
+  visit("shared_bytes", r.shared_bytes);
+  visit("on_gpu", r.on_gpu);
+  visit("notes", r.notes);
+}
+
 }  // namespace
 
 Rehearsal rehearse(const LoadedRecipe& loaded) {
@@ -296,57 +323,15 @@ Rehearsal rehearse(const LoadedRecipe& loaded) {
 }
 
 nlohmann::json to_json(const Rehearsal& r) {
-  return {{"batch_size", r.batch_size},
-          {"steps", r.steps},
-          {"start_seconds", r.start_seconds},
-          {"step_seconds", r.step_seconds},
-          {"step_cpu_seconds", r.step_cpu_seconds},
-          {"evaluation_seconds", r.evaluation_seconds},
-          {"evaluated_batches", r.evaluated_batches},
-          {"evaluation_batches", r.evaluation_batches},
-          {"copy_seconds", r.copy_seconds},
-          {"write_seconds", r.write_seconds},
-          {"write_cpu_seconds", r.write_cpu_seconds},
-          {"total_steps", r.total_steps ? nlohmann::json(*r.total_steps) : nlohmann::json()},
-          {"steps_per_epoch", r.steps_per_epoch},
-          {"tokens_per_step", r.tokens_per_step},
-          {"evaluations", r.evaluations},
-          {"saves", r.saves},
-          {"folds", r.folds},
-          {"program_bytes", r.program_bytes},
-          {"built_bytes", r.built_bytes},
-          {"peak_bytes", r.peak_bytes},
-          {"shared_bytes", r.shared_bytes},
-          {"on_gpu", r.on_gpu},
-          {"notes", r.notes}};
+  nlohmann::json json = {{"total_steps", r.total_steps ? nlohmann::json(*r.total_steps) : nlohmann::json()}};
+  each_field(r, [&](const char* name, const auto& value) { json[name] = value; });
+  return json;
 }
 
 Rehearsal rehearsal_of(const nlohmann::json& json) {
   Rehearsal r;
-  const auto read = [&](const char* name, auto& value) { json.at(name).get_to(value); };
-  read("batch_size", r.batch_size);
-  read("steps", r.steps);
-  read("start_seconds", r.start_seconds);
-  read("step_seconds", r.step_seconds);
-  read("step_cpu_seconds", r.step_cpu_seconds);
-  read("evaluation_seconds", r.evaluation_seconds);
-  read("evaluated_batches", r.evaluated_batches);
-  read("evaluation_batches", r.evaluation_batches);
-  read("copy_seconds", r.copy_seconds);
-  read("write_seconds", r.write_seconds);
-  read("write_cpu_seconds", r.write_cpu_seconds);
   if (!json.at("total_steps").is_null()) r.total_steps = json.at("total_steps").get<int64_t>();
-  read("steps_per_epoch", r.steps_per_epoch);
-  read("tokens_per_step", r.tokens_per_step);
-  read("evaluations", r.evaluations);
-  read("saves", r.saves);
-  read("folds", r.folds);
-  read("program_bytes", r.program_bytes);
-  read("built_bytes", r.built_bytes);
-  read("peak_bytes", r.peak_bytes);
-  read("shared_bytes", r.shared_bytes);
-  read("on_gpu", r.on_gpu);
-  read("notes", r.notes);
+  each_field(r, [&](const char* name, auto& value) { json.at(name).get_to(value); });
   return r;
 }
 

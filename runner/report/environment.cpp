@@ -16,6 +16,7 @@
 #include "registry/kernels/cpu_path.h"
 #include "registry/language/error.h"
 #include "runner/base/text.h"
+#include "runner/device/control_group.h"
 #include "runner/device/device.h"
 #include "runner/device/machine.h"
 #include "runner/device/threads.h"
@@ -88,32 +89,11 @@ std::string vector_extensions() {
 
 std::string kilobytes(const std::string& text) { return bytes_text(std::strtod(text.c_str(), nullptr) * 1024); }
 
-std::string bytes_or(const std::string& text, const std::string& otherwise) {
-  char* end = nullptr;
-  const double bytes = std::strtod(text.c_str(), &end);
-  const bool limited = end != text.c_str() && bytes > 0 && bytes < 1e15;  // cgroup v1 writes a huge number for none
-  return limited ? bytes_text(bytes) : otherwise;
-}
-
 /// The limits that the control group (a container's, a job's of Slurm) sets: of memory and of CPU time.
-std::string control_group_limits() {
-  const fs::path root = "/sys/fs/cgroup";
-  if (fs::exists(root / "cgroup.controllers")) {  // version 2: "0::/path"
-    const std::string line = first_line_of("/proc/self/cgroup");
-    const fs::path own = root / fs::path(line.substr(line.rfind(':') + 1)).relative_path();
-    const fs::path group = fs::exists(own / "memory.max") ? own : root;
-    std::istringstream cpu(first_line_of(group / "cpu.max"));
-    std::string quota;
-    double period = 0;
-    cpu >> quota >> period;
-    const bool limited = !quota.empty() && quota != "max" && period > 0;
-    return "memory " + bytes_or(first_line_of(group / "memory.max"), "unlimited") + ", CPUs " +
-           (limited ? decimal(std::strtod(quota.c_str(), nullptr) / period, 2) : "unlimited");
-  }
-  const double quota = std::strtod(first_line_of(root / "cpu/cpu.cfs_quota_us").c_str(), nullptr);
-  const double period = std::strtod(first_line_of(root / "cpu/cpu.cfs_period_us").c_str(), nullptr);
-  return "memory " + bytes_or(first_line_of(root / "memory/memory.limit_in_bytes"), "unlimited") + ", CPUs " +
-         (quota > 0 && period > 0 ? decimal(quota / period, 2) : "unlimited");
+std::string limits_text() {
+  const ControlGroupLimits limits = control_group_limits();
+  return "memory " + (limits.memory ? bytes_text(static_cast<double>(*limits.memory)) : "unlimited") + ", CPUs " +
+         (limits.cpus ? decimal(*limits.cpus, 2) : "unlimited");
 }
 
 std::string container() {
@@ -188,7 +168,7 @@ void add_hardware(NamedLines& facts) {
   facts.emplace_back("GPU", gpus());
   add_gpus(facts);
   facts.emplace_back("container", container());
-  facts.emplace_back("limits", control_group_limits());
+  facts.emplace_back("limits", limits_text());
 }
 
 void add_variables(NamedLines& facts) {
