@@ -318,8 +318,8 @@ void Recipe::describe(Fields<Recipe>& f) {
 
 double Recipe::lr_factor(int64_t world_size) const {
   if (!training.lr_scaling) return 1;
-  const double batches =
-      static_cast<double>(world_size) * static_cast<double>(training.gradient_accumulation_steps / dataloader.pieces);
+  const int64_t accumulated = training.gradient_accumulation_steps / dataloader.pieces;
+  const double batches = static_cast<double>(world_size) * static_cast<double>(accumulated);
   return *training.lr_scaling == LrScaling::kLinear ? batches : std::sqrt(batches);
 }
 
