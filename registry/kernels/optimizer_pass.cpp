@@ -2,19 +2,24 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/sqrt.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "registry/kernels/cpu_path.h"
 #include "registry/kernels/plain_tensor.h"
 #include "registry/language/error.h"
 
 namespace trainrun::kernels {
 namespace {
 
-constexpr int64_t kUnit = 2048;          // elements that one thread computes at a stretch
-constexpr int64_t kUnitsPerThread = 16;  // fewer are not worth another thread
+constexpr int64_t kUnit = 2048;           // elements that one thread computes at a stretch
+constexpr int64_t kUnitsPerThread = 16;   // fewer are not worth another thread
+constexpr int64_t kRootsOfThread = 2048;  // more, and at::sqrt asks for other threads
 
 bool has_loops() {
 #if defined(__x86_64__)
@@ -26,6 +31,13 @@ bool has_loops() {
 #endif
 }
 
+template <class T>
+void take_roots(T* numbers, int64_t count) {
+  const at::AutoDispatchBelowADInplaceOrView without_autograd;
+  at::Tensor tensor = at::from_blob(numbers, {count}, at::TensorOptions(c10::CppTypeToScalarType<T>::value));
+  at::sqrt_out(tensor, tensor);
+}
+
 #if defined(__x86_64__)
 template <class T>
 auto loop_of(const AdamNumbers&) {
@@ -34,6 +46,14 @@ auto loop_of(const AdamNumbers&) {
 template <class T>
 auto loop_of(const SgdNumbers&) {
   return &sgd_avx2<T>;
+}
+template <class T, class Numbers>
+auto loop_of(const Numbers&) {
+  return +[](const Stretch<Numbers>& stretch, int64_t begin, int64_t end) {
+    const bool is_one_thread = at::in_parallel_region() || at::get_num_threads() == 1;
+    const Roots<T> roots = {&take_roots<T>, is_one_thread ? kMostRoots : kRootsOfThread};
+    TRAINRUN_LOOP_OF(best_cpu_path(), optimizer_loop<T, Numbers>)(stretch, begin, end, roots);
+  };
 }
 #else
 template <class T, class Numbers>
@@ -110,5 +130,14 @@ void OptimizerPass<Numbers>::run() const {
 
 template class OptimizerPass<AdamNumbers>;
 template class OptimizerPass<SgdNumbers>;
+template class OptimizerPass<RMSpropNumbers>;
+template class OptimizerPass<AdagradNumbers>;
+template class OptimizerPass<AdadeltaNumbers>;
+template class OptimizerPass<AdamaxNumbers>;
+template class OptimizerPass<NAdamNumbers>;
+template class OptimizerPass<RAdamNumbers>;
+template class OptimizerPass<LionNumbers>;
+template class OptimizerPass<ASGDNumbers>;
+template class OptimizerPass<RpropNumbers>;
 
 }  // namespace trainrun::kernels

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "registry/kernels/optimizer_loops.h"
+#include "registry/kernels/optimizer_simd.h"
 
 namespace trainrun::kernels {
 
@@ -16,9 +17,10 @@ AdamNumbers adam_numbers(double lr, double beta1, double beta2, double eps, doub
                          bool amsgrad, double step);
 
 /// An elementwise step of many parameters as one walk over their memory, on ATen's threads: gradients are multiplied on
-/// the way, and stay as they are. The results are those of at::_fused_adam_, at::_fused_adamw_ and at::_fused_sgd_
-/// after at::_foreach_mul_, bit for bit. ATen walks over the gradients once for each factor, and starts its threads for
-/// each tensor, however small.
+/// the way, and stay as they are. The results are those of at::_fused_adam_, at::_fused_adamw_, at::_fused_sgd_ and
+/// at::_fused_adagrad_, and for other optimizers those of the operations on lists in torch.optim's foreach forms, after
+/// at::_foreach_mul_, bit for bit. ATen walks over the gradients once for each factor, over each list once for each
+/// operation, and starts its threads for each tensor, however small.
 template <class Numbers>
 class OptimizerPass {
  public:

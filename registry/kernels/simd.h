@@ -26,12 +26,12 @@
   }
 #endif
 
-/// The function `loop` of the path (CpuPath) that is asked for, which must be available.
+/// The function TRAINRUN_LOOP_OF(path, loop) or (path, loop<T, …>) of that path (CpuPath), which must be available.
 #if defined(__x86_64__)
-#define TRAINRUN_LOOP_OF(path, loop)                            \
-  ((path) == trainrun::kernels::CpuPath::kAvx512 ? avx512::loop \
-   : (path) == trainrun::kernels::CpuPath::kAvx2 ? avx2::loop   \
-                                                 : generic::loop)
+#define TRAINRUN_LOOP_OF(path, ...)                                    \
+  ((path) == trainrun::kernels::CpuPath::kAvx512 ? avx512::__VA_ARGS__ \
+   : (path) == trainrun::kernels::CpuPath::kAvx2 ? avx2::__VA_ARGS__   \
+                                                 : generic::__VA_ARGS__)
 #else
-#define TRAINRUN_LOOP_OF(path, loop) (static_cast<void>(path), generic::loop)
+#define TRAINRUN_LOOP_OF(path, ...) (static_cast<void>(path), generic::__VA_ARGS__)
 #endif

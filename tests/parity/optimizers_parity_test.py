@@ -163,6 +163,18 @@ def test_state_taken_back_changes_nothing(probe, spec):
     assert_same_steps(reloaded, ask(probe, spec, gradients), tolerance=0)
 
 
+# The forms of PyTorch's elementwise optimizers whose bits trainrun's loops have.
+FORMS = {"RMSprop": "foreach", "Adagrad": "fused", "Adadelta": "foreach", "Adamax": "foreach", "NAdam": "foreach", "RAdam": "foreach",
+         "Rprop": "foreach"}  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", [spec for spec in ROWS if spec["type"] in FORMS], ids=name_of)
+def test_steps_have_the_bits_of_torch_optim(probe, spec):
+    gradients = make_gradients(spec)
+    expected = reference(spec | {FORMS[spec["type"]]: True}, lambda p: p.values(), gradients)
+    assert_same_steps(ask(probe, spec, gradients), expected, tolerance=0)
+
+
 def with_groups(spec: dict | str, groups: list) -> dict:
     """The groups belong to the innermost optimizer."""
     spec = {"type": spec} if isinstance(spec, str) else spec

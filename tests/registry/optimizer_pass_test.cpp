@@ -134,6 +134,78 @@ TEST_CASE("an optimizer's one pass gives what ATen's fused kernels give for clip
   }
 }
 
+namespace {
+
+// Each option that changes what an element is computed with.
+const std::vector<std::string> kWalkedOptimizers = {
+    "{type: RMSprop}",
+    "{type: RMSprop, momentum: 0.9, weight_decay: 0.1, maximize: true}",
+    "{type: RMSprop, centered: true, alpha: 0.4}",
+    "{type: RMSprop, centered: true, momentum: 0.5, weight_decay: 0.1}",
+    "{type: Adagrad}",
+    "{type: Adagrad, lr_decay: 0.1, initial_accumulator_value: 0.2, weight_decay: 0.1, maximize: true}",
+    "{type: Adadelta}",
+    "{type: Adadelta, rho: 0.7, eps: 1e-3, weight_decay: 0.1, maximize: true}",
+    "{type: Adamax}",
+    "{type: Adamax, betas: [0.3, 0.9], weight_decay: 0.1, maximize: true}",
+    "{type: NAdam}",
+    "{type: NAdam, betas: [0.3, 0.9], weight_decay: 0.1, maximize: true, momentum_decay: 0.1}",
+    "{type: NAdam, weight_decay: 0.1, decoupled_weight_decay: true}",
+    "{type: RAdam}",
+    "{type: RAdam, betas: [0.3, 0.9], weight_decay: 0.1, maximize: true}",
+    "{type: RAdam, betas: [0.9, 0.99], weight_decay: 0.1, decoupled_weight_decay: true}",
+    "{type: ASGD}",
+    "{type: ASGD, lambd: 0.1, alpha: 0.5, t0: 2, weight_decay: 0.1, maximize: true}",
+    "{type: Rprop}",
+    "{type: Rprop, etas: [0.4, 1.7], step_sizes: [0.005, 0.02], maximize: true}",
+    "{type: Lion}",
+    "{type: Lion, betas: [0.3, 0.4], weight_decay: 0.1, maximize: true}",
+};
+
+/// Weights and state after some steps: in one walk, or, as for a step that may be skipped, by operations on lists.
+Tensors trained(const std::string& yaml, at::ScalarType dtype, bool in_one_walk) {
+  torch::manual_seed(6);
+  NamedTensors parameters;
+  const TwinParameters random(dtype);
+  for (const at::Tensor& tensor : random.parameters) {
+    parameters.emplace_back("p" + std::to_string(parameters.size()), tensor.clone().requires_grad_());
+  }
+  const auto spec = test::read<Component<OptimizerKind>>(yaml, test::catalog());
+  const auto optimizer = spec.build(group_parameters(spec, parameters));
+  const at::Tensor no_overflow = in_one_walk ? at::Tensor() : at::zeros({});
+  for (int step = 1; step <= 12; ++step) {
+    Tensors gradients = random_like(random.parameters, 0.1);
+    gradients[4].zero_();
+    if (step > 9) gradients[6][4098] = std::numeric_limits<double>::quiet_NaN(), gradients[6][3] = INFINITY;
+    const at::Tensor before = gradients[7].clone();
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const bool has_none = step < 3 ? i == 1 : step == 6 && i == 2;
+      parameters[i].second.mutable_grad() = has_none ? at::Tensor() : gradients[i];
+    }
+    std::vector<GroupRates> rates = optimizer->initial_rates();
+    rates[0].lr *= 1 + 0.1 * step;
+    optimizer->step({rates, {}, {random.factor}, no_overflow});
+    CHECK(torch::equal(gradients[7], before) == in_one_walk);  // operations on lists multiply gradients in place
+  }
+  Tensors all;
+  for (const auto& [unused, tensor] : parameters) all.push_back(tensor.detach());
+  for (const auto& [unused, tensor] : optimizer->state()) all.push_back(tensor);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("an optimizer's one walk gives what ATen's operations on lists give for clipped gradients, bit for bit") {
+  if (!kernels::is_for_optimizer_pass(at::zeros({1}))) return;  // this processor takes ATen's kernels
+  for (const std::string& yaml : kWalkedOptimizers) {
+    CAPTURE(yaml);
+    for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+      CAPTURE(dtype);
+      CHECK(are_identical(trained(yaml, dtype, true), trained(yaml, dtype, false)));
+    }
+  }
+}
+
 TEST_CASE("what has gaps or another type is not for an optimizer's one pass, and what has no elements stays so") {
   CHECK_FALSE(kernels::is_for_optimizer_pass(at::zeros({2}, at::kBFloat16)));
   CHECK_FALSE(kernels::is_for_optimizer_pass(at::zeros({4, 4}).select(1, 0)));

@@ -12,7 +12,7 @@
 
 #include "registry/components/optimizers/foreach_optimizer.h"
 
-// Relatives of Adam that have no fused kernel. The order of operations is that of torch.optim's foreach forms.
+// Relatives of Adam that have no fused kernel in ATen. The order of operations is that of torch.optim's foreach forms.
 
 namespace trainrun {
 namespace {
@@ -50,6 +50,10 @@ struct Adamax {
     const auto rates = now.by_step(0, [&](double step) { return -now.lr / (1 - std::pow(now.momentum, step)); });
     at::_foreach_addcdiv_(now.parameters, now.state[1], now.state[2], rates);
   }
+  static constexpr std::array<size_t, 2> kWalked = {1, 2};
+  kernels::AdamaxNumbers numbers(const GroupStep& now, size_t i) const {
+    return {1 - now.momentum, betas[1], eps, -now.lr / (1 - std::pow(now.momentum, now.count(0, i)))};
+  }
 };
 
 /// Source: Dozat 2016, "Incorporating Nesterov momentum into Adam".
@@ -77,17 +81,27 @@ struct NAdam {
     Tensors root = at::_foreach_sqrt(now.state[2]);
     at::_foreach_div_(root, now.by_step(0, [&](double step) { return std::sqrt(1 - std::pow(betas[1], step)); }));
     at::_foreach_add_(root, eps);
-    const auto mu = [&](double step) { return now.momentum * (1 - 0.5 * std::pow(0.96, step * momentum_decay)); };
-    at::_foreach_mul_(now.state[3], now.by_step(0, mu));
     std::vector<at::Scalar> of_gradients, of_means;
     for (size_t i = 0; i < now.parameters.size(); ++i) {
-      const auto step = static_cast<double>(now.state[0][i].item<float>());
-      const auto product = static_cast<double>(now.state[3][i].item<float>());
-      of_gradients.emplace_back(-now.lr * (1 - mu(step)) / (1 - product));
-      of_means.emplace_back(-now.lr * mu(step + 1) / (1 - product * mu(step + 1)));
+      const auto [of_gradient, of_mean] = next_rates(now, i);
+      of_gradients.emplace_back(of_gradient);
+      of_means.emplace_back(of_mean);
     }
     at::_foreach_addcdiv_(now.parameters, now.gradients, root, of_gradients);
     at::_foreach_addcdiv_(now.parameters, now.state[1], root, of_means);
+  }
+  static constexpr std::array<size_t, 2> kWalked = {1, 2};
+  kernels::NAdamNumbers numbers(const GroupStep& now, size_t i) const {
+    const auto [of_gradient, of_mean] = next_rates(now, i);
+    return {1 - now.momentum, betas[1], eps, std::sqrt(1 - std::pow(betas[1], now.count(0, i))), of_gradient, of_mean};
+  }
+  /// By which the gradient and the mean go into the step; updates the product of momenta.
+  std::pair<double, double> next_rates(const GroupStep& now, size_t i) const {
+    const auto mu = [&](double step) { return now.momentum * (1 - 0.5 * std::pow(0.96, step * momentum_decay)); };
+    const double step = now.count(0, i);
+    number_in(now.state[3][i]) *= static_cast<float>(mu(step));
+    const double product = now.count(3, i);
+    return {-now.lr * (1 - mu(step)) / (1 - product), -now.lr * mu(step + 1) / (1 - product * mu(step + 1))};
   }
 };
 
@@ -114,16 +128,24 @@ struct RAdam {
   }
   void update(GroupStep& now) const {
     update_moments(now, betas[1]);
-    const auto rate = [&](double step) { return -now.lr / (1 - std::pow(now.momentum, step)); };
     Tensors factors = at::_foreach_sqrt(now.state[2]);
     at::_foreach_add_(factors, eps);
-    at::_foreach_div_(factors, now.by_step(0, [&](double step) {  // by 0 where there is no trust: the inverse is 0
-      return std::sqrt(1 - std::pow(betas[1], step)) * rectification(step) * rate(step);
-    }));
+    at::_foreach_div_(factors, now.by_step(0, [&](double step) { return divisor(now, step); }));
     at::_foreach_reciprocal_(factors);
-    at::_foreach_add_(factors, now.by_step(0, [&](double step) { return rectification(step) > 0 ? 0.0 : rate(step); }));
+    at::_foreach_add_(factors, now.by_step(0, [&](double step) { return added(now, step); }));
     at::_foreach_addcmul_(now.parameters, now.state[1], factors);
   }
+  static constexpr std::array<size_t, 2> kWalked = {1, 2};
+  kernels::RAdamNumbers numbers(const GroupStep& now, size_t i) const {
+    const double step = now.count(0, i);
+    return {1 - now.momentum, betas[1], eps, divisor(now, step), added(now, step)};
+  }
+  static double rate(const GroupStep& now, double step) { return -now.lr / (1 - std::pow(now.momentum, step)); }
+  /// 0 where there is no trust: the inverse of what is divided by it is 0.
+  double divisor(const GroupStep& now, double step) const {
+    return std::sqrt(1 - std::pow(betas[1], step)) * rectification(step) * rate(now, step);
+  }
+  double added(const GroupStep& now, double step) const { return rectification(step) > 0 ? 0 : rate(now, step); }
 };
 
 /// Source: Chen et al. 2023, "Symbolic discovery of optimization algorithms", algorithm 2.
@@ -152,6 +174,8 @@ struct Lion {
     at::_foreach_add_(now.parameters, steps, -now.lr);
     at::_foreach_lerp_(now.state[0], now.gradients, 1 - betas[1]);
   }
+  static constexpr std::array<size_t, 1> kWalked = {0};
+  kernels::LionNumbers numbers(const GroupStep& now, size_t) const { return {now.lr, 1 - now.momentum, 1 - betas[1]}; }
 };
 
 }  // namespace

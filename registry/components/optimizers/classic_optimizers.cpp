@@ -38,11 +38,19 @@ struct ASGD {
     at::_foreach_addcmul_(now.parameters, pull, now.state[1], -1);
     const Tensors apart = at::_foreach_sub(now.parameters, now.state[3]);
     at::_foreach_addcmul_(now.state[3], apart, now.state[2]);
-    for (size_t i = 0; i < now.parameters.size(); ++i) {  // numbers, not tensors: no operation takes them together
-      const auto step = static_cast<double>(now.state[0][i].item<float>());
-      now.state[1][i].fill_(now.lr / std::pow(1 + lambd * now.lr * step, alpha));
-      now.state[2][i].fill_(1 / std::max(1.0, step - t0));
-    }
+    for (size_t i = 0; i < now.parameters.size(); ++i) set_next(now, i);
+  }
+  static constexpr std::array<size_t, 1> kWalked = {3};
+  kernels::ASGDNumbers numbers(const GroupStep& now, size_t i) const {
+    const kernels::ASGDNumbers numbers = {lambd, now.count(1, i), now.count(2, i)};
+    set_next(now, i);
+    return numbers;
+  }
+  /// The rate of the next step, and the share of its weights in the average.
+  void set_next(const GroupStep& now, size_t i) const {
+    const double step = now.count(0, i);
+    number_in(now.state[1][i]) = static_cast<float>(now.lr / std::pow(1 + lambd * now.lr * step, alpha));
+    number_in(now.state[2][i]) = static_cast<float>(1 / std::max(1.0, step - t0));
   }
 };
 
@@ -85,6 +93,10 @@ struct Rprop {
       previous[i].masked_fill_(turned, 0);
     }
     at::_foreach_addcmul_(now.parameters, at::_foreach_sign(previous), sizes, -1);
+  }
+  static constexpr std::array<size_t, 2> kWalked = {1, 2};
+  kernels::RpropNumbers numbers(const GroupStep&, size_t) const {
+    return {etas[0], etas[1], step_sizes[0], step_sizes[1]};
   }
 };
 

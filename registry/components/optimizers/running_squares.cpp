@@ -59,6 +59,10 @@ struct RMSprop {
       at::_foreach_addcdiv_(now.parameters, now.gradients, root, -now.lr);
     }
   }
+  static constexpr std::array<size_t, 3> kWalked = {1, 3, 2};
+  kernels::RMSpropNumbers numbers(const GroupStep& now, size_t) const {
+    return {now.lr, alpha, eps, now.momentum, centered};
+  }
 };
 
 /// Source: Duchi et al. 2011, "Adaptive subgradient methods".
@@ -90,6 +94,10 @@ struct Adagrad {
     }
     at::_fused_adagrad_(now.parameters, now.gradients, now.state[1], steps, now.lr, lr_decay, weight_decay, eps,
                         maximize);
+  }
+  static constexpr std::array<size_t, 1> kWalked = {1};
+  kernels::AdagradNumbers numbers(const GroupStep& now, size_t i) const {
+    return {now.lr / (1 + (now.count(0, i) - 1) * lr_decay), eps};
   }
 };
 
@@ -129,6 +137,8 @@ struct Adadelta {
     at::_foreach_addcmul_(steps, deltas, deltas, 1 - rho);
     at::_foreach_add_(now.parameters, deltas, -now.lr);
   }
+  static constexpr std::array<size_t, 2> kWalked = {1, 2};
+  kernels::AdadeltaNumbers numbers(const GroupStep& now, size_t) const { return {now.lr, rho, eps}; }
 };
 
 }  // namespace
