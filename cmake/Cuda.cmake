@@ -4,6 +4,22 @@
 
 set(TRAINRUN_CUDA_INCLUDES "" CACHE STRING "folders with cuda_runtime_api.h, cublas_v2.h, nccl.h, …; empty: look for them")
 
+# The NCCL that this LibTorch was built with. c10d's classes contain its structs, which grow from version to version: with the
+# header of another one, our code and LibTorch's would disagree about where their members lie.
+file(STRINGS "${PROJECT_SOURCE_DIR}/tools/requirements/cuda-${TRAINRUN_LIBTORCH_RELEASE}.lock" nccl_version REGEX "^nvidia-nccl-")
+string(REGEX REPLACE "^.*==([0-9.]+).*$" "\\1" nccl_version "${nccl_version}")
+
+# _trainrun_nccl_version(VARIABLE FOLDER): that of its nccl.h, "2.28.9"; "" if there is none.
+function(_trainrun_nccl_version variable folder)
+  set(version "")
+  if(EXISTS "${folder}/nccl.h")
+    file(STRINGS "${folder}/nccl.h" version REGEX "^#define NCCL_(MAJOR|MINOR|PATCH) ")
+    string(REGEX REPLACE "[^0-9;]" "" version "${version}")
+    string(REPLACE ";" "." version "${version}")
+  endif()
+  set(${variable} "${version}" PARENT_SCOPE)
+endfunction()
+
 # All from one place: headers of different releases do not go together.
 function(_trainrun_find_cuda_headers variable)
   file(GLOB beside_libtorch "${TRAINRUN_LIBTORCH}/../nvidia/*/include")
@@ -14,7 +30,8 @@ function(_trainrun_find_cuda_headers variable)
     foreach(header cuda_runtime_api.h cublas_v2.h cublasLt.h cusparse.h cusolverDn.h nccl.h)
       set(found OFF)
       foreach(folder IN LISTS ${place})
-        if(EXISTS "${folder}/${header}")
+        _trainrun_nccl_version(nccl_here "${folder}")
+        if(EXISTS "${folder}/${header}" AND (NOT header STREQUAL "nccl.h" OR nccl_here STREQUAL nccl_version))
           set(found ON)
         endif()
       endforeach()
@@ -33,8 +50,8 @@ endfunction()
 _trainrun_find_cuda_headers(cuda_includes)
 set(cuda_libraries "${TRAINRUN_LIBTORCH}/lib/libtorch_cuda.so" "${TRAINRUN_LIBTORCH}/lib/libc10_cuda.so")
 if(NOT cuda_includes)
-  message(STATUS "the CUDA part is left out: no headers of CUDA 13 and NCCL; tools/setup fetches them where there is a GPU, "
-    "tools/setup --tests everywhere")
+  message(STATUS "the CUDA part is left out: no headers of CUDA 13 and NCCL ${nccl_version}, which LibTorch ${TRAINRUN_LIBTORCH_VERSION} "
+    "was built with; tools/setup fetches them where there is a GPU, and tools/setup --tests everywhere for the default LibTorch")
 elseif(NOT EXISTS "${TRAINRUN_LIBTORCH}/lib/libtorch_cuda.so")
   message(STATUS "the CUDA part is left out: ${TRAINRUN_LIBTORCH} is a LibTorch for the CPU")
 else()

@@ -2,11 +2,13 @@
 #
 # The wheel's own find_package(Torch) asks for a CUDA toolkit; a program that trains on the CPU needs only include/,
 # lib/libtorch_cpu.so, lib/libc10.so and the wheel's OpenMP runtime. TRAINRUN_LIBTORCH names the folder that holds
-# include/ and lib/: what tools/setup unpacks, or `site-packages/torch` of a Python that has the same version.
+# include/ and lib/: what tools/setup unpacks, or `site-packages/torch` of a Python.
 #
-# Included by the project and, installed, by trainrun's own CMake package.
-
-set(TRAINRUN_LIBTORCH_VERSION 2.11.0)
+# TRAINRUN_LIBTORCH_RELEASES lists the releases that will do, "2.11.0;2.15.0": 2.15.1 will do where 2.15.0 does, since a
+# patch release has the same headers and symbols. TRAINRUN_LIBTORCH_VERSION becomes the version that was found, and
+# TRAINRUN_LIBTORCH_RELEASE that of the list which it goes with.
+#
+# Included by the project and, installed, by trainrun's own CMake package, which lists the one that the program was built with.
 
 if(NOT EXISTS "${TRAINRUN_LIBTORCH}/include/torch/headeronly/version.h")
   message(FATAL_ERROR
@@ -17,11 +19,17 @@ endif()
 file(STRINGS "${TRAINRUN_LIBTORCH}/include/torch/headeronly/version.h" _libtorch_version
   REGEX "#define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
 string(REGEX REPLACE "[^0-9;]" "" _libtorch_version "${_libtorch_version}")
-string(REPLACE ";" "." _libtorch_version "${_libtorch_version}")
-if(NOT _libtorch_version VERSION_EQUAL TRAINRUN_LIBTORCH_VERSION)
-  message(FATAL_ERROR "trainrun is written for LibTorch ${TRAINRUN_LIBTORCH_VERSION}; "
-    "TRAINRUN_LIBTORCH=${TRAINRUN_LIBTORCH} holds ${_libtorch_version}.")
+string(REPLACE ";" "." TRAINRUN_LIBTORCH_VERSION "${_libtorch_version}")
+set(_libtorch_series "${TRAINRUN_LIBTORCH_RELEASES}")
+list(TRANSFORM _libtorch_series REPLACE "\\.[0-9]+$" "")  # 2.11.0 is one of 2.11
+string(REGEX REPLACE "\\.[0-9]+$" "" _libtorch_own_series "${TRAINRUN_LIBTORCH_VERSION}")
+list(FIND _libtorch_series "${_libtorch_own_series}" _libtorch_found)  # IN_LIST wants a policy that a plugin's project may not set
+if(_libtorch_found EQUAL -1)
+  list(JOIN _libtorch_series " or " _libtorch_series)
+  message(FATAL_ERROR "TRAINRUN_LIBTORCH=${TRAINRUN_LIBTORCH} holds LibTorch ${TRAINRUN_LIBTORCH_VERSION}, and this trainrun needs "
+    "LibTorch ${_libtorch_series}. In a checkout, tools/setup fetches one; TRAINRUN_TORCH says which.")
 endif()
+list(GET TRAINRUN_LIBTORCH_RELEASES ${_libtorch_found} TRAINRUN_LIBTORCH_RELEASE)
 
 function(_trainrun_libtorch_library target pattern)
   file(GLOB path "${TRAINRUN_LIBTORCH}/lib/${pattern}")

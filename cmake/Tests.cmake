@@ -106,6 +106,14 @@ file(GLOB_RECURSE python_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*_
 if(python_tests AND NOT EXISTS "${TRAINRUN_PYTHON}")
   message(STATUS "the Python tests are left out: no ${TRAINRUN_PYTHON}; tools/test sets it up")
   set(python_tests "")
+elseif(python_tests)  # what the program computes is compared with the same torch
+  execute_process(COMMAND "${TRAINRUN_PYTHON}" -c "import importlib.metadata as m; print(m.version('torch').split('+')[0])"
+    OUTPUT_VARIABLE torch_of_python OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(NOT torch_of_python STREQUAL TRAINRUN_LIBTORCH_VERSION)
+    message(STATUS "the Python tests are left out: they compare with torch ${TRAINRUN_LIBTORCH_VERSION}, "
+      "and ${TRAINRUN_PYTHON} has torch '${torch_of_python}'")
+    set(python_tests "")
+  endif()
 endif()
 # Pages of Python tests run in copies of a process that has imported torch already (a ctest fixture).
 function(trainrun_page verb)

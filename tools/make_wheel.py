@@ -3,7 +3,8 @@
 
 Usage: make_wheel.py BUILD_FOLDER WHEEL_FOLDER
 
-The program runs on the libraries of PyPI's torch, which the wheel requires, and reads Parquet with those of PyPI's pyarrow,
+The program runs on the libraries of PyPI's torch, of the release that the build was made with: the wheel requires it, and
+has it in its version, "0.1.0+torch2.15". It reads Parquet with those of PyPI's pyarrow,
 if that is installed. Other libraries go along under names of
 their own (auditwheel), and the wheel's tag says which glibc and libstdc++ it needs. Prints the wheel's path.
 """
@@ -27,7 +28,7 @@ Name: trainrun
 Version: {version}
 Summary: A training job is one YAML recipe, run on LibTorch
 Requires-Python: >=3.10
-Requires-Dist: torch=={torch}
+Requires-Dist: torch=={series}.*
 Provides-Extra: parquet
 Requires-Dist: pyarrow=={arrow}; extra == "parquet"
 """
@@ -85,16 +86,19 @@ def stage(build: pathlib.Path, folder: pathlib.Path) -> None:
         sys.exit(f"make_wheel: {build} has no program; build the target trainrun first")
     for source in (ROOT / "tools/wheel_package").glob("*.py"):
         shutil.copy(source, package)
-    torch = said(ROOT / "cmake/LibTorch.cmake", r"set\(TRAINRUN_LIBTORCH_VERSION ([0-9.]+)\)")
+    torch = said(build / "trainrunConfig.cmake", r"set\(TRAINRUN_LIBTORCH_RELEASES ([0-9.]+)\)")
+    series = torch.rpartition(".")[0]  # patch releases have the same headers and symbols: the wheel runs on all of them
     arrow = said(ROOT / "registry/data/tables/arrow_library.h", r'kArrowVersion = "([0-9.]+)"')
-    version = said(build / "trainrunConfigVersion.cmake", r'set\(PACKAGE_VERSION "([0-9.]+)"\)')
+    version = said(build / "trainrunConfigVersion.cmake", r'set\(PACKAGE_VERSION "([0-9.]+)"\)') + f"+torch{series}"
     (package / "torch_version").write_text(torch + "\n")
     info = folder / f"trainrun-{version}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(METADATA.format(version=version, torch=torch, arrow=arrow) + "\n" + (ROOT / "README.md").read_text())
+    (info / "METADATA").write_text(METADATA.format(version=version, series=series, arrow=arrow) + "\n" + (ROOT / "README.md").read_text())
     (info / "WHEEL").write_text(WHEEL)
     (info / "entry_points.txt").write_text("[console_scripts]\ntrainrun = trainrun:main\n")
     add_licences(system_libraries(package), info / "licenses")
+    if not (package / "lib/libtrainrun_cuda.so").is_file():
+        print(f"make_wheel: this wheel trains on the CPU alone: {build} has no CUDA part ({build}/configure.log says why)", file=sys.stderr)
 
 
 def pack(tree: pathlib.Path, wheel: pathlib.Path) -> None:

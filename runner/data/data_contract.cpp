@@ -4,6 +4,7 @@
 #include "registry/kinds/layer_shapes.h"
 #include "registry/language/error.h"
 #include "registry/language/text_forms.h"
+#include "runner/base/torch_versions.h"
 #include "runner/data/data.h"
 #include "runner/recipe/recipe.h"
 
@@ -201,8 +202,7 @@ std::map<std::string, Scaling> DataContract::scalings() const {
 std::vector<std::string> DataContract::lines() const {
   std::vector<std::string> lines;
   for (const FieldContract& field : fields) {
-    std::string line =
-        field.info.name + " " + shape_text(field.info.shape) + " " + c10::getDtypeNames(field.info.dtype).first;
+    std::string line = field.info.name + " " + shape_text(field.info.shape) + " " + dtype_name(field.info.dtype);
     if (!field.called.empty() && field.called != field.info.name) line += ", in the data '" + field.called + "'";
     for (const auto& [kind, names] : names_of(field)) {
       if (!names->empty()) line += ", " + std::string(kind) + " " + shown(*names);

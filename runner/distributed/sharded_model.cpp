@@ -6,13 +6,13 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <algorithm>
 #include <sstream>
 
 #include "registry/tensors/storage.h"
+#include "runner/base/torch_versions.h"
 #include "runner/model/parameter_watch.h"
 
 namespace trainrun {
@@ -78,7 +78,7 @@ struct ShardedModel::Unit {
   at::Tensor whole_gradient;  // [world_size * shard_size]: while the backward pass fills it
   at::Tensor arriving;        // [shard_size]: of a reduction on its way
   c10::intrusive_ptr<c10d::Work> reduction;
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;  // kept: parameters only know them weakly
+  std::vector<GradientNode> accumulators;  // kept: parameters only know them weakly
   size_t num_trainable = 0;
   size_t num_arrived = 0;  // gradients, in this backward pass
   bool is_reduced = false;

@@ -13,6 +13,7 @@
 #include "registry/kinds/build.h"
 #include "registry/kinds/dataset_facts.h"
 #include "runner/base/arithmetic.h"
+#include "runner/base/torch_versions.h"
 #include "runner/data/data_contract.h"
 #include "runner/foresight/optimizer_memory.h"
 #include "runner/model/flops.h"
@@ -135,7 +136,7 @@ void explain_layers(const Recipe& recipe, Model& model, const DatasetInfo& info,
     LayerSummary row;
     row.name = field.name;
     row.type = field.name == info.target ? "target" : "input";
-    row.output_shapes = {shape_text(example_sizes(field)) + " " + c10::getDtypeNames(field.dtype).first};
+    row.output_shapes = {shape_text(example_sizes(field)) + " " + dtype_name(field.dtype)};
     if (field.num_classes) {
       const std::string number = std::to_string(*field.num_classes);
       row.output_shapes[0] += ", " + (field.name == info.target ? number + " classes" : "below " + number);

@@ -11,6 +11,7 @@ from plugin_runs import PLUGINS, PROGRAMS, RECIPE, assert_fails_with, output_of,
 from tests.include_direction_test import public_headers_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ["TRAINRUN_BUILD_DIR"])
 
 
 def digest_of_public_headers():
@@ -20,7 +21,7 @@ def digest_of_public_headers():
 
 ABI = "trainrun {}, LibTorch {}, headers {}".format(
     re.search(r"project\(trainrun VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1],
-    re.search(r"TRAINRUN_LIBTORCH_VERSION (\S+)\)", (ROOT / "cmake/LibTorch.cmake").read_text())[1],
+    re.search(r"TRAINRUN_LIBTORCH_RELEASES (\d+\.\d+)", (BUILD / "trainrunConfig.cmake").read_text())[1],
     digest_of_public_headers())
 
 

@@ -15,8 +15,8 @@ def checkout_with_builds(tmp_path):
     """The scripts of a checkout, with a build of its own (dev) and one that was made in another folder (release)."""
     root = tmp_path / "copy"
     (root / "tools/requirements").mkdir(parents=True)
-    shutil.copy(ROOT / "tools/setup", root / "tools/setup")
-    shutil.copy(ROOT / "trainrun", root / "trainrun")
+    for file in ("tools/setup", "tools/libtorch_choice", "trainrun", "CMakeLists.txt"):
+        shutil.copy(ROOT / file, root / file)
     for preset, home in {"release": tmp_path / "original", "dev": root}.items():
         (root / "build" / preset / "bin").mkdir(parents=True)
         (root / "build" / preset / "CMakeCache.txt").write_text(f"# a cache\nCMAKE_HOME_DIRECTORY:INTERNAL={home}\n")
@@ -61,8 +61,7 @@ def test_the_binary_of_another_folder_is_not_run(checkout, tmp_path, home, said)
     (checkout / "tools/setup").write_text("#!/bin/sh\necho setting up >&2\nexit 1\n")
     for folder in ("registry", "runner", "cmake"):
         (checkout / folder).mkdir()
-    for file in ("CMakeLists.txt", "CMakePresets.json"):
-        (checkout / file).touch()
+    (checkout / "CMakePresets.json").touch()
     (checkout / "build/release/CMakeCache.txt").write_text(f"CMAKE_HOME_DIRECTORY:INTERNAL={tmp_path / home}\n")
     (checkout / "build/release/.built").write_text("\n")
     environment = {name: value for name, value in os.environ.items() if name != "TRAINRUN_LIBTORCH"}

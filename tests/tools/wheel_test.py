@@ -14,6 +14,8 @@ from plugin_guide import ROOT, build_plugin, check_explained_and_trained, run
 
 BUILD = pathlib.Path(os.environ["TRAINRUN_BUILD_DIR"])
 WITH_TORCH = pathlib.Path(sysconfig.get_path("purelib"))  # of the Python that runs the tests
+TORCH = re.search(r"TRAINRUN_LIBTORCH_RELEASES ([0-9.]+)", (BUILD / "trainrunConfig.cmake").read_text()).group(1)
+SERIES = TORCH.rpartition(".")[0]
 # What LibTorch brings along, and what every Linux with Python has: glibc, the libraries of g++, and zlib.
 OF_TORCH = {"libtorch_cpu.so", "libtorch_cuda.so", "libc10.so", "libc10_cuda.so", "libgomp.so.1"}
 OF_PYARROW = {"libarrow.so.2600", "libparquet.so.2600"}  # for Parquet alone
@@ -126,12 +128,20 @@ def test_without_torch_the_message_says_what_to_install(wheel, tmp_path):
     packages = environment_with(wheel, tmp_path / "environment")
     program = tmp_path / "environment/bin/trainrun"
     error = run(program, "env", folder=tmp_path, code=1, env=PLAIN_ENVIRONMENT)
-    assert "there is no torch for " in error and "-m pip install torch==2.11.0" in error
+    assert "there is no torch for " in error and f"-m pip install torch=={TORCH}" in error
     (packages / "torch").mkdir()
     (packages / "torch/__init__.py").touch()
     (packages / "torch/version.py").write_text("__version__ = '2.9.1+cpu'\n")
     error = run(program, "env", folder=tmp_path, code=1, env=PLAIN_ENVIRONMENT)
-    assert "torch is torch 2.9.1+cpu, and this trainrun runs on torch 2.11.0" in error
+    assert f"torch is torch 2.9.1+cpu, and this trainrun runs on torch {SERIES}; install it with" in error
+
+
+def test_pip_knows_which_torch_the_wheel_is_for(beside, wheel):
+    [metadata] = beside.glob("lib/python3.*/site-packages/trainrun-*.dist-info/METADATA")
+    lines = metadata.read_text().splitlines()
+    assert f"Requires-Dist: torch=={SERIES}.*" in lines
+    [version] = [line.removeprefix("Version: ") for line in lines if line.startswith("Version: ")]
+    assert version.endswith(f"+torch{SERIES}") and wheel.name.startswith(f"trainrun-{version}-")
 
 
 def test_the_plugin_guide_can_be_followed_against_the_wheel(beside, tmp_path):

@@ -13,23 +13,24 @@ prefix = os.path.dirname(os.path.abspath(__file__))
 
 
 def needed_torch():
-    """The version of torch that the program was built for, "2.11.0"."""
+    """The version of torch that the program was built with, "2.11.0". It runs on each 2.11."""
     with open(os.path.join(prefix, "torch_version"), encoding="ascii") as file:
         return file.read().strip()
 
 
 def torch_folder():
-    """The folder of the torch that `import torch` would load. Exits with a message if there is none, or another version."""
+    """The folder of the torch that `import torch` would load. Exits with a message if there is none, or one of another release."""
     needed = needed_torch()
+    series = needed.rpartition(".")[0]
     cure = f"; install it with: {sys.executable} -m pip install torch=={needed}"
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.origin:
-        sys.exit(f"trainrun: there is no torch for {sys.executable}, and trainrun runs on the libraries of torch {needed}{cure}")
+        sys.exit(f"trainrun: there is no torch for {sys.executable}, and trainrun runs on the libraries of torch {series}{cure}")
     folder = os.path.dirname(spec.origin)
     with open(os.path.join(folder, "version.py"), encoding="utf-8") as file:
         version = next((line.split("'")[1] for line in file if line.startswith("__version__ = '")), "of an unknown version")
-    if version.split("+")[0] != needed:
-        sys.exit(f"trainrun: {folder} is torch {version}, and this trainrun runs on torch {needed}{cure}")
+    if not version.startswith(series + "."):
+        sys.exit(f"trainrun: {folder} is torch {version}, and this trainrun runs on torch {series}{cure}")
     return folder
 
 
