@@ -7,6 +7,8 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/stack.h>
 
+#include <cmath>
+
 #include "registry/components/optimizers/foreach_optimizer.h"
 
 // Steps divided by the root of the squared gradients so far. The order of operations is that of torch.optim's foreach
@@ -97,7 +99,7 @@ struct Adagrad {
   }
   static constexpr std::array<size_t, 1> kWalked = {1};
   kernels::AdagradNumbers numbers(const GroupStep& now, size_t i) const {
-    return {now.lr / (1 + (now.count(0, i) - 1) * lr_decay), eps};
+    return {now.lr / std::fma(now.count(0, i) - 1, lr_decay, 1), eps};  // rounded once, as in ATen's kernel
   }
 };
 
