@@ -64,7 +64,7 @@ void choose_metric(const SweepArguments& arguments, const LoadedRecipe& loaded, 
       if (figure.name == facts.metric && figure.better) better = figure.better;
     }
     if (std::ranges::find(names, facts.metric) == names.end()) {
-      throw Error("--metric: evaluation gives no '" + facts.metric + "'" + suggestion(facts.metric, names));
+      throw Error("--metric: evaluations have no '" + facts.metric + "'" + suggestion(facts.metric, names));
     }
   } else if (!loaded.recipe.dataset.eval || !loaded.recipe.evaluation.every) {
     throw Error("there are no evaluations to compare trials by: add dataset.eval, and evaluation.every=epoch");

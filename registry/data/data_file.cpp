@@ -58,7 +58,7 @@ size_t DataFile::read(void* data, size_t size) {
     const int got = gzread(file_.get(), static_cast<char*>(data) + done, piece);
     int code = Z_OK;
     const char* message = gzerror(file_.get(), &code);
-    if (code == Z_BUF_ERROR) throw DataError(path_ + ": the file is cut off in the midst of its gzip data");
+    if (code == Z_BUF_ERROR) throw DataError(path_ + ": the file is cut off in the middle of its gzip data");
     if (code == Z_ERRNO) throw DataError(path_ + ": cannot read: " + std::strerror(errno));
     if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
       throw DataError(path_ + ": damaged gzip data: " + message);

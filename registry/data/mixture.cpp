@@ -48,8 +48,8 @@ struct Mixture {
     f.required("of", &Mixture::of)
         .not_empty("expected at least one data set")
         .doc(
-            "the data sets with their weights, as a list of {dataset: …, weight: …}; the first of them learns, such as "
-            "classes, and the others are read as it says");
+            "the data sets with their weights, as a list of {dataset: …, weight: …}; the classes, and whatever else "
+            "must be learnt from the data, are learnt from the first, and the others are read accordingly");
     f.optional("stop", &Mixture::stop)
         .doc(
             "when an epoch ends: first_exhausted, before a sample of any data set would come twice; all_exhausted, "
@@ -245,10 +245,9 @@ std::unique_ptr<Dataset> Mixture::build(const DatasetInputs& inputs) const {
 }  // namespace
 
 void add_mixture(DatasetRegistry& datasets) {
-  datasets.add<Mixture>(
-      "Mixture",
-      "several data sets, from which training draws samples by weight; in evaluation each sample comes "
-      "once, as Concat gives them");
+  datasets.add<Mixture>("Mixture",
+                        "several data sets, from which training draws samples by weight; an evaluation uses each "
+                        "sample once, in Concat's order");
 }
 
 }  // namespace trainrun

@@ -52,8 +52,8 @@ struct Synthetic {
     f.optional("task", &Synthetic::task)
         .one_of({"classification", "regression"})
         .doc("a class per sample, [N] int64, or numbers, [N, num_targets] float32");
-    f.optional("num_classes", &Synthetic::num_classes).at_least(1).doc("number of classes, of a classification");
-    f.optional("num_targets", &Synthetic::num_targets).at_least(1).doc("number of targets, of a regression");
+    f.optional("num_classes", &Synthetic::num_classes).at_least(1).doc("number of classes, for task: classification");
+    f.optional("num_targets", &Synthetic::num_targets).at_least(1).doc("number of targets, for task: regression");
     f.optional("vocab_size", &Synthetic::vocab_size)
         .at_least(1)
         .doc("samples are int64 token ids below this, not numbers");

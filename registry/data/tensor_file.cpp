@@ -264,7 +264,7 @@ class TensorFileDataset : public TensorDataset {
       const Found own = find(lengths, lengths, file);
       if (own.entry().shape.size() != 1 || !at::isIntegralType(own.entry().dtype, false)) {
         throw DataError(place_of_file(lengths) + ": the lengths of '" + name +
-                        "' are to be integers, one for each sample");
+                        "' must be integers, one for each sample");
       }
       if (!options_.fields && field_of(lengths) != found.end()) found.erase(field_of(lengths));
       if (field_of(name) == found.end()) {

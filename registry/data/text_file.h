@@ -17,8 +17,8 @@ struct Words<TextEncoding> {
   static constexpr std::array kWords = {"utf-8", "latin-1", "cp1252", "utf-16", "utf-16-le", "utf-16-be"};
 };
 constexpr const char* kEncodingHelp =
-    "how the file's bytes are characters: utf-8, latin-1 (ISO 8859-1), cp1252 (Windows), utf-16 (with a byte-order "
-    "mark), utf-16-le or utf-16-be (without one)";
+    "the file's character encoding: utf-8, latin-1 (ISO 8859-1), cp1252 (Windows), utf-16 (with a byte-order mark), "
+    "utf-16-le or utf-16-be (without one)";
 
 // What bounds a text, so that no file fills the memory.
 constexpr size_t kLongestLine = size_t{1} << 28;  // bytes, 256 MiB: of a line, or of a record of CSV

@@ -91,7 +91,7 @@ AllRows read_all_rows(UnlabelledData& data, const UnlabelledSource& source) {
       if (own.empty()) order.push_back(field.name);
       own.push_back(field.tensor);
       if (own[0].sizes().slice(1) == field.tensor.sizes().slice(1)) continue;
-      throw DataError("'" + field.name + "' has lists of different lengths, of which no series can be forecast");
+      throw DataError("'" + field.name + "' has lists of different lengths, which cannot be forecast");
     }
     for (const ValueColumn& column : piece->beside) {
       const bool is_kept = std::find(source.kept.begin(), source.kept.end(), column.name) != source.kept.end();

@@ -91,15 +91,14 @@ void SplitOptions::describe_into(Fields<T>& f) {
   f.optional("part", &SplitOptions::part)
       .at_least(0)
       .one_of({"train", "validation", "test"})
-      .doc("which part this is: its number from 0; or train, the first, validation, the second, test, the last");
+      .doc("which part this is: its number from 0; or train (the first), validation (the second) or test (the last)");
   f.optional("shuffle", &SplitOptions::shuffle)
       .doc("draw the parts at random; if false they follow each other, such as past and future");
   f.optional("stratify", &SplitOptions::stratify).doc("each part has its share of every class of the target");
   f.optional("group", &SplitOptions::group)
       .doc(
-          "a column whose equal values stay in one part, such as a patient: a field, a column of the file, or, of "
-          "image "
-          "files, folder, the name of the folder that a file lies in");
+          "samples with the same value in this column, such as a patient, stay in one part: a field, a column of the "
+          "file, or, for image files, folder: the name of the folder that contains the file");
 }
 
 /// Fold number `fold` (from 0) of `num_folds`: the samples to evaluate on, or those to train on, ascending. The folds

@@ -45,7 +45,9 @@ struct Windows {
             "steps");
     f.optional("gaps", &Windows::gaps)
         .one_of({"error", "split"})
-        .doc("where steps of `time` are missing: an error that names them, or the series is split there into two");
+        .doc(
+            "what to do where steps of `time` are missing: stop with an error that names them, or split the series in "
+            "two");
     f.optional("holdout", &Windows::holdout)
         .at_least(0)
         .unit("rows")
@@ -53,9 +55,8 @@ struct Windows {
     f.optional("origins", &Windows::origins)
         .at_least(1)
         .doc(
-            "of each series only the last so many windows, each `stride` before the next, the last of them at its end: "
-            "a "
-            "backtest from as many origins. null: all windows, from the beginning");
+            "use only this many windows of each series, `stride` apart, the last of them at its end: a backtest from "
+            "that many origins. null: all windows, from the beginning");
   }
   void check(Checker& checker) const {
     if (gaps == "split" && !time) checker.fail("gaps", "needs time, the column that shows where steps are missing");

@@ -209,7 +209,7 @@ struct CifarComponent {
         .doc("folder of the binary version: the archive as it is published, or the folder that it holds");
     f.required("split", &CifarComponent::split).one_of({"train", "test"}).doc("50,000 images to train, 10,000 to test");
     f.optional("download", &CifarComponent::download)
-        .doc("fetch the archive if `root` lacks it, by way of the cache that all recipes share (TRAINRUN_CACHE)");
+        .doc("fetch the archive if `root` lacks it, through the cache that all recipes share (TRAINRUN_CACHE)");
     f.optional("mirrors", &CifarComponent::mirrors)
         .doc("URLs of folders to fetch from, in this order; the public one by default");
   }

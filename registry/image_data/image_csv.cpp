@@ -41,9 +41,9 @@ struct ImageCsv : ImageOptions {
     f.optional("task", &ImageCsv::task)
         .one_of({"classification", "regression"})
         .doc(
-            "of one label: classification: it is a class; regression: a number, given as [N, 1] float32; null: "
-            "regression where every loss that reads the label learns numbers (MSELoss, L1Loss, …), else "
-            "classification, in which labels that are fractions are refused");
+            "for a single label: classification: it is a class; regression: a number, given as [N, 1] float32; null: "
+            "regression if every loss that reads the label learns numbers (MSELoss, L1Loss, …), else classification, "
+            "which refuses labels that are fractions");
     describe_into(f);
   }
   void check(Checker& checker) const {

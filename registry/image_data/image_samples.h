@@ -180,8 +180,8 @@ template <class T>
 void ImageOptions::describe_classes_into(Fields<T>& f) {
   f.optional("unknown_classes", &ImageOptions::unknown_classes)
       .doc(
-          "what becomes of images whose class the training data do not have (in a Concat or Mixture: its first data "
-          "set): error: they are an error, which names the class; skip: they are left out and counted");
+          "what to do with images of a class that the training data (in a Concat or Mixture: its first data set) do "
+          "not have: error: stop and name the class; skip: leave them out and count them");
 }
 
 template <class T>
@@ -193,9 +193,9 @@ void ImageOptions::describe_into(Fields<T>& f) {
   f.optional("mode", &ImageOptions::mode).doc("RGB: three channels; L: gray, one channel; files are converted");
   f.optional("broken", &ImageOptions::broken)
       .doc(
-          "what becomes of a file that cannot be decoded, is not there, or is an image of another format: error: "
-          "training stops and names it; skip: all files are decoded once at the start, and those that cannot be are "
-          "left out and counted");
+          "what to do with a file that cannot be decoded, does not exist, or is an image of another format: error: "
+          "stop and name it; skip: decode all files once at the start, and leave out and count those that cannot be "
+          "decoded");
   f.optional("cache", &ImageOptions::cache)
       .doc(
           "memory: all images are decoded once at the start and kept, as bytes; disk: they are kept in a file in the "

@@ -162,7 +162,7 @@ struct IdxComponent {
     f.required("root", &IdxComponent::root).doc("folder of the IDX files, plain or .gz; or torchvision's root");
     f.required("split", &IdxComponent::split).one_of({"train", "test"}).doc("60,000 images to train, 10,000 to test");
     f.optional("download", &IdxComponent::download)
-        .doc("fetch the files that `root` lacks, by way of the cache that all recipes share (TRAINRUN_CACHE)");
+        .doc("fetch the files that `root` lacks, through the cache that all recipes share (TRAINRUN_CACHE)");
     f.optional("mirrors", &IdxComponent::mirrors)
         .doc("URLs of folders to fetch from, in this order; the public ones by default");
   }

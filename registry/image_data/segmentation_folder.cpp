@@ -25,7 +25,7 @@ struct SegmentationFolder : ImageOptions {
         .at_least(0)
         .at_most(255)
         .doc(
-            "the class of what image_transforms bring in from outside a mask; 255 leaves it out where the loss has "
+            "the class of what image_transforms bring in from outside a mask; 255 is ignored by a loss with "
             "ignore_index: 255");
     describe_into(f);
   }

@@ -91,7 +91,7 @@ std::unique_ptr<UnlabelledData> read_unlabelled_images(const UnlabelledSource& s
   const std::vector<int64_t> made = data->image_shape();
   for (size_t i = 0; i < read.size(); ++i) {
     if (made[i] != kAnySize || read[i] == kAnySize || found[i] == read[i]) continue;  // the transforms give it its size
-    throw DataError("an image of " + source.paths[0] + " comes as " + shape_text(found) + ", the model reads " +
+    throw DataError("an image of " + source.paths[0] + " comes as " + shape_text(found) + ", but the model reads " +
                     shape_text(read) + "; resize the images by dataset.eval.image_transforms");
   }
   std::vector<ValueColumn> beside;

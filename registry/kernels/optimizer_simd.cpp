@@ -272,9 +272,10 @@ void run(const Stretch<Numbers>& stretch, int64_t begin, int64_t end) {
 template <class Step, class T, class Numbers>
 void run_with_roots(const Stretch<Numbers>& stretch, int64_t begin, int64_t end, const Roots<T>& roots) {
   const Step step(stretch.numbers);
-  alignas(64) T numbers[Step::kRoots * kMostRoots];  // NOLINT(modernize-avoid-c-arrays): see README.md
-  for (int64_t from = begin; from < end; from += roots.at_once) {
-    const int64_t count = end - from < roots.at_once ? end - from : roots.at_once;
+  const int64_t at_once = roots.at_once / Step::kRoots;
+  alignas(64) T numbers[kMostRoots];  // NOLINT(modernize-avoid-c-arrays): see README.md
+  for (int64_t from = begin; from < end; from += at_once) {
+    const int64_t count = end - from < at_once ? end - from : at_once;
     const int64_t second = Step::kRoots > 1 ? count : 0;
     walk<T, Step::kLists, false>(stretch, from, from + count, [&](int64_t i, T g, T&, T& x, T& y, T& z) {
       T s{0};

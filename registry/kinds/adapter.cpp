@@ -47,9 +47,11 @@ void AdapterCommon::describe(Fields<AdapterCommon>& f) {
   f.optional("target", &AdapterCommon::target)
       .doc(
           "the layers that are adapted: regular expressions, searched in the layers' state names; a plain name such as "
-          "q_proj means the layers that are called so");
+          "q_proj means the layers with this name");
   f.optional("weights", &AdapterCommon::weights)
-      .doc("a folder of PEFT's (adapter_config.json, adapter_model.safetensors) to begin with; it says which layers");
+      .doc(
+          "a folder of PEFT's (adapter_config.json, adapter_model.safetensors) to start from; it also says which "
+          "layers are adapted");
   f.optional("modules_to_save", &AdapterCommon::modules_to_save)
       .doc("patterns like those of target: layers whose own weights are also trained, such as a new classifier");
   f.either("target", "weights");

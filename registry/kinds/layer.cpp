@@ -369,12 +369,14 @@ void LayerCommon::describe(Fields<LayerCommon>& f) {
   f.optional("inputs", &LayerCommon::inputs)
       .doc("names of earlier layers or of fields of the batch; the previous layer's first output by default");
   f.optional("outputs", &LayerCommon::outputs).doc("names for this layer's outputs, in order");
-  f.optional("repeat", &LayerCommon::repeat).at_least(1).doc("number of layers like this one, one after the other");
+  f.optional("repeat", &LayerCommon::repeat)
+      .at_least(1)
+      .doc("number of copies of this layer, one after the other, each with its own weights");
   f.optional("if", &LayerCommon::enabled).doc("false leaves the layer out; for blocks' parameters");
   f.optional("share", &LayerCommon::share)
       .doc(
           "an earlier layer, in this list or in one around it (encoder.fc1: within a container), whose module this "
-          "layer uses; their options must be the same; Linear and Embedding share only their weight");
+          "layer uses; the options of both must be the same; Linear and Embedding share only their weight");
   f.optional("lr_scale", &LayerCommon::lr_scale)
       .at_least(0)
       .doc("factor by which the learning rate of its parameters is multiplied; 0 freezes them");

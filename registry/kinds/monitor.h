@@ -28,8 +28,8 @@ struct Monitored {
   static void describe_mode(Fields<T>& f) {
     f.optional("mode", &Monitored::mode)
         .doc(
-            "whether a smaller or a larger figure is better; by default a smaller loss, and of a metric what it says "
-            "of itself, such as a larger accuracy");
+            "whether a smaller or a larger figure is better; by default a smaller loss is better, and each metric "
+            "declares which of its values are better, such as a larger accuracy");
   }
   /// Whether `value` is better than `other`; false if either is NaN.
   bool is_better(double value, double other) const { return mode == MonitorMode::kMin ? value < other : value > other; }

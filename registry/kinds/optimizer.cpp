@@ -64,8 +64,8 @@ void OptimizerCommon::describe(Fields<OptimizerCommon>& f) {
       .greater_than(0)
       .at_most(1)
       .doc(
-          "the last layer has the learning rate lr, each layer before it that of the next one times this; 1: all have "
-          "lr");
+          "the last layer has the learning rate lr, and each layer before it that of the next layer times this; 1: all "
+          "layers have lr");
 }
 
 void OptimizerKind::finish(Component<OptimizerKind>& optimizer, const Value& map, Reader& reader) {

@@ -103,20 +103,20 @@ struct AdaptiveLogSoftmaxWithLoss {
     f.required("cutoffs", &A::cutoffs)
         .at_least(1)
         .not_empty("at least one cutoff is needed")
-        .doc("class indices, rising, at which a new cluster begins; those before the first are the head's");
+        .doc("ascending class indices at which a new cluster begins; classes before the first are the head's");
     f.optional("div_value", &A::div_value)
         .greater_than(0)
         .doc("each cluster has this many times fewer features than the one before it");
     f.optional("head_bias", &A::head_bias).doc("a learned bias of the head");
     f.optional("log_prob", &A::log_prob)
         .doc(
-            "a third output: log-probabilities of all classes [N, …, n_classes], for metrics; costs what the clusters "
-            "save");
+            "a third output: log-probabilities of all classes [N, …, n_classes], for metrics; takes the time that the "
+            "clusters save");
     f.optional("in_features", &A::in_features).at_least(1).doc("number of features; inferred");
   }
   void check(Checker& checker) const {
     const bool rising = std::adjacent_find(cutoffs.begin(), cutoffs.end(), std::greater_equal<>()) == cutoffs.end();
-    if (!rising) checker.fail("cutoffs", "must rise");
+    if (!rising) checker.fail("cutoffs", "must be ascending");
     if (!cutoffs.empty() && cutoffs.back() > n_classes - 1) {
       checker.fail("cutoffs", "must be less than n_classes, " + std::to_string(n_classes));
     }
@@ -181,8 +181,8 @@ struct AdaptiveLogSoftmaxWithLoss {
 void add_adaptive_softmax(LayerRegistry& layers) {
   layers.add<AdaptiveLogSoftmaxWithLoss>(
       "AdaptiveLogSoftmaxWithLoss",
-      "log-probability of many classes in clusters, rare ones with fewer features; inputs: [N, …, C] and class indices "
-      "[N, …]; outputs: the target's log-probability [N, …], the loss (for OutputLoss)");
+      "log-probabilities of many classes in clusters, those of rare classes with fewer features; inputs: [N, …, C] and "
+      "class indices [N, …]; outputs: the target's log-probability [N, …], the loss (for OutputLoss)");
 }
 
 }  // namespace trainrun

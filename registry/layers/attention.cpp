@@ -232,7 +232,7 @@ struct MultiheadAttention {
   std::optional<int64_t> embed_dim;
   static void describe(Fields<MultiheadAttention>& f) {
     using M = MultiheadAttention;
-    f.required("num_heads", &M::num_heads).at_least(1).doc("number of parts of the features that attend separately");
+    f.required("num_heads", &M::num_heads).at_least(1).doc("number of heads, into which the features are divided");
     f.optional("dropout", &M::dropout).at_least(0).at_most(1).doc("dropout of the attention weights, while training");
     f.optional("bias", &M::bias).doc("learned biases of the projections");
     f.optional("add_bias_kv", &M::add_bias_kv).doc("add a learned key and value");

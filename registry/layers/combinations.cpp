@@ -53,7 +53,7 @@ struct CosineSimilarity {
   double eps = 1e-8;
   static void describe(Fields<CosineSimilarity>& f) {
     f.optional("dim", &CosineSimilarity::dim).doc("the dimension that holds the vectors, which is removed");
-    f.optional("eps", &CosineSimilarity::eps).at_least(0).doc("smallest length that a vector is taken to have");
+    f.optional("eps", &CosineSimilarity::eps).at_least(0).doc("the smallest length used for a vector");
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(2, 2);

@@ -48,10 +48,10 @@ void Convolution<kDims, kTransposed>::describe(Fields<Convolution>& f) {
   if constexpr (kTransposed) {
     f.optional("padding", &Convolution::padding)
         .at_least(0)
-        .doc("points cut off at each border: those that the convolution the other way would add");
+        .doc("points cut off at each border: those that the corresponding convolution would add");
     f.optional("output_padding", &Convolution::output_padding)
         .at_least(0)
-        .doc("points added behind in each dimension; fewer than stride or dilation");
+        .doc("points added at the end of each dimension; fewer than stride or dilation");
   } else {
     f.optional("padding", &Convolution::padding)
         .at_least(0)

@@ -58,7 +58,7 @@ struct StochasticDepth {
     f.required("p", &StochasticDepth::p).at_least(0).at_most(1).doc("probability of zeros in place of a sample");
     f.optional("mode", &StochasticDepth::mode)
         .one_of({"row", "batch"})
-        .doc("whether each sample is drawn for by itself, or all of a batch together");
+        .doc("whether to draw for each sample by itself, or once for the whole batch");
   }
   Layer build(const LayerInputs&) const {
     const auto module = std::make_shared<torch::nn::Module>();  // knows training from evaluation
@@ -95,12 +95,12 @@ void add_dropouts(LayerRegistry& layers) {
   layers.add<DropoutOf<at::feature_dropout, at::feature_dropout_, 5, 5>>(
       "Dropout3d", "zeroes whole feature maps of [N, C, D, H, W] at random while training");
   layers.add<DropoutOf<at::alpha_dropout, nullptr, 1, 64, true>>(
-      "AlphaDropout", "sets elements to SELU's lowest value at random while training; mean and variance stay");
+      "AlphaDropout", "sets elements to SELU's lowest value at random while training, keeping mean and variance");
   layers.add<DropoutOf<at::feature_alpha_dropout, nullptr, 3>>(
       "FeatureAlphaDropout", "sets whole feature maps to SELU's lowest value at random while training");
   layers.add<StochasticDepth>("StochasticDepth",
                               "zeroes whole samples at random while training, and scales the rest up; before the sum "
-                              "with a shortcut, which those samples then take alone");
+                              "with a shortcut, so that only the shortcut remains for those samples");
 }
 
 }  // namespace trainrun

@@ -44,7 +44,7 @@ template <Binary kCombine, WithNumber kCombineNumber, size_t kMost, OperatorName
 struct Arithmetic {
   std::optional<double> other;
   static void describe(Fields<Arithmetic>& f) {
-    f.optional("other", &Arithmetic::other).doc("a number in place of the last input, the same for each element");
+    f.optional("other", &Arithmetic::other).doc("a number instead of the last input, the same for each element");
   }
   Layer build(const LayerInputs& in) const {
     if (!other && in.num_own() < 2) throw LayerError("it reads 2 or more inputs, or 1 input and the parameter other");

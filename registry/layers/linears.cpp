@@ -161,7 +161,7 @@ struct EmbeddingTable {
         .doc("vectors with a larger norm are scaled down to it, in the table, before training looks them up");
     f.optional("norm_type", &Own::norm_type).greater_than(0).doc("the p of that p-norm");
     f.optional("scale_grad_by_freq", &Own::scale_grad_by_freq)
-        .doc("divide gradients by how often the index is in the batch");
+        .doc("divide gradients by the number of times the index occurs in the batch");
   }
   void check(Checker& checker) const {
     if (padding_idx && (*padding_idx >= num_embeddings || *padding_idx < -num_embeddings)) {
@@ -348,7 +348,7 @@ void add_linears(LayerRegistry& layers) {
   layers.add<Embedding>("Embedding", "a learned vector for each index, [N, …] int64 to [N, …, embedding_dim]");
   layers.add<EmbeddingBag>("EmbeddingBag",
                            "sum, mean or maximum of the learned vectors of a bag of indices, [N, T] int64 to [N, "
-                           "embedding_dim]; a second input weighs them, [N, T]");
+                           "embedding_dim]; a second input [N, T] weights them");
 }
 
 }  // namespace trainrun

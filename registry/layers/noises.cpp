@@ -31,7 +31,7 @@ struct GaussianSample {
 
 void add_noises(LayerRegistry& layers) {
   layers.add<GaussianSample>("GaussianSample",
-                             "draws from normal distributions while training, and gives their means in evaluation; "
+                             "draws from normal distributions while training, and returns their means in evaluation; "
                              "inputs: [mean, log_variance]");
 }
 

@@ -96,8 +96,8 @@ struct LayerScale {
 
 void add_parameters(LayerRegistry& layers) {
   layers.add<LearnedTensor>("Parameter",
-                            "a learned tensor that does not depend on the input; it begins as zeros, or as init says; "
-                            "its state name is the layer's name");
+                            "a learned tensor that does not depend on the input; initially zeros, or as init says; its "
+                            "state name is the layer's name");
   layers.add<LayerScale>("LayerScale",
                          "its input times a learned factor for each channel; its state name is the layer's name");
 }

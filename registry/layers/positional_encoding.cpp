@@ -62,7 +62,7 @@ struct PositionalEncoding {
     f.optional("encoding", &P::encoding)
         .one_of({"sinusoidal", "learned"})
         .doc("sines and cosines of wavelengths from 2 pi to 10000 * 2 pi, or a learned vector for each position");
-    f.optional("max_len", &P::max_len).at_least(1).doc("the longest sequence there will be");
+    f.optional("max_len", &P::max_len).at_least(1).doc("the longest sequence that is allowed");
     f.optional("dropout", &P::dropout).at_least(0).at_most(1).doc("dropout of the sum, while training");
     f.optional("batch_first", &P::batch_first).doc("sequences are [N, T, C], as batches of data are; else [T, N, C]");
     f.optional("d_model", &P::d_model).at_least(1).doc("number of features; inferred");

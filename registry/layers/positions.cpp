@@ -50,23 +50,23 @@ struct RotaryEmbedding {
     f.optional("factor", &R::factor).at_least(1).doc("how much longer the sequences are");
     f.optional("low_freq_factor", &R::low_freq_factor)
         .greater_than(0)
-        .doc("llama3: waves that fit fewer times than this into the original length are scaled by factor");
+        .doc("llama3: waves that fit into the original length fewer times than this are scaled by factor");
     f.optional("high_freq_factor", &R::high_freq_factor)
         .greater_than(0)
-        .doc("llama3: waves that fit more often than this into the original length stay as they are");
+        .doc("llama3: waves that fit into the original length more often than this are left unchanged");
     f.optional("original_max_position_embeddings", &R::original_max_position_embeddings)
         .at_least(1)
         .doc("llama3, yarn: the length that the model was trained with");
     f.optional("beta_fast", &R::beta_fast)
         .greater_than(0)
-        .doc("yarn: waves that turn more often than this within the original length stay as they are");
+        .doc("yarn: waves that turn more often than this within the original length are left unchanged");
     f.optional("beta_slow", &R::beta_slow)
         .greater_than(0)
         .doc("yarn: waves that turn fewer times than this within the original length are scaled by factor");
-    f.optional("truncate", &R::truncate).doc("yarn: round the borders between these waves to whole features, outwards");
+    f.optional("truncate", &R::truncate).doc("yarn: round the limits between these waves outwards to whole features");
     f.optional("attention_factor", &R::attention_factor)
         .greater_than(0)
-        .doc("yarn: times queries and keys; null: 0.1 ln(factor) + 1");
+        .doc("yarn: factor of queries and keys; null: 0.1 ln(factor) + 1");
     f.rule({.when = {the("scaling").is("none")},
             .all = {the("factor").is(1)},
             .at = "factor",
@@ -227,10 +227,12 @@ struct PositionIds {
   static void describe(Fields<PositionIds>& f) {
     f.optional("padding_idx", &PositionIds::padding_idx)
         .at_least(0)
-        .doc("the token of padding, which has this position, too; the others count from the next one, as in RoBERTa");
+        .doc(
+            "the padding token, which also is its own position; the other tokens count from the next number, as in "
+            "RoBERTa");
     f.optional("max_positions", &PositionIds::max_positions)
         .at_least(1)
-        .doc("number of positions that there are; longer sequences are refused");
+        .doc("number of positions; longer sequences are refused");
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(1, 1);
@@ -325,12 +327,12 @@ struct LastToken {
 }  // namespace
 
 void add_positions(LayerRegistry& layers) {
-  layers.add<RotaryEmbedding>(
-      "RotaryEmbedding",
-      "turns the heads of each of its inputs [N, T, C] by their positions; a last input of integers [N, T] says those");
+  layers.add<RotaryEmbedding>("RotaryEmbedding",
+                              "rotates the heads of each of its inputs [N, T, C] by their positions; a last input of "
+                              "integers [N, T] gives the positions");
   layers.add<LastToken>("LastToken",
                         "the features [N, C] of each text's last token that is not padding; inputs: [features, "
-                        "attention_mask], or token ids with `padding`, or features alone, which have no padding");
+                        "attention_mask], or token ids with `padding`, or features alone, without padding");
   layers.add<PositionIds>("PositionIds", "the position of each token of [N, T], from 0: [1, T]");
 }
 

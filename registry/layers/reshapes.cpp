@@ -167,7 +167,8 @@ struct Squeeze {
   static void describe(Fields<Squeeze>& f) {
     f.optional("dim", &Squeeze::dim)
         .doc(
-            "the dimension that is removed, or a list of them; one whose size is not 1 stays; null: all but the batch");
+            "the dimension that is removed, or a list of them; those of another size than 1 are kept; null: all but "
+            "the batch");
   }
   Layer build(const LayerInputs& in) const {
     return layer_of_function([dims = dims_of(static_cast<int64_t>(in.shape().size()))](
@@ -250,7 +251,7 @@ struct Chunk {
   int64_t chunks = 0;
   int64_t dim = 1;
   static void describe(Fields<Chunk>& f) {
-    f.required("chunks", &Chunk::chunks).at_least(1).doc("number of pieces, as equal as can be");
+    f.required("chunks", &Chunk::chunks).at_least(1).doc("number of pieces, of equal size if possible");
     f.optional("dim", &Chunk::dim).doc("the dimension that is cut; 0 is the batch");
   }
   Layer build(const LayerInputs& in) const {

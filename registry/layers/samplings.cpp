@@ -65,7 +65,7 @@ struct Upsample {
         .one_of({"nearest", "nearest-exact", "area", "linear", "bilinear", "bicubic", "trilinear"})
         .doc("linear is for [N, C, L], bilinear and bicubic for [N, C, H, W], trilinear for [N, C, D, H, W]");
     f.optional("align_corners", &Upsample::align_corners)
-        .doc("corners keep their values; of the linear modes and bicubic; false by default");
+        .doc("corners keep their values; for the linear modes and bicubic; false by default");
     f.optional("recompute_scale_factor", &Upsample::recompute_scale_factor)
         .doc("interpolate by the ratio of the whole sizes, not by scale_factor itself");
     f.either("size", "scale_factor");
@@ -358,7 +358,7 @@ void add_samplings(LayerRegistry& layers) {
   layers.add<Upsample>("Upsample", "a larger (or smaller) image, interpolated");
   layers.add<PixelShuffle>("PixelShuffle", "channels become pixels: r·r channels, one image r times as large");
   layers.add<PixelUnshuffle>("PixelUnshuffle", "pixels become channels: the inverse of PixelShuffle");
-  layers.add<ChannelShuffle>("ChannelShuffle", "deals the channels of several groups out in turn");
+  layers.add<ChannelShuffle>("ChannelShuffle", "deals out the channels of several groups in turn");
   layers.add<Unfold>("Unfold", "patches of [N, C, H, W] as columns: [N, C·points, patches]");
   layers.add<Fold>("Fold", "sums of patches, [N, C·points, patches], where they overlap in [N, C, H, W]");
 }

@@ -32,10 +32,10 @@ struct ScaledDotProductAttention {
   std::optional<double> scale;
   static void describe(Fields<ScaledDotProductAttention>& f) {
     using S = ScaledDotProductAttention;
-    f.required("num_heads", &S::num_heads).at_least(1).doc("number of parts of the features that attend separately");
+    f.required("num_heads", &S::num_heads).at_least(1).doc("number of heads, into which the features are divided");
     f.optional("num_key_value_heads", &S::num_key_value_heads)
         .at_least(1)
-        .doc("heads of keys and values, each of which serves as many heads of queries; null: num_heads");
+        .doc("heads of keys and values, each shared by equally many heads of queries; null: num_heads");
     f.optional("dropout", &S::dropout).at_least(0).at_most(1).doc("dropout of the attention weights, while training");
     f.optional("is_causal", &S::is_causal).doc("the query at position i sees the keys up to i only");
     f.optional("sliding_window", &S::sliding_window)

@@ -83,7 +83,7 @@ struct L2Normalize {
   double eps = 1e-12;
   static void describe(Fields<L2Normalize>& f) {
     f.optional("dim", &L2Normalize::dim).doc("the dimension that holds the vectors");
-    f.optional("eps", &L2Normalize::eps).at_least(0).doc("the smallest length that a vector is taken to have");
+    f.optional("eps", &L2Normalize::eps).at_least(0).doc("the smallest length used for a vector");
   }
   Layer build(const LayerInputs& in) const {
     in.require_inputs(1, 1);
@@ -102,7 +102,7 @@ struct L2Normalize {
 }  // namespace
 
 void add_sentence_layers(LayerRegistry& layers) {
-  layers.add<TokenPooling>("TokenPooling", "one vector [N, D] of those of a text's tokens; inputs: [tokens, mask]");
+  layers.add<TokenPooling>("TokenPooling", "one vector [N, D] from those of a text's tokens; inputs: [tokens, mask]");
   layers.add<L2Normalize>("L2Normalize", "divides vectors by their length, as torch.nn.functional.normalize does");
 }
 

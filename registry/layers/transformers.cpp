@@ -251,13 +251,13 @@ void add_transformers(LayerRegistry& layers) {
       "TransformerEncoderLayer", "self-attention and two linear maps; inputs: the sequence, its key padding mask");
   layers.add<Transformer<false, true>>(
       "TransformerEncoder",
-      "a stack of encoder layers that begin with the same weights (with TransformerEncoderLayer and repeat, each has "
+      "a stack of encoder layers that start with the same weights (with TransformerEncoderLayer and repeat, each has "
       "its own); inputs: the sequence, its key padding mask");
   layers.add<Transformer<true, false>>("TransformerDecoderLayer",
                                        "self-attention, attention to an encoder's output and two linear maps; inputs: "
                                        "the sequence, the memory, the key padding masks of both");
   layers.add<Transformer<true, true>>("TransformerDecoder",
-                                      "a stack of decoder layers that begin with the same weights; inputs: the "
+                                      "a stack of decoder layers that start with the same weights; inputs: the "
                                       "sequence, the memory, the key padding masks of both");
 }
 

@@ -27,7 +27,7 @@ struct MaxUnpool {
     f.optional("padding", &MaxUnpool::padding).at_least(0).doc("the padding that the pooling added at each border");
     f.optional("output_size", &MaxUnpool::output_size)
         .at_least(1)
-        .doc("size of the output, if the pooling left some points over; the size of a third input gives it as well");
+        .doc("size of the output, if the pooling did not cover some points; the size of a third input also gives it");
   }
   Layer build(const LayerInputs& in) const {
     if (in.num_own() < 2 || in.num_own() > 3) {

@@ -190,7 +190,7 @@ struct BertOf : BertOptions {
     describe_bert(f, kFamily, kHead);
     if constexpr (kHead == BertHead::kNone) {
       f.optional("add_pooling_layer", &BertOf::add_pooling_layer)
-          .doc("false: without the pooled first, for which it then has no weights");
+          .doc("false: without the pooled first state and the weights for it");
     }
   }
 
@@ -258,7 +258,7 @@ void add_berts(LayerRegistry& layers) {
   const std::string to_tokens = "token ids [N, T] to logits [N, T, num_labels]";
   const std::string to_words = "token ids [N, T] to logits [N, T, vocab_size]";
   const std::string to_features =
-      "token ids [N, T] to the last hidden states [N, T, hidden_size], and the pooled first";
+      "token ids [N, T] to the last hidden states [N, T, hidden_size], and the pooled first one";
   layers.add<BertOf<kBert, BertHead::kNone>>("BertModel", "BERT, " + to_features);
   layers.add<BertOf<kBert, BertHead::kSequence>>("BertForSequenceClassification", "BERT, " + to_classes);
   layers.add<BertOf<kBert, BertHead::kToken>>("BertForTokenClassification", "BERT, " + to_tokens);

@@ -68,7 +68,7 @@ struct BertOptions : CheckpointOptions {
     count("type_vocab_size", &Own::type_vocab_size, "number of token types", 2);
     number("initializer_range", &Own::initializer_range, "standard deviation of the initial weights", "0.02");
     number("layer_norm_eps", &Own::layer_norm_eps, "added to the variance", "1e-12");
-    count("pad_token_id", &Own::pad_token_id, "the token of padding", family.pad_token_id).at_least(0);
+    count("pad_token_id", &Own::pad_token_id, "the padding token", family.pad_token_id).at_least(0);
     describe_fields(f);
   }
 };

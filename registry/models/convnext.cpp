@@ -21,13 +21,12 @@ struct ConvNeXtTiny {
   static void describe(Fields<ConvNeXtTiny>& f) {
     f.optional("num_classes", &ConvNeXtTiny::num_classes)
         .at_least(1)
-        .doc("outputs of the last layer; null: without it, for the features that it would read");
+        .doc("outputs of the last layer; null: leave that layer out and return the features that it would read");
     f.optional("stochastic_depth_prob", &ConvNeXtTiny::stochastic_depth_prob)
         .at_least(0)
         .at_most(1)
-        .doc(
-            "probability that a sample passes over the last block, while training; 0 at the first, growing from there");
-    f.optional("layer_scale", &ConvNeXtTiny::layer_scale).doc("what each block's output is multiplied by at first");
+        .doc("probability that a sample skips the last block, while training; it grows from 0 at the first block");
+    f.optional("layer_scale", &ConvNeXtTiny::layer_scale).doc("initial value of the factors of each block's output");
   }
 
   Layer build(const LayerInputs& in) const {
@@ -84,9 +83,8 @@ struct ConvNeXtTiny {
 }  // namespace
 
 void add_convnexts(LayerRegistry& layers) {
-  layers.add<ConvNeXtTiny>("ConvNeXtTiny",
-                           "convolutions as a Transformer's blocks have them, [N, C, H, W] to [N, "
-                           "num_classes]");
+  layers.add<ConvNeXtTiny>(
+      "ConvNeXtTiny", "a convolutional net in the style of a Transformer's blocks, [N, C, H, W] to [N, num_classes]");
 }
 
 }  // namespace trainrun

@@ -178,13 +178,13 @@ struct DistilBert : DistilBertOptions {
     if constexpr (kClassifies) {
       f.optional("num_labels", &DistilBert::num_labels)
           .at_least(1)
-          .doc("number of classes; null: what config says, else 2");
+          .doc("number of classes; null: the value in config, else 2");
     }
     if constexpr (kHead == Head::kSequence) {
       f.optional("seq_classif_dropout", &DistilBert::seq_classif_dropout)
           .at_least(0)
           .at_most(1)
-          .doc("dropout before the classifier; null: what config says, else 0.2");
+          .doc("dropout before the classifier; null: the value in config, else 0.2");
     }
   }
 

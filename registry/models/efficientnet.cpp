@@ -32,12 +32,12 @@ struct EfficientNet {
   static void describe(Fields<EfficientNet>& f) {
     f.optional("num_classes", &EfficientNet::num_classes)
         .at_least(1)
-        .doc("outputs of the last layer; null: without it, for the features that it would read");
+        .doc("outputs of the last layer; null: leave that layer out and return the features that it would read");
     f.optional("dropout", &EfficientNet::dropout).at_least(0).at_most(1).doc("dropout before the last layer");
     f.optional("stochastic_depth_prob", &EfficientNet::stochastic_depth_prob)
         .at_least(0)
         .at_most(1)
-        .doc("probability that a sample passes over a block, while training: 0 at the first block, growing to this");
+        .doc("probability that a sample skips the last block, while training; it grows from 0 at the first block");
   }
 
   Layer build(const LayerInputs& in) const {

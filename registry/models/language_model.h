@@ -30,14 +30,14 @@ Names with_roles(const std::string& first, const LayerInputs& inputs, const std:
 /// "inputs: …" of a layer that reads these.
 nlohmann::json listed(const Names& names);
 
-/// The end of a setting's documentation: "; null: what config says, else VALUE".
-inline std::string otherwise(const std::string& value) { return "; null: what config says, else " + value; }
+/// The end of a setting's documentation: "; null: the value in config, else VALUE".
+inline std::string otherwise(const std::string& value) { return "; null: the value in config, else " + value; }
 
 /// The parameter `fields` of a model.
 template <class Own>
 void describe_fields(Fields<Own>& f) {
   f.optional("fields", &Own::fields)
-      .doc("fields of the batch that are read, those of them that there are, where there are no inputs");
+      .doc("without inputs: the fields of the batch that are read, if the batch has them");
 }
 
 constexpr int64_t kMostLayers = 1000;

@@ -310,12 +310,12 @@ struct LlamaClassifierOf : LlamaOptions {
     describe_llama(f, kFamily);
     f.optional("num_labels", &LlamaClassifierOf::num_labels)
         .at_least(1)
-        .doc("number of classes, 1 for a score, as of reward models; null: what config says, else 2");
+        .doc("number of classes; 1 for a score, as in reward models; null: the value in config, else 2");
     f.optional("pad_token_id", &LlamaClassifierOf::pad_token_id)
         .at_least(0)
         .doc(
-            "the token of padding, before which a text ends; null: what config says, else it ends where attention_mask "
-            "does");
+            "the padding token, before which a text ends; null: the value in config, else the text ends where "
+            "attention_mask does");
   }
 
   Layer build(const LayerInputs& in) const {

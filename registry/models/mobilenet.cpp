@@ -20,9 +20,11 @@ struct MobileNetOptions {
   static void describe_options(Fields<Own>& f) {
     f.optional("num_classes", &Own::num_classes)
         .at_least(1)
-        .doc("outputs of the last layer; null: without it, for the features that it would read");
+        .doc("outputs of the last layer; null: leave that layer out and return the features that it would read");
     f.optional("dropout", &Own::dropout).at_least(0).at_most(1).doc("dropout before the last layer");
-    f.optional("width_mult", &Own::width_mult).greater_than(0).doc("times as many channels in each layer");
+    f.optional("width_mult", &Own::width_mult)
+        .greater_than(0)
+        .doc("factor by which the number of channels of each layer is multiplied");
   }
   int64_t scaled(int64_t channels) const { return divisible_by_8(static_cast<double>(channels) * width_mult); }
 };

@@ -22,7 +22,7 @@ struct CheckpointOptions {
   template <class Own>
   static void describe_checkpoint(Fields<Own>& f) {
     f.optional("config", &Own::config)
-        .doc("a config.json of Hugging Face, whose sizes are taken where the recipe says nothing else");
+        .doc("a config.json of Hugging Face: gives the sizes that the recipe does not set");
     f.optional("pretrained", &Own::pretrained)
         .doc(
             "a folder in Hugging Face's layout (config.json; model.safetensors, shards with an index, or "

@@ -62,14 +62,14 @@ struct ResNet {
   static void describe(Fields<ResNet>& f) {
     f.optional("num_classes", &ResNet::num_classes)
         .at_least(1)
-        .doc("outputs of the last layer, fc; null: without it, for the features that it would read");
+        .doc("outputs of the last layer, fc; null: leave that layer out and return the features that it would read");
     f.optional("stem", &ResNet::stem)
         .one_of({"imagenet", "cifar"})
         .doc(
             "the first layers: imagenet has a 7x7 convolution with stride 2 and a pooling, cifar, for images of 32x32, "
             "a 3x3 convolution");
     f.optional("zero_init_residual", &ResNet::zero_init_residual)
-        .doc("begin with weights 0 in each block's last normalization, so that blocks begin as identities");
+        .doc("start with weights of 0 in each block's last normalization, so that blocks start as identities");
   }
 
   Layer build(const LayerInputs& in) const {

@@ -90,11 +90,10 @@ struct SentenceTransformer : CheckpointOptions {
     describe_checkpoint(f);
     f.optional("pooling", &SentenceTransformer::pooling)
         .doc(
-            "mean: the mean of a text's tokens; cls: its first token; max: the largest value of each feature; null: "
-            "what "
-            "the folder says in modules.json, else mean");
+            "mean: the mean of a text's tokens; cls: its first token; max: the largest value of each feature; null: as "
+            "the folder's modules.json says, else mean");
     f.optional("normalize", &SentenceTransformer::normalize)
-        .doc("whether vectors are divided by their length; null: what the folder says in modules.json, else false");
+        .doc("whether vectors are divided by their length; null: as the folder's modules.json says, else false");
     describe_fields(f);
   }
   void check(Checker& checker) const {
@@ -198,10 +197,10 @@ struct SentenceTransformer : CheckpointOptions {
 }  // namespace
 
 void add_sentence_transformers(LayerRegistry& layers) {
-  layers.add<SentenceTransformer>("SentenceTransformer",
-                                  "texts to vectors: BERT, RoBERTa or DistilBERT, whose tokens' vectors are pooled: "
-                                  "token ids [N, T] to [N, D], and "
-                                  "those of pairs and triplets to [N, 2, D] and [N, 3, D]");
+  layers.add<SentenceTransformer>(
+      "SentenceTransformer",
+      "turns texts into vectors, by pooling the token vectors of BERT, RoBERTa or DistilBERT: token ids [N, T] to [N, "
+      "D], pairs and triplets to [N, 2, D] and [N, 3, D]");
 }
 
 }  // namespace trainrun

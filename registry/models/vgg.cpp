@@ -21,7 +21,7 @@ struct VGG {
   static void describe(Fields<VGG>& f) {
     f.optional("num_classes", &VGG::num_classes)
         .at_least(1)
-        .doc("outputs of the last layer; null: without it, for the features that it would read");
+        .doc("outputs of the last layer; null: leave that layer out and return the features that it would read");
     f.optional("dropout", &VGG::dropout).at_least(0).at_most(1).doc("dropout between the last layers");
   }
 

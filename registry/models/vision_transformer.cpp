@@ -31,7 +31,7 @@ struct VisionTransformer {
     using V = VisionTransformer;
     f.optional("num_classes", &V::num_classes)
         .at_least(1)
-        .doc("outputs of the last layer; null: without it, for the class token's features, which it would read");
+        .doc("outputs of the last layer; null: leave that layer out and return the class token's features");
     f.optional("dropout", &V::dropout).at_least(0).at_most(1).doc("dropout of embeddings and blocks, while training");
     f.optional("attention_dropout", &V::attention_dropout)
         .at_least(0)

@@ -67,7 +67,7 @@ struct Chat : TemplateOptions, NewTokens {
         .doc("truncate: a longer conversation is cut off at its end; drop: it is left out");
     f.optional("packing", &Chat::packing)
         .doc(
-            "put several conversations into one sample, as many as max_length has room for; they do not attend to each "
+            "put several conversations into one sample, as many as fit into max_length; they do not attend to each "
             "other, and the positions of each begin at 0. The model has to read attention_mask and position_ids");
     f.optional("cache", &Chat::cache).doc(kTokenCachingHelp);
   }
@@ -401,8 +401,8 @@ std::unique_ptr<Dataset> Chat::build(const DatasetInputs&) const { return std::m
 
 void add_chat(DatasetRegistry& datasets) {
   datasets.add<Chat>("Chat",
-                     "conversations and instructions, written as the model's chat template says, of which the answers "
-                     "are learnt; labels are shifted already, each the token that comes next");
+                     "conversations and instructions, formatted by the model's chat template; the model learns the "
+                     "answers. Labels are already shifted: each is the next token");
 }
 
 }  // namespace trainrun

@@ -262,7 +262,7 @@ void EncodedTexts::set_learnt(const nlohmann::json& state) {
   try {
     classes_ = state.at("classes").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception&) {
-    throw DataError(source_.path + ": what was learnt is of other data: it holds no classes");
+    throw DataError(source_.path + ": what was learnt belongs to other data: it holds no classes");
   }
   number_labels(*classes_);
 }

@@ -106,7 +106,7 @@ struct Glue : EncodingOptions {
 void add_glue(DatasetRegistry& datasets) {
   datasets.add<Glue>("GLUE",
                      "a task of the General Language Understanding Evaluation, read from its own files, in which "
-                     "quotation marks are text; batches are padded to their longest text");
+                     "quotation marks are ordinary text; batches are padded to their longest text");
 }
 
 }  // namespace trainrun

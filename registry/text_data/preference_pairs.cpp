@@ -18,9 +18,11 @@ struct PreferencePairs : AnswerOptions {
     describe_into(f,
                   "a .jsonl file, plain or .gz: an object with `prompt`, `chosen` and `rejected` in each line; or a "
                   ".parquet, .arrow or .feather file with these columns. All three are texts, or lists of messages, "
-                  "which the chat template writes. Without `prompt`, it is what both answers begin with");
+                  "which the chat template writes. Without `prompt`, the prompt is what both texts begin with");
     f.optional("margin", &PreferencePairs::margin)
-        .doc("the key or column of a number, by how much the chosen answer is better: the field `margin`; null: none");
+        .doc(
+            "the key or column of a number that says by how much the chosen answer is better, given as the field "
+            "`margin`; null: none");
   }
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
@@ -180,10 +182,10 @@ std::unique_ptr<Dataset> DesirableAnswers::build(const DatasetInputs&) const {
 void add_preference_pairs(DatasetRegistry& datasets) {
   datasets.add<PreferencePairs>("PreferencePairs",
                                 "a prompt and two answers, `chosen` and `rejected`, in each line of a file, for "
-                                "DPOLoss, ORPOLoss, SimPOLoss and BradleyTerryLoss; labels are shifted already");
+                                "DPOLoss, ORPOLoss, SimPOLoss and BradleyTerryLoss; labels are already shifted");
   datasets.add<DesirableAnswers>("DesirableAnswers",
-                                 "a prompt, a completion and whether that is desirable, in each line of a file, for "
-                                 "KTOLoss; labels are shifted already");
+                                 "a prompt, a completion and whether it is desirable, in each line of a file, for "
+                                 "KTOLoss; labels are already shifted");
 }
 
 }  // namespace trainrun

@@ -34,13 +34,14 @@ struct SentencePairs : EncodingOptions {
   static void describe(Fields<SentencePairs>& f) {
     f.required("path", &SentencePairs::path)
         .doc(
-            "a file, plain or .gz: .csv with quoted fields, .jsonl, or (.tsv, .txt) lines with tabulators between "
-            "fields; "
+            "a file, plain or .gz: .csv with quoted fields, .jsonl, or (.tsv, .txt) lines with tabs between fields; "
             "the first line names the columns. Or a .parquet, .arrow or .feather file");
     f.optional("columns", &SentencePairs::columns)
-        .doc("the columns of the texts: anchor and positive, and perhaps negative; or of two texts that have a score");
+        .doc(
+            "the columns of the texts: anchor and positive, and perhaps negative; or the two texts of a pair with a "
+            "score");
     f.optional("score", &SentencePairs::score)
-        .doc("the column of how much the two texts are alike, a number; null: there are none");
+        .doc("the column of a number that says how similar the two texts are; null: there are none");
     f.optional("encoding", &SentencePairs::encoding).doc(kEncodingHelp);
     EncodingOptions::describe_into(f);
   }
@@ -49,7 +50,7 @@ struct SentencePairs : EncodingOptions {
       checker.fail("encoding", "is for files of text; Parquet and Arrow files hold UTF-8");
     }
     if (columns.size() < 2 || columns.size() > 3) checker.fail("columns", "expected two columns, or three");
-    if (score && columns.size() != 2) checker.fail("score", "is of two texts");
+    if (score && columns.size() != 2) checker.fail("score", "needs exactly two columns of texts");
     for (const std::string& column : columns) {
       if (std::count(columns.begin(), columns.end(), column) > 1) checker.fail("columns", "names one column twice");
       if (score == column) checker.fail("score", "is one of columns");
@@ -305,7 +306,7 @@ std::unique_ptr<Dataset> SentencePairs::build(const DatasetInputs&) const {
 void add_sentence_pairs(DatasetRegistry& datasets) {
   datasets.add<SentencePairs>("SentencePairs",
                               "pairs of texts that belong together, triplets with one that does not, or pairs with a "
-                              "score: what vectors of texts are learnt from (SentenceTransformer)");
+                              "score: training data for text embeddings (SentenceTransformer)");
 }
 
 }  // namespace trainrun

@@ -215,7 +215,7 @@ void TaggedTexts::set_learnt(const nlohmann::json& state) {
   try {
     classes_ = state.at("classes").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception&) {
-    throw DataError(source_.path + ": what was learnt is of other data: it holds no classes");
+    throw DataError(source_.path + ": what was learnt belongs to other data: it holds no classes");
   }
   number_labels();
 }
@@ -285,8 +285,7 @@ std::string TaggedTexts::place_of_field(int64_t index, const std::string& field)
 std::vector<std::string> TaggedTexts::texts(const std::string& column) const {
   const bool are_labels = column == "labels";
   if (!are_labels && column != "words") {
-    throw DataError(source_.path + ": of sentences of words there are the columns words and labels, not '" + column +
-                    "'");
+    throw DataError(source_.path + ": sentences of words have the columns words and labels, not '" + column + "'");
   }
   std::vector<std::string> texts;
   for (int64_t i = 0; i < size(); ++i) {

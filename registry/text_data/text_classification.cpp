@@ -17,10 +17,8 @@ struct TextClassification : EncodingOptions {
   static void describe(Fields<TextClassification>& f) {
     f.required("path", &TextClassification::path)
         .doc(
-            "a file, plain or .gz: .csv with quoted fields, .jsonl, or (.tsv, "
-            ".txt) lines with tabulators between "
-            "fields, in which quotation marks are text; the first line names "
-            "the columns. Or a .parquet, .arrow or .feather file");
+            "a file, plain or .gz: .csv with quoted fields, .jsonl, or (.tsv, .txt) lines with tabs between fields, in "
+            "which quotation marks are text; the first line names the columns. Or a .parquet, .arrow or .feather file");
     f.optional("text_columns", &TextClassification::text_columns)
         .doc(
             "the column of the texts, or a list of two whose texts are "
@@ -36,13 +34,11 @@ struct TextClassification : EncodingOptions {
         .one_of({"classification", "regression"})
         .doc(
             "classification: the label is a class, given as [N] int64; regression: a number, given as [N, 1] float32; "
-            "null: regression where every loss that reads the labels learns numbers (MSELoss, L1Loss, …) and no "
-            "classes are listed, else classification, in which labels that are fractions are refused");
+            "null: regression if every loss that reads the labels learns numbers (MSELoss, L1Loss, …) and no classes "
+            "are listed, else classification, which refuses labels that are fractions");
     f.optional("broken", &TextClassification::broken)
         .one_of({"error", "skip"})
-        .doc(
-            "what becomes of a row without a label: error: training stops and names it; skip: it is left out and "
-            "counted");
+        .doc("what to do with a row without a label: error: stop and name it; skip: leave it out and count it");
     EncodingOptions::describe_into(f);
   }
   std::vector<std::string> columns() const {

@@ -67,7 +67,7 @@ struct TextLM : BlockOptions, NewTokens {
     f.optional("tokenizer", &TextLM::tokenizer).words({kCharacters}).doc(kTokenizerHelp);
     NewTokens::describe_into(f);
     f.optional("split", &TextLM::split)
-        .doc("the part of the corpus: train, what comes before the last val_fraction of it, or val; null: all");
+        .doc("the part of the corpus: val, the last val_fraction of it, or train, the rest; null: all");
     f.optional("val_fraction", &TextLM::val_fraction)
         .greater_than(0)
         .less_than(1)
@@ -75,8 +75,8 @@ struct TextLM : BlockOptions, NewTokens {
             "the share of the corpus, at its end, that is val: by characters, in files of many documents by documents");
     f.optional("documents", &TextLM::documents)
         .doc(
-            "joined: blocks run from one document into the next; separate: none does, and what is left of a "
-            "document's last block is padded, with labels of -100, which losses pass over");
+            "joined: blocks run from one document into the next; separate: each block is of one document, and the rest "
+            "of a document's last block is padded, with labels of -100, which losses ignore");
     f.optional("end_of_document", &TextLM::end_of_document)
         .not_empty("is an empty text")
         .doc("the token that is put after each document, such as <|endoftext|>; null: none");
@@ -159,7 +159,7 @@ class TextLMDataset : public TokenWindows {
   void set_learnt(const nlohmann::json& state) override {
     const bool fits =
         has_characters() && state.is_object() && state.contains("characters") && state["characters"].is_string();
-    if (!fits) throw DataError(origin_ + ": what was learnt is of other data: it holds no characters");
+    if (!fits) throw DataError(origin_ + ": what was learnt belongs to other data: it holds no characters");
     read_by(Alphabet(code_points(state["characters"].get<std::string>(), "the checkpoint's characters")));
   }
 
@@ -291,7 +291,7 @@ struct TinyShakespeare : BlockOptions, NewTokens {
     f.rule(cache_rule());
     BlockOptions::describe_into(f);
     f.optional("download", &TinyShakespeare::download)
-        .doc("fetch the text if `root` lacks it, by way of the cache that all recipes share (TRAINRUN_CACHE)");
+        .doc("fetch the text if `root` lacks it, through the cache that all recipes share (TRAINRUN_CACHE)");
     f.optional("mirrors", &TinyShakespeare::mirrors)
         .doc("URLs of folders to fetch from, in this order; the public one by default");
   }
@@ -344,12 +344,12 @@ std::unique_ptr<Dataset> TinyShakespeare::build(const DatasetInputs&) const {
 }  // namespace
 
 void add_text_lm(DatasetRegistry& datasets) {
-  datasets.add<TextLM>("TextLM",
-                       "text, packed to blocks for causal language modelling; labels are shifted already, each the "
-                       "token that comes next");
+  datasets.add<TextLM>(
+      "TextLM",
+      "text, packed into blocks for causal language modelling; labels are already shifted: each is the next token");
   datasets.add<TinyShakespeare>("TinyShakespeare",
-                                "the million characters of Shakespeare that character models are tried on, packed to "
-                                "blocks as TextLM packs them");
+                                "the million characters of Shakespeare that character-level models are often tested "
+                                "on, packed into blocks as in TextLM");
 }
 
 }  // namespace trainrun

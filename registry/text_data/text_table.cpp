@@ -71,7 +71,7 @@ class RowTaker {
     const std::string seeming = "; the columns seem to be separated by " + delimiter_text(delimiter);
     if (delimiter == '\t') return seeming + ": call the file .tsv";
     if (delimiter == ',') return seeming + ": call the file .csv";
-    return seeming + ": save the table with commas, as .csv, or with tabulators, as .tsv";
+    return seeming + ": save the table with commas, as .csv, or with tabs, as .tsv";
   }
   size_t index_of(const std::string& column, const std::vector<std::string>& names) const {
     const auto found = std::find(names.begin(), names.end(), column);

@@ -33,9 +33,8 @@ struct Texts : EncodingOptions {
   static void describe(Fields<Texts>& f) {
     f.required("path", &Texts::path)
         .doc(
-            "a file, plain or .gz, or several: of text, a text a line; or .jsonl, .csv, .parquet, .arrow or .feather "
-            "with "
-            "a text in each row; a list, books-*.txt, books-{0..9}.txt");
+            "a file, plain or .gz, or several: a text file with one text per line; or .jsonl, .csv, .parquet, .arrow "
+            "or .feather with a text in each row; a list, books-*.txt, books-{0..9}.txt");
     f.optional("text_column", &Texts::text_column).doc("the key or column of the texts");
     f.optional("documents", &Texts::documents)
         .doc(

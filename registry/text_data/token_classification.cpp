@@ -17,8 +17,8 @@ struct TokenClassification : EncodingOptions {
     f.required("path", &T::path)
         .doc(
             "a file, plain or .gz: .jsonl, or .parquet, .arrow, .feather, with a list of words and a list of labels in "
-            "each row; or, with any other name (.conll, .txt, .tsv, .bio, .conllu), a word a line with its label, "
-            "columns between tabulators or blanks, and an empty line after each sentence");
+            "each row; or, with any other name (.conll, .txt, .tsv, .bio, .conllu), one word per line with its label, "
+            "columns separated by tabs or spaces, and an empty line after each sentence");
     f.optional("words", &T::words)
         .doc(
             "the column of the words, by its number from 0 (-1: the last), or by its name in a file that has names; "
@@ -32,8 +32,8 @@ struct TokenClassification : EncodingOptions {
             "those of the training samples, sorted");
     f.optional("label_all_tokens", &T::label_all_tokens)
         .doc(
-            "whether all tokens of a word are learnt, and not its first one alone: the further ones with the word's "
-            "label, of B-X with I-X if there is such a label");
+            "learn all tokens of a word, not only its first: the others get the word's label, or, if it is B-X, I-X if "
+            "that label exists");
     f.optional("encoding", &T::encoding).doc(kEncodingHelp);
     EncodingOptions::describe_into(f);
   }

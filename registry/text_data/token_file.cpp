@@ -63,7 +63,7 @@ std::unique_ptr<Dataset> TokenFile::build(const DatasetInputs&) const {
 void add_token_file(DatasetRegistry& datasets) {
   datasets.add<TokenFile>("TokenFile",
                           "a file of tokens, mapped into memory: samples for causal language modelling; labels are "
-                          "shifted already, each the token that comes next");
+                          "already shifted: each is the next token");
 }
 
 }  // namespace trainrun

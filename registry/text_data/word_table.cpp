@@ -119,7 +119,7 @@ class ColumnReader {
       word_column_ = place_of(options_.words, is_conllu_ ? 1 : 0, "words", number);
       if (options_.has_labels) label_column_ = place_of(options_.labels, is_conllu_ ? 3 : -1, "labels", number);
       if (options_.has_labels && word_column_ == label_column_) {
-        fail(number, "has one column; expected a word and its label, between tabulators or blanks");
+        fail(number, "has one column; expected a word and its label, separated by tabs or spaces");
       }
     }
     if (cells_.size() == num_columns_) return;

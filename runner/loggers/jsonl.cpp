@@ -66,7 +66,8 @@ std::string jsonl_line(const StepRecord& record) { return line_of(record, "train
 std::string jsonl_line(const EvaluationRecord& record) { return line_of(record, "eval", record.metrics); }
 
 void add_jsonl(LoggerRegistry& loggers) {
-  loggers.add<Jsonl>("jsonl", "every figure in metrics.jsonl, in one JSON object for each line");
+  loggers.add<Jsonl>("jsonl",
+                     "every figure in metrics.jsonl, one JSON object for each line of the log and each evaluation");
 }
 
 }  // namespace trainrun

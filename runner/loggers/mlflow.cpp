@@ -198,9 +198,11 @@ struct Mlflow {
 
   static void describe(Fields<Mlflow>& f) {
     f.optional("tracking_uri", &Mlflow::tracking_uri)
-        .doc("the server, http://… or https://…; null: what MLFLOW_TRACKING_URI says");
+        .doc("the server, http://… or https://…; null: the value of MLFLOW_TRACKING_URI");
     f.optional("experiment", &Mlflow::experiment)
-        .doc("its experiment's name, which is made where it is missing; null: MLFLOW_EXPERIMENT_NAME, or else Default");
+        .doc(
+            "the name of its experiment, which is created if it does not exist; null: MLFLOW_EXPERIMENT_NAME, or else "
+            "Default");
     f.optional("run_name", &Mlflow::run_name).doc("the run's name; null: the recipe's name");
     f.optional("log_model", &Mlflow::log_model)
         .doc(

@@ -157,7 +157,7 @@ void check_monitors(const Recipe& recipe, const Model* model, const std::vector<
       problems.push_back({place, path, "there are no evaluations to watch: evaluation.every is null"});
     } else if (model && std::ranges::find(names, monitor) == names.end() &&
                std::ranges::find(names, present_figure_name(monitor)) == names.end()) {
-      problems.push_back({place, path, "evaluation gives no '" + monitor + "'" + monitor_hint(monitor, names)});
+      problems.push_back({place, path, "evaluations have no '" + monitor + "'" + monitor_hint(monitor, names)});
     }
   };
   if (recipe.checkpoint.keep_best) {

@@ -27,7 +27,7 @@ class ConllLines : public LineMaker {
       const auto& word = words[i].get_ref<const std::string&>();
       if (word.find_first_of("\t\r\n") != std::string::npos) {
         throw Error("predict: the word " + words[i].dump(-1, ' ', false, json::error_handler_t::replace) +
-                    " has a tabulator or ends a line, which no line of CoNLL can hold; write --output FILE.jsonl");
+                    " contains a tab or a line break, which no line of CoNLL can hold; write --output FILE.jsonl");
       }
       const bool is_seen = i < tags.size() && tags[i].is_string();
       num_unseen_ += is_seen ? 0 : 1;

@@ -85,9 +85,9 @@ void DataloaderSection::describe(Fields<DataloaderSection>& f) {
   f.optional("drop_last", &DataloaderSection::drop_last).doc("leave out a last batch that is not full");
   f.optional("group_by_length", &DataloaderSection::group_by_length)
       .doc(
-          "in training, batches of samples of about one length, so that less of them is padding: the shuffled samples, "
-          "sorted by their number of tokens within each 50 effective batches, as transformers' Trainer does. For texts "
-          "that are filled up to the longest of their batch");
+          "in training, make batches of samples of similar length, so that there is less padding: the shuffled samples "
+          "are sorted by number of tokens within every 50 effective batches, as transformers' Trainer does. For texts "
+          "that are padded to the longest of their batch");
   f.optional("num_workers", &DataloaderSection::num_workers)
       .at_least(0)
       .at_most(256)

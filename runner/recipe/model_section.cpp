@@ -72,8 +72,8 @@ void ModelSection::describe(Fields<ModelSection>& f) {
   f.required("layers", &ModelSection::layers).not_empty(kNoLayers).doc("the layers, in order");
   f.optional("init", &ModelSection::init)
       .doc(
-          "initial values of all weights, or of the parameters whose state name a pattern matches; after the layers' "
-          "own");
+          "initial values of all weights, or of the parameters whose state name a pattern matches; set after the "
+          "layers' own initialization");
   f.optional("weights", &ModelSection::weights)
       .doc("a state dict to start from: .safetensors, .pt of torch.save, or a folder in Hugging Face's layout");
   f.optional("freeze", &ModelSection::freeze)
@@ -83,11 +83,10 @@ void ModelSection::describe(Fields<ModelSection>& f) {
       .doc("the epoch from which the parameters that `freeze` names are trained; null: never");
   f.optional("checkpoint_activations", &ModelSection::checkpoint_activations)
       .doc(
-          "regular expressions, searched in the layers' state names: what is computed within such a layer is not kept "
-          "for the backward pass, which computes it again; the numbers stay the same");
+          "regular expressions, searched in the layers' state names: the activations inside a matching layer are not "
+          "kept, but computed again in the backward pass; the results are the same");
   f.optional("adapters", &ModelSection::adapters)
-      .doc(
-          "small sets of weights (LoRA, DoRA, IA3) that are trained in the place of the model's own, which are frozen");
+      .doc("small sets of weights (LoRA, DoRA, IA3) that are trained instead of the model's own, which are frozen");
   f.rule({.when = {the("unfreeze_at_epoch").is_given()},
           .all = {the("adapters").is_missing()},
           .at = "unfreeze_at_epoch",
@@ -105,10 +104,10 @@ void RoleSection::describe(Fields<RoleSection>& f) {
       .one_of({"model"})
       .doc(
           "model: the recipe's own model as it was before training; with model.adapters, the same weights without the "
-          "adapters, which takes no second copy");
+          "adapters, which needs no second copy");
   f.optional("layers", &RoleSection::layers).doc("the layers, in order, which read the fields of the batch");
   f.optional("weights", &RoleSection::weights)
-      .doc("the state dict of `layers`, as in model.weights; not where a layer names its `pretrained`");
+      .doc("the state dict of `layers`, as in model.weights; not allowed if a layer has `pretrained`");
   f.either("from", "layers");
   f.rule({.when = {the("from").is_given()},
           .all = {the("weights").is_missing()},
@@ -121,7 +120,7 @@ void WeightsSection::describe(Fields<WeightsSection>& f) {
       .doc("a .safetensors file, a .pt or .pth of torch.save, or a folder in Hugging Face's layout");
   f.optional("key", &WeightsSection::key)
       .doc(
-          "where a .pt file holds more: under which key the state dict is; \"\": state_dict, model or "
+          "the key of the state dict in a .pt file that also holds other things; \"\": state_dict, model or "
           "model_state_dict");
   f.optional("rename", &WeightsSection::rename)
       .doc(
@@ -130,9 +129,8 @@ void WeightsSection::describe(Fields<WeightsSection>& f) {
           "GPT-2's Conv1D need it for a Linear");
   f.optional("strict", &WeightsSection::strict)
       .doc(
-          "every tensor of the model must be there, of the same shape, and no other; if false, those that are not are "
-          "listed "
-          "and passed over, and training begins");
+          "the file must have every tensor of the model, with the same shape, and no others; if false, the tensors "
+          "that do not fit are listed and skipped");
 }
 
 void RenameSection::describe(Fields<RenameSection>& f) {

@@ -44,17 +44,16 @@ void FoldSection::describe(Fields<FoldSection>& f) {
   f.optional("folds", &FoldSection::folds)
       .at_least(2)
       .doc(
-          "in place of part: into how many parts the data are divided. All folds are trained one after another, each a "
-          "run in a folder of its own, fold-0, fold-1, …; the mean and the deviation of their figures, and predictions "
-          "for each sample by the fold that did not see it, are written beside these");
-  f.optional("index", &FoldSection::index).at_least(0).doc("of folds: trains this one alone, from 0");
+          "instead of part: the number of parts. All folds are trained one after another, each as a run in its own "
+          "folder, fold-0, fold-1, …; beside these are written the mean and the deviation of their figures, and a "
+          "prediction for each sample by the fold that was not trained on it");
+  f.optional("index", &FoldSection::index).at_least(0).doc("with folds: train only this fold, counted from 0");
   f.either("part", "folds");
   f.optional("stratify", &FoldSection::stratify).doc("each part has its share of every class of the target");
   f.optional("group", &FoldSection::group)
       .doc(
-          "a column whose equal values stay in one part, such as a patient: a field, a column of the file, or, of "
-          "image "
-          "files, folder, the name of the folder that a file lies in");
+          "samples with the same value in this column, such as a patient, stay in one part: a field, a column of the "
+          "file, or, for image files, folder: the name of the folder that contains the file");
   f.relation(no_fold_at("part"));
 }
 
@@ -153,8 +152,8 @@ void DistributedSection::describe(Fields<DistributedSection>& f) {
       .doc("allow steps in which a rank does not use every layer; costs a walk over the graph in each step");
   f.optional("comm_hook", &DistributedSection::comm_hook)
       .doc(
-          "how gradients are sent: BF16Compression, FP16Compression, PowerSGD, or a plugin's hook; by default as they "
-          "are");
+          "how gradients are sent: BF16Compression, FP16Compression, PowerSGD, or a plugin's hook; unchanged by "
+          "default");
   f.optional("pin_cores", &DistributedSection::pin_cores)
       .doc("pin each rank that trainrun starts to its own share of the cores");
 }
@@ -170,9 +169,8 @@ void ShardingSection::describe(Fields<ShardingSection>& f) {
       .doc("the strategy in DeepSpeed's words: 3 is FULL_SHARD, 2 is SHARD_GRAD_OP, 1 shards only the optimizer state");
   f.optional("wrap", &ShardingSection::wrap)
       .doc(
-          "regular expressions: a layer whose state name one matches in full is gathered and sharded as one; by "
-          "default "
-          "each of the model's own layers");
+          "regular expressions: a layer whose whole state name matches one is gathered and sharded as a unit; by "
+          "default each of the model's own layers");
   f.optional("prefetch", &ShardingSection::prefetch)
       .doc("gather the next layer's parameters while a layer computes; costs the memory of that layer");
   f.optional("cpu_offload", &ShardingSection::cpu_offload)
@@ -278,8 +276,8 @@ void Recipe::describe(Fields<Recipe>& f) {
   f.required("model", &Recipe::model).doc("the layers");
   f.optional("models", &Recipe::models)
       .doc(
-          "further models by name, which are never trained: losses and metrics read the output of each under its name, "
-          "so one may be a teacher, or what the model was before training");
+          "further models by name, which are never trained: losses and metrics read each one's output under its name; "
+          "one may be a teacher, or the model as it was before training");
   f.required("loss", &Recipe::loss).doc("the loss to minimize");
   f.optional("metrics", &Recipe::metrics).doc("metrics that an evaluation computes besides the loss");
   f.required("dataset", &Recipe::dataset).doc("the data");

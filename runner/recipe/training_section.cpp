@@ -20,12 +20,14 @@ void TrainingSection::describe(Fields<TrainingSection>& f) {
       .at_least(1)
       .doc("number of optimizer steps after which training ends");
   f.optional("max_time", &TrainingSection::max_time)
-      .doc("training ends after the step in which this time is over, such as 30s, 15min, 2h; earlier starts count");
+      .doc(
+          "training ends after the step in which this time runs out, such as 30s, 15min, 2h; the time before a resume "
+          "counts");
   f.optional("max_tokens", &TrainingSection::max_tokens)
       .at_least(1)
       .doc(
           "training ends after the step that reaches this number of tokens: positions of input_ids over all ranks, "
-          "padding included; earlier starts count");
+          "padding included; those before a resume count");
   f.optional("gradient_accumulation_steps", &TrainingSection::gradient_accumulation_steps)
       .at_least(1)
       .at_most(kMostAccumulation)
@@ -35,13 +37,13 @@ void TrainingSection::describe(Fields<TrainingSection>& f) {
       .doc("gradients with a larger 2-norm are scaled down to it");
   f.optional("max_grad_value", &TrainingSection::max_grad_value)
       .greater_than(0)
-      .doc("each element of the gradients is brought into [-max_grad_value, max_grad_value]");
+      .doc("each element of the gradients is clamped to [-max_grad_value, max_grad_value]");
   f.optional("lr_scaling", &TrainingSection::lr_scaling)
       .doc(
           "the optimizer's learning rates are multiplied by num_processes × gradient_accumulation_steps (linear), or "
-          "by its root (sqrt)");
+          "by its square root (sqrt)");
   f.optional("fuse", &TrainingSection::fuse)
-      .doc("compute some layers that follow each other as one, which is faster; explain shows which");
+      .doc("compute some consecutive layers as one, which is faster; explain shows which ones");
   f.optional("convolutions", &TrainingSection::convolutions)
       .doc(
           "fast: by Winograd's algorithm where that is quicker, equal but for rounding, as cuDNN does; direct: by "
@@ -60,8 +62,8 @@ void EvaluationSection::describe(Fields<EvaluationSection>& f) {
   f.optional("tta", &EvaluationSection::tta)
       .one_of({"flip", "five_crop"})
       .doc(
-          "test-time augmentation: predictions are means over each image and its mirror image (flip), and over it and "
-          "four that are shifted by an eighth (five_crop)");
+          "test-time augmentation: flip averages the predictions for each image and its mirror image; five_crop, those "
+          "for the image and four copies shifted by an eighth");
 }
 
 void KeepBestSection::describe(Fields<KeepBestSection>& f) {
@@ -81,9 +83,8 @@ void CheckpointSection::describe(Fields<CheckpointSection>& f) {
   f.optional("keep_best", &CheckpointSection::keep_best).doc("keep the best checkpoint as well");
   f.optional("background", &CheckpointSection::background)
       .doc(
-          "whether training goes on while a checkpoint is written; until it is, memory holds a copy of the weights and "
-          "of "
-          "the optimizer's state");
+          "whether training continues while a checkpoint is written; until it is written, memory holds a copy of the "
+          "weights and of the optimizer's state");
   f.optional("resume", &CheckpointSection::resume)
       .words({"auto", "no"})
       .doc(
@@ -110,9 +111,8 @@ void LoggingSection::describe(Fields<LoggingSection>& f) {
       .greater_than(0)
       .unit("FLOP/s")
       .doc(
-          "what one device could compute at best; with it the log tells train/mfu, the part that training makes use "
-          "of. "
-          "Of common GPUs it is known");
+          "the peak performance of one device; with it, the log reports train/mfu, the share of it that training uses. "
+          "It is known for common GPUs");
   f.optional("report_to", &LoggingSection::report_to).doc("the loggers; console and jsonl by default");
 }
 

@@ -326,7 +326,7 @@ HOSTILE = [
     ('{"prompt": "a", "completion": []}', "chats.jsonl:1:completion: expected a string, found array"),
     ('{"prompt": [], "completion": "a"}', "chats.jsonl:1:completion: expected a list, found string"),
     ('{"messages": [{' + ", ".join(f'"k{i}": 1' for i in range(5000)) + "}]}", "chats.jsonl:1: an object has more than 4096 keys"),
-    ('{"messages": ' + "[" * 100000, "chats.jsonl:1: is nested too deeply: its lists and objects lie more than 64 deep in each other"),
+    ('{"messages": ' + "[" * 100000, "chats.jsonl:1: is nested too deeply: its lists and objects are nested more than 64 deep"),
     ('{"messages": [{"role": "user", "content": "' + "a " * 90 + '"}, {"role": "assistant", "content": "b"}]}',
      "chats.jsonl: 1 of 1 conversations is left out, since there is no token to learn within the max_length of 64 tokens"),
     ('{"messages": [{"role": "user", "content": "\\ud800"}]}', "chats.jsonl:1: is not JSON"),

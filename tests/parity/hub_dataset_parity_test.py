@@ -129,7 +129,7 @@ def test_what_is_not_there_is_said_with_what_there_is(place):
     assert "or did you mean the local path ./tiny/rows, which is there?" in said("dataset.train.path=tiny/rowz")
     assert "or did you mean the local path ./tiny/rows, which is there?" in place.trainrun("validate", "hub.yaml", "dataset.train.path=tiny/rowz")
     assert "the name of a data set on Hugging Face's hub" in said("dataset.train.path=./tiny/rowz")
-    assert "path says a revision, too" in said(f"dataset.train.path={NAME}@v1", "dataset.train.revision=v1")
+    assert "path also gives a revision" in said(f"dataset.train.path={NAME}@v1", "dataset.train.revision=v1")
 
 
 def test_configs_of_the_card_and_csv_files(place):

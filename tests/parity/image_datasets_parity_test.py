@@ -158,7 +158,7 @@ def with_size(plain, digits):
 
 
 @pytest.mark.parametrize("change, message", [
-    (lambda plain: gzip.compress(plain)[:-900], "the file is cut off in the midst of its gzip data"),
+    (lambda plain: gzip.compress(plain)[:-900], "the file is cut off in the middle of its gzip data"),
     (lambda plain: gzip.compress(plain[:5000]), "the file ends within cifar-100-binary/test.bin"),
     (lambda plain: gzip.compress(b"X" + plain[1:]), "this is not a tar archive"),
     (lambda plain: gzip.compress(plain[:100]), "the tar archive is cut off after its start"),

@@ -311,7 +311,7 @@ def test_a_chain_steps_each_parameter_by_its_own_optimizer(probe, reload_before)
 
 @pytest.mark.parametrize("optimizers, fault", [
     ([{"match": "weight$", "optimizer": {"type": "SGD", "lr": 0.1}}], "no pattern matches 0.bias"),
-    ([{"optimizer": {"type": "SGD", "lr": 0.1}}, {"match": "bias", "optimizer": {"type": "SGD", "lr": 0.1}}], "'bias' leaves SGD nothing"),
+    ([{"optimizer": {"type": "SGD", "lr": 0.1}}, {"match": "bias", "optimizer": {"type": "SGD", "lr": 0.1}}], "'bias' leaves no parameters for SGD"),
     ([{"match": "(", "optimizer": {"type": "SGD", "lr": 0.1}}], "'(' is not a regular expression"),
     ([], "expected at least one optimizer"),
 ], ids=str)

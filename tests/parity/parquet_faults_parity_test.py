@@ -101,7 +101,7 @@ def test_a_footer_that_claims_other_numbers_of_rows_is_refused(probe, tmp_path):
             found.append(is_refused(probe, path, whole[:place] + changed + whole[place + 2:]))
     assert sum(found) >= 12
     path.write_bytes(whole[: places[-1]] + bytes([0xCE, 0x0F]) + whole[places[-1] + 2:])
-    assert "do not have as many rows" in error_of(probe, type="Parquet", path=str(path), label="label")
+    assert "together do not have the number of rows" in error_of(probe, type="Parquet", path=str(path), label="label")
 
 
 def varint(number):

@@ -315,7 +315,7 @@ def test_a_thousand_steps_equal_pytorch(probe, row, kind):
 @pytest.mark.parametrize("spec, fault", [
     ({"type": "SequentialLR", "schedulers": ["LinearLR", "LinearLR"], "milestones": []}, "one fewer"),
     ({"type": "SequentialLR", "schedulers": [], "milestones": []}, "at least one"),
-    ({"type": "SequentialLR", "schedulers": ["LinearLR"] * 3, "milestones": [5, 5]}, "must rise"),
+    ({"type": "SequentialLR", "schedulers": ["LinearLR"] * 3, "milestones": [5, 5]}, "must be ascending"),
     ({"type": "ChainedScheduler", "schedulers": ["ReduceLROnPlateau"]}, "waits for a metric"),
     ({"type": "ChainedScheduler", "schedulers": [{"type": "LinearLR", "interval": "epoch"}]}, "interval counts for all"),
     ({"type": "ChainedScheduler", "schedulers": [{"type": "LinearLR", "total_iter": 3}]}, "did you mean total_iters"),

@@ -147,7 +147,7 @@ WRONG = [
     ('{"anchor": "a", "positive": "b", "score": "much"}', {"score": "score"}, "pairs.jsonl:1:score: 'much' is not a number"),
     ('{"anchor": "a"}', {}, "pairs.jsonl:1: has no key 'positive'"),
     ("", {"columns": ["a"]}, "columns: expected two columns, or three"),
-    ("", {"columns": ["a", "b", "c"], "score": "s"}, "score: is of two texts"),
+    ("", {"columns": ["a", "b", "c"], "score": "s"}, "score: needs exactly two columns of texts"),
     ("", {"columns": ["a", "a"]}, "columns: names one column twice"),
     ("", {"score": "positive"}, "score: is one of columns"),
 ]

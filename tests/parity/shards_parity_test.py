@@ -210,9 +210,9 @@ def png(number=0):
     ([("1.png", png()), ("1.cls", b"\x1b[31m\xff")], {}, "1.cls: the label is '?[31m?', not a number from 0"),
     ([("1.png", png()), ("1.cls", b"4")], {"num_classes": 4}, "1.cls: the label is 4, num_classes is 4"),
     ([("1.png", png()), ("1.json", b"{]")], {"label": "json.y"}, "1.json: is not a JSON object that has 'y'"),
-    ([("1.png", png()), ("1.json", b"[" * 1000)], {"label": "json.y"}, "1.json: is nested too deeply: its lists and objects lie more than 64 deep in each other"),
+    ([("1.png", png()), ("1.json", b"[" * 1000)], {"label": "json.y"}, "1.json: is nested too deeply: its lists and objects are nested more than 64 deep"),
     ([("1.png", png()), ("1.json", b'{"y": [1]}')], {"label": "json.y"}, "1.json: 'y' is a list or an object, not a number from 0"),
-    ([("1.png", png()), ("1.json", b'{"y": ' + 400_000 * b"[" + 400_000 * b"]" + b"}")], {"label": "json.y"}, "1.json: is nested too deeply: its lists and objects lie more than 64 deep in each other"),
+    ([("1.png", png()), ("1.json", b'{"y": ' + 400_000 * b"[" + 400_000 * b"]" + b"}")], {"label": "json.y"}, "1.json: is nested too deeply: its lists and objects are nested more than 64 deep"),
     ([("note.txt", b"")], {"label": "cls", "image": "png"}, "note: the sample has no image, no .png"),
 ])
 def test_a_sample_that_is_not_whole_is_named(probe, tmp_path, members, spec, message):

@@ -69,7 +69,7 @@ def test_labels_that_are_yes_or_no_are_numbers(probe, tmp_path):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"label": ["price", "price"]}, "label: 'price' is there twice"),
+        ({"label": ["price", "price"]}, "label: 'price' occurs twice"),
         ({"label": []}, "label: expected at least one column"),
         ({"label": ["price", "rents"]}, "t.csv:1:rents: there is no such column; did you mean rent?"),
         ({"num_classes": 3}, "num_classes: is for one label; a list of columns holds numbers"),
@@ -231,7 +231,7 @@ def test_lists_of_different_lengths_are_filled_up_to_the_longest_of_a_batch(prob
         (
             {"events": [1, 2]},
             {"max_length": 2, "shape": [2]},
-            ":1:events: '1' is not a list, as each item is that has a shape",
+            ":1:events: '1' is not a list; with a shape, each item is one",
         ),
         (
             {"events": [[1, 2, 3]]},

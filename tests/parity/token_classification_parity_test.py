@@ -338,7 +338,7 @@ output_dir: run
     assert (tmp_path / "tags.conll").read_text() == trainrun("predict", "run", "train.conll", "--format", "conll").split("note:")[0]
     assert "these predictions have no words; name the file of sentences" in trainrun("predict", "run", "--format", "conll", code=1)
     (tmp_path / "odd.jsonl").write_text(json.dumps({"tokens": ["New York", "a\tb"], "ner_tags": ["O", "O"]}) + "\n")
-    assert r"the word \"a\tb\" has a tabulator" .replace("\\\"", '"') in trainrun("predict", "run", "odd.jsonl", "--format", "conll", code=1)
+    assert r"the word \"a\tb\" contains a tab" .replace("\\\"", '"') in trainrun("predict", "run", "odd.jsonl", "--format", "conll", code=1)
 
 
 def test_conll_is_for_words_alone(tmp_path):

@@ -252,7 +252,7 @@ FAULTS = [
     ("gpt2", "extra", 1, 'unknown key "extra"'),
     ("gpt2", "version", "2.0", "version: unknown version 2.0"),
     ("gpt2", "normalizer", {"type": "Emoji"}, "normalizer: unknown normalizer Emoji"),
-    ("gpt2", "normalizer", nested(40), "too many normalizers lie in each other"),
+    ("gpt2", "normalizer", nested(40), "normalizers are nested too deeply"),
     ("gpt2", "normalizer", nested(200), "is nested too deeply"),
     ("gpt2", "normalizer", {"type": "Lowercase", "locale": "tr"}, 'normalizer: unknown key "locale"'),
     ("gpt2", "normalizer", {"type": "Replace", "pattern": {"Regex": "(["}, "content": ""}, r"normalizer.pattern: .* is not a regular expression"),

@@ -180,7 +180,7 @@ TEST_CASE_FIXTURE(CsvFixture, "an error of a CSV file names file, line and colum
   check("y\n1\n", ": has no column but the label 'y'");
   check("", ": is empty");
   check("a,y\n", ": has no rows below the names of its columns");
-  check(gzip("a,y\n1,0\n2,1\n3,1\n").substr(0, 25), ": the file is cut off in the midst of its gzip data");
+  check(gzip("a,y\n1,0\n2,1\n3,1\n").substr(0, 25), ": the file is cut off in the middle of its gzip data");
 }
 
 TEST_CASE_FIXTURE(CsvFixture, "parameters of CSV that do not fit together are errors of the recipe") {
@@ -194,7 +194,7 @@ TEST_CASE_FIXTURE(CsvFixture, "parameters of CSV that do not fit together are er
   check(R"(, "decimal": ",", "thousands": ",")", "thousands: is the decimal separator as well; the two must differ");
   check(R"(, "features": [])", "features: expected at least one column");
   check(R"(, "features": ["a", "y"])", "features: the label 'y' may not be a feature");
-  check(R"(, "features": ["a", "a"])", "features: 'a' is there twice");
+  check(R"(, "features": ["a", "a"])", "features: 'a' occurs twice");
   check(R"(, "task": "regression", "num_classes": 3)", "num_classes: is for the task classification");
   check(R"(, "task": "regresion")", "did you mean regression?");
 }

@@ -35,7 +35,7 @@ TEST_CASE("JSON may be nested so deep and no deeper") {
     CHECK_NOTHROW(check_json_depth(text, 2, "a.json"));
   }
   for (const char* text : {"[[[", "[{\"a\": []}]", "[[1], [[]]]", R"([[], ["\\", [)", R"(["\"", [[)"}) {
-    CHECK(fault(text) == "a.json: is nested too deeply: its lists and objects lie more than 2 deep in each other");
+    CHECK(fault(text) == "a.json: is nested too deeply: its lists and objects are nested more than 2 deep");
   }
 }
 

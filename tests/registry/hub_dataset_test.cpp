@@ -153,7 +153,7 @@ TEST_CASE("a card's YAML is read within bounds") {
   }
   CHECK(contains(error(bomb), "holds too many values"));
   CHECK(contains(error(std::string(40, '[') + std::string(40, ']')), "is nested too deeply"));
-  CHECK(contains(error("a: 1\na: 2\n"), "f:2: the key 'a' is there twice"));
+  CHECK(contains(error("a: 1\na: 2\n"), "f:2: the key 'a' occurs twice"));
 }
 
 TEST_CASE("the names of classes are those of the card's or the file's features") {

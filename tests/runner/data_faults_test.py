@@ -189,7 +189,7 @@ def test_a_header_that_names_a_column_twice_is_an_error(tmp_path):
     assert "t.csv:1:b: two columns are called 'b'" in said
     (tmp_path / "t.jsonl").write_text('{"a": 1, "y": 0}\n{"a": 1, "a": 2, "y": 1}\n')
     said = trainrun(tmp_path, recipe(tmp_path, "{type: JSONL, path: t.jsonl, label: y}", LINEAR), status=1)
-    assert "t.jsonl:2: the key 'a' is there twice" in said
+    assert "t.jsonl:2: the key 'a' occurs twice" in said
     database = sqlite3.connect(tmp_path / "t.db")
     database.execute("CREATE TABLE t (a, y)")
     database.commit()

@@ -100,7 +100,7 @@ TEST_CASE(
 TEST_CASE("what cannot be watched or named is an error at its place") {
   const std::string both = "dataset.eval={clean: " + kClean + ", noisy: " + kNoisy + "}";
   const std::string fault = fault_of({both, "checkpoint.keep_best={monitor: eval/accuracy, mode: max}"});
-  CHECK(has(fault, "checkpoint.keep_best.monitor: evaluation gives no 'eval/accuracy'"));
+  CHECK(has(fault, "checkpoint.keep_best.monitor: evaluations have no 'eval/accuracy'"));
   CHECK(has(fault, "did you mean eval/clean/accuracy?"));
   CHECK(has(fault_of({"dataset.eval={loss: " + kClean + "}"}), "dataset.eval.loss: a set that is named loss"));
   CHECK(has(fault_of({"dataset.eval={a/b: " + kClean + "}"}), "dataset.eval.a/b: is the name of a set"));

@@ -158,7 +158,7 @@ NAMES = [
     change("Hydra's _target_", "{type: AdamW,", "{_target_: AdamW,", "did you mean type instead of _target_?"),
     change("wandb", "checkpoint:", "logging: {report_to: [wandb]}\ncheckpoint:", "unknown logger 'wandb'; known: console, csv, jsonl, mlflow, tensorboard"),
     change("view", "- Flatten", "- {type: View, shape: [64]}", ["unknown layer 'View'", "Reshape"]),
-    change("a monitor that is none", "{every: epoch}", "{every: epoch, keep_best: {monitor: eval/acc}}", "evaluation gives no 'eval/acc'; did you mean eval/accuracy?"),
+    change("a monitor that is none", "{every: epoch}", "{every: epoch, keep_best: {monitor: eval/acc}}", "evaluations have no 'eval/acc'; did you mean eval/accuracy?"),
     change("a layer's name that is none", "- ReLU", "- {type: ReLU, inputs: hidden}", "no earlier layer and no field of the batch is called 'hidden'"),
 ]
 

@@ -44,7 +44,7 @@ struct Ia3 {
   std::vector<NamePattern> feedforward;
   static void describe(Fields<Ia3>& f) {
     f.optional("feedforward", &Ia3::feedforward)
-        .doc("patterns like those of target: layers among them whose input is multiplied, and not their output");
+        .doc("patterns like those of target: adapted layers whose input, not their output, is multiplied");
   }
 
   Adapter build(const AdapterInputs& in) const {

@@ -54,7 +54,7 @@ struct LowRank {
 
   template <class Own>
   static void describe_low_rank(Fields<Own>& f) {
-    const std::string otherwise = "; null: what weights says, else ";
+    const std::string otherwise = "; null: the value in weights, else ";
     f.optional("r", &Own::r).at_least(1).doc("rank r of the update B A" + otherwise + "8");
     f.optional("alpha", &Own::alpha).greater_than(0).doc("B A is multiplied by alpha / r" + otherwise + "8");
     f.optional("dropout", &Own::dropout)
@@ -120,7 +120,7 @@ std::pair<Adapter, LowRankFactors> LowRank::make(const AdapterInputs& in, const 
   LowRankFactors factors;
   factors.scale = own_alpha / (stabilizes ? std::sqrt(as_number) : as_number);
   factors.dropout = dropout.value_or(in.folder ? in.folder->number("lora_dropout", 0) : 0);
-  if (factors.dropout < 0 || factors.dropout >= 1) in.folder->fail("lora_dropout", "must be from 0 to below 1");
+  if (factors.dropout < 0 || factors.dropout >= 1) in.folder->fail("lora_dropout", "must be at least 0 and below 1");
   draw_factors(factors, layer, own_rank);
   Adapter adapter;
   adapter.parameters = {{kind + "A" + end, factors.a}, {kind + "B" + end, factors.b}};
@@ -174,7 +174,8 @@ struct Dora : LowRank {
 
 void add_loras(AdapterRegistry& adapters) {
   adapters.add<Lora>("LoRA", "adds a matrix of low rank to the weight: W + alpha / r * B A");
-  adapters.add<Dora>("DoRA", "LoRA's sum as directions of its rows, and their lengths learned apart");
+  adapters.add<Dora>("DoRA",
+                     "LoRA's sum gives the directions of the weight's rows; their lengths are learned separately");
 }
 
 }  // namespace trainrun

@@ -24,9 +24,8 @@ struct EarlyStopping : Monitored {
         .doc("minimum change of the figure that counts as an improvement");
     f.optional("restore_best", &EarlyStopping::restore_best)
         .doc(
-            "the run ends with the weights of the best evaluation, whether it was stopped early or not; what EMA and "
-            "SWA "
-            "average, and the layers' buffers, go back with them");
+            "the run ends with the weights of the best evaluation, whether it was stopped early or not; the averages "
+            "of EMA and SWA and the layers' buffers are restored as well");
   }
   std::unique_ptr<Callback> build(const CallbackInputs&) const;
 };
@@ -43,7 +42,7 @@ class Stopper : public Callback {
 
   Verdict after_evaluation(Run&, const Figures& figures) override {
     const std::optional<double> figure = figure_of(figures, options_.monitor);
-    if (!figure) throw Error("evaluation gives no '" + options_.monitor + "'");
+    if (!figure) throw Error("evaluations have no '" + options_.monitor + "'");
     if (is_better(*figure)) {
       best_ = *figure;
       waited_ = 0;

@@ -33,8 +33,8 @@ struct ParameterMonitor {
             "gradients: the norms of gradients; parameters: the norms of weights, and of a step's changes relative to "
             "them; or all");
     f.optional("groups", &ParameterMonitor::groups)
-        .doc("names, each with a regular expression that is searched in state names: figures of those parameters");
-    f.optional("each_parameter", &ParameterMonitor::each_parameter).doc("figures of each parameter by itself as well");
+        .doc("names, each with a regular expression searched in state names: logs figures of the matching parameters");
+    f.optional("each_parameter", &ParameterMonitor::each_parameter).doc("also log figures of each parameter by itself");
   }
   std::unique_ptr<Callback> build(const CallbackInputs&) const;
 };

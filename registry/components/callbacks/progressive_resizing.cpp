@@ -28,7 +28,7 @@ struct ProgressiveResizing {
   bool resize_targets = false;
   static void describe(Fields<ProgressiveResizing>& f) {
     f.optional("mode", &ProgressiveResizing::mode)
-        .doc("resize: the whole image, by the nearest pixel; crop: a part of it, the same of all images of a step");
+        .doc("resize: the whole image, by the nearest pixel; crop: a part of it, the same for all images of a step");
     f.optional("initial_scale", &ProgressiveResizing::initial_scale)
         .greater_than(0)
         .at_most(1)
@@ -46,11 +46,11 @@ struct ProgressiveResizing {
         .unit("pixels")
         .doc("widths are multiples of this");
     f.optional("resize_targets", &ProgressiveResizing::resize_targets)
-        .doc("change the batch's other fields that are as high and wide as the images, such as masks, likewise");
+        .doc("also resize the batch's other fields with the images' height and width, such as masks");
   }
   void check(Checker& checker) const {
     if (delay_fraction + finetune_fraction <= 1) return;
-    checker.fail("delay_fraction", "and finetune_fraction are together more than all steps");
+    checker.fail("delay_fraction", "and finetune_fraction together cover more than all steps");
   }
   std::unique_ptr<Callback> build(const CallbackInputs&) const;
 };

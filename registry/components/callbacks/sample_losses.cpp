@@ -40,10 +40,9 @@ std::unique_ptr<Callback> SampleLosses::build(const CallbackInputs&) const {
 }  // namespace
 
 void add_sample_losses(CallbackRegistry& callbacks) {
-  callbacks.add<SampleLosses>(
-      "SampleLosses",
-      "writes the loss that each sample of the training data had in each epoch to sample_losses/ "
-      "in the run's folder; `trainrun report` shows those that stay high: suspect labels");
+  callbacks.add<SampleLosses>("SampleLosses",
+                              "writes each training sample's loss in each epoch to sample_losses/ in the run's folder; "
+                              "`trainrun report` shows samples whose loss stays high: suspect labels");
 }
 
 }  // namespace trainrun

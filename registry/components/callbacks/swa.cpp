@@ -20,12 +20,12 @@ struct SWA {
         .doc("interval between two steps whose weights are averaged, usually the steps of an epoch");
     f.optional("use_buffers", &SWA::use_buffers)
         .doc(
-            "average the layers' buffers (such as BatchNorm's running means) as well; otherwise the model's own, which "
-            "are of other weights, are used");
+            "average the layers' buffers (such as BatchNorm's running means) as well; otherwise the model's own are "
+            "used, which belong to other weights");
     f.optional("update_bn", &SWA::update_bn)
         .doc(
-            "after training, estimate what BatchNorm layers keep anew for the averaged weights, by one more pass over "
-            "the training data, as torch.optim.swa_utils.update_bn does");
+            "after training, estimate BatchNorm's running statistics again for the averaged weights, in one more pass "
+            "over the training data, as torch.optim.swa_utils.update_bn does");
     f.optional("use_for_evaluation", &SWA::use_for_evaluation)
         .doc("evaluate with the averaged weights once there are any; checkpoints have both");
     f.relation(

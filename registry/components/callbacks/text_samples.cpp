@@ -25,12 +25,11 @@ struct TextSamples {
     f.optional("temperature", &T::temperature)
         .at_least(0)
         .doc(
-            "draw tokens, the logits divided by this; 0: always the most probable one, as without temperature, top_k "
-            "and "
-            "top_p; null: 1 where one of these is given");
+            "draw tokens from the logits divided by this; 0: always take the most probable token, as without "
+            "temperature, top_k and top_p; null: 1 if top_k or top_p is given");
     f.optional("top_k", &T::top_k)
         .at_least(0)
-        .doc("draw from this many of the most probable tokens; 0: all; null: 50 where tokens are drawn");
+        .doc("draw from this many of the most probable tokens; 0: all; null: 50 if tokens are drawn");
     f.optional("top_p", &T::top_p)
         .greater_than(0)
         .at_most(1)

@@ -29,7 +29,7 @@ struct PowerSGD {
   static void describe(Fields<PowerSGD>& f) {
     f.optional("matrix_approximation_rank", &PowerSGD::matrix_approximation_rank)
         .at_least(1)
-        .doc("number of columns of the two factors as which a gradient matrix is sent");
+        .doc("number of columns of the two factors that are sent in place of a gradient matrix");
     f.optional("start_powerSGD_iter", &PowerSGD::start_power_sgd_iter)
         .at_least(0)
         .unit("optimizer steps")

@@ -16,7 +16,8 @@
 namespace trainrun {
 namespace {
 
-constexpr const char* kDropoutHelp = "train the model without dropout, as trl does; of all layers that draw at random";
+constexpr const char* kDropoutHelp =
+    "train the model without dropout and without any other randomness in its layers, as trl does";
 
 std::shared_ptr<WithoutDropout> dropout_state(bool disable) {
   return disable ? std::make_shared<WithoutDropout>() : nullptr;
@@ -125,7 +126,7 @@ struct BradleyTerryLoss {
   static void describe(Fields<BradleyTerryLoss>& f) {
     f.optional("center_rewards_coefficient", &BradleyTerryLoss::center_rewards_coefficient)
         .at_least(0)
-        .doc("weight of the mean square of both rewards' sum, which keeps rewards around 0");
+        .doc("weight of the mean squared sum of both rewards, which keeps rewards around 0");
     f.optional("disable_dropout", &BradleyTerryLoss::disable_dropout).doc(kDropoutHelp);
   }
   static LossFacts facts(const LayerInputs&) { return facts_of_pairs(); }
@@ -201,12 +202,14 @@ struct KTOLoss {
     f.optional("beta", &KTOLoss::beta).greater_than(0).doc("how closely the model keeps to the reference");
     f.optional("desirable_weight", &KTOLoss::desirable_weight)
         .at_least(0)
-        .doc("of desirable answers; where the two kinds are not equally many, the rarer one's should be larger");
+        .doc(
+            "weight of desirable answers; if there are more of one kind than of the other, the rarer kind should have "
+            "the larger weight");
     f.optional("undesirable_weight", &KTOLoss::undesirable_weight).at_least(0).doc("of the others");
     f.optional("loss_type", &KTOLoss::loss_type)
         .doc(
-            "kto: rewards count from the mean gain of mismatched answers in the batch, in training that of all ranks; "
-            "apo_zero_unpaired: from 0");
+            "kto: rewards are measured from the mean gain of mismatched answers in the batch (in training, of all "
+            "ranks); apo_zero_unpaired: from 0");
     f.optional("disable_dropout", &KTOLoss::disable_dropout).doc(kDropoutHelp);
   }
   static LossFacts facts(const LayerInputs&) { return facts_of_pairs(); }
@@ -236,22 +239,19 @@ struct KTOLoss {
 }  // namespace
 
 void add_alignment_losses(LossRegistry& losses) {
-  losses.add<BradleyTerryLoss>(
-      "BradleyTerryLoss",
-      "of reward models: the chosen text's score should be above the rejected one's; inputs: [output] or [output, "
-      "margin], the chosen texts' scores first");
-  losses.add<KTOLoss>(
-      "KTOLoss",
-      "desirable answers should gain on a frozen reference (`models`), others lose; inputs: [output, labels, "
-      "kl_labels, label, reference], labels shifted already");
+  losses.add<BradleyTerryLoss>("BradleyTerryLoss",
+                               "for reward models: the chosen text's score should be above the rejected one's; inputs: "
+                               "[output] or [output, margin], the chosen texts' scores first");
+  losses.add<KTOLoss>("KTOLoss",
+                      "desirable answers should gain on a frozen reference (`models`), others lose; inputs: [output, "
+                      "labels, kl_labels, label, reference], labels already shifted");
   losses.add<ORPOLoss>(
       "ORPOLoss",
       "odds ratio preference optimization: the loss of the chosen text, and the chosen answer should be likelier than "
       "the rejected one; inputs: [output, chosen_labels, rejected_labels, chosen_input_ids, chosen_attention_mask]");
-  losses.add<SimPOLoss>(
-      "SimPOLoss",
-      "the mean log-probability of the chosen answer's tokens should be above the rejected one's by a margin; inputs: "
-      "[output, chosen_labels, rejected_labels], labels shifted already");
+  losses.add<SimPOLoss>("SimPOLoss",
+                        "the mean log-probability of the chosen answer's tokens should be above the rejected one's by "
+                        "a margin; inputs: [output, chosen_labels, rejected_labels], labels already shifted");
 }
 
 }  // namespace trainrun

@@ -370,8 +370,8 @@ void add_classification_losses(LossRegistry& losses) {
       "CrossEntropyLoss",
       "cross-entropy of logits [N, C, …] against class indices [N, …] (int64) or probabilities [N, C, …]");
   losses.add<CausalLMLoss>("CausalLMLoss",
-                           "cross-entropy of logits [N, T, C] against labels [N, T] that are shifted already (each the "
-                           "token that comes next), the mean over all labels of a step that count");
+                           "cross-entropy of logits [N, T, C] against labels [N, T] that are already shifted (each is "
+                           "the next token), averaged over all labels of a step that count");
   losses.add<LossOf<NLLLoss>>(
       "NLLLoss", "negative log-likelihood: log-probabilities [N, C, …] against class indices [N, …] (int64)");
   losses.add<LossOf<BCELoss>>("BCELoss", "binary cross-entropy of probabilities against targets from 0 to 1");

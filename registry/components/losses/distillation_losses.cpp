@@ -23,7 +23,7 @@ struct DistillationLoss {
         .doc("the dimension that holds the classes; -1 for logits [N, T, C]");
     f.optional("ignore_index", &DistillationLoss::ignore_index)
         .doc(
-            "with labels as a third input: where they are this, nothing counts, and the loss of a step or of an "
+            "with labels as a third input: positions with this label do not count, and the loss of a step or of an "
             "evaluation is the mean over the positions of all its batches that count");
   }
 

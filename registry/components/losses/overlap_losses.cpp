@@ -19,7 +19,7 @@ struct DiceLoss : ClassInputs {
   static void describe(auto& f) {
     f.optional("smooth", &DiceLoss::smooth)
         .greater_than(0)
-        .doc("added above and below, so that a class which is in neither has no loss");
+        .doc("added to numerator and denominator, so that a class that is in neither region has no loss");
     f.optional("include_background", &DiceLoss::include_background).doc("false: class 0 does not count");
     f.optional("ignore_index", &DiceLoss::ignore_index).doc("class indices with this value are ignored");
   }

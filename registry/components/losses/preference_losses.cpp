@@ -41,9 +41,9 @@ struct DPOLoss {
         .doc("sigmoid: the share of pairs whose answers may have been swapped by mistake");
     f.optional("disable_dropout", &DPOLoss::disable_dropout)
         .doc(
-            "train the model without dropout, as trl does, so that it differs from the reference by what it has learnt "
-            "alone and the first loss of sigmoid is ln 2; of all layers that draw at random in training, adapters' "
-            "dropout among them");
+            "train the model without dropout, adapters' included, and without any other randomness in its layers, as "
+            "trl does: it then differs from the reference only by what it has learnt, and the first loss of sigmoid is "
+            "ln 2");
     f.rule({.when = {the("label_smoothing").is_above(0)},
             .all = {the("loss_type").is("sigmoid")},
             .at = "label_smoothing",
@@ -79,7 +79,7 @@ void add_preference_losses(LossRegistry& losses) {
   losses.add<DPOLoss>(
       "DPOLoss",
       "direct preference optimization: the chosen answer should gain more on a frozen reference (`models`) than the "
-      "rejected one; inputs: [output, chosen_labels, rejected_labels, reference], labels shifted already");
+      "rejected one; inputs: [output, chosen_labels, rejected_labels, reference], labels already shifted");
 }
 
 }  // namespace trainrun

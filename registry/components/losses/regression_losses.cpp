@@ -81,7 +81,7 @@ struct QuantileLoss : AlikeInputs {
   static void describe(auto& f) {
     f.optional("quantiles", &QuantileLoss::quantiles)
         .not_empty("expected at least one quantile")
-        .doc("what the numbers along the output's last dimension are: between 0 and 1, ascending; 0.5 is the median");
+        .doc("the quantiles along the output's last dimension: between 0 and 1, ascending; 0.5 is the median");
   }
   void check(Checker& checker) const {
     for (size_t i = 0; i < quantiles.size(); ++i) {
@@ -161,8 +161,8 @@ struct GaussianKLLoss : AlikeInputs {
 
 void add_regression_losses(LossRegistry& losses) {
   losses.add<LossOf<Plain<at::mse_loss>>>(
-      "MSELoss", "mean of the squared differences of output and target, which have the same shape");
-  losses.add<LossOf<Plain<at::l1_loss>>>("L1Loss", "mean of the absolute differences of output and target");
+      "MSELoss", "mean of the squared differences between output and target, which have the same shape");
+  losses.add<LossOf<Plain<at::l1_loss>>>("L1Loss", "mean of the absolute differences between output and target");
   losses.add<LossOf<SmoothL1Loss>>("SmoothL1Loss", "squared where the difference is below beta, else linear");
   losses.add<LossOf<HuberLoss>>("HuberLoss",
                                 "squared where the difference is below delta, else linear: delta times "
@@ -176,8 +176,8 @@ void add_regression_losses(LossRegistry& losses) {
   losses.add<LossOf<QuantileLoss>>(
       "QuantileLoss", "pinball losses of the quantiles of a number, or of each of several; output [N, …, quantiles]");
   losses.add<LossOf<GaussianKLLoss>>("GaussianKLLoss",
-                                     "divergence of normal distributions from the standard one, as of a variational "
-                                     "autoencoder's code; inputs: [mean, log_variance]");
+                                     "divergence of normal distributions from the standard one, such as those of a "
+                                     "variational autoencoder's code; inputs: [mean, log_variance]");
 }
 
 }  // namespace trainrun

@@ -48,7 +48,7 @@ struct MultipleNegativesRankingLoss {
     using M = MultipleNegativesRankingLoss;
     f.optional("scale", &M::scale).greater_than(0).doc("cosines are multiplied by this: 1 / temperature");
     f.optional("symmetric", &M::symmetric)
-        .doc("also have each positive find its anchor among all anchors; the mean of both losses");
+        .doc("also have each positive find its anchor among all anchors; the loss is the mean of both");
     f.optional("gather_across_devices", &M::gather_across_devices)
         .doc(
             "whether an anchor is compared with the texts of all ranks, so that N ranks learn as one with N times the "
@@ -139,9 +139,9 @@ void add_sentence_losses(LossRegistry& losses) {
       "CoSENTLoss",
       "pairs with a higher score should be more alike than those with a lower one, by their cosines; "
       "inputs: vectors [N, 2, D] and scores");
-  losses.add<CosineSimilarityLoss>("CosineSimilarityLoss",
-                                   "the squared difference of a pair's cosine and its score; inputs: vectors [N, 2, D] "
-                                   "and scores");
+  losses.add<CosineSimilarityLoss>(
+      "CosineSimilarityLoss",
+      "the squared difference between a pair's cosine and its score; inputs: vectors [N, 2, D] and scores");
 }
 
 }  // namespace trainrun

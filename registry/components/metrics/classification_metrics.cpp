@@ -20,8 +20,8 @@ struct Accuracy : ThresholdMetric {
   static void describe(Fields<Accuracy>& f) {
     f.optional("subset", &Accuracy::subset)
         .doc(
-            "with several labels, output and target [N, L]: the share of samples all of whose labels are right, not of "
-            "labels that are");
+            "with several labels, output and target [N, L]: the share of samples whose labels are all right, instead "
+            "of the share of labels that are");
     ThresholdMetric::describe(f);
   }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
@@ -137,8 +137,8 @@ void add_classification_metrics(MetricRegistry& metrics) {
   metrics.add<Perplexity>("Perplexity", "exp of the mean cross-entropy of logits [N, C, …] against labels [N, …]");
   metrics.add<CalibrationError>(
       "CalibrationError",
-      "expected calibration error: mean distance of confidence and accuracy, by bins; with several "
-      "labels, output and target [N, L], over all labels of all samples together");
+      "expected calibration error: mean distance between confidence and accuracy, by bins; with several labels, output "
+      "and target [N, L], over all labels of all samples together");
 }
 
 }  // namespace trainrun

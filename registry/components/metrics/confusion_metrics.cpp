@@ -97,8 +97,8 @@ struct ClassScore {
     f.optional("average", &ClassScore::average)
         .doc(
             "average over the classes, or over the labels where output and target are [N, L]; binary: only class 1; "
-            "samples: with several labels, over the samples, of each what its labels come to; none: a figure for each "
-            "class or label; by default binary if the model has one output, else macro");
+            "samples: with several labels, over the samples, each with the figure of its own labels; none: a figure "
+            "for each class or label; by default binary if the model has one output, else macro");
     f.optional("zero_division", &ClassScore::zero_division).at_least(0).at_most(1).doc("the value if the divisor is 0");
   }
   static KnownMetric::Better better() { return MonitorMode::kMax; }
@@ -208,7 +208,7 @@ struct Plain {
   void require(const ClassScores&) const {}
   /// As in scikit-learn, which has them of one label a sample only.
   static std::unique_ptr<Metric> of_labels(const ClassScores& scores, double) {
-    throw LayerError("it is of one label a sample, but each has " + std::to_string(scores.num_labels()) +
+    throw LayerError("it is for one label per sample, but each has " + std::to_string(scores.num_labels()) +
                      "; F1 or AUROC with average: none give a figure for each label");
   }
 };
@@ -298,10 +298,11 @@ void add_confusion_metrics(MetricRegistry& metrics) {
       "Recall", "share of the samples of a class that are predicted as that class");
   metrics.add<ConfusionMetricOf<ClassScore<Score::kF1>>>("F1", "harmonic mean of precision and recall");
   metrics.add<ConfusionMetricOf<ClassScore<Score::kIoU>>>(
-      "MeanIoU", "share of the points predicted as a class, or of it, that are both: intersection over union");
+      "MeanIoU", "share of the points that are of a class or predicted as it that are both: intersection over union");
   metrics.add<ConfusionMetricOf<ClassScore<Score::kF1>>>(
       "Dice",
-      "twice the points that are of a class and predicted as it, over both regions: F1, by its name for images");
+      "twice the points that are of a class and predicted as it, divided by the size of both regions: F1, under its "
+      "name for images");
   metrics.add<ConfusionMetricOf<ConfusionMatrix>>(
       "ConfusionMatrix",
       "how many samples of class i were predicted as class j, in a figure i/j for each pair; with several labels, "

@@ -200,8 +200,8 @@ struct EntityMetricOf {
   static void describe(Fields<EntityMetricOf>& f) {
     f.optional("average", &EntityMetricOf::average)
         .doc(
-            "micro: over all entities; macro: the mean over types that occur; weighted: the same, by how many entities "
-            "there are of each; none: a figure for each type");
+            "micro: over all entities; macro: the mean over types that occur; weighted: the same, weighted by the "
+            "number of entities of each; none: a figure for each type");
     f.optional("ignore_index", &EntityMetricOf::ignore_index).doc("tokens with this label are left out");
   }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
@@ -219,9 +219,11 @@ struct EntityMetricOf {
 }  // namespace
 
 void add_entity_metrics(MetricRegistry& metrics) {
-  const std::string of = " of whole entities, which tags of words mark (B-PER, I-PER, O), as seqeval counts them: ";
-  metrics.add<EntityMetricOf<precision_of>>("EntityPrecision", "precision" + of + "how many that were found are right");
-  metrics.add<EntityMetricOf<recall_of>>("EntityRecall", "recall" + of + "how many that are there were found");
+  const std::string of =
+      " of whole entities, as marked by the tags of words (B-PER, I-PER, O), as seqeval counts them: ";
+  metrics.add<EntityMetricOf<precision_of>>("EntityPrecision",
+                                            "precision" + of + "the share of those found that are right");
+  metrics.add<EntityMetricOf<recall_of>>("EntityRecall", "recall" + of + "the share of those present that were found");
   metrics.add<EntityMetricOf<f1_of>>("EntityF1", "F1" + of + "the harmonic mean of precision and recall");
 }
 

@@ -27,7 +27,7 @@ struct PreferenceRewards {
   static void describe(Fields<PreferenceRewards>& f) {
     f.optional("beta", &PreferenceRewards::beta)
         .greater_than(0)
-        .doc("the loss's; a reward is that many times the gain");
+        .doc("beta of the loss; a reward is this many times the gain");
   }
 
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
@@ -56,7 +56,9 @@ struct PreferenceRewards {
 struct DesirableRewards {
   double beta = 0.1;
   static void describe(Fields<DesirableRewards>& f) {
-    f.optional("beta", &DesirableRewards::beta).greater_than(0).doc("the loss's; a reward is that many times the gain");
+    f.optional("beta", &DesirableRewards::beta)
+        .greater_than(0)
+        .doc("beta of the loss; a reward is this many times the gain");
   }
 
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
@@ -115,10 +117,10 @@ struct RewardScores {
 void add_preference_metrics(MetricRegistry& metrics) {
   metrics.add<PreferenceRewards>(
       "PreferenceRewards",
-      "the mean reward of the chosen and of the rejected answers, beta times what each gains on the reference, their "
-      "difference (margins), and the share of pairs whose chosen answer has the larger one (accuracies); inputs: "
-      "[output, chosen_labels, rejected_labels, reference]. Without the reference, as for ORPOLoss and SimPOLoss, a "
-      "reward is beta times the mean log-probability of the answer's tokens");
+      "the mean reward of the chosen and of the rejected answers, where a reward is beta times the answer's gain on "
+      "the reference, their difference (margins), and the share of pairs whose chosen answer has the larger one "
+      "(accuracies); inputs: [output, chosen_labels, rejected_labels, reference]. Without the reference, as for "
+      "ORPOLoss and SimPOLoss, a reward is beta times the mean log-probability of the answer's tokens");
   metrics.add<DesirableRewards>(
       "DesirableRewards",
       "the mean reward of desirable answers (chosen) and of others (rejected), their difference (margins), and the "
@@ -126,7 +128,7 @@ void add_preference_metrics(MetricRegistry& metrics) {
       "gain of mismatched answers (kl); inputs: [output, labels, kl_labels, label, reference]");
   metrics.add<RewardScores>(
       "RewardScores",
-      "of a reward model: the share of pairs whose chosen text has the larger score (accuracy), by how much (margin), "
+      "for a reward model: the share of pairs whose chosen text has the larger score (accuracy), by how much (margin), "
       "and the mean score; inputs: [output], the chosen texts' scores first");
 }
 

@@ -151,8 +151,8 @@ struct RankingMetric : ProbabilityMetric {
         .doc(
             "average over the classes, each against the rest, or over the labels where output and target are [N, L]; "
             "weighted: by their number of samples; micro: all of them as one; samples: with several labels, over the "
-            "samples, of each how well its labels are ordered; none: a figure for each class or label. Those of which "
-            "all samples, or none, are positive are left out of a mean");
+            "samples, by how well each one's labels are ordered; none: a figure for each class or label. Classes or "
+            "labels for which all samples, or none, are positive are left out of a mean");
     ProbabilityMetric::describe(f);
   }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
@@ -194,12 +194,11 @@ struct RankingMetric : ProbabilityMetric {
 void add_ranking_metrics(MetricRegistry& metrics) {
   metrics.add<RankingMetric<RocArea>>(
       "AUROC",
-      "area under the receiver operating characteristic; for several classes each against the rest, "
-      "for several labels (output and target [N, L]) each by itself");
-  metrics.add<RankingMetric<PrecisionArea>>(
-      "AveragePrecision",
-      "mean precision over the recalls; for several classes each against the rest, "
-      "for several labels (output and target [N, L]) each by itself");
+      "area under the receiver operating characteristic; for several classes, each against the rest; for several "
+      "labels (output and target [N, L]), each by itself");
+  metrics.add<RankingMetric<PrecisionArea>>("AveragePrecision",
+                                            "mean precision over the recalls; for several classes, each against the "
+                                            "rest; for several labels (output and target [N, L]), each by itself");
 }
 
 }  // namespace trainrun

@@ -36,8 +36,8 @@ struct EachOutput {
     f.optional("multioutput", &EachOutput::multioutput)
         .one_of({"uniform_average", "raw_values"})
         .doc(
-            "raw_values: besides, a figure for each element of a sample: the columns of several labels by their names, "
-            "the steps of a forecast by their numbers, from 1");
+            "raw_values: also a figure for each element of a sample: the columns of several labels by their names, the "
+            "steps of a forecast by their numbers, from 1");
   }
   bool is_raw() const { return multioutput == "raw_values"; }
   /// `figures` of each element, behind the one of all.
@@ -231,13 +231,12 @@ struct SpearmanCorr : EachOutput {
 }  // namespace
 
 void add_regression_metrics(MetricRegistry& metrics) {
-  metrics.add<MeanError<Measure::kSquare>>("MSE", "mean of the squared differences of output and target");
+  metrics.add<MeanError<Measure::kSquare>>("MSE", "mean of the squared differences between output and target");
   metrics.add<MeanError<Measure::kRootSquare>>("RMSE", "square root of the mean of the squared differences");
-  metrics.add<MeanError<Measure::kAbsolute>>("MAE", "mean of the absolute differences of output and target");
-  metrics.add<MeanError<Measure::kShare>>(
-      "MAPE",
-      "mean of the absolute differences of output and target as shares of the target: 0.05 is 5 %; targets nearer to 0 "
-      "than 1.17e-6 count as that");
+  metrics.add<MeanError<Measure::kAbsolute>>("MAE", "mean of the absolute differences between output and target");
+  metrics.add<MeanError<Measure::kShare>>("MAPE",
+                                          "mean of the absolute differences between output and target as shares of the "
+                                          "target: 0.05 is 5 %; targets nearer to 0 than 1.17e-6 count as 1.17e-6");
   metrics.add<MomentMetric<Determination>>(
       "R2", "share of the target's variance that the output explains; the mean over the elements of a sample");
   metrics.add<MomentMetric<Pearson>>("PearsonCorr",

@@ -44,9 +44,7 @@ struct CosineSpearman {
 struct RecallAtK {
   int64_t k = 10;
   static void describe(Fields<RecallAtK>& f) {
-    f.optional("k", &RecallAtK::k)
-        .at_least(1)
-        .doc("how many of the most similar texts may come before or at the positive");
+    f.optional("k", &RecallAtK::k).at_least(1).doc("how many of the most similar texts are searched for the positive");
   }
   std::unique_ptr<Metric> build(const MetricInputs& in) const {
     in.require_inputs(1, 2);
@@ -87,8 +85,7 @@ struct RecallAtK {
 void add_sentence_metrics(MetricRegistry& metrics) {
   metrics.add<CosineSpearman>(
       "CosineSpearman",
-      "correlation of the ranks of pairs' cosines and of their scores; inputs: vectors [N, 2, D] "
-      "and scores");
+      "correlation between the ranks of pairs' cosines and of their scores; inputs: vectors [N, 2, D] and scores");
   metrics.add<RecallAtK>("RecallAtK",
                          "share of anchors that have their positive among the k most similar of all positives and "
                          "negatives of the set; reads vectors [N, 2, D] or [N, 3, D]");

@@ -70,7 +70,7 @@ struct CTCErrorRate {
       const int64_t* labels = targets.const_data_ptr<int64_t>() + n * targets.size(1);
       const int64_t length = lengths.const_data_ptr<int64_t>()[n];
       if (length < 0 || length > targets.size(1)) {
-        throw DataError("CTCErrorRate: a target of " + std::to_string(length) + " labels, there is room for " +
+        throw DataError("CTCErrorRate: a target of " + std::to_string(length) + " labels, but there is room for " +
                         std::to_string(targets.size(1)));
       }
       wrong += edit_distance(decoded(best.const_data_ptr<int64_t>() + n * best.size(1), best.size(1)),

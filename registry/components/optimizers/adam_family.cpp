@@ -38,7 +38,7 @@ struct AdamOptions {
     f.optional("maximize", &AdamOptions::maximize).doc("maximize the loss instead of minimizing it");
     if (kDecoupled) return;
     f.optional("decoupled_weight_decay", &AdamOptions::decoupled_weight_decay)
-        .doc("take lr times weight_decay of the weights away instead, as AdamW does");
+        .doc("subtract lr times weight_decay times the weights instead, as AdamW does");
   }
   std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const;
 };

@@ -161,7 +161,9 @@ struct Lion {
         .at_least(0)
         .less_than(1)
         .doc("share of the running mean in the step, and its decay");
-    f.optional("weight_decay", &Lion::weight_decay).at_least(0).doc("share of the weights taken away, times lr");
+    f.optional("weight_decay", &Lion::weight_decay)
+        .at_least(0)
+        .doc("weight decay: lr times this share of the weights is subtracted in each step");
     f.optional("maximize", &Lion::maximize).doc("maximize the loss instead of minimizing it");
   }
   std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const { return foreach_optimizer<Lion>(inputs); }
@@ -183,7 +185,7 @@ struct Lion {
 void add_adam_variants(OptimizerRegistry& optimizers) {
   optimizers.add<Adamax>("Adamax", "Adam with the largest gradient in place of the mean square");
   optimizers.add<NAdam>("NAdam", "Adam with Nesterov momentum");
-  optimizers.add<RAdam>("RAdam", "Adam that trusts its second moment only when it has seen enough");
+  optimizers.add<RAdam>("RAdam", "Adam that uses its second moment only once it has seen enough gradients");
   optimizers.add<Lion>("Lion", "the sign of a running mean of the gradient");
 }
 

@@ -275,7 +275,7 @@ void describe_common(Fields<T>& f) {
   }
   if constexpr (requires { &T::decoupled_weight_decay; }) {
     f.optional("decoupled_weight_decay", &T::decoupled_weight_decay)
-        .doc("take lr times weight_decay of the weights away instead, as AdamW does");
+        .doc("subtract lr times weight_decay times the weights instead, as AdamW does");
   }
   if constexpr (requires { &T::maximize; })
     f.optional("maximize", &T::maximize).doc("maximize the loss instead of minimizing it");

@@ -36,7 +36,7 @@ struct LBFGSOptions {
     f.optional("history_size", &LBFGSOptions::history_size).at_least(1).doc("steps that are remembered");
     f.optional("line_search_fn", &LBFGSOptions::line_search_fn)
         .one_of({"strong_wolfe"})
-        .doc("how the length of a step is found; null takes lr");
+        .doc("how the length of a step is found; null: it is lr");
   }
   std::unique_ptr<Optimizer> build(const OptimizerInputs& inputs) const;
 };

@@ -32,7 +32,7 @@ struct Adafactor {
     f.optional("beta2_decay", &Adafactor::beta2_decay).at_most(0).doc("power of the step in the decay of the variance");
     f.optional("eps", &Adafactor::eps)
         .at_least(0)
-        .doc("the least variance (null: what the number format has) and the least size of weights");
+        .doc("the least variance (null: the smallest step of the dtype) and the least size of weights");
     f.optional("d", &Adafactor::d).at_least(1).doc("the largest root mean square of a step");
     f.optional("weight_decay", &Adafactor::weight_decay)
         .at_least(0)
@@ -148,8 +148,8 @@ struct Muon {
         .doc("weight decay: lr times this share of the weights is subtracted in each step");
     f.optional("momentum", &Muon::momentum).at_least(0).doc("share of the running mean that is kept");
     f.optional("nesterov", &Muon::nesterov).doc("Nesterov momentum");
-    f.optional("ns_coefficients", &Muon::ns_coefficients).doc("of the Newton-Schulz polynomial");
-    f.optional("eps", &Muon::eps).at_least(0).doc("the least norm that is divided by");
+    f.optional("ns_coefficients", &Muon::ns_coefficients).doc("coefficients of the Newton-Schulz polynomial");
+    f.optional("eps", &Muon::eps).at_least(0).doc("the smallest norm to divide by");
     f.optional("ns_steps", &Muon::ns_steps).at_least(0).less_than(100).doc("Newton-Schulz iterations");
     f.optional("adjust_lr_fn", &Muon::adjust_lr_fn)
         .one_of({"original", "match_rms_adamw"})
@@ -198,7 +198,7 @@ struct Muon {
 }  // namespace
 
 void add_matrix_optimizers(OptimizerRegistry& optimizers) {
-  optimizers.add<Adafactor>("Adafactor", "adaptive rates that remember only rows and columns of a matrix");
+  optimizers.add<Adafactor>("Adafactor", "adaptive rates that keep only the rows' and columns' means of a matrix");
   optimizers.add<Muon>("Muon", "momentum made orthogonal; for the matrices of hidden layers");
 }
 

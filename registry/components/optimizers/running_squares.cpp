@@ -146,8 +146,8 @@ struct Adadelta {
 }  // namespace
 
 void add_running_squares(OptimizerRegistry& optimizers) {
-  optimizers.add<RMSprop>("RMSprop", "the gradient over the root of its running mean square, with momentum");
-  optimizers.add<Adagrad>("Adagrad", "the gradient over the root of all its squares so far");
+  optimizers.add<RMSprop>("RMSprop", "the gradient divided by the root of its running mean square, with momentum");
+  optimizers.add<Adagrad>("Adagrad", "the gradient divided by the root of the sum of all its squares so far");
   optimizers.add<Adadelta>(
       "Adadelta", "steps scaled by the size of recent steps, so that the unit of the gradient does not matter");
 }

@@ -223,7 +223,8 @@ class OptimizerChain : public Optimizer {
       parameters[static_cast<size_t>(pattern - patterns.begin())].push_back(item);
     }
     for (size_t i = 0; i < parts.size(); ++i) {
-      if (parameters[i].empty()) throw Error("'" + parts[i].match + "' leaves " + parts[i].optimizer.type + " nothing");
+      if (parameters[i].empty())
+        throw Error("'" + parts[i].match + "' leaves no parameters for " + parts[i].optimizer.type);
       Link link;
       for (const auto& [name, unused] : parameters[i]) link.names.insert(name);
       link.optimizer = parts[i].optimizer.build(group_parameters(parts[i].optimizer, parameters[i], all.lr_scales));
@@ -291,11 +292,11 @@ std::unique_ptr<Optimizer> ChainedOptimizer::build(const OptimizerInputs& inputs
 }  // namespace
 
 void add_wrappers(OptimizerRegistry& optimizers) {
-  optimizers.add<Lookahead>("Lookahead", "slow weights that follow another optimizer's every few steps");
+  optimizers.add<Lookahead>("Lookahead", "slow weights that follow those of another optimizer every few steps");
   optimizers.add<ChainedOptimizer>("ChainedOptimizer",
                                    "several optimizers, each for the parameters that its pattern matches");
   optimizers.add<GradientCentralization>("GradientCentralization",
-                                         "another optimizer, on gradients without their mean");
+                                         "another optimizer, which gets gradients without their mean");
 }
 
 }  // namespace trainrun

@@ -73,7 +73,7 @@ struct ChainedScheduler {
   Parts schedulers;
   static void describe(Fields<ChainedScheduler>& f) {
     f.required("schedulers", &ChainedScheduler::schedulers)
-        .doc("each changes the rates that the ones before it made of the same step");
+        .doc("each changes the rates that the ones before it returned for the same step");
   }
   void check(Checker& checker) const { check_parts(schedulers, checker); }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
@@ -120,7 +120,7 @@ struct SequentialLR {
     }
     const bool rising =
         std::adjacent_find(milestones.begin(), milestones.end(), std::greater_equal<>()) == milestones.end();
-    if (!rising) checker.fail("milestones", "must rise");
+    if (!rising) checker.fail("milestones", "must be ascending");
   }
   std::unique_ptr<Scheduler> build(const SchedulerInputs& inputs) const {
     std::vector<std::unique_ptr<Scheduler>> parts;
@@ -137,8 +137,8 @@ struct SequentialLR {
 }  // namespace
 
 void add_composite_schedulers(SchedulerRegistry& schedulers) {
-  schedulers.add<ChainedScheduler>("ChainedScheduler",
-                                   "several schedulers at once, each changing the rates that the others made");
+  schedulers.add<ChainedScheduler>(
+      "ChainedScheduler", "several schedulers at once, each changing the rates that the one before it returned");
   schedulers.add<SequentialLR>("SequentialLR", "several schedulers one after the other, from milestone to milestone");
 }
 

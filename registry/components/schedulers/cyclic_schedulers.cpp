@@ -144,10 +144,10 @@ struct CyclicLR {
     f.optional("step_size_up", &CyclicLR::step_size_up).at_least(1).doc("number of steps in which the rate rises");
     f.optional("step_size_down", &CyclicLR::step_size_down)
         .at_least(1)
-        .doc("number of steps in which it falls; by default as many as it rises in");
+        .doc("number of steps in which it falls; by default the same as step_size_up");
     f.optional("mode", &CyclicLR::mode)
         .one_of({"triangular", "triangular2", "exp_range"})
-        .doc("cycles stay as high, get half as high each time, or shrink by gamma at each step");
+        .doc("cycles keep their height, halve it each time, or shrink by gamma at each step");
     f.optional("gamma", &CyclicLR::gamma).at_least(0).doc("factor for exp_range");
     f.optional("cycle_momentum", &CyclicLR::cycle_momentum).doc("momentum (Adam's first beta) falls as the rate rises");
     f.optional("base_momentum", &CyclicLR::base_momentum)
@@ -205,8 +205,8 @@ std::unique_ptr<Scheduler> CyclicLR::build(const SchedulerInputs&) const { retur
 }  // namespace
 
 void add_cyclic_schedulers(SchedulerRegistry& schedulers) {
-  schedulers.add<OneCycleLR>("OneCycleLR", "up to max_lr and down to almost nothing, momentum the other way round");
-  schedulers.add<CyclicLR>("CyclicLR", "up and down between base_lr and max_lr, momentum the other way round");
+  schedulers.add<OneCycleLR>("OneCycleLR", "up to max_lr and down to almost nothing; momentum moves the other way");
+  schedulers.add<CyclicLR>("CyclicLR", "up and down between base_lr and max_lr; momentum moves the other way");
 }
 
 }  // namespace trainrun

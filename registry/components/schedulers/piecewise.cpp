@@ -13,16 +13,17 @@ struct Piecewise {
     f.required("points", &Piecewise::points)
         .at_least(0)
         .doc(
-            "[when, factor of the learning rate], in the order of time; the first counts before it, the last after it");
+            "[when, factor of the learning rate], in order of time; the first factor also holds before its point, the "
+            "last after it");
     f.optional("interpolation", &Piecewise::interpolation)
         .one_of({"linear", "constant"})
-        .doc("along straight lines from point to point, or as the last point says until the next");
+        .doc("along straight lines from point to point, or constant from each point to the next");
   }
   void check(Checker& checker) const {
     if (points.empty()) checker.fail("points", "needs at least one point");
     const auto no_later = [](const auto& a, const auto& b) { return a[0] >= b[0]; };
     if (std::adjacent_find(points.begin(), points.end(), no_later) != points.end()) {
-      checker.fail("points", "must be in the order of time, each later than the one before");
+      checker.fail("points", "must be in order of time, each later than the one before");
     }
   }
   double factor(double t) const {
@@ -41,7 +42,7 @@ struct Piecewise {
 }  // namespace
 
 void add_piecewise(SchedulerRegistry& schedulers) {
-  schedulers.add<Piecewise>("Piecewise", "the rate times factors that are given at points in time");
+  schedulers.add<Piecewise>("Piecewise", "the rate times factors given for points in time");
 }
 
 }  // namespace trainrun

@@ -64,7 +64,8 @@ std::unique_ptr<Scheduler> SWALR::build(const SchedulerInputs& inputs) const {
 }  // namespace
 
 void add_swa_lr(SchedulerRegistry& schedulers) {
-  schedulers.add<SWALR>("SWALR", "from the rate that another scheduler left to a constant one, for averaged weights");
+  schedulers.add<SWALR>("SWALR",
+                        "from the rate where another scheduler stopped to a constant one, for averaged weights");
 }
 
 }  // namespace trainrun

@@ -196,7 +196,7 @@ struct MultiplicativeLR {
     if (!points) return;
     const auto later = [](const auto& a, const auto& b) { return a[0] >= b[0]; };
     const bool rising = std::adjacent_find(points->begin(), points->end(), later) == points->end();
-    if (points->empty() || !rising) checker.fail("lr_lambda", "needs points in the order of time");
+    if (points->empty() || !rising) checker.fail("lr_lambda", "needs points in order of time");
   }
   double factor(int64_t t) const {
     if (const auto* constant = std::get_if<double>(&lr_lambda)) return *constant;
@@ -233,9 +233,9 @@ std::unique_ptr<Scheduler> MultiplicativeLR::build(const SchedulerInputs& inputs
 }  // namespace
 
 void add_torch_schedulers(SchedulerRegistry& schedulers) {
-  schedulers.add<ConstantLR>("ConstantLR", "a part of the rate at first, all of it later");
-  schedulers.add<LinearLR>("LinearLR", "along a straight line from one part of the rate to another");
-  schedulers.add<PolynomialLR>("PolynomialLR", "down to 0 along a power of what remains");
+  schedulers.add<ConstantLR>("ConstantLR", "a fraction of the rate at first, the full rate later");
+  schedulers.add<LinearLR>("LinearLR", "along a straight line from one fraction of the rate to another");
+  schedulers.add<PolynomialLR>("PolynomialLR", "down to 0 along a power of the remaining share of steps");
   schedulers.add<StepLR>("StepLR", "the rate times gamma every step_size");
   schedulers.add<MultiStepLR>("MultiStepLR", "the rate times gamma at each milestone");
   schedulers.add<ExponentialLR>("ExponentialLR", "the rate times gamma each time");

@@ -147,7 +147,9 @@ struct WarmupStableDecay : Warmup {
         .doc("number of steps in which the rate falls");
     f.optional("num_stable_steps", &WarmupStableDecay::num_stable_steps)
         .at_least(0)
-        .doc("number of steps in between at the full rate; by default what warm-up and decay leave of the job");
+        .doc(
+            "number of steps in between at the full rate; by default the steps of the job that are neither warm-up nor "
+            "decay");
     f.optional("warmup_type", &WarmupStableDecay::warmup_type).doc("shape of the rise");
     f.optional("decay_type", &WarmupStableDecay::decay_type).doc("shape of the fall");
     f.optional("min_lr_ratio", &WarmupStableDecay::min_lr_ratio)
@@ -184,8 +186,8 @@ struct WarmupStableDecay : Warmup {
 void add_warmup_schedulers(SchedulerRegistry& schedulers) {
   schedulers.add<ConstantWithWarmup>("ConstantWithWarmup", "up from 0 along a line, then constant");
   schedulers.add<LinearWithWarmup>("LinearWithWarmup", "up from 0, then down to 0, along straight lines");
-  schedulers.add<PolynomialWithWarmup>("PolynomialWithWarmup",
-                                       "up from 0 along a line, then down along a power of what remains");
+  schedulers.add<PolynomialWithWarmup>(
+      "PolynomialWithWarmup", "up from 0 along a line, then down along a power of the remaining share of steps");
   schedulers.add<CosineWithWarmup>("CosineWithWarmup", "up from 0 along a line, then down along a cosine");
   schedulers.add<CosineWithHardRestarts>("CosineWithHardRestarts",
                                          "up from 0 along a line, then down along a cosine, again and again");

@@ -18,7 +18,7 @@ struct AugmentationOptions : AugmentationPixels {
     f.optional("interpolation", &C::interpolation)
         .doc("how the pixels of an image that is turned or moved are computed");
     f.optional("fill", &C::fill)
-        .doc("value of what comes in from outside the image: one number, or one for each channel; null: 0");
+        .doc("value of the areas that come in from outside the image: one number, or one for each channel; null: 0");
     f.optional("field", &C::field).doc("the field of the batch to change");
   }
   void change_described(DatasetInfo& info, const char* transform) const {
@@ -149,7 +149,7 @@ struct AugMix : AugmentationOptions {
     f.optional("severity", &AugMix::severity)
         .at_least(1)
         .at_most(kBins)
-        .doc("the strongest magnitude that is drawn, of ten");
+        .doc("the strongest magnitude that is drawn, out of ten");
     f.optional("mixture_width", &AugMix::mixture_width).at_least(1).doc("number of changed images that are mixed");
     f.optional("chain_depth", &AugMix::chain_depth)
         .doc("number of augmentations that each goes through; below 1: drawn, from 1 to 3");
@@ -186,8 +186,8 @@ struct AugMix : AugmentationOptions {
 }  // namespace
 
 void add_auto_augment_transforms(TransformRegistry& transforms) {
-  transforms.add<AutoAugment>("AutoAugment", "two augmentations, of 25 pairs that were learnt (Cubuk et al. 2019)");
-  transforms.add<RandAugment>("RandAugment", "some augmentations, all of one strength (Cubuk et al. 2020)");
+  transforms.add<AutoAugment>("AutoAugment", "two augmentations: one of 25 learnt pairs (Cubuk et al. 2019)");
+  transforms.add<RandAugment>("RandAugment", "some augmentations, all of the same strength (Cubuk et al. 2020)");
   transforms.add<TrivialAugmentWide>("TrivialAugmentWide",
                                      "one augmentation, of random strength (Müller, Hutter 2021)");
   transforms.add<AugMix>("AugMix", "an image mixed with changed ones (Hendrycks et al. 2020)");

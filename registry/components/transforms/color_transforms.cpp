@@ -119,7 +119,7 @@ struct GaussianBlur {
     f.required("kernel_size", &GaussianBlur::kernel_size)
         .at_least(1)
         .unit("pixels")
-        .doc("of the window whose mean, weighted by a Gaussian, each pixel becomes: odd; or [width, height]");
+        .doc("size of the window whose Gaussian-weighted mean each pixel becomes: odd; or [width, height]");
     f.optional("sigma", &GaussianBlur::sigma)
         .greater_than(0)
         .unit("pixels")

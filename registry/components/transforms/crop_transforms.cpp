@@ -89,8 +89,8 @@ struct RandomResizedCrop {
 }  // namespace
 
 void add_crop_transforms(TransformRegistry& transforms) {
-  transforms.add<RandomResizedCrop>("RandomResizedCrop",
-                                    "a window of random place, size and ratio, resized; each image has its own");
+  transforms.add<RandomResizedCrop>(
+      "RandomResizedCrop", "a window of random position, size and aspect ratio, drawn for each image and resized");
 }
 
 }  // namespace trainrun

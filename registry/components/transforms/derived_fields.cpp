@@ -23,7 +23,7 @@ struct Copy {
 
   static void describe(Fields<Copy>& f) {
     f.optional("field", &Copy::field).doc("the field of the batch to copy");
-    f.required("to", &Copy::to).doc("what the copy is called: the transforms after this one change either");
+    f.required("to", &Copy::to).doc("the name of the copy; later transforms can change either field");
   }
   void change(DatasetInfo& info) const { add_field(info, FieldInfo(find_field(info, field, "Copy")), to, "Copy"); }
   void apply(Batch& batch, const SampleDraws&) const { batch.set(to, batch.at(field).clone()); }
@@ -39,8 +39,10 @@ struct Triplets {
   static void describe(Fields<Triplets>& f) {
     f.optional("field", &Triplets::field).doc("the field of the batch whose samples are the anchors");
     f.optional("label", &Triplets::label).doc("the field that holds the classes of the samples");
-    f.optional("positive", &Triplets::positive).doc("the new field that holds, for each anchor, another of its class");
-    f.optional("negative", &Triplets::negative).doc("the new field that holds, for each anchor, one of another class");
+    f.optional("positive", &Triplets::positive)
+        .doc("the new field that holds, for each anchor, another sample of its class");
+    f.optional("negative", &Triplets::negative)
+        .doc("the new field that holds, for each anchor, a sample of another class");
   }
   void check(Checker& checker) const {
     if (positive == negative) checker.fail("negative", "the two new fields need two names");
@@ -87,7 +89,7 @@ struct Triplets {
 void add_derived_fields(TransformRegistry& transforms) {
   transforms.add<Copy>("Copy", "copies a field of the batch to another name");
   transforms.add<Triplets>("Triplets",
-                           "adds, for each sample of a batch, another one of its class and one of another class");
+                           "adds, for each sample of a batch, another sample of its class and one of another class");
 }
 
 }  // namespace trainrun

@@ -108,14 +108,17 @@ struct Resize {
   std::string field = "image";
 
   static void describe(Fields<Resize>& f) {
-    f.required("size", &Resize::size).at_least(1).unit("pixels").doc("[height, width]; or of the shorter side");
+    f.required("size", &Resize::size)
+        .at_least(1)
+        .unit("pixels")
+        .doc("[height, width]; or the length of the shorter side");
     f.optional("interpolation", &Resize::interpolation)
         .one_of({kInterpolations.begin(), kInterpolations.end()})
         .doc("how new pixels are computed from old ones");
     f.optional("max_size", &Resize::max_size)
         .at_least(1)
         .unit("pixels")
-        .doc("greatest length of the longer side, if size is that of the shorter");
+        .doc("maximum length of the longer side, if size is the length of the shorter");
     f.optional("antialias", &Resize::antialias)
         .doc("average what falls on one pixel when an image is made smaller; for bilinear and bicubic");
     f.optional("field", &Resize::field).doc("the field of the batch to change");

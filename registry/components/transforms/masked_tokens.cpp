@@ -30,20 +30,19 @@ struct MaskTokens : NewTokens {
     f.optional("mlm_probability", &MaskTokens::mlm_probability)
         .greater_than(0)
         .at_most(1)
-        .doc("with which a token is to be predicted; never special tokens and padding");
+        .doc("probability that a token is to be predicted; never special tokens or padding");
     f.optional("mask_replace_prob", &MaskTokens::mask_replace_prob)
         .at_least(0)
         .at_most(1)
-        .doc("with which such a token becomes the tokenizer's mask");
+        .doc("probability that such a token is replaced by the tokenizer's mask");
     f.optional("random_replace_prob", &MaskTokens::random_replace_prob)
         .at_least(0)
         .at_most(1)
-        .doc("with which it becomes any token of the vocabulary; else it stays");
+        .doc("probability that it is replaced by any token of the vocabulary; else it stays");
     f.optional("whole_word", &MaskTokens::whole_word)
         .doc(
-            "true: words are drawn, with all their tokens, as BERT's later checkpoints did; each of these tokens is "
-            "then "
-            "replaced by its own chance");
+            "true: whole words are drawn, with all their tokens, as for BERT's later checkpoints; whether a token is "
+            "replaced is then drawn for each one");
     f.optional("field", &MaskTokens::field).doc("the field of the batch that holds the tokens");
     f.optional("labels", &MaskTokens::labels)
         .doc("the field, new or not, that gets the tokens to be predicted, and -100 elsewhere; it becomes the target");
@@ -168,9 +167,8 @@ std::unique_ptr<Transform> MaskTokens::build(const TransformInputs&) const {
 
 void add_masked_tokens(TransformRegistry& transforms) {
   transforms.add<MaskTokens>("MaskTokens",
-                             "hides tokens, or whole words, which a masked language model is to predict; an evaluation "
-                             "hides the same ones each "
-                             "time");
+                             "hides tokens or whole words for a masked language model to predict; an evaluation hides "
+                             "the same ones each time");
 }
 
 }  // namespace trainrun

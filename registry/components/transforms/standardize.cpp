@@ -25,7 +25,7 @@ struct Standardize {
         .doc(
             "the dimension whose entries each have a mean of their own: 1 for channels, -1 for the features of [N, L, "
             "F]; lists of numbers of unequal length, [N, L], have one mean. Padding neither counts nor is changed");
-    f.optional("with_mean", &Standardize::with_mean).doc("take the training samples' mean away");
+    f.optional("with_mean", &Standardize::with_mean).doc("subtract the training samples' mean");
     f.optional("with_std", &Standardize::with_std).doc("divide by their standard deviation; where that is 0, by 1");
   }
   std::unique_ptr<Transform> build(const TransformInputs&) const;
@@ -122,7 +122,7 @@ class StandardizeTransform : public Transform, public ScalesNumbers {
       set(at::tensor(state.at("mean").get<std::vector<double>>(), at::kDouble),
           at::tensor(state.at("std").get<std::vector<double>>(), at::kDouble));
     } catch (const nlohmann::json::exception& error) {
-      throw DataError(std::string("Standardize: what a checkpoint kept of it cannot be read: ") + error.what());
+      throw DataError(std::string("Standardize: its part of the checkpoint cannot be read: ") + error.what());
     }
   }
 

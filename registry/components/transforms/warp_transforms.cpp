@@ -30,7 +30,7 @@ template <class C>
 void describe_sampling(Fields<C>& f) {
   f.optional("interpolation", &C::interpolation).doc("how new pixels are computed from old ones");
   f.optional("fill", &C::fill)
-      .doc("value of what comes in from outside the image: one number, or one for each channel");
+      .doc("value of the areas that come in from outside the image: one number, or one for each channel");
   f.optional("field", &C::field).doc("the field of the batch to change");
 }
 
@@ -172,7 +172,7 @@ struct RandomPerspective {
     f.optional("distortion_scale", &RandomPerspective::distortion_scale)
         .at_least(0)
         .at_most(1)
-        .doc("how far each corner moves inwards, at most: 1 is up to the image's centre");
+        .doc("how far each corner moves inwards at most: 1 is to the image's centre");
     f.optional("p", &RandomPerspective::p).at_least(0).at_most(1).doc("probability that an image is changed");
     describe_sampling(f);
   }
@@ -245,7 +245,7 @@ void add_warp_transforms(TransformRegistry& transforms) {
   transforms.add<RandomRotation>("RandomRotation", "turns each image by an angle of its own, keeping its size");
   transforms.add<RandomAffine>("RandomAffine", "turns, moves, scales and shears each image, keeping its size");
   transforms.add<RandomPerspective>("RandomPerspective",
-                                    "shows an image as if seen from another place, with some probability");
+                                    "shows an image as if seen from another viewpoint, with some probability");
 }
 
 }  // namespace trainrun

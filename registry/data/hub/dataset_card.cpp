@@ -72,7 +72,7 @@ std::vector<NamedFiles> splits_of(const json& files, const std::string& place, c
     if (!is_whole) fail(place, where, "{split: …, path: …}", item);
     splits.push_back({item["split"], texts_of(item["path"], place, where)});
     if (!names.insert(splits.back().split).second) {
-      throw DataError(place + ": " + where + ": the split " + splits.back().split + " is there twice");
+      throw DataError(place + ": " + where + ": the split " + splits.back().split + " occurs twice");
     }
   }
   return splits;
@@ -163,7 +163,7 @@ DatasetCard read_card(const std::string& text, const std::string& place) {
     card.configs.push_back(config_of(config, place, card.configs.size()));
     const auto same = [&](const CardConfig& other) { return other.name == card.configs.back().name; };
     if (std::ranges::count_if(card.configs, same) > 1) {
-      throw DataError(place + ": configs: " + card.configs.back().name + " is there twice");
+      throw DataError(place + ": configs: " + card.configs.back().name + " occurs twice");
     }
   }
   return card;

@@ -34,8 +34,11 @@ struct HubDataset : TableOptions {
 
   static void describe(Fields<HubDataset>& f);
   void check(Checker& checker) const {
-    if (revision && path.find('@') != std::string::npos) checker.fail("revision", "path says a revision, too");
-    if (config && files) checker.fail("config", "is found by the card, which files is read instead of");
+    if (revision && path.find('@') != std::string::npos) checker.fail("revision", "path also gives a revision");
+    if (config && files)
+      checker.fail("config",
+                   "cannot be given together with files: it names an entry of the card, which is not read where files "
+                   "are given");
     check_options(checker);
   }
   HubQuery query() const { return {{of_split, config, files}, path, revision}; }
@@ -46,9 +49,11 @@ void HubDataset::describe(Fields<HubDataset>& f) {
   TableOptions::describe_whole_into(
       f, "org/name or org/name@revision; or a folder of files that are laid out as in such a repository");
   f.optional("split", &HubDataset::of_split)
-      .doc("as the data set calls it, train, validation, test, …; null: train. Of its rows, type: Split takes a part");
+      .doc(
+          "the name of a split of the data set: train, validation, test, …; null: train. To use only a part of its "
+          "rows, wrap it in type: Split");
   f.optional("config", &HubDataset::config)
-      .doc("which of several tables that the data set consists of; null: its only one, or its default");
+      .doc("which of the data set's tables to read; null: its only one, or its default");
   f.optional("revision", &HubDataset::revision)
       .not_empty("expected a branch, a tag or a commit")
       .doc("a branch, a tag or a commit; null: main");

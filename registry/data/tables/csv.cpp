@@ -22,8 +22,8 @@ struct Csv : TableOptions {
     TableOptions::describe_into(f);
     f.optional("delimiter", &Csv::delimiter)
         .doc(
-            "the one character between columns: \",\", \";\", \"\\t\"; or auto: that of , ; tab and | which divides "
-            "the first lines into equally many columns");
+            "the one character between columns: \",\", \";\", \"\\t\"; or auto: whichever of , ; tab and | divides the "
+            "first lines into equal numbers of columns");
     f.optional("header", &Csv::header)
         .doc("the first line names the columns; if false they are named by their number, \"0\" the first");
     f.optional("encoding", &Csv::encoding).doc(kEncodingHelp);

@@ -78,7 +78,7 @@ class JsonlTable : public TableReader {
     const auto checked = [&](int depth, Json::parse_event_t event, Json& value) {
       if (depth != 1 || event != Json::parse_event_t::key) return true;
       auto key = value.get<std::string>();
-      if (!keys.insert(key).second) fail("the key '" + key + "' is there twice");
+      if (!keys.insert(key).second) fail("the key '" + key + "' occurs twice");
       if (names) names->push_back(std::move(key));
       return true;
     };

@@ -77,7 +77,7 @@ class SqliteTable : public TableReader {
     if (code == SQLITE_DONE) return false;
     ++number_;
     if (code == SQLITE_INTERRUPT) {
-      throw DataError(place() + ": the query has given no row for " + detail::number_text(timeout_) +
+      throw DataError(place() + ": the query has returned no row for " + detail::number_text(timeout_) +
                       " s; if it needs that long, write a larger timeout_seconds");
     }
     if (code != SQLITE_ROW) fail();

@@ -126,7 +126,7 @@ class TableDataset : public TensorDataset {
     try {
       for (Column& column : columns_) set_learnt_of(column, state);
     } catch (const json::exception&) {
-      throw DataError(options_.path + ": what was learnt from the training data is not of these columns");
+      throw DataError(options_.path + ": what was learnt from the training data belongs to other columns");
     }
     learnt_ = state;
     make_fields();

@@ -361,7 +361,7 @@ void CellParser::require_items(const Cell& list, const Column& column) const {
   const bool are_lists = !column.options.shape.empty();
   for (const Cell& item : list.list) {
     if ((item.kind == Cell::Kind::kList) == are_lists) continue;
-    fail(column.name, are_lists ? shown(text_of(item)) + " is not a list, as each item is that has a shape"
+    fail(column.name, are_lists ? shown(text_of(item)) + " is not a list; with a shape, each item is one"
                                 : "holds lists; say the shape of these");
   }
 }

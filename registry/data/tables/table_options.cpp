@@ -41,7 +41,7 @@ void ColumnOptions::describe(Fields<ColumnOptions>& f) {
   f.optional("one_hot", &ColumnOptions::one_hot)
       .doc("a category goes into features, as a 0 or 1 for each of the categories; an unknown one is all 0");
   f.optional("format", &ColumnOptions::format)
-      .doc("of dates, as strptime has it: \"%d.%m.%Y\"; null: ISO 8601, 2024-05-31 or 2024-05-31T18:30:00Z");
+      .doc("the format of dates, as for strptime: \"%d.%m.%Y\"; null: ISO 8601, 2024-05-31 or 2024-05-31T18:30:00Z");
   f.optional("shape", &ColumnOptions::shape)
       .at_least(1)
       .doc("shape of lists of numbers, which become a field of their own; []: a single value");
@@ -161,8 +161,8 @@ std::string twice(const Strings& names) {
 void check_names(const TableOptions& table, Checker& checker) {
   const Strings labels = table.labels();
   const Strings features = table.features.value_or(Strings());
-  if (const std::string name = twice(labels); !name.empty()) checker.fail("label", "'" + name + "' is there twice");
-  if (const std::string name = twice(table.ids()); !name.empty()) checker.fail("id", "'" + name + "' is there twice");
+  if (const std::string name = twice(labels); !name.empty()) checker.fail("label", "'" + name + "' occurs twice");
+  if (const std::string name = twice(table.ids()); !name.empty()) checker.fail("id", "'" + name + "' occurs twice");
   if (table.has_several_labels() && table.num_classes) {
     checker.fail("num_classes", "is for one label; a list of columns holds numbers");
   }
@@ -173,8 +173,7 @@ void check_names(const TableOptions& table, Checker& checker) {
   for (const std::string& name : labels) {
     if (contains(features, name)) checker.fail("features", "the label '" + name + "' may not be a feature");
   }
-  if (const std::string name = twice(features); !name.empty())
-    checker.fail("features", "'" + name + "' is there twice");
+  if (const std::string name = twice(features); !name.empty()) checker.fail("features", "'" + name + "' occurs twice");
 }
 
 /// Of columns that become fields of their own.
@@ -190,7 +189,7 @@ void check_field_names(const TableOptions& table, Checker& checker) {
     if (options.is_sequence()) fields.push_back(mask_name(name));
   }
   if (const std::string name = twice(fields); !name.empty()) {
-    checker.fail("columns", "'" + name + "' cannot be a field of its own: the mask of a list is called so");
+    checker.fail("columns", "'" + name + "' cannot be a field of its own: this is the name of a list's mask");
   }
 }
 

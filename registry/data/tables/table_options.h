@@ -145,7 +145,9 @@ void TableOptions::describe_whole_into(Fields<T>& f, const char* path_doc) {
           "float32");
   f.optional("id", &TableOptions::id)
       .not_empty("expected at least one column")
-      .doc("a column, or several, by which people know a row: not a feature; messages and predictions name rows by it");
+      .doc(
+          "a column, or several, that identifies a row to people; it is not a feature; messages and predictions name "
+          "rows by it");
   f.optional("features", &TableOptions::features)
       .not_empty("expected at least one column")
       .doc(
@@ -164,14 +166,14 @@ void TableOptions::describe_whole_into(Fields<T>& f, const char* path_doc) {
       .one_of({"classification", "regression"})
       .doc(
           "the label is a class, given as [N] int64: an integer from 0, or a category; or a number, given as [N, 1] "
-          "float32. Where it is not written, and neither num_classes nor columns make the label a class, it is "
-          "regression if every loss that reads the label learns numbers (MSELoss, L1Loss, …)");
+          "float32. If it is omitted, and neither num_classes nor columns make the label a class, it is regression if "
+          "every loss that reads the label learns numbers (MSELoss, L1Loss, …)");
   f.optional("num_classes", &TableOptions::num_classes).at_least(1).doc("labels are below this; for classification");
   f.optional("broken", &TableOptions::broken)
       .one_of({"error", "skip"})
       .doc(
-          "what becomes of a row that cannot be read, with too many or too few columns, no label, or a value that its "
-          "column cannot hold: error: training stops and names it; skip: it is left out and counted");
+          "what to do with a row that cannot be read, because it has too many or too few columns, no label, or a value "
+          "that its column cannot hold: error: stop and name it; skip: leave it out and count it");
   f.rule({.when = {the("task").is("regression")},
           .all = {the("num_classes").is_missing()},
           .at = "num_classes",

@@ -23,8 +23,8 @@ void check_json_depth(std::string_view text, int deepest, const std::string& pla
     } else if (text[i] == ']' || text[i] == '}') {
       --depth;
     } else if (++depth > deepest) {
-      throw DataError(place + ": is nested too deeply: its lists and objects lie more than " + std::to_string(deepest) +
-                      " deep in each other");
+      throw DataError(place + ": is nested too deeply: its lists and objects are nested more than " +
+                      std::to_string(deepest) + " deep");
     }
   }
 }

@@ -40,7 +40,7 @@ ShardOfTensor read_index(const std::string& path) {
     if (depth > kDeepest) throw DataError(path + ": is not an index of shards: it is nested too deeply");
     const bool is_key = event == json::parse_event_t::key && depth == kOfWeightMap;
     if (is_key && !keys.insert(parsed.get<std::string>()).second) {
-      throw DataError(path + ": weight_map: '" + parsed.get<std::string>() + "' is there twice");
+      throw DataError(path + ": weight_map: '" + parsed.get<std::string>() + "' occurs twice");
     }
     return true;
   };
@@ -56,7 +56,7 @@ ShardOfTensor read_index(const std::string& path) {
   for (const auto& [tensor, file] : index["weight_map"].items()) {
     if (!file.is_string() || !is_plain_name(file.get<std::string>())) {
       throw DataError(path + ": weight_map: '" + tensor +
-                      "' must lie in a file beside the index, but is said to be in " +
+                      "' must be in a file beside the index, but the index places it in " +
                       file.dump(-1, ' ', false, json::error_handler_t::replace));
     }
     shards[tensor] = file.get<std::string>();

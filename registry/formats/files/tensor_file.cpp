@@ -297,7 +297,7 @@ std::unique_ptr<TensorFile> open_tensor_file(const std::string& path) {
   if (begins_as_zip(start)) return std::make_unique<NpzFile>(path);
   constexpr size_t kHeaderStart = 8;
   if (start.size() > kHeaderStart && start[kHeaderStart] == '{') return std::make_unique<SafetensorsTensorFile>(path);
-  throw DataError(path + ": expected a .safetensors, .npy or .npz file; it does not begin as one");
+  throw DataError(path + ": expected a .safetensors, .npy or .npz file; it does not begin like one");
 }
 
 }  // namespace trainrun

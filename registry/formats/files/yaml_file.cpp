@@ -104,7 +104,7 @@ class JsonBuilder : public YAML::EventHandler {
   void set_key(Frame& frame, const json& key, const YAML::Mark& mark) const {
     if (!key.is_string() && !key.is_null()) fail(mark.line, "a key is a list or a mapping; expected a text");
     frame.key = key.is_null() ? "null" : key.get<std::string>();
-    if (frame.node.value.contains(frame.key)) fail(mark.line, "the key '" + frame.key + "' is there twice");
+    if (frame.node.value.contains(frame.key)) fail(mark.line, "the key '" + frame.key + "' occurs twice");
     frame.has_key = true;
   }
 

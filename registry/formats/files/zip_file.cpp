@@ -151,7 +151,7 @@ void ZipFile::read_directory() {
   uint64_t place = 0;
   for (uint64_t i = 0; i < count; ++i) {
     Member member = read_entry(directory, place, file_.size());
-    if (!names.insert(member.name).second) damaged("member '" + member.name + "' is there twice");
+    if (!names.insert(member.name).second) damaged("member '" + member.name + "' occurs twice");
     members_.push_back(std::move(member));
   }
   has_checksums_ = std::any_of(members_.begin(), members_.end(), [](const Member& m) { return m.crc != 0; });

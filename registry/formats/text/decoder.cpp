@@ -172,7 +172,7 @@ std::unique_ptr<Decoder> word_piece_decoder(const std::string& prefix, bool clea
 std::unique_ptr<Decoder> byte_level_decoder() { return decoder_of(decode_byte_letters); }
 
 std::unique_ptr<Decoder> read_decoder(const JsonNode& node, int depth) {
-  if (depth > kMostNesting) node.fail("too many decoders lie in each other");
+  if (depth > kMostNesting) node.fail("decoders are nested too deeply");
   const std::string type = node.text("type");
   if (type == "Sequence") return std::make_unique<SequenceDecoder>(node, depth);
   if (type == "Metaspace") return read_metaspace_decoder(node);

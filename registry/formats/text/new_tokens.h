@@ -38,9 +38,9 @@ struct NewTokens {
   /// `more`: said after what each of the two parameters is; of a data set, where recipes write them.
   template <class T>
   static void describe_into(Fields<T>& f, const std::string& more = "; written once for all data sets, in `dataset`") {
-    f.optional("add_tokens", &T::add_tokens).doc("tokens that the tokenizer gets besides its own" + more);
+    f.optional("add_tokens", &T::add_tokens).doc("tokens to add to the tokenizer" + more);
     f.optional("add_special_tokens", &T::add_special_tokens)
-        .doc("special ones, a list, or by their roles: {pad_token: <pad>, additional_special_tokens: […]}" + more);
+        .doc("special tokens to add, as a list or by role: {pad_token: <pad>, additional_special_tokens: […]}" + more);
   }
   /// The parameter with a fault, and what is wrong with it.
   std::optional<std::pair<std::string, std::string>> fault() const;

@@ -168,7 +168,7 @@ std::unique_ptr<Normalizer> read_simple(const std::string& type, const JsonNode&
 }  // namespace
 
 std::unique_ptr<Normalizer> read_normalizer(const JsonNode& node, int depth) {
-  if (depth > kMostNesting) node.fail("too many normalizers lie in each other");
+  if (depth > kMostNesting) node.fail("normalizers are nested too deeply");
   const std::string type = node.text("type");
   if (type == "Sequence") return std::make_unique<SequenceNormalizer>(node, depth);
   if (type == "BertNormalizer") return read_bert(node);

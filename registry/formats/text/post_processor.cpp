@@ -37,7 +37,7 @@ PostProcessor::PostProcessor(const JsonNode& node, int64_t vocab_size) : PostPro
 
 /// Nothing if the post-processor leaves the tokens as they are.
 std::optional<PostProcessor::Templates> PostProcessor::read(const JsonNode& node, int64_t vocab_size, int depth) {
-  if (depth > kMostNesting) node.fail("too many post-processors lie in each other");
+  if (depth > kMostNesting) node.fail("post-processors are nested too deeply");
   const std::string type = node.text("type");
   if (type == "ByteLevel") {
     node.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});

@@ -245,7 +245,7 @@ std::unique_ptr<PreTokenizer> bert_pre_tokenizer() {
 }
 
 std::unique_ptr<PreTokenizer> read_pre_tokenizer(const JsonNode& node, int depth) {
-  if (depth > kMostNesting) node.fail("too many pre-tokenizers lie in each other");
+  if (depth > kMostNesting) node.fail("pre-tokenizers are nested too deeply");
   const std::string type = node.text("type");
   if (type == "Sequence") {
     node.only({"type", "pretokenizers"});

@@ -98,7 +98,7 @@ Merges read_merge_lines(const std::string& file) {
     if (line.starts_with("#version") || line.empty()) continue;
     const size_t blank = line.find(' ');
     if (blank == std::string::npos || line.find(' ', blank + 1) != std::string::npos) {
-      throw DataError(file + ":" + std::to_string(i + 1) + ": expected two tokens with a blank between them");
+      throw DataError(file + ":" + std::to_string(i + 1) + ": expected two tokens with a space between them");
     }
     merges.emplace_back(line.substr(0, blank), line.substr(blank + 1));
   }

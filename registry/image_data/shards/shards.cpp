@@ -46,9 +46,8 @@ struct Shards : ImageOptions {
     f.optional("shuffle_buffer", &Shards::shuffle_buffer)
         .at_least(1)
         .doc(
-            "with shuffling, the shards are read in a random order, and each sample is drawn from the next samples, "
-            "this "
-            "many; 1: in the order of the shards");
+            "with shuffling, the shards are read in random order, and each sample is drawn from this many of the next "
+            "samples; 1: samples follow each other as in the shards");
     describe_classes_into(f);
     describe_into(f);
   }
@@ -171,7 +170,7 @@ std::unique_ptr<Dataset> Shards::build(const DatasetInputs&) const { return std:
 }  // namespace
 
 void add_shards(DatasetRegistry& datasets) {
-  datasets.add<Shards>("Shards", "images in .tar files, with their labels, as WebDataset's");
+  datasets.add<Shards>("Shards", "images in .tar files, with their labels, as in WebDataset");
 }
 
 }  // namespace trainrun

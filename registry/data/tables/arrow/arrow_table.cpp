@@ -37,7 +37,7 @@ std::unique_ptr<Batches> open_batches(const std::string& path) {
     if (mark.starts_with("FEA1")) {
       throw DataError(path + ": is a Feather file of version 1, which is not supported; write it as version 2");
     }
-    throw DataError(path + ": is neither a Parquet nor an Arrow file: it does not begin as one");
+    throw DataError(path + ": is neither a Parquet nor an Arrow file: it does not begin like one");
   });
 }
 

@@ -38,7 +38,7 @@ class ParquetBatches : public Batches {
       for (int group = 0; group < footer->num_row_groups(); ++group)
         rows += static_cast<uint64_t>(footer->RowGroup(group)->num_rows());
       if (rows != static_cast<uint64_t>(footer->num_rows())) {
-        fail(path_, "its row groups do not have as many rows together as the file's footer says");
+        fail(path_, "its row groups together do not have the number of rows that the file's footer gives");
       }
     });
   }

@@ -38,7 +38,7 @@ class Descent {
  public:
   Descent(Context& context, int height) : context_(context), height_(height + 4) {
     context.depth += height_;
-    if (context.depth > kMostCalled) throw TemplateError("macros call each other too deep");
+    if (context.depth > kMostCalled) throw TemplateError("macros call each other too deeply");
   }
   ~Descent() { context_.depth -= height_; }
   Descent(const Descent&) = delete;
@@ -128,7 +128,7 @@ Value range(Budget& budget, const Arguments& given) {
   if (step == 0) throw TemplateError("range's step cannot be 0");
   Values items;
   for (__int128 i = begin; step > 0 ? i < end : i > end; i += step) {
-    if (items.size() >= kMost) throw TemplateError("range gives more than 100000 numbers");
+    if (items.size() >= kMost) throw TemplateError("range returns more than 100000 numbers");
     items.push_back(Value::integer(static_cast<int64_t>(i)));
   }
   return Value::list(std::move(items), budget);
@@ -167,7 +167,7 @@ Value now(Budget& budget, const Arguments& given) {
   localtime_r(&seconds, &local);
   char text[512];
   const size_t length = std::strftime(text, sizeof text, format.c_str(), &local);
-  if (length == 0 && !format.empty()) throw TemplateError("strftime_now makes nothing, or too much, of its format");
+  if (length == 0 && !format.empty()) throw TemplateError("strftime_now returns nothing, or too much, for its format");
   return Value::text(std::string(text, length), budget);
 }
 

@@ -152,7 +152,7 @@ Value negate(const Value& a) {
   }
   if (const auto number = real(a)) return Value::number(-*number);
   require_defined(a);
-  throw TemplateError(std::string("a value of type ") + a.type_name() + " has no negative");
+  throw TemplateError(std::string("a value of type ") + a.type_name() + " cannot be negated");
 }
 
 namespace {
@@ -271,7 +271,7 @@ Value slice(Budget& budget, const Value& subject, const Value& begin, const Valu
     if (given.is_none()) return std::nullopt;
     require_defined(given);
     const auto found = whole(given);
-    if (!found) throw TemplateError(std::string("the parts of a slice are integers, not a ") + given.type_name());
+    if (!found) throw TemplateError(std::string("the parts of a slice must be integers, not a ") + given.type_name());
     return *found;
   };
   const int64_t stride = std::clamp<int64_t>(number(step).value_or(1), -count - 1, count + 1);

@@ -24,7 +24,7 @@ namespace {
 
 int depth_above(int inner) {
   if (inner >= kMostDepth) {
-    throw TemplateError("lists and dicts may lie in each other 100 deep, and cannot hold functions or namespaces");
+    throw TemplateError("lists and dicts may be nested at most 100 deep, and cannot hold functions or namespaces");
   }
   return inner + 1;
 }
@@ -251,7 +251,7 @@ bool contains(const Value& container, const Value& item, Budget& budget) {
                        [&](const Value& each) { return equal(each, item, budget); });
   }
   if (container.is_undefined()) return false;
-  throw TemplateError(std::string("there is no 'in' a value of type ") + container.type_name());
+  throw TemplateError(std::string("'in' cannot be used with a value of type ") + container.type_name());
 }
 
 Value iterated(const Value& value, Budget& budget) {
@@ -267,7 +267,7 @@ Value iterated(const Value& value, Budget& budget) {
       at += length;
     }
   } else if (!value.is_undefined()) {
-    throw TemplateError(std::string("a value of type ") + value.type_name() + " cannot be gone through");
+    throw TemplateError(std::string("a value of type ") + value.type_name() + " cannot be iterated over");
   }
   return Value::list(std::move(items), budget);
 }
