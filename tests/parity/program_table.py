@@ -23,12 +23,13 @@ STEPS = 50
 WITHOUT_EVALUATION = ["evaluation.every=null", "checkpoint.keep_best=null"]
 FEW_SAMPLES = ["dataloader.batch_size=8", *WITHOUT_EVALUATION]
 FEW_PICTURES = ["dataloader.batch_size=2", *WITHOUT_EVALUATION]
-SHORT_TEXTS = ["dataloader.batch_size=1", "dataset.train.block_size=256", "dataset.eval.block_size=256"]
-# What would take an hour otherwise is compared with smaller batches.
+SHORT_TEXTS = ["dataloader.batch_size=1", "dataset.train.block_size=256", "dataset.eval.block_size=256", *WITHOUT_EVALUATION]
+# What would take an hour otherwise is compared with smaller batches, and without the evaluation at the end.
 SMALLER = {
     "cifar10_fast": FEW_SAMPLES, "cifar10_onecycle": FEW_SAMPLES, "cifar10_resnet18": FEW_SAMPLES, "fashion_cnn": FEW_SAMPLES,
     "mnist_wide_cnn": FEW_SAMPLES, "mnist_wide_cnn_ddp": FEW_SAMPLES, "image_folder_finetune": FEW_PICTURES, "pets_resnet50": FEW_PICTURES,
-    "gpt2_clm": SHORT_TEXTS, "gpt2_clm_fsdp": SHORT_TEXTS, "shakespeare_gpt": ["dataloader.batch_size=2"],
+    "gpt2_clm": SHORT_TEXTS, "gpt2_clm_fsdp": SHORT_TEXTS, "shakespeare_gpt": ["dataloader.batch_size=2", *WITHOUT_EVALUATION],
+    "mrpc_bert": FEW_PICTURES, "mrpc_minilm": FEW_SAMPLES,
 }
 HEAD = """# Recipes as PyTorch programs
 
