@@ -8,6 +8,7 @@ CI takes the first 12 seeds. Any others: python -B tests/parity/random_programs_
 """
 
 import collections
+import json
 import os
 import pathlib
 import re
@@ -23,7 +24,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests/parity")]
 import pytest
 import torch  # noqa: F401  the programs run in copies of this process
 
-from random_nets_test import AMPLIFIED, NOISE, NUM_NOISY, Case
+from random_nets_test import AMPLIFIED, NOISE, NUM_NOISY, TOLERANCE, Case
 from tests.parity.forked_python import forked_python
 from tests.program import CALLED
 
@@ -78,6 +79,35 @@ def test_a_random_recipe_trains_as_its_program(outcomes, seed):
 def test_most_are_equal(outcomes):
     kinds = collections.Counter(kind for kind, _ in outcomes.values())
     assert kinds["equal"] >= NUM_CASES * 0.7, kinds
+
+
+def without_dropout(value):
+    """The recipe, or a piece of it: a DataLoader takes a number from torch's generator for each epoch, which other draws would follow."""
+    if isinstance(value, dict):
+        drops = str(value.get("type", "")).startswith("Dropout")
+        return {key: 0.0 if drops and key == "p" else without_dropout(item) for key, item in value.items()}
+    return [without_dropout(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("seed", range(NUM_CASES))
+def test_a_program_trains_as_one_written_by_hand(seed, tmp_path, python):
+    """The whole recipe, as it is written: trainrun trains nothing here."""
+    case = Case(seed, tmp_path / "case")
+    case.drawn.recipe = without_dropout(case.drawn.recipe)
+    (case.folder / "recipe.yaml").write_text(json.dumps(without_dropout(case.recipe)))
+    done = subprocess.run([CALLED, "export", case.folder / "recipe.yaml", "--format", "python", "--output", case.folder / "program.py"],
+                          capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode == 2 and any(reason in done.stderr for reason in REFUSALS):
+        pytest.skip("this recipe is not written: " + done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    program = [python, case.folder / "program.py", "--losses", case.folder / "losses.json", "--output", case.folder / "trained.pt"]
+    done = subprocess.run(program, cwd=case.folder, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    losses = json.loads((case.folder / "losses.json").read_text())["losses"]
+    expected = case.expected().losses
+    far = [abs(a - b) / (max(abs(a), abs(b)) or 1) for a, b in zip(losses, expected, strict=True)]
+    within = far[:STEPS]
+    assert max(within) <= max(TOLERANCE[case.precision], by_rounding(case)), (losses[:STEPS], expected[:STEPS])
 
 
 def main() -> int:
