@@ -10,6 +10,7 @@
 #include "runner/loggers/loggers.h"
 #include "runner/process/passive_waiting.h"
 #include "runner/process/process_changes.h"
+#include "runner/report/errors/error_code.h"
 #include "tools/command_line.h"
 #include "tools/network.h"
 #include "tools/verbs.h"
@@ -17,12 +18,17 @@
 namespace trainrun {
 namespace {
 
-/// Says what went wrong, in one line or, of a recipe, a line for each fault; with --verbose also what it came from.
+/// Says what went wrong, in one line or, of a recipe, a line for each fault with its code; with --verbose also what it came from.
 int report(const std::exception& error, bool verbose) {
-  const bool is_input = dynamic_cast<const RecipeError*>(&error) != nullptr;
-  std::fprintf(stderr, "%s%s\n", is_input ? "" : "trainrun: ", without_secrets(error_text(error)).c_str());
-  if (verbose && !is_input) std::fprintf(stderr, "%s\n", without_secrets(error_details(error)).c_str());
-  return is_input ? kWrongInput : kJobFailed;
+  if (const auto* input = dynamic_cast<const RecipeError*>(&error)) {
+    for (const Problem& problem : input->problems()) {
+      std::fprintf(stderr, "%s\n", without_secrets(coded_text(problem)).c_str());
+    }
+    return kWrongInput;
+  }
+  std::fprintf(stderr, "trainrun: %s\n", without_secrets(error_text(error)).c_str());
+  if (verbose) std::fprintf(stderr, "%s\n", without_secrets(error_details(error)).c_str());
+  return kJobFailed;
 }
 
 int run_program(int argc, char** argv, Program& program) {

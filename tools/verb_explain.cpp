@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "runner/base/byte_size.h"
@@ -8,6 +9,7 @@
 #include "runner/foresight/scaling.h"
 #include "runner/recipe/duration.h"
 #include "runner/recipe/recipe_defaults.h"
+#include "runner/report/errors/error_pages.h"
 #include "tools/accelerate_option.h"
 #include "tools/notes.h"
 #include "tools/verbs.h"
@@ -23,6 +25,7 @@ struct ExplainArguments {
   RecipeArguments recipe;
   std::string accelerate;
   bool as_json = false;
+  bool codes = false;
   bool defaults = false;
   std::optional<int64_t> world_size;
   bool dry_run = false;
@@ -137,13 +140,49 @@ void explain_demand(const ExplainArguments& arguments, const LoadedRecipe& loade
   if (!fits || !ends) program.exit_code = kDoesNotFit;
 }
 
+/// Of `trainrun explain T0101`.
+void explain_code(const ExplainArguments& arguments) {
+  const ErrorPage* page = find_error_page(arguments.recipe.path);
+  if (!page) {
+    throw RecipeError({{{},
+                        "",
+                        "trainrun explain: no error has the code " + arguments.recipe.path +
+                            "; `trainrun explain --codes` lists all codes"}});
+  }
+  const nlohmann::ordered_json json = {{"code", code_text(page->code)}, {"title", page->title},
+                                       {"meaning", page->meaning},      {"example", wrong_recipe(*page)},
+                                       {"override", page->override_},   {"mend", page->mend},
+                                       {"mended", mended_recipe(*page)}};
+  print(arguments, to_text(*page), json);
+}
+
+/// Prints what a code, or every code, means if that is asked for.
+bool explains_codes(const ExplainArguments& arguments) {
+  const std::string& word = arguments.recipe.path;
+  std::error_code unreadable;
+  if (arguments.codes) {
+    std::fputs(error_list().c_str(), stdout);
+  } else if (looks_like_code(word) && !std::filesystem::exists(word, unreadable)) {
+    explain_code(arguments);
+  } else {
+    if (word.empty()) throw CLI::RequiredError("recipe");
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void add_explain(CLI::App& app, Program& program) {
   CLI::App* verb = app.add_subcommand(
-      "explain", "show what a recipe means: shapes, parameters, FLOPs, memory, steps; opens no data");
+      "explain",
+      "show what a recipe means: shapes, parameters, FLOPs, memory, steps; opens no data. Or what the code of an error "
+      "means: explain T0101");
   const auto arguments = std::make_shared<ExplainArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
+  verb->get_option("recipe")->required(false)->description(
+      "the recipe, a YAML file; or an error's code, such as T0101");
+  verb->add_flag("--codes", arguments->codes, "list the codes of all errors instead");
   add_accelerate_option(*verb, arguments->accelerate);
   verb->add_flag("--json", arguments->as_json, "print one JSON object");
   verb->add_flag("--defaults", arguments->defaults, "print instead the resolved recipe with every default written out");
@@ -153,6 +192,7 @@ void add_explain(CLI::App& app, Program& program) {
     verb->get_option(name)->excludes(verb->get_option("--world-size"))->excludes(verb->get_option("--defaults"));
   }
   verb->callback([&program, arguments] {
+    if (explains_codes(*arguments)) return;
     if (arguments->rehearse) {
       prepare_device(arguments->recipe.path, arguments->recipe.overrides);
       const Rehearsal found = rehearse(load_with_notes(arguments->recipe, arguments->accelerate, program));

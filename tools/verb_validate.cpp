@@ -2,7 +2,9 @@
 #include <cstdio>
 #include <memory>
 
+#include "runner/base/secrets.h"
 #include "runner/model/recipe_loader.h"
+#include "runner/report/errors/error_code.h"
 #include "tools/accelerate_option.h"
 #include "tools/notes.h"
 #include "tools/verbs.h"
@@ -19,6 +21,37 @@ const char* verdict(const LoadedRecipe& loaded) {
                         : "valid as far as can be told before the model is fetched";
 }
 
+nlohmann::ordered_json to_json(const Problem& problem) {
+  nlohmann::ordered_json json;
+  const std::string code = code_text(code_of(problem));
+  json["code"] = code.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(code);
+  json["file"] = problem.place.file ? nlohmann::ordered_json(*problem.place.file) : nlohmann::ordered_json();
+  json["line"] = problem.place.line;
+  json["column"] = problem.place.column;
+  json["path"] = problem.path;
+  json["message"] = without_secrets(problem.message);
+  return json;
+}
+
+void print_json(const std::string& path, const char* verdict, const std::vector<Problem>& problems) {
+  nlohmann::ordered_json json = {{"recipe", path}, {"valid", problems.empty()}, {"verdict", verdict}};
+  json["problems"] = nlohmann::ordered_json::array();
+  for (const Problem& problem : problems) json["problems"].push_back(to_json(problem));
+  std::fputs((json.dump(2) + "\n").c_str(), stdout);
+}
+
+void validate(const RecipeArguments& arguments, const std::string& accelerate, bool as_json, Program& program) {
+  try {
+    const LoadedRecipe loaded = load_with_notes(arguments, accelerate, program);
+    if (as_json) return print_json(arguments.path, verdict(loaded), {});
+    if (!program.quiet) std::printf("%s: %s\n", arguments.path.c_str(), verdict(loaded));
+  } catch (const RecipeError& error) {
+    if (!as_json) throw;
+    print_json(arguments.path, "not valid", error.problems());
+    program.exit_code = kWrongInput;
+  }
+}
+
 }  // namespace
 
 void add_validate(CLI::App& app, Program& program) {
@@ -27,10 +60,9 @@ void add_validate(CLI::App& app, Program& program) {
   const auto accelerate = std::make_shared<std::string>();
   add_recipe_arguments(*verb, *arguments);
   add_accelerate_option(*verb, *accelerate);
-  verb->callback([&program, arguments, accelerate] {
-    const LoadedRecipe loaded = load_with_notes(*arguments, *accelerate, program);
-    if (!program.quiet) std::printf("%s: %s\n", arguments->path.c_str(), verdict(loaded));
-  });
+  const auto as_json = std::make_shared<bool>();
+  verb->add_flag("--json", *as_json, "print one JSON object, with each error's place and code");
+  verb->callback([&program, arguments, accelerate, as_json] { validate(*arguments, *accelerate, *as_json, program); });
 }
 
 }  // namespace trainrun

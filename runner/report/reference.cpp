@@ -6,6 +6,7 @@
 #include "registry/data/tables/table.h"
 #include "runner/base/text.h"
 #include "runner/recipe/recipe.h"
+#include "runner/report/errors/error_pages.h"
 
 namespace trainrun {
 namespace {
@@ -279,8 +280,10 @@ std::string parts_of_tables() {
 }  // namespace
 
 std::map<std::string, std::string> reference_pages(const Catalog& catalog) {
-  std::map<std::string, std::string> pages = {{"recipe.md", recipe_page()}};
-  std::string index = std::string("# Reference\n\n") + kGenerated + "- [The recipe](recipe.md)\n";
+  std::map<std::string, std::string> pages = {
+      {"recipe.md", recipe_page()}, {"errors.md", std::string("# Errors\n\n") + kGenerated + errors_markdown()}};
+  std::string index =
+      std::string("# Reference\n\n") + kGenerated + "- [The recipe](recipe.md)\n- [Errors](errors.md)\n";
   for (const KindReference& kind : kinds_of(catalog)) {
     pages[kind.plural + ".md"] = kind_page(kind);
     if (kind.kind == DatasetKind::kName) pages[kind.plural + ".md"] += parts_of_tables();

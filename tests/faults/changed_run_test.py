@@ -346,7 +346,7 @@ def test_a_base_that_is_not_a_recipe_is_not_shown(folder, text):
                           timeout=60, check=False)
     assert done.returncode == 2
     assert "hunter2" not in done.stdout + done.stderr
-    assert done.stderr == "recipe.yaml:1:7: base: passwords is not a recipe: it does not hold a mapping (key: value)\n"
+    assert done.stderr == "recipe.yaml:1:7: base: passwords is not a recipe: it does not hold a mapping (key: value) [T0207]\n"
 
 
 @pytest.mark.parametrize("what", ["pipe", "/dev/zero", "/proc/self/environ"])
@@ -368,7 +368,7 @@ def test_numbers_that_nothing_can_be_counted_with_are_refused(folder, override):
     done = run(folder, override)
     assert done.returncode == 2
     assert f"{override.split('=', maxsplit=1)[0]}: must be " in done.stderr
-    assert done.stderr.rstrip().endswith("9223372036854775807")  # not as a float64 rounds it
+    assert done.stderr.rstrip().endswith("9223372036854775807 [T0104]")  # not as a float64 rounds it
     assert "-" not in done.stdout
 
 

@@ -23,12 +23,16 @@ STEPS = 50
 WITHOUT_EVALUATION = ["evaluation.every=null", "checkpoint.keep_best=null"]
 FEW_SAMPLES = ["dataloader.batch_size=8", *WITHOUT_EVALUATION]
 FEW_PICTURES = ["dataloader.batch_size=2", *WITHOUT_EVALUATION]
-SHORT_TEXTS = ["dataloader.batch_size=1", "dataset.train.block_size=256", "dataset.eval.block_size=256"]
-# What would take an hour otherwise is compared with smaller batches.
+SHORT_TEXTS = ["dataloader.batch_size=1", "dataset.train.block_size=256", "dataset.eval.block_size=256", *WITHOUT_EVALUATION]
+# What would take an hour otherwise is compared with smaller batches, rates that fit these where large ones diverge,
+# and without the evaluation at the end.
 SMALLER = {
-    "cifar10_fast": FEW_SAMPLES, "cifar10_onecycle": FEW_SAMPLES, "cifar10_resnet18": FEW_SAMPLES, "fashion_cnn": FEW_SAMPLES,
-    "mnist_wide_cnn": FEW_SAMPLES, "mnist_wide_cnn_ddp": FEW_SAMPLES, "image_folder_finetune": FEW_PICTURES, "pets_resnet50": FEW_PICTURES,
-    "gpt2_clm": SHORT_TEXTS, "gpt2_clm_fsdp": SHORT_TEXTS, "shakespeare_gpt": ["dataloader.batch_size=2"],
+    "cifar10_fast": [*FEW_SAMPLES, "optimizer.lr=0.01", "scheduler.max_lr=0.01"],
+    "cifar10_onecycle": [*FEW_SAMPLES, "optimizer.lr=6e-3", "scheduler.max_lr=6e-3"], "cifar10_resnet18": FEW_SAMPLES, "fashion_cnn": FEW_SAMPLES,
+    "mnist_wide_cnn": FEW_SAMPLES, "mnist_wide_cnn_ddp": FEW_SAMPLES, "image_folder_finetune": FEW_PICTURES,
+    "pets_resnet50": [*FEW_PICTURES, "optimizer.lr=4e-5", "scheduler.max_lr=1e-3"],
+    "gpt2_clm": SHORT_TEXTS, "gpt2_clm_fsdp": SHORT_TEXTS, "shakespeare_gpt": ["dataloader.batch_size=2", *WITHOUT_EVALUATION],
+    "mrpc_bert": FEW_PICTURES, "mrpc_minilm": FEW_SAMPLES,
 }
 HEAD = """# Recipes as PyTorch programs
 
@@ -38,6 +42,24 @@ For want of the real data, these were small stand-ins of the same form: {made}.
 
 | recipe | worst difference over {steps} steps | compared with |
 |---|---|---|
+"""
+
+# What a reader asks who sees the row of segmentation_unet.
+TAIL = """
+## segmentation_unet: rounding that grows
+
+This net's losses part from one another by the last bit from the first step on, and by a few hundredths after 50 steps. That is rounding, and training that amplifies it, not another
+computation. The same program was trained in double precision, and compared with itself in float32 in other orders of addition (each from the same weights, one thread):
+
+| compared with the program in double precision, worst of the first | 1 step | 2 | 4 | 8 | 16 | 32 | 50 |
+|---|---|---|---|---|---|---|---|
+| the program | 4e-08 | 4e-08 | 4e-08 | 3e-06 | 8e-04 | 6e-03 | 2e-02 |
+| the program, initial weights changed by 1e-7 of their size | 5e-08 | 5e-08 | 7e-08 | 3e-05 | 5e-03 | 9e-03 | 1e-02 |
+| the program with `memory_format=torch.channels_last` | 1e-07 | 9e-07 | 3e-06 | 7e-05 | 3e-03 | 2e-02 | 4e-02 |
+| trainrun | 1e-07 | 9e-07 | 3e-06 | 9e-05 | 4e-03 | 3e-02 | 5e-02 |
+
+trainrun gives convolutions images in the order of `channels_last`; the losses of the first two steps are equal, bit for bit, to those of PyTorch in that order. PyTorch is as far from itself
+(4e-02 between its two orders) as trainrun is from it (5e-02).
 """
 
 
@@ -77,7 +99,7 @@ def make_table(folder: pathlib.Path, python: str, limit: float | None = None) ->
             print(name, *found, flush=True)
     lines = ["| `{}` | {} | {} |".format(name, *rows.get(name, [f"written, not compared within {limit} s", ""])) for name in names]
     head = HEAD.format(steps=STEPS, date=datetime.date.today().isoformat(), made=", ".join(made) or "none")
-    (ROOT / "docs/python_programs.md").write_text(head + "\n".join(lines) + "\n")
+    (ROOT / "docs/python_programs.md").write_text(head + "\n".join(lines) + "\n" + TAIL)
     return lines
 
 

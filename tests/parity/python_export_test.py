@@ -152,6 +152,15 @@ def test_a_program_of_a_shipped_recipe_trains_as_it_does(name, python, programs)
         assert float(other) == pytest.approx(float(own), rel=1e-3, abs=2e-3), figure
 
 
+@pytest.mark.parametrize("name", ["segmentation_unet", "digits_mlp", "regression_csv"])
+def test_a_recipe_that_is_never_evaluated_is_a_program_that_runs(name, tmp_path, python):
+    overrides = ["evaluation.every=null", "training.num_epochs=null", "training.max_steps=2", "checkpoint.keep_best=null", "checkpoint.every=null"]
+    assert export(f"recipes/{name}.yaml", *overrides, "--output", tmp_path / "a.py").returncode == 0
+    done = subprocess.run([python, tmp_path / "a.py", "--output", tmp_path / "a.pt"], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "eval_data" not in (tmp_path / "a.py").read_text()
+
+
 def test_programs_pass_ruff(programs):
     for name in RECIPES:
         if not (programs / f"{name}.py").exists():

@@ -4,6 +4,7 @@ kind."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -52,9 +53,10 @@ def output_of(*arguments, folder, program="the build's"):
 
 
 def assert_fails_with(message, *arguments, folder, program="the build's"):
-    """With one line, as what the user gave is wrong; not by a crash."""
+    """With one line (but for its code), as what the user gave is wrong; not by a crash."""
     result = trainrun(*arguments, folder=folder, program=program)
-    assert (result.returncode, result.stdout, result.stderr) == (2, "", message + "\n")
+    said = re.sub(r" \[T\d{4}\]$", "", result.stderr, flags=re.MULTILINE)
+    assert (result.returncode, result.stdout, said) == (2, "", message + "\n")
 
 
 def put(plugin, folder, name=None):

@@ -23,7 +23,7 @@ class Told(NamedTuple):
 
 def told_by(line, file):
     """A line of standard error about `file`, or about another file: then it has no place in this one."""
-    own = line.removeprefix(f"{file}:")
+    own = re.sub(r" \[T\d{4}\]$", "", line).removeprefix(f"{file}:")
     found = re.match(r"(?:(?P<other>[^\s:]+):)?(\d+):(\d+): (?:([A-Za-z_]\w*(?:\.[\w<]+|\[\d+\])*): )?(.*)$", own)
     if not found:
         return Told(None, "", own)

@@ -49,7 +49,8 @@ std::vector<std::string> calls(const std::string& train, const std::string& eval
 Data write_data(const Recipe& recipe, const std::vector<std::string>& fields, SourceFile& file) {
   const auto& train = recipe.dataset.train;
   const Component<DatasetKind>* eval = nullptr;
-  if (recipe.dataset.eval && !recipe.dataset.eval->sets.empty()) {
+  const bool is_evaluated = recipe.evaluation.every.has_value();  // else the program would read data for nothing
+  if (is_evaluated && recipe.dataset.eval && !recipe.dataset.eval->sets.empty()) {
     const auto& sets = recipe.dataset.eval->sets;
     eval = &sets[0].data;
     if (sets.size() > 1) {

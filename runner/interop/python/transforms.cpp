@@ -99,7 +99,7 @@ class TransformWriter {
     check(common);
     const bool changes_images =
         contains(train, of_images()) || contains(eval, of_images()) || contains(common, of_images());
-    has_eval_ = recipe_.dataset.eval.has_value();
+    has_eval_ = recipe_.dataset.eval && recipe_.evaluation.every;
     if (!changes_images && data_.is_tensors) {
       batch_function(train, common, "train", result_.train_batch);
       batch_function(eval, common, "eval", result_.eval_batch);

@@ -129,6 +129,10 @@ class Deriver {
   const Catalog& catalog_;
 };
 
+bool is_null(const Value& value) {
+  return value.is_null() || (value.is_scalar() && value.scalar_type() == ScalarType::kNull);
+}
+
 int64_t number(const Value& map, const char* key, int64_t fallback) {
   const Value* value = map.find(key);
   return value && value->is_scalar() ? parse_integer(value->text()).value_or(fallback) : fallback;
@@ -181,7 +185,10 @@ VerificationRecipe verification_recipe(const Value& resolved, int64_t steps, con
   if (Value* training = recipe.find("training")) training->erase("num_epochs");
   set(recipe, "training", "max_steps", scalar(std::to_string(steps)));
   set(recipe, "training", "fuse", scalar("false"));
-  recipe.set("evaluation", {}, mapping({{"every", scalar(std::to_string(steps))}}));
+  // One evaluation, at the end, of a recipe that has any.
+  const Value* evaluation = recipe.find("evaluation");
+  const Value* every = evaluation && evaluation->is_map() ? evaluation->find("every") : nullptr;
+  recipe.set("evaluation", {}, mapping({{"every", every && is_null(*every) ? *every : scalar(std::to_string(steps))}}));
   recipe.set("checkpoint", {}, mapping({{"every", Value::null({})}}));
   recipe.set("logging", {}, mapping({{"every_steps", scalar("1")}, {"report_to", Value::list({scalar("jsonl")}, {})}}));
   recipe.set("device", {}, scalar("cpu"));
