@@ -90,7 +90,7 @@ class RecipeBundler {
     if (path.starts_with("plugins[")) return visit_plugin(value);
     if (key == "pretrained") return visit_pretrained(value, path);
     if (key == "tokenizer" && visit_tokenizer(value)) return;
-    if (is_data && key == "template" && is_file(text)) return visit_template(value);
+    if (((is_data && key == "template") || (!is_data && key == "config")) && is_file(text)) return visit_small(value);
     const bool is_weights = !is_data && (key == "weights" || path.ends_with("weights.path"));
     const bool names_data = is_data && (key == "path" || key == "root");
     if (names_data || ((is_data || is_weights) && is_file(text))) visit_data(value, path);
@@ -103,7 +103,8 @@ class RecipeBundler {
     name_by(value, target);  // plugins are looked for beside the recipe first
   }
 
-  void visit_template(Value& value) {
+  /// A chat template, the sizes of a model.
+  void visit_small(Value& value) {
     const std::string target = "files/" + std::to_string(next_++) + "/" + fs::path(value.text()).filename().string();
     result.of_run.push_back({target, value.text()});
     name_by(value, place_in(kRunVariable) + target);

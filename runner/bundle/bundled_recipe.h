@@ -20,7 +20,7 @@ inline constexpr const char* kDataVariable = "TRAINRUN_BUNDLE_DATA";
 /// The recipe of a run as a bundle has it.
 struct BundledRecipe {
   Value value;                        // resolved, in source form
-  std::vector<BundledPath> of_run;    // plugins, configurations of pretrained models, chat templates
+  std::vector<BundledPath> of_run;    // plugins, configurations of models, chat templates
   std::vector<BundledPath> of_data;   // with data: what training reads
   std::vector<std::string> left_out;  // without: "dataset.train.path: houses.csv"
   std::vector<std::string> notes;

@@ -214,6 +214,22 @@ def test_texts_are_predicted_with_the_runs_own_tokenizer(empty_root, tmp_path):
     assert found.stdout == expected and expected.count("\n") == 3 and "tokenizer" not in found.stderr
 
 
+def test_the_sizes_of_models_go_along(empty_root, tmp_path):
+    """A config.json is what the model is built by; the weights are the run's."""
+    write_tokenizer(tmp_path / "tokenizer.json")
+    sizes = {"model_type": "distilbert", "vocab_size": 16, "dim": 8, "n_layers": 1, "n_heads": 2, "hidden_dim": 16, "max_position_embeddings": 16}
+    (tmp_path / "config.json").write_text(json.dumps(sizes))
+    (tmp_path / "t.csv").write_text("text,stars\n" + "".join(f"the soup was {WORDS[i % 7]},{1 + i % 3}\n" for i in range(24)))
+    layer = "{type: DistilBertForSequenceClassification, config: config.json, num_labels: 3}"
+    texts = trained(tmp_path, re.sub(r"layers: \[.*\]\}", f"layers: [{layer}]}}", TEXTS))
+    (empty_root / "work/two.txt").write_text("the soup was good\nthe soup was bad\n")
+    expected = run(CALLED, "predict", texts, empty_root / "work/two.txt", folder=tmp_path).stdout
+    output = tmp_path / "sizes.run"
+    bundle(texts, output)
+    (tmp_path / "config.json").unlink()
+    assert in_root(empty_root, placed(output, empty_root), "predict", "/work/two.txt").stdout == expected and expected.count("\n") == 3
+
+
 def test_it_unpacks_once_for_all_that_start_together(digits_bundle, tmp_path):
     environment = {"PATH": "/bin", "XDG_CACHE_HOME": str(tmp_path / "cache"), **NUMBERS}
     command = [digits_bundle, "predict", "--format", "jsonl"]
