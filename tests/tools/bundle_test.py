@@ -252,7 +252,7 @@ def test_zip_programs_read_it_and_the_licences_are_there(digits_bundle, tmp_path
         about = json.loads(archive.read("bundle.json"))
         assert archive.testzip() is None
     licences = {name.split("/")[1] for name in names if name.startswith("licences/")}
-    assert {"libcurl4", "libc6", "libstdc++6"} <= licences and any(name.startswith("torch-2.11.0") for name in licences)
+    assert {"libcurl4", "libc6", "libstdc++6"} <= licences and any(name.startswith("torch-2.") for name in licences)
     assert "program/lib/libtorch_cpu.so.zst" in names and not [name for name in names if re.search("libc.so|ld-linux|libm.so", name)]
     assert about["needs"].startswith("Linux on x86-64 with glibc 2.3")
     assert "Redistribution and use in source and binary forms" in run(digits_bundle, "--licences", folder=tmp_path).stdout

@@ -66,8 +66,8 @@ def test_manual_page_completions_and_licences_are_in_their_places(tree):
     for name in ("bash-completion/completions/trainrun", "zsh/vendor-completions/_trainrun", "fish/vendor_completions.d/trainrun.fish"):
         assert "trainrun" in (share / name).read_text()
     documents = share / "doc/trainrun"
-    assert list(documents.glob("licences/torch-2.11.0/*")) and list(documents.glob("licences/nvidia_cuda_runtime-*/*"))
-    assert "usr/share/doc/trainrun/licences/torch-2.11.0" in (documents / "copyright").read_text()
+    assert list(documents.glob("licences/torch-2.*/*")) and list(documents.glob("licences/nvidia_cuda_runtime-*/*"))
+    assert "usr/share/doc/trainrun/licences/torch-2." in (documents / "copyright").read_text()
     assert not list(tree.rglob("*.h")) and not list(tree.rglob("*.cmake"))
 
 
