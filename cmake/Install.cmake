@@ -4,6 +4,7 @@
 #   lib/libtrainrun_registry.so     what plugins link against
 #   lib/libtrainrun_cuda.so         what is opened where there is a GPU; where it was built
 #   lib/libtrainrun_arrow.so        what is opened for Parquet files; where it was built
+#   lib/trainrun-starter            what the files of `trainrun bundle` begin with
 #   lib/cmake/trainrun              find_package(trainrun)
 #   lib/trainrun/{torch,nvidia}     LibTorch, laid as in its wheel: its libraries find each other by that
 #   lib/trainrun/pyarrow            Arrow's two libraries, where the former is
@@ -23,6 +24,8 @@ if(TARGET trainrun)
     INSTALL_RPATH "$ORIGIN/../lib:$ORIGIN/../lib/trainrun/torch/lib:$ORIGIN/../../torch/lib")
   install(TARGETS trainrun RUNTIME DESTINATION bin)
 endif()
+
+install(TARGETS trainrun-starter RUNTIME DESTINATION lib)
 
 if(TARGET trainrun_cuda)
   set_target_properties(trainrun_cuda PROPERTIES INSTALL_RPATH "$ORIGIN:${libtorch_of_library}")

@@ -76,6 +76,7 @@ ROOMS = [
     "foresight",
     "init",
     "interop",
+    "bundle",
     "report",
     "sweep",
 ]

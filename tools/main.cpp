@@ -44,10 +44,10 @@ int run_program(int argc, char** argv, Program& program) {
   app.footer(
       "trainrun RECIPE [key=value …] is short for trainrun run RECIPE [key=value …].\n"
       "Every verb takes --quiet (-q), --verbose (-v) and --help (-h).");
-  for (const auto add : {add_run,    add_init,    add_validate, add_explain,   add_profile,   add_lr_find, add_sweep,
-                         add_data,   add_predict, add_generate, add_tokenizer, add_runs,      add_top,     add_ctl,
-                         add_diff,   add_report,  add_replay,   add_bisect,    add_list,      add_schema,  add_eval,
-                         add_export, add_env,     add_config,   add_launch,    add_completion})
+  for (const auto add : {add_run,    add_init,    add_validate, add_explain,   add_profile, add_lr_find,   add_sweep,
+                         add_data,   add_predict, add_generate, add_tokenizer, add_runs,    add_top,       add_ctl,
+                         add_diff,   add_report,  add_replay,   add_bisect,    add_list,    add_schema,    add_eval,
+                         add_export, add_bundle,  add_env,      add_config,    add_launch,  add_completion})
     add(app, program);
   add_network(app, program);
   std::vector<std::string> arguments = expanded({program.arguments.begin() + 1, program.arguments.end()}, app);

@@ -56,6 +56,7 @@ void add_replay(CLI::App& app, Program& program);
 void add_bisect(CLI::App& app, Program& program);
 void add_top(CLI::App& app, Program& program);
 void add_ctl(CLI::App& app, Program& program);
+void add_bundle(CLI::App& app, Program& program);
 void add_init(CLI::App& app, Program& program);
 
 }  // namespace trainrun

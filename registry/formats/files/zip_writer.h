@@ -19,8 +19,8 @@ void append_little(std::string& bytes, T number) {
 /// Writes a zip archive of stored members, whose sizes are all given with 64 bits, one after another.
 class ZipWriter {
  public:
-  /// `file` outlives this.
-  explicit ZipWriter(FileWriter& file) : file_(file) {}
+  /// `file` outlives this; `position`: how many bytes precede the archive in it.
+  explicit ZipWriter(FileWriter& file, uint64_t position = 0) : file_(file), position_(position) {}
   /// A member of these parts, one after the other.
   void add(const std::string& name, const std::vector<std::string_view>& parts);
   /// The list of members; the file itself is not finished.
@@ -32,7 +32,7 @@ class ZipWriter {
 
   FileWriter& file_;
   std::string directory_;
-  uint64_t position_ = 0;
+  uint64_t position_;
   uint64_t count_ = 0;
 };
 
