@@ -120,7 +120,7 @@ const std::vector<Form>& forms() {
       {ErrorCode::kSampling, "Windows needs rows that follow each other in time, …"},
       {ErrorCode::kSampling, "cannot order …"},
       {ErrorCode::kMonitor, "there are no evaluations to watch: …"},
-      {ErrorCode::kMonitor, "evaluation gives no '…"},
+      {ErrorCode::kMonitor, "evaluations have no '…"},
       {ErrorCode::kMonitorMode, "whether a smaller or a larger '…"},
       {ErrorCode::kUnreadable, "no such file…"},
       {ErrorCode::kUnreadable, "this is a folder, not a recipe"},
