@@ -148,7 +148,7 @@ foreach(source IN LISTS python_tests)
 endforeach()
 # What takes long begins first, so that nothing is waited for at the end, alone.
 foreach(long_one plugins_build plugins/plugins parity/tokenizers_parity parity/distributed_parity runner/sharded_memory faults/distributed_faults
-    tools/wheel launch/torchrun runner/recipe_runs gpu/imagined_gpu parity/training_parity parity/schedulers_parity faults/resume tools/guide_plugin
+    tools/wheel tools/bundle tools/deb launch/torchrun runner/recipe_runs gpu/imagined_gpu parity/training_parity parity/schedulers_parity faults/resume tools/guide_plugin
     faults/checkpoint_kill runner/schema runner/callbacks)
   if(TEST ${long_one})
     set_tests_properties(${long_one} PROPERTIES COST 100)
