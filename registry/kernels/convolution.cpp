@@ -29,8 +29,8 @@ variable_list derivable_gradients(const at::Tensor& x, const at::Tensor& weight,
                                   const at::Tensor& grad_y, const std::vector<int64_t>& padding,
                                   std::array<bool, 3> wanted) {
   const std::vector<int64_t> one{1, 1}, zero{0, 0};
-  const at::OptionalIntArrayRef bias_sizes =
-      has_bias ? at::OptionalIntArrayRef(weight.sizes().slice(0, 1)) : at::OptionalIntArrayRef();
+  const at::IntArrayRef channels = weight.sizes().slice(0, 1);
+  const at::OptionalIntArrayRef bias_sizes = has_bias ? at::OptionalIntArrayRef(channels) : at::OptionalIntArrayRef();
   const auto [grad_x, grad_weight, grad_bias] = at::convolution_backward(
       grad_y, x, weight.to(x.scalar_type()), bias_sizes, one, padding, one, false, zero, 1, wanted);
   const auto as_weight = [&](const at::Tensor& gradient) {

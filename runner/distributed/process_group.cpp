@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "registry/tensors/component_error.h"
+#include "runner/base/torch_versions.h"
 #include "runner/device/device.h"
 #include "runner/distributed/meeting.h"
 #include "runner/distributed/shared_backend.h"
@@ -284,7 +285,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroup::start_all_gather(const at::Tensor& 
   at::Tensor input = part;
   count("all_gather", what, part);
   c10::intrusive_ptr<c10d::Work> work;
-  wait_for_others(what, [&] { work = group_->_allgather_base(output, input); });
+  wait_for_others(what, [&] { work = all_gather_single(*group_, output, input); });
   return work;
 }
 
@@ -295,7 +296,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroup::start_reduce_scatter(const at::Tens
   count("reduce_scatter", what, whole);
   if (is_fake()) output.copy_(whole.narrow(0, rank() * part.numel(), part.numel()));  // c10d's fake leaves it as it is
   c10::intrusive_ptr<c10d::Work> work;
-  wait_for_others(what, [&] { work = group_->_reduce_scatter_base(output, input); });
+  wait_for_others(what, [&] { work = reduce_scatter_single(*group_, output, input); });
   return work;
 }
 
