@@ -25,7 +25,7 @@ struct BundleArguments {
 };
 
 /// Which verbs take a run or a recipe, to which a bundle adds its own.
-std::map<std::string, std::string> verbs_of(const CLI::App& app) {
+std::map<std::string, std::string> bundled_verbs(const CLI::App& app) {
   std::map<std::string, std::string> verbs;
   for (const VerbEntry& verb : command_tree(app).verbs) {
     for (const OptionEntry& option : verb.options) {
@@ -88,7 +88,7 @@ void add_bundle(CLI::App& app, Program& program) {
       ->check(CLI::Range(1, 19));
   verb->add_flag("--force", arguments->force, "replace a file that is there already");
   verb->callback([&app, &program, arguments] {
-    arguments->options.verbs = verbs_of(app);
+    arguments->options.verbs = bundled_verbs(app);
     bundle(*arguments, program, program.catalog);
   });
 }
