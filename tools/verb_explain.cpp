@@ -151,7 +151,7 @@ void explain_code(const ExplainArguments& arguments) {
   }
   const nlohmann::ordered_json json = {{"code", code_text(page->code)}, {"title", page->title},
                                        {"meaning", page->meaning},      {"example", wrong_recipe(*page)},
-                                       {"override", page->override_},   {"mend", page->mend},
+                                       {"override", page->given},       {"mend", page->mend},
                                        {"mended", mended_recipe(*page)}};
   print(arguments, to_text(*page), json);
 }

@@ -130,7 +130,7 @@ class RecipeBundler {
       const bool is_weights = holds_weights(entry.path());
       if (!entry.is_regular_file() || (is_weights && !with_data_)) continue;
       const std::string name = entry.path().lexically_relative(folder).string();
-      if (!name.starts_with(".")) result.of_run.push_back({known->second + "/" + name, entry.path().string()});
+      if (!name.starts_with('.')) result.of_run.push_back({known->second + "/" + name, entry.path().string()});
     }
     if (!with_data_) result.left_out.push_back(path + ": the weights of " + published_name(folder));
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -94,7 +95,8 @@ bool is_of_glibc(const std::string& name) {
 std::vector<int> numbers_in(const std::string& version) {
   std::vector<int> numbers;
   std::istringstream text(version);
-  for (std::string number; std::getline(text, number, '.');) numbers.push_back(std::atoi(number.c_str()));
+  for (std::string number; std::getline(text, number, '.');)
+    numbers.push_back(static_cast<int>(std::strtol(number.c_str(), nullptr, 10)));
   return numbers;
 }
 

@@ -14,7 +14,11 @@ const std::vector<double>& positive_limits() {
     constexpr double kGreatest = 1e20;
     constexpr double kGrowth = 1.1;
     std::vector<double> all;
-    for (double limit = kLeast; limit < kGreatest; limit *= kGrowth) all.push_back(limit);
+    double limit = kLeast;
+    while (limit < kGreatest) {
+      all.push_back(limit);
+      limit *= kGrowth;
+    }
     all.push_back(std::numeric_limits<double>::max());
     return all;
   }();

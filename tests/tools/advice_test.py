@@ -139,7 +139,7 @@ def follow_data(row, lines, folder):
             overrides.append(f"dataset.train.{found[1]}=[{found[2]}]")
         elif found := re.search(r"put (\{type: .*\}) before it$", line):
             overrides.append(f"model.layers={row.layers[:-1]}, {found[1]}]")
-        elif found := re.search(r"([\w.]+): (?:has no column|its name) .*call the file (\.\w+)$", line):
+        elif found := re.search(r"([\w.]+): (?:has no column|its name) .*call the file (\.\w+)(?: \[T\d{4}\])?$", line):
             old = pathlib.Path(found[1])
             (folder / old).rename(folder / old.with_suffix(found[2]))
             overrides.append(f"dataset.train.path={old.with_suffix(found[2])}")

@@ -103,7 +103,7 @@ def test_the_schema_knows_every_component():
 def test_the_checked_in_reference_is_the_programs(tmp_path):
     output_of("list", "--markdown", tmp_path / "reference")
     made = {path.name: path.read_text() for path in (tmp_path / "reference").iterdir()}
-    assert set(made) == {"README.md", "recipe.md", *(plural(kind) + ".md" for kind in KINDS)}
+    assert set(made) == {"README.md", "errors.md", "recipe.md", *(plural(kind) + ".md" for kind in KINDS)}
     assert made == {path.name: path.read_text() for path in (ROOT / "docs/reference").iterdir()}, "run tools/generate"
 
 

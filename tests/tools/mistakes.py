@@ -141,7 +141,7 @@ NAMES = [
     change("optim", "optimizer: {", "optim: {", "optim: unknown key; did you mean optimizer?"),
     change("lr_scheduler", "scheduler: {", "lr_scheduler: {", "lr_scheduler: unknown key; did you mean scheduler?"),
     change("val", "  eval: {", "  val: {", "dataset.val: unknown parameter of dataset; did you mean eval?"),
-    change("no such key", "batch_size: 32", "pin_memory: true", ["dataloader.pin_memory: unknown parameter of dataloader; known: batch_size, eval_batch_size, shuffle"]),
+    change("no such key", "batch_size: 32", "pin_memory: true", ["dataloader.pin_memory: unknown parameter of dataloader; known: batch_size, eval_batch_size, micro_batch_size, shuffle"]),
     change("a misspelled parameter", "out_features: 32", "out_featurs: 32", "model.layers[1].out_featurs: unknown parameter of Linear; did you mean out_features?"),
     change("a parameter of another layer", "- ReLU", "- {type: ReLU, slope: 0.1}", "model.layers[2].slope: unknown parameter of ReLU; known: inplace"),
     change("Keras's Dense", "- {type: Linear, out_features: 32}", "- {type: Dense, units: 32}", "model.layers[1]: unknown layer 'Dense'; did you mean Linear?"),

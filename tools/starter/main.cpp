@@ -106,7 +106,7 @@ void print_licences(const BundleFile& bundle) {
 std::vector<std::string> program_words(const Call& call, const json& about, const std::string& run) {
   std::vector<std::string> words = call.words;
   size_t at = 0;
-  while (at < words.size() && words[at].starts_with("-")) ++at;  // --quiet, --offline
+  while (at < words.size() && words[at].starts_with('-')) ++at;  // --quiet, --offline
   if (at == words.size()) return words;
   const std::string recipe = run + "/recipe.yaml";
   const bool resumes = words[at] == "resume";
@@ -151,7 +151,7 @@ Call call_of(int argc, char** argv) {
     } else if (!has_verb && word.starts_with("--unpack=")) {
       call.unpack = std::filesystem::absolute(word.substr(9)).lexically_normal().string();
     } else {
-      has_verb = has_verb || !word.starts_with("-");
+      has_verb = has_verb || !word.starts_with('-');
       call.words.push_back(word);
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <string>
 
 #include "tools/starter/bundle_file.h"
@@ -8,8 +9,9 @@
 namespace trainrun::starter {
 
 /// A file that cannot be written.
-struct WriteError {
-  int error_number = 0;
+struct WriteError : std::exception {
+  explicit WriteError(int number) : error_number(number) {}
+  int error_number;
 };
 
 /// A file as it is to be.

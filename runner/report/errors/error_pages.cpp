@@ -9,13 +9,13 @@ namespace {
 
 /// The sections of a small recipe without a mistake, in the order in which they are written.
 const std::vector<std::string>& right_sections() {
-  static const std::vector<std::string> sections = {"version: 1",
-                                                    "model:\n  layers:\n    - Flatten\n"
-                                                    "    - {type: Linear, out_features: 10}",
-                                                    "loss: CrossEntropyLoss",
-                                                    "dataset:\n  train: {type: Digits, split: train}",
-                                                    "optimizer: {type: SGD, lr: 0.1}",
-                                                    "training: {num_epochs: 1}"};
+  static const std::vector<std::string> sections = {
+      "version: 1",
+      "model:\n  layers:\n    - Flatten\n    - {type: Linear, out_features: 10}",
+      "loss: CrossEntropyLoss",
+      "dataset:\n  train: {type: Digits, split: train}",
+      "optimizer: {type: SGD, lr: 0.1}",
+      "training: {num_epochs: 1}"};
   return sections;
 }
 
@@ -71,7 +71,7 @@ std::string wrapped(const std::string& text) {
 /// "trainrun validate recipe.yaml optimizer.lr:0.2"
 std::string call_of(const ErrorPage& page) {
   const std::string recipe = page.code == ErrorCode::kUnreadable ? "no_such_recipe.yaml" : "recipe.yaml";
-  return "trainrun validate " + recipe + (page.override_.empty() ? "" : " " + page.override_);
+  return "trainrun validate " + recipe + (page.given.empty() ? "" : " " + page.given);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ struct ErrorPage {
   std::vector<std::string> wrong;   // sections that give the mistake
   std::string mend;                 // what to do
   std::vector<std::string> mended;  // the sections put right; {}: without them
-  std::string override_ = "";       // given on the command line after the wrong recipe
+  std::string given = {};           // given on the command line after the wrong recipe
 };
 
 /// Every code, in the order of the numbers.
