@@ -100,6 +100,7 @@ class ProgressPart : public Stateful {
     if (job_.continues) job_.progress.stopped = saved.values.value("stopped", "");
     load_changes(changes_from(saved.values.value("changes", json::array())));
     find_batch(saved.values);
+    tell_versions(saved.values.value("versions", json::object()));
     const json monitor = monitor_json(job_.recipe);
     if (saved.values.value("monitor", monitor) != monitor) {
       spdlog::info("checkpoint.keep_best monitors another figure than before: the best value so far is discarded");
@@ -119,6 +120,13 @@ class ProgressPart : public Stateful {
       spdlog::info(apply_change(job_, change));
       job_.progress.changes.push_back(change);
     }
+  }
+
+  static void tell_versions(const json& versions) {
+    const std::string saved = versions.value("torch", TORCH_VERSION);
+    if (saved == TORCH_VERSION) return;
+    spdlog::info("the checkpoint was made with LibTorch {}, this is {}: numbers may differ in their last digits", saved,
+                 TORCH_VERSION);
   }
 
   int64_t global_batch_size() const { return saturating_product(job_.recipe.dataloader.batch_size, job_.world_size()); }

@@ -219,6 +219,14 @@ def test_a_forged_or_newer_state_is_an_error_in_plain_words(folder, keys, messag
     assert_stops(folder, message)
 
 
+def test_a_resume_with_another_libtorch_says_so(folder):
+    path = folder / "o/checkpoints/step-00000035/state.json"
+    forge(path, versions=json.loads(path.read_text())["versions"] | {"torch": "2.10.0"})
+    done = run(folder, WHOLE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count("the checkpoint was made with LibTorch 2.10.0, this is ") == 1
+
+
 def test_where_all_checkpoints_are_damaged_nothing_is_begun_in_their_place(folder):
     for path in (folder / "o/checkpoints").glob("step-*/model.safetensors"):
         if not path.is_symlink():
