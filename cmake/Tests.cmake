@@ -149,7 +149,8 @@ endforeach()
 # What takes long begins first, so that nothing is waited for at the end, alone.
 foreach(long_one plugins_build plugins/plugins parity/tokenizers_parity parity/distributed_parity runner/sharded_memory faults/distributed_faults
     tools/wheel tools/bundle tools/deb launch/torchrun runner/recipe_runs gpu/imagined_gpu parity/training_parity parity/schedulers_parity faults/resume tools/guide_plugin
-    faults/checkpoint_kill runner/schema runner/callbacks)
+    faults/checkpoint_kill runner/schema runner/callbacks tools/sweep tools/micro_batch tools/demand tools/advice tools/cli tools/error_codes
+    parity/onnx_parity parity/vision_export_parity runner/recipe_defaults)
   if(TEST ${long_one})
     set_tests_properties(${long_one} PROPERTIES COST 100)
   endif()
