@@ -306,7 +306,7 @@ def test_a_query_that_never_gives_a_row_ends(probe, tmp_path):
     (tmp_path / "t.db").touch()
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS c, 1 AS y FROM n"
     spec = {"type": "SQLite", "path": str(tmp_path / "t.db"), "query": endless, "label": "y", "timeout_seconds": 0.2}
-    assert "given no row for 0.2 s; if it needs that long, write a larger timeout_seconds" in error_of(probe, spec)
+    assert "the query has returned no row for 0.2 s; if it needs that long, write a larger timeout_seconds" in error_of(probe, spec)
 
 
 def test_bombs_and_endless_lines_are_refused_by_named_limits(probe, tmp_path):
