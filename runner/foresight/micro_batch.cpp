@@ -6,6 +6,7 @@
 #include "runner/base/text.h"
 #include "runner/device/free_memory.h"
 #include "runner/recipe/recipe_source.h"
+#include "runner/run/run_folder.h"
 
 namespace trainrun {
 namespace {
@@ -23,14 +24,12 @@ int64_t kept_size(const std::string& recipe_path) {
 
 /// The recipe of the newest run of this name: of runs/a, runs/a-2, runs/a-3, … the last one.
 std::string newest_kept_recipe(const Recipe& recipe) {
-  namespace fs = std::filesystem;
-  std::string base = recipe.output_dir.value_or("runs/" + recipe.name);
-  while (base.size() > 1 && base.back() == '/') base.pop_back();
+  const std::string output_dir = recipe.output_dir.value_or("runs/" + recipe.name);
   std::string newest;
   std::error_code ignored;
   for (int64_t number = 1;; ++number) {
-    const std::string path = base + (number == 1 ? "" : "-" + std::to_string(number)) + "/recipe.yaml";
-    if (!fs::exists(path, ignored)) return newest;
+    const std::string path = numbered_path(output_dir, number) + "/recipe.yaml";
+    if (!std::filesystem::exists(path, ignored)) return newest;
     newest = path;
   }
 }

@@ -87,6 +87,20 @@ std::string begin_event(double wall_time, int64_t step) {
   return message;
 }
 
+/// A value of a summary for each of `all`, which `add` writes.
+template <class Container, class Add>
+std::string summary_event(double wall_time, int64_t step, const Container& all, const Add& add) {
+  std::string message = begin_event(wall_time, step);
+  protozero::pbf_writer event(message);
+  protozero::pbf_writer summary(event, tag(EventField::kSummary));
+  for (const auto& one : all) {
+    protozero::pbf_writer value(summary, kValueOfSummary);
+    add(one, value);
+  }
+  summary.commit();
+  return message;
+}
+
 /// `attr["_output_shapes"]`, which TensorBoard writes at the lines between nodes.
 void add_shape(protozero::pbf_writer& node, const std::vector<int64_t>& lengths) {
   protozero::pbf_writer entry(node, tag(NodeField::kAttr));
@@ -135,24 +149,14 @@ std::string restart_event(double wall_time, int64_t step) {
 }
 
 std::string scalars_event(double wall_time, int64_t step, const Figures& figures) {
-  std::string message = begin_event(wall_time, step);
-  protozero::pbf_writer event(message);
-  protozero::pbf_writer summary(event, tag(EventField::kSummary));
-  for (const auto& [name, figure] : figures) {
-    protozero::pbf_writer value(summary, kValueOfSummary);
-    value.add_string(tag(ValueField::kTag), name);
-    value.add_float(tag(ValueField::kSimpleValue), static_cast<float>(figure));
-  }
-  summary.commit();
-  return message;
+  return summary_event(wall_time, step, figures, [](const auto& named, protozero::pbf_writer& value) {
+    value.add_string(tag(ValueField::kTag), named.first);
+    value.add_float(tag(ValueField::kSimpleValue), static_cast<float>(named.second));
+  });
 }
 
 std::string histograms_event(double wall_time, const HistogramRecord& record) {
-  std::string message = begin_event(wall_time, record.step);
-  protozero::pbf_writer event(message);
-  protozero::pbf_writer summary(event, tag(EventField::kSummary));
-  for (const Histogram& histogram : record.histograms) {
-    protozero::pbf_writer value(summary, kValueOfSummary);
+  const auto add = [](const Histogram& histogram, protozero::pbf_writer& value) {
     value.add_string(tag(ValueField::kTag), histogram.name);
     protozero::pbf_writer histo(value, tag(ValueField::kHisto));
     histo.add_double(tag(HistogramField::kMin), histogram.min);
@@ -162,26 +166,20 @@ std::string histograms_event(double wall_time, const HistogramRecord& record) {
     histo.add_double(tag(HistogramField::kSumSquares), histogram.sum_of_squares);
     histo.add_packed_double(tag(HistogramField::kBucketLimit), histogram.limits.begin(), histogram.limits.end());
     histo.add_packed_double(tag(HistogramField::kBucket), histogram.counts.begin(), histogram.counts.end());
-  }
-  summary.commit();
-  return message;
+  };
+  return summary_event(wall_time, record.step, record.histograms, add);
 }
 
 std::string pictures_event(double wall_time, const PicturesRecord& record) {
-  std::string message = begin_event(wall_time, record.step);
-  protozero::pbf_writer event(message);
-  protozero::pbf_writer summary(event, tag(EventField::kSummary));
-  for (const LoggedPicture& picture : record.pictures) {
-    protozero::pbf_writer value(summary, kValueOfSummary);
+  const auto add = [](const LoggedPicture& picture, protozero::pbf_writer& value) {
     value.add_string(tag(ValueField::kTag), picture.name);
     protozero::pbf_writer image(value, tag(ValueField::kImage));
     image.add_int32(tag(ImageField::kHeight), static_cast<int32_t>(picture.height));
     image.add_int32(tag(ImageField::kWidth), static_cast<int32_t>(picture.width));
     image.add_int32(tag(ImageField::kColorspace), static_cast<int32_t>(picture.channels));
     image.add_bytes(tag(ImageField::kPng), picture.png);
-  }
-  summary.commit();
-  return message;
+  };
+  return summary_event(wall_time, record.step, record.pictures, add);
 }
 
 std::string graph_event(double wall_time, const DrawnGraph& graph) {

@@ -188,6 +188,11 @@ bool is_run_in_use(const std::string& path) {
   return ::flock(lock.number(), LOCK_SH | LOCK_NB) < 0;
 }
 
+std::string numbered_path(const std::string& output_dir, int64_t number) {
+  const std::string first = plain_path(output_dir);
+  return number == 1 ? first : first + "-" + std::to_string(number);
+}
+
 RunFolder RunFolder::open(const std::string& output_dir, const RecipeFile& recipe, const Compare& compare,
                           Resume resume) {
   const std::string base = plain_path(output_dir);
@@ -197,7 +202,7 @@ RunFolder RunFolder::open(const std::string& output_dir, const RecipeFile& recip
   std::string hint;  // what to do about it
   constexpr int kMostRuns = 100'000;
   for (int number = 1; number <= kMostRuns; ++number) {
-    run.path_ = number == 1 ? base : base + "-" + std::to_string(number);
+    run.path_ = numbered_path(output_dir, number);
     Finding finding = look_into(run.path_, compare, resume);
     std::string holder;
     if (finding.content != Content::kOther) {

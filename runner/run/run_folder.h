@@ -9,6 +9,9 @@
 
 namespace trainrun {
 
+/// The folders of runs with one output_dir, "runs/a": that one, runs/a-2, runs/a-3, …; `number` counts from 1.
+std::string numbered_path(const std::string& output_dir, int64_t number);
+
 /// The folder in which one run lives, held by this process alone until the object goes.
 class RunFolder {
  public:

@@ -122,7 +122,7 @@ def root_with_glibc_alone(tmp_path_factory):
     """A root folder without Python, shell or any library but glibc's. LibTorch draws a seed from /dev/urandom, and looks in /proc and /sys for
     what the CPU can: files will do. (Without these it takes its slowest kernels, which round differently.)"""
     root = tmp_path_factory.mktemp("root")
-    for folder in ("lib64", "lib/x86_64-linux-gnu", "dev", "tmp", "home/somebody", "work"):
+    for folder in ("lib64", "lib/x86_64-linux-gnu", "dev", "tmp", "home/somebody", "job"):
         (root / folder).mkdir(parents=True)
     (root / "dev/urandom").write_bytes(os.urandom(4096))
     for name in ("proc/cpuinfo", "sys/devices/system/cpu/possible", "sys/devices/system/cpu/present", "sys/devices/system/cpu/kernel_max"):
@@ -160,16 +160,16 @@ def test_digits_are_predicted_and_trained_as_by_the_program(digits, digits_bundl
     called = placed(digits_bundle, empty_root)
     predicted = in_root(empty_root, called, "predict").stdout
     assert predicted == run(CALLED, "predict", digits, folder=digits.parent).stdout and predicted.count("\n") > 300
-    in_root(empty_root, called, "--quiet", "train", "output_dir=/work/again/runs/digits")
+    in_root(empty_root, called, "--quiet", "train", "output_dir=/job/again/runs/digits")
     expected = losses(digits.parent.parent)
-    assert len(expected) > 3 and losses(empty_root / "work/again") == expected
+    assert len(expected) > 3 and losses(empty_root / "job/again") == expected
 
 
 def test_training_goes_on_from_the_bundles_checkpoint(digits, digits_bundle, empty_root, tmp_path):
     more = ["training.max_steps=60", "--quiet"]
     run(CALLED, digits / "recipe.yaml", f"checkpoint.resume={digits}", f"output_dir={tmp_path}/runs/on", *more, folder=tmp_path)
-    in_root(empty_root, placed(digits_bundle, empty_root), "resume", "output_dir=/work/on/runs/on", *more)
-    found = losses(empty_root / "work/on")
+    in_root(empty_root, placed(digits_bundle, empty_root), "resume", "output_dir=/job/on/runs/on", *more)
+    found = losses(empty_root / "job/on")
     assert found == losses(tmp_path) and {step for step, _ in found} <= set(range(41, 61)) and found
 
 
@@ -178,11 +178,11 @@ def test_tables_are_predicted_and_trained_without_their_files(houses, empty_root
     said = bundle(houses, output, "--with-data")
     assert not said.stderr.count("is not in the bundle")
     called = placed(output, empty_root)
-    (empty_root / "work/new.csv").write_text("walls,area,address\nbrick,44,a\nwood,71,b\n")
-    expected = run(CALLED, "predict", houses, empty_root / "work/new.csv", folder=houses.parent).stdout
-    assert in_root(empty_root, called, "predict", "/work/new.csv").stdout == expected and expected.count("\n") == 3
-    in_root(empty_root, called, "run", "--quiet", "output_dir=/work/houses/runs/houses")
-    assert losses(empty_root / "work/houses") == losses(houses.parent.parent)
+    (empty_root / "job/new.csv").write_text("walls,area,address\nbrick,44,a\nwood,71,b\n")
+    expected = run(CALLED, "predict", houses, empty_root / "job/new.csv", folder=houses.parent).stdout
+    assert in_root(empty_root, called, "predict", "/job/new.csv").stdout == expected and expected.count("\n") == 3
+    in_root(empty_root, called, "run", "--quiet", "output_dir=/job/houses/runs/houses")
+    assert losses(empty_root / "job/houses") == losses(houses.parent.parent)
     assert "included, " in in_root(empty_root, called, "--help").stdout
 
 
@@ -191,11 +191,11 @@ def test_pictures_are_predicted_and_labels_told(empty_root, tmp_path):
     output = tmp_path / "pictures.run"
     said = bundle(pictures, output)
     assert f"note: training reads dataset.train.root: {SHAPES}/train/images, which is not in the bundle; --with-data takes it along" in said.stderr
-    shutil.copytree(SHAPES / "test/images", empty_root / "work/pictures")
+    shutil.copytree(SHAPES / "test/images", empty_root / "job/pictures")
     called = placed(output, empty_root)
-    found = in_root(empty_root, called, "predict", "/work/pictures").stdout
-    expected = run(CALLED, "predict", pictures, empty_root / "work/pictures", folder=tmp_path).stdout
-    assert found == expected.replace(f"{empty_root}/work", "/work") and found.count("\n") > 10
+    found = in_root(empty_root, called, "predict", "/job/pictures").stdout
+    expected = run(CALLED, "predict", pictures, empty_root / "job/pictures", folder=tmp_path).stdout
+    assert found == expected.replace(f"{empty_root}/job", "/job") and found.count("\n") > 10
     shown = in_root(empty_root, called, "--help").stdout
     assert re.search(r"labels +circle|labels +[a-z]+, [a-z]+, [a-z]+\n", shown), shown
     assert "images)" in shown and "finished" in shown
@@ -205,12 +205,12 @@ def test_texts_are_predicted_with_the_runs_own_tokenizer(empty_root, tmp_path):
     write_tokenizer(tmp_path / "tokenizer.json")
     (tmp_path / "t.csv").write_text("text,stars\n" + "".join(f"the soup was {WORDS[i % 7]},{1 + i % 3}\n" for i in range(24)))
     texts = trained(tmp_path, TEXTS)
-    (empty_root / "work/new.txt").write_text("the soup was good\nthe soup was bad\n")
-    expected = run(CALLED, "predict", texts, empty_root / "work/new.txt", folder=tmp_path).stdout
+    (empty_root / "job/new.txt").write_text("the soup was good\nthe soup was bad\n")
+    expected = run(CALLED, "predict", texts, empty_root / "job/new.txt", folder=tmp_path).stdout
     (tmp_path / "tokenizer.json").unlink()
     output = tmp_path / "texts.run"
     bundle(texts, output)
-    found = in_root(empty_root, placed(output, empty_root), "predict", "/work/new.txt")
+    found = in_root(empty_root, placed(output, empty_root), "predict", "/job/new.txt")
     assert found.stdout == expected and expected.count("\n") == 3 and "tokenizer" not in found.stderr
 
 
@@ -222,12 +222,12 @@ def test_the_sizes_of_models_go_along(empty_root, tmp_path):
     (tmp_path / "t.csv").write_text("text,stars\n" + "".join(f"the soup was {WORDS[i % 7]},{1 + i % 3}\n" for i in range(24)))
     layer = "{type: DistilBertForSequenceClassification, config: config.json, num_labels: 3}"
     texts = trained(tmp_path, re.sub(r"layers: \[.*\]\}", f"layers: [{layer}]}}", TEXTS))
-    (empty_root / "work/two.txt").write_text("the soup was good\nthe soup was bad\n")
-    expected = run(CALLED, "predict", texts, empty_root / "work/two.txt", folder=tmp_path).stdout
+    (empty_root / "job/two.txt").write_text("the soup was good\nthe soup was bad\n")
+    expected = run(CALLED, "predict", texts, empty_root / "job/two.txt", folder=tmp_path).stdout
     output = tmp_path / "sizes.run"
     bundle(texts, output)
     (tmp_path / "config.json").unlink()
-    assert in_root(empty_root, placed(output, empty_root), "predict", "/work/two.txt").stdout == expected and expected.count("\n") == 3
+    assert in_root(empty_root, placed(output, empty_root), "predict", "/job/two.txt").stdout == expected and expected.count("\n") == 3
 
 
 def test_it_unpacks_once_for_all_that_start_together(digits_bundle, tmp_path):
