@@ -18,7 +18,7 @@ CALLS = re.compile(
     r"\b(TORCH_LIBRARY\w*|torch::Library>?)\s*\(|\bstd::locale::global\b|"
     r"\bpreinit_array\b|__attribute__\(\(constructor")
 PAGE = "runner/process/"
-PROGRAMS_OF_THEIR_OWN = ("tools/bench/", "tools/tidy/")
+PROGRAMS_OF_THEIR_OWN = ("tools/bench/", "tools/starter/", "tools/tidy/")
 # Who else makes such a call, and why; an entry of the page names each change that lasts.
 ELSEWHERE = {
     "registry/graph/recomputation.cpp": ("set_default_engine_stub", "installed by the page"),
@@ -27,14 +27,14 @@ ELSEWHERE = {
     "registry/formats/web/transfer.cpp": ("curl_global_init", "libcurl asks for it before its first use"),
     "registry/language/regex.cpp": ("onig_initialize", "Oniguruma asks for it before its first use"),
     "runner/base/signals.cpp": ("sigaction", "on the page as signals"),
+    "runner/base/own_process.cpp": ("prctl|sched_setaffinity|execve", "of a child of its own, before it begins anew"),
     "runner/data/data_loader.cpp": ("omp_set_num_threads", "of the calling thread alone"),
-    "runner/distributed/launcher.cpp": (
-        "sigaction|std::signal|prctl|sched_setaffinity|execve", "a launcher, and its children before they begin anew"),
-    "runner/foresight/rehearsal_process.cpp": ("prctl|execve", "of the process that rehearses, before it begins anew"),
+    "runner/distributed/launcher.cpp": ("sigaction|std::signal", "a launcher, as long as its ranks run"),
     "runner/distributed/rank_monitor.cpp": ("std::signal", "as the process ends"),
-    "runner/sweep/trial_process.cpp": ("prctl|execve|sigaction|sched_setaffinity", "a sweep, and its children before they begin anew"),
+    "runner/sweep/trial_process.cpp": ("sigaction", "a sweep, as long as its trials run"),
     "runner/loggers/log.cpp": ("set_default_logger", "on the page as log"),
     "tools/main.cpp": ("preinit_array", "on the page as passive waiting"),
+    "tools/verb_bundle.cpp": ("std::signal", "as long as a bundle is written"),
     "tools/verb_run.cpp": ("prctl", "on the page as parent's death"),
 }
 
