@@ -6,7 +6,7 @@ namespace trainrun {
 
 void add_accelerate_option(CLI::App& verb, std::string& path) {
   verb.add_option("--accelerate-config", path,
-                  "a configuration file of Accelerate; it changes the recipe before the overrides do")
+                  "an Accelerate configuration file; it is applied to the recipe before the overrides")
       ->type_name("FILE");
 }
 

@@ -35,12 +35,12 @@ int run_program(int argc, char** argv, Program& program) {
   program.arguments = with_shipped_recipes({argv, argv + argc});
   program.catalog = builtins();
   add_loggers(program.catalog.loggers);
-  CLI::App app("a training job from one recipe", "trainrun");
+  CLI::App app("train a model from one YAML recipe", "trainrun");
   app.set_version_flag("--version", "trainrun " TRAINRUN_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
   app.add_flag("--quiet,-q", program.quiet, "print only errors");
-  app.add_flag("--verbose,-v", program.verbose, "say more");
+  app.add_flag("--verbose,-v", program.verbose, "print more details");
   app.footer(
       "trainrun RECIPE [key=value …] is short for trainrun run RECIPE [key=value …].\n"
       "Every verb takes --quiet (-q), --verbose (-v) and --help (-h).");

@@ -30,14 +30,14 @@ RunBisection bisection_of(const BisectArguments& arguments, Program& program) {
 
 void add_bisect(CLI::App& app, Program& program) {
   CLI::App* verb = app.add_subcommand(
-      "bisect",
-      "find the first step, layer and tensor in which two runs part; makes their steps again, writes nothing");
+      "bisect", "find the first step, layer and tensor in which two runs part; repeats their steps, writes nothing");
   const auto arguments = std::make_shared<BisectArguments>();
   verb->add_option("a", arguments->a, "a run's folder")->required();
   verb->add_option("b", arguments->b, "the other one")->required();
-  verb->add_option("overrides", arguments->overrides, "key=value for both, of what changes no number: num_threads=2");
+  verb->add_option("overrides", arguments->overrides,
+                   "key=value for both, for keys that change no numbers: num_threads=2");
   verb->add_flag("--json", arguments->as_json, "print one JSON object");
-  verb->footer("Exit code: 0 if the runs do not part, 1 if they do, 2 if it cannot be told.");
+  verb->footer("Exit code: 0 if the runs do not part, 1 if they do, 2 if they cannot be compared.");
   verb->callback([&program, arguments] {
     const RunBisection found = bisection_of(*arguments, program);
     std::fputs(arguments->as_json ? (to_json(found).dump() + "\n").c_str() : to_text(found).c_str(), stdout);

@@ -74,8 +74,8 @@ void bundle(const BundleArguments& arguments, const Program& program, Catalog& c
 }  // namespace
 
 void add_bundle(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand(
-      "bundle", "write a run, with this program and its libraries, as one file that runs where glibc is all there is");
+  CLI::App* verb =
+      app.add_subcommand("bundle", "pack a run, this program and its libraries into one file that needs only glibc");
   const auto arguments = std::make_shared<BundleArguments>();
   BundleOptions& options = arguments->options;
   options.level = kUsualLevel;
@@ -83,7 +83,7 @@ void add_bundle(CLI::App& app, Program& program) {
       ->required();
   verb->add_option("--output,-o", options.output, "the file to write; NAME.run by default");
   verb->add_flag("--with-data", options.with_data,
-                 "take along what training reads, too: the data and the weights that it begins with");
+                 "also include what training reads: the data and the weights that it begins with");
   verb->add_option("--level", options.level, "how hard to compress, from 1 (fast) to 19 (small); 9 by default")
       ->check(CLI::Range(1, 19));
   verb->add_flag("--force", arguments->force, "replace a file that is there already");

@@ -34,8 +34,8 @@ std::vector<std::string> keys_of(const Catalog& catalog) {
 }  // namespace
 
 void add_completion(CLI::App& app, Program& program) {
-  CLI::App* verb =
-      app.add_subcommand("completion", "print what completes trainrun's command line in a shell, or its manual page");
+  CLI::App* verb = app.add_subcommand(
+      "completion", "print a script that completes trainrun's command line in a shell, or the manual page");
   const auto what = std::make_shared<std::string>();
   verb->add_option("shell", *what,
                    "bash, zsh, fish: a script to be sourced (source <(trainrun completion bash)); man: the manual page "

@@ -211,7 +211,8 @@ int config(const std::string& output) {
 }  // namespace
 
 void add_config(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand("config", "ask how to distribute a job, and write the recipe's keys");
+  CLI::App* verb =
+      app.add_subcommand("config", "ask how to distribute a job, and write the answers as a recipe's keys");
   const auto output = std::make_shared<std::string>();
   verb->add_option("--output", *output, "write them here; standard output by default")->type_name("FILE");
   verb->callback([&program, output] { program.exit_code = config(*output); });

@@ -38,7 +38,7 @@ int ask_and_print(const CtlArguments& arguments) {
 }  // namespace
 
 void add_ctl(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand("ctl", "look at a run while it goes on, and save, stop, profile or change it");
+  CLI::App* verb = app.add_subcommand("ctl", "show where a running job stands; save, stop, profile or change it");
   const auto arguments = std::make_shared<CtlArguments>();
   verb->add_option("run", arguments->run, "the folder of the run")->required();
   verb->add_option("command", arguments->words,

@@ -21,7 +21,7 @@ struct DataArguments {
 
 void add_data(CLI::App& app, Program& program) {
   CLI::App* verb = app.add_subcommand(
-      "data", "show the samples that the model will see, classes and means, and what is suspicious about them");
+      "data", "show the samples as the model will see them, class counts, means, and suspicious findings");
   const auto arguments = std::make_shared<DataArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
   verb->add_option("--output,-o", arguments->output, "the HTML page to write (default: NAME.html)");

@@ -30,7 +30,7 @@ void add_diff(CLI::App& app, Program& program) {
   verb->add_option("a", arguments->a, "a recipe, a run's folder or a checkpoint's")->required();
   verb->add_option("b", arguments->b, "the other one")->required();
   verb->add_flag("--json", arguments->as_json, "print one JSON object");
-  verb->footer("Exit code: 0 if nothing differs, 1 if something does, 2 if it cannot be told.");
+  verb->footer("Exit code: 0 if nothing differs, 1 if something does, 2 if they cannot be compared.");
   verb->callback([&program, arguments] {
     try {
       const RunDiff diff = diff_of(*arguments, program.catalog);

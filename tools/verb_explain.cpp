@@ -95,10 +95,9 @@ void add_scale_options(CLI::App& verb, ExplainArguments& arguments) {
 
 /// Of what it takes to do it, which must be tried; `demanding` is set where one is given.
 void add_demand_options(CLI::App& verb, ExplainArguments& arguments) {
-  verb.add_flag(
-      "--measure", arguments.measure,
-      "run some steps, an evaluation and a checkpoint in a process of its own, and add the memory and the time that "
-      "the job takes; opens the data");
+  verb.add_flag("--measure", arguments.measure,
+                "rehearse some steps, an evaluation and a checkpoint in a separate process, and add the memory and the "
+                "time that the job takes; opens the data");
   verb.add_option_function<std::string>(
       "--fits",
       [&arguments](const std::string& text) {
@@ -174,10 +173,9 @@ bool explains_codes(const ExplainArguments& arguments) {
 }  // namespace
 
 void add_explain(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand(
-      "explain",
-      "show what a recipe means: shapes, parameters, FLOPs, memory, steps; opens no data. Or what the code of an error "
-      "means: explain T0101");
+  CLI::App* verb = app.add_subcommand("explain",
+                                      "show what a recipe means: shapes, parameters, FLOPs, memory, steps; opens no "
+                                      "data. With an error's code (explain T0101), say what it means");
   const auto arguments = std::make_shared<ExplainArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
   verb->get_option("recipe")->required(false)->description(

@@ -58,7 +58,7 @@ void init(const InitArguments& arguments, Program& program) {
 
 void add_init(CLI::App& app, Program& program) {
   CLI::App* verb =
-      app.add_subcommand("init", "look at data and write a recipe for them, with comments; say what was seen");
+      app.add_subcommand("init", "look at your data, describe them, and write a commented recipe for them");
   const auto arguments = std::make_shared<InitArguments>();
   verb->add_option("data", arguments->data,
                    "a table, a folder of images, texts or tables, a text, conversations, or arrays (.npz)");

@@ -20,7 +20,7 @@ struct LrFindArguments {
 
 void add_lr_find(CLI::App& app, Program& program) {
   CLI::App* verb =
-      app.add_subcommand("lr-find", "try growing learning rates and plot the loss over them; writes nothing");
+      app.add_subcommand("lr-find", "train at growing learning rates and plot the loss over them; writes nothing");
   const auto arguments = std::make_shared<LrFindArguments>();
   add_recipe_arguments(*verb, arguments->recipe);
   verb->add_option("--min", arguments->options.min_lr, "the first rate (default: 1e-7)")->check(CLI::PositiveNumber);

@@ -64,8 +64,8 @@ void report(const TrainedRun& run, const PredictSummary& summary, const PredictO
 }  // namespace
 
 void add_predict(CLI::App& app, Program& program) {
-  CLI::App* verb = app.add_subcommand(
-      "predict", "write what a trained model says of new data, which need no labels: names, probabilities, numbers");
+  CLI::App* verb =
+      app.add_subcommand("predict", "write a trained model's predictions for new data, which need no labels");
   const auto arguments = std::make_shared<PredictArguments>();
   verb->add_option("run", arguments->run.path,
                    "a run's folder (its best checkpoint, else its newest), or a checkpoint's")
@@ -78,24 +78,28 @@ void add_predict(CLI::App& app, Program& program) {
                    "key=value: device=cpu");
   verb->add_option("--data", arguments->data, "the same, for one file or folder");
   verb->add_option("--split", arguments->split,
-                   "of a data set of the hub: the rows to predict for, test, validation, …");
-  verb->add_option("--config", arguments->config, "of a data set of the hub that consists of several tables: which");
-  verb->add_option("--format", arguments->format,
-                   "csv (default), jsonl, parquet, npz or, of tags of words, conll; by default as --output ends")
+                   "for a data set of the hub: the split to predict for, such as test or validation");
+  verb->add_option("--config", arguments->config,
+                   "for a data set of the hub that consists of several tables: which one");
+  verb->add_option(
+          "--format", arguments->format,
+          "csv (default), jsonl, parquet, npz or, for tags of words, conll; by default the ending of --output decides")
       ->check(CLI::IsMember({"csv", "jsonl", "conll", "parquet", "npz"}));
-  verb->add_option("--output,-o", arguments->options.output,
-                   "the file to write; standard output by default. A file that was killed goes on where it was");
+  verb->add_option(
+      "--output,-o", arguments->options.output,
+      "the file to write (default: standard output). If predict was killed, the same command continues the file");
   verb->add_option("--masks", arguments->options.outcome.masks,
                    "the folder for the masks of a segmentation, a PNG file for each picture");
-  verb->add_option("--top-k", arguments->top_k, "the so many most probable classes, instead of all probabilities")
+  verb->add_option("--top-k", arguments->top_k,
+                   "only this many of the most probable classes, instead of all probabilities")
       ->check(CLI::PositiveNumber);
   verb->add_option("--threshold", arguments->options.outcome.threshold,
-                   "of several labels: the probability from which on a sample has one; 0.5 by default")
+                   "with several labels: the probability from which on a sample has a label (default: 0.5)")
       ->check(CLI::Range(0.0, 1.0));
   verb->add_option("--batch-size", arguments->batch_size, "samples in a forward pass")->check(CLI::PositiveNumber);
-  verb->add_option("--broken", arguments->broken,
-                   "what becomes of samples that cannot be read: error (default), or skip: they are named, counted and "
-                   "left out")
+  verb->add_option(
+          "--broken", arguments->broken,
+          "what to do with samples that cannot be read: error (default), or skip: name, count and leave them out")
       ->check(CLI::IsMember({"error", "skip"}));
   verb->callback([&program, arguments] {
     sort_rest(*arguments);

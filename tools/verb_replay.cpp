@@ -20,16 +20,15 @@ struct ReplayArguments {
 
 void add_replay(CLI::App& app, Program& program) {
   CLI::App* verb = app.add_subcommand(
-      "replay", "make one step of a run again, and show what every layer and parameter did in it; writes nothing");
+      "replay", "repeat one step of a run, and show what every layer and parameter did in it; writes nothing");
   const auto arguments = std::make_shared<ReplayArguments>();
   verb->add_option("run", arguments->run, "a run's folder")->required();
-  verb->add_option("overrides", arguments->overrides, "key=value, of what changes no number: dataset.train.root=other");
-  CLI::Option* step =
-      verb->add_option("--step", arguments->step, "the step to make again, from 1, as the log counts them")
-          ->check(CLI::PositiveNumber);
-  verb->add_flag(
-          "--not-finite", arguments->not_finite,
-          "find the step in which a number that is not finite comes up first: of those after the newest checkpoint")
+  verb->add_option("overrides", arguments->overrides,
+                   "key=value, for keys that change no numbers: dataset.train.root=other");
+  CLI::Option* step = verb->add_option("--step", arguments->step, "the step to repeat, counted from 1 as in the log")
+                          ->check(CLI::PositiveNumber);
+  verb->add_flag("--not-finite", arguments->not_finite,
+                 "find the first step after the newest checkpoint in which a number is not finite")
       ->excludes(step);
   verb->add_flag("--json", arguments->as_json, "print one JSON object, with all samples of the step");
   verb->callback([&program, arguments] {

@@ -42,16 +42,16 @@ RunReport report_of(const ReportArguments& arguments, Program& program) {
 
 void add_report(CLI::App& app, Program& program) {
   CLI::App* verb = app.add_subcommand(
-      "report", "write a page of runs: curves, what differs, and what their models get wrong; one HTML file");
+      "report", "write a page about runs: curves, what differs, and what their models get wrong; one HTML file");
   const auto arguments = std::make_shared<ReportArguments>();
   verb->add_option("runs", arguments->runs, "folders of runs")->required();
   verb->add_option("--output,-o", arguments->output, "the HTML file to write; report.html by default");
   verb->add_flag("--evaluate", arguments->evaluate,
                  "also have the best checkpoint of each run (else its newest) predict the evaluation data: classes, "
                  "confusion matrix, curves, errors, the worst mistakes");
-  CLI::Option* watch = verb->add_flag("--watch", arguments->watch,
-                                      "serve the page on this machine, at 127.0.0.1 alone, and follow runs that go on");
-  verb->add_option("--port", arguments->port, "with --watch: the port; one that is free by default")
+  CLI::Option* watch = verb->add_flag(
+      "--watch", arguments->watch, "serve the page on this machine only, at 127.0.0.1, and update it while runs train");
+  verb->add_option("--port", arguments->port, "with --watch: the port (default: any that is free)")
       ->check(CLI::Range(1, 65535))
       ->needs(watch);
   verb->callback([&program, arguments] {

@@ -154,8 +154,9 @@ void add_run(CLI::App& app, Program& program) {
   add_recipe_arguments(*verb, *arguments);
   add_accelerate_option(*verb, *accelerate);
   const auto stop_after = std::make_shared<std::optional<int64_t>>();
-  verb->add_option("--stop-after", *stop_after,
-                   "stop after this step as at a signal, evaluated if that is due, and saved; the same command resumes")
+  verb->add_option(
+          "--stop-after", *stop_after,
+          "stop after this step as if by a signal: evaluate if that is due, save, end; the same command resumes")
       ->check(CLI::PositiveNumber);
   verb->callback([&program, arguments, accelerate, stop_after] {
     // Until the process is gone: a repetition that comes while it ends does not change its exit code.

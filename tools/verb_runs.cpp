@@ -35,7 +35,7 @@ void add_runs(CLI::App& app, Program& program) {
   CLI::App* verb = app.add_subcommand(
       "runs", "list the runs in a folder: state, step, best figure, time, and the keys of the recipe that differ");
   const auto arguments = std::make_shared<RunsArguments>();
-  verb->add_option("folder", arguments->folder, "where runs lie, in it or below it; runs by default");
+  verb->add_option("folder", arguments->folder, "the folder to search for runs, with its subfolders (default: runs)");
   verb->add_option("--sort", arguments->sort,
                    "by a key of the recipe (optimizer.lr), a figure of the last evaluation (eval/loss), or name, path, "
                    "state, step, epoch, loss, best, seconds, when");

@@ -186,10 +186,10 @@ void add_sweep(CLI::App& app, Program& program) {
   verb->add_option("overrides", arguments->recipe.overrides,
                    "several values: key=log(1e-5,1e-3), key=uniform(0,0.5), key=int(2,8), key=logint(8,512), key=1..3, "
                    "key=[a,b,c]; one: key=value");
-  verb->add_option("--trials", arguments->trials, "how many; of a grid all points by default")
+  verb->add_option("--trials", arguments->trials, "number of trials (default: every point of a grid)")
       ->check(CLI::PositiveNumber);
   verb->add_option("--metric", arguments->metric,
-                   "the figure by which trials are compared; by default that which the recipe watches");
+                   "the figure by which trials are compared (default: the one that the recipe watches)");
   auto* smaller = verb->add_flag("--minimize", arguments->minimizes, "the smaller the metric, the better");
   verb->add_flag("--maximize", arguments->maximizes, "the larger the metric, the better")->excludes(smaller);
   verb->add_option(
@@ -197,22 +197,22 @@ void add_sweep(CLI::App& app, Program& program) {
           "grid: all points, the default where they can be counted and --trials is not given; random; tpe, the "
           "default otherwise")
       ->check(CLI::IsMember({"grid", "random", "tpe"}));
-  verb->add_option("--seed", arguments->seed, "of the points; not the recipe's own seed");
+  verb->add_option("--seed", arguments->seed, "seed for drawing the points; not the recipe's own seed");
   verb->add_option(
           "--scheduler", arguments->scheduler,
-          "asha: trials are compared at --min-steps and at each --reduction times as many steps, and the best go "
-          "on; asha-stop: one is stopped for good the moment it is not among them")
+          "asha: compare trials at --min-steps, then whenever the number of steps has grown by the factor --reduction, "
+          "and continue the best; asha-stop: stop a trial for good as soon as it is not among the best")
       ->check(CLI::IsMember({"none", "asha", "asha-stop"}));
-  verb->add_option("--min-steps", arguments->min_steps, "of asha: the first step at which trials are compared")
+  verb->add_option("--min-steps", arguments->min_steps, "asha: the first step at which trials are compared")
       ->check(CLI::PositiveNumber);
-  verb->add_option("--reduction", arguments->reduction, "of asha: one in so many goes on (default: 3)")
+  verb->add_option("--reduction", arguments->reduction, "asha: one trial in this many continues (default: 3)")
       ->check(CLI::Range(int64_t{2}, int64_t{1000}));
-  verb->add_option("--jobs,-j", arguments->jobs, "trials at once; by default as many as there are cores, of a GPU one")
+  verb->add_option("--jobs,-j", arguments->jobs, "trials at once (default: one for each core; on a GPU, one)")
       ->check(CLI::PositiveNumber);
   verb->add_option("--output,-o", arguments->output, "the folder of the sweep; runs/NAME-sweep by default");
   verb->add_flag("--no-sharing", arguments->shares_nothing,
-                 "train each trial from its beginning, also where several are equal up to a step");
-  verb->add_flag("--retry-failed", arguments->retries_failed, "train trials again that have failed");
+                 "train each trial from its beginning, even if several are equal up to some step");
+  verb->add_flag("--retry-failed", arguments->retries_failed, "train failed trials again");
   verb->add_flag("--table", arguments->as_table, "show the table of the sweep in a folder; trains nothing");
   verb->add_flag("--json", arguments->as_json, "print the table as one JSON object");
   verb->callback([&program, arguments] {

@@ -32,11 +32,11 @@ constexpr int kLooksBetweenSearches = 10;
 
 void add_top(CLI::App& app, Program& program) {
   CLI::App* verb = app.add_subcommand(
-      "top", "show the runs in a folder, each second anew: step, rate, loss, time left, memory; Ctrl-C ends it");
+      "top", "show the runs in a folder, refreshed every second: step, rate, loss, time left, memory; Ctrl-C ends it");
   const auto folder = std::make_shared<std::string>("runs");
   const auto once = std::make_shared<bool>(false);
-  verb->add_option("folder", *folder, "where runs lie, in it or below it; runs by default");
-  verb->add_flag("--once", *once, "print the table once, as where standard output is not a terminal");
+  verb->add_option("folder", *folder, "the folder to search for runs, with its subfolders (default: runs)");
+  verb->add_flag("--once", *once, "print the table once, as happens when standard output is not a terminal");
   verb->callback([&program, folder, once] {
     if (!std::filesystem::is_directory(*folder)) {
       throw CLI::ValidationError(*folder + " is not a folder; name the one in which runs lie: trainrun top FOLDER");
