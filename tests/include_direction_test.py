@@ -40,8 +40,8 @@ GENERATED = {"registry/public_headers.h"}
 # include all of them.
 REGISTRY_ROOMS: dict[str, set[str]] = {
     "language": set(),
-    "tensors": {"language"},
-    "formats": {"language", "tensors"},
+    "formats": {"language"},
+    "tensors": {"language", "formats"},
     "kernels": {"language", "tensors"},
     "graph": {"language", "tensors", "kernels"},
     "kinds": {"language", "tensors", "graph"},

@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <limits>
 
-#include "registry/formats/files/pretrained_folder.h"
 #include "registry/formats/files/settings_file.h"
 #include "registry/formats/web/named_sources.h"
 #include "registry/language/error.h"
 #include "registry/models/config_keys.h"
 #include "registry/models/generation_keys.h"
+#include "registry/tensors/files/pretrained_folder.h"
 
 namespace trainrun {
 namespace {

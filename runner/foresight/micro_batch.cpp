@@ -5,6 +5,7 @@
 #include "registry/language/error.h"
 #include "runner/base/text.h"
 #include "runner/device/free_memory.h"
+#include "runner/recipe/recipe_defaults.h"
 #include "runner/recipe/recipe_source.h"
 #include "runner/run/run_folder.h"
 
@@ -24,7 +25,7 @@ int64_t kept_size(const std::string& recipe_path) {
 
 /// The recipe of the newest run of this name: of runs/a, runs/a-2, runs/a-3, … the last one.
 std::string newest_kept_recipe(const Recipe& recipe) {
-  const std::string output_dir = recipe.output_dir.value_or("runs/" + recipe.name);
+  const std::string output_dir = output_folder(recipe);
   std::string newest;
   std::error_code ignored;
   for (int64_t number = 1;; ++number) {

@@ -21,6 +21,7 @@
 #include "runner/data/data.h"
 #include "runner/device/device.h"
 #include "runner/device/free_memory.h"
+#include "runner/recipe/recipe_defaults.h"
 #include "runner/run/run_folder.h"
 #include "runner/train/train_loop.h"
 #include "runner/train/train_step.h"
@@ -183,7 +184,7 @@ class Rehearser {
   void save() {
     if (!recipe().checkpoint.every) return;
     namespace fs = std::filesystem;
-    fs::path beside = fs::path(recipe().output_dir.value_or("runs/" + recipe().name)).parent_path();
+    fs::path beside = fs::path(output_folder(recipe())).parent_path();
     std::error_code ignored;
     while (!beside.empty() && !fs::exists(beside, ignored)) beside = beside.parent_path();
     std::string folder = ((beside.empty() ? fs::path(".") : beside) / ".trainrun-rehearsal-XXXXXX").string();

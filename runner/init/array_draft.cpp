@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 
-#include "registry/formats/files/tensor_file.h"
 #include "registry/language/error.h"
 #include "registry/language/text_forms.h"
+#include "registry/tensors/files/tensor_file.h"
 #include "runner/base/text.h"
 #include "runner/init/image_draft.h"
 #include "runner/init/table_draft.h"

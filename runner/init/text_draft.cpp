@@ -9,12 +9,12 @@
 
 #include "registry/data/data_file.h"
 #include "registry/data/text_corpus.h"
-#include "registry/formats/files/pretrained_folder.h"
 #include "registry/formats/text/bpe_trainer.h"
 #include "registry/formats/text/unicode.h"
 #include "registry/formats/web/hub_cache.h"
 #include "registry/language/error.h"
 #include "registry/language/text_forms.h"
+#include "registry/tensors/files/pretrained_folder.h"
 #include "registry/text_data/conversations.h"
 #include "registry/text_data/text_table.h"
 #include "runner/base/text.h"

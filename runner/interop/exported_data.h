@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/formats/files/safetensors.h"
+#include "registry/tensors/files/safetensors.h"
 #include "runner/train/evaluation.h"
 
 namespace trainrun {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "registry/formats/files/safetensors.h"
 #include "registry/language/text_forms.h"
+#include "registry/tensors/files/safetensors.h"
 #include "runner/generate/chat_format.h"
 #include "runner/interop/export_files.h"
 #include "runner/interop/exported_data.h"

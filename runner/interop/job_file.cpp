@@ -6,6 +6,7 @@
 #include "registry/language/error.h"
 #include "registry/language/hex.h"
 #include "registry/language/text_forms.h"
+#include "runner/recipe/recipe_defaults.h"
 #include "runner/recipe/yaml.h"
 
 namespace trainrun {
@@ -35,8 +36,6 @@ bool may_use_gpus(const Recipe& recipe) {
   return !needs_gpus(recipe) && recipe.device.is_auto() && recipe.distributed_type != DistributedType::kMultiCpu;
 }
 
-std::string output_dir(const Recipe& recipe) { return recipe.output_dir.value_or("runs/" + recipe.name); }
-
 /// `run RECIPE …`; where the processes meet is said by the launcher, not by the recipe.
 std::vector<std::string> arguments_of(const Recipe& recipe, const JobFileOptions& options) {
   std::vector<std::string> arguments = {"run"};
@@ -55,7 +54,7 @@ std::string command_of(const Recipe& recipe, const JobFileOptions& options) {
 std::string slurm(const Recipe& recipe, const JobFileOptions& options) {
   const std::string per_machine = std::to_string(processes_per_machine(recipe));
   const std::string job = spelled(recipe.name, "._-", '_');
-  const std::string folder = shell_word(output_dir(recipe));
+  const std::string folder = shell_word(output_folder(recipe));
   std::string text = "#!/bin/bash\n# Submit it with sbatch, from the folder that the recipe's paths start from.\n";
   text += "# The run goes to " + folder + ", what it prints to slurm-" + job + "-JOB.out.\n";
   text += "#SBATCH --job-name=" + job + "\n";
@@ -195,7 +194,7 @@ std::string kubernetes(const Recipe& recipe, const JobFileOptions& options) {
       "# One process a pod. The claim `trainrun`, a placeholder, is a volume that all pods can write to: it holds "
       "recipe,\n"
       "# data and plugins, and the run goes to " +
-      shell_word(output_dir(recipe)) + " in it. A pod that fails is started again, and the run resumes.\n";
+      shell_word(output_folder(recipe)) + " in it. A pod that fails is started again, and the run resumes.\n";
   if (may_use_gpus(recipe)) text += "# For a GPU in each pod, write device=cuda into the recipe.\n";
   return text + to_yaml(job);
 }

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "registry/formats/files/file_io.h"
-#include "registry/formats/files/safetensors.h"
+#include "registry/tensors/files/safetensors.h"
 #include "runner/interop/exported_data.h"
 #include "runner/model/unread_fields.h"
 

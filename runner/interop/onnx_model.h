@@ -6,10 +6,10 @@
 #include <variant>
 #include <vector>
 
-#include "registry/formats/files/safetensors.h"
 #include "registry/graph/graph.h"
 #include "registry/graph/onnx_graph.h"
 #include "registry/kinds/layer.h"
+#include "registry/tensors/files/safetensors.h"
 #include "runner/model/model.h"
 
 namespace trainrun {

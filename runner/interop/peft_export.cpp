@@ -2,8 +2,8 @@
 #include <filesystem>
 #include <set>
 
-#include "registry/formats/files/safetensors.h"
 #include "registry/graph/flatten.h"
+#include "registry/tensors/files/safetensors.h"
 #include "runner/interop/export_files.h"
 #include "runner/interop/exported_data.h"
 #include "runner/interop/model_card.h"

@@ -1,8 +1,8 @@
 // Vision models for transformers.
 #include <filesystem>
 
-#include "registry/formats/files/safetensors.h"
 #include "registry/language/error.h"
+#include "registry/tensors/files/safetensors.h"
 #include "runner/interop/export_files.h"
 #include "runner/interop/exported_data.h"
 #include "runner/interop/image_processor.h"

@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <map>
 
-#include "registry/formats/files/pretrained_folder.h"
-#include "registry/formats/files/torch_file.h"
 #include "registry/formats/web/named_sources.h"
 #include "registry/formats/web/network.h"
 #include "registry/graph/flatten.h"
 #include "registry/language/name_regex.h"
+#include "registry/tensors/files/pretrained_folder.h"
+#include "registry/tensors/files/torch_file.h"
 #include "runner/model/model_adapters.h"
 #include "runner/model/model_records.h"
 #include "runner/model/pretrained_weights.h"

@@ -9,7 +9,7 @@
 #include <set>
 #include <string_view>
 
-#include "registry/formats/files/pretrained_folder.h"
+#include "registry/tensors/files/pretrained_folder.h"
 #include "runner/model/model_adapters.h"
 #include "runner/model/model_records.h"
 #include "runner/model/shared_weights.h"

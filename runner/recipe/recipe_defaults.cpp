@@ -146,4 +146,6 @@ Value with_defaults(const Value& resolved, const Catalog& catalog) {
   return recipe;
 }
 
+std::string output_folder(const Recipe& recipe) { return recipe.output_dir.value_or("runs/" + recipe.name); }
+
 }  // namespace trainrun

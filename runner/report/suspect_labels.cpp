@@ -10,11 +10,11 @@
 #include <cmath>
 #include <filesystem>
 
-#include "registry/formats/files/safetensors.h"
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 #include "registry/language/text_forms.h"
 #include "registry/tensors/component_error.h"
+#include "registry/tensors/files/safetensors.h"
 #include "runner/data/data.h"
 #include "runner/model/recipe_loader.h"
 #include "runner/train/sample_losses.h"

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "registry/formats/files/safetensors.h"
 #include "registry/language/error.h"
+#include "registry/tensors/files/safetensors.h"
 
 namespace trainrun {
 

@@ -1,6 +1,7 @@
 #include "runner/run/recipe_file.h"
 
 #include "runner/base/secrets.h"
+#include "runner/recipe/recipe_defaults.h"
 #include "runner/recipe/recipe_source.h"
 #include "runner/recipe/yaml.h"
 #include "runner/run/run_identity.h"
@@ -35,8 +36,7 @@ RunFolder::RecipeFile recipe_file(const LoadedRecipe& loaded) {
 RunFolder open_run_folder(const LoadedRecipe& loaded, bool evaluation_counts) {
   const Recipe& recipe = loaded.recipe;
   const auto mode = recipe.checkpoint.resume == "no" ? RunFolder::Resume::kNever : RunFolder::Resume::kAuto;
-  return RunFolder::open(recipe.output_dir.value_or("runs/" + recipe.name), recipe_file(loaded),
-                         comparison_with(loaded, evaluation_counts), mode);
+  return RunFolder::open(output_folder(recipe), recipe_file(loaded), comparison_with(loaded, evaluation_counts), mode);
 }
 
 }  // namespace trainrun

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "registry/formats/files/file_io.h"
-#include "registry/formats/files/safetensors.h"
 #include "registry/language/error.h"
+#include "registry/tensors/files/safetensors.h"
 #include "runner/train/job.h"
 #include "runner/train/job_parts.h"
 

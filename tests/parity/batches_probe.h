@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "registry/catalog.h"
-#include "registry/formats/files/safetensors.h"
+#include "registry/tensors/files/safetensors.h"
 
 namespace trainrun {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "registry/catalog.h"
-#include "registry/formats/files/safetensors.h"
+#include "registry/tensors/files/safetensors.h"
 #include "tests/parity/probe_spec.h"
 
 namespace trainrun {

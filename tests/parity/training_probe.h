@@ -5,7 +5,7 @@
 #include <string>
 
 #include "registry/catalog.h"
-#include "registry/formats/files/safetensors.h"
+#include "registry/tensors/files/safetensors.h"
 
 namespace trainrun {
 

@@ -1,4 +1,4 @@
-#include "registry/formats/files/safetensors.h"
+#include "registry/tensors/files/safetensors.h"
 
 #include <ATen/ATen.h>
 
@@ -9,9 +9,9 @@
 
 #include "registry/formats/files/digest.h"
 #include "registry/formats/files/file_io.h"
-#include "registry/formats/files/tensor_file.h"
-#include "registry/formats/files/torch_file.h"
 #include "registry/language/error.h"
+#include "registry/tensors/files/tensor_file.h"
+#include "registry/tensors/files/torch_file.h"
 #include "tests/doctest.h"
 #include "tests/registry/tensors_support.h"
 #include "tests/support.h"

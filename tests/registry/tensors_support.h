@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "registry/formats/files/tensor_file.h"
 #include "registry/language/error.h"
+#include "registry/tensors/files/tensor_file.h"
 
 namespace trainrun::test {
 

@@ -1,4 +1,4 @@
-#include "registry/formats/files/torch_file.h"
+#include "registry/tensors/files/torch_file.h"
 
 #include <ATen/ATen.h>
 #include <caffe2/serialize/inline_container.h>
@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "registry/formats/files/pickle.h"
-#include "registry/formats/files/safetensors.h"
-#include "registry/formats/files/tensor_file.h"
 #include "registry/language/error.h"
+#include "registry/tensors/files/pickle.h"
+#include "registry/tensors/files/safetensors.h"
+#include "registry/tensors/files/tensor_file.h"
 #include "tests/doctest.h"
 #include "tests/registry/tensors_support.h"
 #include "tests/support.h"

@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "registry/formats/files/settings_file.h"
-#include "registry/formats/files/torch_file.h"
 #include "registry/graph/outside_shape_mode.h"
 #include "registry/language/error.h"
+#include "registry/tensors/files/torch_file.h"
 
 namespace trainrun {
 namespace {

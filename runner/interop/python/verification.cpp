@@ -18,7 +18,7 @@
 #include <sstream>
 
 #include "registry/formats/files/file_io.h"
-#include "registry/formats/files/safetensors.h"
+#include "registry/tensors/files/safetensors.h"
 #include "runner/interop/python/program.h"
 #include "runner/interop/python/verification_recipe.h"
 #include "runner/train/job.h"

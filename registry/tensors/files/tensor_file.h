@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/formats/files/safetensors.h"
+#include "registry/tensors/files/safetensors.h"
 
 namespace trainrun {
 

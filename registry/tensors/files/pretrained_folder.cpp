@@ -1,4 +1,4 @@
-#include "registry/formats/files/pretrained_folder.h"
+#include "registry/tensors/files/pretrained_folder.h"
 
 #include <ATen/ops/equal.h>
 #include <nlohmann/json.hpp>
@@ -9,8 +9,8 @@
 #include <set>
 
 #include "registry/formats/files/file_io.h"
-#include "registry/formats/files/torch_file.h"
 #include "registry/language/error.h"
+#include "registry/tensors/files/torch_file.h"
 
 namespace trainrun {
 namespace {

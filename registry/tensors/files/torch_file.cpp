@@ -1,4 +1,4 @@
-#include "registry/formats/files/torch_file.h"
+#include "registry/tensors/files/torch_file.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/core/Storage.h>
@@ -11,11 +11,11 @@
 #include <optional>
 #include <string_view>
 
-#include "registry/formats/files/pickle.h"
 #include "registry/formats/files/zip_file.h"
 #include "registry/language/error.h"
 #include "registry/language/hex.h"
 #include "registry/language/text_forms.h"
+#include "registry/tensors/files/pickle.h"
 
 namespace trainrun {
 namespace {

@@ -1,4 +1,4 @@
-#include "registry/formats/files/pickle.h"
+#include "registry/tensors/files/pickle.h"
 
 #include <bit>
 #include <unordered_map>

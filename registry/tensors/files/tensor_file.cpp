@@ -1,4 +1,4 @@
-#include "registry/formats/files/tensor_file.h"
+#include "registry/tensors/files/tensor_file.h"
 
 #include <ATen/ops/empty.h>
 

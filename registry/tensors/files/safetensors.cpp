@@ -1,4 +1,4 @@
-#include "registry/formats/files/safetensors.h"
+#include "registry/tensors/files/safetensors.h"
 
 #include <ATen/core/Formatting.h>
 #include <ATen/ops/empty.h>

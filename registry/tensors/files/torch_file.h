@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "registry/formats/files/safetensors.h"
+#include "registry/tensors/files/safetensors.h"
 
 namespace trainrun {
 
