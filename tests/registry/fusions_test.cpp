@@ -164,7 +164,8 @@ struct Tolerance {
 
 /// How far a fusion's results may be from the layers': not at all, unless sums are in another order.
 Tolerance tolerance_of(const std::string& fusion) {
-  if (fusion == "QueryKeyValue" || fusion == "LinearActivation" || fusion == "RowNorm") return {1e-6, 1e-2};
+  if (fusion == "QueryKeyValue" || fusion == "LinearActivation" || fusion == "RowNorm" || fusion == "SwiGLU")
+    return {1e-6, 1e-2};
   if (fusion.ends_with("AddNorm")) return {1e-6, 1e-2};
   if (fusion == "WinogradConv2d") return {1e-4, 1e-2};
   if (fusion.starts_with("BatchNorm") || fusion.starts_with("Conv")) return {1e-5, 1e-2};

@@ -78,6 +78,7 @@ def test_the_page_has_the_figures_of_the_json(measured, tmp_path):
     for run in row["runs"]:
         assert f" {results.shown(row, run['value'])} |" in text
     assert "figures of `--quick`" in text and "equal within 0.5 %" in text
+    assert f"not measured this time: {', '.join(other.name for other in rows.all_rows() if other.name != ROW)}" in text
 
 
 def test_a_row_without_its_data_is_named_as_left_out(tmp_path):

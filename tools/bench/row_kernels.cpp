@@ -1,4 +1,4 @@
-// Sums with norms, and Linears with activations, in turns: ATen's operations and those of registry/kernels, as autocast to
+// Sums with norms, Linears with activations, and the middle of a SwiGLU, in turns: ATen's operations and those of registry/kernels, as autocast to
 // bfloat16 runs them, or in float32. Prints the least CPU time of one thread, forward alone and with the backward pass,
 // how many times as fast it is, and the rms errors of the output and of the input's gradient against float64.
 //
@@ -22,6 +22,7 @@
 
 #include "registry/kernels/linear_function.h"
 #include "registry/kernels/row_norm.h"
+#include "registry/kernels/silu_product.h"
 #include "tools/bench/cpu_time.h"
 
 using namespace trainrun::kernels;  // NOLINT(google-build-using-namespace)
@@ -108,6 +109,16 @@ void measure_linear(const char* name, int64_t rows, int64_t in_features, int64_t
   measure(name, by_aten, by_kernel, inputs, is_half, rounds);
 }
 
+/// SiLU(gate) * up.
+void measure_silu_product(const char* name, int64_t rows, int64_t features, bool is_half, int rounds) {
+  Tensors inputs;
+  for (int i = 0; i < 2; ++i)
+    inputs.push_back(at::randn({rows, features}).to(is_half ? at::kBFloat16 : at::kFloat).requires_grad_());
+  const Function by_aten = [](const Tensors& in) -> Tensors { return {at::silu(in[0]) * in[1]}; };
+  const Function by_kernel = [](const Tensors& in) -> Tensors { return {silu_product(in[0], in[1])}; };
+  measure(name, by_aten, by_kernel, inputs, is_half, rounds);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -124,4 +135,6 @@ int main(int argc, char** argv) {
   measure_linear("Linear, GELU (tanh): 1024 x 768 to 3072", 1024, 768, 3072, Activation::kGeluTanh, true, is_half,
                  rounds / 3);
   measure_linear("Linear, ReLU: 2048 x 384 to 1536", 2048, 384, 1536, Activation::kRelu, true, is_half, rounds);
+  measure_silu_product("SiLU, product: 768 x 344", 768, 344, is_half, rounds);
+  measure_silu_product("SiLU, product: 1024 x 5632", 1024, 5632, is_half, rounds / 3);
 }

@@ -5,6 +5,7 @@ import pathlib
 import statistics
 
 from . import results, runs
+from .rows import all_rows
 
 HEAD = """\
 # How fast trainrun trains on a CPU
@@ -123,7 +124,11 @@ def draw(found: dict, page: pathlib.Path, python: pathlib.Path) -> list[pathlib.
 
 
 def rest_text(found: dict) -> str:
-    text = "## Left out\n\n" + ("".join(f"- {what}: {why.splitlines()[0]}\n" for what, why in found["left_out"].items()) or "Nothing.\n") + "\n"
+    lines = [f"- {what}: {why.splitlines()[0]}" for what, why in found["left_out"].items()]
+    missing = [row.name for row in all_rows() if row.name not in found["rows"] and row.name not in found["left_out"]]
+    if missing:
+        lines.append(f"- not measured this time: {', '.join(missing)}")
+    text = "## Left out\n\n" + ("\n".join(lines) or "Nothing.") + "\n\n"
     return text + "## To repeat this\n\n```\ntools/setup --tests\ntools/bench/all --setup\ntools/bench/all --write\n```\n\n" \
         "The whole takes hours: `--list` prints the rows with estimates, `--only` takes some of them, `--budget 25m` stops in time; what the JSON has is not measured again.\n"
 
