@@ -67,10 +67,6 @@ if(test_sources)
   add_executable(trainrun_tests tests/main.cpp ${test_sources})
   trainrun_target(trainrun_tests)
   set_source_files_properties(tests/main.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # it implements doctest
-  if(TRAINRUN_SANITIZERS)  # without optimization, its validator takes a quarter of all the sanitizers' time
-    set_source_files_properties(tests/runner/schema_test.cpp PROPERTIES
-      SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS -O1)
-  endif()
   trainrun_unity(trainrun_tests)
   trainrun_target_compiles_lightly(trainrun_tests)
   target_include_directories(trainrun_tests SYSTEM PRIVATE "${TRAINRUN_VALIJSON_INCLUDE}")
