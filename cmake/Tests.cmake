@@ -41,27 +41,57 @@ function(trainrun_test name label)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 900 ENVIRONMENT "${environment}")
 endfunction()
 
+# Programs that are started once for many calls (tests/warm): trainrun_warm(NAME PROGRAM) builds what calls PROGRAM, or for
+# "" the one that TRAINRUN_BINARY names, by the server at warm/NAME.socket.
+set(warm_folder "${PROJECT_BINARY_DIR}/warm")
+add_library(trainrun_warm MODULE tests/warm/server.cpp)
+target_link_libraries(trainrun_warm PRIVATE ${CMAKE_DL_LIBS})
+function(trainrun_warm name program)
+  add_executable(${name}_called tests/warm/client.cpp)
+  set_target_properties(${name}_called PROPERTIES OUTPUT_NAME ${name})
+  target_compile_definitions(${name}_called PRIVATE "TRAINRUN_WARM_SOCKET_PATH=\"${warm_folder}/${name}.socket\""
+    "TRAINRUN_WARM_PROGRAM_PATH=\"${program}\"")
+  target_link_options(${name}_called PRIVATE -static)
+  _trainrun_warm_target(${name}_called)
+endfunction()
+function(_trainrun_warm_target target)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${warm_folder}" RUNTIME_OUTPUT_DIRECTORY "${warm_folder}")
+endfunction()
+_trainrun_warm_target(trainrun_warm)
+
 file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*_test.cpp")
 list(FILTER test_sources EXCLUDE REGEX "/tests/(plugins|gpu|parity|language)/")
 if(test_sources)
   add_executable(trainrun_tests tests/main.cpp ${test_sources})
   trainrun_target(trainrun_tests)
   set_source_files_properties(tests/main.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # it implements doctest
-  if(TRAINRUN_SANITIZERS)  # without optimization, its validator takes a quarter of all the sanitizers' time
-    set_source_files_properties(tests/runner/schema_test.cpp PROPERTIES
-      SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS -O1)
-  endif()
   trainrun_unity(trainrun_tests)
   trainrun_target_compiles_lightly(trainrun_tests)
   target_include_directories(trainrun_tests SYSTEM PRIVATE "${TRAINRUN_VALIJSON_INCLUDE}")
   target_link_libraries(trainrun_tests PRIVATE trainrun_runner trainrun_registry doctest::doctest ZLIB::ZLIB SQLite::SQLite3)
+  # Starting it takes as long as most of its files' tests: they run in copies of one start (a ctest fixture).
+  trainrun_warm(trainrun_tests "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/trainrun_tests")
+  add_dependencies(trainrun_tests trainrun_tests_called trainrun_warm)
+  set(serve "${PROJECT_SOURCE_DIR}/tests/warm/serve.sh")
+  set(socket "${warm_folder}/trainrun_tests.socket")
+  trainrun_test(unit_tests_begin fixture ${serve} begin $<TARGET_FILE:trainrun_warm> ${socket} $<TARGET_FILE:trainrun_tests>)
+  set_tests_properties(unit_tests_begin PROPERTIES FIXTURES_SETUP unit_tests)
+  trainrun_test(unit_tests_end fixture ${serve} end ${socket})
+  set_tests_properties(unit_tests_end PROPERTIES FIXTURES_CLEANUP unit_tests)
   foreach(source IN LISTS test_sources)
     file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${source}")
     string(REGEX REPLACE "_test\\.cpp$" "" name "${name}")
     if(TRAINRUN_SANITIZERS AND name STREQUAL "faults/signal_phases")
       continue()  # it drives the program, which the sanitizers' build leaves out
     endif()
-    trainrun_test(${name} unit $<TARGET_FILE:trainrun_tests> "--source-file=*/tests/${name}_test.cpp" --no-version)
+    set(program "${warm_folder}/trainrun_tests")
+    if(TRAINRUN_SANITIZERS AND name MATCHES "^faults/")
+      set(program $<TARGET_FILE:trainrun_tests>)  # its options of AddressSanitizer are its own
+    endif()
+    trainrun_test(${name} unit ${program} "--source-file=*/tests/${name}_test.cpp" --no-version)
+    set_property(TEST ${name} APPEND PROPERTY FIXTURES_REQUIRED unit_tests)
   endforeach()
 endif()
 
@@ -75,22 +105,6 @@ if(TARGET trainrun_tests)  # who builds the one wants the other
   add_dependencies(trainrun_tests trainrun_language_tests)
 endif()
 
-# The program, started once for many calls: tests/warm.
-if(NOT TRAINRUN_SANITIZERS)
-  add_library(trainrun_warm MODULE tests/warm/server.cpp)
-  target_link_libraries(trainrun_warm PRIVATE ${CMAKE_DL_LIBS})
-  add_executable(trainrun_called tests/warm/client.cpp)
-  set_target_properties(trainrun_called PROPERTIES OUTPUT_NAME trainrun)
-  target_compile_definitions(trainrun_called PRIVATE "TRAINRUN_WARM_SOCKET_PATH=\"${PROJECT_BINARY_DIR}/warm/socket\"")
-  target_compile_definitions(trainrun_warm PRIVATE "TRAINRUN_WARM_CLIENT_PATH=\"${PROJECT_BINARY_DIR}/warm/trainrun\"")
-  target_link_options(trainrun_called PRIVATE -static)
-  foreach(target trainrun_warm trainrun_called)
-    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
-    target_compile_features(${target} PRIVATE cxx_std_20)
-    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/warm" RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/warm")
-  endforeach()
-endif()
-
 # What tests/parity compares with Python PyTorch is built and run by this program.
 add_executable(trainrun_probe tests/parity/probe.cpp tests/parity/layers_probe.cpp tests/parity/onnx_probe.cpp tests/parity/optimizers_probe.cpp
   tests/parity/data_probe.cpp tests/parity/training_probe.cpp tests/parity/imagined_gpu.cpp
@@ -101,6 +115,10 @@ trainrun_target(trainrun_probe)
 trainrun_unity(trainrun_probe)
 trainrun_target_compiles_lightly(trainrun_probe)
 target_link_libraries(trainrun_probe PRIVATE trainrun_runner ZLIB::ZLIB)
+if(NOT TRAINRUN_SANITIZERS)
+  trainrun_warm(trainrun "")
+  trainrun_warm(trainrun_probe "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/trainrun_probe")
+endif()
 
 file(GLOB_RECURSE python_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/*_test.py")
 if(python_tests AND NOT EXISTS "${TRAINRUN_PYTHON}")
@@ -117,7 +135,11 @@ elseif(python_tests)  # what the program computes is compared with the same torc
 endif()
 # Pages of Python tests run in copies of a process that has imported torch already (a ctest fixture).
 function(trainrun_page verb)
-  set(page_command "${TRAINRUN_PYTHON}" -B "${PROJECT_SOURCE_DIR}/tests/page.py" ${verb} "${PROJECT_BINARY_DIR}/pages.sock" PARENT_SCOPE)
+  set(flags -B)
+  if(verb STREQUAL run)
+    list(APPEND flags -S)  # starts in half the time
+  endif()
+  set(page_command "${TRAINRUN_PYTHON}" ${flags} "${PROJECT_SOURCE_DIR}/tests/page.py" ${verb} "${PROJECT_BINARY_DIR}/pages.sock" PARENT_SCOPE)
 endfunction()
 if(python_tests)
   trainrun_page(serve)
@@ -146,7 +168,12 @@ foreach(source IN LISTS python_tests)
     set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "\n[0-9]+ skipped in ")
   endif()
 endforeach()
-# What takes long begins first, so that nothing is waited for at the end, alone.
+# What others wait for begins first, then what takes long, so that nothing is waited for at the end, alone.
+foreach(first_one pages_begin unit_tests_begin)
+  if(TEST ${first_one})
+    set_tests_properties(${first_one} PROPERTIES COST 1000)
+  endif()
+endforeach()
 foreach(long_one plugins_build plugins/plugins parity/tokenizers_parity parity/distributed_parity runner/sharded_memory faults/distributed_faults
     tools/wheel tools/bundle tools/deb launch/torchrun runner/recipe_runs gpu/imagined_gpu parity/training_parity parity/schedulers_parity faults/resume tools/guide_plugin
     faults/checkpoint_kill runner/schema runner/callbacks tools/sweep tools/micro_batch tools/demand tools/advice tools/cli tools/error_codes

@@ -1,30 +1,30 @@
 """Runs a page of tests by pytest, in a copy of a process that has imported what most pages need, where there is one.
 
-    page.py run SOCKET FILE [PARTS]   what ctest calls for each page; its output and exit code are pytest's
-    page.py serve SOCKET              starts that process, in the background (ctest does, before the first page)
-    page.py stop SOCKET               ends it
+    page.py run SOCKET FILE [PARTS [OPTION …]]   what ctest calls for each page; its output and exit code are pytest's, which gets the options
+    page.py serve SOCKET                         starts that process, in the background (ctest does, before the first page)
+    page.py stop SOCKET                          ends it
 
-Importing torch, pytest and scikit-learn takes 3 s of a processor, and there are some sixty pages. A page has a process of
-its own all the same: a copy, made by fork, of one that has only imported. Without a server `run` imports by itself. The server also starts the
-program's (tests/warm), which ends with it.
+Importing torch, pytest and scikit-learn takes 3 s of a processor, transformers and what optimizers import as much again, and there are some
+180 pages. A page has a process of its own all the same: a copy, made by fork, of one that has only imported. Without a server `run` imports
+by itself. The server also starts those of the program and of trainrun_probe (tests/warm), which end with it. `run` itself imports little: it
+may be called by python -S, which finds no packages, and starts anew without that where there is no server.
 
 A page whose tests wait more than they compute can be run as several PARTS beside each other, each with every PARTSth test.
 """
 
-import gc
 import json
 import os
-import shutil
 import signal
 import socket
 import struct
-import subprocess
 import sys
-import tempfile
-import threading
-import traceback
 
-IMPORTED = ["numpy", "pytest", "safetensors.torch", "sklearn.datasets", "torch", "torchvision", "yaml"]
+# torch._dynamo: what torch imports when the first optimizer is made.
+IMPORTED = ["numpy", "pytest", "safetensors.torch", "sklearn.datasets", "torch", "torch._dynamo", "torchvision", "yaml"]
+# What some thirty pages need, where it is installed. transformers imports a model, or its pipelines, when they are first named.
+IMPORTED_IF_THERE = ["PIL.Image", "peft", "pyarrow.parquet", "scipy.stats", "sklearn.metrics", "tokenizers", "torch.distributed.run", "torchvision.transforms.v2",
+                     "transformers", "transformers.models.auto.modeling_auto", "transformers.pipelines",
+                     *(f"transformers.models.{name}.modeling_{name}" for name in ("bert", "distilbert", "gpt2", "llama", "mistral", "qwen2", "qwen3", "roberta"))]
 IDLE_S = 1200  # after which a server that nobody stopped ends
 
 
@@ -38,11 +38,13 @@ class Part:
         items[:] = items[self.tests]
 
 
-def run_pytest(file: str, first: int, num_parts: int) -> int:
+def run_pytest(file: str, first: int, num_parts: int, options: list[str]) -> int:
     import pytest
 
     sys.path.insert(0, os.getcwd())  # as python -m pytest does
-    return int(pytest.main(["-q", "-rs", "-p", "no:cacheprovider", file], plugins=[Part(first, num_parts)]))
+    # Some plugins of pytest's are imported here before it begins, so their own assertions are plain ones.
+    quiet = ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
+    return int(pytest.main(["-q", "-rs", "-p", "no:cacheprovider", *quiet, *options, file], plugins=[Part(first, num_parts)]))
 
 
 def end_by(status: int) -> None:
@@ -81,6 +83,9 @@ def end_with(connection: socket.socket) -> None:
 
 
 def serve_page(connection: socket.socket) -> None:
+    import threading
+    import traceback
+
     size = struct.unpack("<I", connection.recv(4, socket.MSG_WAITALL))[0]
     text, files, _, _ = socket.recv_fds(connection, 1, 3)
     text += connection.recv(size - 1, socket.MSG_WAITALL)
@@ -89,7 +94,7 @@ def serve_page(connection: socket.socket) -> None:
     threading.Thread(target=end_with, args=(connection,), daemon=True).start()
     status = 1
     try:
-        status = run_pytest(request["file"], request["first"], request["num_parts"])
+        status = run_pytest(request["file"], request["first"], request["num_parts"], request["options"])
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()
@@ -98,20 +103,33 @@ def serve_page(connection: socket.socket) -> None:
     os._exit(status)
 
 
-def start_program(environment: dict[str, str]) -> None:
-    """Starts the program that is called as TRAINRUN_CALLED."""
-    build = environment["TRAINRUN_BUILD_DIR"]
-    variables = {"LD_PRELOAD": f"{build}/warm/libtrainrun_warm.so", "TRAINRUN_WARM_SOCKET": f"{build}/warm/socket"}
-    program = subprocess.Popen([environment["TRAINRUN_BINARY"]], env=environment | variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.DEVNULL)
-    if program.stdout.readline() != b"ready\n":
-        sys.exit("the program's server did not start")
+def start_programs(environment: dict[str, str]) -> None:
+    """Starts the program that is called as TRAINRUN_CALLED, and trainrun_probe, if it is built."""
+    import subprocess
+
+    warm = os.path.join(environment["TRAINRUN_BUILD_DIR"], "warm")
+    probe = os.path.join(environment["TRAINRUN_BUILD_DIR"], "bin/trainrun_probe")
+    servers = []
+    for name, program in {"trainrun": environment["TRAINRUN_BINARY"], "trainrun_probe": probe}.items():
+        variables = {"LD_PRELOAD": f"{warm}/libtrainrun_warm.so", "TRAINRUN_WARM_SOCKET": f"{warm}/{name}.socket", "TRAINRUN_WARM_CLIENT": f"{warm}/{name}"}
+        if os.path.exists(program):
+            servers.append(subprocess.Popen([program], env=environment | variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
+    for server in servers:
+        if server.stdout.readline() != b"ready\n":
+            sys.exit(f"the server of {server.args[0]} did not start")
 
 
 def serve(path: str) -> None:
+    import gc
+
     environment = dict(os.environ)  # as the pages' will be: scikit-learn adds to ours
     for name in IMPORTED:
         __import__(name)
+    for name in IMPORTED_IF_THERE:
+        try:
+            __import__(name)
+        except ImportError:
+            pass  # a page that needs it says so
     gc.freeze()  # what the pages share is not looked through again, nor copied for it
     name = in_folder_of(path)
     if os.path.exists(name):
@@ -125,7 +143,7 @@ def serve(path: str) -> None:
         os.close(readiness)
         os._exit(0 if os.read(ready, 1) else 1)  # ctest goes on
     os.setsid()
-    start_program(environment)
+    start_programs(environment)
     os.write(readiness, b"r")
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
@@ -162,9 +180,9 @@ def connected(path: str) -> socket.socket | None:
         os.chdir(folder)
 
 
-def ask_for(connection: socket.socket, file: str, first: int, num_parts: int, output: int, errors: int) -> None:
+def ask_for(connection: socket.socket, part: dict, output: int, errors: int) -> None:
     """Has a part of a page run; what it says goes to the open files of these numbers."""
-    request = {"file": file, "first": first, "num_parts": num_parts, "folder": os.getcwd(), "environment": dict(os.environ)}
+    request = part | {"folder": os.getcwd(), "environment": dict(os.environ)}
     text = json.dumps(request).encode()
     connection.sendall(b"r" + struct.pack("<I", len(text)))
     socket.send_fds(connection, [text[:1]], [0, output, errors])
@@ -176,16 +194,26 @@ def status_of(connection: socket.socket) -> int:
     return status[0] if status else 1
 
 
-def run(path: str, file: str, num_parts: int) -> int:
+def run_here(file: str, options: list[str]) -> int:
+    if sys.flags.no_site:
+        os.execv(sys.executable, [sys.executable, *(["-B"] if sys.flags.dont_write_bytecode else []), *sys.argv])
+    return run_pytest(file, 0, 1, options)
+
+
+def run(path: str, file: str, num_parts: int, options: list[str]) -> int:
     connections = [connected(path) for _ in range(num_parts)]
     if None in connections:
-        return run_pytest(file, 0, 1)
+        return run_here(file, options)
+    parts = [{"file": file, "first": first, "num_parts": num_parts, "options": options} for first in range(num_parts)]
     if num_parts == 1:
-        ask_for(connections[0], file, 0, 1, 1, 2)
+        ask_for(connections[0], parts[0], 1, 2)
         return status_of(connections[0])
+    import shutil
+    import tempfile
+
     said = [tempfile.TemporaryFile() for _ in connections]
-    for first, (connection, output) in enumerate(zip(connections, said)):
-        ask_for(connection, file, first, num_parts, output.fileno(), output.fileno())
+    for part, connection, output in zip(parts, connections, said):
+        ask_for(connection, part, output.fileno(), output.fileno())
     statuses = [status_of(connection) for connection in connections]
     for output in said:
         output.seek(0)
@@ -201,7 +229,7 @@ def main() -> None:
         if connection := connected(path):
             connection.send(b"s")
     else:
-        end_by(run(path, sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else 1))
+        end_by(run(path, sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else 1, sys.argv[5:]))
 
 
 if __name__ == "__main__":

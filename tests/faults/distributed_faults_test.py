@@ -4,10 +4,11 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
+
+from tests.launch import launching
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
@@ -123,12 +124,12 @@ def test_a_bad_recipe_is_told_once_and_nothing_is_started(tmp_path):
 
 
 def test_torchrun_starts_the_ranks(tmp_path):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", "2", "--master-port", "0", "--standalone"]
+    torchrun = ["--nproc-per-node", "2", "--master-port", "0", "--standalone"]
     arguments = [a for a in command(tmp_path / "run", 2, "training={max_steps: 20, num_epochs: null}") if not a.startswith("num_processes")]
-    done = subprocess.run([*torchrun, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = launching.run_torchrun([*torchrun, *arguments])
     assert done.returncode == 0, done.stderr
     assert "effective batch 32" in done.stdout
     assert (tmp_path / "run/metrics.jsonl").read_text().count('"split": "train"') == 20
-    wrong = subprocess.run([*torchrun, *arguments, "num_processes=3"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    wrong = launching.run_torchrun([*torchrun, *arguments, "num_processes=3"])
     assert wrong.returncode != 0
     assert "torchrun started 2 processes, but the recipe's num_processes is 3" in wrong.stderr

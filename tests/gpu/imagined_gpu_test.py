@@ -12,6 +12,7 @@ import pytest
 
 from gpus import BUILD, ROOT
 
+PROBE = BUILD / ("warm/trainrun_probe" if (BUILD / "warm/trainrun_probe").exists() else "bin/trainrun_probe")  # tests/warm
 TABLES = {
     "layers": "float and not Conv and not LSTM and not GRU",
     "losses": "fp32 and not CTC",
@@ -24,8 +25,8 @@ TABLES = {
 def test_every_component_computes_on_one_device(table):
     if not (BUILD / "bin/trainrun_probe").exists():
         pytest.skip("no trainrun_probe: build all")
-    done = subprocess.run([sys.executable, "-B", "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-k", TABLES[table],
-                           f"tests/parity/{table}_parity_test.py"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+    done = subprocess.run([sys.executable, "-B", ROOT / "tests/page.py", "run", BUILD / "pages.sock", f"tests/parity/{table}_parity_test.py", "1", "--tb=line",
+                           "-k", TABLES[table]], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
                           env=os.environ | {"TRAINRUN_IMAGINED_GPU": "1", "TRAINRUN_BUILD_DIR": str(BUILD)})
     assert done.returncode == 0, "\n".join(line for line in done.stdout.splitlines() if "Error" in line or line.startswith("FAILED"))
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 40
@@ -46,7 +47,7 @@ def train_all(tmp_path, runs, device="cuda:0", recipes=None, steps=STEPS):
     another recipe, its path."""
     requests = [{"op": "train", "recipe": (recipes or {}).get(name, RECIPE), "overrides": [*steps, f"output_dir={tmp_path / name}", *overrides], "results": str(tmp_path / "results")}
                 | ({} if device == "cpu" else {"device": device}) for name, overrides in runs.items()]
-    done = subprocess.run([BUILD / "bin/trainrun_probe"], input="".join(json.dumps(request) + "\n" for request in requests), cwd=ROOT,
+    done = subprocess.run([PROBE], input="".join(json.dumps(request) + "\n" for request in requests), cwd=ROOT,
                           capture_output=True, text=True, timeout=600, check=True,
                           env=os.environ | ({} if device == "cpu" else {"TRAINRUN_IMAGINED_GPU": "1"}))
     replies = [json.loads(line) for line in done.stdout.splitlines()]

@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+from tests.forked import forked
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BINARY = os.environ.get("TRAINRUN_BINARY", str(ROOT / "build/release/bin/trainrun"))
 RECIPE = str(ROOT / "tests/recipes/digits_small.yaml")
@@ -32,6 +34,22 @@ def run(arguments, **options) -> subprocess.CompletedProcess:
 
 def start(arguments, **options) -> subprocess.Popen:
     return subprocess.Popen(arguments, **{"cwd": ROOT, "env": ENVIRONMENT, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options)
+
+
+def start_torchrun(arguments, **options) -> subprocess.Popen:
+    """torchrun, as `python -m torch.distributed.run` starts it: its main, in a copy of this process."""
+    words = ["--no-python", "--monitor-interval", "0.1", *arguments]
+    return forked("torch.distributed.run", "main", words, **{"cwd": ROOT, "env": ENVIRONMENT, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options)
+
+
+def run_torchrun(arguments, **options) -> subprocess.CompletedProcess:
+    with start_torchrun(arguments, **options) as agent:
+        try:
+            stdout, stderr = agent.communicate(timeout=120)
+        except BaseException:
+            agent.kill()
+            raise
+    return subprocess.CompletedProcess(agent.args, agent.returncode, stdout, stderr)
 
 
 @contextlib.contextmanager

@@ -4,11 +4,9 @@ import json
 import re
 import signal
 import subprocess
-import sys
 
 import launching
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--monitor-interval", "0.1"]
 EPOCHS = 20
 STEPS = {1: 90, 2: 45, 3: 30}  # in an epoch of 1,438 samples, 16 for each rank
 
@@ -39,7 +37,7 @@ def assert_each_step_once(folder):
 
 
 def test_torchrun_trains_as_our_own_launcher(tmp_path, own_losses):
-    done = launching.run([*TORCHRUN, "--standalone", "--nproc-per-node", "2", *launching.command(tmp_path / "run", *launching.SHORT)])
+    done = launching.run_torchrun(["--standalone", "--nproc-per-node", "2", *launching.command(tmp_path / "run", *launching.SHORT)])
     assert done.returncode == 0, done.stderr
     launching.assert_trained_as(tmp_path / "run", own_losses)
 
@@ -47,7 +45,7 @@ def test_torchrun_trains_as_our_own_launcher(tmp_path, own_losses):
 def test_a_killed_worker_is_started_anew_and_the_run_ends_as_one_never_killed(tmp_path):
     whole = launching.run(job(tmp_path / "whole", "num_processes=2"))
     assert whole.returncode == 0, whole.stderr
-    elastic = launching.start([*TORCHRUN, "--standalone", "--nproc-per-node", "2", "--max-restarts", "1", *job(tmp_path / "run")])
+    elastic = launching.start_torchrun(["--standalone", "--nproc-per-node", "2", "--max-restarts", "1", *job(tmp_path / "run")])
     with launching.ending(elastic):
         launching.wait_for(launching.has_trained(tmp_path / "run", 120), elastic)
         launching.kill(launching.ranks_of(tmp_path / "run")[1])
@@ -64,9 +62,9 @@ def test_a_stopped_run_goes_on_with_another_number_of_ranks(tmp_path):
     """Of three, two, one: every epoch ends where its samples end."""
     folder = tmp_path / "run"
     for num_ranks in (3, 1):
-        arguments = [*TORCHRUN, "--standalone", "--nproc-per-node", str(num_ranks), *job(folder)]
+        arguments = ["--standalone", "--nproc-per-node", str(num_ranks), *job(folder)]
         begin = len(trained_steps(folder))
-        elastic = launching.start(arguments)
+        elastic = launching.start_torchrun(arguments)
         with launching.ending(elastic):
             launching.wait_for(launching.has_trained(folder, begin + 120), elastic)
             elastic.send_signal(signal.SIGTERM)
@@ -78,7 +76,7 @@ def test_a_stopped_run_goes_on_with_another_number_of_ranks(tmp_path):
         assert place["step"] == trained_steps(folder)[-1]
         assert len(place["random"]) == num_ranks
     end = place["step"] + steps_left(place, 2)
-    done = launching.run([*TORCHRUN, "--standalone", "--nproc-per-node", "2", *job(folder)])
+    done = launching.run_torchrun(["--standalone", "--nproc-per-node", "2", *job(folder)])
     assert done.returncode == 0, done.stderr
     assert "the checkpoint is of batches of 16 samples over 1 ranks, now it is 32 over 2" in done.stdout
     assert f"resumed at step {place['step']}/{end}" in done.stdout.replace(",", "")
@@ -94,8 +92,8 @@ def test_an_agent_that_is_lost_and_one_that_comes_later(tmp_path):
 
     def agent(is_host):
         settings = f"is_host={is_host},last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=5"
-        return launching.start(
-            [*TORCHRUN, "--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "3", "--local-addr", "127.0.0.1", "--rdzv-id", "elastic",
+        return launching.start_torchrun(
+            ["--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "3", "--local-addr", "127.0.0.1", "--rdzv-id", "elastic",
              "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-conf", settings,
              *job(folder, "--quiet", "training.num_epochs=4000", "checkpoint.every=1000", "distributed={timeout: 30}")],
             # an agent of torch 2.11 that comes later waits for ever for where to meet, if agents share their store with ranks

@@ -16,6 +16,7 @@
 #include "runner/loggers/loggers.h"
 #include "runner/train/train_loop.h"
 #include "tests/doctest.h"
+#include "tests/faults/fsync.h"
 #include "tests/support.h"
 #include "tests/temporary_folder.h"
 
@@ -98,7 +99,7 @@ inline int train_in(const std::string& folder, Script& own, const std::vector<st
   const StopSignals signals;
   Job job(loaded, {.quiet = true});
   if (prepare) prepare(job);
-  return train(job);
+  return quickly([&] { return train(job); });
 }
 
 inline int train_in(const std::string& folder, Script& own, const std::vector<std::string>& overrides) {

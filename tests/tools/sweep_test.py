@@ -12,7 +12,7 @@ import time
 import pytest
 import safetensors.numpy
 
-from tests.program import BINARY
+from tests.program import BINARY, CALLED
 from tests.tools.report_pages import Page
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -22,18 +22,18 @@ EPOCH = 45  # steps
 WSD = ["scheduler={type: WarmupStableDecay, warmup_steps: 5, num_decay_steps: 10}", "training.num_epochs=null"]
 
 
-def command(folder, *arguments):
-    return [BINARY, "sweep", RECIPE, "--output", str(folder), *arguments]
+def command(folder, *arguments, program=BINARY):
+    return [program, "sweep", RECIPE, "--output", str(folder), *arguments]
 
 
 def sweep(folder, *arguments, code=0):
-    done = subprocess.run(command(folder, *arguments), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command(folder, *arguments, program=CALLED), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
 def table(folder):
-    done = subprocess.run([BINARY, "sweep", str(folder), "--json"], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([CALLED, "sweep", str(folder), "--json"], capture_output=True, text=True, timeout=60, check=True)
     return json.loads(done.stdout)
 
 
@@ -73,7 +73,7 @@ def test_a_grid_is_trained_and_its_table_says_what_the_runs_do(tmp_path):
     best = max(found["trials"], key=lambda trial: trial["figure"])
     assert found["best"]["trial"] == best["trial"]
     assert f"the best, trained again: {found['best']['command']}" in text
-    again = subprocess.run([BINARY, *found["best"]["command"].split()[1:], f"output_dir={tmp_path / 'again'}"], cwd=ROOT, capture_output=True, check=True)
+    again = subprocess.run([CALLED, *found["best"]["command"].split()[1:], f"output_dir={tmp_path / 'again'}"], cwd=ROOT, capture_output=True, check=True)
     assert again.returncode == 0
     assert_same_weights(pathlib.Path(best["folder"]), tmp_path / "again")
     assert (tmp_path / "s/sweep.html").read_text().count("<path") == 4
@@ -111,7 +111,7 @@ def test_finished_trials_are_found_again_when_the_space_grows(tmp_path):
     (["seed=1..2", "evaluation.every=null"], "there are no evaluations to compare trials by"),
 ])  # fmt: skip
 def test_what_cannot_be_swept_is_told_before_anything_starts(tmp_path, arguments, message):
-    done = subprocess.run(command(tmp_path / "s", *arguments), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command(tmp_path / "s", *arguments, program=CALLED), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode in (1, 2) and message in done.stderr, done.stdout + done.stderr
     assert not (tmp_path / "s").exists()
 
@@ -276,7 +276,7 @@ def test_of_trials_at_a_rung_the_best_go_on_from_their_checkpoints(tmp_path):
     assert finished and all(trial["step"] == 2 * EPOCH for trial in finished)
     for trial in finished:  # in three pieces, the same as in one
         lr = trial["values"]["optimizer.lr"]
-        subprocess.run([BINARY, RECIPE, "training.num_epochs=2", "evaluation.every=10", "checkpoint.every=10", f"optimizer.lr={lr}",
+        subprocess.run([CALLED, RECIPE, "training.num_epochs=2", "evaluation.every=10", "checkpoint.every=10", f"optimizer.lr={lr}",
                         f"output_dir={tmp_path / 'alone'}"], cwd=ROOT, capture_output=True, check=True, timeout=60)  # fmt: skip
         assert_same_weights(pathlib.Path(trial["folder"]), tmp_path / "alone")
         shutil.rmtree(tmp_path / "alone")
@@ -290,7 +290,7 @@ def test_a_trial_can_be_stopped_for_good_at_once(tmp_path):
 
 
 def test_a_run_stops_after_a_step_and_goes_on(tmp_path):
-    run = [BINARY, "run", RECIPE, *SHORT, "evaluation.every=7", f"output_dir={tmp_path / 'a'}"]
+    run = [CALLED, "run", RECIPE, *SHORT, "evaluation.every=7", f"output_dir={tmp_path / 'a'}"]
     stopped = subprocess.run([*run, "--stop-after", "14"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
     assert "stopped by --stop-after at step 14/90" in stopped and "eval step 14/90" in stopped
     again = subprocess.run([*run, "--stop-after", "14"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout

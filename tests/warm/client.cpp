@@ -1,4 +1,6 @@
-// The program, for tests: calls it by a server that has started it already (see server.cpp), else starts it itself.
+// A program, for tests: calls it by a server that has started it already (see server.cpp), else starts it itself. It is built
+// for each program: TRAINRUN_WARM_SOCKET_PATH is its server's, TRAINRUN_WARM_PROGRAM_PATH the program, "" for the one that
+// TRAINRUN_BINARY names.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -137,7 +139,8 @@ void call_by_server(int argc, char** argv, const char* program) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const char* program = std::getenv("TRAINRUN_BINARY");
+  const std::string own_program = TRAINRUN_WARM_PROGRAM_PATH;
+  const char* program = own_program.empty() ? std::getenv("TRAINRUN_BINARY") : own_program.c_str();
   if (!program) return 127;
   if (is_plain()) call_by_server(argc, argv, program);
   argv[0] = const_cast<char*>(program);

@@ -13,7 +13,11 @@
 
 namespace trainrun::warm {
 
+// How a server is started. Its socket; the client that stands for the program in what the program starts of itself, if
+// there is one; and for how many seconds nobody may call before a server ends that does not end with who started it.
 inline constexpr const char* kSocketVariable = "TRAINRUN_WARM_SOCKET";
+inline constexpr const char* kClientVariable = "TRAINRUN_WARM_CLIENT";
+inline constexpr const char* kIdleVariable = "TRAINRUN_WARM_IDLE_S";
 inline constexpr char kBegun =
     'b';  // the first byte of an answer; then come the process's number, and at its end the status that waitpid gave
 inline constexpr char kRefused = 'r';

@@ -3,7 +3,7 @@
 //
 // Two thirds of a short call's time is LibTorch's start: relocations, and the registration of 3,000 operators. Tests
 // call the program some thousand times. What is the same in every start is done once; main, and all after it, is each
-// process's own. A request that could have started differently (a library's variable, another program, other cores) is
+// process's own. A request that could have started differently (a library's variable, another program) is
 // refused, and the client then starts the program itself.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -11,10 +11,12 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -33,11 +35,12 @@ using Main = int (*)(int, char**, char**);
 using Variables = std::map<std::string, std::string, std::less<>>;
 
 Main own_main = nullptr;
-bool is_called = false;  // this process goes on as a call
+bool is_called = false;              // this process goes on as a call
+char client[PATH_MAX] = {};          // what stands for the program in what it starts of itself; "": the program does
 
 // What libraries read as they are loaded. OMP_NUM_THREADS, which many tests set, can be made up for.
 constexpr const char* kReadAtStart[] = {"OMP_",  "GOMP_",   "KMP_", "MKL_",  "LD_",   "MALLOC_", "GLIBC_", "ATEN_",
-                                        "TORCH", "PYTORCH", "C10_", "NCCL_", "GLOO_", "CUDA_",   "NVIDIA_"};
+                                        "TORCH", "PYTORCH", "C10_", "NCCL_", "GLOO_", "CUDA_",   "NVIDIA_", "ASAN_", "UBSAN_"};
 
 bool is_read_at_start(std::string_view name) {
   for (const char* prefix : kReadAtStart) {
@@ -117,19 +120,18 @@ bool receive_call(int connection, const Request& request, Call& call) {
   return true;
 }
 
-/// Whether a process that began with these variables would be as this one is. Other cores count only where the number of
-/// threads follows from them.
+/// Whether a process that began with these variables would be as this one is, but for its threads.
 bool starts_alike(const Request& request, const Request& own, const Variables& asked, const Variables& here) {
   return request.device == own.device && request.inode == own.inode && request.changed.tv_sec == own.changed.tv_sec &&
-         request.changed.tv_nsec == own.changed.tv_nsec &&
-         (asked.contains("OMP_NUM_THREADS") || std::memcmp(&request.cores, &own.cores, sizeof own.cores) == 0) &&
-         deciding(asked) == deciding(here) && (asked.contains("OMP_NUM_THREADS") || !here.contains("OMP_NUM_THREADS"));
+         request.changed.tv_nsec == own.changed.tv_nsec && deciding(asked) == deciding(here) &&
+         (asked.contains("OMP_NUM_THREADS") || !here.contains("OMP_NUM_THREADS"));
 }
 
-void set_threads(const Variables& asked) {
+/// As many as the variable says, or one for each core, as libgomp takes as it is loaded.
+void set_threads(const Variables& asked, const cpu_set_t& cores) {
   const auto found = asked.find("OMP_NUM_THREADS");
-  if (found == asked.end()) return;
-  const int64_t count = std::strtol(found->second.c_str(), nullptr, 10);  // 0 for what is no number, as for libgomp
+  int64_t count = CPU_COUNT(&cores);
+  if (found != asked.end()) count = std::strtol(found->second.c_str(), nullptr, 10);  // 0 for what is no number, as there
   auto* set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
   if (set && count > 0) set(static_cast<int>(count));
 }
@@ -147,73 +149,109 @@ void set_threads(const Variables& asked) {
   if (chdir(call.folder) != 0 || sched_setaffinity(0, sizeof request.cores, &request.cores) != 0) _exit(127);
   environ = call.variables.data();
   is_called = true;
-  set_threads(asked);
+  set_threads(asked, request.cores);
   std::exit(own_main(static_cast<int>(request.num_arguments), call.arguments.data(), environ));
 }
 
-/// Waits for the program's end and reports it; ends the program when nobody waits for the answer any more.
-void attend(int connection, pid_t program) {
-  const int ended = static_cast<int>(syscall(SYS_pidfd_open, program, 0));
-  pollfd watched[] = {{ended, POLLIN, 0}, {connection, POLLRDHUP, 0}};
-  while (poll(watched, 2, -1) < 0) {
-  }
-  if (!watched[0].revents) kill(-program, SIGKILL);
-  int status = 0;
-  waitpid(program, &status, 0);
-  (void)!write(connection, &status, sizeof status);
-}
+/// A call whose program has not ended.
+struct Running {
+  pid_t program;
+  int ended;  // can be read when it has
+  int connection;
+};
 
-void answer(int connection, const Request& own) {
-  signal(SIGCHLD, SIG_DFL);
+/// Starts the program that is asked for, if it would start alike.
+void answer(int connection, const Request& own, std::vector<Running>& running) {
   Request request{};
-  int streams[3];
+  int streams[3] = {-1, -1, -1};
   Call call;
-  if (!receive(connection, request, streams) || !receive_call(connection, request, call)) return;
-  const Variables asked = variables_of(call.variables.data());
-  const bool alike = starts_alike(request, own, asked, variables_of(environ));
-  (void)!write(connection, alike ? &trainrun::warm::kBegun : &trainrun::warm::kRefused, 1);
-  if (!alike) return;
-  const pid_t program = fork();
+  const bool is_whole = receive(connection, request, streams) && receive_call(connection, request, call);
+  const Variables asked = is_whole ? variables_of(call.variables.data()) : Variables();
+  const bool is_alike = is_whole && starts_alike(request, own, asked, variables_of(environ));
+  if (is_whole) (void)!write(connection, is_alike ? &trainrun::warm::kBegun : &trainrun::warm::kRefused, 1);
+  const pid_t program = is_alike ? fork() : -1;
   if (program == 0) become(request, call, asked, streams);
   for (const int stream : streams) close(stream);
-  if (program < 0) return;
+  if (program < 0) {
+    close(connection);
+    return;
+  }
   (void)!write(connection, &program, sizeof program);
-  attend(connection, program);
+  running.push_back({program, static_cast<int>(syscall(SYS_pidfd_open, program, 0)), connection});
 }
 
-/// Serves until its parent ends. Says on standard output that it is ready.
-int serve(const std::string& path, const char* program) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  signal(SIGCHLD, SIG_IGN);
-  Request own{};
-  trainrun::warm::describe_program(program, own);
-  sched_getaffinity(0, sizeof own.cores, &own.cores);
+/// Reports a program's end, and ends one whose answer nobody waits for any more. Whether the call is over.
+bool attend(const Running& call, bool has_ended, bool is_left) {
+  if (!has_ended && !is_left) return false;
+  if (!has_ended) {
+    kill(-call.program, SIGKILL);
+    kill(call.program, SIGKILL);  // its group may not be there yet
+  }
+  int status = 0;
+  waitpid(call.program, &status, 0);
+  (void)!write(call.connection, &status, sizeof status);
+  close(call.ended);
+  close(call.connection);
+  return true;
+}
+
+int listening_at(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return 1;
+  if (path.size() >= sizeof address.sun_path) return -1;
   std::memcpy(address.sun_path, path.c_str(), path.size());
   unlink(path.c_str());
   const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || listen(listener, 64) != 0)
-    return 1;
+  const bool listens =
+      bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && listen(listener, 64) == 0;
+  return listens ? listener : -1;
+}
+
+/// Serves until its parent ends or, for `idle_s` > 0, until nobody has called for so long. Says on standard output that it
+/// is ready.
+int serve(const std::string& path, const char* program, int idle_s) {
+  if (idle_s == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGPIPE, SIG_IGN);
+  Request own{};
+  trainrun::warm::describe_program(program, own);
+  const int listener = listening_at(path);
+  if (listener < 0) return 1;
   (void)!write(STDOUT_FILENO, "ready\n", 6);
+  std::vector<Running> running;
   while (true) {
+    std::vector<pollfd> watched = {{listener, POLLIN, 0}};
+    for (const Running& call : running) {
+      watched.push_back({call.ended, POLLIN, 0});
+      watched.push_back({call.connection, POLLRDHUP, 0});
+    }
+    const bool may_end = idle_s > 0 && running.empty();
+    const int events = poll(watched.data(), watched.size(), may_end ? idle_s * 1000 : -1);
+    if (events == 0) return 0;
+    if (events < 0) continue;
+    size_t place = 1;
+    std::erase_if(running, [&](const Running& call) {
+      const bool has_ended = watched[place].revents != 0;
+      const bool is_left = watched[place + 1].revents != 0;
+      place += 2;
+      return attend(call, has_ended, is_left);
+    });
+    if (!watched[0].revents) continue;
     const int connection = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
     if (connection < 0) continue;
-    if (fork() == 0) {
-      close(listener);
-      answer(connection, own);
-      _exit(0);
-    }
-    close(connection);
+    const timeval patience{10, 0};  // with who stopped in the middle of asking
+    setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    answer(connection, own, running);
   }
 }
 
 int main_or_server(int argc, char** argv, char** environment) {
   const char* path = std::getenv(trainrun::warm::kSocketVariable);
   if (!path) return own_main(argc, argv, environment);
+  const char* own_client = std::getenv(trainrun::warm::kClientVariable);
+  if (own_client) std::strncpy(client, own_client, sizeof client - 1);
+  const char* idle_s = std::getenv(trainrun::warm::kIdleVariable);
   unsetenv("LD_PRELOAD");
-  return serve(path, argv[0]);
+  return serve(path, argv[0], idle_s ? static_cast<int>(std::strtol(idle_s, nullptr, 10)) : 0);
 }
 
 }  // namespace
@@ -222,9 +260,14 @@ int main_or_server(int argc, char** argv, char** environment) {
 /// as the launcher's child. Nothing may be allocated here: it is called between fork and exec.
 // NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the C library's are reserved
 extern "C" int execve(const char* path, char* const* arguments, char* const* environment) noexcept {
-  const bool is_rank = is_called && std::strcmp(path, "/proc/self/exe") == 0;
-  return static_cast<int>(syscall(SYS_execve, is_rank ? TRAINRUN_WARM_CLIENT_PATH : path, arguments, environment));
+  const bool is_rank = is_called && client[0] && std::strcmp(path, "/proc/self/exe") == 0;
+  return static_cast<int>(syscall(SYS_execve, is_rank ? client : path, arguments, environment));
 }
+
+/// In place of the C library's: what a test has saved matters until the test ends, so no disk is waited for. Tests of what
+/// outlives a power failure start the program itself.
+extern "C" int fsync(int file) { return is_called ? 0 : static_cast<int>(syscall(SYS_fsync, file)); }
+extern "C" int fdatasync(int file) { return is_called ? 0 : static_cast<int>(syscall(SYS_fdatasync, file)); }
 
 /// In place of the C library's: by the time that main begins, every library has started.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's own name
