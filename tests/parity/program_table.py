@@ -83,14 +83,14 @@ def compared(name: str, folder: pathlib.Path, python: str, environment: dict, li
     return ["fails: " + done.stderr[-300:], ""]
 
 
-def make_table(folder: pathlib.Path, python: str, limit: float | None = None) -> list[str]:
+def make_table(folder: pathlib.Path, python: str, limit: float | None = None, only: list[str] | None = None) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     data, kept = folder / "data", folder / "rows.json"
     made = stand_in_data.make(data, pathlib.Path(os.environ["TRAINRUN_DATA"]))
     rows = json.loads(kept.read_text()) if kept.exists() else {}
     names = sorted(path.stem for path in (ROOT / "recipes").glob("*.yaml"))
     for name in names:
-        if name not in rows:
+        if name in (only or names) and (only or name not in rows):
             found = compared(name, folder, python, {"TRAINRUN_DATA": str(data)}, limit)
             if found is None:
                 print(f"{name}: not compared within {limit:g} s", flush=True)
@@ -112,5 +112,6 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--limit", type=float, help="seconds for one recipe")
+    parser.add_argument("--only", nargs="+", help="recipes to compare, even if they were before")
     options = parser.parse_args()
-    make_table(options.folder, options.python, options.limit)
+    make_table(options.folder, options.python, options.limit, options.only)

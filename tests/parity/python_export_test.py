@@ -96,13 +96,47 @@ optimizer: {type: AdamW, lr: 1e-2}
 """ + DIGITS,
     "lbfgs": MLP + "optimizer: {type: LBFGS, lr: 0.1, max_iter: 3}\n" + DIGITS,
     "lbfgs_accumulation": MLP + "optimizer: {type: LBFGS, lr: 0.1, max_iter: 3}\n" + DIGITS.replace("num_epochs: 2", "num_epochs: 1, gradient_accumulation_steps: 2"),
+    "adapters": """
+model:
+  layers:
+    - Flatten
+    - {type: Linear, name: first, out_features: 24}
+    - Tanh
+    - {type: Sequential, name: inner, layers: [{type: Linear, name: first, out_features: 24}, Tanh, {type: Linear, name: second, out_features: 24}]}
+    - {type: Linear, name: head, out_features: 10}
+  adapters: {type: LoRA, r: 4, alpha: 6, dropout: 0.2, use_rslora: true, target: [inner.first, 'sec.nd$'], modules_to_save: [head]}
+loss: CrossEntropyLoss
+metrics: [Accuracy]
+optimizer: {type: AdamW, lr: 1e-2, param_groups: [{match: lora_B, lr: 5e-2}]}
+""" + DIGITS,
+    "chats": f"""
+model:
+  layers: [{{type: Qwen2ForCausalLM, vocab_size: 79, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2}}]
+  adapters: {{type: LoRA, target: [q_proj, gate_proj]}}
+loss: CausalLMLoss
+metrics: [{{type: Perplexity, class_dim: -1}}]
+optimizer: {{type: SGD, lr: 0.5}}
+dataset:
+  train: {{type: Chat, path: {ROOT}/recipes/data/chats/test.jsonl, tokenizer: {ROOT}/recipes/data/chats, max_length: 40, train_on: all}}
+  eval: {{type: Chat, path: {ROOT}/recipes/data/chats/test.jsonl, tokenizer: {ROOT}/recipes/data/chats, max_length: 40, train_on: all}}
+dataloader: {{batch_size: 6, eval_batch_size: 64}}
+training: {{num_epochs: 1}}
+""",
     "bf16": MLP + "optimizer: {type: Adagrad, lr: 1e-2}\nmixed_precision: bf16\n" + DIGITS,
 }
 pandas = pytest.importorskip("pandas", reason="pandas is not installed: tools/setup --tests fetches it")
 # Copies of this process compute by its own instructions, not by those that --verify asks for; what makes much of a last bit, such as LBFGS, is left
 # to the table.
 SHIPPED = ["cancer_logistic", "cars_embeddings", "cars_uncertainty", "digits_autoencoder", "digits_cnn", "digits_gru", "digits_transformer",
-           "digits_two_heads", "digits_vae", "weather_backtest", "weather_balanced", "wine_folds"]
+           "digits_two_heads", "digits_vae", "lora_chat", "weather_backtest", "weather_balanced", "wine_folds"]
+LORA = "  adapters: {type: LoRA, target: [head]}"
+REFUSED_ADAPTERS = {
+    "  adapters: {type: DoRA, target: [head]}": "DoRA is not written; use LoRA",
+    "  adapters: {type: LoRA, target: [embedding]}": "LoRA is written for Linear layers alone, and embedding is another",
+    "  freeze: [embedding]\n" + LORA: "adapters beside freeze are not written",
+    "  adapters: {type: LoRA, target: [own]}": "the adapter of tied.own, which is other.own, too, is not written",
+    "  adapters: {type: LoRA, target: [own], modules_to_save: [head]}": "modules_to_save is not written for head, which shares its weight with embedding",
+}
 REFUSED = {
     "optimizer: {type: Lion}": "optimizer: export --format python: torch.optim has no Lion; use one that it has, such as AdamW",
     "callbacks: [{type: SWA, start_step: 1}]": "the callback SWA is not written; leave it out",
@@ -177,6 +211,35 @@ def test_what_cannot_be_written_is_refused_with_its_place(line, tmp_path):
     done = export(recipe, "--output", tmp_path / "a.py")
     assert done.returncode == 2 and REFUSED[line] in done.stderr, done.stderr
     assert re.search(r"a\.yaml:\d+:\d+: ", done.stderr) and not (tmp_path / "a.py").exists()
+
+
+@pytest.mark.parametrize("lines", REFUSED_ADAPTERS)
+def test_adapters_that_cannot_be_written_are_refused(lines, tmp_path):
+    recipe = tmp_path / "a.yaml"
+    recipe.write_text(f"""version: 1
+name: a
+model:
+  layers:
+    - {{type: Embedding, name: embedding, num_embeddings: 256, embedding_dim: 16}}
+    - {{type: Sequential, name: other, layers: [{{type: Linear, name: own, out_features: 16}}]}}
+    - {{type: Sequential, name: tied, layers: [{{type: Linear, name: own, out_features: 16}}], share: other}}
+    - {{type: Linear, name: head, out_features: 256, bias: false, share: embedding}}
+{lines}
+loss: CausalLMLoss
+optimizer: SGD
+dataset: {{train: {{type: TextLM, path: {ROOT}/recipes/README.md, block_size: 32}}}}
+training: {{num_epochs: 1}}
+""")
+    done = export(recipe, "--output", tmp_path / "a.py")
+    assert done.returncode == 2 and REFUSED_ADAPTERS[lines] in done.stderr, done.stderr
+    assert re.search(r"a\.yaml:\d+:\d+: ", done.stderr) and not (tmp_path / "a.py").exists()
+
+
+def test_pictures_lie_in_memory_as_those_of_trainrun(tmp_path):
+    """Sums in another order part by the last bit, and training makes a hundred-thousandth of it in eight steps: not in one order."""
+    done = export("recipes/segmentation_unet.yaml", "evaluation.every=null", "--output", tmp_path / "a.py", "--verify", 10, "--python", sys.executable,
+                  "--tolerance", 1e-6)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.skipif("TRAINRUN_PYTHON_ALL" not in os.environ, reason="takes an hour: TRAINRUN_PYTHON_ALL=1")

@@ -25,7 +25,9 @@ const std::map<std::string, WriteData>& data_writers() {
                                                          {"ImageFolder", image_folder_data},
                                                          {"SegmentationFolder", segmentation_data},
                                                          {"OxfordIIITPet", pets_data},
-                                                         {"MRPC", mrpc_data}};
+                                                         {"MRPC", mrpc_data},
+                                                         {"Chat", chat_data},
+                                                         {"PreferencePairs", preference_data}};
   return table;
 }
 

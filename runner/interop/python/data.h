@@ -18,6 +18,8 @@ struct Data {
   bool is_tensors = true;
   /// Fields whose pixels are bytes, to be divided by 255.
   std::set<std::string> bytes;
+  /// Fields whose images trainrun keeps pixel by pixel (channels last), for speed; batches of the program are the same.
+  std::set<std::string> by_pixel;
   /// Further arguments of a DataLoader: ", collate_fn=collate".
   std::string loader_arguments;
   /// Whether the statements read `augment` and `prepare_image`, transforms of single images, whose first steps these are.
@@ -55,6 +57,8 @@ Data image_folder_data(const DataSource& source);
 Data segmentation_data(const DataSource& source);
 Data pets_data(const DataSource& source);
 Data mrpc_data(const DataSource& source);
+Data chat_data(const DataSource& source);
+Data preference_data(const DataSource& source);
 
 /// A transform as torchvision's v2 has it: "v2.RandomCrop(size=32, padding=4)".
 std::string image_transform(const Value& transform);

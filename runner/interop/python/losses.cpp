@@ -124,6 +124,29 @@ std::string quantiles(const LossReading& in) {
   return "quantile_loss(" + plain_inputs(in) + ")";
 }
 
+constexpr const char* kLogProbabilities = R"(def log_probabilities(logits, labels):
+    """Of each text: what its answer's tokens have, added up."""
+    each = logits.log_softmax(-1).gather(2, labels.clamp(min=0).unsqueeze(2)).squeeze(2)
+    return torch.where(labels >= 0, each, 0.0).sum(1)
+)";
+
+constexpr const char* kDpo = R"(def dpo_loss(output, chosen, rejected, reference, beta=0.1, label_smoothing=0):
+    """Direct preference optimization (Rafailov et al. 2023): chosen answers should gain more on the reference."""
+    labels = torch.cat([chosen, rejected])
+    gains = log_probabilities(output, labels) - log_probabilities(reference, labels)
+    chosen, rejected = gains.chunk(2)
+    margin = beta * (chosen - rejected)
+    return -(F.logsigmoid(margin) * (1 - label_smoothing) + F.logsigmoid(-margin) * label_smoothing).mean()
+)";
+
+std::string dpo(const LossReading& in) {
+  if (in.loss.attributes.at("loss_type") != "sigmoid")
+    in.file.refuse(in.loss.place, in.loss.path, "a DPOLoss is written with loss_type: sigmoid alone");
+  in.file.define("log_probabilities", kLogProbabilities);
+  in.file.define("dpo_loss", kDpo);
+  return "dpo_loss(" + plain_inputs(in) + further(written_options(in.loss, {"loss_type", "disable_dropout"})) + ")";
+}
+
 const std::map<std::string, std::string>& functions_of_numbers() {
   static const std::map<std::string, std::string> table = {{"MSELoss", "mse_loss"},
                                                            {"L1Loss", "l1_loss"},
@@ -157,6 +180,7 @@ const std::map<std::string, WriteLoss>& other_losses() {
   static const std::map<std::string, WriteLoss> table = {
       {"DiceLoss", dice},
       {"GaussianKLLoss", gaussian_kl},
+      {"DPOLoss", dpo},
       {"CTCLoss", ctc},
       {"QuantileLoss", quantiles},
       {"OutputLoss", [](const LossReading& in) { return in.variables[0] + ".mean()"; }}};
@@ -205,6 +229,10 @@ LossForm write_loss(const Recipe& recipe, const Wiring& wiring, SourceFile& file
     }
     text += (i == 0 ? "" : " + ") + own;
     if (loss.attributes.value("reduction", std::string()) == "sum") ++sums;
+    if (loss.type == "DPOLoss") {
+      form.by_batch = true;
+      form.without_dropout = form.without_dropout || loss.attributes.at("disable_dropout").get<bool>();
+    }
     if (form.count.empty()) form.count = count_of(loss, wiring.losses[i], wiring);
   }
   if (sums > 0 && sums < recipe.loss.size()) {

@@ -14,6 +14,9 @@ struct LossForm {
   /// Where it is the mean over the targets that count, and not over samples: how many those are in a batch.
   std::string count;
   bool is_sum = false;  // it adds up over batches
+  /// Its samples cannot be put together over batches: an evaluation takes the mean over these.
+  bool by_batch = false;
+  bool without_dropout = false;  // layers draw nothing in training
 };
 
 /// Adds `loss_of` to the file, of the variables in `wiring.of_losses`.

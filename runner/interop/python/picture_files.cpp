@@ -86,6 +86,7 @@ Data read_one_by_one(const DataSource& source, const std::string& first, std::se
   data.is_tensors = false;
   data.reads_pipelines = true;
   data.bytes = {"image"};
+  data.by_pixel = {"image"};
   data.train_steps = steps_of(source.train, first);
   if (source.eval) data.eval_steps = steps_of(*source.eval, first);
   source.file.import("from torch.utils.data import Dataset");
@@ -106,6 +107,7 @@ Data cifar_data(const DataSource& source) {
   source.file.define("load_cifar10", kCifar);
   Data data;
   data.bytes = {"image"};
+  data.by_pixel = {"image"};
   const auto call = [](const Component<DatasetKind>* set) -> std::string {
     if (!set) return "";
     const bool is_test = set->attributes.at("split") == "test";

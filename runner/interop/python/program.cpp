@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "registry/language/figure_name.h"
+#include "runner/interop/python/adapters.h"
 #include "runner/interop/python/data.h"
 #include "runner/interop/python/initialization.h"
 #include "runner/interop/python/losses.h"
@@ -28,8 +29,8 @@ class ProgramWriter {
 
   Program write() {
     check_settings(loaded_, file_);
-    constants();
-    const auto model = plan_model(recipe_);
+    write_constants(recipe_, has_eval(), file_);
+    const auto model = plan_base_model(recipe_);
     file_.import("import argparse");
     file_.import("import json");
     file_.import("import torch");
@@ -43,6 +44,8 @@ class ProgramWriter {
     figures_ = write_metrics(recipe_, wiring_, file_);
     optimization_ = write_optimization(recipe_, file_);
     initialization_ = write_initialization(recipe_, file_);
+    for (const std::string& line : write_adapters(recipe_, *model, !wiring_.reference.empty(), file_))
+      initialization_.push_back(line);
     sampling_ = write_sampling(recipe_, file_);
     if (data_.is_tensors) {
       file_.import("from torch.utils.data import Dataset");
@@ -61,7 +64,6 @@ class ProgramWriter {
  private:
   bool has_eval() const { return (recipe_.dataset.eval || recipe_.dataset.fold) && recipe_.evaluation.every; }
   bool accumulates() const { return recipe_.training.gradient_accumulation_steps > 1; }
-  int64_t batch_size() const { return recipe_.dataloader.batch_size * recipe_.num_processes; }
   bool is_autocast() const { return recipe_.mixed_precision != MixedPrecision::kNo; }
   bool scales() const { return recipe_.mixed_precision == MixedPrecision::kFp16; }
   const Component<CallbackKind>* callback(const std::string& type) const {
@@ -69,28 +71,6 @@ class ProgramWriter {
       if (one.type == type) return &one;
     }
     return nullptr;
-  }
-
-  void constants() {
-    file_.constant("SEED", std::to_string(recipe_.seed));
-    if (recipe_.training.num_epochs && !recipe_.training.max_steps)
-      file_.constant("NUM_EPOCHS", std::to_string(*recipe_.training.num_epochs));
-    if (recipe_.training.max_steps) file_.constant("MAX_STEPS", std::to_string(*recipe_.training.max_steps));
-    const std::string comment = recipe_.num_processes > 1
-                                    ? std::to_string(recipe_.dataloader.batch_size) + " for each of " +
-                                          std::to_string(recipe_.num_processes) + " processes"
-                                    : "";
-    file_.constant("BATCH_SIZE", std::to_string(batch_size()), comment);
-    if (has_eval())
-      file_.constant("EVAL_BATCH_SIZE",
-                     std::to_string(recipe_.dataloader.eval_batch_size.value_or(recipe_.dataloader.batch_size)));
-    if (accumulates())
-      file_.constant("ACCUMULATION_STEPS", std::to_string(recipe_.training.gradient_accumulation_steps));
-    if (recipe_.training.max_grad_norm)
-      file_.constant("MAX_GRAD_NORM", nlohmann::json(*recipe_.training.max_grad_norm).dump());
-    if (recipe_.training.max_grad_value)
-      file_.constant("MAX_GRAD_VALUE", nlohmann::json(*recipe_.training.max_grad_value).dump());
-    file_.constant("DEVICE", "\"cuda\" if torch.cuda.is_available() else \"cpu\"");
   }
 
   std::string network_call() const {
@@ -113,18 +93,29 @@ class ProgramWriter {
   /// The forward pass, whose outputs get their names.
   void forward(Body& body) const {
     const std::string outputs = joined(wiring_.outputs);
-    if (!is_autocast()) {
+    const std::string autocast = is_autocast() ? "torch.autocast(DEVICE, " + dtype() + ")" : "";
+    if (autocast.empty()) {
       body.line(outputs + " = " + network_call());
-      return;
+    } else {
+      body.line("with " + autocast + ":").in().line(outputs + " = " + network_call()).out();
+      for (const std::string& output : wiring_.outputs) body.line(output + " = " + output + ".float()");
     }
-    body.line("with torch.autocast(DEVICE, " + dtype() + "):");
-    body.in().line(outputs + " = " + network_call()).out();
-    for (const std::string& output : wiring_.outputs) body.line(output + " = " + output + ".float()");
+    if (wiring_.reference.empty()) return;
+    body.line("with torch.no_grad(), without_adapters(net)" + (autocast.empty() ? "" : ", " + autocast) + ":").in();
+    body.line(wiring_.reference + " = " + network_call()).out();
+    if (!autocast.empty()) body.line(wiring_.reference + " = " + wiring_.reference + ".float()");
+  }
+
+  /// Layers as they are in training.
+  void to_training(Body& body) const {
+    body.line(loss_.without_dropout ? "net.eval()  # the loss is one without dropout" : "net.train()");
   }
 
   void to_device(Body& body, const std::string& prepare) const {
     body.line("batch = {name: tensor.to(DEVICE) for name, tensor in batch.items()}");
     if (!prepare.empty()) body.line("batch = " + prepare);
+    for (const std::string& field : data_.by_pixel)
+      body.line(in_batch(field) + " = " + in_batch(field) + ".to(memory_format=torch.channels_last)");
   }
 
   /// Over samples whose loss is the mean over targets.
@@ -150,6 +141,16 @@ class ProgramWriter {
     }
     body.line("return {" + figures + "}");
   }
+  /// Of a loss whose samples cannot be put together over batches.
+  void evaluate_by_batches(Body& body) {
+    body.line("net.eval()").line("total, count = 0.0, 0").line("for batch in loader:").in();
+    to_device(body, transforms_.eval_batch);
+    forward(body);
+    body.line("size = len(next(iter(batch.values())))");
+    body.line("total += " + loss_.call + ".item() * size").line("count += size").out();
+    body.line("return {\"loss\": total / count}");
+    for (const Figure& figure : figures_) file_.note("the program does not compute " + figure.name);
+  }
   bool count_right() const {
     return std::any_of(figures_.begin(), figures_.end(),
                        [](const Figure& figure) { return figure.name == "accuracy"; });
@@ -158,7 +159,9 @@ class ProgramWriter {
   void evaluate() {
     if (!has_eval()) return;
     Body body;
-    if (!loss_.count.empty()) {
+    if (loss_.by_batch) {
+      evaluate_by_batches(body);
+    } else if (!loss_.count.empty()) {
       evaluate_by_counts(body);
     } else {
       std::vector<std::string> columns = wiring_.outputs;
@@ -306,7 +309,7 @@ class ProgramWriter {
     if (unfreezes)
       body.line("if epoch < " + std::to_string(*recipe_.model.unfreeze_at_epoch) + ":").in().line("freeze(net)").out();
     for (const std::string& line : sampling_.each_epoch) body.line(line);
-    body.line("net.train()");
+    to_training(body);
     if (accumulates()) {
       file_.import("import itertools");
       file_.define("windows", kBatchWindows);
@@ -321,7 +324,8 @@ class ProgramWriter {
     if (has_eval() && every) {
       body.line("if step % " + std::to_string(*every) + " == 0 or step == total_steps:").in();
       evaluation(body, "step {step}");
-      body.line("net.train()").out();
+      to_training(body);
+      body.out();
     }
     if (has_limit) body.line("if step == total_steps:").in().line("break").out();
     body.out();

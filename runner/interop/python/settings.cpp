@@ -1,5 +1,7 @@
 #include "runner/interop/python/settings.h"
 
+#include <nlohmann/json.hpp>
+
 namespace trainrun::python {
 
 void check_settings(const LoadedRecipe& loaded, SourceFile& file) {
@@ -10,9 +12,6 @@ void check_settings(const LoadedRecipe& loaded, SourceFile& file) {
     const Value* value = own ? own->find(key) : nullptr;
     return value ? value->place() : own ? own->place() : written.place();
   };
-  if (recipe.model.adapters)
-    file.refuse(recipe.model.adapters->place, "model.adapters",
-                "adapters are not written; export --format peft or --merge gives their weights");
   if (!recipe.model.checkpoint_activations.empty())
     file.note("model.checkpoint_activations changes no result, and is left out");
   if (recipe.training.max_time)
@@ -39,6 +38,23 @@ void check_settings(const LoadedRecipe& loaded, SourceFile& file) {
   }
   if (!recipe.evaluation.tta.empty()) file.note("evaluation.tta: the program evaluates each image once, as it is");
   if (recipe.checkpoint.keep_best) file.note("checkpoint.keep_best: the program keeps the last weights");
+}
+
+void write_constants(const Recipe& recipe, bool has_eval, SourceFile& file) {
+  const auto& training = recipe.training;
+  const auto& loader = recipe.dataloader;
+  file.constant("SEED", std::to_string(recipe.seed));
+  if (training.num_epochs && !training.max_steps) file.constant("NUM_EPOCHS", std::to_string(*training.num_epochs));
+  if (training.max_steps) file.constant("MAX_STEPS", std::to_string(*training.max_steps));
+  const std::string processes = std::to_string(recipe.num_processes) + " processes";
+  file.constant("BATCH_SIZE", std::to_string(loader.batch_size * recipe.num_processes),
+                recipe.num_processes > 1 ? std::to_string(loader.batch_size) + " for each of " + processes : "");
+  if (has_eval) file.constant("EVAL_BATCH_SIZE", std::to_string(loader.eval_batch_size.value_or(loader.batch_size)));
+  if (training.gradient_accumulation_steps > 1)
+    file.constant("ACCUMULATION_STEPS", std::to_string(training.gradient_accumulation_steps));
+  if (training.max_grad_norm) file.constant("MAX_GRAD_NORM", nlohmann::json(*training.max_grad_norm).dump());
+  if (training.max_grad_value) file.constant("MAX_GRAD_VALUE", nlohmann::json(*training.max_grad_value).dump());
+  file.constant("DEVICE", "\"cuda\" if torch.cuda.is_available() else \"cpu\"");
 }
 
 }  // namespace trainrun::python

@@ -8,8 +8,9 @@ namespace trainrun::python {
 namespace {
 
 // Of Python's own library; what else is imported comes after these.
-constexpr std::array kStandard = {"argparse",  "collections", "copy", "csv",     "functools", "glob", "gzip",
-                                  "itertools", "json",        "math", "pathlib", "random",    "re",   "struct"};
+constexpr std::array kStandard = {"argparse",  "bisect",  "collections", "contextlib", "copy",  "csv",
+                                  "functools", "glob",    "gzip",        "itertools",  "json",  "math",
+                                  "os",        "pathlib", "random",      "re",         "struct"};
 
 bool is_standard(const std::string& line) {
   const size_t begin = line.find(' ') + 1;

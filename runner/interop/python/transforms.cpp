@@ -195,6 +195,14 @@ class TransformWriter {
     data_.scalings[field] = {mean, std};
   }
 
+  /// Pixels are divided, as by torchvision's ToTensor and by trainrun; v2.ToDtype multiplies them by 1 / 255, which is
+  /// another number of the last bit. Masks beside images stay as they are.
+  std::string to_unit_range() {
+    file_.define("in_unit_range",
+                 "def in_unit_range(image):\n    \"\"\"Bytes as numbers from 0 to 1.\"\"\"\n    return image / 255\n");
+    return std::string("v2.Lambda(in_unit_range") + (info_.find("mask") ? ", tv_tensors.Image)" : ")");
+  }
+
   std::string pipeline(const TransformList& own, const TransformList& common, bool training) {
     file_.import("from torchvision.transforms import v2");
     std::vector<std::string> items = training ? data_.train_steps : data_.eval_steps;
@@ -202,7 +210,7 @@ class TransformWriter {
     all.insert(all.end(), common.begin(), common.end());
     bool is_float = !data_.bytes.contains("image");
     const auto to_float = [&] {
-      if (!is_float) items.push_back("v2.ToDtype(torch.float32, scale=True)");
+      if (!is_float) items.push_back(to_unit_range());
       is_float = true;
     };
     for (const auto* one : all) {

@@ -55,6 +55,14 @@ class Deriver {
     for (auto& item : value.entries()) without_dropout(item.value);
   }
 
+  void without_dropout_of_adapters(Value& model) {
+    Value* adapters = model.is_map() ? model.find("adapters") : nullptr;
+    const Value* dropout = adapters && adapters->is_map() ? adapters->find("dropout") : nullptr;
+    if (!dropout || !dropout->is_scalar() || dropout->scalar_type() == ScalarType::kNull) return;
+    adapters->set("dropout", {}, scalar("0"));
+    note("dropout 0");
+  }
+
   /// The lists of transforms below `data`.
   void without_draws(Value& data) {
     if (data.is_list()) {
@@ -166,7 +174,10 @@ VerificationRecipe verification_recipe(const Value& resolved, int64_t steps, con
                                        const Catalog& catalog) {
   Value recipe = resolved;
   Deriver deriver(catalog);
-  if (Value* model = recipe.find("model")) deriver.without_dropout(*model);
+  if (Value* model = recipe.find("model")) {
+    deriver.without_dropout(*model);
+    deriver.without_dropout_of_adapters(*model);
+  }
   if (Value* dataset = recipe.find("dataset")) {
     deriver.without_draws(*dataset);
     Value* fold = dataset->find("fold");

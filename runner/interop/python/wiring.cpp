@@ -14,12 +14,14 @@ void add_once(std::vector<std::string>& list, const std::string& item) {
 /// Finds what losses and metrics name: outputs of the graph, and fields of the batch.
 class Wirer {
  public:
-  Wirer(const Graph& graph, const DatasetInfo& info, SourceFile& file) : graph_(graph), info_(info), file_(file) {}
+  Wirer(const Recipe& recipe, const Graph& graph, const DatasetInfo& info, SourceFile& file)
+      : recipe_(recipe), graph_(graph), info_(info), file_(file) {}
 
-  /// What a loss or metric reads: slots of the graph, or "" and a field.
+  /// What a loss or metric reads: a slot of the graph, or a field of the batch, or what another model gives.
   struct Source {
     std::optional<size_t> slot;
-    std::string field;
+    std::string name;
+    bool is_model = false;
   };
 
   std::vector<Source> sources_of(const Names& names, const Place& place, const std::string& path) {
@@ -31,9 +33,8 @@ class Wirer {
       } else if (const auto slot = graph_.slot(name)) {
         sources.push_back({slot, ""});
       } else {
-        file_.refuse(place, path,
-                     "'" + name + "' is the output of another model, beside the recipe's own, which is not written");
-        sources.push_back({std::nullopt, name});
+        check_model(name, place, path);
+        sources.push_back({std::nullopt, name, true});
       }
       if (sources.back().slot) add_slot(*sources.back().slot);
     }
@@ -47,6 +48,16 @@ class Wirer {
   std::vector<size_t> slots;
 
  private:
+  void check_model(const std::string& name, const Place& place, const std::string& path) const {
+    const RoleSection* model = recipe_.models.find(name);
+    if (model && model->from && recipe_.model.adapters && recipe_.models.entries.size() == 1) return;
+    file_.refuse(place, path,
+                 "'" + name +
+                     "' is the output of another model, beside the recipe's own, which is written where it is that one "
+                     "without its adapters (`from`), alone");
+  }
+
+  const Recipe& recipe_;
   const Graph& graph_;
   const DatasetInfo& info_;
   SourceFile& file_;
@@ -72,7 +83,7 @@ std::vector<std::string> Wiring::fields() const {
 Wiring wire(const Recipe& recipe, const Graph& graph, const DatasetInfo& info, const LayerRegistry& registry,
             SourceFile& file) {
   Wiring wiring;
-  Wirer wirer(graph, info, file);
+  Wirer wirer(recipe, graph, info, file);
   std::vector<std::vector<Wirer::Source>> losses;
   std::vector<std::vector<Wirer::Source>> metrics;
   const auto sources_of = [&](const auto& component) {
@@ -103,11 +114,16 @@ Wiring wire(const Recipe& recipe, const Graph& graph, const DatasetInfo& info, c
   }
   const auto variable = [&](const Wirer::Source& source) {
     if (source.slot) return variables.at(*source.slot);
-    const std::string name = variable_of(source.field);
+    const std::string name = variable_of(source.name);
+    if (source.is_model) {
+      wiring.reference = name;
+      wiring.kinds[name] = kinds[graph.nodes().back().outputs[0]];
+      return name;
+    }
     const bool is_known = std::any_of(wiring.targets.begin(), wiring.targets.end(),
-                                      [&](const auto& t) { return t.field == source.field; });
-    if (!is_known) wiring.targets.push_back({source.field, name});
-    if (const FieldInfo* field = info.find(source.field)) {
+                                      [&](const auto& t) { return t.field == source.name; });
+    if (!is_known) wiring.targets.push_back({source.name, name});
+    if (const FieldInfo* field = info.find(source.name)) {
       wiring.kinds[name] = {field->shape, at::isIntegralType(field->dtype, true)};
     }
     return name;
@@ -129,6 +145,11 @@ Wiring wire(const Recipe& recipe, const Graph& graph, const DatasetInfo& info, c
     for (const std::string& name : loss) add_once(wiring.of_losses, name);
   }
   resolve(metrics, wiring.metrics);
+  const bool is_whole = wirer.slots == std::vector<size_t>{graph.nodes().back().outputs[0]};
+  if (!wiring.reference.empty() && !is_whole) {
+    file.refuse(recipe.loss[0].place, recipe.loss[0].path,
+                "a model beside the recipe's own is written where the last layer's output alone is compared with it");
+  }
   return wiring;
 }
 

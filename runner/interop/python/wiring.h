@@ -23,6 +23,7 @@ struct Wiring {
   std::vector<std::vector<std::string>> losses;   // of each loss: the variables that it reads
   std::vector<std::vector<std::string>> metrics;  // of each metric
   std::vector<std::string> of_losses;             // all that losses read, each once: outputs, then fields
+  std::string reference;                          // what the network gives without its adapters; "": nothing reads it
   struct Kind {
     std::vector<int64_t> shape;  // without the batch
     bool is_integer = false;
@@ -33,7 +34,7 @@ struct Wiring {
   std::vector<std::string> fields() const;
 };
 
-/// Adds the network's classes to `file`. The outputs of the recipe's other `models` are refused.
+/// Adds the network's classes to `file`. Of the recipe's other `models` the network without its adapters alone is written.
 Wiring wire(const Recipe& recipe, const Graph& graph, const DatasetInfo& info, const LayerRegistry& registry,
             SourceFile& file);
 

@@ -1,0 +1,203 @@
+#include "runner/interop/python/adapters.h"
+
+#include <ATen/core/Tensor.h>
+#include <nlohmann/json.hpp>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include "registry/graph/flatten.h"
+#include "registry/kinds/adapter.h"
+#include "runner/interop/python/expression.h"
+#include "runner/model/model_adapters.h"
+
+namespace trainrun::python {
+namespace {
+
+constexpr const char* kLoraLinear = R"(class LoRALinear(nn.Linear):
+    """A linear layer that stays as it is, and a product of two small matrices that learns what to add to it (Hu et al. 2021)."""
+
+    def __init__(self, linear):
+        super().__init__(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
+        self.weight, self.bias = linear.weight, linear.bias
+        self.is_adapted = True
+        self.lora_A = nn.Linear(linear.in_features, LORA_RANK, bias=False, device=linear.weight.device)
+        self.lora_B = nn.Linear(LORA_RANK, linear.out_features, bias=False, device=linear.weight.device)
+        nn.init.zeros_(self.lora_B.weight)
+
+    def forward(self, x):
+        if not self.is_adapted:
+            return super().forward(x)
+        return torch.add(super().forward(x), self.lora_B(self.lora_A(INPUT)), alpha=SCALE)
+)";
+
+constexpr const char* kWithoutAdapters = R"(@contextlib.contextmanager
+def without_adapters(net):
+    """Has the network compute what it would without its adapters."""
+    layers = [module for module in net.modules() if isinstance(module, LoRALinear)]
+    for layer in layers:
+        layer.is_adapted = False
+    yield
+    for layer in layers:
+        layer.is_adapted = True
+)";
+
+constexpr const char* kAddAdapters = R"(def add_adapters(net):
+    """Has the linear layers with such names learn by LoRA. Of all else, TRAINED."""
+    for name, module in list(net.named_modules()):
+        if isinstance(module, nn.Linear) and re.search(ADAPTED, name):
+            parent, _, own = name.rpartition(".")
+            setattr(net.get_submodule(parent), own, LoRALinear(module))
+    for name, parameter in net.named_parameters():
+        parameter.requires_grad = "lora_" in name
+)";
+
+/// What a plain name chooses, as a regular expression: layers that are called so.
+std::string expression_for(const NamePattern& one, const std::vector<AdaptedLayer>& layers) {
+  const bool is_plain = std::all_of(one.text.begin(), one.text.end(),
+                                    [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; });
+  const bool is_end = std::any_of(layers.begin(), layers.end(), [&](const AdaptedLayer& layer) {
+    return layer.name == one.text || layer.name.ends_with("." + one.text);
+  });
+  return is_plain && is_end ? R"((^|\.))" + replaced(one.text, ".", R"(\.)") + "$" : one.text;
+}
+
+class AdapterWriter {
+ public:
+  AdapterWriter(const Component<AdapterKind>& adapters, const ModelAdapters& own, const Model& base, SourceFile& file,
+                bool has_reference)
+      : adapters_(adapters), own_(own), base_(base), file_(file), has_reference_(has_reference) {}
+
+  std::vector<std::string> write() {
+    check();
+    file_.import("import re");
+    std::string patterns;
+    for (const NamePattern& one : adapters_.common.target)
+      patterns += (patterns.empty() ? "" : "|") + expression_for(one, own_.layers());
+    file_.constant("ADAPTED", pattern(patterns), "names of layers");
+    write_layer();
+    write_choice();
+    return {"add_adapters(net)"};
+  }
+
+ private:
+  void refuse(const std::string& message) const { file_.refuse(adapters_.place, adapters_.path, message); }
+
+  void check() const {
+    if (adapters_.common.weights)
+      refuse("adapters that begin with those of a folder are not written; leave weights out, and name their layers");
+    for (const AdaptedLayer& layer : own_.layers()) {
+      const bool is_rows = layer.adapter.parameters.at(0).first.find("embedding") != std::string::npos;
+      if (is_rows || layer.adapter.config.value("fan_in_fan_out", false)) {
+        refuse("LoRA is written for Linear layers alone, and " + layer.name + " is another; leave it out of target");
+        return;
+      }
+    }
+    check_shared();
+  }
+
+  bool is_saved(const std::string& layer) const {
+    return std::ranges::any_of(own_.saved_modules(), [&](const std::string& module) {
+      return layer == module || layer.starts_with(module + ".");
+    });
+  }
+  bool is_adapted(const std::string& layer) const {
+    return std::ranges::any_of(own_.layers(), [&](const AdaptedLayer& own) { return own.name == layer; });
+  }
+
+  /// In Python such a layer would be replaced in one of its places, and such a weight trained in all of its.
+  void check_shared() const {
+    std::map<const void*, std::string> owners;  // the first layer that has each module or weight
+    for (const FlatLayer& layer : flatten(base_.graph()).layers) {
+      const auto& state = layer.node->layer.state;
+      if (!layer.is_leaf() || !state) continue;
+      const auto [module, is_first] = owners.emplace(state.get(), layer.name);
+      if (!is_first && is_adapted(module->second)) {
+        refuse("the adapter of " + layer.name + ", which is " + module->second +
+               ", too, is not written; leave it out of target");
+      }
+      if (!is_first) continue;
+      const auto parameters = state->named_parameters(/*recurse=*/false);
+      const at::Tensor* weight = parameters.find("weight");
+      if (!weight) continue;
+      const auto [owner, is_own] = owners.emplace(weight->unsafeGetTensorImpl(), layer.name);
+      if (!is_own && (is_saved(layer.name) || is_saved(owner->second))) {
+        refuse("modules_to_save is not written for " + layer.name + ", which shares its weight with " + owner->second +
+               "; leave it out");
+      }
+    }
+  }
+
+  void write_layer() {
+    const nlohmann::json& config = own_.layers().at(0).adapter.config;
+    file_.constant("LORA_RANK", config.at("r").dump());
+    file_.constant("LORA_ALPHA", config.at("lora_alpha").dump());
+    std::string text = kLoraLinear;
+    text = replaced(text, "SCALE",
+                    config.at("use_rslora").get<bool>() ? "LORA_ALPHA / LORA_RANK**0.5" : "LORA_ALPHA / LORA_RANK");
+    const bool drops = config.at("lora_dropout").get<double>() > 0;
+    if (drops) {
+      file_.constant("LORA_DROPOUT", config["lora_dropout"].dump());
+      file_.import("from torch.nn import functional as F");
+    }
+    if (has_reference_) {
+      file_.import("import contextlib");
+    } else {
+      text = replaced(text, "        self.is_adapted = True\n", "");
+      text = replaced(text, "        if not self.is_adapted:\n            return super().forward(x)\n", "");
+    }
+    file_.define("LoRALinear", replaced(text, "INPUT", drops ? "F.dropout(x, LORA_DROPOUT, self.training)" : "x"));
+    if (has_reference_) file_.define("without_adapters", kWithoutAdapters);
+  }
+
+  void write_choice() {
+    std::string text = kAddAdapters;
+    std::string names;
+    for (const std::string& module : own_.saved_modules()) names += (names.empty() ? "" : ", ") + quoted(module + ".");
+    if (own_.saved_modules().size() == 1) names += ",";
+    text = replaced(text, "Of all else, TRAINED.",
+                    names.empty() ? "Nothing else learns." : "Of all else, TRAINED alone learns.");
+    if (!names.empty()) {
+      file_.constant("TRAINED", "(" + names + ")");
+      text = replaced(text, "\"lora_\" in name\n", "\"lora_\" in name or name.startswith(TRAINED)\n");
+    }
+    file_.define("add_adapters", text);
+  }
+
+  const Component<AdapterKind>& adapters_;
+  const ModelAdapters& own_;
+  const Model& base_;
+  SourceFile& file_;
+  bool has_reference_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> plan_base_model(const Recipe& recipe) {
+  if (!recipe.model.adapters) return plan_model(recipe);
+  Recipe base = recipe;
+  base.model.adapters.reset();
+  base.loss.clear();  // these may compare with the model without its adapters, which this one is
+  base.metrics.clear();
+  base.models.entries.clear();
+  return plan_model(base);
+}
+
+std::vector<std::string> write_adapters(const Recipe& recipe, const Model& base, bool has_reference, SourceFile& file) {
+  if (!recipe.model.adapters) return {};
+  const auto& adapters = *recipe.model.adapters;
+  if (adapters.type != "LoRA") {
+    file.refuse(adapters.place, adapters.path, adapters.type + " is not written; use LoRA");
+    return {};
+  }
+  if (!recipe.model.freeze.empty()) {
+    file.refuse(adapters.place, adapters.path,
+                "adapters beside freeze are not written; leave freeze out, since they freeze all but themselves");
+  }
+  const auto planned = plan_model(recipe);
+  return AdapterWriter(adapters, *planned->adapters(), base, file, has_reference).write();
+}
+
+}  // namespace trainrun::python
