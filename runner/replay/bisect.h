@@ -29,9 +29,9 @@ struct Parting {
   bool is_of_rates = false;          // it is the learning rate
   std::string difference;            // "1 of 320 numbers, by 0.001 at [3, 7]: 0.12 and 0.121"
   std::optional<TensorDifference> tensor;
-  std::string run;         // of which this is said, where it is one of the two
-  std::string checkpoint;  // whose state it is
-  std::string remark;      // what follows from it; "" for nothing
+  std::string run;                      // of which this is said, where it is one of the two
+  std::string checkpoint;               // whose state it is
+  std::string remark;                   // what follows from it; "" for nothing
   std::vector<ControlChange> controls;  // which explain it
 };
 

@@ -208,8 +208,7 @@ nlohmann::ordered_json rows_json(const std::vector<RunDiff::Row>& rows) {
 bool RunDiff::is_equal() const {
   const auto differs = [](const Row& row) { return row.differs; };
   return changes.empty() && data.empty() && std::ranges::none_of(controls, differs) &&
-         std::ranges::none_of(figures, differs) &&
-         std::ranges::none_of(environment, differs);
+         std::ranges::none_of(figures, differs) && std::ranges::none_of(environment, differs);
 }
 
 bool RunDiff::breaks_resume() const {

@@ -18,11 +18,11 @@ struct DiffSide {
   enum class Kind { kRecipe, kRun, kCheckpoint };
   std::string path;
   Kind kind = Kind::kRecipe;
-  Value recipe;                  // resolved
-  std::optional<RunRecord> run;  // of a run
-  nlohmann::json state;          // of a checkpoint, or of a run's newest one; null: none
-  std::optional<int64_t> step;   // of a run or checkpoint
-  Figures figures;               // of its last evaluation
+  Value recipe;                     // resolved
+  std::optional<RunRecord> run;     // of a run
+  nlohmann::json state;             // of a checkpoint, or of a run's newest one; null: none
+  std::optional<int64_t> step;      // of a run or checkpoint
+  Figures figures;                  // of its last evaluation
   std::vector<RunChange> controls;  // what `trainrun ctl` changed until then
 };
 
@@ -40,7 +40,7 @@ struct RunDiff {
   DiffSide a, b;
   std::vector<Change> changes;
   std::vector<std::string> data;  // sets of data that hold other values: each breaks a resume
-  std::vector<Row> controls;  // what `trainrun ctl` changed in either
+  std::vector<Row> controls;      // what `trainrun ctl` changed in either
   std::vector<Row> figures;
   std::vector<Row> environment;
   std::vector<std::string> notes;
