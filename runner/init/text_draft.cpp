@@ -58,6 +58,20 @@ std::set<char32_t> characters_in(const std::vector<std::string>& texts) {
   return found;
 }
 
+/// How many tabs each of the first lines has; 0 where they do not have the same number.
+int64_t tabs_of_lines(const std::string& text) {
+  constexpr size_t kLines = 100;
+  std::set<int64_t> counts;
+  size_t begin = 0;
+  for (size_t line = 0; line < kLines && begin < text.size() && counts.size() < 2; ++line) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view words = std::string_view(text).substr(begin, end - begin);
+    if (!words.empty()) counts.insert(std::ranges::count(words, '\t'));
+    begin = end + 1;
+  }
+  return counts.size() == 1 ? *counts.begin() : 0;
+}
+
 int64_t size_of(const std::vector<std::string>& texts) {
   int64_t size = 0;
   for (const std::string& text : texts) size += static_cast<int64_t>(unicode::count(text));
@@ -235,6 +249,11 @@ Draft draft_language_model(const std::vector<std::string>& paths, const InitOpti
     draft.doubts.push_back("a text of " + grouped(size) +
                            " characters is little to learn a language from: the model will repeat it");
   if (options.weights) draft.doubts.emplace_back("--weights is not used: the model is learnt from nothing");
+  if (const int64_t tabs = tabs_of_lines(training[0]); tabs > 0) {
+    draft.doubts.push_back("each line of " + paths[0] + " has " + counted(tabs, "tab", "tabs") +
+                           ", as those of a table do: called " + fs::path(paths[0]).stem().string() +
+                           ".tsv, it is read as one");
+  }
   draft.batch_size = 32;
   draft.recipe = [corpus, name = options.name](int64_t batch_size) {
     return language_model_recipe(corpus, name, batch_size);

@@ -133,6 +133,7 @@ Parting parting_of_records(const RecordedStep& a, const RecordedStep& b, const J
     if (!difference) continue;
     parting.what = of_a->to_string();
     parting.name = of_a->name;
+    parting.is_of_rates = of_a->kind == Kind::kRates;
     if (of_a->kind == Kind::kOutput || of_a->kind == Kind::kOutputGradient) parting.layer = of_a->name;
     if (of_a->kind == Kind::kParameter || of_a->kind == Kind::kBuffer || of_a->kind == Kind::kGradient ||
         of_a->kind == Kind::kNewParameter || of_a->kind == Kind::kNewBuffer) {
@@ -208,6 +209,13 @@ Parting parting_of_step(ReplayedRun& a, ReplayedRun& b, const BothTraces& traces
   return parting_of_records(record, record_step(*job, *traces.step), *job);
 }
 
+/// Learning rates that `trainrun ctl` set are the only thing by which its changes make two runs part.
+void explain_by_controls(Parting& parting, const std::vector<ControlChange>& controls) {
+  if (!parting.is_of_rates) return;
+  parting.controls = newest_before(controls, parting.step);
+  parting.remark = control_text(parting.controls);
+}
+
 /// One run is not what its own steps give before the two differ; nothing where that is not so. `is_unsure`: on another
 /// machine the last digits of both would be others, and how the two differ tells more.
 std::optional<Parting> parting_of_one(const ReplayedRun& a, const ReplayedRun& b, const BothTraces& traces,
@@ -259,6 +267,7 @@ RunBisection bisect(ReplayedRun& a, ReplayedRun& b) {
     if (change.breaks_resume()) found.changes.push_back(std::move(change));
   }
   found.until = std::min(a.last_step(), b.last_step());
+  found.controls = changes_of_one(found.a, a.changes(), found.b, b.changes(), found.until);
   compare_lines(a, b, found);
   std::optional<StateDifference> stored;
   const CommonState equal = compare_stored(a, b, found, stored);
@@ -278,7 +287,10 @@ RunBisection bisect(ReplayedRun& a, ReplayedRun& b) {
   found.parting = parting_of_one(a, b, traces, is_unsure);
   if (found.parting && is_unsure) found.parting->remark += "; unless the notes below explain it";
   if (!found.parting) found.parting = parting_of_beginning(traces);
-  if (!found.parting && traces.step) found.parting = parting_of_step(a, b, traces);
+  if (!found.parting && traces.step) {
+    found.parting = parting_of_step(a, b, traces);
+    explain_by_controls(*found.parting, found.controls);
+  }
   if (!found.parting) found.parting = parting_of_facts(found, stored);
   for (const ReplayedRun* run : {&a, &b}) {
     found.notes.insert(found.notes.end(), run->notes().begin(), run->notes().end());

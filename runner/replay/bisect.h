@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runner/replay/control_changes.h"
 #include "runner/replay/replayed_run.h"
 #include "runner/replay/step_recorder.h"
 #include "runner/run/run_identity.h"
@@ -25,17 +26,20 @@ struct Parting {
   std::string what;                  // "parameter 3.weight before the step", "the batch's image"
   std::string name;                  // "3.weight", "image"; "" where it has none
   std::optional<std::string> layer;  // in which it is: "3"
+  bool is_of_rates = false;          // it is the learning rate
   std::string difference;            // "1 of 320 numbers, by 0.001 at [3, 7]: 0.12 and 0.121"
   std::optional<TensorDifference> tensor;
-  std::string run;         // of which this is said, where it is one of the two
-  std::string checkpoint;  // whose state it is
-  std::string remark;      // what follows from it; "" for nothing
+  std::string run;                      // of which this is said, where it is one of the two
+  std::string checkpoint;               // whose state it is
+  std::string remark;                   // what follows from it; "" for nothing
+  std::vector<ControlChange> controls;  // which explain it
 };
 
 /// Where two runs part.
 struct RunBisection {
   std::string a, b;
   std::vector<RecipeChange> changes;       // of the recipes, where they change numbers
+  std::vector<ControlChange> controls;     // by `trainrun ctl`, in one of them
   int64_t until = 0;                       // the last step that both have made
   std::optional<int64_t> last_equal_line;  // the step whose logged figures are the last equal ones
   std::optional<int64_t> first_other_line;

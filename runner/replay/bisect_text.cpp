@@ -59,6 +59,18 @@ std::string parting_text(const Parting& parting) {
   return text + "\n";
 }
 
+ordered_json controls_json(const std::vector<ControlChange>& controls) {
+  ordered_json list = ordered_json::array();
+  for (const ControlChange& one : controls) {
+    list.push_back({{"run", one.run},
+                    {"step", one.change.step},
+                    {"key", one.change.key},
+                    {"before", one.change.before},
+                    {"value", one.change.value}});
+  }
+  return list;
+}
+
 ordered_json parting_json(const Parting& parting) {
   constexpr std::array kKinds = {"step", "checkpoint", "logged", "states"};
   ordered_json json = {{"kind", kKinds[static_cast<size_t>(parting.kind)]},
@@ -79,6 +91,7 @@ ordered_json parting_json(const Parting& parting) {
   json["run"] = parting.run;
   json["checkpoint"] = parting.checkpoint;
   json["remark"] = parting.remark;
+  json["controls"] = controls_json(parting.controls);
   return json;
 }
 
@@ -89,6 +102,7 @@ ordered_json step_json(const std::optional<int64_t>& step) { return step ? order
 std::string to_text(const RunBisection& found) {
   std::string text = "a: " + found.a + "\nb: " + found.b + "\n\n";
   text += "recipes         " + changes_text(found.changes) + "\n";
+  if (!found.controls.empty()) text += "while they ran  " + control_text(found.controls) + "\n";
   text += "logged figures  " +
           interval_text(found.last_equal_line, found.first_other_line,
                         found.first_other_line ? ": " + found.line_difference : "") +
@@ -106,6 +120,7 @@ ordered_json to_json(const RunBisection& found) {
   ordered_json json = {{"a", found.a}, {"b", found.b}, {"equal", found.is_equal()}, {"until", found.until}};
   json["changes"] = ordered_json::array();
   for (const RecipeChange& change : found.changes) json["changes"].push_back(change.path);
+  json["controls"] = controls_json(found.controls);
   json["logged"] = {{"last_equal", step_json(found.last_equal_line)},
                     {"first_other", step_json(found.first_other_line)},
                     {"difference", found.line_difference}};

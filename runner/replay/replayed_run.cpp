@@ -13,6 +13,7 @@
 #include "runner/device/machine.h"
 #include "runner/run/checkpoint_state.h"
 #include "runner/run/resume_path.h"
+#include "runner/train/run_change.h"
 #include "runner/train/train_loop.h"
 
 namespace trainrun {
@@ -24,7 +25,7 @@ using nlohmann::json;
 StoredState stored_at(const std::string& path) {
   json state = parse_checkpoint_state(read_file(path + "/state.json", kMostStateBytes)).content;
   const auto step = state.at("step").get<int64_t>();
-  return {path, step, std::move(state)};
+  return {path, step, std::move(state), /*is_own=*/true};
 }
 
 std::string recipe_of(const std::string& folder) {
@@ -95,6 +96,7 @@ ReplayedRun::ReplayedRun(const std::string& folder, const std::vector<std::strin
   loaded_ = load_recipe(recipe, overrides, catalog);
   require_one_process(loaded_.recipe, folder);
   read_states();
+  read_changes();
   const int64_t unread = for_each_metric_line(folder, [&](const MetricLine& line) {
     if (!line.is_evaluation) lines_[line.step] = line.figures;
   });
@@ -111,6 +113,7 @@ void ReplayedRun::read_states() {
     const std::string start = checkpoint_to_go_on_from(resume);
     if (!fs::exists(start)) throw Error(path_ + " began with " + resume + ", which is not there any more");
     states_.push_back(stored_at(start));
+    states_.back().is_own = false;
   }
   const std::string checkpoints = path_ + "/checkpoints";
   if (fs::exists(checkpoints)) {
@@ -121,6 +124,11 @@ void ReplayedRun::read_states() {
   }
   std::ranges::stable_sort(states_, {}, &StoredState::step);
   last_step_ = states_.back().step;
+}
+
+void ReplayedRun::read_changes() {
+  const StoredState& newest = states_.back();
+  changes_ = changes_of_run(path_, newest.is_own ? newest.state : json());
 }
 
 const StoredState& ReplayedRun::state_before(int64_t step) const {
@@ -151,13 +159,24 @@ std::unique_ptr<Job> ReplayedRun::stand_at(const StoredState& from) {
   if (from.path.empty()) {
     if (states_.back().state.is_object()) job->check_data(states_.back().state);
   } else {
+    job->continues = from.is_own;  // a run that began with another one's checkpoint has its own changes alone
     job->restore(from.path);
   }
+  repeat_changes(*job, from);
   note_machine(states_.back());
   if (!job->device.is_cpu() && !loaded_.recipe.deterministic) {
     add_note(path_ + " computes on a GPU without deterministic: true, and may get other last digits each time");
   }
   return job;
+}
+
+/// As a resume from there does, except for when it saves: nothing is.
+void ReplayedRun::repeat_changes(Job& job, const StoredState& from) const {
+  job.changed.checkpoint_every.reset();
+  job.later_changes.clear();
+  for (const RunChange& change : changes_) {
+    if (change.step > from.step && change.key != "checkpoint.every") job.later_changes.push_back(change);
+  }
 }
 
 void ReplayedRun::note_machine(const StoredState& from) {

@@ -20,6 +20,7 @@ struct StoredState {
   std::string path;  // of the checkpoint; "": the beginning, as the recipe and its seed make it
   int64_t step = 0;
   nlohmann::json state = {};  // its state.json
+  bool is_own = true;         // false: a checkpoint of another run, with which this one began
 };
 
 /// How a state that was made again differs from what is stored.
@@ -56,6 +57,8 @@ class ReplayedRun {
   /// The figures of training that were logged, by step.
   const std::map<int64_t, Figures>& lines() const { return lines_; }
   std::optional<double> logged_loss(int64_t step) const;
+  /// What `trainrun ctl` changed while the run went on, in the order of steps: steps are made again with it.
+  const std::vector<RunChange>& changes() const { return changes_; }
   /// What could not be read, or is not as it was when the run was made: another machine, another number of threads.
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -64,6 +67,8 @@ class ReplayedRun {
 
  private:
   void read_states();
+  void read_changes();
+  void repeat_changes(Job& job, const StoredState& from) const;
   void note_machine(const StoredState& from);
   void add_note(const std::string& note);
 
@@ -72,6 +77,7 @@ class ReplayedRun {
   int64_t last_step_ = 0;
   std::vector<StoredState> states_;
   std::map<int64_t, Figures> lines_;
+  std::vector<RunChange> changes_;
   std::vector<std::string> notes_;
 };
 

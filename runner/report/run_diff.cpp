@@ -16,6 +16,7 @@
 #include "runner/run/checkpoint_state.h"
 #include "runner/run/watched_figure.h"
 #include "runner/train/evaluation.h"
+#include "runner/train/run_change.h"
 
 namespace trainrun {
 namespace {
@@ -97,6 +98,14 @@ std::vector<std::pair<std::string, std::string>> figure_texts(const DiffSide& si
   }
   for (const auto& [name, value] : side.figures) texts.emplace_back(name, figure_text(value));
   if (side.run && side.run->loss) texts.emplace_back("train/loss", figure_text(*side.run->loss));
+  return texts;
+}
+
+std::vector<std::pair<std::string, std::string>> control_texts(const DiffSide& side) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const RunChange& change : side.controls) {
+    texts.emplace_back(change.key + " after step " + grouped(change.step), change.before + " → " + change.value);
+  }
   return texts;
 }
 
@@ -198,8 +207,8 @@ nlohmann::ordered_json rows_json(const std::vector<RunDiff::Row>& rows) {
 
 bool RunDiff::is_equal() const {
   const auto differs = [](const Row& row) { return row.differs; };
-  return changes.empty() && data.empty() && std::ranges::none_of(figures, differs) &&
-         std::ranges::none_of(environment, differs);
+  return changes.empty() && data.empty() && std::ranges::none_of(controls, differs) &&
+         std::ranges::none_of(figures, differs) && std::ranges::none_of(environment, differs);
 }
 
 bool RunDiff::breaks_resume() const {
@@ -218,6 +227,7 @@ DiffSide read_side(const std::string& path, Catalog& catalog) {
     side.state = state_of(path);
     side.step = side.state.at("step").get<int64_t>();
     side.figures = figures_of(side.state);
+    side.controls = changes_from(side.state.value("changes", json::array()));
   } else if (holds_run(path)) {
     side.kind = DiffSide::Kind::kRun;
     side.recipe = recipe_of_run(path + "/recipe.yaml");
@@ -225,6 +235,7 @@ DiffSide read_side(const std::string& path, Catalog& catalog) {
     side.state = side.run->state_json;
     side.step = side.run->step;
     side.figures = side.run->evaluation;
+    side.controls = changes_of_run(path, side.state);
   } else {
     throw Error(path +
                 " is neither a recipe, nor a run's folder (recipe.yaml, log.txt), nor a checkpoint's "
@@ -248,6 +259,7 @@ RunDiff compare_sides(DiffSide a, DiffSide b, const Catalog& catalog) {
   diff.data = changed_data(a, b);
   const bool both_trained = a.kind != DiffSide::Kind::kRecipe && b.kind != DiffSide::Kind::kRecipe;
   if (both_trained) {
+    diff.controls = joined_rows(control_texts(a), control_texts(b));
     diff.figures = joined_rows(figure_texts(a), figure_texts(b));
     diff.environment = joined_rows(environment_texts(a), environment_texts(b));
     for (const DiffSide* side : {&a, &b}) {
@@ -279,6 +291,7 @@ std::string to_text(const RunDiff& diff, size_t width) {
     text += "\nthe data differ, which breaks a resume unless checkpoint.allow_changed has data\n";
     for (const std::string& line : diff.data) text += "  " + line + "\n";
   }
+  text += rows_text("changed by trainrun ctl", diff.controls, width);
   text += rows_text("figures", diff.figures, width) + rows_text("environment", diff.environment, width);
   if (cut) text += "\n… stands for what is cut; --json shows all\n";
   for (const std::string& note : diff.notes) text += "\nnote: " + note + "\n";
@@ -304,6 +317,7 @@ nlohmann::ordered_json to_json(const RunDiff& diff) {
     json["changes"].push_back(std::move(one));
   }
   json["data"] = diff.data;
+  json["controls"] = rows_json(diff.controls);
   json["figures"] = rows_json(diff.figures);
   json["environment"] = rows_json(diff.environment);
   json["notes"] = diff.notes;

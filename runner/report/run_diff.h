@@ -9,6 +9,7 @@
 #include "registry/catalog.h"
 #include "runner/run/run_identity.h"
 #include "runner/run/run_record.h"
+#include "runner/train/progress.h"
 
 namespace trainrun {
 
@@ -17,11 +18,12 @@ struct DiffSide {
   enum class Kind { kRecipe, kRun, kCheckpoint };
   std::string path;
   Kind kind = Kind::kRecipe;
-  Value recipe;                  // resolved
-  std::optional<RunRecord> run;  // of a run
-  nlohmann::json state;          // of a checkpoint, or of a run's newest one; null: none
-  std::optional<int64_t> step;   // of a run or checkpoint
-  Figures figures;               // of its last evaluation
+  Value recipe;                     // resolved
+  std::optional<RunRecord> run;     // of a run
+  nlohmann::json state;             // of a checkpoint, or of a run's newest one; null: none
+  std::optional<int64_t> step;      // of a run or checkpoint
+  Figures figures;                  // of its last evaluation
+  std::vector<RunChange> controls;  // what `trainrun ctl` changed until then
 };
 
 /// What differs between two recipes, runs or checkpoints, by what it means for a run of the first that would be gone on
@@ -38,6 +40,7 @@ struct RunDiff {
   DiffSide a, b;
   std::vector<Change> changes;
   std::vector<std::string> data;  // sets of data that hold other values: each breaks a resume
+  std::vector<Row> controls;      // what `trainrun ctl` changed in either
   std::vector<Row> figures;
   std::vector<Row> environment;
   std::vector<std::string> notes;

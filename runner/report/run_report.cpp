@@ -7,6 +7,7 @@
 
 #include "registry/formats/files/file_io.h"
 #include "runner/base/secrets.h"
+#include "runner/train/run_change.h"
 
 namespace trainrun {
 namespace {
@@ -128,6 +129,9 @@ RunReport read_report(const std::vector<std::string>& folders, Catalog& catalog)
       report.notes.push_back(run.label + " has no figures to draw: its metrics.jsonl is missing or empty");
     }
     for (const std::string& note : run.record.notes) report.notes.push_back(note);
+    for (const RunChange& change : changes_of_run(folders[i], run.record.state_json)) {
+      report.notes.push_back(run.label + ": trainrun ctl changed " + change_text(change));
+    }
     run.suspects = read_suspect_labels(folders[i], catalog);
     records.push_back(run.record);
     report.runs.push_back(std::move(run));

@@ -20,6 +20,11 @@ std::vector<RunChange> changes_from(const nlohmann::json& list) {
   return changes;
 }
 
+std::string change_text(const RunChange& change, const std::string& run) {
+  return change.key + (run.empty() ? "" : " of " + run) + " from " + change.before + " to " + change.value +
+         " after step " + std::to_string(change.step);
+}
+
 std::vector<RunChange> later_changes(const std::string& folder, int64_t step) {
   std::vector<RunChange> later;
   std::ifstream file(folder + "/" + kRecipeHistory);
@@ -34,6 +39,15 @@ std::vector<RunChange> later_changes(const std::string& folder, int64_t step) {
     }
   }
   return later;
+}
+
+std::vector<RunChange> changes_of_run(const std::string& folder, const nlohmann::json& newest_state) {
+  if (!newest_state.is_object()) return later_changes(folder, 0);
+  std::vector<RunChange> changes = changes_from(newest_state.value("changes", nlohmann::json::array()));
+  for (RunChange& change : later_changes(folder, newest_state.at("step").get<int64_t>())) {
+    changes.push_back(std::move(change));
+  }
+  return changes;
 }
 
 }  // namespace trainrun

@@ -1,10 +1,13 @@
 """`trainrun bisect`: the first step, layer and tensor in which two runs part."""
 
+import json
 import shutil
+import subprocess
 
 import pytest
 import torch
 
+from tests.program import BINARY
 from tests.tools.replayed_runs import called, change_weights, checkpoint_of, files_of, json_of, number_in, stopped_after, trained, write_table
 
 PLANTED = ("5.weight", "0.weight", "3.weight")
@@ -124,6 +127,84 @@ def test_a_schedule_that_differs_later_is_found_where_it_differs(a):
     c = trained(a.parent, "late-c", schedule % 70)
     parting = bisect(b, c)["parting"]
     assert (parting["step"], parting["what"]) == (41, "the learning rate")
+
+
+def changed_after(a, step, name, **settings):
+    """A copy of run `a` in which `trainrun ctl` changed something after `step`: stopped before it, it goes on by the history."""
+    b = stopped_after(a, 19, name)
+    change = {"step": step, "time": 0, "key": "optimizer.lr", "before": "0.01", "value": "1e-4", "of_recipe": "0.01", **settings}
+    (b / "recipe_history.jsonl").write_text(json.dumps(change) + "\n")
+    return trained(a.parent, name)
+
+
+def test_a_change_by_trainrun_ctl_is_named_as_what_made_the_runs_part(a):
+    b = changed_after(a, 40, "controlled")
+    named = {"run": str(b), "step": 40, "key": "optimizer.lr", "before": "0.01", "value": "1e-4"}
+    for found in (bisect(a, b), bisect(b, a)):
+        parting = found["parting"]
+        assert (parting["kind"], parting["step"], parting["what"]) == ("step", 41, "the learning rate")
+        assert found["changes"] == [] and found["controls"] == parting["controls"] == [named]
+        assert found["checkpoints"] == {"last_equal": 38, "first_other": 57}
+    said = f"trainrun ctl changed optimizer.lr of {b} from 0.01 to 1e-4 after step 40\n"
+    text = called(a.parent, "bisect", a, b).stdout
+    assert f"while they ran  {said}" in text and f"step 41: the learning rate differs\n" in text and text.endswith("  " + said)
+    found = json_of(a.parent, "diff", a, b, code=(1,))
+    assert found["controls"] == [{"name": "optimizer.lr after step 40", "a": "", "b": "0.01 → 1e-4", "differs": True}]
+    assert "* optimizer.lr after step 40" in called(a.parent, "diff", a, b).stdout
+    assert called(a.parent, "report", a, b).returncode == 0
+    assert "controlled: trainrun ctl changed optimizer.lr from 0.01 to 1e-4 after step 40" in (a.parent / "report.html").read_text()
+
+
+def test_a_change_that_both_runs_have_does_not_part_them(a):
+    b, c = changed_after(a, 40, "controlled-b"), changed_after(a, 40, "controlled-c", value="0.0001")
+    found = bisect(b, c)
+    assert found["equal"] and found["controls"] == []
+    shutil.rmtree(checkpoint_of(c, 57))
+    change_weights(checkpoint_of(c, 76), lambda weights: weights["3.weight"].add_(1))
+    assert (bisect(b, c)["parting"]["step"], bisect(b, c)["parting"]["kind"]) == (76, "checkpoint")
+
+
+def test_of_two_changes_the_one_that_parts_the_runs_is_named(a):
+    b, c = changed_after(a, 40, "early"), changed_after(a, 60, "late", value="0.02")
+    found = bisect(b, c)
+    assert [(one["run"], one["step"]) for one in found["controls"]] == [(str(b), 40), (str(c), 60)]
+    assert found["parting"]["step"] == 41 and found["parting"]["controls"] == found["controls"][:1]
+
+
+def test_a_change_of_what_is_logged_and_saved_is_not_what_parts_two_runs(a):
+    b = changed_after(a, 40, "logged", key="logging.every_steps", before="1", value="5", of_recipe="1")
+    found = bisect(a, b)
+    assert found["equal"] and found["controls"] == []
+
+
+@pytest.mark.parametrize("step", [40, 41, 57, 58, 90])
+def test_a_step_after_a_change_by_trainrun_ctl_is_made_again_with_it(a, step):
+    b = a.parent / "controlled"
+    if not b.exists():
+        changed_after(a, 40, "controlled")
+    found = json_of(a.parent, "replay", b, "--step", step)
+    assert found["as_logged"] is True and found["lr"] == [1e-4 if step > 40 else 1e-2]
+
+
+def test_a_running_job_that_is_changed_parts_after_that_step(a):
+    """The change comes when it comes. The run that is changed kept no checkpoint until then."""
+    length = ["training={num_epochs: 1000000, max_steps: 30000}", "logging.every_steps=100", "checkpoint.every=null"]
+    plain, b = trained(a.parent, "plain", *length), a.parent / "live"
+    job = subprocess.Popen([BINARY, "run", "recipe.yaml", "output_dir=live", *length], cwd=a.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert any(line.startswith("step 100/") for line in job.stdout)
+    done = called(a.parent, "ctl", b, "set", "optimizer.lr=1e-4", "checkpoint.every=10000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    job.communicate(timeout=120)
+    assert job.returncode == 0
+    step = json.loads((b / "recipe_history.jsonl").read_text().splitlines()[0])["step"]
+    before = files_of(b)
+    parting = bisect(plain, b)["parting"]
+    assert (parting["step"], parting["what"]) == (step + 1, "the learning rate")
+    assert [(one["run"], one["step"], one["value"]) for one in parting["controls"]] == [(str(b), step, "1e-4")]
+    for made in (step // 100 * 100 + 100, 20100):
+        found = json_of(a.parent, "replay", b, "--step", made)
+        assert found["as_logged"] is True and found["lr"] == [1e-4], made
+    assert files_of(b) == before
 
 
 def test_what_is_no_run_is_refused(a):

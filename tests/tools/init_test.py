@@ -199,6 +199,17 @@ def write_llama(folder, width=16, tokens=79):
     (folder / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"], **sizes}))
 
 
+def test_a_table_that_is_called_a_text_is_told(tmp_path):
+    rows = [f"{i % 2}\tthe match of team {i} was long\tthe team {i} played" for i in range(300)]
+    (tmp_path / "pairs.txt").write_text("\n".join(["same\tfirst\tsecond", *rows]) + "\n")
+    said = trainrun(tmp_path, "init", "pairs.txt")
+    assert "each line of pairs.txt has 2 tabs, as those of a table do: called pairs.tsv, it is read as one" in said
+    (tmp_path / "pairs.txt").rename(tmp_path / "pairs.tsv")
+    assert "pairs.tsv: 300 rows; texts in first, second" in trainrun(tmp_path, "init", "pairs.tsv", "--target", "same", "--force")
+    (tmp_path / "prose.txt").write_text("a sentence with\ta tab, and others without one\n" + "It was a long day.\n" * 300)
+    assert "tabs" not in trainrun(tmp_path, "init", "prose.txt")
+
+
 def test_conversations_want_a_pretrained_model(tmp_path):
     asked = trainrun(tmp_path, "init", DATA / "chats/train.jsonl", fails=True)
     assert "512 conversations" in asked and "write --weights and a folder" in asked and list(tmp_path.iterdir()) == []
