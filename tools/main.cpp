@@ -8,6 +8,7 @@
 #include "registry/tensors/component_error.h"
 #include "runner/base/secrets.h"
 #include "runner/loggers/loggers.h"
+#include "runner/process/huge_pages.h"
 #include "runner/process/passive_waiting.h"
 #include "runner/process/process_changes.h"
 #include "runner/report/errors/error_code.h"
@@ -87,9 +88,10 @@ void add_recipe_arguments(CLI::App& verb, RecipeArguments& arguments) {
 
 }  // namespace trainrun
 
-/// Comes before main, and before what libraries do as they are loaded.
+/// Come before main, and before what libraries do as they are loaded.
 using Initializer = void (*)(int, char**, char**);
-__attribute__((section(".preinit_array"), used)) static const Initializer kBeforeMain = &trainrun::wait_passively;
+__attribute__((section(".preinit_array"), used)) static const Initializer kBeforeMain[] = {
+    &trainrun::wait_passively, &trainrun::begin_heap_with_huge_pages};
 
 int main(int argc, char** argv) {
   trainrun::install_process_changes();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "registry/data/data_file.h"
+#include "registry/data/gzip_file.h"
 #include "registry/formats/files/file_io.h"
 #include "registry/language/error.h"
 #include "registry/language/hex.h"
@@ -54,6 +55,13 @@ at::Tensor read_idx(const std::string& path, int64_t num_dims) {
   if (static_cast<uint64_t>(total) / kBestCompression > FileReader(path).size()) {
     throw DataError(path + ": damaged IDX header: it announces " + std::to_string(total) +
                     " bytes, more than a file of this size can hold");
+  }
+  if (has_extension(path, ".gz")) {
+    const auto header = static_cast<int64_t>(magic.size()) * (1 + num_dims);
+    const at::Tensor whole = at::empty({header + total}, at::kByte);
+    if (unpack_whole(path, whole.data_ptr(), static_cast<size_t>(whole.numel()))) {
+      return whole.narrow(0, header, total).view(sizes);
+    }
   }
   at::Tensor result = at::empty(sizes, at::kByte);
   file.read_exactly(result.data_ptr(), static_cast<size_t>(total), "the data its header announces");

@@ -2,28 +2,28 @@
 //
 // Those of libgomp, which LibTorch computes with, otherwise turn in a loop for milliseconds, and where others use the
 // machine too they take the CPUs from the threads they wait for: small models train 14 to 45 times slower. libgomp
-// reads its settings from the environment as it is loaded, before main. So the program sets them and executes itself
-// again, before the constructors of its libraries have run, which take most of its start-up time. Settings that the
-// user has made are kept, and verbs that do not train change none.
+// asks the environment as it is loaded, before main and before anything could be set there. So the program answers
+// itself: its own `getenv` comes before the C library's. Settings that the user has made are kept, and verbs that do
+// not train change none.
 #include "runner/process/passive_waiting.h"
 
-#include <unistd.h>
+#include <dlfcn.h>
 
-#include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 
 namespace trainrun {
 namespace {
 
-constexpr size_t kMostVariables = 8192;
-constexpr size_t kLongestPath = 4096;
+constexpr const char* kPolicy = "OMP_WAIT_POLICY";
+constexpr const char* kTurns = "GOMP_SPINCOUNT";
 
-// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): nothing can be allocated yet
-char waiting_policy[] = "OMP_WAIT_POLICY=passive";
-char waiting_turns[] = "GOMP_SPINCOUNT=2000";  // 30 to 100 microseconds
-char* new_environment[kMostVariables];
-char own_path[kLongestPath];
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): a constructor of a library asks, without an argument
+char passive[] = "passive";
+char few_turns[] = "2000";  // 30 to 100 microseconds
+enum class Answer { kNoJob, kUsersOwn, kPassive, kNoMore } answer = Answer::kNoJob;
+bool was_asked = false;
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 bool begins_with(const char* text, const char* prefix) { return std::strncmp(text, prefix, std::strlen(prefix)) == 0; }
@@ -41,30 +41,46 @@ bool may_train(int argc, char** argv) {
   return false;
 }
 
-/// This program's own file; false where another one runs it (the dynamic loader, called by hand).
-bool find_own_path() {
-  const ssize_t length = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
-  if (length <= 0 || static_cast<size_t>(length) >= sizeof own_path - 1) return false;
-  own_path[length] = '\0';
-  const char* slash = std::strrchr(own_path, '/');
-  return slash && !begins_with(slash + 1, "ld-") && !begins_with(slash + 1, "ld.");
+using GetEnv = char* (*)(const char*);
+
+/// The C library's, or that of a library which was preloaded.
+GetEnv next_getenv() {
+  static const auto next = reinterpret_cast<GetEnv>(dlsym(RTLD_NEXT, "getenv"));
+  return next;
 }
 
 }  // namespace
 
-/// Runs before the C library is initialized: no allocation, no getenv, no C++ objects with constructors.
+/// No getenv, no C++ objects with constructors: nothing is initialized yet.
 __attribute__((no_sanitize("address", "undefined"))) void wait_passively(int argc, char** argv, char** variables) {
-  size_t count = 0;
-  for (; variables[count]; ++count) {
-    if (begins_with(variables[count], "OMP_WAIT_POLICY=") || begins_with(variables[count], "GOMP_SPINCOUNT=")) return;
-    if (count + 4 > kMostVariables) return;
-    new_environment[count] = variables[count];
+  for (; *variables; ++variables) {
+    if (begins_with(*variables, "OMP_WAIT_POLICY=") || begins_with(*variables, "GOMP_SPINCOUNT=")) {
+      answer = Answer::kUsersOwn;
+      return;
+    }
   }
-  if (!may_train(argc, argv) || !find_own_path()) return;
-  new_environment[count] = waiting_policy;
-  new_environment[count + 1] = waiting_turns;
-  new_environment[count + 2] = nullptr;
-  execve(own_path, argv, new_environment);  // where it fails, the program goes on as it is
+  if (may_train(argc, argv)) answer = Answer::kPassive;
+}
+
+std::string keep_waiting_passively() {
+  if (answer == Answer::kNoJob) return "only verbs that compute need it";
+  if (answer == Answer::kUsersOwn) return "OMP_WAIT_POLICY or GOMP_SPINCOUNT was set before the program began";
+  answer = Answer::kNoMore;
+  if (!was_asked) return "this OpenMP does not ask for its settings by getenv; set GOMP_SPINCOUNT=2000 yourself";
+  ::setenv(kPolicy, passive, 1);
+  ::setenv(kTurns, few_turns, 1);
+  return "";
+}
+
+/// What the linker gives all libraries of the program in place of the C library's function.
+char* answer_getenv(const char* name) {
+  if (answer != Answer::kPassive) return next_getenv()(name);
+  if (std::strcmp(name, kPolicy) == 0) return passive;
+  if (std::strcmp(name, kTurns) != 0) return next_getenv()(name);
+  was_asked = true;
+  return few_turns;
 }
 
 }  // namespace trainrun
+
+extern "C" char* getenv(const char* name) noexcept { return trainrun::answer_getenv(name); }

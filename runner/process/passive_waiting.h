@@ -1,9 +1,15 @@
 #pragma once
 
+#include <string>
+
 namespace trainrun {
 
-/// Begins the program anew with OMP_WAIT_POLICY and GOMP_SPINCOUNT set, where neither is and the command line asks for a
-/// job. For `.preinit_array` alone (tools/main.cpp): it runs before the C library and the constructors of libraries.
+/// Decides whether OpenMP is to find OMP_WAIT_POLICY and GOMP_SPINCOUNT set: where neither is and the command line asks
+/// for a job. For `.preinit_array` alone (tools/main.cpp): it runs before the constructors of libraries.
 void wait_passively(int argc, char** argv, char** variables);
+
+/// Sets the two in the environment, too, where OpenMP found them: for processes that this one starts, and for what says
+/// how threads wait. Returns "", or why not.
+std::string keep_waiting_passively();
 
 }  // namespace trainrun

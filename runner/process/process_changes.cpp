@@ -17,7 +17,10 @@
 #include "registry/graph/recomputation.h"
 #include "registry/graph/shape_mode.h"
 #include "registry/kernels/bernoulli.h"
+#include "runner/process/huge_pages.h"
 #include "runner/process/matrix_products.h"
+#include "runner/process/passive_waiting.h"
+#include "runner/process/start_pages.h"
 
 namespace trainrun {
 namespace {
@@ -68,14 +71,20 @@ void install(bool all) {
 
 const std::vector<ProcessChange>& process_changes() {
   static const std::vector<ProcessChange> changes = {
-      {"passive waiting", "OMP_WAIT_POLICY=passive and GOMP_SPINCOUNT=2000, with which the program begins anew",
-       "OpenMP's threads otherwise turn in a loop for milliseconds, and take the CPUs from those they wait for",
-       "before main, by verbs that compute, where neither variable is set"},
+      {"passive waiting",
+       "OMP_WAIT_POLICY=passive and GOMP_SPINCOUNT=2000, which OpenMP finds by the program's own getenv",
+       "OpenMP's threads otherwise turn in a loop for milliseconds, and take the CPUs from those they wait for", "",
+       keep_waiting_passively},
       {"standard streams", "standard input, output and error that are closed are opened on /dev/null",
        "the next file, a lock or a checkpoint, would get that number, and what is printed would go into it", "",
        open_standard_streams},
       {"kept memory", "mallopt: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD",
        "glibc would hand the memory of every step back to the system and fetch it again for the next", "", keep_memory},
+      {"huge pages", "madvise(MADV_HUGEPAGE) of the heap's first 192 MB, before the libraries' constructors run",
+       "LibTorch registers its operators in 57 MB of small objects, each page of which would be a fault", "",
+       huge_pages_outcome},
+      {"start's pages", "madvise(MADV_DONTNEED) of LibTorch's code and tables, once they have registered its operators",
+       "most of the 60 MB that this takes is not read again", "", give_back_start_pages},
       {"open files", "RLIMIT_NOFILE is raised as far as the system allows",
        "each rank has a connection to every other one", "", allow_many_connections},
       {"MKL's processor", "what mkl_serv_intel_cpu_true() says to MKL",

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -233,6 +234,40 @@ def test_threads_of_a_run_wait_passively_unless_somebody_says_otherwise(tmp_path
     assert "wait busily, for milliseconds" in variables_of_a_run(tmp_path, "active", OMP_WAIT_POLICY="active")
     assert "wait passively (OMP_WAIT_POLICY)" in variables_of_a_run(tmp_path, "passive", OMP_WAIT_POLICY="passive")
     assert "waiting threads" in output_of("env")
+
+
+def openmp_of_a_run(tmp_path, name, **environment):
+    """What libgomp itself says of its settings as it is loaded."""
+    clean = {key: value for key, value in os.environ.items() if key not in ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT"]} | environment
+    done = subprocess.run([BINARY, "recipes/digits_mlp.yaml", "training={max_steps: 1}", f"output_dir={tmp_path}/{name}"], cwd=ROOT,
+                          env=clean | {"OMP_DISPLAY_ENV": "verbose"}, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return dict(re.findall(r"(OMP_WAIT_POLICY|GOMP_SPINCOUNT) = '(\w+)'", done.stderr))
+
+
+def test_openmp_hears_of_it_before_main_and_by_starting_once(tmp_path):
+    assert openmp_of_a_run(tmp_path, "own") == {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "2000"}
+    assert openmp_of_a_run(tmp_path, "turns", GOMP_SPINCOUNT="17")["GOMP_SPINCOUNT"] == "17"
+    assert openmp_of_a_run(tmp_path, "active", OMP_WAIT_POLICY="active")["OMP_WAIT_POLICY"] == "ACTIVE"
+    calls = tmp_path / "calls"
+    subprocess.run(["strace", "-f", "-e", "trace=execve", "-o", calls, BINARY, "recipes/digits_mlp.yaml", "training={max_steps: 1}", f"output_dir={tmp_path}/traced"],
+                   cwd=ROOT, env={key: value for key, value in os.environ.items() if key not in ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT"]}, check=True,
+                   stdout=subprocess.DEVNULL, timeout=300)
+    assert calls.read_text().count("execve(") == 1
+
+
+def test_the_heap_begins_with_huge_pages_and_what_only_the_start_reads_is_given_back(tmp_path):
+    calls = tmp_path / "calls"
+    traced = subprocess.run(["strace", "-e", "trace=madvise,brk", "-o", calls, BINARY, "env"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=300).stdout
+    lines = calls.read_text().splitlines()
+    advised = next(i for i, line in enumerate(lines) if re.search(r"MADV_(HUGEPAGE|POPULATE_WRITE)\) = 0", line))
+    huge = "HUGEPAGE" in lines[advised]  # by the system's free memory
+    assert int(re.search(r", (\d+), MADV_", lines[advised]).group(1)) >= (192 if huge else 48) << 20
+    assert not [line for line in lines[advised:] if line.startswith("brk")]  # what LibTorch registers fits in it
+    assert re.search(r"process: huge pages +" + ("installed; " if huge else "not installed: the system has few blocks of 2 MB free; 48 MB of"), traced)
+    assert "not installed: a debugger looks on, whose breakpoints would be lost" in traced
+    said = subprocess.run([BINARY, "env"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=300).stdout
+    assert re.search(r"process: start's pages +installed; ", said)
 
 
 # --- going on with a finished run ---
