@@ -67,6 +67,10 @@ if(test_sources)
   add_executable(trainrun_tests tests/main.cpp ${test_sources})
   trainrun_target(trainrun_tests)
   set_source_files_properties(tests/main.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # it implements doctest
+  if(TRAINRUN_SANITIZERS)  # without optimization, its validator takes a quarter of all the sanitizers' time
+    set_source_files_properties(tests/runner/schema_test.cpp PROPERTIES
+      SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS -O1)
+  endif()
   trainrun_unity(trainrun_tests)
   trainrun_target_compiles_lightly(trainrun_tests)
   target_include_directories(trainrun_tests SYSTEM PRIVATE "${TRAINRUN_VALIJSON_INCLUDE}")
@@ -153,6 +157,9 @@ trainrun_page(run)
 # Pages whose time is spent on waiting for limits; each runs as several parts, and nothing beside them: the limits that
 # they set for processes to end are the program's own promise, so nothing else may load the machine.
 set(waiting_pages faults/rank_faults launch/machines)
+# Pages whose jobs are small: a second thread computes nothing sooner there, and where three pages share two cores the threads
+# that wait for each other take several times the processor time of one. Threads are for the unit tests, and for the other pages.
+set(pages_of_one_thread parity/chat_parity)
 foreach(source IN LISTS python_tests)
   file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${source}")
   string(REGEX REPLACE "_test\\.py$" "" name "${name}")
@@ -162,6 +169,9 @@ foreach(source IN LISTS python_tests)
   endif()
   trainrun_test(${name} python ${page_command} "${source}" ${parts})
   set_property(TEST ${name} APPEND PROPERTY FIXTURES_REQUIRED pages)
+  if(name IN_LIST pages_of_one_thread)
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "OMP_NUM_THREADS=1")
+  endif()
   if(parts)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   else()  # where there is no GPU, what needs one is listed as skipped, not as passed

@@ -4,10 +4,10 @@
     page.py serve SOCKET                         starts that process, in the background (ctest does, before the first page)
     page.py stop SOCKET                          ends it
 
-Importing torch, pytest and scikit-learn takes 3 s of a processor, transformers and what optimizers import as much again, and there are some
-180 pages. A page has a process of its own all the same: a copy, made by fork, of one that has only imported. Without a server `run` imports
-by itself. The server also starts those of the program and of trainrun_probe (tests/warm), which end with it. `run` itself imports little: it
-may be called by python -S, which finds no packages, and starts anew without that where there is no server.
+Importing torch, torchvision, pytest and scikit-learn takes 5 s of a processor, transformers and its models 2, and there are some 180 pages.
+A page has a process of its own all the same: a copy, made by fork, of one that has only imported. Without a server `run` imports by itself. The
+server also starts those of the program and of trainrun_probe (tests/warm), which end with it. `run` itself imports little: it may be called by
+python -S, which finds no packages, and starts anew without that where there is no server.
 
 A page whose tests wait more than they compute can be run as several PARTS beside each other, each with every PARTSth test.
 """
@@ -19,8 +19,7 @@ import socket
 import struct
 import sys
 
-# torch._dynamo: what torch imports when the first optimizer is made.
-IMPORTED = ["numpy", "pytest", "safetensors.torch", "sklearn.datasets", "torch", "torch._dynamo", "torchvision", "yaml"]
+IMPORTED = ["numpy", "pytest", "safetensors.torch", "sklearn.datasets", "torch", "torchvision", "yaml"]
 # What some thirty pages need, where it is installed. transformers imports a model, or its pipelines, when they are first named.
 IMPORTED_IF_THERE = ["PIL.Image", "peft", "pyarrow.parquet", "scipy.stats", "sklearn.metrics", "tokenizers", "torch.distributed.run", "torchvision.transforms.v2",
                      "transformers", "transformers.models.auto.modeling_auto", "transformers.pipelines",
@@ -41,6 +40,8 @@ class Part:
 def run_pytest(file: str, first: int, num_parts: int, options: list[str]) -> int:
     import pytest
 
+    if "torch" in sys.modules and "OMP_NUM_THREADS" in os.environ:  # which is read as torch is imported
+        sys.modules["torch"].set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     sys.path.insert(0, os.getcwd())  # as python -m pytest does
     # Some plugins of pytest's are imported here before it begins, so their own assertions are plain ones.
     quiet = ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]

@@ -88,7 +88,8 @@ def compare(probe, path, peer, texts, name) -> None:
 @pytest.mark.parametrize("kind", [make.__name__ for make in tokenizer_kinds.KINDS])
 def test_a_tokenizer_of_each_kind_gives_the_ids_of_its_peer(probe, kinds, corpus, kind, part):
     path = kinds / f"{kind}.json"
-    compare(probe, path, peer_of(path), corpus[part], f"{kind} on {part}")
+    texts = corpus["mrpc"][::4] if part == "mrpc" else corpus[part]  # the whole: MiniLM's
+    compare(probe, path, peer_of(path), texts, f"{kind} on {part}")
 
 
 @pytest.mark.parametrize("part", ["mrpc", "shakespeare", "mixed"])
@@ -229,7 +230,7 @@ def test_encoding_on_threads_gives_the_same_and_is_fast(probe, kinds, corpus, ca
     """No time is asserted: the figures are for whoever reads them."""
     lines = []
     for kind in ["bert_cased", "gpt2", "llama3", "llama2", "t5"]:
-        path, texts = kinds / f"{kind}.json", corpus["mrpc"]
+        path, texts = kinds / f"{kind}.json", corpus["mrpc"][:3000]
         peer = peer_of(path)
         start = time.perf_counter()
         theirs = [peer.encode(text).ids for text in texts]

@@ -66,11 +66,16 @@ def winograd_net() -> nn.Module:
                          nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
 
 
+@pytest.fixture(scope="module")
+def losses_of_winograd_net(mnist_folder):
+    return reference.train(winograd_net, lambda model: torch.optim.SGD(model.parameters(), lr=0.005, momentum=0.9),
+                           lambda optimizer: lr_scheduler.ConstantLR(optimizer, factor=1), reference.mnist(mnist_folder, "train"), seed=9,
+                           batch_size=32, num_steps=NUM_STEPS, transform=normalized)
+
+
 @pytest.mark.parametrize("convolutions", ["fast", "direct"])
-def test_convolutions_by_winograds_algorithm(mnist_folder, tmp_path, convolutions):
-    expected = reference.train(winograd_net, lambda model: torch.optim.SGD(model.parameters(), lr=0.005, momentum=0.9),
-                               lambda optimizer: lr_scheduler.ConstantLR(optimizer, factor=1), reference.mnist(mnist_folder, "train"), seed=9,
-                               batch_size=32, num_steps=NUM_STEPS, transform=normalized)
+def test_convolutions_by_winograds_algorithm(losses_of_winograd_net, tmp_path, convolutions):
+    expected = losses_of_winograd_net
     lines, _ = reference.run_trainrun("tests/recipes/parity_winograd.yaml", tmp_path / "run", f"training.convolutions={convolutions}", *QUIET)
     assert_same_losses(lines, expected)
     command = [reference.CALLED, "explain", "tests/recipes/parity_winograd.yaml", f"training.convolutions={convolutions}", "--json"]

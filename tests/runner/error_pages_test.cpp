@@ -36,7 +36,8 @@ TEST_CASE("the example of a code gives exactly that code, and the mended one non
     const std::string code = code_text(page.code);
     CAPTURE(code);
     const bool has_file = page.code != ErrorCode::kUnreadable;
-    CHECK(codes_of_loading(has_file ? std::optional(wrong_recipe(page)) : std::nullopt, page.given) == std::vector{code});
+    CHECK(codes_of_loading(has_file ? std::optional(wrong_recipe(page)) : std::nullopt, page.given) ==
+          std::vector{code});
     CHECK(codes_of_loading(mended_recipe(page), "").empty());
   }
 }

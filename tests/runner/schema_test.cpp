@@ -35,6 +35,19 @@ constexpr const char* kMetaSchema = "tests/runner/json_schema_draft_07.json";
 /// A bad recipe's line: what is wrong with it is nothing that JSON Schema can express.
 constexpr const char* kAccepted = "# schema: accepts";
 
+// Under AddressSanitizer valijson takes minutes, and it is not valijson that the sanitizers are to look at: there every
+// eighth recipe and component is enough. The loader reads all of them in recipes_test.cpp.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TRAINRUN_SOME_DOCUMENTS
+#endif
+#endif
+#ifdef TRAINRUN_SOME_DOCUMENTS
+constexpr size_t kEvery = 8;
+#else
+constexpr size_t kEvery = 1;
+#endif
+
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
   REQUIRE_MESSAGE(file, path);
@@ -160,7 +173,7 @@ TEST_CASE("the schema and the loader agree on every recipe, but for faults that 
     for (const std::string& path : recipes_in(folder)) {
       if (!has_its_data(path)) continue;
       CAPTURE(path);
-      ++num_recipes;
+      if (num_recipes++ % kEvery != 0) continue;
       const std::string yaml = text_of(path);
       const std::string loader = faults_of_the_loader(path);
       const std::string schema = recipe_validator().faults(parse_as_an_editor(yaml));
@@ -176,7 +189,7 @@ TEST_CASE("the schema and the loader agree on every recipe, but for faults that 
     }
   }
   CHECK(num_recipes >= 60);
-  CHECK(num_refused >= 60);
+  CHECK(num_refused >= 60 / kEvery);
 }
 
 TEST_CASE("the schema accepts every component's example in the reference, and no parameter besides its own") {
@@ -188,8 +201,10 @@ TEST_CASE("the schema accepts every component's example in the reference, and no
       {"initializer", "/model/init"}, {"comm_hook", "/distributed/comm_hook"},
       {"callback", "/callbacks/0"},   {"adapter", "/model/adapters"}};
   const json recipe = parse_as_an_editor(text_of("tests/recipes/valid/minimal.yaml"));
+  size_t num_components = 0;
   for (const KindReference& kind : kinds_of(catalog_of_the_program())) {
     for (const ComponentReference& component : kind.components) {
+      if (num_components++ % kEvery != 0) continue;
       const std::string example = example_of(component);
       CAPTURE(example);
       json used = parse_as_an_editor(example);

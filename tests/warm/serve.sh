@@ -13,7 +13,7 @@ if [ "$1" = end ]; then
 fi
 rm -f "$3.ready"
 mkfifo "$3.ready"
-LD_PRELOAD=$2 TRAINRUN_WARM_SOCKET=$3 TRAINRUN_WARM_IDLE_S=1200 setsid "$4" < /dev/null > "$3.ready" 2> "$3.errors" &
+setsid env "LD_PRELOAD=$2" "TRAINRUN_WARM_SOCKET=$3" TRAINRUN_WARM_IDLE_S=1200 "$4" < /dev/null > "$3.ready" 2> "$3.errors" &
 echo $! > "$3.process"
 read -r said < "$3.ready" || said="nothing"
 rm -f "$3.ready"

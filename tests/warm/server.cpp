@@ -35,12 +35,13 @@ using Main = int (*)(int, char**, char**);
 using Variables = std::map<std::string, std::string, std::less<>>;
 
 Main own_main = nullptr;
-bool is_called = false;              // this process goes on as a call
-char client[PATH_MAX] = {};          // what stands for the program in what it starts of itself; "": the program does
+bool is_called = false;      // this process goes on as a call
+char client[PATH_MAX] = {};  // what stands for the program in what it starts of itself; "": the program does
 
 // What libraries read as they are loaded. OMP_NUM_THREADS, which many tests set, can be made up for.
-constexpr const char* kReadAtStart[] = {"OMP_",  "GOMP_",   "KMP_", "MKL_",  "LD_",   "MALLOC_", "GLIBC_", "ATEN_",
-                                        "TORCH", "PYTORCH", "C10_", "NCCL_", "GLOO_", "CUDA_",   "NVIDIA_", "ASAN_", "UBSAN_"};
+constexpr const char* kReadAtStart[] = {"OMP_",   "GOMP_", "KMP_",    "MKL_",    "LD_",   "MALLOC_",
+                                        "GLIBC_", "ATEN_", "TORCH",   "PYTORCH", "C10_",  "NCCL_",
+                                        "GLOO_",  "CUDA_", "NVIDIA_", "ASAN_",   "UBSAN_"};
 
 bool is_read_at_start(std::string_view name) {
   for (const char* prefix : kReadAtStart) {
@@ -131,7 +132,8 @@ bool starts_alike(const Request& request, const Request& own, const Variables& a
 void set_threads(const Variables& asked, const cpu_set_t& cores) {
   const auto found = asked.find("OMP_NUM_THREADS");
   int64_t count = CPU_COUNT(&cores);
-  if (found != asked.end()) count = std::strtol(found->second.c_str(), nullptr, 10);  // 0 for what is no number, as there
+  if (found != asked.end())
+    count = std::strtol(found->second.c_str(), nullptr, 10);  // 0 for what is no number, as there
   auto* set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
   if (set && count > 0) set(static_cast<int>(count));
 }
