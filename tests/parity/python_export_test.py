@@ -122,6 +122,14 @@ dataset:
 dataloader: {{batch_size: 6, eval_batch_size: 64}}
 training: {{num_epochs: 1}}
 """,
+    "unfrozen": """
+model:
+  layers: [Flatten, {type: Linear, name: first, out_features: 24}, Tanh, {type: Linear, name: head, out_features: 10}]
+  freeze: [first]
+  unfreeze_at_epoch: 1
+loss: CrossEntropyLoss
+optimizer: {type: AdamW, lr: 1e-2}
+""" + DIGITS.replace("batch_size: 32", "batch_size: 128"),
     "bf16": MLP + "optimizer: {type: Adagrad, lr: 1e-2}\nmixed_precision: bf16\n" + DIGITS,
 }
 pandas = pytest.importorskip("pandas", reason="pandas is not installed: tools/setup --tests fetches it")

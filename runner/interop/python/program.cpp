@@ -305,7 +305,7 @@ class ProgramWriter {
     body.line("for " + std::string(counts_epochs ? "epoch" : "_") + " in range(" +
               (has_limit ? "num_epochs" : "NUM_EPOCHS") + "):")
         .in();
-    if (unfreezes) body.line("net.requires_grad_(epoch >= " + std::to_string(*recipe_.model.unfreeze_at_epoch) + ")");
+    if (unfreezes) body.line("net.requires_grad_(True)");
     if (unfreezes)
       body.line("if epoch < " + std::to_string(*recipe_.model.unfreeze_at_epoch) + ":").in().line("freeze(net)").out();
     for (const std::string& line : sampling_.each_epoch) body.line(line);
