@@ -51,8 +51,13 @@ Draft draft_of_table(const TableFiles& files, const InitOptions& options) {
   const auto image =
       std::ranges::find_if(table.columns, [](const ColumnSight& one) { return one.is_image && one.texts > 0; });
   const TableTarget target = choose_target(table, unlabelled, options);
+  const bool is_of_texts = !options.texts.empty() || reads_as_texts(table, target);
+  if (!is_of_texts && !table.quotation_fault.empty()) {
+    throw DataError(table.quotation_fault +
+                    "; write --text and a column for a model of texts, which takes quotation marks as text");
+  }
   if (image != table.columns.end()) return draft_image_table(table, image->name, target, used, options);
-  if (!options.texts.empty() || reads_as_texts(table, target)) return draft_texts(table, target, used, options);
+  if (is_of_texts) return draft_texts(table, target, used, options);
   return draft_table(table, target, used, options);
 }
 

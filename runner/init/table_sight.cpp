@@ -11,6 +11,7 @@
 #include "registry/data/tables/dates.h"
 #include "registry/data/tables/table_columns.h"
 #include "registry/data/tables/table_sources.h"
+#include "registry/data/text_corpus.h"
 #include "registry/image_data/image_files.h"
 #include "registry/language/text_forms.h"
 
@@ -189,6 +190,34 @@ TableSight look_through(const std::string& path, const std::optional<NumberForma
   return sight;
 }
 
+/// The fields between the tabs of a .tsv file's lines, in which quotation marks are text. Nothing where the lines do not
+/// have equally many.
+std::optional<TableSight> look_through_lines(const std::string& path) {
+  TableSight sight;
+  sight.path = path;
+  sight.type = "CSV";
+  std::optional<TableLooker> looker;
+  std::vector<Cell> row;
+  bool is_whole = true;
+  for_each_line(path, std::nullopt, [&](std::string_view line, int64_t number) {
+    row.clear();
+    for (size_t begin = 0; begin <= line.size();) {
+      const size_t end = std::min(line.find('\t', begin), line.size());
+      row.push_back(text_cell(std::string(line.substr(begin, end - begin))));
+      begin = end + 1;
+    }
+    if (!looker) {
+      for (const Cell& cell : row) sight.columns.emplace_back().name = cell.text;
+      looker.emplace(sight);
+      return;
+    }
+    is_whole = is_whole && row.size() == sight.columns.size();
+    if (is_whole) looker->add(row, number);
+  });
+  if (!is_whole || sight.rows == 0) return std::nullopt;
+  return sight;
+}
+
 /// How the numbers with commas of a CSV file are written, if there are any: where commas are decimal anywhere, they are
 /// everywhere.
 std::string format_of(const TableSight& sight) {
@@ -236,7 +265,16 @@ bool is_table_name(const std::string& path) {
 }
 
 TableSight look_at_table(const std::string& path) {
-  TableSight sight = look_through(path, std::nullopt);
+  TableSight sight;
+  try {
+    sight = look_through(path, std::nullopt);
+  } catch (const DataError& error) {
+    std::optional<TableSight> lines;
+    if (has_extension(path, ".tsv")) lines = look_through_lines(path);
+    if (!lines) throw;
+    lines->quotation_fault = error.what();
+    return std::move(*lines);
+  }
   const std::string format = format_of(sight);
   if (format.empty()) return sight;
   const size_t both = format.find(" and ");

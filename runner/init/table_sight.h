@@ -37,6 +37,8 @@ struct TableSight {
   int64_t rows = 0;
   int64_t copies = 0;  // rows that are like one before them
   std::vector<ColumnSight> columns;
+  /// Of a .tsv file that can only be read with quotation marks as text, as data sets of texts do: why not otherwise.
+  std::string quotation_fault;
 
   const ColumnSight* find(const std::string& name) const;
   std::vector<std::string> names() const;

@@ -65,9 +65,13 @@ def trained(program: str, recipe: str, way: str) -> str:
         if result.returncode != 0:
             print(f"{recipe}, {way}: exit code {result.returncode}\n{result.stderr[-600:]}", file=sys.stderr, flush=True)
             return f"error: exit code {result.returncode}"  # which rank speaks first is not the same each time
-        lines = (pathlib.Path(folder) / "run/metrics.jsonl").read_text().splitlines()
+        run = pathlib.Path(folder) / "run"  # or, of a recipe that trains all folds, those below it
+        logs, nets = sorted(run.glob("**/metrics.jsonl")), sorted(run.glob("**/checkpoints/latest/model.safetensors"))
+        if not logs or not nets:
+            sys.exit(f"{recipe}, {way}: the run left no metrics.jsonl or no weights")
+        lines = [line for log in logs for line in log.read_text().splitlines()]
         losses = digest("\n".join(json.dumps(without_times(line)) for line in lines))
-        weights = digest((pathlib.Path(folder) / "run/checkpoints/latest/model.safetensors").read_bytes())
+        weights = digest(b"".join(net.read_bytes() for net in nets))
         return f"losses {losses}, weights {weights}"
 
 

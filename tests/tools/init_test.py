@@ -200,12 +200,16 @@ def write_llama(folder, width=16, tokens=79):
 
 
 def test_a_table_that_is_called_a_text_is_told(tmp_path):
-    rows = [f"{i % 2}\tthe match of team {i} was long\tthe team {i} played" for i in range(300)]
+    rows = [f'{i % 2}\t"Long" was the match of team {i}\tthe team {i} played' for i in range(300)]
     (tmp_path / "pairs.txt").write_text("\n".join(["same\tfirst\tsecond", *rows]) + "\n")
     said = trainrun(tmp_path, "init", "pairs.txt")
     assert "each line of pairs.txt has 2 tabs, as those of a table do: called pairs.tsv, it is read as one" in said
     (tmp_path / "pairs.txt").rename(tmp_path / "pairs.tsv")
     assert "pairs.tsv: 300 rows; texts in first, second" in trainrun(tmp_path, "init", "pairs.tsv", "--target", "same", "--force")
+    trainrun(tmp_path, "run", "pairs.yaml", "training.num_epochs=1")
+    (tmp_path / "numbers.tsv").write_text("x\tnote\ty\n" + "".join(f'{i * 3 % 11}\t"{i}" of them\t{i % 7}\n' for i in range(50)))
+    said = trainrun(tmp_path, "init", "numbers.tsv", fails=True)
+    assert "numbers.tsv:2: column 2: text after a closing quotation mark; write --text and a column for a model of texts" in said
     (tmp_path / "prose.txt").write_text("a sentence with\ta tab, and others without one\n" + "It was a long day.\n" * 300)
     assert "tabs" not in trainrun(tmp_path, "init", "prose.txt")
 
