@@ -4,11 +4,13 @@
 // machine too they take the CPUs from the threads they wait for: small models train 14 to 45 times slower. libgomp
 // asks the environment as it is loaded, before main and before anything could be set there. So the program answers
 // itself: its own `getenv` comes before the C library's. Settings that the user has made are kept, and verbs that do
-// not train change none.
+// not train change none. An OpenMP that reads `environ` and does not ask makes the program start anew, with both set there.
 #include "runner/process/passive_waiting.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -24,6 +26,7 @@ char passive[] = "passive";
 char few_turns[] = "2000";  // 30 to 100 microseconds
 enum class Answer { kNoJob, kUsersOwn, kPassive, kNoMore } answer = Answer::kNoJob;
 bool was_asked = false;
+char** own_arguments = nullptr;
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 bool begins_with(const char* text, const char* prefix) { return std::strncmp(text, prefix, std::strlen(prefix)) == 0; }
@@ -53,6 +56,7 @@ GetEnv next_getenv() {
 
 /// No getenv, no C++ objects with constructors: nothing is initialized yet.
 __attribute__((no_sanitize("address", "undefined"))) void wait_passively(int argc, char** argv, char** variables) {
+  own_arguments = argv;
   for (; *variables; ++variables) {
     if (begins_with(*variables, "OMP_WAIT_POLICY=") || begins_with(*variables, "GOMP_SPINCOUNT=")) {
       answer = Answer::kUsersOwn;
@@ -66,10 +70,11 @@ std::string keep_waiting_passively() {
   if (answer == Answer::kNoJob) return "only verbs that compute need it";
   if (answer == Answer::kUsersOwn) return "OMP_WAIT_POLICY or GOMP_SPINCOUNT was set before the program began";
   answer = Answer::kNoMore;
-  if (!was_asked) return "this OpenMP does not ask for its settings by getenv; set GOMP_SPINCOUNT=2000 yourself";
   ::setenv(kPolicy, passive, 1);
   ::setenv(kTurns, few_turns, 1);
-  return "";
+  if (was_asked) return "";
+  ::execv("/proc/self/exe", own_arguments);  // this OpenMP reads `environ`, in which it then finds both
+  return std::string("OpenMP was not told, since the program could not start anew: ") + std::strerror(errno);
 }
 
 /// What the linker gives all libraries of the program in place of the C library's function.
