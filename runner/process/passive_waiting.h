@@ -8,8 +8,8 @@ namespace trainrun {
 /// for a job. For `.preinit_array` alone (tools/main.cpp): it runs before the constructors of libraries.
 void wait_passively(int argc, char** argv, char** variables);
 
-/// Sets the two in the environment, too, where OpenMP found them: for processes that this one starts, and for what says
-/// how threads wait. Returns "", or why not.
+/// Sets the two in the environment, too: for processes that this one starts, and for what says how threads wait. Starts
+/// the program anew if OpenMP has not asked for them. Returns "", or why they are not set.
 std::string keep_waiting_passively();
 
 }  // namespace trainrun
