@@ -25,7 +25,7 @@ constexpr const char* kTurns = "GOMP_SPINCOUNT";
 char passive[] = "passive";
 char few_turns[] = "2000";  // 30 to 100 microseconds
 enum class Answer { kNoJob, kUsersOwn, kPassive, kNoMore } answer = Answer::kNoJob;
-bool was_asked = false;
+bool openmp_asked = false;
 char** own_arguments = nullptr;
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
@@ -72,7 +72,7 @@ std::string keep_waiting_passively() {
   answer = Answer::kNoMore;
   ::setenv(kPolicy, passive, 1);
   ::setenv(kTurns, few_turns, 1);
-  if (was_asked) return "";
+  if (openmp_asked) return "";
   ::execv("/proc/self/exe", own_arguments);  // this OpenMP reads `environ`, in which it then finds both
   return std::string("OpenMP was not told, since the program could not start anew: ") + std::strerror(errno);
 }
@@ -82,7 +82,7 @@ char* answer_getenv(const char* name) {
   if (answer != Answer::kPassive) return next_getenv()(name);
   if (std::strcmp(name, kPolicy) == 0) return passive;
   if (std::strcmp(name, kTurns) != 0) return next_getenv()(name);
-  was_asked = true;
+  openmp_asked = true;
   return few_turns;
 }
 

@@ -12,7 +12,7 @@
 namespace trainrun {
 namespace {
 
-constexpr size_t kLeastBytes = size_t{16} << 20;  // of a part of a library: LibTorch's alone are that large
+constexpr size_t kLeastBytesOfPart = size_t{16} << 20;  // of a part of a library: LibTorch's alone are that large
 
 /// A debugger writes its breakpoints into code, and they would be lost.
 bool is_traced() {
@@ -42,7 +42,7 @@ int give_back(dl_phdr_info* library, size_t /*size*/, void* error) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   for (int i = 0; i < library->dlpi_phnum; ++i) {
     const ElfW(Phdr) & part = library->dlpi_phdr[i];
-    if (part.p_type != PT_LOAD || (part.p_flags & PF_W) != 0 || part.p_filesz < kLeastBytes) continue;
+    if (part.p_type != PT_LOAD || (part.p_flags & PF_W) != 0 || part.p_filesz < kLeastBytesOfPart) continue;
     const uintptr_t begin = (library->dlpi_addr + part.p_vaddr + page - 1) / page * page;
     const uintptr_t end = (library->dlpi_addr + part.p_vaddr + part.p_filesz) / page * page;
     if (madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED) != 0) *static_cast<int*>(error) = errno;
