@@ -56,13 +56,13 @@ TAIL = """
 ## shakespeare_gpt: the order of a sum
 
 `clip_grad_norm_` adds up the squares of the parameters' norms in the order of the parameters. transformers' Llama has the norms of a block behind its attention and its MLP, trainrun has them in the order of computation: the gradient's
-norm parts by its last bit (7.847779 and 7.847778 in the first step), and Muon, which computes in bfloat16, makes some 3e-4 of that in 50 steps. With the parameters sorted as trainrun's where they are clipped, the losses
+norm parts by its last bit (7.8477793 and 7.8477788 in the first step), and Muon, which computes in bfloat16, makes some 3e-4 of that in 50 steps. With the parameters sorted as trainrun's where they are clipped, the losses
 of the same program are those of trainrun, bit for bit.
 
 ## Two recipes without their Resize
 
 `--verify` has both sides compute by the instructions that every processor has (`ATEN_CPU_CAPABILITY=default`). For these, torchvision resizes bytes as floats and rounds them afterwards: one pixel in five is another than with AVX2,
-where it resizes bytes as Pillow and trainrun do. `pets_resnet50` parts by 1 % in the first step so; with torchvision's other way chosen, the loss of that step is trainrun's, bit for bit. Both recipes are therefore compared over crops.
+where it resizes them as bytes, as trainrun always does. `pets_resnet50` parts by 1 % in the first step so; with torchvision's other way chosen, the loss of that step is trainrun's, bit for bit. Both recipes are therefore compared over crops.
 """
 
 
