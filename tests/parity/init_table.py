@@ -3,6 +3,7 @@ and its figure on test data that neither saw beside that of a tuned peer: of tab
 each tuned by cross-validation on the same rows, the one that is best there; of others a recipe that comes with trainrun, or a known figure.
 
     TRAINRUN_BINARY=build/release/bin/trainrun TRAINRUN_DATA=../shared/data \
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
         .deps/python/bin/python -B tests/parity/init_table.py --work /tmp/init_table [NAME …]
 
 Not part of CI: it takes minutes; CIFAR-10, MRPC and Shakespeare another half hour (on a busy machine, longer). Writes transcripts (NAME.txt) and table.md into --work.
