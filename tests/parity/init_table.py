@@ -6,7 +6,7 @@ each tuned by cross-validation on the same rows, the one that is best there; of 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
         .deps/python/bin/python -B tests/parity/init_table.py --work /tmp/init_table [NAME …]
 
-Not part of CI: it takes minutes; CIFAR-10, MRPC and Shakespeare another half hour (on a busy machine, longer). Writes transcripts (NAME.txt) and table.md into --work.
+Not part of CI: it takes minutes, and with CIFAR-10, MRPC and Shakespeare much longer. Writes transcripts (NAME.txt) and table.md into --work.
 """
 
 import argparse
@@ -233,7 +233,7 @@ def topics(folder, log):
     return figures, "accuracy", (100 * search.score(frame["text"][1200:], frame["topic"][1200:]), "TF-IDF, LogisticRegression")
 
 
-CIFAR_EPOCHS = 3  # of the eleven that `init` writes, which take two cores the better part of an hour
+CIFAR_EPOCHS = 3  # of the thirteen that `init` writes
 
 
 def cifar10(folder, log):
