@@ -30,7 +30,7 @@ COMMON = ["device=cpu", f"training.max_steps={STEPS}", "training.num_epochs=null
           "checkpoint={every: 3, keep_last: 1}", "dataloader.num_workers=0"]  # fmt: skip
 EVALUATED = ["evaluation.every=3"]
 NOT_EVALUATED = ["evaluation.every=null", "checkpoint.keep_best=null"]  # a test split of MNIST takes a wide net minutes
-LARGE_DATA = ("mnist", "fashion", "cifar10", "pets", "shakespeare", "gpt2", "mrpc", "lora", "dpo")
+LARGE_DATA = ("mnist", "fashion", "cifar10", "pets", "shakespeare_char", "gpt2", "mrpc", "lora", "dpo")
 LARGE_NETS = ("wide", "resnet", "cifar10", "shakespeare", "image_folder", "segmentation", "gpt2", "mrpc")
 WAYS = {
     "one process": ["distributed_type='NO'", "num_processes=1"],
