@@ -159,7 +159,8 @@ trainrun_page(run)
 set(waiting_pages faults/rank_faults launch/machines)
 # Pages whose jobs are small: a second thread computes nothing sooner there, and where three pages share two cores the threads
 # that wait for each other take several times the processor time of one. Threads are for the unit tests, and for the other pages.
-set(pages_of_one_thread parity/chat_parity)
+set(pages_of_one_thread parity/callbacks_parity parity/chat_parity parity/distillation_parity parity/freezing_parity
+  parity/layer_decay_parity parity/loss_cuts_parity parity/masked_lm_parity parity/monitor_parity parity/several_losses_parity parity/state_dict_parity)
 foreach(source IN LISTS python_tests)
   file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${source}")
   string(REGEX REPLACE "_test\\.py$" "" name "${name}")
