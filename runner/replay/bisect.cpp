@@ -13,7 +13,7 @@
 namespace trainrun {
 namespace {
 
-using Kind = RecordedItem::Kind;
+using ItemKind = RecordedItem::Kind;
 
 /// Figures that say how fast a run was, and no more.
 bool is_of_speed(const std::string& figure) {
@@ -133,15 +133,15 @@ Parting parting_of_records(const RecordedStep& a, const RecordedStep& b, const J
     if (!difference) continue;
     parting.what = of_a->to_string();
     parting.name = of_a->name;
-    parting.is_of_rates = of_a->kind == Kind::kRates;
-    if (of_a->kind == Kind::kOutput || of_a->kind == Kind::kOutputGradient) parting.layer = of_a->name;
-    if (of_a->kind == Kind::kParameter || of_a->kind == Kind::kBuffer || of_a->kind == Kind::kGradient ||
-        of_a->kind == Kind::kNewParameter || of_a->kind == Kind::kNewBuffer) {
+    parting.is_of_rates = of_a->kind == ItemKind::kRates;
+    if (of_a->kind == ItemKind::kOutput || of_a->kind == ItemKind::kOutputGradient) parting.layer = of_a->name;
+    if (of_a->kind == ItemKind::kParameter || of_a->kind == ItemKind::kBuffer || of_a->kind == ItemKind::kGradient ||
+        of_a->kind == ItemKind::kNewParameter || of_a->kind == ItemKind::kNewBuffer) {
       parting.layer = layer_of(of_a->name);
     }
     parting.tensor = difference;
     parting.difference =
-        (of_a->kind == Kind::kField ? sample_text(*difference, a, *of_a, job) : "") + difference->to_string();
+        (of_a->kind == ItemKind::kField ? sample_text(*difference, a, *of_a, job) : "") + difference->to_string();
     return parting;
   }
   parting.what = "random numbers";

@@ -268,8 +268,10 @@ extern "C" int execve(const char* path, char* const* arguments, char* const* env
 
 /// In place of the C library's: what a test has saved matters until the test ends, so no disk is waited for. Tests of what
 /// outlives a power failure start the program itself.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): the C library's are reserved
 extern "C" int fsync(int file) { return is_called ? 0 : static_cast<int>(syscall(SYS_fsync, file)); }
 extern "C" int fdatasync(int file) { return is_called ? 0 : static_cast<int>(syscall(SYS_fdatasync, file)); }
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
 
 /// In place of the C library's: by the time that main begins, every library has started.
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming): the C library's own name

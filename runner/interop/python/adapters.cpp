@@ -156,7 +156,7 @@ class AdapterWriter {
     std::string text = kAddAdapters;
     std::string names;
     for (const std::string& module : own_.saved_modules()) names += (names.empty() ? "" : ", ") + quoted(module + ".");
-    if (own_.saved_modules().size() == 1) names += ",";
+    if (own_.saved_modules().size() == 1) names += ',';
     text = replaced(text, "Of all else, TRAINED.",
                     names.empty() ? "Nothing else learns." : "Of all else, TRAINED alone learns.");
     if (!names.empty()) {
