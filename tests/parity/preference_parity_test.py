@@ -271,3 +271,12 @@ def test_a_row_that_is_no_pair_is_named(folder, tmp_path, probe, row, message):
 def test_adapters_cannot_be_taken_off_a_sharded_model(probe, folder):
     with pytest.raises(ProbeError, match="with FSDP no rank has the whole model to take the adapters off"):
         probe.ask("model", recipe=write_recipe(folder, ADAPTERS), overrides=["distributed_type=FSDP"])
+
+
+def test_a_model_with_adapters_begins_where_its_reference_is_bit_for_bit(tmp_path):
+    """Whatever is computed as one in the reference is so in the model, too: the first loss is ln 2."""
+    done = subprocess.run([CALLED, "recipes/dpo_tiny.yaml", "training={max_steps: 1, num_epochs: null}", f"output_dir={tmp_path}/run", "evaluation.every=null",
+                           "logging={every_steps: 1, report_to: [jsonl]}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[0])
+    assert first["train/loss"] == torch.tensor(2.0).log().item()
