@@ -52,6 +52,29 @@ def test_computing_again_changes_no_number(tmp_path, setting):
     assert run(tmp_path / "again", AGAIN, *SETTINGS[setting]) == once
 
 
+LANGUAGE_MODEL = """
+version: 1
+name: language
+model:
+  layers: [{{type: Qwen2ForCausalLM, vocab_size: 79, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2}}]
+loss: CausalLMLoss
+optimizer: {{type: SGD, lr: 0.5}}
+dataset: {{train: {{type: Chat, path: {chats}/test.jsonl, tokenizer: {chats}, max_length: 40, train_on: all}}}}
+dataloader: {{batch_size: 6}}
+training: {{max_steps: 8}}
+"""
+
+
+@pytest.mark.parametrize("precision", ["no", "bf16"])
+def test_a_sum_and_the_norm_of_the_next_block_are_what_they_are_apart(tmp_path, precision):
+    """Blocks that are computed again begin and end there, where the two are computed as one otherwise."""
+    recipe = tmp_path / "language.yaml"
+    recipe.write_text(LANGUAGE_MODEL.format(chats=pathlib.Path("recipes/data/chats").resolve()))
+    once, again = (reference.losses_of(reference.run_trainrun(recipe, tmp_path / name, f"mixed_precision='{precision}'", *more)[0])
+                   for name, more in (("once", []), ("again", ["model.checkpoint_activations=['^model.layers.[0-9]+$']"])))
+    assert len(once) == 8 and again == once
+
+
 def test_a_run_goes_on_from_every_checkpoint_whether_or_not_it_computes_again(tmp_path):
     """The key changes no number, so it may change in the middle of a run."""
     lines, files = run(tmp_path / "whole", AGAIN)

@@ -173,7 +173,7 @@ CLASSES = {"name": "bert", "label": "kind", "recipe": "loss: CrossEntropyLoss\nm
 NO_TABLE = Refused("for each sample, which is no row of a table; write --format npz", "predicting.md", "An output with more than one dimension for each sample")
 TWO_TEXTS = Refused("samples, and not a row for each", "predicting.md", "models that read two texts for each sample have no predictions")
 ONLY_EVAL = Refused("data cannot be read without labels", "predicting.md", "Other kinds of data are predicted for as `dataset.eval`")
-GENERATES = Refused("goes on with texts: trainrun generate RUN", "predicting.md", "Language models go on with a text instead")
+GENERATES = Refused("goes on with texts: trainrun generate RUN", "predicting.md", "Language models generate text instead")
 OF_TOKENS = Refused("this model gives one for each token", "evaluating.md", "classes of tokens (`class_dim: -1`")
 OF_OTHERS = Refused("--report is for classifiers", "evaluating.md", "language models, and what learns from preferences")
 PADDED = ["dataset.eval.padding=max_length"]
