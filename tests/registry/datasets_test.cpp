@@ -149,7 +149,7 @@ TEST_CASE_FIXTURE(MnistFixture,
 TEST_CASE("a gzip file is unpacked at once only where all of it is one whole member of the size that was expected") {
   const TemporaryFolder folder;
   std::string content;
-  for (int i = 0; i < 60000; ++i) content += static_cast<char>(i % 7 == 0 ? (i * i) >> 3 : i % 5);
+  for (int i = 0; i < 60000; ++i) content += static_cast<char>(i % 7 == 0 ? (int64_t{i} * i) >> 3 : i % 5);
   const std::string packed = gzip(content);
   const auto unpacks = [&](const std::string& bytes, size_t size) {
     folder.write("a.gz", bytes);
