@@ -102,6 +102,11 @@ double seconds_of_save(const Rehearsal& r, double between) {
   return r.copy_seconds + std::max(r.write_cpu_seconds / cores, r.write_seconds - between);
 }
 
+/// Of all folds: the program starts once.
+double starting_seconds(const Rehearsal& r) {
+  return r.start_seconds + static_cast<double>(r.folds - 1) * r.build_seconds;
+}
+
 void sum_up_time(const Recipe& recipe, Demand& demand) {
   const Rehearsal& r = demand.rehearsal;
   std::optional<int64_t> steps = r.total_steps;
@@ -126,8 +131,8 @@ void sum_up_time(const Recipe& recipe, Demand& demand) {
   demand.step_part = folds * stepping;
   demand.evaluation_part = folds * evaluating;
   demand.checkpoint_part = folds * (saves * seconds_of_save(r, between) + (saves > 0 ? r.write_seconds : 0));
-  demand.seconds = folds * r.start_seconds + demand.step_part + demand.evaluation_part + demand.checkpoint_part;
-  if (limit) demand.seconds = std::min(*demand.seconds, folds * (limit->seconds + r.start_seconds));
+  demand.seconds = starting_seconds(r) + demand.step_part + demand.evaluation_part + demand.checkpoint_part;
+  if (limit) demand.seconds = std::min(*demand.seconds, starting_seconds(r) + folds * limit->seconds);
 }
 
 struct Part {
@@ -199,8 +204,8 @@ void advise_on_memory(const LoadedRecipe& loaded, const DemandLimits& limits, Tr
 void advise_on_time(const Recipe& recipe, const DemandLimits& limits, const Demand& demand, LimitVerdict& verdict) {
   const Rehearsal& r = demand.rehearsal;
   if (!r.total_steps) return;
-  const double all = *demand.seconds - static_cast<double>(r.folds) * r.start_seconds;
-  const double room = kTimeMargin * *limits.seconds - static_cast<double>(r.folds) * r.start_seconds;
+  const double all = *demand.seconds - starting_seconds(r);
+  const double room = kTimeMargin * *limits.seconds - starting_seconds(r);
   const auto steps = static_cast<int64_t>(static_cast<double>(*r.total_steps) * room / all);
   const int64_t epochs = steps / std::max<int64_t>(r.steps_per_epoch, 1);
   if (epochs >= kLeastEpochs && recipe.training.num_epochs && !recipe.training.max_steps) {
@@ -256,11 +261,10 @@ Demand foresee(const LoadedRecipe& loaded, const Explanation& explanation, const
     if (!demand.seconds) throw Error("nobody knows how long the job takes: neither its steps nor its time have an end");
     LimitVerdict& verdict = demand.within.emplace();
     verdict.holds = *demand.seconds <= *limits.seconds;
-    verdict.most =
-        largest_of({{"the start", static_cast<double>(demand.rehearsal.folds) * demand.rehearsal.start_seconds},
-                    {"optimizer steps", demand.step_part},
-                    {"evaluations", demand.evaluation_part},
-                    {"waiting for checkpoints", demand.checkpoint_part}});
+    verdict.most = largest_of({{"the start", starting_seconds(demand.rehearsal)},
+                               {"optimizer steps", demand.step_part},
+                               {"evaluations", demand.evaluation_part},
+                               {"waiting for checkpoints", demand.checkpoint_part}});
     if (!verdict.holds) advise_on_time(recipe, limits, demand, verdict);
   }
   return demand;

@@ -40,7 +40,10 @@ std::string seconds_text(const Demand& demand) {
     text += ", " + grouped(r.evaluations) + " evaluations of " + short_duration(r.evaluation_seconds);
   if (demand.checkpoint_part > 0) text += ", " + short_duration(demand.checkpoint_part) + " for checkpoints";
   text += ", " + short_duration(r.start_seconds) + " to start";
-  if (r.folds > 1) text += "; all of that for each of " + std::to_string(r.folds) + " folds";
+  if (r.folds > 1) {
+    text += "; all of that for each of " + std::to_string(r.folds) + " folds, but of the start only " +
+            short_duration(r.build_seconds);
+  }
   return text;
 }
 

@@ -269,6 +269,7 @@ void each_field(R& r, const Visit& visit) {
   visit("batch_size", r.batch_size);
   visit("steps", r.steps);
   visit("start_seconds", r.start_seconds);
+  visit("build_seconds", r.build_seconds);
   visit("step_seconds", r.step_seconds);
   visit("step_cpu_seconds", r.step_cpu_seconds);
   visit("evaluation_seconds", r.evaluation_seconds);
@@ -305,9 +306,11 @@ Rehearsal rehearse(const LoadedRecipe& loaded) {
     result.notes.emplace_back("one of " + std::to_string(loaded.recipe.num_processes) +
                               " processes was measured, alone: what they wait for each other is not in the time");
   }
+  const double begin = age_of_process();
   Job job(loaded, options);
   result.built_bytes = memory_of_process("VmRSS");
   result.start_seconds = age_of_process();
+  result.build_seconds = result.start_seconds - begin;
   Rehearser(job, result).run();
   if (result.total_steps) {
     result.evaluations = job.eval_splits.empty()

@@ -17,6 +17,7 @@ struct Rehearsal {
   int64_t batch_size = 0;
   int64_t steps = 0;               // that were timed
   double start_seconds = 0;        // from the start of the process to its first step
+  double build_seconds = 0;        // of them, to open the data and build the model, which each fold does anew
   double step_seconds = 0;         // of an optimizer step, by the clock
   double step_cpu_seconds = 0;     // and of all threads together
   double evaluation_seconds = 0;   // of one whole evaluation

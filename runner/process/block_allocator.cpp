@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -16,14 +18,13 @@
 namespace trainrun {
 namespace {
 
-constexpr size_t kLeastBytes = size_t{1} << 20;  // smaller ones fit anywhere on the heap
-constexpr size_t kMostWaste = 4;                 // a block may be larger than asked for by one part in so many
-constexpr size_t kSlack = 16;  // blocks may take more than were ever in use at once by one part in so many
+constexpr size_t kMostWaste = 4;  // a block may be larger than asked for by one part in so many
+constexpr size_t kSlack = 16;     // blocks may take more than were ever in use at once by one part in so many
 
 class BlockAllocator final : public c10::Allocator {
  public:
   at::DataPtr allocate(size_t bytes) override {
-    if (bytes < kLeastBytes) return c10::GetDefaultCPUAllocator()->allocate(bytes);
+    if (bytes < least_bytes_) return c10::GetDefaultCPUAllocator()->allocate(bytes);
     void* memory = take(bytes);
     return {memory, memory, &release, at::Device(at::kCPU)};
   }
@@ -35,6 +36,8 @@ class BlockAllocator final : public c10::Allocator {
     static auto* allocator = new BlockAllocator;  // NOLINT(cppcoreguidelines-owning-memory)
     return *allocator;
   }
+
+  void lower_least_bytes(size_t bytes) { least_bytes_ = std::min<size_t>(least_bytes_, bytes); }
 
   void return_free() {
     const std::lock_guard lock(mutex_);
@@ -78,6 +81,7 @@ class BlockAllocator final : public c10::Allocator {
     while (!free_.empty() && used_ + free_bytes_ + bytes > most + most / kSlack) unmap_oldest();
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
+    if (bytes >= kLargeTensor) ::madvise(memory, bytes, MADV_HUGEPAGE);  // else each 4 KiB of it are a fault
     return {memory, bytes};
   }
 
@@ -101,6 +105,7 @@ class BlockAllocator final : public c10::Allocator {
     c10::free_cpu(memory);  // a small one
   }
 
+  std::atomic<size_t> least_bytes_ = SIZE_MAX;
   std::mutex mutex_;
   std::deque<Block> free_;  // the newest last
   std::unordered_map<void*, size_t> in_use_;
@@ -111,7 +116,10 @@ class BlockAllocator final : public c10::Allocator {
 
 }  // namespace
 
-void reuse_large_blocks() { c10::SetCPUAllocator(&BlockAllocator::instance(), /*priority=*/1); }
+void reuse_large_blocks(size_t least_bytes) {
+  BlockAllocator::instance().lower_least_bytes(least_bytes);
+  c10::SetCPUAllocator(&BlockAllocator::instance(), /*priority=*/1);
+}
 
 void return_free_memory() {
   BlockAllocator::instance().return_free();

@@ -17,6 +17,7 @@
 #include "registry/graph/recomputation.h"
 #include "registry/graph/shape_mode.h"
 #include "registry/kernels/bernoulli.h"
+#include "runner/process/block_allocator.h"
 #include "runner/process/huge_pages.h"
 #include "runner/process/matrix_products.h"
 #include "runner/process/passive_waiting.h"
@@ -39,6 +40,11 @@ std::string keep_memory() {
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
   mallopt(M_TOP_PAD, 64 << 20);
   return is_kept ? "" : "glibc refuses the threshold";
+}
+
+std::string keep_large_blocks() {
+  reuse_large_blocks(kLargeTensor);
+  return "";
 }
 
 std::string allow_many_connections() {
@@ -98,9 +104,10 @@ const std::vector<ProcessChange>& process_changes() {
        "models are planned without memory and data", "", installed<install_shape_mode>, true},
       {"autograd engine", "LibTorch's engine of backward passes, which is asked what is kept for them",
        "model.checkpoint_activations", "", installed<install_recomputation>, true},
-      {"large tensors", "LibTorch's allocator of the CPU",
-       "the kernel would map and zero the large tensors of a sharded model anew in each step",
-       "in a run with sharding"},
+      {"large tensors",
+       "LibTorch's allocator of the CPU, for tensors of 32 MiB and more (of 1 MiB in a run with sharding)",
+       "small tensors would settle in the holes that large ones leave on the heap, which would grow with every batch",
+       "", keep_large_blocks},
       {"determinism", "LibTorch's deterministic algorithms, and CUBLAS_WORKSPACE_CONFIG",
        "some algorithms add up in any order", "in a run with deterministic: true"},
       {"threads", "LibTorch's number of threads", "small models are quicker with one", "in a run, by num_threads"},

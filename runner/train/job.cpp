@@ -135,7 +135,7 @@ void Job::connect(const LoadedRecipe& loaded, const Options& options) {
   const bool multi_gpu =
       recipe.distributed_type == DistributedType::kMultiGpu;  // there is a group even if its launcher started one
   if (!options.rendezvous || (place.world_size == 1 && !multi_gpu)) return;
-  if (recipe.sharding_stage() > 0) reuse_large_blocks();
+  if (recipe.sharding_stage() > 0) reuse_large_blocks(kLargeShardedTensor);
   const GroupTimeouts timeouts = timeouts_of(recipe.distributed);
   using Backend = ProcessGroup::Backend;
   group = std::make_unique<ProcessGroup>(place, timeouts, options.dry_run ? Backend::kFake : Backend::kGloo);

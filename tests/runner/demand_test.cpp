@@ -20,6 +20,9 @@ struct ImaginedMachine {
   int64_t most = 1'000'000;
   int64_t total_steps = 1000;
   double step_seconds = 0.5;
+  double start_seconds = 0;
+  double build_seconds = 0;
+  int64_t folds = 1;
   std::vector<int64_t> asked;
 
   RehearsalResult rehearse(int64_t own, const std::vector<std::string>& overrides) {
@@ -36,7 +39,10 @@ struct ImaginedMachine {
     Rehearsal& r = result.rehearsal.emplace();
     r.batch_size = size;
     r.steps = 5;
+    r.start_seconds = start_seconds;
+    r.build_seconds = build_seconds;
     r.step_seconds = step_seconds;
+    r.folds = folds;
     r.total_steps = total_steps;
     r.steps_per_epoch = 100;
     r.program_bytes = 50 * kMegabyte;
@@ -98,6 +104,16 @@ TEST_CASE("the advice is the largest divisor of the batch size that fits, with a
   const Demand demand = foresee_on(machine, loaded, {.bytes = 100 * kMegabyte});
   CHECK(demand.fits->advice.empty());
   CHECK(demand.fits->remark.find("batches of 1 it still takes 101") != std::string::npos);
+}
+
+TEST_CASE("the program starts once, and each fold opens the data and builds the model") {
+  ImaginedMachine machine;
+  machine.start_seconds = 3;
+  machine.build_seconds = 1;
+  const LoadedRecipe loaded = digits({"dataloader.batch_size=64"});
+  CHECK(foresee_on(machine, loaded, {}).seconds == doctest::Approx(3 + 500));
+  machine.folds = 5;
+  CHECK(foresee_on(machine, loaded, {}).seconds == doctest::Approx(3 + 4 * 1 + 5 * 500));
 }
 
 TEST_CASE("a batch is cut into pieces, of which as many make a step as before") {

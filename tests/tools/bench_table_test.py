@@ -81,6 +81,25 @@ def test_the_page_has_the_figures_of_the_json(measured, tmp_path):
     assert f"not measured this time: {', '.join(other.name for other in rows.all_rows() if other.name != ROW)}" in text
 
 
+def test_rows_of_an_earlier_build_say_so_on_the_page(measured, tmp_path):
+    found = json.loads(measured.read_text())
+    row = found["rows"].pop(ROW)
+    found["rows"] = {"unet bf16": row}
+    found["machine"] |= {"program": "another", "commit": "0123abcd"}
+    found["date"] = "2026-01-02"
+    (tmp_path / "old.json").write_text(json.dumps(found))
+    table("--budget", "0", "--json", measured, "--beside", tmp_path / "old.json", "--write", "--page", tmp_path / "page.md")
+    lines = (tmp_path / "page.md").read_text().splitlines()
+    [earlier] = [line for line in lines if line.startswith("| unet bf16:")]
+    [own] = [line for line in lines if line.startswith(f"| {ROW}:")]
+    assert "(2026-01-02, trainrun 0123abcd)" in earlier and "trainrun 0123abcd" not in own
+    assert not any("not measured this time" in line and "unet bf16" in line for line in lines)
+    found["machine"]["processor"] = "another"
+    (tmp_path / "old.json").write_text(json.dumps(found))
+    said = table("--budget", "0", "--json", measured, "--beside", tmp_path / "old.json", code=1)
+    assert "another kind of machine" in said and "processor: " in said
+
+
 def test_a_row_without_its_data_is_named_as_left_out(tmp_path):
     said = table("--quick", "--only", "ranks nanogpt", "--data", tmp_path, "--json", tmp_path / "table.json")
     assert f"left out: ranks nanogpt: there is no tinyshakespeare in {tmp_path}" in said

@@ -1,8 +1,11 @@
 """`trainrun explain --fits`, `--within` and `--measure`: what they say of real jobs, their exit codes, and advice that works when it is followed."""
 
 import json
+import os
 import pathlib
 import subprocess
+
+import pytest
 
 from tests.program import BINARY, peak_memory
 
@@ -52,3 +55,14 @@ def test_a_rehearsal_leaves_nothing_behind(tmp_path):
     before = sorted(path.name for path in tmp_path.iterdir())
     explain("recipes/digits_mlp.yaml", f"output_dir={tmp_path}/run", "--measure")
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_an_evaluation_of_many_batches_holds_no_more_than_one_of_few(tmp_path):
+    """On the heap, small tensors would settle in the holes of large ones, and it would grow with every batch."""
+    data = pathlib.Path(os.environ.get("TRAINRUN_DATA", "data")) / "mnist"
+    if not data.is_dir():
+        pytest.skip(f"there is no {data}")
+    job = ["recipes/mnist_wide_cnn.yaml", "model.layers[0].out_channels=128", "model.layers[2].out_channels=64", "dataloader.batch_size=128", "dataloader.eval_batch_size=256",
+           "training.max_steps=3", "training.num_epochs=null", "evaluation.every=3", "checkpoint.every=null", "checkpoint.keep_best=null"]
+    few, many = (peak_memory([BINARY, *job, f"dataset.eval.subset={256 * batches}", f"output_dir={tmp_path}/{batches}", "--quiet"], cwd=ROOT) for batches in (3, 30))
+    assert many < 1.15 * few

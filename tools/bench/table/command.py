@@ -40,6 +40,8 @@ def arguments_of(words: list | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one round of few steps, smaller batches: shows that the rows work, not how fast anything is")
     parser.add_argument("--json", type=pathlib.Path, default=runs.ROOT / "build" / "bench.json", help="the figures (default: build/bench.json)")
     parser.add_argument("--write", action="store_true", help="write docs/performance.md and its plots from the JSON")
+    parser.add_argument("--beside", nargs="+", type=pathlib.Path, default=[], metavar="JSON",
+                        help="figures of earlier builds on a machine of this kind: rows that the table's own JSON lacks come from them, each with its date and build")
     parser.add_argument("--page", type=pathlib.Path, default=runs.ROOT / "docs" / "performance.md", help=argparse.SUPPRESS)
     parser.add_argument("--ours", nargs="+", default=[], metavar="OVERRIDE", help="more of the recipes' values, for trainrun alone: training.convolutions=direct")
     parser.add_argument("--list", action="store_true", help="print the rows with their estimates, measure nothing")
@@ -248,7 +250,25 @@ def listed(rows: list[Row], peers: list, rounds: int) -> None:
     print(f"the whole: about {time_text(whole)}, where a float32 product reaches {USUAL_GFLOPS} GFLOP/s")
 
 
+def with_earlier(found: dict, paths: list) -> dict:
+    """The rows of other JSONs besides, from the first that has them. A row's programs took turns, so it stands by itself; it says which build it is of."""
+    result = found | {"rows": dict(found["rows"])}
+    for path in paths:
+        earlier = results.load(path)
+        if earlier is None:
+            raise SystemExit(f"there is no {path}")
+        apart = [line for line in machine.differences(found["machine"], earlier["machine"]) if not line.startswith("program:")]
+        if apart or earlier["quick"] != found["quick"]:
+            raise SystemExit(f"{path} is of another kind of machine, of other peers, or of --quick; rows of it cannot stand beside these:\n  " + "\n  ".join(apart))
+        measured = f"{earlier['date']}, trainrun {earlier['machine']['commit']}"
+        result["rows"] |= {name: row | {"measured": measured} for name, row in earlier["rows"].items() if name not in result["rows"]}
+    order = {row.name: number for number, row in enumerate(all_rows())}
+    result["rows"] = dict(sorted(result["rows"].items(), key=lambda pair: order.get(pair[0], len(order))))
+    return result
+
+
 def report(arguments, found: dict) -> None:
+    found = with_earlier(found, arguments.beside)
     print("\nmedians; how many times as much the better peer takes (smallest to largest ratio of a round)")
     for name, row in found["rows"].items():
         print(results.line_of(name, row))

@@ -1,12 +1,15 @@
 """What this machine can do at best, by PyTorch's own products: prints GFLOP/s as JSON. Run by the peers' Python."""
 
 import json
+import multiprocessing
 import statistics
 import time
 
 import torch
 
 SIZE = 2048
+RANKS_SIZE = 1024
+RANKS_SECONDS = 1.0
 
 
 def gflops(dtype: torch.dtype) -> float:
@@ -19,4 +22,30 @@ def gflops(dtype: torch.dtype) -> float:
     return 2 * SIZE**3 / statistics.median(seconds[2:]) / 1e9
 
 
-print(json.dumps({"fp32": gflops(torch.float32), "bf16": gflops(torch.bfloat16), "threads": torch.get_num_threads()}))
+def rank(begin, speed) -> None:
+    """One thread's float32 products for a second, from when all ranks are ready."""
+    torch.set_num_threads(1)
+    a, b = (torch.randn(RANKS_SIZE, RANKS_SIZE) for _ in range(2))
+    a @ b
+    begin.wait()
+    start, products = time.perf_counter(), 0
+    while time.perf_counter() - start < RANKS_SECONDS:
+        a @ b
+        products += 1
+    speed.put(products / (time.perf_counter() - start))
+
+
+def speed_of_ranks(ranks: int) -> float:
+    fork = multiprocessing.get_context("fork")  # before this process has threads of its own
+    begin, speed = fork.Barrier(ranks), fork.Queue()
+    processes = [fork.Process(target=rank, args=(begin, speed)) for _ in range(ranks)]
+    for process in processes:
+        process.start()
+    total = sum(speed.get(timeout=60) for _ in processes)
+    for process in processes:
+        process.join()
+    return total
+
+
+two_over_one = speed_of_ranks(2) / speed_of_ranks(1)
+print(json.dumps({"fp32": gflops(torch.float32), "bf16": gflops(torch.bfloat16), "threads": torch.get_num_threads(), "two_over_one": two_over_one}))

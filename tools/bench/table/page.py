@@ -27,6 +27,7 @@ HOW = """\
 - **The better peer** is the one with the smallest median. The ratio says how many times as much it takes as trainrun: the median of the rounds' ratios, with the smallest and largest. Below 1, trainrun loses.
 - **Product** is what a product of two 2048x2048 matrices reached in PyTorch as the row began, in the row's precision. **Arithmetic** is a step's multiplications and additions (three forward
   passes by direct sums) at that speed; Winograd's algorithm needs fewer, so that a step may be faster. **Kernels** is the time that a step's layers, loss and optimizer take in `trainrun profile`.
+  For rows of two ranks, the products of two processes of one thread each, at the same time, are compared with those of one process alone: what two processors of this machine add up to.
 - Losses of the last step are compared where the initial weights and the order of samples are the same. Where they are not, the table says why.
 
 """
@@ -62,6 +63,8 @@ def floor_text(row: dict) -> str:
         return ""
     parts = [f"{floor['bf16' if row['bf16'] else 'fp32']:.0f} GFLOP/s"]
     parts += [f"{name} {results.shown(row, floor[name])} {row['unit']}" for name in ("arithmetic", "kernels") if name in floor]
+    if row["base"] and "two_over_one" in floor:
+        parts.append(f"two processes' products {floor['two_over_one']:.2f} of one's")
     return ", ".join(parts)
 
 
@@ -82,7 +85,8 @@ def group_text(name: str, rows: dict) -> str:
         if not found:
             continue
         cells = [results.shown(row, found["medians"][program]) if program in found["medians"] else "" for program in programs]
-        cells = [f"{row_name}: {row['title']} [{row['unit']}]", *cells, ratio_text(row, found)]
+        measured = f" ({row['measured']})" if "measured" in row else ""
+        cells = [f"{row_name}: {row['title']} [{row['unit']}]{measured}", *cells, ratio_text(row, found)]
         if any(one["base"] for one in rows.values()):
             cells.append(", ".join(f"{program}: {times:.2f}" for program, times in found["over_base"].items()))
         lines.append([*cells, floor_text(row), loss_text(row, found)])
@@ -101,7 +105,8 @@ def growth_text(series: str, rows: dict, plot: str | None) -> str:
         found = results.summary(row)
         if found:
             cells = [results.shown(row, found["medians"][program]) if program in found["medians"] else "" for program in programs]
-            lines.append([f"{row['x']:g}", *cells, f"{found['ratio']:.2f}" if "ratio" in found else ""])
+            measured = f" ({row['measured']})" if "measured" in row else ""
+            lines.append([f"{row['x']:g}{measured}", *cells, f"{found['ratio']:.2f}" if "ratio" in found else ""])
     unit = next(iter(rows.values()))["unit"]
     return text + table([series.removeprefix("growth: "), *(f"{program} [{unit}]" for program in programs), "÷ trainrun"], lines)
 
@@ -125,6 +130,8 @@ def draw(found: dict, page: pathlib.Path, python: pathlib.Path) -> list[pathlib.
 
 def rest_text(found: dict) -> str:
     lines = [f"- {what}: {why.splitlines()[0]}" for what, why in found["left_out"].items()]
+    if any("measured" in row for row in found["rows"].values()):
+        lines.append("- rows with a date and a build in brackets were not measured again with the program named above")
     missing = [row.name for row in all_rows() if row.name not in found["rows"] and row.name not in found["left_out"]]
     if missing:
         lines.append(f"- not measured this time: {', '.join(missing)}")
