@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "registry/kernels/cpu_path.h"
@@ -17,8 +18,9 @@
 namespace trainrun::kernels {
 namespace {
 
-constexpr int64_t kUnit = 2048;           // elements that one thread computes at a stretch
-constexpr int64_t kUnitsPerThread = 16;   // fewer are not worth another thread
+constexpr int64_t kUnit = 2048;  // elements that one thread computes at a stretch
+constexpr int64_t kExchangedUnit = kUnit * static_cast<int64_t>(sizeof(double));  // bytes, of any dtype
+constexpr int64_t kUnitsPerThread = 16;                                           // fewer are not worth another thread
 constexpr int64_t kRootsOfThread = 2048;  // more, and at::sqrt asks for other threads
 
 bool has_loops() {
@@ -37,6 +39,8 @@ void take_roots(T* numbers, int64_t count) {
   at::Tensor tensor = at::from_blob(numbers, {count}, at::TensorOptions(c10::CppTypeToScalarType<T>::value));
   at::sqrt_out(tensor, tensor);
 }
+
+int64_t units_of(const at::Tensor& parameter) { return (parameter.numel() + kUnit - 1) / kUnit; }
 
 #if defined(__x86_64__)
 template <class T>
@@ -68,6 +72,12 @@ bool is_for_optimizer_pass(const at::Tensor& parameter) {
   const at::ScalarType dtype = parameter.scalar_type();
   return has_loops() && is_plain_cpu(parameter) && (dtype == at::kFloat || dtype == at::kDouble) &&
          parameter.is_non_overlapping_and_dense();
+}
+
+int64_t exchange_bytes(const std::vector<at::Tensor>& parameters) {
+  int64_t units = 0;
+  for (const at::Tensor& parameter : parameters) units += units_of(parameter);
+  return units * kExchangedUnit;
 }
 
 AdamNumbers adam_numbers(double lr, double beta1, double beta2, double eps, double weight_decay, bool is_decoupled,
@@ -103,6 +113,7 @@ void OptimizerPass<Numbers>::add(const at::Tensor& parameter, const at::Tensor& 
     stretch.state[k] = state[k].defined() ? state[k].mutable_data_ptr() : nullptr;
   }
   stretch.size = parameter.numel();
+  item.element_size = parameter.element_size();
   const auto factor = [&](size_t i) { return i < factors_.size() ? factors_[i].item<double>() : 1; };
   stretch.factors[0] = factor(0);
   stretch.factors[1] = maximize ? -factor(1) : factor(1);
@@ -110,22 +121,54 @@ void OptimizerPass<Numbers>::add(const at::Tensor& parameter, const at::Tensor& 
   item.loop = parameter.scalar_type() == at::kDouble ? loop_of<double>(numbers) : loop_of<float>(numbers);
   parameter.unsafeGetTensorImpl()->bump_version();
   items_.push_back(std::move(item));
-  ends_.push_back((ends_.empty() ? 0 : ends_.back()) + (stretch.size + kUnit - 1) / kUnit);
+  ends_.push_back((ends_.empty() ? 0 : ends_.back()) + units_of(parameter));
+}
+
+/// Calls `body(item, begin, end)` for the elements of the units from `begin` to `end`, on several threads.
+template <class Numbers>
+template <class Body>
+void OptimizerPass<Numbers>::walk(int64_t begin, int64_t end, const Body& body) const {
+  at::parallel_for(begin, end, kUnitsPerThread, [&](int64_t from, int64_t to) {
+    auto item = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), from) - ends_.begin());
+    for (; from < to; ++item) {
+      const int64_t first = item == 0 ? 0 : ends_[item - 1];
+      const int64_t last = std::min(to, ends_[item]);
+      body(item, (from - first) * kUnit, std::min((last - first) * kUnit, items_[item].stretch.size));
+      from = last;
+    }
+  });
 }
 
 template <class Numbers>
-void OptimizerPass<Numbers>::run() const {
+void OptimizerPass<Numbers>::run(const StepDivision* division) const {
   if (items_.empty()) return;
-  at::parallel_for(0, ends_.back(), kUnitsPerThread, [&](int64_t begin, int64_t end) {
-    auto item = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin());
-    for (; begin < end; ++item) {
-      const int64_t first = item == 0 ? 0 : ends_[item - 1];
-      const int64_t last = std::min(end, ends_[item]);
-      const Stretch<Numbers>& stretch = items_[item].stretch;
-      items_[item].loop(stretch, (begin - first) * kUnit, std::min((last - first) * kUnit, stretch.size));
-      begin = last;
-    }
+  const int64_t units = ends_.back();
+  const auto compute = [&](size_t item, int64_t begin, int64_t end) {
+    items_[item].loop(items_[item].stretch, begin, end);
+  };
+  if (!division) return walk(0, units, compute);
+  const auto exchanged = [&](size_t item, int64_t element) {
+    const int64_t first = item == 0 ? 0 : ends_[item - 1];
+    return division->exchange + first * kExchangedUnit + element * items_[item].element_size;
+  };
+  const auto parameter = [&](size_t item, int64_t element) {
+    return static_cast<char*>(items_[item].stretch.parameter) + element * items_[item].element_size;
+  };
+  const auto bytes = [&](size_t item, int64_t begin, int64_t end) {
+    return static_cast<size_t>((end - begin) * items_[item].element_size);
+  };
+  const auto take_over = [&](size_t item, int64_t begin, int64_t end) {
+    std::memcpy(parameter(item, begin), exchanged(item, begin), bytes(item, begin, end));
+  };
+  const int64_t own_begin = units * division->rank / division->ranks;
+  const int64_t own_end = units * (division->rank + 1) / division->ranks;
+  walk(own_begin, own_end, [&](size_t item, int64_t begin, int64_t end) {
+    compute(item, begin, end);
+    std::memcpy(exchanged(item, begin), parameter(item, begin), bytes(item, begin, end));
   });
+  division->wait_for_all();
+  walk(0, own_begin, take_over);
+  walk(own_end, units, take_over);
 }
 
 template class OptimizerPass<AdamNumbers>;

@@ -6,12 +6,16 @@
 
 #include "registry/kernels/optimizer_loops.h"
 #include "registry/kernels/optimizer_simd.h"
+#include "registry/tensors/step_division.h"
 
 namespace trainrun::kernels {
 
 /// Whether a parameter can be changed by an OptimizerPass: float32 or float64 without gaps, on a CPU with AVX2 and FMA
 /// whose kernels ATen uses. Others take ATen's fused operations.
 bool is_for_optimizer_pass(const at::Tensor& parameter);
+
+/// Of StepDivision::exchange, for a pass over these parameters.
+int64_t exchange_bytes(const std::vector<at::Tensor>& parameters);
 
 AdamNumbers adam_numbers(double lr, double beta1, double beta2, double eps, double weight_decay, bool is_decoupled,
                          bool amsgrad, double step);
@@ -32,8 +36,8 @@ class OptimizerPass {
   /// has none. `maximize`: the gradient is negated. Parameter and state outlive this.
   void add(const at::Tensor& parameter, const at::Tensor& gradient, const std::vector<at::Tensor>& state,
            const Numbers& numbers, bool maximize);
-  /// Makes the step.
-  void run() const;
+  /// Makes the step; with a `division` only this rank's share of it, and takes the other ranks' parameters over.
+  void run(const StepDivision* division = nullptr) const;
 
  private:
   using Loop = void (*)(const Stretch<Numbers>& stretch, int64_t begin, int64_t end);
@@ -41,7 +45,11 @@ class OptimizerPass {
     Stretch<Numbers> stretch{};
     Loop loop = nullptr;
     at::Tensor gradient = {};  // kept: it may be a copy, made for its strides
+    int64_t element_size = 0;
   };
+  template <class Body>
+  void walk(int64_t begin, int64_t end, const Body& body) const;
+
   std::vector<at::Tensor> factors_;
   std::vector<Item> items_;
   std::vector<int64_t> ends_;  // of each item's units, counted over all

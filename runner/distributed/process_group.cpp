@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "registry/tensors/component_error.h"
+#include "registry/tensors/step_division.h"
 #include "runner/base/torch_versions.h"
 #include "runner/device/device.h"
 #include "runner/distributed/meeting.h"
@@ -218,6 +219,26 @@ void ProcessGroup::share_memory_of(const std::vector<at::Tensor>& tensors) {
     const std::string reason = shared_->memory().move_to_common(tensors);
     if (!reason.empty() && is_main()) spdlog::warn("gradients are copied on their way between ranks: {}", reason);
   });
+}
+
+std::unique_ptr<StepDivision> ProcessGroup::divide(const DivisibleStep& step) {
+  if (!shared_) return nullptr;
+  auto division = std::make_unique<StepDivision>();
+  division->rank = rank();
+  division->ranks = world_size();
+  std::string reason;
+  wait_for_others("the memory of the optimizer's state", [&] {
+    division->memory =
+        shared_->memory().move_to_one(step.state, static_cast<size_t>(step.exchange_bytes), division->exchange, reason);
+  });
+  if (!division->memory) {
+    if (is_main()) spdlog::warn("each rank makes the whole of the optimizer's step: {}", reason);
+    return nullptr;
+  }
+  division->wait_for_all = [this] {
+    wait_for_others("the optimizer's step", [&] { shared_->memory().finish(shared_->memory().start_barrier()); });
+  };
+  return division;
 }
 
 int64_t ProcessGroup::max(int64_t number, const std::string& what) {

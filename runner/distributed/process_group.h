@@ -30,6 +30,8 @@ class Work;
 namespace trainrun {
 
 class Accelerator;
+struct DivisibleStep;
+struct StepDivision;
 class SharedBackend;
 
 /// What was handed to one collective: calls, and bytes of this rank's tensors in them.
@@ -90,6 +92,9 @@ class ProcessGroup : public Communicator {
   FutureTensor start_mean(const at::Tensor& gradients, bool is_last);
   /// Gradients lie in these tensors from now on: where possible, in memory that the ranks have in common. All call it.
   void share_memory_of(const std::vector<at::Tensor>& tensors);
+  /// Lets the ranks divide the optimizer's step, whose state then lies in memory that they have in common; null where
+  /// they are on several machines or cannot. All call it.
+  std::unique_ptr<StepDivision> divide(const DivisibleStep& step);
   /// The greatest of all ranks' numbers.
   int64_t max(int64_t number, const std::string& what);
   /// Replaces each tensor by rank 0's; those of one dtype travel together.

@@ -29,6 +29,13 @@ size_t slots_at(int world_size, size_t call_bytes) {
   return rounded_up(calls_at(world_size) + static_cast<size_t>(world_size) * kDepth * call_bytes, kMemoryPage);
 }
 
+/// The storage's numbers lie at `place` from now on, in a segment that it keeps.
+void give_memory(c10::StorageImpl& storage, char* place, const std::shared_ptr<SharedSegment>& segment) {
+  auto* owner = new std::shared_ptr<SharedSegment>(segment);  // NOLINT(cppcoreguidelines-owning-memory): by DataPtr
+  const auto release = [](void* context) { delete static_cast<std::shared_ptr<SharedSegment>*>(context); };
+  storage.set_data_ptr_noswap(at::DataPtr(place, owner, release, storage.device()));
+}
+
 char* data_of(const at::Tensor& tensor) { return static_cast<char*>(tensor.data_ptr()); }
 
 }  // namespace
@@ -275,12 +282,30 @@ std::string SharedMemory::move_to_common(const std::vector<at::Tensor>& tensors)
   for (const at::Tensor& tensor : tensors) {
     c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
     if (storage->nbytes() > 0) std::memcpy(place, storage->data(), storage->nbytes());
-    auto* owner = new std::shared_ptr<SharedSegment>(common_);  // NOLINT(cppcoreguidelines-owning-memory): by DataPtr
-    const auto release = [](void* context) { delete static_cast<std::shared_ptr<SharedSegment>*>(context); };
-    storage->set_data_ptr_noswap(at::DataPtr(place, owner, release, tensor.device()));
+    give_memory(*storage, place, common_);
     place += rounded_up(storage->nbytes(), kMemoryPage);
   }
   return "";
+}
+
+std::shared_ptr<SharedSegment> SharedMemory::move_to_one(const std::vector<at::Tensor>& tensors, size_t more,
+                                                         char*& place, std::string& reason) {
+  size_t bytes = rounded_up(more, kMemoryPage);
+  for (const at::Tensor& tensor : tensors) bytes += rounded_up(tensor.storage().nbytes(), kMemoryPage);
+  CommonSegment opened = open_common(store_, "memory/one", rank_, world_size_, bytes, bytes == 0 ? "it is empty" : "",
+                                     counters_.timeout());
+  reason = opened.reason;
+  if (!opened.segment) return nullptr;
+  char* next = opened.segment->data() + rounded_up(more, kMemoryPage);
+  for (const at::Tensor& tensor : tensors) {
+    c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+    if (rank_ == 0 && storage->nbytes() > 0) std::memcpy(next, storage->data(), storage->nbytes());
+    give_memory(*storage, next, opened.segment);
+    next += rounded_up(storage->nbytes(), kMemoryPage);
+  }
+  finish(start_barrier());  // rank 0's values are there
+  place = opened.segment->data();
+  return opened.segment;
 }
 
 }  // namespace trainrun

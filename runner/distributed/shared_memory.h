@@ -60,6 +60,11 @@ class SharedMemory {
   /// ranks call it. Returns why it could not be done, or nothing.
   std::string move_to_common(const std::vector<at::Tensor>& tensors);
 
+  /// Moves the tensors' storages, the same on all ranks, to memory that is one for all of them, with rank 0's values; all
+  /// ranks call it. Returns the memory, with `more` bytes besides, which begin at `place`; or null, and why.
+  std::shared_ptr<SharedSegment> move_to_one(const std::vector<at::Tensor>& tensors, size_t more, char*& place,
+                                             std::string& reason);
+
   /// This rank has failed: whoever waits for it is told.
   void give_up() { counters_.give_up(); }
 

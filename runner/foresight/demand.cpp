@@ -159,6 +159,27 @@ std::vector<Part> memory_parts_of(const Demand& demand, const MemorySummary& mem
            bytes(r.peak_bytes - r.built_bytes - fixed)}};
 }
 
+/// The smallest divisor of `batch_size` that is larger than `size`.
+int64_t next_divisor(int64_t batch_size, int64_t size) {
+  do ++size;
+  while (size < batch_size && batch_size % size != 0);
+  return size;
+}
+
+/// Rehearses batches of `size`, or of the next larger ones below `limit` that can be trained: BatchNorm refuses batches of
+/// one sample. `size` becomes theirs. False: there are none.
+bool rehearse_from(Trials& trials, int64_t own, int64_t limit, int64_t& size, std::optional<Rehearsal>& found) {
+  for (; size < limit; size = next_divisor(own, size)) {
+    try {
+      found = trials.at(size);
+      return true;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return false;
+}
+
 /// Finds the largest batches with which the job fits, and proves it by rehearsing them.
 void advise_on_memory(const LoadedRecipe& loaded, const DemandLimits& limits, Trials& trials, const Demand& demand,
                       LimitVerdict& verdict) {
@@ -173,7 +194,8 @@ void advise_on_memory(const LoadedRecipe& loaded, const DemandLimits& limits, Tr
   int64_t size = largest_divisor(own, own / 2);
   double least = known_bytes;
   for (int tries = 0; tries < kMostTries; ++tries) {
-    const auto found = trials.at(size);
+    std::optional<Rehearsal> found;
+    if (!rehearse_from(trials, own, known_size, size, found)) break;
     const double bytes = found ? static_cast<double>(bytes_of_machine(recipe, *found)) : known_bytes;
     least = std::min(least, bytes);
     if (found && bytes <= static_cast<double>(*limits.bytes)) {
@@ -188,7 +210,10 @@ void advise_on_memory(const LoadedRecipe& loaded, const DemandLimits& limits, Tr
       }
       return;
     }
-    if (size == 1) break;
+    if (size == 1) {
+      known_size = 1;
+      break;
+    }
     const double slope = (known_bytes - bytes) / static_cast<double>(known_size - size);
     const double room = static_cast<double>(*limits.bytes) - bytes;
     const int64_t guess = slope > 0 ? size + static_cast<int64_t>(std::floor(room / slope)) : 1;
@@ -196,8 +221,8 @@ void advise_on_memory(const LoadedRecipe& loaded, const DemandLimits& limits, Tr
     known_bytes = bytes;
     size = tries == kMostTries - 2 ? 1 : largest_divisor(own, std::clamp<int64_t>(guess, 1, size - 1));
   }
-  verdict.remark = "smaller batches alone do not help: with batches of " + std::to_string(size) + " it still takes " +
-                   bytes_text(least);
+  verdict.remark = "smaller batches alone do not help: with batches of " + std::to_string(known_size) +
+                   " it still takes " + bytes_text(least);
 }
 
 /// Fewer epochs, or steps, that keep a tenth away from the limit.

@@ -9,6 +9,7 @@
 #include "registry/graph/shape_mode.h"
 #include "registry/kinds/build.h"
 #include "registry/kinds/dataset_facts.h"
+#include "registry/tensors/step_division.h"
 #include "runner/base/arithmetic.h"
 #include "runner/control/control.h"
 #include "runner/data/data_contract.h"
@@ -243,10 +244,22 @@ void Job::build_parallel() {
       hook ? build_at_place(*hook, CommHookInputs{world_size()}) : nullptr);
 }
 
+/// Ranks of one machine whose gradients are all the same need not all make the same step.
+void Job::divide_step() {
+  if (group->is_alone() || shards() || recipe.distributed.comm_hook) return;
+  auto* divides = dynamic_cast<DividesStep*>(optimizer.get());
+  const auto divisible = divides ? divides->divisible_step() : std::nullopt;
+  if (divisible) division_ = group->divide(*divisible);
+  if (!division_) return;
+  divides->divide(*division_);
+  return_free_memory();  // where the state was
+}
+
 void Job::build_optimizer() {
   const OptimizerInputs inputs = group_parameters(recipe.optimizer, parallel->parameters(), model->lr_scales(recipe));
   optimizer = build_at_place(recipe.optimizer, inputs);
   if (shards()) require_elementwise(recipe.optimizer, *optimizer);
+  divide_step();
   rates = optimizer->initial_rates();
   for (GroupRates& group : rates) group.lr *= recipe.lr_factor(world_size());
   if (recipe.mixed_precision == MixedPrecision::kFp16)

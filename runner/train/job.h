@@ -26,6 +26,8 @@
 
 namespace trainrun {
 
+struct StepDivision;
+
 class Control;
 
 /// What of the recipe was changed while the run went on.
@@ -146,6 +148,7 @@ class Job {
   void build_model();
   void build_parallel();
   void build_optimizer();
+  void divide_step();
   void build_callbacks();
   void open_folder(const LoadedRecipe& loaded);
   void build_loggers(const Options& options);
@@ -158,6 +161,7 @@ class Job {
   void check_what_is_left(const std::string& from) const;
   std::optional<std::string> checkpoint_to_resume();
 
+  std::shared_ptr<StepDivision> division_;  // of the optimizer's step; null: each rank makes the whole of it
   bool quiet_ = false;
   bool verbose_ = false;
   std::optional<int64_t> saving_step_;            // that was saved last; it may not be on the disk yet

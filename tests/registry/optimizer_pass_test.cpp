@@ -8,7 +8,10 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <condition_variable>
 #include <limits>
+#include <mutex>
+#include <thread>
 
 #include "tests/registry/support.h"
 
@@ -112,7 +115,71 @@ void compare_sgd(at::ScalarType dtype, double momentum, double weight_decay, boo
   }
 }
 
+/// Waits until so many threads have come, again and again.
+class Meeting {
+ public:
+  explicit Meeting(int64_t threads) : threads_(threads) {}
+  void wait() {
+    std::unique_lock lock(mutex_);
+    const int64_t round = come_ / threads_;
+    ++come_;
+    all_came_.notify_all();
+    all_came_.wait(lock, [&] { return come_ / threads_ > round; });
+  }
+
+ private:
+  int64_t threads_;
+  int64_t come_ = 0;
+  std::mutex mutex_;
+  std::condition_variable all_came_;
+};
+
+/// Ranks with parameters of their own and one state make steps together; they end with what one alone makes of it.
+void compare_divided(at::ScalarType dtype, int64_t ranks) {
+  Tensors parameters;
+  for (const int64_t size : {5000, 1, 2048, 0, 6150, 33}) parameters.push_back(at::randn({size}, dtype));
+  const Tensors gradients = random_like(parameters, 0.1);
+  std::vector<Tensors> owned;
+  for (int64_t rank = 0; rank <= ranks; ++rank) owned.push_back(copies_of(parameters));  // the last: of one alone
+  const std::vector<Tensors> state = {zeros_of(parameters), zeros_of(parameters), zeros_of(parameters),
+                                      zeros_of(parameters)};  // of the ranks, and of one alone
+  std::vector<char> exchange(static_cast<size_t>(kernels::exchange_bytes(parameters)));
+  Meeting meeting(ranks);
+  const auto steps = [&](const Tensors& own, size_t list, const StepDivision* division) {
+    for (int step = 1; step <= 3; ++step) {
+      kernels::AdamPass pass({});
+      const auto numbers = kernels::adam_numbers(1e-2, 0.9, 0.999, 1e-8, 0.01, true, false, step);
+      for (size_t i = 0; i < own.size(); ++i) {
+        pass.add(own[i], gradients[i], {state[list][i], state[list + 1][i], at::Tensor()}, numbers, false);
+      }
+      pass.run(division);
+      if (division) meeting.wait();  // in a job, the next step's gradients
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const StepDivision division = {rank, ranks, exchange.data(), [&] { meeting.wait(); }, nullptr};
+      steps(owned[static_cast<size_t>(rank)], 0, &division);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  steps(owned.back(), 2, nullptr);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    for (const Tensors& own : owned) CHECK(at::equal(own[i], owned.back()[i]));
+    CHECK(at::equal(state[0][i], state[2][i]));
+    CHECK(at::equal(state[1][i], state[3][i]));
+  }
+}
+
 }  // namespace
+
+TEST_CASE("a step that ranks divide is the step of one, bit for bit") {
+  if (!kernels::is_for_optimizer_pass(at::zeros({1}))) return;  // this processor takes ATen's kernels
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    for (const int64_t ranks : {1, 2, 3, 12}) compare_divided(dtype, ranks);  // some of 12 have no share
+  }
+}
 
 TEST_CASE("an optimizer's one pass gives what ATen's fused kernels give for clipped gradients, bit for bit") {
   if (!kernels::is_for_optimizer_pass(at::zeros({1}))) return;  // this processor takes ATen's kernels

@@ -23,6 +23,7 @@ struct ImaginedMachine {
   double start_seconds = 0;
   double build_seconds = 0;
   int64_t folds = 1;
+  int64_t least_size = 1;  // smaller batches are refused
   std::vector<int64_t> asked;
 
   RehearsalResult rehearse(int64_t own, const std::vector<std::string>& overrides) {
@@ -32,6 +33,10 @@ struct ImaginedMachine {
     }
     asked.push_back(size);
     RehearsalResult result;
+    if (size < least_size) {
+      result.error = "BatchNorm cannot normalize one value";
+      return result;
+    }
     if (100 + per_sample * size > most) {
       result.was_killed = true;
       return result;
@@ -104,6 +109,18 @@ TEST_CASE("the advice is the largest divisor of the batch size that fits, with a
   const Demand demand = foresee_on(machine, loaded, {.bytes = 100 * kMegabyte});
   CHECK(demand.fits->advice.empty());
   CHECK(demand.fits->remark.find("batches of 1 it still takes 101") != std::string::npos);
+}
+
+TEST_CASE("where batches of one sample cannot be trained, the advice is about larger ones") {
+  const LoadedRecipe loaded = digits({"dataloader.batch_size=60"});
+  ImaginedMachine machine;
+  machine.least_size = 3;
+  CHECK(foresee_on(machine, loaded, {.bytes = 104 * kMegabyte}).fits->advice ==
+        std::vector<std::string>{"dataloader.micro_batch_size=4"});
+  const Demand demand = foresee_on(machine, loaded, {.bytes = 102 * kMegabyte});
+  CHECK_FALSE(demand.fits->holds);
+  CHECK(demand.fits->advice.empty());
+  CHECK(demand.fits->remark == "smaller batches alone do not help: with batches of 3 it still takes 103 MB");
 }
 
 TEST_CASE("the program starts once, and each fold opens the data and builds the model") {

@@ -157,6 +157,28 @@ std::string check_sums(SharedMemory& memory, bool in_common) {
   return wrong;
 }
 
+/// Ranks begin with numbers of their own; each then changes one of the numbers of all.
+std::string check_one_memory(SharedMemory& memory) {
+  const int rank = memory.rank();
+  const at::Tensor empty = at::zeros({0});
+  const at::Tensor numbers = numbers_of(rank, 5000, at::kFloat);
+  const at::Tensor more = numbers_of(rank, 3, at::kDouble);
+  char* place = nullptr;
+  std::string reason;
+  const auto segment = memory.move_to_one({numbers, empty, more}, 100, place, reason);
+  if (!segment) return reason;
+  if (!same_bits(numbers, numbers_of(0, 5000, at::kFloat)) || !same_bits(more, numbers_of(0, 3, at::kDouble)))
+    return "not rank 0's numbers";
+  memory.finish(memory.start_barrier());  // all have looked
+  numbers[rank] = 10 + rank;
+  place[rank] = static_cast<char>(20 + rank);
+  memory.finish(memory.start_barrier());
+  for (int r = 0; r < memory.world_size(); ++r) {
+    if (numbers[r].item<int>() != 10 + r || place[r] != 20 + r) return "what rank " + std::to_string(r) + " changed";
+  }
+  return same_bits(numbers.slice(0, 10), numbers_of(0, 5000, at::kFloat).slice(0, 10)) ? "" : "numbers nobody changed";
+}
+
 /// What a wait of rank 0 throws.
 std::string failure_of(SharedMemory& memory) {
   const at::Tensor numbers = at::zeros({1000});
@@ -266,6 +288,10 @@ TEST_CASE("no rank uses the common memory if one of them will not, and all know 
       CHECK(ranks.said_by(rank) == "no memory: rank " + std::to_string(objecting) + ": it will not");
     }
   }
+}
+
+TEST_CASE("tensors in the one memory of all ranks have rank 0's numbers, and all see what each changes") {
+  for (const int world_size : {2, 3}) check_all(world_size, check_one_memory);
 }
 
 TEST_CASE("nothing is left of the ranks' common memory") {

@@ -6,8 +6,12 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+
 #include "registry/components/optimizers/grouped_optimizer.h"
 #include "registry/kernels/optimizer_pass.h"
+#include "registry/language/error.h"
+#include "registry/tensors/step_division.h"
 
 namespace trainrun {
 namespace {
@@ -45,7 +49,7 @@ struct AdamOptions {
 
 /// Source: Kingma & Ba 2015; Loshchilov & Hutter 2019 (decoupled decay); Reddi et al. 2018 (amsgrad).
 template <bool kDecoupled>
-class Adam : public GroupedOptimizer {
+class Adam : public GroupedOptimizer, public DividesStep {
  public:
   bool is_elementwise() const override { return true; }
   explicit Adam(const OptimizerInputs& inputs)
@@ -71,11 +75,26 @@ class Adam : public GroupedOptimizer {
       if (now.parameters.empty()) continue;
       if (is_for_pass(now, context)) {
         add_to(pass, now, options_[i], context.rates[i]);
+      } else if (division_) {
+        throw Error("a parameter's memory has changed, so that ranks can no longer divide the optimizer's step");
       } else {
         step_by_aten(now, options_[i], context.rates[i], context);
       }
     }
-    pass.run();
+    pass.run(division_);
+  }
+
+  std::optional<DivisibleStep> divisible_step() override {
+    DivisibleStep divisible;
+    for (const Group& group : groups_) {
+      const Tensors& parameters = group.parameters.tensors;
+      if (!std::all_of(parameters.begin(), parameters.end(), kernels::is_for_optimizer_pass)) return std::nullopt;
+      divisible.exchange_bytes += kernels::exchange_bytes(parameters);
+      for (const size_t k : {0, 1, 2}) {  // the counts of steps are each rank's own
+        divisible.state.insert(divisible.state.end(), group.lists[k].begin(), group.lists[k].end());
+      }
+    }
+    return divisible;
   }
 
  private:
