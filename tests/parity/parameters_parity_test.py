@@ -73,6 +73,11 @@ EXPLAINED: dict[str, str] = {
     "scheduler.OneCycleLR.steps_per_epoch": "the runner knows the number of steps",
     "scheduler.ReduceLROnPlateau.monitor": "in Python the loop hands the figure over",
 }
+if tuple(map(int, torch.__version__.split(".")[:2])) > (2, 11):  # seen in 2.15
+    EXPLAINED |= dict.fromkeys(
+        [*(f"layer.{name}.bias" for name in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d",
+                                             "InstanceNorm3d", "SyncBatchNorm")), "optimizer.LBFGS.maximize"],
+        "newer than torch 2.11, the default; recipes are the same for every release")
 
 
 def snake(name: str) -> str:
