@@ -96,6 +96,9 @@ if(test_sources)
     endif()
     trainrun_test(${name} unit ${program} "--source-file=*/tests/${name}_test.cpp" --no-version)
     set_property(TEST ${name} APPEND PROPERTY FIXTURES_REQUIRED unit_tests)
+    if(name MATCHES "^(runner|faults)/")  # trainings of small nets: see pages_of_one_thread below
+      set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "OMP_NUM_THREADS=1")
+    endif()
   endforeach()
 endif()
 
@@ -158,9 +161,14 @@ trainrun_page(run)
 # they set for processes to end are the program's own promise, so nothing else may load the machine.
 set(waiting_pages faults/rank_faults launch/machines)
 # Pages whose jobs are small: a second thread computes nothing sooner there, and where three pages share two cores the threads
-# that wait for each other take several times the processor time of one. Threads are for the unit tests, and for the other pages.
-set(pages_of_one_thread parity/callbacks_parity parity/chat_parity parity/distillation_parity parity/freezing_parity
-  parity/layer_decay_parity parity/loss_cuts_parity parity/masked_lm_parity parity/monitor_parity parity/several_losses_parity parity/state_dict_parity)
+# that wait for each other take several times the processor time of one. Threads are for the registry's unit tests, whose
+# kernels divide their work, and for the other pages: they compare every layer, loss and optimizer, and trainings of all kinds.
+set(pages_of_one_thread
+  faults/changed_run faults/distributed_faults faults/resume gpu/imagined_gpu launch/agreement plugins/plugins plugins/plugin_faults tools/ctl tools/sweep
+  parity/adapters_parity parity/added_tokens_parity parity/alignment_parity parity/callbacks_parity parity/chat_parity parity/checkpoint_activations_parity
+  parity/distillation_parity parity/distributed_parity parity/freezing_parity parity/generate_chat_parity parity/generate_parity parity/language_models_parity
+  parity/layer_decay_parity parity/loss_cuts_parity parity/masked_lm_parity parity/monitor_parity parity/preference_parity parity/scaling_parity
+  parity/several_losses_parity parity/state_dict_parity parity/text_jobs_parity parity/vision_export_parity)
 foreach(source IN LISTS python_tests)
   file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${source}")
   string(REGEX REPLACE "_test\\.py$" "" name "${name}")
@@ -179,20 +187,6 @@ foreach(source IN LISTS python_tests)
     set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "\n[0-9]+ skipped in ")
   endif()
 endforeach()
-# What others wait for begins first, then what takes long, so that nothing is waited for at the end, alone.
-foreach(first_one pages_begin unit_tests_begin)
-  if(TEST ${first_one})
-    set_tests_properties(${first_one} PROPERTIES COST 1000)
-  endif()
-endforeach()
-foreach(long_one plugins_build plugins/plugins parity/tokenizers_parity parity/distributed_parity runner/sharded_memory faults/distributed_faults
-    tools/wheel tools/bundle tools/deb launch/torchrun runner/recipe_runs gpu/imagined_gpu parity/training_parity parity/schedulers_parity faults/resume tools/guide_plugin
-    faults/checkpoint_kill runner/schema runner/callbacks tools/sweep tools/micro_batch tools/demand tools/advice tools/cli tools/error_codes
-    parity/onnx_parity parity/vision_export_parity runner/recipe_defaults)
-  if(TEST ${long_one})
-    set_tests_properties(${long_one} PROPERTIES COST 100)
-  endif()
-endforeach()
 
 # A tree is installed and moved, and the plugins of tests/plugins are built against it, as their author would.
 if(EXISTS "${PROJECT_SOURCE_DIR}/tests/plugins/CMakeLists.txt" AND NOT TRAINRUN_SANITIZERS)
@@ -201,3 +195,18 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/tests/plugins/CMakeLists.txt" AND NOT TRAINRUN_
     "-DCOMPILER=${CMAKE_CXX_COMPILER}" -P "${PROJECT_SOURCE_DIR}/tests/plugins/build.cmake")
   set_tests_properties(plugins_build PROPERTIES FIXTURES_SETUP test_plugins LABELS plugin TIMEOUT 900)
 endif()
+
+# What others wait for begins first, then what takes long, so that nothing is waited for at the end, alone.
+foreach(first_one pages_begin unit_tests_begin plugins_build)
+  if(TEST ${first_one})
+    set_tests_properties(${first_one} PROPERTIES COST 1000)
+  endif()
+endforeach()
+foreach(long_one plugins/plugins parity/tokenizers_parity parity/distributed_parity runner/sharded_memory faults/distributed_faults
+    tools/wheel tools/bundle tools/deb launch/torchrun runner/recipe_runs gpu/imagined_gpu parity/training_parity parity/schedulers_parity faults/resume tools/guide_plugin
+    faults/checkpoint_kill runner/schema runner/callbacks tools/sweep tools/micro_batch tools/demand tools/advice tools/cli tools/error_codes
+    parity/onnx_parity parity/vision_export_parity runner/recipe_defaults)
+  if(TEST ${long_one})
+    set_tests_properties(${long_one} PROPERTIES COST 100)
+  endif()
+endforeach()

@@ -47,15 +47,22 @@ def contents(folder: pathlib.Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
-@pytest.fixture(name="folder")
-def folder_with_an_unfinished_run(tmp_path):
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory):
     """A run that was stopped after 35 of 200 steps."""
-    (tmp_path / "train.csv").write_text(table(ROWS))
-    (tmp_path / "eval.csv").write_text(table(30))
-    (tmp_path / "recipe.yaml").write_text(RECIPE)
-    done = run(tmp_path)
+    folder = tmp_path_factory.mktemp("unfinished")
+    (folder / "train.csv").write_text(table(ROWS))
+    (folder / "eval.csv").write_text(table(30))
+    (folder / "recipe.yaml").write_text(RECIPE)
+    done = run(folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    (tmp_path / "o" / "summary.json").unlink()
+    (folder / "o" / "summary.json").unlink()
+    return folder
+
+
+@pytest.fixture(name="folder")
+def copy_of_the_unfinished_run(unfinished, tmp_path):
+    shutil.copytree(unfinished, tmp_path, symlinks=True, dirs_exist_ok=True)
     return tmp_path
 
 

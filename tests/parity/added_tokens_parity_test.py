@@ -1,5 +1,6 @@
 """Tokens added to a tokenizer: ids, resized embeddings, training, adapters and exports, against transformers and peft."""
 
+import functools
 import json
 import pathlib
 import re
@@ -22,7 +23,7 @@ import tokenizer_kinds  # noqa: E402
 from language_models import ALL, BERT, GPT, LLAMA_3, LanguageModel, bert  # noqa: E402
 from probe import ProbeError, assert_same  # noqa: E402
 from tokenizer_texts import Encoded, decoded, mrpc_pairs  # noqa: E402
-from tokenizers import AddedToken  # noqa: E402
+from tokenizers import AddedToken, Tokenizer  # noqa: E402
 from transformers import AutoTokenizer, BertForMaskedLM, PreTrainedTokenizerFast  # noqa: E402
 
 TEMPLATE = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
@@ -68,10 +69,17 @@ def wordpiece(texts):
     return made
 
 
+@pytest.fixture(name="trained", scope="module")
+def kinds_of_tokenizers(corpus):
+    """kind -> a tokenizer of it; each kind is trained once."""
+    text_of = functools.cache(lambda kind: kind(corpus).to_str())
+    return lambda kind: Tokenizer.from_str(text_of(kind))
+
+
 @pytest.mark.parametrize("kind", [tokenizer_kinds.gpt2, tokenizer_kinds.llama2, wordpiece, tokenizer_kinds.t5, tokenizer_kinds.word_level], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("written", [WRITTEN, {"add_tokens": ["<a>", "<a>", "cat"]}, {"add_special_tokens": ["<S>", "<a>", "the"]}], ids=["all", "plain", "special"])
-def test_ids_and_texts_are_those_of_transformers(probe, tmp_path, corpus, kind, written):
-    peer = grown(saved_tokenizer(tmp_path, kind(corpus)), written)
+def test_ids_and_texts_are_those_of_transformers(probe, tmp_path, corpus, trained, kind, written):
+    peer = grown(saved_tokenizer(tmp_path, trained(kind)), written)
     texts = TEXTS + corpus[:50]
     ours = Encoded(probe, tmp_path, texts, new_tokens=json.dumps(written))
     expected = peer(texts)["input_ids"]

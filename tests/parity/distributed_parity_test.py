@@ -87,16 +87,17 @@ def alone(tmp_path_factory):
 
 
 GROUP_NORM = "{type: GroupNorm, num_groups: 2}"
-CASES = [(mode, overrides, GROUP_NORM, GROUP_NORM, accumulation) for mode, overrides in MODES.items() for accumulation in (1, 2)]
+# Each mode with two ranks and with four, alone and in windows; the common ones with each of these together.
+CASES = [(mode, overrides, GROUP_NORM, GROUP_NORM, accumulation, num_processes) for mode, overrides in MODES.items()
+         for accumulation, num_processes in ((1, 2), (2, 4), *([(2, 2), (1, 4)] if mode in ("DDP", "FULL_SHARD") else []))]
 # A window's batches are normalized one by one, so these have windows of one.
-CASES += [("SyncBatchNorm", ["distributed_type=MULTI_CPU"], "SyncBatchNorm", "BatchNorm2d", 1),
-          ("sync_batchnorm", ["distributed_type=FSDP", "sync_batchnorm=true"], "BatchNorm2d", "BatchNorm2d", 1)]
+CASES += [(*case, 1, num_processes) for num_processes in (2, 4) for case in (("SyncBatchNorm", ["distributed_type=MULTI_CPU"], "SyncBatchNorm", "BatchNorm2d"),
+                                                                             ("sync_batchnorm", ["distributed_type=FSDP", "sync_batchnorm=true"], "BatchNorm2d", "BatchNorm2d"))]
 
 
-@pytest.mark.parametrize("num_processes", [2, 4])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}, window of {case[4]}")
-def test_gradients_equal_those_of_one_process(tmp_path, alone, case, num_processes):
-    _, overrides, norm, norm_alone, accumulation = case
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}, window of {case[4]}, {case[5]} ranks")
+def test_gradients_equal_those_of_one_process(tmp_path, alone, case):
+    _, overrides, norm, norm_alone, accumulation, num_processes = case
     before, after = alone(norm_alone, accumulation)
     several = weights_after_a_step(tmp_path / "several", norm, LARGE, num_processes, accumulation, *overrides)
     assert several.keys() == before.keys()

@@ -9,7 +9,7 @@ from language_models import LanguageModel
 from probe import named
 
 TOLERANCE = 1e-5
-STEPS = 50
+STEPS = 21
 
 RECIPE = """
 version: 1

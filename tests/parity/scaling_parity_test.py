@@ -68,8 +68,7 @@ def sent(lines):
             if not any(purpose in line["purpose"] for purpose in BESIDE_STEPS)}
 
 
-@pytest.mark.parametrize("num_processes, accumulation", [(2, 1), (4, 3)])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind, num_processes, accumulation", [*((kind, 4, 3) for kind in KINDS), ("copies", 2, 1), ("stage 3", 2, 1), ("stage 1", 2, 1)])
 def test_real_ranks_hold_and_send_what_is_foreseen(tmp_path, kind, num_processes, accumulation):
     overrides = [LAYERS, "training={num_epochs: null, max_steps: 3, gradient_accumulation_steps: %d}" % accumulation,
                  "dataloader={batch_size: 8}", *KINDS[kind]]

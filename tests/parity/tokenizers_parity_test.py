@@ -36,9 +36,9 @@ def corpus():
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory, corpus):
-    """The path of each kind's tokenizer.json."""
+    """The path of each kind's tokenizer.json: of texts that are enough for vocabularies of this size, with and without rare words."""
     folder = tmp_path_factory.mktemp("kinds")
-    training = corpus["mrpc"][:4000] + corpus["shakespeare"][:1000]
+    training = corpus["mrpc"][:1000] + corpus["shakespeare"][:250]
     for make in tokenizer_kinds.KINDS:
         make(training).save(str(folder / f"{make.__name__}.json"))
     return folder
@@ -96,7 +96,8 @@ def test_a_tokenizer_of_each_kind_gives_the_ids_of_its_peer(probe, kinds, corpus
 @pytest.mark.parametrize("file", ["tokenizer.json", "vocab.txt"])
 def test_minilm_gives_the_ids_of_its_peer(probe, corpus, file, part):
     folder = minilm_folder()
-    compare(probe, folder / file, peer_of(folder / "tokenizer.json"), corpus[part], f"{file} on {part}")
+    texts = corpus[part][:: 1 if file == "tokenizer.json" or part == "mixed" else 4]  # what vocab.txt is made into is the same
+    compare(probe, folder / file, peer_of(folder / "tokenizer.json"), texts, f"{file} on {part}")
 
 
 def changed(path, target, **changes):

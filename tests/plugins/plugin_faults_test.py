@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from plugin_runs import PLUGINS, PROGRAMS, RECIPE, assert_fails_with, output_of, put
+from plugin_runs import PLUGINS, RECIPE, assert_fails_with, output_of, put
 from tests.include_direction_test import public_headers_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -66,8 +66,8 @@ def folder_of_bad_plugins(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("plugin", NO_PLUGIN)
+# Of the installed program, what depends on the headers and libraries beside it.
+@pytest.mark.parametrize("plugin, program", [*((plugin, "the build's") for plugin in NO_PLUGIN), ("wrong_abi", "the installed"), ("undefined_symbol", "the installed")])
 def test_a_plugin_that_cannot_be_loaded_is_one_error(bad, plugin, program):
     recipe = RECIPE.replace("[libevery_kind.so]", f"[lib{plugin}.so]")  # none of its components is known then
     (bad / "bad.yaml").write_text(recipe)

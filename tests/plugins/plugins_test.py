@@ -1,5 +1,6 @@
 """A plugin with a component of every kind does what its components say."""
 
+import functools
 import json
 import os
 import re
@@ -43,14 +44,29 @@ def by_hand():
     return steps
 
 
+@pytest.fixture(scope="module", name="runs")
+def trained_runs(tmp_path_factory):
+    """program -> a folder in which it has trained RECIPE."""
+
+    def trained(program):
+        folder = tmp_path_factory.mktemp("every_kind")
+        put("libevery_kind.so", folder)
+        (folder / "line.yaml").write_text(RECIPE)
+        output_of("line.yaml", folder=folder, program=program)
+        return folder
+
+    return functools.cache(trained)
+
+
 @pytest.fixture(scope="module", params=PROGRAMS, name="trained")
-def trained_run(request, tmp_path_factory):
-    """The program, and a folder in which it has trained RECIPE."""
-    folder = tmp_path_factory.mktemp("every_kind")
-    put("libevery_kind.so", folder)
-    (folder / "line.yaml").write_text(RECIPE)
-    output_of("line.yaml", folder=folder, program=request.param)
-    return request.param, folder
+def run_of_each_program(request, runs):
+    return request.param, runs(request.param)
+
+
+@pytest.fixture(scope="module", name="folder")
+def run_of_the_build(runs):
+    """For what the installed program does in the same way."""
+    return runs("the build's")
 
 
 def test_a_plugins_communication_hook_makes_the_gradients(tmp_path):
@@ -319,22 +335,20 @@ def test_a_run_of_a_plugins_components_goes_on_from_a_checkpoint(trained):
     assert (folder / "resumed/history.txt").read_text().startswith("start line\nprogress 3\n")
 
 
-def test_a_plugins_components_are_listed_with_their_origin(trained):
-    program, folder = trained
+def test_a_plugins_components_are_listed_with_their_origin(folder):
     for kind, name in COMPONENTS.items():
-        listed = output_of("list", kind, "--plugin", "libevery_kind.so", folder=folder, program=program)
+        listed = output_of("list", kind, "--plugin", "libevery_kind.so", folder=folder)
         assert re.search(rf"^{name} .*(\n +.*)*\(libevery_kind\.so\)$", listed, re.MULTILINE)
-        assert len(listed.splitlines()) > len(output_of("list", kind, folder=folder, program=program).splitlines())
-        shown = output_of("list", kind, name, "--plugin", "libevery_kind.so", folder=folder, program=program)
+        assert len(listed.splitlines()) > len(output_of("list", kind, folder=folder).splitlines())
+        shown = output_of("list", kind, name, "--plugin", "libevery_kind.so", folder=folder)
         assert shown.startswith(f"{name} ({kind}): ")
         assert "\nfrom libevery_kind.so\n" in shown
 
 
-def test_a_plugins_components_are_in_the_schema(trained):
-    program, folder = trained
-    schema = output_of("schema", "--plugin", "libevery_kind.so", folder=folder, program=program)
+def test_a_plugins_components_are_in_the_schema(folder):
+    schema = output_of("schema", "--plugin", "libevery_kind.so", folder=folder)
     component = re.compile(rf'"((?:{"|".join(COMPONENTS)})\.\w+)":')
-    added = set(component.findall(schema)) - set(component.findall(output_of("schema", folder=folder, program=program)))
+    added = set(component.findall(schema)) - set(component.findall(output_of("schema", folder=folder)))
     assert added == {f"{kind}.{name}" for kind, name in COMPONENTS.items()} | {"logger.Troubled"}
     checker = jsonschema.Draft7Validator(json.loads(schema))
     recipe = yaml.safe_load(RECIPE)
@@ -345,21 +359,19 @@ def test_a_plugins_components_are_in_the_schema(trained):
         del section["slop"]
 
 
-def test_a_plugins_components_are_checked_like_any(trained):
-    program, folder = trained
+def test_a_plugins_components_are_checked_like_any(folder):
     (folder / "wrong.yaml").write_text(RECIPE.replace("slope: 3", "slop: 3", 1).replace("by: 1", "by: far"))
     assert_fails_with(
         "wrong.yaml:9:39: dataset.train.slop: unknown parameter of Line; did you mean slope?\n"
         "wrong.yaml:11:34: dataset.transforms[0].by: expected a number, found 'far'",
-        "validate", "wrong.yaml", folder=folder, program=program)
+        "validate", "wrong.yaml", folder=folder)
 
 
-def test_a_plugins_layer_has_a_form_in_onnx(trained):
-    program, folder = trained
+def test_a_plugins_layer_has_a_form_in_onnx(folder):
     onnx = pytest.importorskip("onnx", reason="onnx is not installed: tools/setup --tests fetches it")
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: tools/setup --tests fetches it")
-    path = folder / f"{program.replace(' ', '_')}.onnx"
-    output_of("export", "runs/line", "--format", "onnx", "--output", path, folder=folder, program=program)
+    path = folder / "line.onnx"
+    output_of("export", "runs/line", "--format", "onnx", "--output", path, folder=folder)
     onnx.checker.check_model(str(path), full_check=True)
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     for samples in (1, 6):

@@ -52,9 +52,8 @@ std::vector<at::Tensor> by_definition(const at::Tensor& x, const at::Tensor& w, 
   return {at::conv2d(x, w, bias, one, padding), grad_x, grad_w};
 }
 
-void check(const Case& c, CpuPath path) {
+void check(const Case& c, const std::vector<CpuPath>& paths = {best_cpu_path()}) {
   CAPTURE(text_of(c));
-  CAPTURE(name_of(path));
   const auto type = c.is_bfloat16 ? at::kBFloat16 : at::kFloat;
   const int64_t out_height = c.height + 2 * c.padding[0] - c.taps + 1,
                 out_width = c.width + 2 * c.padding[1] - c.taps + 1;
@@ -64,20 +63,23 @@ void check(const Case& c, CpuPath path) {
   const at::Tensor grad_y = at::randn({c.images, c.filters, out_height, out_width}).to(type).contiguous(kLast);
   const auto exact =
       by_definition(x.to(at::kDouble), w.to(at::kDouble), grad_y.to(at::kDouble), bias.to(at::kDouble), c.padding);
-  const Winograd winograd(x.sizes(), w.sizes(), c.padding, c.is_bfloat16, c.tile, path);
-  const std::vector<at::Tensor> ours = {winograd.forward(x, w, bias), winograd.input_gradient(grad_y, w),
-                                        winograd.filter_gradient(x, grad_y)};
-  REQUIRE(ours[0].sizes() == exact[0].sizes());
-  REQUIRE(ours[1].sizes() == x.sizes());
-  REQUIRE(ours[2].sizes() == w.sizes());
-  CHECK(ours[0].is_contiguous(kLast));
-  CHECK(ours[1].is_contiguous(kLast));
-  CHECK(ours[2].is_contiguous());
-  CHECK((ours[2].scalar_type() == at::kFloat));
-  const double of_activations = c.is_bfloat16 ? 4e-3 : 3e-6;  // bfloat16 rounds what is stored to 8 bits
-  CHECK(error_of(ours[0], exact[0]) < of_activations);
-  CHECK(error_of(ours[1], exact[1]) < of_activations);
-  CHECK(error_of(ours[2], exact[2]) < 1e-5);  // sums over all pixels
+  for (const CpuPath path : paths) {
+    CAPTURE(name_of(path));
+    const Winograd winograd(x.sizes(), w.sizes(), c.padding, c.is_bfloat16, c.tile, path);
+    const std::vector<at::Tensor> ours = {winograd.forward(x, w, bias), winograd.input_gradient(grad_y, w),
+                                          winograd.filter_gradient(x, grad_y)};
+    REQUIRE(ours[0].sizes() == exact[0].sizes());
+    REQUIRE(ours[1].sizes() == x.sizes());
+    REQUIRE(ours[2].sizes() == w.sizes());
+    CHECK(ours[0].is_contiguous(kLast));
+    CHECK(ours[1].is_contiguous(kLast));
+    CHECK(ours[2].is_contiguous());
+    CHECK((ours[2].scalar_type() == at::kFloat));
+    const double of_activations = c.is_bfloat16 ? 4e-3 : 3e-6;  // bfloat16 rounds what is stored to 8 bits
+    CHECK(error_of(ours[0], exact[0]) < of_activations);
+    CHECK(error_of(ours[1], exact[1]) < of_activations);
+    CHECK(error_of(ours[2], exact[2]) < 1e-5);  // sums over all pixels
+  }
 }
 
 Case random_case(std::mt19937& random) {
@@ -94,8 +96,6 @@ Case random_case(std::mt19937& random) {
   if (number(0, 9) == 0) c.images = number(20, 60);  // more tiles than are computed at once
   return c;
 }
-
-/// Sets how many threads compute, and sets it back.
 
 /// A convolution whose sizes winograd_pays accepts, and one pass forward and backward over it.
 struct Net {
@@ -116,20 +116,17 @@ struct Net {
 TEST_CASE("Winograd's convolutions equal float64's by the definition, for any sizes, on every path") {
   std::mt19937 random(7);  // NOLINT(bugprone-random-generator-seed): the same sizes each time
   at::manual_seed(7);
-  for (int i = 0; i < trainrun::test::fuzz_rounds(120); ++i) {
-    const Case c = random_case(random);
-    for (const CpuPath path : available_cpu_paths()) check(c, path);
-  }
+  for (int i = 0; i < trainrun::test::fuzz_rounds(120); ++i) check(random_case(random), available_cpu_paths());
 }
 
 TEST_CASE("Winograd's convolutions divide images, tiles and channels among threads") {
   std::mt19937 random(8);  // NOLINT(bugprone-random-generator-seed)
   for (const int threads : {1, 2, 3, 5}) {
     const Threads set(threads);
-    for (int i = 0; i < 12; ++i) check(random_case(random), best_cpu_path());
+    for (int i = 0; i < 12; ++i) check(random_case(random));
     // many tiles of one image; sums that are too many for each thread to have its own
-    check({WinogradTile::kOutputs4Taps3, 1, 40, 36, 70, 50, 3, {1, 1}, false}, best_cpu_path());
-    check({WinogradTile::kOutputs4Taps3, 40, 200, 150, 9, 9, 3, {1, 1}, false}, best_cpu_path());
+    check({WinogradTile::kOutputs4Taps3, 1, 40, 36, 70, 50, 3, {1, 1}, false});
+    check({WinogradTile::kOutputs4Taps3, 40, 200, 150, 9, 9, 3, {1, 1}, false});
   }
 }
 

@@ -275,7 +275,7 @@ TEST_CASE("what is no configuration is one problem") {
 }
 
 TEST_CASE("faults of a value keep the place of the file that said it, and the command line's keep their number") {
-  Catalog catalog = test::catalog_of_the_program();
+  Catalog& catalog = test::catalog_of_the_program();
   const auto faults = [&](const AccelerateConfig& config, const std::vector<std::string>& overrides) {
     try {
       load_recipe("tests/recipes/digits_small.yaml", config, overrides, catalog);
@@ -296,7 +296,7 @@ TEST_CASE("faults of a value keep the place of the file that said it, and the co
 }
 
 TEST_CASE("the file comes after the recipe and before the command line") {
-  Catalog catalog = test::catalog_of_the_program();
+  Catalog& catalog = test::catalog_of_the_program();
   const LoadedRecipe loaded = load_recipe("tests/recipes/digits_small.yaml", read_sample("multi_cpu.yaml"),
                                           {"num_processes=4", "device=auto"}, catalog);
   CHECK(loaded.recipe.distributed_type == DistributedType::kMultiCpu);

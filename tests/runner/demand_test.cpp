@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "runner/base/byte_size.h"
-#include "runner/loggers/loggers.h"
 #include "tests/doctest.h"
+#include "tests/runner/recipe_support.h"
 
 namespace trainrun {
 namespace {
@@ -58,9 +58,7 @@ struct ImaginedMachine {
 };
 
 LoadedRecipe digits(const std::vector<std::string>& overrides) {
-  Catalog catalog = builtins();
-  add_loggers(catalog.loggers);
-  return load_recipe("recipes/digits_mlp.yaml", overrides, catalog);
+  return load_recipe("recipes/digits_mlp.yaml", overrides, test::catalog_of_the_program());
 }
 
 Demand foresee_on(ImaginedMachine& machine, const LoadedRecipe& loaded, const DemandLimits& limits) {

@@ -18,7 +18,7 @@ namespace {
 std::vector<std::string> codes_of_loading(const std::optional<std::string>& text, const std::string& override) {
   const TemporaryFolder folder;
   if (text) write_content(folder / "recipe.yaml", *text);
-  Catalog catalog = test::catalog_of_the_program();
+  Catalog& catalog = test::catalog_of_the_program();
   std::vector<std::string> codes;
   try {
     load_recipe(folder / "recipe.yaml", override.empty() ? std::vector<std::string>() : std::vector{override}, catalog);

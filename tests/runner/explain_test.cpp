@@ -7,24 +7,17 @@
 #include <sstream>
 
 #include "registry/graph/shape_mode.h"
-#include "runner/loggers/loggers.h"
 #include "runner/model/model.h"
 #include "runner/train/job.h"
 #include "tests/doctest.h"
+#include "tests/runner/recipe_support.h"
 #include "tests/temporary_folder.h"
 
 namespace trainrun {
 namespace {
 
-Catalog full_catalog() {
-  Catalog catalog = builtins();
-  add_loggers(catalog.loggers);
-  return catalog;
-}
-
 Explanation explain_recipe(const std::string& path, const std::vector<std::string>& overrides = {}) {
-  Catalog catalog = full_catalog();
-  return explain(load_recipe(path, overrides, catalog));
+  return explain(load_recipe(path, overrides, test::catalog_of_the_program()));
 }
 
 using Strings = std::vector<std::string>;
@@ -117,7 +110,7 @@ TEST_CASE("explain counts steps as the job does") {
                                                           {"training={num_epochs: 3, max_steps: 100}"},
                                                           {"training={max_steps: 77}"}};
   for (const std::vector<std::string>& overrides : variants) {
-    Catalog catalog = full_catalog();
+    Catalog& catalog = test::catalog_of_the_program();
     std::vector<std::string> all = overrides;
     all.push_back("output_dir=" + folder / "run");
     const LoadedRecipe loaded = load_recipe("recipes/digits_mlp.yaml", all, catalog);
@@ -142,7 +135,7 @@ TEST_CASE("what depends on data that is not opened is left open") {
 }
 
 TEST_CASE("layers within layers have their state-dict names, and every parameter is counted once") {
-  Catalog catalog = full_catalog();
+  Catalog& catalog = test::catalog_of_the_program();
   const LoadedRecipe loaded = load_recipe("recipes/mnist_residual.yaml", {}, catalog);
   const Explanation e = explain(loaded);
   CHECK(layer(e, "stage2").is_container);

@@ -4,7 +4,6 @@
 #include <fstream>
 
 #include "runner/foresight/explain.h"
-#include "runner/loggers/loggers.h"
 #include "runner/model/recipe_loader.h"
 #include "tests/doctest.h"
 #include "tests/runner/recipe_support.h"
@@ -14,10 +13,18 @@ using namespace trainrun;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
+LoadedRecipe load(const std::string& path) { return load_recipe(path, {}, test::catalog_of_the_program()); }
+
 /// The recipe's text with every default.
-std::string complete(const std::string& path) {
-  Catalog catalog = test::catalog_of_the_program();
-  return resolved_text(with_defaults(load_recipe(path, {}, catalog).resolved, catalog));
+std::string complete(const LoadedRecipe& recipe) {
+  return resolved_text(with_defaults(recipe.resolved, test::catalog_of_the_program()));
+}
+
+/// What follows from it, whatever its file is called.
+nlohmann::json explained(const LoadedRecipe& recipe) {
+  auto explanation = to_json(explain(recipe));
+  for (const char* key : {"recipe", "path"}) explanation.erase(key);
+  return explanation;
 }
 
 }  // namespace
@@ -29,23 +36,19 @@ TEST_CASE("a recipe with every default written out is the same job, and complete
       const std::string path = entry.path().string();
       if (!path.ends_with(".yaml") || !test::has_its_data(path)) continue;
       CAPTURE(path);
-      const std::string text = complete(path);
+      const LoadedRecipe recipe = load(path);
+      const std::string text = complete(recipe);
       const std::string written = folder / entry.path().filename().string();
       std::ofstream(written) << text;
-      CHECK(complete(written) == text);
-      Catalog catalog = test::catalog_of_the_program();
-      const auto explained = [&](const std::string& recipe) {
-        auto explanation = to_json(explain(load_recipe(recipe, {}, catalog)));
-        for (const char* key : {"recipe", "path"}) explanation.erase(key);
-        return explanation;
-      };
-      CHECK(explained(written) == explained(path));
+      const LoadedRecipe again = load(written);
+      CHECK(complete(again) == text);
+      CHECK(explained(again) == explained(recipe));
     }
   }
 }
 
 TEST_CASE("defaults are those of sections, components and what they hold") {
-  const std::string text = complete("tests/recipes/valid/minimal.yaml");
+  const std::string text = complete(load("tests/recipes/valid/minimal.yaml"));
   for (const char* line : {"seed: 42", "num_threads: auto", "batch_size: 1", "every_steps: 100", "keep_last: 2",
                            "max_grad_norm: null", "bias: true", "momentum: 0", "num_workers: 1"}) {
     CHECK_MESSAGE(text.find(line) != std::string::npos, line << "\n" << text);

@@ -13,9 +13,14 @@
 
 namespace trainrun::test {
 
-inline Catalog catalog_of_the_program() {
-  Catalog catalog = builtins();
-  add_loggers(catalog.loggers);
+/// Made once: under AddressSanitizer that takes longer than to load a recipe. Only a plugin changes it, and no recipe of
+/// these tests has one that can be loaded.
+inline Catalog& catalog_of_the_program() {
+  static Catalog catalog = [] {
+    Catalog made = builtins();
+    add_loggers(made.loggers);
+    return made;
+  }();
   return catalog;
 }
 

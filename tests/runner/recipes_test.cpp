@@ -31,7 +31,7 @@ struct Found {
 };
 
 Found found_in(const std::string& path) {
-  Catalog catalog = test::catalog_of_the_program();
+  Catalog& catalog = test::catalog_of_the_program();
   Found found;
   try {
     load_recipe(path, {}, catalog);

@@ -16,6 +16,7 @@
 #include "runner/report/reference.h"
 #include "tests/doctest.h"
 #include "tests/runner/recipe_support.h"
+#include "tests/sanitizers.h"
 
 #define VALIJSON_USE_EXCEPTIONS 1
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
@@ -37,16 +38,7 @@ constexpr const char* kAccepted = "# schema: accepts";
 
 // Under AddressSanitizer valijson takes minutes, and it is not valijson that the sanitizers are to look at: there every
 // eighth recipe and component is enough. The loader reads all of them in recipes_test.cpp.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define TRAINRUN_SOME_DOCUMENTS
-#endif
-#endif
-#ifdef TRAINRUN_SOME_DOCUMENTS
-constexpr size_t kEvery = 8;
-#else
-constexpr size_t kEvery = 1;
-#endif
+constexpr size_t kEvery = kIsSanitized ? 8 : 1;
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
@@ -140,7 +132,7 @@ const Validator& recipe_validator() {
 }
 
 std::string faults_of_the_loader(const std::string& path) {
-  Catalog catalog = catalog_of_the_program();
+  Catalog& catalog = catalog_of_the_program();
   try {
     load_recipe(path, {}, catalog);
   } catch (const RecipeError& error) {

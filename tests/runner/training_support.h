@@ -103,7 +103,7 @@ inline int train_in(const std::string& folder, Script& own, const std::vector<st
 }
 
 inline int train_in(const std::string& folder, Script& own, const std::vector<std::string>& overrides) {
-  Catalog catalog = catalog_with();
+  static Catalog catalog = catalog_with();  // no plugin adds to it
   return train_in(folder, own, overrides, catalog);
 }
 
