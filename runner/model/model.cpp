@@ -413,7 +413,7 @@ void Model::train(bool on) {
 void Model::to(at::Device device) {
   device_ = device.type();
   graph_->to(device);
-  if (roles_) roles_->to(device, *this);
+  if (roles_) roles_->to(device);
   for (const WeightedLoss& part : losses_) {
     if (part.loss.state) part.loss.state->to(device);
   }

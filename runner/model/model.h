@@ -112,7 +112,8 @@ class Model {
 
   Graph& graph() { return *graph_; }
   const Graph& graph() const { return *graph_; }
-  /// Parameters and buffers by their PyTorch names, in PyTorch's order.
+  /// Parameters and buffers by their PyTorch names, in the order in which layers are built. That is PyTorch's but for
+  /// some models of Hugging Face's (Llama's norms stand before what reads them): match Python's by name, not by place.
   NamedTensors state_dict() const;
   /// The same without the recipe's adapters, whose layers' weights alone then compute what they compute with them.
   NamedTensors merged_state_dict() const;
@@ -188,7 +189,7 @@ class ModelRoles {
   /// Reads their weights; what was skipped is returned, a line each. Throws DataError, Error.
   std::vector<std::string> load();
   /// Follows the owner, which was moved there.
-  void to(at::Device device, const Model& owner);
+  void to(at::Device device);
   /// What their weights take, without those that they share with the owner.
   int64_t num_bytes() const;
   /// Those that have weights of their own.
@@ -199,9 +200,14 @@ class ModelRoles {
     std::string name;
     std::shared_ptr<const Recipe> recipe;  // of the role alone
     std::unique_ptr<Model> model;
-    bool shares = false;  // the owner's weights
+    bool shares = false;                                    // the owner's weights, but for those that it trains
+    std::vector<std::pair<at::Tensor, at::Tensor>> shared;  // a parameter, and the owner's whose values it has
   };
   void build(Role& role, const Recipe& recipe, const RoleSection& section, const DatasetInfo& info, const Model& owner);
+  /// Has the shared parameters be the owner's, wherever these are.
+  static void share(const Role& role);
+  /// What the role does not share, each tensor once.
+  static NamedTensors own_state(const Role& role);
 
   std::vector<Role> roles_;
   bool is_loaded_ = false;

@@ -1,10 +1,11 @@
 // Models beside the recipe's own: its `models`.
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <map>
 #include <mutex>
+#include <set>
 
 #include "registry/graph/shape_mode.h"
 #include "registry/tensors/fault.h"
@@ -14,7 +15,7 @@
 namespace trainrun {
 namespace {
 
-/// Random numbers go on where they were when this was made.
+/// Random numbers go on where they were when this was made. Until then a model may be drawn `from` a seed.
 class KeptRandomNumbers {
  public:
   KeptRandomNumbers() : generator_(at::detail::getDefaultCPUGenerator()) {
@@ -24,6 +25,10 @@ class KeptRandomNumbers {
   ~KeptRandomNumbers() {
     const std::scoped_lock lock(generator_.mutex());
     generator_.set_state(state_);
+  }
+  void draw_from(int64_t seed) {
+    const std::scoped_lock lock(generator_.mutex());
+    generator_.set_current_seed(static_cast<uint64_t>(seed));
   }
   KeptRandomNumbers(const KeptRandomNumbers&) = delete;
   KeptRandomNumbers& operator=(const KeptRandomNumbers&) = delete;
@@ -57,20 +62,34 @@ bool names_weights(const Recipe& recipe, const Model& model) {
   return recipe.model.weights || std::any_of(found.begin(), found.end(), has_folder);
 }
 
-/// Has the parameters of `model` be those of `owner`, which has adapters besides.
-void share_weights(const Model& model, const Model& owner) {
-  const NamedTensors owned = owner.parameters();
-  const std::map<std::string, at::Tensor> by_name(owned.begin(), owned.end());
+/// The parameters of `model` that `owner`, which has adapters besides, never trains, and what they are there. Those of
+/// modules_to_save are not among them: as in peft, the model without its adapters has them as they were.
+std::vector<std::pair<at::Tensor, at::Tensor>> untrained(const Model& model, const Model& owner) {
+  const auto owned = owner.graph().named_parameters();  // by all of its names, where a weight has several
+  std::vector<std::pair<at::Tensor, at::Tensor>> same;
+  std::set<const at::TensorImpl*> seen;
   for (const auto& item : model.graph().named_parameters()) {
-    at::Tensor parameter = item.value();
-    parameter.set_data(by_name.at(item.key()).detach());
+    const at::Tensor* own = owned.find(item.key());
+    if (!own || own->requires_grad() || !seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
+    same.emplace_back(item.value(), *own);
   }
+  return same;
+}
+
+/// A file of the model's weights may have more than the model without its adapters has; it was checked for the model.
+void pass_over_what_is_not_there(std::optional<std::variant<std::string, WeightsSection>>& weights) {
+  if (!weights) return;
+  WeightsSection section;
+  if (const auto* path = std::get_if<std::string>(&*weights)) section.path = *path;
+  if (const auto* given = std::get_if<WeightsSection>(&*weights)) section = *given;
+  section.strict = false;
+  weights = std::move(section);
 }
 
 }  // namespace
 
 ModelRoles::ModelRoles(const Recipe& recipe, const DatasetInfo& info, const Model& owner) {
-  const KeptRandomNumbers kept;
+  KeptRandomNumbers kept;
   for (const auto& entry : recipe.models.entries) {
     const RoleSection& section = entry.second;
     const Place place = (section.layers ? *section.layers : recipe.model.layers).layers.at(0).component.place;
@@ -80,6 +99,8 @@ ModelRoles::ModelRoles(const Recipe& recipe, const DatasetInfo& info, const Mode
     }
     Role role;
     role.name = entry.first;
+    // Weights that no file has are then the same in each process, and `from: model` begins as the model itself does.
+    kept.draw_from(recipe.seed);
     at_place(place, path, "", [&] { build(role, recipe, section, info, owner); });
     roles_.push_back(std::move(role));
   }
@@ -102,8 +123,24 @@ void ModelRoles::build(Role& role, const Recipe& recipe, const RoleSection& sect
   }
   for (const auto& [name, tensor] : role.model->parameters()) at::Tensor(tensor).set_requires_grad(false);
   role.model->train(false);
-  if (role.shares) share_weights(*role.model, owner);
+  if (role.shares) {
+    role.shared = untrained(*role.model, owner);
+    pass_over_what_is_not_there(own->model.weights);
+  }
+  share(role);
   role.recipe = std::move(own);
+}
+
+void ModelRoles::share(const Role& role) {
+  for (const auto& [parameter, owned] : role.shared) at::Tensor(parameter).set_data(owned.detach());
+}
+
+NamedTensors ModelRoles::own_state(const Role& role) {
+  std::set<const at::TensorImpl*> seen;
+  for (const auto& [parameter, owned] : role.shared) seen.insert(parameter.unsafeGetTensorImpl());
+  NamedTensors own = role.model->state_dict();
+  std::erase_if(own, [&](const auto& item) { return !seen.insert(item.second.unsafeGetTensorImpl()).second; });
+  return own;
 }
 
 std::optional<size_t> ModelRoles::find(const std::string& name) const {
@@ -124,28 +161,30 @@ at::Tensor ModelRoles::run(size_t role, const Batch& batch) {
 std::vector<std::string> ModelRoles::load() {
   std::vector<std::string> passed_over;
   for (const Role& role : roles_) {
-    if (role.shares) continue;
-    for (const std::string& line : load_initial_weights(*role.recipe, *role.model)) {
-      passed_over.push_back("models." + role.name + ": " + line);
+    if (own_state(role).empty()) continue;
+    for (const auto& [parameter, owned] : role.shared) {  // the owner's are not for this file to change
+      at::Tensor(parameter).set_data(at::empty_like(owned.detach()));
     }
+    const std::vector<std::string> lines = load_initial_weights(*role.recipe, *role.model);
+    share(role);
+    if (role.shares) continue;  // the owner's lines say the same
+    for (const std::string& line : lines) passed_over.push_back("models." + role.name + ": " + line);
   }
   is_loaded_ = true;
   return passed_over;
 }
 
-void ModelRoles::to(at::Device device, const Model& owner) {
+void ModelRoles::to(at::Device device) {
   for (const Role& role : roles_) {
     role.model->to(device);
-    if (role.shares) share_weights(*role.model, owner);
+    share(role);
   }
 }
 
 int64_t ModelRoles::num_bytes() const {
   int64_t bytes = 0;
   for (const Role& role : roles_) {
-    for (const auto& [name, tensor] : role.model->state_dict()) {
-      bytes += role.shares ? 0 : static_cast<int64_t>(tensor.nbytes());
-    }
+    for (const auto& [name, tensor] : own_state(role)) bytes += static_cast<int64_t>(tensor.nbytes());
   }
   return bytes;
 }

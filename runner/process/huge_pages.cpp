@@ -50,12 +50,17 @@ unsigned long free_blocks() {
 
 }  // namespace
 
+__attribute__((no_sanitize("address", "undefined"))) bool keep_freed_memory(int extend_by) {
+  const bool is_kept = mallopt(M_MMAP_THRESHOLD, 1 << 30) != 0;  // large blocks come from the heap, too,
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);                            // and stay there
+  mallopt(M_TOP_PAD, extend_by);
+  return is_kept;
+}
+
 /// The C library can allocate by now (the dynamic loader itself does so), but C++ objects have no constructors yet.
 __attribute__((no_sanitize("address", "undefined"))) void begin_heap_with_huge_pages(int, char**, char**) {
   char* const before = static_cast<char*>(sbrk(0));
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);  // so that what follows comes from the heap,
-  mallopt(M_TRIM_THRESHOLD, INT_MAX);  // and stays there
-  mallopt(M_TOP_PAD, kFirstHeap);
+  keep_freed_memory(kFirstHeap);
   void* volatile block = std::malloc(kMoreThanLeft);  // volatile: the compiler would leave out both calls
   std::free(block);
   char* const end = static_cast<char*>(sbrk(0));

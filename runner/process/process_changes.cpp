@@ -2,13 +2,11 @@
 #include "runner/process/process_changes.h"
 
 #include <fcntl.h>
-#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -36,10 +34,8 @@ std::string open_standard_streams() {
 }
 
 std::string keep_memory() {
-  const bool is_kept = mallopt(M_MMAP_THRESHOLD, 1 << 30) != 0;
-  mallopt(M_TRIM_THRESHOLD, INT_MAX);
-  mallopt(M_TOP_PAD, 64 << 20);
-  return is_kept ? "" : "glibc refuses the threshold";
+  constexpr int kAtOnce = 64 << 20;
+  return keep_freed_memory(kAtOnce) ? "" : "glibc refuses the threshold";
 }
 
 std::string keep_large_blocks() {

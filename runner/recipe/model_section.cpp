@@ -104,7 +104,7 @@ void RoleSection::describe(Fields<RoleSection>& f) {
       .one_of({"model"})
       .doc(
           "model: the recipe's own model as it was before training; with model.adapters, the same weights without the "
-          "adapters, which needs no second copy");
+          "adapters, which needs a second copy only of what modules_to_save names");
   f.optional("layers", &RoleSection::layers).doc("the layers, in order, which read the fields of the batch");
   f.optional("weights", &RoleSection::weights)
       .doc("the state dict of `layers`, as in model.weights; not allowed if a layer has `pretrained`");

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch.nn import functional
 
 import reference
 from probe import ProbeError, assert_same
+from tests.program import CALLED
 
 BATCHES, BATCH_SIZE, EPOCHS = 3, 8, 2
 NET = "[Flatten, {type: Linear, name: body, out_features: 12}, ReLU, {type: Dropout, name: drop, p: 0.5}, {type: Linear, name: head, out_features: 5}]"
@@ -119,7 +121,14 @@ def with_models(recipe: str, models: str) -> str:
     return str(path.with_name("other.yaml"))
 
 
-@pytest.mark.parametrize("adapters", ["null", "{type: LoRA, r: 2, target: ['body', 'head']}"])
+def evaluated(run) -> float:
+    """The loss that `trainrun eval` computes of a run."""
+    done = subprocess.run([CALLED, "eval", str(run)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return float(re.search(r"eval/loss\W+(\S+)", done.stdout)[1])
+
+
+@pytest.mark.parametrize("adapters", ["null", "{type: LoRA, r: 2, target: ['body', 'head']}", "{type: LoRA, r: 2, target: ['body'], modules_to_save: ['head']}"])
 def test_the_model_before_training_is_a_frozen_copy_or_itself_without_adapters(data, tmp_path, adapters):
     start = make_net(12, 0.5).state_dict()
     safetensors.torch.save_file(start, tmp_path / "start.safetensors")
@@ -131,6 +140,31 @@ def test_the_model_before_training_is_a_frozen_copy_or_itself_without_adapters(d
     assert [line["eval/loss"] for line in taken if line["split"] == "eval"] == [line["eval/loss"] for line in copied if line["split"] == "eval"]
     rest, _ = reference.run_trainrun(recipe, tmp_path / "rest", *common, f"checkpoint.resume={whole}/checkpoints/step-00000004")
     assert reference.losses_of(rest) == reference.losses_of(taken)[4:]
+    assert evaluated(whole) == pytest.approx(taken[-1]["eval/loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("adapters", ["null", "{type: LoRA, r: 2, target: ['body']}", "{type: LoRA, r: 2, target: ['body'], modules_to_save: ['norm', 'head']}"])
+def test_the_model_before_training_has_the_statistics_of_its_file_and_the_head_that_was_drawn(data, tmp_path, adapters):
+    """At a learning rate of 0 it gives what the model itself gives, but for the means that its BatchNorm learns: from the second epoch on they part."""
+    net = NET.replace("ReLU", "{type: BatchNorm1d, name: norm}").replace("0.5", "0")
+    start = {f"body.{name}": tensor for name, tensor in nn.Linear(64, 12).state_dict().items()} | {
+        f"norm.{name}": tensor + (0.5 if tensor.is_floating_point() else 0) for name, tensor in nn.BatchNorm1d(12).state_dict().items()}
+    safetensors.torch.save_file(start, tmp_path / "start.safetensors")
+    recipe = with_models(data[0], "{teacher: {from: model}}")
+    overrides = [f"model.layers={net}", f"model.weights={{path: {tmp_path / 'start.safetensors'}, strict: false}}", f"model.adapters={adapters}", "optimizer.lr=0",
+                 "loss=[{type: DistillationLoss, temperature: 3, inputs: [head, teacher]}]"]
+    lines, run = reference.run_trainrun(recipe, tmp_path / "run", *overrides, "training.num_epochs=1")
+    saved = weights(run)
+
+    def logits(mean, variance):
+        normed = functional.batch_norm(functional.linear(data[1].flatten(1), saved["body.weight"], saved["body.bias"]), mean, variance, saved["norm.weight"],
+                                       saved["norm.bias"])
+        return functional.linear(normed, saved["head.weight"], saved["head.bias"])
+
+    before = logits(start["norm.running_mean"], start["norm.running_var"])
+    after = distillation(logits(saved["norm.running_mean"], saved["norm.running_var"]), before, 3).item()
+    assert lines[-1]["eval/loss"] == pytest.approx(after, rel=2e-3) and after > 1e-4  # of logits that are rounded
+    assert evaluated(run) == pytest.approx(after, rel=2e-3)
 
 
 @pytest.mark.parametrize("models, message", [

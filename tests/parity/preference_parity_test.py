@@ -15,7 +15,7 @@ import transformers
 from torch.nn import functional
 
 import reference
-from language_models import LLAMA, LLAMA_3, VOCABULARY
+from language_models import LLAMA, LLAMA_3, QWEN, VOCABULARY
 from probe import ProbeError, assert_same
 from tests.program import CALLED
 
@@ -57,12 +57,13 @@ def pairs() -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("preference")
-    LLAMA_3.saved(folder / "base")
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<pad>": 0, "</s>": 1, **{word: i + 2 for i, word in enumerate(WORDS)}}, unk_token="<pad>"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     made.add_special_tokens(["<pad>", "</s>"])
-    made.save(str(folder / "base/tokenizer.json"))
-    (folder / "base/tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "pad_token": "<pad>"}))
+    for name, model in (("base", LLAMA_3), ("tied", QWEN)):
+        model.saved(folder / name)
+        made.save(str(folder / name / "tokenizer.json"))
+        (folder / name / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "pad_token": "<pad>"}))
     (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs()))
     return folder
 
@@ -116,15 +117,21 @@ def test_all_weights_learn_beside_a_frozen_copy_as_in_python(folder, tmp_path):
     assert reference.losses_of(lines) == pytest.approx(expected, abs=1e-4)
 
 
-def test_adapters_learn_and_the_reference_is_the_model_without_them_as_in_peft(folder, tmp_path):
-    recipe = write_recipe(folder, ADAPTERS)
-    lines, run = reference.run_trainrun(recipe, tmp_path / "run", "checkpoint={every: 1, keep_last: null}")
+@pytest.mark.parametrize("model, saved", [(LLAMA_3, None), (LLAMA_3, ["lm_head"]), (LLAMA_3, ["embed_tokens", "norm"]), (QWEN, None), (QWEN, ["lm_head"]),
+                                          (QWEN, ["embed_tokens"])], ids=lambda value: "_".join(value) if isinstance(value, list) else str(value))
+def test_adapters_learn_and_the_reference_is_the_model_without_them_as_in_peft(folder, tmp_path, model, saved):
+    """What modules_to_save trains, the reference has as it was, also where it shared its weight with another layer."""
+    recipe = tmp_path / "r.yaml"
+    text = RECIPE.format(folder=folder, adapters=ADAPTERS if saved is None else ADAPTERS.replace("]}", f"], modules_to_save: {saved}}}"))
+    recipe.write_text(text if model is LLAMA_3 else text.replace("LlamaForCausalLM", model.type).replace("/base", "/tied"))
+    lines, run = reference.run_trainrun(str(recipe), tmp_path / "run", "checkpoint={every: 1, keep_last: null}")
     first = safetensors.torch.load_file(run / "checkpoints/step-00000001/model.safetensors")
-    peer = peft.get_peft_model(LLAMA_3.make(), peft.LoraConfig(r=4, lora_alpha=16, target_modules=["q_proj", "v_proj"]))
-    names = peft.get_peft_model_state_dict(peer)
-    # After one step lora_A is what it was drawn as: lora_B was 0, so it had no gradient, and nothing decays at this rate.
-    own = {name: tensor if "lora_B" in name else first[name.replace("base_model.model.", "llama.")] for name, tensor in names.items()}
-    peft.set_peft_model_state_dict(peer, own)
+    peer = peft.get_peft_model(model.make(), peft.LoraConfig(r=4, lora_alpha=16, target_modules=["q_proj", "v_proj"], modules_to_save=saved))
+    with torch.no_grad():
+        for name, parameter in peer.named_parameters():
+            # After one step lora_A is what it was drawn as: lora_B was 0, so it had no gradient, and nothing decays at this rate.
+            if "lora_A" in name:
+                parameter.copy_(first[name.replace("base_model.model.", "llama.").replace(".default", "")])
 
     @contextlib.contextmanager
     def without_adapters():
@@ -132,6 +139,7 @@ def test_adapters_learn_and_the_reference_is_the_model_without_them_as_in_peft(f
             yield peer
 
     expected = train_in_python(peer.train(), without_adapters)
+    assert expected[0] == pytest.approx(math.log(2), rel=1e-5) and expected[-1] < 0.6
     assert reference.losses_of(lines) == pytest.approx(expected, abs=1e-4)
 
 
@@ -240,7 +248,7 @@ training: {{max_steps: 1}}
         assert (int(found.group(1)) if found else 0) == count and lost > 0
 
 
-@pytest.mark.parametrize("adapters", ["null", ADAPTERS], ids=["full", "lora"])
+@pytest.mark.parametrize("adapters", ["null", ADAPTERS, ADAPTERS.replace("]}", "], modules_to_save: [lm_head]}")], ids=["full", "lora", "saved"])
 def test_a_resume_ends_in_the_same_bits_and_two_ranks_in_the_same_losses(folder, tmp_path, adapters):
     recipe = write_recipe(folder, adapters)
     lines, whole = reference.run_trainrun(recipe, tmp_path / "whole")

@@ -109,6 +109,22 @@ loss: CrossEntropyLoss
 metrics: [Accuracy]
 optimizer: {type: AdamW, lr: 1e-2, param_groups: [{match: lora_B, lr: 5e-2}]}
 """ + DIGITS,
+    "preferences": f"""
+model:
+  layers:
+    - {{type: Concat, name: input_ids, inputs: [chosen_input_ids, rejected_input_ids], dim: 0}}
+    - {{type: Concat, name: attention_mask, inputs: [chosen_attention_mask, rejected_attention_mask], dim: 0}}
+    - {{type: LlamaForCausalLM, name: llama, inputs: [input_ids, attention_mask], fields: [input_ids, attention_mask], vocab_size: 72,
+       hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 4, max_position_embeddings: 64}}
+  adapters: {{type: LoRA, r: 4, target: [q_proj, v_proj], modules_to_save: [lm_head, norm]}}
+models: {{reference: {{from: model}}}}
+loss: {{type: DPOLoss, beta: 0.3, inputs: [llama, chosen_labels, rejected_labels, reference]}}
+optimizer: {{type: SGD, lr: 0.5}}
+dataset:
+  train: {{type: PreferencePairs, path: {ROOT}/recipes/data/preferences/test.jsonl, tokenizer: {ROOT}/recipes/data/preferences, max_length: 64}}
+dataloader: {{batch_size: 4}}
+training: {{num_epochs: 2}}
+""",
     "chats": f"""
 model:
   layers: [{{type: Qwen2ForCausalLM, vocab_size: 79, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2}}]

@@ -44,6 +44,27 @@ def without_adapters(net):
         layer.is_adapted = True
 )";
 
+constexpr const char* kWithoutAdaptersAndTrained = R"(@contextlib.contextmanager
+def without_adapters(net):
+    """Has the network compute what it would without its adapters, and with TRAINED as it was before training."""
+    layers = [module for module in net.modules() if isinstance(module, LoRALinear)]
+    learnt = {name: net.get_parameter(name).data for name in net.originals}
+    for layer in layers:
+        layer.is_adapted = False
+    for name, data in net.originals.items():
+        net.get_parameter(name).data = data
+    yield
+    for layer in layers:
+        layer.is_adapted = True
+    for name, data in learnt.items():
+        net.get_parameter(name).data = data
+)";
+
+constexpr const char* kKeepOriginals = R"(def keep_originals(net):
+    """Notes what TRAINED is before training."""
+    net.originals = {name: p.detach().clone() for name, p in net.named_parameters() if name.startswith(TRAINED)}
+)";
+
 constexpr const char* kAddAdapters = R"(def add_adapters(net):
     """Has the linear layers with such names learn by LoRA. Of all else, TRAINED."""
     for name, module in list(net.named_modules()):
@@ -149,7 +170,10 @@ class AdapterWriter {
       text = replaced(text, "        if not self.is_adapted:\n            return super().forward(x)\n", "");
     }
     file_.define("LoRALinear", replaced(text, "INPUT", drops ? "F.dropout(x, LORA_DROPOUT, self.training)" : "x"));
-    if (has_reference_) file_.define("without_adapters", kWithoutAdapters);
+    if (!has_reference_) return;
+    if (own_.saved_modules().empty()) return file_.define("without_adapters", kWithoutAdapters);
+    file_.define("without_adapters", kWithoutAdaptersAndTrained);
+    file_.define("keep_originals", kKeepOriginals);
   }
 
   void write_choice() {

@@ -274,6 +274,7 @@ class ProgramWriter {
     if (!make.ends_with(".to(DEVICE)")) body.line("net.to(DEVICE)");
     for (const std::string& line : initialization_) body.line(line);
     body.line("if args.weights:").in().line("net.load_state_dict(load_file(args.weights))").out();
+    if (file_.has("keep_originals")) body.line("keep_originals(net)");
     make_data(body);
     count_steps(body);
     for (const std::string& line : optimization_.statements) body.line(line);
