@@ -162,8 +162,8 @@ std::string layers_of(const ArrayPlan& plan) {
 
 std::string array_recipe(const ArrayPlan& plan, const std::string& name, int64_t batch_size) {
   const bool unbalanced = is_unbalanced(plan.counts);
-  std::string text = "# Predicts " + plan.target + " from " + plan.input + " of " + plan.path + ", " +
-                     grouped(plan.samples) + " samples. Written by `trainrun init`: change what you like.\n";
+  std::string text = heading("Predicts " + plan.target + " from " + plan.input + " of " + plan.path + ", " +
+                             grouped(plan.samples) + " samples");
   text += "version: 1\nname: " + recipe_word(name) + "\nseed: 1\n\nmodel:\n" + layers_of(plan);
   text += plan.is_class ? "loss: CrossEntropyLoss\n" + metrics_text(unbalanced) : "loss: MSELoss\nmetrics: [MAE, R2]\n";
   const auto data = [&](const std::string& input, const std::string& target) {

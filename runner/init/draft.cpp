@@ -60,10 +60,26 @@ bool is_unbalanced(const std::map<std::string, int64_t>& counts) {
   return most >= kMuch * std::max<int64_t>(least, 1);
 }
 
+namespace {
+
+/// A comment, which names of columns and of files with line ends must not end.
+std::string comment_of(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  return "# " + text + "\n";
+}
+
+}  // namespace
+
+std::string heading(const std::string& subject) {
+  return comment_of(subject + ". Written by `trainrun init`: change what you like.");
+}
+
 std::string commented(const std::string& line, const std::string& comment) {
   constexpr size_t kColumn = 54;
   if (comment.empty()) return line + "\n";
-  return line + std::string(text_width(line) < kColumn ? kColumn - text_width(line) : 2, ' ') + "# " + comment + "\n";
+  return line + std::string(text_width(line) < kColumn ? kColumn - text_width(line) : 2, ' ') + comment_of(comment);
 }
 
 std::string metrics_text(bool unbalanced) {

@@ -47,6 +47,8 @@ std::string recipe_list(const std::vector<std::string>& words);
 /// "setosa 50, versicolor 50, … (12 in all)", the most frequent first.
 std::string counts_text(const std::map<std::string, int64_t>& counts);
 
+/// The first line of a recipe: what it does, as a comment.
+std::string heading(const std::string& subject);
 /// A line of a recipe with a comment beside it, in the column where all of them stand.
 std::string commented(const std::string& line, const std::string& comment);
 

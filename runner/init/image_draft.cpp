@@ -166,9 +166,7 @@ Draft draft_of(ImagePlan plan, const InitOptions& options) {
   }
   draft.batch_size = is_small(plan) ? power_of_two(static_cast<double>(plan.images) / 50, 16, 128) : 32;
   draft.recipe = [plan, name = options.name](int64_t batch_size) {
-    std::string text = "# " + plan.subject +
-                       ". Written by `trainrun init`: change what you like.\nversion: 1\nname: " + recipe_word(name) +
-                       "\nseed: 1\n\n";
+    std::string text = heading(plan.subject) + "version: 1\nname: " + recipe_word(name) + "\nseed: 1\n\n";
     text += model_text(plan);
     text += plan.counts.empty() ? "loss: MSELoss\nmetrics: [MAE, R2]\n"
                                 : "loss: CrossEntropyLoss\n" + metrics_text(is_unbalanced(plan.counts));
@@ -193,6 +191,32 @@ std::map<std::string, ImageFiles> classes_in(const std::string& folder) {
     if (!files.images.empty()) classes.emplace(name, std::move(files));
   }
   return classes;
+}
+
+/// Throws Error where a folder in `folder` is not one of `classes`, since it holds no image: ImageFolder takes each for a
+/// class.
+void require_images(const std::string& folder, const std::map<std::string, ImageFiles>& classes) {
+  std::vector<std::string> empty;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory() && !is_hidden_name(name) && !classes.contains(name)) empty.push_back(name);
+  }
+  if (empty.empty()) return;
+  std::sort(empty.begin(), empty.end());
+  const bool is_one = empty.size() == 1;
+  throw Error(folder + ": each folder in it is a class, but " + join_first(empty, 5, LeftOut::kCount) +
+              (is_one ? " holds" : " hold") + " no JPEG, PNG, WebP or BMP file; remove " + (is_one ? "it" : "them") +
+              ", or put pictures of that kind into " + (is_one ? "it" : "them"));
+}
+
+/// What a table's column names.
+std::vector<std::string> image_names(const std::string& table, const std::string& image) {
+  const auto source = csv_source(table, image);
+  const auto reader = source->open();
+  const auto place = static_cast<size_t>(std::ranges::find(reader->names(), image) - reader->names().begin());
+  std::vector<std::string> names;
+  for (std::vector<Cell> row; reader->next(row);) names.push_back(row[place].text);
+  return names;
 }
 
 std::string part_in(const std::string& folder, std::initializer_list<const char*> names) {
@@ -252,15 +276,20 @@ std::optional<ImageFolders> find_image_folders(const std::string& folder) {
         found.train + ": holds one folder of images alone, " + classes.begin()->first +
         "; put the images of each class into a folder of its own, or name the folder that holds the classes' folders");
   }
+  require_images(found.train, classes);
   for (const auto& [name, files] : classes) {
     found.counts[name] = static_cast<int64_t>(files.images.size());
     found.files.insert(found.files.end(), files.images.begin(), files.images.end());
     found.unreadable += static_cast<int64_t>(files.unread.size());
   }
   if (!found.eval.empty()) {
-    for (const auto& [name, files] : classes_in(found.eval))
-      found.eval_images += static_cast<int64_t>(files.images.size());
-    if (found.eval_images == 0) found.test = std::exchange(found.eval, "");  // not sorted into classes
+    const auto others = classes_in(found.eval);
+    for (const auto& [name, files] : others) found.eval_images += static_cast<int64_t>(files.images.size());
+    if (found.eval_images == 0) {
+      found.test = std::exchange(found.eval, "");  // not sorted into classes
+    } else {
+      require_images(found.eval, others);
+    }
   }
   return found;
 }
@@ -290,6 +319,33 @@ Draft draft_image_folders(const ImageFolders& folders, const InitOptions& option
   return draft;
 }
 
+bool names_images(const TableSight& table, const std::string& image) {
+  const fs::path root = root_of_images(table.path, image);
+  return std::ranges::any_of(image_names(table.path, image), [&](const std::string& name) {
+    return !name.empty() && fs::is_regular_file(root / name);
+  });
+}
+
+std::string root_of_images(const std::string& table, const std::string& image) {
+  const fs::path own = fs::path(table).parent_path();
+  std::vector<fs::path> folders;
+  for (const fs::directory_entry& entry : fs::directory_iterator(own.empty() ? "." : own)) {
+    const fs::path name = entry.path().filename();
+    if (entry.is_directory() && !is_hidden_name(name.string())) folders.push_back(own / name);
+  }
+  std::sort(folders.begin(), folders.end());
+  folders.insert(folders.begin(), own);
+  const std::vector<std::string> names = image_names(table, image);
+  std::string best = own.string();
+  int64_t most = 0;
+  for (const fs::path& folder : folders) {
+    const int64_t count = std::ranges::count_if(
+        names, [&](const std::string& name) { return !name.empty() && fs::is_regular_file(folder / name); });
+    if (count > most) most = count, best = folder.string();
+  }
+  return best;
+}
+
 Draft draft_image_table(const TableSight& table, const std::string& image, const TableTarget& target,
                         const TableFiles& files, const InitOptions& options) {
   if (table.type != "CSV" || target.name == image) {
@@ -299,22 +355,23 @@ Draft draft_image_table(const TableSight& table, const std::string& image, const
   }
   ImagePlan plan;
   const fs::path folder = fs::path(table.path).parent_path();
-  const auto source = csv_source(table.path, image);
-  const auto reader = source->open();
-  const auto place = static_cast<size_t>(std::ranges::find(reader->names(), image) - reader->names().begin());
+  const fs::path root = root_of_images(table.path, image);
   std::vector<std::string> paths;
-  for (std::vector<Cell> row; reader->next(row);) {
-    if (fs::exists(folder / row[place].text)) paths.push_back((folder / row[place].text).string());
+  for (const std::string& name : image_names(table.path, image)) {
+    if (fs::exists(root / name)) paths.push_back((root / name).string());
   }
   if (paths.empty()) {
     throw Error(table.path + ": none of the images that its column " + image +
-                " names is there; paths begin at the folder of the table, " + (folder.empty() ? "." : folder.string()));
+                " names is there, neither in the folder of the table, " + (folder.empty() ? "." : folder.string()) +
+                ", nor in one of its folders");
   }
   plan.subject =
       "Learns " + target.name + " of the pictures that " + table.path + " names, " + grouped(table.rows) + " of them";
   const auto data = [&](const std::string& path) {
-    std::string text = "type: ImageCSV, path: " + recipe_word(path) + ", image: " + recipe_word(image) +
-                       ", label: " + recipe_word(target.name);
+    std::string text = "type: ImageCSV, path: " + recipe_word(path) + ", image: " + recipe_word(image);
+    const std::string own = path == table.path ? root.string() : root_of_images(path, image);
+    if (own != fs::path(path).parent_path()) text += ", root: " + recipe_word(own);
+    text += ", label: " + recipe_word(target.name);
     for (const std::string& setting : table.settings) text += ", " + setting;
     return text + (target.is_class ? "" : ", task: regression");
   };
@@ -333,7 +390,9 @@ Draft draft_image_table(const TableSight& table, const std::string& image, const
   draft.seen.insert(draft.seen.begin(),
                     table.path + ": " + grouped(table.rows) + " rows, whose column " + image + " names pictures");
   draft.seen.push_back("predicted: " + target.name + " (" + target.reason + ")");
+  if (root != folder) draft.seen.push_back("the paths of pictures begin at " + root.string());
   if (!target.doubt.empty()) draft.doubts.push_back(target.doubt);
+  if (!files.test.empty()) draft.doubts.push_back(files.test + " is not used; `trainrun predict` can use it");
   return draft;
 }
 

@@ -38,6 +38,12 @@ std::string part_of(const std::string& name) {
   return lower == "test" || lower == "testing" ? "test" : "";
 }
 
+const ColumnSight* column_of_images(const TableSight& table) {
+  const auto found =
+      std::ranges::find_if(table.columns, [](const ColumnSight& one) { return one.is_image && one.texts > 0; });
+  return found == table.columns.end() ? nullptr : &*found;
+}
+
 Draft draft_of_table(const TableFiles& files, const InitOptions& options) {
   const TableSight table = look_at_table(files.train);
   std::optional<TableSight> other;
@@ -48,15 +54,14 @@ Draft draft_of_table(const TableFiles& files, const InitOptions& options) {
     if (other->find(target.name)) used.eval = std::exchange(used.test, "");
   }
   const TableSight* unlabelled = !used.test.empty() && other ? &*other : nullptr;
-  const auto image =
-      std::ranges::find_if(table.columns, [](const ColumnSight& one) { return one.is_image && one.texts > 0; });
+  const ColumnSight* image = column_of_images(table);
   const TableTarget target = choose_target(table, unlabelled, options);
   const bool is_of_texts = !options.texts.empty() || reads_as_texts(table, target);
   if (!is_of_texts && !table.quotation_fault.empty()) {
     throw DataError(table.quotation_fault +
                     "; write --text and a column for a model of texts, which takes quotation marks as text");
   }
-  if (image != table.columns.end()) return draft_image_table(table, image->name, target, used, options);
+  if (image) return draft_image_table(table, image->name, target, used, options);
   if (is_of_texts) return draft_texts(table, target, used, options);
   return draft_table(table, target, used, options);
 }
@@ -120,11 +125,41 @@ TableFiles files_of_tables(const std::vector<std::string>& tables, const std::st
               join_first(names, 10, LeftOut::kCount) + "; name one of them");
 }
 
-Draft draft_of_folder(const std::string& path, const InitOptions& options) {
-  if (std::optional<ImageFolders> folders = find_image_folders(path)) return draft_image_folders(*folders, options);
-  if (const auto tables = files_in(path, is_table_name); !tables.empty()) {
-    return draft_of_table(files_of_tables(tables, path), options);
+/// Whether a table, the one called train or, if it is not `named`, the only one, names pictures, which lie beside it or in
+/// a folder.
+bool are_of_pictures(const std::vector<std::string>& tables, bool named) {
+  for (const std::string& path : tables) {
+    const bool is_wanted = part_of(fs::path(path).filename().string()) == "train" || (!named && tables.size() == 1);
+    if (!is_wanted || !has_extension(path, ".csv")) continue;
+    const TableSight table = look_at_table(path);
+    const ColumnSight* image = column_of_images(table);
+    if (image && names_images(table, image->name)) return true;
   }
+  return false;
+}
+
+/// Nothing where pictures are not sorted into folders, or their folders are not what is to be learnt.
+std::optional<ImageFolders> class_folders(const std::string& path, const std::vector<std::string>& tables) {
+  if (are_of_pictures(tables, /*named=*/true)) return std::nullopt;
+  try {
+    return find_image_folders(path);
+  } catch (const Error&) {  // one folder alone
+    if (!are_of_pictures(tables, /*named=*/false)) throw;
+    return std::nullopt;
+  }
+}
+
+Draft draft_of_folder(const std::string& path, const InitOptions& options) {
+  const auto tables = files_in(path, is_table_name);
+  if (std::optional<ImageFolders> folders = class_folders(path, tables)) {
+    Draft draft = draft_image_folders(*folders, options);
+    if (!tables.empty()) {
+      draft.doubts.push_back(join_first(tables, 3, LeftOut::kCount) +
+                             ": not read; the folders' names are the classes. To learn from a table, name it");
+    }
+    return draft;
+  }
+  if (!tables.empty()) return draft_of_table(files_of_tables(tables, path), options);
   if (const auto texts = files_in(path, is_text_name); !texts.empty()) return draft_language_model(texts, options);
   const auto arrays = files_in(path, is_array_name);
   if (arrays.size() == 1) return draft_arrays(arrays[0], options);

@@ -47,7 +47,7 @@ class Planner {
                              ", and are taken as missing values");
       use(0, column, "");
     } else if (options.is_list()) {
-      leave_out(column, "lists");
+      leave_out(column, "lists or objects");
     } else if (!fault.empty() && options.is_date()) {
       plan_.doubts.push_back(column.name + ": " + fault + "; it is left out. To use it, name its format in `columns`");
       leave_out(column, "dates in an unclear format");

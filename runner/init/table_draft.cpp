@@ -122,9 +122,9 @@ std::string recipe_of_table(const TableSight& table, const TableTarget& target, 
                             const TableFiles& files, const RowSplit& split, const std::string& name,
                             int64_t batch_size) {
   const bool unbalanced = target.is_class && is_unbalanced(target.counts);
-  std::string text = "# Predicts " + target.name + " from " +
-                     counted(static_cast<int64_t>(plan.features.size()), "column", "columns") + " of " + table.path +
-                     ", " + grouped(table.rows) + " rows. Written by `trainrun init`: change what you like.\n";
+  std::string text = heading("Predicts " + target.name + " from " +
+                             counted(static_cast<int64_t>(plan.features.size()), "column", "columns") + " of " +
+                             table.path + ", " + grouped(table.rows) + " rows");
   text += "version: 1\nname: " + recipe_word(name) + "\nseed: 1\n\nmodel:\n";
   text +=
       mlp_layers(split.rows, target.is_class ? target.num_classes : 1, target.is_class ? "a logit for each class" : "");
@@ -172,6 +172,7 @@ Draft draft_table(const TableSight& table, const TableTarget& target, const Tabl
   if (plan.features.empty()) {
     std::string advice =
         plan.texts.empty() ? "" : "; --text " + plan.texts[0] + " writes a recipe for a model of texts";
+    if (table.columns.size() == 1) throw Error(table.path + ": has no column but " + target.name + " to learn from");
     throw Error(table.path + ": no column but " + target.name + " can be learnt from: " + join(plan.left) +
                 (plan.ids.empty() ? "" : "; only tell which row it is: " + join(plan.ids)) + advice);
   }

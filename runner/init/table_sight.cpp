@@ -12,6 +12,7 @@
 #include "registry/data/tables/table_columns.h"
 #include "registry/data/tables/table_sources.h"
 #include "registry/data/text_corpus.h"
+#include "registry/data/text_file.h"
 #include "registry/image_data/image_files.h"
 #include "registry/language/text_forms.h"
 
@@ -24,9 +25,10 @@ constexpr size_t kMostRowsCompared = 5'000'000;  // rows
 /// What is between the columns of a file of delimited text; a comma where there is one column alone.
 char delimiter_of(const std::string& path) {
   if (has_extension(path, ".tsv")) return '\t';
-  std::vector<std::string> first;
-  if (!CsvReader(path, '\t', std::nullopt, false).next(first)) throw DataError(path + ": is empty");
-  const bool is_one = first.size() == 1 && first[0].find_first_of(",;|") == std::string::npos;
+  std::string first;
+  if (!TextLines(path, std::nullopt).next(first)) throw DataError(path + ": is empty");
+  const bool is_one =
+      first.find_first_of(",;|\t\"") == std::string::npos;  // a name in quotation marks may have several lines
   return is_one ? ',' : find_delimiter(path, std::nullopt, ",;\t|");
 }
 

@@ -26,9 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string beginning(const std::string& subject, const std::string& name) {
-  return "# " + subject +
-         ". Written by `trainrun init`: change what you like.\nversion: 1\nname: " + recipe_word(name) +
-         "\nseed: 1\n\n";
+  return heading(subject) + "version: 1\nname: " + recipe_word(name) + "\nseed: 1\n\n";
 }
 
 /// A tokenizer that learns from `texts`: where it is written, and how many tokens it has.

@@ -161,7 +161,7 @@ at::Tensor ModelRoles::run(size_t role, const Batch& batch) {
 std::vector<std::string> ModelRoles::load() {
   std::vector<std::string> passed_over;
   for (const Role& role : roles_) {
-    if (own_state(role).empty()) continue;
+    if (role.shares && own_state(role).empty()) continue;
     for (const auto& [parameter, owned] : role.shared) {  // the owner's are not for this file to change
       at::Tensor(parameter).set_data(at::empty_like(owned.detach()));
     }

@@ -167,16 +167,28 @@ void sort(RunTable& table, const RunTableOptions& options, const Catalog& catalo
 
 }  // namespace
 
+namespace {
+
+/// Within a list or a map: in quotation marks where it would be taken for nothing, or for more than one.
+std::string item_text(const Value& item) {
+  const std::string text = value_text(item);
+  const bool is_word = item.is_scalar() && !text.empty() && text.find_first_of(",[]{}") == std::string::npos &&
+                       text.front() != ' ' && text.back() != ' ';
+  return is_word || !item.is_scalar() || item.is_null() ? text : "'" + text + "'";
+}
+
+}  // namespace
+
 std::string value_text(const Value& value) {
   if (value.is_null()) return "null";
   std::string text;
   if (value.is_list()) {
-    for (const Value& item : value.items()) text += (text.empty() ? "" : ", ") + value_text(item);
+    for (const Value& item : value.items()) text += (text.empty() ? "" : ", ") + item_text(item);
     return "[" + text + "]";
   }
   if (value.is_map()) {
     for (const Value::Entry& entry : value.entries()) {
-      text += (text.empty() ? "" : ", ") + entry.key + ": " + value_text(entry.value);
+      text += (text.empty() ? "" : ", ") + entry.key + ": " + item_text(entry.value);
     }
     return "{" + text + "}";
   }

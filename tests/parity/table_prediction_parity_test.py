@@ -300,4 +300,4 @@ output_dir: run
     trainrun(tmp_path, "--quiet", "recipe.yaml")
     done = subprocess.run([CALLED, "predict", "run", "new.csv"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
     assert len(done.stdout.splitlines()) == 6
-    assert "new.csv: city: 3 values are none of the training data's categories, such as 'Bern'; the model reads it as unknown" in done.stderr
+    assert "new.csv: city: 3 values are none of the training data's categories, such as 'Bern'; the model reads them as unknown" in done.stderr

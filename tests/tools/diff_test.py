@@ -59,6 +59,20 @@ def test_changes_are_grouped_by_what_they_mean(recipes):
     assert next(change["why"] for change in found["changes"] if change["path"] == "optimizer.lr") == "the steps so far were those of another optimizer"
 
 
+def test_lists_that_differ_by_an_empty_text_look_different(tmp_path):
+    for name, values in (("a", "['', k.A.]"), ("b", "[k.A.]")):
+        (tmp_path / f"{name}.yaml").write_text(f"""
+version: 1
+model: {{layers: [{{type: Linear, out_features: 1}}]}}
+loss: MSELoss
+dataset: {{train: {{type: CSV, path: t.csv, label: y, task: regression, na_values: {values}}}}}
+optimizer: SGD
+training: {{num_epochs: 1}}
+""")
+    (tmp_path / "t.csv").write_text("x,y\n1,2\n")
+    assert "['', k.A.] → [k.A.]" in called(tmp_path, "diff", "a.yaml", "b.yaml").stdout
+
+
 def test_what_changes_no_number_does_not_break_a_resume(recipes):
     found = recipes(workers=("num_workers: 1", "num_workers: 3"), name=("name: digits_small", "name: other"))
     assert not found["equal"] and not found["breaks_resume"]

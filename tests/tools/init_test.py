@@ -137,12 +137,77 @@ def test_folders_of_pictures(tmp_path):
     assert figures_after(tmp_path, "shapes.yaml", "training.num_epochs=1")["eval/accuracy"] >= 0
 
 
+def test_folders_of_classes_without_pictures_are_named_and_the_advice_works(tmp_path):
+    shutil.copytree(DATA / "shapes/train/images", tmp_path / "shapes")
+    (tmp_path / "shapes/rien du tout").mkdir()
+    (tmp_path / "shapes/moving").mkdir()
+    (tmp_path / "shapes/moving/a.gif").write_bytes(b"GIF89a")
+    said = trainrun(tmp_path, "init", "shapes", fails=True)
+    assert "each folder in it is a class, but moving, rien du tout hold no JPEG, PNG, WebP or BMP file; remove them" in said and "report" not in said
+    for name in ("rien du tout", "moving"):
+        shutil.rmtree(tmp_path / "shapes" / name)
+    assert "3 classes" in trainrun(tmp_path, "init", "shapes")
+
+
 def test_a_table_of_pictures(tmp_path):
     shutil.copytree(DATA / "shapes/train/images", tmp_path / "pictures")
     files = sorted(path for path in (tmp_path / "pictures").rglob("*") if path.is_file())
     write_table(tmp_path / "list.csv", [{"file": path.relative_to(tmp_path), "shape": path.parent.name} for path in files])
     assert "whose column file names pictures" in trainrun(tmp_path, "init", "list.csv")
     assert "eval/accuracy" in figures_after(tmp_path, "list.yaml", "training.num_epochs=1")
+
+
+def test_names_of_columns_with_line_ends_and_quotation_marks_are_read_as_they_stand(tmp_path):
+    draw = random.Random(3)
+    rows = [{"size\n(m2)": draw.random(), "it's \"new\"": draw.choice(["yes", "no"]), "tab\there": draw.random(), "price\n(EUR)": draw.random()} for _ in range(150)]
+    write_table(tmp_path / "flats.csv", rows)
+    trainrun(tmp_path, "init", "flats.csv")
+    assert "eval/mae" in figures_after(tmp_path, "flats.yaml", "training.num_epochs=1")
+    assert yaml.safe_load((tmp_path / "flats.yaml").read_text())["dataset"]["train"]["label"] == "price\n(EUR)"
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "|"])
+def test_tables_in_quotation_marks_are_read_as_r_and_databases_write_them(tmp_path, delimiter):
+    """R's write.csv quotes all names, the first of which is empty."""
+    draw = random.Random(5)
+    rows = [["", "size", "kind", "price"]] + [[str(number), draw.random(), draw.choice("ab"), draw.random()] for number in range(150)]
+    with (tmp_path / "rows.csv").open("w", newline="") as file:
+        csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_NONNUMERIC).writerows(rows)
+    assert "150 rows, 4 columns" in trainrun(tmp_path, "init", "rows.csv")
+    assert "eval/mae" in figures_after(tmp_path, "rows.yaml", "training.num_epochs=1")
+
+
+def test_objects_within_objects_are_left_out_and_copied_beside_predictions(tmp_path):
+    draw = random.Random(4)
+    rows = [{"size": draw.random(), "user": {"age": number, "tags": ["a", {"b": None}]}, "kind": draw.choice("ab"), "price": draw.random()} for number in range(150)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "left out: user (lists or objects)" in trainrun(tmp_path, "init", "rows.jsonl")
+    assert "eval/mae" in figures_after(tmp_path, "rows.yaml", "training.num_epochs=1")
+    trainrun(tmp_path, "predict", "runs/rows", "rows.jsonl", "--output", "out.jsonl")
+    predicted = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["user"] for row in predicted] == [row["user"] for row in rows]
+    (tmp_path / "new.jsonl").write_text(json.dumps(rows[0] | {"kind": {"a": 1}}) + "\n")
+    assert "new.jsonl:1:kind: is an object, expected a category" in trainrun(tmp_path, "predict", "runs/rows", "new.jsonl", fails=True)
+
+
+def test_a_table_beside_folders_of_pictures_says_what_they_show(tmp_path):
+    """As competitions hand them out: train_images, test_images, and tables that name what lies in them."""
+    files = sorted(path for path in (DATA / "shapes/train/images").rglob("*") if path.is_file())
+    for folder in ("train_images", "test_images"):
+        (tmp_path / "data" / folder).mkdir(parents=True)
+        for number, path in enumerate(files):
+            shutil.copy(path, tmp_path / "data" / folder / f"{number}{path.suffix}")
+    named = [{"image": f"{number}{path.suffix}", "shape": path.parent.name} for number, path in enumerate(files)]
+    write_table(tmp_path / "data/train.csv", named)
+    said = " ".join(trainrun(tmp_path, "init", "data").split())
+    assert "whose column image names pictures" in said and "the paths of pictures begin at data/t" in said
+    assert "eval/accuracy" in figures_after(tmp_path, "data.yaml", "training.num_epochs=1")
+    shutil.rmtree(tmp_path / "data/test_images")
+    (tmp_path / "data/train.csv").rename(tmp_path / "data/shapes.csv")
+    assert "whose column image names pictures" in trainrun(tmp_path, "init", "data", "-o", "one_folder.yaml")
+    shutil.copytree(DATA / "shapes/train/images", tmp_path / "sorted")
+    write_table(tmp_path / "sorted/sizes.csv", named)
+    assert "sorted/sizes.csv: not read; the folders' names are the classes" in " ".join(trainrun(tmp_path, "init", "sorted").split())
 
 
 def test_arrays(tmp_path):

@@ -30,7 +30,7 @@ void ColumnFacts::add(const Cell& cell, const MissingValues& missing, int64_t ro
   if (is_missing) ++missing_;
   if (is_missing && first_missing_ == 0) first_missing_ = row;
   if (empty_ == 1 && first_empty_ == 0) first_empty_ = row;
-  if (cell.kind == Cell::Kind::kList) {
+  if (cell.kind == Cell::Kind::kList || cell.kind == Cell::Kind::kObject) {
     const auto size = static_cast<int64_t>(cell.list.size());
     are_of_one_size_ = are_of_one_size_ && (lists_ == 0 || size == list_size_);
     list_size_ = std::max(list_size_, size);
@@ -300,6 +300,29 @@ std::string na_values_text(const std::vector<ColumnFacts>& facts, const TableOpt
   return "na_values: [" + join(quoted) + "]";
 }
 
+namespace {
+
+/// Within double quotes, in which YAML has escapes: in single ones, the end of a line would become a space.
+std::string escaped(const std::string& text) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += std::string("\\") + c;
+    } else if (c == '\n') {
+      quoted += "\\n";
+    } else if (code < ' ') {
+      quoted += std::string("\\x") + kDigits[code / 16] + kDigits[code % 16];
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "\"";
+}
+
+}  // namespace
+
 std::string yaml_text(const std::string& text) {
   const auto is_plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
   const bool has_letter = !text.empty() && (std::isalpha(static_cast<unsigned char>(text[0])) || text[0] == '_');
@@ -308,6 +331,8 @@ std::string yaml_text(const std::string& text) {
   cell.text = text;
   const bool is_word = parse_boolean(cell) || text == "null" || text == "Null" || text == "NULL" || text == "nan";
   if (has_letter && !is_word && std::all_of(text.begin(), text.end(), is_plain)) return text;
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' '; };
+  if (std::any_of(text.begin(), text.end(), is_control)) return escaped(text);
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("''") : std::string(1, c);
   return quoted + "'";

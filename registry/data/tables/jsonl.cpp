@@ -39,6 +39,7 @@ class JsonlTable : public TableReader {
     }
     for (size_t i = 0; i < names_.size(); ++i) places_.emplace(names_[i], i);
     others_are_errors_ = !options.features && !takes_other_keys;
+    takes_objects_ = takes_other_keys;
   }
 
   const std::vector<std::string>& names() const override { return names_; }
@@ -117,8 +118,14 @@ class JsonlTable : public TableReader {
     } else if (value.is_array()) {
       cell.kind = Cell::Kind::kList;
       for (const Json& item : value) cell.list.push_back(this->cell(key, item, depth + 1));
+    } else if (value.is_object() && takes_objects_) {
+      cell.kind = Cell::Kind::kObject;
+      for (const auto& [own, item] : value.items()) {
+        cell.keys.push_back(own);
+        cell.list.push_back(this->cell(key, item, depth + 1));
+      }
     } else if (!value.is_null()) {
-      fail_at(key, "an object within an object cannot be read");
+      fail_at(key, "an object within an object cannot be read; name the keys that are to be read in features");
     }
     return cell;
   }
@@ -131,6 +138,7 @@ class JsonlTable : public TableReader {
   std::unordered_map<std::string, size_t> places_;  // of these
   bool first_is_read_ = false;
   bool others_are_errors_ = true;
+  bool takes_objects_ = false;  // which whoever reads them leaves out, or copies
 };
 
 class JsonlSource : public TableSource {

@@ -247,6 +247,7 @@ double CellParser::number(const Cell& cell, const std::string& column) const {
   if (cell.kind == Cell::Kind::kList) {
     fail(column, "is a list; say its shape, or its max_length where lists have different lengths");
   }
+  if (cell.kind == Cell::Kind::kObject) fail(column, "is an object, expected a number");
   const auto value = parse_cell_number(cell);
   if (!value && trimmed(cell.text).empty()) fail(column, "the value is missing");
   if (!value || std::isnan(*value)) fail(column, shown(text_of(cell)) + " is not a number");
@@ -312,6 +313,7 @@ void CellParser::add_category(const Cell& cell, Column& column) const {
     return;
   }
   if (cell.kind == Cell::Kind::kList) fail(column.name, "is a list, expected a category");
+  if (cell.kind == Cell::Kind::kObject) fail(column.name, "is an object, expected a category");
   const auto [it, is_new] = column.places.try_emplace(text_of(cell), static_cast<int64_t>(column.seen.size()));
   if (is_new) column.seen.push_back(it->first);
   column.integers.push_back(it->second);

@@ -130,8 +130,8 @@ UnknownCategories unknown_in(const Column& column) {
 
 std::string text_of(const UnknownCategories& unknown) {
   return unknown.column + ": " + counted(unknown.count, "value is", "values are") +
-         " none of the training data's categories, such as " + shown(unknown.example) +
-         "; the model reads it as unknown";
+         " none of the training data's categories, such as " + shown(unknown.example) + "; the model reads " +
+         (unknown.count == 1 ? "it" : "them") + " as unknown";
 }
 
 TableFields fields_of(const std::vector<Column>& columns, int64_t rows, const RowPlace& place) {
