@@ -62,7 +62,12 @@ Explanation explained(const std::string& path, const InitOptions& options, Catal
     return explanation;
   } catch (const RecipeError& error) {
     std::string faults;
-    for (const Problem& problem : error.problems()) faults += "\n" + problem.path + ": " + problem.message;
+    bool are_of_data = true;
+    for (const Problem& problem : error.problems()) {
+      faults += "\n" + problem.path + ": " + problem.message;
+      are_of_data = are_of_data && problem.path.starts_with("dataset.");
+    }
+    if (are_of_data) throw Error(options.data + " cannot be learnt from as it is; no recipe was written:" + faults);
     throw Error("the recipe that was drafted for " + options.data +
                 " is not valid, and was not written; please report this:" + faults);
   }
