@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "runner/base/text.h"
 #include "runner/foresight/demand.h"
@@ -48,7 +49,8 @@ std::string seconds_text(const Demand& demand) {
 }
 
 void add_verdict(TextTable& facts, const std::string& name, const LimitVerdict& verdict, double share) {
-  facts.add({name, std::string(verdict.holds ? "yes" : "no") + ": " + decimal(kPercent * share, 0) +
+  const std::string percent = share < 1 / kPercent ? "below 1" : grouped(std::llround(kPercent * share));
+  facts.add({name, std::string(verdict.holds ? "yes" : "no") + ": " + percent +
                        " % of it; the largest part: " + verdict.most});
   if (!verdict.advice.empty()) {
     std::string overrides;
