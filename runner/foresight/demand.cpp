@@ -15,6 +15,7 @@ namespace {
 constexpr double kRoughFactor = 1;              // should memory run out after all, that is noticed
 constexpr int64_t kRoughProgram = 150'000'000;  // of the program, which the formula of `explain` leaves out
 constexpr int kMostTries = 4;                   // of batch sizes that are found by extrapolation
+constexpr double kMemoryMargin = 0.97;          // of a limit, that advice keeps to: one rehearsal is not like another
 constexpr double kTimeMargin = 0.9;             // of a limit, that advice keeps to: times vary
 constexpr int64_t kLeastEpochs = 1;
 
@@ -189,6 +190,7 @@ void advise_on_memory(const LoadedRecipe& loaded, const DemandLimits& limits, Tr
     verdict.remark = "its batches have one sample already; see model.checkpoint_activations and mixed_precision";
     return;
   }
+  const double limit = kMemoryMargin * static_cast<double>(*limits.bytes);
   auto known_size = own;
   auto known_bytes = static_cast<double>(demand.peak_bytes);
   int64_t size = largest_divisor(own, own / 2);
@@ -198,7 +200,7 @@ void advise_on_memory(const LoadedRecipe& loaded, const DemandLimits& limits, Tr
     if (!rehearse_from(trials, own, known_size, size, found)) break;
     const double bytes = found ? static_cast<double>(bytes_of_machine(recipe, *found)) : known_bytes;
     least = std::min(least, bytes);
-    if (found && bytes <= static_cast<double>(*limits.bytes)) {
+    if (found && bytes <= limit) {
       verdict.advice = smaller_batches(recipe, size);
       verdict.batch_size = size;
       verdict.remark =
@@ -215,7 +217,7 @@ void advise_on_memory(const LoadedRecipe& loaded, const DemandLimits& limits, Tr
       break;
     }
     const double slope = (known_bytes - bytes) / static_cast<double>(known_size - size);
-    const double room = static_cast<double>(*limits.bytes) - bytes;
+    const double room = limit - bytes;
     const int64_t guess = slope > 0 ? size + static_cast<int64_t>(std::floor(room / slope)) : 1;
     known_size = size;
     known_bytes = bytes;

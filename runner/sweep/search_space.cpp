@@ -87,6 +87,9 @@ class SpaceReader {
 
   /// Where the value is several, adds a dimension, or reports what is wrong with it.
   void read_dimension(std::string_view value) {
+    if (key_ == "output_dir") {
+      return report(0, key_, "each trial has a folder of its own within that of the sweep; write --output FOLDER");
+    }
     Dimension dimension;
     dimension.key = key_;
     dimension.place = place_at(value_offset_);
@@ -109,9 +112,7 @@ class SpaceReader {
       return;
     }
     if (!is_good) return;
-    if (key_ == "output_dir") {
-      report(0, key_, "each trial has a folder of its own within that of the sweep; write --output FOLDER");
-    } else if (!keys_.insert(key_).second) {
+    if (!keys_.insert(key_).second) {
       report(0, key_, "is given twice");
     } else {
       space_.dimensions.push_back(std::move(dimension));

@@ -75,7 +75,9 @@ TEST_CASE("faults of a sweep's values have their place") {
   CHECK(fault_of({"a=[(1, 2]"}) ==
         "command line:1:3: a: brackets or quotes do not match; write [64, 128], or [[1, 2], [3, 4]]");
   CHECK(fault_of({"a=[1, 2]", "a=1..2"}) == "command line:2:1: a: is given twice");
-  CHECK(fault_of({"output_dir=[a, b]"}).find("--output FOLDER") != std::string::npos);
+  for (const char* folder : {"output_dir=[a, b]", "output_dir=runs/mine"}) {
+    CHECK(fault_of({folder}).find("--output FOLDER") != std::string::npos);
+  }
   CHECK(fault_of({"seed"}) == "command line:1:1: 'seed' has no '='; write key=value");
 }
 
