@@ -1,5 +1,7 @@
 #include "registry/data/tables/column_facts.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 
@@ -300,29 +302,6 @@ std::string na_values_text(const std::vector<ColumnFacts>& facts, const TableOpt
   return "na_values: [" + join(quoted) + "]";
 }
 
-namespace {
-
-/// Within double quotes, in which YAML has escapes: in single ones, the end of a line would become a space.
-std::string escaped(const std::string& text) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string quoted = "\"";
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      quoted += std::string("\\") + c;
-    } else if (c == '\n') {
-      quoted += "\\n";
-    } else if (code < ' ') {
-      quoted += std::string("\\x") + kDigits[code / 16] + kDigits[code % 16];
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "\"";
-}
-
-}  // namespace
-
 std::string yaml_text(const std::string& text) {
   const auto is_plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
   const bool has_letter = !text.empty() && (std::isalpha(static_cast<unsigned char>(text[0])) || text[0] == '_');
@@ -332,7 +311,9 @@ std::string yaml_text(const std::string& text) {
   const bool is_word = parse_boolean(cell) || text == "null" || text == "Null" || text == "NULL" || text == "nan";
   if (has_letter && !is_word && std::all_of(text.begin(), text.end(), is_plain)) return text;
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' '; };
-  if (std::any_of(text.begin(), text.end(), is_control)) return escaped(text);
+  if (std::any_of(text.begin(), text.end(), is_control)) {  // in single quotes, the end of a line would become a space
+    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("''") : std::string(1, c);
   return quoted + "'";

@@ -135,7 +135,7 @@ class Table:
 
     def floors(self, row: Row) -> dict:
         """What this machine reaches just now, and what a step's arithmetic would take at that speed."""
-        found = measured_floor(self.context)
+        found = measured_floor(self.context, *(["ranks"] if row.base else []))
         if row.job:
             try:
                 if row.job.stays and not self.context.quick:  # else batches differ, and so does their arithmetic
@@ -216,8 +216,8 @@ class Table:
             results.save(self.arguments.json, self.results)
 
 
-def measured_floor(context: Context) -> dict:
-    figures = json.loads(runs.run([context.python, "-B", runs.HERE / "floors.py"], timeout=context.timeout).output)
+def measured_floor(context: Context, *words: str) -> dict:
+    figures = json.loads(runs.run([context.python, "-B", runs.HERE / "floors.py", *words], timeout=context.timeout).output)
     return figures | {"load": round(os.getloadavg()[0], 2)}
 
 

@@ -57,6 +57,11 @@ def ratio_text(row: dict, found: dict) -> str:
     return text + (f"; {found['rounds']} of {row['rounds']} rounds" if "cut" in row else "")
 
 
+def measured_text(row: dict) -> str:
+    """When, and with which program, a row of an earlier build was measured."""
+    return f" ({row['measured']})" if "measured" in row else ""
+
+
 def floor_text(row: dict) -> str:
     floor = row.get("floor", {})
     if "fp32" not in floor:
@@ -85,8 +90,7 @@ def group_text(name: str, rows: dict) -> str:
         if not found:
             continue
         cells = [results.shown(row, found["medians"][program]) if program in found["medians"] else "" for program in programs]
-        measured = f" ({row['measured']})" if "measured" in row else ""
-        cells = [f"{row_name}: {row['title']} [{row['unit']}]{measured}", *cells, ratio_text(row, found)]
+        cells = [f"{row_name}: {row['title']} [{row['unit']}]{measured_text(row)}", *cells, ratio_text(row, found)]
         if any(one["base"] for one in rows.values()):
             cells.append(", ".join(f"{program}: {times:.2f}" for program, times in found["over_base"].items()))
         lines.append([*cells, floor_text(row), loss_text(row, found)])
@@ -105,8 +109,7 @@ def growth_text(series: str, rows: dict, plot: str | None) -> str:
         found = results.summary(row)
         if found:
             cells = [results.shown(row, found["medians"][program]) if program in found["medians"] else "" for program in programs]
-            measured = f" ({row['measured']})" if "measured" in row else ""
-            lines.append([f"{row['x']:g}{measured}", *cells, f"{found['ratio']:.2f}" if "ratio" in found else ""])
+            lines.append([f"{row['x']:g}{measured_text(row)}", *cells, f"{found['ratio']:.2f}" if "ratio" in found else ""])
     unit = next(iter(rows.values()))["unit"]
     return text + table([series.removeprefix("growth: "), *(f"{program} [{unit}]" for program in programs), "÷ trainrun"], lines)
 
