@@ -190,7 +190,7 @@ class Table:
         if rows:
             floor = measured_floor(self.context)
             self.speed = max(1.0, USUAL_GFLOPS / floor["fp32"])
-            self.say(f"{here['processor']}, {here['processors']} of {here['of']} processors; products: {floor['fp32']:.0f} GFLOP/s in float32, {floor['bf16']:.0f} in bfloat16; "
+            self.say(f"{here['processor']}, {here['processors']} of {here['of']} processors; products: {floor['fp32']:.3g} GFLOP/s in float32, {floor['bf16']:.3g} in bfloat16; "
                      f"load {floor['load']}")
         budget = "" if self.arguments.budget is None else f"; the budget ends after {time_text(self.arguments.budget)}"
         self.say(f"{len(rows)} {'row' if len(rows) == 1 else 'rows'} to measure, about {time_text(sum(self.estimate(row) for row in rows))}{budget}")

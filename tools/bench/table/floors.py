@@ -9,19 +9,29 @@ import time
 
 import torch
 
-SIZE = 2048
+SIZE = 2048  # of the matrices, and the least: where a product takes longer than it should, they are halved
+LEAST_SIZE = 256
+MOST_SECONDS = 0.5
 RANKS_SIZE = 1024
 RANKS_SECONDS = 1.0
 
 
-def gflops(dtype: torch.dtype) -> float:
-    a, b = (torch.randn(SIZE, SIZE).to(dtype) for _ in range(2))
+def seconds_of(size: int, dtype: torch.dtype, times: int) -> list[float]:
+    a, b = (torch.randn(size, size).to(dtype) for _ in range(2))
     seconds = []
-    for _ in range(7):
+    for _ in range(times):
         begin = time.perf_counter()
         a @ b
         seconds.append(time.perf_counter() - begin)
-    return 2 * SIZE**3 / statistics.median(seconds[2:]) / 1e9
+    return seconds
+
+
+def gflops(dtype: torch.dtype) -> float:
+    """A processor without instructions for bfloat16 takes minutes for a large product of it."""
+    size = LEAST_SIZE
+    while size < SIZE and 8 * min(seconds_of(size, dtype, 2)) < MOST_SECONDS:
+        size *= 2
+    return 2 * size**3 / statistics.median(seconds_of(size, dtype, 7)[2:]) / 1e9
 
 
 def rank(begin, speed) -> None:

@@ -25,7 +25,7 @@ HOW = """\
   each round anew. `torch.compile` compiles before, and that time is not counted, nor is it in the epoch's. Images of peers are kept with the
   channels first or last: whichever was faster in plain PyTorch at the beginning of the row.
 - **The better peer** is the one with the smallest median. The ratio says how many times as much it takes as trainrun: the median of the rounds' ratios, with the smallest and largest. Below 1, trainrun loses.
-- **Product** is what a product of two 2048x2048 matrices reached in PyTorch as the row began, in the row's precision. **Arithmetic** is a step's multiplications and additions (three forward
+- **Product** is what a product of two 2048x2048 matrices (smaller ones where that takes more than half a second) reached in PyTorch as the row began, in the row's precision. **Arithmetic** is a step's multiplications and additions (three forward
   passes by direct sums) at that speed; Winograd's algorithm needs fewer, so that a step may be faster. **Kernels** is the time that a step's layers, loss and optimizer take in `trainrun profile`.
   For rows of two ranks, the products of two processes of one thread each, at the same time, are compared with those of one process alone: what two processors of this machine add up to.
 - Losses of the last step are compared where the initial weights and the order of samples are the same. Where they are not, the table says why.
@@ -46,7 +46,7 @@ def machine_text(found: dict) -> str:
             f"Linux {machine['kernel']}; trainrun {machine['commit']}{' with ' + ' '.join(machine['overrides']) if machine['overrides'] else ''}; {named}.")
     if floors:
         fp32, bf16 = (statistics.median(floor[kind] for floor in floors) for kind in ("fp32", "bf16"))
-        text += f" A large product reaches {fp32:.0f} GFLOP/s in float32 and {bf16:.0f} in bfloat16 (medians over the rows; {floors[0]['threads']} threads)."
+        text += f" A large product reaches {fp32:.3g} GFLOP/s in float32 and {bf16:.3g} in bfloat16 (medians over the rows; {floors[0]['threads']} threads)."
     return text + "\n\n"
 
 
