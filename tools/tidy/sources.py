@@ -8,11 +8,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 # What stands at the beginning of a line declares something; clang-format indents the rest.
 TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class|using|concept) (\w+)(?=[ ;{=])", re.MULTILINE)
-VALUE = re.compile(r"^(?:static |inline |constexpr |const )*[\w:<>,&*]+[ &*](\w+)(?: =|\[|\{|;)", re.MULTILINE)
+VALUE = re.compile(r"^(?:static |inline |constexpr |const )*[\w:<>,&*]+(?:, [\w:<>,&*]+)*[ &*](\w+)(?: =|\[|\{|;)", re.MULTILINE)
 USING = re.compile(r"^using (?:at|c10|std|torch)::(?:\w+::)*(\w+);", re.MULTILINE)
 OF_TESTS = re.compile(r"^using test::(\w+);", re.MULTILINE)
 FORWARD = re.compile(r"^(?:template <.*> )?(?:struct|class|enum class) \w+;", re.MULTILINE)
 ENUMERATOR = re.compile(r"^  (k[A-Z]\w*)(?= =|,|$)", re.MULTILINE)
+ENUMERATION = re.compile(r"^enum (?!class)\w+(?: : \w+)? \{([^}]*)\};", re.MULTILINE)
 FUNCTION = re.compile(r"^(?=\S)[\w:<>,&* ]+[ &*](\w+)\(", re.MULTILINE)
 # Declared by many, as something that may be declared again.
 ANYWHERE = {"Clock", "Kind", "Words", "fs", "namespace"}
@@ -50,7 +51,8 @@ def declared(source: pathlib.Path) -> dict[str, pathlib.Path]:
             found |= dict.fromkeys(FUNCTION.findall(text), pathlib.Path("some header"))
     text = source.read_text()
     found = dict.fromkeys(OF_TESTS.findall(text), pathlib.Path("some header")) | found
-    own = {*FUNCTION.findall(text), *ENUMERATOR.findall(text)} - found.keys()
+    on_one_line = re.findall(r"\bk[A-Z]\w*", " ".join(ENUMERATION.findall(text)))
+    own = {*FUNCTION.findall(text), *ENUMERATOR.findall(text), *on_one_line} - found.keys()
     return found | dict.fromkeys(own, source)
 
 
