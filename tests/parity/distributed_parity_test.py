@@ -4,14 +4,13 @@ import json
 import os
 import socket
 import subprocess
-import sys
-import textwrap
 
 import pytest
 import safetensors.torch
 import torch
 
 import reference
+from tests.forked import forked
 
 LAYERS = "[{type: Conv2d, out_channels: 8, kernel_size: 3}, ReLU, Flatten, {type: Linear, out_features: 32}, ReLU, {type: Linear, out_features: 10}]"
 RECIPE = "tests/recipes/digits_small.yaml"
@@ -28,21 +27,21 @@ def train(folder, num_processes, *overrides):
     return lines, safetensors.torch.load_file(checkpoint / "model.safetensors")
 
 
-@pytest.mark.parametrize("num_processes", [2, 4])
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_ranks_train_as_one_process_with_the_same_global_batch(tmp_path, num_processes, accumulation):
+def test_ranks_train_as_one_process_with_the_same_global_batch(tmp_path, accumulation):
     def run(n):
         return train(tmp_path / str(n), n, f"dataloader={{batch_size: {32 // n}}}", "training={num_epochs: null, max_steps: 20, "
                      f"gradient_accumulation_steps: {accumulation}, max_grad_norm: 0.5}}", "optimizer={type: SGD, lr: 0.2, momentum: 0.9}")
 
     one, one_weights = run(1)
-    several, weights = run(num_processes)
-    assert reference.losses_of(several) == pytest.approx(reference.losses_of(one), rel=1e-5)
     assert reference.losses_of(one)[-1] < 0.9 * reference.losses_of(one)[0]
-    for name, weight in weights.items():
-        assert torch.allclose(weight, one_weights[name], rtol=1e-4, atol=1e-6), name
-    norms = [[line["train/grad_norm"] for line in lines if line["split"] == "train"] for lines in (one, several)]
-    assert norms[1] == pytest.approx(norms[0], rel=1e-4)
+    for num_processes in (2, 4):
+        several, weights = run(num_processes)
+        assert reference.losses_of(several) == pytest.approx(reference.losses_of(one), rel=1e-5), num_processes
+        for name, weight in weights.items():
+            assert torch.allclose(weight, one_weights[name], rtol=1e-4, atol=1e-6), (num_processes, name)
+        norms = [[line["train/grad_norm"] for line in lines if line["split"] == "train"] for lines in (one, several)]
+        assert norms[1] == pytest.approx(norms[0], rel=1e-4), num_processes
 
 
 # {name: overrides}; all of them must give what one process gives that sees the whole batch.
@@ -110,19 +109,24 @@ def test_gradients_equal_those_of_one_process(tmp_path, alone, case):
         assert (found - expected).norm() < 1e-5 * expected.norm(), name
 
 
-@pytest.mark.parametrize("mode", ["FULL_SHARD", "SHARD_GRAD_OP", "ZeRO stage 1"])
-def test_sharded_training_equals_one_process(tmp_path, mode):
+def test_sharded_training_equals_one_process(tmp_path):
     """Clipping, parameter groups and frozen layers included; Adam's running means are those of a whole run."""
     common = [f"model.layers={BODY.replace('NORM', 'Identity')}", "training={num_epochs: null, max_steps: 20, max_grad_norm: 0.5, "
               "gradient_accumulation_steps: 2}", "evaluation.every=10", "optimizer={type: AdamW, lr: 3e-3, param_groups: [{match: 'bias$', weight_decay: 0}]}"]
+
+    def state_of(run):
+        return safetensors.torch.load_file(next((tmp_path / run / "checkpoints").glob("step-*20")) / "optimizer.safetensors")
+
     one, _ = reference.run_trainrun(RECIPE, tmp_path / "one", *common, "dataloader.batch_size=32")
-    several, _ = reference.run_trainrun(RECIPE, tmp_path / "several", *common, "dataloader.batch_size=8", "num_processes=4", *MODES[mode])
-    assert reference.losses_of(several) == pytest.approx(reference.losses_of(one), rel=1e-4)
-    states = [safetensors.torch.load_file(next((tmp_path / run / "checkpoints").glob("step-*20")) / "optimizer.safetensors") for run in ("one", "several")]
-    assert states[0].keys() == states[1].keys()
-    for name, tensor in states[0].items():
-        assert states[1][name].shape == tensor.shape
-        assert torch.allclose(states[1][name].double(), tensor.double(), rtol=1e-2, atol=1e-5), name
+    expected = state_of("one")
+    for mode in ("FULL_SHARD", "SHARD_GRAD_OP", "ZeRO stage 1"):
+        several, _ = reference.run_trainrun(RECIPE, tmp_path / mode.replace(" ", "_"), *common, "dataloader.batch_size=8", "num_processes=4", *MODES[mode])
+        assert reference.losses_of(several) == pytest.approx(reference.losses_of(one), rel=1e-4), mode
+        state = state_of(mode.replace(" ", "_"))
+        assert state.keys() == expected.keys()
+        for name, tensor in expected.items():
+            assert state[name].shape == tensor.shape
+            assert torch.allclose(state[name].double(), tensor.double(), rtol=1e-2, atol=1e-5), (mode, name)
 
 
 def test_clipping_by_value_and_several_sets_of_evaluation_data_are_the_same_on_pieces_and_over_ranks(tmp_path):
@@ -206,56 +210,6 @@ def test_a_sharded_checkpoint_goes_on_under_other_ranks(tmp_path):
     assert first + second + third == pytest.approx(whole, rel=1e-4)
 
 
-DDP = textwrap.dedent("""
-    import json, sys
-    sys.path.insert(0, "tests/parity")
-    import torch, torch.distributed as dist
-    import reference
-    from torch import nn
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-    from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-    def losses(hook, steps):
-        sampler = DistributedSampler(data, seed=3)
-        torch.manual_seed(3)
-        model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
-        model = nn.parallel.DistributedDataParallel(model)
-        if hook == "FP16Compression":
-            model.register_comm_hook(None, default_hooks.fp16_compress_hook)
-        elif hook == "BF16Compression":
-            model.register_comm_hook(None, default_hooks.bf16_compress_hook)
-        elif hook.startswith("PowerSGD"):
-            rank = int(hook[8:])
-            state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=5, min_compression_rate=1.1)
-            model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-        losses = []
-        epoch = 0
-        while len(losses) < steps:
-            sampler.set_epoch(epoch)
-            for x, y in DataLoader(data, batch_size=16, sampler=sampler):
-                optimizer.zero_grad()
-                loss = nn.functional.cross_entropy(model(x), y)
-                loss.backward()
-                optimizer.step()
-                total = loss.detach().clone()
-                dist.all_reduce(total)
-                losses.append(total.item() / dist.get_world_size())
-                if len(losses) == steps:
-                    break
-            epoch += 1
-        return losses
-
-    dist.init_process_group("gloo")
-    torch.set_num_threads(1)
-    data = TensorDataset(*reference.digits("train"))
-    of_hooks = {hook: losses(hook, steps) for hook, steps in json.loads(sys.argv[1]).items()}
-    if dist.get_rank() == 0:
-        print(json.dumps(of_hooks))
-    dist.destroy_process_group()
-""")
-
-
 def free_port() -> int:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -267,14 +221,14 @@ HOOKS = {"none": None, "FP16Compression": "FP16Compression", "BF16Compression": 
          "PowerSGD3": "{type: PowerSGD, matrix_approximation_rank: 3, start_powerSGD_iter: 5, min_compression_rate: 1.1}"}
 
 
-HOOK_STEPS = {hook: 100 if hook == "none" else 40 for hook in HOOKS}
+HOOK_STEPS = {hook: 60 if hook == "none" else 40 for hook in HOOKS}
 
 
 @pytest.fixture(scope="module")
 def losses_of_ddp():
     """Those of each hook in Python, from one pair of processes."""
-    environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "PYTHONDONTWRITEBYTECODE": "1"}
-    ranks = [subprocess.Popen([sys.executable, "-c", DDP, json.dumps(HOOK_STEPS)], env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+    environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    ranks = [forked("ddp_losses", "main", [json.dumps(HOOK_STEPS)], env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
              for rank in range(2)]
     return json.loads([rank.communicate(timeout=300)[0] for rank in ranks][0])
 
