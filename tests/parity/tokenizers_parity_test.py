@@ -68,13 +68,19 @@ def first_difference(name, texts, ours, theirs) -> None:
         assert mine == other, f"{name}: {text!r}"
 
 
-def compare(probe, path, peer, texts, name) -> None:
-    """Ids, types and special tokens of all texts, and what they are decoded to."""
+def compare_ids(probe, path, peer, texts, name) -> tuple[Encoded, list[list[int]]]:
+    """Ids and types of all texts; ours, and the peer's ids."""
     ours = Encoded(probe, path, texts)
     theirs = peer.encode_batch([readable(text) for text in texts])
     their_ids = [e.ids for e in theirs]  # a list that is made anew each time
     first_difference(name, texts, ours.ids, their_ids)
     first_difference(name, texts, ours.types, [e.type_ids for e in theirs])
+    return ours, their_ids
+
+
+def compare(probe, path, peer, texts, name) -> None:
+    """Ids, types and special tokens of all texts, and what they are decoded to."""
+    ours, their_ids = compare_ids(probe, path, peer, texts, name)
     for skip in (True, False):
         expected = peer.decode_batch(their_ids, skip_special_tokens=skip)
         first_difference(f"{name}, decoded", texts, decoded(probe, path, ours.ids, skip_special_tokens=skip), expected)
@@ -88,7 +94,7 @@ def compare(probe, path, peer, texts, name) -> None:
 @pytest.mark.parametrize("kind", [make.__name__ for make in tokenizer_kinds.KINDS])
 def test_a_tokenizer_of_each_kind_gives_the_ids_of_its_peer(probe, kinds, corpus, kind, part):
     path = kinds / f"{kind}.json"
-    texts = corpus[part] if part == "mixed" else [*corpus[part][::4], corpus[part][-1]]  # all of them: MiniLM's; the last is long
+    texts = corpus[part] if part == "mixed" else [*corpus[part][::10], corpus[part][-1]]  # all of them: MiniLM's; the last is long
     compare(probe, path, peer_of(path), texts, f"{kind} on {part}")
 
 
@@ -96,7 +102,7 @@ def test_a_tokenizer_of_each_kind_gives_the_ids_of_its_peer(probe, kinds, corpus
 @pytest.mark.parametrize("file", ["tokenizer.json", "vocab.txt"])
 def test_minilm_gives_the_ids_of_its_peer(probe, corpus, file, part):
     folder = minilm_folder()
-    texts = corpus[part][:: 1 if file == "tokenizer.json" or part == "mixed" else 4]  # what vocab.txt is made into is the same
+    texts = corpus[part][:: 1 if file == "tokenizer.json" or part == "mixed" else 10]  # what vocab.txt is made into is the same
     compare(probe, folder / file, peer_of(folder / "tokenizer.json"), texts, f"{file} on {part}")
 
 
@@ -113,7 +119,7 @@ def test_each_way_to_split_gives_the_ids_of_its_peer(probe, kinds, corpus, tmp_p
         peer = peer_of(kinds / "gpt2.json")
         peer.pre_tokenizer = split
         peer.save(str(path))
-        compare(probe, path, peer, texts, f"split {number}, {split}")
+        compare_ids(probe, path, peer, texts, f"split {number}, {split}")
 
 
 def test_each_normalizer_gives_the_ids_of_its_peer(probe, kinds, corpus, tmp_path):
@@ -123,7 +129,7 @@ def test_each_normalizer_gives_the_ids_of_its_peer(probe, kinds, corpus, tmp_pat
         peer = peer_of(kinds / "gpt2.json")
         peer.normalizer = normalizer
         peer.save(str(path))
-        compare(probe, path, peer, texts, f"normalizer {number}, {normalizer}")
+        compare_ids(probe, path, peer, texts, f"normalizer {number}, {normalizer}")
 
 
 @pytest.mark.parametrize("kind", ["roberta", "llama3", "t5", "bert_cased", "gpt2"])
@@ -231,7 +237,7 @@ def test_encoding_on_threads_gives_the_same_and_is_fast(probe, kinds, corpus, ca
     """No time is asserted: the figures are for whoever reads them."""
     lines = []
     for kind in ["bert_cased", "gpt2", "llama3", "llama2", "t5"]:
-        path, texts = kinds / f"{kind}.json", corpus["mrpc"][:3000]
+        path, texts = kinds / f"{kind}.json", corpus["mrpc"][:1000]
         peer = peer_of(path)
         start = time.perf_counter()
         theirs = [peer.encode(text).ids for text in texts]
@@ -341,4 +347,4 @@ def test_files_that_are_no_tokenizers_are_refused(probe, tmp_path, kinds):
 
 def test_damaged_files_are_refused_or_read_and_never_crash(probe, kinds, tmp_path):
     files = [str(kinds / f"{make.__name__}.json") for make in tokenizer_kinds.KINDS]
-    fuzz(probe, tmp_path, "tokenizer_json", files)
+    fuzz(probe, tmp_path, "tokenizer_json", files, rounds=600)
