@@ -271,10 +271,10 @@ def momentum_of(group: dict) -> float:
 def reference(optimizer, scheduler, metrics=None):
     """Rates and momenta of every step."""
     lrs, momenta = [], []
+    optimizer.step()  # without gradients it does nothing; schedulers complain where it never was called
     for t in range(NUM_STEPS):
         lrs.append([group["lr"] for group in optimizer.param_groups])
         momenta.append([momentum_of(group) for group in optimizer.param_groups])
-        optimizer.step()
         if metrics is not None:
             scheduler.step(metrics[t])
         elif t + 1 < NUM_STEPS:
