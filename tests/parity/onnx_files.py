@@ -69,9 +69,9 @@ def with_one_value_each(fields: dict[str, torch.Tensor]) -> dict[str, torch.Tens
     return fields | {"a": plane.gather(2, places).view_as(fields["a"])}
 
 
-def batches_of(file: OnnxFile, fields: dict[str, torch.Tensor], other_size, number: int) -> dict[str, torch.Tensor]:
+def batches_of(opened: dict[str, dict[int, str]], fields: dict[str, torch.Tensor], other_size, number: int) -> dict[str, torch.Tensor]:
     """The same with other sizes in the open dimensions: `other_size` says which, of a size and its name."""
-    return {name: resized(tensor, {dim: other_size(tensor.shape[dim], called) for dim, called in file.open_dimensions.get(name, {}).items()}, number)
+    return {name: resized(tensor, {dim: other_size(tensor.shape[dim], called) for dim, called in opened.get(name, {}).items()}, number)
             for name, tensor in fields.items()}
 
 
@@ -79,18 +79,23 @@ def batches_of(file: OnnxFile, fields: dict[str, torch.Tensor], other_size, numb
 LONGER = [lambda size: 2 * size, lambda size: size + 1, lambda size: size - 1, lambda size: size // 2]
 
 
-def check_layer(probe: Probe, folder: pathlib.Path, spec: dict, fields: dict[str, torch.Tensor], **request) -> OnnxFile:
-    """Writes the layer, and compares it for the fields, for other batches of one and of more samples, and for other lengths or sizes."""
+def check_layer(probe: Probe, folder: pathlib.Path, spec: dict, fields: dict[str, torch.Tensor], opened: dict[str, dict[int, str]] | None = None,
+                **request) -> OnnxFile:
+    """Writes the layer, and compares it for the fields, for other batches of one and of more samples, and for other lengths or sizes. `opened`: the open
+    dimensions that the file must have; where they are not known, it is written once more, to see them."""
     path = folder / "model.onnx"
     request |= {"spec": spec, "seed": SEED, "path": str(path)}
     tolerance = request.pop("tolerance", TOLERANCE)
-    probe.ask("onnx", named("input", fields), **request)
-    file = OnnxFile(path)
-    batches = {f"batch{i}": batches_of(file, fields, lambda size, called, of=of: of if called == "batch" else size, i) for i, of in enumerate((1, 5))}
+    file = None
+    if opened is None:
+        probe.ask("onnx", named("input", fields), **request)
+        file = OnnxFile(path)
+        opened = file.open_dimensions
+    batches = {f"batch{i}": batches_of(opened, fields, lambda size, called, of=of: of if called == "batch" else size, i) for i, of in enumerate((1, 5))}
     if spec["type"].startswith("MaxUnpool"):
         batches = {name: with_one_value_each(own) for name, own in batches.items()}
     for change in LONGER:
-        longer = batches_of(file, fields, lambda size, called, change=change: 2 if called == "batch" else max(1, change(size)), 9)
+        longer = batches_of(opened, fields, lambda size, called, change=change: 2 if called == "batch" else max(1, change(size)), 9)
         try:
             given = {name: tensor for batch, own in (batches | {"longer": longer}).items() for name, tensor in named(batch, own).items()}
             _, results = probe.ask("onnx", named("input", fields) | given, batches=[*batches, "longer"], **request)
@@ -99,6 +104,8 @@ def check_layer(probe: Probe, folder: pathlib.Path, spec: dict, fields: dict[str
                 raise
             continue
         break
+    file = file or OnnxFile(path)
+    assert file.open_dimensions == opened
     assert_close(file.run(fields), results.under("evaluated"), "output", tolerance)
     for batch, own in (batches | {"longer": longer}).items():
         assert_close(file.run(own), results.under(batch), f"output of {batch}", tolerance)
