@@ -153,9 +153,9 @@ def test_the_undisturbed_run_is_what_the_tests_take_it_for(undisturbed, case):
 
 @pytest.mark.parametrize("seed", [1, 2] if os.environ.get("TRAINRUN_LONG_TESTS") else [1])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_killed_five_times(undisturbed, case, seed, tmp_path):
+def test_killed_three_times(undisturbed, case, seed, tmp_path):
     folder = tmp_path / "run"
-    for step in case.draw_steps(5, seed):
+    for step in case.draw_steps(3, seed):
         with started(folder, case) as (process, output):
             read_until(output, step, [])
             process.send_signal(signal.SIGKILL)
@@ -179,7 +179,7 @@ def test_killed_at_each_sync_of_a_checkpoint_that_is_written_in_the_background(u
 @pytest.mark.parametrize("case, number", [*((case, signal.SIGTERM) for case in CASES), (CASES[0], signal.SIGINT)], ids=str)
 def test_stopped_by_a_signal(undisturbed, case, number, tmp_path):
     folder = tmp_path / "run"
-    for step in case.draw_steps(3, seed=int(number)):
+    for step in case.draw_steps(2, seed=int(number)):
         with started(folder, case) as (process, output):
             said = []
             read_until(output, step, said)
