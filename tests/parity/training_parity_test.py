@@ -12,8 +12,7 @@ from torch.optim import lr_scheduler
 import reference
 
 TOLERANCE = 1e-4  # relative, of the loss at each step
-NUM_STEPS = 130
-LSTM_STEPS = 200  # it learns later
+NUM_STEPS = 200
 QUIET = ["checkpoint.every=null", "checkpoint.keep_best=null", "evaluation.every=null"]
 
 
@@ -56,7 +55,7 @@ def test_residual_net_with_parameter_groups(mnist_folder, tmp_path):
         reference.residual_net, make_optimizer, lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, NUM_STEPS),
         reference.mnist(mnist_folder, "train"), seed=11, batch_size=32, num_steps=NUM_STEPS, transform=normalized,
         loss=lambda output, target: functional.cross_entropy(output, target, label_smoothing=0.1))
-    lines, _ = reference.run_trainrun("tests/recipes/parity_residual.yaml", tmp_path / "run", f"training.max_steps={NUM_STEPS}", *QUIET)
+    lines, _ = reference.run_trainrun("tests/recipes/parity_residual.yaml", tmp_path / "run", *QUIET)
     assert_same_losses(lines, expected)
 
 
@@ -77,8 +76,7 @@ def losses_of_winograd_net(mnist_folder):
 @pytest.mark.parametrize("convolutions", ["fast", "direct"])
 def test_convolutions_by_winograds_algorithm(losses_of_winograd_net, tmp_path, convolutions):
     expected = losses_of_winograd_net
-    lines, _ = reference.run_trainrun("tests/recipes/parity_winograd.yaml", tmp_path / "run", f"training.max_steps={NUM_STEPS}", f"training.convolutions={convolutions}",
-                                      *QUIET)
+    lines, _ = reference.run_trainrun("tests/recipes/parity_winograd.yaml", tmp_path / "run", f"training.convolutions={convolutions}", *QUIET)
     assert_same_losses(lines, expected)
     command = [reference.CALLED, "explain", "tests/recipes/parity_winograd.yaml", f"training.convolutions={convolutions}", "--json"]
     explained = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -89,8 +87,8 @@ def test_convolutions_by_winograds_algorithm(losses_of_winograd_net, tmp_path, c
 def test_lstm_with_one_cycle(mnist_folder, tmp_path):
     expected = reference.train(
         reference.LstmClassifier, lambda model: torch.optim.Adam(model.parameters()),
-        lambda optimizer: lr_scheduler.OneCycleLR(optimizer, max_lr=0.001, total_steps=LSTM_STEPS),
-        reference.mnist(mnist_folder, "train"), seed=5, batch_size=64, num_steps=LSTM_STEPS)
+        lambda optimizer: lr_scheduler.OneCycleLR(optimizer, max_lr=0.001, total_steps=NUM_STEPS),
+        reference.mnist(mnist_folder, "train"), seed=5, batch_size=64, num_steps=NUM_STEPS)
     lines, _ = reference.run_trainrun("tests/recipes/parity_lstm.yaml", tmp_path / "run", *QUIET)
     assert_same_losses(lines, expected)
 
