@@ -5,6 +5,7 @@
 
 #include "registry/language/error.h"
 #include "runner/init/editor.h"
+#include "runner/init/file_encoding.h"
 #include "runner/init/init.h"
 #include "tools/verbs.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 struct InitArguments {
   InitOptions options;
-  std::string data, target, task, weights, name, output;
+  std::string data, target, task, weights, encoding, name, output;
   bool force = false;
   bool editor = false;
 };
@@ -47,6 +48,7 @@ void init(const InitArguments& arguments, Program& program) {
   options.target = given(arguments.target);
   options.task = given(arguments.task);
   options.weights = given(arguments.weights);
+  if (!arguments.encoding.empty()) options.encoding = choice_of<TextEncoding>(arguments.encoding);
   options.name = arguments.name.empty() ? name_of(arguments.data) : arguments.name;
   options.output = arguments.output.empty() ? options.name + ".yaml" : arguments.output;
   options.schema = arguments.editor ? kSchemaFile : "";
@@ -71,6 +73,9 @@ void add_init(CLI::App& app, Program& program) {
       ->allow_extra_args(false);
   verb->add_option("--weights", arguments->weights,
                    "pretrained weights: a folder in Hugging Face's layout, or a file of a ResNet-18's weights");
+  verb->add_option("--encoding", arguments->encoding,
+                   "how files of text were saved (default: UTF-8, or UTF-16 if they show it)")
+      ->check(CLI::IsMember(encoding_words()));
   verb->add_flag("--force", arguments->force, "replace a recipe that is there already");
   verb->add_flag("--editor", arguments->editor,
                  "write the JSON Schema here, and settings by which VS Code and other editors check recipes");

@@ -11,10 +11,13 @@
 namespace trainrun {
 namespace {
 
+constexpr size_t kWidthOfFile = 120;  // of what is no terminal
+
 struct RunsArguments {
   std::string folder = "runs";
   std::string sort;
   std::vector<std::string> filters;
+  std::vector<std::string> columns;
   bool descending = false;
   bool as_json = false;
 };
@@ -23,6 +26,7 @@ RunTableOptions options_of(const RunsArguments& arguments) {
   RunTableOptions options;
   options.sort = arguments.sort;
   options.descending = arguments.descending;
+  options.columns = arguments.columns;
   for (const std::string& text : arguments.filters) {
     for (RunFilter& filter : parse_filters(text)) options.filters.push_back(std::move(filter));
   }
@@ -42,9 +46,13 @@ void add_runs(CLI::App& app, Program& program) {
   verb->add_flag("--descending,-r", arguments->descending, "with --sort: the largest first");
   verb->add_option("--filter", arguments->filters,
                    "only runs for which this holds: 'optimizer.lr>1e-3', 'state=finished and eval/loss<0.5'")
-      ->expected(1)
-      ->take_all();
-  verb->add_flag("--json", arguments->as_json, "print one JSON object");
+      ->allow_extra_args(false);
+  CLI::Option* columns = verb->add_option("--columns", arguments->columns,
+                                          "show these columns alone beside the runs' paths, however wide: keys and "
+                                          "figures that --sort takes, with commas between them")
+                             ->delimiter(',')
+                             ->allow_extra_args(false);
+  verb->add_flag("--json", arguments->as_json, "print one JSON object")->excludes(columns);
   verb->callback([&program, arguments] {
     try {
       const RunTableOptions options = options_of(*arguments);
@@ -52,8 +60,9 @@ void add_runs(CLI::App& app, Program& program) {
         throw Error(arguments->folder + " is not a folder; name the one in which runs lie: trainrun runs FOLDER");
       }
       const RunTable table = make_run_table(arguments->folder, options, program.catalog);
-      const size_t width = isatty(STDOUT_FILENO) == 1 ? Terminal::standard().width() : 0;
-      const std::string text = arguments->as_json ? to_json(table).dump() + "\n" : to_text(table, width);
+      const bool is_terminal = isatty(STDOUT_FILENO) == 1;
+      const size_t width = is_terminal ? Terminal::standard().width() : kWidthOfFile;
+      const std::string text = arguments->as_json ? to_json(table).dump() + "\n" : to_text(table, width, is_terminal);
       std::fputs(text.c_str(), stdout);
     } catch (const Error& error) {
       throw CLI::ValidationError(error.what());

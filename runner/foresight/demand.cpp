@@ -19,18 +19,41 @@ constexpr double kMemoryMargin = 0.97;          // of a limit, that advice keeps
 constexpr double kTimeMargin = 0.9;             // of a limit, that advice keeps to: times vary
 constexpr int64_t kLeastEpochs = 1;
 
+/// What a process said last, in one line: notes come before its error.
+std::string last_line(const std::string& said) {
+  const size_t end = said.find_last_not_of("\r\n");
+  if (end == std::string::npos) return "it said nothing";
+  const size_t before = said.find_last_of("\r\n", end);
+  const size_t begin = before == std::string::npos ? 0 : before + 1;
+  return said.substr(begin, end + 1 - begin);
+}
+
+/// Batches of fewer samples than the recipe's that BatchNorm and the like refuse: larger ones may do.
+class TooFewSamples : public Error {
+ public:
+  using Error::Error;
+};
+
 /// One rehearsal after the other; each is counted.
 class Trials {
  public:
   Trials(const Recipe& recipe, const Rehearse& rehearse, Demand& demand)
       : recipe_(recipe), rehearse_(rehearse), demand_(demand) {}
 
-  /// In batches of `size`; nothing where memory ran out. Throws Error with what the rehearsal said.
+  /// In batches of `size`; nothing where memory ran out. Throws Error with what the rehearsal said, and TooFewSamples
+  /// where that is a refusal of so small batches.
   std::optional<Rehearsal> at(int64_t size) {
+    const std::string refusal = "the job cannot be rehearsed in batches of " + std::to_string(size) + ": ";
+    const auto known = std::ranges::find(demand_.skipped, size, &SkippedSize::batch_size);
+    if (known != demand_.skipped.end()) throw TooFewSamples(refusal + known->why);
     const bool is_own = size == recipe_.dataloader.batch_size;
     RehearsalResult result = rehearse_(is_own ? std::vector<std::string>() : smaller_batches(recipe_, size));
     if (!result.rehearsal && !result.was_killed) {
-      throw Error("the job cannot be rehearsed in batches of " + std::to_string(size) + ": " + result.error);
+      if (is_own) throw Error(refusal + result.error);
+      const std::string why = last_line(result.error);
+      if (!result.is_too_small) throw Error(refusal + why);
+      demand_.skipped.push_back({size, why});
+      throw TooFewSamples(refusal + why);
     }
     demand_.sizes.push_back(size);
     return result.rehearsal;
@@ -168,13 +191,13 @@ int64_t next_divisor(int64_t batch_size, int64_t size) {
 }
 
 /// Rehearses batches of `size`, or of the next larger ones below `limit` that can be trained: BatchNorm refuses batches of
-/// one sample. `size` becomes theirs. False: there are none.
+/// one sample. `size` becomes theirs. False: there are none. Throws Error for all that is wrong with them otherwise.
 bool rehearse_from(Trials& trials, int64_t own, int64_t limit, int64_t& size, std::optional<Rehearsal>& found) {
   for (; size < limit; size = next_divisor(own, size)) {
     try {
       found = trials.at(size);
       return true;
-    } catch (const Error&) {
+    } catch (const TooFewSamples&) {  // demand.skipped has it
       continue;
     }
   }
@@ -197,7 +220,12 @@ void advise_on_memory(const LoadedRecipe& loaded, const DemandLimits& limits, Tr
   double least = known_bytes;
   for (int tries = 0; tries < kMostTries; ++tries) {
     std::optional<Rehearsal> found;
-    if (!rehearse_from(trials, own, known_size, size, found)) break;
+    try {
+      if (!rehearse_from(trials, own, known_size, size, found)) break;
+    } catch (const Error& error) {  // what the recipe's own batches take is known, and whether they fit
+      verdict.remark = std::string("smaller batches were not tried further: ") + error.what();
+      return;
+    }
     const double bytes = found ? static_cast<double>(bytes_of_machine(recipe, *found)) : known_bytes;
     least = std::min(least, bytes);
     if (found && bytes <= limit) {

@@ -27,17 +27,24 @@ struct LimitVerdict {
   std::string remark;               // what the advice changes, or why there is none
 };
 
+/// Batches of a size that cannot be trained, which advice passes over.
+struct SkippedSize {
+  int64_t batch_size = 0;
+  std::string why;  // what the rehearsal said
+};
+
 /// The memory and the time that a job takes, found by rehearsing it.
 struct Demand {
-  Rehearsal rehearsal;            // at `rehearsal.batch_size`
-  std::vector<int64_t> sizes;     // of the batches that were rehearsed
-  bool is_extrapolated = false;   // from those, since the recipe's own batch does not fit into this machine's memory
-  int64_t processes = 1;          // of the job on one machine
-  int64_t peak_bytes = 0;         // of all of them together
-  std::optional<double> seconds;  // nothing where nobody knows how many steps there are
-  double step_part = 0;           // of the seconds, those of steps,
-  double evaluation_part = 0;     // of evaluations,
-  double checkpoint_part = 0;     // of waiting for checkpoints
+  Rehearsal rehearsal;               // at `rehearsal.batch_size`
+  std::vector<int64_t> sizes;        // of the batches that were rehearsed
+  std::vector<SkippedSize> skipped;  // of those that BatchNorm and the like refuse, since they have too few samples
+  bool is_extrapolated = false;      // from those, since the recipe's own batch does not fit into this machine's memory
+  int64_t processes = 1;             // of the job on one machine
+  int64_t peak_bytes = 0;            // of all of them together
+  std::optional<double> seconds;     // nothing where nobody knows how many steps there are
+  double step_part = 0;              // of the seconds, those of steps,
+  double evaluation_part = 0;        // of evaluations,
+  double checkpoint_part = 0;        // of waiting for checkpoints
   std::optional<LimitVerdict> fits;
   std::optional<LimitVerdict> within;
 };

@@ -61,6 +61,19 @@ void add_verdict(TextTable& facts, const std::string& name, const LimitVerdict& 
   }
 }
 
+/// "batches of 1, 2: left out, since r.yaml:4:45: model.layers[1]: BatchNorm1d cannot normalize …"
+std::string skipped_text(const std::vector<SkippedSize>& skipped) {
+  std::vector<std::string> sizes;
+  for (const SkippedSize& one : skipped) sizes.push_back(std::to_string(one.batch_size));
+  return "batches of " + join(sizes) + " were left out, since they cannot be trained: " + skipped.front().why;
+}
+
+ordered_json json_of(const std::vector<SkippedSize>& skipped) {
+  ordered_json json = ordered_json::array();
+  for (const SkippedSize& one : skipped) json.push_back({{"batch_size", one.batch_size}, {"why", one.why}});
+  return json;
+}
+
 ordered_json json_of(const std::optional<LimitVerdict>& verdict) {
   if (!verdict) return nullptr;
   return {{"holds", verdict->holds}, {"most", verdict->most}, {"advice", verdict->advice}, {"remark", verdict->remark}};
@@ -82,6 +95,7 @@ std::string to_text(const Demand& demand, const Explanation& explanation, const 
   if (demand.fits) {
     add_verdict(facts, "fits " + bytes_of(*limits.bytes), *demand.fits,
                 static_cast<double>(demand.peak_bytes) / static_cast<double>(*limits.bytes));
+    if (!demand.skipped.empty()) facts.add({"", skipped_text(demand.skipped)});
   }
   if (demand.within) {
     add_verdict(facts, "within " + duration(*limits.seconds), *demand.within, *demand.seconds / *limits.seconds);
@@ -98,6 +112,7 @@ ordered_json to_json(const Demand& demand) {
           {"processes", demand.processes},
           {"extrapolated", demand.is_extrapolated},
           {"batch_sizes", demand.sizes},
+          {"skipped", json_of(demand.skipped)},
           {"rehearsal", to_json(demand.rehearsal)},
           {"fits", json_of(demand.fits)},
           {"within", json_of(demand.within)}};

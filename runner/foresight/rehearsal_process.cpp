@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -18,6 +19,10 @@ namespace {
 
 constexpr const char* kTooLittleMemory = "too little memory";     // of tools/main.cpp's message for std::bad_alloc
 constexpr const char* kCannotAllocate = "can't allocate memory";  // LibTorch's
+/// Of messages about batches with too few samples: of the check in model/data_checks.cpp, of our layers, of LibTorch.
+constexpr std::array kTooFewSamples = {"cannot normalize one value per channel in training",
+                                       "it normalizes over more than one value per",
+                                       "Expected more than 1 value per channel when training"};
 
 /// As the program gives it to itself where it trains (process/passive_waiting.h), which `explain` does not.
 std::vector<std::string> environment_of_training() {
@@ -93,6 +98,8 @@ RehearsalResult rehearse_apart(const std::vector<std::string>& arguments) {
     result.error = said.empty() && WIFSIGNALED(status)
                        ? "the process that rehearses the job was ended by signal " + std::to_string(WTERMSIG(status))
                        : said;
+    result.is_too_small = std::any_of(kTooFewSamples.begin(), kTooFewSamples.end(),
+                                      [&](const char* message) { return said.find(message) != std::string::npos; });
   }
   return result;
 }

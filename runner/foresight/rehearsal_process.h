@@ -13,8 +13,9 @@ inline constexpr const char* kRehearsalMark = "rehearsal: ";
 /// What came of a rehearsal in a process of its own.
 struct RehearsalResult {
   std::optional<Rehearsal> rehearsal;
-  bool was_killed = false;  // the system killed it, or it could not get the memory that it asked for
-  std::string error;        // what else went wrong: what the process said
+  bool was_killed = false;    // the system killed it, or it could not get the memory that it asked for
+  std::string error;          // what else went wrong: what the process said
+  bool is_too_small = false;  // what it said is that batches of so few samples cannot be trained, as BatchNorm does
 };
 
 /// Has this program, called with `arguments` (its own name first), rehearse a job and print what it found as JSON. Should

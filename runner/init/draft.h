@@ -7,18 +7,21 @@
 #include <string>
 #include <vector>
 
+#include "registry/data/text_file.h"
+
 namespace trainrun {
 
 /// What the user says of the data beside where they lie.
 struct InitOptions {
-  std::string data;                    // a file or a folder
-  std::optional<std::string> target;   // the column, or the array, to predict
-  std::optional<std::string> task;     // "classification", "regression"
-  std::vector<std::string> texts;      // the columns that a text model is to read
-  std::optional<std::string> weights;  // a folder of a pretrained model, or a file of a vision model's weights
-  std::string name;                    // of the run
-  std::string output;                  // the recipe to write
-  std::string schema;                  // the file by which editors check recipes, or ""
+  std::string data;                      // a file or a folder
+  std::optional<std::string> target;     // the column, or the array, to predict
+  std::optional<std::string> task;       // "classification", "regression"
+  std::vector<std::string> texts;        // the columns that a text model is to read
+  std::optional<TextEncoding> encoding;  // of files of text
+  std::optional<std::string> weights;    // a folder of a pretrained model, or a file of a vision model's weights
+  std::string name;                      // of the run
+  std::string output;                    // the recipe to write
+  std::string schema;                    // the file by which editors check recipes, or ""
 };
 
 /// A recipe that is not written yet, and what was seen of the data on the way to it.

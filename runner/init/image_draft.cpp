@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "registry/data/tables/table_sources.h"
 #include "registry/formats/web/torchvision_weights.h"
 #include "registry/image_data/image_files.h"
 #include "registry/language/error.h"
@@ -209,14 +208,26 @@ void require_images(const std::string& folder, const std::map<std::string, Image
               ", or put pictures of that kind into " + (is_one ? "it" : "them"));
 }
 
-/// What a table's column names.
-std::vector<std::string> image_names(const std::string& table, const std::string& image) {
-  const auto source = csv_source(table, image);
-  const auto reader = source->open();
-  const auto place = static_cast<size_t>(std::ranges::find(reader->names(), image) - reader->names().begin());
-  std::vector<std::string> names;
-  for (std::vector<Cell> row; reader->next(row);) names.push_back(row[place].text);
-  return names;
+/// Throws Error where ImageCSV cannot read the table.
+void require_image_table(const TableSight& table, const std::string& image, const TableTarget& target) {
+  const std::string fault = table.path + ": its column " + image + " names images; ";
+  if (target.name == image) throw Error(fault + "write --target and the column of their classes");
+  if (table.type != "CSV") throw Error(fault + "their table has to be a CSV file");
+  if (std::ranges::find(table.settings, "header: false") != table.settings.end()) {
+    throw Error(fault +
+                "the first line of their table has to name the columns: write one above it, such as image,class");
+  }
+}
+
+/// A data set of the images that a table names, in flow style, but for the folder at which their paths begin.
+std::string image_data_text(const TableSight& table, const std::string& image, const TableTarget& target) {
+  std::string text = "type: ImageCSV, path: " + recipe_word(table.path) + ", image: " + recipe_word(image) +
+                     ", label: " + recipe_word(target.name);
+  if (table.encoding) text += ", encoding: " + word_of(*table.encoding);
+  for (const std::string& setting : table.settings) {
+    if (setting.starts_with("delimiter: ")) text += ", " + setting;  // ImageCSV reads numbers in one way alone
+  }
+  return text + (target.is_class ? "" : ", task: regression");
 }
 
 std::string part_in(const std::string& folder, std::initializer_list<const char*> names) {
@@ -319,14 +330,7 @@ Draft draft_image_folders(const ImageFolders& folders, const InitOptions& option
   return draft;
 }
 
-bool names_images(const TableSight& table, const std::string& image) {
-  const fs::path root = root_of_images(table.path, image);
-  return std::ranges::any_of(image_names(table.path, image), [&](const std::string& name) {
-    return !name.empty() && fs::is_regular_file(root / name);
-  });
-}
-
-std::string root_of_images(const std::string& table, const std::string& image) {
+NamedImages find_named_images(const std::string& table, const ColumnSight& image) {
   const fs::path own = fs::path(table).parent_path();
   std::vector<fs::path> folders;
   for (const fs::directory_entry& entry : fs::directory_iterator(own.empty() ? "." : own)) {
@@ -335,62 +339,54 @@ std::string root_of_images(const std::string& table, const std::string& image) {
   }
   std::sort(folders.begin(), folders.end());
   folders.insert(folders.begin(), own);
-  const std::vector<std::string> names = image_names(table, image);
-  std::string best = own.string();
-  int64_t most = 0;
+  NamedImages best{own.string(), {}};
   for (const fs::path& folder : folders) {
-    const int64_t count = std::ranges::count_if(
-        names, [&](const std::string& name) { return !name.empty() && fs::is_regular_file(folder / name); });
-    if (count > most) most = count, best = folder.string();
+    NamedImages found{folder.string(), {}};
+    for (const std::string& name : image.images) {
+      if (fs::is_regular_file(folder / name)) found.paths.push_back((folder / name).string());
+    }
+    if (found.paths.size() > best.paths.size()) best = std::move(found);
   }
   return best;
 }
 
-Draft draft_image_table(const TableSight& table, const std::string& image, const TableTarget& target,
-                        const TableFiles& files, const InitOptions& options) {
-  if (table.type != "CSV" || target.name == image) {
-    throw Error(
-        table.path + ": its column " + image + " names images; " +
-        (target.name == image ? "write --target and the column of their classes" : "their table has to be a CSV file"));
-  }
-  ImagePlan plan;
-  const fs::path folder = fs::path(table.path).parent_path();
-  const fs::path root = root_of_images(table.path, image);
-  std::vector<std::string> paths;
-  for (const std::string& name : image_names(table.path, image)) {
-    if (fs::exists(root / name)) paths.push_back((root / name).string());
-  }
-  if (paths.empty()) {
+Draft draft_image_table(const TableSight& table, const TableSight* evaluated, const std::string& image,
+                        const TableTarget& target, const TableFiles& files, const InitOptions& options) {
+  require_image_table(table, image, target);
+  const NamedImages named = find_named_images(table.path, *table.find(image));
+  const std::string folder = fs::path(table.path).parent_path().string();
+  if (named.paths.empty()) {
     throw Error(table.path + ": none of the images that its column " + image +
-                " names is there, neither in the folder of the table, " + (folder.empty() ? "." : folder.string()) +
+                " names is there, neither in the folder of the table, " + (folder.empty() ? "." : folder) +
                 ", nor in one of its folders");
   }
+  const ColumnSight* other = evaluated ? evaluated->find(image) : nullptr;
+  if (evaluated && !other) {
+    throw Error(evaluated->path + ": has no column " + image + ", which names the images in " + table.path);
+  }
+  ImagePlan plan;
   plan.subject =
       "Learns " + target.name + " of the pictures that " + table.path + " names, " + grouped(table.rows) + " of them";
-  const auto data = [&](const std::string& path) {
-    std::string text = "type: ImageCSV, path: " + recipe_word(path) + ", image: " + recipe_word(image);
-    const std::string own = path == table.path ? root.string() : root_of_images(path, image);
-    if (own != fs::path(path).parent_path()) text += ", root: " + recipe_word(own);
-    text += ", label: " + recipe_word(target.name);
-    for (const std::string& setting : table.settings) text += ", " + setting;
-    return text + (target.is_class ? "" : ", task: regression");
+  const auto data = [&](const TableSight& sight, const std::string& root) {
+    return image_data_text(sight, image, target) +
+           (root == fs::path(sight.path).parent_path().string() ? "" : ", root: " + recipe_word(root));
   };
-  plan.train_data = data(files.train);
-  plan.eval_data = data(files.eval.empty() ? files.train : files.eval);
-  plan.is_split = files.eval.empty();
+  plan.train_data = data(table, named.root);
+  plan.eval_data = other ? data(*evaluated, find_named_images(evaluated->path, *other).root) : plan.train_data;
+  plan.is_split = !evaluated;
   plan.counts = target.counts;
   plan.stratifies = target.is_class && rarest_of(plan.counts) >= 5;
   plan.outputs = target.is_class ? target.num_classes : 1;
   plan.images = plan.is_split ? static_cast<int64_t>(kTrainedImages * static_cast<double>(table.rows)) : table.rows;
-  plan.sight = look_at_images(paths);
-  const int64_t lacking = table.rows - static_cast<int64_t>(paths.size());
+  plan.sight = look_at_images(named.paths);
+  const int64_t lacking = table.rows - static_cast<int64_t>(named.paths.size());
   plan.sight.broken += lacking;
   if (lacking > 0 && plan.sight.first_broken.empty()) plan.sight.first_broken = "a file that is not there";
   Draft draft = draft_of(plan, options);
   draft.seen.insert(draft.seen.begin(),
                     table.path + ": " + grouped(table.rows) + " rows, whose column " + image + " names pictures");
   draft.seen.push_back("predicted: " + target.name + " (" + target.reason + ")");
-  if (root != folder) draft.seen.push_back("the paths of pictures begin at " + root.string());
+  if (named.root != folder) draft.seen.push_back("the paths of pictures begin at " + named.root);
   if (!target.doubt.empty()) draft.doubts.push_back(target.doubt);
   if (!files.test.empty()) draft.doubts.push_back(files.test + " is not used; `trainrun predict` can use it");
   return draft;

@@ -29,12 +29,16 @@ std::string picture_layers(int64_t side, int64_t outputs, const std::string& out
 std::optional<ImageFolders> find_image_folders(const std::string& folder);
 
 Draft draft_image_folders(const ImageFolders& folders, const InitOptions& options);
-/// The folder at which the paths in a table's column begin: its own or, as in much published data, one beside it.
-std::string root_of_images(const std::string& table, const std::string& image);
-/// Whether any of the images that a table's column names is there.
-bool names_images(const TableSight& table, const std::string& image);
-/// Of a table with a column of the paths of images.
-Draft draft_image_table(const TableSight& table, const std::string& image, const TableTarget& target,
-                        const TableFiles& files, const InitOptions& options);
+
+/// The images that a table's column names.
+struct NamedImages {
+  std::string root;                // the folder at which their paths begin: the table's own or, as in much published
+                                   // data, one beside it
+  std::vector<std::string> paths;  // of those that are there
+};
+NamedImages find_named_images(const std::string& table, const ColumnSight& image);
+/// Of a table with a column of the paths of images. `evaluated`: the table at `files.eval`; null: there is none.
+Draft draft_image_table(const TableSight& table, const TableSight* evaluated, const std::string& image,
+                        const TableTarget& target, const TableFiles& files, const InitOptions& options);
 
 }  // namespace trainrun

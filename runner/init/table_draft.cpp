@@ -98,6 +98,7 @@ std::string dataset_text(const TableSight& table, const TableTarget& target, con
                          const TableFiles& files, const RowSplit& split) {
   std::string text =
       "dataset:\n  train: &rows\n    type: " + table.type + "\n    path: " + recipe_word(files.train) + "\n";
+  if (table.encoding) text += "    encoding: " + word_of(*table.encoding) + "\n";
   for (const std::string& setting : table.settings) text += "    " + setting + "\n";
   for (const std::string& setting : plan.settings) text += "    " + setting + "\n";
   text += "    label: " + recipe_word(target.name) + "\n";

@@ -15,6 +15,8 @@
 #include "registry/data/text_file.h"
 #include "registry/image_data/image_files.h"
 #include "registry/language/text_forms.h"
+#include "runner/init/comment_lines.h"
+#include "runner/init/file_encoding.h"
 
 namespace trainrun {
 namespace {
@@ -23,13 +25,25 @@ constexpr size_t kMostCounted = 1000;            // different values of a column
 constexpr size_t kMostRowsCompared = 5'000'000;  // rows
 
 /// What is between the columns of a file of delimited text; a comma where there is one column alone.
-char delimiter_of(const std::string& path) {
+char delimiter_of(const std::string& path, const std::optional<TextEncoding>& encoding) {
   if (has_extension(path, ".tsv")) return '\t';
   std::string first;
-  if (!TextLines(path, std::nullopt).next(first)) throw DataError(path + ": is empty");
+  if (!TextLines(path, encoding).next(first)) throw DataError(path + ": is empty");
   const bool is_one =
       first.find_first_of(",;|\t\"") == std::string::npos;  // a name in quotation marks may have several lines
-  return is_one ? ',' : find_delimiter(path, std::nullopt, ",;\t|");
+  return is_one ? ',' : find_delimiter(path, encoding, ",;\t|");
+}
+
+bool is_delimited(const std::string& path) { return has_extension(path, ".csv") || has_extension(path, ".tsv"); }
+
+/// Of delimited text in another encoding than UTF-8: csv_source finds the delimiter again, by the first column's name.
+std::unique_ptr<TableSource> encoded_source(const std::string& path, char delimiter, TextEncoding encoding) {
+  std::vector<std::string> names;
+  if (!CsvReader(path, delimiter, encoding).next(names)) throw DataError(path + ": is empty");
+  std::unique_ptr<TableSource> source = csv_source(path, names.at(0), encoding);
+  if (source->open()->names() == names) return source;
+  throw DataError(path + ": its columns cannot be told apart in the encoding " + word_of(encoding) +
+                  "; convert it: " + conversion_command(path, iconv_name(encoding)));
 }
 
 std::unique_ptr<TableSource> open_table(const std::string& path, TableSight& sight) {
@@ -50,12 +64,12 @@ std::unique_ptr<TableSource> open_table(const std::string& path, TableSight& sig
   sight.type = "CSV";
   TableOptions options;
   options.path = path;
-  const char delimiter = delimiter_of(path);
+  const char delimiter = delimiter_of(path, sight.encoding);
   if (delimiter != ',') {
     sight.settings.push_back("delimiter: " + delimiter_text(delimiter));
     sight.told.push_back("columns are separated by " + delimiter_text(delimiter));
   }
-  return csv_source(options, delimiter);
+  return sight.encoding ? encoded_source(path, delimiter, *sight.encoding) : csv_source(options, delimiter);
 }
 
 Cell text_cell(const std::string& text) {
@@ -81,7 +95,7 @@ class ColumnReader {
     count(text);
     if (const auto number = parse_cell_number(cell)) {
       add_number(*number);
-      sight_.is_image = false;
+      are_no_images();
     } else {
       add_text(cell.text);
     }
@@ -106,6 +120,10 @@ class ColumnReader {
     last_number_ = number;
     ++numbers_;
   }
+  void are_no_images() {
+    sight_.is_image = false;
+    sight_.images = {};
+  }
   void add_text(const std::string& text) {
     sight_.counts_up = false;
     ++sight_.texts;
@@ -115,7 +133,8 @@ class ColumnReader {
       if (!is_space && !in_word) ++sight_.words;
       in_word = !is_space;
     }
-    if (sight_.is_image && !is_image_name(text)) sight_.is_image = false;
+    if (sight_.is_image && !is_image_name(text)) are_no_images();
+    if (sight_.is_image) sight_.images.push_back(text);
     for (size_t i = 0; i < last_.size(); ++i) {
       if (!sight_.ascends[i]) continue;
       const auto day = parse_date(text, date_formats()[i]);
@@ -164,9 +183,11 @@ class TableLooker {
 };
 
 /// Looks through all rows, whose numbers are written as `format` says.
-TableSight look_through(const std::string& path, const std::optional<NumberFormat>& format) {
+TableSight look_through(const std::string& path, const std::optional<TextEncoding>& encoding,
+                        const std::optional<NumberFormat>& format) {
   TableSight sight;
   sight.path = path;
+  sight.encoding = encoding;
   const std::unique_ptr<TableSource> source = open_table(path, sight);
   const std::unique_ptr<TableReader> reader = source->open();
   const bool is_headless = sight.type == "CSV" && is_data(reader->names());
@@ -194,14 +215,15 @@ TableSight look_through(const std::string& path, const std::optional<NumberForma
 
 /// The fields between the tabs of a .tsv file's lines, in which quotation marks are text. Nothing where the lines do not
 /// have equally many.
-std::optional<TableSight> look_through_lines(const std::string& path) {
+std::optional<TableSight> look_through_lines(const std::string& path, const std::optional<TextEncoding>& encoding) {
   TableSight sight;
   sight.path = path;
+  sight.encoding = encoding;
   sight.type = "CSV";
   std::optional<TableLooker> looker;
   std::vector<Cell> row;
   bool is_whole = true;
-  for_each_line(path, std::nullopt, [&](std::string_view line, int64_t number) {
+  for_each_line(path, encoding, [&](std::string_view line, int64_t number) {
     row.clear();
     for (size_t begin = 0; begin <= line.size();) {
       const size_t end = std::min(line.find('\t', begin), line.size());
@@ -230,6 +252,31 @@ std::string format_of(const TableSight& sight) {
     if (!format.empty() && worth(format) > worth(best)) best = format;
   }
   return best;
+}
+
+/// `encoding`: what the recipe says of it.
+TableSight look_whole(const std::string& path, const std::optional<TextEncoding>& encoding) {
+  TableSight sight;
+  try {
+    sight = look_through(path, encoding, std::nullopt);
+  } catch (const DataError& error) {
+    std::optional<TableSight> lines;
+    if (has_extension(path, ".tsv")) lines = look_through_lines(path, encoding);
+    if (!lines) throw;
+    lines->quotation_fault = error.what();
+    return std::move(*lines);
+  }
+  const std::string format = format_of(sight);
+  if (format.empty()) return sight;
+  const size_t both = format.find(" and ");
+  NumberFormat numbers;
+  if (format.starts_with("decimal")) numbers.decimal = ',';
+  if (const size_t at = format.find("thousands: '"); at != std::string::npos) numbers.thousands = format[at + 12];
+  sight = look_through(path, encoding, numbers);
+  sight.settings.push_back(format.substr(0, both));
+  if (both != std::string::npos) sight.settings.push_back(format.substr(both + 5));
+  sight.told.push_back("numbers are written with " + format);
+  return sight;
 }
 
 }  // namespace
@@ -266,28 +313,14 @@ bool is_table_name(const std::string& path) {
   return false;
 }
 
-TableSight look_at_table(const std::string& path) {
-  TableSight sight;
-  try {
-    sight = look_through(path, std::nullopt);
-  } catch (const DataError& error) {
-    std::optional<TableSight> lines;
-    if (has_extension(path, ".tsv")) lines = look_through_lines(path);
-    if (!lines) throw;
-    lines->quotation_fault = error.what();
-    return std::move(*lines);
-  }
-  const std::string format = format_of(sight);
-  if (format.empty()) return sight;
-  const size_t both = format.find(" and ");
-  NumberFormat numbers;
-  if (format.starts_with("decimal")) numbers.decimal = ',';
-  if (const size_t at = format.find("thousands: '"); at != std::string::npos) numbers.thousands = format[at + 12];
-  sight = look_through(path, numbers);
-  sight.settings.push_back(format.substr(0, both));
-  if (both != std::string::npos) sight.settings.push_back(format.substr(both + 5));
-  sight.told.push_back("numbers are written with " + format);
-  return sight;
+TableSight look_at_table(const std::string& path, const std::optional<TextEncoding>& encoding) {
+  if (!is_delimited(path)) return look_whole(path, std::nullopt);
+  return look_in_encoding({path}, encoding, [&](const std::optional<TextEncoding>& found) {
+    const std::string doubt = doubt_about_comments(path, found);
+    TableSight sight = look_whole(path, found == TextEncoding::kUtf8 ? std::nullopt : found);
+    if (!doubt.empty()) sight.doubts.push_back(doubt);
+    return sight;
+  });
 }
 
 }  // namespace trainrun

@@ -3,11 +3,13 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "registry/data/tables/column_facts.h"
 #include "registry/data/tables/table_options.h"
+#include "registry/data/text_file.h"
 
 namespace trainrun {
 
@@ -19,7 +21,8 @@ struct ColumnSight {
   bool counts_all = true;                                        // whether `counts` has all values
   int64_t texts = 0, words = 0;                                  // cells of text, and the words in them
   bool counts_up = true;                                         // whole numbers, each one more than the one before
-  bool is_image = true;                                          // the names of files of images
+  bool is_image = true;                                          // the names of files of images,
+  std::vector<std::string> images;                               // these, row by row
   std::array<bool, 5> ascends = {true, true, true, true, true};  // as dates by each of date_formats()
   double least = 0, most = 0;                                    // of the numbers
 
@@ -31,9 +34,11 @@ struct ColumnSight {
 /// A table of whatever kind, looked through once.
 struct TableSight {
   std::string path;
-  std::string type;                   // of the data set: "CSV", "JSONL", …
-  std::vector<std::string> settings;  // of the recipe that tell how the file is read: "delimiter: ';'"
-  std::vector<std::string> told;      // the same, for people
+  std::string type;                      // of the data set: "CSV", "JSONL", …
+  std::vector<std::string> settings;     // of the recipe that tell how the file is read: "delimiter: ';'"
+  std::vector<std::string> told;         // the same, for people
+  std::optional<TextEncoding> encoding;  // which a recipe has to name
+  std::vector<std::string> doubts;       // about how the file is read
   int64_t rows = 0;
   int64_t copies = 0;  // rows that are like one before them
   std::vector<ColumnSight> columns;
@@ -47,7 +52,8 @@ struct TableSight {
 
 /// Whether a file of this name is a table.
 bool is_table_name(const std::string& path);
-/// Looks the whole table through. Throws DataError where it cannot be read.
-TableSight look_at_table(const std::string& path);
+/// Looks the whole table through. `encoding`: of a file of text, as the command names it. Throws DataError where it cannot
+/// be read.
+TableSight look_at_table(const std::string& path, const std::optional<TextEncoding>& encoding);
 
 }  // namespace trainrun

@@ -18,6 +18,7 @@
 #include "registry/text_data/conversations.h"
 #include "registry/text_data/text_table.h"
 #include "runner/base/text.h"
+#include "runner/init/file_encoding.h"
 #include "runner/init/table_columns_plan.h"
 
 namespace trainrun {
@@ -79,10 +80,25 @@ int64_t size_of(const std::vector<std::string>& texts) {
 /// What a language model learns from.
 struct Corpus {
   std::vector<std::string> paths;
+  std::string encoding;   // "": UTF-8
   std::string tokenizer;  // "": characters
   int64_t vocabulary = 0;
   int64_t tokens = 0;  // of the training part, about
 };
+
+/// Texts, read whole.
+struct ReadTexts {
+  std::vector<std::string> training, other;  // all but the last tenth, and that
+  std::string encoding;                      // as a recipe has to name it, or ""
+};
+ReadTexts read_texts(TextFiles files, const InitOptions& options) {
+  return look_in_encoding(files.paths, options.encoding, [&](const std::optional<TextEncoding>& encoding) {
+    files.encoding = encoding;
+    ReadTexts texts{read_documents(files, TextPart{false}), read_documents(files, TextPart{true}), ""};
+    if (encoding && *encoding != TextEncoding::kUtf8) texts.encoding = word_of(*encoding);
+    return texts;
+  });
+}
 
 std::string language_model_recipe(const Corpus& corpus, const std::string& name, int64_t batch_size) {
   constexpr int64_t kBlock = 128, kEvery = 250;
@@ -101,6 +117,7 @@ std::string language_model_recipe(const Corpus& corpus, const std::string& name,
   text += "loss: CausalLMLoss\nmetrics: [{type: Perplexity, class_dim: -1}, {type: Accuracy, class_dim: -1}]\n\n";
   std::string data =
       "type: TextLM, path: " + (corpus.paths.size() == 1 ? recipe_word(corpus.paths[0]) : recipe_list(corpus.paths));
+  if (!corpus.encoding.empty()) data += ", encoding: " + corpus.encoding;
   if (!corpus.tokenizer.empty()) data += ", tokenizer: " + recipe_word(corpus.tokenizer);
   data += ", block_size: " + std::to_string(kBlock);
   text += "dataset:\n";
@@ -169,6 +186,7 @@ std::string text_recipe(const TableSight& table, const TableTarget& target, cons
                      ", text_columns: " + recipe_list(plan.columns) + ", label: " + recipe_word(target.name) +
                      ",\n    tokenizer: " + recipe_word(plan.tokenizer) +
                      ", max_length: " + std::to_string(plan.length);
+  if (table.encoding) data += ", encoding: " + word_of(*table.encoding);
   if (!target.is_class) data += ", task: regression";
   if (target.without > 0) data += ", broken: skip";
   const std::string stratify = plan.stratifies ? ", stratify: true" : "";
@@ -219,8 +237,8 @@ Draft draft_language_model(const std::vector<std::string>& paths, const InitOpti
   corpus.paths = paths;
   TextFiles files;
   files.paths = paths;
-  const std::vector<std::string> training = read_documents(files, TextPart{false});
-  const std::vector<std::string> other = read_documents(files, TextPart{true});
+  const auto [training, other, encoding] = read_texts(files, options);
+  corpus.encoding = encoding;
   const std::set<char32_t> known = characters_in(training);
   const std::set<char32_t> found = characters_in(other);
   const int64_t size = size_of(training);
@@ -228,6 +246,7 @@ Draft draft_language_model(const std::vector<std::string>& paths, const InitOpti
   const bool has_new = !std::ranges::includes(known, found);
   draft.seen.push_back(corpus_name(files) + ": " + grouped(size + size_of(other)) + " characters, " +
                        std::to_string(known.size()) + " different ones");
+  if (!encoding.empty()) draft.seen.push_back("encoding: " + encoding);
   if (size <= kMostCharacters && known.size() <= kMostDifferent && !has_new) {
     corpus.vocabulary = static_cast<int64_t>(known.size());
     corpus.tokens = size;
@@ -286,6 +305,7 @@ Draft draft_texts(const TableSight& table, const TableTarget& target, const Tabl
   read.path = files.train;
   read.text_columns = plan.columns;
   read.is_chosen = false;
+  read.encoding = table.encoding;
   TextRows rows = read_text_table(read);
   std::vector<std::string> texts = std::move(rows.first);
   texts.insert(texts.end(), rows.second.begin(), rows.second.end());

@@ -24,7 +24,4 @@ std::vector<std::string> job_launchers();
 /// meeting place from what starts it (runner/distributed/rendezvous.h). `launcher` is one of job_launchers().
 std::string job_file(const std::string& launcher, const Recipe& recipe, const JobFileOptions& options);
 
-/// `text` as one word of a bash command line, on one line whatever it holds.
-std::string shell_word(const std::string& text);
-
 }  // namespace trainrun

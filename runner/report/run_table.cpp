@@ -231,8 +231,41 @@ std::vector<RunFilter> parse_filters(const std::string& text) {
   return filters;
 }
 
+namespace {
+
+using ChangesByPath = std::map<std::string, std::map<size_t, RecipeChange>>;  // then by run
+
+/// Whether something that the path lies in is another one as a whole: a layer of another type.
+bool is_within_change(const ChangesByPath& changes, const std::string& path, size_t run) {
+  for (size_t end = path.find_first_of(".["); end != std::string::npos; end = path.find_first_of(".[", end + 1)) {
+    const auto whole = changes.find(path.substr(0, end));
+    if (whole != changes.end() && whole->second.contains(run)) return true;
+  }
+  return false;
+}
+
+/// The keys that are asked for, of all runs. Throws Error for one that no run has.
+std::vector<RunTable::Key> keys_asked_for(const std::vector<RunRecord>& runs, const std::vector<std::string>& columns,
+                                          const Catalog& catalog) {
+  const Lookup lookup(runs, catalog);
+  std::vector<RunTable::Key> keys;
+  for (const std::string& column : columns) {
+    if (column == "run") continue;  // always shown
+    RunTable::Key key{column == "time" ? "seconds" : column, {}, true};
+    lookup.require(runs, key.path);
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const auto found = lookup.value(runs, i, key.path);
+      key.values.push_back(found ? found->text : "");
+    }
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+}  // namespace
+
 std::vector<RunTable::Key> differing_keys(const std::vector<RunRecord>& runs) {
-  std::map<std::string, std::map<size_t, RecipeChange>> changes;  // by path, then by run
+  ChangesByPath changes;
   for (size_t i = 1; i < runs.size(); ++i) {
     for (RecipeChange& change : changes_between(runs[0].recipe, runs[i].recipe, true, Lists::kByPosition)) {
       if (change.path != "name" && change.path != "output_dir") changes[change.path].emplace(i, std::move(change));
@@ -240,14 +273,17 @@ std::vector<RunTable::Key> differing_keys(const std::vector<RunRecord>& runs) {
   }
   std::vector<RunTable::Key> keys;
   for (const auto& [path, of_runs] : changes) {
-    RunTable::Key key{path, {}};
+    const bool changes_run = std::ranges::any_of(
+        of_runs, [](const auto& change) { return change.second.effect != RecipeChange::Effect::kNone; });
+    RunTable::Key key{path, {}, changes_run};
     std::string error;
     const auto steps = parse_path(path, error);
     const std::string first = value_text(of_runs.begin()->second.before);
     for (size_t i = 0; i < runs.size(); ++i) {
       const auto own = of_runs.find(i);
       const Value* there = steps && own == of_runs.end() ? value_at(runs[i].recipe, *steps) : nullptr;
-      key.values.push_back(own != of_runs.end() ? value_text(own->second.now) : there ? value_text(*there) : first);
+      const std::string as_first = is_within_change(changes, path, i) ? "" : first;
+      key.values.push_back(own != of_runs.end() ? value_text(own->second.now) : there ? value_text(*there) : as_first);
     }
     keys.push_back(std::move(key));
   }
@@ -256,10 +292,15 @@ std::vector<RunTable::Key> differing_keys(const std::vector<RunRecord>& runs) {
 
 RunTable make_run_table(const std::string& folder, const RunTableOptions& options, const Catalog& catalog) {
   FoundRuns found = find_runs(folder, catalog);
-  RunTable table{folder, std::move(found.runs), {}, std::move(found.damaged), std::move(found.foreign), {}};
+  RunTable table;
+  table.folder = folder;
+  table.runs = std::move(found.runs);
+  table.damaged = std::move(found.damaged);
+  table.foreign = std::move(found.foreign);
   if (!options.filters.empty()) choose(table, options.filters, catalog);
   sort(table, options, catalog);
   table.keys = differing_keys(table.runs);
+  if (!options.columns.empty()) table.columns = keys_asked_for(table.runs, options.columns, catalog);
   for (const RunRecord& run : table.runs) table.notes.insert(table.notes.end(), run.notes.begin(), run.notes.end());
   return table;
 }

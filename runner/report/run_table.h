@@ -17,10 +17,12 @@ struct RunTable {
   struct Key {
     std::string path;                 // "optimizer.lr"
     std::vector<std::string> values;  // of each run; "" where its recipe has none
+    bool changes_run = true;          // else: paths, logging, speed
   };
   std::string folder;
   std::vector<RunRecord> runs;
-  std::vector<Key> keys;
+  std::vector<Key> keys;                    // by their paths
+  std::optional<std::vector<Key>> columns;  // that were asked for: these alone are shown beside the runs' paths
   std::vector<std::string> damaged;
   std::vector<std::string> foreign;
   std::vector<std::string> notes;  // what filters left out for want of a value, and what of runs could not be read
@@ -37,8 +39,9 @@ std::vector<RunFilter> parse_filters(const std::string& text);
 
 struct RunTableOptions {
   std::vector<RunFilter> filters;
-  std::string sort;         // a key; "": by path
-  bool descending = false;  // largest first
+  std::string sort;                       // a key; "": by path
+  bool descending = false;                // largest first
+  std::vector<std::string> columns = {};  // keys to show; none: those that differ, as many as fit
 };
 
 /// Finds the runs in and below `folder`, chooses and sorts them. Keys are those of a recipe (a default, where it is not
@@ -46,8 +49,10 @@ struct RunTableOptions {
 /// Throws Error for a key that no run has.
 RunTable make_run_table(const std::string& folder, const RunTableOptions& options, const Catalog& catalog);
 
-/// Lines of at most `width` columns; 0: as wide as they are. What does not fit is named.
-std::string to_text(const RunTable& table, size_t width);
+/// Rows of at most `width` columns, 0: as wide as they are; the keys first in which the most pairs of runs differ. What
+/// does not fit is counted and named; columns that were asked for are shown however wide. `wraps`: the lines below the
+/// table are no wider either.
+std::string to_text(const RunTable& table, size_t width, bool wraps = true);
 nlohmann::ordered_json to_json(const RunTable& table);
 
 /// The keys in which the recipes of `runs` differ, but for their names and where they lie.

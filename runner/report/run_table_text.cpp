@@ -1,9 +1,13 @@
 // The table of runs, for people and as JSON.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
-#include <numeric>
+#include <functional>
+#include <map>
+#include <set>
+#include <tuple>
 
 #include "registry/language/text_forms.h"
 #include "registry/language/utf8.h"
@@ -18,12 +22,15 @@ using nlohmann::ordered_json;
 constexpr size_t kGap = 2;          // between columns
 constexpr size_t kWidestCell = 24;  // of a key's values, and of why a run ended
 
-/// A column of the table. Columns are given up for want of room in the order of their `rank`, the largest first.
+/// A column of the table. Where there is little room, those of the smallest `rank` are shown.
 struct ShownColumn {
   std::string head;
-  std::vector<std::string> cells;
-  bool is_number = false;
+  std::string name;  // in full
   int rank = 0;
+  bool is_key = false;  // of a recipe
+  bool is_number = false;
+  bool is_cut = false;  // a cell, or the head
+  std::vector<std::string> cells = {};
 
   size_t width() const {
     size_t widest = text_width(head);
@@ -78,58 +85,126 @@ std::string path_text(const RunTable& table, const RunRecord& run) {
   return path.empty() || path == "." ? run.path : path;
 }
 
-std::vector<ShownColumn> columns_of(const RunTable& table, bool& cut) {
-  std::vector<ShownColumn> columns = {{"run", {}, false, 0}, {"name", {}, false, 3}, {"state", {}, false, 1},
-                                      {"step", {}, true, 4}, {"epoch", {}, true, 8}, {"best", {}, false, 2},
-                                      {"loss", {}, true, 5}, {"time", {}, true, 6},  {"when", {}, false, 7}};
+/// What a run's folder tells of it.
+std::vector<ShownColumn> own_columns(const RunTable& table) {
   constexpr size_t kWidestState = 44;
-  bool has_names = false;
-  for (const RunRecord& run : table.runs) {
-    has_names = has_names || run.name != std::filesystem::path(run.path).filename().string();
-    const std::vector<std::string> cells = {cell_text(path_text(table, run), kWidestState, cut),
-                                            cell_text(run.name, kWidestCell, cut),
-                                            cell_text(without_secrets(state_text(run)), kWidestState, cut),
-                                            run.folds  ? std::to_string(*run.folds) + " folds"
-                                            : run.step ? std::to_string(*run.step)
-                                                       : "",
-                                            run.epoch ? std::to_string(*run.epoch) : "",
-                                            cell_text(best_text(run), kWidestState, cut),
-                                            run.loss ? in_figures(*run.loss, 4) : "",
-                                            run.seconds ? duration(*run.seconds) : "",
-                                            time_text(run.changed)};
-    for (size_t i = 0; i < cells.size(); ++i) columns[i].cells.push_back(cells[i]);
-  }
-  int rank = 10;
-  for (const RunTable::Key& key : table.keys) {
-    ShownColumn column{cell_text(key.path, 2 * kWidestCell, cut), {}, true, rank++};
-    for (const std::string& value : key.values) {
-      column.is_number = column.is_number && (value.empty() || parse_number(value));
-      column.cells.push_back(cell_text(value, kWidestCell, cut));
-    }
+  std::vector<ShownColumn> columns;
+  const auto add = [&](const std::string& head, int rank, bool is_number, size_t most,
+                       const std::function<std::string(const RunRecord&)>& text) {
+    ShownColumn column{head, head, rank, false, is_number};
+    for (const RunRecord& run : table.runs) column.cells.push_back(cell_text(text(run), most, column.is_cut));
     columns.push_back(std::move(column));
+  };
+  const auto number = [](const std::optional<int64_t>& one) { return one ? std::to_string(*one) : ""; };
+  add("run", 0, false, kWidestState, [&](const RunRecord& run) { return path_text(table, run); });
+  add("name", 3, false, kWidestCell, [](const RunRecord& run) { return run.name; });
+  add("state", 1, false, kWidestState, [](const RunRecord& run) { return without_secrets(state_text(run)); });
+  add("step", 5, true, kWidestCell,
+      [&](const RunRecord& run) { return run.folds ? std::to_string(*run.folds) + " folds" : number(run.step); });
+  add("epoch", 11, true, kWidestCell, [&](const RunRecord& run) { return number(run.epoch); });
+  add("best", 2, false, kWidestState, best_text);
+  add("loss", 6, true, kWidestCell, [](const RunRecord& run) { return run.loss ? in_figures(*run.loss, 4) : ""; });
+  add("time", 9, true, kWidestCell, [](const RunRecord& run) { return run.seconds ? duration(*run.seconds) : ""; });
+  add("when", 10, false, kWidestCell, [](const RunRecord& run) { return time_text(run.changed); });
+  return columns;
+}
+
+ShownColumn key_column(const RunTable::Key& key, int rank) {
+  ShownColumn column{"", key.path, rank, true, true};
+  column.head = cell_text(key.path, 2 * kWidestCell, column.is_cut);
+  for (const std::string& value : key.values) {
+    column.is_number = column.is_number && (value.empty() || parse_number(value));
+    column.cells.push_back(cell_text(value, kWidestCell, column.is_cut));
   }
+  return column;
+}
+
+/// How many pairs of runs differ in a key.
+int64_t pairs_that_differ(const std::vector<std::string>& values) {
+  std::map<std::string, int64_t> runs_of;
+  int64_t pairs = 0;
+  int64_t before = 0;
+  for (const std::string& value : values) pairs += before++ - runs_of[value]++;
+  return pairs;
+}
+
+/// The most telling first: what changes a run, what can be shown whole, what most pairs of runs differ in, and what lies
+/// near the recipe's root.
+std::vector<RunTable::Key> by_what_they_tell(std::vector<RunTable::Key> keys) {
+  const auto place = [](const RunTable::Key& key) {
+    const bool is_long =
+        std::ranges::any_of(key.values, [](const std::string& value) { return text_width(value) > kWidestCell; });
+    const auto depth = std::ranges::count_if(key.path, [](char c) { return c == '.' || c == '['; });
+    return std::tuple(!key.changes_run, is_long, -pairs_that_differ(key.values), depth);
+  };
+  std::ranges::stable_sort(keys, {}, place);
+  return keys;
+}
+
+/// Those that tell something: what the folders tell, and the keys that differ.
+std::vector<ShownColumn> telling_columns(const RunTable& table) {
+  std::vector<ShownColumn> columns = own_columns(table);
+  constexpr std::array kRanksOfFirst = {4, 7, 8};  // among those of own_columns
+  int rank = 12;
+  size_t count = 0;
+  for (const RunTable::Key& key : by_what_they_tell(table.keys)) {
+    columns.push_back(key_column(key, count < kRanksOfFirst.size() ? kRanksOfFirst.at(count) : rank++));
+    ++count;
+  }
+  const bool has_names = std::ranges::any_of(
+      table.runs, [](const RunRecord& run) { return run.name != std::filesystem::path(run.path).filename().string(); });
   std::erase_if(columns, [&](const ShownColumn& column) {
     const bool is_empty = std::ranges::all_of(column.cells, [](const std::string& cell) { return cell.empty(); });
-    return is_empty || (column.head == "name" && !has_names);
+    return is_empty || (column.name == "name" && !has_names);
   });
   return columns;
 }
 
-size_t width_of(const std::vector<ShownColumn>& columns) {
-  size_t width = 0;
-  for (const ShownColumn& column : columns) width += column.width() + (width > 0 ? kGap : 0);
-  return width;
+/// Those that were asked for, beside the runs' paths.
+std::vector<ShownColumn> asked_columns(const RunTable& table) {
+  std::vector<ShownColumn> own = own_columns(table);
+  std::vector<ShownColumn> columns = {own[0]};
+  for (const RunTable::Key& key : *table.columns) {
+    const std::string head = key.path == "seconds" ? "time" : key.path;
+    const auto found = std::ranges::find(own, head, &ShownColumn::name);
+    columns.push_back(found == own.end() ? key_column(key, 1) : *found);
+  }
+  return columns;
 }
 
-/// Takes columns out until the table fits; returns their names.
-std::vector<std::string> fit(std::vector<ShownColumn>& columns, size_t width) {
-  std::vector<std::string> left_out;
-  while (width_of(columns) > width && columns.size() > 1) {
-    const auto last = std::ranges::max_element(columns, {}, &ShownColumn::rank);
-    left_out.insert(left_out.begin(), last->head);
-    columns.erase(last);
+/// Takes out what does not fit, and returns it.
+std::vector<ShownColumn> fit(std::vector<ShownColumn>& columns, size_t width) {
+  std::vector<int> ranks;
+  for (const ShownColumn& column : columns) ranks.push_back(column.rank);
+  std::ranges::sort(ranks);
+  std::set<int> shown;
+  size_t used = 0;
+  for (const int rank : ranks) {
+    const size_t needed = std::ranges::find(columns, rank, &ShownColumn::rank)->width() + (shown.empty() ? 0 : kGap);
+    if (!shown.empty() && used + needed > width) continue;
+    shown.insert(rank);
+    used += needed;
   }
+  std::vector<ShownColumn> fitting, left_out;
+  for (ShownColumn& column : columns) (shown.contains(column.rank) ? fitting : left_out).push_back(std::move(column));
+  columns = std::move(fitting);
   return left_out;
+}
+
+/// "27 more keys differ: optimizer.betas, …; 2 columns do not fit: epoch, when", with as many keys as a line has room for.
+std::string left_out_text(const std::vector<ShownColumn>& left_out, size_t width) {
+  std::vector<std::string> keys, others;
+  for (const ShownColumn& column : left_out) (column.is_key ? keys : others).push_back(column.name);
+  std::string text;
+  if (!keys.empty()) {
+    text = counted(static_cast<int64_t>(keys.size()), "more key differs", "more keys differ") + ": ";
+    size_t named = 1;
+    while (named < keys.size() && text_width(text + join_first(keys, named + 1)) <= width) ++named;
+    text += join_first(keys, named);
+  }
+  if (others.empty()) return text;
+  return text + (text.empty() ? "" : "; ") + counted(static_cast<int64_t>(others.size()), "column does", "columns do") +
+         " not fit: " + join(others);
 }
 
 std::string lines_of(const std::vector<ShownColumn>& columns, size_t num_rows) {
@@ -196,30 +271,29 @@ ordered_json json_of(const RunRecord& run) {
 
 }  // namespace
 
-std::string to_text(const RunTable& table, size_t width) {
+std::string to_text(const RunTable& table, size_t width, bool wraps) {
   constexpr size_t kMostNamed = 4;
+  const size_t wrapped_at = wraps ? width : 0;
   std::string text;
   if (table.runs.empty()) {
     text = "no run " + std::string(table.notes.empty() ? "" : "fits ") + "in " + table.folder + "\n";
   } else {
-    bool cut = false;
-    std::vector<ShownColumn> columns = columns_of(table, cut);
-    const std::vector<std::string> left_out = width > 0 ? fit(columns, width) : std::vector<std::string>();
-    std::string lines = lines_of(columns, table.runs.size());
-    text += lines;
-    std::string said;
-    if (!left_out.empty()) {
-      said =
-          counted(static_cast<int64_t>(left_out.size()), "column does", "columns do") + " not fit: " + join(left_out);
+    std::vector<ShownColumn> columns = table.columns ? asked_columns(table) : telling_columns(table);
+    std::vector<ShownColumn> left_out;
+    if (width > 0 && !table.columns) left_out = fit(columns, width);
+    text += lines_of(columns, table.runs.size());
+    std::string said = left_out_text(left_out, width);
+    const std::string advice = said.empty() ? "--json shows all" : "--columns NAME,… shows those named, --json all";
+    if (std::ranges::any_of(columns, &ShownColumn::is_cut)) {
+      said += (said.empty() ? "" : "; ") + std::string("… stands for what is cut");
     }
-    if (cut) said += (said.empty() ? "" : "; ") + std::string("… stands for what is cut");
-    if (!said.empty()) text += broken_into_lines(said + "; --json shows all", width);
+    if (!said.empty()) text += broken_into_lines(said + "; " + advice, wrapped_at);
   }
-  for (const std::string& note : table.notes) text += broken_into_lines(note, width);
+  for (const std::string& note : table.notes) text += broken_into_lines(note, wrapped_at);
   const auto add = [&](const std::vector<std::string>& names, const std::string& one, const std::string& many) {
     if (names.empty()) return;
     const std::string count = counted(static_cast<int64_t>(names.size()), one, many);
-    text += broken_into_lines(count + ": " + join_first(names, kMostNamed), width);
+    text += broken_into_lines(count + ": " + join_first(names, kMostNamed), wrapped_at);
   };
   add(table.damaged, "run is damaged", "runs are damaged");
   add(table.foreign, "folder holds no run", "folders hold no run");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -50,7 +51,22 @@ std::string said_in(const std::string& line) {
   return line.find("[rank ") == std::string::npos || at == std::string::npos ? "" : line.substr(at + kMark.size());
 }
 
-/// How the last start of a run ended, as log.txt says it.
+/// The step that a line of the console's tells as done: "step 30/180 loss …", "stopped by SIGTERM at step 31/180 …".
+std::optional<int64_t> told_step(const std::string& said) {
+  constexpr std::string_view kStep = "step ";
+  const size_t at = said.find(kStep);
+  if (at == std::string::npos) return std::nullopt;
+  const std::string_view before = std::string_view(said).substr(0, at);
+  const bool is_done = before.empty() || before == "eval " || before == "resumed at " ||
+                       before == "error: stopped at " || before.starts_with("stopped by ");
+  int64_t step = 0;
+  const char* end_of_line = said.data() + said.size();
+  const auto [end, fault] = std::from_chars(said.data() + at + kStep.size(), end_of_line, step);
+  if (!is_done || fault != std::errc() || end == end_of_line || *end != '/') return std::nullopt;
+  return step;
+}
+
+/// How the last start of a run ended, and how far it came, as log.txt says it.
 void read_end(RunRecord& run) {
   constexpr std::streamoff kMost = 1 << 16;
   run.why = "killed";
@@ -64,6 +80,8 @@ void read_end(RunRecord& run) {
   for (std::string line; std::getline(log, line);) {
     const std::string said = said_in(line);
     const auto after = [&](std::string_view begin) { return said.substr(begin.size()); };
+    if (said.find(", effective batch ") != std::string::npos) run.step.reset();  // another start, perhaps from nothing
+    if (const auto step = told_step(said)) run.step = std::max(run.step.value_or(0), *step);
     if (said.starts_with("error: ")) {
       const bool goes_on = run.state == RunRecord::State::kFailed;  // with how far the run had come
       run.state = RunRecord::State::kFailed;
@@ -102,10 +120,10 @@ void read_newest_state(RunRecord& run) {
   try {
     run.state_json = parse_checkpoint_state(read_file(path, kMostStateBytes)).content;
     const auto step = run.state_json.at("step").get<int64_t>();
-    if (run.step.value_or(-1) >= step) return;
-    run.step = step;
-    run.seconds = run.state_json.at("seconds").get<double>();
-    run.epoch = run.state_json.at("epoch").get<int64_t>();
+    const bool is_newest = run.step.value_or(-1) < step;
+    if (is_newest) run.step = step;
+    if (is_newest || !run.seconds) run.seconds = run.state_json.at("seconds").get<double>();
+    if (is_newest || !run.epoch) run.epoch = run.state_json.at("epoch").get<int64_t>();
   } catch (const std::exception& error) {  // the rest of the run can be told all the same
     run.notes.emplace_back(error.what());
   }

@@ -1,5 +1,6 @@
 #include "runner/foresight/demand.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,7 +24,8 @@ struct ImaginedMachine {
   double start_seconds = 0;
   double build_seconds = 0;
   int64_t folds = 1;
-  int64_t least_size = 1;  // smaller batches are refused
+  int64_t least_size = 1;          // smaller batches are refused, since they have too few samples,
+  int64_t least_working_size = 1;  // and these for another reason
   std::vector<int64_t> asked;
 
   RehearsalResult rehearse(int64_t own, const std::vector<std::string>& overrides) {
@@ -34,7 +36,12 @@ struct ImaginedMachine {
     asked.push_back(size);
     RehearsalResult result;
     if (size < least_size) {
-      result.error = "BatchNorm cannot normalize one value";
+      result.error = "note: of the recipe\nBatchNorm cannot normalize one value\n";
+      result.is_too_small = true;
+      return result;
+    }
+    if (size < least_working_size) {
+      result.error = "trainrun: runs: No space left on device\n";
       return result;
     }
     if (100 + per_sample * size > most) {
@@ -119,6 +126,43 @@ TEST_CASE("where batches of one sample cannot be trained, the advice is about la
   CHECK_FALSE(demand.fits->holds);
   CHECK(demand.fits->advice.empty());
   CHECK(demand.fits->remark == "smaller batches alone do not help: with batches of 3 it still takes 103 MB");
+}
+
+TEST_CASE("sizes that BatchNorm refuses are told once, with what it said") {
+  const LoadedRecipe loaded = digits({"dataloader.batch_size=60"});
+  ImaginedMachine machine;
+  machine.least_size = 3;
+  const DemandLimits limits{.bytes = 102 * kMegabyte};
+  const Demand demand = foresee_on(machine, loaded, limits);
+  REQUIRE(demand.skipped.size() == 2);
+  CHECK(demand.skipped[0].batch_size == 1);
+  CHECK(demand.skipped[1].batch_size == 2);
+  for (const int64_t size : {1, 2}) CHECK(std::ranges::count(machine.asked, size) == 1);
+  CHECK(demand.skipped[0].why == "BatchNorm cannot normalize one value");
+  CHECK(to_json(demand).at("skipped").at(1).at("batch_size").get<int64_t>() == 2);
+  std::string text = to_text(demand, explain(loaded), limits);
+  for (size_t at = 0; (at = text.find_first_of(" \n", at)) != std::string::npos;) {
+    const size_t end = text.find_first_not_of(" \n", at);  // lines are broken
+    text.replace(at, std::min(end, text.size()) - at, " ");
+    ++at;
+  }
+  CHECK(
+      text.find("batches of 1, 2 were left out, since they cannot be trained: BatchNorm cannot normalize one value") !=
+      std::string::npos);
+  ImaginedMachine another;
+  CHECK(foresee_on(another, loaded, limits).skipped.empty());
+}
+
+TEST_CASE("another error of smaller batches is told, and ends the search for advice") {
+  const LoadedRecipe loaded = digits({"dataloader.batch_size=60"});
+  ImaginedMachine machine;
+  machine.least_working_size = 20;
+  const Demand demand = foresee_on(machine, loaded, {.bytes = 108 * kMegabyte});
+  CHECK_FALSE(demand.fits->holds);
+  CHECK(demand.fits->advice.empty());
+  CHECK(demand.skipped.empty());
+  CHECK(demand.fits->remark.starts_with("smaller batches were not tried further: the job cannot be rehearsed in "));
+  CHECK(demand.fits->remark.ends_with("No space left on device"));
 }
 
 TEST_CASE("the program starts once, and each fold opens the data and builds the model") {

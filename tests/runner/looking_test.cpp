@@ -127,8 +127,35 @@ TEST_CASE("a table is no wider than it may be, and names what does not fit") {
       CHECK(text_width(text.substr(begin, end - begin)) <= width);
     }
   }
-  CHECK(to_text(table, 40).find("not fit") != std::string::npos);
+  CHECK(to_text(table, 40).find("1 more key differs: optimizer.lr") != std::string::npos);
+  CHECK(to_text(table, 40).find("1 column does not") != std::string::npos);
   CHECK(to_text(table, 0).find("not fit") == std::string::npos);
+  CHECK(to_text(table, 0).find("differs") == std::string::npos);
+}
+
+TEST_CASE(
+    "columns that are asked for are shown however wide, and where there is room for few keys, the most telling are") {
+  RunTable table;
+  table.folder = "runs";
+  for (const char* name : {"a", "b", "c"}) table.runs.push_back(run_of(std::string("runs/") + name, "{name: n}"));
+  table.keys = {{"dataset.train.path", {std::string(30, 'x'), std::string(30, 'y'), "z"}, true},
+                {"logging.every_steps", {"1", "2", "3"}, false},
+                {"model.layers[0].p", {"1", "2", "2"}, true},
+                {"optimizer.lr", {"1", "2", "2"}, true},
+                {"seed", {"1", "2", "3"}, true}};
+  const std::string text = to_text(table, 0);
+  const std::string head = text.substr(0, text.find('\n'));
+  size_t before = 0;
+  for (const char* key : {"seed", "optimizer.lr", "model.layers[0].p", "dataset.train.path", "logging.every_steps"}) {
+    CAPTURE(key);
+    const size_t at = head.find(key);
+    REQUIRE(at != std::string::npos);
+    CHECK(at > before);
+    before = at;
+  }
+  table.columns = std::vector<RunTable::Key>{{"optimizer.lr", {"1", "2", "2"}, true}, {"seconds", {"", "", ""}, true}};
+  const std::string asked = to_text(table, 10);
+  CHECK(asked.substr(0, asked.find('\n')) == "run  optimizer.lr  time");
 }
 
 TEST_CASE("a run is judged by what keep_best monitors, else by what is watched, else by its first metric") {

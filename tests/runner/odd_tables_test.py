@@ -30,6 +30,13 @@ def losses(folder, run="run"):
     return [json.loads(line).get("train/loss") for line in (folder / run / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.parametrize("comment", ["# made by a scale", "# made by a scale, in 2026"])
+def test_a_comment_that_is_read_as_the_names_of_columns_is_told(tmp_path, comment):
+    (tmp_path / "t.csv").write_text(comment + "\nx,y\n" + "".join(f"{i / 20},{i % 2}\n" for i in range(20)))
+    advice = "the first line begins with '#' and is read as the names of the columns: if it is a comment, leave it out of the file"
+    assert advice in trainrun(tmp_path, "validate", recipe(tmp_path, ""), status=2)
+
+
 # --- A loss of classes and a column of numbers ------------------------------------------------------------------
 
 

@@ -33,6 +33,17 @@ def test_the_peak_is_that_of_a_run_within_a_tenth_and_what_is_advised_for_less_m
     explain(*LARGE, *refused["advice"], "--fits", limit)
 
 
+def test_batches_that_are_too_small_for_a_batch_norm_are_left_out_and_told():
+    layers = "model.layers=[Flatten, {type: Linear, out_features: 32}, BatchNorm1d, {type: Linear, out_features: 10}]"
+    job = ["recipes/digits_mlp.yaml", layers, "dataloader={batch_size: 2, drop_last: true}", "--fits", "50MB"]
+    found = json.loads(explain(*job, "--json", code=DOES_NOT_FIT))["demand"]
+    [skipped] = found["skipped"]
+    assert skipped["batch_size"] == 1 and "BatchNorm1d cannot normalize one value per channel in training" in skipped["why"]
+    assert found["fits"]["advice"] == [] and found["batch_sizes"] == [2]
+    said = " ".join(explain(*job, code=DOES_NOT_FIT).split())
+    assert "batches of 1 were left out, since they cannot be trained: " in said and "cannot normalize one value" in said
+
+
 def test_a_job_that_is_too_long_is_not_within_the_time_and_one_that_is_short_is_and_leaves_nothing_behind(tmp_path):
     long = ["recipes/digits_mlp.yaml", "training.num_epochs=1000000"]
     refused = json.loads(explain(*long, "--within", "30s", "--json", code=DOES_NOT_FIT))["demand"]["within"]

@@ -62,6 +62,7 @@ def test_the_figures_are_those_of_the_runs_own_files(folder):
         best = max(evaluations, key=lambda line: line["eval/accuracy"])
         assert run["best"] == {"name": "eval/accuracy", "value": best["eval/accuracy"], "step": best["step"], "is_last": False}
     assert found["fails"]["state"] == "failed" and "loss is nan at step 2" in found["fails"]["why"]
+    assert found["fails"]["step"] == int(re.search(r"error: stopped at step (\d+)/", (folder / "fails/log.txt").read_text())[1])
 
 
 def test_only_keys_that_differ_are_columns(folder):
@@ -73,6 +74,58 @@ def test_only_keys_that_differ_are_columns(folder):
     assert keys["c"]["checkpoint.keep_best"] == "null"
     text = runs(folder).stdout
     assert "optimizer.lr" in text.splitlines()[0] and "weight_decay" not in text
+
+
+def unlike_runs(folder):
+    """Folders of six runs whose recipes differ in forty keys: one in all of them, one in most, the others in one run."""
+    for number in range(6):
+        layers = "".join(f"    - {{type: Linear, out_features: {8 + (number == 0) * (layer + 1)}}}\n" for layer in range(36))
+        (folder / f"r{number}").mkdir()
+        (folder / f"r{number}/log.txt").write_text("")
+        (folder / f"r{number}/recipe.yaml").write_text(
+            f"version: 1\nname: r{number}\nmodel:\n  layers:\n{layers}loss: CrossEntropyLoss\n"
+            f"dataset: {{train: {{type: Digits, split: train}}}}\ndataloader: {{batch_size: {16 if number < 3 else 32}}}\n"
+            f"optimizer: {{type: AdamW, lr: 1e-{number + 1}}}\ntraining: {{num_epochs: 1}}\nlogging: {{every_steps: {number + 1}}}\n")
+    return folder
+
+
+def test_of_many_keys_that_differ_those_are_shown_that_tell_the_most(tmp_path):
+    text = runs(unlike_runs(tmp_path)).stdout
+    table_lines, said = text.splitlines()[:7], text.splitlines()[7]
+    assert max(map(len, table_lines)) <= 120, text
+    assert re.search(r" optimizer\.lr  +dataloader\.batch_size  ", table_lines[0]), text
+    shown = re.findall(r"[a-z_]+\.[a-z_.\[\]0-9]+", table_lines[0])
+    assert said.startswith(f"{39 - len(shown)} more keys differ: model.layers[") and "--columns NAME,… shows those named, --json all" in said
+    assert "logging.every_steps" not in shown  # it changes nothing
+    keys = table(tmp_path)["runs"][0]["keys"]
+    assert len(keys) == 39 and "logging.every_steps" in keys
+
+
+def test_columns_that_are_asked_for_are_shown_alone(tmp_path):
+    wanted = ["optimizer.lr", "model.layers[35].out_features", "state", "optimizer.weight_decay", *(f"model.layers[{layer}].out_features" for layer in range(9))]
+    lines = runs(unlike_runs(tmp_path), "--columns", ",".join(wanted)).stdout.splitlines()
+    assert lines[0].split() == ["run", *wanted] and lines[1].split()[2:5] == ["44", "stopped", "(killed)"]
+    assert [float(line.split()[1]) for line in lines[1:]] == [0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6]
+    assert len(lines) == 7
+    done = runs(tmp_path, "--columns", "optimizer.lrr")
+    assert done.returncode == 2 and "did you mean optimizer.lr?" in done.stdout + done.stderr
+    assert runs(tmp_path, "--columns", "state", "--json").returncode == 2
+    assert runs(tmp_path, "--columns", "time,run,state").stdout.splitlines()[0].split() == ["run", "time", "state"]
+    for option in (["--columns", "state"], ["--filter", "state=stopped", "--columns", "state"], ["--columns", "state", "--filter", "state=stopped"]):
+        done = subprocess.run([CALLED, "runs", *option, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        assert done.stdout.splitlines()[0].split() == ["run", "state"], done.stderr
+
+
+def test_the_value_of_a_layer_that_another_takes_the_place_of_is_not_that_of_the_first_run(folder, tmp_path):
+    changes = {"a": "{type: Linear, out_features: 32}", "b": "{type: Linear, out_features: 16}", "c": "[Flatten, ReLU]"}
+    for name, layer in changes.items():
+        shutil.copytree(folder / "a", tmp_path / name)
+        recipe = tmp_path / name / "recipe.yaml"
+        text = recipe.read_text()
+        assert "- {type: Linear, out_features: 32}" in text
+        recipe.write_text(text.replace("- {type: Linear, out_features: 32}", f"- {layer}"))
+    keys = {pathlib.Path(run["path"]).name: run["keys"] for run in table(tmp_path)["runs"]}
+    assert [keys[name]["model.layers[4].out_features"] for name in "abc"] == [32, 16, ""]
 
 
 def test_a_default_that_is_written_out_is_no_difference(folder, tmp_path):
@@ -143,6 +196,33 @@ def test_a_killed_run_is_stopped_at_its_last_line(tmp_path):
         running.kill()
     [run] = table(tmp_path)["runs"]
     assert (run["state"], run["why"], run["step"]) == ("stopped", "killed", lines_of(tmp_path / "long")[-1]["step"])
+
+
+def test_a_run_that_failed_after_its_last_checkpoint_came_as_far_as_it_says(folder, tmp_path):
+    shutil.copytree(folder / "a", tmp_path / "a")
+    (tmp_path / "a/summary.json").unlink()
+    metrics = lines_of(tmp_path / "a")
+    (tmp_path / "a/metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in metrics if line["step"] <= 50))
+    shutil.rmtree(tmp_path / "a/checkpoints")
+    (tmp_path / "a/checkpoints").mkdir()
+    start = "2026-11-26 01:18:24.794 [rank 0] "
+    log = tmp_path / "a/log.txt"
+    log.write_text(f"{start}90 steps in 2 epochs, effective batch 32, device cpu, output in a\n{start}step 50/90 loss 1.0\n{start}error: the loss is nan at step 58\n{start}error: stopped at step 57/90 in 1.0 s\n")
+    [run] = table(tmp_path)["runs"]
+    assert (run["state"], run["why"], run["step"]) == ("failed", "the loss is nan at step 58", 57)
+    assert "failed at step 57: the loss is nan" in runs(tmp_path).stdout
+    with log.open("a") as again:
+        again.write(f"{start}90 steps in 2 epochs, effective batch 32, device cpu, output in a\n{start}resumed at step 40/90\n{start}step 52/90 loss 1.0\n")
+    [run] = table(tmp_path)["runs"]
+    assert (run["state"], run["why"], run["step"]) == ("stopped", "killed", 52)
+
+
+def test_a_run_that_logs_on_the_console_alone_came_as_far_as_its_log_says(tmp_path):
+    done = trained(tmp_path, "quiet", "logging.report_to=[console]", "logging.every_steps=1", "checkpoint.every=null", "checkpoint.keep_best=null")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "quiet/summary.json").unlink()
+    shutil.rmtree(tmp_path / "quiet/checkpoints", ignore_errors=True)
+    assert table(tmp_path)["runs"][0]["step"] == 90
 
 
 def test_a_run_without_metrics_is_known_by_its_checkpoint(tmp_path):

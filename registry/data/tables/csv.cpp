@@ -47,6 +47,14 @@ struct Csv : TableOptions {
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
+/// Where the line of names may rather be a comment.
+std::string advice_on_comment(const std::vector<std::string>& names) {
+  if (names.empty() || !names[0].starts_with('#')) return "";
+  return "; the first line begins with '#' and is read as the names of the columns: if it is a comment, leave it out "
+         "of "
+         "the file";
+}
+
 class CsvTable : public TableReader {
  public:
   CsvTable(const Csv& options, char delimiter)
@@ -66,10 +74,11 @@ class CsvTable : public TableReader {
     if (!first_is_data_ && !reader_.next(record_)) return false;
     first_is_data_ = false;
     if (record_.size() != names_.size()) {
-      throw RowError(
-          reader_.place() + ": " + std::to_string(record_.size()) + " columns, the first line has " +
-          std::to_string(names_.size()) +
-          (record_.size() > names_.size() ? "; put a text that holds the delimiter in quotation marks" : ""));
+      const std::string advice = advice_on_comment(names_);
+      const bool are_more = record_.size() > names_.size() && advice.empty();
+      throw RowError(reader_.place() + ": " + std::to_string(record_.size()) + " columns, the first line has " +
+                     std::to_string(names_.size()) + advice +
+                     (are_more ? "; put a text that holds the delimiter in quotation marks" : ""));
     }
     row.resize(record_.size());
     for (size_t i = 0; i < record_.size(); ++i) {
@@ -120,10 +129,12 @@ class CsvSource : public TableSource {
     };
     const bool is_data = options_.header && 2 * std::count_if(names.begin(), names.end(), is_number) >
                                                 static_cast<std::ptrdiff_t>(names.size());
-    return is_data ? "; the first line seems to hold data, not names: write header: false, which calls the columns '0' "
-                     "to '" +
-                         std::to_string(names.size() - 1) + "'"
-                   : "";
+    if (is_data) {
+      return "; the first line seems to hold data, not names: write header: false, which calls the columns '0' to '" +
+             std::to_string(names.size() - 1) + "'";
+    }
+    const std::string comment = advice_on_comment(names);
+    return comment.empty() ? "" : suggestion(wanted, names) + comment;
   }
   std::string format_advice(const std::string& format) const override { return "write " + format; }
   TableKind kind() const override { return TableKind::kCsv; }
