@@ -50,9 +50,8 @@ struct Csv : TableOptions {
 /// Where the line of names may rather be a comment.
 std::string advice_on_comment(const std::vector<std::string>& names) {
   if (names.empty() || !names[0].starts_with('#')) return "";
-  return "; the first line begins with '#' and is read as the names of the columns: if it is a comment, leave it out "
-         "of "
-         "the file";
+  return "; the first line begins with '#' and is read as the names of the columns: if it is a comment, leave it "
+         "out of the file";
 }
 
 class CsvTable : public TableReader {
