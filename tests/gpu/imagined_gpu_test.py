@@ -99,9 +99,10 @@ def test_in_fp16_no_optimizer_makes_the_host_wait_and_all_skip_what_overflows_as
         assert "waits" in reply, (name, reply)
         assert waited_after(reply) == {1, *LINES}, name
         assert lines[0]["train/skipped_steps"] >= 2 and lines[-1]["train/skipped_steps"] > lines[0]["train/skipped_steps"], name
+        tolerance = 1e-3 if "Muon" in OPTIMIZERS[name] else 1e-4  # it rounds to bfloat16: a gradient's last bit may become 0.4 % of an update
         for mine, cpu in zip(lines, expected, strict=True):
             for key in ("train/loss", "train/skipped_steps", "train/loss_scale"):
-                assert mine[key] == pytest.approx(cpu[key], rel=1e-4), (name, key, mine["step"])
+                assert mine[key] == pytest.approx(cpu[key], rel=tolerance), (name, key, mine["step"])
 
 
 @pytest.mark.parametrize("optimizer", ["{type: SGD, lr: 0.1, momentum: 0.9}", "{type: AdamW, lr: 3e-3}"])
