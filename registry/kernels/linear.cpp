@@ -15,6 +15,7 @@
 #include "registry/kernels/few_rows_simd.h"
 #include "registry/kernels/own_products.h"
 #include "registry/kernels/plain_tensor.h"
+#include "registry/tensors/gradient_places.h"
 
 namespace trainrun::kernels {
 namespace {
@@ -56,7 +57,10 @@ struct FewRowsLinear : torch::autograd::Function<FewRowsLinear> {
     const variable_list saved = context->get_saved_variables();
     variable_list result(4);
     if (context->needs_input_grad(0)) result[0] = gradients[0].mm(saved[1]);
-    if (context->needs_input_grad(1)) result[1] = gradients[0].t().mm(saved[0]);
+    if (context->needs_input_grad(1)) {
+      at::Tensor place = c10::GradMode::is_enabled() ? at::Tensor() : take_gradient_place(saved[1]);
+      result[1] = place.defined() ? at::mm_out(place, gradients[0].t(), saved[0]) : gradients[0].t().mm(saved[0]);
+    }
     if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) result[2] = gradients[0].sum(0);
     return result;
   }

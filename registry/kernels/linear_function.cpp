@@ -25,6 +25,7 @@
 #include "registry/kernels/own_products.h"
 #include "registry/kernels/parts.h"
 #include "registry/kernels/plain_tensor.h"
+#include "registry/tensors/gradient_places.h"
 
 namespace trainrun::kernels {
 namespace {
@@ -41,6 +42,15 @@ bool is_own_product(const at::Tensor& a, const at::Tensor& b) {
 at::Tensor product_of(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
   if (is_own_product(a, b)) return bfloat16_product(a, b, type);
   return at::mm(a, b.to(a.scalar_type())).to(type);
+}
+
+/// a b as the gradient of `weight`, in the memory where it is wanted, if there is some.
+at::Tensor gradient_of(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b) {
+  const bool is_written_once = !is_own_product(a, b) && a.scalar_type() == weight.scalar_type();
+  at::Tensor place = is_written_once ? take_gradient_place(weight) : at::Tensor();
+  if (!place.defined()) return product_of(a, b, weight.scalar_type());
+  at::mm_out(place, a, b.to(a.scalar_type()));
+  return place;
 }
 
 /// x [rows, in] in the type that is computed in; the weight in it, or in float32 where it is cast on the way.
@@ -193,8 +203,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       result[0] = with_sizes(product_of(summed.product, is_transposed ? copy.t() : copy, x.scalar_type()), x.sizes());
     }
     if (context->needs_input_grad(1)) {
-      result[1] = is_transposed ? product_of(product.x.t(), summed.product, weight.scalar_type())
-                                : product_of(summed.product.t(), product.x, weight.scalar_type());
+      result[1] = is_transposed ? gradient_of(weight, product.x.t(), summed.product)
+                                : gradient_of(weight, summed.product.t(), product.x);
     }
     if (wants_bias) result[2] = sums_here ? summed.bias.to(of_y.scalar_type()).to(at::kFloat) : of_y.sum(0);
     return result;

@@ -18,10 +18,10 @@
 namespace trainrun::kernels {
 namespace {
 
-constexpr int64_t kUnit = 2048;  // elements that one thread computes at a stretch
-constexpr int64_t kExchangedUnit = kUnit * static_cast<int64_t>(sizeof(double));  // bytes, of any dtype
-constexpr int64_t kUnitsPerThread = 16;                                           // fewer are not worth another thread
+constexpr int64_t kUnit = 2048;           // elements that one thread computes at a stretch
+constexpr int64_t kUnitsPerThread = 16;   // fewer are not worth another thread
 constexpr int64_t kRootsOfThread = 2048;  // more, and at::sqrt asks for other threads
+constexpr int64_t kLine = 64;             // bytes of a cache's line
 
 bool has_loops() {
 #if defined(__x86_64__)
@@ -41,6 +41,11 @@ void take_roots(T* numbers, int64_t count) {
 }
 
 int64_t units_of(const at::Tensor& parameter) { return (parameter.numel() + kUnit - 1) / kUnit; }
+
+/// So that no line is written to by two ranks.
+int64_t exchanged_bytes_of(const at::Tensor& parameter) {
+  return (static_cast<int64_t>(parameter.nbytes()) + kLine - 1) / kLine * kLine;
+}
 
 #if defined(__x86_64__)
 template <class T>
@@ -75,9 +80,9 @@ bool is_for_optimizer_pass(const at::Tensor& parameter) {
 }
 
 int64_t exchange_bytes(const std::vector<at::Tensor>& parameters) {
-  int64_t units = 0;
-  for (const at::Tensor& parameter : parameters) units += units_of(parameter);
-  return units * kExchangedUnit;
+  int64_t bytes = 0;
+  for (const at::Tensor& parameter : parameters) bytes += exchanged_bytes_of(parameter);
+  return bytes;
 }
 
 AdamNumbers adam_numbers(double lr, double beta1, double beta2, double eps, double weight_decay, bool is_decoupled,
@@ -119,6 +124,8 @@ void OptimizerPass<Numbers>::add(const at::Tensor& parameter, const at::Tensor& 
   stretch.factors[1] = maximize ? -factor(1) : factor(1);
   stretch.numbers = numbers;
   item.loop = parameter.scalar_type() == at::kDouble ? loop_of<double>(numbers) : loop_of<float>(numbers);
+  item.exchange_begin = exchanged_bytes_;
+  exchanged_bytes_ += exchanged_bytes_of(parameter);
   parameter.unsafeGetTensorImpl()->bump_version();
   items_.push_back(std::move(item));
   ends_.push_back((ends_.empty() ? 0 : ends_.back()) + units_of(parameter));
@@ -148,8 +155,7 @@ void OptimizerPass<Numbers>::run(const StepDivision* division) const {
   };
   if (!division) return walk(0, units, compute);
   const auto exchanged = [&](size_t item, int64_t element) {
-    const int64_t first = item == 0 ? 0 : ends_[item - 1];
-    return division->exchange + first * kExchangedUnit + element * items_[item].element_size;
+    return division->exchange + items_[item].exchange_begin + element * items_[item].element_size;
   };
   const auto parameter = [&](size_t item, int64_t element) {
     return static_cast<char*>(items_[item].stretch.parameter) + element * items_[item].element_size;

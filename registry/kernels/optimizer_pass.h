@@ -46,6 +46,7 @@ class OptimizerPass {
     Loop loop = nullptr;
     at::Tensor gradient = {};  // kept: it may be a copy, made for its strides
     int64_t element_size = 0;
+    int64_t exchange_begin = 0;  // where it lies in StepDivision::exchange
   };
   template <class Body>
   void walk(int64_t begin, int64_t end, const Body& body) const;
@@ -53,6 +54,7 @@ class OptimizerPass {
   std::vector<at::Tensor> factors_;
   std::vector<Item> items_;
   std::vector<int64_t> ends_;  // of each item's units, counted over all
+  int64_t exchanged_bytes_ = 0;
 };
 
 using AdamPass = OptimizerPass<AdamNumbers>;

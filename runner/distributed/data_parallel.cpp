@@ -9,6 +9,8 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "registry/tensors/gradient_places.h"
+
 namespace trainrun {
 namespace {
 
@@ -81,6 +83,7 @@ struct DataParallel::State {
   bool settled = false;
   std::shared_ptr<c10d::Reducer> reducer;
   std::shared_ptr<c10d::Logger> logger;
+  GradientPlaces places;  // in the buckets
 };
 
 DataParallel::DataParallel(ProcessGroup& group, NamedTensors parameters, Tensors buffers,
@@ -113,12 +116,20 @@ DataParallel::DataParallel(ProcessGroup& group, NamedTensors parameters, Tensors
   state_->reducer->register_comm_hook(std::make_unique<HookBridge>(group_, state_->hook.get(), state_->settled));
   if (!state_->find_unused) settle_buckets(*state_->reducer, tensors);
   state_->settled = true;
-  if (state_->hook) return;  // it sends tensors of its own
+  share_buckets();
+}
+
+void DataParallel::share_buckets() {
   Tensors buckets;
   for (const c10d::GradBucket& bucket : state_->reducer->get_grad_buckets(/*return_zero_tensors=*/false)) {
     buckets.push_back(bucket.getBuffer());
+    const Tensors parameters = bucket.getParameters();
+    const Tensors gradients = bucket.getGradients();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (gradients[i].is_contiguous()) state_->places.add(parameters[i], gradients[i]);
+    }
   }
-  group_.share_memory_of(buckets);
+  if (!state_->hook) group_.share_memory_of(buckets);  // a hook sends tensors of its own
 }
 
 DataParallel::~DataParallel() = default;
@@ -142,6 +153,7 @@ void DataParallel::share_buffers() {
 }
 
 void DataParallel::prepare_backward(bool synchronize, const at::Tensor& loss) {
+  state_->places.release();
   if (!synchronize) return;
   Tensors outputs;
   if (state_->find_unused) outputs.push_back(loss);

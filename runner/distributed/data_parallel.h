@@ -38,6 +38,7 @@ class DataParallel : public ParallelModel {
 
  private:
   struct State;
+  void share_buckets();
   ProcessGroup& group_;
   NamedTensors parameters_;
   std::unique_ptr<State> state_;

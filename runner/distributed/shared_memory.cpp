@@ -285,6 +285,8 @@ std::string SharedMemory::move_to_common(const std::vector<at::Tensor>& tensors)
     give_memory(*storage, place, common_);
     place += rounded_up(storage->nbytes(), kMemoryPage);
   }
+  finish(start_barrier());
+  common_->use_large_pages();
   return "";
 }
 
@@ -304,6 +306,7 @@ std::shared_ptr<SharedSegment> SharedMemory::move_to_one(const std::vector<at::T
     next += rounded_up(storage->nbytes(), kMemoryPage);
   }
   finish(start_barrier());  // rank 0's values are there
+  opened.segment->use_large_pages();
   place = opened.segment->data();
   return opened.segment;
 }

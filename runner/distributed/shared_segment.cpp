@@ -19,6 +19,9 @@ namespace trainrun {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr size_t kLargePage = size_t{2} << 20;
+constexpr int kPopulate = 23;  // MADV_POPULATE_WRITE and MADV_COLLAPSE, which older headers do not name
+constexpr int kCollapse = 25;
 
 /// Processes with the same one are in one machine and one container, where a process's number means the same to all,
 /// and 127.0.0.1, too.
@@ -33,13 +36,13 @@ std::string own_machine() { return machine_name({"net", "pid"}); }
 SharedSegment::SharedSegment(size_t bytes)
     : bytes_(bytes), memory_file_(::memfd_create("trainrun-ranks", MFD_CLOEXEC)) {
   if (memory_file_.number() < 0) fail_with_errno("no memory for all ranks can be made");
-  if (::ftruncate(memory_file_.number(), static_cast<off_t>(kPage + bytes_)) != 0) {
+  if (::ftruncate(memory_file_.number(), static_cast<off_t>(mapped_bytes())) != 0) {
     fail_with_errno("no memory for all ranks can be had");
   }
   map();
   std::random_device source;
   const uint64_t token = source() | uint64_t{source()} << 32U;
-  std::memcpy(mapped_, &token, sizeof token);
+  std::memcpy(token_place(), &token, sizeof token);
 }
 
 SharedSegment::SharedSegment(const std::string& place, size_t bytes) : bytes_(bytes) {
@@ -54,31 +57,50 @@ SharedSegment::SharedSegment(const std::string& place, size_t bytes) : bytes_(by
     throw std::runtime_error("it is on another machine than rank 0, or in another container");
   memory_file_ = Descriptor(::open(("/proc/" + pid + "/fd/" + number).c_str(), O_RDWR | O_CLOEXEC));
   if (memory_file_.number() < 0) fail_with_errno("it may not open rank 0's memory");
-  if (::lseek(memory_file_.number(), 0, SEEK_END) != static_cast<off_t>(kPage + bytes_)) {
+  if (::lseek(memory_file_.number(), 0, SEEK_END) != static_cast<off_t>(mapped_bytes())) {
     throw std::runtime_error("rank 0's memory is of another size");
   }
   map();
   uint64_t found = 0;
-  std::memcpy(&found, mapped_, sizeof found);
+  std::memcpy(&found, token_place(), sizeof found);
   if (found == token) return;
-  ::munmap(mapped_, kPage + bytes_);
+  ::munmap(reserved_, mapped_bytes() + kLargePage);
   throw std::runtime_error("another process has the number that rank 0 had");
 }
 
 void SharedSegment::map() {
-  void* memory = ::mmap(nullptr, kPage + bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, memory_file_.number(), 0);
-  if (memory == MAP_FAILED) fail_with_errno("the ranks' memory cannot be mapped");
-  mapped_ = static_cast<char*>(memory);
-  data_ = mapped_ + kPage;
+  const size_t addresses = mapped_bytes() + kLargePage;
+  void* const reserved = ::mmap(nullptr, addresses, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) fail_with_errno("the ranks' memory cannot be mapped");
+  char* const begin = static_cast<char*>(reserved);
+  const size_t skipped = kLargePage - reinterpret_cast<uintptr_t>(begin) % kLargePage;
+  void* const memory =
+      ::mmap(begin + skipped, mapped_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory_file_.number(), 0);
+  if (memory == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(reserved, addresses);
+    errno = error;
+    fail_with_errno("the ranks' memory cannot be mapped");
+  }
+  reserved_ = begin;
+  data_ = static_cast<char*>(memory);
 }
 
+void SharedSegment::use_large_pages() const {
+  const size_t bytes = bytes_ / kLargePage * kLargePage;
+  if (bytes > 0 && ::madvise(data_, bytes, kPopulate) == 0) (void)::madvise(data_, bytes, kCollapse);
+}
+
+size_t SharedSegment::mapped_bytes() const { return (bytes_ + kPage - 1) / kPage * kPage + kPage; }
+char* SharedSegment::token_place() const { return data_ + mapped_bytes() - kPage; }
+
 SharedSegment::~SharedSegment() {
-  if (mapped_) ::munmap(mapped_, kPage + bytes_);
+  if (reserved_) ::munmap(reserved_, mapped_bytes() + kLargePage);
 }
 
 std::string SharedSegment::place() const {
   uint64_t token = 0;
-  std::memcpy(&token, mapped_, sizeof token);
+  std::memcpy(&token, token_place(), sizeof token);
   return std::to_string(::getpid()) + " " + std::to_string(memory_file_.number()) + " " + std::to_string(token) + " " +
          own_machine();
 }

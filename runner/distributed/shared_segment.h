@@ -30,17 +30,22 @@ class SharedSegment {
   /// Where others find it, until `close`.
   std::string place() const;
   void close() { memory_file_ = Descriptor(); }
-  /// Begins with a page.
+  /// Begins with a page, of those that `use_large_pages` asks for.
   char* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  /// Asks for pages of 2 MiB, so that a walk over it does not look up a page every 1,024 numbers. Only a hint: a kernel
+  /// before 6.1 has no such call, and free memory may be in too many pieces.
+  void use_large_pages() const;
 
  private:
+  size_t mapped_bytes() const;
+  char* token_place() const;
   void map();
 
   size_t bytes_;
   Descriptor memory_file_;
-  char* mapped_ = nullptr;  // a page with a number that tells it from others, then `data_`
-  char* data_ = nullptr;
+  char* reserved_ = nullptr;  // addresses, more than are needed, so that `data_` can begin where a large page may
+  char* data_ = nullptr;      // after it comes a page with a number that tells it from others
 };
 
 /// A segment that all ranks have mapped; null, with the same reason on all ranks, where one of them cannot or will not.
