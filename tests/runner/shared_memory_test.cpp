@@ -22,6 +22,7 @@
 #include <fstream>
 #include <thread>
 
+#include "runner/distributed/shared_segment.h"
 #include "tests/doctest.h"
 #include "tests/support.h"
 #include "tests/temporary_folder.h"
@@ -292,6 +293,21 @@ TEST_CASE("no rank uses the common memory if one of them will not, and all know 
 
 TEST_CASE("tensors in the one memory of all ranks have rank 0's numbers, and all see what each changes") {
   for (const int world_size : {2, 3}) check_all(world_size, check_one_memory);
+}
+
+TEST_CASE("memory for all ranks begins where a large page may, and keeps its numbers when it gets large pages") {
+  constexpr size_t kLargePage = size_t{2} << 20;
+  for (const size_t bytes : {size_t{100}, kLargePage - 1, kLargePage * 3 / 2, kLargePage * 2}) {
+    CAPTURE(bytes);
+    const SharedSegment segment(bytes);
+    CHECK(reinterpret_cast<uintptr_t>(segment.data()) % kLargePage == 0);
+    std::memset(segment.data(), 7, bytes / 2);
+    segment.use_large_pages();
+    const SharedSegment other(segment.place(), bytes);
+    CHECK(std::count(other.data(), other.data() + bytes, '\7') == static_cast<std::ptrdiff_t>(bytes / 2));
+    other.data()[bytes - 1] = 1;
+    CHECK(segment.data()[bytes - 1] == 1);
+  }
 }
 
 TEST_CASE("nothing is left of the ranks' common memory") {
