@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "registry/language/error.h"
+#include "runner/base/ascii_name.h"
 #include "runner/init/editor.h"
 #include "runner/init/file_encoding.h"
 #include "runner/init/init.h"
@@ -26,8 +27,7 @@ std::string name_of(const std::string& data) {
   if (name.empty() || name == "." || name == "..")
     name = std::filesystem::absolute(data).lexically_normal().parent_path().filename().string();
   if (!std::filesystem::is_directory(data)) name = name.substr(0, name.find('.', 1));
-  std::string safe;
-  for (const char c : name) safe += std::isalnum(static_cast<unsigned char>(c)) || c == '-' ? c : '_';
+  std::string safe = ascii_name(name, "-_", '_');
   if (safe.empty() || !std::isalpha(static_cast<unsigned char>(safe[0]))) safe = "data_" + safe;
   return safe;
 }

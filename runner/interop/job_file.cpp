@@ -4,6 +4,7 @@
 
 #include "registry/language/error.h"
 #include "registry/language/text_forms.h"
+#include "runner/base/ascii_name.h"
 #include "runner/base/shell_word.h"
 #include "runner/recipe/recipe_defaults.h"
 #include "runner/recipe/yaml.h"
@@ -12,17 +13,6 @@ namespace trainrun {
 namespace {
 
 constexpr const char* kPort = "29500";
-
-/// `name` with `other` for what is neither letter, digit nor one of `also`.
-std::string spelled(const std::string& name, const std::string& also, char other) {
-  std::string result;
-  for (const char c : name) {
-    const bool stays = (static_cast<unsigned char>(c) < 128 && std::isalnum(static_cast<unsigned char>(c))) ||
-                       also.find(c) != std::string::npos;
-    result += stays ? c : other;
-  }
-  return result;
-}
 
 int64_t processes_per_machine(const Recipe& recipe) { return recipe.num_processes / recipe.num_machines; }
 
@@ -52,7 +42,7 @@ std::string command_of(const Recipe& recipe, const JobFileOptions& options) {
 
 std::string slurm(const Recipe& recipe, const JobFileOptions& options) {
   const std::string per_machine = std::to_string(processes_per_machine(recipe));
-  const std::string job = spelled(recipe.name, "._-", '_');
+  const std::string job = ascii_name(recipe.name, "._-", '_');
   const std::string folder = shell_word(output_folder(recipe));
   std::string text = "#!/bin/bash\n# Submit it with sbatch, from the folder that the recipe's paths start from.\n";
   text += "# The run goes to " + folder + ", what it prints to slurm-" + job + "-JOB.out.\n";
@@ -128,7 +118,7 @@ std::string torchrun(const Recipe& recipe, const JobFileOptions& options) {
   const bool known = recipe.main_process_ip.has_value();
   return std::string("# On each machine") + (known ? "" : "; put the first one's name or address for HOST0") + ".\n" +
          "torchrun --no-python --nnodes=" + std::to_string(recipe.num_machines) + per_machine +
-         " --rdzv-backend=c10d --rdzv-id=" + spelled(recipe.name, "._-", '_') +
+         " --rdzv-backend=c10d --rdzv-id=" + ascii_name(recipe.name, "._-", '_') +
          " --rdzv-endpoint=" + shell_word(meeting_address(recipe) + ":" + meeting_port(recipe)) + restarts +
          command_of(recipe, options) + "\n";
 }
@@ -153,7 +143,7 @@ Value list_value(const std::vector<std::string>& texts) {
 /// As Kubernetes wants names: a-z, 0-9 and '-', 63 at most with the endings that the operator adds.
 std::string kubernetes_name(const std::string& name) {
   constexpr size_t kLongest = 50;
-  std::string label = lower_ascii(spelled(name, "", '-').substr(0, kLongest));
+  std::string label = lower_ascii(ascii_name(name, "", '-').substr(0, kLongest));
   label.erase(0, label.find_first_not_of('-'));
   label.erase(label.find_last_not_of('-') + 1);
   const bool begins_well = !label.empty() && std::isalpha(static_cast<unsigned char>(label[0]));

@@ -6,6 +6,7 @@
 
 #include "registry/formats/web/transfer.h"
 #include "registry/language/text_view.h"
+#include "runner/base/ascii_name.h"
 
 namespace trainrun {
 namespace {
@@ -61,12 +62,8 @@ json pairs_json(const MlflowTexts& texts) {
 
 }  // namespace
 
-std::string mlflow_key(std::string name) {
-  for (char& c : name) {
-    const bool is_allowed = std::isalnum(static_cast<unsigned char>(c)) || std::string_view("_-. /").find(c) < 5;
-    if (!is_allowed) c = '_';
-  }
-  return name.substr(0, MlflowClient::kLongestKey);
+std::string mlflow_key(const std::string& name) {
+  return ascii_name(name, "_-. /", '_').substr(0, MlflowClient::kLongestKey);
 }
 
 std::string url_encoded(const std::string& text, bool keeps_slashes) {

@@ -88,7 +88,7 @@ class MlflowClient {
 };
 
 /// A name of which MLflow allows every character: others become '_'.
-std::string mlflow_key(std::string name);
+std::string mlflow_key(const std::string& name);
 /// "experiment 1" or "a b" as part of a URL.
 std::string url_encoded(const std::string& text, bool keeps_slashes = false);
 

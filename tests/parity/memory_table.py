@@ -1,7 +1,7 @@
 """What `trainrun explain --measure` foresees, beside what short runs of the same recipes took: memory, time, and whether --fits is right.
 
 Run by hand, on a machine that does nothing else if the times are to mean something:
-TRAINRUN_DATA=… .deps/python/bin/python -B tests/parity/memory_table.py [--steps 60] [--fits] [RECIPE …]
+TRAINRUN_DATA=… .deps/python/bin/python -B tests/parity/memory_table.py [--steps 60] [--fits] [ROW …]
 """
 
 import argparse
@@ -89,7 +89,7 @@ def row(name: str, overrides: list[str], arguments: argparse.Namespace) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("recipes", nargs="*")
+    parser.add_argument("recipes", nargs="*", metavar="ROW", help="rows of RECIPES, such as \"mnist_wide_cnn large\"; without any, all")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--fits", action="store_true")
     arguments = parser.parse_args()
@@ -97,7 +97,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|---|---|")
     memory, times, right = [], [], []
     for name, overrides in RECIPES.items():
-        if arguments.recipes and name.split()[0] not in arguments.recipes:
+        if arguments.recipes and name not in arguments.recipes:
             continue
         found = row(name, overrides, arguments)
         memory.append(found["foreseen"] / found["peak"] - 1)

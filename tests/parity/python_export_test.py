@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 
+import numpy
 import pytest
 import torch  # noqa: F401  the programs run in copies of this process
 import torchvision  # noqa: F401
@@ -217,6 +218,30 @@ def test_a_recipe_that_is_never_evaluated_is_a_program_that_runs(name, tmp_path,
     done = subprocess.run([python, tmp_path / "a.py", "--output", tmp_path / "a.pt"], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "eval_data" not in (tmp_path / "a.py").read_text()
+
+
+def test_fields_may_have_any_names(tmp_path, python, programs):
+    """Names that Python does not take become others, each its own, and none is one that the program uses itself."""
+    names = ["größe", "gro e", "gro_e", "net", "loss", "batch", "class"]
+    random = numpy.random.default_rng(5)
+    inputs = random.standard_normal((64, 5), dtype=numpy.float32)
+    numpy.savez(tmp_path / "rows.npz", x=inputs, **{name: random.standard_normal((64, 1), dtype=numpy.float32) for name in names})
+    losses = ", ".join(f"{{type: MSELoss, inputs: [head, {name}], loss_weight: {i + 1}}}" for i, name in enumerate(names))
+    fields = ", ".join(f"{name}: {name}" for name in ["x", *names])
+    recipe = tmp_path / "names.yaml"
+    recipe.write_text(f"""version: 1
+name: names
+seed: 3
+model: {{layers: [{{type: Linear, inputs: x, out_features: 1, name: head}}]}}
+loss: [{losses}]
+optimizer: {{type: SGD, lr: 0.1}}
+dataset:
+  train: &rows {{type: TensorFile, path: {tmp_path}/rows.npz, target: net, fields: {{{fields}}}}}
+  eval: *rows
+dataloader: {{batch_size: 16}}
+training: {{num_epochs: 3}}
+""")
+    verified(recipe, programs / "names.py", python)
 
 
 def test_programs_pass_ruff(programs):

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runner/base/ascii_name.h"
 #include "runner/interop/python/layer_forms.h"
 
 namespace trainrun::python {
@@ -20,8 +21,7 @@ std::vector<std::vector<size_t>> readers_of(const Graph& graph, const std::vecto
 }
 
 std::string name_for(const std::string& name) {
-  std::string text;
-  for (const char c : name) text += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  const std::string text = ascii_name(name, "_", '_');
   return is_identifier(text) ? text : "x" + text;
 }
 

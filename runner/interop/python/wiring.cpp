@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
+
+#include "runner/base/ascii_name.h"
+#include "runner/interop/python/expression.h"
 
 namespace trainrun::python {
 namespace {
@@ -63,10 +67,18 @@ class Wirer {
   SourceFile& file_;
 };
 
-std::string variable_of(const std::string& name) {
-  std::string text;
-  for (const char c : name) text += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return is_identifier(text) ? text : "field_" + text;
+/// What else the functions of a program call by a name that a field may have (program.cpp).
+std::set<std::string> names_of_program() {
+  return {"batch", "column", "count", "figures", "json",  "loader", "loss",    "math",  "net",
+          "nn",    "offset", "right", "rows",    "scale", "size",   "targets", "torch", "total"};
+}
+
+/// The variable of a field, which nothing else of the program is called.
+std::string variable_of(const std::string& field, const std::set<std::string>& taken) {
+  std::string name = ascii_name(field, "_", '_');
+  if (!is_identifier(name)) name.insert(0, "field_");
+  while (taken.contains(name)) name += '_';
+  return name;
 }
 
 }  // namespace
@@ -112,17 +124,21 @@ Wiring wire(const Recipe& recipe, const Graph& graph, const DatasetInfo& info, c
     wiring.kinds[name] = kinds[wirer.slots[i]];
     wiring.outputs.push_back(name);
   }
+  std::map<std::string, std::string> of_fields;  // their variables
+  std::set<std::string> taken = names_of_program();
+  taken.insert(wiring.outputs.begin(), wiring.outputs.end());
   const auto variable = [&](const Wirer::Source& source) {
     if (source.slot) return variables.at(*source.slot);
-    const std::string name = variable_of(source.name);
+    auto& name = of_fields[source.name];
+    if (!name.empty()) return name;
+    name = variable_of(source.name, taken);
+    taken.insert(name);
     if (source.is_model) {
       wiring.reference = name;
       wiring.kinds[name] = kinds[graph.nodes().back().outputs[0]];
       return name;
     }
-    const bool is_known = std::any_of(wiring.targets.begin(), wiring.targets.end(),
-                                      [&](const auto& t) { return t.field == source.name; });
-    if (!is_known) wiring.targets.push_back({source.name, name});
+    wiring.targets.push_back({source.name, name});
     if (const FieldInfo* field = info.find(source.name)) {
       wiring.kinds[name] = {field->shape, at::isIntegralType(field->dtype, true)};
     }
