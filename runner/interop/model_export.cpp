@@ -13,27 +13,48 @@
 
 #include "registry/formats/files/file_io.h"
 #include "registry/tensors/files/safetensors.h"
+#include "runner/base/ascii_name.h"
 #include "runner/interop/exported_data.h"
+#include "runner/interop/script_names.h"
 #include "runner/model/unread_fields.h"
 
 namespace trainrun {
 namespace {
 
-/// `module` as TorchScript has modules: with the same tensors, by the same names.
+/// `module` as TorchScript has modules: with the same tensors, by the same names where TorchScript can have them. `notes`:
+/// gets those that became others.
 torch::jit::Module mirrored(torch::nn::Module& module, const std::shared_ptr<torch::jit::CompilationUnit>& unit,
-                            const std::string& type) {
+                            const std::string& type, std::vector<std::string>& notes) {
   torch::jit::Module result(c10::QualifiedName(type), unit, /*shouldMangle=*/true);
+  ScriptNames names;
   for (const auto& item : module.named_parameters(/*recurse=*/false)) {
-    if (item.value().defined()) result.register_parameter(item.key(), item.value(), /*is_buffer=*/false);
+    if (item.value().defined()) result.register_parameter(names.attribute(item.key()), item.value(), false);
   }
   for (const auto& item : module.named_buffers(/*recurse=*/false)) {
-    if (item.value().defined()) result.register_buffer(item.key(), item.value());
+    if (item.value().defined()) result.register_buffer(names.attribute(item.key()), item.value());
   }
   for (const auto& item : module.named_children()) {
     if (item.key().starts_with('(')) continue;  // what layers keep besides tensors, under a name that is no identifier
-    result.register_module(item.key(), mirrored(*item.value(), unit, type + ".m" + item.key()));
+    const std::string own_type = type + ".m" + ascii_name(item.key(), "_", '_');
+    result.register_module(names.attribute(item.key()), mirrored(*item.value(), unit, own_type, notes));
+  }
+  for (const auto& [name, other] : names.changed()) {
+    notes.push_back("TorchScript cannot have the name '" + name + "': in the file, the layer or weight is '" + other +
+                    "'");
   }
   return result;
+}
+
+/// The names of the arguments for these fields.
+std::vector<std::string> arguments_for(const std::vector<std::string>& fields, std::vector<std::string>& notes) {
+  ScriptNames names;
+  std::vector<std::string> arguments;
+  for (const std::string& field : fields) arguments.push_back(names.argument(field));
+  for (const auto& [field, argument] : names.changed()) {
+    notes.push_back("TorchScript cannot have the name '" + field + "': the argument of forward for this field is '" +
+                    argument + "'");
+  }
+  return arguments;
 }
 
 /// A batch of so many samples, of the fields that the model reads.
@@ -133,7 +154,8 @@ void export_torchscript(TrainedRun& run, const std::string& path) {
   const at::NoGradGuard no_gradients;
   run.model().train(false);
   const auto unit = std::make_shared<torch::jit::CompilationUnit>();
-  torch::jit::Module module = mirrored(run.model().graph(), unit, "__torch__.TrainrunModel");
+  std::vector<std::string> notes;
+  torch::jit::Module module = mirrored(run.model().graph(), unit, "__torch__.TrainrunModel", notes);
   const Batch batch = example(run, 2);
   const std::vector<std::string> names = fields_read(run.model().graph());
   const auto forward = [&](const torch::jit::Stack& inputs) {
@@ -143,7 +165,7 @@ void export_torchscript(TrainedRun& run, const std::string& path) {
   };
   const auto [state, outputs] = torch::jit::tracer::trace(
       stack_of(batch, names), forward, [](const at::Tensor&) { return std::string(); }, /*strict=*/true,
-      /*force_outplace=*/false, &module, names);
+      /*force_outplace=*/false, &module, arguments_for(names, notes));
   module.type()->addMethod(unit->create_function(c10::QualifiedName(*module.type()->name(), "forward"), state->graph));
   module.eval();
   for (const int64_t samples : {1, 3}) require_same(run, module, samples);
@@ -152,6 +174,7 @@ void export_torchscript(TrainedRun& run, const std::string& path) {
   for (const auto& [name, content] : file_metadata(run)) files[name] = content;
   module.save(bytes, files);
   write_file_atomically(path, bytes.str());
+  run.add_notes(notes);
 }
 
 }  // namespace trainrun

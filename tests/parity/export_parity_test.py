@@ -4,6 +4,7 @@ import json
 import pathlib
 import subprocess
 
+import numpy
 import pytest
 import safetensors.torch
 import torch
@@ -68,3 +69,53 @@ def test_nothing_is_overwritten(folder):
     done = subprocess.run([CALLED, "export", "run", "--output", "taken.pt"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "taken.pt is already there" in done.stderr
     assert (folder / "taken.pt").read_text() == "mine"
+
+
+NAMES = ["class", "größe", "two words", "1x", "torch", "a.b", "self", "grosse", "lambda_", "int"]
+
+
+def run_with_names(folder, layers, fields):
+    """A run whose layers and fields have these names; its inputs, and what its weights make of them."""
+    torch.manual_seed(3)
+    inputs = [torch.randn(8, 2) for _ in fields]
+    numpy.savez(folder / "rows.npz", label=numpy.zeros((8, 1), numpy.float32), **{f"f{i}": one.numpy() for i, one in enumerate(inputs)})
+    recipe = {
+        "version": 1,
+        "name": "names",
+        "model": {"layers": [{"type": "Concat", "inputs": fields, "dim": 1}, *({"type": "Linear", "out_features": 3 if name != "head" else 1, "name": name} for name in [*layers, "head"])]},
+        "loss": {"type": "MSELoss"},
+        "dataset": {"train": {"type": "TensorFile", "path": "rows.npz", "target": "label", "fields": {"label": "label", **{name: f"f{i}" for i, name in enumerate(fields)}}}},
+        "optimizer": {"type": "SGD", "lr": 0.01},
+        "dataloader": {"batch_size": 8},
+        "training": {"max_steps": 1},
+        "output_dir": "run",
+    }
+    (folder / "names.yaml").write_text(json.dumps(recipe))
+    trainrun(folder, "--quiet", "names.yaml")
+    weights = safetensors.torch.load_file(folder / "run/checkpoints/latest/model.safetensors")
+    x = torch.cat(inputs, 1)
+    for name in [*layers, "head"]:
+        x = functional.linear(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
+    return inputs, x
+
+
+def test_names_that_torch_script_cannot_have_become_others_and_are_told(tmp_path):
+    """Its writer takes any name, and then writes what torch.jit.load cannot read."""
+    layers = [name for name in NAMES if "." not in name]
+    inputs, expected = run_with_names(tmp_path, layers, NAMES)
+    done = subprocess.run([CALLED, "export", "run", "--format", "torchscript"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    torch.testing.assert_close(torch.jit.load(tmp_path / "model.pt")(*inputs), expected)
+    for name in ("class", "größe", "torch", "two words"):
+        assert f"cannot have the name '{name}': the argument of forward for this field is '" in done.stderr, done.stderr
+    for name in ("class", "größe", "torch"):
+        assert f"cannot have the name '{name}': in the file, the layer or weight is '" in done.stderr, done.stderr
+    assert "'lambda_'" not in done.stderr
+
+
+def test_onnx_has_any_names(tmp_path):
+    runtime = pytest.importorskip("onnxruntime", reason="no onnxruntime: tools/setup --tests installs it")
+    inputs, expected = run_with_names(tmp_path, [name for name in NAMES if "." not in name], NAMES)
+    trainrun(tmp_path, "export", "run", "--format", "onnx")
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    [found] = session.run(None, {name: one.numpy() for name, one in zip(NAMES, inputs, strict=True)})
+    torch.testing.assert_close(torch.from_numpy(found), expected)
