@@ -91,9 +91,9 @@ class Rehearser {
     job_.model->train();
     steps(kUntimedSteps, 0);
     time_steps();
-    save();
     evaluate_all();
-    steps(kUntimedSteps, 0);  // with what an evaluation left behind
+    save();  // after it, as in a run: with what an evaluation left behind
+    steps(kUntimedSteps, 0);
   }
 
  private:
