@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -7,6 +8,7 @@
 #include <memory>
 
 #include "registry/language/text_forms.h"
+#include "runner/data/data_part.h"
 #include "runner/report/class_report.h"
 #include "runner/train/evaluation.h"
 #include "runner/train/finite.h"
@@ -66,6 +68,18 @@ std::map<std::string, Figures> take_regression_reports(Figures& figures) {
   return reports;
 }
 
+/// Where the user named other data, of which the recipe takes a part, as of its own: a set of them each.
+void note_parts(TrainedRun& run, const std::vector<std::string>& overrides, const EvaluatedSets& evaluated) {
+  if (std::none_of(overrides.begin(), overrides.end(), names_evaluation_data)) return;
+  const std::vector<EvalSets::One>& sets = run.recipe().dataset.eval->sets;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    const std::string taker = what_takes_a_part(sets[i].data);
+    if (taker.empty()) continue;
+    run.add_notes({"the figures are for the part of the data that " + taker + " takes (samples: " +
+                   std::to_string(evaluated.samples[i]) + "); for all of them add '" + taker + "=!remove'"});
+  }
+}
+
 void print_regression(const std::string& prefix, const Figures& report) {
   std::printf("\n%s: errors of the predicted numbers\n", prefix.c_str());
   for (const auto& [name, value] : report) std::printf("%11s %s\n", name.c_str(), plain(value).c_str());
@@ -90,6 +104,7 @@ void add_eval(CLI::App& app, Program& program) {
     const TrainedModel trained = find_trained(arguments->path);
     TrainedRun run(trained, arguments->overrides, program.catalog, *with_report ? report_metrics : ExtraMetrics());
     EvaluatedSets evaluated = evaluate_trained(run);
+    note_parts(run, arguments->overrides, evaluated);
     for (const std::string& note : run.notes()) std::fprintf(stderr, "note: %s\n", note.c_str());
     Figures& figures = evaluated.figures;
     const std::map<std::string, Figures> regressions = take_regression_reports(figures);

@@ -68,6 +68,11 @@ class ColumnReader {
                                     "lines of several tokens, or of empty ones, are") +
                             " left out");
     }
+    if (!options_.has_labels && !is_conllu_ && num_columns_ > 1) {
+      table.notes.push_back("each line is one word, in column " + std::to_string(word_column_) + " of " +
+                            std::to_string(num_columns_) + "; the other columns are not read" +
+                            (has_tabs_ ? "" : ": of a sentence, write each word on a line of its own"));
+    }
     return maker_.finish();
   }
 
@@ -99,6 +104,7 @@ class ColumnReader {
   void split(std::string_view line) {
     cells_.clear();
     if (line.find('\t') != std::string_view::npos) {
+      has_tabs_ = true;
       for (size_t begin = 0; begin <= line.size();) {
         const size_t end = std::min(line.find('\t', begin), line.size());
         cells_.push_back(line.substr(begin, end - begin));
@@ -145,6 +151,7 @@ class ColumnReader {
 
   const WordTableOptions& options_;
   bool is_conllu_;
+  bool has_tabs_ = false;
   SentenceMaker maker_;
   std::vector<std::string_view> cells_;
   size_t num_columns_ = 0;

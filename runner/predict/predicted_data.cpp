@@ -16,6 +16,7 @@
 #include "registry/kinds/dataset_facts.h"
 #include "registry/language/error.h"
 #include "runner/data/data.h"
+#include "runner/data/data_part.h"
 #include "runner/data/encoding_notes.h"
 
 namespace trainrun {
@@ -155,19 +156,6 @@ std::unique_ptr<UnlabelledData> open_files(TrainedRun& run, UnlabelledSource sou
   throw Error("predict: " + component.type +
               " data cannot be read without labels; leave DATA out to predict for dataset.eval, or name other data of "
               "its kind there, as in dataset.eval.path=FILE");
-}
-
-/// What takes a part of the data: "dataset.eval.split"; "": nothing does.
-std::string what_takes_a_part(const Component<DatasetKind>& data) {
-  std::string path = data.path;
-  for (const Value* written = &data.written; written; written = written->find("dataset")) {
-    for (const char* key : {"split", "subset"}) {
-      const Value* part = written->find(key);
-      if (part && !part->is_null()) return path + "." + key;
-    }
-    path += ".dataset";
-  }
-  return "";
 }
 
 std::unique_ptr<UnlabelledData> open_evaluated(TrainedRun& run, int64_t begin, bool are_others) {

@@ -11,6 +11,7 @@
 #include "registry/language/error.h"
 #include "registry/text_data/tagged_texts.h"
 #include "runner/data/data.h"
+#include "runner/data/data_part.h"
 #include "runner/loggers/terminal.h"
 #include "runner/predict/predicted_data.h"
 #include "runner/predict/prediction_writer.h"
@@ -64,12 +65,6 @@ std::vector<size_t> telling_losses(const Recipe& recipe, const Model& model) {
   }
   if (chosen.empty()) chosen.push_back(0);
   return chosen;
-}
-
-/// Whether an override of the recipe names a file for dataset.eval: "dataset.eval.path=new.npz".
-bool names_evaluation_data(const std::string& change) {
-  const std::string key = change.substr(0, change.find('='));
-  return key.starts_with("dataset.eval") && (key.ends_with(".path") || key.ends_with(".root"));
 }
 
 class Prediction {

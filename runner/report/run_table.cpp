@@ -121,6 +121,18 @@ bool holds(const KeyValue& found, const RunFilter& filter) {
   return as_numbers ? compared(*found.number, *wanted) : compared(found.text, filter.value);
 }
 
+/// Numbers have an order among numbers alone: 'eval/loss<1e' is a slip of the keyboard, not a question about letters.
+void require_comparable(const std::vector<RunRecord>& runs, const RunFilter& filter, const Lookup& lookup) {
+  const bool asks_order = filter.relation[0] == '<' || filter.relation[0] == '>';
+  if (!asks_order || parse_number(filter.value)) return;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto found = lookup.value(runs, i, filter.key);
+    if (!found || !found->number) continue;
+    throw Error("'" + filter.key + filter.relation + filter.value + "': " + filter.key + " is a number, " +
+                found->text + " of " + runs[i].path + ", and '" + filter.value + "' is not");
+  }
+}
+
 /// Whether the first comes first; runs without the value come last.
 bool comes_before(const std::optional<KeyValue>& a, const std::optional<KeyValue>& b, bool descending) {
   if (!a || !b) return a.has_value() && !b.has_value();
@@ -137,6 +149,7 @@ void choose(RunTable& table, const std::vector<RunFilter>& filters, const Catalo
   std::map<std::string, int64_t> without;
   std::vector<RunRecord> chosen;
   for (const RunFilter& filter : filters) lookup.require(table.runs, filter.key);
+  for (const RunFilter& filter : filters) require_comparable(table.runs, filter, lookup);
   for (size_t i = 0; i < table.runs.size(); ++i) {
     const bool fits = std::ranges::all_of(filters, [&](const RunFilter& filter) {
       const auto found = lookup.value(table.runs, i, filter.key);

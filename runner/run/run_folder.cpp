@@ -225,7 +225,8 @@ RunFolder RunFolder::open(const std::string& output_dir, const RecipeFile& recip
     }
     run.continues_ = finding.content == Content::kUnfinished;
     run.remove_leftovers();
-    if (!run.continues_ || !finding.changes.empty()) run.write_recipe();
+    if (!run.continues_) run.write_recipe();
+    run.has_changes_ = run.continues_ && !finding.changes.empty();
     if (!why.empty()) run.notes_.push_back(why + "; this one goes to " + run.path_ + hint);
     if (run.continues_) {
       run.notes_.push_back(finding.saved_nothing ? "takes over " + run.path_ +
@@ -284,12 +285,16 @@ bool RunFolder::make_whole() {
   std::optional<Descriptor> taken = trainrun::lock(path_, holder, notes_);
   if (!taken) throw Error(path_ + " was removed or renamed during the run, and is now in use by " + holder);
   const bool had_recipe = exists(recipe_path());
-  if (had_recipe && read_file(recipe_path(), kMostRecipeFileBytes) != recipe_.text) {
+  if (had_recipe && !has_changes_ && read_file(recipe_path(), kMostRecipeFileBytes) != recipe_.text) {
     throw Error(path_ + " was removed or renamed during the run, and now holds another run");
   }
   lock_ = std::move(*taken);
   if (!had_recipe) write_recipe();
   return !had_recipe;
+}
+
+void RunFolder::keep_changes() {
+  if (std::exchange(has_changes_, false)) write_recipe();
 }
 
 void RunFolder::finish(const std::string& summary_json) {

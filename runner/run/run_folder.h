@@ -37,8 +37,8 @@ class RunFolder {
 
   /// Takes the first of `output_dir`, `output_dir-2`, `-3`, … that is new, empty, or holds an unfinished run of the
   /// same recipe (for kNever only one that saved nothing); a run is finished once summary.json is there. Folders that
-  /// another process holds are passed over, and of processes that start at the same moment only one gets a folder. Its
-  /// recipe.yaml becomes `recipe`; what a killed process of an earlier start left half-written is removed; nothing else
+  /// another process holds are passed over, and of processes that start at the same moment only one gets a folder. A new
+  /// run's recipe.yaml becomes `recipe`, that of an unfinished one with `keep_changes`; what a killed process of an earlier start left half-written is removed; nothing else
   /// that was there is changed. Throws FileError, ReadError where the system does not let us look or write.
   static RunFolder open(const std::string& output_dir, const RecipeFile& recipe, const Compare& compare, Resume resume);
 
@@ -61,6 +61,8 @@ class RunFolder {
   /// that what is saved next is not lost. Returns whether it had to. Throws FileError, and Error where another process
   /// has taken the name.
   bool make_whole();
+  /// Writes recipe.yaml anew where this start changes something in it: once it is known that the run goes on.
+  void keep_changes();
   /// Writes summary.json: from now on the run counts as finished.
   void finish(const std::string& summary_json);
 
@@ -72,6 +74,7 @@ class RunFolder {
 
   std::string path_;
   bool continues_ = false;
+  bool has_changes_ = false;  // that recipe.yaml does not have yet
   RecipeFile recipe_;
   std::vector<std::string> notes_;
   Descriptor lock_;

@@ -158,6 +158,7 @@ EvaluatedSets evaluate_trained(TrainedRun& run) {
     control.prefix = recipe.dataset.eval->sets[i].prefix();
     const Figures own = *evaluate(recipe, run.model(), loader, metrics, control);
     evaluated.figures.insert(evaluated.figures.end(), own.begin(), own.end());
+    evaluated.samples.push_back(data[i]->size());
     const std::vector<std::string> names = run.contract().class_names(infos[i].target);
     evaluated.class_names[control.prefix] = names.empty() ? data[i]->facts().field(infos[i].target).class_names : names;
   }

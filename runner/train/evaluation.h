@@ -39,6 +39,7 @@ using ExtraMetrics = std::function<std::vector<ExtraMetric>(const Recipe&)>;
 struct EvaluatedSets {
   Figures figures;
   std::map<std::string, std::vector<std::string>> class_names;
+  std::vector<int64_t> samples;  // of each set
 };
 
 /// A trained model with what its run knows, ready for forward passes on the device that its recipe chooses.

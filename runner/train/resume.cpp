@@ -113,6 +113,7 @@ void Job::resume() {
   if (!from.empty()) restore(from);
   take_later_changes();
   if (is_main() && folder->continues()) {
+    folder->keep_changes();
     truncate_metrics(folder->metrics_path(), progress.step, progress.evaluation_due);
   }
 }

@@ -396,3 +396,15 @@ def test_the_largest_numbers_that_are_taken_do_not_turn_negative(folder):
                                 "dataloader.batch_size=1000000000"], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert explained.returncode == 0, explained.stderr
     assert "effective batch" in explained.stdout and " -" not in explained.stdout.split("effective batch")[1].split("\n")[0]
+
+
+def test_a_start_that_is_refused_changes_nothing(unfinished, tmp_path):
+    """recipe.yaml least of all: the next command would train what it says."""
+    folder = tmp_path / "copy"
+    shutil.copytree(unfinished, folder, symlinks=True)
+    before = contents(folder)
+    refused = run(folder, "training.max_steps=20")
+    assert refused.returncode != 0 and "nothing is left to train" in refused.stdout + refused.stderr
+    assert contents(folder) == before
+    assert run(folder, "training.max_steps=40").returncode == 0
+    assert "max_steps: 40" in (folder / "o" / "recipe.yaml").read_text()

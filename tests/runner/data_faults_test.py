@@ -282,6 +282,8 @@ def test_a_table_of_mixed_types_trains_with_columns_auto_at_the_first_try(tmp_pa
 @pytest.mark.parametrize("values, expected", [
     (["1", "2.5", "", "NA"], "number"), (["true", "False", "T"], "boolean"), (["0", "1", "1"], "boolean"),
     (["2024-01-31", "2023-12-01T08:00:00Z"], "date"), (["31/01/2024", "01/02/2024"], "{type: date, format: '%d/%m/%Y'"),
+    (["31.01.24", "01.02.99"], "{type: date, format: '%d.%m.%y'"), (["31/1/24", "1/2/99"], "{type: date, format: '%d/%m/%y'"),
+    (["1.2.10", "1.10.3", "2.0.11"], "categories: ['1.10.3', '1.2.10', '2.0.11']"),
     (["Oslo", "Bern", "NA"], "categories: [Bern, NA, Oslo]"), (["a", "", "b"], "categories: [a, b, '(missing)']"),
 ], ids=str)
 def test_what_a_column_is_inferred_to_be(tmp_path, values, expected):
@@ -297,6 +299,8 @@ def test_what_a_column_is_inferred_to_be(tmp_path, values, expected):
     ([f"text number {i}" for i in range(30)], "t.csv:x: holds text: 30 different values in 30 rows", "write features: [z]"),
     (["01/02/2024", "03/04/2024"], "may be month/day/year ('%m/%d/%Y') or day/month/year ('%d/%m/%Y')",
      "write columns: {x: {type: date, format: '%m/%d/%Y', missing: median}, z: {missing: median}}"),
+    (["01/02/24", "03/04/24"], "may be month/day/year ('%m/%d/%y') or day/month/year ('%d/%m/%y')", "format: '%m/%d/%y'"),
+    (["03.05.2021", "04.05.2021", "05.05.21"], "holds dates written in different ways: 20 as %d.%m.%Y, 10 as %d.%m.%y", "write features: [z]"),
     (["", "NA"], "has no value in any row", "write features: [z]"),
 ], ids=str)
 def test_what_cannot_be_inferred_is_refused_with_a_hint(tmp_path, values, expected, cure):

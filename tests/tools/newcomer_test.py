@@ -55,8 +55,9 @@ def test_dates_of_iso_8601_are_read_where_the_training_data_had_another_form(fla
     want = trainrun(flats, "predict", "run", "same.csv")
     assert trainrun(flats, "predict", "run", "iso.csv") == want
     assert trainrun(flats, "predict", "run", "iso.jsonl") == want
-    (flats / "other.csv").write_text(as_csv([{**row, "built": "1/2/1999"} for row in FLATS]))
-    assert "'1/2/1999' is not a date of the form %d.%m.%Y" in trainrun(flats, "predict", "run", "other.csv", status=1)
+    for other in ("1/2/1999", "01.02.99"):  # strptime alone would take the second for a day in the year 99
+        (flats / "other.csv").write_text(as_csv([{**row, "built": other} for row in FLATS]))
+        assert f"'{other}' is not a date of the form %d.%m.%Y" in trainrun(flats, "predict", "run", "other.csv", status=1)
 
 
 def test_a_format_that_begins_with_the_year_takes_no_other_date(tmp_path):
@@ -140,6 +141,10 @@ def test_predictions_for_a_part_of_other_evaluation_data_are_told(tmp_path):
     assert "for the part of the data that dataset.eval.split takes, numbered from 0; for all of them add 'dataset.eval.split=!remove'" in said
     said = trainrun(tmp_path, "predict", "run", "dataset.eval.path=a.npz", "dataset.eval.split=!remove")
     assert len(said.splitlines()) == 21 and "part" not in said
+    assert "part" not in trainrun(tmp_path, "eval", "run")
+    said = trainrun(tmp_path, "eval", "run", "dataset.eval.path=a.npz")
+    assert "the figures are for the part of the data that dataset.eval.split takes (samples: 2); for all of them add 'dataset.eval.split=!remove'" in said
+    assert "part" not in trainrun(tmp_path, "eval", "run", "dataset.eval.path=a.npz", "dataset.eval.split=!remove")
 
 
 # --- Pictures, series, the command line -------------------------------------------------------------------------

@@ -158,6 +158,8 @@ def test_filters_and_sorting_know_keys_defaults_and_figures(folder):
     (["--filter", "optimizer.lrr>1"], "did you mean optimizer.lr?"),
     (["--filter", "optimizer.lr"], "is not a condition"),
     (["--filter", ">1"], "is not a condition"),
+    (["--filter", "eval/loss<1e"], "eval/loss is a number"),
+    (["--filter", "step>100steps"], "and '100steps' is not"),
     (["--sort", "optimiser.lr"], "did you mean optimizer.lr?"),
 ])
 def test_a_key_that_no_run_has_is_refused(folder, arguments, message):

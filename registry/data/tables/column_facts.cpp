@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "registry/data/tables/dates.h"
 #include "registry/data/tables/row_reader.h"
 #include "registry/language/text_view.h"
 
@@ -58,12 +57,14 @@ void ColumnFacts::add(const Cell& cell, const MissingValues& missing, int64_t ro
 /// Counts a text that is not a number as C writes it.
 void ColumnFacts::add_text(const Cell& cell, int64_t row) {
   const std::string_view text = trimmed(cell.text);
-  bool is_known = parse_boolean(cell).has_value();
+  bool is_date = false;
   for (size_t i = 0; i < dates_.size(); ++i) {
-    if (!parse_date(text, date_formats()[i])) continue;
+    if (!is_date_of(text, date_formats()[i])) continue;
     ++dates_[i];
-    is_known = true;
+    is_date = true;
   }
+  if (is_date) ++dated_;
+  const bool is_known = is_date || parse_boolean(cell).has_value();
   const bool is_marked = cell.format ? add_marks(cell) : add_commas(text);
   if (is_known || is_marked) return;
   if (odd_++ == 0) {
@@ -131,10 +132,19 @@ ColumnOptions ColumnFacts::usual_options() const {
   ColumnOptions options = of_type(usual.substr(0, usual.size() - 1));  // "numbers": "number"
   options.missing = std::string("median");
   if (!options.is_date()) return options;
-  const auto fits = std::find(dates_.begin(), dates_.end(), rows_ - missing_ - odd_);
-  const std::string& format = date_formats()[static_cast<size_t>(fits - dates_.begin())];
+  const auto most = std::max_element(dates_.begin(), dates_.end());
+  const std::string& format = date_formats()[static_cast<size_t>(most - dates_.begin())];
   if (!format.empty()) options.format = format;
   return options;
+}
+
+std::string ColumnFacts::date_counts() const {
+  std::vector<std::string> counts;
+  for (size_t i = 0; i < dates_.size(); ++i) {
+    const std::string& format = date_formats()[i];
+    if (dates_[i] > 0) counts.push_back(std::to_string(dates_[i]) + " as " + (format.empty() ? "ISO 8601" : format));
+  }
+  return join(counts);
 }
 
 std::string ColumnFacts::usual_text() const {
@@ -216,9 +226,13 @@ ColumnOptions ColumnFacts::options(std::string& fault) const {
     const auto fits = std::find(dates_.begin(), dates_.end(), values);
     const std::string& format = date_formats()[static_cast<size_t>(fits - dates_.begin())];
     if (!format.empty()) options.format = format;
-    if (std::count(dates_.begin(), dates_.end(), values) > 1) {
-      fault = "holds dates that may be month/day/year ('%m/%d/%Y') or day/month/year ('%d/%m/%Y')";
+    const auto second = std::find(fits + 1, dates_.end(), values);
+    if (second != dates_.end()) {
+      fault = "holds dates that may be month/day/year ('" + format + "') or day/month/year ('" +
+              date_formats()[static_cast<size_t>(second - dates_.begin())] + "')";
     }
+  } else if (dated_ == values) {
+    fault = "holds dates written in different ways: " + date_counts();
   } else if (has_odd() && distinct() > kAlwaysFew) {
     fault = "holds " + usual_text() + " but for " + odd_text();
   } else if (has_few_values()) {

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "registry/data/tables/dates.h"
 #include "registry/data/tables/table_columns.h"
 
 namespace trainrun {
@@ -34,6 +35,7 @@ class ColumnFacts {
   ColumnOptions usual_options() const;
   /// "numbers", "dates" or "booleans": what the others are.
   std::string usual_text() const;
+  std::string date_counts() const;
   /// Adds the texts that stand for a missing value, the odd ones among them. False where these are too many to list.
   bool add_na_values(std::set<std::string>& texts) const;
   /// Whether most values are numbers: then the others are more likely mistakes than categories.
@@ -73,11 +75,12 @@ class ColumnFacts {
   bool are_of_one_size_ = true;
   int64_t first_missing_ = 0;  // the number of a row
   int64_t first_empty_ = 0;
-  int64_t decimal_commas_ = 0;      // 0,5
-  int64_t dotted_ = 0;              // of these: 1.234,5
-  int64_t grouped_ = 0;             // 1,234 or 1,234.5
-  int64_t marked_ = 0;              // 1.234, where a recipe says decimal: ',' alone
-  std::array<int64_t, 5> dates_{};  // by each of date_formats()
+  int64_t decimal_commas_ = 0;                    // 0,5
+  int64_t dotted_ = 0;                            // of these: 1.234,5
+  int64_t grouped_ = 0;                           // 1,234 or 1,234.5
+  int64_t marked_ = 0;                            // 1.234, where a recipe says decimal: ',' alone
+  std::array<int64_t, kNumDateFormats> dates_{};  // by each of date_formats()
+  int64_t dated_ = 0;                             // by any of them
   double least_ = std::numeric_limits<double>::infinity();
   double most_ = -std::numeric_limits<double>::infinity();
   std::unordered_set<std::string> distinct_;

@@ -108,7 +108,10 @@ std::optional<double> parse_date(std::string_view text, const std::string& forma
   parts.tm_mday = 1;
   const char* end = strptime(whole.c_str(), format.c_str(), &parts);
   if (!end || *end != '\0') return std::nullopt;
-  const auto days = days_of(parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
+  constexpr int kFirstTmYear = 1900;
+  constexpr int kLeastYear = 1000;  // "21" is no %Y, as in Python; strptime takes it for the year 21
+  if (parts.tm_year + kFirstTmYear < kLeastYear) return std::nullopt;
+  const auto days = days_of(parts.tm_year + kFirstTmYear, parts.tm_mon + 1, parts.tm_mday);
   if (!days) return std::nullopt;
   return *days + (parts.tm_hour * 3600.0 + parts.tm_min * 60.0 + parts.tm_sec) / kSecondsADay;
 }
@@ -145,8 +148,17 @@ std::string date_text(double days, const std::string& format, const std::string&
 }
 
 const std::vector<std::string>& date_formats() {
-  static const std::vector<std::string> formats = {"", "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y"};
+  static const std::vector<std::string> formats = {"",         "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y",
+                                                   "%d/%m/%Y", "%d.%m.%y", "%m/%d/%y", "%d/%m/%y"};
   return formats;
+}
+
+bool is_date_of(std::string_view text, const std::string& format) {
+  if (!parse_date(text, format)) return false;
+  if (!format.ends_with("%y")) return true;
+  constexpr size_t kPadded = 8;  // "03.05.21"; "1.2.10" is rather the number of a version
+  const char separator = format[2];
+  return text.size() - text.rfind(separator) == 3 && (separator != '.' || text.size() == kPadded);
 }
 
 }  // namespace trainrun

@@ -22,5 +22,10 @@ std::string date_text(double days, const std::string& format, const std::string&
 
 /// The formats that are tried where none is given: "" (ISO 8601) first.
 const std::vector<std::string>& date_formats();
+constexpr size_t kNumDateFormats = 8;
+
+/// Whether a text is to be taken for a date of one of these formats, though nobody says that it is one: years of two
+/// digits have exactly two.
+bool is_date_of(std::string_view text, const std::string& format);
 
 }  // namespace trainrun
