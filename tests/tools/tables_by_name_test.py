@@ -46,6 +46,11 @@ def as_lines(rows, columns=COLUMNS, turned=False):
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
+def without(name, *numbers):
+    """The rows as JSON lines, those of these numbers without a key."""
+    return "".join(json.dumps({key: value for key, value in row.items() if key != name or i not in numbers}) + "\n" for i, row in enumerate(ROWS))
+
+
 def changed(**columns):
     """The rows, with some columns made anew: of a row and its number."""
     return [{**row, **{name: make(row, i) for name, make in columns.items()}} for i, row in enumerate(ROWS)]
@@ -109,6 +114,9 @@ TABLES = {
     "ages that are NA": ("a.csv", as_csv(changed(age=lambda row, i: "NA" if i == 2 else row["age"])), changed(age=lambda row, i: "" if i == 2 else row["age"])),
     "JSON lines": ("a.jsonl", as_lines(ROWS), ROWS),
     "keys in turn": ("a.jsonl", as_lines(ROWS, turned=True), ROWS),
+    "no key in the first object": ("a.jsonl", without("age", 0, 3), changed(age=lambda row, i: "" if i in (0, 3) else row["age"])),
+    "no key in the last object": ("a.jsonl", without("age", 8), changed(age=lambda row, i: "" if i == 8 else row["age"])),
+    "no key in any object": ("a.jsonl", without("age", *range(9)), "a.jsonl:1:age: there is no such column"),
     "numbers as texts": ("a.jsonl", as_lines(changed(age=lambda row, i: str(row["age"]))), ROWS),
     "JSON lines called .csv": ("a.csv", as_lines(ROWS), ROWS),
     "SQLite": ("a.db", sqlite_file, ROWS),
@@ -155,6 +163,17 @@ def test_what_is_predicted_is_read_by_name_or_refused(folder, tmp_path, name):
     assert [row["kind"] for row in found] == [KINDS[i] for i in expected.argmax(1)]
     if "id" in found[0]:
         assert [row["id"] for row in found] == [row["id"] for row in ROWS]
+
+
+def test_other_keys_of_json_lines_stand_beside_what_is_predicted_whichever_objects_have_them(folder, tmp_path):
+    rows = [{key: row[key] for key in ("age", "city", "member")} for row in ROWS]
+    for name, noted in (("a", 4), ("b", None)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row | ({"note": "n"} if i == noted else {})) + "\n" for i, row in enumerate(rows)))
+    done = trainrun(folder, "predict", "run", tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert done.returncode == 0, done.stderr
+    found = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["note"] for row in found] == [*("n" if i == 4 else "" for i in range(9)), *[""] * 9]
+    assert [row["line"] for row in found] == [str(i + 1) for i in range(9)] * 2
 
 
 # The same for data with labels, whose accuracy is that of the rows given, or of which something is said.
