@@ -131,6 +131,7 @@ TABLES = {
     "a city in small letters": ("a.csv", as_csv(changed(city=lambda row, i: row["city"].lower())), "a.csv:2:city: category 'oslo' is not listed"),
     "no city": ("a.csv", as_csv(changed(city=lambda row, i: "" if i == 1 else row["city"])), "a.csv:3:city: the value is missing"),
     "decimal commas": ("a.csv", as_csv(changed(age=lambda row, i: str(row["age"]).replace(".", ","))), "a.csv:4:age: '7,5' is not a number"),
+    "decimal commas in JSON lines": ("a.jsonl", as_lines(changed(age=lambda row, i: str(row["age"]).replace(".", ","))), "a.jsonl:3:age: '7,5' is not a number; numbers are read with a point and no other mark, 1234.5; convert these in the file"),
     "words for numbers": ("a.csv", as_csv(changed(age=lambda row, i: "old" if i == 5 else row["age"])), "a.csv:7:age: 'old' is not a number"),
     "a third boolean": ("a.csv", as_csv(changed(member=lambda row, i: "perhaps" if i == 0 else "no")), "a.csv:2:member: 'perhaps' is neither true nor false"),
     "latin-1": ("a.csv", as_csv(ROWS).encode("latin-1"), "a.csv:3"),
