@@ -63,10 +63,10 @@ def sqlite_file(path):
     base.close()
 
 
-def parquet_file(path):
+def parquet_file(path, **more):
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed: tools/setup --tests fetches it")
     parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(arrow.Table.from_pylist([{**row, "member": row["member"] == "yes"} for row in ROWS]), path)
+    parquet.write_table(arrow.Table.from_pylist([{**row, "member": row["member"] == "yes", **more} for row in ROWS]), path)
 
 
 def trainrun(folder, *arguments):
@@ -121,6 +121,8 @@ TABLES = {
     "JSON lines called .csv": ("a.csv", as_lines(ROWS), ROWS),
     "SQLite": ("a.db", sqlite_file, ROWS),
     "Parquet": ("a.parquet", parquet_file, ROWS),
+    "Parquet with nested columns more": ("a.parquet", lambda path: parquet_file(path, place={"x": 1.5, "y": [2]}, marks=[{"z": "a"}]), ROWS),
+    "Parquet with a nested age": ("a.parquet", lambda path: parquet_file(path, age={"years": 3}), "a.parquet:age: holds values of the type struct<years: int64>, which is not read; write what is needed of it as columns of plain values"),
     "semicolons": ("a.csv", as_csv(ROWS, delimiter=";"), "add 'dataset.train.delimiter=\";\"' to the command"),
     "tabulators": ("a.csv", as_csv(ROWS, delimiter="\t"), "add 'dataset.train.delimiter=\"\\t\"' to the command"),
     "no age": ("a.csv", as_csv(ROWS, ["id", "city", "member"]), "a.csv:1:age: there is no such column"),
@@ -175,6 +177,13 @@ def test_other_keys_of_json_lines_stand_beside_what_is_predicted_whichever_objec
     found = list(csv.DictReader(io.StringIO(done.stdout)))
     assert [row["note"] for row in found] == [*("n" if i == 4 else "" for i in range(9)), *[""] * 9]
     assert [row["line"] for row in found] == [str(i + 1) for i in range(9)] * 2
+
+
+def test_what_cannot_stand_beside_the_predictions_is_named(folder, tmp_path):
+    parquet_file(tmp_path / "a.parquet", place={"x": 1.5}, note="n")
+    done = trainrun(folder, "predict", "run", tmp_path / "a.parquet")
+    assert done.returncode == 0 and "a.parquet: holds values of types that are not read in place, which the model does not need" in done.stderr, done.stderr
+    assert "note" in done.stdout.splitlines()[0] and "place" not in done.stdout.splitlines()[0]
 
 
 # The same for data with labels, whose accuracy is that of the rows given, or of which something is said.

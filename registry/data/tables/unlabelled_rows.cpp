@@ -170,7 +170,10 @@ void UnlabelledRows::open_file(size_t number) {
   if (!lacking.empty()) throw DataError(lacking_text(lacking, names));
   read_places_.clear();
   for (const std::string& name : columns_.read) read_places_.push_back(place_in(names, name));
-  if (number_name_.empty()) choose_beside(names);
+  if (number_name_.empty()) {
+    choose_beside(names);
+    leave_out_unreadable(names);
+  }
   find_beside(names);
   std::vector<size_t> places = read_places_;
   std::copy_if(beside_places_.begin(), beside_places_.end(), std::back_inserter(places),
@@ -182,6 +185,11 @@ std::vector<std::string> UnlabelledRows::notes_of_files() const {
   std::vector<std::string> notes;
   for (const auto& file : files_) {
     for (std::string& note : file->notes()) notes.push_back(std::move(note));
+  }
+  if (!unreadable_.empty()) {
+    notes.push_back(source_.paths[0] + ": holds values of types that are not read in " +
+                    join_first(unreadable_, kMostNames, LeftOut::kCount) +
+                    ", which the model does not need; they do not stand beside the predictions");
   }
   return notes;
 }
@@ -221,6 +229,22 @@ void UnlabelledRows::choose_beside(const Names& names) {
                           is_in(columns_.ids, name);
     if (!is_known) beside_.push_back({name, {}, {}});
   }
+}
+
+/// Of what nobody asked for.
+void UnlabelledRows::leave_out_unreadable(const Names& names) {
+  std::erase_if(beside_, [&](const Beside& beside) {
+    if (is_in(columns_.ids, beside.name) || is_in(columns_.kept, beside.name)) return false;
+    try {
+      reader_->read_only({place_in(names, beside.name)});
+      return false;
+    } catch (const ReadError&) {
+      throw;
+    } catch (const DataError&) {
+      unreadable_.push_back(beside.name);
+      return true;
+    }
+  });
 }
 
 void UnlabelledRows::find_beside(const Names& names) {
