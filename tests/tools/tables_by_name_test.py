@@ -186,6 +186,48 @@ def test_what_cannot_stand_beside_the_predictions_is_named(folder, tmp_path):
     assert "note" in done.stdout.splitlines()[0] and "place" not in done.stdout.splitlines()[0]
 
 
+CODES = """\
+version: 1
+name: codes
+model: {layers: [{type: Linear, out_features: 2}]}
+loss: CrossEntropyLoss
+dataset: {train: {type: CSV, path: train.csv, label: kind, columns: {code: {type: category, categories: CATEGORIES, one_hot: true}, kind: category}}}
+optimizer: {type: SGD, lr: 0.5}
+training: {num_epochs: 3}
+output_dir: run
+"""
+
+
+@pytest.mark.parametrize("ends", ["", ".0"])
+def test_codes_are_the_same_as_integers_and_as_floats(tmp_path, ends):
+    """Beside a missing value, pandas makes floats of them."""
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed: tools/setup --tests fetches it")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    codes = [1, 2, 3, 3, 2, 1]
+    (tmp_path / "train.csv").write_text("code,kind\n" + "".join(f"{code}{ends},{'ab'[code % 2]}\n" for code in codes))
+    (tmp_path / "recipe.yaml").write_text(CODES.replace("CATEGORIES", json.dumps([f"{code}{ends}" for code in (1, 2, 3)])))
+    assert trainrun(tmp_path, "--quiet", "recipe.yaml").returncode == 0
+    for name, written in {"whole": codes, "floats": [float(code) for code in codes]}.items():
+        (tmp_path / f"{name}.csv").write_text("code\n" + "".join(f"{code}\n" for code in written))
+        parquet.write_table(arrow.table({"code": written}), tmp_path / f"{name}.parquet")
+    told = [trainrun(tmp_path, "predict", "run", f"{name}.{kind}") for kind in ("csv", "parquet") for name in ("whole", "floats")]
+    rows = [[(row["p(a)"], row["kind"]) for row in csv.DictReader(io.StringIO(one.stdout))] for one in told]
+    assert len(rows[0]) == 6 and len(set(rows[0])) == 3 and all(one == rows[0] for one in rows), [one.stderr for one in told]
+    for odd in ("4.0", "1.5", "01", "1.", "x.0"):
+        (tmp_path / "odd.csv").write_text(f"code\n{odd}\n")
+        done = trainrun(tmp_path, "predict", "run", "odd.csv")
+        assert done.returncode == 1 and f"odd.csv:2:code: category '{odd}' is not listed" in done.stderr, done.stdout + done.stderr
+
+
+def test_codes_in_both_forms_are_two_categories(tmp_path):
+    (tmp_path / "train.csv").write_text("code,kind\n" + "1,a\n1.0,b\n" * 4)
+    (tmp_path / "recipe.yaml").write_text(CODES.replace("CATEGORIES", '["1", "1.0"]'))
+    assert trainrun(tmp_path, "--quiet", "recipe.yaml").returncode == 0
+    (tmp_path / "a.csv").write_text("code\n1\n1.0\n")
+    found = [row["kind"] for row in csv.DictReader(io.StringIO(trainrun(tmp_path, "predict", "run", "a.csv").stdout))]
+    assert found == ["a", "b"]
+
+
 # The same for data with labels, whose accuracy is that of the rows given, or of which something is said.
 EVALUATED = {
     "as in training": (as_csv(ROWS), [], ROWS),

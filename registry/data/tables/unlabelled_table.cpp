@@ -205,8 +205,7 @@ class UnlabelledTable : public UnlabelledRows {
     const bool is_missing = last == kMissingCategory;
     if (!is_missing && static_cast<size_t>(last) + 1 != column.seen.size()) return;  // seen before
     const std::string name = is_missing ? column.missing_category : column.seen.back();
-    const auto& known = column.categories;
-    if (std::find(known.begin(), known.end(), name) != known.end()) return;
+    if (known_category(column, name)) return;
     if (!is_missing) {  // so that it is found again in another row
       column.places.erase(name);
       column.seen.pop_back();
