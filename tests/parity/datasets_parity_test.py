@@ -171,9 +171,31 @@ def test_lists_of_jsonl_are_fields_of_their_own(probe, tmp_path):
         message = error_of(probe, spec)
         assert f"{path}{expected}" in message
     path.write_text('{"a": 1, "label": 0}\n{"a": 2, "b": 3, "label": 0}')
-    assert ":2: the first line has no key 'b'" in error_of(probe, {"type": "JSONL", "path": str(path), "label": "label"})
+    assert ":1:b: the value is missing" in error_of(probe, {"type": "JSONL", "path": str(path), "label": "label"})
     path.write_text("\n")
     assert "is empty" in error_of(probe, {"type": "JSONL", "path": str(path), "label": "label"})
+
+
+def test_the_columns_of_jsonl_are_the_keys_of_all_its_objects_in_any_order(probe, tmp_path):
+    """What no row can be made of adds none."""
+    path = tmp_path / "t.jsonl"
+    lines = ['{"a": 1, "label": 0}', '{"b": 3, "a": 2, "label": 1}', '{"c": 1, "c": 2, "label": 0}', '{"d": 1', '{"label": 1, "c": 5}']
+    spec = {"type": "JSONL", "path": str(path), "label": "label", "broken": "skip", "columns": {name: {"missing": -1} for name in "abc"}}
+    for order in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [1, 4, 0, 2, 3]):
+        path.write_text("".join(lines[i] + "\n" for i in order))
+        fields, _ = read(probe, spec)
+        rows = [json.loads(lines[i]) for i in order if i not in (2, 3)]
+        names = []
+        for row in rows:  # a new key comes behind the one before it
+            for at, name in enumerate(row):
+                before = list(row)[at - 1] if at > 0 else None
+                if name not in names:
+                    names.insert(names.index(before) + 1 if before else 0, name)
+        names.remove("label")
+        assert_same(fields, {"features": torch.tensor([[float(row.get(name, -1)) for name in names] for row in rows]),
+                             "label": torch.tensor([row["label"] for row in rows])}, str(order))
+    path.write_text('{"label": 0}\n' + "".join(json.dumps({f"k{i}": 1}) + "\n" for i in range(10_001)))
+    assert ":10002: with this object there are more than 10000 keys that the first does not have" in error_of(probe, spec | {"columns": {}})
 
 
 def test_sqlite_reads_a_query_and_says_what_is_wrong(probe, tmp_path):

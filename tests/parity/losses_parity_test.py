@@ -394,7 +394,7 @@ MISFITS = [
     ({"type": "FocalLoss", "alpha": [1, 2]}, [draw(9, 4), labels(4, 9)], "weight has 2 classes"),
     ({"type": "FocalLoss", "alpha": [1, 2]}, [draw(9, 4), bits(9, 4)], "alpha is a list of class weights"),
     ({"type": "GaussianNLLLoss"}, [draw(9, 4), draw(9, 4)],
-     "it reads 3 inputs, but gets 2; write inputs: [output, target, variance]"),
+     "it reads 3 inputs, but gets 2; write inputs: [output, 1, variance], where output, variance stand for names of layers"),
     ({"type": "GaussianNLLLoss"}, [draw(9, 4), draw(9, 4), uniform(9, 3)], "and the variance [N, 3]"),
     ({"type": "GaussianNLLLoss"}, [draw(9, 4), draw(9, 4), -uniform(9, 4)], "a variance is negative"),
     ({"type": "TripletMarginLoss"}, [draw(9, 4), draw(9, 4), draw(9, 5)],

@@ -46,6 +46,11 @@ def as_lines(rows, columns=COLUMNS, turned=False):
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
+def without(name, *numbers):
+    """The rows as JSON lines, those of these numbers without a key."""
+    return "".join(json.dumps({key: value for key, value in row.items() if key != name or i not in numbers}) + "\n" for i, row in enumerate(ROWS))
+
+
 def changed(**columns):
     """The rows, with some columns made anew: of a row and its number."""
     return [{**row, **{name: make(row, i) for name, make in columns.items()}} for i, row in enumerate(ROWS)]
@@ -58,10 +63,10 @@ def sqlite_file(path):
     base.close()
 
 
-def parquet_file(path):
+def parquet_file(path, **more):
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed: tools/setup --tests fetches it")
     parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(arrow.Table.from_pylist([{**row, "member": row["member"] == "yes"} for row in ROWS]), path)
+    parquet.write_table(arrow.Table.from_pylist([{**row, "member": row["member"] == "yes", **more} for row in ROWS]), path)
 
 
 def trainrun(folder, *arguments):
@@ -109,10 +114,15 @@ TABLES = {
     "ages that are NA": ("a.csv", as_csv(changed(age=lambda row, i: "NA" if i == 2 else row["age"])), changed(age=lambda row, i: "" if i == 2 else row["age"])),
     "JSON lines": ("a.jsonl", as_lines(ROWS), ROWS),
     "keys in turn": ("a.jsonl", as_lines(ROWS, turned=True), ROWS),
+    "no key in the first object": ("a.jsonl", without("age", 0, 3), changed(age=lambda row, i: "" if i in (0, 3) else row["age"])),
+    "no key in the last object": ("a.jsonl", without("age", 8), changed(age=lambda row, i: "" if i == 8 else row["age"])),
+    "no key in any object": ("a.jsonl", without("age", *range(9)), "a.jsonl:1:age: there is no such column"),
     "numbers as texts": ("a.jsonl", as_lines(changed(age=lambda row, i: str(row["age"]))), ROWS),
     "JSON lines called .csv": ("a.csv", as_lines(ROWS), ROWS),
     "SQLite": ("a.db", sqlite_file, ROWS),
     "Parquet": ("a.parquet", parquet_file, ROWS),
+    "Parquet with nested columns more": ("a.parquet", lambda path: parquet_file(path, place={"x": 1.5, "y": [2]}, marks=[{"z": "a"}]), ROWS),
+    "Parquet with a nested age": ("a.parquet", lambda path: parquet_file(path, age={"years": 3}), "a.parquet:age: holds values of the type struct<years: int64>, which is not read; write what is needed of it as columns of plain values"),
     "semicolons": ("a.csv", as_csv(ROWS, delimiter=";"), "add 'dataset.train.delimiter=\";\"' to the command"),
     "tabulators": ("a.csv", as_csv(ROWS, delimiter="\t"), "add 'dataset.train.delimiter=\"\\t\"' to the command"),
     "no age": ("a.csv", as_csv(ROWS, ["id", "city", "member"]), "a.csv:1:age: there is no such column"),
@@ -123,6 +133,7 @@ TABLES = {
     "a city in small letters": ("a.csv", as_csv(changed(city=lambda row, i: row["city"].lower())), "a.csv:2:city: category 'oslo' is not listed"),
     "no city": ("a.csv", as_csv(changed(city=lambda row, i: "" if i == 1 else row["city"])), "a.csv:3:city: the value is missing"),
     "decimal commas": ("a.csv", as_csv(changed(age=lambda row, i: str(row["age"]).replace(".", ","))), "a.csv:4:age: '7,5' is not a number"),
+    "decimal commas in JSON lines": ("a.jsonl", as_lines(changed(age=lambda row, i: str(row["age"]).replace(".", ","))), "a.jsonl:3:age: '7,5' is not a number; numbers are read with a point and no other mark, 1234.5; convert these in the file"),
     "words for numbers": ("a.csv", as_csv(changed(age=lambda row, i: "old" if i == 5 else row["age"])), "a.csv:7:age: 'old' is not a number"),
     "a third boolean": ("a.csv", as_csv(changed(member=lambda row, i: "perhaps" if i == 0 else "no")), "a.csv:2:member: 'perhaps' is neither true nor false"),
     "latin-1": ("a.csv", as_csv(ROWS).encode("latin-1"), "a.csv:3"),
@@ -155,6 +166,66 @@ def test_what_is_predicted_is_read_by_name_or_refused(folder, tmp_path, name):
     assert [row["kind"] for row in found] == [KINDS[i] for i in expected.argmax(1)]
     if "id" in found[0]:
         assert [row["id"] for row in found] == [row["id"] for row in ROWS]
+
+
+def test_other_keys_of_json_lines_stand_beside_what_is_predicted_whichever_objects_have_them(folder, tmp_path):
+    rows = [{key: row[key] for key in ("age", "city", "member")} for row in ROWS]
+    for name, noted in (("a", 4), ("b", None)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row | ({"note": "n"} if i == noted else {})) + "\n" for i, row in enumerate(rows)))
+    done = trainrun(folder, "predict", "run", tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert done.returncode == 0, done.stderr
+    found = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["note"] for row in found] == [*("n" if i == 4 else "" for i in range(9)), *[""] * 9]
+    assert [row["line"] for row in found] == [str(i + 1) for i in range(9)] * 2
+
+
+def test_what_cannot_stand_beside_the_predictions_is_named(folder, tmp_path):
+    parquet_file(tmp_path / "a.parquet", place={"x": 1.5}, note="n")
+    done = trainrun(folder, "predict", "run", tmp_path / "a.parquet")
+    assert done.returncode == 0 and "a.parquet: holds values of types that are not read in place, which the model does not need" in done.stderr, done.stderr
+    assert "note" in done.stdout.splitlines()[0] and "place" not in done.stdout.splitlines()[0]
+
+
+CODES = """\
+version: 1
+name: codes
+model: {layers: [{type: Linear, out_features: 2}]}
+loss: CrossEntropyLoss
+dataset: {train: {type: CSV, path: train.csv, label: kind, columns: {code: {type: category, categories: CATEGORIES, one_hot: true}, kind: category}}}
+optimizer: {type: SGD, lr: 0.5}
+training: {num_epochs: 3}
+output_dir: run
+"""
+
+
+@pytest.mark.parametrize("ends", ["", ".0"])
+def test_codes_are_the_same_as_integers_and_as_floats(tmp_path, ends):
+    """Beside a missing value, pandas makes floats of them."""
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed: tools/setup --tests fetches it")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    codes = [1, 2, 3, 3, 2, 1]
+    (tmp_path / "train.csv").write_text("code,kind\n" + "".join(f"{code}{ends},{'ab'[code % 2]}\n" for code in codes))
+    (tmp_path / "recipe.yaml").write_text(CODES.replace("CATEGORIES", json.dumps([f"{code}{ends}" for code in (1, 2, 3)])))
+    assert trainrun(tmp_path, "--quiet", "recipe.yaml").returncode == 0
+    for name, written in {"whole": codes, "floats": [float(code) for code in codes]}.items():
+        (tmp_path / f"{name}.csv").write_text("code\n" + "".join(f"{code}\n" for code in written))
+        parquet.write_table(arrow.table({"code": written}), tmp_path / f"{name}.parquet")
+    told = [trainrun(tmp_path, "predict", "run", f"{name}.{kind}") for kind in ("csv", "parquet") for name in ("whole", "floats")]
+    rows = [[(row["p(a)"], row["kind"]) for row in csv.DictReader(io.StringIO(one.stdout))] for one in told]
+    assert len(rows[0]) == 6 and len(set(rows[0])) == 3 and all(one == rows[0] for one in rows), [one.stderr for one in told]
+    for odd in ("4.0", "1.5", "01", "1.", "x.0"):
+        (tmp_path / "odd.csv").write_text(f"code\n{odd}\n")
+        done = trainrun(tmp_path, "predict", "run", "odd.csv")
+        assert done.returncode == 1 and f"odd.csv:2:code: category '{odd}' is not listed" in done.stderr, done.stdout + done.stderr
+
+
+def test_codes_in_both_forms_are_two_categories(tmp_path):
+    (tmp_path / "train.csv").write_text("code,kind\n" + "1,a\n1.0,b\n" * 4)
+    (tmp_path / "recipe.yaml").write_text(CODES.replace("CATEGORIES", '["1", "1.0"]'))
+    assert trainrun(tmp_path, "--quiet", "recipe.yaml").returncode == 0
+    (tmp_path / "a.csv").write_text("code\n1\n1.0\n")
+    found = [row["kind"] for row in csv.DictReader(io.StringIO(trainrun(tmp_path, "predict", "run", "a.csv").stdout))]
+    assert found == ["a", "b"]
 
 
 # The same for data with labels, whose accuracy is that of the rows given, or of which something is said.

@@ -21,6 +21,29 @@ void require_roles(const LayerInputs& in, const std::vector<std::string>& roles)
                    std::to_string(in.examples.size()) + "; write inputs: [" + join(roles) + "]");
 }
 
+void require_described_roles(const LayerInputs& in, const std::vector<std::string>& roles) {
+  if (in.examples.size() == roles.size()) return;
+  std::string target;
+  for (const std::string& field : in.names) target = field.empty() ? target : field;
+  std::vector<std::string> written = roles;
+  std::vector<std::string> described;
+  for (std::string& role : written) {
+    if (role == "target" && !target.empty()) {
+      role = target;
+    } else {
+      described.push_back(role);
+    }
+  }
+  try {
+    require_roles(in, written);
+  } catch (const LayerError& error) {
+    if (described.empty()) throw;
+    throw LayerError(error.what() + std::string(", where ") + join(described) +
+                     (described.size() == 1 ? " stands for the name of a layer (name: …) or of a field of the data"
+                                            : " stand for names of layers (name: …) or of fields of the data"));
+  }
+}
+
 namespace {
 
 bool are_labels(const at::Tensor& tensor) { return at::isIntegralType(tensor.scalar_type(), true); }

@@ -35,6 +35,9 @@ struct Codec<ClassWeights> : Codec<std::optional<std::vector<double>>> {
 
 /// Throws LayerError unless there are as many inputs as `roles` ("output", "target").
 void require_roles(const LayerInputs& in, const std::vector<std::string>& roles);
+/// The same where roles are no names in themselves: the message has the data's own for the target, and says what the
+/// others stand for.
+void require_described_roles(const LayerInputs& in, const std::vector<std::string>& roles);
 /// Throws LayerError unless all inputs have the first one's shape. Labels (integers) [N] go with an output [N, 1].
 void require_alike(const LayerInputs& in, const std::vector<std::string>& roles);
 /// `class_dim` counted from the first dimension. Throws LayerError where the output has no such dimension, or it is the
@@ -119,7 +122,7 @@ struct LossOf : Formula {
   Loss build(const LayerInputs& in) const {
     auto roles = Formula::roles();
     if constexpr (requires { Formula::roles_of(size_t{}); }) roles = Formula::roles_of(in.examples.size());
-    require_roles(in, roles);
+    require_described_roles(in, roles);
     if constexpr (requires(const Formula& formula) { formula.require(in, roles); }) {
       Formula::require(in, roles);
     } else {

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <list>
+#include <mutex>
 #include <set>
 #include <unordered_map>
 
@@ -26,35 +29,115 @@ struct Jsonl : TableOptions {
   std::unique_ptr<Dataset> build(const DatasetInputs&) const;
 };
 
+/// What a row can be: an object in which no more than this lies in each other.
+constexpr int kDeepest = 16;
+
+/// Gathers the keys of all objects of a file that can be read, each behind the one that it first comes behind, so that a
+/// key that the first object lacks is where it would be if that had it.
+class KeysOfFile {
+ public:
+  KeysOfFile(std::string path, TextEncoding encoding) : path_(std::move(path)), lines_(path_, encoding) {}
+
+  std::vector<std::string> gathered() {
+    while (next_line()) {
+      if (is_object()) add_keys();
+    }
+    return {names_.begin(), names_.end()};
+  }
+
+ private:
+  /// Passes over what whoever reads the rows is told of.
+  bool next_line() {
+    for (;;) {
+      try {
+        return lines_.next(line_);
+      } catch (const ReadError&) {
+        throw;
+      } catch (const DataError&) {
+        if (lines_.number() == last_broken_) return false;
+        last_broken_ = lines_.number();
+      }
+    }
+  }
+
+  bool is_object() {
+    keys_.clear();
+    const auto kept = [this](int depth, Json::parse_event_t event, Json& value) {
+      if (event != Json::parse_event_t::key) return true;
+      if (depth == 1) keys_.push_back(value.get<std::string>());
+      return false;  // values are not wanted
+    };
+    try {
+      check_json_depth(line_, kDeepest, path_);
+      check_json_size(line_, kMostJsonValues, path_);
+      return Json::parse(line_, kept).is_object();
+    } catch (const Json::exception&) {
+      return false;
+    } catch (const DataError&) {
+      return false;
+    }
+  }
+
+  void add_keys() {
+    constexpr size_t kMostMore = 10'000;  // each row takes time and memory for every one of them
+    const auto is_known = [this](const std::string& key) { return known_.contains(key); };
+    if (std::all_of(keys_.begin(), keys_.end(), is_known)) return;
+    if (std::set<std::string>(keys_.begin(), keys_.end()).size() < keys_.size()) return;  // one occurs twice
+    auto next = names_.begin();
+    for (const std::string& key : keys_) {
+      const auto found = known_.find(key);
+      if (found != known_.end()) {
+        next = std::next(found->second);
+        continue;
+      }
+      known_.emplace(key, names_.insert(next, key));
+      if (num_of_first_ > 0 && names_.size() - num_of_first_ > kMostMore) {
+        throw DataError(path_ + ":" + std::to_string(lines_.number()) + ": with this object there are more than " +
+                        std::to_string(kMostMore) +
+                        " keys that the first does not have, and each is a column; leave out of the file what is not "
+                        "needed, or, in a recipe, say in features which keys to read");
+      }
+    }
+    if (num_of_first_ == 0) num_of_first_ = names_.size();
+  }
+
+  std::string path_;
+  TextLines lines_;
+  std::string line_;
+  int64_t last_broken_ = -1;
+  std::vector<std::string> keys_;  // of the line
+  std::list<std::string> names_;
+  std::unordered_map<std::string, std::list<std::string>::iterator> known_;  // of these
+  size_t num_of_first_ = 0;
+};
+
 class JsonlTable : public TableReader {
  public:
-  explicit JsonlTable(const Jsonl& options, bool takes_other_keys = false)
-      : path_(options.path), lines_(options.path, options.encoding) {
-    if (!read_object(&names_)) throw DataError(path_ + ": is empty");
+  explicit JsonlTable(const Jsonl& options, bool takes_objects)
+      : path_(options.path), lines_(options.path, options.encoding), takes_objects_(takes_objects) {
+    if (!read_object()) throw DataError(path_ + ": is empty");
     first_is_read_ = true;
-    if (options.features) {
-      names_ = *options.features;
-      for (const std::string& name : options.labels()) names_.push_back(name);
-      for (const std::string& name : options.ids()) names_.push_back(name);
-    }
+  }
+
+  /// The columns, to be said before the first row; `are_all`: all keys of the file.
+  void set_names(std::vector<std::string> names, bool are_all) {
+    names_ = std::move(names);
     for (size_t i = 0; i < names_.size(); ++i) places_.emplace(names_[i], i);
-    others_are_errors_ = !options.features && !takes_other_keys;
-    takes_objects_ = takes_other_keys;
+    others_are_errors_ = are_all;
   }
 
   const std::vector<std::string>& names() const override { return names_; }
 
   bool next(std::vector<Cell>& row) override {
-    if (!first_is_read_ && !read_object(nullptr)) return false;
+    if (!first_is_read_ && !read_object()) return false;
     first_is_read_ = false;
     row.assign(names_.size(), Cell());
     for (const auto& [key, value] : object_.items()) {
       const auto place = places_.find(key);
       if (place != places_.end()) {
         row[place->second] = cell(key, value, 0);
-      } else if (others_are_errors_) {  // of all rows like this one, so that none is left out for it
-        throw DataError(this->place() + ": the first line has no key '" + key +
-                        "'; say in features which keys to read");
+      } else if (others_are_errors_) {
+        throw DataError(this->place() + ": the file was changed while it was read: the key '" + key + "' is new");
       }
     }
     return true;
@@ -69,18 +152,15 @@ class JsonlTable : public TableReader {
     throw RowError(place() + ":" + column + ": " + fault);
   }
 
-  /// Also gives its keys in their order, if `names` is not null.
-  bool read_object(std::vector<std::string>* names) {
-    constexpr int kDeepest = 16;
+  bool read_object() {
     do {
       if (!lines_.next(line_)) return false;
     } while (line_.find_first_not_of(" \t\r\n") == std::string::npos);
     std::set<std::string> keys;  // of the object itself
     const auto checked = [&](int depth, Json::parse_event_t event, Json& value) {
       if (depth != 1 || event != Json::parse_event_t::key) return true;
-      auto key = value.get<std::string>();
+      const auto key = value.get<std::string>();
       if (!keys.insert(key).second) fail("the key '" + key + "' occurs twice");
-      if (names) names->push_back(std::move(key));
       return true;
     };
     check_json_depth(line_, kDeepest, place());
@@ -138,19 +218,28 @@ class JsonlTable : public TableReader {
   std::unordered_map<std::string, size_t> places_;  // of these
   bool first_is_read_ = false;
   bool others_are_errors_ = true;
-  bool takes_objects_ = false;  // which whoever reads them leaves out, or copies
+  bool takes_objects_;
 };
 
 class JsonlSource : public TableSource {
  public:
-  explicit JsonlSource(Jsonl options, bool takes_other_keys = false)
-      : options_(std::move(options)), takes_other_keys_(takes_other_keys) {}
+  explicit JsonlSource(Jsonl options, bool takes_objects = false)
+      : options_(std::move(options)), takes_objects_(takes_objects) {}
   std::unique_ptr<TableReader> open() const override {
-    return std::make_unique<JsonlTable>(options_, takes_other_keys_);
+    auto table = std::make_unique<JsonlTable>(options_, takes_objects_);
+    if (options_.features) {
+      std::vector<std::string> names = *options_.features;
+      for (const std::string& name : options_.labels()) names.push_back(name);
+      for (const std::string& name : options_.ids()) names.push_back(name);
+      table->set_names(std::move(names), /*are_all=*/false);
+    } else {
+      table->set_names(keys(), /*are_all=*/true);
+    }
+    return table;
   }
   std::string place(int64_t row_number) const override { return options_.path + ":" + std::to_string(row_number); }
   TableKind kind() const override { return TableKind::kJsonl; }
-  /// Its columns are the keys of its first line; other keys are not read.
+  /// Its columns are the keys of all its lines.
   std::unique_ptr<TableSource> of_file(const std::string& path) const override {
     Jsonl options = options_;
     options.path = path;
@@ -159,8 +248,17 @@ class JsonlSource : public TableSource {
   }
 
  private:
+  /// Looked for once.
+  const std::vector<std::string>& keys() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!keys_) keys_ = KeysOfFile(options_.path, options_.encoding).gathered();
+    return *keys_;
+  }
+
   Jsonl options_;
-  bool takes_other_keys_;  // and leaves them out
+  bool takes_objects_;  // which whoever reads them leaves out, or copies
+  mutable std::mutex mutex_;
+  mutable std::optional<std::vector<std::string>> keys_;  // of the file
 };
 
 std::unique_ptr<Dataset> Jsonl::build(const DatasetInputs& inputs) const {

@@ -186,6 +186,31 @@ void set_learnt_of(Column& column, const nlohmann::json& state) {
   }
 }
 
+namespace {
+
+/// "1" of "1.0", "1.0" of "1"; "" of what is not a whole number.
+std::string other_form(const std::string& name) {
+  const size_t begin = name.starts_with('-') ? 1 : 0;
+  const size_t point = std::min(name.find('.'), name.size());
+  const bool is_whole = point > begin && std::all_of(name.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                     name.begin() + static_cast<std::ptrdiff_t>(point), is_digit);
+  if (!is_whole) return "";
+  if (point == name.size()) return name + ".0";
+  const bool has_zeros = point + 1 < name.size() && name.find_first_not_of('0', point + 1) == std::string::npos;
+  return has_zeros ? name.substr(0, point) : "";
+}
+
+}  // namespace
+
+std::optional<std::string> known_category(const Column& column, const std::string& name) {
+  for (const std::string& form : {name, other_form(name)}) {
+    const bool is_known =
+        std::find(column.categories.begin(), column.categories.end(), form) != column.categories.end();
+    if (is_known && (form == name || !form.empty())) return form;
+  }
+  return std::nullopt;
+}
+
 std::string category_fault(const Column& column, const std::string& name) {
   const std::string meant = read_as_utf8(name);
   const auto& known = column.categories;

@@ -84,6 +84,7 @@ at::Tensor category_indices(const Column& column, const RowPlace& place, bool is
   const auto index_of = [&](const std::string& name) {
     const auto it = index.find(name);
     if (it != index.end()) return it->second;
+    if (const auto known = known_category(column, name)) return index.at(*known);
     return column.options.allow_unknown ? static_cast<int64_t>(column.categories.size()) : kMissingCategory;
   };
   std::vector<int64_t> of_seen;
@@ -114,11 +115,8 @@ at::Tensor numbers_of(const Column& column, int64_t rows) {
 
 UnknownCategories unknown_in(const Column& column) {
   UnknownCategories unknown{column.name, "", 0};
-  const auto is_known = [&](const std::string& name) {
-    return std::find(column.categories.begin(), column.categories.end(), name) != column.categories.end();
-  };
   std::vector<bool> are_known;
-  for (const std::string& name : column.seen) are_known.push_back(is_known(name));
+  for (const std::string& name : column.seen) are_known.push_back(known_category(column, name).has_value());
   for (const int64_t value : column.integers) {
     if (value == kMissingCategory || are_known[static_cast<size_t>(value)]) continue;
     if (unknown.count++ == 0) unknown.example = column.seen[static_cast<size_t>(value)];

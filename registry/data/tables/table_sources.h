@@ -17,7 +17,7 @@ std::unique_ptr<TableSource> csv_source(const std::string& path, const std::stri
 /// Of delimited text as a recipe's `options` say, or of JSON lines, at `options.path`.
 std::unique_ptr<TableSource> csv_source(const TableOptions& options, char delimiter);
 std::unique_ptr<TableSource> jsonl_source(const TableOptions& options);
-/// Of JSON lines, whose columns are the keys of the first line.
+/// Of JSON lines, whose columns are the keys of all lines.
 std::unique_ptr<TableSource> jsonl_source(const std::string& path);
 /// Of Parquet or Arrow.
 std::unique_ptr<TableSource> arrow_source(const std::string& path);

@@ -3,6 +3,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "registry/language/error.h"
@@ -14,9 +15,10 @@ namespace {
 using nlohmann::json;
 using Names = std::vector<std::string>;
 
-constexpr int64_t kMostRows = 16384;     // of a piece
-constexpr int64_t kMostCells = 1 << 20;  // likewise
-constexpr size_t kMostNames = 8;         // of columns that a file lacks
+constexpr int64_t kMostRows = 16384;            // of a piece
+constexpr int64_t kMostCells = 1 << 20;         // likewise
+constexpr size_t kMostNames = 8;                // of columns that a file lacks
+constexpr size_t kNowhere = std::string::npos;  // the place of a column that no object of a file has
 
 bool is_in(const Names& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -141,6 +143,10 @@ void UnlabelledRows::take_row() {
   numbers_.push_back(number);
   if (files_.size() > 1) paths_.push_back(source_.paths[file_]);
   for (size_t i = 0; i < beside_.size(); ++i) {
+    if (beside_places_[i] == kNowhere) {
+      beside_[i].values.emplace_back(nullptr);
+      continue;
+    }
     Cell& cell = row_[beside_places_[i]];
     if (are_texts_) {
       beside_[i].texts.push_back(cell.text);  // the row keeps its memory
@@ -164,10 +170,14 @@ void UnlabelledRows::open_file(size_t number) {
   if (!lacking.empty()) throw DataError(lacking_text(lacking, names));
   read_places_.clear();
   for (const std::string& name : columns_.read) read_places_.push_back(place_in(names, name));
-  if (number_name_.empty()) choose_beside(names);
+  if (number_name_.empty()) {
+    choose_beside(names);
+    leave_out_unreadable(names);
+  }
   find_beside(names);
   std::vector<size_t> places = read_places_;
-  places.insert(places.end(), beside_places_.begin(), beside_places_.end());
+  std::copy_if(beside_places_.begin(), beside_places_.end(), std::back_inserter(places),
+               [](size_t place) { return place != kNowhere; });
   reader_->read_only(places);
 }
 
@@ -175,6 +185,11 @@ std::vector<std::string> UnlabelledRows::notes_of_files() const {
   std::vector<std::string> notes;
   for (const auto& file : files_) {
     for (std::string& note : file->notes()) notes.push_back(std::move(note));
+  }
+  if (!unreadable_.empty()) {
+    notes.push_back(source_.paths[0] + ": holds values of types that are not read in " +
+                    join_first(unreadable_, kMostNames, LeftOut::kCount) +
+                    ", which the model does not need; they do not stand beside the predictions");
   }
   return notes;
 }
@@ -216,10 +231,30 @@ void UnlabelledRows::choose_beside(const Names& names) {
   }
 }
 
+/// Of what nobody asked for.
+void UnlabelledRows::leave_out_unreadable(const Names& names) {
+  std::erase_if(beside_, [&](const Beside& beside) {
+    if (is_in(columns_.ids, beside.name) || is_in(columns_.kept, beside.name)) return false;
+    try {
+      reader_->read_only({place_in(names, beside.name)});
+      return false;
+    } catch (const ReadError&) {
+      throw;
+    } catch (const DataError&) {
+      unreadable_.push_back(beside.name);
+      return true;
+    }
+  });
+}
+
 void UnlabelledRows::find_beside(const Names& names) {
   beside_places_.clear();
   for (const Beside& beside : beside_) {
     if (!is_in(names, beside.name)) {
+      if (files_[file_]->kind() == TableKind::kJsonl) {  // whose objects need not have all keys
+        beside_places_.push_back(kNowhere);
+        continue;
+      }
       throw DataError(files_[file_]->place(1) + ":" + beside.name + ": there is no such column, which " +
                       source_.paths[0] + " has");
     }

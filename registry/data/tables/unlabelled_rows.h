@@ -54,6 +54,7 @@ class UnlabelledRows : public UnlabelledData {
   void open_file(size_t number);
   void pass_over_first();
   void choose_beside(const std::vector<std::string>& names);
+  void leave_out_unreadable(const std::vector<std::string>& names);
   void find_beside(const std::vector<std::string>& names);
   std::string lacking_text(const std::vector<std::string>& lacking, const std::vector<std::string>& names) const;
 
@@ -71,6 +72,7 @@ class UnlabelledRows : public UnlabelledData {
   std::string number_name_;
   std::vector<Beside> beside_;
   std::vector<size_t> beside_places_;
+  std::vector<std::string> unreadable_;  // columns of the first file that would be among them
   // Of the piece that is read:
   std::vector<std::string> places_;
   std::vector<int64_t> numbers_;

@@ -91,7 +91,8 @@ UnlabelledRows::Columns columns_of(const UnlabelledSource& source, const TableOp
 }
 
 /// What to do where a number is written as the training data do not write theirs: "; write decimal: ','"; else "".
-std::string number_advice(const Cell& cell, const Column& column) {
+/// `takes_format`: whether the recipe can say how numbers are written.
+std::string number_advice(const Cell& cell, const Column& column, const TableSource& file, bool takes_format) {
   const ColumnOptions& options = column.options;
   if (!options.is_feature() || options.is_category() || options.is_date() || options.is_boolean()) return "";
   if (cell.kind != Cell::Kind::kText || parse_cell_number(cell)) return "";
@@ -107,7 +108,8 @@ std::string number_advice(const Cell& cell, const Column& column) {
     const std::string marks = !has_marks                ? ""
                               : other.thousands == '\0' ? "thousands: null"
                                                         : "thousands: " + quoted(other.thousands);
-    return "; write " + decimal + (decimal.empty() || marks.empty() ? "" : " and ") + marks;
+    const std::string format = decimal + (decimal.empty() || marks.empty() ? "" : " and ") + marks;
+    return "; " + (takes_format ? file.format_advice(format) : file.TableSource::format_advice(format));
   }
   return "";
 }
@@ -117,7 +119,8 @@ class UnlabelledTable : public UnlabelledRows {
   UnlabelledTable(const UnlabelledSource& from, const TableOptions& options, const TableSource& own)
       : UnlabelledRows(from, columns_of(from, options), files_of(from, own, options.labels()[0])),
         na_values_(options.na_values),
-        options_(options) {
+        options_(options),
+        takes_format_(own.kind() == TableKind::kCsv) {
     for (const std::string& name : columns_read(from)) {
       columns_.push_back(make_column(name, 0, options.column(name)));
       try {
@@ -162,7 +165,7 @@ class UnlabelledTable : public UnlabelledRows {
       try {
         parser.add(cell, columns_[i]);
       } catch (const DataError& error) {
-        throw DataError(error.what() + number_advice(cell, columns_[i]));
+        throw DataError(error.what() + number_advice(cell, columns_[i], file, takes_format_));
       }
       require_known(columns_[i], place);
     }
@@ -202,8 +205,7 @@ class UnlabelledTable : public UnlabelledRows {
     const bool is_missing = last == kMissingCategory;
     if (!is_missing && static_cast<size_t>(last) + 1 != column.seen.size()) return;  // seen before
     const std::string name = is_missing ? column.missing_category : column.seen.back();
-    const auto& known = column.categories;
-    if (std::find(known.begin(), known.end(), name) != known.end()) return;
+    if (known_category(column, name)) return;
     if (!is_missing) {  // so that it is found again in another row
       column.places.erase(name);
       column.seen.pop_back();
@@ -215,6 +217,7 @@ class UnlabelledTable : public UnlabelledRows {
   std::vector<Column> columns_;  // that the model reads
   std::vector<Column> empty_;    // the same without a row
   TableOptions options_;
+  bool takes_format_;           // the recipe's data set is of delimited text
   std::vector<Column> labels_;  // with_target
   std::vector<Column> no_labels_;
   std::vector<bool> are_known_;  // of columns_: their values to come are given

@@ -87,9 +87,10 @@ class ArrowTable : public TableReader {
     constexpr size_t kMostShown = 100;
     const arrow::DataType& type = *batches_->schema().field(static_cast<int>(place))->type();
     if (is_read(type, objects_)) return;
-    throw DataError(path_ + ":" + names_[place] + ": holds values of the type " +
-                    shortened(type.ToString(), kMostShown) +
-                    ", which is not read; leave this column out, such as by listing the others in features");
+    throw DataError(
+        path_ + ":" + names_[place] + ": holds values of the type " + shortened(type.ToString(), kMostShown) +
+        ", which is not read; write what is needed of it as columns of plain values, or leave this column out, such as "
+        "by listing the others in features");
   }
 
   std::string path_;
