@@ -100,7 +100,7 @@ std::string dataset_text(const TableSight& table, const TableTarget& target, con
       "dataset:\n  train: &rows\n    type: " + table.type + "\n    path: " + recipe_word(files.train) + "\n";
   if (table.encoding) text += "    encoding: " + word_of(*table.encoding) + "\n";
   for (const std::string& setting : table.settings) text += "    " + setting + "\n";
-  for (const std::string& setting : plan.settings) text += "    " + setting + "\n";
+  if (!plan.na_values.empty()) text += "    " + na_values_text(plan.na_values) + "\n";
   text += "    label: " + recipe_word(target.name) + "\n";
   if (!target.is_class) text += "    task: regression\n";
   if (!plan.ids.empty()) {
@@ -167,9 +167,11 @@ std::string mlp_training(int64_t rows, int64_t batch_size) {
                    "ends with the best weights");
 }
 
-Draft draft_table(const TableSight& table, const TableTarget& target, const TableFiles& files,
-                  const InitOptions& options) {
-  const ColumnPlan plan = plan_columns(table, target);
+namespace {
+
+/// `plan`: of what the recipe reads, so that what is told of the columns is what the training sees.
+Draft draft_planned(const TableSight& table, const TableTarget& target, const ColumnPlan& plan, const TableFiles& files,
+                    const InitOptions& options) {
   if (plan.features.empty()) {
     std::string advice =
         plan.texts.empty() ? "" : "; --text " + plan.texts[0] + " writes a recipe for a model of texts";
@@ -187,6 +189,23 @@ Draft draft_table(const TableSight& table, const TableTarget& target, const Tabl
     return recipe_of_table(table, target, plan, files, split, name, batch_size);
   };
   return draft;
+}
+
+}  // namespace
+
+Draft draft_table(const TableSight& table, const TableTarget& target, const TableFiles& files,
+                  const InitOptions& options) {
+  const ColumnPlan plan = plan_columns(table, target);
+  if (plan.na_values.empty()) return draft_planned(table, target, plan, files, options);
+  const TableSight read = look_again(table, plan.na_values);
+  InitOptions chosen = options;
+  chosen.target = target.name;
+  TableTarget read_target = choose_target(read, nullptr, chosen);
+  read_target.reason = target.reason;
+  ColumnPlan read_plan = plan_columns(read, read_target);
+  read_plan.na_values = plan.na_values;
+  read_plan.doubts.insert(read_plan.doubts.begin(), plan.odd.begin(), plan.odd.end());
+  return draft_planned(read, read_target, read_plan, files, options);
 }
 
 }  // namespace trainrun

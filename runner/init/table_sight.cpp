@@ -88,6 +88,7 @@ class ColumnReader {
     sight_.facts.add(cell, missing, row);
     if (missing.contains(cell, false)) {
       sight_.counts_up = false;
+      if (!missing.contains(cell, true)) ++sight_.words_counts[text_of(cell)];
       return;
     }
     if (cell.kind == Cell::Kind::kList || cell.kind == Cell::Kind::kObject) return;
@@ -157,9 +158,12 @@ bool is_data(const std::vector<std::string>& names) {
   return 2 * numbers > static_cast<std::ptrdiff_t>(names.size());
 }
 
+using NaValues = std::optional<std::vector<std::string>>;  // nothing: the usual ones
+
 class TableLooker {
  public:
-  explicit TableLooker(TableSight& sight) : sight_(sight), missing_(std::nullopt) {
+  explicit TableLooker(TableSight& sight, const NaValues& na_values = std::nullopt)
+      : sight_(sight), missing_(na_values) {
     for (ColumnSight& column : sight.columns) readers_.emplace_back(column);
   }
   void add(const std::vector<Cell>& row, int64_t number) {
@@ -184,7 +188,7 @@ class TableLooker {
 
 /// Looks through all rows, whose numbers are written as `format` says.
 TableSight look_through(const std::string& path, const std::optional<TextEncoding>& encoding,
-                        const std::optional<NumberFormat>& format) {
+                        const std::optional<NumberFormat>& format, const NaValues& na_values) {
   TableSight sight;
   sight.path = path;
   sight.encoding = encoding;
@@ -198,7 +202,7 @@ TableSight look_through(const std::string& path, const std::optional<TextEncodin
     if (is_headless) row.push_back(text_cell(reader->names()[i]));
     sight.columns.push_back(std::move(column));
   }
-  TableLooker looker(sight);
+  TableLooker looker(sight, na_values);
   const auto add = [&](int64_t number) {
     for (Cell& cell : row) cell.format = format ? &*format : cell.format;
     looker.add(row, number);
@@ -255,10 +259,11 @@ std::string format_of(const TableSight& sight) {
 }
 
 /// `encoding`: what the recipe says of it.
-TableSight look_whole(const std::string& path, const std::optional<TextEncoding>& encoding) {
+TableSight look_whole(const std::string& path, const std::optional<TextEncoding>& encoding,
+                      const NaValues& na_values = std::nullopt) {
   TableSight sight;
   try {
-    sight = look_through(path, encoding, std::nullopt);
+    sight = look_through(path, encoding, std::nullopt, na_values);
   } catch (const DataError& error) {
     std::optional<TableSight> lines;
     if (has_extension(path, ".tsv")) lines = look_through_lines(path, encoding);
@@ -272,7 +277,7 @@ TableSight look_whole(const std::string& path, const std::optional<TextEncoding>
   NumberFormat numbers;
   if (format.starts_with("decimal")) numbers.decimal = ',';
   if (const size_t at = format.find("thousands: '"); at != std::string::npos) numbers.thousands = format[at + 12];
-  sight = look_through(path, encoding, numbers);
+  sight = look_through(path, encoding, numbers, na_values);
   sight.settings.push_back(format.substr(0, both));
   if (both != std::string::npos) sight.settings.push_back(format.substr(both + 5));
   sight.told.push_back("numbers are written with " + format);
@@ -321,6 +326,10 @@ TableSight look_at_table(const std::string& path, const std::optional<TextEncodi
     if (!doubt.empty()) sight.doubts.push_back(doubt);
     return sight;
   });
+}
+
+TableSight look_again(const TableSight& table, const std::vector<std::string>& na_values) {
+  return look_whole(table.path, table.encoding, na_values);
 }
 
 }  // namespace trainrun
