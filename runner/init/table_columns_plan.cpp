@@ -39,6 +39,9 @@ class Planner {
     const ColumnOptions options = column.facts.options(fault);
     if (is_id_like(column, table_.rows)) {
       plan_.ids.push_back(column.name);
+    } else if (fault.starts_with("holds text") && 2 * column.amounts > column.texts) {
+      leave_out(column, "amounts such as '" + column.first_amount +
+                            "', which are read as numbers only without their signs or units");
     } else if (fault.starts_with("holds text")) {
       plan_.texts.push_back(column.name);
       leave_out(column, "text, " + grouped(column.facts.distinct()) + " different ones");

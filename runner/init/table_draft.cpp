@@ -5,6 +5,7 @@
 
 #include "registry/language/error.h"
 #include "registry/language/text_forms.h"
+#include "runner/base/shell_word.h"
 #include "runner/base/text.h"
 #include "runner/init/table_columns_plan.h"
 
@@ -89,7 +90,7 @@ void add_doubts(Draft& draft, const TableSight& table, const TableTarget& target
   }
   constexpr double kSentence = 2;
   if (!plan.texts.empty() && table.find(plan.texts[0])->mean_words() >= kSentence) {
-    draft.doubts.push_back("the texts in " + join(plan.texts) + " are not read; --text " + plan.texts[0] +
+    draft.doubts.push_back("the texts in " + join(plan.texts) + " are not read; --text " + shell_word(plan.texts[0]) +
                            " writes a recipe for a model of texts, which reads them alone");
   }
 }
@@ -174,7 +175,7 @@ Draft draft_planned(const TableSight& table, const TableTarget& target, const Co
                     const InitOptions& options) {
   if (plan.features.empty()) {
     std::string advice =
-        plan.texts.empty() ? "" : "; --text " + plan.texts[0] + " writes a recipe for a model of texts";
+        plan.texts.empty() ? "" : "; --text " + shell_word(plan.texts[0]) + " writes a recipe for a model of texts";
     if (table.columns.size() == 1) throw Error(table.path + ": has no column but " + target.name + " to learn from");
     throw Error(table.path + ": no column but " + target.name + " can be learnt from: " + join(plan.left) +
                 (plan.ids.empty() ? "" : "; only tell which row it is: " + join(plan.ids)) + advice);
@@ -183,7 +184,6 @@ Draft draft_planned(const TableSight& table, const TableTarget& target, const Co
   Draft draft;
   add_seen(draft, table, target, plan, split);
   add_doubts(draft, table, target, plan, split);
-  if (!files.test.empty()) draft.doubts.push_back(files.test + " is not used; `trainrun eval` can evaluate on it");
   draft.batch_size = mlp_batch_size(split.rows);
   draft.recipe = [=, name = options.name](int64_t batch_size) {
     return recipe_of_table(table, target, plan, files, split, name, batch_size);

@@ -79,6 +79,20 @@ Cell text_cell(const std::string& text) {
   return cell;
 }
 
+/// Whether a text is a number with a sign or unit of a few characters, before or after it: "349.160,97 €", "USD 20".
+bool is_amount(const std::string& text) {
+  constexpr size_t kMostOfUnit = 5;  // bytes
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto first = std::ranges::find_if(text, is_digit);
+  if (first == text.end()) return false;
+  const auto end = std::find_if(text.rbegin(), text.rend(), is_digit).base();
+  const auto is_of_number = [&](char c) {
+    return is_digit(c) || std::string_view(".,' ").find(c) != std::string::npos;
+  };
+  const auto unit = static_cast<size_t>((first - text.begin()) + (text.end() - end));
+  return std::all_of(first, end, is_of_number) && unit <= kMostOfUnit;
+}
+
 /// What one column's cells hold beyond what ColumnFacts keeps.
 class ColumnReader {
  public:
@@ -128,6 +142,7 @@ class ColumnReader {
   void add_text(const std::string& text) {
     sight_.counts_up = false;
     ++sight_.texts;
+    if (is_amount(text) && sight_.amounts++ == 0) sight_.first_amount = text;
     bool in_word = false;
     for (const char c : text) {
       const bool is_space = c == ' ' || c == '\t' || c == '\n' || c == '\r';

@@ -21,6 +21,8 @@ struct ColumnSight {
   std::map<std::string, int64_t> words_counts;                   // of NA and the like, values of categories alone
   bool counts_all = true;                                        // whether `counts` has all values
   int64_t texts = 0, words = 0;                                  // cells of text, and the words in them
+  int64_t amounts = 0;                                           // of these: "$1,806.60", "12 kg"
+  std::string first_amount;                                      // of them
   bool counts_up = true;                                         // whole numbers, each one more than the one before
   bool is_image = true;                                          // the names of files of images,
   std::vector<std::string> images;                               // these, row by row

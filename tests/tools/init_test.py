@@ -149,6 +149,32 @@ def test_a_folder_of_tables_evaluates_on_its_test_table_and_predicts_what_one_wi
     assert "predicted: a (which the test file lacks)" in trainrun(tmp_path, "init", ".", "--name", "lacking")
 
 
+@pytest.mark.parametrize("more", [[], ["valid.csv"]])
+def test_a_test_table_without_labels_is_there_to_predict_for(tmp_path, more):
+    rows = [{"a": i % 7, "b": (i * 5) % 11, "kind": ["p", "q"][i % 7 > 3]} for i in range(200)]
+    for name in ["train.csv", *more]:
+        write_table(tmp_path / name, rows)
+    write_table(tmp_path / "test.csv", [{"a": 1, "b": 2}, {"a": 6, "b": 2}])
+    said = " ".join(trainrun(tmp_path, "init", ".", "--name", "kinds").split())
+    assert "./test.csv has no kind; once the model is trained, `trainrun predict RUN ./test.csv` predicts it" in said and "trainrun eval" not in said
+    trainrun(tmp_path, "run", "kinds.yaml", "training.num_epochs=1")
+    assert trainrun(tmp_path, "predict", "runs/kinds", "./test.csv").count("\n") == 3
+    write_table(tmp_path / "test.csv", rows[:9])
+    assert not more or "./test.csv is not used; `trainrun eval` can evaluate on it" in " ".join(trainrun(tmp_path, "init", ".", "--name", "both").split())
+
+
+def test_the_advice_to_read_texts_is_a_command_and_amounts_are_no_texts(tmp_path):
+    draw = random.Random(4)
+    rows = [{"x": i * 7 % 90, "the note": " ".join(draw.choice("abcdefgh") * 3 for _ in range(9)), "paid €": f"{i * 37 % 900},{i % 90 + 10} €", "kind": "pq"[i % 2]} for i in range(300)]
+    write_table(tmp_path / "notes.csv", rows)
+    said = " ".join(trainrun(tmp_path, "init", "notes.csv").split())
+    assert "the texts in the note are not read; --text 'the note' writes a recipe" in said
+    assert "paid € (amounts such as '0,10 €', which are read as numbers only without their signs or units)" in said
+    write_table(tmp_path / "paid.csv", [{"paid €": row["paid €"], "kind": row["kind"]} for row in rows])
+    refused = trainrun(tmp_path, "init", "paid.csv", fails=True)
+    assert "amounts such as" in refused and "--text" not in refused
+
+
 def test_nothing_is_overwritten_without_force(tmp_path):
     shutil.copy(DATA / "wine.csv", tmp_path)
     (tmp_path / "wine.yaml").write_text("mine")
